@@ -1,0 +1,1 @@
+"""Actions turn findings into what would remove them."""

@@ -1,0 +1,1 @@
+"""Collectors bring rows in: no opinions, no SQL, no warehouse."""

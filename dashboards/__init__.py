@@ -1,0 +1,1 @@
+"""Dashboards show what the read views hold; they write nothing but approvals."""

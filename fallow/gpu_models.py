@@ -1,0 +1,61 @@
+"""Canonical GPU models: what a driver's model string means (`gpu_models.csv`)."""
+
+import csv
+import re
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+
+class GpuModel(msgspec.Struct, frozen=True):
+    """Facts about one GPU model; watts are priors until the fleet has taught better ones.
+
+    Source: vendor data sheets for memory and TDP; idle watts from "The Model Parking Tax"
+    (arXiv 2605.23918: a CUDA context adds 26-66 W) and judgement for older parts.
+    """
+
+    gpu_model: str
+    pattern: str
+    vendor: str
+    arch: str
+    memory_gib: float
+    tdp_w: float
+    idle_bare_w: float
+    idle_context_w: float
+    mig_slices: int | None
+
+
+@cache
+def gpu_models() -> tuple[GpuModel, ...]:
+    """Return every known model; the first whose pattern matches wins."""
+    text = files("fallow").joinpath("gpu_models.csv").read_text(encoding="utf-8")
+    return tuple(
+        GpuModel(
+            row["gpu_model"],
+            row["pattern"],
+            row["vendor"],
+            row["arch"],
+            float(row["memory_gib"]),
+            float(row["tdp_w"]),
+            float(row["idle_bare_w"]),
+            float(row["idle_context_w"]),
+            int(row["mig_slices"]) if row["mig_slices"] else None,
+        )
+        for row in csv.DictReader(text.splitlines())
+    )
+
+
+@cache
+def canonical(model: str | None) -> GpuModel | None:
+    """Return the model a driver's or a label's string names, or None.
+
+    Label spellings write hyphens for spaces: `NVIDIA-H100-80GB-HBM3`.
+    """
+    if not model:
+        return None
+    spaced = model.replace("-", " ").replace("_", " ")
+    for known in gpu_models():
+        if re.search(known.pattern, spaced):
+            return known
+    return None

@@ -1,0 +1,85 @@
+"""The nouns that people meet: a finding, its evidence, and what would remove it.
+
+Everything else is a row of a table (`fallow.tables`). Records are frozen and typed; money is
+decimal; time is UTC; ids are content hashes, so that the same waste is the same finding tomorrow.
+"""
+
+import hashlib
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Literal
+
+import msgspec
+
+from fallow.window import Window
+
+Verdict = Literal["busy", "idle", "partly idle", "unknown"]
+Evidence = Literal["suspected", "confirmed"]
+State = Literal[
+    "unavailable",
+    "stranded",
+    "free",
+    "startup",
+    "idle",
+    "low",
+    "productive",
+    "lost",
+    "unknown",
+]
+STATES: tuple[State, ...] = State.__args__  # type: ignore[attr-defined]
+
+
+class Subject(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The workload (never the single pod or GPU) a finding is about."""
+
+    cluster: str
+    namespace: str
+    workload_kind: str
+    workload: str
+    team: str | None = None
+    nodes: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+
+
+class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What would remove the waste, how it is undone, and what it would free."""
+
+    verb: str
+    target: str
+    why: str
+    reversible: bool
+    undo: str | None = None
+    gpu_hours_per_day: float | None = None
+    usd_per_day: Decimal | None = None
+    caution: str | None = None
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Waste we can show: whose, when, how much, and on what evidence."""
+
+    id: str
+    analyzer: str
+    kind: str
+    subject: Subject
+    window: Window
+    verdict: Verdict
+    evidence: Evidence
+    confidence: float
+    gpu_hours: float
+    usd: Decimal | None
+    details: dict[str, Any]
+    recommendations: tuple[Recommendation, ...] = ()
+
+
+def finding_id(analyzer: str, kind: str, subject: Subject, start: datetime) -> str:
+    """Hash what makes a finding the same finding: who found what, about whom, since when."""
+    parts = (
+        analyzer,
+        kind,
+        subject.cluster,
+        subject.namespace,
+        subject.workload_kind,
+        subject.workload,
+        start.isoformat(),
+    )
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:12]

@@ -1,0 +1,320 @@
+"""Settings: defaults < `fallow.yaml` < `FALLOW_*` < flags. Unknown keys are errors.
+
+Every field says its unit and why its default is what it is. `load()` returns the settings in
+force together with where each value came from (`fallow config show`).
+"""
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import PlainSerializer as Serialize
+
+from fallow.errors import SettingsError, UsageError
+from fallow.window import format_duration, parse_duration
+
+ENV_PREFIX = "FALLOW_"
+ENV_NESTING = "__"
+
+
+def _duration(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_duration(value)
+    except UsageError as error:
+        raise ValueError(str(error)) from error
+
+
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(_duration),
+    Serialize(lambda d: format_duration(d.total_seconds()), return_type=str),
+]
+
+
+class Section(BaseModel):
+    """A group of settings; unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class S3(Section):
+    """Any S3-compatible endpoint; empty fields follow the AWS environment."""
+
+    endpoint: str = Field("", description="URL such as http://127.0.0.1:9000; empty = AWS")
+    region: str = Field("", description="empty = AWS_REGION or us-east-1")
+    access_key_id: str = Field("", description="empty = the AWS credential chain")
+    secret_access_key: SecretStr = Field(SecretStr(""), description="empty = the AWS chain")
+    path_style: bool = Field(True, description="address buckets by path, as most others want")
+
+
+class WarehouseSettings(Section):
+    """Where rows live and for how long."""
+
+    catalog: str = Field(
+        "", description="empty = SQLite under home; postgres:... = PostgreSQL, several writers"
+    )
+    data: str = Field("", description="Parquet folder or s3:// prefix; empty = under home")
+    cold: str = Field("", description="cold tier: folder or s3:// prefix; empty = under home")
+    s3: S3 = S3()
+    raw_days: int = Field(7, ge=1, description="days of raw samples kept hot, then archived cold")
+    warm_days: int = Field(60, ge=1, description="days of 5-minute rollups kept, then hourly cold")
+    threads: int = Field(0, ge=0, description="engine threads; 0 = all cores")
+    memory_limit: str = Field("", description="engine memory such as 2GB; empty = 80 % of RAM")
+    future_tolerance: Duration = Field(
+        timedelta(minutes=2), description="rows later than now plus this are refused"
+    )
+
+
+class PrometheusSettings(Section):
+    """A Prometheus, Thanos, Mimir, VictoriaMetrics or AMP endpoint."""
+
+    url: str = Field("", description="base URL, without /api/v1")
+    step: Duration = Field(timedelta(seconds=60), description="resolution of range queries")
+    chunk: Duration = Field(timedelta(hours=6), description="longest range of one query")
+    timeout: Duration = Field(timedelta(seconds=60), description="of one query")
+    retries: int = Field(4, ge=0, description="of one query, with exponential back-off")
+    query_budget: int = Field(20_000, ge=1, description="most queries in one run")
+    headers: dict[str, str] = Field(default_factory=dict, description="such as X-Scope-OrgID")
+    username: str = ""
+    password: SecretStr = SecretStr("")
+    bearer_token: SecretStr = SecretStr("")
+    verify_tls: bool = True
+    ca_file: str = ""
+    selector: str = Field("", description='extra matchers for every query: cluster="a"')
+
+
+class ExporterSettings(Section):
+    """Exporters scraped directly, without a Prometheus."""
+
+    targets: list[str] = Field(default_factory=list, description="http://host:9400/metrics")
+    interval: Duration = Field(timedelta(seconds=30), description="time between two looks")
+    timeout: Duration = Field(timedelta(seconds=10), description="of one target")
+    concurrency: int = Field(64, ge=1, description="connections at once")
+    bearer_token: SecretStr = SecretStr("")
+
+
+class KubernetesSettings(Section):
+    """API access; with neither context nor in-cluster account, kube-state-metrics serves."""
+
+    enabled: bool = False
+    context: str = Field("", description="kubeconfig context; empty = current or in-cluster")
+    team_labels: list[str] = Field(
+        default_factory=lambda: ["team", "app.kubernetes.io/part-of", "owner"],
+        description="first label present on pod, then namespace, names the team",
+    )
+    page_size: int = Field(500, ge=1)
+    timeout: Duration = Field(timedelta(seconds=30))
+
+
+class JupyterSettings(Section):
+    """Notebook servers asked for kernels and terminals."""
+
+    servers: list[str] = Field(default_factory=list, description="namespace/pod=http://host:8888/")
+    token: SecretStr = SecretStr("")
+    timeout: Duration = Field(timedelta(seconds=10))
+
+
+class PriceSettings(Section):
+    """Where prices come from; the first source that knows a node prices it."""
+
+    usd_per_gpu_hour: Decimal | None = Field(
+        None, gt=0, description="one price for every GPU, before any rate card"
+    )
+    by_model: dict[str, Decimal] = Field(
+        default_factory=dict, description="USD per GPU-hour by model of gpu_models.csv"
+    )
+    rate_card: str = Field("", description="CSV that overrides the built-in rate card")
+    region: str = Field("", description="region for nodes that name none")
+    discount_pct: float = Field(0.0, ge=0, lt=100, description="negotiated discount on list")
+
+
+class IdleSettings(Section):
+    """When a workload is idle (domain.md section 2.2)."""
+
+    threshold: float = Field(0.05, ge=0, le=1, description="activity at or below this is idle")
+    exit_threshold: float = Field(0.10, ge=0, le=1, description="activity from here on ends a run")
+    exit_samples: int = Field(2, ge=1, description="so many busy looks in a row end a run")
+    min_duration: Duration = Field(timedelta(minutes=60), description="shorter runs are no finding")
+    max_gap: Duration | None = Field(
+        None, description="longest silence inside a run; unset = 3 intervals of the device"
+    )
+    coverage: float = Field(0.90, ge=0, le=1, description="least share of expected looks")
+    startup_grace: Duration = Field(
+        timedelta(minutes=15), description="younger pods are starting, not idle"
+    )
+    power_margin_w: float = Field(10.0, ge=0, description="above the learned idle power")
+
+
+class LedgerSettings(Section):
+    """How a second is named."""
+
+    idle_threshold: float = Field(0.05, ge=0, le=1, description="activity at or below: idle")
+    low_threshold: float = Field(0.30, ge=0, le=1, description="activity below: low")
+    startup: Duration = Field(
+        timedelta(minutes=15), description="longest stretch before first work called startup"
+    )
+
+
+class ServiceSettings(Section):
+    """The schedules of `fallow up`."""
+
+    collect_every: Duration = timedelta(seconds=60)
+    inventory_every: Duration = timedelta(minutes=2)
+    rollup_every: Duration = timedelta(minutes=5)
+    analyze_every: Duration = timedelta(minutes=15)
+    maintain_every: Duration = timedelta(hours=1)
+    listen: str = Field("127.0.0.1:9410", description="host:port of /metrics and /healthz")
+
+
+class Settings(Section):
+    """Everything that may stand in `fallow.yaml`."""
+
+    cluster: str = Field("default", min_length=1, description="name of the cluster")
+    home: Path = Field(
+        default_factory=lambda: (
+            Path(os.environ.get("XDG_DATA_HOME", Path.home() / ".local" / "share")) / "fallow"
+        ),
+        description="folder of the embedded warehouse",
+    )
+    warehouse: WarehouseSettings = WarehouseSettings()
+    prometheus: PrometheusSettings = PrometheusSettings()
+    exporters: ExporterSettings = ExporterSettings()
+    kubernetes: KubernetesSettings = KubernetesSettings()
+    jupyter: JupyterSettings = JupyterSettings()
+    prices: PriceSettings = PriceSettings()
+    idle: IdleSettings = IdleSettings()
+    ledger: LedgerSettings = LedgerSettings()
+    service: ServiceSettings = ServiceSettings()
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """The settings in force and, by dotted key, where each value came from."""
+
+    settings: Settings
+    origin: dict[str, str]
+
+
+def load(
+    *,
+    file: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Loaded:
+    """Merge defaults, file, environment and flags (dotted keys), and validate.
+
+    `file` defaults to `FALLOW_CONFIG`, else `./fallow.yaml` where it exists.
+
+    Raises:
+        SettingsError: an unknown key (the legal ones are named), or a value that is not legal.
+    """
+    environ = os.environ if environ is None else environ
+    layers: list[tuple[str, dict[str, Any]]] = []
+    path = file or (Path(environ["FALLOW_CONFIG"]) if environ.get("FALLOW_CONFIG") else None)
+    if path is None and Path("fallow.yaml").is_file():
+        path = Path("fallow.yaml")
+    if path is not None:
+        layers.append((str(path), _read_file(path)))
+    for key, value in sorted(environ.items()):
+        if key.startswith(ENV_PREFIX) and key not in _RESERVED:
+            dotted = key.removeprefix(ENV_PREFIX).lower().replace(ENV_NESTING, ".")
+            layers.append((key, _nest(dotted, _scalar(value))))
+    for dotted, value in (flags or {}).items():
+        if value is not None:
+            flag = "--" + dotted.rpartition(".")[2].replace("_", "-")
+            layers.append((flag, _nest(dotted, value)))
+    merged: dict[str, Any] = {}
+    origin: dict[str, str] = {}
+    for where, layer in layers:
+        _merge(merged, layer)
+        origin.update(dict.fromkeys(_leaves(layer), where))
+    try:
+        settings = Settings.model_validate(merged)
+    except ValidationError as error:
+        raise _explain(error, origin) from error
+    everything = dict.fromkeys(_leaves(settings.model_dump()), "default")
+    return Loaded(settings, {**everything, **origin})
+
+
+_RESERVED = {"FALLOW_CONFIG", "FALLOW_DEBUG"}
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    import yaml  # noqa: PLC0415  (0.02 s that --help need not pay)
+
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"cannot read the settings file {path}: {error}") from error
+    except yaml.YAMLError as error:
+        line = " ".join(str(error).split())
+        raise SettingsError(f"{path} is not YAML: {line}") from error
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise SettingsError(f"{path} holds a {type(data).__name__}, not a mapping of settings")
+    return data
+
+
+def _scalar(text: str) -> object:
+    import yaml  # noqa: PLC0415
+
+    if text[:1] in "[{":
+        try:
+            return yaml.safe_load(text)
+        except yaml.YAMLError:
+            return text
+    return text
+
+
+def _nest(dotted: str, value: object) -> dict[str, Any]:
+    head, _, rest = dotted.partition(".")
+    return {head: _nest(rest, value) if rest else value}
+
+
+def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
+    for key, value in layer.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = value
+
+
+def _leaves(data: Mapping[str, Any], prefix: str = "") -> list[str]:
+    out: list[str] = []
+    for key, value in data.items():
+        if isinstance(value, Mapping) and value:
+            out += _leaves(value, f"{prefix}{key}.")
+        else:
+            out.append(f"{prefix}{key}")
+    return out
+
+
+def _explain(error: ValidationError, origin: Mapping[str, str]) -> SettingsError:
+    first = error.errors()[0]
+    path = [str(p) for p in first["loc"]]
+    dotted = ".".join(path)
+    where = next((w for k, w in origin.items() if k == dotted or k.startswith(f"{dotted}.")), None)
+    stands = f" (from {where})" if where else ""
+    if first["type"] == "extra_forbidden":
+        legal = sorted(_section(path[:-1]).model_fields)
+        return SettingsError(
+            f"unknown setting {dotted!r}{stands}", hint=f"legal here: {', '.join(legal)}"
+        )
+    message = first["msg"].removeprefix("Value error, ")
+    return SettingsError(f"setting {dotted!r}{stands}: {message}")
+
+
+def _section(path: list[str]) -> type[BaseModel]:
+    model: type[BaseModel] = Settings
+    for name in path:
+        annotation = model.model_fields[name].annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            model = annotation
+    return model

@@ -1,0 +1,134 @@
+"""The tables that pass between the rooms, read from `tables.csv`.
+
+One row of that file is one column: its table, type, place in the key, unit and meaning. The
+warehouse makes its tables from it, collectors build their batches by it, the docs print it.
+Timestamps are UTC without a zone (microseconds); null means missing, never zero; money is
+decimal(18, 8) US dollars.
+"""
+
+import csv
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+import pyarrow as pa
+
+from fallow.errors import SourceError
+
+TYPES: dict[str, pa.DataType] = {
+    "string": pa.string(),
+    "timestamp": pa.timestamp("us"),
+    "bool": pa.bool_(),
+    "i16": pa.int16(),
+    "i32": pa.int32(),
+    "i64": pa.int64(),
+    "f32": pa.float32(),
+    "f64": pa.float64(),
+    "decimal": pa.decimal128(18, 8),
+}
+
+
+class Column(msgspec.Struct, frozen=True):
+    """One column of one table."""
+
+    table: str
+    name: str
+    type: str
+    key: bool
+    unit: str
+    meaning: str
+
+
+@cache
+def columns(table: str) -> tuple[Column, ...]:
+    """Return a table's columns in order.
+
+    Raises:
+        KeyError: no such table.
+    """
+    return _read()[table]
+
+
+@cache
+def table_names() -> tuple[str, ...]:
+    """Return every table's name in the order of the file."""
+    return tuple(_read())
+
+
+@cache
+def schema(table: str) -> pa.Schema:
+    """Return the Arrow schema of a table."""
+    return pa.schema([pa.field(c.name, TYPES[c.type], nullable=not c.key) for c in columns(table)])
+
+
+@cache
+def key(table: str) -> tuple[str, ...]:
+    """Return the names of the columns that identify a row."""
+    return tuple(c.name for c in columns(table) if c.key)
+
+
+@cache
+def _read() -> dict[str, tuple[Column, ...]]:
+    found: dict[str, list[Column]] = {}
+    text = files("fallow").joinpath("tables.csv").read_text(encoding="utf-8")
+    for row in csv.DictReader(text.splitlines()):
+        column = Column(
+            row["table"], row["column"], row["type"], row["key"] == "1", row["unit"], row["meaning"]
+        )
+        found.setdefault(column.table, []).append(column)
+    return {name: tuple(cols) for name, cols in found.items()}
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Rows for one table, with exactly that table's columns."""
+
+    table: str
+    rows: pa.Table
+
+    def __post_init__(self) -> None:
+        """Refuse rows whose columns or types are not the table's, or whose key has nulls."""
+        expected = schema(self.table)
+        if not self.rows.schema.equals(expected):
+            got = set(zip(self.rows.schema.names, map(str, self.rows.schema.types), strict=True))
+            want = set(zip(expected.names, map(str, expected.types), strict=True))
+            if got != want:
+                raise SourceError(
+                    f"rows for table {self.table!r} do not fit it: "
+                    f"missing {sorted(want - got)}, unexpected {sorted(got - want)}"
+                )
+        for name in key(self.table):
+            if self.rows.column(name).null_count:
+                raise SourceError(f"rows for table {self.table!r} have no {name!r}")
+
+    @classmethod
+    def of(cls, table: str, data: dict[str, object]) -> "Batch":
+        """Build a batch from columns by name; absent columns become null.
+
+        Values may be lists, NumPy arrays or Arrow arrays of one length; they are cast.
+
+        Raises:
+            SourceError: a column is not the table's, or a value cannot be cast.
+        """
+        wanted = schema(table)
+        unknown = set(data) - set(wanted.names)
+        if unknown:
+            raise SourceError(f"table {table!r} has no columns {sorted(unknown)}")
+        length = max((len(v) for v in data.values()), default=0)  # type: ignore[arg-type]
+        arrays = [_cast(data.get(f.name), f, length, table) for f in wanted]
+        return cls(table, pa.Table.from_arrays(arrays, schema=wanted))
+
+
+def _cast(values: object, field: pa.Field, length: int, table: str) -> pa.Array | pa.ChunkedArray:
+    if values is None:
+        return pa.nulls(length, field.type)
+    try:
+        if isinstance(values, (pa.Array, pa.ChunkedArray)):
+            return values.cast(field.type)
+        return pa.array(values, from_pandas=True).cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        try:
+            return pa.array(values, type=field.type, from_pandas=True)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise SourceError(
+                f"column {field.name!r} of table {table!r} wants {field.type}: {error}"
+            ) from error

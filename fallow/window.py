@@ -1,0 +1,101 @@
+"""Half-open UTC intervals and the spellings of a duration."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from fallow.errors import UsageError
+
+_UNITS = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+}
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)(ms|s|m|h|d|w))")
+
+
+def parse_duration(text: str) -> timedelta:
+    """Read a duration such as `30m`, `1h30m`, `7d` or `57s`.
+
+    Raises:
+        UsageError: the text is not a duration, or it is zero.
+    """
+    position, total = 0, timedelta()
+    for match in _DURATION.finditer(text.strip()):
+        if match.start() != position:
+            break
+        position = match.end()
+        try:
+            total += float(match.group(1)) * _UNITS[match.group(2)]
+        except OverflowError:
+            break
+    if position != len(text.strip()) or not text.strip() or total <= timedelta():
+        raise UsageError(
+            f"{text!r} is not a duration: write a number with ms, s, m, h, d or w",
+            hint="30s, 5m, 1h30m and 7d are durations",
+        )
+    return total
+
+
+def format_duration(seconds: float) -> str:
+    """Write seconds as people say them: 57s, 5m, 1h30m, 2d3h."""
+    whole = round(seconds)
+    parts: list[str] = []
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, whole = divmod(whole, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts[:2]) or "0s"
+
+
+def parse_moment(text: str, *, now: datetime) -> datetime:
+    """Read an ISO 8601 moment, `now`, or a duration meaning that long ago.
+
+    Raises:
+        UsageError: the text is none of these.
+    """
+    if text == "now":
+        return now
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return now - parse_duration(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+class Window(msgspec.Struct, frozen=True):
+    """A half-open UTC interval [start, end)."""
+
+    start: datetime
+    end: datetime
+
+    def __post_init__(self) -> None:
+        """Refuse naive moments and empty windows."""
+        if self.start.tzinfo is None or self.end.tzinfo is None:
+            raise UsageError("a window's moments need a time zone", hint="use UTC")
+        if self.end <= self.start:
+            raise UsageError(f"the window ends ({self.end}) before it starts ({self.start})")
+
+    @classmethod
+    def last(cls, duration: timedelta, *, now: datetime) -> "Window":
+        """Return the window of this length that ends now."""
+        return cls(now - duration, now)
+
+    @property
+    def seconds(self) -> float:
+        """Length in seconds."""
+        return (self.end - self.start).total_seconds()
+
+    def chunks(self, step: timedelta) -> list["Window"]:
+        """Cut the window into consecutive windows of at most `step`."""
+        out: list[Window] = []
+        start = self.start
+        while start < self.end:
+            end = min(start + step, self.end)
+            out.append(Window(start, end))
+            start = end
+        return out

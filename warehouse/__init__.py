@@ -1,0 +1,1 @@
+"""The warehouse keeps the rows: the only room that speaks SQL to an engine."""
