@@ -25,6 +25,7 @@ TYPES: dict[str, pa.DataType] = {
     "f32": pa.float32(),
     "f64": pa.float64(),
     "decimal": pa.decimal128(18, 8),
+    "hist": pa.list_(pa.int32()),
 }
 
 

@@ -1,0 +1,1 @@
+"""Benchmarks: `python -m benchmarks [--small] [NAME ...]`; each module has `run(small)`."""
