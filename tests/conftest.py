@@ -1,0 +1,43 @@
+"""What every test may ask for: the public data, a fixed clock, settings with a home of their own."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from fallow.settings import Settings, load
+
+DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+REFERENCE = DATA.parent / "reference"
+
+
+def _beside(root: Path, name: str) -> Path:
+    path = root / name
+    if not path.exists():
+        pytest.skip(f"public data set {name!r} is not beside the checkout")
+    return path
+
+
+@pytest.fixture
+def shared_data() -> Callable[[str], Path]:
+    """Return the path of a public data file, or skip where it is absent."""
+    return lambda name: _beside(DATA, name)
+
+
+@pytest.fixture
+def reference() -> Callable[[str], Path]:
+    """Return the path of a reference sample such as `samples/h100_node.prom`, or skip."""
+    return lambda name: _beside(REFERENCE, name)
+
+
+@pytest.fixture
+def now() -> datetime:
+    """Return the moment that tests call now."""
+    return datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Return default settings whose home is a folder of this test's own."""
+    return load(environ={}, flags={"home": tmp_path / "home", "cluster": "test"}).settings
