@@ -1,4 +1,4 @@
-"""What every test may ask for: the public data, a fixed clock, settings with a home of their own."""
+"""What every test may ask for: public data, a fixed clock, settings with a home of their own."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
