@@ -5,8 +5,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import settings as hypothesis_settings
 
 from fallow.settings import Settings, load
+
+# Two shared cores and an engine behind many properties: time is benchmarks' business.
+hypothesis_settings.register_profile("fallow", deadline=None)
+hypothesis_settings.load_profile("fallow")
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 REFERENCE = DATA.parent / "reference"
