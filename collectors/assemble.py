@@ -1,0 +1,188 @@
+"""Many values of many series to wide rows: one per moment and device.
+
+Everything is arrays: a fleet's scrape is a quarter of a million values. A value that is blank
+(a vendor's sentinel), NaN, infinite or outside its legal range becomes null and is counted.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from collectors.frame import ATTRIBUTES, WIDTH, Bools, Floats, Frame, Ints
+from collectors.series import Identity, Measure, Series
+from fallow.tables import Batch
+
+
+class Assembled(msgspec.Struct, frozen=True):
+    """Batches (`sample`, then `holding` where devices are shared) and what was refused.
+
+    `refused` has a flag per value given, in their order.
+    """
+
+    batches: list[Batch]
+    rejected: int
+    refused: Bools
+
+
+def assemble(
+    series: Sequence[Series],
+    index: npt.NDArray[Any],
+    ts: npt.NDArray[np.datetime64],
+    values: Floats,
+    *,
+    cluster: str,
+    interval_s: float,
+    source: str,
+) -> Assembled:
+    """Turn values into wide rows; `index[i]` says which of `series` value `i` belongs to.
+
+    One row per moment and device. Copies of a device's value for several pods (time slicing)
+    give one `sample` row without pod and `sharers` = how many, plus a `holding` row per pod.
+    """
+    catalog = Catalog()
+    coded = catalog.code(series)
+    return catalog.assemble(
+        coded.take(index), ts, values, cluster=cluster, interval_s=interval_s, source=source
+    )
+
+
+class Coded(msgspec.Struct, frozen=True):
+    """Series as codes of one catalog: three arrays of one length."""
+
+    measure: Ints
+    identity: Ints
+    bits: Ints
+
+    def take(self, index: npt.NDArray[Any]) -> "Coded":
+        """Return the codes at these places."""
+        return Coded(self.measure[index], self.identity[index], self.bits[index])
+
+    @classmethod
+    def joined(cls, parts: Sequence["Coded"]) -> "Coded":
+        """Put several after one another."""
+        if not parts:
+            empty = np.zeros(0, np.int64)
+            return cls(empty, empty, empty)
+        return cls(
+            np.concatenate([p.measure for p in parts]),
+            np.concatenate([p.identity for p in parts]),
+            np.concatenate([p.bits for p in parts]),
+        )
+
+
+class _Words:
+    """Interned values: a code per distinct value, -1 for None."""
+
+    def __init__(self) -> None:
+        self.codes: dict[Any, int] = {}
+        self.values: list[Any] = []
+
+    def code(self, value: Any) -> int:
+        if value is None:
+            return -1
+        found = self.codes.setdefault(value, len(self.values))
+        if found == len(self.values):
+            self.values.append(value)
+        return found
+
+
+class Catalog:
+    """Series seen so far, as codes, so that a known series costs an array element."""
+
+    def __init__(self) -> None:
+        self._measures = _Words()
+        self._identities = _Words()
+        self._devices = _Words()
+        self._owners = _Words()
+        self._pods = _Words()
+        self._words = {name: _Words() for name in ATTRIBUTES}
+        self._coded: list[list[int]] = []
+        self._pod_of: list[int] = []
+        self.table: Ints = np.zeros((0, WIDTH), np.int64)
+        """One row per identity: device, owner, shared, weak, then the attributes' codes."""
+
+    def __len__(self) -> int:
+        """Return how many identities it holds."""
+        return len(self._coded)
+
+    def code(self, series: Sequence[Series]) -> Coded:
+        """Return the codes of some series, learning the new ones."""
+        made = [
+            (self._measures.code(s.measure), self.identity(s.identity, s.measure), s.bits)
+            for s in series
+        ]
+        table = np.array(made, np.int64).reshape(-1, 3)
+        return Coded(*(np.ascontiguousarray(table[:, i]) for i in range(3)))
+
+    def identity(self, identity: Identity, measure: Measure) -> int:
+        """Return the code of an identity as a metric of this vendor tells it."""
+        vendor = identity.vendor or measure.vendor
+        known = len(self._coded)
+        code = self._identities.code((identity, measure.vendor == "hami", vendor))
+        if code == known:
+            self._coded.append(self._describe(identity, vendor, weak=measure.vendor == "hami"))
+        return code
+
+    def _describe(self, identity: Identity, vendor: str, *, weak: bool) -> list[int]:
+        owner = -1
+        if identity.pod is not None:
+            owner = self._owners.code((identity.namespace, identity.pod, identity.container))
+            if owner == len(self._pod_of):
+                self._pod_of.append(self._pods.code((identity.namespace, identity.pod)))
+        attributes = [
+            self._words[name].code(vendor if name == "vendor" else getattr(identity, name))
+            for name in ATTRIBUTES
+        ]
+        device = self._devices.code(identity.device)
+        shared = int(identity.shared and identity.pod is not None)
+        return [device, owner, shared, int(weak), *attributes]
+
+    def assemble(
+        self,
+        coded: Coded,
+        ts: npt.NDArray[np.datetime64],
+        values: Floats,
+        *,
+        cluster: str,
+        interval_s: float,
+        source: str,
+    ) -> Assembled:
+        """Turn values of coded series into wide rows (see `assemble`)."""
+        if not len(values):
+            return Assembled([], 0, np.zeros(0, np.bool_))
+        if len(self.table) != len(self._coded):
+            self.table = np.array(self._coded, np.int64).reshape(-1, WIDTH)
+        frame = Frame(self, coded, ts, values)
+        constants = {"cluster": cluster, "source": source, "interval_s": interval_s}
+        batches = [b for b in (frame.samples(constants), frame.holdings(constants)) if b]
+        return Assembled(batches, int(frame.refused.sum()), frame.refused)
+
+    @property
+    def measures(self) -> list[Measure]:
+        """The measures in the order of their codes."""
+        return self._measures.values
+
+    @property
+    def devices(self) -> list[str]:
+        """The devices in the order of their codes."""
+        return self._devices.values
+
+    @property
+    def owners(self) -> list[tuple[str | None, str, str | None]]:
+        """(namespace, pod, container) in the order of their codes."""
+        return self._owners.values
+
+    def pods(self) -> Ints:
+        """Return the pod's code of each owner: containers of one pod are one sharer."""
+        return np.array(self._pod_of or [0], np.int64)
+
+    def words(self, attribute: str) -> list[Any]:
+        """Return the values of one attribute in the order of their codes."""
+        return self._words[attribute].values
+
+    def device_code(self, device: str) -> int:
+        """Return the code of a device, -1 when no series has named it."""
+        return self._devices.codes.get(device, -1)

@@ -1,0 +1,10 @@
+"""From any vendor's series to Fallow's columns: what it means, and many of them as rows.
+
+resolve(metric, labels)          -> Series | None
+assemble(series, index, ts, ...) -> Assembled (batches of `sample` and `holding`, rejects)
+"""
+
+from collectors.assemble import Assembled, Catalog, Coded, assemble
+from collectors.series import Series, resolve
+
+__all__ = ["Assembled", "Catalog", "Coded", "Series", "assemble", "resolve"]

@@ -1,0 +1,313 @@
+"""The arithmetic of `collectors.assemble`: scatter values into columns, rows and owners."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from fallow.tables import TYPES, Batch, columns
+
+if TYPE_CHECKING:
+    from collectors.assemble import Catalog, Coded
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+_KEYS = {"cluster", "ts", "device", "node", "parent", "vendor", "model", "profile", "gpu_index"}
+_KEYS |= {"namespace", "pod", "container", "sharers", "interval_s", "source"}
+TOTAL = "mem_total_bytes"
+"""No column of its own: where a source gives total and used, free is their difference."""
+SAMPLE = (*(c.name for c in columns("sample") if c.name not in _KEYS), TOTAL)
+HOLDING = ("share", "gpu_util_pct", "mem_used_bytes")
+ATTRIBUTES = ("node", "parent", "vendor", "model", "profile", "gpu_index")
+DEVICE, OWNER, SHARED, WEAK = range(4)
+"""Columns of a catalog's table of identities; the codes of `ATTRIBUTES` follow."""
+WIDTH = 4 + len(ATTRIBUTES)
+
+_AT = {name: i for i, name in enumerate(SAMPLE)}
+_HELD_AT = {name: i for i, name in enumerate(HOLDING)}
+_MASK = _AT["throttle_mask"]
+# What the board says once for all of its instances; filled in where an instance has none.
+_BOARD = [
+    _AT[name]
+    for name in (
+        *("power_w", "energy_mj", "temp_c", "mem_temp_c", "sm_clock_mhz", "mem_clock_mhz", "xid"),
+        *("throttle_mask", "row_remap_failure", "remapped_uncorrectable", "pcie_replay", "ecc_dbe"),
+    )
+]
+_DENSE = 8  # cells of the (moment, device) grid per value, up to which the grid is used
+
+
+class Grid:
+    """Numbers each (moment, device) that occurs: `row[i]` is value i's row."""
+
+    def __init__(self, moment: npt.NDArray[np.datetime64], device: Ints, devices: int) -> None:
+        stamp = moment.astype("datetime64[us]").astype(np.int64)
+        first = int(stamp[0])
+        if (stamp == first).all():
+            step, code = 1, np.zeros(len(stamp), np.int64)
+        else:
+            first = int(stamp.min())
+            step = max(int(np.gcd.reduce(stamp - first)), 1)
+            code = (stamp - first) // step
+        cell = code * devices + device
+        size = (int(code.max()) + 1) * devices
+        if size <= _DENSE * len(stamp) + devices:
+            used = np.zeros(size, np.bool_)
+            used[cell] = True
+            self.cells = np.flatnonzero(used)
+            place = np.cumsum(used) - 1
+            self.row: Ints = place[cell]
+        else:
+            self.cells, self.row = np.unique(cell, return_inverse=True)
+        self._devices, self._first, self._step = devices, first, step
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return len(self.cells)
+
+    @property
+    def device(self) -> Ints:
+        """Device code of each row."""
+        return np.asarray(self.cells % self._devices, np.int64)
+
+    @property
+    def ts(self) -> npt.NDArray[np.datetime64]:
+        """Moment of each row."""
+        stamp = self.cells // self._devices * self._step + self._first
+        return stamp.astype("datetime64[us]")
+
+    def locate(self, moment: npt.NDArray[np.datetime64], device: Ints) -> Ints:
+        """Return the row of each moment and device; -1 where there is none."""
+        code, rest = np.divmod(
+            moment.astype("datetime64[us]").astype(np.int64) - self._first, self._step
+        )
+        wanted = code * self._devices + device
+        place = np.minimum(np.searchsorted(self.cells, wanted), len(self.cells) - 1)
+        return np.where((rest == 0) & (code >= 0) & (self.cells[place] == wanted), place, -1)
+
+    def find(self, row: Ints, device: Ints) -> Ints:
+        """Return the row at the same moment of another device; -1 where there is none."""
+        wanted = self.cells[row] // self._devices * self._devices + device
+        place = np.minimum(np.searchsorted(self.cells, wanted), len(self.cells) - 1)
+        return np.where((device >= 0) & (self.cells[place] == wanted), place, -1)
+
+
+class Frame:
+    """One set of values on its way to rows."""
+
+    def __init__(
+        self,
+        catalog: "Catalog",
+        coded: "Coded",
+        ts: npt.NDArray[np.datetime64],
+        values: Floats,
+    ) -> None:
+        self._catalog = catalog
+        self._ts = ts
+        measures = catalog.measures
+        self._at = np.array([(_AT | {"share": -1})[m.column] for m in measures])[coded.measure]
+        self._held = np.array([m.table == "holding" for m in measures])[coded.measure]
+        self._measure, self._bits = coded.measure, coded.bits
+        self._who = catalog.table[coded.identity]
+        low = np.array([m.low for m in measures])[coded.measure]
+        high = np.array([m.high for m in measures])[coded.measure]
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._value = values * np.array([m.scale for m in measures])[coded.measure]
+            self.refused: Bools = ~((self._value >= low) & (self._value <= high))
+        self._good = ~self.refused
+        self._contested: Bools = np.zeros(len(values), np.bool_)
+
+    def samples(self, constants: Mapping[str, Any]) -> Batch | None:
+        """Return the `sample` rows."""
+        mine = ~self._held
+        if not mine.any():
+            return None
+        who = self._who[mine]
+        grid = Grid(self._ts[mine], who[:, DEVICE], len(self._catalog.devices))
+        row = np.full(len(mine), -1, np.int64)
+        row[mine] = grid.row
+        if not mine.all():
+            row[self._held] = grid.locate(self._ts[self._held], self._who[self._held, DEVICE])
+        cells = self._scatter(grid, mine)
+        self._spill(row, cells)
+        owner, sharers = self._owners(len(grid), row)
+        attributes = _attributes(grid, who)
+        free = cells[_AT[TOTAL]] - cells[_AT["mem_used_bytes"]]
+        missing = np.isnan(cells[_AT["mem_free_bytes"]])
+        cells[_AT["mem_free_bytes"]][missing] = np.where(free >= 0, free, np.nan)[missing]
+        keep = self._boards(grid, cells, attributes["parent"])
+        catalog = self._catalog
+        data: dict[str, pa.Array] = {
+            "ts": pa.array(grid.ts[keep]),
+            "device": _words(catalog.devices, grid.device[keep]),
+            "sharers": pa.array(sharers[keep], mask=sharers[keep] == 0),
+        }
+        for name, codes in attributes.items():
+            data[name] = _words(catalog.words(name), codes[keep])
+        for i, name in enumerate(("namespace", "pod", "container")):
+            data[name] = _words([o[i] for o in catalog.owners], owner[keep])
+        for name, i in _AT.items():
+            if name != TOTAL:
+                data[name] = _numbers(cells[i][keep], "sample", name)
+        return _batch("sample", data, constants, int(keep.sum()))
+
+    def holdings(self, constants: Mapping[str, Any]) -> Batch | None:
+        """Return the `holding` rows: one per moment, shared device and pod."""
+        owned = self._who[:, OWNER] >= 0
+        shared = (self._held | (self._who[:, SHARED] > 0)) & owned
+        mine = shared | (owned & self._contested)
+        if not mine.any():
+            return None
+        who = self._who[mine]
+        pods = self._catalog.pods()
+        key = who[:, DEVICE] * (int(pods.max()) + 1) + pods[who[:, OWNER]]
+        known, code = np.unique(key, return_inverse=True)
+        grid = Grid(self._ts[mine], code, len(known))
+        table = np.full((len(HOLDING), len(grid)), np.nan)
+        places = np.array([_HELD_AT.get(m.column, -1) for m in self._catalog.measures])
+        place = places[self._measure[mine]]
+        use = self._held[mine] & self._good[mine] & (place >= 0)
+        np.fmax.at(table, (place[use], grid.row[use]), self._value[mine][use])
+        # HAMi says 0 cores where no limit was asked for: that is no share, not an empty one.
+        table[0][table[0] == 0] = np.nan
+        some = np.zeros(len(grid), np.int64)
+        some[grid.row] = np.flatnonzero(mine)
+        owner = self._who[some, OWNER]
+        catalog = self._catalog
+        data = {
+            "ts": pa.array(grid.ts),
+            "device": _words(catalog.devices, self._who[some, DEVICE]),
+            "namespace": _words([o[0] or "" for o in catalog.owners], owner),
+            "pod": _words([o[1] for o in catalog.owners], owner),
+            "container": _words([o[2] for o in catalog.owners], owner),
+        }
+        for i, name in enumerate(HOLDING):
+            data[name] = _numbers(table[i], "holding", name)
+        without = {k: v for k, v in constants.items() if k != "interval_s"}
+        return _batch("holding", data, without, len(grid))
+
+    def _scatter(self, grid: Grid, mine: Bools) -> Floats:
+        rows = len(grid)
+        cells = np.full((len(SAMPLE), rows), np.nan)
+        flat = cells.reshape(-1)
+        good, value, at = self._good[mine], self._value[mine], self._at[mine]
+        how = np.array([m.combine for m in self._catalog.measures])[self._measure[mine]]
+        plain = good & (how != "or")
+        place, put = (at * rows + grid.row)[plain], value[plain]
+        flat[place] = put
+        # Two names of one thing: the busier counts, for an age the younger.
+        lost = put > flat[place]
+        np.maximum.at(flat, place[lost], put[lost])
+        least = how[plain] == "min"
+        if least.any():
+            np.minimum.at(flat, place[least], put[least])
+        mask = good & (how == "or")
+        if mask.any():
+            bits = self._bits[mine][mask]
+            whole = np.where(bits > 0, bits * (value[mask] > 0), value[mask].astype(np.int64))
+            merged = np.zeros(rows, np.int64)
+            np.bitwise_or.at(merged, grid.row[mask], whole)
+            cells[_MASK][grid.row[mask]] = merged[grid.row[mask]]
+        return cells
+
+    def _owners(self, rows: int, row_of: Ints) -> tuple[Ints, Ints]:
+        """Return the owner code of each row (-1 = none or several) and how many share it."""
+        pods = self._catalog.pods()
+        owned = (row_of >= 0) & (self._who[:, OWNER] >= 0)
+        row, owner = row_of[owned], self._who[owned, OWNER]
+        pod = pods[owner]
+        last = np.full(rows, -1, np.int64)
+        chosen = np.full(rows, -1, np.int64)
+        last[row], chosen[row] = pod, owner
+        sharers = np.zeros(rows, np.int64)
+        sharers[row[self._held[owned] | (self._who[owned, SHARED] > 0)]] = 1
+        contested = np.zeros(rows, np.bool_)
+        contested[row[last[row] != pod]] = True
+        if contested.any():
+            inside = contested[row]
+            span = int(pods.max()) + 1
+            pairs = np.unique(row[inside] * span + pod[inside])
+            several, counts = np.unique(pairs // span, return_counts=True)
+            sharers[several] = counts
+            chosen[contested] = -1
+            self._contested[owned] = contested[row]
+        return chosen, sharers
+
+    def _spill(self, row_of: Ints, cells: Floats) -> None:
+        """Let per-pod values stand for a device that has no series of its own.
+
+        Exporters older than per-process shares print a copy of the device's value per pod.
+        """
+        spills = np.array([m.spill for m in self._catalog.measures])[self._measure]
+        use = spills & self._good & (row_of >= 0)
+        if not use.any():
+            return
+        at, row, value = self._at[use], row_of[use], self._value[use]
+        empty = np.isnan(cells[at, row])
+        np.fmax.at(cells, (at[empty], row[empty]), value[empty])
+
+    def _boards(self, grid: Grid, cells: Floats, parent: Ints) -> Bools:
+        """Fold a board's own row into its instances' rows; return which rows stay.
+
+        A board beside its instances would be counted twice.
+        """
+        keep = np.ones(len(grid), np.bool_)
+        if not (parent >= 0).any():
+            return keep
+        catalog = self._catalog
+        codes = np.array([catalog.device_code(p) for p in catalog.words("parent")], np.int64)
+        rows = np.flatnonzero(parent >= 0)
+        board = grid.find(rows, codes[parent[rows]])
+        rows, board = rows[board >= 0], board[board >= 0]
+        for i in _BOARD:
+            own = cells[i][rows]
+            cells[i][rows] = np.where(np.isnan(own), cells[i][board], own)
+        keep[board] = False
+        return keep
+
+
+def _attributes(grid: Grid, who: Ints) -> dict[str, Ints]:
+    """Return the attribute codes of each row; what HAMi says yields to what others say."""
+    found: dict[str, Ints] = {}
+    weak = who[:, WEAK] > 0
+    order = np.argsort(~weak, kind="stable") if weak.any() else slice(None)
+    row, sorted_who = grid.row[order], who[order]
+    for i, name in enumerate(ATTRIBUTES):
+        code = sorted_who[:, WEAK + 1 + i]
+        said = code >= 0
+        column = np.full(len(grid), -1, np.int64)
+        if said.all():
+            column[row] = code
+        else:
+            column[row[said]] = code[said]
+        found[name] = column
+    return found
+
+
+def _words(values: list[Any], codes: Ints) -> pa.Array:
+    """Look codes up; -1 is null."""
+    kind = pa.int16() if values and isinstance(values[0], int) else pa.string()
+    return pa.array(values, kind).take(pa.array(codes, mask=codes < 0))
+
+
+def _numbers(values: Floats, table: str, name: str) -> pa.Array:
+    """Cast a column whose NaNs are nulls to its type."""
+    kind = TYPES[next(c.type for c in columns(table) if c.name == name)]
+    missing = np.isnan(values)
+    if pa.types.is_integer(kind):
+        whole = np.rint(np.where(missing, 0.0, values)).astype(np.int64)
+        return pa.array(whole, mask=missing).cast(kind)
+    return pa.array(values, mask=missing).cast(kind)
+
+
+def _batch(
+    table: str, data: dict[str, pa.Array], constants: Mapping[str, Any], rows: int
+) -> Batch | None:
+    if not rows:
+        return None
+    whole = {**data, **{k: pa.repeat(pa.scalar(v), rows) for k, v in constants.items()}}
+    return Batch.of(table, dict(whole))

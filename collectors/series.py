@@ -1,0 +1,333 @@
+"""What a metric and its labels mean: names of every vendor and generation to one vocabulary.
+
+    resolve(metric, labels) -> Series    which column of which table, of which device, whose
+
+The names are data: `metrics.csv` (metric to column, scale and legal range) and `labels.csv`
+(label to meaning). Sources: reference domain dossier 1.1-1.8; NVML header for clock events.
+"""
+
+import csv
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+EXPORTER_CONTAINERS = frozenset(
+    {
+        "exporter",
+        "dcgm-exporter",
+        "nvidia-dcgm-exporter",
+        "npu-exporter",
+        "vgpu-monitor",
+        "metrics-exporter-container",
+        "device-metrics-exporter",
+    }
+)
+_EXPORTER_POD = re.compile(r"(^|-)(dcgm|npu|gpu|metrics|nvml)-exporter(-|$)|^hami-")
+_REPLICA = re.compile(r"::\d+$")  # GPU-<uuid>::3, a time-slicing replica of a device plugin
+_VENDORS = (("nvidia", "nvidia"), ("ascend", "ascend"), ("amd", "amd"))
+# Values that dcgm-exporter prints per pod (sums over its processes) once pods share a device;
+# every other field of such a series is a copy of the device's value (domain dossier 1.1).
+_PER_POD = frozenset({"gpu_util_pct", "mem_used_bytes"})
+
+
+class Measure(msgspec.Struct, frozen=True):
+    """Where a metric's values go. `low` and `high` bound the value after scaling."""
+
+    table: str
+    column: str
+    scale: float
+    low: float
+    high: float
+    integer: bool
+    vendor: str
+    combine: str
+    spill: bool = False
+    """A per-pod value that stands for the device where no device-level series exists."""
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Which device, and whose: None means the labels do not say."""
+
+    device: str
+    node: str | None = None
+    parent: str | None = None
+    vendor: str | None = None
+    model: str | None = None
+    profile: str | None = None
+    gpu_index: int | None = None
+    namespace: str | None = None
+    pod: str | None = None
+    container: str | None = None
+    shared: bool = False
+    """The series is one of several per-pod copies."""
+
+
+class Series(msgspec.Struct, frozen=True):
+    """One metric of one device (and one pod, where the labels name one)."""
+
+    measure: Measure
+    identity: Identity
+    bits: int = 0
+    """For event counts: the bits that any count sets (0 = the value is the value)."""
+
+    @property
+    def table(self) -> str:
+        """`sample` or `holding`."""
+        return self.measure.table
+
+    @property
+    def column(self) -> str:
+        """Column of that table."""
+        return self.measure.column
+
+    @property
+    def scale(self) -> float:
+        """Factor to the canonical unit."""
+        return self.measure.scale
+
+    @property
+    def low(self) -> float:
+        """Least legal value, scaled."""
+        return self.measure.low
+
+    @property
+    def high(self) -> float:
+        """Greatest legal value, scaled; every blank sentinel lies above."""
+        return self.measure.high
+
+    @property
+    def integer(self) -> bool:
+        """Whether the source prints whole numbers."""
+        return self.measure.integer
+
+    @property
+    def device(self) -> str:
+        """Identity of the device: UUID, `<UUID>/gi<N>`, or `<node>/gpu<index>`."""
+        return self.identity.device
+
+    @property
+    def node(self) -> str | None:
+        """Node name."""
+        return self.identity.node
+
+    @property
+    def parent(self) -> str | None:
+        """UUID of the physical GPU of an instance."""
+        return self.identity.parent
+
+    @property
+    def vendor(self) -> str:
+        """Vendor of the device where known, else of the metric."""
+        return self.identity.vendor or self.measure.vendor
+
+    @property
+    def model(self) -> str | None:
+        """Model as the driver prints it."""
+        return self.identity.model
+
+    @property
+    def profile(self) -> str | None:
+        """MIG profile."""
+        return self.identity.profile
+
+    @property
+    def gpu_index(self) -> int | None:
+        """Index on the node."""
+        return self.identity.gpu_index
+
+    @property
+    def namespace(self) -> str | None:
+        """Namespace of the pod that holds the device."""
+        return self.identity.namespace
+
+    @property
+    def pod(self) -> str | None:
+        """Pod that holds the device; None = unattributed."""
+        return self.identity.pod
+
+    @property
+    def container(self) -> str | None:
+        """Container that holds the device."""
+        return self.identity.container
+
+
+def resolve(metric: str, labels: Mapping[str, str]) -> Series | None:
+    """Return what one series means, or None where the metric or its device is unknown.
+
+    Callers cache the answer by the series' label text.
+    """
+    measure = measure_of(metric)
+    if measure is None:
+        return None
+    identity = identify(labels)
+    if identity is None:
+        return None
+    return combine(measure, identity, labels)
+
+
+def combine(measure: Measure, identity: Identity, labels: Mapping[str, str]) -> Series | None:
+    """Join a metric's meaning and a label set's; None where the value must not be used."""
+    bits = 0
+    if measure.vendor == "nvidia":
+        if measure.combine == "or" and "clock_event" in labels:
+            bits = clock_events().get(labels["clock_event"], 0)
+            if not bits:
+                return None
+        if identity.shared and measure.column in _PER_POD and identity.pod is not None:
+            measure = _per_pod(measure)
+    elif measure.vendor == "hami" and measure.table == "sample" and identity.pod is not None:
+        identity = msgspec.structs.replace(identity, shared=True)
+    elif measure.vendor == "amd" and labels.get("gpu_partition_id", "0") not in {"", "0"}:
+        # Only partition 0 reports activity; the others say 0 or nothing (domain dossier 1.8).
+        return None
+    return Series(measure, identity, bits)
+
+
+@cache
+def _per_pod(measure: Measure) -> Measure:
+    return msgspec.structs.replace(measure, table="holding", spill=True)
+
+
+@cache
+def measure_of(metric: str) -> Measure | None:
+    """Return where a metric's values go; AMD names may carry a prefix or be upper case."""
+    known = metrics()
+    # OpenMetrics appends _total to counters.
+    for name in (metric, metric.removesuffix("_total")):
+        if name in known:
+            return known[name]
+    lower = metric.lower().removeprefix("amd_")
+    found = known.get(lower)
+    return found if found is not None and found.vendor == "amd" else None
+
+
+@cache
+def metrics() -> dict[str, Measure]:
+    """Return every known metric name and its meaning."""
+    return {
+        row["metric"]: Measure(
+            row["table"],
+            row["column"],
+            float(row["scale"]),
+            float(row["low"]),
+            float(row["high"]),
+            row["integer"] == "1",
+            row["vendor"],
+            row["combine"],
+        )
+        for row in _rows("metrics.csv")
+    }
+
+
+@cache
+def labels_meaning(meaning: str) -> tuple[str, ...]:
+    """Return the labels that carry a meaning, best first."""
+    return tuple(r["label"] for r in _rows("labels.csv") if r["meaning"] == meaning)
+
+
+@cache
+def clock_events() -> dict[str, int]:
+    """Return the bit of each `clock_event` (NVML clocks event reasons)."""
+    return {
+        r["label"]: int(r["note"]) for r in _rows("labels.csv") if r["meaning"] == "clock_event"
+    }
+
+
+@cache
+def _rows(name: str) -> list[dict[str, str]]:
+    text = files("collectors").joinpath(name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+def identify(labels: Mapping[str, str]) -> Identity | None:
+    """Return the device and owner that a label set names; None without any device."""
+    node = node_of(labels)
+    index = _integer(_first(labels, "index"))
+    uuid = _first(labels, "device")
+    if uuid is not None:
+        uuid = _REPLICA.sub("", uuid)
+    elif index is not None and node is not None:
+        uuid = f"{node}/gpu{index}"
+    else:
+        return None
+    instance = _first(labels, "instance")
+    namespace, pod, container = owner_of(labels)
+    model, vendor = _model(labels)
+    return Identity(
+        device=uuid if instance is None else f"{uuid}/gi{instance}",
+        node=node,
+        parent=None if instance is None else uuid,
+        vendor=vendor,
+        model=model,
+        profile=_first(labels, "profile"),
+        gpu_index=index if index is not None and index < 32768 else None,  # noqa: PLR2004 (int16)
+        namespace=namespace,
+        pod=pod,
+        container=container,
+        shared=_first(labels, "share") is not None,
+    )
+
+
+def node_of(labels: Mapping[str, str]) -> str | None:
+    """Return the node: a relabelled name, the exporter's host name, else the target's host.
+
+    dcgm-exporter prints its own pod's name as host name unless told the node's; that is no node.
+    """
+    for label in labels_meaning("node"):
+        value = labels.get(label)
+        if value and not _EXPORTER_POD.search(value):
+            return value
+    return host(labels.get("instance") or "")
+
+
+def host(address: str) -> str | None:
+    """Return the host of `host:port`, `[v6]:port` or a URL."""
+    bare = address.rpartition("//")[2].partition("/")[0]
+    if bare.startswith("["):
+        return bare[1:].partition("]")[0] or None
+    return (bare.rpartition(":")[0] if bare.count(":") == 1 else bare) or None
+
+
+def owner_of(labels: Mapping[str, str]) -> tuple[str | None, str | None, str | None]:
+    """Return namespace, pod and container of the workload; three None = unattributed.
+
+    With `honorLabels: false` the scraper's own labels win and the exporter's are renamed
+    `exported_*`; then `pod` is the exporter's. Empty strings mean unattributed.
+    """
+    renamed = any(name in labels for name in ("exported_pod", "exported_namespace"))
+    renamed = renamed or "exported_container" in labels
+    pod = _first(labels, "pod") or (None if renamed else labels.get("pod") or None)
+    container = _first(labels, "container") or (
+        None if renamed else labels.get("container") or None
+    )
+    namespace = _first(labels, "namespace") or (
+        None if renamed else labels.get("namespace") or None
+    )
+    if pod is None or container in EXPORTER_CONTAINERS or _EXPORTER_POD.search(pod):
+        return None, None, None
+    return namespace, pod, container
+
+
+def _model(labels: Mapping[str, str]) -> tuple[str | None, str | None]:
+    text = _first(labels, "model")
+    if text is None or not ("device_type" in labels or "devicetype" in labels):
+        return text, None
+    lower = text.lower()
+    vendor = next((vendor for word, vendor in _VENDORS if lower.startswith(word)), None)
+    # HAMi writes NVIDIA-NVIDIA A100..., its own prefix before the driver's name.
+    return re.sub(r"^NVIDIA-(?=NVIDIA)", "", text), vendor
+
+
+def _first(labels: Mapping[str, str], meaning: str) -> str | None:
+    for label in labels_meaning(meaning):
+        value = labels.get(label)
+        if value:
+            return value
+    return None
+
+
+def _integer(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() else None
