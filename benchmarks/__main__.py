@@ -20,7 +20,7 @@ import msgspec
 
 from benchmarks.result import Result
 
-NAMES = ("parse", "scrape", "store", "backfill", "rollup", "ledger", "idle")
+NAMES = ("parse", "scrape", "store", "backfill", "rollup", "ledger", "idle", "peers")
 
 
 def main() -> int:

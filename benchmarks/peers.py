@@ -1,0 +1,234 @@
+"""The same utilisation samples in Fallow, Prometheus and VictoriaMetrics; the same two questions.
+
+    A  mean utilisation per namespace over 30 days at 5 minutes
+    B  devices whose utilisation stayed below 5 % for the last 2 hours
+
+Prometheus needs a CPU-minute per 17 million samples to be filled, so the fleet here is 2,000
+devices; `benchmarks.rollup` asks A and B of 10,000.
+"""
+
+import json
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import duckdb
+import pyarrow as pa
+
+from benchmarks import servers
+from benchmarks.result import Result
+from fallow.settings import load
+from fallow.tables import Batch
+from warehouse.lake import Warehouse
+
+STEP = timedelta(minutes=5)
+START = datetime(2026, 10, 1, tzinfo=UTC)
+T = TypeVar("T")
+Answer = dict[str, tuple[float, object]]
+METRIC = "DCGM_FI_DEV_GPU_UTIL"
+SQL = (Path(__file__).parent / "peers.sql").read_text()
+MEANS = f"sum by (namespace) (sum_over_time({METRIC}[{{days}}d]))"
+MEANS += f" / sum by (namespace) (count_over_time({METRIC}[{{days}}d]))"
+IDLE = f"count(max_over_time({METRIC}[2h]) < 5)"
+OUR_MEANS = """
+SELECT namespace, sum(gpu_util_pct_mean * gpu_util_pct_n) / sum(gpu_util_pct_n) AS mean
+FROM rollup_5m WHERE bucket >= $start AND bucket < $end GROUP BY namespace
+"""
+OUR_IDLE = """
+SELECT count(*) FROM (
+    SELECT device, namespace, pod FROM rollup_5m WHERE bucket >= $start AND bucket < $end
+    GROUP BY ALL HAVING max(gpu_util_pct_max) < 5
+)
+"""
+
+
+def run(small: bool) -> list[Result]:
+    """Fill all three with the same samples and time A and B, best of five."""
+    devices, days = (40, 2) if small else (2000, 30)
+    work = Path(tempfile.mkdtemp(prefix="fallow-peers-"))
+    try:
+        return _measure(work, devices, days)
+    finally:
+        shutil.rmtree(work)
+
+
+def _measure(work: Path, devices: int, days: int) -> list[Result]:
+    con = duckdb.connect()
+    steps = days * 288
+    parameters = {
+        "start_us": int(START.timestamp()) * 1_000_000,
+        "step_us": int(STEP.total_seconds()) * 1_000_000,
+        "steps": steps,
+        "devices": devices,
+    }
+    con.execute(f"CREATE TABLE util AS {SQL}", parameters)
+    end = START + timedelta(days=days)
+    ours = _ours(con, work, devices * steps, end)
+    texts = _write_texts(con, work, days)
+    out: list[Result] = []
+    for name, fill in (("Prometheus", _prometheus), ("VictoriaMetrics", _victoria)):
+        try:
+            theirs = fill(work, texts, end, days)
+        except servers.PeerMissingError as error:
+            print(f"peers: {error}")
+            continue
+        _compare(ours, theirs, name)
+        reaches = {"Prometheus": (30, 3), "VictoriaMetrics": (4, None)}[name]
+        out += [
+            Result(
+                name=f"{question} ({devices} GPUs, {days} d)",
+                value=ours[key][0] * 1000,
+                unit="ms",
+                peer=name,
+                peer_value=theirs[key][0] * 1000,
+                ratio=theirs[key][0] / ours[key][0],
+                reach_ratio=reach,
+                note=f"{name} {theirs[key][0] * 1000:.0f} ms",
+            )
+            for key, question, reach in (
+                ("A", "mean utilisation per namespace", reaches[0]),
+                ("B", "idle over 2 h", reaches[1]),
+            )
+        ]
+        out.append(
+            Result(
+                name=f"5-minute samples on disk, {name} against the rollup's one column",
+                value=theirs["disk"][0] / (devices * steps),
+                unit="bytes/sample",
+                note="theirs; the figure of ours is in `store`",
+            )
+        )
+    return out
+
+
+def _ours(con: duckdb.DuckDBPyConnection, work: Path, rows: int, end: datetime) -> Answer:
+    settings = load(environ={}, flags={"home": work / "fallow"}).settings
+    with Warehouse.open(settings, write=True) as warehouse:
+        step = max(1, 4_000_000 * 288 // rows) if rows > 4_000_000 else 30
+        moment = START
+        while moment < end:
+            until = min(moment + timedelta(days=step), end)
+            bounds = [moment.replace(tzinfo=None), until.replace(tzinfo=None)]
+            part = con.execute(
+                "SELECT * FROM util WHERE ts >= ? AND ts < ?", bounds
+            ).to_arrow_table()
+            warehouse.replace("rollup_5m", _rollup(part), "false", {})
+            moment = until
+        window = {"start": START.replace(tzinfo=None), "end": end.replace(tzinfo=None)}
+        recent = {"start": (end - timedelta(hours=2)).replace(tzinfo=None), "end": window["end"]}
+        means = _best(lambda: warehouse.query(OUR_MEANS, window))
+        idle = _best(lambda: warehouse.query(OUR_IDLE, recent))
+        table = means[1]
+        by = dict(zip(table["namespace"].to_pylist(), table["mean"].to_pylist(), strict=True))
+        return {"A": (means[0], by), "B": (idle[0], idle[1].column(0)[0].as_py())}
+
+
+def _rollup(part: pa.Table) -> pa.Table:
+    util = part["util"]
+    ones = pa.array([1] * len(part), pa.int32())
+    data: dict[str, object] = {
+        "cluster": ["bench"] * len(part),
+        "bucket": part["ts"],
+        "device": part["device"],
+        "namespace": part["namespace"],
+        "pod": part["pod"],
+        "node": part["node"],
+        "n": ones,
+        "gpu_util_pct_n": ones,
+        **{f"gpu_util_pct_{k}": util for k in ("min", "mean", "max")},
+    }
+    return Batch.of("rollup_5m", data).rows
+
+
+def _write_texts(con: duckdb.DuckDBPyConnection, work: Path, days: int) -> list[Path]:
+    """Write one file of OpenMetrics text per day: promtool reads a file once per block."""
+    texts = []
+    for day in range(days):
+        path = work / f"day{day:02}.txt"
+        start = START + timedelta(days=day)
+        bounds = [start.replace(tzinfo=None), (start + timedelta(days=1)).replace(tzinfo=None)]
+        con.execute(
+            f"""
+            COPY (
+                SELECT '{METRIC}{{UUID="' || device || '",Hostname="' || node || '",namespace="'
+                    || namespace || '",pod="' || pod || '"}} ' || util || ' ' || epoch(ts)::BIGINT
+                FROM util WHERE ts >= ? AND ts < ? ORDER BY device, ts
+            ) TO '{path}' (FORMAT csv, HEADER false, QUOTE '', ESCAPE '', DELIMITER '\x01')
+            """,
+            bounds,
+        )
+        with path.open("a") as out:
+            out.write("# EOF\n")
+        texts.append(path)
+    return texts
+
+
+def _prometheus(work: Path, texts: list[Path], end: datetime, days: int) -> Answer:
+    promtool = servers.binary("promtool", "prometheus")
+    data = work / "prometheus"
+    for text in texts:
+        command = [promtool, "tsdb", "create-blocks-from", "openmetrics", "-q"]
+        command += ["--max-block-duration=24h", str(text), str(data)]
+        subprocess.run(command, check=True, capture_output=True)
+    disk = sum(f.stat().st_size for f in data.rglob("*") if f.is_file())
+    with servers.prometheus(data) as url:
+        return {**_ask(url, end, days), "disk": (disk, None)}
+
+
+def _victoria(work: Path, texts: list[Path], end: datetime, days: int) -> Answer:
+    data = work / "victoria"
+    data.mkdir()
+    with servers.victoria_metrics(data) as url:
+        for text in texts:
+            lines = text.read_bytes().removesuffix(b"# EOF\n").replace(b"\n", b"000\n")
+            urllib.request.urlopen(f"{url}/api/v1/import/prometheus", lines, timeout=600).close()
+        urllib.request.urlopen(f"{url}/internal/force_flush", timeout=600).close()
+        answer = _ask(url, end, days)
+        disk = sum(f.stat().st_size for f in data.rglob("*") if f.is_file())
+        return {**answer, "disk": (disk, None)}
+
+
+def _ask(url: str, end: datetime, days: int) -> Answer:
+    # One second before the end: Prometheus 2.42 closes a range on both sides.
+    moment = end.timestamp() - 1
+    means = _best(lambda: _query(url, MEANS.format(days=days), moment))
+    idle = _best(lambda: _query(url, IDLE, moment))
+    by = {row["metric"].get("namespace", ""): float(row["value"][1]) for row in means[1]}
+    return {"A": (means[0], by), "B": (idle[0], int(idle[1][0]["value"][1]))}
+
+
+def _query(url: str, expression: str, moment: float) -> list[dict[str, Any]]:
+    query = urllib.parse.urlencode({"query": expression, "time": moment, "nocache": 1})
+    with urllib.request.urlopen(f"{url}/api/v1/query?{query}", timeout=900) as answer:
+        found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+        return found
+
+
+def _best(ask: Callable[[], T], times: int = 5) -> tuple[float, T]:
+    answer = ask()
+    spent = []
+    for _ in range(times - 1):
+        begun = time.perf_counter()
+        answer = ask()
+        spent.append(time.perf_counter() - begun)
+    return min(spent), answer
+
+
+def _compare(ours: Answer, theirs: Answer, name: str) -> None:
+    """Refuse to compare times of answers that differ."""
+    mine, other = ours["A"][1], theirs["A"][1]
+    assert isinstance(mine, dict)
+    assert isinstance(other, dict)
+    assert mine.keys() == other.keys(), (name, mine.keys() ^ other.keys())
+    worst = max(abs(mine[k] - other[k]) for k in mine)
+    assert worst < 1e-3, f"{name} means differ by {worst}"
+    assert ours["B"][1] == theirs["B"][1], f"{name}: {theirs['B'][1]} idle, ours {ours['B'][1]}"
+    assert statistics.fmean(mine.values()) > 0
