@@ -1,0 +1,164 @@
+"""Read a rate card: one CSV row is one instance type's dated price in one region."""
+
+import csv
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal, get_args
+
+import msgspec
+
+from fallow.errors import UsageError
+from fallow.gpu_models import gpu_models
+
+Term = Literal["on-demand", "spot", "reserved", "amortised"]
+TERMS: tuple[str, ...] = get_args(Term)
+NO_PRICE = {Decimal(700)}
+"""Catalogues print this where they have no price (SkyPilot's GCP file); it is not a price."""
+
+
+class CardRow(msgspec.Struct, frozen=True):
+    """One line of a rate card; `usd_per_hour` is the whole node's, null = not offered."""
+
+    provider: str
+    region: str
+    instance_type: str
+    gpu_model: str
+    gpu_count: int
+    vcpu: Decimal
+    memory_gib: Decimal
+    term: str
+    usd_per_hour: Decimal | None
+    as_of: datetime
+    reference: str
+    confirmed: bool
+
+    @property
+    def offer(self) -> tuple[str, str, str, str]:
+        """Return what two rows of the same offer share."""
+        return (self.provider, self.region, self.instance_type, self.term)
+
+
+COLUMNS = CardRow.__struct_fields__
+
+
+def built_in() -> tuple[CardRow, ...]:
+    """Return the rate card that ships with Fallow."""
+    text = files("collectors.prices").joinpath("rate_card.csv").read_text(encoding="utf-8")
+    return read(text.splitlines(), "the built-in rate card")
+
+
+def from_file(path: Path) -> tuple[CardRow, ...]:
+    """Read a site's own rate card.
+
+    Raises:
+        UsageError: the file cannot be read, or a line is not a legal row; line and value are named.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(
+            f"cannot read the rate card {path}: {reason}",
+            hint="prices.rate_card names a CSV file with the columns of the built-in card",
+        ) from error
+    return read(text.splitlines(), str(path))
+
+
+def read(lines: Iterable[str], where: str) -> tuple[CardRow, ...]:
+    """Parse and check the lines of a rate card; `where` names it in errors.
+
+    Raises:
+        UsageError: a column is missing or unknown, a value is not legal, an offer stands twice.
+    """
+    reader = csv.DictReader(lines)
+    header = reader.fieldnames or []
+    if set(header) != set(COLUMNS) or len(header) != len(COLUMNS):
+        missing, unknown = set(COLUMNS) - set(header), set(header) - set(COLUMNS)
+        raise UsageError(
+            f"the header of {where} does not fit: missing {sorted(missing)}, "
+            f"unknown {sorted(unknown)}",
+            hint=f"the columns are {','.join(COLUMNS)}",
+        )
+    rows: list[CardRow] = []
+    seen: dict[tuple[object, ...], int] = {}
+    for record in reader:
+        line = reader.line_num
+        row = _row(record, f"{where}, line {line}")
+        offer = (*row.offer, row.as_of)
+        if offer in seen:
+            raise UsageError(
+                f"{where}, line {line}: {' '.join(row.offer)} as of {row.as_of.date()} "
+                f"stands on line {seen[offer]} already",
+                hint="keep one of the two lines",
+            )
+        seen[offer] = line
+        rows.append(row)
+    if not rows:
+        raise UsageError(f"{where} has no rows", hint="leave prices.rate_card empty instead")
+    return tuple(rows)
+
+
+def _row(record: dict[str, str], at: str) -> CardRow:
+    if None in record or None in record.values():
+        raise UsageError(f"{at}: the line does not have {len(COLUMNS)} values")
+    values = {name: value.strip() for name, value in record.items()}
+    for name in ("provider", "instance_type", "reference"):
+        if not values[name]:
+            raise UsageError(f"{at}: {name} is empty", hint="every price has all three")
+    models = [m.gpu_model for m in gpu_models()]
+    _one_of(at, "gpu_model", values["gpu_model"], models)
+    _one_of(at, "term", values["term"], TERMS)
+    _one_of(at, "confirmed", values["confirmed"], ("yes", "no"))
+    count = _number(at, "gpu_count", values["gpu_count"])
+    if count != int(count):
+        raise UsageError(f"{at}: gpu_count is {values['gpu_count']!r}, not a whole number of GPUs")
+    price = _number(at, "usd_per_hour", values["usd_per_hour"]) if values["usd_per_hour"] else None
+    if price in NO_PRICE:
+        raise UsageError(
+            f"{at}: usd_per_hour is {price}, which catalogues print for 'no price'",
+            hint="leave it empty where there is no offer; write 700.01 if it really costs that",
+        )
+    return CardRow(
+        provider=values["provider"],
+        region=values["region"],
+        instance_type=values["instance_type"],
+        gpu_model=values["gpu_model"],
+        gpu_count=int(count),
+        vcpu=_number(at, "vcpu", values["vcpu"], zero=True),
+        memory_gib=_number(at, "memory_gib", values["memory_gib"], zero=True),
+        term=values["term"],
+        usd_per_hour=price,
+        as_of=_date(at, values["as_of"]),
+        reference=values["reference"],
+        confirmed=values["confirmed"] == "yes",
+    )
+
+
+def _number(at: str, name: str, text: str, *, zero: bool = False) -> Decimal:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        number = Decimal("NaN")
+    if not number.is_finite() or number < 0 or (number == 0 and not zero) or number >= 10**6:
+        least = "zero or more" if zero else "more than zero"
+        raise UsageError(f"{at}: {name} is {text!r}, not a number of {least}")
+    return number
+
+
+def _date(at: str, text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(
+            f"{at}: as_of is {text!r}, not a date", hint="write it as 2026-07-20"
+        ) from error
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _one_of(at: str, name: str, value: str, legal: Iterable[str]) -> None:
+    legal = tuple(legal)
+    if value not in legal:
+        raise UsageError(f"{at}: {name} is {value!r}", hint=f"legal: {', '.join(legal)}")

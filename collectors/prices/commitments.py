@@ -1,0 +1,102 @@
+"""Commitments: what reserved capacity costs per hour, and how much of it was used."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import msgspec
+
+from collectors.prices.parts import QUANTUM
+from collectors.prices.rate_card import batch
+from fallow.errors import UsageError
+from fallow.tables import Batch
+from fallow.window import Window
+
+
+class Commitment(msgspec.Struct, frozen=True):
+    """Nodes promised to a provider for a term; `usd_per_node_hour` is amortised (effective)."""
+
+    name: str
+    provider: str
+    instance_type: str
+    nodes: int
+    gpus_per_node: int
+    usd_per_node_hour: Decimal
+    start: datetime
+    end: datetime
+    region: str = ""
+    gpu_model: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a commitment of nothing."""
+        if min(self.nodes, self.gpus_per_node) < 1 or self.usd_per_node_hour <= 0:
+            raise UsageError(f"commitment {self.name!r} promises no nodes, GPUs or dollars")
+        if self.end <= self.start:
+            raise UsageError(f"commitment {self.name!r} ends before it starts")
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Commitments:
+    """A site's commitments as a price source: rows with term `reserved`."""
+
+    def __init__(
+        self, commitments: Sequence[Commitment], clock: Callable[[], datetime] = _now
+    ) -> None:
+        """Take the commitments that may overlap in time."""
+        self._commitments = tuple(commitments)
+        self._clock = clock
+
+    def rates(self, window: Window) -> Batch:
+        """Return the `rate` rows of the commitments that run in the window."""
+        return batch(
+            {
+                "source": "commitment",
+                "provider": c.provider,
+                "region": c.region,
+                "instance_type": c.instance_type,
+                "gpu_model": c.gpu_model,
+                "term": "reserved",
+                "valid_from": c.start,
+                "valid_to": c.end,
+                "as_of": self._clock(),
+                "gpu_count": c.gpus_per_node,
+                "node_usd_h": c.usd_per_node_hour,
+                "gpu_usd_h": (c.usd_per_node_hour / c.gpus_per_node).quantize(QUANTUM),
+                "reference": f"commitment {c.name}",
+            }
+            for c in self._commitments
+            if c.start < window.end and c.end > window.start
+        )
+
+
+def committed_node_hours(commitment: Commitment, window: Window) -> Decimal:
+    """Return the node-hours promised within the window."""
+    start, end = max(window.start, commitment.start), min(window.end, commitment.end)
+    seconds = Decimal(str(max(0.0, (end - start).total_seconds())))
+    return commitment.nodes * seconds / 3600
+
+
+def utilisation(used_node_hours: Decimal, commitment: Commitment, window: Window) -> Decimal | None:
+    """Return used over committed node-hours, at most 1; null when nothing was committed."""
+    committed = committed_node_hours(commitment, window)
+    return min(used_node_hours, committed) / committed if committed else None
+
+
+def coverage(
+    used_node_hours: Decimal, eligible_node_hours: Decimal, commitment: Commitment, window: Window
+) -> Decimal | None:
+    """Return committed hours used over hours that could have been; null when none could."""
+    used = min(used_node_hours, committed_node_hours(commitment, window))
+    return used / eligible_node_hours if eligible_node_hours else None
+
+
+def unused_usd(used_node_hours: Decimal, commitment: Commitment, window: Window) -> Decimal:
+    """Return what the unused part of a commitment cost in USD.
+
+    A shared cost: never charged to whoever happened to run on demand (domain.md section 3.1).
+    """
+    committed = committed_node_hours(commitment, window)
+    return max(Decimal(), committed - used_node_hours) * commitment.usd_per_node_hour

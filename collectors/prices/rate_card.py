@@ -1,0 +1,227 @@
+"""The rate card as a price source: list prices, what settings override, and fallbacks by model."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from itertools import groupby
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from collectors.prices.card import CardRow, built_in, from_file
+from collectors.prices.parts import CPU_BASE, GPU_BASE, MEMORY_BASE, QUANTUM, Parts, split
+from fallow.errors import UsageError
+from fallow.gpu_models import gpu_models
+from fallow.settings import PriceSettings
+from fallow.tables import Batch
+from fallow.window import Window
+
+ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
+"""The earliest known price of an offer also prices the time before it was looked up."""
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class RateCard:
+    """Dated list prices of GPU instance types (AWS, GCP, Azure), and what settings override.
+
+    Rows by `source`: `settings` (one price for all, or by model), `rate-card` (one per offer and
+    date), `derived` (per GPU model, the cheapest on-demand price per GPU on the card, for
+    instance types that no source knows).
+    """
+
+    def __init__(
+        self, settings: PriceSettings | None = None, clock: Callable[[], datetime] = _now
+    ) -> None:
+        """Read the card, with a site's own rows in place of ours where it has any.
+
+        Raises:
+            UsageError: the site's card is not legal, or settings price an unknown GPU model.
+        """
+        self._settings = settings or PriceSettings()
+        self._clock = clock
+        self.card = _merged(self._settings.rate_card)
+        models = {m.gpu_model for m in gpu_models()}
+        for model, usd in self._settings.by_model.items():
+            if model not in models:
+                raise UsageError(
+                    f"prices.by_model prices {model!r}, which is no known GPU model",
+                    hint=f"legal: {', '.join(sorted(models))}",
+                )
+            if not usd.is_finite() or usd <= 0:
+                raise UsageError(f"prices.by_model.{model} is {usd}, not a price above zero")
+
+    def rates(self, window: Window) -> Batch:
+        """Return the `rate` rows valid in the window: settings, card and derived fallbacks."""
+        records = [*self._overrides(), *self._offers(), *self._derived()]
+        end, start = window.end, window.start
+        valid = (
+            r
+            for r in records
+            if r["valid_from"] < end and (r.get("valid_to") is None or r["valid_to"] > start)
+        )
+        return batch(valid)
+
+    def _overrides(self) -> Iterator[dict[str, Any]]:
+        prices = dict(self._settings.by_model)
+        if self._settings.usd_per_gpu_hour is not None:
+            prices[""] = self._settings.usd_per_gpu_hour
+        for model, usd in prices.items():
+            key = f"by_model.{model}" if model else "usd_per_gpu_hour"
+            yield flat(
+                usd,
+                source="settings",
+                gpu_model=model,
+                as_of=self._clock(),
+                reference=f"settings: prices.{key}",
+            )
+
+    def _offers(self) -> Iterator[dict[str, Any]]:
+        bases = gpu_bases(self.card)
+        for _, offers in groupby(sorted(self.card, key=lambda r: (r.offer, r.as_of)), _offer):
+            dated = list(offers)
+            for at, row in enumerate(dated):
+                if row.usd_per_hour is None:
+                    continue
+                after = dated[at + 1].as_of if at + 1 < len(dated) else None
+                yield _priced(row, self._net(row), bases) | {
+                    "source": "rate-card",
+                    "provider": row.provider,
+                    "region": row.region,
+                    "instance_type": row.instance_type,
+                    "valid_from": row.as_of if at else ALWAYS,
+                    "valid_to": after,
+                    "reference": row.reference + ("" if row.confirmed else " (unconfirmed)"),
+                }
+
+    def _derived(self) -> Iterator[dict[str, Any]]:
+        bases = gpu_bases(self.card)
+        for model, row in sorted(cheapest(self.card).items()):
+            parts = _parts(row, self._net(row), bases)
+            yield {
+                "source": "derived",
+                "provider": "derived",
+                "gpu_model": model,
+                "term": row.term,
+                "valid_from": ALWAYS,
+                "as_of": row.as_of,
+                "gpu_count": 1,
+                "vcpu": float(row.vcpu / row.gpu_count),
+                "memory_gib": float(row.memory_gib / row.gpu_count),
+                "node_usd_h": (parts.total / row.gpu_count).quantize(QUANTUM),
+                "gpu_usd_h": parts.gpu_usd_h,
+                "cpu_usd_h": parts.cpu_usd_h,
+                "memory_usd_h": parts.memory_usd_h,
+                "reference": f"derived: cheapest on-demand per GPU, {row.instance_type} "
+                f"{row.region}",
+            }
+
+    def _net(self, row: CardRow) -> Decimal:
+        """Return the list price less the negotiated discount, in USD per node-hour."""
+        listed = row.usd_per_hour or Decimal()
+        off = Decimal(str(self._settings.discount_pct)) / 100
+        return (listed * (1 - off)).quantize(QUANTUM)
+
+
+def flat(
+    usd_per_gpu_hour: Decimal,
+    *,
+    source: str,
+    as_of: datetime,
+    reference: str,
+    gpu_model: str = "",
+    cluster: str = "",
+) -> dict[str, Any]:
+    """Return one `rate` row that prices every GPU (of a model, of a cluster) alike."""
+    return {
+        "source": source,
+        "provider": "override",
+        "gpu_model": gpu_model,
+        "cluster": cluster,
+        "term": "on-demand",
+        "valid_from": ALWAYS,
+        "as_of": as_of,
+        "gpu_count": 1,
+        "node_usd_h": usd_per_gpu_hour,
+        "gpu_usd_h": usd_per_gpu_hour,
+        "reference": reference,
+    }
+
+
+_TEXT_KEY = ("provider", "region", "zone", "instance_type", "gpu_model", "cluster")
+
+
+def batch(records: Iterable[dict[str, Any]]) -> Batch:
+    """Return `rate` rows as a batch; absent key columns mean any, moments become UTC."""
+    rows = [{**dict.fromkeys(_TEXT_KEY, ""), "valid_to": None, **r} for r in records]
+    names = sorted({name for row in rows for name in row})
+    return Batch.of("rate", {n: [_plain(row.get(n)) for row in rows] for n in names})
+
+
+def gpu_bases(card: Sequence[CardRow]) -> dict[str, Decimal]:
+    """Return the base USD per GPU-hour of each model.
+
+    The median over the card's on-demand rows of what is left per GPU after cores and memory at
+    OpenCost's base prices; OpenCost's 0.95 where nothing is left.
+    """
+    left: dict[str, list[Decimal]] = {}
+    for row in _on_demand(card):
+        price = row.usd_per_hour or Decimal()
+        rest = price - row.vcpu * CPU_BASE - row.memory_gib * MEMORY_BASE
+        if rest > 0:
+            left.setdefault(row.gpu_model, []).append(rest / row.gpu_count)
+    return {model: median(values) for model, values in left.items()}
+
+
+def cheapest(card: Sequence[CardRow]) -> dict[str, CardRow]:
+    """Return, by GPU model, the on-demand row with the lowest price per GPU."""
+    best: dict[str, CardRow] = {}
+    for row in sorted(_on_demand(card), key=lambda r: (r.usd_per_hour or 0) / r.gpu_count):
+        best.setdefault(row.gpu_model, row)
+    return best
+
+
+def _on_demand(card: Sequence[CardRow]) -> list[CardRow]:
+    return [r for r in card if r.term == "on-demand" and r.usd_per_hour is not None]
+
+
+def _offer(row: CardRow) -> tuple[str, str, str, str]:
+    return row.offer
+
+
+def _merged(path: str) -> tuple[CardRow, ...]:
+    ours = built_in()
+    if not path:
+        return ours
+    theirs = from_file(Path(path))
+    replaced = {row.offer for row in theirs}
+    return (*(row for row in ours if row.offer not in replaced), *theirs)
+
+
+def _parts(row: CardRow, usd: Decimal, bases: dict[str, Decimal]) -> Parts:
+    base = bases.get(row.gpu_model, GPU_BASE)
+    return split(usd, row.gpu_count, row.vcpu, row.memory_gib, gpu_base=base)
+
+
+def _priced(row: CardRow, usd: Decimal, bases: dict[str, Decimal]) -> dict[str, Any]:
+    parts = _parts(row, usd, bases)
+    return {
+        "gpu_model": row.gpu_model,
+        "term": row.term,
+        "as_of": row.as_of,
+        "gpu_count": row.gpu_count,
+        "vcpu": float(row.vcpu),
+        "memory_gib": float(row.memory_gib),
+        "node_usd_h": parts.total,
+        "gpu_usd_h": parts.gpu_usd_h,
+        "cpu_usd_h": parts.cpu_usd_h,
+        "memory_usd_h": parts.memory_usd_h,
+    }
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).replace(tzinfo=None)
+    return value
