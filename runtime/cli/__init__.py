@@ -1,0 +1,78 @@
+"""The command line: `runtime.cli:main` is what `fallow` and `kubectl fallow` start.
+
+stdout is data, stderr is talk. A failure is one line that says what, to what and what to do next,
+and the exit code of its kind (`fallow.errors`); a traceback only with --debug or FALLOW_DEBUG.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(run(words))
+
+
+def run(words: Sequence[str]) -> int:
+    """Run one command and return its exit code; what went wrong is one line on stderr."""
+    import typer  # noqa: PLC0415  (a module imports in a blink; the parser only when it runs)
+
+    from fallow.errors import FallowError  # noqa: PLC0415
+    from runtime.cli.app import build  # noqa: PLC0415
+
+    try:
+        code = build()(list(words), standalone_mode=False, prog_name="fallow")
+        sys.stdout.flush()
+    except FallowError as error:
+        if _debug(words):
+            raise
+        return _complain(error.message, error.hint, error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        return _complain("interrupted", None, INTERRUPTED)
+    except typer.TyperException as error:
+        message = " ".join(error.format_message().split())
+        unknown = message.startswith("No such command")
+        known = _command_words(words)[: -1 if unknown else None]
+        help_command = " ".join(["fallow", *known, "--help"])
+        return _complain(message, f"see {help_command}", error.exit_code)
+    except BrokenPipeError:
+        # The reader of our output went away (`fallow spend | head`): not an error of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except Exception as error:  # the last line of defence: one line, never a page of frames
+        if _debug(words):
+            raise
+        text = " ".join(str(error).split()) or type(error).__name__
+        hint = "run with --debug to see where; it is a defect of Fallow"
+        return _complain(f"{type(error).__name__}: {text}", hint, 1)
+    return code if isinstance(code, int) else 0
+
+
+def _debug(words: Sequence[str]) -> bool:
+    return "--debug" in words or os.environ.get("FALLOW_DEBUG", "") not in ("", "0")
+
+
+def _command_words(words: Sequence[str]) -> list[str]:
+    """Return the leading words that name the command, as far as they are plain words."""
+    groups = {"import": 2, "analyze": 2, "config": 2, "warehouse": 2, "plugins": 2}
+    plain = [w for w in words if w.isidentifier()]
+    return plain[: groups.get(plain[0], 1)] if plain else []
+
+
+def _complain(message: str, hint: str | None, code: int) -> int:
+    colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    red, plain = ("\x1b[31m", "\x1b[0m") if colour else ("", "")
+    line = " ".join(_printable(message).split())
+    print(f"{red}fallow: {line}{plain}", file=sys.stderr)  # noqa: T201  (stderr is talk)
+    if hint:
+        print(f"hint: {_printable(hint)}", file=sys.stderr)  # noqa: T201
+    return code
+
+
+def _printable(text: str) -> str:
+    """Drop control characters, so that a label of a stranger cannot drive the terminal."""
+    return "".join(c if c.isprintable() else " " for c in text)

@@ -1,0 +1,62 @@
+"""`fallow collect`, `fallow doctor`, `fallow up`: bring in live rows, once or on a schedule."""
+
+from typing import Annotated
+
+import typer
+
+from runtime.cli.frame import Run, command
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    command(app, "collect")(collect)
+    command(app, "doctor")(doctor)
+    command(app, "up")(up)
+
+
+def collect(
+    run: Run,
+    once: Annotated[bool, typer.Option("--once", help="one pass, for a CronJob")] = False,
+    source: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="only this collector; repeatable")
+    ] = None,
+) -> int:
+    """Collect once from every configured source, account for it, and print how the looks went."""
+    from fallow.errors import UsageError  # noqa: PLC0415
+    from runtime.collecting import collect_once  # noqa: PLC0415
+
+    if not once:
+        raise UsageError(
+            "collect wants --once", hint="fallow up is the service that collects on a schedule"
+        )
+    settings = run.settings()
+    with run.warehouse(settings, write=True) as warehouse:
+        looks = collect_once(warehouse, settings, now=run.now(), names=source)
+    run.data(looks, noun="looks")
+    return 0 if any(look["up"] for look in looks) else 75
+
+
+def doctor(
+    run: Run,
+    prometheus: Annotated[
+        str | None, typer.Option("--prometheus", metavar="URL", help="base URL, without /api/v1")
+    ] = None,
+) -> int:
+    """Say what a Prometheus has for us: series, labels, versions, and what is missing."""
+    from runtime.collecting import examine  # noqa: PLC0415
+
+    rows = examine(run.settings(prometheus__url=prometheus), now=run.now())
+    run.data(rows, noun="checks")
+    return 1 if any(row["status"] == "failed" for row in rows) else 0
+
+
+def up(
+    run: Run,
+    listen: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="where /metrics and /healthz answer")
+    ] = None,
+) -> None:
+    """Run the service: collect, account, analyze and tidy on a schedule until told to stop."""
+    from runtime.service import serve  # noqa: PLC0415
+
+    serve(run.settings(service__listen=listen))

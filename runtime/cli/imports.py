@@ -1,0 +1,142 @@
+"""`fallow import ...`: bring in files, dumps and a Prometheus's history."""
+
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from runtime.cli.frame import Run, command
+
+FILE = typer.Argument(metavar="FILE", help="file to read", show_default=False)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(help="Bring in rows from files and from a Prometheus.")
+    app.add_typer(group, name="import", no_args_is_help=True)
+    command(group, "samples")(samples)
+    command(group, "openb")(openb)
+    command(group, "kubectl")(kubectl)
+    command(group, "exposition")(exposition)
+    command(group, "prometheus")(prometheus)
+
+
+def samples(
+    run: Run,
+    file: Annotated[Path, FILE],
+    columns: Annotated[
+        str, typer.Option(help="ours=theirs, comma-separated: workload=pod_ip,ts=time,...")
+    ],
+    interval: Annotated[str, typer.Option(help="time between two looks, such as 57s")],
+    rate: Annotated[
+        str | None, typer.Option(metavar="USD", help="price of a GPU-hour in this cluster")
+    ] = None,
+) -> None:
+    """Import any table of samples (Parquet or CSV)."""
+    from collectors.samples_file import import_samples  # noqa: PLC0415
+    from fallow.window import parse_duration  # noqa: PLC0415
+    from runtime.importing import Importer  # noqa: PLC0415
+
+    settings = run.settings()
+    pairs = _columns(columns)
+    seconds = parse_duration(interval).total_seconds()
+    price = _rate(rate)
+    batches = import_samples(file, pairs, seconds, settings.cluster)
+    done = Importer(settings, run.now()).bring(batches, rate=price)
+    run.data([done], noun="import")
+
+
+def openb(
+    run: Run,
+    nodes: Annotated[Path, typer.Option(metavar="FILE", help="node list (CSV)")],
+    pods: Annotated[Path, typer.Option(metavar="FILE", help="pod list (CSV)")],
+    placement: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="which pod stands on which node (CSV)")
+    ] = None,
+) -> None:
+    """Import a cluster in the form of Alibaba's openb traces and print what it holds."""
+    from collectors.openb import import_openb  # noqa: PLC0415
+    from runtime.importing import Importer, inventory_counts  # noqa: PLC0415
+
+    settings = run.settings()
+    with run.warehouse(settings, write=True) as warehouse:
+        done = Importer(settings, run.now()).into(
+            warehouse, import_openb(nodes, pods, placement, settings.cluster)
+        )
+        counts = inventory_counts(warehouse, settings.cluster)
+    run.say(f"{done['added']} rows stored, {done['duplicates']} were there already")
+    run.data(counts, noun="inventory")
+
+
+def kubectl(run: Run, file: Annotated[Path, FILE]) -> None:
+    """Import a dump of `kubectl get nodes,pods -A -o json`."""
+    from collectors.kube.dump import import_kubectl  # noqa: PLC0415
+    from runtime.importing import Importer, inventory_counts  # noqa: PLC0415
+
+    settings = run.settings()
+    with run.warehouse(settings, write=True) as warehouse:
+        Importer(settings, run.now()).into(
+            warehouse, import_kubectl(file, settings.cluster, run.now())
+        )
+        counts = inventory_counts(warehouse, settings.cluster)
+    run.data(counts, noun="inventory")
+
+
+def exposition(
+    run: Run,
+    file: Annotated[Path, FILE],
+    interval: Annotated[str, typer.Option(help="time between two looks")] = "30s",
+) -> None:
+    """Import a text in the Prometheus exposition format, with or without timestamps."""
+    from collectors.exposition_file import import_exposition  # noqa: PLC0415
+    from fallow.window import parse_duration  # noqa: PLC0415
+    from runtime.importing import Importer  # noqa: PLC0415
+
+    settings = run.settings()
+    seconds = parse_duration(interval).total_seconds()
+    batches = import_exposition(file, settings.cluster, run.now(), seconds)
+    run.data([Importer(settings, run.now()).bring(batches)], noun="import")
+
+
+def prometheus(
+    run: Run,
+    url: Annotated[str | None, typer.Option(help="base URL, without /api/v1")] = None,
+    since: Annotated[str, typer.Option(help="how far back: 30d, or a moment")] = "30d",
+    step: Annotated[str | None, typer.Option(help="resolution of the queries, such as 60s")] = None,
+) -> None:
+    """Import the history of a Prometheus; interrupted, it resumes where it stopped."""
+    from runtime.importing import Importer  # noqa: PLC0415
+    from runtime.showing import watching  # noqa: PLC0415
+
+    settings = run.settings(prometheus__url=url, prometheus__step=step)
+    with watching() as progress:
+        done = Importer(settings, run.now()).backfill(since, progress)
+    run.data([done], noun="import")
+
+
+def _columns(text: str) -> dict[str, str]:
+    from fallow.errors import UsageError  # noqa: PLC0415
+
+    pairs = [pair.partition("=") for pair in text.split(",") if pair.strip()]
+    wrong = [ours + sign + theirs for ours, sign, theirs in pairs if not (ours and sign and theirs)]
+    if wrong or not pairs:
+        raise UsageError(
+            f"--columns wants ours=theirs pairs, not {', '.join(wrong) or 'nothing'!r}",
+            hint="--columns workload=pod_ip,ts=ts,gpu_util_pct=duty,mem_used_bytes=mem",
+        )
+    return {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
+
+
+def _rate(text: str | None) -> Decimal | None:
+    from fallow.errors import UsageError  # noqa: PLC0415
+
+    if text is None:
+        return None
+    try:
+        price: Any = Decimal(text)
+    except InvalidOperation:
+        price = None
+    if price is None or not price.is_finite() or price <= 0:
+        raise UsageError(f"--rate {text!r} is not a price", hint="USD per GPU-hour, such as 1.861")
+    return Decimal(price)

@@ -1,0 +1,35 @@
+"""`fallow scan`: one report from a Prometheus, nothing installed and nothing kept."""
+
+from typing import Annotated
+
+import typer
+
+from runtime.cli.frame import Run, command
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app, "scan")(scan)
+
+
+def scan(
+    run: Run,
+    prometheus: Annotated[
+        str | None, typer.Option("--prometheus", metavar="URL", help="base URL, without /api/v1")
+    ] = None,
+    since: Annotated[str, typer.Option(help="how far back: 7d, 36h, or a moment")] = "7d",
+    step: Annotated[str | None, typer.Option(help="resolution of the queries, such as 60s")] = None,
+    rate: Annotated[
+        str | None, typer.Option(metavar="USD", help="one price per GPU-hour for every GPU")
+    ] = None,
+) -> None:
+    """Read a Prometheus and print where every GPU-hour went. Read-only."""
+    from runtime.scan import look  # noqa: PLC0415
+    from runtime.showing import show_story, watching  # noqa: PLC0415
+
+    settings = run.settings(
+        prometheus__url=prometheus, prometheus__step=step, prices__usd_per_gpu_hour=rate
+    )
+    with watching() as progress:
+        story = look(settings, since=since, now=run.now(), progress=progress)
+    show_story(story, run.output)

@@ -1,0 +1,56 @@
+"""`fallow spend`: where every GPU-hour and dollar went."""
+
+from typing import Annotated
+
+import typer
+
+from runtime.cli.frame import Output, Run, command
+
+BY = ("cluster", "namespace", "team", "workload", "model", "pool", "node", "state")
+VIEWS = ("loaded", "gpu")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app, "spend")(spend)
+
+
+def spend(
+    run: Run,
+    *,
+    by: Annotated[str, typer.Option(help=f"comma-separated: {', '.join(BY)}")] = "team",
+    window: Annotated[str | None, typer.Option(help="7d, or START/END")] = None,
+    view: Annotated[str, typer.Option(help="loaded: the whole node's price; gpu: its GPUs'")] = (
+        "loaded"
+    ),
+    share_unallocated: Annotated[
+        bool, typer.Option("--share-unallocated", help="spread what nobody holds over its users")
+    ] = False,
+) -> None:
+    """Show GPU-hours and dollars that add up to the capacity and to the bill."""
+    from fallow.errors import UsageError  # noqa: PLC0415
+    from runtime import ledgers  # noqa: PLC0415
+
+    names = [name.strip() for name in by.split(",") if name.strip()]
+    wrong = [name for name in names if name not in BY]
+    if wrong or not names:
+        raise UsageError(f"--by {', '.join(wrong) or by!r} is none of: {', '.join(BY)}")
+    if view not in VIEWS:
+        raise UsageError(f"--view {view!r} is none of: {', '.join(VIEWS)}")
+    settings = run.settings()
+    with run.warehouse(settings, write=ledgers.may_write(settings)) as warehouse:
+        told = ledgers.spent(
+            warehouse,
+            window,
+            now=run.now(),
+            cluster=run.options.get("cluster"),
+            by=names,
+            view=view,
+            share_unallocated=share_unallocated,
+        )
+    for line in told.notes:
+        run.say(line)
+    rows = told.rows
+    if run.output in (Output.table, Output.md) and rows:
+        rows = [*rows, told.total]
+    run.data(rows, noun="spend", window=told.window, currency="USD", view=view, total=told.total)

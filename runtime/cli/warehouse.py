@@ -1,0 +1,56 @@
+"""`fallow warehouse ...`: what it holds, tidy it, check it, ask it."""
+
+from typing import Annotated
+
+import typer
+
+from runtime.cli.frame import Run, command
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(help="The warehouse: status, compaction, verification, queries.")
+    app.add_typer(group, name="warehouse", no_args_is_help=True)
+    command(group, "status")(status)
+    command(group, "compact")(compact)
+    command(group, "verify")(verify)
+    command(group, "query")(query)
+
+
+def status(run: Run) -> None:
+    """Show the tiers: rows, bytes, oldest and newest moment."""
+    from warehouse import maintenance  # noqa: PLC0415
+
+    with run.warehouse(run.settings()) as warehouse:
+        run.data(maintenance.status(warehouse), noun="status")
+
+
+def compact(run: Run) -> None:
+    """Move old rows to their tier, merge small files, drop what is no longer referenced."""
+    from warehouse import maintenance  # noqa: PLC0415
+    from warehouse.tiers import move  # noqa: PLC0415
+
+    with run.warehouse(run.settings(), write=True) as warehouse:
+        moved = move(warehouse, run.now())
+        maintenance.compact(warehouse)
+        run.say(f"moved: {moved}")
+        run.data(maintenance.status(warehouse), noun="status")
+
+
+def verify(run: Run) -> int:
+    """Read everything back and run the audits; exit with 1 where something is wrong."""
+    from runtime.ledgers import verified  # noqa: PLC0415
+
+    with run.warehouse(run.settings()) as warehouse:
+        rows = verified(warehouse)
+    run.data(rows, noun="checks")
+    return 1 if any(row["status"] != "ok" for row in rows) else 0
+
+
+def query(
+    run: Run,
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="one SELECT over the views")],
+) -> None:
+    """Run one read-only statement over the views: one view per noun, over all tiers."""
+    with run.warehouse(run.settings()) as warehouse:
+        run.data(warehouse.query(sql), noun="rows")

@@ -1,0 +1,85 @@
+"""Findings as rows and as documents: the table `finding` holds each one whole, as printed."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from fallow.errors import UsageError
+from fallow.nouns import Finding
+from fallow.seams import Views
+from fallow.tables import Batch
+
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
+
+
+def document(finding: Finding) -> dict[str, Any]:
+    """Return a finding as `fallow.findings/v1` prints it: money a number, moments RFC 3339."""
+    made: dict[str, Any] = msgspec.json.decode(_ENCODER.encode(finding))
+    return made
+
+
+def rows(findings: Sequence[Finding], *, found_at: datetime) -> Batch:
+    """Return rows of the `finding` table."""
+    moment = found_at.astimezone(UTC).replace(tzinfo=None)
+    return Batch.of(
+        "finding",
+        {
+            "id": [f.id for f in findings],
+            "analyzer": [f.analyzer for f in findings],
+            "kind": [f.kind for f in findings],
+            "cluster": [f.subject.cluster for f in findings],
+            "namespace": [f.subject.namespace for f in findings],
+            "workload_kind": [f.subject.workload_kind for f in findings],
+            "workload": [f.subject.workload for f in findings],
+            "start": [f.window.start.astimezone(UTC).replace(tzinfo=None) for f in findings],
+            "end": [f.window.end.astimezone(UTC).replace(tzinfo=None) for f in findings],
+            "found_at": [moment] * len(findings),
+            "verdict": [f.verdict for f in findings],
+            "evidence": [f.evidence for f in findings],
+            "confidence": [f.confidence for f in findings],
+            "gpu_hours": [f.gpu_hours for f in findings],
+            "usd": [f.usd for f in findings],
+            "document": [_ENCODER.encode(f).decode() for f in findings],
+        },
+    )
+
+
+def read(views: Views, prefix: str) -> Finding:
+    """Return the stored finding whose id begins with `prefix`.
+
+    Raises:
+        UsageError: none does, or several do.
+    """
+    found = views.query(
+        "SELECT id, document FROM finding WHERE starts_with(id, $prefix) ORDER BY id LIMIT 10",
+        {"prefix": prefix},
+    ).to_pylist()
+    if not found:
+        raise UsageError(
+            f"no finding {prefix!r} in this warehouse", hint="fallow analyze idle lists the ids"
+        )
+    exact = [row for row in found if row["id"] == prefix]
+    if len(found) > 1 and not exact:
+        ids = ", ".join(row["id"] for row in found)
+        raise UsageError(f"{prefix!r} begins several findings", hint=f"one of: {ids}")
+    stored: Mapping[str, Any] = (exact or found)[0]
+    return msgspec.json.decode(stored["document"], type=Finding)
+
+
+def row(finding: Finding) -> dict[str, Any]:
+    """Return a finding as one line of a table."""
+    subject = finding.subject
+    return {
+        "id": finding.id,
+        "kind": finding.kind,
+        "evidence": finding.evidence,
+        "namespace": subject.namespace,
+        "workload": f"{subject.workload_kind}/{subject.workload}",
+        "team": subject.team,
+        "start": finding.window.start.replace(tzinfo=None),
+        "end": finding.window.end.replace(tzinfo=None),
+        "gpu_hours": finding.gpu_hours,
+        "usd": finding.usd,
+    }

@@ -1,0 +1,132 @@
+"""Data on stdout: `-o table | json | csv | md`, the same rows in four shapes.
+
+JSON is an object `{"schema": "fallow.<noun>/v1", "<noun>": [...]}` whose field names do not
+change within a version; a table is for eyes and may.
+"""
+
+import csv
+import io
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def write(rows: Any, output: str, *, noun: str, **extra: Any) -> None:
+    """Write rows (a list of mappings, or an Arrow table) on stdout.
+
+    `noun` names the list in JSON; `extra` are further fields of the JSON object.
+    """
+    sys.stdout.write(render(rows, output, noun=noun, **extra))
+    sys.stdout.flush()
+
+
+def render(rows: Any, output: str, *, noun: str, **extra: Any) -> str:
+    """Return rows as text in the asked shape, ending in a line break."""
+    names, listed = _listed(rows)
+    if output == "json":
+        return document(noun, {**extra, noun: listed})
+    if output == "csv":
+        return _csv(names, listed)
+    if output == "md":
+        return _markdown(names, listed)
+    return _table(names, listed)
+
+
+def document(noun: str, body: Mapping[str, Any]) -> str:
+    """Return a JSON object that names its schema, indented, ending in a line break.
+
+    Money is a number, a moment is RFC 3339 in UTC, a missing value is null.
+    """
+    encoder = msgspec.json.Encoder(decimal_format="number", enc_hook=_other)
+    raw = encoder.encode({"schema": f"fallow.{noun}/v1", **body})
+    return msgspec.json.format(raw, indent=2).decode() + "\n"
+
+
+def _other(value: Any) -> Any:
+    if hasattr(value, "as_py"):
+        return value.as_py()
+    return str(value)
+
+
+def _listed(rows: Any) -> tuple[list[str], Rows]:
+    if hasattr(rows, "to_pylist"):
+        return list(rows.column_names), rows.to_pylist()
+    names: dict[str, None] = {}
+    for row in rows:
+        names.update(dict.fromkeys(row))
+    return list(names), rows
+
+
+def _csv(names: Sequence[str], rows: Rows) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([_plain(row.get(name)) for name in names] for row in rows)
+    return out.getvalue()
+
+
+def _markdown(names: Sequence[str], rows: Rows) -> str:
+    right = _numeric(names, rows)
+    lines = [
+        "| " + " | ".join(names) + " |",
+        "|" + "|".join("--:" if name in right else "---" for name in names) + "|",
+    ]
+    for row in rows:
+        cells = (shown(row.get(name)).replace("|", "\\|") for name in names)
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _table(names: Sequence[str], rows: Rows) -> str:
+    if not rows:
+        return "nothing\n"
+    right = _numeric(names, rows)
+    cells = [[name.upper() for name in names]]
+    cells += [[shown(row.get(name)) for name in names] for row in rows]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(names))]
+    out = [
+        "  ".join(
+            cell.rjust(width) if name in right else cell.ljust(width)
+            for cell, width, name in zip(line, widths, names, strict=True)
+        ).rstrip()
+        for line in cells
+    ]
+    return "\n".join(out) + "\n"
+
+
+def _numeric(names: Sequence[str], rows: Rows) -> set[str]:
+    return {
+        name
+        for name in names
+        if all(
+            isinstance(row.get(name), (int, float, Decimal, type(None)))
+            and not isinstance(row.get(name), bool)
+            for row in rows
+        )
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return "" if value is None else value
+
+
+def shown(value: Any) -> str:
+    """Return a value for eyes: a dash for missing, separators, no control characters."""
+    if isinstance(value, (Decimal, float)):
+        return f"{value:,.2f}"
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S" if value.second else "%Y-%m-%d %H:%M")
+    if isinstance(value, (list, tuple)):
+        return ", ".join(shown(item) for item in value)
+    if value is None or isinstance(value, bool):
+        return {None: "-", True: "yes", False: "no"}[value]
+    text = str(value)
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)

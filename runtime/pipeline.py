@@ -1,0 +1,77 @@
+"""The one path on one screen: collect, ingest, roll up, allocate, post, audit, analyze, store.
+
+Every stage is `(tables, window) -> keyed rows`: it can be run again, and then nothing changes.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from fallow.nouns import Finding
+from fallow.seams import Analyzer, Collector
+from fallow.tables import Batch
+from fallow.window import Window
+from runtime import findings
+
+if TYPE_CHECKING:
+    from warehouse.audits import AuditFailure
+    from warehouse.lake import Ingested, Warehouse
+
+
+class Passed(msgspec.Struct, frozen=True):
+    """What one pass did: rows stored, buckets rolled up, audits that failed, what was found."""
+
+    window: Window
+    added: int
+    duplicates: int
+    buckets: int
+    failures: "tuple[AuditFailure, ...]"
+    findings: tuple[Finding, ...]
+
+
+def run(
+    warehouse: "Warehouse",
+    window: Window,
+    *,
+    collectors: Sequence[Collector] = (),
+    analyzers: Sequence[Analyzer] = (),
+    prices: Iterable[Batch] = (),
+) -> Passed:
+    """Take every collector's rows through the whole path for one window."""
+    stored = ingest(warehouse, (*prices,), collect(collectors, window))
+    buckets, failures = account(warehouse, window)
+    found = analyze(warehouse, window, analyzers)
+    return Passed(window, stored.added, stored.duplicates, buckets, tuple(failures), tuple(found))
+
+
+def collect(collectors: Iterable[Collector], window: Window) -> Iterator[Batch]:
+    """Yield what every collector brings; a look that fails is a row of `scrape`."""
+    for collector in collectors:
+        yield from collector.collect(window)
+
+
+def ingest(warehouse: "Warehouse", *batches: Iterable[Batch]) -> "Ingested":
+    """Store rows once; what is already there is counted, not stored twice."""
+    return warehouse.ingest(batch for group in batches for batch in group)
+
+
+def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFailure]]":
+    """Roll up what is new, say who held what, post the ledger, and check the books."""
+    from warehouse import audits  # noqa: PLC0415  (the engine loads in 0.3 s)
+    from warehouse.allocation import allocate  # noqa: PLC0415
+    from warehouse.ledger import post  # noqa: PLC0415
+    from warehouse.rollup import roll_up  # noqa: PLC0415
+
+    buckets = roll_up(warehouse)
+    allocate(warehouse, window)
+    post(warehouse, window)
+    return buckets, audits.run(warehouse, window)
+
+
+def analyze(warehouse: "Warehouse", window: Window, analyzers: Iterable[Analyzer]) -> list[Finding]:
+    """Find what is wasted and store it; the same waste keeps its id."""
+    found = [finding for analyzer in analyzers for finding in analyzer.find(warehouse, window)]
+    if found:
+        warehouse.ingest([findings.rows(found, found_at=window.end)])
+    return found
