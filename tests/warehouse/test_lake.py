@@ -1,0 +1,73 @@
+"""The warehouse as its callers see it."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from fallow.errors import UsageError, WarehouseError
+from fallow.settings import Settings
+from fallow.tables import Batch
+from warehouse.lake import Warehouse
+
+
+def samples(now: datetime, n: int = 4, **more: object) -> Batch:
+    data = {
+        "cluster": ["test"] * n,
+        "ts": [now.replace(tzinfo=None)] * n,
+        "device": [f"GPU-{i}" for i in range(n)],
+        "interval_s": [30.0] * n,
+        "gpu_util_pct": [None, *[float(i) for i in range(1, n)]],
+    }
+    return Batch.of("sample", {**data, **more})
+
+
+def test_what_is_ingested_is_seen_by_another_reader(settings: Settings, now: datetime) -> None:
+    with Warehouse.open(settings, write=True, clock=lambda: now) as writer:
+        done = writer.ingest([samples(now)])
+        assert (done.rows, done.added, done.duplicates, done.future) == (4, 4, 0, 0)
+        again = writer.ingest([samples(now)])
+        assert (again.rows, again.added, again.duplicates, again.future) == (4, 0, 4, 0)
+    with Warehouse.open(settings) as reader:
+        rows = reader.query("SELECT device, gpu_util_pct FROM sample ORDER BY device")
+        assert rows.column("gpu_util_pct").to_pylist() == [None, 1.0, 2.0, 3.0]
+        assert reader.query("FROM dirty").num_rows == 1
+
+
+def test_upserts(settings: Settings, now: datetime) -> None:
+    naive = now.replace(tzinfo=None)
+    with Warehouse.open(settings, write=True, clock=lambda: now) as wh:
+        one = Batch.of(
+            "node",
+            {
+                "cluster": ["c"],
+                "node": ["n"],
+                "zone": ["z"],
+                "first_seen": [naive],
+                "last_seen": [naive],
+            },
+        )
+        two = Batch.of(
+            "node",
+            {
+                "cluster": ["c"],
+                "node": ["n"],
+                "region": ["r"],
+                "first_seen": [naive + timedelta(1)],
+                "last_seen": [naive + timedelta(1)],
+            },
+        )
+        assert wh.ingest([one, two]).added == 1
+        assert wh.ingest([one, two]).added == 0
+        assert wh.query("SELECT zone, region FROM node").to_pylist() == [
+            {"zone": "z", "region": "r"}
+        ]
+        wh.replace("finding", Batch.of("finding", {"id": ["x"]}).rows, "true")
+        wh.replace("finding", Batch.of("finding", {"id": ["y"]}).rows, "id = $id", {"id": "x"})
+        assert wh.query("select id from finding").to_pylist() == [{"id": "y"}]
+
+
+def test_refuse(settings: Settings) -> None:
+    with pytest.raises(WarehouseError, match="no warehouse"):
+        Warehouse.open(settings)
+    with Warehouse.open(settings, write=True) as wh, pytest.raises(UsageError):
+        wh.query("DELETE FROM sample")

@@ -1,0 +1,125 @@
+"""Open the engine on a catalog: SQLite and a folder, or PostgreSQL and a folder or S3."""
+
+import tempfile
+from pathlib import Path
+
+import duckdb
+import msgspec
+
+from fallow.errors import WarehouseError
+from fallow.settings import Settings
+from warehouse import extensions
+
+CATALOG_FILE = "catalog.sqlite"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where one warehouse lies."""
+
+    catalog: str
+    data: str
+    home: Path
+    embedded: bool
+
+    @property
+    def name(self) -> str:
+        """What messages call this warehouse; never a connection string, which may hold secrets."""
+        return str(self.home) if self.embedded else f"in PostgreSQL with data in {self.data}"
+
+    @property
+    def remote(self) -> bool:
+        """Whether the data files lie in an object store, where a finished write is durable."""
+        return "://" in self.data
+
+
+def place(settings: Settings) -> Place:
+    """Return where the settings say the warehouse lies.
+
+    Raises:
+        WarehouseError: the catalog is neither SQLite's nor PostgreSQL's.
+    """
+    home = settings.home.expanduser().absolute()
+    wanted = settings.warehouse
+    data = wanted.data or str(home / "data")
+    data = data if "://" in data else str(Path(data).expanduser().absolute())
+    if not wanted.catalog:
+        return Place(f"sqlite:{home / CATALOG_FILE}", data.rstrip("/") + "/", home, embedded=True)
+    if not wanted.catalog.startswith("postgres:"):
+        raise WarehouseError(
+            f"warehouse.catalog {wanted.catalog.partition(':')[0]!r} is no catalog we know",
+            hint="leave it empty for SQLite under home, or write postgres:dbname=... host=...",
+        )
+    return Place(wanted.catalog, data.rstrip("/") + "/", home, embedded=False)
+
+
+def connect(settings: Settings, where: Place, *, write: bool) -> duckdb.DuckDBPyConnection:
+    """Return a connection with the lake attached as `lake`.
+
+    Raises:
+        WarehouseError: an extension is missing.
+        duckdb.Error: the catalog cannot be opened.
+    """
+    connection = duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"})
+    try:
+        _configure(connection, settings, where)
+        for name in _needed(settings, where):
+            extensions.load(connection, name)
+        _secret(connection, settings)
+        _attach(connection, where, write=write)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _configure(connection: duckdb.DuckDBPyConnection, settings: Settings, where: Place) -> None:
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET autoload_known_extensions = false")
+    connection.execute("SET allow_community_extensions = false")
+    if settings.warehouse.threads:
+        connection.execute(f"SET threads = {settings.warehouse.threads:d}")
+    if settings.warehouse.memory_limit:
+        connection.execute("SET memory_limit = $limit", {"limit": settings.warehouse.memory_limit})
+    spill = where.home / "spill" if where.home.is_dir() else Path(tempfile.gettempdir())
+    connection.execute(f"SET temp_directory = {quoted(str(spill))}")
+
+
+def _needed(settings: Settings, where: Place) -> list[str]:
+    names = ["ducklake", "sqlite_scanner" if where.embedded else "postgres_scanner"]
+    remote = where.remote or "://" in settings.warehouse.cold
+    return [*names, "httpfs"] if remote else names
+
+
+def _secret(connection: duckdb.DuckDBPyConnection, settings: Settings) -> None:
+    wanted = settings.warehouse
+    if "://" not in wanted.data and "://" not in wanted.cold:
+        return
+    s3 = wanted.s3
+    scheme, _, host = s3.endpoint.rpartition("://")
+    options = {
+        "REGION": quoted(s3.region) if s3.region else "",
+        "ENDPOINT": quoted(host) if host else "",
+        "USE_SSL": "false" if scheme == "http" else "",
+        "URL_STYLE": quoted("path") if s3.path_style and host else "",
+    }
+    if s3.access_key_id:
+        options["KEY_ID"] = quoted(s3.access_key_id)
+        options["SECRET"] = quoted(s3.secret_access_key.get_secret_value())
+    listed = "".join(f", {name} {value}" for name, value in options.items() if value)
+    connection.execute(f"CREATE OR REPLACE SECRET objects (TYPE s3{listed})")
+
+
+def _attach(connection: duckdb.DuckDBPyConnection, where: Place, *, write: bool) -> None:
+    options = [f"DATA_PATH {quoted(where.data)}", "DATA_INLINING_ROW_LIMIT 0"]
+    if where.embedded:
+        options += ["META_JOURNAL_MODE 'WAL'", "META_BUSY_TIMEOUT 5000"]
+    if not write:
+        options += ["CREATE_IF_NOT_EXISTS false"]
+    connection.execute(
+        f"ATTACH {quoted('ducklake:' + where.catalog)} AS lake ({', '.join(options)})"
+    )
+
+
+def quoted(text: str) -> str:
+    """Return a text as an SQL literal."""
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,46 @@
+"""Say what an engine's error means: what failed, where, and what to do (`failures.csv`)."""
+
+import csv
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
+
+import duckdb
+
+from fallow.errors import FallowError, TemporaryError, WarehouseError
+
+_KINDS: dict[str, type[FallowError]] = {"temporary": TemporaryError, "broken": WarehouseError}
+
+
+@contextmanager
+def explained(where: str) -> Iterator[None]:
+    """Turn errors of the engine and of the disk into one line about the warehouse at `where`.
+
+    Raises:
+        TemporaryError: it may pass: disk full, catalog busy, PostgreSQL or S3 away.
+        WarehouseError: it will not pass by itself: damaged file, no permission, refused.
+    """
+    try:
+        yield
+    except (duckdb.Error, OSError) as error:
+        raise explain(error, where) from error
+
+
+def explain(error: Exception, where: str) -> FallowError:
+    """Return the Fallow error that says what this one means."""
+    text = " ".join(str(error).split())
+    for pattern, kind, message, hint in _known():
+        if re.search(pattern, text):
+            return _KINDS[kind](f"{message} (warehouse {where}): {text}", hint=hint)
+    return WarehouseError(f"the warehouse {where} failed: {text}", hint="run it with --debug")
+
+
+@cache
+def _known() -> tuple[tuple[str, str, str, str], ...]:
+    text = files("warehouse").joinpath("failures.csv").read_text(encoding="utf-8")
+    return tuple(
+        (row["pattern"], row["kind"], row["message"], row["hint"])
+        for row in csv.DictReader(text.splitlines())
+    )

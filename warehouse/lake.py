@@ -1,0 +1,207 @@
+"""The warehouse: rows in, views out.
+
+    with Warehouse.open(settings, write=True) as warehouse:
+        warehouse.ingest(batches)
+        rows = warehouse.query("SELECT * FROM sample WHERE device = $device", {"device": "GPU-1"})
+
+One process writes an embedded warehouse (SQLite catalog); any number read it. A PostgreSQL catalog
+takes several writing processes. Threads may share one `Warehouse`: writes take turns, each query
+runs on a cursor and a snapshot of its own.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self
+
+import duckdb
+import pyarrow as pa
+
+from fallow.errors import FallowError, WarehouseError
+from fallow.settings import Settings
+from fallow.tables import Batch
+from warehouse import catalog, ingest, reading, schema
+from warehouse.durable import NewFiles
+from warehouse.failures import explained
+from warehouse.ingest import Ingested
+from warehouse.lock import WriterLock
+from warehouse.views import ViewSets
+
+
+def utc_now() -> datetime:
+    """Return the present moment, aware."""
+    return datetime.now(UTC)
+
+
+class Warehouse:
+    """An open warehouse. Make one with `Warehouse.open`."""
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        settings: Settings,
+        place: catalog.Place,
+        lock: WriterLock | None,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self.settings = settings
+        self.place = place
+        self.clock = clock
+        self._connection = connection
+        self._lock = lock
+        self._views = ViewSets(connection)
+        self._turn = threading.RLock()
+        self._writing = False
+
+    @classmethod
+    def open(
+        cls,
+        settings: Settings,
+        *,
+        write: bool = False,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> Self:
+        """Open the warehouse the settings name; writing makes and migrates it.
+
+        Raises:
+            TemporaryError: another process is writing, or PostgreSQL or S3 is away.
+            WarehouseError: there is none yet (reading), it is a newer Fallow's, it is damaged,
+                or its folder cannot be written.
+        """
+        place = catalog.place(settings)
+        lock = None
+        with explained(place.name):
+            if write:
+                place.home.mkdir(parents=True, exist_ok=True)
+                if place.embedded:
+                    lock = WriterLock(place.home / "writer.lock")
+                    lock.acquire()
+            elif place.embedded and not (place.home / catalog.CATALOG_FILE).exists():
+                raise WarehouseError(
+                    f"there is no warehouse at {place.name} yet",
+                    hint="bring rows in first: fallow demo, fallow import or fallow collect",
+                )
+            connection = None
+            try:
+                connection = catalog.connect(settings, place, write=write)
+                cursor = connection.cursor()
+                cursor.execute("USE lake")
+                prepare = schema.migrate if write else schema.check
+                prepare(cursor, place.name)
+                cursor.close()
+            except BaseException:
+                if connection is not None:
+                    connection.close()
+                if lock is not None:
+                    lock.release()
+                raise
+        return cls(connection, settings, place, lock, clock)
+
+    def ingest(self, batches: Iterable[Batch]) -> Ingested:
+        """Store batches, all or nothing: when this returns they are durable.
+
+        Raises:
+            TemporaryError: it may pass (disk full, catalog away); nothing was written.
+            WarehouseError: opened for reading, or the warehouse is damaged.
+        """
+        return ingest.ingest(self, batches)
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+        """Run one read-only statement with `$name` parameters over the nouns' views.
+
+        The statement sees one snapshot, however many writers commit meanwhile. Aware moments
+        among the parameters become the tables' naive UTC.
+
+        Raises:
+            UsageError: it is not one SELECT, or the engine refuses it (unknown table or column).
+            TemporaryError: S3 or the catalog is away.
+        """
+        with explained(self.place.name):
+            cursor = self._cursor()
+            try:
+                self._views.begin(cursor)
+                return reading.run(cursor, sql, parameters or {})
+            finally:
+                with suppress(duckdb.Error):
+                    cursor.rollback()
+                cursor.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Give a cursor inside one write transaction; unqualified names are the lake's tables.
+
+        It commits when the block ends, after the new files are safe on disk, and rolls back when
+        the block raises. For this room's own modules.
+
+        Raises:
+            TemporaryError, WarehouseError: as `ingest`.
+        """
+        if self._lock is None and self.place.embedded:
+            raise WarehouseError(
+                f"the warehouse {self.place.name} was opened for reading",
+                hint="open it with write=True",
+            )
+        with self._turn, explained(self.place.name):
+            if self._writing:
+                raise RuntimeError("a write transaction is open already in this thread")
+            self._writing = True
+            new = NewFiles(self.place)
+            cursor = self._cursor()
+            try:
+                cursor.execute("USE lake")
+                cursor.begin()
+                try:
+                    yield cursor
+                    new.sync()
+                    cursor.commit()
+                except BaseException:
+                    with suppress(duckdb.Error):
+                        cursor.rollback()
+                    raise
+            finally:
+                self._writing = False
+                cursor.close()
+
+    def replace(
+        self,
+        table: str,
+        rows: pa.Table,
+        where_sql: str = "true",
+        parameters: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Put `rows` in the place of the table's rows that `where_sql` names, in one transaction.
+
+        Returns how many rows were put.
+        """
+        with self.transaction() as cursor:
+            cursor.execute(f'DELETE FROM "{table}" WHERE {where_sql}', reading.bound(parameters))
+            cursor.register("incoming", rows)
+            cursor.execute(f'INSERT INTO "{table}" BY NAME SELECT * FROM incoming')
+            cursor.unregister("incoming")
+        return int(rows.num_rows)
+
+    def close(self) -> None:
+        """Let go of the files and of the writer's lock."""
+        with suppress(duckdb.Error):
+            self._connection.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
+        try:
+            return self._connection.cursor()
+        except duckdb.ConnectionException as error:
+            raise FallowError(f"the warehouse {self.place.name} is closed") from error

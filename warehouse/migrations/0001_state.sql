@@ -1,0 +1,6 @@
+-- What the warehouse knows about itself. The nouns' own tables come from fallow/tables.csv.
+CREATE TABLE watermark (name VARCHAR, moment TIMESTAMP);
+CREATE TABLE dirty (cluster VARCHAR, bucket TIMESTAMP);
+CREATE TABLE cold_file (
+    "table" VARCHAR, "day" TIMESTAMP, path VARCHAR, "rows" BIGINT, bytes BIGINT, sha256 VARCHAR
+);

@@ -1,0 +1,167 @@
+"""Bring a lake to this Fallow's schema: numbered migrations, then the nouns' tables.
+
+`migrations/NNNN_what.sql` run in order, each in a transaction with its row in `schema_version`.
+Tables and columns that `fallow/tables.csv` gained are added after them, so that most changes of
+the nouns need no migration.
+"""
+
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+
+import duckdb
+
+from fallow import __version__, tables
+from fallow.errors import WarehouseError
+from warehouse.storage import TYPES, storage
+
+_LAKE_OPTIONS = {"parquet_compression": "zstd", "parquet_version": "2"}
+_INLINED = ("dirty", "watermark")
+"""Tables of a few rows, kept in the catalog: a Parquet file each time would cost more."""
+
+
+@cache
+def migrations() -> dict[int, str]:
+    """Return the SQL of each migration by its number, in order."""
+    found = {
+        int(path.name[:4]): path.read_text(encoding="utf-8")
+        for path in files("warehouse").joinpath("migrations").iterdir()
+        if path.name.endswith(".sql")
+    }
+    return dict(sorted(found.items()))
+
+
+def current() -> int:
+    """Return the version this Fallow reads and writes."""
+    return max(migrations())
+
+
+def version(cursor: duckdb.DuckDBPyConnection) -> int:
+    """Return the lake's schema version; 0 when nothing has been made yet."""
+    if "schema_version" not in _columns(cursor):
+        return 0
+    row = cursor.execute("SELECT max(version) FROM lake.main.schema_version").fetchone()
+    return int(row[0] or 0) if row else 0
+
+
+def check(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
+    """Refuse a lake that this Fallow cannot read as it is.
+
+    Raises:
+        WarehouseError: no warehouse there, an older one, or one a newer Fallow has written.
+    """
+    found = version(cursor)
+    _refuse_newer(cursor, found, where)
+    if found == 0:
+        raise WarehouseError(
+            f"there is no warehouse at {where} yet",
+            hint="bring rows in first: fallow demo, fallow import or fallow collect",
+        )
+    if found < current() or _missing(cursor):
+        raise WarehouseError(
+            f"the warehouse at {where} was last written by an older Fallow "
+            f"(schema {found}, this one reads {current()})",
+            hint="`fallow warehouse compact` brings it up to date",
+        )
+
+
+def migrate(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
+    """Run what is missing, each step in a transaction of its own.
+
+    Raises:
+        WarehouseError: a newer Fallow has written this lake.
+    """
+    found = version(cursor)
+    _refuse_newer(cursor, found, where)
+    for number, sql in migrations().items():
+        if number > found:
+            cursor.begin()
+            try:
+                if found == 0:
+                    _found(cursor)
+                cursor.execute(sql)
+                _reconcile(cursor)
+                _record(cursor, number)
+            except BaseException:
+                cursor.rollback()
+                raise
+            cursor.commit()
+            found = number
+            for table in _INLINED:
+                cursor.execute(
+                    "CALL lake.set_option('data_inlining_row_limit', 100, table_name => $table)",
+                    {"table": table},
+                )
+    if _missing(cursor):
+        cursor.begin()
+        try:
+            _reconcile(cursor)
+        except BaseException:
+            cursor.rollback()
+            raise
+        cursor.commit()
+
+
+def _refuse_newer(cursor: duckdb.DuckDBPyConnection, found: int, where: str) -> None:
+    if found > current():
+        row = cursor.execute(
+            "SELECT arg_max(fallow, version) FROM lake.main.schema_version"
+        ).fetchone()
+        raise WarehouseError(
+            f"the warehouse at {where} has schema {found}, written by Fallow "
+            f"{row[0] if row else '?'}; this Fallow {__version__} knows schemas up to {current()}",
+            hint="upgrade this Fallow, or give it a home of its own",
+        )
+
+
+def _found(cursor: duckdb.DuckDBPyConnection) -> None:
+    for option, value in _LAKE_OPTIONS.items():
+        cursor.execute(f"CALL lake.set_option('{option}', '{value}')")
+    cursor.execute(
+        "CREATE TABLE schema_version (version INTEGER, applied_at TIMESTAMP, fallow VARCHAR)"
+    )
+
+
+def _record(cursor: duckdb.DuckDBPyConnection, number: int) -> None:
+    cursor.execute(
+        "INSERT INTO schema_version VALUES ($number, $now, $fallow)",
+        {
+            "number": number,
+            "now": datetime.now(UTC).replace(tzinfo=None),
+            "fallow": __version__,
+        },
+    )
+
+
+def _columns(cursor: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
+    rows = cursor.execute(
+        "SELECT table_name, list(column_name) FROM duckdb_columns()"
+        " WHERE database_name = 'lake' AND schema_name = 'main' GROUP BY ALL"
+    ).fetchall()
+    return {table: set(names) for table, names in rows}
+
+
+def _missing(cursor: duckdb.DuckDBPyConnection) -> dict[str, list[tables.Column]]:
+    have = _columns(cursor)
+    wanted = {
+        name: [c for c in tables.columns(name) if c.name not in have.get(name, set())]
+        for name in tables.table_names()
+    }
+    return {name: columns for name, columns in wanted.items() if columns}
+
+
+def _reconcile(cursor: duckdb.DuckDBPyConnection) -> None:
+    for table, columns in _missing(cursor).items():
+        listed = [f'"{c.name}" {TYPES[c.type]}' for c in columns]
+        if len(columns) < len(tables.columns(table)):
+            for column in listed:
+                cursor.execute(f'ALTER TABLE "{table}" ADD COLUMN {column}')
+            continue
+        cursor.execute(f'CREATE TABLE "{table}" ({", ".join(listed)})')
+        kept = storage(table)
+        if kept.partition:
+            by = ", ".join(kept.partition)
+            cursor.execute(f'ALTER TABLE "{table}" SET PARTITIONED BY ({by})')
+        if kept.sort:
+            by = ", ".join(f'"{name}" ASC' for name in kept.sort)
+            cursor.execute(f'ALTER TABLE "{table}" SET SORTED BY ({by})')

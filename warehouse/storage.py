@@ -1,0 +1,70 @@
+"""How each table is kept (`storage.csv`): its mode, partitions, sort order and recency.
+
+append   a key is written once; a row that is already there is a duplicate
+upsert   a key is kept up to date: the newest row wins, null never overwrites a value
+derived  written only by this room's own modules (rollups, allocation, ledger)
+"""
+
+import csv
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+import msgspec
+
+TYPES = {
+    "string": "VARCHAR",
+    "timestamp": "TIMESTAMP",
+    "bool": "BOOLEAN",
+    "i16": "SMALLINT",
+    "i32": "INTEGER",
+    "i64": "BIGINT",
+    "f32": "FLOAT",
+    "f64": "DOUBLE",
+    "decimal": "DECIMAL(18, 8)",
+    "hist": "INTEGER[]",
+}
+"""The engine's type for each type of `fallow/tables.csv`."""
+
+_PARTITIONS = {
+    "": (),
+    "month": ("year", "month"),
+    "day": ("year", "month", "day"),
+}
+
+
+class Storage(msgspec.Struct, frozen=True):
+    """How one table is kept; `moment` is the column that time ranges and partitions cut by."""
+
+    table: str
+    mode: Literal["append", "upsert", "derived"]
+    moment: str | None
+    partition: tuple[str, ...]
+    sort: tuple[str, ...]
+    newest: str | None
+
+
+@cache
+def storage(table: str) -> Storage:
+    """Return how a table is kept.
+
+    Raises:
+        KeyError: no such table.
+    """
+    return _read()[table]
+
+
+@cache
+def _read() -> dict[str, Storage]:
+    text = files("warehouse").joinpath("storage.csv").read_text(encoding="utf-8")
+    return {
+        row["table"]: Storage(
+            row["table"],
+            row["mode"],  # type: ignore[arg-type]  # a test holds the file to the three modes
+            row["moment"] or None,
+            tuple(f"{unit}({row['moment']})" for unit in _PARTITIONS[row["partition"]]),
+            tuple(row["sort"].split()),
+            row["newest"] or None,
+        )
+        for row in csv.DictReader(text.splitlines())
+    }

@@ -1,0 +1,64 @@
+"""One view per noun, over all tiers: what `Warehouse.query` lets SQL see.
+
+The views live in the engine's own memory, one schema of them per tier state, so every reader of
+a process shares them and a tier move simply leads to another schema.
+"""
+
+import threading
+
+import duckdb
+
+from fallow import tables
+from warehouse.views.tiers import TierState, definition
+
+_INTERNAL = ("watermark", "dirty", "cold_file", "schema_version")
+
+
+class ViewSets:
+    """The view schemas made so far in one engine."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._made: dict[TierState, str] = {}
+        self._by_snapshot: tuple[int, TierState] | None = None
+
+    def begin(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Begin a read-only transaction in which unqualified names mean the nouns."""
+        while True:
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            state = self._state(cursor)
+            with self._lock:
+                name = self._made.get(state)
+            if name is not None:
+                cursor.execute(f"USE memory.{name}")
+                return
+            # Views made now would be younger than this transaction and invisible to it.
+            cursor.rollback()
+            with self._lock:
+                if state not in self._made:
+                    self._made[state] = self._make(state, len(self._made))
+
+    def _state(self, cursor: duckdb.DuckDBPyConnection) -> TierState:
+        # Most snapshots are another scrape; only the first reader of each pays for the look.
+        row = cursor.execute("SELECT id FROM ducklake_current_snapshot('lake')").fetchone()
+        snapshot = int(row[0]) if row else 0
+        known = self._by_snapshot
+        if known is not None and known[0] == snapshot:
+            return known[1]
+        marks = cursor.execute("SELECT name, moment FROM lake.main.watermark ORDER BY ALL")
+        watermarks = tuple(marks.fetchall())
+        files = cursor.execute('SELECT "table", path FROM lake.main.cold_file ORDER BY ALL')
+        state = TierState(watermarks, tuple(files.fetchall()))
+        self._by_snapshot = (snapshot, state)
+        return state
+
+    def _make(self, state: TierState, number: int) -> str:
+        name = f"nouns_{number}"
+        cursor = self._connection.cursor()
+        cursor.execute(f"CREATE SCHEMA memory.{name}")
+        for noun in (*tables.table_names(), *_INTERNAL):
+            listed = definition(noun, state) or f'SELECT * FROM lake.main."{noun}"'
+            cursor.execute(f'CREATE VIEW memory.{name}."{noun}" AS {listed}')
+        cursor.close()
+        return name
