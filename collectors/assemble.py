@@ -56,6 +56,10 @@ class Coded(msgspec.Struct, frozen=True):
     identity: Ints
     bits: Ints
 
+    def __len__(self) -> int:
+        """Return how many series there are."""
+        return len(self.measure)
+
     def take(self, index: npt.NDArray[Any]) -> "Coded":
         """Return the codes at these places."""
         return Coded(self.measure[index], self.identity[index], self.bits[index])

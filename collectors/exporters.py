@@ -1,0 +1,240 @@
+"""Scrape exporters directly: hundreds of nodes at once, every failure a row of `scrape`."""
+
+import asyncio
+import importlib
+import ssl
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import aiohttp
+import msgspec
+import numpy as np
+from yarl import URL
+
+from collectors.template import Look, Reader
+from fallow.errors import UsageError
+from fallow.settings import ExporterSettings
+from fallow.tables import Batch
+from fallow.window import Window, format_duration
+
+SOURCE = "exporters"
+MAX_BODY = 64 * 1024 * 1024
+"""Bytes (after decompression) of one answer; a node of 16 GPUs prints 0.2 MB."""
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class _Outcome(msgspec.Struct):
+    target: str
+    seconds: float
+    error: str | None
+    look: Look | None
+
+
+class ExporterCollector:
+    """Fetch every target once per `collect` and turn what they say into rows.
+
+    Keeps a template per target between looks, so one instance should live as long as the
+    service does. Not for use by two threads at once.
+    """
+
+    def __init__(
+        self,
+        settings: ExporterSettings,
+        cluster: str = "default",
+        clock: Callable[[], datetime] = _utc_now,
+        *,
+        max_body: int = MAX_BODY,
+    ) -> None:
+        """Refuse targets that are not http or https addresses.
+
+        Raises:
+            UsageError: a target's address cannot be scraped.
+        """
+        self._settings = settings
+        self._cluster = cluster
+        self._clock = clock
+        self._max_body = max_body
+        self._targets = list({_name(url): url for url in map(_url, settings.targets)}.items())
+        self._reader = Reader()
+
+    def collect(self, window: Window) -> Iterator[Batch]:  # noqa: ARG002 (a look is always now)
+        """Yield one look at all targets: `sample`, `holding` where shared, and `scrape`.
+
+        All rows of a look bear the moment it began (in milliseconds), except lines that carry a
+        timestamp of their own.
+        """
+        started = self._clock().astimezone(UTC).replace(tzinfo=None)
+        ts = np.datetime64(started, "ms").astype("datetime64[us]")
+        interval = self._settings.interval.total_seconds()
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            outcomes = runner.run(self._fetch_all())
+        reading = self._reader.finish(ts, cluster=self._cluster, interval_s=interval, source=SOURCE)
+        yield from reading.assembled.batches
+        if outcomes:
+            yield _scrapes(outcomes, ts, interval, self._cluster)
+
+    async def _fetch_all(self) -> list[_Outcome]:
+        settings = self._settings
+        headers = {"Accept": "text/plain;version=0.0.4;q=1,*/*;q=0.1"}
+        token = settings.bearer_token.get_secret_value()
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        outcomes: list[_Outcome] = []
+        waiting = iter(self._targets)
+        async with aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, force_close=True),
+            headers=headers,
+            timeout=aiohttp.ClientTimeout(total=settings.timeout.total_seconds()),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        ) as session:
+
+            async def work() -> None:
+                # Each worker takes the next target, so that a slow one holds up no other.
+                for target, url in waiting:
+                    outcomes.append(await self._look(session, target, url))
+
+            workers = min(settings.concurrency, len(self._targets))
+            await asyncio.gather(*(work() for _ in range(workers)))
+        return outcomes
+
+    async def _look(self, session: aiohttp.ClientSession, target: str, url: URL) -> _Outcome:
+        began = time.perf_counter()
+        body, error = await self._get(session, url)
+        seconds = time.perf_counter() - began
+        look: Look | None = None
+        if body:
+            look = self._reader.feed(target, body, {"instance": url.authority.rpartition("@")[2]})
+            error = error or _complaint(look)
+        return _Outcome(target, seconds, error, look)
+
+    async def _get(self, session: aiohttp.ClientSession, url: URL) -> tuple[bytes, str | None]:
+        """Return what came and what went wrong; both when the answer broke off."""
+        parts: list[bytes] = []
+        try:
+            async with session.get(url) as response:
+                if response.status != 200:  # noqa: PLR2004 (HTTP OK)
+                    return b"", _status(response)
+                await _drain(response.content, parts, self._max_body)
+        except TimeoutError:
+            limit = format_duration(self._settings.timeout.total_seconds())
+            return b"".join(parts), f"no complete answer within {limit} (exporters.timeout)"
+        except aiohttp.ClientPayloadError:
+            return b"".join(parts), f"the answer broke off after {sum(map(len, parts))} bytes"
+        except _TooLargeError:
+            return b"", f"the answer is larger than {self._max_body} bytes: not an exporter's"
+        except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
+            return b"", _line(error)
+        body = b"".join(parts)
+        return body, None if body else "the answer is empty: does the exporter see a GPU?"
+
+
+class _TooLargeError(Exception):
+    """More bytes than any exporter prints."""
+
+
+async def _drain(content: aiohttp.StreamReader, into: list[bytes], limit: int) -> None:
+    """Read to the end; what has come stays in `into` when the rest does not."""
+    read = 0
+    async for part in content.iter_any():
+        read += len(part)
+        if read > limit:
+            raise _TooLargeError
+        into.append(part)
+
+
+def _complaint(look: Look) -> str | None:
+    if look.cut:
+        return "the answer ends in the middle of a line"
+    return None
+
+
+def _status(response: aiohttp.ClientResponse) -> str:
+    advice = ""
+    if response.status in (401, 403):
+        advice = ": check exporters.bearer_token"
+    elif response.status == 404:  # noqa: PLR2004 (HTTP Not Found)
+        advice = ": the path is usually /metrics"
+    return f"HTTP {response.status} {response.reason or ''}".rstrip() + advice
+
+
+def _line(error: Exception) -> str:
+    """Return an error in one line that begins with its kind."""
+    kind = {
+        aiohttp.ClientConnectorDNSError: "no such host",
+        aiohttp.ClientConnectorCertificateError: "the TLS certificate is not trusted",
+        aiohttp.ClientConnectorSSLError: "TLS failed (is it plain http?)",
+        aiohttp.ClientConnectorError: "no connection",
+        aiohttp.ServerDisconnectedError: "the server closed the connection",
+        aiohttp.TooManyRedirects: "too many redirects",
+    }
+    said = next((text for cls, text in kind.items() if isinstance(error, cls)), None)
+    detail = " ".join(str(error).split())
+    parts = [said or type(error).__name__, detail]
+    return ": ".join(part for part in parts if part)[:300]
+
+
+def _scrapes(
+    outcomes: Iterable[_Outcome], ts: np.datetime64, interval: float, cluster: str
+) -> Batch:
+    rows = sorted(outcomes, key=lambda outcome: outcome.target)
+    looks = [outcome.look or Look(outcome.target) for outcome in rows]
+    errors = [o.error or _nothing(look) for o, look in zip(rows, looks, strict=True)]
+    moment = ts.astype(datetime)
+    return Batch.of(
+        "scrape",
+        {
+            "cluster": [cluster] * len(rows),
+            "ts": [moment] * len(rows),
+            "collector": [SOURCE] * len(rows),
+            "target": [outcome.target for outcome in rows],
+            "until": [moment + timedelta(seconds=interval)] * len(rows),
+            "up": [error is None for error in errors],
+            "seconds": [outcome.seconds for outcome in rows],
+            "samples": [look.values - look.refused for look in looks],
+            "rejected": [look.rejected for look in looks],
+            "error": errors,
+        },
+    )
+
+
+def _nothing(look: Look) -> str | None:
+    """Explain an answer that was read to its end and held nothing."""
+    if look.values:
+        return None
+    if look.unknown:
+        return f"none of its {look.unknown} series is a GPU metric that Fallow knows"
+    return f"the answer holds no metrics ({look.rejected} lines are not Prometheus text)"
+
+
+def _url(text: str) -> URL:
+    try:
+        url = URL(text)
+        usable = url.scheme in {"http", "https"} and bool(url.host)
+    except ValueError:
+        usable = False
+        url = URL()
+    if not usable:
+        raise UsageError(
+            f"exporters.targets: {text!r} is not an http:// or https:// address",
+            hint="a target looks like http://gpu-node-1:9400/metrics",
+        )
+    return url if url.path not in {"", "/"} else url.with_path("/metrics")
+
+
+def _name(url: URL) -> str:
+    """Return the target as it may be shown: without credentials."""
+    return str(url.with_user(None).with_password(None)) if url.user else str(url)
+
+
+def _loop_factory() -> Callable[[], Any] | None:
+    try:
+        uvloop = importlib.import_module("uvloop")
+    except ImportError:
+        return None
+    factory: Callable[[], Any] = uvloop.new_event_loop
+    return factory
