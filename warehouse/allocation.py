@@ -1,0 +1,73 @@
+"""Who held what share of which device when: from telemetry's names and the pod inventory."""
+
+import csv
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from fallow.seams import Views
+from fallow.tables import schema
+from fallow.window import Window
+from warehouse.steps import compose
+
+if TYPE_CHECKING:
+    from warehouse.lake import Warehouse
+
+STEPS = tuple(
+    f"allocation/{name}"
+    for name in (
+        "lives",
+        "seen",
+        "matched",
+        "mixed",
+        "islands",
+        "runs",
+        "shared",
+        "listed",
+        "evidence",
+        "held",
+        "unnamed",
+        "users",
+        "claims",
+        "crowded",
+        "fitted",
+        "allocated",
+    )
+)
+TOUCHING = 'start <= $until AND "end" >= $since'
+
+
+def allocate(wh: "Warehouse", window: Window) -> int:
+    """Write the `allocation` rows of the window; return how many touch it.
+
+    Read: rollup_5m, holding, pod, node, device. Whole devices and MIG instances are exact;
+    time slicing is an estimate; shares of a device never sum to more than 1 at any moment.
+    Running it again, or over overlapping windows, gives the same rows.
+    """
+    rows = allocations(wh, window)
+    wh.replace("allocation", rows, TOUCHING, bounds(window))
+    return rows.num_rows
+
+
+def allocations(views: Views, window: Window) -> pa.Table:
+    """Return the `allocation` rows that touch the window, as `allocate` would write them."""
+    namespaces, labels = _holders()
+    rows = views.query(
+        compose(STEPS),
+        {**bounds(window), "holder_namespaces": namespaces, "holder_labels": labels},
+    )
+    return rows.cast(schema("allocation"))
+
+
+def bounds(window: Window) -> dict[str, Any]:
+    """Return a window as the naive UTC `since` and `until` that queries take."""
+    return {"since": window.start.replace(tzinfo=None), "until": window.end.replace(tzinfo=None)}
+
+
+@cache
+def _holders() -> tuple[list[str], list[str]]:
+    text = files("warehouse").joinpath("allocation/holders.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines()))
+    return sorted({r["namespace"] for r in rows}), sorted({r["label"] for r in rows})

@@ -1,0 +1,86 @@
+-- The answer: the window's claims, with what the table already holds before and after it, and
+-- stretches that touch made one.
+WITH kept AS (
+    SELECT * REPLACE (least("end", $since) AS "end")
+    FROM allocation
+    WHERE start < $since AND "end" >= $since
+    UNION ALL
+    SELECT * REPLACE (greatest(start, $until) AS start)
+    FROM allocation
+    WHERE start <= $until AND "end" > $until
+),
+
+pieces AS (
+    SELECT
+        cluster,
+        device,
+        pod_uid,
+        start,
+        "end",
+        namespace,
+        pod,
+        workload_kind,
+        workload,
+        team,
+        share,
+        attribution,
+        rule,
+        false AS fresh
+    FROM kept
+    UNION ALL
+    SELECT
+        cluster,
+        device,
+        pod_uid,
+        start_at,
+        end_at,
+        namespace,
+        pod,
+        workload_kind,
+        workload,
+        team,
+        round(share, 9),
+        attribution,
+        rule,
+        true
+    FROM fitted
+),
+
+marked AS (
+    SELECT
+        *,
+        coalesce(
+            start > lag("end") OVER (
+                PARTITION BY cluster, device, pod_uid, share, attribution, rule
+                ORDER BY start, "end"
+            ), true
+        ) AS begins
+    FROM pieces
+),
+
+numbered AS (
+    SELECT
+        *,
+        sum(begins::INTEGER) OVER (
+            PARTITION BY cluster, device, pod_uid, share, attribution, rule
+            ORDER BY start, "end"
+        ) AS stretch
+    FROM marked
+)
+
+SELECT
+    cluster,
+    device,
+    pod_uid,
+    min(start) AS start,
+    max("end") AS "end",
+    arg_max(namespace, fresh) AS namespace,
+    arg_max(pod, fresh) AS pod,
+    arg_max(workload_kind, fresh) AS workload_kind,
+    arg_max(workload, fresh) AS workload,
+    arg_max(team, fresh) AS team,
+    share,
+    attribution,
+    rule
+FROM numbered
+GROUP BY cluster, device, pod_uid, share, attribution, rule, stretch

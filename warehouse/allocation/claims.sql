@@ -1,0 +1,58 @@
+-- Who claims what share of which device when, with the owner's name. Shares: what the source
+-- says; HAMi = the greater of core and memory share; KAI = the fraction asked for; else all.
+WITH stretches AS (
+    SELECT h.* FROM held AS h
+    ANTI JOIN users AS u
+        ON h.cluster = u.cluster AND h.device = u.device AND h.pod_uid = u.holder_uid
+    UNION ALL
+    SELECT * EXCLUDE (holder_uid) FROM users
+    WHERE start_at < end_at
+    UNION ALL
+    SELECT * FROM unnamed
+),
+
+asked AS (
+    SELECT
+        s.*,
+        l.workload_kind,
+        l.workload,
+        l.team,
+        d.parent,
+        coalesce(
+            s.share,
+            CASE
+                WHEN coalesce(l.gpu_core_request_pct, l.gpu_mem_request_bytes) IS NOT null
+                    THEN greatest(
+                        l.gpu_core_request_pct / 100, l.gpu_mem_request_bytes / d.memory_bytes
+                    )
+                WHEN l.gpu_request < 1 THEN l.gpu_request
+            END
+        ) AS asked_share
+    FROM stretches AS s
+    LEFT JOIN lives AS l ON s.cluster = l.cluster AND s.pod_uid = l.uid
+    LEFT JOIN device AS d ON s.cluster = d.cluster AND s.device = d.device
+)
+
+SELECT
+    cluster,
+    device,
+    pod_uid,
+    start_at,
+    end_at,
+    namespace,
+    pod,
+    coalesce(workload_kind, 'Pod') AS workload_kind,
+    coalesce(workload, pod) AS workload,
+    coalesce(team, namespace) AS team,
+    CASE WHEN asked_share > 0 THEN least(1, asked_share) ELSE 1 END AS share,
+    CASE
+        WHEN rule IN ('request', 'time-slicing') THEN 'estimated'
+        WHEN rule = 'holder' AND asked_share IS null THEN 'estimated'
+        ELSE 'exact'
+    END AS attribution,
+    CASE
+        WHEN rule IN ('telemetry', 'listed') AND asked_share < 1 THEN 'fraction'
+        WHEN rule = 'telemetry' AND parent IS NOT null THEN 'mig'
+        ELSE rule
+    END AS rule
+FROM asked

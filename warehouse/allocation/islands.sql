@@ -1,0 +1,23 @@
+-- Stretches of a mixed device in which one pod is named in every bucket that was looked at.
+SELECT
+    r.cluster,
+    r.device,
+    r.namespace,
+    r.pod,
+    r.bucket,
+    CASE
+        WHEN count(*) OVER (PARTITION BY r.cluster, r.device, r.bucket) > 1
+            THEN
+                r.covered_s * 300 / greatest(
+                    300,
+                    sum(r.covered_s) OVER (PARTITION BY r.cluster, r.device, r.bucket)
+                )
+        ELSE 300
+    END AS held_s,
+    dense_rank() OVER (PARTITION BY r.cluster, r.device ORDER BY r.bucket)
+    - row_number() OVER (
+        PARTITION BY r.cluster, r.device, r.namespace, r.pod ORDER BY r.bucket
+    ) AS island
+FROM rollup_5m AS r
+SEMI JOIN mixed AS x ON r.cluster = x.cluster AND r.device = x.device
+WHERE r.bucket >= $since AND r.bucket < $until

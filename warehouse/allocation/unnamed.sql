@@ -1,0 +1,63 @@
+-- Pods that ask for GPUs, run, and whose devices nobody names (exporters lose pod labels,
+-- domain.md Q11), spread over the devices of their node that nobody else held meanwhile. With as
+-- many devices asked for as there are, that is exact; else it is an estimate.
+WITH asking AS (
+    SELECT
+        l.cluster,
+        l.uid,
+        l.namespace,
+        l.pod,
+        l.node,
+        greatest(l.life_start, $since) AS start_at,
+        least(l.life_end, $until) AS end_at,
+        l.gpu_request / greatest(coalesce(n.gpu_replicas, 1), 1) AS gpus
+    FROM lives AS l
+    LEFT JOIN node AS n ON l.cluster = n.cluster AND l.node = n.node
+    WHERE
+        l.gpu_request > 0
+        AND NOT l.holder
+        AND l.life_start IS NOT null
+        AND coalesce(l.gpu_resource, '') NOT LIKE '%mig%'
+        AND greatest(l.life_start, $since) < least(l.life_end, $until)
+        AND NOT EXISTS (
+            SELECT 1 FROM held AS h
+            WHERE
+                h.cluster = l.cluster
+                AND (h.pod_uid = l.uid OR (h.namespace = l.namespace AND h.pod = l.pod))
+        )
+),
+
+open_devices AS (
+    SELECT
+        a.*,
+        d.device,
+        count(*) OVER (PARTITION BY a.cluster, a.uid) AS devices
+    FROM asking AS a
+    INNER JOIN device AS d
+        ON
+            a.cluster = d.cluster AND a.node = d.node AND d.parent IS null
+            AND a.end_at > d.first_seen AND a.start_at < d.last_seen
+    WHERE
+        NOT EXISTS (
+            SELECT 1 FROM held AS h
+            WHERE
+                h.cluster = d.cluster AND h.device = d.device
+                AND h.start_at < a.end_at AND h.end_at > a.start_at
+        )
+        AND NOT EXISTS (
+            SELECT 1 FROM device AS i
+            WHERE i.cluster = d.cluster AND i.parent = d.device
+        )
+)
+
+SELECT
+    cluster,
+    device,
+    namespace,
+    pod,
+    uid AS pod_uid,
+    start_at,
+    end_at,
+    least(1, gpus / devices) AS share,
+    CASE WHEN gpus >= devices THEN 'whole-node' ELSE 'request' END AS rule
+FROM open_devices
