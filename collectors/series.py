@@ -331,3 +331,13 @@ def _first(labels: Mapping[str, str], meaning: str) -> str | None:
 
 def _integer(text: str | None) -> int | None:
     return int(text) if text is not None and text.isascii() and text.isdigit() else None
+
+
+@cache
+def legal_range(column: str) -> tuple[float, float]:
+    """Return the widest range that any metric of a `sample` column may have, scaled."""
+    found = [m for m in metrics().values() if m.table == "sample" and m.column == column]
+    return (
+        min((m.low for m in found), default=0.0),
+        max((m.high for m in found), default=float("inf")),
+    )

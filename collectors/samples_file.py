@@ -1,0 +1,259 @@
+"""Import samples from any table: Parquet or CSV, one row per look at one device.
+
+The caller says which of the file's columns is what: `workload` and `ts` are needed, then any
+numeric column of the `sample` table, and `device`, `node`, `model`, `namespace`, `pod`, `team`.
+Without a device the pod stands for it, and without a pod the workload.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import polars as pl
+from polars.exceptions import PolarsError
+
+from collectors.frame import SAMPLE, TOTAL
+from collectors.series import legal_range
+from collectors.table_file import moment, number, open_table, unreadable
+from fallow.errors import UsageError
+from fallow.tables import Batch, schema
+
+SOURCE = "file"
+NAMESPACE = "imported"
+WORDS = ("workload", "device", "node", "model", "namespace", "pod", "team")
+NUMBERS = tuple(name for name in SAMPLE if name != TOTAL)
+CHUNK = 100_000
+"""Rows of one batch."""
+
+
+class _Plan(msgspec.Struct, frozen=True):
+    path: Path
+    mapping: Mapping[str, str]
+    interval_s: float
+    cluster: str
+    frame: Any
+    """Lazy: `ts`, words, numbers and, per number, `<name>?` = the file has one."""
+
+    @property
+    def numbers(self) -> list[str]:
+        return [name for name in NUMBERS if name in self.mapping]
+
+
+def import_samples(
+    path: Path, columns: Mapping[str, str], interval_s: float, cluster: str
+) -> Iterator[Batch]:
+    """Return `pod`, `sample` and `scrape` batches of a file.
+
+    `columns` maps Fallow's names to the file's. `ts` may be Unix seconds, milliseconds,
+    microseconds or nanoseconds (told apart by size), timestamps, or ISO 8601 text; without a
+    zone it is UTC. Negative and impossible values become null and are counted in the `scrape`
+    row. The whole file is checked before the first batch, so that a bad one leaves nothing.
+
+    Raises:
+        UsageError: the file or the mapping cannot be used; the message names the legal answers.
+    """
+    _check(columns, interval_s)
+    source = open_table(path)
+    missing = [name for name in columns.values() if name not in source.columns]
+    if missing:
+        raise UsageError(
+            f"{path} has no column {missing[0]!r}",
+            hint=f"it has: {', '.join(source.columns)}",
+        )
+    frame = source.frame.select(
+        moment(source, columns["ts"]).alias("ts"),
+        pl.col(columns["ts"]).alias("ts!"),
+        *(pl.col(columns[w]).cast(pl.String).alias(w) for w in WORDS if w in columns),
+        *(number(source, columns[n], n).alias(n) for n in NUMBERS if n in columns),
+        *(pl.col(columns[n]).alias(f"{n}!") for n in NUMBERS if n in columns),
+    )
+    plan = _Plan(path, columns, interval_s, cluster, frame)
+    try:
+        rejected = _inspect(plan)
+        pods = _pods(plan)
+    except PolarsError as error:
+        raise unreadable(path, error) from error
+    return _batches(plan, pods, rejected)
+
+
+def _check(mapping: Mapping[str, str], interval_s: float) -> None:
+    legal = ("ts", *WORDS, *NUMBERS)
+    for name in mapping:
+        if name not in legal:
+            raise UsageError(
+                f"--columns: {name!r} is not a column of Fallow's",
+                hint=f"legal: {', '.join(legal)}",
+            )
+    for name in ("workload", "ts"):
+        if name not in mapping:
+            raise UsageError(
+                f"--columns does not say which column is {name!r}",
+                hint="such as --columns workload=pod_name,ts=timestamp,gpu_util_pct=util",
+            )
+    if not any(name in NUMBERS for name in mapping):
+        raise UsageError("--columns names no measurement", hint=f"legal: {', '.join(NUMBERS)}")
+    if not interval_s > 0:
+        raise UsageError(
+            f"--interval is {interval_s:g} s", hint="the seconds between two looks, such as 57s"
+        )
+
+
+def _inspect(plan: _Plan) -> int:
+    """Look at every row once; return how many values and rows are refused.
+
+    Raises:
+        UsageError: a value is not what its column should hold, or nothing is usable.
+    """
+    numbers = plan.numbers
+    facts = (
+        plan.frame.select(
+            pl.len().alias("rows"),
+            _usable().sum().alias("usable"),
+            pl.col("ts").count().alias("moments"),
+            *(_strange(name).alias(name) for name in ("ts", *numbers)),
+            *(_impossible(name).sum().alias(f"{name}-") for name in numbers),
+        )
+        .collect(engine="streaming")
+        .row(0, named=True)
+    )
+    for name in ("ts", *numbers):
+        if facts[name] is not None:
+            kind = "moment" if name == "ts" else "number"
+            raise UsageError(
+                f"{plan.path}: column {plan.mapping[name]!r} ({name}) holds {facts[name]!r}, "
+                f"which is no {kind}",
+                hint="a moment is Unix time or ISO 8601 text" if name == "ts" else None,
+            )
+    if not facts["rows"]:
+        raise UsageError(f"{plan.path} holds no rows")
+    if not facts["moments"]:
+        raise UsageError(
+            f"{plan.path}: column {plan.mapping['ts']!r} (ts) holds no moment, only nulls",
+            hint="name the column with the time of each look: --columns ts=NAME",
+        )
+    if not facts["usable"]:
+        raise UsageError(f"{plan.path}: no row has both a workload and a ts")
+    refused = sum(facts[f"{name}-"] for name in numbers)
+    return int(facts["rows"] - facts["usable"] + refused)
+
+
+def _usable() -> pl.Expr:
+    return pl.col("ts").is_not_null() & pl.col("workload").is_not_null()
+
+
+def _strange(name: str) -> pl.Expr:
+    """Return the first raw value that did not become a moment or a number, as text."""
+    raw = pl.col(f"{name}!")
+    lost = raw.is_not_null() & pl.col(name).is_null()
+    return raw.filter(lost).first().cast(pl.String)
+
+
+def _impossible(name: str) -> pl.Expr:
+    low, high = legal_range(name)
+    value = pl.col(name)
+    # NaN is how data frames write a missing value; it is null, not a refusal.
+    return value.is_not_nan() & ~value.is_between(low, high) & _usable()
+
+
+def _owned(plan: _Plan) -> pl.LazyFrame:
+    """Return the usable rows with namespace, pod and device filled in."""
+    mapped = plan.mapping
+    pod = pl.col("pod").fill_null(pl.col("workload")) if "pod" in mapped else pl.col("workload")
+    device = pl.col("device").fill_null(pod) if "device" in mapped else pod
+    namespace = pl.lit(NAMESPACE)
+    if "namespace" in mapped:
+        namespace = pl.col("namespace").fill_null(NAMESPACE)
+    frame: pl.LazyFrame = plan.frame
+    return frame.filter(_usable()).with_columns(
+        pod.alias("pod"), device.alias("device"), namespace.alias("namespace")
+    )
+
+
+def _pods(plan: _Plan) -> pl.DataFrame:
+    extra = [pl.col(w).drop_nulls().last() for w in ("team", "node") if w in plan.mapping]
+    return (
+        _owned(plan)
+        .group_by("namespace", "pod")
+        .agg(
+            pl.col("workload").last(),
+            pl.col("ts").min().alias("first_seen"),
+            pl.col("ts").max().alias("last_look"),
+            *extra,
+        )
+        .sort("namespace", "pod")
+        .collect(engine="streaming")
+    )
+
+
+def _batches(plan: _Plan, pods: pl.DataFrame, rejected: int) -> Iterator[Batch]:
+    end = timedelta(seconds=plan.interval_s)
+    rows = pods.select(
+        pl.lit(plan.cluster).alias("cluster"),
+        pl.struct("namespace", "pod")
+        .map_elements(
+            lambda p: pod_uid(plan.cluster, p["namespace"], p["pod"]), return_dtype=pl.String
+        )
+        .alias("uid"),
+        pl.exclude("last_look"),
+        pl.lit("Workload").alias("workload_kind"),
+        pl.col("first_seen").alias("created_at"),
+        pl.col("first_seen").alias("started_at"),
+        (pl.col("last_look") + end).alias("last_seen"),
+    )
+    yield _batch("pod", rows)
+    read = 0
+    numbers = plan.numbers
+    clean = _owned(plan).select(
+        pl.lit(plan.cluster).alias("cluster"),
+        pl.lit(SOURCE).alias("source"),
+        pl.lit(plan.interval_s).alias("interval_s"),
+        pl.col("ts"),
+        *(
+            pl.col(w)
+            for w in ("device", "node", "model", "namespace", "pod")
+            if w in _present(plan)
+        ),
+        *(_clean(name) for name in numbers),
+    )
+    for part in clean.collect_batches(chunk_size=CHUNK, maintain_order=True):
+        read += sum(part[name].count() for name in numbers)
+        yield _batch("sample", part)
+    first, last = pods["first_seen"].min(), pods["last_look"].max()
+    yield Batch.of(
+        "scrape",
+        {
+            "cluster": [plan.cluster],
+            "ts": [first],
+            "collector": [SOURCE],
+            "target": [str(plan.path)],
+            "until": [last + end],  # type: ignore[operator]  # a column of moments has a max
+            "up": [True],
+            "samples": [read],
+            "rejected": [rejected],
+        },
+    )
+
+
+def _present(plan: _Plan) -> set[str]:
+    return {"device", "namespace", "pod", *plan.mapping}
+
+
+def _clean(name: str) -> pl.Expr:
+    low, high = legal_range(name)
+    value = pl.when(pl.col(name).is_between(low, high)).then(pl.col(name))
+    whole = schema("sample").field(name).type
+    return (value.round() if str(whole).startswith("int") else value).alias(name)
+
+
+def _batch(table: str, rows: pl.DataFrame) -> Batch:
+    arrow = rows.to_arrow()
+    return Batch.of(table, {name: arrow[name] for name in arrow.column_names})
+
+
+def pod_uid(cluster: str, namespace: str, pod: str) -> str:
+    """Return the identity of a pod whose source gives no UID."""
+    text = f"{cluster}\x1f{namespace}\x1f{pod}"
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
