@@ -60,13 +60,10 @@ def openb(
     from runtime.importing import Importer, inventory_counts  # noqa: PLC0415
 
     settings = run.settings()
-    with run.warehouse(settings, write=True) as warehouse:
-        done = Importer(settings, run.now()).into(
-            warehouse, import_openb(nodes, pods, placement, settings.cluster)
-        )
-        counts = inventory_counts(warehouse, settings.cluster)
+    batches = list(import_openb(nodes, pods, placement, settings.cluster))
+    done = Importer(settings, run.now()).bring(batches)
     run.say(f"{done['added']} rows stored, {done['duplicates']} were there already")
-    run.data(counts, noun="inventory")
+    run.data(inventory_counts(batches), noun="inventory")
 
 
 def kubectl(run: Run, file: Annotated[Path, FILE]) -> None:
@@ -75,12 +72,10 @@ def kubectl(run: Run, file: Annotated[Path, FILE]) -> None:
     from runtime.importing import Importer, inventory_counts  # noqa: PLC0415
 
     settings = run.settings()
-    with run.warehouse(settings, write=True) as warehouse:
-        Importer(settings, run.now()).into(
-            warehouse, import_kubectl(file, settings.cluster, run.now())
-        )
-        counts = inventory_counts(warehouse, settings.cluster)
-    run.data(counts, noun="inventory")
+    batches = list(import_kubectl(file, settings.cluster, run.now()))
+    done = Importer(settings, run.now()).bring(batches)
+    run.say(f"{done['added']} rows stored, {done['duplicates']} were there already")
+    run.data(inventory_counts(batches), noun="inventory")
 
 
 def exposition(

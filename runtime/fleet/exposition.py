@@ -13,8 +13,6 @@ WHOLE = frozenset(
         "DCGM_FI_DEV_GPU_UTIL",
         "DCGM_FI_DEV_FB_USED",
         "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
-        "DCGM_FI_DEV_GPU_TEMP",
-        "DCGM_FI_DEV_SM_CLOCK",
         "DCGM_FI_PROF_PCIE_RX_BYTES",
         "DCGM_FI_DEV_XID_ERRORS",
     }
@@ -23,8 +21,8 @@ WHOLE = frozenset(
 NOT_UNDER_MIG = frozenset({"DCGM_FI_DEV_GPU_UTIL"})
 
 
-def scrapes(fleet: Fleet, signals: Signals, per_text: int) -> Iterator[bytes]:
-    """Yield texts of `per_text` scrapes of the whole fleet, in time order.
+def scrapes(fleet: Fleet, signals: Signals) -> Iterator[bytes]:
+    """Yield one text per tick, the whole fleet's exporters one after the other, in time order.
 
     A silent exporter's lines are absent. The text of one scrape is a template that changes only
     when a pod starts or ends or an exporter falls silent.
@@ -33,7 +31,6 @@ def scrapes(fleet: Fleet, signals: Signals, per_text: int) -> Iterator[bytes]:
     stacked = np.stack([signals.columns[name] for name in signals.columns])
     changed = (np.diff(signals.holder, axis=1) != 0) | np.diff(signals.silent, axis=1)
     edges = {0, n, *(int(t) + 1 for t in np.flatnonzero(changed.any(axis=0)))}
-    edges |= set(range(0, n, per_text))
     cuts = sorted(edges)
     for begin, end in pairwise(cuts):
         heard = np.flatnonzero(~signals.silent[:, begin])
@@ -41,10 +38,8 @@ def scrapes(fleet: Fleet, signals: Signals, per_text: int) -> Iterator[bytes]:
         # One row per tick, one column per line of the template.
         values = stacked[:, heard, begin:end].reshape(-1, end - begin).T[:, wanted]
         moments = (signals.ticks[begin:end] * 1000).astype(np.int64)
-        yield "".join(
-            template.replace("@", str(moment)) % tuple(row)
-            for moment, row in zip(moments.tolist(), values.tolist(), strict=True)
-        ).encode()
+        for moment, row in zip(moments.tolist(), values.tolist(), strict=True):
+            yield (template.replace("@", str(moment)) % tuple(row)).encode()
 
 
 def _template(

@@ -113,8 +113,6 @@ def _columns(fleet: Fleet, moved: _Moved, interval_s: float, seed: int) -> dict[
         "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": np.round(
             1e9 + np.cumsum(watts * interval_s * 1000, axis=1)
         ),
-        "DCGM_FI_DEV_GPU_TEMP": np.round(28 + watts * 0.055),
-        "DCGM_FI_DEV_SM_CLOCK": np.where(taken, 1980.0, 345.0),
         "DCGM_FI_PROF_PCIE_RX_BYTES": np.round(shown * np.where(moved.bound, 9e9, 6e8)),
         "DCGM_FI_DEV_XID_ERRORS": np.where(conflict, float(XID_PAGE_FAULT), 0.0),
     }

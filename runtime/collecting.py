@@ -1,0 +1,132 @@
+"""Live sources: which are configured, one pass over them, a backfill, and a doctor's look."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from fallow import plugins
+from fallow.errors import UsageError
+from fallow.seams import Collector
+from fallow.settings import Section, Settings
+from fallow.tables import Batch
+from fallow.window import Window
+from runtime import pipeline
+from runtime.importing import price_rows
+from runtime.showing import Progress
+
+if TYPE_CHECKING:
+    from warehouse.lake import Warehouse
+
+LOOK = timedelta(minutes=5)
+"""How far back one pass of `collect --once` asks sources that have a past."""
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Where a collector's settings stand, and which of them says that it is wanted."""
+
+    section: str
+    wanted_by: str
+
+
+SOURCES = {
+    "exporters": Source("exporters", "targets"),
+    "jupyter": Source("jupyter", "servers"),
+    "kubernetes": Source("kubernetes", "enabled"),
+    "prometheus": Source("prometheus", "url"),
+}
+
+
+def configured(settings: Settings, names: Sequence[str] | None = None) -> dict[str, Collector]:
+    """Return the collectors that the settings want, or those named, by name.
+
+    Raises:
+        UsageError: a named collector is not installed or not configured.
+    """
+    wanted = list(names) if names else [n for n, s in SOURCES.items() if _wanted(settings, s)]
+    for name in names or ():
+        source = SOURCES.get(name)
+        if source is not None and not _wanted(settings, source):
+            raise UsageError(
+                f"collector {name!r} is not configured",
+                hint=f"set {source.section}.{source.wanted_by} in fallow.yaml",
+            )
+    return {name: _make(name, settings) for name in wanted}
+
+
+def _wanted(settings: Settings, source: Source) -> bool:
+    return bool(getattr(getattr(settings, source.section), source.wanted_by))
+
+
+def _make(name: str, settings: Settings) -> Collector:
+    plugin = plugins.load("collectors", name)
+    source = SOURCES.get(name)
+    section: Section | None = getattr(settings, source.section) if source else None
+    made: Collector = (
+        plugin(cluster=settings.cluster) if section is None else plugin(section, settings.cluster)
+    )
+    return made
+
+
+def collect_once(
+    warehouse: "Warehouse", settings: Settings, *, now: datetime, names: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """Look once at every configured source, do the books, and return how the looks went.
+
+    Raises:
+        UsageError: nothing is configured.
+    """
+    collectors = configured(settings, names)
+    if not collectors:
+        raise UsageError(
+            "no source is configured",
+            hint=f"set one of {', '.join(f'{s.section}.{s.wanted_by}' for s in SOURCES.values())}",
+        )
+    window = Window.last(LOOK, now=now)
+    looks: list[dict[str, Any]] = []
+    pipeline.run(
+        warehouse,
+        window,
+        collectors=[_Watched(c, looks) for c in collectors.values()],
+        prices=price_rows(settings, now),
+    )
+    return looks
+
+
+class _Watched:
+    """A collector whose `scrape` rows are also remembered."""
+
+    def __init__(self, collector: Collector, looks: list[dict[str, Any]]) -> None:
+        self._collector = collector
+        self._looks = looks
+
+    def collect(self, window: Window) -> Iterator[Batch]:
+        """Yield the collector's batches unchanged."""
+        for batch in self._collector.collect(window):
+            if batch.table == "scrape":
+                self._looks += [
+                    {
+                        "collector": row["collector"],
+                        "target": row["target"],
+                        "up": row["up"],
+                        "seconds": row["seconds"],
+                        "values": row["samples"],
+                        "rejected": row["rejected"],
+                        "error": row["error"],
+                    }
+                    for row in batch.rows.to_pylist()
+                ]
+            yield batch
+
+
+def backfill(
+    warehouse: "Warehouse", settings: Settings, window: Window, progress: Progress
+) -> Iterator[Batch]:
+    """Yield a Prometheus's past chunk by chunk, from where an earlier run stopped."""
+    raise NotImplementedError((warehouse, settings, window, progress, UTC))
+
+
+def examine(settings: Settings, *, now: datetime) -> list[dict[str, Any]]:
+    """Return what a Prometheus has for us and what is missing, one row per check."""
+    raise NotImplementedError((settings, now))

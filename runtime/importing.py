@@ -1,0 +1,141 @@
+"""Rows from files and from a Prometheus's past, through ingest and the books."""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fallow.settings import Settings
+from fallow.tables import Batch
+from fallow.window import Window, parse_moment
+from runtime import pipeline
+from runtime.showing import Progress
+
+if TYPE_CHECKING:
+    from warehouse.lake import Warehouse
+
+PRICED = timedelta(days=3650)
+"""How far back prices are asked for: every import may hold old rows."""
+TELEMETRY = frozenset({"sample", "holding", "scrape"})
+
+
+class Extent:
+    """Passes batches on and remembers which time their telemetry covers, and how much it is."""
+
+    def __init__(self) -> None:
+        self.first: datetime | None = None
+        self.last: datetime | None = None
+        self.devices: set[str] = set()
+
+    def passing(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """Yield the batches unchanged."""
+        for batch in batches:
+            if batch.table == "sample" and batch.rows.num_rows:
+                self._stretch(batch.rows)
+                self.devices.update(pc.unique(batch.rows["device"]).to_pylist())
+            yield batch
+
+    def _stretch(self, rows: pa.Table) -> None:
+        found = pc.min_max(rows["ts"]).as_py()
+        interval = pc.max(rows["interval_s"]).as_py() or 0.0
+        end = found["max"] + timedelta(seconds=interval)
+        self.first = found["min"] if self.first is None else min(self.first, found["min"])
+        self.last = end if self.last is None else max(self.last, end)
+
+    @property
+    def window(self) -> Window | None:
+        """Return the time covered; None = no telemetry came by."""
+        if self.first is None or self.last is None or self.last <= self.first:
+            return None
+        return Window(self.first.replace(tzinfo=UTC), self.last.replace(tzinfo=UTC))
+
+
+class Importer:
+    """Brings batches of one cluster into its warehouse and does the books for their time."""
+
+    def __init__(self, settings: Settings, now: datetime) -> None:
+        self.settings = settings
+        self.now = now
+
+    def bring(self, batches: Iterable[Batch], rate: Decimal | None = None) -> dict[str, Any]:
+        """Open the warehouse, store the batches, account for them, and say what came in."""
+        from warehouse.lake import Warehouse  # noqa: PLC0415  (the engine loads in 0.3 s)
+
+        with Warehouse.open(self.settings, write=True) as warehouse:
+            return self.into(warehouse, batches, rate)
+
+    def into(
+        self, warehouse: "Warehouse", batches: Iterable[Batch], rate: Decimal | None = None
+    ) -> dict[str, Any]:
+        """Store batches in an open warehouse, account for them, and say what came in."""
+        extent = Extent()
+        prices = [*price_rows(self.settings, self.now), *self._rate(rate)]
+        done = pipeline.ingest(warehouse, prices, extent.passing(batches))
+        window = extent.window
+        failures = pipeline.account(warehouse, window)[1] if window is not None else []
+        return {
+            "cluster": self.settings.cluster,
+            "devices": len(extent.devices),
+            "rows": done.rows - sum(p.rows.num_rows for p in prices),
+            "added": done.added,
+            "duplicates": done.duplicates,
+            "future": done.future,
+            "start": window.start.replace(tzinfo=None) if window else None,
+            "end": window.end.replace(tzinfo=None) if window else None,
+            "audits": "; ".join(str(f) for f in failures) or "ok",
+        }
+
+    def backfill(self, since: str, progress: Progress) -> dict[str, Any]:
+        """Import a Prometheus's history chunk by chunk; each chunk done is never asked again."""
+        from runtime.collecting import backfill  # noqa: PLC0415
+        from warehouse.lake import Warehouse  # noqa: PLC0415
+
+        window = Window(parse_moment(since, now=self.now), self.now)
+        with Warehouse.open(self.settings, write=True) as warehouse:
+            batches = backfill(warehouse, self.settings, window, progress)
+            return self.into(warehouse, batches)
+
+    def _rate(self, rate: Decimal | None) -> list[Batch]:
+        from collectors.prices.rate_card import batch, flat  # noqa: PLC0415
+
+        if rate is None:
+            return []
+        said = flat(
+            rate,
+            source="import",
+            as_of=self.now,
+            reference="--rate of fallow import samples",
+            cluster=self.settings.cluster,
+        )
+        return [batch([said])]
+
+
+def price_rows(settings: Settings, now: datetime) -> list[Batch]:
+    """Return what the rate card and the settings say of prices, for all the time before now."""
+    from collectors.prices.rate_card import RateCard  # noqa: PLC0415
+
+    window = Window(now - PRICED, now + timedelta(days=1))
+    return [RateCard(settings.prices, clock=lambda: now).rates(window)]
+
+
+def inventory_counts(batches: Iterable[Batch]) -> list[dict[str, Any]]:
+    """Count nodes, GPUs and pods by what they ask for."""
+    from collectors.openb import summary  # noqa: PLC0415
+
+    counted = summary(batches)
+    rows: list[tuple[str, float]] = [
+        ("nodes", counted.nodes),
+        ("nodes with GPUs", counted.gpu_nodes),
+        ("GPUs", counted.gpus),
+        ("pods", counted.pods),
+        ("pods asking for no GPU", counted.cpu_only),
+        ("pods sharing a GPU", counted.sharing),
+        *((f"pods asking for {n} GPUs", count) for n, count in counted.by_gpus.items()),
+        ("pods pending", counted.pending),
+        ("GPUs the pending ask for", counted.pending_gpus),
+        ("pods placed on a node", counted.placed),
+    ]
+    return [{"what": what, "count": count} for what, count in rows]

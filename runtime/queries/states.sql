@@ -1,0 +1,14 @@
+-- GPU-hours and dollars by ledger state; usd is null where any part has no price.
+SELECT
+    state,
+    sum(gpu_seconds) / 3600.0 AS gpu_hours,
+    CASE WHEN count(*) FILTER (WHERE NOT priced) = 0 THEN sum(usd) END AS usd,
+    sum(gpu_seconds) FILTER (WHERE NOT priced) / 3600.0 AS unpriced_gpu_hours,
+    min(price_as_of) AS oldest_price,
+    max(price_as_of) AS newest_price
+FROM ledger
+WHERE
+    bucket >= date_trunc('hour', $start::TIMESTAMP)
+    AND bucket < $end::TIMESTAMP
+    AND ($cluster::VARCHAR IS NULL OR cluster = $cluster)
+GROUP BY state

@@ -1,0 +1,110 @@
+"""From the books and the findings to the story's plain record."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from dashboards.story import Planted, StateTotal, Story, Unjudged, Waste, in_order
+from fallow.nouns import Finding
+from fallow.seams import Views
+from fallow.window import Window, format_duration
+from runtime.queries import sql
+
+if TYPE_CHECKING:
+    from warehouse.audits import AuditFailure
+
+CENT = Decimal("0.01")
+
+
+def tell(
+    views: Views,
+    window: Window,
+    *,
+    cluster: str,
+    findings: Sequence[Finding],
+    failures: "Sequence[AuditFailure]" = (),
+    planted: Planted | None = None,
+    notes: Sequence[str] = (),
+) -> Story:
+    """Gather what the story says of one cluster and window."""
+    where = {"start": window.start, "end": window.end, "cluster": cluster}
+    states = views.query(sql("states"), where).to_pylist()
+    fleet = views.query(sql("fleet"), where).to_pylist()[0]
+    unpriced = sum(row["unpriced_gpu_hours"] or 0.0 for row in states)
+    if unpriced:
+        notes = [*notes, f"{unpriced:,.1f} GPU-hours have no price and no dollars in this story."]
+    return Story(
+        cluster=cluster,
+        window=window,
+        gpus=float(fleet["gpus"]),
+        nodes=int(fleet["nodes"]),
+        states=in_order([StateTotal(r["state"], r["gpu_hours"], _cents(r["usd"])) for r in states]),
+        wastes=tuple(wastes(findings, window)),
+        unjudged=tuple(_unjudged(row) for row in views.query(sql("unjudged"), where).to_pylist()),
+        planted=planted,
+        audit_failures=tuple(str(failure) for failure in failures),
+        prices=_prices(states),
+        notes=tuple(notes),
+    )
+
+
+def wastes(findings: Sequence[Finding], window: Window) -> list[Waste]:
+    """Add the findings of a workload up by kind; the dearest first."""
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for finding in findings:
+        s = finding.subject
+        key = (s.cluster, s.namespace, s.workload_kind, s.workload, finding.kind)
+        groups.setdefault(key, []).append(finding)
+    made = [_waste(group, window) for group in groups.values()]
+    return sorted(made, key=lambda w: (-(w.usd or Decimal()), -w.gpu_hours, w.workload))
+
+
+def _waste(group: Sequence[Finding], window: Window) -> Waste:
+    largest = max(group, key=lambda f: (f.gpu_hours, f.id))
+    subject = largest.subject
+    priced = [f.usd for f in group if f.usd is not None]
+    first = min(f.window.start for f in group)
+    times = f", {len(group)} times" if len(group) > 1 else ""
+    if len(group) == 1 and largest.window.end >= window.end:
+        times = f" ({format_duration((window.end - first).total_seconds())})"
+    advised = largest.recommendations[0] if largest.recommendations else None
+    return Waste(
+        workload=f"{subject.namespace}/{subject.workload}",
+        owner=f"{subject.team or subject.namespace} ({subject.workload_kind})",
+        kind=largest.kind,
+        since=f"{first:%a %Y-%m-%d %H:%M}{times}",
+        gpu_hours=sum(f.gpu_hours for f in group),
+        usd=_cents(sum(priced, Decimal())) if priced else None,
+        evidence="confirmed" if all(f.evidence == "confirmed" for f in group) else "suspected",
+        why=because(largest),
+        advice=f"{advised.verb} {advised.target}: {advised.why}" if advised else "",
+        finding=largest.id,
+    )
+
+
+def because(finding: Finding) -> str:
+    """Say in words what a finding rests on."""
+    return "; ".join(f"{name}: {said}" for name, said in finding.details.items())[:160]
+
+
+def _unjudged(row: dict[str, Any]) -> Unjudged:
+    contradicted = float(row["conflict_device_hours"])
+    why = "telemetry was missing"
+    if contradicted > 0:
+        why = f"witnesses contradict each other for {contradicted:,.1f} device-hours"
+    return Unjudged(f"{row['namespace']}/{row['workload']}", float(row["gpu_hours"]), why)
+
+
+def _prices(states: Sequence[dict[str, Any]]) -> str:
+    oldest = [r["oldest_price"] for r in states if r["oldest_price"] is not None]
+    newest = [r["newest_price"] for r in states if r["newest_price"] is not None]
+    if not oldest:
+        return ""
+    first, last = min(oldest), max(newest)
+    if first.date() == last.date():
+        return f"as of {last:%Y-%m-%d}"
+    return f"as of {first:%Y-%m-%d} to {last:%Y-%m-%d}"
+
+
+def _cents(usd: Decimal | None) -> Decimal | None:
+    return None if usd is None else usd.quantize(CENT)
