@@ -1,0 +1,157 @@
+"""Import Prometheus text from a file: one scrape, or many with timestamps (OpenMetrics too)."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from collectors.assemble import Catalog, Coded
+from collectors.exposition import read
+from collectors.frame import Floats, Ints
+from collectors.samples_file import pod_uid
+from collectors.template import meanings
+from fallow.errors import UsageError
+from fallow.tables import Batch
+
+SOURCE = "exposition"
+BLOCK = 8 * 1024 * 1024
+SLICE = 1_000_000
+"""Values of one batch, or all of one moment."""
+
+
+class _Values(msgspec.Struct, frozen=True):
+    catalog: Catalog
+    coded: Coded
+    stamps: Ints
+    values: Floats
+    rejected: int
+
+
+def import_exposition(
+    path: Path, cluster: str, now: datetime, interval_s: float
+) -> Iterator[Batch]:
+    """Return `sample`, `holding`, `pod` and `scrape` batches of a text file.
+
+    `now` is the moment of lines without timestamp. The file is read to its end first: OpenMetrics
+    lists all moments of one metric before the next, so that no row is whole before that.
+
+    Raises:
+        UsageError: no such file, or nothing in it is a GPU metric that Fallow knows.
+    """
+    if not interval_s > 0:
+        raise UsageError(
+            f"--interval is {interval_s:g} s", hint="the seconds between two looks, such as 30s"
+        )
+    moment = now.astimezone(UTC).replace(tzinfo=None)
+    found = _read(path, np.datetime64(moment, "us").astype(np.int64))
+    return _batches(path, found, cluster, interval_s)
+
+
+def _read(path: Path, now: np.int64) -> _Values:
+    catalog = Catalog()
+    coded: list[Coded] = []
+    stamps: list[Ints] = []
+    values: list[Floats] = []
+    rejected = unknown = 0
+    for block in _blocks(path):
+        text = read(block, whole=True)
+        known, series = meanings(text.lines, {})
+        lines = [text.lines[place] for place in known]
+        coded.append(catalog.code(series))
+        stamps.append(
+            np.array([now if n.timestamp_us is None else n.timestamp_us for n in lines], np.int64)
+        )
+        values.append(np.array([line.value for line in lines], np.float64))
+        rejected += text.rejected
+        unknown += len(text.lines) - len(lines)
+    if not sum(map(len, values)):
+        said = f"its {unknown} series are others" if unknown else "it is no Prometheus text"
+        raise UsageError(
+            f"{path} holds no GPU metric that Fallow knows: {said}",
+            hint="DCGM_FI_*, hami_*, gpu_* (AMD) and npu_chip_info_* are known",
+        )
+    return _Values(
+        catalog, Coded.joined(coded), np.concatenate(stamps), np.concatenate(values), rejected
+    )
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    """Yield the file in blocks that end where a line ends."""
+    try:
+        with path.open("rb") as file:
+            rest = b""
+            while block := file.read(BLOCK):
+                head, newline, tail = (rest + block).rpartition(b"\n")
+                rest = tail
+                yield head + newline
+            yield rest
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from error
+
+
+def _batches(path: Path, found: _Values, cluster: str, interval_s: float) -> Iterator[Batch]:
+    order = np.argsort(found.stamps, kind="stable")
+    stamps = found.stamps[order]
+    refused = start = 0
+    while start < len(order):
+        last = stamps[min(start + SLICE, len(order)) - 1]
+        end = int(np.searchsorted(stamps, last, side="right"))
+        part = order[start:end]
+        made = found.catalog.assemble(
+            found.coded.take(part),
+            found.stamps[part].astype("datetime64[us]"),
+            found.values[part],
+            cluster=cluster,
+            interval_s=interval_s,
+            source=SOURCE,
+        )
+        refused += made.rejected
+        yield from made.batches
+        for batch in made.batches:
+            yield from _pods(batch, cluster, interval_s)
+        start = end
+    first, final = (stamps[i].astype("datetime64[us]").astype(datetime) for i in (0, -1))
+    yield Batch.of(
+        "scrape",
+        {
+            "cluster": [cluster],
+            "ts": [first],
+            "collector": [SOURCE],
+            "target": [str(path)],
+            "until": [final + timedelta(seconds=interval_s)],
+            "up": [True],
+            "samples": [len(found.values) - refused],
+            "rejected": [found.rejected + refused],
+        },
+    )
+
+
+def _pods(batch: Batch, cluster: str, interval_s: float) -> Iterator[Batch]:
+    """Yield the pods that a batch names: nothing else in a text file tells of them."""
+    rows = pl.DataFrame(pl.from_arrow(batch.rows)).filter(pl.col("pod").is_not_null())
+    if rows.is_empty():
+        return
+    node = pl.col("node").drop_nulls().last() if batch.table == "sample" else pl.lit(None)
+    seen = rows.group_by("namespace", "pod", maintain_order=True).agg(
+        pl.col("ts").min().alias("first"), pl.col("ts").max().alias("last"), node.alias("node")
+    )
+    pods = seen["pod"].to_list()
+    namespaces = seen["namespace"].fill_null("").to_list()
+    yield Batch.of(
+        "pod",
+        {
+            "cluster": [cluster] * len(pods),
+            "uid": [pod_uid(cluster, n, p) for n, p in zip(namespaces, pods, strict=True)],
+            "namespace": namespaces,
+            "pod": pods,
+            "node": seen["node"].to_list(),
+            "workload_kind": ["Pod"] * len(pods),
+            "workload": pods,
+            "started_at": seen["first"].to_list(),
+            "first_seen": seen["first"].to_list(),
+            "last_seen": [t + timedelta(seconds=interval_s) for t in seen["last"].to_list()],
+        },
+    )
