@@ -124,13 +124,14 @@ class Catalog:
     def identity(self, identity: Identity, measure: Measure) -> int:
         """Return the code of an identity as a metric of this vendor tells it."""
         vendor = identity.vendor or measure.vendor
+        weak = 0 if measure.vendor != "hami" else 1 if identity.vendor else 2
         known = len(self._coded)
-        code = self._identities.code((identity, measure.vendor == "hami", vendor))
+        code = self._identities.code((identity, weak, vendor))
         if code == known:
-            self._coded.append(self._describe(identity, vendor, weak=measure.vendor == "hami"))
+            self._coded.append(self._describe(identity, vendor, weak))
         return code
 
-    def _describe(self, identity: Identity, vendor: str, *, weak: bool) -> list[int]:
+    def _describe(self, identity: Identity, vendor: str, weak: int) -> list[int]:
         owner = -1
         if identity.pod is not None:
             owner = self._owners.code((identity.namespace, identity.pod, identity.container))
@@ -142,7 +143,7 @@ class Catalog:
         ]
         device = self._devices.code(identity.device)
         shared = int(identity.shared and identity.pod is not None)
-        return [device, owner, shared, int(weak), *attributes]
+        return [device, owner, shared, weak, *attributes]
 
     def assemble(
         self,

@@ -271,10 +271,13 @@ class Frame:
 
 
 def _attributes(grid: Grid, who: Ints) -> dict[str, Ints]:
-    """Return the attribute codes of each row; what HAMi says yields to what others say."""
+    """Return the attribute codes of each row.
+
+    What HAMi says yields to what others say, and what its containers say to what its hosts say.
+    """
     found: dict[str, Ints] = {}
-    weak = who[:, WEAK] > 0
-    order = np.argsort(~weak, kind="stable") if weak.any() else slice(None)
+    weak = who[:, WEAK]
+    order = np.argsort(-weak, kind="stable") if weak.any() else slice(None)
     row, sorted_who = grid.row[order], who[order]
     for i, name in enumerate(ATTRIBUTES):
         code = sorted_who[:, WEAK + 1 + i]

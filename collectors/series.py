@@ -25,7 +25,9 @@ EXPORTER_CONTAINERS = frozenset(
         "device-metrics-exporter",
     }
 )
-_EXPORTER_POD = re.compile(r"(^|-)(dcgm|npu|gpu|metrics|nvml)-exporter(-|$)|^hami-")
+_EXPORTER_POD = re.compile(
+    r"(^|-)(dcgm|npu|gpu|metrics|nvml)-exporter(-|$)|^hami-(device-plugin|scheduler|ascend)"
+)
 _REPLICA = re.compile(r"::\d+$")  # GPU-<uuid>::3, a time-slicing replica of a device plugin
 _VENDORS = (("nvidia", "nvidia"), ("ascend", "ascend"), ("amd", "amd"))
 # Values that dcgm-exporter prints per pod (sums over its processes) once pods share a device;
