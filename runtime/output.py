@@ -6,6 +6,7 @@ change within a version; a table is for eyes and may.
 
 import csv
 import io
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -22,8 +23,16 @@ def write(rows: Any, output: str, *, noun: str, **extra: Any) -> None:
 
     `noun` names the list in JSON; `extra` are further fields of the JSON object.
     """
-    sys.stdout.write(render(rows, output, noun=noun, **extra))
-    sys.stdout.flush()
+    say(render(rows, output, noun=noun, **extra))
+
+
+def say(text: str) -> None:
+    """Write text on stdout; when its reader went away (`| head`), that is the end of it."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def render(rows: Any, output: str, *, noun: str, **extra: Any) -> str:

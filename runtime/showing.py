@@ -10,7 +10,7 @@ import msgspec
 
 from dashboards import story as page
 from dashboards.story import Story
-from runtime.output import document
+from runtime.output import document, say
 
 Progress = Callable[[str, float], None]
 """Say what is being done and which part (0-1) of it is."""
@@ -37,8 +37,7 @@ def watching() -> Iterator[Progress]:
 
 def show_story(story: Story, output: str) -> None:
     """Write a story on stdout: for eyes, Markdown, JSON, or its states as CSV."""
-    sys.stdout.write(told(story, output))
-    sys.stdout.flush()
+    say(told(story, output))
 
 
 def told(story: Story, output: str) -> str:

@@ -26,7 +26,6 @@ def run(words: Sequence[str]) -> int:
 
     try:
         code = build()(list(words), standalone_mode=False, prog_name="fallow")
-        sys.stdout.flush()
     except FallowError as error:
         if _debug(words):
             raise
@@ -39,16 +38,14 @@ def run(words: Sequence[str]) -> int:
         known = _command_words(words)[: -1 if unknown else None]
         help_command = " ".join(["fallow", *known, "--help"])
         return _complain(message, f"see {help_command}", error.exit_code)
-    except BrokenPipeError:
-        # The reader of our output went away (`fallow spend | head`): not an error of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 0
     except Exception as error:  # the last line of defence: one line, never a page of frames
         if _debug(words):
             raise
         text = " ".join(str(error).split()) or type(error).__name__
         hint = "run with --debug to see where; it is a defect of Fallow"
         return _complain(f"{type(error).__name__}: {text}", hint, 1)
+    if code == INTERRUPTED:
+        return _complain("interrupted", None, INTERRUPTED)
     return code if isinstance(code, int) else 0
 
 

@@ -44,6 +44,7 @@ def idle(
     """Find workloads that hold GPUs and do not use them, with evidence and price."""
     from fallow.errors import FINDINGS_EXIST, UsageError  # noqa: PLC0415
     from runtime import ledgers  # noqa: PLC0415
+    from runtime.findings import document, row  # noqa: PLC0415
 
     if evidence not in (None, "confirmed", "suspected"):
         raise UsageError(f"--evidence {evidence!r} is none of: confirmed, suspected")
@@ -54,19 +55,19 @@ def idle(
         idle__exit_threshold=exit_threshold,
         idle__exit_samples=exit_samples,
     )
-    with run.warehouse(settings, write=ledgers.may_write(settings)) as warehouse:
-        chosen, note, found = ledgers.find_idle(
+    with run.warehouse(settings) as warehouse:
+        chosen, notes, found = ledgers.find_idle(
             warehouse, settings, window, now=run.now(), cluster=run.options.get("cluster")
         )
-    run.say(note)
+    unkept = ledgers.keep(settings, found, chosen)
+    for line in [*notes, *([unkept] if unkept else [])]:
+        run.say(line)
     shown = [f for f in found if evidence in (None, f.evidence)]
-    from runtime.findings import document, row  # noqa: PLC0415
-
     if run.output is Output.json:
         from runtime.output import document as printed  # noqa: PLC0415
 
         documents: list[dict[str, Any]] = [document(f) for f in shown]
-        run.text(printed("findings", {"window": chosen, "findings": documents}).rstrip())
+        run.text(printed("findings", {"window": chosen, "findings": documents}))
     else:
         run.data([row(f) for f in shown], noun="findings")
     return FINDINGS_EXIST if fail_on_findings and shown else 0
@@ -85,8 +86,8 @@ def explain(
     if run.output is Output.json:
         from runtime.output import document  # noqa: PLC0415
 
-        run.text(document("explanation", told).rstrip())
+        run.text(document("explanation", told))
         return
     from runtime.explaining import spoken  # noqa: PLC0415
 
-    run.text(spoken(told).rstrip())
+    run.text(spoken(told))

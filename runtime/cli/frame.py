@@ -90,7 +90,9 @@ class Run:
 
     def text(self, text: str) -> None:
         """Write finished text on stdout."""
-        typer.echo(text)
+        from runtime.output import say  # noqa: PLC0415
+
+        say(text.rstrip("\n") + "\n")
 
     def say(self, text: str) -> None:
         """Write a line of talk on stderr."""

@@ -38,7 +38,7 @@ def spend(
     if view not in VIEWS:
         raise UsageError(f"--view {view!r} is none of: {', '.join(VIEWS)}")
     settings = run.settings()
-    with run.warehouse(settings, write=ledgers.may_write(settings)) as warehouse:
+    with run.warehouse(settings) as warehouse:
         told = ledgers.spent(
             warehouse,
             window,

@@ -36,7 +36,7 @@ Maker = Callable[[np.random.Generator, Floats, int], Curve]
 
 
 def _busy(rng: np.random.Generator, n: int, mean: float, spread: float) -> Floats:
-    return np.clip(rng.normal(mean, spread, n), 0.06, 0.98)
+    return np.clip(rng.normal(mean, spread, n), 0.06, 0.92)
 
 
 def training(rng: np.random.Generator, seconds: Floats, _rank: int) -> Curve:

@@ -1,0 +1,155 @@
+"""The reference pages of `docs/`, written from the settings and from the command line itself.
+
+    python -m runtime.reference docs
+
+A test keeps the pages equal to what this writes.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from fallow.settings import Settings
+
+SETTINGS_HEAD = """\
+# Settings
+
+Later wins: defaults, then `fallow.yaml` (or the file named by `--config` or `FALLOW_CONFIG`), then
+`FALLOW_*` variables, then flags. `fallow config show` prints what is in force and from where. An
+unknown key is an error that names the legal ones. Durations are written `30s`, `5m`, `1h30m`, `7d`.
+
+A variable is the key in capitals with two underscores for the dot: `FALLOW_IDLE__THRESHOLD=0.02`.
+"""
+CLI_HEAD = """\
+# Command line
+
+stdout is data, in the shape `-o table|json|csv|md` asks for; stderr is talk. JSON names its schema
+(`{"schema": "fallow.findings/v1", ...}`). An error is one line that says what, to what and what is
+legal, and a hint; `--debug` or `FALLOW_DEBUG=1` adds the traceback.
+
+| exit code | meaning |
+|--:|---|
+| 0 | done |
+| 1 | failed |
+| 2 | usage or configuration |
+| 3 | refused by a policy or a budget |
+| 4 | findings exist (only with `--fail-on-findings`) |
+| 75 | temporary: try again later |
+| 130 | interrupted |
+"""
+
+
+def settings_page() -> str:
+    """Return `docs/settings.md`."""
+    lines = [SETTINGS_HEAD]
+    sections: dict[str, list[str]] = {}
+    for key, field, default in _fields(Settings, ""):
+        section = key.rpartition(".")[0]
+        what = field.description or ""
+        sections.setdefault(section, []).append(f"| `{key}` | {_default(default)} | {what} |")
+    for section, rows in sections.items():
+        model = _model(section)
+        meaning = (model.__doc__ or "").strip().splitlines()[0]
+        lines += [f"## {section or 'top level'}", "", meaning, ""]
+        lines += ["| key | default | meaning |", "|---|---|---|", *rows, ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def cli_page() -> str:
+    """Return `docs/cli.md`."""
+    import typer  # noqa: PLC0415  (only this page needs the whole command line)
+
+    from runtime.cli.app import build  # noqa: PLC0415
+    from runtime.cli.frame import GLOBALS  # noqa: PLC0415
+
+    root: Any = typer.main.get_command(build())
+    shared = set(GLOBALS)
+    lines = [CLI_HEAD, "## Options of every command", "", *_options(root, shared, keep=True), ""]
+    for words, command in _commands(root, ()):
+        lines += [f"## fallow {' '.join(words)}", "", _prose(command.help), ""]
+        arguments = [p.display_name_raw for p in command.params if p.param_type_name == "argument"]
+        usage = " ".join(["fallow", *words, *arguments, "[OPTIONS]"])
+        lines += ["```", usage, "```", ""]
+        lines += [*_options(command, shared, keep=False), ""]
+    text = "\n".join(lines)
+    while "\n\n\n" in text:
+        text = text.replace("\n\n\n", "\n\n")
+    return text.rstrip() + "\n"
+
+
+def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo, Any]]:
+    for name, field in model.model_fields.items():
+        default = field.get_default(call_default_factory=False)
+        if isinstance(default, BaseModel):
+            yield from _fields(type(default), f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", field, _plain(model, name, field)
+
+
+def _plain(model: type[BaseModel], name: str, field: FieldInfo) -> Any:
+    if name == "home":
+        return "`$XDG_DATA_HOME/fallow`"
+    if field.default_factory is not None:
+        return field.get_default(call_default_factory=True, validated_data={})
+    return model().model_dump(mode="json")[name]
+
+
+def _model(section: str) -> type[BaseModel]:
+    model: BaseModel = Settings()
+    for name in filter(None, section.split(".")):
+        model = getattr(model, name)
+    return type(model)
+
+
+def _default(value: Any) -> str:
+    if isinstance(value, str) and value.startswith("`"):
+        return value
+    if value is None or value in ("", [], {}):
+        return "unset"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, list):
+        return f"`[{', '.join(map(str, value))}]`"
+    return f"`{value}`"
+
+
+def _commands(group: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, (*words, name))
+        else:
+            yield (*words, name), command
+
+
+def _options(command: Any, shared: set[str], *, keep: bool) -> list[str]:
+    rows = []
+    for parameter in command.params:
+        own = parameter.param_type_name == "option" and not parameter.name.endswith("_completion")
+        if not own or parameter.name in ("help", "version") or (parameter.name in shared) != keep:
+            continue
+        default = parameter.default
+        shown = "" if default in (None, False, "") else f"`{default}`"
+        names = ", ".join(f"`{name}`" for name in parameter.opts)
+        needed = " (required)" if parameter.required else ""
+        rows.append(f"| {names}{needed} | {shown} | {parameter.help or ''} |")
+    if not rows:
+        return []
+    return ["| option | default | meaning |", "|---|---|---|", *rows]
+
+
+def _prose(text: str | None) -> str:
+    return " ".join((text or "").split())
+
+
+def main(folder: str) -> None:
+    """Write the pages into a folder."""
+    for name, page in (("settings.md", settings_page()), ("cli.md", cli_page())):
+        Path(folder, name).write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

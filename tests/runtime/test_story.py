@@ -1,0 +1,120 @@
+"""The waste story: every number with its unit, a banner when the books do not balance."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import msgspec
+import pytest
+
+from dashboards.story import (
+    Planted,
+    StateTotal,
+    Story,
+    Unjudged,
+    Waste,
+    bar_of,
+    in_order,
+    markdown,
+    money,
+    terminal,
+)
+from fallow.nouns import STATES
+from fallow.window import Window
+
+END = datetime(2026, 11, 16, tzinfo=UTC)
+STORY = Story(
+    cluster="demo",
+    window=Window(END - timedelta(days=7), END),
+    gpus=128,
+    nodes=16,
+    states=(
+        StateTotal("productive", 15000.0, Decimal(90000)),
+        StateTotal("idle", 4000.0, Decimal(24000)),
+        StateTotal("unknown", 2504.0, Decimal(15024)),
+    ),
+    wastes=(
+        Waste(
+            workload="team-risk/jupyter-alice",
+            owner="risk (Notebook)",
+            kind="idle",
+            since="Mon 2026-11-09 10:00",
+            gpu_hours=150.0,
+            usd=Decimal("1031.25"),
+            evidence="confirmed",
+            why="power 120 W is idle power",
+            advice="stop Notebook/jupyter-alice: removing the annotation restarts it",
+            finding="abc123def456",
+        ),
+    ),
+    unjudged=(Unjudged("team-vision/sweep-17", 168.0, "witnesses contradict each other"),),
+    planted=Planted(160.0, 150.0, None, Decimal(1031), 1.0, 0.9375, 0),
+    prices="as of 2026-07-20",
+)
+
+
+def test_the_terminal_story_says_everything_with_units() -> None:
+    text = terminal(STORY)
+    for needed in (
+        "2026-11-09 00:00 to 2026-11-16 00:00 UTC (7d)",
+        "128 GPUs on 16 nodes",
+        "$129,024.00 for 21,504.0 GPU-hours",
+        "18.6%",
+        "team-risk/jupyter-alice",
+        "$1,031.25",
+        "150.0 GPU-h",
+        "confirmed: power 120 W",
+        "stop Notebook/jupyter-alice",
+        "team-vision/sweep-17",
+        "precision 100.0%, recall 93.8%",
+        "0 false alarms",
+        "Audits ok",
+        "Prices in USD: as of 2026-07-20",
+    ):
+        assert needed in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    lines = terminal(STORY, width=width).splitlines()
+    assert max(len(line) for line in lines) <= max(width, 90)
+
+
+def test_colour_only_when_asked() -> None:
+    assert "\x1b[33m" in terminal(STORY, colour=True)
+
+
+def test_markdown_tells_the_same_numbers() -> None:
+    text = markdown(STORY)
+    for needed in ("| idle | 4,000.0 | 18.6% | $24,000.00 |", "jupyter-alice", "`abc123def456`"):
+        assert needed in text
+
+
+def test_books_that_do_not_balance_are_a_banner_before_everything() -> None:
+    broken = msgspec.structs.replace(STORY, audit_failures=("capacity: 3 hours differ",))
+    for text in (terminal(broken), markdown(broken)):
+        assert text.index("BOOKS DO NOT BALANCE") < text.index("$129,024.00")
+        assert "capacity: 3 hours differ" in text
+        assert "Audits ok" not in text
+
+
+def test_no_price_is_said_and_never_zero() -> None:
+    unpriced = msgspec.structs.replace(
+        STORY, states=tuple(StateTotal(s.state, s.gpu_hours, None) for s in STORY.states)
+    )
+    assert unpriced.usd is None
+    assert "Paid: no price for" in terminal(unpriced)
+    assert money(None) == "no price"
+
+
+@pytest.mark.parametrize(("share", "blocks"), [(0, 0), (0.5, 5), (1, 10), (2, 10), (-1, 0)])
+def test_bars_are_as_long_as_their_share(share: float, blocks: int) -> None:
+    bar = bar_of(share, 10)
+    assert (len(bar), bar.count("█")) == (10, blocks)
+
+
+def test_states_are_told_in_one_order_and_none_is_forgotten() -> None:
+    told = in_order([StateTotal(state, 1.0, None) for state in STATES])
+    assert {s.state for s in told} == set(STATES)
+    assert told[0].state == "productive"
+    assert told[-1].state == "unknown"

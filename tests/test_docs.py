@@ -1,0 +1,28 @@
+"""The pages of docs/ that are written from the code stay equal to it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runtime.reference import cli_page, settings_page
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+
+
+@pytest.mark.parametrize(("name", "page"), [("settings.md", settings_page), ("cli.md", cli_page)])
+def test_reference_page_is_what_the_code_writes(name: str, page: Callable[[], str]) -> None:
+    written = (DOCS / name).read_text(encoding="utf-8")
+    assert written == page(), f"run: python -m runtime.reference docs  ({name} is stale)"
+
+
+def test_every_setting_and_every_command_is_told_with_a_meaning() -> None:
+    page = settings_page()
+    assert "| `idle.threshold` | `0.05` | activity at or below this is idle |" in page
+    assert "`prometheus.url`" in page
+    commands = cli_page()
+    for command in ("demo", "scan", "import samples", "analyze idle", "warehouse query", "up"):
+        assert f"## fallow {command}\n" in commands
+    for line in commands.splitlines():
+        if line.startswith("| `--"):
+            assert line.split("|")[3].strip(), f"no meaning: {line}"
