@@ -48,7 +48,7 @@ def allocate(wh: "Warehouse", window: Window) -> int:
     """
     rows = allocations(wh, window)
     wh.replace("allocation", rows, TOUCHING, bounds(window))
-    return rows.num_rows
+    return int(rows.num_rows)
 
 
 def allocations(views: Views, window: Window) -> pa.Table:

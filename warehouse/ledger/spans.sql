@@ -1,0 +1,123 @@
+-- What exists when, as the ledger counts it, clipped to the window. A GPU in MIG mode is its
+-- instances plus what no instance covers (`<UUID>/unpartitioned`); before and after that era it
+-- is itself. Devices that only a claim or a placement names are capacity that nobody looks at.
+WITH eras AS (
+    SELECT
+        cluster,
+        parent,
+        min(first_seen) AS era_start,
+        max(last_seen) AS era_end,
+        arg_max(node, last_seen) AS node,
+        arg_max(coalesce(gpu_model, model), last_seen) AS model
+    FROM device
+    WHERE parent IS NOT null
+    GROUP BY cluster, parent
+),
+
+known AS (
+    SELECT
+        d.cluster,
+        d.device,
+        d.node,
+        coalesce(d.gpu_model, d.model) AS model,
+        coalesce(d.weight, 1) AS weight,
+        CASE WHEN d.parent IS null THEN 'whole' ELSE 'instance' END AS kind,
+        d.parent,
+        d.first_seen,
+        d.last_seen,
+        e.era_start,
+        e.era_end
+    FROM device AS d
+    LEFT JOIN eras AS e ON d.cluster = e.cluster AND d.device = e.parent
+    WHERE d.first_seen < $until AND d.last_seen > $since
+),
+
+named AS (
+    SELECT
+        a.cluster,
+        a.device,
+        any_value(p.node) AS node,
+        min(a.start) AS start,
+        max(a."end") AS "end"
+    FROM allocation AS a
+    LEFT JOIN pod AS p ON a.cluster = p.cluster AND a.pod_uid = p.uid
+    WHERE
+        a.start < $until AND a."end" > $since
+        AND NOT EXISTS (
+            SELECT 1 FROM device AS d
+            WHERE d.cluster = a.cluster AND d.device = a.device
+        )
+        AND NOT EXISTS (
+            SELECT 1 FROM eras AS e
+            WHERE e.cluster = a.cluster AND e.parent = a.device
+        )
+    GROUP BY a.cluster, a.device
+),
+
+all_spans AS (
+    SELECT
+        cluster,
+        device,
+        node,
+        model,
+        weight,
+        kind,
+        parent,
+        first_seen AS from_at,
+        least(last_seen, coalesce(era_start, last_seen)) AS to_at
+    FROM known
+    WHERE era_start IS null OR era_start >= first_seen + INTERVAL 5 MINUTE
+    UNION ALL
+    SELECT
+        cluster,
+        device,
+        node,
+        model,
+        weight,
+        kind,
+        parent,
+        greatest(first_seen, era_end),
+        last_seen
+    FROM known
+    WHERE last_seen >= era_end + INTERVAL 5 MINUTE
+    UNION ALL
+    SELECT
+        cluster,
+        parent || '/unpartitioned',
+        node,
+        model,
+        null,
+        'unpartitioned',
+        parent,
+        era_start,
+        era_end
+    FROM eras
+    UNION ALL
+    SELECT
+        m.cluster,
+        m.device,
+        m.node,
+        n.gpu_model,
+        1,
+        'whole',
+        null,
+        least(m.start, coalesce(n.first_seen, m.start)),
+        greatest(m."end", coalesce(n.last_seen, m."end"))
+    FROM named AS m
+    LEFT JOIN node AS n ON m.cluster = n.cluster AND m.node = n.node
+)
+
+SELECT
+    s.cluster,
+    s.device,
+    s.node,
+    n.pool,
+    s.model,
+    s.weight,
+    s.kind,
+    s.parent,
+    greatest(s.from_at, $since) AS from_at,
+    least(s.to_at, $until) AS to_at
+FROM all_spans AS s
+LEFT JOIN node AS n ON s.cluster = n.cluster AND s.node = n.node
+WHERE greatest(s.from_at, $since) < least(s.to_at, $until)

@@ -1,0 +1,56 @@
+"""Which rate prices which device when, and keeping rates in the warehouse."""
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fallow.seams import Views
+from fallow.tables import Batch
+from fallow.window import Window
+from warehouse.allocation import bounds
+from warehouse.steps import compose
+
+if TYPE_CHECKING:
+    from warehouse.lake import Warehouse
+
+STRETCHES = tuple(f"pricing/{name}" for name in ("subjects", "kinds", "offers", "stretches"))
+"""Steps that need `spans` before them and parameters since, until, region."""
+PRICES = (*STRETCHES, "pricing/prices")
+"""The same averaged per bucket of `step_s` seconds."""
+WHOLE_SOURCES = ("settings", "rate-card", "derived", "on-prem")
+"""Sources that say all they know each time: what they stop saying no longer holds."""
+
+
+def keep(wh: "Warehouse", rates: Batch) -> int:
+    """Store a price source's `rate` rows; return how many.
+
+    Sources that know only the present state (settings, rate card, on-prem) replace what they said
+    before, so that a setting taken back is gone; histories (spot, commitments) are added to.
+    """
+    said = set(rates.rows["source"].to_pylist())
+    if said & {"rate-card", "derived"}:
+        said |= {"settings", "rate-card", "derived"}
+    whole = sorted(said & set(WHOLE_SOURCES))
+    replaces = pc.is_in(rates.rows["source"], value_set=pa.array(whole, pa.string()))
+    if whole:
+        rows = rates.rows.filter(replaces)
+        where = "list_contains($sources, source)"
+        wh.replace("rate", rows, where, {"sources": whole})
+    rest = rates.rows.filter(pc.invert(replaces))
+    if rest.num_rows:
+        wh.ingest([Batch("rate", rest)])
+    return int(rates.rows.num_rows)
+
+
+def device_rates(views: Views, window: Window, *, region: str = "") -> pa.Table:
+    """Return who prices each device and when: the rows behind the ledger's dollars.
+
+    Columns: cluster, device, from_at, to_at, loaded_usd_h and gpu_usd_h (USD per hour of this
+    device, by its weight), source, reference, as_of, rank (docs/prices.md). A device that no rate
+    prices has no row.
+    """
+    return views.query(
+        compose(("ledger/spans", *STRETCHES, "pricing/device_rates")),
+        {**bounds(window), "region": region},
+    )

@@ -1,0 +1,31 @@
+-- The best offer per device and stretch of time, by the device's weight.
+SELECT
+    d.cluster,
+    d.device,
+    greatest(d.from_at, t.from_at) AS from_at,
+    least(d.to_at, t.to_at) AS to_at,
+    t.loaded_usd_h * d.weight AS loaded_usd_h,
+    t.gpu_usd_h * d.weight AS gpu_usd_h,
+    t.source,
+    t.reference,
+    t.as_of,
+    t.rank
+FROM spans AS d
+INNER JOIN subjects AS s
+    ON
+        d.cluster = s.cluster
+        AND d.node IS NOT DISTINCT FROM s.node
+        AND d.model IS NOT DISTINCT FROM s.gpu_model
+INNER JOIN kinds AS k
+    ON
+        s.cluster = k.cluster
+        AND s.gpu_model IS NOT DISTINCT FROM k.gpu_model
+        AND s.provider = k.provider
+        AND s.region = k.region
+        AND s.zone = k.zone
+        AND s.instance_type = k.instance_type
+        AND s.capacity_type = k.capacity_type
+        AND s.gpu_count IS NOT DISTINCT FROM k.gpu_count
+INNER JOIN stretches AS t ON k.kind = t.kind AND d.to_at > t.from_at AND d.from_at < t.to_at
+WHERE d.kind <> 'unpartitioned'
+ORDER BY d.cluster, d.device, from_at

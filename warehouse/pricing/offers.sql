@@ -1,0 +1,44 @@
+-- Every rate that could price a kind of node; the lowest rank wins (docs/prices.md has the list).
+WITH ranked AS (
+    SELECT
+        k.kind,
+        r.source,
+        r.reference,
+        r.as_of,
+        r.valid_from,
+        r.valid_to,
+        r.region,
+        r.zone,
+        r.node_usd_h::DOUBLE / coalesce(r.gpu_count, k.gpu_count) AS loaded_usd_h,
+        r.gpu_usd_h::DOUBLE AS gpu_usd_h,
+        r.instance_type = k.instance_type AND k.instance_type <> '' AS same_type,
+        r.term = k.capacity_type AS same_term,
+        r.region IN ('', k.region) AS same_region,
+        CASE
+            WHEN r.provider = 'override' AND r.cluster <> '' THEN 1
+            WHEN r.provider = 'override' AND r.gpu_model = '' THEN 2
+            WHEN r.provider = 'override' THEN 3
+            WHEN r.provider = 'on-prem' AND r.cluster <> '' THEN 4
+            WHEN same_type AND same_term AND same_region AND r.zone = k.zone AND k.zone <> '' THEN 5
+            WHEN same_type AND same_term AND same_region THEN 6
+            WHEN same_type AND same_term THEN 7
+            WHEN same_type AND r.term = 'on-demand' AND same_region THEN 8
+            WHEN same_type AND r.term = 'on-demand' THEN 9
+            WHEN r.provider = 'on-prem' AND k.provider NOT IN ('aws', 'gcp', 'azure') THEN 10
+            WHEN r.provider = 'derived' THEN 11
+        END AS rank
+    FROM kinds AS k
+    INNER JOIN rate AS r
+        ON
+            r.cluster IN ('', k.cluster)
+            AND (r.gpu_model = '' OR k.gpu_model = r.gpu_model OR k.gpu_model IS null)
+            AND r.instance_type IN ('', k.instance_type)
+            AND (r.instance_type <> '' OR r.gpu_model IN ('', k.gpu_model))
+    WHERE
+        r.valid_from < $until
+        AND coalesce(r.valid_to, $until) > $since
+        AND r.node_usd_h > 0
+)
+
+SELECT * FROM ranked
+WHERE rank IS NOT null AND loaded_usd_h IS NOT null

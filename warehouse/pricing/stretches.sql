@@ -1,0 +1,50 @@
+-- Each kind's window cut wherever an offer begins or ends, with the best offer of the stretch.
+-- A live answer outranks the card at the same rank; a newer price outranks an older one.
+WITH moments AS (
+    SELECT
+        kind,
+        greatest(valid_from, $since) AS moment
+    FROM offers
+    UNION
+    SELECT
+        kind,
+        valid_to
+    FROM offers
+    WHERE valid_to < $until
+),
+
+stretched AS (
+    SELECT
+        kind,
+        moment AS from_at,
+        coalesce(lead(moment) OVER (PARTITION BY kind ORDER BY moment), $until) AS to_at
+    FROM moments
+)
+
+SELECT
+    s.kind,
+    s.from_at,
+    s.to_at,
+    o.rank,
+    o.source,
+    o.reference,
+    o.as_of,
+    o.loaded_usd_h,
+    o.gpu_usd_h
+FROM stretched AS s
+INNER JOIN offers AS o
+    ON
+        s.kind = o.kind AND s.from_at >= o.valid_from
+        AND coalesce(o.valid_to, $until) >= s.to_at
+WHERE s.from_at < s.to_at
+QUALIFY
+    row_number() OVER (
+        PARTITION BY s.kind, s.from_at
+        ORDER BY
+            o.rank ASC,
+            o.source = 'rate-card',
+            o.valid_from DESC,
+            o.region ASC,
+            o.zone ASC,
+            o.source ASC
+    ) = 1
