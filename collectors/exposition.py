@@ -36,8 +36,8 @@ _NUMBER = re.compile(
 )
 _ESCAPE = re.compile(r'\\([\\"n])')
 _ESCAPED = {"\\": "\\", '"': '"', "n": "\n"}
-_LAST = 253_402_300_800_000_000  # the year 10000, in microseconds
-_SECONDS_BELOW = 1e11  # as milliseconds that is 1973, as seconds the year 5138
+LAST = 253_402_300_800_000_000  # the year 10000, in microseconds
+SECONDS_BELOW = 1e11  # as milliseconds that is 1973, as seconds the year 5138
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -123,8 +123,8 @@ def parse_tail(text: bytes) -> tuple[float, int | None] | None:
 
 def _microseconds(stamp: bytes) -> int:
     value = float(stamp)
-    scaled = round(value * (1e6 if abs(value) < _SECONDS_BELOW else 1e3))
-    if not 0 <= scaled < _LAST:
+    scaled = round(value * (1e6 if abs(value) < SECONDS_BELOW else 1e3))
+    if not 0 <= scaled < LAST:
         raise ValueError("no calendar has this moment")
     return scaled
 

@@ -16,11 +16,18 @@ import numpy as np
 import pyarrow as pa
 
 from collectors.assemble import Assembled, Catalog, Coded
-from collectors.exposition import Line, Text, parse_labels, parse_tail, read
+from collectors.exposition import (
+    LAST,
+    SECONDS_BELOW,
+    Line,
+    Text,
+    parse_labels,
+    parse_tail,
+    read,
+)
 from collectors.frame import Floats, Ints
 from collectors.series import Identity, Series, combine, identify, measure_of
 
-_MICROS_FROM_MILLIS = 1000
 _SLACK = 20_000  # identities that may be remembered beyond twice the living ones
 
 
@@ -52,6 +59,8 @@ class _Template(msgspec.Struct, frozen=True):
     fixed: int
     """Bytes of a body that are not values."""
     stamped: bool
+    returns: bool
+    """Lines end in carriage return and newline."""
     known: Ints
     coded: Coded
     unknown: int
@@ -62,11 +71,12 @@ class _Chunk(msgspec.Struct, frozen=True):
 
     coded: Coded
     text: bytes = b""
-    known: Ints | None = None
+    known: Ints = msgspec.field(default_factory=lambda: np.zeros(0, np.int64))
     lines: int = 0
     stamped: bool = False
     values: Floats | None = None
     stamps: Ints | None = None
+    rejected: int = 0
 
 
 class Reader:
@@ -105,7 +115,9 @@ class Reader:
         """
         chunks, looks = self._chunks, self._looks
         self._chunks, self._looks = [], []
-        values, stamps = _numbers(chunks)
+        chunks = _settle(chunks)
+        values = _joined([c.values for c in chunks if c.values is not None], np.float64)
+        stamps = _joined([c.stamps for c in chunks if c.stamps is not None], np.int64)
         moment = np.where(stamps < 0, ts.astype("datetime64[us]"), stamps.astype("datetime64[us]"))
         coded = Coded.joined([c.coded for c in chunks])
         assembled = self._catalog.assemble(
@@ -114,10 +126,10 @@ class Reader:
         sizes = np.array([len(c.coded) for c in chunks], np.int64)
         owner = np.repeat(np.arange(len(chunks)), sizes)
         refused = np.bincount(owner[assembled.refused], minlength=len(chunks))
-        for look, size, bad in zip(looks, sizes.tolist(), refused.tolist(), strict=True):
-            look.values += size
-            look.refused += bad
-            look.rejected += bad
+        for look, chunk, bad in zip(looks, chunks, refused.tolist(), strict=True):
+            look.values = len(chunk.coded)
+            look.refused = bad
+            look.rejected += bad + chunk.rejected
         if len(self._catalog) > 2 * len(np.unique(coded.identity)) + _SLACK:
             # Pods come and go; their label sets are not kept for ever.
             self._catalog, self._templates = Catalog(), {}
@@ -176,80 +188,85 @@ def _template(text: Text, body: bytes, known: Ints, coded: Coded) -> _Template |
     plain = all(line.plain for line in lines)
     if text.rejected or not plain or len(stamped) != 1 or not len(known):
         return None
-    pieces = body.split(b"\n")
-    prefixes = tuple(pieces[line.number][: line.start] for line in lines)
-    # itemgetter of one index returns the item itself, not a tuple of one.
+    returns = b"\r\n" in body
+    pieces = _pieces(body, returns=returns)
+    prefixes = (*(pieces[line.number][: line.start] for line in lines), b"")
+    # The last piece is empty; with it every value ends in a newline once joined, and
+    # itemgetter never has one index only, for which it returns no tuple.
     pick = itemgetter(*(line.number for line in lines), len(pieces) - 1)
-    tails = b"\n".join(map(bytes.removeprefix, pick(pieces), (*prefixes, b"")))
-    return _Template(
-        text.total,
-        pick,
-        (*prefixes, b""),
-        len(body) - len(tails),
-        stamped == {True},
-        known,
-        coded,
-        len(lines) - len(known),
-    )
+    tails = b"\n".join(map(bytes.removeprefix, pick(pieces), prefixes))
+    fixed = len(body) - len(tails)
+    unknown = len(lines) - len(known)
+    only = stamped == {True}
+    return _Template(text.total, pick, prefixes, fixed, only, returns, known, coded, unknown)
+
+
+def _pieces(body: bytes, *, returns: bool) -> list[bytes]:
+    return body.replace(b"\r\n", b"\n").split(b"\n") if returns else body.split(b"\n")
 
 
 def _match(template: _Template, body: bytes) -> _Chunk | None:
-    pieces = body.split(b"\n")
+    pieces = _pieces(body, returns=template.returns)
     if len(pieces) != template.lines:
         return None
     tails = b"\n".join(map(bytes.removeprefix, template.pick(pieces), template.prefixes))
     if len(body) - len(tails) != template.fixed:
         return None
-    return _Chunk(
-        template.coded,
-        text=tails,
-        known=template.known,
-        lines=len(template.prefixes) - 1,
-        stamped=template.stamped,
-    )
+    lines = len(template.prefixes) - 1
+    return _Chunk(template.coded, tails, template.known, lines, template.stamped)
 
 
-def _numbers(chunks: list[_Chunk]) -> tuple[Floats, Ints]:
-    """Return all chunks' known values and timestamps (microseconds, -1 = none), in order."""
+def _joined(parts: list[Any], kind: type) -> Any:
+    return np.concatenate(parts) if parts else np.zeros(0, kind)
+
+
+def _settle(chunks: list[_Chunk]) -> list[_Chunk]:
+    """Give every chunk its values: those of templates in one cast for all."""
     texts = [c for c in chunks if c.values is None]
-    parsed = iter(_cast(texts))
-    values: list[Floats] = []
-    stamps: list[Ints] = []
-    for chunk in chunks:
-        if chunk.values is not None and chunk.stamps is not None:
-            values.append(chunk.values)
-            stamps.append(chunk.stamps)
-        else:
-            value, stamp = next(parsed)
-            values.append(value)
-            stamps.append(stamp)
-    if not values:
-        return np.zeros(0), np.zeros(0, np.int64)
-    return np.concatenate(values), np.concatenate(stamps)
+    cast = iter(_cast(texts))
+    return [next(cast) if c.values is None else c for c in chunks]
 
 
-def _cast(chunks: list[_Chunk]) -> list[tuple[Floats, Ints]]:
+def _cast(chunks: list[_Chunk]) -> list[_Chunk]:
     """Cast the texts of several chunks at once; one by one where a value is no number."""
     if not chunks:
         return []
     try:
-        every = _floats(b"".join(c.text for c in chunks), stamped=any(c.stamped for c in chunks))
-    except pa.ArrowInvalid:
+        return _cast_all(chunks)
+    except (pa.ArrowInvalid, _OddError):
         if len(chunks) == 1:
             return [_patiently(chunks[0])]
         return [part for chunk in chunks for part in _cast([chunk])]
-    found: list[tuple[Floats, Ints]] = []
+
+
+class _OddError(Exception):
+    """The texts are not the numbers that their templates promise."""
+
+
+def _cast_all(chunks: list[_Chunk]) -> list[_Chunk]:
+    every = _floats(b"".join(c.text for c in chunks), stamped=any(c.stamped for c in chunks))
+    if len(every) != sum(c.lines * (1 + c.stamped) for c in chunks):
+        raise _OddError
+    settled: list[_Chunk] = []
     start = 0
     for chunk in chunks:
-        width = 2 if chunk.stamped else 1
+        width = 1 + chunk.stamped
         mine = every[start : start + width * chunk.lines]
         start += width * chunk.lines
-        value = mine[::width][chunk.known]
-        stamp = np.full(len(value), -1, np.int64)
+        values = mine[::width][chunk.known]
+        stamps = np.full(len(values), -1, np.int64)
         if chunk.stamped:
-            stamp = (mine[1::2][chunk.known] * _MICROS_FROM_MILLIS).astype(np.int64)
-        found.append((value, stamp))
-    return found
+            stamps = _microseconds(mine[1::2])[chunk.known]
+        settled.append(_Chunk(chunk.coded, values=values, stamps=stamps))
+    return settled
+
+
+def _microseconds(stamps: Floats) -> Ints:
+    """Return timestamps in microseconds, told from milliseconds or seconds by their size."""
+    scaled = np.where(np.abs(stamps) < SECONDS_BELOW, stamps * 1e6, stamps * 1e3)
+    if not ((scaled >= 0) & (scaled < LAST)).all():
+        raise _OddError
+    return np.rint(scaled).astype(np.int64)
 
 
 def _floats(text: bytes, *, stamped: bool) -> Floats:
@@ -267,11 +284,15 @@ def _floats(text: bytes, *, stamped: bool) -> Floats:
     return np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64)
 
 
-def _patiently(chunk: _Chunk) -> tuple[Floats, Ints]:
-    """Parse one chunk's tails with the full grammar; what is no number is NaN, so refused."""
-    lines = [parse_tail(tail) for tail in chunk.text.split(b"\n")[: chunk.lines]]
-    values = np.array([np.nan if line is None else line[0] for line in lines], np.float64)
-    stamps = np.array(
-        [-1 if line is None or line[1] is None else line[1] for line in lines], np.int64
+def _patiently(chunk: _Chunk) -> _Chunk:
+    """Parse one chunk's tails with the full grammar; a line without a value is refused."""
+    tails = [parse_tail(tail) for tail in chunk.text.split(b"\n")[: chunk.lines]]
+    valued = np.array([tail is not None for tail in tails], np.bool_)[chunk.known]
+    found = [tails[place] for place in chunk.known.tolist()]
+    pairs = [tail for tail in found if tail is not None]
+    return _Chunk(
+        chunk.coded.take(np.flatnonzero(valued)),
+        values=np.array([value for value, _ in pairs], np.float64),
+        stamps=np.array([-1 if stamp is None else stamp for _, stamp in pairs], np.int64),
+        rejected=sum(tail is None for tail in tails),
     )
-    return values[chunk.known], stamps[chunk.known]
