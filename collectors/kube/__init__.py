@@ -1,0 +1,1 @@
+"""Kubernetes inventory: nodes, pods, owners, quotas, events and device claims."""

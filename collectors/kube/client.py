@@ -1,0 +1,253 @@
+"""Talk to one API server through the official client: its configuration, credentials and TLS.
+
+Answers stay bytes; whoever asked decodes what it needs (four times faster and a tenth of the
+memory of the client's own models).
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from collectors.kube.shapes import Status
+from fallow.errors import FallowError, SettingsError, SourceError, TemporaryError
+
+ATTEMPTS = 5
+"""Times one request is sent before its failure is the answer."""
+
+BACKOFF_S = (0.5, 30.0)
+"""First and longest pause between two attempts; each is jittered to between half and whole."""
+
+_JSON = "application/json"
+_ERRORS = 300
+_TRANSIENT = {429, 500, 502, 503, 504}
+_status = msgspec.json.Decoder(Status)
+
+
+class ApiError(SourceError):
+    """An answer that is no success: its code, and a fresh continue token where it has one."""
+
+    def __init__(self, path: str, code: int, status: Status) -> None:
+        said = status.message or status.reason or "no reason given"
+        word = {401: "unauthorized", 403: "forbidden", 404: "not found", 410: "gone"}
+        super().__init__(f"{word.get(code, f'HTTP {code}')}: {path}: {said}")
+        self.code = code
+        self.token = status.metadata.continue_
+
+
+class Pause:
+    """Exponential back-off with jitter; `sleep` and `chance` are injected by tests."""
+
+    def __init__(
+        self,
+        sleep: Callable[[float], object] = time.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._sleep, self._chance = sleep, chance
+
+    def __call__(self, attempt: int, least: float = 0.0) -> None:
+        """Sleep before attempt `attempt + 1`, at least as long as the server asked."""
+        first, longest = BACKOFF_S
+        wait = min(first * 2.0**attempt, longest)
+        self._sleep(max(least, wait * (0.5 + self._chance() / 2)))
+
+
+class Api:
+    """One API server; every request goes through the one client given."""
+
+    def __init__(self, client: Any, *, timeout_s: float = 30.0, pause: Pause | None = None) -> None:
+        self._client, self._timeout_s = client, timeout_s
+        self.pause = pause or Pause()
+
+    @property
+    def host(self) -> str:
+        """URL of the API server."""
+        return str(self._client.configuration.host)
+
+    def get(
+        self, path: str, query: Mapping[str, object] | None = None, *, accept: str = _JSON
+    ) -> bytes:
+        """Return the body of a successful answer; throttling and outages are tried again.
+
+        Raises:
+            ApiError: the server answered with an error.
+            TemporaryError: no answer after `ATTEMPTS` attempts.
+        """
+        headers = {"Accept": accept, "Accept-Encoding": "gzip"}
+        for attempt in range(ATTEMPTS):
+            last = attempt == ATTEMPTS - 1
+            try:
+                answer = self._send(path, query, headers, (self._timeout_s, self._timeout_s))
+                body = bytes(answer.read())
+            except TemporaryError:
+                if last:
+                    raise
+                self.pause(attempt)
+                continue
+            except self._transport_errors() as error:
+                if last:
+                    raise self._away(error) from error
+                self.pause(attempt)
+                continue
+            if answer.status < _ERRORS:
+                return body
+            if answer.status not in _TRANSIENT or last:
+                raise ApiError(path, answer.status, _reason(body))
+            self.pause(attempt, _retry_after(answer.getheaders()))
+        raise AssertionError  # the last attempt returns or raises
+
+    def stream(
+        self, path: str, query: Mapping[str, object], *, read_timeout_s: float
+    ) -> "LineStream":
+        """Open a stream of lines (a watch).
+
+        Raises:
+            ApiError: the server answered with an error.
+            TemporaryError: no answer.
+        """
+        timeouts = (self._timeout_s, read_timeout_s)
+        answer = self._send(path, query, {"Accept": _JSON}, timeouts)
+        if answer.status >= _ERRORS:
+            try:
+                body = bytes(answer.read())
+            except self._transport_errors() as error:
+                raise self._away(error) from error
+            raise ApiError(path, answer.status, _reason(body))
+        return LineStream(answer.response, self._transport_errors(), self._away)
+
+    def _send(
+        self,
+        path: str,
+        query: Mapping[str, object] | None,
+        headers: dict[str, str],
+        timeouts: tuple[float, float],
+    ) -> Any:
+        from kubernetes.client.exceptions import ApiException
+
+        given = [(k, str(v)) for k, v in (query or {}).items() if v is not None]
+        method, url, sent, body, form = self._client.param_serialize(
+            "GET", path, header_params=headers, auth_settings=["BearerToken"]
+        )
+        if given:
+            url = f"{url}?{urlencode(given)}"
+        try:
+            return self._client.call_api(method, url, sent, body, form, _request_timeout=timeouts)
+        except ApiException as error:  # the client's word for a failed TLS handshake
+            raise self._away(error) from error
+        except self._transport_errors() as error:
+            raise self._away(error) from error
+
+    @staticmethod
+    def _transport_errors() -> tuple[type[Exception], ...]:
+        from urllib3.exceptions import HTTPError  # noqa: PLC0415  (comes with the client)
+
+        return (HTTPError, OSError)
+
+    def _away(self, error: Exception) -> TemporaryError:
+        cause = getattr(error, "reason", None) or error
+        said = " ".join(str(cause).split())
+        if "CERTIFICATE" in said.upper() or "SSL" in said:
+            hint = "the kubeconfig's certificate authority does not vouch for this server"
+            return TemporaryError(f"{self.host}: TLS failed: {said}", hint=hint)
+        return TemporaryError(f"{self.host}: no answer: {said}")
+
+
+class LineStream:
+    """Lines of an open answer; `close` may be called from another thread."""
+
+    def __init__(
+        self,
+        response: Any,
+        errors: tuple[type[Exception], ...],
+        away: Callable[[Exception], TemporaryError],
+    ) -> None:
+        self._response, self._errors, self._away = response, errors, away
+        self._closed = threading.Event()
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield whole lines until the server ends the stream, cut lines never.
+
+        Raises:
+            TemporaryError: the connection broke.
+        """
+        rest = b""
+        try:
+            for chunk in self._response.stream(65536, decode_content=True):
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield from (line for line in lines if line)
+        except self._errors as error:
+            if not self._closed.is_set():
+                raise self._away(error) from error
+        finally:
+            self._response.close()
+
+    def close(self) -> None:
+        """End the stream; a blocked read returns."""
+        self._closed.set()
+        try:
+            self._response.shutdown()
+        except (ValueError, RuntimeError, OSError):  # nothing is open any more
+            return
+
+
+def connect(context: str = "", *, timeout_s: float = 30.0, pause: Pause | None = None) -> Api:
+    """Open the API server of a kubeconfig context, else of the pod we run in.
+
+    Raises:
+        SettingsError: there is no such context, or no configuration at all.
+    """
+    from kubernetes import client, config
+
+    settings = client.Configuration()
+    try:
+        config.load_kube_config(  # type: ignore[no-untyped-call]
+            context=context or None, client_configuration=settings
+        )
+    except (config.ConfigException, OSError) as error:
+        if context:
+            raise SettingsError(
+                f"kubernetes.context {context!r}: {error}", hint=_legal_contexts(config)
+            ) from error
+        try:
+            config.load_incluster_config(  # type: ignore[no-untyped-call]
+                client_configuration=settings
+            )
+        except config.ConfigException as inside:
+            raise SettingsError(
+                f"no Kubernetes access: {error}; not in a cluster either: {inside}",
+                hint="set KUBECONFIG or kubernetes.context, or import a dump: "
+                "kubectl get nodes,pods -A -o json > dump.json; fallow import kubectl dump.json",
+            ) from inside
+    settings.retries = False  # `Api.get` retries, with a pause that tests inject
+    return Api(client.ApiClient(settings), timeout_s=timeout_s, pause=pause)
+
+
+def _legal_contexts(config: Any) -> str:
+    try:
+        known, _ = config.list_kube_config_contexts()
+    except (config.ConfigException, OSError):
+        return "no kubeconfig was found: set KUBECONFIG"
+    return "legal contexts: " + (", ".join(c["name"] for c in known) or "none")
+
+
+def _reason(body: bytes) -> Status:
+    try:
+        return _status.decode(body)
+    except msgspec.DecodeError:
+        return Status(message=" ".join(body[:200].decode("utf-8", "replace").split()) or None)
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    try:
+        return float(headers.get("Retry-After") or 0)
+    except ValueError:
+        return 0.0
+
+
+def failure(error: FallowError) -> str:
+    """Return the one line a `scrape` row keeps."""
+    return " ".join(str(error).split())

@@ -1,0 +1,183 @@
+"""Which devices a pod was given, where its own objects say so: DRA claims and HAMi annotations.
+
+Each entry of `pod.devices` is `{"device", "share", "source"}`; `share` is absent where the
+source does not say how much of the device the pod may use. An instance that DRA names carries
+its MIG UUID with `parent` and `profile`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from collectors.kube.shapes import Custom, Meta
+
+HAMI_ALLOCATED = re.compile(r"^hami\.io/.*-devices-allocated$")
+HAMI_REGISTERED = re.compile(r"^hami\.io/node-.*-register$")
+_HAMI_FIELDS = 4
+_LEGACY_FIELDS = 7
+_PERCENT = 100
+
+
+class Device(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One device a pod was given."""
+
+    device: str
+    share: float | None = None
+    source: str | None = None
+    parent: str | None = None
+    profile: str | None = None
+    memory_bytes: int | None = None
+
+
+class Registered(msgspec.Struct, frozen=True):
+    """A physical device that HAMi registered on a node; memory in MiB."""
+
+    id: str
+    count: int = 1
+    devmem: float = 0
+    type: str = ""
+
+
+class Offered(msgspec.Struct, frozen=True):
+    """A device of a ResourceSlice."""
+
+    uuid: str
+    parent: str | None
+    profile: str | None
+    product: str | None
+    node: str | None
+
+
+def hami_registered(annotations: Mapping[str, str] | None) -> list[Registered]:
+    """Return the physical devices of a HAMi node; both the JSON and the older text form."""
+    found: dict[str, Registered] = {}
+    for key, text in (annotations or {}).items():
+        if HAMI_REGISTERED.match(key):
+            for device in _registered(text):
+                found.setdefault(device.id, device)
+    return list(found.values())
+
+
+def _registered(text: str) -> list[Registered]:
+    if text.lstrip().startswith("["):
+        try:
+            return msgspec.json.decode(text, type=list[Registered])
+        except msgspec.DecodeError:
+            return []
+    out = []
+    for entry in filter(None, text.split(":")):
+        fields = entry.split(",")
+        if len(fields) >= _LEGACY_FIELDS and fields[1].isdigit() and fields[2].isdigit():
+            out.append(Registered(fields[0], int(fields[1]), float(fields[2]), fields[4]))
+    return out
+
+
+def hami_devices(
+    annotations: Mapping[str, str] | None, memory_mib: Mapping[str, float]
+) -> list[Device]:
+    """Return what HAMi gave a pod: `UUID,type,memMB,cores:` per device, `;` per container.
+
+    The share is the greater of the cores and of the memory over the device's own (by UUID in
+    `memory_mib`); a device named for several containers is summed, at most whole.
+    """
+    words = annotations or {}
+    if words.get("hami.io/bind-phase") == "failed":
+        return []
+    shares: dict[str, float | None] = {}
+    memory: dict[str, int] = {}
+    texts = [text for key, text in words.items() if HAMI_ALLOCATED.match(key)]
+    for entry in re.split(r"[:;]", ":".join(texts)):
+        fields = entry.split(",")
+        if len(fields) != _HAMI_FIELDS or not fields[0]:
+            continue
+        uuid = fields[0].partition("[")[0]  # an instance is UUID[template-position]
+        mib, cores = _number(fields[2]), _number(fields[3])
+        total = memory_mib.get(uuid) or 0
+        known = [cores / _PERCENT] * (cores > 0) + [mib / total] * (total > 0 and mib > 0)
+        memory[uuid] = memory.get(uuid, 0) + int(mib * 2**20)
+        if known:
+            shares[uuid] = min((shares.get(uuid) or 0) + max(known), 1.0)
+        else:
+            shares.setdefault(uuid, None)
+    return [
+        Device(uuid, share, "hami", memory_bytes=memory[uuid] or None)
+        for uuid, share in shares.items()
+    ]
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+class Dra:
+    """Devices that resource claims gave to pods, by pod UID, and devices by node."""
+
+    def __init__(self, slices: Iterable[Custom] = (), claims: Iterable[Custom] = ()) -> None:
+        self._offered = _offered(slices)
+        self._by_pod: dict[str, list[Device]] = {}
+        for claim in claims:
+            self._read(claim)
+
+    def devices(self, pod: Meta) -> list[Device]:
+        """Return the devices of one pod."""
+        return self._by_pod.get(pod.uid, [])
+
+    def on_node(self, node: str) -> list[Offered]:
+        """Return the devices that a node's slices offer, instances included."""
+        return [d for d in self._offered.values() if d.node == node]
+
+    def _read(self, claim: Custom) -> None:
+        status = claim.status or {}
+        users = [u["uid"] for u in status.get("reservedFor") or () if u.get("resource") == "pods"]
+        results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
+        for result in results:
+            if result.get("adminAccess"):  # monitoring looks in; it holds nothing
+                continue
+            key = (result.get("driver"), result.get("pool"), result.get("device"))
+            offered = self._offered.get(key)
+            if offered is None:
+                continue
+            share = 1.0 if len(users) == 1 else None
+            device = Device(
+                offered.uuid, share, "dra", parent=offered.parent, profile=offered.profile
+            )
+            for uid in users:
+                self._by_pod.setdefault(uid, []).append(device)
+
+
+def _offered(slices: Iterable[Custom]) -> dict[tuple[Any, Any, Any], Offered]:
+    """Return GPUs by (driver, pool, device) from each pool's newest generation."""
+    specs = [s.spec for s in slices if s.spec]
+    newest: dict[tuple[Any, Any], int] = {}
+    for spec in specs:
+        key = (spec.get("driver"), (spec.get("pool") or {}).get("name"))
+        newest[key] = max(newest.get(key, 0), (spec.get("pool") or {}).get("generation") or 0)
+    found: dict[tuple[Any, Any, Any], Offered] = {}
+    for spec in specs:
+        pool = spec.get("pool") or {}
+        key = (spec.get("driver"), pool.get("name"))
+        if (pool.get("generation") or 0) < newest[key]:
+            continue
+        for device in spec.get("devices") or ():
+            uuid = _attribute(device, "uuid")
+            if uuid:
+                found[(*key, device.get("name"))] = Offered(
+                    uuid,
+                    _attribute(device, "parentUUID"),
+                    _attribute(device, "profile"),
+                    _attribute(device, "productName"),
+                    spec.get("nodeName"),
+                )
+    return found
+
+
+def _attribute(device: Mapping[str, Any], name: str) -> str | None:
+    """Return a text attribute; before v1 it lay under `basic`."""
+    attributes = device.get("attributes") or (device.get("basic") or {}).get("attributes") or {}
+    value = (attributes.get(name) or {}).get("string")
+    return str(value) if value else None

@@ -1,0 +1,189 @@
+"""Pods to rows of the `pod` table: what they ask for, whose they are, what they were given."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from collectors.inventory import document
+from collectors.kube.devices import Device, Dra, hami_devices
+from collectors.kube.owners import Resolver, controller
+from collectors.kube.quantities import milli, quantity, whole
+from collectors.kube.queues import Queues
+from collectors.kube.resources import (
+    MIG_SLICES,
+    Amounts,
+    GpuResource,
+    gpus,
+    hint,
+    limits,
+    requests,
+)
+from collectors.kube.shapes import Meta, Pod
+from collectors.kube.table import table
+
+KAI_FRACTION = "gpu-fraction"
+KAI_MEMORY = "gpu-memory"
+KAI_DEVICES = "gpu-fraction-num-devices"
+PVCS = "fallow.pvcs"
+_PERCENT = 100
+_MIB = 2**20
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What a pod's row needs from other objects.
+
+    `replicas` are the shares per GPU of each node that time-slices; `memory_mib` each HAMi
+    device's memory; `namespaces` their labels; `resolve` names a pod's topmost owner.
+    """
+
+    cluster: str
+    now: Callable[[], datetime]
+    resolve: Resolver
+    team_labels: Sequence[str] = ()
+    namespaces: Mapping[str, Mapping[str, str]] = {}
+    replicas: Mapping[str, int] = {}
+    memory_mib: Mapping[str, float] = {}
+    queues: Queues = msgspec.field(default_factory=Queues)
+    dra: Dra = msgspec.field(default_factory=Dra)
+
+
+def pod_row(pod: Pod, around: Surroundings) -> dict[str, Any]:
+    """Return one row of the `pod` table; an owner that cannot be known leaves it null."""
+    meta, spec, status = pod.metadata, pod.spec, pod.status
+    asked, capped = requests(spec), limits(spec)
+    devices = [*around.dra.devices(meta), *hami_devices(meta.annotations, around.memory_mib)]
+    owner, top, now = controller(meta), around.resolve(meta), around.now()
+    return {
+        "cluster": around.cluster,
+        "uid": meta.uid,
+        "namespace": meta.namespace,
+        "pod": meta.name,
+        "node": spec.node_name or None,
+        "phase": status.phase,
+        "qos": status.qos_class,
+        "owner_kind": owner.kind if owner else None,
+        "owner_name": owner.name if owner else None,
+        "workload_kind": top.kind if top else None,
+        "workload": top.name if top else None,
+        "workload_uid": top.uid if top else None,
+        "team": _team(meta, around),
+        "queue": around.queues.of(meta, top.uid if top else None),
+        "priority_class": spec.priority_class_name,
+        **_gpu_columns(pod, asked, devices, around),
+        "cpu_request_milli": milli(asked.get("cpu")),
+        "cpu_limit_milli": milli(capped.get("cpu")),
+        "memory_request_bytes": whole(asked.get("memory")),
+        "created_at": meta.creation_timestamp,
+        "scheduled_at": next(
+            (
+                c.last_transition_time
+                for c in status.conditions or ()
+                if c.type == "PodScheduled" and c.status == "True"
+            ),
+            None,
+        ),
+        "started_at": status.start_time,
+        "finished_at": _finished(pod),
+        "deleted_at": meta.deletion_timestamp,
+        "first_seen": now,
+        "last_seen": now,
+        "labels": document(meta.labels),
+        "annotations": document(_kept(pod)),
+        "devices": devices_document(devices),
+    }
+
+
+def devices_document(devices: Iterable[Device]) -> str | None:
+    """Write `pod.devices`; null where nothing names the devices."""
+    return document(list(devices))
+
+
+def _gpu_columns(
+    pod: Pod, asked: Amounts, devices: Sequence[Device], around: Surroundings
+) -> dict[str, Any]:
+    counted = gpus(asked)
+    if not counted:
+        return _without_resource(pod, devices)
+    main = max(counted, key=lambda r: counted[r])
+    replicas = around.replicas.get(pod.spec.node_name or "", 1)
+    vgpus = sum(counted.values(), Fraction(0))
+    memory, percent, cores = (hint(asked, f) for f in ("memory_mib", "memory_pct", "cores_pct"))
+    parts = [p / _PERCENT for p in (percent, cores) if p is not None]
+    amount = sum((_boards(r, n, replicas) for r, n in counted.items()), Fraction(0))
+    return {
+        "gpu_resource": main.name,
+        "gpu_request": float(amount * min(max(parts, default=Fraction(1)), Fraction(1))),
+        "gpu_mem_request_bytes": None if memory is None else whole(memory * _MIB * vgpus),
+        "gpu_core_request_pct": None if cores is None else float(cores),
+    }
+
+
+def _boards(resource: GpuResource, count: Fraction, replicas: int) -> Fraction:
+    """Return the physical GPUs that a count of devices stands for."""
+    if resource.form == "mig":
+        return count * (resource.slices or MIG_SLICES) / MIG_SLICES
+    return count / replicas
+
+
+def _without_resource(pod: Pod, devices: Sequence[Device]) -> dict[str, Any]:
+    """Read what pods without a GPU resource ask for: KAI's annotations, DRA's devices, nothing."""
+    words = pod.metadata.annotations or {}
+    count = quantity(words.get(KAI_DEVICES, "1")) or Fraction(1)
+    fraction = quantity(words[KAI_FRACTION]) if KAI_FRACTION in words else None
+    memory = quantity(words[KAI_MEMORY]) if KAI_MEMORY in words else None
+    if fraction is not None or memory is not None:
+        return {
+            "gpu_resource": "nvidia.com/gpu",
+            "gpu_request": None if fraction is None else float(fraction * count),
+            "gpu_mem_request_bytes": None if memory is None else whole(memory * _MIB * count),
+        }
+    if devices:
+        return {"gpu_resource": f"claim/{devices[0].source}", "gpu_request": _claimed(devices)}
+    return {"gpu_request": 0.0}
+
+
+def _claimed(devices: Sequence[Device]) -> float:
+    """Count claimed GPUs; an instance is its profile's compute slices of one."""
+    total = 0.0
+    for device in devices:
+        slices = (device.profile or "").partition("g")[0]
+        total += int(slices) / MIG_SLICES if slices.isdigit() else device.share or 1.0
+    return total
+
+
+def _team(meta: Meta, around: Surroundings) -> str | None:
+    for words in (meta.labels or {}, around.namespaces.get(meta.namespace) or {}):
+        for label in around.team_labels:
+            if words.get(label):
+                return words[label]
+    return None
+
+
+def _finished(pod: Pod) -> datetime | None:
+    if pod.status.phase not in {"Succeeded", "Failed"}:
+        return None
+    ends = [
+        c.state.terminated.finished_at
+        for c in pod.status.container_statuses or ()
+        if c.state and c.state.terminated and c.state.terminated.finished_at
+    ]
+    return max(ends, default=None)
+
+
+@cache
+def _prefixes() -> tuple[str, ...]:
+    return tuple(row["prefix"] for row in table("pod_annotations"))
+
+
+def _kept(pod: Pod) -> dict[str, Any]:
+    words = pod.metadata.annotations or {}
+    kept: dict[str, Any] = {k: v for k, v in words.items() if k.startswith(_prefixes())}
+    volumes = pod.spec.volumes or ()
+    claims = [v.persistent_volume_claim.claim_name for v in volumes if v.persistent_volume_claim]
+    if claims:
+        kept[PVCS] = sorted(claims)
+    return kept

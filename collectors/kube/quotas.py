@@ -1,0 +1,194 @@
+"""Quotas of every scheduler to rows of the `quota` table: one row per object and resource.
+
+Resources keep Kubernetes' names (`nvidia.com/gpu`, `cpu` in cores, `memory` in bytes); a Kueue
+flavor follows an @: `nvidia.com/gpu@a100`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from collectors.kube.quantities import quantity
+from collectors.kube.shapes import Custom
+from collectors.kube.table import table
+
+UNLIMITED = -1
+"""KAI's word for no limit."""
+
+_KAI = {"gpu": ("nvidia.com/gpu", 1.0), "cpu": ("cpu", 1e-3), "memory": ("memory", 1e6)}
+_METERED_LIMITS = ("limits.nvidia.com/gpumem", "limits.nvidia.com/gpucores")
+"""Limits that HAMi's webhook enforces; Kubernetes enforces no limits.* of extended resources."""
+
+Row = dict[str, Any]
+
+
+class QuotaKind(msgspec.Struct, frozen=True):
+    """A kind of object that limits, and which shape it has."""
+
+    kind: str
+    group: str
+    plural: str
+    shape: str
+    namespaced: str
+
+
+@cache
+def quota_kinds() -> tuple[QuotaKind, ...]:
+    """Return the kinds of `quota_kinds.csv`."""
+    return tuple(QuotaKind(**row) for row in table("quota_kinds"))
+
+
+def quota_rows(kind: QuotaKind, item: Custom, *, cluster: str, now: datetime) -> Iterator[Row]:
+    """Yield the rows of one object; a field of an unexpected shape counts as absent."""
+    found = _SHAPES[kind.shape](item)
+    for resource, amounts in found.items():
+        yield {
+            "cluster": cluster,
+            "ts": now,
+            "kind": kind.kind,
+            "namespace": item.metadata.namespace,
+            "name": item.metadata.name,
+            "resource": resource,
+            **amounts,
+        }
+
+
+def _resource_quota(item: Custom) -> dict[str, Row]:
+    hard = _map(_map(item.status).get("hard")) or _map(_map(item.spec).get("hard"))
+    used = _map(_map(item.status).get("used"))
+    out: dict[str, Row] = {}
+    for name, amount in hard.items():
+        if name.startswith("limits.") and name not in _METERED_LIMITS:
+            continue
+        value = _number(amount)
+        out[name.removeprefix("requests.")] = {
+            "nominal": value,
+            "limit": value,
+            "used": _number(used.get(name)),
+        }
+    return out
+
+
+def _cluster_queue(item: Custom) -> dict[str, Row]:
+    spec, status = _map(item.spec), _map(item.status)
+    cohort = spec.get("cohortName") or spec.get("cohort") or None
+    usage = _by_flavor(status.get("flavorsUsage"))
+    out: dict[str, Row] = {}
+    for flavor, resource in _flavors(spec.get("resourceGroups")):
+        name = f"{resource.get('name')}@{flavor}"
+        nominal, borrowing = _number(resource.get("nominalQuota")), resource.get("borrowingLimit")
+        limit = nominal
+        if cohort:
+            extra = _number(borrowing)
+            limit = None if extra is None or nominal is None else nominal + extra
+        used = usage.get(name, {})
+        out[name] = {
+            "nominal": nominal,
+            "limit": limit,
+            "used": _number(used.get("total")),
+            "borrowed": _number(used.get("borrowed")),
+            "pending": _integer(status.get("pendingWorkloads")),
+            "parent": cohort,
+        }
+    return out
+
+
+def _local_queue(item: Custom) -> dict[str, Row]:
+    spec, status = _map(item.spec), _map(item.status)
+    usage = _by_flavor(status.get("flavorsUsage") or status.get("flavorUsage"))
+    pending, parent = _integer(status.get("pendingWorkloads")), spec.get("clusterQueue")
+    rows: dict[str, Row] = {
+        name: {"used": _number(used.get("total")), "pending": pending, "parent": parent}
+        for name, used in usage.items()
+    }
+    return rows or {"workloads": {"pending": pending, "parent": parent}}
+
+
+def _volcano_queue(item: Custom) -> dict[str, Row]:
+    spec, status = _map(item.spec), _map(item.status)
+    nominal, limit = _map(spec.get("deserved")), _map(spec.get("capability"))
+    used = _map(status.get("allocated"))
+    shared = {"pending": _integer(status.get("pending")), "parent": spec.get("parent") or None}
+    names = sorted({*nominal, *limit, *used}) or ["podgroups"]
+    return {name: {**_three(nominal, limit, used, name), **shared} for name in names}
+
+
+def _kai_queue(item: Custom) -> dict[str, Row]:
+    spec, status = _map(item.spec), _map(item.status)
+    used, parent = _map(status.get("allocated")), spec.get("parentQueue") or None
+    out: dict[str, Row] = {}
+    for field, amounts in _map(spec.get("resources")).items():
+        if field not in _KAI:
+            continue
+        name, scale = _KAI[field]
+        quota, limit = (_number(_map(amounts).get(k)) for k in ("quota", "limit"))
+        out[name] = {
+            "nominal": None if quota in {None, UNLIMITED} else (quota or 0) * scale,
+            "limit": None if limit in {None, UNLIMITED} else (limit or 0) * scale,
+            "used": _number(used.get(name)),
+            "parent": parent,
+        }
+    return out
+
+
+def _elastic_quota(item: Custom) -> dict[str, Row]:
+    spec, used = _map(item.spec), _map(_map(item.status).get("used"))
+    nominal, limit = _map(spec.get("min")), _map(spec.get("max"))
+    parent = (item.metadata.labels or {}).get("quota.scheduling.koordinator.sh/parent")
+    names = sorted({*nominal, *limit, *used})
+    return {name: {**_three(nominal, limit, used, name), "parent": parent} for name in names}
+
+
+_SHAPES: dict[str, Callable[[Custom], dict[str, Row]]] = {
+    "resource_quota": _resource_quota,
+    "cluster_queue": _cluster_queue,
+    "local_queue": _local_queue,
+    "volcano_queue": _volcano_queue,
+    "kai_queue": _kai_queue,
+    "elastic_quota": _elastic_quota,
+}
+
+
+def _three(
+    nominal: Mapping[str, Any], limit: Mapping[str, Any], used: Mapping[str, Any], name: str
+) -> Row:
+    return {
+        "nominal": _number(nominal.get(name)),
+        "limit": _number(limit.get(name)),
+        "used": _number(used.get(name)),
+    }
+
+
+def _flavors(groups: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for group in _maps(groups):
+        for flavor in _maps(group.get("flavors")):
+            for resource in _maps(flavor.get("resources")):
+                yield str(flavor.get("name")), resource
+
+
+def _by_flavor(usage: object) -> dict[str, Mapping[str, Any]]:
+    return {
+        f"{resource.get('name')}@{flavor.get('name')}": resource
+        for flavor in _maps(usage)
+        for resource in _maps(flavor.get("resources"))
+    }
+
+
+def _map(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _maps(value: object) -> list[Mapping[str, Any]]:
+    return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
+
+
+def _number(value: object) -> float | None:
+    found = quantity(value) if isinstance(value, (str, int, float)) else None
+    return None if found is None else float(found)
+
+
+def _integer(value: object) -> int | None:
+    return value if isinstance(value, int) else None

@@ -1,0 +1,133 @@
+"""What a pod asks of a node, and which of its resources are GPUs (`gpu_resources.csv`)."""
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cache
+
+import msgspec
+
+from collectors.kube.quantities import quantity
+from collectors.kube.shapes import Container, PodSpec, Resources
+from collectors.kube.table import table
+
+MIG_SLICES = 7
+"""Compute slices of a whole GPU (A30 has 4: domain.md section 2.4)."""
+
+COUNTED = {"whole", "shared", "mig"}
+"""Forms whose amount is a number of devices; the others say how much of each."""
+
+SIDECAR = "Always"
+Amounts = dict[str, Fraction]
+
+
+class GpuResource(msgspec.Struct, frozen=True):
+    """An extended resource that stands for GPUs; `slices` is a MIG profile's compute slices."""
+
+    name: str
+    vendor: str
+    form: str
+    slices: int | None = None
+
+
+@cache
+def _patterns() -> list[tuple[re.Pattern[str], str, str]]:
+    return [(re.compile(r["pattern"]), r["vendor"], r["form"]) for r in table("gpu_resources")]
+
+
+@cache
+def gpu_resource(name: str) -> GpuResource | None:
+    """Return what the extended resource stands for, or None where it is no GPU."""
+    for pattern, vendor, form in _patterns():
+        if match := pattern.match(name):
+            slices = match.groupdict().get("slices")
+            return GpuResource(name, vendor, form, int(slices) if slices else None)
+    return None
+
+
+def gpus(amounts: Mapping[str, Fraction]) -> dict[GpuResource, Fraction]:
+    """Return the resources among the amounts that count devices and are more than zero."""
+    found = ((gpu_resource(name), value) for name, value in amounts.items() if value > 0)
+    return {r: value for r, value in found if r is not None and r.form in COUNTED}
+
+
+def hint(amounts: Mapping[str, Fraction], form: str) -> Fraction | None:
+    """Return what is asked of each shared device: `memory_mib`, `memory_pct` or `cores_pct`."""
+    for name, value in amounts.items():
+        resource = gpu_resource(name)
+        if resource is not None and resource.form == form and value > 0:
+            return value
+    return None
+
+
+def amounts(resources: Mapping[str, str | int] | None) -> Amounts:
+    """Read a resource list; what is no quantity is left out."""
+    read = ((name, quantity(text)) for name, text in (resources or {}).items())
+    return {name: value for name, value in read if value is not None}
+
+
+def requests(spec: PodSpec) -> Amounts:
+    """Return what the scheduler reserves for a pod.
+
+    The greater of (containers + sidecars) and of each init container together with the sidecars
+    started before it; pod-level requests win for the resources they name; overhead comes on top.
+    Source: k8s.io/component-helpers/resource/helpers.go, PodRequests.
+    """
+    return _reserved(spec, "requests")
+
+
+def limits(spec: PodSpec) -> Amounts:
+    """Return a pod's limits; a resource that one container leaves unlimited has none."""
+    total = _reserved(spec, "limits")
+    pod_level = amounts(spec.resources.limits) if spec.resources else {}
+    running = [*(spec.containers or ()), *_sidecars(spec)]
+    for container in running:
+        have = _of(container.resources, "limits")
+        for name in [n for n in total if n not in have and n not in pod_level]:
+            del total[name]
+    return total
+
+
+def _reserved(spec: PodSpec, side: str) -> Amounts:
+    running: Amounts = {}
+    for container in spec.containers or ():
+        _add(running, _of(container.resources, side))
+    peak: Amounts = {}
+    sidecars: Amounts = {}
+    for container in spec.init_containers or ():
+        wanted = _of(container.resources, side)
+        if container.restart_policy == SIDECAR:
+            _add(running, wanted)
+            _add(sidecars, wanted)
+            wanted = dict(sidecars)
+        else:
+            _add(wanted, sidecars)
+        _peak(peak, wanted)
+    _peak(running, peak)
+    if spec.resources is not None:
+        running.update(_of(spec.resources, side))
+    _add(running, amounts(spec.overhead))
+    return running
+
+
+def _of(resources: Resources | None, side: str) -> Amounts:
+    """Read one side; a request that is not given is the limit (API server's default)."""
+    if resources is None:
+        return {}
+    if side == "limits":
+        return amounts(resources.limits)
+    return {**amounts(resources.limits), **amounts(resources.requests)}
+
+
+def _sidecars(spec: PodSpec) -> list[Container]:
+    return [c for c in spec.init_containers or () if c.restart_policy == SIDECAR]
+
+
+def _add(into: Amounts, more: Mapping[str, Fraction]) -> None:
+    for name, value in more.items():
+        into[name] = into.get(name, Fraction(0)) + value
+
+
+def _peak(into: Amounts, other: Mapping[str, Fraction]) -> None:
+    for name, value in other.items():
+        into[name] = max(into.get(name, value), value)

@@ -1,0 +1,233 @@
+"""The fields of Kubernetes objects that Fallow reads; everything else is skipped while decoding.
+
+Names are the API's (camelCase by rename). A field that a server omits has its default, so that
+a partial or an old object decodes; a field of another type makes the object undecodable, and
+the look says so.
+"""
+
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class Shape(msgspec.Struct, rename="camel", gc=False):
+    """Base of all shapes: camelCase names; unknown fields are skipped."""
+
+
+class OwnerRef(Shape):
+    """Who made an object."""
+
+    kind: str
+    name: str
+    uid: str = ""
+    api_version: str = ""
+    controller: bool | None = None
+
+
+class Meta(Shape):
+    """What every object carries."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: tuple[OwnerRef, ...] | None = ()
+
+
+class ListMeta(Shape):
+    """Where a list stands."""
+
+    resource_version: str = ""
+    continue_: str | None = msgspec.field(default=None, name="continue")
+    remaining_item_count: int | None = None
+
+
+class Page(Shape, Generic[T]):
+    """One page of a list."""
+
+    items: list[T] | None = None
+    metadata: ListMeta = ListMeta()
+
+
+class Status(Shape):
+    """What the API server answers instead of an object."""
+
+    code: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    metadata: ListMeta = ListMeta()
+
+
+class Partial(Shape):
+    """An object of which only the metadata was asked for."""
+
+    metadata: Meta
+
+
+class Condition(Shape):
+    """One condition of a status."""
+
+    type: str
+    status: str
+    last_transition_time: datetime | None = None
+    reason: str | None = None
+
+
+class Taint(Shape):
+    """One taint of a node."""
+
+    key: str
+    effect: str
+    value: str | None = None
+
+
+class NodeSpec(Shape):
+    """What a node is told."""
+
+    provider_id: str | None = msgspec.field(default=None, name="providerID")
+    unschedulable: bool | None = None
+    taints: list[Taint] | None = None
+
+
+class NodeStatus(Shape):
+    """What a node has."""
+
+    capacity: dict[str, str | int] | None = None
+    allocatable: dict[str, str | int] | None = None
+    conditions: list[Condition] | None = None
+
+
+class Node(Shape):
+    """A node."""
+
+    metadata: Meta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class Resources(Shape):
+    """Requests and limits of a container or a pod."""
+
+    requests: dict[str, str | int] | None = None
+    limits: dict[str, str | int] | None = None
+
+
+class Container(Shape):
+    """A container; an init container with restart policy Always is a sidecar."""
+
+    name: str
+    resources: Resources | None = None
+    restart_policy: str | None = None
+
+
+class ClaimVolume(Shape):
+    """A volume's claim."""
+
+    claim_name: str
+
+
+class Volume(Shape):
+    """A pod's volume, of which only the claim matters here."""
+
+    persistent_volume_claim: ClaimVolume | None = None
+
+
+class PodSpec(Shape):
+    """What a pod asks for."""
+
+    node_name: str | None = None
+    priority_class_name: str | None = None
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    overhead: dict[str, str | int] | None = None
+    resources: Resources | None = None
+    volumes: list[Volume] | None = None
+
+
+class Terminated(Shape):
+    """How a container ended."""
+
+    finished_at: datetime | None = None
+
+
+class ContainerState(Shape):
+    """What a container is doing."""
+
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Shape):
+    """How a container fares."""
+
+    state: ContainerState | None = None
+
+
+class PodStatus(Shape):
+    """How a pod fares."""
+
+    phase: str | None = None
+    qos_class: str | None = None
+    start_time: datetime | None = None
+    conditions: list[Condition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+
+
+class Pod(Shape):
+    """A pod."""
+
+    metadata: Meta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class Involved(Shape):
+    """Whom an event is about."""
+
+    kind: str | None = None
+    namespace: str | None = None
+    name: str | None = None
+    uid: str | None = None
+
+
+class EventSeries(Shape):
+    """A repeated event."""
+
+    count: int | None = None
+    last_observed_time: datetime | None = None
+
+
+class Event(Shape):
+    """An event of the core group."""
+
+    metadata: Meta
+    involved_object: Involved = Involved()
+    reason: str | None = None
+    type: str | None = None
+    message: str | None = None
+    count: int | None = None
+    first_timestamp: datetime | None = None
+    last_timestamp: datetime | None = None
+    event_time: datetime | None = None
+    series: EventSeries | None = None
+
+
+class Custom(Shape):
+    """A custom object whose spec and status differ by version: read with care."""
+
+    metadata: Meta
+    spec: dict[str, Any] | None = None
+    status: dict[str, Any] | None = None
+
+
+class Change(Shape):
+    """One line of a watch; the object is decoded once its kind of change is known."""
+
+    type: str
+    object: msgspec.Raw

@@ -1,0 +1,195 @@
+"""One full look at a cluster, kind by kind; a kind that is refused leaves the others alone."""
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from collectors.inventory import batches
+from collectors.kube.client import Api
+from collectors.kube.devices import Dra, hami_registered
+from collectors.kube.discovery import Discovery
+from collectors.kube.events import event_row
+from collectors.kube.gone import Gone
+from collectors.kube.holders import groups, is_holder, remap
+from collectors.kube.looks import Looks
+from collectors.kube.lookup import LiveLookup
+from collectors.kube.nodes import node_gpus, node_row
+from collectors.kube.owners import Owners
+from collectors.kube.pages import PARTIAL, Listing
+from collectors.kube.pods import Surroundings, pod_row
+from collectors.kube.queues import Queues
+from collectors.kube.quotas import quota_kinds, quota_rows
+from collectors.kube.shapes import Custom, Event, Meta, Node, Page, Partial, Pod
+from fallow.settings import KubernetesSettings
+from fallow.tables import Batch
+
+T = TypeVar("T", Partial, Node, Pod, Event, Custom)
+Row = dict[str, Any]
+
+NODES, PODS, NAMESPACES, EVENTS = (
+    f"/api/v1/{plural}" for plural in ("nodes", "pods", "namespaces", "events")
+)
+SHARED = {"time-slicing", "mps"}
+
+
+class Survey:
+    """What one look learns; `nodes` and `pods` yield rows, the rest is remembered for them."""
+
+    def __init__(
+        self,
+        api: Api,
+        settings: KubernetesSettings,
+        *,
+        cluster: str,
+        clock: Callable[[], datetime],
+        looks: Looks,
+        gone: Gone,
+    ) -> None:
+        self._api, self._settings, self._looks, self._gone = api, settings, looks, gone
+        self._cluster, self._clock = cluster, clock
+        self._discovery = Discovery(api)
+        self._namespaces: dict[str, Mapping[str, str]] = {}
+        self._replicas: dict[str, int] = {}
+        self._memory_mib: dict[str, float] = {}
+        self._queues = Queues()
+        self._dra = Dra()
+        self._gpu_nodes: set[str] = set()
+        self._gpu_pods: set[str] = set()
+        lookup = LiveLookup(api, self._discovery, looks, limit=settings.page_size)
+        self._owners = Owners(lookup)
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield all inventory in the order in which rows need each other.
+
+        Raises:
+            TemporaryError: the server does not answer (already written down).
+        """
+        self.prepare()
+        yield from batches("node", self.nodes())
+        yield from batches("pod", self.pods())
+        yield from batches("quota", self._quotas())
+        yield from batches("event", self._events())
+
+    def prepare(self) -> None:
+        """Read what rows of nodes and pods refer to: claims, namespaces, queues."""
+        slices = list(self._custom("resource.k8s.io", "resourceslices"))
+        claims = list(self._custom("resource.k8s.io", "resourceclaims")) if slices else []
+        self._dra = Dra(slices, claims)
+        for namespace in self._list(NAMESPACES, Partial, accept=PARTIAL):
+            self._namespaces[namespace.metadata.name] = namespace.metadata.labels or {}
+        self._queues.add_groups(self._custom("scheduling.volcano.sh", "podgroups"))
+        self._queues.add_groups(self._custom("scheduling.run.ai", "podgroups"))
+        self._queues.add_workloads(self._custom("kueue.x-k8s.io", "workloads"))
+
+    def nodes(self) -> Iterator[Row]:
+        """Yield rows of the `node` table."""
+        for node in self._list(NODES, Node):
+            yield self.node(node)
+
+    def pods(self) -> Iterator[Row]:
+        """Yield rows of the `pod` table: as they come, GPU groups last, then who vanished."""
+        self._gone.begin()
+        held: list[tuple[Meta, Row]] = []
+        before = len(self._looks.rows)
+        for pod in self._list(PODS, Pod):
+            row = self.pod(pod)
+            if in_group(pod.metadata):
+                held.append((pod.metadata, row))
+            else:
+                yield row
+        yield from remap(held)
+        listed = [r for r in self._looks.rows[before:] if r["target"].endswith(PODS)]
+        if all(r["up"] for r in listed):
+            yield from self._gone.complete(self._clock())
+
+    def node(self, node: Node) -> Row:
+        """Return one node's row and remember what its pods' rows need."""
+        name, found = node.metadata.name, node_gpus(node, self._dra)
+        if found.sharing in SHARED and found.replicas:
+            self._replicas[name] = found.replicas
+        else:
+            self._replicas.pop(name, None)
+        for device in hami_registered(node.metadata.annotations):
+            self._memory_mib[device.id] = device.devmem
+        if found.count:
+            self._gpu_nodes.add(name)
+        return node_row(node, cluster=self._cluster, now=self._clock(), dra=self._dra)
+
+    def pod(self, pod: Pod) -> Row:
+        """Return one pod's row."""
+        row = pod_row(
+            pod,
+            Surroundings(
+                cluster=self._cluster,
+                now=self._clock,
+                resolve=self._owners.top,
+                team_labels=self._settings.team_labels,
+                namespaces=self._namespaces,
+                replicas=self._replicas,
+                memory_mib=self._memory_mib,
+                queues=self._queues,
+                dra=self._dra,
+            ),
+        )
+        self._gone.saw(row)
+        if row.get("gpu_resource"):
+            self._gpu_pods.add(pod.metadata.uid)
+        return row
+
+    def _quotas(self) -> Iterator[Row]:
+        now = self._clock()
+        for kind in quota_kinds():
+            for item in self._custom(kind.group, kind.plural):
+                yield from quota_rows(kind, item, cluster=self._cluster, now=now)
+
+    def _events(self) -> Iterator[Row]:
+        for kind, wanted in (("Pod", self._gpu_pods), ("Node", self._gpu_nodes)):
+            if not wanted:
+                continue
+            query = {"fieldSelector": f"involvedObject.kind={kind}"}
+            for event in self._list(EVENTS, Event, query=query):
+                about = event.involved_object
+                if (about.uid if kind == "Pod" else about.name) in wanted:
+                    yield event_row(event, cluster=self._cluster)
+
+    def _custom(self, group: str, plural: str) -> Iterator[Custom]:
+        """Yield the objects of a kind that may not be served here."""
+        path: str | None = None
+        with self._looks.discovery(self._api.host, group):
+            path = self._discovery.collection(group, plural)
+        if path is not None:
+            yield from self._list(path, Custom)
+
+    def _list(
+        self,
+        path: str,
+        shape: type[T],
+        *,
+        accept: str | None = None,
+        query: dict[str, str] | None = None,
+    ) -> Iterator[T]:
+        decoder = msgspec.json.Decoder(Page[shape])  # type: ignore[valid-type]
+        met: set[str] = set()  # a list that expired half-way brings objects again
+        words = "".join(f"?{value}" for value in (query or {}).values())
+        with self._looks.look(f"{self._api.host}{path}{words}") as look:
+            for page in Listing(
+                self._api,
+                path,
+                decoder,
+                limit=self._settings.page_size,
+                accept=accept,
+                query=query,
+            ):
+                for item in page:
+                    uid = item.metadata.uid
+                    if uid not in met or not uid:
+                        met.add(uid)
+                        look.samples += 1
+                        yield item
+
+
+def in_group(meta: Meta) -> bool:
+    """Tell whether a pod shares a GPU through KAI or holds one for those that do."""
+    return is_holder(meta) or bool(groups(meta))
