@@ -65,9 +65,9 @@ def _walk(  # noqa: PLR0917  (one caller; the demo's whole state)
     from warehouse.lake import Warehouse  # noqa: PLC0415
 
     with Warehouse.open(settings, write=True, clock=lambda: END) as warehouse:
+        pipeline.price(warehouse, price_rows(settings, END))
         pipeline.ingest(
             warehouse,
-            price_rows(settings, END),
             inventory_rows(fleet, window),
             witnesses.batches(fleet, signals, CLUSTER, seed),
             telemetry(fleet, signals, progress),

@@ -72,14 +72,14 @@ class Importer:
     ) -> dict[str, Any]:
         """Store batches in an open warehouse, account for them, and say what came in."""
         extent = Extent()
-        prices = [*price_rows(self.settings, self.now), *self._rate(rate)]
-        done = pipeline.ingest(warehouse, prices, extent.passing(batches))
+        done = pipeline.ingest(warehouse, extent.passing(batches))
+        pipeline.price(warehouse, [*price_rows(self.settings, self.now), *self._rate(rate)])
         window = extent.window
         failures = pipeline.account(warehouse, window)[1] if window is not None else []
         return {
             "cluster": self.settings.cluster,
             "devices": len(extent.devices),
-            "rows": done.rows - sum(p.rows.num_rows for p in prices),
+            "rows": done.rows,
             "added": done.added,
             "duplicates": done.duplicates,
             "future": done.future,

@@ -16,7 +16,8 @@ from runtime import findings
 
 if TYPE_CHECKING:
     from warehouse.audits import AuditFailure
-    from warehouse.lake import Ingested, Warehouse
+    from warehouse.ingest import Ingested
+    from warehouse.lake import Warehouse
 
 
 class Passed(msgspec.Struct, frozen=True):
@@ -39,7 +40,8 @@ def run(
     prices: Iterable[Batch] = (),
 ) -> Passed:
     """Take every collector's rows through the whole path for one window."""
-    stored = ingest(warehouse, (*prices,), collect(collectors, window))
+    price(warehouse, prices)
+    stored = ingest(warehouse, collect(collectors, window))
     buckets, failures = account(warehouse, window)
     found = analyze(warehouse, window, analyzers)
     return Passed(window, stored.added, stored.duplicates, buckets, tuple(failures), tuple(found))
@@ -56,9 +58,17 @@ def ingest(warehouse: "Warehouse", *batches: Iterable[Batch]) -> "Ingested":
     return warehouse.ingest(batch for group in batches for batch in group)
 
 
+def price(warehouse: "Warehouse", batches: Iterable[Batch]) -> None:
+    """Keep what price sources say; what they stop saying no longer holds."""
+    from warehouse.pricing import keep  # noqa: PLC0415  (the engine loads in 0.3 s)
+
+    for batch in batches:
+        keep(warehouse, batch)
+
+
 def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFailure]]":
     """Roll up what is new, say who held what, post the ledger, and check the books."""
-    from warehouse import audits  # noqa: PLC0415  (the engine loads in 0.3 s)
+    from warehouse import audits  # noqa: PLC0415
     from warehouse.allocation import allocate  # noqa: PLC0415
     from warehouse.ledger import post  # noqa: PLC0415
     from warehouse.rollup import roll_up  # noqa: PLC0415

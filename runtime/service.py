@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -66,7 +67,7 @@ class Service:
     def inventory(self) -> None:
         """Ask for nodes, pods and owners, and for prices."""
         self._gather(INVENTORY & set(self.collectors), self.settings.service.inventory_every)
-        pipeline.ingest(self.warehouse, price_rows(self.settings, self.clock()))
+        pipeline.price(self.warehouse, price_rows(self.settings, self.clock()))
 
     def collect(self) -> None:
         """Look at every telemetry source since the last look."""
@@ -97,7 +98,7 @@ class Service:
         self.metrics.tidied(self.warehouse, self.clock())
         log.info("tidied", extra={"moved": str(moved)})
 
-    def _gather(self, names: set[str], period: timedelta) -> None:
+    def _gather(self, names: AbstractSet[str], period: timedelta) -> None:
         now = self.clock()
         for name in sorted(names):
             window = Window(min(self._since.get(name, now - period), now - period), now)

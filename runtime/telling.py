@@ -27,7 +27,7 @@ def tell(
     notes: Sequence[str] = (),
 ) -> Story:
     """Gather what the story says of one cluster and window."""
-    where = {"start": window.start, "end": window.end, "cluster": cluster}
+    where = {"since": window.start, "until": window.end, "cluster": cluster}
     states = views.query(sql("states"), where).to_pylist()
     fleet = views.query(sql("fleet"), where).to_pylist()[0]
     unpriced = sum(row["unpriced_gpu_hours"] or 0.0 for row in states)

@@ -82,7 +82,7 @@ def explain(
 
     settings = run.settings()
     with run.warehouse(settings) as warehouse:
-        told = explanation(warehouse, settings, finding)
+        told = explanation(warehouse, finding)
     if run.output is Output.json:
         from runtime.output import document  # noqa: PLC0415
 

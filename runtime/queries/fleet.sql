@@ -4,6 +4,6 @@ SELECT
     count(DISTINCT node) AS nodes
 FROM device
 WHERE
-    first_seen < $end::TIMESTAMP
-    AND last_seen > $start::TIMESTAMP
+    first_seen < $until::TIMESTAMP
+    AND last_seen > $since::TIMESTAMP
     AND ($cluster::VARCHAR IS NULL OR cluster = $cluster)

@@ -8,7 +8,7 @@ SELECT
     max(price_as_of) AS newest_price
 FROM ledger
 WHERE
-    bucket >= date_trunc('hour', $start::TIMESTAMP)
-    AND bucket < $end::TIMESTAMP
+    bucket >= date_trunc('hour', $since::TIMESTAMP)
+    AND bucket < $until::TIMESTAMP
     AND ($cluster::VARCHAR IS NULL OR cluster = $cluster)
 GROUP BY state

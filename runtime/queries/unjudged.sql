@@ -10,8 +10,8 @@ WITH unknown AS (
     WHERE
         state = 'unknown'
         AND workload != ''
-        AND bucket >= date_trunc('hour', $start::TIMESTAMP)
-        AND bucket < $end::TIMESTAMP
+        AND bucket >= date_trunc('hour', $since::TIMESTAMP)
+        AND bucket < $until::TIMESTAMP
         AND ($cluster::VARCHAR IS NULL OR cluster = $cluster)
     GROUP BY cluster, namespace, workload_kind, workload
 ),
@@ -24,7 +24,7 @@ owner AS (
         workload_kind,
         workload
     FROM allocation
-    WHERE start < $end::TIMESTAMP AND "end" > $start::TIMESTAMP
+    WHERE start < $until::TIMESTAMP AND "end" > $since::TIMESTAMP
 ),
 
 contradicted AS (
@@ -42,8 +42,8 @@ contradicted AS (
             AND r.pod = owner.pod
     WHERE
         r.conflict_s > 0
-        AND r.bucket >= date_trunc('hour', $start::TIMESTAMP)
-        AND r.bucket < $end::TIMESTAMP
+        AND r.bucket >= date_trunc('hour', $since::TIMESTAMP)
+        AND r.bucket < $until::TIMESTAMP
     GROUP BY ALL
 )
 
@@ -58,4 +58,4 @@ LEFT JOIN contradicted
         AND unknown.workload_kind = contradicted.workload_kind
         AND unknown.workload = contradicted.workload
 WHERE unknown.gpu_hours >= 0.05
-ORDER BY unknown.gpu_hours DESC, unknown.namespace, unknown.workload
+ORDER BY unknown.gpu_hours DESC, unknown.namespace ASC, unknown.workload ASC

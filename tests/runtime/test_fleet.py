@@ -91,7 +91,7 @@ def test_exporters_print_legal_text_and_a_silent_one_prints_nothing(
     assert len(whole.lines) == texts[0].count(b"\n")
     node = list(fleet.nodes)[OUTAGE_NODE].encode()
     silent = signals.silent.any(axis=0)
-    assert 0 < silent.sum() < len(silent)
+    assert 0 < silent.sum() < silent.size
     assert [node not in text for text in texts] == silent.tolist()
 
 
