@@ -1,7 +1,7 @@
 """The GPU-hour ledger: every device's every second in exactly one state, priced."""
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -97,5 +97,4 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _floor(moment: datetime, size: timedelta) -> datetime:
-    since: Any = moment - _EPOCH
-    return _EPOCH + (since // size) * size
+    return moment - (moment - _EPOCH) % size

@@ -1,7 +1,18 @@
 -- Each holder with the looks that name it. `used` is the part of those looks that its own seconds
 -- take; within 0.1 % the looks and the seconds are the same stretch (float noise).
 SELECT
-    h.*,
+    h.cluster,
+    h.device,
+    h.bucket,
+    h.cell,
+    h.namespace,
+    h.pod,
+    h.workload_kind,
+    h.workload,
+    h.team,
+    h.time_s,
+    h.own_s,
+    h.start_s,
     coalesce(l.idle_s, 0) AS idle_s,
     coalesce(l.low_s, 0) AS low_s,
     coalesce(l.busy_s, 0) AS busy_s,

@@ -76,5 +76,5 @@ SELECT
     u.pool,
     u.model,
     u.seconds,
-    u.seconds
+    u.seconds * 1 AS gpu_seconds
 FROM untracked AS u

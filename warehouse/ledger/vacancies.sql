@@ -10,9 +10,8 @@ WITH capacity AS (
         any_value(c.kind) AS kind,
         sum(epoch(c.to_at) - epoch(c.from_at)) AS cap_s,
         coalesce(
-            sum(
-                greatest(0, epoch(least(c.to_at, d.to_at)) - epoch(greatest(c.from_at, d.from_at)))
-            ),
+            sum(epoch(least(c.to_at, d.to_at)) - epoch(greatest(c.from_at, d.from_at)))
+            FILTER (WHERE d.from_at IS NOT null),
             0
         ) AS down_s
     FROM cells AS c

@@ -1,0 +1,62 @@
+"""Where GPU-hours and dollars went, by what people ask for; the rows add up."""
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import pyarrow as pa
+
+from fallow.errors import UsageError
+from fallow.seams import Views
+from fallow.window import Window
+from warehouse.allocation import bounds
+from warehouse.ledger import aligned
+from warehouse.steps import compose
+
+By = Literal["cluster", "namespace", "team", "workload", "model", "pool", "node", "state"]
+View = Literal["loaded", "gpu"]
+KEYS: tuple[str, ...] = get_args(By)
+VIEWS: tuple[str, ...] = get_args(View)
+STEPS = ("spend/grouped", "spend/shared_out", "spend/answered")
+PLATFORM = "(platform)"
+"""Who owns what nobody held."""
+
+
+def spend(
+    views: Views,
+    window: Window,
+    by: Sequence[str],
+    view: str = "loaded",
+    *,
+    share_unallocated: bool = False,
+    cluster: str | None = None,
+) -> pa.Table:
+    """Return GPU-hours and dollars of the ledger's hours that the window touches.
+
+    Columns: those of `by`, gpu_hours (GPU h), usd (null = no rate), idle_gpu_hours, idle_usd,
+    unknown_gpu_hours, unpriced_gpu_hours, share_pct (% of gpu_hours), price_as_of (UTC). Rows sum
+    to the capacity and the bill. What nobody held is `(platform)`'s; with `share_unallocated` its
+    dollars go to the owners of the same cluster in proportion to theirs, its hours stay.
+    View `loaded`: a GPU costs its part of the whole node; `gpu`: its GPU part only.
+
+    Raises:
+        UsageError: `by` or `view` is none of the legal ones.
+    """
+    wrong = [name for name in by if name not in KEYS]
+    if wrong or not by:
+        raise UsageError(
+            f"cannot group spend by {', '.join(wrong) or 'nothing'}",
+            hint=f"legal: {', '.join(KEYS)}",
+        )
+    if view not in VIEWS:
+        raise UsageError(f"spend has no view {view!r}", hint=f"legal: {', '.join(VIEWS)}")
+    rows = views.query(
+        compose(STEPS),
+        {
+            **bounds(aligned(window)),
+            "by": list(by),
+            "view": view,
+            "share_unallocated": share_unallocated,
+            "cluster": cluster,
+        },
+    )
+    return rows.select([*dict.fromkeys(by), *rows.column_names[len(KEYS) :]])

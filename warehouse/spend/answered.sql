@@ -1,0 +1,31 @@
+-- One row per name, the dearest first.
+SELECT
+    cluster,
+    namespace,
+    team,
+    workload,
+    model,
+    pool,
+    node,
+    state,
+    sum(gpu_hours) AS gpu_hours,
+    sum(usd)::DECIMAL(18, 8) AS usd,
+    sum(idle_gpu_hours) AS idle_gpu_hours,
+    sum(idle_usd)::DECIMAL(18, 8) AS idle_usd,
+    sum(unknown_gpu_hours) AS unknown_gpu_hours,
+    sum(unpriced_gpu_hours) AS unpriced_gpu_hours,
+    100 * sum(gpu_hours) / nullif(sum(sum(gpu_hours)) OVER (), 0) AS share_pct,
+    max(price_as_of) AS price_as_of
+FROM shared_out
+GROUP BY cluster, namespace, team, workload, model, pool, node, state
+ORDER BY
+    usd DESC NULLS LAST,
+    gpu_hours DESC,
+    cluster ASC,
+    namespace ASC,
+    team ASC,
+    workload ASC,
+    model ASC,
+    pool ASC,
+    node ASC,
+    state ASC
