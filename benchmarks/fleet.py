@@ -21,11 +21,32 @@ _MEMORY = 80 * 2**30
 _MIB = 2**20
 
 METRICS = (
-    "gpu_util_pct gr_engine_active sm_active sm_occupancy tensor_active fp64_active fp32_active "
-    "fp16_active dram_active mem_copy_util_pct enc_util_pct dec_util_pct mem_used_bytes "
-    "mem_free_bytes power_w energy_mj temp_c mem_temp_c sm_clock_mhz mem_clock_mhz pcie_tx_bps "
-    "pcie_rx_bps nvlink_tx_bps nvlink_rx_bps throttle_mask"
-).split()
+    "gpu_util_pct",
+    "gr_engine_active",
+    "sm_active",
+    "sm_occupancy",
+    "tensor_active",
+    "fp64_active",
+    "fp32_active",
+    "fp16_active",
+    "dram_active",
+    "mem_copy_util_pct",
+    "enc_util_pct",
+    "dec_util_pct",
+    "mem_used_bytes",
+    "mem_free_bytes",
+    "power_w",
+    "energy_mj",
+    "temp_c",
+    "mem_temp_c",
+    "sm_clock_mhz",
+    "mem_clock_mhz",
+    "pcie_tx_bps",
+    "pcie_rx_bps",
+    "nvlink_tx_bps",
+    "nvlink_rx_bps",
+    "throttle_mask",
+)
 """The 25 canonical columns that every look fills: what dcgm-exporter's profiling set gives."""
 
 
@@ -74,7 +95,7 @@ class Fleet:
             "interval_s": np.full(self.gpus, interval_s),
             "namespace": _names("team-", job % 100, held),
             "pod": _names("job-", job, held),
-            "container": pa.array(np.where(held, "main", None), pa.string()),
+            "container": _names("main", np.full(self.gpus, ""), held),
         }
         return Batch.of("sample", data).rows
 
@@ -157,5 +178,4 @@ def _same(text: str, count: int) -> pa.Array:
 
 
 def _names(prefix: str, numbers: np.ndarray, there: np.ndarray) -> pa.Array:
-    names = np.char.add(prefix, numbers.astype(str))
-    return pa.array(np.where(there, names, None), pa.string())
+    return pa.array(np.char.add(prefix, numbers.astype(str)), pa.string(), mask=~there)

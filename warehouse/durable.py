@@ -5,40 +5,62 @@ a committed, truncated file. Syncing them and their folders first costs about a 
 """
 
 import os
+import re
 import time
 from pathlib import Path
 
 from warehouse.catalog import Place
 
-_SLACK_NS = 2_000_000_000
-"""File systems stamp folders with a clock that may lag by a tick or, on network ones, seconds."""
+_NAME = re.compile(r"ducklake-([0-9a-f]{8})-([0-9a-f]{4})-7")
+"""A data file's name holds a version 7 UUID: its first 48 bits are milliseconds since 1970."""
 
 
-class NewFiles:
-    """The files that appear under a local data folder from now on."""
+_SLACK_MS = 2_000
+"""Folders are stamped with a clock that may lag: by a tick, on network file systems by seconds."""
+
+
+class DataFiles:
+    """The data files under a local folder; a remote one is durable without us."""
 
     def __init__(self, place: Place) -> None:
         self._root = None if place.remote else Path(place.data)
-        self._since = time.time_ns() - _SLACK_NS
+        self._leaves: set[str] = set()
 
-    def sync(self) -> int:
-        """Flush the new files and the folders that hold them; return how many files."""
+    def now(self) -> int:
+        """Return the moment to give to `sync` later, in milliseconds since 1970."""
+        return time.time_ns() // 1_000_000 - 1
+
+    def sync(self, since: int) -> int:
+        """Flush files younger than `since` and the folders that lead to them; return how many."""
         if self._root is None or not self._root.is_dir():
             return 0
-        return self._sync_folder(str(self._root))
+        return self._sync_folder(self._root, since)
 
-    def _sync_folder(self, folder: str) -> int:
-        count, touched = 0, Path(folder).stat().st_mtime_ns >= self._since
-        with os.scandir(folder) as entries:
+    def _sync_folder(self, folder: Path, since: int) -> int:
+        path = str(folder)
+        untouched = folder.stat().st_mtime_ns // 1_000_000 < since - _SLACK_MS
+        if untouched and path in self._leaves:
+            return 0
+        new, folders = 0, []
+        with os.scandir(path) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    count += self._sync_folder(entry.path)
-                elif touched and entry.stat().st_mtime_ns >= self._since:
+                    folders.append(entry.path)
+                elif not untouched and _is_younger(entry.name, since):
                     _sync(entry.path)
-                    count += 1
-        if touched:
-            _sync(folder)
-        return count
+                    new += 1
+        if not folders:
+            self._leaves.add(path)
+        new += sum(self._sync_folder(Path(below), since) for below in folders)
+        # A folder made on the way to a new file is an entry of its parent: flush the whole way.
+        if new:
+            _sync(path)
+        return new
+
+
+def _is_younger(name: str, since: int) -> bool:
+    match = _NAME.match(name)
+    return match is None or int(match[1] + match[2], 16) >= since
 
 
 def _sync(path: str) -> None:

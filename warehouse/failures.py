@@ -11,7 +11,16 @@ import duckdb
 
 from fallow.errors import FallowError, TemporaryError, WarehouseError
 
-_KINDS: dict[str, type[FallowError]] = {"temporary": TemporaryError, "broken": WarehouseError}
+
+class CatalogBusyError(TemporaryError):
+    """Report a commit that met another; nothing was written and it may be made again."""
+
+
+_KINDS: dict[str, type[FallowError]] = {
+    "busy": CatalogBusyError,
+    "temporary": TemporaryError,
+    "broken": WarehouseError,
+}
 
 
 @contextmanager

@@ -6,26 +6,24 @@ out and counted. New sample rows mark their 5-minute buckets dirty for the rollu
 """
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import msgspec
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from fallow import tables
 from fallow.errors import WarehouseError
 from fallow.tables import Batch
+from warehouse.dirty import mark
+from warehouse.failures import CatalogBusyError
 from warehouse.storage import storage
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
-
-BUCKET = timedelta(minutes=5)
-_SPEAKS_FOR = 1.25
-"""A look speaks for 1.25 intervals: a quarter of jitter is not a gap."""
 
 _EARLIEST = {"first_seen", "created_at"}
 _LATEST = {"last_seen", "done_until"}
@@ -48,33 +46,47 @@ def ingest(warehouse: "Warehouse", batches: Iterable[Batch]) -> Ingested:
     """Store batches in one transaction; see `Warehouse.ingest`."""
     gathered: dict[str, list[pa.Table]] = {}
     for batch in batches:
+        if storage(batch.table).mode == "derived":
+            raise WarehouseError(f"table {batch.table!r} is derived; nothing is ingested into it")
         gathered.setdefault(batch.table, []).append(batch.rows)
     limit = warehouse.clock() + warehouse.settings.warehouse.future_tolerance
     limit = limit.astimezone(UTC).replace(tzinfo=None)
-    rows = added = future = 0
+    rows = future = 0
     work: list[tuple[str, pa.Table]] = []
     for table, parts in gathered.items():
-        if storage(table).mode == "derived":
-            raise WarehouseError(f"table {table!r} is derived; nothing is ingested into it")
         whole = pa.concat_tables(parts)
-        rows += whole.num_rows
         present = _until(whole, storage(table).moment, limit)
+        rows += whole.num_rows
         future += whole.num_rows - present.num_rows
         if present.num_rows:
             work.append((table, present))
-    if work:
+    added = _busy_again(_write, warehouse, work) if work else 0
+    return Ingested(rows, added, rows - added - future, future)
+
+
+_busy_again = Retrying(
+    retry=retry_if_exception_type(CatalogBusyError),
+    stop=stop_after_attempt(4),
+    wait=wait_random_exponential(multiplier=0.1, max=2),
+    reraise=True,
+)
+"""The rows are still in hand, so a commit that met a busy catalog is simply made again."""
+
+
+def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> int:
+    added = 0
+    with warehouse.turn:
+        dirty = warehouse.dirty
         with warehouse.transaction() as cursor:
-            for table, present in work:
-                cursor.register("incoming", present)
-                if storage(table).mode == "append":
-                    new = _append(cursor, table, present)
-                else:
-                    new = _upsert(cursor, table, present)
+            for table, rows in work:
+                put = _append if storage(table).mode == "append" else _upsert
+                new = put(cursor, table, rows)
                 cursor.unregister("incoming")
                 if table == "sample" and new:
-                    _mark_dirty(cursor, present)
+                    dirty = mark(cursor, rows, dirty)
                 added += new
-    return Ingested(rows, added, rows - added - future, future)
+        warehouse.keep_dirty(dirty)
+    return added
 
 
 def _until(rows: pa.Table, moment: str | None, limit: datetime) -> pa.Table:
@@ -88,8 +100,18 @@ def _until(rows: pa.Table, moment: str | None, limit: datetime) -> pa.Table:
 
 def _append(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> int:
     keys = tables.key(table)
-    on = " AND ".join([*_range(table, rows), *(f't."{k}" = b."{k}"' for k in keys)])
+    span = _range(table, rows)
     source = "incoming" if _distinct(rows, keys) else f"({_first(table)})"
+    if span:
+        there = " AND ".join(span)
+        found = cursor.execute(f'SELECT count(*) FROM "{table}" t WHERE {there}')
+        if not _count(found):
+            # Nothing of that time is stored, as for every first look: no join is needed. A stream
+            # is read by one thread, which for some thousand rows is a quarter less work.
+            cursor.register("incoming", rows.to_reader())
+            return _count(cursor.execute(f'INSERT INTO "{table}" BY NAME SELECT * FROM {source}'))
+    on = " AND ".join([*span, *(f't."{k}" = b."{k}"' for k in keys)])
+    cursor.register("incoming", rows)
     return _count(
         cursor.execute(
             f'MERGE INTO "{table}" t USING {source} b ON {on} WHEN NOT MATCHED THEN INSERT BY NAME'
@@ -110,6 +132,8 @@ def _range(table: str, rows: pa.Table) -> list[str]:
 
 
 def _distinct(rows: pa.Table, keys: tuple[str, ...]) -> bool:
+    if any(pc.count_distinct(rows.column(k)).as_py() == rows.num_rows for k in keys):
+        return True
     groups = rows.select(keys).group_by(list(keys), use_threads=False).aggregate([])
     return bool(groups.num_rows == rows.num_rows)
 
@@ -123,6 +147,7 @@ def _first(table: str) -> str:
 
 
 def _upsert(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> int:
+    cursor.register("incoming", rows)
     keys = tables.key(table)
     newest = storage(table).newest
     others = [c.name for c in tables.columns(table) if not c.key]
@@ -169,32 +194,6 @@ def _collapsed(table: str, others: list[str], newest: str | None) -> str:
             value = f'first("{name}" ORDER BY {order}) FILTER ("{name}" IS NOT NULL)'
         picked.append(f'{value} AS "{name}"')
     return f"SELECT {keys}, {', '.join(picked)} FROM incoming GROUP BY {keys}"
-
-
-def _mark_dirty(cursor: duckdb.DuckDBPyConnection, rows: pa.Table) -> None:
-    """Mark the buckets the rows lie in, and the next one where a look speaks into it."""
-    step = np.timedelta64(BUCKET)
-    ts = rows.column("ts").to_numpy()
-    seconds = np.nan_to_num(rows.column("interval_s").to_numpy().astype(np.float64))
-    reach = ts + (seconds * _SPEAKS_FOR * 1e6).astype("timedelta64[us]")
-    first = ts.astype("int64") // step.astype("timedelta64[us]").astype("int64")
-    last = (reach.astype("int64") - 1) // step.astype("timedelta64[us]").astype("int64")
-    last = np.clip(last, first, first + 1)
-    cluster = rows.column("cluster").combine_chunks()
-    marks = pa.table(
-        {
-            "cluster": pa.concat_arrays([cluster, cluster]),
-            "bucket": np.concatenate([first, last]),
-        }
-    )
-    marks = marks.group_by(["cluster", "bucket"], use_threads=False).aggregate([])
-    buckets = marks.column("bucket").to_numpy() * step.astype("timedelta64[us]")
-    marks = marks.set_column(1, "bucket", pa.array(buckets.astype("datetime64[us]")))
-    cursor.register("marks", marks)
-    cursor.execute(
-        "INSERT INTO dirty BY NAME SELECT * FROM marks ANTI JOIN dirty USING (cluster, bucket)"
-    )
-    cursor.unregister("marks")
 
 
 def _count(done: duckdb.DuckDBPyConnection) -> int:

@@ -23,7 +23,8 @@ from fallow.errors import FallowError, WarehouseError
 from fallow.settings import Settings
 from fallow.tables import Batch
 from warehouse import catalog, ingest, reading, schema
-from warehouse.durable import NewFiles
+from warehouse.dirty import Marks
+from warehouse.durable import DataFiles
 from warehouse.failures import explained
 from warehouse.ingest import Ingested
 from warehouse.lock import WriterLock
@@ -52,7 +53,9 @@ class Warehouse:
         self._connection = connection
         self._lock = lock
         self._views = ViewSets(connection)
-        self._turn = threading.RLock()
+        self._files = DataFiles(place)
+        self.turn = threading.RLock()
+        self.dirty: Marks = frozenset()
         self._writing = False
 
     @classmethod
@@ -143,18 +146,19 @@ class Warehouse:
                 f"the warehouse {self.place.name} was opened for reading",
                 hint="open it with write=True",
             )
-        with self._turn, explained(self.place.name):
+        with self.turn, explained(self.place.name):
             if self._writing:
                 raise RuntimeError("a write transaction is open already in this thread")
             self._writing = True
-            new = NewFiles(self.place)
+            self.dirty = frozenset()  # whoever writes may be the rollup, which clears marks
+            began = self._files.now()
             cursor = self._cursor()
             try:
                 cursor.execute("USE lake")
                 cursor.begin()
                 try:
                     yield cursor
-                    new.sync()
+                    self._files.sync(began)
                     cursor.commit()
                 except BaseException:
                     with suppress(duckdb.Error):
@@ -163,6 +167,11 @@ class Warehouse:
             finally:
                 self._writing = False
                 cursor.close()
+
+    def keep_dirty(self, marks: Marks) -> None:
+        """Remember marks that are committed; with several writing processes nobody can."""
+        if self.place.embedded:
+            self.dirty = marks
 
     def replace(
         self,

@@ -5,6 +5,7 @@ a process shares them and a tier move simply leads to another schema.
 """
 
 import threading
+from importlib.resources import files
 
 import duckdb
 
@@ -12,6 +13,8 @@ from fallow import tables
 from warehouse.views.tiers import TierState, definition
 
 _INTERNAL = ("watermark", "dirty", "cold_file", "schema_version")
+
+_STATE = (files("warehouse.views") / "state.sql").read_text(encoding="utf-8")
 
 
 class ViewSets:
@@ -46,10 +49,11 @@ class ViewSets:
         known = self._by_snapshot
         if known is not None and known[0] == snapshot:
             return known[1]
-        marks = cursor.execute("SELECT name, moment FROM lake.main.watermark ORDER BY ALL")
-        watermarks = tuple(marks.fetchall())
-        files = cursor.execute('SELECT "table", path FROM lake.main.cold_file ORDER BY ALL')
-        state = TierState(watermarks, tuple(files.fetchall()))
+        found = cursor.execute(_STATE).fetchall()
+        state = TierState(
+            tuple((name, moment) for name, moment, path in found if path is None),
+            tuple((name, path) for name, _, path in found if path is not None),
+        )
         self._by_snapshot = (snapshot, state)
         return state
 

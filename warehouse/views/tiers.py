@@ -3,11 +3,18 @@
 `definition(noun, state)` returns the SELECT of a noun, or None for "the lake's table as it is".
 `state` is what the lake said inside the reader's own snapshot, so that a tier move is seen whole
 or not at all. SQL here names the lake's tables in full: `lake.main.sample`.
+
+A row lies in exactly one tier: the commit that registers a file deletes its rows from the lake.
+So a view is the lake's rows and those of the registered files, one branch per month (and schema):
+the engine drops whole months by their constant bounds, and days inside a month by the files'
+statistics. Files are listed, never globbed: a file nobody registered is not there.
 """
 
 from datetime import datetime
 
 import msgspec
+
+from warehouse.storage import storage
 
 
 class TierState(msgspec.Struct, frozen=True):
@@ -26,6 +33,37 @@ class TierState(msgspec.Struct, frozen=True):
         return [path for name, path in self.cold if name == table]
 
 
-def definition(noun: str, state: TierState) -> str | None:  # noqa: ARG001
+def definition(noun: str, state: TierState) -> str | None:
     """Return the SELECT that is the noun at this state, or None for the lake's table."""
-    return None
+    files = state.files(noun)
+    if not files:
+        return None
+    months: dict[tuple[str, str], list[str]] = {}
+    for path in files:
+        day, shape = named(path)
+        months.setdefault((f"{day:%Y-%m}", shape), []).append(path)
+    moment = storage(noun).moment
+    branches = [f'SELECT * FROM lake.main."{noun}"']
+    for (month, _), paths in sorted(months.items()):
+        first = datetime.fromisoformat(f"{month}-01")
+        following = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
+        branches.append(
+            f"SELECT * FROM {parquet(paths)}"
+            f" WHERE \"{moment}\" >= TIMESTAMP '{first}' AND \"{moment}\" < TIMESTAMP '{following}'"
+        )
+    return " UNION ALL BY NAME ".join(branches)
+
+
+def parquet(paths: list[str]) -> str:
+    """Return the table function that reads these files, whose folders are no columns."""
+    listed = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
+    return f"read_parquet([{listed}], hive_partitioning = false)"
+
+
+def named(path: str) -> tuple[datetime, str]:
+    """Return the day and the schema's tag that an archived file's name tells.
+
+    `.../sample/month=2026-11/day=2026-11-10/sample-20261110-<schema>-<rows>.parquet`
+    """
+    _, day, shape, _ = path.rpartition("/")[2].rsplit("-", 3)
+    return datetime.strptime(day, "%Y%m%d"), shape  # noqa: DTZ007  (tables hold naive UTC)

@@ -1,0 +1,13 @@
+-- Where rows lie: a row per watermark (path is null) and per archived file.
+SELECT
+    name,
+    moment,
+    NULL AS path
+FROM lake.main.watermark
+UNION ALL
+SELECT
+    "table" AS name,
+    NULL AS moment,
+    path
+FROM lake.main.cold_file
+ORDER BY ALL
