@@ -9,7 +9,7 @@ The names are data: `metrics.csv` (metric to column, scale and legal range) and 
 import csv
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 import msgspec
@@ -193,7 +193,7 @@ def _per_pod(measure: Measure) -> Measure:
     return msgspec.structs.replace(measure, table="holding", spill=True)
 
 
-@cache
+@lru_cache(maxsize=8192)
 def measure_of(metric: str) -> Measure | None:
     """Return where a metric's values go; AMD names may carry a prefix or be upper case."""
     known = metrics()

@@ -56,6 +56,9 @@ class _Template(msgspec.Struct, frozen=True):
     lines: int
     pick: Any
     prefixes: tuple[bytes, ...]
+    others: Any
+    said: bytes
+    """The lines that are no samples, joined."""
     fixed: int
     """Bytes of a body that are not values."""
     stamped: bool
@@ -77,6 +80,8 @@ class _Chunk(msgspec.Struct, frozen=True):
     values: Floats | None = None
     stamps: Ints | None = None
     rejected: int = 0
+    strange: int = 0
+    """Of the rejected: lines of metrics that mean nothing to Fallow."""
 
 
 class Reader:
@@ -130,6 +135,7 @@ class Reader:
             look.values = len(chunk.coded)
             look.refused = bad
             look.rejected += bad + chunk.rejected
+            look.unknown -= chunk.strange
         if len(self._catalog) > 2 * len(np.unique(coded.identity)) + _SLACK:
             # Pods come and go; their label sets are not kept for ever.
             self._catalog, self._templates = Catalog(), {}
@@ -194,11 +200,22 @@ def _template(text: Text, body: bytes, known: Ints, coded: Coded) -> _Template |
     # The last piece is empty; with it every value ends in a newline once joined, and
     # itemgetter never has one index only, for which it returns no tuple.
     pick = itemgetter(*(line.number for line in lines), len(pieces) - 1)
+    taken = {line.number for line in lines}
+    others = itemgetter(*(n for n in range(len(pieces)) if n not in taken), -1)
     tails = b"\n".join(map(bytes.removeprefix, pick(pieces), prefixes))
-    fixed = len(body) - len(tails)
-    unknown = len(lines) - len(known)
-    only = stamped == {True}
-    return _Template(text.total, pick, prefixes, fixed, only, returns, known, coded, unknown)
+    return _Template(
+        lines=text.total,
+        pick=pick,
+        prefixes=prefixes,
+        others=others,
+        said=b"\n".join(others(pieces)),
+        fixed=len(body) - len(tails),
+        stamped=stamped == {True},
+        returns=returns,
+        known=known,
+        coded=coded,
+        unknown=len(lines) - len(known),
+    )
 
 
 def _pieces(body: bytes, *, returns: bool) -> list[bytes]:
@@ -211,6 +228,8 @@ def _match(template: _Template, body: bytes) -> _Chunk | None:
         return None
     tails = b"\n".join(map(bytes.removeprefix, template.pick(pieces), template.prefixes))
     if len(body) - len(tails) != template.fixed:
+        return None
+    if b"\n".join(template.others(pieces)) != template.said:
         return None
     lines = len(template.prefixes) - 1
     return _Chunk(template.coded, tails, template.known, lines, template.stamped)
@@ -289,10 +308,12 @@ def _patiently(chunk: _Chunk) -> _Chunk:
     tails = [parse_tail(tail) for tail in chunk.text.split(b"\n")[: chunk.lines]]
     valued = np.array([tail is not None for tail in tails], np.bool_)[chunk.known]
     found = [tails[place] for place in chunk.known.tolist()]
+    rejected = sum(tail is None for tail in tails)
     pairs = [tail for tail in found if tail is not None]
     return _Chunk(
         chunk.coded.take(np.flatnonzero(valued)),
         values=np.array([value for value, _ in pairs], np.float64),
         stamps=np.array([-1 if stamp is None else stamp for _, stamp in pairs], np.int64),
-        rejected=sum(tail is None for tail in tails),
+        rejected=rejected,
+        strange=rejected - int((~valued).sum()),
     )
