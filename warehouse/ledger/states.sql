@@ -11,7 +11,7 @@ WITH holders AS (
         c.workload,
         c.team,
         c.own_s,
-        coalesce(least(1, c.start_s / c.time_s), 0) AS starting,
+        least(1, coalesce(c.start_s / c.time_s, 0)) AS starting,
         CASE
             WHEN c.named THEN c.idle_s * c.used
             WHEN v.over_s > 0 THEN v.idle_s * c.own_s / v.over_s
