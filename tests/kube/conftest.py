@@ -1,0 +1,88 @@
+"""A cluster to ask, through the official client and a kubeconfig file.
+
+The fixture is parametrised by backend so that the same tests can run on a real API server.
+"""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collectors.kube.client import Api, Pause, connect
+from collectors.kube.collector import KubernetesCollector
+from fallow.settings import KubernetesSettings
+from fallow.window import Window
+from tests.servers.kube_api import KubeApi
+
+Rows = dict[str, list[dict[str, Any]]]
+
+
+@pytest.fixture(params=["stand-in"])
+def cluster(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[KubeApi]:
+    """Return a running API server that the current kubeconfig names."""
+    assert request.param == "stand-in"
+    with KubeApi() as server:
+        entry = {"name": "test", "cluster": {"server": server.url}}
+        user = {"name": "test", "user": {"token": "secret-token"}}
+        context = {"name": "test", "context": {"cluster": "test", "user": "test"}}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [entry],
+            "users": [user],
+            "contexts": [context],
+            "current-context": "test",
+        }
+        path = tmp_path / "kubeconfig"
+        path.write_text(json.dumps(config))
+        monkeypatch.setenv("KUBECONFIG", str(path))
+        import kubernetes.config.kube_config as loader
+
+        # The client reads KUBECONFIG once, when it is imported.
+        monkeypatch.setattr(loader, "KUBE_CONFIG_DEFAULT_LOCATION", str(path))
+        yield server
+
+
+@pytest.fixture
+def slept() -> list[float]:
+    """Return the pauses taken; none is really slept."""
+    return []
+
+
+@pytest.fixture
+def api(cluster: KubeApi, slept: list[float]) -> Api:
+    """Return a connection whose pauses are only written down."""
+    assert cluster.url
+    return connect(timeout_s=5, pause=Pause(slept.append, lambda: 1.0))
+
+
+class Look:
+    """Collects from the cluster and keeps rows by table."""
+
+    def __init__(self, api: Api, now: datetime) -> None:
+        self.now = now
+        self.api = api
+        self.collector = self.make()
+
+    def make(self, **settings: Any) -> KubernetesCollector:
+        return KubernetesCollector(
+            KubernetesSettings(**{"page_size": 2, **settings}), "c", lambda: self.now, api=self.api
+        )
+
+    def __call__(self) -> Rows:
+        rows: Rows = {}
+        window = Window.last(KubernetesSettings().timeout, now=self.now)
+        for batch in self.collector.collect(window):
+            rows.setdefault(batch.table, []).extend(batch.rows.to_pylist())
+        return rows
+
+
+@pytest.fixture
+def look(api: Api, now: datetime) -> Look:
+    """Return what looks once at the whole cluster."""
+    return Look(api, now)

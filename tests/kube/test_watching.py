@@ -1,0 +1,133 @@
+"""A watch misses nothing: bookmarks, both forms of 410, cut streams, refusals."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from collectors.kube.client import Api
+from collectors.kube.list_watch import ListWatch, Step
+from collectors.kube.shapes import Partial
+from tests.servers.kube_api import KubeApi
+
+PODS = "/api/v1/pods"
+
+
+def put(cluster: KubeApi, name: str) -> None:
+    cluster.put("Pod", {"metadata": {"name": name, "namespace": "a"}})
+
+
+class Watched:
+    """A list and watch of pods, read step by step."""
+
+    def __init__(self, api: Api) -> None:
+        self.failures: list[str] = []
+        self.stop = threading.Event()
+        self.watch = ListWatch(api, PODS, Partial, limit=2, on_failure=self.failures.append)
+        self._steps: Iterator[Step[Partial]] = self.watch.steps(self.stop)
+
+    def next(self, count: int = 1) -> list[str]:
+        """Return the next steps as `KIND name`."""
+        out = []
+        for _ in range(count):
+            step = next(self._steps)
+            out.append(f"{step.kind} {step.object.metadata.name if step.object else ''}".strip())
+        return out
+
+
+@pytest.fixture
+def watched(api: Api) -> Iterator[Watched]:
+    one = Watched(api)
+    yield one
+    one.stop.set()
+    one.watch.close()
+
+
+def test_a_list_comes_first_and_then_every_change(cluster: KubeApi, watched: Watched) -> None:
+    put(cluster, "p0")
+    assert watched.next(2) == ["LISTED p0", "SYNCED"]
+    put(cluster, "p1")
+    put(cluster, "p0")
+    cluster.delete("Pod", "p1", "a")
+    assert watched.next(3) == ["ADDED p1", "MODIFIED p0", "DELETED p1"]
+
+
+def versions_watched(cluster: KubeApi) -> list[str]:
+    return [a.query["resourceVersion"] for a in cluster.asked if a.query.get("watch")]
+
+
+def test_a_broken_stream_goes_on_from_the_last_bookmark(cluster: KubeApi, watched: Watched) -> None:
+    put(cluster, "p0")
+    assert watched.next(2) == ["LISTED p0", "SYNCED"]
+    put(cluster, "p1")
+    assert watched.next() == ["ADDED p1"]
+    cluster.bookmark()
+    marked = cluster.version
+    cluster.cut_streams = 1
+    threading.Timer(0.2, put, (cluster, "p2")).start()
+    assert watched.next() == ["ADDED p2"]
+    assert versions_watched(cluster)[-1] == str(marked)
+    assert len(watched.failures) == 1
+    assert "no answer" in watched.failures[0]
+
+
+def test_an_expiry_inside_the_stream_lists_anew(
+    cluster: KubeApi, watched: Watched, slept: list[float]
+) -> None:
+    put(cluster, "p0")
+    assert watched.next(2) == ["LISTED p0", "SYNCED"]
+    put(cluster, "p1")
+    assert watched.next() == ["ADDED p1"]
+    cluster.expire_streams = 1
+    assert watched.next(3) == ["LISTED p0", "LISTED p1", "SYNCED"]
+    assert watched.failures == []
+    assert len(slept) == 1
+
+
+def test_an_expiry_before_the_stream_lists_anew(cluster: KubeApi, watched: Watched) -> None:
+    put(cluster, "p0")
+    assert watched.next(2) == ["LISTED p0", "SYNCED"]
+    cluster.forget()
+    assert watched.next(2) == ["LISTED p0", "SYNCED"]
+    assert len(versions_watched(cluster)) == 1  # refused; the next watch opens with the next step
+
+
+def test_a_refused_list_is_said_and_tried_again(cluster: KubeApi, watched: Watched) -> None:
+    cluster.forbidden.add(PODS)
+
+    def allow() -> None:
+        cluster.forbidden.discard(PODS)
+
+    put(cluster, "p0")
+    threading.Timer(0.2, allow).start()
+    assert watched.next(2) == ["LISTED p0", "SYNCED"]
+    assert watched.failures[0].startswith("forbidden: /api/v1/pods")
+
+
+def test_closing_ends_a_silent_watch_at_once(cluster: KubeApi, watched: Watched) -> None:
+    put(cluster, "p0")
+    assert watched.next(2) == ["LISTED p0", "SYNCED"]
+    put(cluster, "p1")
+    assert watched.next() == ["ADDED p1"]
+    ended = threading.Event()
+
+    def drain() -> None:
+        with pytest.raises(StopIteration):
+            watched.next()
+        ended.set()
+
+    threading.Thread(target=drain, daemon=True).start()
+    assert not ended.wait(0.2)
+    watched.stop.set()
+    watched.watch.close()
+    assert ended.wait(5)
+
+
+def test_watches_ask_for_bookmarks_and_an_end(cluster: KubeApi, watched: Watched) -> None:
+    put(cluster, "p0")
+    watched.next(2)
+    put(cluster, "p1")
+    watched.next()
+    (asked,) = [a for a in cluster.asked if a.query.get("watch")]
+    assert asked.query["allowWatchBookmarks"] == "true"
+    assert int(asked.query["timeoutSeconds"]) > 0
