@@ -1,0 +1,121 @@
+"""From witnesses to a verdict: the truth table of domain.md sections 2.2 and 5.2, pure functions.
+
+    K1 compute   the idle run itself
+    K2 physics   power within the idle band, gpu_idle clocks, no process, last kernel long ago
+    K3 host      CPU and network of the pods at rest
+    K4 intent    kernels and terminals at rest, no requests
+
+A witness is True (speaks for idle), False (speaks against it) or None (says nothing). K1 alone is
+`suspected`; K1 with an independent witness is `confirmed`; acting needs K1, K2 and K3 or K4.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from fallow.nouns import Evidence, Verdict
+
+Witness = bool | None
+
+HARD = {
+    "conflict": "witnesses contradict each other",
+    "stale": "the telemetry repeats an old value: the energy counter stood still",
+    "node_not_ready": "the node is not ready",
+    "skew": "clocks differ by more than 30 s",
+    "opt_out": "an annotation protects the workload",
+    "not_running": "the pods do not run",
+    "bursty": "too many looks in the run were not idle",
+}
+"""Vetoes that leave no verdict at all: unknown, and said so."""
+
+SOFT = {
+    "missing": "too few looks: coverage is below the setting",
+    "shared_estimated": "the device is shared and its attribution an estimate",
+    "moving": "bytes move over PCIe or NVLink: data or a model may be loading",
+    "starting": "the pod is younger than the least duration and the startup grace",
+}
+"""Vetoes that leave a suspicion: reported, never confirmed, never acted upon."""
+
+UNACTIONABLE = {
+    "unknown_owner": "the top owner could not be resolved",
+    "protected": "an annotation asks that the pods are not disrupted",
+}
+"""Vetoes on acting only: the waste is certain, whose handle to turn is not."""
+
+
+class Witnesses(msgspec.Struct, frozen=True):
+    """What speaks for and against one idle stretch of one workload."""
+
+    compute: bool = True
+    physics: Witness = None
+    host: Witness = None
+    intent: Witness = None
+    conflict: bool = False
+    stale: bool = False
+    node_not_ready: bool = False
+    skew: bool = False
+    opt_out: bool = False
+    not_running: bool = False
+    bursty: bool = False
+    missing: bool = False
+    shared_estimated: bool = False
+    starting: bool = False
+    moving: bool = False
+    unknown_owner: bool = False
+    protected: bool = False
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """A verdict, how sure it is, and why; `evidence` is None where there is no finding."""
+
+    verdict: Verdict
+    evidence: Evidence | None
+    actionable: bool
+    reasons: tuple[str, ...]
+    """Why the verdict is not more than it is; empty for an actionable one."""
+
+
+def judge(w: Witnesses) -> Judgement:
+    """Return the verdict on one stretch in which all of a workload's devices seem idle."""
+    hard = tuple(why for name, why in HARD.items() if getattr(w, name))
+    if hard:
+        return Judgement("unknown", None, actionable=False, reasons=hard)
+    if not w.compute:
+        return Judgement("busy", None, actionable=False, reasons=("the devices compute",))
+    if w.intent is False:
+        return Judgement(
+            "busy",
+            None,
+            actionable=False,
+            reasons=("a kernel or terminal is at work, or requests are served",),
+        )
+    reasons = [why for table in (SOFT, UNACTIONABLE) for n, why in table.items() if getattr(w, n)]
+    if w.physics is False:
+        reasons.append("power is above the idle band")
+    if w.host is False:
+        reasons.append("the host is busy: preprocessing, a download or a checkpoint")
+    independent = w.physics or w.host or w.intent
+    capped = any(getattr(w, name) for name in SOFT) or w.physics is False
+    evidence: Literal["confirmed", "suspected"] = (
+        "confirmed" if independent and not capped else "suspected"
+    )
+    if not independent:
+        reasons.append("no independent witness beside compute")
+    elif not w.physics and w.physics is not False:
+        reasons.append("no witness of physics (power, processes, last kernel)")
+    if not (w.host or w.intent):
+        reasons.append("no witness from the host or of intent")
+    return Judgement("idle", evidence, actionable=not reasons, reasons=tuple(reasons))
+
+
+def confidence(w: Witnesses, *, coverage: float, exact: bool, evidence: Evidence | None) -> float:
+    """Return coverage x (keys satisfied / keys that speak) x attribution (domain.md section 2.2).
+
+    An estimated attribution halves it, and so does a suspicion: one witness that agrees with
+    itself is not certainty.
+    """
+    keys = (w.compute, w.physics, w.host, w.intent)
+    speaking = [k for k in keys if k is not None]
+    score = min(max(coverage, 0.0), 1.0) * sum(speaking) / len(speaking)
+    score *= 1.0 if exact else 0.5
+    return round(score * (1.0 if evidence == "confirmed" else 0.5), 4)

@@ -1,0 +1,29 @@
+-- What the pods did on the host during each stretch: cores, bytes a second, requests.
+WITH span AS (
+    SELECT
+        unnest($spans) AS span,
+        unnest($clusters) AS cluster,
+        unnest($namespaces) AS namespace,
+        unnest($pods) AS pod,
+        make_timestamp(unnest($starts)) AS start_at,
+        make_timestamp(unnest($ends)) AS end_at
+)
+
+SELECT
+    s.span,
+    count(*) AS looks,
+    max(p.cpu_cores) AS cpu_most,
+    avg(p.cpu_cores) AS cpu_cores,
+    avg(p.net_rx_bps + p.net_tx_bps) AS net_bps,
+    avg(p.fs_write_bps) AS fs_write_bps,
+    max(p.requests_per_s) AS requests_per_s,
+    count(DISTINCT p.pod) FILTER (WHERE p.cpu_cores IS NOT null) AS pods_cpu,
+    count(DISTINCT p.pod) FILTER (WHERE p.requests_per_s IS NOT null) AS pods_requests
+FROM span AS s
+INNER JOIN pod_sample AS p
+    ON
+        s.cluster = p.cluster AND s.namespace = p.namespace AND s.pod = p.pod
+        AND s.start_at <= p.ts AND s.end_at > p.ts
+WHERE p.ts >= $since AND p.ts < $until
+GROUP BY s.span
+ORDER BY s.span

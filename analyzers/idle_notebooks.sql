@@ -1,0 +1,30 @@
+-- What the notebook servers said during each stretch. An idle kernel's or terminal's age is
+-- counted at the last look; a busy kernel is busy whatever its age (idle-culler issue 55).
+WITH span AS (
+    SELECT
+        unnest($spans) AS span,
+        unnest($clusters) AS cluster,
+        unnest($namespaces) AS namespace,
+        unnest($pods) AS pod,
+        make_timestamp(unnest($starts)) AS start_at,
+        make_timestamp(unnest($ends)) AS end_at
+)
+
+SELECT
+    s.span,
+    count(*) AS looks,
+    count(DISTINCT n.pod) AS pods,
+    max(n.busy_kernels) AS busy_kernels,
+    count(n.busy_kernels) AS kernel_looks,
+    max(n.terminals) AS terminals,
+    max(epoch_us(n.last_kernel_activity)) AS last_kernel_us,
+    max(epoch_us(n.last_terminal_activity)) AS last_terminal_us,
+    max(epoch_us(greatest(n.last_activity, n.last_kernel_activity)) - epoch_us(n.ts)) AS ahead_us
+FROM span AS s
+INNER JOIN notebook_sample AS n
+    ON
+        s.cluster = n.cluster AND s.namespace = n.namespace AND s.pod = n.pod
+        AND s.start_at <= n.ts AND s.end_at > n.ts
+WHERE n.ts >= $since AND n.ts < $until
+GROUP BY s.span
+ORDER BY s.span

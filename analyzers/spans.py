@@ -1,0 +1,199 @@
+"""From idle runs of devices to idle stretches of workloads: all devices, all replicas.
+
+Every frame here has moments in microseconds. A workload is idle while every device it holds is
+in an idle run, and partly idle while some are (domain.md section 2.2, multi-GPU).
+"""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from analyzers.looks import MEASURES
+from analyzers.runs import IDLE, MICRO, Looks, Runs
+
+TRAFFIC_BPS = 1e6
+"""Bytes a second above the device's own floor that are more than monitoring (domain.md 2.2)."""
+
+WORKLOAD = ("cluster", "namespace", "workload_kind", "workload")
+
+
+def merged_holds(holds: pl.DataFrame) -> pl.DataFrame:
+    """Merge the pods of a workload on one device: `owner`, `number`, `start`, `end`, `share`.
+
+    `owner` numbers the workload. Shares of pods that hold the device at once add up, to 1 at most.
+    """
+    edges = pl.concat(
+        [
+            holds.select("owner", "number", at="start", step=1, share="share"),
+            holds.select("owner", "number", at="end", step=-1, share=-pl.col("share")),
+        ]
+    )
+    edges = edges.group_by("owner", "number", "at").agg(pl.col("step", "share").sum())
+    edges = edges.sort("owner", "number", "at").with_columns(
+        pl.col("step", "share").cum_sum().over("owner", "number"),
+        end=pl.col("at").shift(-1).over("owner", "number"),
+    )
+    held = edges.filter(pl.col("step") > 0).with_columns(share=pl.col("share").clip(0, 1).round(9))
+    return held.select("owner", "number", start="at", end="end", share="share")
+
+
+def pieces(looks: Looks, runs: Runs, holds: pl.DataFrame) -> pl.DataFrame:
+    """Cut runs where the device changes hands, and sum up what was seen in each piece.
+
+    Returns owner, number, start, end, share, looks, idle_looks, interval_s, and per measure what
+    witnesses need: power_w (mean, from the energy counter where there is one), traffic (share of
+    looks that move more than 1 MB/s above the device's own floor), procs (most), kernel_age_s (at
+    the end), idle_clock (share), energy_flat (the counter stood still while it was looked at).
+    """
+    frame = pl.DataFrame(
+        {"number": runs.device, "run_start": runs.start, "run_end": runs.end}
+    ).with_columns(first=runs.first, last=runs.last)
+    cut = frame.join(holds, on="number", how="inner").with_columns(
+        start=pl.max_horizontal("run_start", "start"), end=pl.min_horizontal("run_end", "end")
+    )
+    cut = cut.filter(pl.col("end") > pl.col("start")).sort("owner", "number", "start")
+    if cut.is_empty():
+        return cut.with_columns([pl.lit(0.0).alias(name) for name in _SUMMED]).drop(
+            "run_start", "run_end", "first", "last"
+        )
+    low, high = _rows(looks, cut)
+    return cut.with_columns(
+        [pl.Series(name, values) for name, values in _summed(looks, low, high).items()]
+    ).drop("run_start", "run_end", "first", "last")
+
+
+_SUMMED = (
+    "looks", "idle_looks", "interval_s", "power_w", "traffic", "procs", "kernel_age_s",
+    "idle_clock", "energy_flat",
+)  # fmt: skip
+
+
+def _rows(looks: Looks, cut: pl.DataFrame) -> tuple[Any, Any]:
+    """Return the first row of each piece and the row after its last."""
+    origin = int(looks.at.min())
+    wide = int(looks.at.max()) - origin + 2
+    key = looks.device * wide + (looks.at - origin)
+    device = cut["number"].to_numpy()
+    start = np.clip(cut["start"].to_numpy() - origin, 0, wide - 1)
+    end = np.clip(cut["end"].to_numpy() - origin, 0, wide - 1)
+    low = np.maximum(np.searchsorted(key, device * wide + start), cut["first"].to_numpy())
+    high = np.minimum(np.searchsorted(key, device * wide + end), cut["last"].to_numpy() + 1)
+    return low, np.maximum(high, low)
+
+
+def _summed(looks: Looks, low: Any, high: Any) -> dict[str, Any]:
+    def over(values: Any) -> Any:
+        total = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
+        return total[high] - total[low]
+
+    def mean(values: Any) -> Any:
+        known = ~np.isnan(values)
+        n = over(known)
+        return np.divide(over(np.where(known, values, 0.0)), n, out=_none(n), where=n > 0)
+
+    m = {name: looks.measures[name] for name in MEASURES}
+    power = mean(m["power_w"])
+    energy_w, flat = _energy(looks, low, high)
+    traffic = m["traffic_bps"] - _floor(looks, m["traffic_bps"])
+    procs = mean(np.where(np.isnan(m["procs"]), np.nan, m["procs"] > 0))
+    final = np.maximum(high - 1, 0)
+    return {
+        "looks": over(looks.looks),
+        "idle_looks": over(np.where(looks.kind == IDLE, looks.looks, 0)),
+        "interval_s": looks.interval_s[np.minimum(low, len(looks) - 1)],
+        "power_w": np.where(np.isnan(energy_w), power, energy_w),
+        "traffic": mean(np.where(np.isnan(traffic), np.nan, traffic > TRAFFIC_BPS)),
+        "procs": procs,
+        "kernel_age_s": m["kernel_age_s"][final].astype(np.float64),
+        "idle_clock": mean(m["idle_clock"]),
+        "energy_flat": flat,
+    }
+
+
+def _none(like: Any) -> Any:
+    return np.full(len(like), np.nan)
+
+
+def _floor(looks: Looks, values: Any) -> Any:
+    """Return, per look, the least value its device showed: monitoring itself moves bytes."""
+    begins = np.flatnonzero(np.diff(looks.device, prepend=-1))
+    least = np.fmin.reduceat(values, begins)
+    return np.repeat(least, np.diff(np.append(begins, len(values))))
+
+
+def _energy(looks: Looks, low: Any, high: Any) -> tuple[Any, Any]:
+    """Return mean watts from the energy counter and whether it stood still.
+
+    Raw looks carry the counter, buckets the energy used in them. A counter that drops counts
+    from zero.
+    """
+    energy = looks.measures["energy_mj"].astype(np.float64)
+    if np.isnan(energy).all():
+        return _none(low), np.zeros(len(low), dtype=bool)
+    if looks.bucketed:
+        used, seconds = energy, looks.speaks / MICRO
+        begin = low
+    else:
+        step = np.diff(energy, prepend=np.nan)
+        used = np.where(step >= 0, step, np.where(np.isnan(step), np.nan, energy))
+        seconds = np.diff(looks.at, prepend=0) / MICRO
+        begin = np.minimum(low + 1, high)
+    known = ~np.isnan(used)
+    total = np.concatenate([[0.0], np.cumsum(np.where(known, used, 0.0))])
+    spent = np.concatenate([[0.0], np.cumsum(np.where(known, seconds, 0.0))])
+    millijoules, during = total[high] - total[begin], spent[high] - spent[begin]
+    flat = (during >= STILL_S) & (millijoules <= 0)
+    watts = np.divide(millijoules / 1000, during, out=_none(low), where=(during > 0) & ~flat)
+    return watts, flat
+
+
+STILL_S = 600
+"""A board that is powered uses energy; a counter still for 10 minutes repeats an old value."""
+
+
+def stretches(cut: pl.DataFrame, holds: pl.DataFrame) -> pl.DataFrame:
+    """Return when each workload was idle or partly idle: owner, start, end, state, devices, idle.
+
+    state is `idle` (every device it held) or `partly idle`; `gpu_us` is GPU-microseconds held by
+    idle devices, by their share.
+    """
+    edges = pl.concat(
+        [
+            _edges(holds, held=1, idle=0),
+            _edges(cut, held=0, idle=1),
+        ]
+    )
+    touched = edges.join(cut.select("owner").unique(), on="owner", how="semi")
+    sums = ["held", "idle", "gpus"]
+    sweep = touched.group_by("owner", "at").agg(pl.col(sums).sum()).sort("owner", "at")
+    sweep = sweep.with_columns(
+        pl.col(sums).cum_sum().over("owner"), until=pl.col("at").shift(-1).over("owner")
+    ).drop_nulls("until")
+    sweep = sweep.with_columns(
+        state=pl.when(pl.col("idle") == 0)
+        .then(pl.lit("other"))
+        .when(pl.col("idle") >= pl.col("held"))
+        .then(pl.lit("idle"))
+        .otherwise(pl.lit("partly idle"))
+    )
+    sweep = sweep.with_columns(run=pl.struct("owner", "state").rle_id())
+    out = sweep.group_by("run", maintain_order=True).agg(
+        pl.col("owner", "state").first(),
+        start=pl.col("at").min(),
+        end=pl.col("until").max(),
+        devices=pl.col("held").max(),
+        idle=pl.col("idle").max(),
+        gpu_us=((pl.col("until") - pl.col("at")) * pl.col("gpus")).sum(),
+    )
+    return out.filter(pl.col("state") != "other").drop("run")
+
+
+def _edges(frame: pl.DataFrame, *, held: int, idle: int) -> pl.DataFrame:
+    gpus = pl.col("gpus") if idle else pl.lit(0.0)
+    return pl.concat(
+        [
+            frame.select("owner", at="start", held=held, idle=idle, gpus=gpus),
+            frame.select("owner", at="end", held=-held, idle=-idle, gpus=-gpus),
+        ]
+    )

@@ -1,0 +1,211 @@
+"""Gather the witnesses of each idle stretch: physics, host, intent, and what forbids a verdict."""
+
+import csv
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from analyzers.evidence import Witness, Witnesses
+from analyzers.looks import bounds
+from analyzers.power_band import Band
+from analyzers.queries import sql
+from analyzers.runs import MICRO
+from fallow.seams import Views
+from fallow.settings import IdleSettings
+from fallow.window import Window
+
+CPU_SHARE = 0.05
+"""Cores per requested core, at or below which a pod is at rest (domain.md 2.2, K3)."""
+
+BYTES_S = 10_000
+"""Network or file system bytes a second, below which a pod is at rest (domain.md 2.2, K3)."""
+
+SKEW_US = 30 * MICRO
+MOVING = 0.10
+"""Share of looks with traffic above which bytes are said to move."""
+
+IDLE_CLOCK = 0.95
+"""Share of looks in which the driver must say that clocks are low because the GPU is idle."""
+
+
+class Pods(msgspec.Struct, frozen=True):
+    """What inventory, host and notebooks said about the pods, by stretch."""
+
+    inventory: Mapping[int, list[dict[str, Any]]]
+    hosts: Mapping[int, dict[str, Any]]
+    notebooks: Mapping[int, dict[str, Any]]
+
+
+def physics(members: pl.DataFrame, bands: Mapping[str, Band], margin_w: float) -> pl.DataFrame:
+    """Add `band_w`, `band` (its source) and `physics` per device and stretch.
+
+    Power above the band speaks against; within it, or one of the other witnesses, for.
+    """
+    known = pl.DataFrame(
+        {
+            "gpu_model": list(bands),
+            "band_w": [b.watts for b in bands.values()],
+            "band": [b.source for b in bands.values()],
+        },
+        schema={"gpu_model": pl.String, "band_w": pl.Float64, "band": pl.String},
+    )
+    long_ago = pl.col("kernel_age_s") >= (pl.col("end") - pl.col("start")) / MICRO
+    said = pl.any_horizontal(
+        (pl.col("idle_clock") >= IDLE_CLOCK).fill_null(False),
+        (pl.col("procs") == 0).fill_null(False),
+        long_ago.fill_null(False),
+    )
+    within = pl.col("power_w") <= pl.col("band_w") + margin_w
+    joined = members.with_columns(
+        pl.col("power_w", "idle_clock", "procs", "kernel_age_s", "traffic").fill_nan(None)
+    ).join(known, on="gpu_model", how="left")
+    return joined.with_columns(
+        physics=pl.when(within.not_().fill_null(False))
+        .then(pl.lit(False))
+        .when(within.fill_null(False) | said)
+        .then(pl.lit(True))
+        .otherwise(pl.lit(None, dtype=pl.Boolean))
+    )
+
+
+def by_stretch(members: pl.DataFrame) -> pl.DataFrame:
+    """Sum devices up per stretch (`span`): all must speak for idle, one against is enough."""
+    length = pl.col("piece_end") - pl.col("piece_start")
+    return members.group_by("span", maintain_order=True).agg(
+        against=(pl.col("physics") == False).any(),  # noqa: E712  (an expression)
+        agreed=pl.col("physics").fill_null(False).all(),
+        coverage=((pl.col("looks") * pl.col("interval_s") * MICRO).sum() / length.sum()).clip(0, 1),
+        steady=pl.col("idle_looks").sum() / pl.col("looks").sum(),
+        looks=pl.col("looks").sum(),
+        stale=pl.col("energy_flat").any(),
+        traffic=pl.col("traffic").max(),
+        power_w=pl.col("power_w").mean(),
+        processes=pl.col("procs").max(),
+        kernel_age_s=pl.col("kernel_age_s").min(),
+        idle_clock=pl.col("idle_clock").min(),
+        band_w=pl.col("band_w").max(),
+        band=pl.col("band").first(),
+        gpu_us=(pl.col("overlap") * pl.col("gpus")).sum(),
+        numbers=pl.col("number").unique(maintain_order=True),
+    )
+
+
+def gather(views: Views, window: Window, held: pl.DataFrame) -> Pods:
+    """Ask inventory, hosts and notebooks about the pods of the stretches.
+
+    `held` has one row per stretch and pod: span, cluster, namespace, pod, pod_uid, start, end.
+    """
+    if held.is_empty():
+        return Pods({}, {}, {})
+    rows = views.query(sql("idle_pods"), {"uids": held["pod_uid"].unique().sort().to_list()})
+    by_uid = {row["uid"]: row for row in rows.to_pylist()}
+    inventory: dict[int, list[dict[str, Any]]] = {}
+    for span, uid in held.select("span", "pod_uid").unique(maintain_order=True).iter_rows():
+        inventory.setdefault(span, []).append(by_uid.get(uid, {}))
+    spans = {
+        **bounds(window),
+        "spans": held["span"].to_list(),
+        "clusters": held["cluster"].to_list(),
+        "namespaces": held["namespace"].to_list(),
+        "pods": held["pod"].to_list(),
+        "starts": held["start"].to_list(),
+        "ends": held["end"].to_list(),
+    }
+    hosts = views.query(sql("idle_hosts"), spans).to_pylist()
+    notebooks = views.query(sql("idle_notebooks"), spans).to_pylist()
+    return Pods(inventory, {r["span"]: r for r in hosts}, {r["span"]: r for r in notebooks})
+
+
+def witnesses(
+    row: Mapping[str, Any], pods: Pods, settings: IdleSettings, window: Window
+) -> Witnesses:
+    """Return what speaks for and against one stretch (a row of `by_stretch` with its times)."""
+    span, end = row["span"], row["end"]
+    known = pods.inventory.get(span, [])
+    host, notebook = pods.hosts.get(span), pods.notebooks.get(span)
+    least_us = settings.min_duration.total_seconds() * MICRO
+    grace_us = settings.startup_grace.total_seconds() * MICRO
+    until_us = round(window.end.timestamp() * MICRO)
+    hard, soft = protections(known)
+    return Witnesses(
+        physics=True if row["agreed"] else (False if row["against"] else None),
+        host=at_rest(host, known),
+        intent=intent(host, notebook, len(known), end, least_us),
+        stale=row["stale"],
+        node_not_ready=end >= until_us - least_us and any(p.get("ready") is False for p in known),
+        skew=bool(notebook and (notebook["ahead_us"] or 0) > SKEW_US),
+        opt_out=hard,
+        not_running=bool(known) and all(p.get("phase") == "Pending" for p in known),
+        bursty=row["steady"] < settings.coverage,
+        missing=row["coverage"] < settings.coverage,
+        shared_estimated=row["estimated"],
+        moving=(row["traffic"] or 0) > MOVING,
+        starting=any(
+            p.get("started_us") is not None and end - p["started_us"] < least_us + grace_us
+            for p in known
+        ),
+        unknown_owner=not known or any(p.get("workload_kind") is None for p in known),
+        protected=soft,
+    )
+
+
+def at_rest(host: Mapping[str, Any] | None, pods: list[dict[str, Any]]) -> Witness:
+    """Say whether the pods' CPU, network and file system were at rest; None = not all looked at."""
+    if host is None or host["cpu_cores"] is None or host["pods_cpu"] < len(pods):
+        return None
+    requests = [(p.get("cpu_request_milli") or 1000) / 1000 for p in pods]
+    cores = max(1.0, sum(requests) / max(len(requests), 1))
+    return (
+        host["cpu_cores"] <= CPU_SHARE * cores
+        and (host["net_bps"] or 0.0) < BYTES_S
+        and (host["fs_write_bps"] or 0.0) < BYTES_S
+    )
+
+
+def intent(
+    host: Mapping[str, Any] | None,
+    notebook: Mapping[str, Any] | None,
+    pods: int,
+    end_us: int,
+    least_us: float,
+) -> Witness:
+    """Say whether nobody means to use it: kernels and terminals at rest, or no requests.
+
+    A busy kernel is busy whatever its age (a silent cell may run for hours); an open tab is not
+    work. Kernels that could not be asked say nothing.
+    """
+    if host is not None and host["pods_requests"]:
+        if host["requests_per_s"] > 0:
+            return False
+        if host["pods_requests"] >= pods:
+            return True
+    if notebook is None or not notebook["kernel_looks"]:
+        return None
+    if notebook["busy_kernels"] > 0:
+        return False
+    latest = max(notebook["last_kernel_us"] or 0, notebook["last_terminal_us"] or 0)
+    rested = end_us - latest >= least_us and notebook["pods"] >= pods
+    return True if rested else None
+
+
+def protections(pods: list[dict[str, Any]]) -> tuple[bool, bool]:
+    """Return whether an annotation forbids a verdict, and whether one forbids acting."""
+    found = {False: False, True: False}
+    for pod in pods:
+        noted = msgspec.json.decode(pod["annotations"]) if pod.get("annotations") else {}
+        for prefix, value, hard in _protections():
+            for name, said in noted.items():
+                if name.startswith(prefix) and (not value or str(said).lower() == value):
+                    found[hard] = True
+    return found[True], found[False]
+
+
+@cache
+def _protections() -> tuple[tuple[str, str, bool], ...]:
+    text = files("analyzers").joinpath("protections.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
+    return tuple((r["annotation"], r["value"], r["hard"] == "1") for r in rows)
