@@ -1,0 +1,502 @@
+"""The few queries that touch every row, as Ibis expressions: named, typed, portable.
+
+    look ──► rolled_5m ──► rolled_1h          rollups
+    rollup ──► mean_activity · idle_devices · pooled_percentile
+
+Expressions hold nothing of one engine: time is an integer (`at`, microseconds since 1970; `bucket`,
+the number of the bucket), so that the same reduction runs on DuckDB now and on Spark over the same
+Parquet later. What turns a timestamp into that integer is the engine's edge (`rollup.sql`).
+
+A look at `at` with interval i speaks for [at, at + 1.25 i). What reaches beyond its bucket is
+booked in the buckets it reaches, and when the looks of one device and bucket speak for more than
+the bucket, all owners' rows are scaled down in proportion.
+"""
+
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from fallow import tables
+
+SPEAKS = 1.25
+"""A look speaks for so many of its intervals: a scrape may be a quarter late without a hole."""
+
+LINKS = 3.0
+"""Two looks at most so many intervals apart share an energy delta; a longer silence is a gap."""
+
+UNKNOWN_INTERVAL_S = 60.0
+"""Interval of a source that does not tell its own: the usual scrape interval."""
+
+LONGEST_INTERVAL_S = 3600.0
+"""Looks rarer than hourly speak and link no further than hourly ones: it bounds how far back."""
+
+BINS = 21
+"""Zero, then 20 steps of 0.05."""
+
+FIVE_MINUTES, HOUR = 300, 3600
+MICRO = 1_000_000
+
+BITS, PER_SUM = 12, 4
+SUMS = -(-BINS // PER_SUM)
+"""The histogram travels as 6 sums of 4 counts of 12 bits, each exact in a double: 21 conditional
+counts would take three times as long. 4,095 looks per bin hold 13 looks a second."""
+
+MEASURES = (
+    "gpu_util_pct",
+    "gr_engine_active",
+    "sm_active",
+    "tensor_active",
+    "dram_active",
+    "fp32_active",
+    "power_w",
+    "mem_used_bytes",
+)
+RATIOS = (
+    "gr_engine_active",
+    "sm_active",
+    "tensor_active",
+    "fp64_active",
+    "fp32_active",
+    "fp16_active",
+    "dram_active",
+)
+COUNTERS = (
+    "energy_mj",
+    "temp_c",
+    "sm_clock_mhz",
+    "throttle_mask",
+    "xid",
+    "proc_count",
+    "last_kernel_age_s",
+)
+PERCENTS = ("gpu_util_pct", "enc_util_pct", "dec_util_pct", "mem_copy_util_pct")
+KEYS = ("cluster", "bucket", "device", "namespace", "pod")
+CLASSES = ("blind", "idle", "low", "busy", "conflict")
+DIMENSIONS = ("node", "parent", "vendor", "model", "profile")
+DESCRIBED = (*DIMENSIONS, "sharers", "interval_s")
+PARTS = ("n", "min", "mean", "max")
+REST = (
+    "temp_c_max",
+    "sm_clock_mhz_mean",
+    "pcie_bps_max",
+    "nvlink_bps_max",
+    "throttle_mask",
+    "xid_max",
+    "proc_count_max",
+    "last_kernel_age_s_min",
+)
+_SECONDS = tuple(f"{c}_s" for c in CLASSES)
+
+EPSILON = 1e-6
+"""A stored (single precision) 0.05 is 0.0500000007; it is still at a threshold of 0.05."""
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """Where idle ends and low ends, as ratios of activity (`settings.ledger`)."""
+
+    idle_threshold: float = 0.05
+    low_threshold: float = 0.30
+
+
+IBIS_TYPES = {
+    "string": "string",
+    "timestamp": "timestamp(6)",
+    "bool": "boolean",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "f32": "float32",
+    "f64": "float64",
+    "decimal": "decimal(18, 8)",
+    "hist": "array<int32>",
+}
+
+
+def unbound(table: str, name: str, *, number: dict[str, str]) -> Any:
+    """Return an Ibis table of this shape whose timestamps are numbers called as `number` says."""
+    import ibis  # noqa: PLC0415  (0.4 s that --help need not pay)
+
+    columns = {
+        number.get(c.name, c.name): "int64" if c.name in number else IBIS_TYPES[c.type]
+        for c in tables.columns(table)
+    }
+    return ibis.table(columns, name=name)
+
+
+def like(expression: Any, name: str) -> Any:
+    """Return a table of an expression's shape: where its rows were kept on the way."""
+    import ibis  # noqa: PLC0415
+
+    return ibis.table(expression.schema(), name=name)
+
+
+def sql(expression: Any, dialect: str = "duckdb") -> str:
+    """Compile a reduction to one engine's SQL."""
+    import ibis  # noqa: PLC0415
+
+    return str(ibis.to_sql(expression, dialect=dialect))
+
+
+def look() -> Any:
+    """Return the looks: `sample` with `at` (microseconds since 1970) for `ts`."""
+    return unbound("sample", "look", number={"ts": "at"})
+
+
+def roll(table: str, name: str) -> Any:
+    """Return a rollup whose bucket is a number."""
+    return unbound(table, name, number={"bucket": "bucket"})
+
+
+def model() -> Any:
+    """Return the facts by model string: `model`, `tdp_w`, `idle_context_w` (watts)."""
+    import ibis  # noqa: PLC0415
+
+    return ibis.table(
+        {"model": "string", "tdp_w": "float32", "idle_context_w": "float32"}, name="model"
+    )
+
+
+def piece() -> Any:
+    """Return the numbers 1, 2, ...: how many buckets beyond its own a look may reach."""
+    import ibis  # noqa: PLC0415
+
+    return ibis.table({"k": "int64"}, name="piece")
+
+
+def held(looks: Any, models: Any) -> Any:
+    """Number who held what: one row per distinct set of the looks' words.
+
+    Words repeat in every look; grouping and joining by three small numbers instead takes a third
+    of the time. `holder` numbers the whole row, `owner` its device, namespace and pod, `unit` its
+    device.
+    """
+    import ibis  # noqa: PLC0415
+
+    words = looks.select(
+        "cluster",
+        "device",
+        *[looks[c].fill_null("").name(c) for c in ("namespace", "pod", *DIMENSIONS)],
+        sharers=looks.sharers.fill_null(-1),
+    ).distinct()
+    facts = words.join(models, "model", how="left")
+
+    def number(*names: str) -> Any:
+        return ibis.dense_rank().over(order_by=[facts[c] for c in names])
+
+    return facts.select(
+        *words.columns,
+        "tdp_w",
+        "idle_context_w",
+        unit=number("cluster", "device"),
+        owner=number("cluster", "device", "namespace", "pod"),
+        holder=number("cluster", "device", "namespace", "pod", *DIMENSIONS, "sharers"),
+    )
+
+
+def classified(looks: Any, holders: Any, rules: Rules) -> Any:
+    """Give each look its `activity` (0-1), `kind` (index into CLASSES), `bucket` and `until`.
+
+    Conflict, as the collected bug reports tell it (domain.md Q3, Q7): profiling says idle while the
+    driver counts kernels; activity says idle while the board draws over half its TDP (boards only:
+    an instance reports its board's power); or the driver says 90 % while no memory is used and
+    power lies in the idle band.
+    """
+    import ibis  # noqa: PLC0415
+
+    same = [
+        looks.cluster == holders.cluster,
+        looks.device == holders.device,
+        *[looks[c].fill_null("") == holders[c] for c in ("namespace", "pod", *DIMENSIONS)],
+        looks.sharers.fill_null(-1) == holders.sharers,
+    ]
+    joined = looks.join(holders, same, rname="held_{name}")
+    witnesses = [joined[c] for c in RATIOS] + [joined[c] / 100 for c in PERCENTS]
+    interval = _interval(joined)
+    rows = joined.select(
+        "at",
+        "unit",
+        "owner",
+        "holder",
+        *MEASURES,
+        *COUNTERS,
+        "tdp_w",
+        "idle_context_w",
+        board=joined.held_parent == "",
+        pcie_bps=_sum_of(joined.pcie_tx_bps, joined.pcie_rx_bps),
+        nvlink_bps=_sum_of(joined.nvlink_tx_bps, joined.nvlink_rx_bps),
+        activity=_greatest([w.cast("float32") for w in witnesses]),
+        bucket=_floor_divide(joined.at, FIVE_MINUTES * MICRO),
+        interval_s=interval,
+        until=joined.at + (interval * (SPEAKS * MICRO)).cast("int64"),
+    )
+    idle = rows.activity <= rules.idle_threshold + EPSILON
+    hidden = (rows.gr_engine_active <= 0.01 + EPSILON) & (rows.gpu_util_pct >= 10)  # noqa: PLR2004
+    hot = rows.board & idle & (rows.power_w > rows.tdp_w / 2)
+    full = rows.board & (rows.gpu_util_pct >= 90)  # noqa: PLR2004
+    false_busy = full & (rows.mem_used_bytes == 0) & (rows.power_w <= rows.idle_context_w)
+    conflict = hidden.fill_null(False) | hot.fill_null(False) | false_busy.fill_null(False)
+    kind = ibis.cases(
+        (rows.activity.isnull(), 0),
+        (conflict, 4),
+        (idle, 1),
+        (rows.activity < rules.low_threshold - EPSILON, 2),
+        else_=3,
+    )
+    return rows.mutate(kind=kind).drop("tdp_w", "idle_context_w", "board")
+
+
+def gathered_5m(looks: Any, holders: Any, pieces: Any, rules: Rules) -> Any:
+    """Gather looks by owner and 5 minutes: everything of `rollup_5m` but the words and the scale.
+
+    The looks must reach back before the first bucket wanted, as far as a look speaks or an energy
+    delta links; buckets outside the wanted window are the caller's to drop.
+    """
+    import ibis  # noqa: PLC0415
+
+    rows = classified(looks, holders, rules)
+    end = (rows.bucket + 1) * (FIVE_MINUTES * MICRO)
+    own = rows.mutate(
+        seconds=(ibis.least(rows.until, end) - rows.at) / MICRO, bin=_bin(rows.activity)
+    )
+    own = own.mutate(
+        place=(own.bin % PER_SUM).cases((0, 1.0), (1, 2.0**12), (2, 2.0**24), else_=2.0**36)
+    )
+    within = own.group_by("unit", "owner", "bucket").aggregate(
+        **_class_seconds(own),
+        **_measured(own),
+        holder=own.holder.max(),
+        interval_s=own.interval_s.mean(),
+        n=own.count(),
+        act_n=own.activity.count(),
+        act_min=own.activity.min(),
+        act_mean=own.activity.mean(),
+        act_max=own.activity.max(),
+        **{f"bins_{k}": own.place.sum(where=own.bin // PER_SUM == k) for k in range(SUMS)},
+        temp_c_max=own.temp_c.max(),
+        sm_clock_mhz_mean=own.sm_clock_mhz.mean(),
+        pcie_bps_max=own.pcie_bps.max(),
+        nvlink_bps_max=own.nvlink_bps.max(),
+        throttle_mask=own.throttle_mask.bit_or(),
+        xid_max=own.xid.max(),
+        proc_count_max=own.proc_count.max(),
+        last_kernel_age_s_min=own.last_kernel_age_s.min(),
+    )
+    both = ["owner", "bucket"]
+    linked = within.join(_energy(rows), both, how="left", rname="e_{name}")
+    linked = linked.drop("e_owner", "e_bucket")
+    joined = linked.join(
+        _reaching(looks, holders, pieces, rules), both, how="outer", rname="{name}_r"
+    )
+    shared = (*both, "unit", "holder", "interval_s")
+    named = {*shared, *_SECONDS}
+    return joined.select(
+        **{c: joined[c].coalesce(joined[f"{c}_r"]) for c in shared},
+        **{c: joined[c].fill_null(0.0) + joined[f"{c}_r"].fill_null(0.0) for c in _SECONDS},
+        **{c: joined[c] for c in linked.columns if c not in named},
+    )
+
+
+def _reaching(looks: Any, holders: Any, pieces: Any, rules: Rules) -> Any:
+    """Aggregate what looks say about buckets after their own."""
+    import ibis  # noqa: PLC0415
+
+    size = FIVE_MINUTES * MICRO
+    speaks = (_interval(looks) * (SPEAKS * MICRO)).cast("int64")
+    late = classified(looks.filter(looks.at % size + speaks > size), holders, rules)
+    reach = late.cross_join(pieces)
+    reach = reach.filter((reach.bucket + reach.k) * size < reach.until)
+    reach = reach.mutate(bucket=reach.bucket + reach.k)
+    begin = reach.bucket * size
+    reach = reach.mutate(seconds=(ibis.least(reach.until, begin + size) - begin) / MICRO)
+    return reach.group_by("unit", "owner", "bucket").aggregate(
+        **_class_seconds(reach), holder=reach.holder.max(), interval_s=reach.interval_s.mean()
+    )
+
+
+def _class_seconds(rows: Any) -> dict[str, Any]:
+    return {
+        f"{c}_s": rows.seconds.sum(where=rows.kind == k).fill_null(0.0)
+        for k, c in enumerate(CLASSES)
+    }
+
+
+def _measured(rows: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for c in MEASURES:
+        found |= {
+            f"{c}_n": rows[c].count(),
+            f"{c}_min": rows[c].min(),
+            f"{c}_mean": rows[c].mean(),
+            f"{c}_max": rows[c].max(),
+        }
+    return found
+
+
+def _energy(rows: Any) -> Any:
+    """Aggregate increases of the energy counter; a drop counts from zero (a driver reload).
+
+    An increase is booked where the later look lies. Over a gap nothing is booked: what was used in
+    a silence is unknown.
+    """
+    import ibis  # noqa: PLC0415
+
+    read = rows.filter(rows.energy_mj.notnull())
+    rows = read.select(
+        "owner",
+        "bucket",
+        "energy_mj",
+        "at",
+        longest=(read.interval_s * (LINKS * MICRO)).cast("int64"),
+        before=read.energy_mj.lag().over(group_by=read.unit, order_by=read.at),
+        before_at=read.at.lag().over(group_by=read.unit, order_by=read.at),
+    )
+    linked = rows.filter(rows.before.notnull(), rows.at - rows.before_at <= rows.longest)
+    increase = ibis.ifelse(
+        linked.energy_mj >= linked.before, linked.energy_mj - linked.before, linked.energy_mj
+    )
+    return linked.group_by("owner", "bucket").aggregate(energy_mj=increase.sum().cast("int64"))
+
+
+def rolled_5m(gathered: Any, holders: Any) -> Any:
+    """Scale and name what was gathered: `rollup_5m`, its `bucket` a number.
+
+    A device's bucket holds no more seconds than it has: where its looks speak for more, all its
+    owners' rows shrink in proportion.
+    """
+    import ibis  # noqa: PLC0415
+
+    size = FIVE_MINUTES
+    spoken = gathered.group_by("unit", "bucket").aggregate(
+        part=ibis.least(1.0, size / _total(gathered, _SECONDS).sum().nullif(0.0)).fill_null(1.0)
+    )
+    scaled = gathered.join(spoken, ["unit", "bucket"], rname="spoken_{name}")
+    part = scaled.join(holders.drop("unit", "owner"), "holder", rname="held_{name}")
+    return part.select(
+        *KEYS,
+        *[part[c].nullif("").name(c) for c in DIMENSIONS],
+        sharers=part.sharers.nullif(-1),
+        interval_s=part.interval_s,
+        n=part.n.fill_null(0),
+        expected=size / part.interval_s.nullif(0.0),
+        covered_s=_total(part, _SECONDS) * part.part,
+        **{c: part[c] * part.part for c in _SECONDS},
+        act_n=part.act_n.fill_null(0),
+        **{c: part[c] for c in ("act_min", "act_mean", "act_max")},
+        act_hist=ibis.array([_unpacked(part, k) for k in range(BINS)]),
+        **_counted(part),
+        energy_mj=part.energy_mj,
+        **{c: part[c] for c in REST},
+    )
+
+
+def _unpacked(rows: Any, k: int) -> Any:
+    packed = rows[f"bins_{k // PER_SUM}"].fill_null(0.0).cast("int64")
+    return ((packed >> (BITS * (k % PER_SUM))) & (2**BITS - 1)).cast("int32")
+
+
+def _counted(rows: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for c in MEASURES:
+        found[f"{c}_n"] = rows[f"{c}_n"].fill_null(0)
+        found |= {f"{c}_{part}": rows[f"{c}_{part}"] for part in ("min", "mean", "max")}
+    return found
+
+
+def rolled_1h(rolls: Any) -> Any:
+    """Merge rows of `rollup_5m` into hours: `rollup_1h`, its `bucket` a number.
+
+    What was counted, summed or compared in 5 minutes is exactly what the looks of the hour would
+    give; means are weighted by the looks behind them.
+    """
+    import ibis  # noqa: PLC0415
+
+    rows = rolls.mutate(bucket=_floor_divide(rolls.bucket, HOUR // FIVE_MINUTES))
+    merged = rows.group_by(*KEYS).aggregate(
+        **{c: rows[c].max() for c in (*DIMENSIONS, "sharers")},
+        interval_s=_weighted(rows, "interval_s", rows.n).coalesce(rows.interval_s.mean()),
+        n=rows.n.sum(),
+        **{c: rows[c].sum() for c in ("covered_s", *_SECONDS)},
+        act_n=rows.act_n.sum(),
+        act_min=rows.act_min.min(),
+        act_mean=_weighted(rows, "act_mean", rows.act_n),
+        act_max=rows.act_max.max(),
+        **{f"bin_{k}": rows.act_hist[k].sum() for k in range(BINS)},
+        **_remeasured(rows),
+        energy_mj=rows.energy_mj.sum().cast("int64"),
+        sm_clock_mhz_mean=_weighted(rows, "sm_clock_mhz_mean", rows.n),
+        throttle_mask=rows.throttle_mask.bit_or(),
+        last_kernel_age_s_min=rows.last_kernel_age_s_min.min(),
+        **{c: rows[c].max() for c in REST if c.endswith("_max")},
+    )
+    return merged.select(
+        *KEYS,
+        *DESCRIBED,
+        "n",
+        (HOUR / merged.interval_s).name("expected"),
+        "covered_s",
+        *_SECONDS,
+        *[f"act_{part}" for part in PARTS],
+        ibis.array([merged[f"bin_{k}"].cast("int32") for k in range(BINS)]).name("act_hist"),
+        *[f"{c}_{part}" for c in MEASURES for part in PARTS],
+        "energy_mj",
+        *REST,
+    )
+
+
+def _remeasured(rows: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for c in MEASURES:
+        found |= {
+            f"{c}_n": rows[f"{c}_n"].sum(),
+            f"{c}_min": rows[f"{c}_min"].min(),
+            f"{c}_mean": _weighted(rows, f"{c}_mean", rows[f"{c}_n"]),
+            f"{c}_max": rows[f"{c}_max"].max(),
+        }
+    return found
+
+
+def _weighted(rows: Any, column: str, weight: Any) -> Any:
+    value = rows[column].cast("float64")
+    return (value * weight).sum() / weight.sum(where=value.notnull()).nullif(0)
+
+
+def _greatest(witnesses: list[Any]) -> Any:
+    # Engines disagree about GREATEST with nulls; -1 stands for "no witness" in all of them.
+    import ibis  # noqa: PLC0415
+
+    best = ibis.greatest(*[w.fill_null(-1.0) for w in witnesses])
+    return best.nullif(-1.0)
+
+
+def _interval(rows: Any) -> Any:
+    import ibis  # noqa: PLC0415
+
+    bounded = ibis.least(rows.interval_s.fill_null(UNKNOWN_INTERVAL_S), LONGEST_INTERVAL_S)
+    return ibis.greatest(bounded, 0.0)
+
+
+def _bin(activity: Any) -> Any:
+    """Return the histogram's bin: 0 for zero, else 1 to 20, each step's upper end included."""
+    import ibis  # noqa: PLC0415
+
+    # Engines disagree about LEAST and GREATEST with nulls, so no null reaches them.
+    step = (activity.fill_null(0.0) * (BINS - 1) - EPSILON).ceil()
+    bounded = ibis.least(ibis.greatest(step, 0), BINS - 1).cast("int32")
+    return ibis.ifelse(activity.isnull(), ibis.null("int32"), bounded)
+
+
+def _sum_of(one: Any, other: Any) -> Any:
+    """Add two columns where null means missing: null only when both are."""
+    return (one + other).coalesce(one, other)
+
+
+def _total(rows: Any, names: tuple[str, ...]) -> Any:
+    total = rows[names[0]]
+    for name in names[1:]:
+        total = total + rows[name]
+    return total
+
+
+def _floor_divide(column: Any, divisor: int) -> Any:
+    return (column // divisor).cast("int64")

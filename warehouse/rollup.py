@@ -1,0 +1,228 @@
+"""Roll samples up to 5 minutes and hours, and keep the devices.
+
+    sample ──► rollup_5m ──► rollup_1h
+       └─────► device
+
+A refresh replaces whole buckets (delete and insert in one transaction), so that late rows refresh
+only theirs and running twice equals running once. What is due is written down by ingest (`dirty`),
+in the transaction that stored the rows. A look speaks into the next bucket and an energy delta
+links to it, so refreshing a bucket refreshes those it reaches, too.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from fallow.gpu_models import canonical
+from fallow.window import Window
+from warehouse import reductions, tiers
+from warehouse.steps import step
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from warehouse.lake import Warehouse
+
+BUCKET = timedelta(minutes=5)
+HOUR = timedelta(hours=1)
+CHUNK = timedelta(hours=3)
+"""Most looks in memory at once: 3 h of 10,000 devices take about 1 GB."""
+
+NEAR = timedelta(minutes=30)
+"""Due buckets nearer than this are refreshed in one go: cheaper than two."""
+
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (tables hold naive UTC)
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """Buckets of one cluster to refresh, [start, end), naive UTC on bucket edges."""
+
+    cluster: str
+    start: datetime
+    end: datetime
+
+
+def roll_up(warehouse: "Warehouse", window: Window | None = None) -> int:
+    """Refresh the rollups and devices of a window's buckets, or of all that are due.
+
+    Returns:
+        How many 5-minute buckets were refreshed.
+
+    Raises:
+        TemporaryError: it may pass (disk full, catalog or S3 away); what is due stays due.
+    """
+    done = 0
+    due = _due(warehouse) if window is None else _within(warehouse, window)
+    # Latest first: the chunk that clears a bucket's mark comes after the buckets it reaches.
+    for stretch in sorted(_chunks(due), key=lambda s: s.start, reverse=True):
+        with warehouse.transaction() as cursor:
+            _refresh(warehouse, cursor, stretch)
+        done += round((stretch.end - stretch.start) / BUCKET)
+    return done
+
+
+def _due(warehouse: "Warehouse") -> list[Stretch]:
+    marks = warehouse.query('SELECT DISTINCT "cluster", bucket FROM dirty ORDER BY ALL')
+    reach = _reaches(warehouse)
+    found: list[Stretch] = []
+    for cluster, bucket in zip(
+        marks["cluster"].to_pylist(), marks["bucket"].to_pylist(), strict=True
+    ):
+        start = _floor(bucket, BUCKET)
+        end = start + BUCKET + reach.get(cluster, BUCKET)
+        last = found[-1] if found else None
+        if last is not None and last.cluster == cluster and start <= last.end + NEAR:
+            found[-1] = Stretch(cluster, last.start, max(end, last.end))
+        else:
+            found.append(Stretch(cluster, start, end))
+    return found
+
+
+def _reaches(warehouse: "Warehouse") -> dict[str, timedelta]:
+    """Return how far after its bucket a look matters, by cluster."""
+    rows = warehouse.query('SELECT "cluster", max(interval_s) AS i FROM device GROUP BY ALL')
+    return {row["cluster"]: _reach(row["i"]) for row in rows.to_pylist()}
+
+
+def _reach(interval_s: float | None) -> timedelta:
+    seconds = min(interval_s or reductions.UNKNOWN_INTERVAL_S, reductions.LONGEST_INTERVAL_S)
+    return _ceil(timedelta(seconds=seconds * max(reductions.LINKS, reductions.SPEAKS)), BUCKET)
+
+
+def _within(warehouse: "Warehouse", window: Window) -> list[Stretch]:
+    start = _floor(window.start.astimezone(UTC).replace(tzinfo=None), BUCKET)
+    end = _floor(window.end.astimezone(UTC).replace(tzinfo=None) - BUCKET.resolution, BUCKET)
+    rows = warehouse.query(
+        'SELECT "cluster", min(ts) AS first, max(ts) AS last FROM sample'
+        " WHERE ts >= $start AND ts < $end GROUP BY ALL",
+        {"start": start, "end": end + BUCKET},
+    )
+    reach = _reaches(warehouse)
+    return [
+        Stretch(
+            row["cluster"],
+            _floor(row["first"], BUCKET),
+            min(_floor(row["last"], BUCKET) + reach.get(row["cluster"], BUCKET), end) + BUCKET,
+        )
+        for row in rows.to_pylist()
+    ]
+
+
+def _chunks(stretches: list[Stretch]) -> Iterator[Stretch]:
+    for stretch in stretches:
+        start = stretch.start
+        while start < stretch.end:
+            end = min(_floor(start, CHUNK) + CHUNK, stretch.end)
+            yield Stretch(stretch.cluster, start, end)
+            start = end
+
+
+def _refresh(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection", stretch: Stretch) -> None:
+    cluster, start, end = stretch.cluster, stretch.start, stretch.end
+    seen = tiers.state(cursor)
+    sources = tiers.source("sample", seen)
+    where = {"cluster": cluster, "start": start, "end": end}
+    found = cursor.execute(f"WITH {sources} {step('rollup/sources')}", where).fetchone()
+    interval_s, models = found or (None, None)
+    back = _reach(interval_s)
+    look = {"cluster": cluster, "since": start - back, "until": end}
+    compiled = _compiled(
+        warehouse.settings.ledger.idle_threshold, warehouse.settings.ledger.low_threshold
+    )
+    cursor.register("model", _facts(models or []))
+    cursor.register("piece", pa.table({"k": pa.array(range(1, back // BUCKET + 1), pa.int64())}))
+    prefix = f"WITH {sources}, look AS NOT MATERIALIZED ({step('rollup/look')})"
+    _keep(cursor, "holder", f"{prefix} SELECT * FROM ({compiled.held})", look)
+    _keep(cursor, "gathered", f"{prefix} SELECT * FROM ({compiled.gathered})", look)
+    hours = {**where, "start": _floor(start, HOUR), "end": _ceil_moment(end, HOUR)}
+    tiers.thaw(cursor, seen, "rollup_5m", hours["start"], hours["end"])
+    tiers.thaw(cursor, seen, "rollup_1h", hours["start"], hours["end"])
+    rolled = f"WITH rolled AS NOT MATERIALIZED ({compiled.rolled_5m}) {step('rollup/named_5m')}"
+    _put(cursor, "rollup_5m", rolled, where, {"start": start, "end": end})
+    merged = (
+        f"WITH roll AS NOT MATERIALIZED ({step('rollup/roll')}),"
+        f" rolled AS NOT MATERIALIZED ({compiled.rolled_1h}) {step('rollup/named_1h')}"
+    )
+    _put(cursor, "rollup_1h", merged, hours, hours)
+    _keep(cursor, "seen", f"WITH {sources} {step('rollup/seen')}", where)
+    cursor.execute(step("rollup/device"))
+    cursor.execute(
+        'DELETE FROM dirty WHERE "cluster" = $cluster AND bucket >= $start AND bucket < $end', where
+    )
+    for name in ("holder", "gathered", "seen"):
+        cursor.execute(f"DROP TABLE temp.{name}")
+    cursor.unregister("model")
+    cursor.unregister("piece")
+
+
+def _keep(
+    cursor: "duckdb.DuckDBPyConnection", name: str, sql: str, parameters: dict[str, Any]
+) -> None:
+    cursor.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}", parameters)
+
+
+def _put(
+    cursor: "duckdb.DuckDBPyConnection",
+    table: str,
+    sql: str,
+    where: dict[str, Any],
+    parameters: dict[str, Any],
+) -> None:
+    cursor.execute(
+        f'DELETE FROM {table} WHERE "cluster" = $cluster AND bucket >= $start AND bucket < $end',
+        where,
+    )
+    cursor.execute(f"INSERT INTO {table} BY NAME {sql}", parameters)
+
+
+def _facts(models: list[str]) -> pa.Table:
+    """Return what `fallow/gpu_models.csv` knows about each model string."""
+    known = [canonical(m) for m in models]
+    return pa.table(
+        {
+            "model": pa.array(models, pa.string()),
+            "gpu_model": pa.array([k and k.gpu_model for k in known], pa.string()),
+            "tdp_w": pa.array([k and k.tdp_w for k in known], pa.float32()),
+            "idle_context_w": pa.array([k and k.idle_context_w for k in known], pa.float32()),
+            "mig_slices": pa.array([k and k.mig_slices for k in known], pa.int32()),
+        }
+    )
+
+
+class Compiled(msgspec.Struct, frozen=True):
+    """The reductions as this engine's SQL."""
+
+    held: str
+    gathered: str
+    rolled_5m: str
+    rolled_1h: str
+
+
+@cache
+def _compiled(idle_threshold: float, low_threshold: float) -> Compiled:
+    rules = reductions.Rules(idle_threshold, low_threshold)
+    held = reductions.held(reductions.look(), reductions.model())
+    holder = reductions.like(held, "holder")
+    gathered = reductions.gathered_5m(reductions.look(), holder, reductions.piece(), rules)
+    return Compiled(
+        reductions.sql(held),
+        reductions.sql(gathered),
+        reductions.sql(reductions.rolled_5m(reductions.like(gathered, "gathered"), holder)),
+        reductions.sql(reductions.rolled_1h(reductions.roll("rollup_5m", "roll"))),
+    )
+
+
+def _floor(moment: datetime, step: timedelta) -> datetime:
+    return moment - (moment - _EPOCH) % step
+
+
+def _ceil_moment(moment: datetime, step: timedelta) -> datetime:
+    return moment + -(moment - _EPOCH) % step
+
+
+def _ceil(length: timedelta, step: timedelta) -> timedelta:
+    return length + -length % step

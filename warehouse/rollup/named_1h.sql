@@ -1,0 +1,3 @@
+-- The finished hours, their bucket a moment again.
+SELECT * REPLACE (make_timestamp(bucket * 3600000000) AS bucket)
+FROM rolled

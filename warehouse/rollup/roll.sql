@@ -1,0 +1,4 @@
+-- The 5-minute rows of the hours to merge, their bucket a number.
+SELECT * REPLACE (epoch_us(bucket) // 300000000 AS bucket)
+FROM rollup_5m
+WHERE "cluster" = $cluster AND bucket >= $start AND bucket < $end

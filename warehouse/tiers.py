@@ -1,0 +1,245 @@
+"""Move days of rows from the lake to the cold tier, safe at any interruption.
+
+    1 copy      the day's rows to a staged Parquet file, named after what is in it
+    2 put       the file into the store, whole or not at all; read it back and compare
+    3 commit    one transaction: same rows still? register the file and delete the rows
+
+The registration is the watermark that every view obeys: until step 3 commits, the rows are the
+lake's and the file is nobody's; after it, the other way round. Each step can be repeated: the name
+is made of the day, the schema and a checksum of the rows, so that a repeated copy lands on itself
+and a copy of other rows never touches a file that somebody may be reading.
+
+Late rows of an archived day stay in the lake, where views see them, and become a second file of
+that day at the next move. Rollups are replaced, not appended to: `thaw` brings a day back into the
+lake inside the transaction that replaces its buckets.
+"""
+
+import hashlib
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fallow import tables
+from fallow.errors import TemporaryError
+from fallow.settings import WarehouseSettings
+from warehouse.cold import Store, store
+from warehouse.storage import storage
+from warehouse.views.tiers import TierState, definition, named, parquet
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from warehouse.lake import Warehouse
+
+RAW = ("sample", "holding", "scrape", "pod_sample", "notebook_sample")
+ROLLED = ("rollup_5m", "rollup_1h")
+DAY = timedelta(days=1)
+ORPHAN_AGE = timedelta(days=2)
+"""Files nobody registered are removed after this: no reader's snapshot lives so long."""
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """What a move put into the cold tier."""
+
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+
+
+class Archived(msgspec.Struct, frozen=True):
+    """One file of the cold tier: a table's rows of one day."""
+
+    table: str
+    day: datetime
+    path: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+def move(
+    warehouse: "Warehouse", now: datetime, *, on_step: Callable[[str], None] = lambda _: None
+) -> Moved:
+    """Archive every whole day that is older than the settings keep; `on_step` hears of each step.
+
+    Raises:
+        TemporaryError: the store is away, the disk is full, or rows came meanwhile; nothing is
+            lost and nothing hidden, and the next call goes on.
+        WarehouseError: the store refuses us.
+    """
+    place = store(warehouse.settings)
+    done = Moved()
+    for table in (*RAW, *ROLLED):
+        for day in _days(warehouse, table, horizon(warehouse.settings.warehouse, table, now)):
+            archived = _archive(warehouse, place, table, day, on_step)
+            done = Moved(done.files + 1, done.rows + archived.rows, done.bytes + archived.bytes)
+    return done
+
+
+def horizon(settings: WarehouseSettings, table: str, now: datetime) -> datetime:
+    """Return the midnight (naive UTC) before which a table's days belong in the cold tier."""
+    days = settings.raw_days if table in RAW else settings.warm_days
+    moment = now.astimezone(UTC).replace(tzinfo=None) - timedelta(days=days)
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def sweep(warehouse: "Warehouse", now: datetime) -> int:
+    """Remove files that no registration names any more, or never did; return how many."""
+    place = store(warehouse.settings)
+    known = set(warehouse.query("SELECT path FROM cold_file")["path"].to_pylist())
+    gone = [p for p, at in place.listed() if p not in known and now - at > ORPHAN_AGE]
+    for path in gone:
+        place.delete(path)
+    return len(gone)
+
+
+def state(cursor: "duckdb.DuckDBPyConnection") -> TierState:
+    """Return where rows lie, as this transaction sees it."""
+    files = cursor.execute('SELECT "table", path FROM lake.main.cold_file ORDER BY ALL')
+    return TierState(cold=tuple(files.fetchall()))
+
+
+def source(noun: str, seen: TierState) -> str:
+    """Return `noun AS (...)` over all tiers, to stand in a WITH inside a write transaction."""
+    listed = definition(noun, seen) or f'SELECT * FROM lake.main."{noun}"'
+    return f'"{noun}" AS NOT MATERIALIZED ({listed})'
+
+
+def thaw(
+    cursor: "duckdb.DuckDBPyConnection",
+    seen: TierState,
+    table: str,
+    start: datetime,
+    end: datetime,
+) -> None:
+    """Bring a rollup's archived days of [start, end) back into the lake, to be replaced there."""
+    days = [d for d in (named(p)[0] for p in seen.files(table)) if start - DAY < d < end]
+    if not days:
+        return
+    paths = [p for p in seen.files(table) if named(p)[0] in days]
+    cursor.execute(f"INSERT INTO {table} BY NAME SELECT * FROM {parquet(paths)}")
+    cursor.execute(
+        'DELETE FROM cold_file WHERE "table" = $table AND list_contains($paths, path)',
+        {"table": table, "paths": paths},
+    )
+
+
+def unseen(
+    cursor: "duckdb.DuckDBPyConnection", table: str, rows: pa.Table, before: datetime
+) -> pa.Table:
+    """Return the rows whose key no archived file holds; only rows older than `before` may be."""
+    moment = storage(table).moment
+    if table not in RAW or moment is None or not rows.num_rows:
+        return rows
+    oldest, newest = pc.min_max(rows.column(moment)).as_py().values()
+    if oldest >= before:
+        return rows
+    files = [p for p in state(cursor).files(table) if oldest - DAY < named(p)[0] <= newest]
+    if not files:
+        return rows
+    cursor.register("arriving", rows)
+    on = ", ".join(f'"{name}"' for name in tables.key(table))
+    left = cursor.execute(
+        f"SELECT * FROM arriving ANTI JOIN {parquet(files)} USING ({on})"
+    ).to_arrow_table()
+    cursor.unregister("arriving")
+    return left
+
+
+def _days(warehouse: "Warehouse", table: str, before: datetime) -> list[datetime]:
+    moment = storage(table).moment
+    with warehouse.transaction() as cursor:
+        rows = cursor.execute(
+            f'SELECT DISTINCT date_trunc(\'day\', "{moment}")::TIMESTAMP FROM "{table}"'
+            f' WHERE "{moment}" < $before ORDER BY 1',
+            {"before": before},
+        ).fetchall()
+    return [row[0] for row in rows]
+
+
+def _archive(
+    warehouse: "Warehouse",
+    place: Store,
+    table: str,
+    day: datetime,
+    on_step: Callable[[str], None],
+) -> Archived:
+    folder = warehouse.place.home / "staging"
+    folder.mkdir(parents=True, exist_ok=True)
+    staged = folder / f"{table}-{day:%Y%m%d}.parquet"
+    where = {"start": day, "end": day + DAY}
+    rows = f'FROM lake.main."{table}" WHERE {_span(table)}'
+    try:
+        with warehouse.transaction() as cursor:
+            order = ", ".join(f'"{c}"' for c in storage(table).sort)
+            cursor.execute(
+                f"COPY (SELECT * {rows} ORDER BY {order}) TO '{staged}'"
+                " (FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2)",
+                where,
+            )
+            print_ = _print(cursor, table, f"FROM {parquet([str(staged)])}")
+        on_step("copied")
+        name = f"{table}-{day:%Y%m%d}-{_shape(table)}-{print_[1]:016x}.parquet"
+        path = f"{place.root}/{table}/month={day:%Y-%m}/day={day:%Y-%m-%d}/{name}"
+        archived = Archived(table, day, path, print_[0], staged.stat().st_size, _sha256(staged))
+        place.put(staged, path)
+        on_step("put")
+    finally:
+        staged.unlink(missing_ok=True)
+    with warehouse.transaction() as cursor:
+        if _print(cursor, table, f"FROM {parquet([path])}") != print_:
+            raise TemporaryError(
+                f"the archived file {path} does not read back as written",
+                hint="nothing was lost: the rows are still in the lake; try again",
+            )
+        on_step("verified")
+        if _print(cursor, table, rows, where) != print_:
+            raise TemporaryError(
+                f"rows of {table} on {day:%Y-%m-%d} changed while they were archived",
+                hint="nothing was lost: the next move takes them along",
+            )
+        cursor.execute(
+            "INSERT INTO cold_file VALUES ($table, $day, $path, $rows, $bytes, $sha256)",
+            msgspec.structs.asdict(archived),
+        )
+        on_step("registered")
+        cursor.execute(f'DELETE FROM "{table}" WHERE {_span(table)}', where)
+        on_step("deleted")
+    on_step("committed")
+    return archived
+
+
+def _span(table: str) -> str:
+    moment = storage(table).moment
+    return f'"{moment}" >= $start AND "{moment}" < $end'
+
+
+def _print(
+    cursor: "duckdb.DuckDBPyConnection",
+    table: str,
+    rows: str,
+    parameters: dict[str, Any] | None = None,
+) -> tuple[int, int]:
+    """Return how many rows there are and the checksum of them all, in whatever order."""
+    columns = ", ".join(f'"{c.name}"' for c in tables.columns(table))
+    found = cursor.execute(
+        f"SELECT count(*), coalesce(bit_xor(hash({columns})), 0) {rows}", parameters or {}
+    ).fetchone()
+    return (int(found[0]), int(found[1])) if found else (0, 0)
+
+
+@cache
+def _shape(table: str) -> str:
+    """Return a tag of the table's schema: files of one tag can be read as one."""
+    return hashlib.sha256(str(tables.schema(table)).encode()).hexdigest()[:4]
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
