@@ -1,0 +1,259 @@
+"""One Prometheus query at a time: counted, retried with back-off, failures in one line.
+
+The connection, its headers and its credentials are `prometheus-api-client`'s, over a session of
+ours; its own retries are off, so that tenacity's (with an injected sleep) are the only ones.
+Large answers are read by us and decoded by `collectors.prometheus.decode`.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import msgspec
+import tenacity
+
+from fallow.errors import AuthError, FallowError, SourceError, TemporaryError, UsageError
+from fallow.settings import PrometheusSettings
+
+if TYPE_CHECKING:
+    import requests
+
+MAX_BACKOFF_S = 30.0
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+_RETRIED = {408, 429, 500, 502, 503, 504}
+_TOO_MUCH = ("too many", "exceed", "maximum", "limit", "too large", "timed out", "timeout")
+_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _OK = 401, 403, 404, 200
+_REFUSED = {400, 422}
+
+
+class TooMuchError(SourceError):
+    """The server will not answer a query of this size; a shorter range may do."""
+
+
+class BudgetSpentError(TemporaryError):
+    """The run has asked as many queries as `prometheus.query_budget` allows."""
+
+
+class _Problem(msgspec.Struct):
+    """What a server says instead of data."""
+
+    status: str = ""
+    error: str = ""
+    errorType: str = ""  # noqa: N815  (the API's name)
+
+
+class PrometheusClient:
+    """Asks one server; `queries` counts what was asked, retries included."""
+
+    def __init__(
+        self, settings: PrometheusSettings, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        """Prepare a connection; nothing is asked yet.
+
+        Raises:
+            UsageError: the URL is not an http or https address, or its CA file is not there.
+        """
+        self.url = check_url(settings.url)
+        self.queries = 0
+        self._settings = settings
+        self._sleep = sleep
+        self._timeout = settings.timeout.total_seconds()
+        self._session = self._open()
+
+    def _open(self) -> "requests.Session":
+        import requests  # noqa: PLC0415  (0.1 s that --help need not pay)
+        from prometheus_api_client import PrometheusConnect
+        from urllib3.util.retry import Retry  # noqa: PLC0415
+
+        settings = self._settings
+        session = requests.Session()
+        session.verify = settings.ca_file or settings.verify_tls
+        # Over loopback gzip costs both ends more than the bytes it saves (docs/prometheus.md).
+        near = urlsplit(self.url).hostname in _LOOPBACK
+        session.headers["Accept-Encoding"] = "identity" if near else "gzip"
+        session.headers.update(settings.headers)
+        token = settings.bearer_token.get_secret_value()
+        if token:
+            session.headers["Authorization"] = f"Bearer {token}"
+        if settings.username:
+            session.auth = (settings.username, settings.password.get_secret_value())
+        session.trust_env = not near
+        PrometheusConnect(self.url, retry=Retry(0), session=session)  # mounts its adapter
+        return session
+
+    def query(self, expression: str, at: datetime) -> bytes:
+        """Return the body of an instant query; `at` in UTC.
+
+        Raises: as `get`.
+        """
+        return self.get("query", {"query": expression, "time": _stamp(at)})
+
+    def query_range(self, expression: str, start: datetime, end: datetime, step_s: float) -> bytes:
+        """Return the body of a range query; both ends are evaluated.
+
+        Raises: as `get`.
+        """
+        parameters = {
+            "query": expression,
+            "start": _stamp(start),
+            "end": _stamp(end),
+            "step": f"{step_s:g}",
+        }
+        return self.get("query_range", parameters)
+
+    def get(self, path: str, parameters: Mapping[str, Any]) -> bytes:
+        """Return the body of `GET /api/v1/<path>` once it says success.
+
+        Raises:
+            TooMuchError: the server refuses a query of this size.
+            AuthError: 401 or 403.
+            SourceError: it answered, but not as Prometheus does, or it refused the query.
+            BudgetSpentError: the query budget is spent.
+            TemporaryError: still away, busy or cut short after the retries.
+        """
+        retrying = tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(self._settings.retries + 1),
+            wait=tenacity.wait_exponential_jitter(initial=0.5, max=MAX_BACKOFF_S, jitter=0.5),
+            retry=tenacity.retry_if_exception(_may_pass),
+            sleep=self._sleep,
+            reraise=True,
+        )
+        body: bytes = retrying(self._once, path, parameters)
+        return body
+
+    def _once(self, path: str, parameters: Mapping[str, Any]) -> bytes:
+        import requests  # noqa: PLC0415
+        from urllib3.exceptions import HTTPError  # noqa: PLC0415
+
+        if self.queries >= self._settings.query_budget:
+            raise BudgetSpentError(
+                f"{self.url}: the budget of {self._settings.query_budget} queries is spent",
+                hint="run again to go on, or raise prometheus.query_budget",
+            )
+        self.queries += 1
+        address = f"{self.url}/api/v1/{path}"
+        try:
+            with self._session.get(
+                address, params=dict(parameters), timeout=self._timeout, stream=True
+            ) as answer:
+                # One read: requests' own iterator copies in pieces of 10 KB.
+                body = answer.raw.read(decode_content=True)
+                return self._checked(answer.status_code, body, answer.headers)
+        except requests.exceptions.SSLError as error:
+            raise SourceError(
+                f"{self.url}: TLS failed: {_line(error)}",
+                hint="set prometheus.ca_file, or prometheus.verify_tls: false",
+            ) from error
+        except requests.exceptions.Timeout as error:
+            raise TemporaryError(
+                f"{self.url}: no answer within {self._timeout:g} s",
+                hint="raise prometheus.timeout or lower prometheus.chunk",
+            ) from error
+        except requests.exceptions.ConnectionError as error:
+            raise TemporaryError(
+                f"{self.url} cannot be reached: {_line(error)}", hint="check prometheus.url"
+            ) from error
+        except (requests.exceptions.RequestException, HTTPError, OSError) as error:
+            raise TemporaryError(f"{self.url}: the answer was cut short: {_line(error)}") from error
+
+    def _checked(self, status: int, body: bytes, headers: Mapping[str, str]) -> bytes:
+        if status == _OK and body.startswith(b'{"status":"success"') and body.endswith(_ENDS):
+            return body
+        if status in {_UNAUTHORIZED, _FORBIDDEN}:
+            raise AuthError(
+                f"{self.url} refused our credentials (HTTP {status})",
+                hint="set prometheus.bearer_token, or prometheus.username and password",
+            )
+        problem = _problem(body)
+        said = problem.error if problem else ""
+        if said and _is_too_much(status, problem, said):
+            raise TooMuchError(f"{self.url}: {_short(said)}", hint="lower prometheus.chunk")
+        if status in _RETRIED:
+            wait = f", retry after {after} s" if (after := headers.get("Retry-After")) else ""
+            raise TemporaryError(f"{self.url}: HTTP {status}{wait}: {_short(said) or 'no reason'}")
+        if status in _REFUSED and said:
+            raise SourceError(f"{self.url} refused the query: {_short(said)}")
+        if status == _NOT_FOUND:
+            raise SourceError(
+                f"{self.url} has no Prometheus API (HTTP 404)",
+                hint="prometheus.url is the base URL, such as http://host:9090 or .../prometheus",
+            )
+        return self._unlike(status, body, problem)
+
+    def _unlike(self, status: int, body: bytes, problem: _Problem | None) -> bytes:
+        head = body[:200].lstrip().lower()
+        if not body.strip():
+            raise SourceError(f"{self.url}: empty answer (HTTP {status})", hint=_IS_IT)
+        if head.startswith((b"<!doctype", b"<html", b"<")):
+            raise SourceError(
+                f"{self.url} answered HTML, not JSON (HTTP {status})",
+                hint="a login page or a wrong path: prometheus.url is the base URL, without /graph",
+            )
+        if problem is not None and problem.status == "success":
+            return body
+        if problem is None and status == _OK and head.startswith(b"{"):
+            raise TemporaryError(f"{self.url}: the answer was cut short after {len(body)} bytes")
+        raise SourceError(
+            f"{self.url} does not answer as Prometheus does (HTTP {status}): "
+            f"{_short(body[:200].decode(errors='replace'))}",
+            hint=_IS_IT,
+        )
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._session.close()
+
+
+_ENDS = (b"}", b"}\n")
+_IS_IT = "is this a Prometheus?"
+
+
+def check_url(url: str) -> str:
+    """Return a base URL without its trailing slash or /api/v1.
+
+    Raises:
+        UsageError: it is no http or https address.
+    """
+    parts = urlsplit(url.strip())
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise UsageError(
+            f"prometheus.url {url!r} is not an address", hint="http://host:9090 is an address"
+        )
+    return url.strip().rstrip("/").removesuffix("/api/v1").rstrip("/")
+
+
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, TemporaryError) and not isinstance(error, BudgetSpentError)
+
+
+def _problem(body: bytes) -> _Problem | None:
+    try:
+        return msgspec.json.decode(body, type=_Problem)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _is_too_much(status: int, problem: _Problem | None, said: str) -> bool:
+    timed_out = problem is not None and problem.errorType == "timeout"
+    return timed_out or (status in _REFUSED and any(w in said.lower() for w in _TOO_MUCH))
+
+
+def _stamp(moment: datetime) -> str:
+    return f"{moment.timestamp():.3f}"
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split())[:300]
+
+
+def _line(error: BaseException) -> str:
+    """Return the innermost reason: requests wraps urllib3, which wraps the socket's."""
+    text = _short(str(error))
+    return text.rpartition("Caused by ")[2].strip("()") if "Caused by " in text else text
+
+
+def failure(error: FallowError) -> str:
+    """Return an error as one line for a `scrape` row."""
+    return str(error)

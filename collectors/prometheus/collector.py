@@ -1,0 +1,275 @@
+"""The Prometheus collector: a window of somebody else's history, chunk by chunk, resumable."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from collectors.inventory import batches, look
+from collectors.prometheus import cursors, kube_state, usage
+from collectors.prometheus.client import PrometheusClient, failure
+from collectors.prometheus.cursors import Piece
+from collectors.prometheus.decode import Matrix, vector
+from collectors.prometheus.gaps import MEMORY, Silences
+from collectors.prometheus.raw import LEAST, selector
+from collectors.prometheus.telemetry import SOURCE, Telemetry, metric_names
+from fallow.errors import FallowError
+from fallow.settings import KubernetesSettings, PrometheusSettings
+from fallow.tables import Batch
+from fallow.window import Window
+
+SETTLE = timedelta(seconds=30)
+"""The newest moments are left for the next run: a scrape is stored only when it has ended, and
+rows are written once, so a row read half would stay half."""
+OVERLAP = timedelta(minutes=5)
+"""A live run asks this much again, for rows that came late (remote write)."""
+YOUNG = timedelta(hours=1)
+HELD = 12_000_000
+"""Values of one chunk held at once, 20 bytes each, while its rows are made."""
+LADDER = tuple(timedelta(minutes=m) for m in (720, 360, 180, 120, 60, 30, 20, 10, 5, 2, 1))
+INVENTORY_EVERY = timedelta(minutes=5)
+"""kube-state-metrics is asked no more often: its answers are large and change slowly."""
+_TELEMETRY, _INVENTORY, _USAGE = "telemetry", "inventory", "usage"
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class PrometheusCollector:
+    """Read device telemetry, inventory and pod usage from a Prometheus API.
+
+    `done` maps names of `cursor` rows to their `done_until` (as the warehouse holds them): what
+    they cover is not asked again. Cursors of this run are remembered, so one instance may serve
+    a whole service. `failure` is what stopped the last `collect`, None when it ran through.
+    """
+
+    def __init__(
+        self,
+        settings: PrometheusSettings,
+        cluster: str = "default",
+        clock: Callable[[], datetime] = _utc_now,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        done: Mapping[str, datetime] | None = None,
+        team_labels: Sequence[str] | None = None,
+        only: Sequence[str] = (),
+        held: int = HELD,
+    ) -> None:
+        """Prepare; nothing is asked yet. `only` names canonical columns (empty = all).
+
+        Raises:
+            UsageError: the URL is no address.
+        """
+        self._settings = settings
+        self._cluster = cluster
+        self._clock = clock
+        self._done = {name: _aware(until) for name, until in (done or {}).items()}
+        self._teams = KubernetesSettings().team_labels if team_labels is None else team_labels
+        self._held = held
+        self.client = PrometheusClient(settings, sleep=sleep)
+        self._telemetry = Telemetry(
+            self.client,
+            cluster=cluster,
+            step=settings.step,
+            matchers=settings.selector,
+            only=only,
+        )
+        self._usage = usage.Usage(self.client, cluster=cluster, matchers=settings.selector)
+        self._silences: tuple[datetime, Silences] | None = None
+        self.failure: FallowError | None = None
+
+    def prefix(self, part: str) -> str:
+        """Return how the names of this server's cursors for a part begin."""
+        matchers = f"{{{self._settings.selector}}}" if self._settings.selector else ""
+        return f"{SOURCE} {self.client.url}{matchers} {part}"
+
+    def collect(self, window: Window) -> Iterator[Batch]:
+        """Yield what of a window is not done: rows, looks and gaps, and a cursor per chunk.
+
+        In time order: `sample`, `holding`, `scrape`, `cursor` of each chunk of telemetry, then
+        `node`, `pod`, then `pod_sample`. A failure is a `scrape` row and ends the run; what was
+        yielded before it is whole, and the next run goes on from there.
+        """
+        self.failure = None
+        self.client.queries = 0
+        whole = self._settled(window)
+        if whole is None:
+            return
+        try:
+            yield from self._all(whole)
+        except FallowError as error:
+            self.failure = error
+            now = self._clock()
+            row = look(
+                SOURCE,
+                self.client.url,
+                cluster=self._cluster,
+                start=_naive(now),
+                end=_naive(now),
+                samples=0,
+                error=failure(error),
+            )
+            yield from batches("scrape", [row])
+
+    def _settled(self, window: Window) -> Window | None:
+        start = window.start.replace(microsecond=0)
+        end = min(window.end, self._clock() - SETTLE).replace(microsecond=0)
+        return Window(start, end) if end > start else None
+
+    def _all(self, window: Window) -> Iterator[Batch]:
+        groups = self._telemetry.present(window)
+        step = self._step(groups, window)
+        for piece in self._pieces(window, _TELEMETRY):
+            for chunk in piece.chunks(step):
+                yield from self._chunk(groups, chunk)
+                yield self._mark(piece, chunk.end)
+        there = metric_names(self.client, window)
+        if "kube_pod_info" in there or "kube_node_info" in there:
+            yield from self._inventory(window, there, self._telemetry.witness(groups))
+        wanted = self._usage.wanted(there)
+        if wanted:
+            yield from self._used(window, wanted, self._telemetry.witness(groups))
+
+    def _pieces(self, window: Window, part: str) -> list[Piece]:
+        settled = self._clock() - YOUNG
+        return cursors.pieces(
+            window, self.prefix(part), self._done, overlap=OVERLAP, settled=settled
+        )
+
+    def _step(self, groups: Mapping[str, Sequence[str]], window: Window) -> timedelta:
+        """Return the longest chunk whose values fit into memory."""
+        density = self._telemetry.density(groups, window)
+        longest = self._settings.chunk
+        if density * longest.total_seconds() <= self._held:
+            return longest
+        fitting = (s for s in LADDER if s < longest and density * s.total_seconds() <= self._held)
+        return next(fitting, LEAST)
+
+    def _chunk(self, groups: Mapping[str, Sequence[str]], window: Window) -> Iterator[Batch]:
+        began = time.perf_counter()
+        silences = self._heard(groups, window.start)
+        chunk = self._telemetry.chunk(window, self._fetched(list(groups.values()), window))
+        yield from self._telemetry.batches(chunk)
+        seen = look(
+            SOURCE,
+            self.client.url,
+            cluster=self._cluster,
+            start=_naive(window.start),
+            end=_naive(window.end),
+            samples=chunk.samples,
+            rejected=chunk.rejected,
+        )
+        seen["seconds"] = time.perf_counter() - began
+        rows = [seen, *silences.rows(chunk)]
+        self._silences = (window.end, silences)
+        yield from batches("scrape", rows)
+
+    def _heard(self, groups: Mapping[str, Sequence[str]], start: datetime) -> Silences:
+        if self._silences is not None and self._silences[0] == start:
+            return self._silences[1]
+        before = self._telemetry.before(groups, Window(start - MEMORY, start))
+        return Silences(self._cluster, before)
+
+    def _fetched(self, groups: Sequence[Sequence[str]], window: Window) -> Iterator[Matrix]:
+        """Fetch each metric while the one before it is being decoded and placed."""
+        with ThreadPoolExecutor(1, "prometheus") as pool:
+            waiting: list[Future[Matrix]] = []
+            try:
+                for found in groups:
+                    waiting.append(pool.submit(self._telemetry.fetch, found, window))
+                    if len(waiting) > 1:
+                        yield waiting.pop(0).result()
+                for last in waiting:
+                    yield last.result()
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def _inventory(
+        self, window: Window, there: Sequence[str], held_by: Sequence[str]
+    ) -> Iterator[Batch]:
+        for piece in self._pieces(window, _INVENTORY):
+            if piece.source in self._done and piece.window.end - piece.window.start < (
+                INVENTORY_EVERY + OVERLAP
+            ):
+                continue
+            for chunk in piece.chunks(self._settings.chunk):
+                state = self._state(there, chunk)
+                end = chunk.end
+                nodes = list(kube_state.node_rows(state, cluster=self._cluster, now=end))
+                yield from batches("node", nodes)
+                rows = kube_state.pod_rows(
+                    state,
+                    cluster=self._cluster,
+                    now=end,
+                    team_labels=self._teams,
+                    held=self._holders(held_by, chunk),
+                    replicas={n["node"]: n["gpu_replicas"] for n in nodes if n["gpu_replicas"]},
+                )
+                yield from batches("pod", rows)
+                yield self._mark(piece, chunk.end)
+
+    def _holders(self, held_by: Sequence[str], window: Window) -> frozenset[tuple[str, str]]:
+        whose = usage.holders(held_by, self._settings.selector, f"{round(window.seconds)}s")
+        found = self._ask(whose, window.end)
+        return frozenset((w.get("namespace", ""), w.get("pod", "")) for w, _ in found)
+
+    def _state(self, there: Sequence[str], window: Window) -> kube_state.State:
+        """Ask what kube-state-metrics last said in a window, also of what has gone since."""
+        span = f"[{round(window.seconds)}s]"
+        asked = [m for m in kube_state.inventory() if m["metric"] in set(there)]
+        series = {}
+        for metric in asked:
+            what = selector([metric["metric"]], self._settings.selector)
+            only = f" == {metric['only']}" if metric["only"] else ""
+            series[metric["metric"]] = self._ask(f"last_over_time({what}{span}){only}", window.end)
+        pods = self._lives("kube_pod_info", ("namespace", "pod", "uid"), window)
+        nodes = self._lives("kube_node_info", ("node",), window)
+        return kube_state.State(
+            series,
+            {(key[0], key[1], key[2]): life for key, life in pods.items()},
+            {key[0]: life for key, life in nodes.items()},
+        )
+
+    def _lives(
+        self, metric: str, labels: Sequence[str], window: Window
+    ) -> dict[tuple[str, ...], tuple[datetime, datetime]]:
+        """Return when each series began and ended in a window, to the minute (or its 360th)."""
+        what = f"timestamp({selector([metric], self._settings.selector)})"
+        every = max(60, round(window.seconds / 360))
+        span = f"[{round(window.seconds)}s:{every}s]"
+        first, last = (
+            self._ask(f"{side}_over_time({what}{span})", window.end) for side in ("min", "max")
+        )
+        start = window.start.timestamp()
+        return kube_state.lives([(w, max(v, start)) for w, v in first], last, labels)
+
+    def _ask(self, expression: str, at: datetime) -> kube_state.Rows:
+        return vector(self.client.query(expression, at))
+
+    def _used(
+        self, window: Window, wanted: Sequence[Mapping[str, str]], held_by: Sequence[str]
+    ) -> Iterator[Batch]:
+        whole = usage.whole(window)
+        for piece in self._pieces(whole, _USAGE) if whole else ():
+            for chunk in piece.chunks(self._settings.chunk):
+                inside = usage.whole(chunk)
+                found = self._usage.batch(wanted, held_by, inside) if inside else None
+                if found is not None:
+                    yield found
+                if inside is not None:
+                    yield self._mark(piece, inside.end)
+
+    def _mark(self, piece: Piece, until: datetime) -> Batch:
+        self._done[piece.source] = max(until, self._done.get(piece.source, until))
+        row: dict[str, Any] = {"source": piece.source, "done_until": _naive(until)}
+        return next(batches("cursor", [row]))
+
+
+def _naive(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(tzinfo=None)
+
+
+def _aware(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

@@ -1,0 +1,81 @@
+"""What of a server's past is done, and what is left to do.
+
+A cursor row says: everything from the moment in its name up to `done_until` has been stored. Its
+name is `prometheus <url>[{selector}] <part> since <moment>`, so that a second backfill which
+starts earlier asks only for what is missing, and a live run goes on where it stopped.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from fallow.window import Window
+
+_FORM = "%Y-%m-%dT%H:%M:%SZ"
+_SINCE = " since "
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A stretch still to be done; its cursor's name and where its grid of chunks is anchored."""
+
+    window: Window
+    source: str
+    anchor: datetime
+
+    def chunks(self, step: timedelta) -> Iterator[Window]:
+        """Cut into windows whose ends lie on the anchor's grid: a resumed run cuts alike."""
+        start = self.window.start
+        while start < self.window.end:
+            whole = (start - self.anchor) // step + 1
+            end = min(self.anchor + whole * step, self.window.end)
+            yield Window(start, end)
+            start = end
+
+
+def name(prefix: str, since: datetime) -> str:
+    """Return the name of the cursor that began at a moment."""
+    return f"{prefix}{_SINCE}{since.astimezone(UTC).strftime(_FORM)}"
+
+
+def pieces(
+    window: Window,
+    prefix: str,
+    done: Mapping[str, datetime],
+    *,
+    overlap: timedelta = timedelta(),
+    settled: datetime | None = None,
+) -> list[Piece]:
+    """Return what of a window is not done, in order of time.
+
+    A cursor later than `settled` is young: the `overlap` before it is asked again, so that rows
+    that arrived late come in (those already there are stored once). What is older is final.
+    """
+    stretches = sorted(
+        (since, min(until, window.end), source)
+        for source, until in done.items()
+        if (since := _since(source, prefix)) is not None and since < until
+    )
+    left: list[Piece] = []
+    at, source, anchor = window.start, name(prefix, window.start), window.start
+    for since, until, known in stretches:
+        if until <= at or since >= window.end:
+            continue
+        if since > at:
+            left.append(Piece(Window(at, since), source, anchor))
+        at, source, anchor = until, known, since
+    if at < window.end:
+        young = source in done and settled is not None and at > settled
+        again = max(at - overlap, window.start) if young else at
+        left.append(Piece(Window(again, window.end), source, anchor))
+    return left
+
+
+def _since(source: str, prefix: str) -> datetime | None:
+    if not source.startswith(prefix + _SINCE):
+        return None
+    text = source.removeprefix(prefix + _SINCE)
+    try:
+        return datetime.strptime(text, _FORM).replace(tzinfo=UTC)
+    except ValueError:
+        return None

@@ -1,0 +1,65 @@
+"""Silences: a node's series stop while the window goes on."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from collectors.inventory import look
+from collectors.prometheus.telemetry import SOURCE, Chunk
+from fallow.window import format_duration
+
+MEMORY = timedelta(hours=6)
+"""A node silent for longer than this before a chunk is gone, not silent."""
+INSIDE = 2.5
+"""Intervals between two looks from which on looks are missing."""
+AT_START = 1.5
+"""Intervals from the chunk's start to the first look of a node that was there before."""
+
+
+class Silences:
+    """Remembers which nodes were heard, chunk after chunk in order of time."""
+
+    def __init__(self, cluster: str, heard: dict[str, np.datetime64]) -> None:
+        self._cluster = cluster
+        self._heard = dict(heard)
+
+    def rows(self, chunk: Chunk) -> list[dict[str, Any]]:
+        """Return `scrape` rows with `up` false, one per silence, cut at the chunk's ends."""
+        start, end = _naive(chunk.window.start), _naive(chunk.window.end)
+        looks = chunk.looks
+        pairs = np.unique(np.stack([looks.node, looks.ts.astype(np.int64)]), axis=1)
+        bounds = np.searchsorted(pairs[0], np.arange(len(looks.nodes) + 1))
+        found: list[tuple[str, np.datetime64, np.datetime64]] = []
+        silent = {n for n, last in self._heard.items() if last >= start - np.timedelta64(MEMORY)}
+        for code, node in enumerate(looks.nodes):
+            ts = pairs[1, bounds[code] : bounds[code + 1]].view("datetime64[us]")
+            if not node or not len(ts):
+                continue
+            every = np.timedelta64(round(looks.node_interval_s[code] * 1e6), "us")
+            if node in silent and ts[0] - start > AT_START * every:
+                found.append((node, start, ts[0]))
+            after = np.r_[ts[1:], end]
+            missing = np.flatnonzero(after - ts > INSIDE * every)
+            found += [(node, ts[i] + every, after[i]) for i in missing]
+            silent.discard(node)
+            self._heard[node] = ts[-1]
+        found += [(node, start, end) for node in silent]
+        return [self._row(node, *stretch) for node, *stretch in sorted(found)]
+
+    def _row(self, node: str, start: np.datetime64, end: np.datetime64) -> dict[str, Any]:
+        first, last = start.astype(datetime), end.astype(datetime)
+        seconds = (last - first).total_seconds()
+        return look(
+            SOURCE,
+            node,
+            cluster=self._cluster,
+            start=first,
+            end=last,
+            samples=0,
+            error=f"no GPU series of this node for {format_duration(seconds)}",
+        )
+
+
+def _naive(moment: datetime) -> np.datetime64:
+    return np.datetime64(moment.replace(tzinfo=None), "us")

@@ -1,0 +1,63 @@
+"""Raw samples of a stretch of time: a range vector asked for as an instant query.
+
+Why not `query_range`: it answers on its own grid and repeats the last sample for five minutes
+(the look-back), so a gap looks like data and every timestamp is made up. `metric[6h]` on
+`/api/v1/query` answers the stored samples with their own timestamps, and nothing where there is
+nothing. Thanos, Mimir, VictoriaMetrics and AMP answer it alike.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import numpy as np
+
+from collectors.prometheus.client import PrometheusClient, TooMuchError
+from collectors.prometheus.decode import Matrix, matrix
+from fallow.window import Window
+
+_MILLISECOND = timedelta(milliseconds=1)
+LEAST = timedelta(minutes=1)
+"""A stretch that a server refuses for its size is halved down to this."""
+
+
+def selector(names: Sequence[str], matchers: str) -> str:
+    """Return one selector for several names of one thing."""
+    if len(names) == 1 and not matchers:
+        return names[0]
+    which = f'__name__=~"{"|".join(names)}"' if len(names) > 1 else f'__name__="{names[0]}"'
+    return f"{{{', '.join(p for p in (which, matchers) if p)}}}"
+
+
+def samples(client: PrometheusClient, what: str, window: Window) -> Matrix:
+    """Return the samples of a selector in [start, end), series by series in time order.
+
+    A stretch that is too much for the server is asked for in halves.
+
+    Raises: as `PrometheusClient.get`.
+    """
+    length = round(window.seconds * 1000)
+    try:
+        # Prometheus 2 closes ranges on the left, 3 opens them: the range reaches one millisecond
+        # further back than the window, and what lies before it is cut off.
+        body = client.query(f"{what}[{length}ms]", window.end - _MILLISECOND)
+    except TooMuchError:
+        if window.end - window.start <= LEAST:
+            raise
+        halves = window.chunks(_half(window))
+        return Matrix.joined([samples(client, what, half) for half in halves])
+    return _cut(matrix(body), window)
+
+
+def _half(window: Window) -> timedelta:
+    minutes = max(int((window.end - window.start) / LEAST) // 2, 1)
+    return minutes * LEAST
+
+
+def _cut(found: Matrix, window: Window) -> Matrix:
+    start, end = (np.datetime64(m.replace(tzinfo=None), "us") for m in (window.start, window.end))
+    inside = (found.ts >= start) & (found.ts < end)
+    if inside.all():
+        return found
+    series = np.repeat(np.arange(len(found.lengths)), found.lengths)
+    lengths = np.bincount(series[inside], minlength=len(found.lengths))
+    return Matrix(found.labels, lengths, found.ts[inside], found.values[inside])

@@ -1,0 +1,299 @@
+"""Device series of one chunk of time to `sample` and `holding` rows, and their gaps.
+
+A row is wide and written once, so every metric of a chunk is fetched before its rows are made.
+Held as numbers only (16 bytes a sample), a chunk is turned into rows slice by slice of time.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+
+import msgspec
+import numpy as np
+
+from collectors.canonical import Catalog, Coded, resolve
+from collectors.frame import Ints
+from collectors.prometheus.client import PrometheusClient
+from collectors.prometheus.decode import Floats, Matrix, Moments, labels, names, vector
+from collectors.prometheus.raw import samples, selector
+from collectors.series import labels_meaning, measure_of, metrics, node_of
+from fallow.errors import AuthError, SourceError
+from fallow.tables import Batch
+from fallow.window import Window
+
+SOURCE = "prometheus"
+SLICE = 1_000_000
+"""Values turned into rows at once: about 0.4 GB while it lasts."""
+_WITNESSES = ("mem_used_bytes", "power_w", "gr_engine_active", "gpu_util_pct")
+"""Columns of which nearly every device has one, asked who was there before."""
+_SNAP = 0.1
+"""A device whose interval differs less than this from the fleet's has the fleet's."""
+
+
+class Held(msgspec.Struct, frozen=True):
+    """Samples of one metric: which known series, when, how much."""
+
+    series: Ints
+    ts: Moments
+    values: Floats
+
+    def __len__(self) -> int:
+        """Return how many samples there are."""
+        return len(self.values)
+
+
+class Looks(msgspec.Struct, frozen=True):
+    """When each node was looked at, and each device's interval (by device code, in seconds)."""
+
+    nodes: list[str]
+    node: Ints
+    ts: Moments
+    node_interval_s: Floats
+    interval_s: Floats
+
+
+class Chunk(msgspec.Struct):
+    """What one chunk of time gave."""
+
+    window: Window
+    samples: int
+    looks: Looks
+    held: list[Held]
+    rejected: int = 0
+
+
+class Telemetry:
+    """Knows the series of one server. Not for use by two threads at once."""
+
+    def __init__(
+        self,
+        client: PrometheusClient,
+        *,
+        cluster: str,
+        step: timedelta,
+        matchers: str = "",
+        only: Sequence[str] = (),
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._step_s = step.total_seconds()
+        self._matchers = matchers
+        self._only = frozenset(only)
+        self._catalog = Catalog()
+        self._rows: dict[bytes, int] = {}
+        self._parts: list[Coded] = []
+        self._devices = Names()
+        self._nodes = Names()
+        self._device_of: list[int] = []
+        self._node_of: list[int] = []
+
+    def present(self, window: Window) -> dict[str, tuple[str, ...]]:
+        """Return the metric names the server has in a window, by the column they fill.
+
+        Raises:
+            SourceError: it has none.
+        """
+        there = [n for n in metric_names(self._client, window) if measure_of(n) is not None]
+        groups: dict[str, list[str]] = {}
+        for name in there:
+            measure = measure_of(name)
+            if measure is not None and (not self._only or measure.column in self._only):
+                groups.setdefault(f"{measure.table}.{measure.column}", []).append(name)
+        if not groups:
+            raise SourceError(
+                f"{self._client.url} has no GPU series between {window.start:%Y-%m-%d %H:%M} and "
+                f"{window.end:%Y-%m-%d %H:%M} UTC",
+                hint="does it scrape dcgm-exporter, HAMi, AMD's or Ascend's exporter? "
+                "fallow doctor says what is there",
+            )
+        return {column: tuple(sorted(found)) for column, found in sorted(groups.items())}
+
+    def density(self, groups: Mapping[str, Sequence[str]], window: Window) -> float:
+        """Return how many values a second of this window holds, thinned to the step.
+
+        Asked at the window's end, else its middle, else its start; 0 = nothing there.
+        """
+        every = selector([n for found in groups.values() for n in found], self._matchers)
+        one = selector(self.witness(groups), self._matchers)
+        for share in (0.0, 0.5, 0.9):
+            at = window.end - share * (window.end - window.start)
+            counted = vector(self._client.query(f"count({every})", at))
+            looked = vector(self._client.query(f"max(count_over_time({one}[10m]))", at))
+            if counted and looked:
+                return float(counted[0][1] * min(looked[0][1] / 600, 1 / self._step_s))
+        return 0.0
+
+    def before(
+        self, groups: Mapping[str, Sequence[str]], window: Window
+    ) -> dict[str, np.datetime64]:
+        """Return the nodes with series in a window and when they were last seen."""
+        by = ", ".join(dict.fromkeys((*labels_meaning("node"), "instance")))
+        found: dict[str, np.datetime64] = {}
+        for name in self.witness(groups):
+            what = f"timestamp({selector([name], self._matchers)})"
+            span = f"[{round(window.seconds)}s:5m]"
+            body = self._client.query(f"max by ({by}) (max_over_time({what}{span}))", window.end)
+            for words, value in vector(body):
+                node, last = node_of(words), np.datetime64(round(value * 1e6), "us")
+                if node is not None:
+                    found[node] = max(found.get(node, last), last)
+        return found
+
+    def witness(self, groups: Mapping[str, Sequence[str]]) -> list[str]:
+        """Return the names of a metric that nearly every device has."""
+        column = next((f"sample.{c}" for c in _WITNESSES if f"sample.{c}" in groups), None)
+        return list(groups[column or next(iter(groups))])
+
+    def fetch(self, found: Sequence[str], window: Window) -> Matrix:
+        """Return the raw samples of some names; safe to run in another thread."""
+        return samples(self._client, selector(found, self._matchers), window)
+
+    def chunk(self, window: Window, matrices: Iterator[Matrix]) -> Chunk:
+        """Take in every metric of a chunk of time."""
+        held, count = [], 0
+        for found in matrices:
+            count += len(found.values)
+            kept = self._take(found)
+            if len(kept):
+                held.append(kept)
+        held.sort(key=len, reverse=True)
+        return Chunk(window, count, self._looks(held), held)
+
+    def batches(self, chunk: Chunk) -> Iterator[Batch]:
+        """Yield the chunk's rows in order of time; counts what is rejected into it."""
+        if not chunk.held:
+            return
+        self._parts = [Coded.joined(self._parts)]
+        coded, interval = self._parts[0], chunk.looks.interval_s
+        device_of = np.array(self._device_of)
+        for part in _slices(chunk):
+            series = np.concatenate([h.series for h in part])
+            ts = np.concatenate([h.ts for h in part])
+            values = np.concatenate([h.values for h in part])
+            codes = coded.take(series)
+            every = interval[device_of[series]]
+            for seconds in np.unique(every).tolist():
+                mine = every == seconds
+                whole = bool(mine.all())
+                made = self._catalog.assemble(
+                    codes if whole else codes.take(np.flatnonzero(mine)),
+                    ts if whole else ts[mine],
+                    values if whole else values[mine],
+                    cluster=self._cluster,
+                    interval_s=seconds,
+                    source=SOURCE,
+                )
+                chunk.rejected += made.rejected
+                yield from made.batches
+
+    def _take(self, found: Matrix) -> Held:
+        places = np.array([self._place(text) for text in found.labels], np.int64)
+        series = np.repeat(np.arange(len(places)), found.lengths)
+        bucket = (found.ts.astype(np.int64) / (self._step_s * 1e6)).astype(np.int64)
+        keep = np.ones(len(series), np.bool_)
+        # The last sample of each step; what has no meaning (-1) is left out.
+        keep[:-1] = (bucket[1:] != bucket[:-1]) | (series[1:] != series[:-1])
+        known = places[series]
+        keep &= known >= 0
+        return Held(known[keep].astype(np.int32), found.ts[keep], found.values[keep])
+
+    def _place(self, text: bytes) -> int:
+        place = self._rows.get(text)
+        if place is None:
+            words = labels(text)
+            series = resolve(words.pop("__name__", ""), words)
+            place = -1
+            if series is not None:
+                place = len(self._device_of)
+                self._device_of.append(self._devices.code(series.device))
+                self._node_of.append(self._nodes.code(series.node))
+                self._parts.append(self._catalog.code([series]))
+            self._rows[text] = place
+        return place
+
+    def _looks(self, held: Sequence[Held]) -> Looks:
+        """Let the fullest metric of each device say when it was looked at."""
+        device_of, node_of_ = np.array(self._device_of, int), np.array(self._node_of, int)
+        seen = np.zeros(len(self._devices.values), np.bool_)
+        parts: list[tuple[Ints, Moments]] = []
+        for one in held:
+            device = device_of[one.series]
+            fresh = ~seen[device]
+            if fresh.any():
+                parts.append((one.series[fresh], one.ts[fresh]))
+                seen[device[fresh]] = True
+        series = np.concatenate([p[0] for p in parts]) if parts else np.zeros(0, np.int64)
+        ts = np.concatenate([p[1] for p in parts]) if parts else np.zeros(0, "datetime64[us]")
+        interval = _median_spacing(series, device_of, ts, len(seen))
+        usual = float(np.nanmedian(interval)) if np.isfinite(interval).any() else self._step_s
+        near = ~(np.abs(interval - usual) > _SNAP * usual)  # also where there is none
+        interval = np.where(near, usual, interval)
+        node = node_of_[series]
+        by_node = np.full(len(self._nodes.values), usual)
+        by_node[node] = interval[device_of[series]]
+        return Looks(self._nodes.values, node, ts, by_node, interval)
+
+
+class Names:
+    """A number per distinct name, in the order they came."""
+
+    def __init__(self) -> None:
+        self._codes: dict[str, int] = {}
+        self.values: list[str] = []
+
+    def code(self, name: str | None) -> int:
+        """Return the number of a name; None is the empty name."""
+        found = self._codes.setdefault(name or "", len(self.values))
+        if found == len(self.values):
+            self.values.append(name or "")
+        return found
+
+
+def metric_names(client: PrometheusClient, window: Window) -> list[str]:
+    """Return every metric name of a window; where the server will not say, those we know."""
+    parameters = {"start": window.start.timestamp(), "end": window.end.timestamp()}
+    try:
+        return names(client.get("label/__name__/values", parameters))
+    except AuthError:
+        raise
+    except SourceError:
+        return list(metrics())
+
+
+def _median_spacing(series: Ints, device_of: Ints, ts: Moments, devices: int) -> Floats:
+    """Return the median seconds between two looks by device; NaN where there are not two."""
+    out = np.full(devices, np.nan)
+    if len(ts) < 2:  # noqa: PLR2004
+        return out
+    spacing = np.diff(ts).astype(np.int64)
+    same = series[1:] == series[:-1]
+    device, spacing = device_of[series[1:]][same], spacing[same]
+    order = np.lexsort((spacing, device))
+    device, spacing = device[order], spacing[order]
+    if not len(device):
+        return out
+    first = np.flatnonzero(np.r_[True, device[1:] != device[:-1]])
+    count = np.diff(np.r_[first, len(device)])
+    out[device[first]] = np.round(spacing[first + (count - 1) // 2] / 1e6)
+    return np.where(out <= 0, np.nan, out)
+
+
+def _slices(chunk: Chunk) -> Iterator[list[Held]]:
+    """Cut a chunk into slices of time of at most about `SLICE` values, in order of time."""
+    pieces = -(-sum(len(h) for h in chunk.held) // SLICE)
+    if pieces == 1:
+        yield chunk.held
+        return
+    start, end = (
+        np.datetime64(m.replace(tzinfo=None), "us").astype(np.int64)
+        for m in (chunk.window.start, chunk.window.end)
+    )
+    cuts = np.linspace(start, end, pieces + 1).astype(np.int64).view("datetime64[us]")
+    for low, high in itertools.pairwise(cuts):
+        part = []
+        for one in chunk.held:
+            mine = np.flatnonzero((one.ts >= low) & (one.ts < high))
+            if len(mine):
+                part.append(Held(one.series[mine], one.ts[mine], one.values[mine]))
+        if part:
+            yield part
