@@ -1,0 +1,158 @@
+"""What would remove the waste a finding shows: by kind of workload, always reversible.
+
+    suspected               ask the owner
+    confirmed, not actionable   tell the owner
+    confirmed and actionable    the kind's own stop verb (`verbs.csv`), with its undo
+    some ranks idle         ask for fewer devices, never stop
+
+Nothing is ever deleted, and what `protections.csv` lists is never stopped. The verbs, how they
+are undone and what is lost are those of the objects' own controllers: the wrong handle does
+nothing or does damage.
+"""
+
+import csv
+from collections.abc import Iterable
+from decimal import ROUND_DOWN, Decimal
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+from fallow.nouns import Finding, Recommendation
+
+DAY_S = 86_400
+_SMALLEST = Decimal("0.01")
+
+
+class Verb(msgspec.Struct, frozen=True):
+    """How one kind of workload is stopped and started again."""
+
+    workload_kind: str
+    verb: str
+    how: str
+    undo: str
+    lost: str
+    caution: str
+
+
+def recommend(finding: Finding) -> tuple[Recommendation, ...]:
+    """Return what would remove a finding's waste, the strongest first.
+
+    Rates per day are the finding's own: as long as nothing changes, this is wasted each day.
+    """
+    if finding.verdict == "partly idle":
+        return (_fewer(finding),)
+    if finding.verdict != "idle":
+        return ()
+    if finding.evidence != "confirmed":
+        return (_ask(finding),)
+    why_not = never(finding.subject.workload_kind, finding.subject.namespace)
+    verb = verbs().get(finding.subject.workload_kind)
+    if not finding.details.get("actionable") or why_not is not None or verb is None:
+        return (_tell(finding, why_not, verb),)
+    return (_stop(finding, verb), _tell(finding, None, verb))
+
+
+def advised(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings with their recommendations."""
+    return [msgspec.structs.replace(f, recommendations=recommend(f)) for f in findings]
+
+
+def never(workload_kind: str, namespace: str) -> str | None:
+    """Say why a workload is never stopped, or None."""
+    for kind, space, why in _protected():
+        if (kind and kind == workload_kind) or (space and space == namespace):
+            return why
+    return None
+
+
+@cache
+def verbs() -> dict[str, Verb]:
+    """Return the stop verb of each kind of workload."""
+    rows = csv.DictReader(_text("verbs.csv").splitlines())
+    return {row["workload_kind"]: Verb(**row) for row in rows}
+
+
+@cache
+def _protected() -> tuple[tuple[str, str, str], ...]:
+    rows = csv.DictReader(_text("protections.csv").splitlines())
+    return tuple((r["workload_kind"], r["namespace"], r["why"]) for r in rows)
+
+
+def _text(name: str) -> str:
+    return files("actions").joinpath(name).read_text(encoding="utf-8")
+
+
+def _stop(finding: Finding, verb: Verb) -> Recommendation:
+    return Recommendation(
+        verb=verb.verb,
+        target=target(finding),
+        why=f"idle, confirmed by independent witnesses: {verb.how}",
+        reversible=True,
+        undo=verb.undo,
+        gpu_hours_per_day=gpu_hours_per_day(finding),
+        usd_per_day=usd_per_day(finding),
+        caution="; ".join(filter(None, (f"lost: {verb.lost}", verb.caution))),
+    )
+
+
+def _tell(finding: Finding, why_not: str | None, verb: Verb | None) -> Recommendation:
+    if why_not is not None:
+        caution = f"Fallow never stops it: {why_not}"
+    elif verb is None:
+        caution = f"Fallow knows no way to stop a {finding.subject.workload_kind} and undo it"
+    else:
+        caution = "; ".join(finding.details.get("reasons", ())) or None
+    return Recommendation(
+        verb="notify owner",
+        target=target(finding),
+        why=f"idle and confirmed; {verb.how} when done" if verb else "idle and confirmed",
+        reversible=True,
+        gpu_hours_per_day=gpu_hours_per_day(finding),
+        usd_per_day=usd_per_day(finding),
+        caution=caution,
+    )
+
+
+def _ask(finding: Finding) -> Recommendation:
+    return Recommendation(
+        verb="ask owner",
+        target=target(finding),
+        why="looks idle, but no independent witness confirms it: ask before anything else",
+        reversible=True,
+        gpu_hours_per_day=gpu_hours_per_day(finding),
+        usd_per_day=usd_per_day(finding),
+    )
+
+
+def _fewer(finding: Finding) -> Recommendation:
+    idle, held = finding.details.get("devices_idle"), finding.details.get("devices_held")
+    return Recommendation(
+        verb="request fewer GPUs",
+        target=target(finding),
+        why=f"{idle} of {held} devices were left unused while the others computed",
+        reversible=True,
+        undo="restore the request",
+        gpu_hours_per_day=gpu_hours_per_day(finding),
+        usd_per_day=usd_per_day(finding),
+        caution="never stop it: the other devices are at work",
+    )
+
+
+def target(finding: Finding) -> str:
+    """Return the object to act on as people write it: Kind/namespace/name."""
+    subject = finding.subject
+    return f"{subject.workload_kind}/{subject.namespace}/{subject.workload}"
+
+
+def gpu_hours_per_day(finding: Finding) -> float:
+    """Return the GPU-hours that go to waste each day at the finding's own rate."""
+    return round(finding.gpu_hours * DAY_S / finding.window.seconds, 4)
+
+
+def usd_per_day(finding: Finding) -> Decimal | None:
+    """Return the dollars that go to waste each day at the finding's own rate, None = no price."""
+    if finding.usd is None:
+        return None
+    per_day = finding.usd * DAY_S / Decimal(repr(finding.window.seconds))
+    return per_day.quantize(_SMALLEST, ROUND_DOWN)
