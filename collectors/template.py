@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from collectors.assemble import Assembled, Catalog, Coded
@@ -79,6 +80,7 @@ class _Chunk(msgspec.Struct, frozen=True):
     stamped: bool = False
     values: Floats | None = None
     stamps: Ints | None = None
+    """Microseconds, -1 for a line without; None = no line has one."""
     rejected: int = 0
     strange: int = 0
     """Of the rejected: lines of metrics that mean nothing to Fallow."""
@@ -118,12 +120,11 @@ class Reader:
 
         `ts` is the moment of lines that carry no timestamp of their own.
         """
+        self.settle()
         chunks, looks = self._chunks, self._looks
         self._chunks, self._looks = [], []
-        chunks = _settle(chunks)
-        values = _joined([c.values for c in chunks if c.values is not None], np.float64)
-        stamps = _joined([c.stamps for c in chunks if c.stamps is not None], np.int64)
-        moment = np.where(stamps < 0, ts.astype("datetime64[us]"), stamps.astype("datetime64[us]"))
+        values = _joined([c.values for c in chunks if c.values is not None])
+        moment = _moments(chunks, len(values), ts.astype("datetime64[us]"))
         coded = Coded.joined([c.coded for c in chunks])
         assembled = self._catalog.assemble(
             coded, moment, values, cluster=cluster, interval_s=interval_s, source=source
@@ -141,9 +142,9 @@ class Reader:
             self._catalog, self._templates = Catalog(), {}
         return Reading(assembled, looks)
 
-    def forget(self, target: str) -> None:
-        """Drop what was learned about a target."""
-        self._templates.pop(target, None)
+    def settle(self) -> None:
+        """Cast the values of everything fed so far; `finish` does so by itself."""
+        self._chunks = _settle(self._chunks)
 
     def _learn(
         self, target: str, text: Text, body: bytes, labels: Mapping[str, str], look: Look
@@ -235,8 +236,21 @@ def _match(template: _Template, body: bytes) -> _Chunk | None:
     return _Chunk(template.coded, tails, template.known, lines, template.stamped)
 
 
-def _joined(parts: list[Any], kind: type) -> Any:
-    return np.concatenate(parts) if parts else np.zeros(0, kind)
+def _joined(parts: list[Floats]) -> Floats:
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def _moments(chunks: list[_Chunk], size: int, ts: np.datetime64) -> npt.NDArray[np.datetime64]:
+    """Return each value's moment: its line's timestamp, else the look's."""
+    moments = np.full(size, ts)
+    start = 0
+    for chunk in chunks:
+        end = start + len(chunk.coded)
+        if chunk.stamps is not None:
+            own = chunk.stamps.astype("datetime64[us]")
+            moments[start:end] = np.where(chunk.stamps < 0, ts, own)
+        start = end
+    return moments
 
 
 def _settle(chunks: list[_Chunk]) -> list[_Chunk]:
@@ -263,19 +277,19 @@ class _OddError(Exception):
 
 
 def _cast_all(chunks: list[_Chunk]) -> list[_Chunk]:
-    every = _floats(b"".join(c.text for c in chunks), stamped=any(c.stamped for c in chunks))
-    if len(every) != sum(c.lines * (1 + c.stamped) for c in chunks):
+    numbers = _floats(b"".join(c.text for c in chunks), stamped=any(c.stamped for c in chunks))
+    if len(numbers) != sum(c.lines * (1 + c.stamped) for c in chunks):
         raise _OddError
     settled: list[_Chunk] = []
     start = 0
     for chunk in chunks:
         width = 1 + chunk.stamped
-        mine = every[start : start + width * chunk.lines]
+        mine = numbers[start : start + width * chunk.lines]
         start += width * chunk.lines
-        values = mine[::width][chunk.known]
-        stamps = np.full(len(values), -1, np.int64)
-        if chunk.stamped:
-            stamps = _microseconds(mine[1::2])[chunk.known]
+        # Most targets print nothing but GPU metrics: then all lines are known, in order.
+        every = len(chunk.known) == chunk.lines
+        values = mine[::width] if every else mine[::width][chunk.known]
+        stamps = _microseconds(mine[1::2])[chunk.known] if chunk.stamped else None
         settled.append(_Chunk(chunk.coded, values=values, stamps=stamps))
     return settled
 
