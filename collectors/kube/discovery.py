@@ -9,14 +9,14 @@ from collectors.kube.shapes import Shape
 from fallow.errors import SourceError
 
 
-class Version(Shape):
+class Version(Shape, frozen=True):
     """A version of a group."""
 
     group_version: str
     version: str
 
 
-class Group(Shape):
+class Group(Shape, frozen=True):
     """A group and the versions it is served in."""
 
     name: str
@@ -24,13 +24,13 @@ class Group(Shape):
     preferred_version: Version | None = None
 
 
-class Groups(Shape):
+class Groups(Shape, frozen=True):
     """The answer of `/apis`."""
 
     groups: list[Group] | None = None
 
 
-class Served(Shape):
+class Served(Shape, frozen=True):
     """One resource of a version; subresources have a slash in their name."""
 
     name: str
@@ -38,7 +38,7 @@ class Served(Shape):
     namespaced: bool = False
 
 
-class ServedList(Shape):
+class ServedList(Shape, frozen=True):
     """The answer of `/apis/<group>/<version>`."""
 
     resources: list[Served] | None = None

@@ -28,7 +28,7 @@ T = TypeVar("T")
 Row = dict[str, Any]
 
 
-class Document(Shape):
+class Document(Shape, frozen=True):
     """Whatever `kubectl -o json` printed."""
 
     kind: str = ""
@@ -36,7 +36,7 @@ class Document(Shape):
     items: list[msgspec.Raw] | None = None
 
 
-class Typed(Shape):
+class Typed(Shape, frozen=True):
     """An item's kind; the items of a typed list (`PodList`) omit it."""
 
     kind: str = ""

@@ -22,6 +22,7 @@ _PROVIDERS = {"aws": "aws", "gce": "gcp", "azure": "azure"}
 _SUFFIX = re.compile(r"(-SHARED)$|-(MIG-[0-9]+g\.[0-9]+gb.*)$")
 _PROFILE = re.compile(r"(\d+)g\.(\d+)gb")
 _SHARED = "-SHARED"
+_REPLICAS = ("nvidia.com/gpu.replicas", "cloud.google.com/gke-max-shared-clients-per-gpu")
 
 
 class Gpus(msgspec.Struct, frozen=True):
@@ -80,7 +81,7 @@ def node_gpus(node: Node, dra: Dra) -> Gpus:
         return Gpus(name, len(registered), model, max(d.count for d in registered), "hami")
     if not counted:
         return _from_slices(node, dra, model)
-    replicas = _integer(labels.get("nvidia.com/gpu.replicas"))
+    replicas = next(filter(None, (_integer(labels.get(label)) for label in _REPLICAS)), None)
     product, profile = model, None
     if model is not None and (cut := _SUFFIX.search(model)):
         product, profile = model[: cut.start()], cut.group(2)
@@ -136,9 +137,8 @@ def _physical(
     The single strategy counts instances as GPUs; the mixed one names each profile and labels the
     boards' own number. A board is taken to be cut up whole: telemetry knows better later.
     """
-    gke_clients = _integer(labels.get("cloud.google.com/gke-max-shared-clients-per-gpu"))
     plain = sum((n for r, n in counted.items() if r.form != "mig"), Fraction(0))
-    boards = math.ceil(plain / max(replicas, gke_clients or 1))
+    boards = math.ceil(plain / replicas)
     if profile:
         return math.ceil(Fraction(boards, instances_per_board(profile, product)))
     slices = sum((n * (r.slices or 0) for r, n in counted.items() if r.form == "mig"), Fraction(0))

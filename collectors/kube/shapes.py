@@ -13,11 +13,11 @@ import msgspec
 T = TypeVar("T")
 
 
-class Shape(msgspec.Struct, rename="camel", gc=False):
+class Shape(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """Base of all shapes: camelCase names; unknown fields are skipped."""
 
 
-class OwnerRef(Shape):
+class OwnerRef(Shape, frozen=True):
     """Who made an object."""
 
     kind: str
@@ -27,7 +27,7 @@ class OwnerRef(Shape):
     controller: bool | None = None
 
 
-class Meta(Shape):
+class Meta(Shape, frozen=True):
     """What every object carries."""
 
     name: str = ""
@@ -41,7 +41,7 @@ class Meta(Shape):
     owner_references: tuple[OwnerRef, ...] | None = ()
 
 
-class ListMeta(Shape):
+class ListMeta(Shape, frozen=True):
     """Where a list stands."""
 
     resource_version: str = ""
@@ -49,14 +49,14 @@ class ListMeta(Shape):
     remaining_item_count: int | None = None
 
 
-class Page(Shape, Generic[T]):
+class Page(Shape, Generic[T], frozen=True):
     """One page of a list."""
 
     items: list[T] | None = None
     metadata: ListMeta = ListMeta()
 
 
-class Status(Shape):
+class Status(Shape, frozen=True):
     """What the API server answers instead of an object."""
 
     code: int | None = None
@@ -65,13 +65,13 @@ class Status(Shape):
     metadata: ListMeta = ListMeta()
 
 
-class Partial(Shape):
+class Partial(Shape, frozen=True):
     """An object of which only the metadata was asked for."""
 
     metadata: Meta
 
 
-class Condition(Shape):
+class Condition(Shape, frozen=True):
     """One condition of a status."""
 
     type: str
@@ -80,7 +80,7 @@ class Condition(Shape):
     reason: str | None = None
 
 
-class Taint(Shape):
+class Taint(Shape, frozen=True):
     """One taint of a node."""
 
     key: str
@@ -88,7 +88,7 @@ class Taint(Shape):
     value: str | None = None
 
 
-class NodeSpec(Shape):
+class NodeSpec(Shape, frozen=True):
     """What a node is told."""
 
     provider_id: str | None = msgspec.field(default=None, name="providerID")
@@ -96,7 +96,7 @@ class NodeSpec(Shape):
     taints: list[Taint] | None = None
 
 
-class NodeStatus(Shape):
+class NodeStatus(Shape, frozen=True):
     """What a node has."""
 
     capacity: dict[str, str | int] | None = None
@@ -104,7 +104,7 @@ class NodeStatus(Shape):
     conditions: list[Condition] | None = None
 
 
-class Node(Shape):
+class Node(Shape, frozen=True):
     """A node."""
 
     metadata: Meta
@@ -112,14 +112,14 @@ class Node(Shape):
     status: NodeStatus = NodeStatus()
 
 
-class Resources(Shape):
+class Resources(Shape, frozen=True):
     """Requests and limits of a container or a pod."""
 
     requests: dict[str, str | int] | None = None
     limits: dict[str, str | int] | None = None
 
 
-class Container(Shape):
+class Container(Shape, frozen=True):
     """A container; an init container with restart policy Always is a sidecar."""
 
     name: str
@@ -127,19 +127,19 @@ class Container(Shape):
     restart_policy: str | None = None
 
 
-class ClaimVolume(Shape):
+class ClaimVolume(Shape, frozen=True):
     """A volume's claim."""
 
     claim_name: str
 
 
-class Volume(Shape):
+class Volume(Shape, frozen=True):
     """A pod's volume, of which only the claim matters here."""
 
     persistent_volume_claim: ClaimVolume | None = None
 
 
-class PodSpec(Shape):
+class PodSpec(Shape, frozen=True):
     """What a pod asks for."""
 
     node_name: str | None = None
@@ -151,25 +151,25 @@ class PodSpec(Shape):
     volumes: list[Volume] | None = None
 
 
-class Terminated(Shape):
+class Terminated(Shape, frozen=True):
     """How a container ended."""
 
     finished_at: datetime | None = None
 
 
-class ContainerState(Shape):
+class ContainerState(Shape, frozen=True):
     """What a container is doing."""
 
     terminated: Terminated | None = None
 
 
-class ContainerStatus(Shape):
+class ContainerStatus(Shape, frozen=True):
     """How a container fares."""
 
     state: ContainerState | None = None
 
 
-class PodStatus(Shape):
+class PodStatus(Shape, frozen=True):
     """How a pod fares."""
 
     phase: str | None = None
@@ -179,7 +179,7 @@ class PodStatus(Shape):
     container_statuses: list[ContainerStatus] | None = None
 
 
-class Pod(Shape):
+class Pod(Shape, frozen=True):
     """A pod."""
 
     metadata: Meta
@@ -187,7 +187,7 @@ class Pod(Shape):
     status: PodStatus = PodStatus()
 
 
-class Involved(Shape):
+class Involved(Shape, frozen=True):
     """Whom an event is about."""
 
     kind: str | None = None
@@ -196,14 +196,14 @@ class Involved(Shape):
     uid: str | None = None
 
 
-class EventSeries(Shape):
+class EventSeries(Shape, frozen=True):
     """A repeated event."""
 
     count: int | None = None
     last_observed_time: datetime | None = None
 
 
-class Event(Shape):
+class Event(Shape, frozen=True):
     """An event of the core group."""
 
     metadata: Meta
@@ -218,7 +218,7 @@ class Event(Shape):
     series: EventSeries | None = None
 
 
-class Custom(Shape):
+class Custom(Shape, frozen=True):
     """A custom object whose spec and status differ by version: read with care."""
 
     metadata: Meta
@@ -226,7 +226,7 @@ class Custom(Shape):
     status: dict[str, Any] | None = None
 
 
-class Change(Shape):
+class Change(Shape, frozen=True):
     """One line of a watch; the object is decoded once its kind of change is known."""
 
     type: str
