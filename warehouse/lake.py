@@ -11,7 +11,7 @@ runs on a cursor and a snapshot of its own.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
@@ -27,7 +27,7 @@ from warehouse.dirty import Marks
 from warehouse.durable import DataFiles
 from warehouse.failures import explained
 from warehouse.ingest import Ingested
-from warehouse.lock import WriterLock
+from warehouse.lock import WriterLock, queued
 from warehouse.views import ViewSets
 
 
@@ -46,6 +46,8 @@ class Warehouse:
         place: catalog.Place,
         lock: WriterLock | None,
         clock: Callable[[], datetime],
+        *,
+        write: bool,
     ) -> None:
         self.settings = settings
         self.place = place
@@ -56,6 +58,7 @@ class Warehouse:
         self._files = DataFiles(place)
         self.turn = threading.RLock()
         self.dirty: Marks = frozenset()
+        self._write = write
         self._writing = False
 
     @classmethod
@@ -91,8 +94,11 @@ class Warehouse:
                 connection = catalog.connect(settings, place, write=write)
                 cursor = connection.cursor()
                 cursor.execute("USE lake")
-                prepare = schema.migrate if write else schema.check
-                prepare(cursor, place.name)
+                if write:
+                    with nullcontext() if place.embedded else queued(connection):
+                        schema.migrate(cursor, place.name)
+                else:
+                    schema.check(cursor, place.name)
                 cursor.close()
             except BaseException:
                 if connection is not None:
@@ -100,7 +106,7 @@ class Warehouse:
                 if lock is not None:
                     lock.release()
                 raise
-        return cls(connection, settings, place, lock, clock)
+        return cls(connection, settings, place, lock, clock, write=write)
 
     def ingest(self, batches: Iterable[Batch]) -> Ingested:
         """Store batches, all or nothing: when this returns they are durable.
@@ -141,7 +147,7 @@ class Warehouse:
         Raises:
             TemporaryError, WarehouseError: as `ingest`.
         """
-        if self._lock is None and self.place.embedded:
+        if not self._write:
             raise WarehouseError(
                 f"the warehouse {self.place.name} was opened for reading",
                 hint="open it with write=True",
@@ -149,21 +155,23 @@ class Warehouse:
         with self.turn, explained(self.place.name):
             if self._writing:
                 raise RuntimeError("a write transaction is open already in this thread")
+            turn = nullcontext() if self.place.embedded else queued(self._connection)
             self._writing = True
             self.dirty = frozenset()  # whoever writes may be the rollup, which clears marks
             began = self._files.now()
             cursor = self._cursor()
             try:
-                cursor.execute("USE lake")
-                cursor.begin()
-                try:
-                    yield cursor
-                    self._files.sync(began)
-                    cursor.commit()
-                except BaseException:
-                    with suppress(duckdb.Error):
-                        cursor.rollback()
-                    raise
+                with turn:
+                    cursor.execute("USE lake")
+                    cursor.begin()
+                    try:
+                        yield cursor
+                        self._files.sync(began)
+                        cursor.commit()
+                    except BaseException:
+                        with suppress(duckdb.Error):
+                            cursor.rollback()
+                        raise
             finally:
                 self._writing = False
                 cursor.close()

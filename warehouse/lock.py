@@ -1,13 +1,20 @@
-"""One writing process per embedded warehouse: a lock that dies with its process.
+"""Who may write: one process with a SQLite catalog, one transaction at a time with PostgreSQL.
 
 With a SQLite catalog two writers would fail each other's commits ("database is locked", measured:
 43 of 47 compactions lost), so the second is told at the door. The kernel frees the lock however
 the holder ends, `kill -9` included; the file's content (the holder's pid) is only for messages.
+
+PostgreSQL takes several writing processes. They queue for each transaction, because two that store
+the same new key at once would both succeed: the lake has no unique keys.
 """
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import duckdb
 
 from fallow.errors import TemporaryError
 
@@ -46,3 +53,33 @@ class WriterLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+_QUEUE = int.from_bytes(b"FALLOW", "big")
+_PATIENCE = "120s"
+"""Longer than any of our transactions; who waits longer waits for somebody who hangs."""
+
+
+@contextmanager
+def queued(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Hold the PostgreSQL catalog's advisory lock: other processes' writes wait.
+
+    It lies in a transaction of its own, which ends with this block or with this process.
+
+    Raises:
+        duckdb.Error: nobody let us through within two minutes, or PostgreSQL is away.
+    """
+    cursor = connection.cursor()
+    try:
+        cursor.begin()
+        for call in (
+            f"set_config(''lock_timeout'', ''{_PATIENCE}'', true)",
+            f"pg_advisory_xact_lock({_QUEUE})::text",
+        ):
+            asked = f"SELECT * FROM postgres_query('__ducklake_metadata_lake', 'SELECT {call}')"
+            cursor.execute(asked).fetchall()
+        yield
+    finally:
+        with suppress(duckdb.Error):
+            cursor.rollback()
+        cursor.close()

@@ -83,7 +83,7 @@ def bound(parameters: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: _naive(value) for name, value in (parameters or {}).items()}
 
 
-def literal(value: Any) -> str:
+def literal(value: Any) -> str:  # noqa: PLR0911  (one case per type)
     """Return a plain value as an SQL literal."""
     match _naive(value):
         case None:
