@@ -20,14 +20,14 @@ COLOURS = {
 """ANSI colours: used blue, held idle amber, free grey, broken red, unknown magenta."""
 MEANING = {
     "productive": "working",
-    "low": "working below the target",
-    "startup": "starting: image, model",
-    "idle": "held by a workload that does not use it",
-    "free": "nobody holds it",
+    "low": "working below target",
+    "startup": "starting up",
+    "idle": "held, not used",
+    "free": "held by nobody",
     "stranded": "free, but nothing fits",
-    "lost": "work that was thrown away",
+    "lost": "work thrown away",
     "unavailable": "broken or cordoned",
-    "unknown": "telemetry missing or contradicting itself",
+    "unknown": "no telemetry, or odd",
 }
 
 
@@ -115,7 +115,7 @@ def terminal(story: Story, *, width: int = 100, colour: bool = False) -> str:
             "Not judged: telemetry is missing or contradicts itself, so neither idle nor busy"
         ]
         lines += [
-            f"  {u.workload:<44} {u.gpu_hours:>9,.1f} GPU-h  {u.why}"[:width]
+            f"  {u.workload:<40} {u.gpu_hours:>9,.1f} GPU-h  {u.why}"[:width]
             for u in story.unjudged[:WORST]
         ]
         lines += [""]
@@ -180,7 +180,7 @@ def _head(story: Story) -> list[str]:
 
 def _bars(story: Story, width: int, *, colour: bool) -> list[str]:
     total = story.gpu_hours or 1.0
-    room = max(8, min(40, width - 70))
+    room = max(8, min(40, width - 80))
     out = []
     for s in story.states:
         if s.gpu_hours <= 0:

@@ -1,6 +1,6 @@
 """Live sources: which are configured, one pass over them, a backfill, and a doctor's look."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,11 @@ from runtime.importing import price_rows
 from runtime.showing import Progress
 
 if TYPE_CHECKING:
+    from collectors.prometheus.collector import PrometheusCollector
     from warehouse.lake import Warehouse
 
+Passing = Callable[[Iterable[Batch]], Iterator[Batch]]
+"""Looks at batches on their way."""
 LOOK = timedelta(minutes=5)
 """How far back one pass of `collect --once` asks sources that have a past."""
 
@@ -38,8 +41,14 @@ SOURCES = {
 }
 
 
-def configured(settings: Settings, names: Sequence[str] | None = None) -> dict[str, Collector]:
+def configured(
+    settings: Settings,
+    names: Sequence[str] | None = None,
+    done: Mapping[str, datetime] | None = None,
+) -> dict[str, Collector]:
     """Return the collectors that the settings want, or those named, by name.
+
+    `done` are the warehouse's cursors: what a Prometheus need not be asked again.
 
     Raises:
         UsageError: a named collector is not installed or not configured.
@@ -52,7 +61,67 @@ def configured(settings: Settings, names: Sequence[str] | None = None) -> dict[s
                 f"collector {name!r} is not configured",
                 hint=f"set {source.section}.{source.wanted_by} in fallow.yaml",
             )
-    return {name: _make(name, settings) for name in wanted}
+    return {
+        name: prometheus(settings, done) if name == "prometheus" else _make(name, settings)
+        for name in wanted
+    }
+
+
+def prometheus(
+    settings: Settings, done: Mapping[str, datetime] | None = None
+) -> "PrometheusCollector":
+    """Return the Prometheus collector of these settings."""
+    from collectors.prometheus.collector import PrometheusCollector  # noqa: PLC0415
+
+    return PrometheusCollector(
+        settings.prometheus,
+        settings.cluster,
+        done=done,
+        team_labels=settings.kubernetes.team_labels,
+    )
+
+
+def cursors(warehouse: "Warehouse") -> dict[str, datetime]:
+    """Return the warehouse's cursors: until when each source's past is stored."""
+    rows = warehouse.query("SELECT source, done_until FROM cursor").to_pylist()
+    return {row["source"]: row["done_until"].replace(tzinfo=UTC) for row in rows}
+
+
+def drain(
+    warehouse: "Warehouse",
+    collector: "PrometheusCollector",
+    window: Window,
+    progress: Progress,
+    passing: Passing = iter,
+) -> tuple[int, int]:
+    """Store a Prometheus's window chunk by chunk; each cursor commits what came before it.
+
+    Returns:
+        Rows added and rows that were there already.
+
+    Raises:
+        FallowError: what stopped it; what was stored before stays, the next run goes on.
+    """
+    held: list[Batch] = []
+    added = duplicates = 0
+
+    def store() -> None:
+        nonlocal added, duplicates
+        done = pipeline.ingest(warehouse, held)
+        added, duplicates = added + done.added, duplicates + done.duplicates
+        held.clear()
+
+    for batch in passing(collector.collect(window)):
+        held.append(batch)
+        if batch.table == "cursor" and batch.rows.num_rows:
+            store()
+            until = batch.rows["done_until"][-1].as_py().replace(tzinfo=UTC)
+            part = (until - window.start).total_seconds() / window.seconds
+            progress(f"read until {until:%Y-%m-%d %H:%M}", min(max(part, 0.0), 1.0))
+    store()
+    if collector.failure is not None:
+        raise collector.failure
+    return added, duplicates
 
 
 def _wanted(settings: Settings, source: Source) -> bool:
@@ -77,7 +146,7 @@ def collect_once(
     Raises:
         UsageError: nothing is configured.
     """
-    collectors = configured(settings, names)
+    collectors = configured(settings, names, cursors(warehouse))
     if not collectors:
         raise UsageError(
             "no source is configured",
@@ -118,13 +187,6 @@ class _Watched:
                     for row in batch.rows.to_pylist()
                 ]
             yield batch
-
-
-def backfill(
-    warehouse: "Warehouse", settings: Settings, window: Window, progress: Progress
-) -> Iterator[Batch]:
-    """Yield a Prometheus's past chunk by chunk, from where an earlier run stopped."""
-    raise NotImplementedError((warehouse, settings, window, progress, UTC))
 
 
 def examine(settings: Settings, *, now: datetime) -> list[dict[str, Any]]:

@@ -73,10 +73,11 @@ def find_idle(
     cluster: str | None,
 ) -> tuple[Window, list[str], list[Finding]]:
     """Find idle workloads in the window asked for (see `windows.choose`)."""
+    from actions.recommend import advised  # noqa: PLC0415
     from analyzers.idle import IdleAnalyzer  # noqa: PLC0415  (frames load in 0.5 s)
 
     chosen, note = windows.choose(warehouse, window, now, cluster)
-    found = IdleAnalyzer(settings.idle).find(warehouse, chosen)
+    found = advised(IdleAnalyzer(settings.idle).find(warehouse, chosen))
     return chosen, [note], [f for f in found if cluster in (None, f.subject.cluster)]
 
 

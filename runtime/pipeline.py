@@ -81,7 +81,9 @@ def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFai
 
 def analyze(warehouse: "Warehouse", window: Window, analyzers: Iterable[Analyzer]) -> list[Finding]:
     """Find what is wasted and store it; the same waste keeps its id."""
-    found = [finding for analyzer in analyzers for finding in analyzer.find(warehouse, window)]
+    from actions.recommend import advised  # noqa: PLC0415
+
+    found = advised(f for analyzer in analyzers for f in analyzer.find(warehouse, window))
     if found:
         warehouse.ingest([findings.rows(found, found_at=window.end)])
     return found

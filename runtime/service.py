@@ -122,11 +122,10 @@ def serve(settings: Settings, stop: threading.Event | None = None) -> None:
         TemporaryError: another process writes this warehouse.
     """
     from analyzers.idle import IdleAnalyzer  # noqa: PLC0415  (frames load in 0.5 s)
-    from runtime.collecting import configured  # noqa: PLC0415
+    from runtime.collecting import configured, cursors  # noqa: PLC0415
     from warehouse.lake import Warehouse  # noqa: PLC0415
 
-    collectors = configured(settings)
-    if not collectors:
+    if not configured(settings):
         raise UsageError(
             "no source is configured",
             hint="set prometheus.url, exporters.targets or kubernetes.enabled in fallow.yaml",
@@ -137,6 +136,7 @@ def serve(settings: Settings, stop: threading.Event | None = None) -> None:
         Endpoint(settings.service.listen, metrics) as endpoint,
         Warehouse.open(settings, write=True) as warehouse,
     ):
+        collectors = configured(settings, done=cursors(warehouse))
         service = Service(
             warehouse,
             settings,

@@ -84,14 +84,14 @@ def _waste(group: Sequence[Finding], window: Window) -> Waste:
 
 def because(finding: Finding) -> str:
     """Say in words what a finding rests on."""
-    return "; ".join(f"{name}: {said}" for name, said in finding.details.items())[:160]
+    return str(finding.details.get("why", finding.kind))
 
 
 def _unjudged(row: dict[str, Any]) -> Unjudged:
     contradicted = float(row["conflict_device_hours"])
-    why = "telemetry was missing"
+    why = "telemetry missing"
     if contradicted > 0:
-        why = f"witnesses contradict each other for {contradicted:,.1f} device-hours"
+        why = f"witnesses contradict each other ({contradicted:,.1f} h)"
     return Unjudged(f"{row['namespace']}/{row['workload']}", float(row["gpu_hours"]), why)
 
 

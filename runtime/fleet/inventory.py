@@ -1,4 +1,4 @@
-"""The fleet's API server: what `kubectl get nodes,pods -A -o json` would print."""
+"""The fleet's API server: what `kubectl get -A -o json` would print of nodes, pods and owners."""
 
 import zlib
 from datetime import datetime, timedelta
@@ -13,11 +13,12 @@ ZONE = "us-east-1a"
 
 
 def kubectl(fleet: Fleet, window: Window) -> dict[str, Any]:
-    """Return the list of nodes and pods as it stands at the window's end."""
+    """Return the list of nodes, pods and their owners as it stands at the window's end."""
     items: list[dict[str, Any]] = [
         _node(name, [d for d in fleet.devices if d.node == name], window) for name in fleet.nodes
     ]
     items += [_pod(pod, window) for pod in fleet.pods]
+    items += {(i["kind"], i["metadata"]["uid"]): i for p in fleet.pods for i in _owners(p)}.values()
     return {"apiVersion": "v1", "kind": "List", "items": items}
 
 
@@ -113,24 +114,57 @@ def _labels(pod: Pod) -> dict[str, str]:
     return {"batch.kubernetes.io/job-name": pod.workload}
 
 
-def _owner(pod: Pod) -> dict[str, Any]:
-    kinds = {
-        "Notebook": ("apps/v1", "StatefulSet", pod.workload),
-        "Deployment": (
-            "apps/v1", "ReplicaSet", f"{pod.workload}-{template_hash(pod.workload)}"
-        ),
-        "PyTorchJob": ("kubeflow.org/v1", "PyTorchJob", pod.workload),
-        "RayCluster": ("ray.io/v1", "RayCluster", pod.workload),
-        "Job": ("batch/v1", "Job", pod.workload),
-    }  # fmt: skip
-    version, kind, name = kinds[pod.kind]
+VERSIONS = {
+    "Notebook": "kubeflow.org/v1",
+    "StatefulSet": "apps/v1",
+    "Deployment": "apps/v1",
+    "ReplicaSet": "apps/v1",
+    "PyTorchJob": "kubeflow.org/v1",
+    "RayCluster": "ray.io/v1",
+    "Job": "batch/v1",
+}
+BETWEEN = {"Notebook": "StatefulSet", "Deployment": "ReplicaSet"}
+"""Kinds whose pods belong to another object first."""
+
+
+def _chain(pod: Pod) -> list[tuple[str, str]]:
+    """Return kind and name of each owner, from the pod upwards."""
+    top = (pod.kind, pod.workload)
+    if pod.kind not in BETWEEN:
+        return [top]
+    suffix = f"-{template_hash(pod.workload)}" if pod.kind == "Deployment" else ""
+    return [(BETWEEN[pod.kind], pod.workload + suffix), top]
+
+
+def _reference(namespace: str, kind: str, name: str) -> dict[str, Any]:
     return {
-        "apiVersion": version,
+        "apiVersion": VERSIONS[kind],
         "kind": kind,
         "name": name,
-        "uid": f"owner-{pod.namespace}-{name}",
+        "uid": f"{kind}-{namespace}-{name}".lower(),
         "controller": True,
     }
+
+
+def _owner(pod: Pod) -> dict[str, Any]:
+    return _reference(pod.namespace, *_chain(pod)[0])
+
+
+def _owners(pod: Pod) -> list[dict[str, Any]]:
+    """Return the objects above a pod."""
+    chain = _chain(pod)
+    made = []
+    for (kind, name), above in zip(chain, [*chain[1:], None], strict=True):
+        metadata: dict[str, Any] = {
+            "name": name,
+            "namespace": pod.namespace,
+            "uid": _reference(pod.namespace, kind, name)["uid"],
+            "labels": {"team": pod.team},
+        }
+        if above is not None:
+            metadata["ownerReferences"] = [_reference(pod.namespace, *above)]
+        made.append({"apiVersion": VERSIONS[kind], "kind": kind, "metadata": metadata})
+    return made
 
 
 def _moment(moment: datetime) -> str:

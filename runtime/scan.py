@@ -1,0 +1,67 @@
+"""`fallow scan`: a Prometheus's past through a temporary warehouse to one report. Read-only."""
+
+import tempfile
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fallow.errors import SourceError, UsageError
+from fallow.settings import Settings, WarehouseSettings
+from fallow.window import Window, parse_moment
+from runtime import collecting, pipeline, windows
+from runtime.importing import price_rows
+from runtime.showing import Progress
+from runtime.telling import tell
+
+if TYPE_CHECKING:
+    from collectors.prometheus.collector import PrometheusCollector
+    from dashboards.story import Story
+
+
+def look(settings: Settings, *, since: str, now: datetime, progress: Progress) -> "Story":
+    """Read a Prometheus from `since` to now and return its story; nothing is kept.
+
+    Raises:
+        UsageError: no URL, or `since` is no moment.
+        SourceError: it answered, but with no GPU telemetry or nothing we can use.
+        TemporaryError: it cannot be reached.
+    """
+    if not settings.prometheus.url:
+        raise UsageError("which Prometheus?", hint="fallow scan --prometheus http://host:9090")
+    window = Window(parse_moment(since, now=now), now)
+    collector = collecting.prometheus(settings)
+    with tempfile.TemporaryDirectory(prefix="fallow-scan-") as folder:
+        own = WarehouseSettings(
+            threads=settings.warehouse.threads, memory_limit=settings.warehouse.memory_limit
+        )
+        scratch = settings.model_copy(update={"home": Path(folder), "warehouse": own})
+        return _through(scratch, collector, window, progress)
+
+
+def _through(
+    settings: Settings, collector: "PrometheusCollector", window: Window, progress: Progress
+) -> "Story":
+    from analyzers.idle import IdleAnalyzer  # noqa: PLC0415  (frames and engine load in 0.5 s)
+    from warehouse.lake import Warehouse  # noqa: PLC0415
+
+    with Warehouse.open(settings, write=True, clock=lambda: window.end) as warehouse:
+        collecting.drain(warehouse, collector, window, progress)
+        progress("doing the books", 0.85)
+        pipeline.price(warehouse, price_rows(settings, window.end))
+        held = windows.extent(warehouse)
+        if held is None:
+            raise SourceError(
+                f"{settings.prometheus.url} has no GPU telemetry in {windows.spoken(window)}",
+                hint=f"fallow doctor --prometheus {settings.prometheus.url} says what it has",
+            )
+        seen = Window(max(window.start, held.start), min(window.end, held.end))
+        failures = pipeline.account(warehouse, seen)[1]
+        found = pipeline.analyze(warehouse, seen, [IdleAnalyzer(settings.idle)])
+        return tell(
+            warehouse,
+            seen,
+            cluster=settings.cluster,
+            findings=found,
+            failures=failures,
+            notes=[f"Read from {settings.prometheus.url}; nothing was installed or kept."],
+        )

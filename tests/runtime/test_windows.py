@@ -1,0 +1,83 @@
+"""Which window a command looks at."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fallow.errors import UsageError
+from fallow.window import Window
+from runtime.windows import LAST, choose, parse
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+class Devices:
+    """Views over one device that was seen between two moments."""
+
+    def __init__(self, first: datetime | None, last: datetime | None) -> None:
+        self.row = {"first": first, "last": last}
+
+    def query(self, _sql: str, _parameters: Mapping[str, Any] | None = None) -> pa.Table:
+        naive = {k: [v and v.replace(tzinfo=None)] for k, v in self.row.items()}
+        return pa.table(naive, schema=pa.schema([(k, pa.timestamp("us")) for k in naive]))
+
+
+def seen(first: str, last: str) -> Devices:
+    return Devices(
+        datetime.fromisoformat(f"{first}+00:00"), datetime.fromisoformat(f"{last}+00:00")
+    )
+
+
+def test_live_data_are_looked_at_for_the_last_seven_days() -> None:
+    window, _ = choose(seen("2026-09-01T00:00", "2026-11-20T12:00"), None, NOW)
+    assert window == Window(NOW - LAST, NOW)
+
+
+def test_a_young_warehouse_is_looked_at_from_its_first_look_on() -> None:
+    window, _ = choose(seen("2026-11-19T00:00", "2026-11-20T11:59"), None, NOW)
+    assert window.start == datetime(2026, 11, 19, tzinfo=UTC)
+    assert window.end == datetime(2026, 11, 20, 11, 59, tzinfo=UTC)
+
+
+def test_an_import_of_old_data_is_looked_at_whole_and_that_is_said() -> None:
+    window, note = choose(seen("2020-01-01T00:00", "2020-01-03T06:00"), None, NOW)
+    assert window.seconds == timedelta(days=2, hours=6).total_seconds()
+    assert "2020-01-01 00:00 to 2020-01-03 06:00 UTC (2d6h)" in note
+    assert "nothing lies in the last 7d" in note
+
+
+def test_a_window_that_was_asked_for_is_kept_even_where_nothing_lies() -> None:
+    window, note = choose(seen("2020-01-01T00:00", "2020-01-03T06:00"), "2d", NOW)
+    assert window == Window(NOW - timedelta(days=2), NOW)
+    assert "the data are 2020-01-01" in note
+
+
+def test_an_empty_warehouse_is_refused_with_what_to_do() -> None:
+    with pytest.raises(UsageError, match="no telemetry") as caught:
+        choose(Devices(None, None), None, NOW)
+    assert "fallow import" in str(caught.value.hint)
+    with pytest.raises(UsageError, match="cluster 'a'"):
+        choose(Devices(None, None), None, NOW, "a")
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("1d", "2026-11-19T12:00", "2026-11-20T12:00"),
+        ("2026-11-01/2026-11-02T06:00", "2026-11-01T00:00", "2026-11-02T06:00"),
+        ("2d/1d", "2026-11-18T12:00", "2026-11-19T12:00"),
+        ("2026-11-19/", "2026-11-19T00:00", "2026-11-20T12:00"),
+    ],
+)
+def test_windows_are_spelt_as_durations_or_as_two_moments(text: str, start: str, end: str) -> None:
+    expected = [datetime.fromisoformat(f"{moment}+00:00") for moment in (start, end)]
+    assert parse(text, NOW) == Window(*expected)
+
+
+@pytest.mark.parametrize("text", ["week", "1d/2d", "2026-13-01/now", ""])
+def test_what_is_no_window_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse(text, NOW)
