@@ -97,6 +97,7 @@ def _stop(finding: Finding, verb: Verb) -> Recommendation:
 
 
 def _tell(finding: Finding, why_not: str | None, verb: Verb | None) -> Recommendation:
+    caution: str | None
     if why_not is not None:
         caution = f"Fallow never stops it: {why_not}"
     elif verb is None:

@@ -67,6 +67,7 @@ class Site:
     def __init__(self, views: Memory, interval: timedelta) -> None:
         self.views = views
         self.interval = interval
+        self.start = START
 
     def device(
         self,
@@ -146,6 +147,50 @@ class Site:
                     "pod": name, "node": "n1", "phase": "Running", "workload_kind": kind,
                     "workload": workload, "team": "team-a",
                     "started_at": start - timedelta(days=1), **pods,
+                }
+            ],
+        )  # fmt: skip
+
+    def notebook(self, pod: str, **said: object) -> None:
+        """Let a notebook server answer every ten minutes for a day; its last cell ran before."""
+        first = START.replace(tzinfo=None)
+        self.views.rows(
+            "notebook_sample",
+            [
+                {
+                    "cluster": "c", "ts": first + n * timedelta(minutes=10), "namespace": "ns",
+                    "pod": pod, "kernels": 1, "terminals": 0,
+                    "last_kernel_activity": first - timedelta(hours=9), **said,
+                }
+                for n in range(144)
+            ],
+        )  # fmt: skip
+
+    def host(self, pod: str, **said: object) -> None:
+        """Let the kubelet say every ten minutes for a day what a pod does on its host."""
+        first = START.replace(tzinfo=None)
+        rows = [
+            {
+                "cluster": "c",
+                "ts": first + n * timedelta(minutes=10),
+                "namespace": "ns",
+                "pod": pod,
+                "interval_s": 600.0,
+                **said,
+            }
+            for n in range(144)
+        ]
+        self.views.rows("pod_sample", rows)
+
+    def unknown(self, workload: str, gpu_hours: float) -> None:
+        """Let the ledger say that telemetry could not tell what a workload did."""
+        self.views.rows(
+            "ledger",
+            [
+                {
+                    "cluster": "c", "bucket": START.replace(tzinfo=None), "device": "GPU-x",
+                    "state": "unknown", "namespace": "ns", "workload_kind": "Deployment",
+                    "workload": workload, "gpu_seconds": gpu_hours * 3600, "priced": False,
                 }
             ],
         )  # fmt: skip

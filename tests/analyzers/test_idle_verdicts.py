@@ -1,0 +1,73 @@
+"""The truth table of domain.md sections 2.2 and 5.2, over all combinations."""
+
+import itertools
+
+import msgspec
+import pytest
+
+from analyzers.evidence import HARD, SOFT, UNACTIONABLE, Witnesses, confidence, judge
+
+FLAGS = (*HARD, *SOFT, *UNACTIONABLE)
+TRI = (True, False, None)
+SURE = Witnesses(physics=True, host=True, intent=True)
+
+
+def test_the_table_names_every_flag_a_witness_record_has() -> None:
+    named = {f.name for f in msgspec.structs.fields(Witnesses)}
+    assert named == {"compute", "physics", "host", "intent", *FLAGS}
+
+
+def test_any_doubt_forbids_acting_in_every_combination() -> None:
+    for size in (1, 2):
+        for flags in itertools.combinations(FLAGS, size):
+            for physics, host, intent in itertools.product(TRI, repeat=3):
+                doubted = Witnesses(
+                    physics=physics, host=host, intent=intent, **dict.fromkeys(flags, True)
+                )
+                judged = judge(doubted)
+                assert not judged.actionable, doubted
+                assert judged.reasons, doubted
+
+
+def test_acting_needs_compute_physics_and_host_or_intent() -> None:
+    for compute, physics, host, intent in itertools.product((True, False), TRI, TRI, TRI):
+        judged = judge(Witnesses(compute, physics, host, intent))
+        against = physics is False or host is False or intent is False
+        wanted = compute and physics is True and (host or intent) is True and not against
+        assert judged.actionable is wanted
+
+
+def test_compute_alone_is_suspected_and_one_independent_witness_confirms() -> None:
+    assert judge(Witnesses()).evidence == "suspected"
+    for name in ("physics", "host", "intent"):
+        assert judge(Witnesses(**{name: True})).evidence == "confirmed"
+
+
+@pytest.mark.parametrize("flag", HARD)
+def test_a_hard_veto_leaves_no_verdict(flag: str) -> None:
+    judged = judge(msgspec.structs.replace(SURE, **{flag: True}))
+    assert (judged.verdict, judged.evidence) == ("unknown", None)
+    assert judged.reasons == (HARD[flag],)
+
+
+@pytest.mark.parametrize("flag", SOFT)
+def test_a_soft_veto_leaves_a_suspicion(flag: str) -> None:
+    judged = judge(msgspec.structs.replace(SURE, **{flag: True}))
+    assert (judged.verdict, judged.evidence) == ("idle", "suspected")
+
+
+def test_power_above_the_band_outweighs_host_and_intent() -> None:
+    assert judge(Witnesses(physics=False, host=True, intent=True)).evidence == "suspected"
+
+
+def test_somebody_at_work_is_busy_whatever_the_board_says() -> None:
+    judged = judge(msgspec.structs.replace(SURE, intent=False))
+    assert (judged.verdict, judged.evidence) == ("busy", None)
+
+
+def test_confidence_never_grows_with_doubt() -> None:
+    sure = confidence(SURE, coverage=1.0, exact=True, evidence="confirmed")
+    assert sure == 1.0
+    assert confidence(SURE, coverage=0.5, exact=True, evidence="confirmed") == 0.5
+    assert confidence(SURE, coverage=1.0, exact=False, evidence="suspected") == 0.25
+    assert confidence(Witnesses(), coverage=1.0, exact=True, evidence="suspected") == 0.5
