@@ -5,6 +5,7 @@ source does not say how much of the device the pod may use. An instance that DRA
 its MIG UUID with `parent` and `profile`.
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -94,11 +95,11 @@ def hami_devices(
             continue
         uuid = fields[0].partition("[")[0]  # an instance is UUID[template-position]
         mib, cores = _number(fields[2]), _number(fields[3])
-        total = memory_mib.get(uuid) or 0
-        known = [cores / _PERCENT] * (cores > 0) + [mib / total] * (total > 0 and mib > 0)
+        total = memory_mib.get(uuid) or math.inf  # unknown memory says nothing about the share
+        known = max(cores / _PERCENT, mib / total)
         memory[uuid] = memory.get(uuid, 0) + int(mib * 2**20)
         if known:
-            shares[uuid] = min((shares.get(uuid) or 0) + max(known), 1.0)
+            shares[uuid] = min((shares.get(uuid) or 0) + known, 1.0)
         else:
             shares.setdefault(uuid, None)
     return [
@@ -108,10 +109,12 @@ def hami_devices(
 
 
 def _number(text: str) -> float:
+    """Read an amount; what is none, or less than nothing, is nothing."""
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
         return 0.0
+    return value if math.isfinite(value) and value > 0 else 0.0
 
 
 class Dra:

@@ -40,7 +40,7 @@ def test_every_notation_is_exact(text: str | float, value: Fraction) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "m", "1K", "1mi", "1 Gi", "1e5k", "ten", "0x10", "1e9999", "١"]
+    "text", ["", "m", "1K", "1mi", "1 Gi", "1e5k", "ten", "0x10", "1e9999", "\u0661"]
 )
 def test_what_is_no_quantity_is_none(text: str) -> None:
     assert quantity(text) is None

@@ -1,0 +1,232 @@
+"""Pods: what they ask for under every way of sharing, whose they are, what they were given."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from collectors.kube.devices import Dra
+from collectors.kube.owners import Top
+from collectors.kube.pods import Surroundings, pod_row
+from collectors.kube.queues import Queues
+from collectors.kube.shapes import Custom
+from tests.kube.objects import Object, as_pod, pod
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def row(item: Object, **around: Any) -> dict[str, Any]:
+    known = {"cluster": "c", "now": lambda: NOW, "resolve": lambda _: Top("Pod", "p", None)}
+    return pod_row(as_pod(item), Surroundings(**{**known, **around}))
+
+
+def custom(**what: Any) -> Custom:
+    return msgspec.json.decode(json.dumps({"metadata": {"name": "x"}, **what}), type=Custom)
+
+
+@pytest.mark.parametrize(
+    ("limits", "resource", "gpus"),
+    [
+        ({}, None, 0),
+        ({"cpu": "4"}, None, 0),
+        ({"nvidia.com/gpu": "2"}, "nvidia.com/gpu", 2),
+        ({"nvidia.com/mig-1g.10gb": "1"}, "nvidia.com/mig-1g.10gb", 1 / 7),
+        ({"nvidia.com/mig-3g.40gb": "2"}, "nvidia.com/mig-3g.40gb", 6 / 7),
+        ({"amd.com/gpu": "1"}, "amd.com/gpu", 1),
+        ({"nvidia.com/gpu": "1", "nvidia.com/gpucores": "30"}, "nvidia.com/gpu", 0.3),
+        ({"nvidia.com/gpu": "2", "nvidia.com/gpumem-percentage": "50"}, "nvidia.com/gpu", 1),
+    ],
+)
+def test_gpu_requests_count_physical_gpus(limits: Any, resource: str | None, gpus: float) -> None:
+    found = row(pod(limits=limits))
+    assert found.get("gpu_resource") == resource
+    assert found["gpu_request"] == pytest.approx(gpus)
+
+
+def test_a_replica_is_its_share_of_a_gpu() -> None:
+    found = row(pod(limits={"nvidia.com/gpu": "1"}, node="n0"), replicas={"n0": 4})
+    assert found["gpu_request"] == 0.25
+
+
+def test_hami_memory_and_cores_are_kept() -> None:
+    limits = {"nvidia.com/gpu": "2", "nvidia.com/gpumem": "4000", "nvidia.com/gpucores": "25"}
+    found = row(pod(limits=limits))
+    assert found["gpu_mem_request_bytes"] == 2 * 4000 * 2**20
+    assert found["gpu_core_request_pct"] == 25
+
+
+@pytest.mark.parametrize(
+    ("annotations", "gpus", "memory"),
+    [
+        ({"gpu-fraction": "0.5"}, 0.5, None),
+        ({"gpu-fraction": "0.25", "gpu-fraction-num-devices": "2"}, 0.5, None),
+        ({"gpu-memory": "2000"}, None, 2000 * 2**20),
+    ],
+)
+def test_kai_fractions_ask_without_a_resource(
+    annotations: Any, gpus: float | None, memory: int | None
+) -> None:
+    found = row(pod(annotations=annotations))
+    assert found["gpu_resource"] == "nvidia.com/gpu"
+    assert found["gpu_request"] == gpus
+    assert found["gpu_mem_request_bytes"] == memory
+
+
+def test_hami_devices_carry_the_greater_share() -> None:
+    words = {"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,4096,10:GPU-2,NVIDIA,1024,50:;;"}
+    found = row(pod(annotations=words), memory_mib={"GPU-1": 16384, "GPU-2": 16384})
+    devices = json.loads(found["devices"])
+    assert [(d["device"], d["share"]) for d in devices] == [("GPU-1", 0.25), ("GPU-2", 0.5)]
+    assert devices[0]["memory_bytes"] == 4096 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        # no cores and unknown memory: the device is known, the share is not
+        ({"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,4096,0:;"}, [("GPU-1", None)]),
+        # two containers on one device add up, at most to the whole of it
+        (
+            {"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,1,60:;GPU-1,NVIDIA,1,60:;"},
+            [("GPU-1", 1.0)],
+        ),
+        # an instance that HAMi cut
+        ({"hami.io/vgpu-devices-allocated": "GPU-1[0-1],NVIDIA,1,40:;"}, [("GPU-1", 0.4)]),
+        (
+            {
+                "hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,1,60:;",
+                "hami.io/bind-phase": "failed",
+            },
+            [],
+        ),
+        ({"hami.io/vgpu-devices-allocated": "nonsense"}, []),
+        ({"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,nan,-inf:;"}, [("GPU-1", None)]),
+        ({"hami.io/vgpu-devices-to-allocate": "GPU-1,NVIDIA,1,60:;"}, []),
+    ],
+)
+def test_hami_annotations_in_all_their_forms(words: Any, expected: Any) -> None:
+    devices = json.loads(row(pod(annotations=words))["devices"] or "[]")
+    assert [(d["device"], d.get("share")) for d in devices] == expected
+
+
+def dra(*, users: list[str], admin: bool = False, generation: int = 2, basic: bool = False) -> Dra:
+    def device(name: str, **words: str) -> Object:
+        attributes = {"attributes": {k: {"string": v} for k, v in words.items()}}
+        return {"name": name, **({"basic": attributes} if basic else attributes)}
+
+    def offer(uuid: str, generation: int) -> Custom:
+        devices = [
+            device("gpu-0", uuid=uuid),
+            device("mig-0", uuid="MIG-9", parentUUID="GPU-9", profile="2g.20gb"),
+        ]
+        pool = {"name": "n0", "generation": generation}
+        return custom(
+            spec={"driver": "gpu.nvidia.com", "nodeName": "n0", "pool": pool, "devices": devices}
+        )
+
+    result = {"driver": "gpu.nvidia.com", "pool": "n0"}
+    results = [{**result, "device": "gpu-0", "adminAccess": admin}, {**result, "device": "mig-0"}]
+    claim = custom(
+        status={
+            "allocation": {"devices": {"results": results}},
+            "reservedFor": [{"resource": "pods", "name": u, "uid": u} for u in users],
+        }
+    )
+    return Dra([offer("GPU-new", generation), offer("GPU-old", 1)], [claim])
+
+
+@pytest.mark.parametrize("basic", [False, True])
+def test_claims_name_devices_by_uuid(basic: bool) -> None:
+    found = row(pod("p0"), dra=dra(users=["pod-p0"], basic=basic))
+    assert json.loads(found["devices"]) == [
+        {"device": "GPU-new", "share": 1.0, "source": "dra"},
+        {
+            "device": "MIG-9",
+            "share": 1.0,
+            "source": "dra",
+            "parent": "GPU-9",
+            "profile": "2g.20gb",
+        },
+    ]
+    assert found["gpu_request"] == pytest.approx(1 + 2 / 7)
+    assert found["gpu_resource"] == "claim/dra"
+
+
+def test_a_claim_of_several_pods_says_no_share() -> None:
+    found = row(pod("p0"), dra=dra(users=["pod-p0", "pod-p1"]))
+    assert "share" not in json.loads(found["devices"])[0]
+
+
+def test_monitoring_access_holds_nothing() -> None:
+    devices = json.loads(row(pod("p0"), dra=dra(users=["pod-p0"], admin=True))["devices"])
+    assert [d["device"] for d in devices] == ["MIG-9"]
+
+
+def test_claims_of_others_are_not_ours() -> None:
+    assert row(pod("p0"), dra=dra(users=["pod-p1"]))["devices"] is None
+
+
+def test_the_team_is_the_first_label_of_pod_then_namespace() -> None:
+    around = {"team_labels": ["team", "owner"], "namespaces": {"ml": {"team": "platform"}}}
+    assert row(pod(), **around)["team"] == "platform"
+    assert row(pod(labels={"owner": "ada"}), **around)["team"] == "ada"
+    assert row(pod(labels={"owner": "ada", "team": "vision"}), **around)["team"] == "vision"
+    assert row(pod(namespace="other"), **around)["team"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "queue"),
+    [
+        ({"labels": {"kueue.x-k8s.io/queue-name": "q"}}, "q"),
+        ({"labels": {"kai.scheduler/queue": "q"}}, "q"),
+        ({"annotations": {"scheduling.volcano.sh/queue-name": "q"}}, "q"),
+        ({"annotations": {"scheduling.k8s.io/group-name": "pg"}}, "from-group"),
+        ({"annotations": {"pod-group-name": "pg"}}, "from-group"),
+        ({}, "from-workload"),
+    ],
+)
+def test_the_queue_comes_from_labels_groups_or_workloads(words: Any, queue: str) -> None:
+    queues = Queues()
+    queues.add_groups(
+        [custom(metadata={"name": "pg", "namespace": "ml"}, spec={"queue": "from-group"})]
+    )
+    labels = {"kueue.x-k8s.io/job-uid": "job-1"}
+    queues.add_workloads(
+        [custom(metadata={"name": "w", "labels": labels}, spec={"queueName": "from-workload"})]
+    )
+    found = row(pod(**words), queues=queues, resolve=lambda _: Top("Job", "j", "job-1"))
+    assert found["queue"] == queue
+
+
+def test_an_owner_that_cannot_be_known_is_null_but_the_direct_one_is_kept() -> None:
+    found = row(pod(owner=("apps/v1", "ReplicaSet/web-abc")), resolve=lambda _: None)
+    assert (found["workload_kind"], found["workload"]) == (None, None)
+    assert (found["owner_kind"], found["owner_name"]) == ("ReplicaSet", "web-abc")
+
+
+def test_times_are_those_of_the_pods_life() -> None:
+    item = pod(phase="Succeeded")
+    item["status"]["containerStatuses"] = [
+        {"state": {"terminated": {"finishedAt": "2026-11-20T09:00:00Z"}}},
+        {"state": {"terminated": {"finishedAt": "2026-11-20T09:30:00Z"}}},
+    ]
+    item["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z"
+    found = row(item)
+    times = ("created_at", "scheduled_at", "started_at", "finished_at", "deleted_at")
+    assert [f"{found[t]:%H:%M:%S}" for t in times] == [
+        "08:00:00",
+        "08:00:02",
+        "08:00:05",
+        "09:30:00",
+        "10:00:00",
+    ]
+    assert row(pod())["finished_at"] is None
+
+
+def test_only_annotations_that_matter_are_kept_and_claims_are_named() -> None:
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "home-ada"}}, {"name": "tmp"}]
+    words = {"kubectl.kubernetes.io/last-applied": "long", "karpenter.sh/do-not-disrupt": "true"}
+    kept = json.loads(row(pod(annotations=words, volumes=volumes))["annotations"])
+    assert kept == {"karpenter.sh/do-not-disrupt": "true", "fallow.pvcs": ["home-ada"]}

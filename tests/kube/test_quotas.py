@@ -1,0 +1,109 @@
+"""Quotas of every scheduler, as their APIs print them."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from collectors.kube.quotas import quota_kinds, quota_rows
+from collectors.kube.shapes import Custom
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+GPU = "nvidia.com/gpu"
+
+
+def rows(kind: str, **item: Any) -> dict[str, tuple[Any, ...]]:
+    known = next(k for k in quota_kinds() if k.kind == kind)
+    text = json.dumps({"metadata": {"name": "q", "namespace": "ml"}, **item})
+    found = quota_rows(known, msgspec.json.decode(text, type=Custom), cluster="c", now=NOW)
+    names = ("nominal", "limit", "used", "borrowed", "pending", "parent")
+    return {r["resource"]: tuple(r.get(n) for n in names) for r in found}
+
+
+def test_resource_quotas_meter_requests_and_no_extended_limits() -> None:
+    hard = {"requests.nvidia.com/gpu": "8", "limits.nvidia.com/gpu": "8", "requests.cpu": "1500m"}
+    used = {"requests.nvidia.com/gpu": "3"}
+    assert rows("ResourceQuota", spec={"hard": hard}, status={"hard": hard, "used": used}) == {
+        GPU: (8, 8, 3, None, None, None),
+        "cpu": (1.5, 1.5, None, None, None, None),
+    }
+
+
+def test_a_quota_that_no_controller_has_filled_says_what_is_asked() -> None:
+    assert rows("ResourceQuota", spec={"hard": {"requests.nvidia.com/gpu": "8"}})[GPU][0] == 8
+
+
+def queue(**spec: Any) -> dict[str, Any]:
+    resource = {"name": GPU, "nominalQuota": "16", "borrowingLimit": "8"}
+    flavors = [
+        {"name": "a100", "resources": [resource]},
+        {"name": "t4", "resources": [{"name": GPU, "nominalQuota": 4}]},
+    ]
+    usage = [{"name": "a100", "resources": [{"name": GPU, "total": "20", "borrowed": "4"}]}]
+    return {
+        "spec": {"resourceGroups": [{"flavors": flavors}], **spec},
+        "status": {"flavorsUsage": usage, "pendingWorkloads": 3},
+    }
+
+
+def test_cluster_queues_have_a_row_per_flavor_in_both_versions() -> None:
+    for field in ("cohortName", "cohort"):  # v1beta2, v1beta1
+        assert rows("ClusterQueue", **queue(**{field: "research"})) == {
+            f"{GPU}@a100": (16, 24, 20, 4, 3, "research"),
+            f"{GPU}@t4": (4, None, None, None, 3, "research"),
+        }
+
+
+def test_without_a_cohort_nothing_can_be_borrowed() -> None:
+    assert rows("ClusterQueue", **queue())[f"{GPU}@t4"][:2] == (4, 4)
+
+
+def test_local_queues_say_use_pending_and_their_cluster_queue() -> None:
+    usage = [{"name": "a100", "resources": [{"name": GPU, "total": "2"}]}]
+    spec = {"clusterQueue": "cq"}
+    for field in ("flavorsUsage", "flavorUsage"):
+        status = {field: usage, "pendingWorkloads": 1}
+        found = rows("LocalQueue", spec=spec, status=status)
+        assert found == {f"{GPU}@a100": (None, None, 2, None, 1, "cq")}
+    assert rows("LocalQueue", spec=spec, status={"pendingWorkloads": 5}) == {
+        "workloads": (None, None, None, None, 5, "cq")
+    }
+
+
+def test_volcano_and_kai_queues_are_told_apart() -> None:
+    volcano = rows(
+        "Queue.volcano",
+        spec={"deserved": {GPU: "8"}, "capability": {GPU: 16}, "parent": "root"},
+        status={"allocated": {GPU: "4"}, "pending": 2},
+    )
+    assert volcano == {GPU: (8, 16, 4, None, 2, "root")}
+    amounts = {
+        "gpu": {"quota": 2.5, "limit": -1},
+        "cpu": {"quota": 4000, "limit": 8000},
+        "memory": {"quota": -1, "limit": 1000},
+    }
+    kai = rows(
+        "Queue.kai",
+        spec={"resources": amounts, "parentQueue": "dept"},
+        status={"allocated": {GPU: "1500m"}},
+    )
+    assert kai == {
+        GPU: (2.5, None, 1.5, None, None, "dept"),
+        "cpu": (4, 8, None, None, None, "dept"),
+        "memory": (None, 10**9, None, None, None, "dept"),
+    }
+
+
+def test_elastic_quotas_of_all_three_groups_have_one_shape() -> None:
+    for kind in ("ElasticQuota", "ElasticQuota.koordinator", "ElasticQuota.nos"):
+        found = rows(kind, spec={"min": {GPU: 2}, "max": {GPU: "4"}}, status={"used": {GPU: "3"}})
+        assert found == {GPU: (2, 4, 3, None, None, None)}
+
+
+def test_fields_of_an_unexpected_shape_count_as_absent() -> None:
+    assert rows("ClusterQueue", spec={"resourceGroups": "odd"}, status={"flavorsUsage": 3}) == {}
+    assert rows("Queue.kai", spec={"resources": {"gpu": "odd"}}) == {
+        GPU: (None, None, None, None, None, None)
+    }
+    assert rows("ElasticQuota", spec={"min": {GPU: "many"}})[GPU][0] is None
