@@ -120,7 +120,7 @@ class ObjectStore:
 
     def _client(self) -> Any:
         if self._made is None:
-            import boto3  # noqa: PLC0415  (0.2 s that only an object store pays)
+            import boto3
             from botocore.config import Config  # noqa: PLC0415
 
             s3 = self._s3
@@ -141,7 +141,7 @@ class ObjectStore:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        import boto3.exceptions  # noqa: PLC0415
+        import boto3.exceptions
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
 
         try:

@@ -6,7 +6,7 @@ out and counted. New sample rows mark their 5-minute buckets dirty for the rollu
 """
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -18,9 +18,11 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from fallow import tables
 from fallow.errors import WarehouseError
 from fallow.tables import Batch
+from warehouse import tiers
 from warehouse.dirty import mark
 from warehouse.failures import CatalogBusyError
 from warehouse.storage import storage
+from warehouse.tiers import unseen
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
@@ -75,12 +77,15 @@ _busy_again = Retrying(
 
 def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> int:
     added = 0
+    # No day younger than this can lie in the cold tier, whatever raw_days was or will be.
+    recent = (warehouse.clock() - timedelta(days=1)).astimezone(UTC).replace(tzinfo=None)
     with warehouse.turn:
         dirty = warehouse.dirty
         with warehouse.transaction() as cursor:
-            for table, rows in work:
+            for table, sent in work:
                 put = _append if storage(table).mode == "append" else _upsert
-                new = put(cursor, table, rows)
+                rows = unseen(cursor, table, sent, recent)
+                new = put(cursor, table, rows) if rows.num_rows else 0
                 cursor.unregister("incoming")
                 if table == "sample" and new:
                     dirty = mark(cursor, rows, dirty)

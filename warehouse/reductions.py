@@ -12,7 +12,6 @@ booked in the buckets it reaches, and when the looks of one device and bucket sp
 the bucket, all owners' rows are scaled down in proportion.
 """
 
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -115,7 +114,7 @@ IBIS_TYPES = {
 
 def unbound(table: str, name: str, *, number: dict[str, str]) -> Any:
     """Return an Ibis table of this shape whose timestamps are numbers called as `number` says."""
-    import ibis  # noqa: PLC0415  (0.4 s that --help need not pay)
+    import ibis
 
     columns = {
         number.get(c.name, c.name): "int64" if c.name in number else IBIS_TYPES[c.type]
@@ -126,14 +125,14 @@ def unbound(table: str, name: str, *, number: dict[str, str]) -> Any:
 
 def like(expression: Any, name: str) -> Any:
     """Return a table of an expression's shape: where its rows were kept on the way."""
-    import ibis  # noqa: PLC0415
+    import ibis
 
     return ibis.table(expression.schema(), name=name)
 
 
 def sql(expression: Any, dialect: str = "duckdb") -> str:
     """Compile a reduction to one engine's SQL."""
-    import ibis  # noqa: PLC0415
+    import ibis
 
     return str(ibis.to_sql(expression, dialect=dialect))
 
@@ -150,7 +149,7 @@ def roll(table: str, name: str) -> Any:
 
 def model() -> Any:
     """Return the facts by model string: `model`, `tdp_w`, `idle_context_w` (watts)."""
-    import ibis  # noqa: PLC0415
+    import ibis
 
     return ibis.table(
         {"model": "string", "tdp_w": "float32", "idle_context_w": "float32"}, name="model"
@@ -159,7 +158,7 @@ def model() -> Any:
 
 def piece() -> Any:
     """Return the numbers 1, 2, ...: how many buckets beyond its own a look may reach."""
-    import ibis  # noqa: PLC0415
+    import ibis
 
     return ibis.table({"k": "int64"}, name="piece")
 
@@ -171,7 +170,7 @@ def held(looks: Any, models: Any) -> Any:
     of the time. `holder` numbers the whole row, `owner` its device, namespace and pod, `unit` its
     device.
     """
-    import ibis  # noqa: PLC0415
+    import ibis
 
     words = looks.select(
         "cluster",
@@ -202,7 +201,7 @@ def classified(looks: Any, holders: Any, rules: Rules) -> Any:
     an instance reports its board's power); or the driver says 90 % while no memory is used and
     power lies in the idle band.
     """
-    import ibis  # noqa: PLC0415
+    import ibis
 
     same = [
         looks.cluster == holders.cluster,
@@ -252,7 +251,7 @@ def gathered_5m(looks: Any, holders: Any, pieces: Any, rules: Rules) -> Any:
     The looks must reach back before the first bucket wanted, as far as a look speaks or an energy
     delta links; buckets outside the wanted window are the caller's to drop.
     """
-    import ibis  # noqa: PLC0415
+    import ibis
 
     rows = classified(looks, holders, rules)
     end = (rows.bucket + 1) * (FIVE_MINUTES * MICRO)
@@ -299,7 +298,7 @@ def gathered_5m(looks: Any, holders: Any, pieces: Any, rules: Rules) -> Any:
 
 def _reaching(looks: Any, holders: Any, pieces: Any, rules: Rules) -> Any:
     """Aggregate what looks say about buckets after their own."""
-    import ibis  # noqa: PLC0415
+    import ibis
 
     size = FIVE_MINUTES * MICRO
     speaks = (_interval(looks) * (SPEAKS * MICRO)).cast("int64")
@@ -339,7 +338,7 @@ def _energy(rows: Any) -> Any:
     An increase is booked where the later look lies. Over a gap nothing is booked: what was used in
     a silence is unknown.
     """
-    import ibis  # noqa: PLC0415
+    import ibis
 
     read = rows.filter(rows.energy_mj.notnull())
     rows = read.select(
@@ -364,7 +363,7 @@ def rolled_5m(gathered: Any, holders: Any) -> Any:
     A device's bucket holds no more seconds than it has: where its looks speak for more, all its
     owners' rows shrink in proportion.
     """
-    import ibis  # noqa: PLC0415
+    import ibis
 
     size = FIVE_MINUTES
     spoken = gathered.group_by("unit", "bucket").aggregate(
@@ -409,7 +408,7 @@ def rolled_1h(rolls: Any) -> Any:
     What was counted, summed or compared in 5 minutes is exactly what the looks of the hour would
     give; means are weighted by the looks behind them.
     """
-    import ibis  # noqa: PLC0415
+    import ibis
 
     rows = rolls.mutate(bucket=_floor_divide(rolls.bucket, HOUR // FIVE_MINUTES))
     merged = rows.group_by(*KEYS).aggregate(
@@ -463,14 +462,14 @@ def _weighted(rows: Any, column: str, weight: Any) -> Any:
 
 def _greatest(witnesses: list[Any]) -> Any:
     # Engines disagree about GREATEST with nulls; -1 stands for "no witness" in all of them.
-    import ibis  # noqa: PLC0415
+    import ibis
 
     best = ibis.greatest(*[w.fill_null(-1.0) for w in witnesses])
     return best.nullif(-1.0)
 
 
 def _interval(rows: Any) -> Any:
-    import ibis  # noqa: PLC0415
+    import ibis
 
     bounded = ibis.least(rows.interval_s.fill_null(UNKNOWN_INTERVAL_S), LONGEST_INTERVAL_S)
     return ibis.greatest(bounded, 0.0)
@@ -478,7 +477,7 @@ def _interval(rows: Any) -> Any:
 
 def _bin(activity: Any) -> Any:
     """Return the histogram's bin: 0 for zero, else 1 to 20, each step's upper end included."""
-    import ibis  # noqa: PLC0415
+    import ibis
 
     # Engines disagree about LEAST and GREATEST with nulls, so no null reaches them.
     step = (activity.fill_null(0.0) * (BINS - 1) - EPSILON).ceil()

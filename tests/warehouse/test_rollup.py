@@ -137,7 +137,7 @@ def test_nulls_stay_null(wh: Warehouse) -> None:
 
 def fleet(seed: int, hours: float = 2.2) -> list[dict[str, Any]]:
     """Return looks of a few devices with holes, jitter, owners that change and resets."""
-    draw = random.Random(seed)  # noqa: S311
+    draw = random.Random(seed)
     rows = []
     for d, interval in enumerate((15.0, 60.0, 300.0, 420.0)):
         second, energy = draw.uniform(0, interval), draw.randrange(10**6)
@@ -224,7 +224,7 @@ def test_late_rows_refresh_as_if_they_had_come_in_time(
     settings: Settings, wh: Warehouse, now: datetime
 ) -> None:
     rows = fleet(7)
-    draw = random.Random(1)  # noqa: S311
+    draw = random.Random(1)
     late = [r for r in rows if draw.random() < 0.2]
     wh.ingest([looks([r for r in rows if r not in late])])
     roll_up(wh)

@@ -1,0 +1,133 @@
+"""The cold tier on an S3-compatible server, over HTTP: written, read back, crossed by one query."""
+
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from fallow.errors import TemporaryError, WarehouseError
+from fallow.settings import Settings, load
+from fallow.tables import Batch
+from warehouse import tiers
+from warehouse.cold import store
+from warehouse.lake import Warehouse
+
+pytest.importorskip("moto.server")
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """Start moto's server process on a free port; yield its URL."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(f"{url}/moto-api/", timeout=5).close()
+                break
+            except OSError:
+                assert server.poll() is None
+                time.sleep(0.1)  # a foreign process starts in its own time
+        else:
+            pytest.fail("moto's server did not start")
+        yield url
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+def on_s3(tmp_path: Path, endpoint: str, bucket: str = "cold") -> Settings:
+    flags = {
+        "home": tmp_path / "home",
+        "cluster": "test",
+        "warehouse.cold": f"s3://{bucket}/fallow",
+        "warehouse.s3.endpoint": endpoint,
+        "warehouse.s3.region": "us-east-1",
+        "warehouse.s3.access_key_id": "test",
+        "warehouse.s3.secret_access_key": "test",
+    }
+    return load(environ={}, flags=flags).settings
+
+
+def make_bucket(endpoint: str, bucket: str) -> None:
+    request = urllib.request.Request(f"{endpoint}/{bucket}", method="PUT")
+    urllib.request.urlopen(request, timeout=10).close()
+
+
+def looks(days: int = 10) -> Batch:
+    moments = [datetime(2026, 11, 10) + timedelta(hours=12 * k) for k in range(2 * days)]  # noqa: DTZ001
+    n = len(moments)
+    return Batch.of(
+        "sample",
+        {
+            "cluster": ["test"] * n,
+            "ts": moments,
+            "device": ["GPU-0"] * n,
+            "interval_s": [60.0] * n,
+            "gpu_util_pct": [float(k) for k in range(n)],
+        },
+    )
+
+
+def test_one_query_crosses_from_the_lake_to_s3(
+    tmp_path: Path, endpoint: str, now: datetime
+) -> None:
+    settings = on_s3(tmp_path, endpoint)
+    make_bucket(endpoint, "cold")
+    with Warehouse.open(settings, write=True, clock=lambda: now) as wh:
+        wh.ingest([looks()])
+        before = wh.query("FROM sample ORDER BY ts")
+        moved = tiers.move(wh, now)
+        assert (moved.files, moved.rows) == (3, 6)
+        paths = wh.query("SELECT path FROM cold_file")["path"].to_pylist()
+        assert all(p.startswith("s3://cold/fallow/sample/month=2026-11/day=") for p in paths)
+        assert sorted(p for p, _ in store(settings).listed()) == sorted(paths)
+        assert wh.query("FROM sample ORDER BY ts").equals(before)
+    with Warehouse.open(settings) as reader:
+        mean = reader.query("SELECT avg(gpu_util_pct) AS x FROM sample")
+        assert mean["x"][0].as_py() == pytest.approx(9.5)
+
+
+def test_a_store_that_is_away_loses_nothing_and_the_move_is_repeated(
+    tmp_path: Path, endpoint: str, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    away = on_s3(tmp_path, "http://127.0.0.1:9", "again")
+    with Warehouse.open(away, write=True, clock=lambda: now) as wh:
+        wh.ingest([looks()])
+        before = wh.query("FROM sample ORDER BY ts")
+        with pytest.raises(TemporaryError, match="object store"):
+            tiers.move(wh, now)
+        assert wh.query("FROM sample ORDER BY ts").equals(before)
+        assert not list((wh.place.home / "staging").iterdir())
+    make_bucket(endpoint, "again")
+    with Warehouse.open(on_s3(tmp_path, endpoint, "again"), write=True, clock=lambda: now) as wh:
+        assert tiers.move(wh, now).files == 3
+        assert wh.query("FROM sample ORDER BY ts").equals(before)
+
+
+def test_a_missing_bucket_is_named(tmp_path: Path, endpoint: str, now: datetime) -> None:
+    settings = on_s3(tmp_path, endpoint, "nowhere")
+    with Warehouse.open(settings, write=True, clock=lambda: now) as wh:
+        wh.ingest([looks()])
+        with pytest.raises(WarehouseError, match="no bucket for s3://nowhere/fallow"):
+            tiers.move(wh, now)
+
+
+def test_only_folders_and_s3_are_stores(settings: Settings) -> None:
+    wrong = settings.warehouse.model_copy(update={"cold": "ftp://somewhere"})
+    with pytest.raises(WarehouseError, match="no place we can write"):
+        store(settings.model_copy(update={"warehouse": wrong}))
