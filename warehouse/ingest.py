@@ -18,7 +18,6 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from fallow import tables
 from fallow.errors import WarehouseError
 from fallow.tables import Batch
-from warehouse import tiers
 from warehouse.dirty import mark
 from warehouse.failures import CatalogBusyError
 from warehouse.storage import storage

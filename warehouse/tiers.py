@@ -131,17 +131,14 @@ def thaw(
 
 
 def unseen(
-    cursor: "duckdb.DuckDBPyConnection", table: str, rows: pa.Table, now: datetime
+    cursor: "duckdb.DuckDBPyConnection", table: str, rows: pa.Table, before: datetime
 ) -> pa.Table:
-    """Return the rows whose key no archived file holds.
-
-    Nothing younger than a day is ever archived, so that live looks pay nothing for this.
-    """
+    """Return the rows whose key no archived file holds; only rows older than `before` may be."""
     moment = storage(table).moment
     if table not in RAW or moment is None or not rows.num_rows:
         return rows
     oldest, newest = pc.min_max(rows.column(moment)).as_py().values()
-    if oldest >= now.astimezone(UTC).replace(tzinfo=None) - DAY:
+    if oldest >= before:
         return rows
     files = [p for p in state(cursor).files(table) if oldest - DAY < named(p)[0] <= newest]
     if not files:
