@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.exposition_text import FIELDS, GPUS, node_text
 from benchmarks.result import Result
-from collectors.template import Reader
+from collectors.reader import Reader
 
 MOMENT = np.datetime64("2026-11-20T12:00:00", "us")
 NODES, SMALL_NODES = 1250, 50

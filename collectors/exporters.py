@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from yarl import URL
 
-from collectors.template import Look, Reader
+from collectors.reader import Look, Reader
 from fallow.errors import UsageError
 from fallow.settings import ExporterSettings
 from fallow.tables import Batch

@@ -3,7 +3,7 @@
 Version 0.0.4 (timestamps in milliseconds) and OpenMetrics (seconds, exemplars, `# EOF`).
 A line that is neither a sample nor a comment is rejected and counted, never an error: half of a
 scrape is better than none, as long as it says that it is half. The fast path over many targets
-is `collectors.template`, which learns from this one.
+is `collectors.reader`, which learns from this one.
 
 Grammar: https://prometheus.io/docs/instrumenting/exposition_formats/ and the OpenMetrics 1.0
 text format. Quantifiers are possessive, so that no input makes a match backtrack.

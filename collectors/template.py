@@ -1,333 +1,140 @@
-"""Read the same targets again and again: only what stands after each line's labels is parsed.
+"""What stays the same in a target's exposition from look to look, so that only values are read.
 
-The first look at a target goes through `collectors.exposition` and leaves a template: how many
-lines it has and, per sample line, the text before its value. The next look splits the body,
-takes those prefixes away and casts what is left, for the whole fleet in one Arrow cast. If
-anything but a value has changed, so has the body's length less its values': that target, and no
-other, is learned again.
+A template remembers the text around every value. It cuts the next body at the same marks, takes
+the remembered text away from each piece, and answers with what is left, one value a line. If
+anything but a value has changed, the answer is None: then the target is learned again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
-from collectors.assemble import Assembled, Catalog, Coded
-from collectors.exposition import (
-    LAST,
-    SECONDS_BELOW,
-    Line,
-    Text,
-    parse_labels,
-    parse_tail,
-    read,
-)
-from collectors.frame import Floats, Ints
-from collectors.series import Identity, Series, combine, identify, measure_of
-
-_SLACK = 20_000  # identities that may be remembered beyond twice the living ones
+from collectors.exposition import Text
 
 
-class Look(msgspec.Struct):
-    """What one target's body held."""
+class Template(msgspec.Struct, frozen=True):
+    """How to cut a body, and the text that stands beside each value."""
 
-    target: str
-    values: int = 0
-    """Values of metrics that Fallow knows, refused ones included."""
-    refused: int = 0
-    """Of these: blank, not finite, or outside their range."""
-    rejected: int = 0
-    """The refused and the lines that are not Prometheus text."""
-    unknown: int = 0
-    cut: bool = False
-
-
-class Reading(msgspec.Struct, frozen=True):
-    """All targets' rows, and a look per target in the order they were fed."""
-
-    assembled: Assembled
-    looks: list[Look]
-
-
-class _Template(msgspec.Struct, frozen=True):
-    lines: int
+    mark: bytes
+    pieces: int
     pick: Any
-    prefixes: tuple[bytes, ...]
-    others: Any
+    """Takes the pieces that hold a value."""
+    strip: Callable[[bytes, bytes], bytes]
+    beside: tuple[bytes, ...]
+    """The text of each of these pieces that is not its value."""
+    rest: Any
+    """Takes the other pieces: comments, or what comes before the first value."""
     said: bytes
-    """The lines that are no samples, joined."""
+    """These pieces, joined."""
     fixed: int
     """Bytes of a body that are not values."""
-    stamped: bool
-    returns: bool
-    """Lines end in carriage return and newline."""
-    known: Ints
-    coded: Coded
-    unknown: int
-
-
-class _Chunk(msgspec.Struct, frozen=True):
-    """One target's values: as text still to be cast, or as numbers."""
-
-    coded: Coded
-    text: bytes = b""
-    known: Ints = msgspec.field(default_factory=lambda: np.zeros(0, np.int64))
-    lines: int = 0
+    values: int
     stamped: bool = False
-    values: Floats | None = None
-    stamps: Ints | None = None
-    """Microseconds, -1 for a line without; None = no line has one."""
-    rejected: int = 0
-    strange: int = 0
-    """Of the rejected: lines of metrics that mean nothing to Fallow."""
+    """A timestamp follows each value."""
+    returns: bool = False
+    """Lines end in carriage return and newline."""
 
+    def tails(self, body: bytes) -> bytes | None:
+        """Return the values' text, each after a space and before a newline; None = changed.
 
-class Reader:
-    """Turns bodies of many targets into rows; remembers each target's template."""
-
-    def __init__(self) -> None:
-        self._catalog = Catalog()
-        self._templates: dict[str, _Template] = {}
-        self._chunks: list[_Chunk] = []
-        self._looks: list[Look] = []
-
-    def feed(
-        self,
-        target: str,
-        body: bytes,
-        labels: Mapping[str, str] | None = None,
-        *,
-        whole: bool = False,
-    ) -> Look:
-        """Take one target's body. `labels` are the target's own, such as `instance`."""
-        look = Look(target)
-        template = self._templates.get(target)
-        chunk = None if template is None else _match(template, body)
-        if template is None or chunk is None:
-            chunk = self._learn(target, read(body, whole=whole), body, labels or {}, look)
-        else:
-            look.unknown = template.unknown
-        self._chunks.append(chunk)
-        self._looks.append(look)
-        return look
-
-    def finish(self, ts: np.datetime64, *, cluster: str, interval_s: float, source: str) -> Reading:
-        """Return the rows of everything fed since the last time.
-
-        `ts` is the moment of lines that carry no timestamp of their own.
+        Of a stamped template: value, space, timestamp, newline.
         """
-        self.settle()
-        chunks, looks = self._chunks, self._looks
-        self._chunks, self._looks = [], []
-        values = _joined([c.values for c in chunks if c.values is not None])
-        moment = _moments(chunks, len(values), ts.astype("datetime64[us]"))
-        coded = Coded.joined([c.coded for c in chunks])
-        assembled = self._catalog.assemble(
-            coded, moment, values, cluster=cluster, interval_s=interval_s, source=source
-        )
-        sizes = np.array([len(c.coded) for c in chunks], np.int64)
-        owner = np.repeat(np.arange(len(chunks)), sizes)
-        refused = np.bincount(owner[assembled.refused], minlength=len(chunks))
-        for look, chunk, bad in zip(looks, chunks, refused.tolist(), strict=True):
-            look.values = len(chunk.coded)
-            look.refused = bad
-            look.rejected += bad + chunk.rejected
-            look.unknown -= chunk.strange
-        if len(self._catalog) > 2 * len(np.unique(coded.identity)) + _SLACK:
-            # Pods come and go; their label sets are not kept for ever.
-            self._catalog, self._templates = Catalog(), {}
-        return Reading(assembled, looks)
-
-    def settle(self) -> None:
-        """Cast the values of everything fed so far; `finish` does so by itself."""
-        self._chunks = _settle(self._chunks)
-
-    def _learn(
-        self, target: str, text: Text, body: bytes, labels: Mapping[str, str], look: Look
-    ) -> _Chunk:
-        known, series = meanings(text.lines, labels)
-        coded = self._catalog.code(series)
-        place = np.array(known, np.int64)
-        look.rejected += text.rejected
-        look.cut = text.cut
-        look.unknown = len(text.lines) - len(known)
-        values = np.array([line.value for line in text.lines], np.float64)[place]
-        stamps = np.array(
-            [-1 if line.timestamp_us is None else line.timestamp_us for line in text.lines],
-            np.int64,
-        )[place]
-        template = _template(text, body, place, coded)
-        if template is None:
-            self._templates.pop(target, None)
-        else:
-            self._templates[target] = template
-        return _Chunk(coded, values=values, stamps=stamps)
+        pieces = _cut(body, self.mark, returns=self.returns)
+        if len(pieces) != self.pieces:
+            return None
+        # A piece whose text has changed stays whole, which the length betrays; more or less than
+        # a value in a piece, the newlines.
+        tails = b"\n".join(map(self.strip, self.pick(pieces), self.beside))
+        if len(body) - len(tails) != self.fixed or tails.count(b"\n") != self.values:
+            return None
+        if not self.stamped and (tails[:1] != b" " or tails.count(b"\n ") != self.values - 1):
+            return None
+        return tails if b"\n".join(self.rest(pieces)) == self.said else None
 
 
-def meanings(lines: list[Line], labels: Mapping[str, str]) -> tuple[list[int], list[Series]]:
-    """Return which lines mean something to Fallow, and what."""
-    known: list[int] = []
-    series: list[Series] = []
-    seen: dict[bytes, tuple[dict[str, str], Identity | None]] = {}
-    for place, line in enumerate(lines):
-        measure = measure_of(line.name)
-        if measure is None:
-            continue
-        if line.labels not in seen:
-            own = {**labels, **parse_labels(line.labels)}
-            seen[line.labels] = own, identify(own)
-        own, identity = seen[line.labels]
-        meaning = None if identity is None else combine(measure, identity, own)
-        if meaning is not None:
-            known.append(place)
-            series.append(meaning)
-    return known, series
-
-
-def _template(text: Text, body: bytes, known: Ints, coded: Coded) -> _Template | None:
-    """Return a template, or None where lines are not all of one plain kind."""
-    lines = text.lines
-    stamped = {line.timestamp_us is not None for line in lines}
-    plain = all(line.plain for line in lines)
-    if text.rejected or not plain or len(stamped) != 1 or not len(known):
+def learn(text: Text, body: bytes) -> Template | None:
+    """Return a body's template, or None where its lines are not all of one plain kind."""
+    stamped = {line.timestamp_us is not None for line in text.lines}
+    if text.rejected or len(stamped) != 1 or not all(line.plain for line in text.lines):
         return None
     returns = b"\r\n" in body
-    pieces = _pieces(body, returns=returns)
-    prefixes = (*(pieces[line.number][: line.start] for line in lines), b"")
-    # The last piece is empty; with it every value ends in a newline once joined, and
-    # itemgetter never has one index only, for which it returns no tuple.
-    pick = itemgetter(*(line.number for line in lines), len(pieces) - 1)
-    taken = {line.number for line in lines}
-    others = itemgetter(*(n for n in range(len(pieces)) if n not in taken), -1)
-    tails = b"\n".join(map(bytes.removeprefix, pick(pieces), prefixes))
-    return _Template(
-        lines=text.total,
-        pick=pick,
-        prefixes=prefixes,
-        others=others,
-        said=b"\n".join(others(pieces)),
-        fixed=len(body) - len(tails),
-        stamped=stamped == {True},
-        returns=returns,
-        known=known,
-        coded=coded,
-        unknown=len(lines) - len(known),
+    if not returns and stamped == {False}:
+        return _between_braces(text, body) or _lines(text, body, stamped=False, returns=False)
+    return _lines(text, body, stamped=stamped == {True}, returns=returns)
+
+
+def _between_braces(text: Text, body: bytes) -> Template | None:
+    """Cut where labels end: the fewest pieces, and comments lie within them.
+
+    Works where each sample has labels and no label holds a brace, as dcgm-exporter prints.
+    """
+    pieces = body.split(b"}")
+    if len(pieces) != len(text.lines) + 1:
+        return None
+    values, newlines, beside = zip(*(piece.partition(b"\n") for piece in pieces[1:]), strict=True)
+    # A value begins after one space; braces elsewhere would have left other beginnings.
+    if any(value[:1] != b" " or value[1:2] in {b" ", b""} for value in values):
+        return None
+    after = [newline + rest for newline, rest in zip(newlines, beside, strict=True)]
+    # The last newline belongs to the answer, which then ends in one.
+    after[-1] = after[-1][1:]
+    return _checked(
+        Template(
+            mark=b"}",
+            pieces=len(pieces),
+            pick=itemgetter(slice(1, None)),
+            strip=bytes.removesuffix,
+            beside=tuple(after),
+            rest=itemgetter(slice(0, 1)),
+            said=pieces[0],
+            fixed=0,
+            values=len(text.lines),
+        ),
+        body,
     )
 
 
-def _pieces(body: bytes, *, returns: bool) -> list[bytes]:
-    return body.replace(b"\r\n", b"\n").split(b"\n") if returns else body.split(b"\n")
-
-
-def _match(template: _Template, body: bytes) -> _Chunk | None:
-    pieces = _pieces(body, returns=template.returns)
-    if len(pieces) != template.lines:
+def _lines(text: Text, body: bytes, *, stamped: bool, returns: bool) -> Template | None:
+    """Cut into lines: for samples without labels, timestamps and carriage returns."""
+    pieces = _cut(body, b"\n", returns=returns)
+    numbers = [line.number for line in text.lines]
+    skip = 0 if stamped else 1
+    beside = tuple(pieces[line.number][: line.start - skip] for line in text.lines)
+    if not stamped and any(
+        pieces[line.number][line.start - 1 : line.start] != b" " for line in text.lines
+    ):
         return None
-    tails = b"\n".join(map(bytes.removeprefix, template.pick(pieces), template.prefixes))
-    if len(body) - len(tails) != template.fixed:
-        return None
-    if b"\n".join(template.others(pieces)) != template.said:
-        return None
-    lines = len(template.prefixes) - 1
-    return _Chunk(template.coded, tails, template.known, lines, template.stamped)
-
-
-def _joined(parts: list[Floats]) -> Floats:
-    return np.concatenate(parts) if parts else np.zeros(0)
-
-
-def _moments(chunks: list[_Chunk], size: int, ts: np.datetime64) -> npt.NDArray[np.datetime64]:
-    """Return each value's moment: its line's timestamp, else the look's."""
-    moments = np.full(size, ts)
-    start = 0
-    for chunk in chunks:
-        end = start + len(chunk.coded)
-        if chunk.stamps is not None:
-            own = chunk.stamps.astype("datetime64[us]")
-            moments[start:end] = np.where(chunk.stamps < 0, ts, own)
-        start = end
-    return moments
-
-
-def _settle(chunks: list[_Chunk]) -> list[_Chunk]:
-    """Give every chunk its values: those of templates in one cast for all."""
-    texts = [c for c in chunks if c.values is None]
-    cast = iter(_cast(texts))
-    return [next(cast) if c.values is None else c for c in chunks]
-
-
-def _cast(chunks: list[_Chunk]) -> list[_Chunk]:
-    """Cast the texts of several chunks at once; one by one where a value is no number."""
-    if not chunks:
-        return []
-    try:
-        return _cast_all(chunks)
-    except (pa.ArrowInvalid, _OddError):
-        if len(chunks) == 1:
-            return [_patiently(chunks[0])]
-        return [part for chunk in chunks for part in _cast([chunk])]
-
-
-class _OddError(Exception):
-    """The texts are not the numbers that their templates promise."""
-
-
-def _cast_all(chunks: list[_Chunk]) -> list[_Chunk]:
-    numbers = _floats(b"".join(c.text for c in chunks), stamped=any(c.stamped for c in chunks))
-    if len(numbers) != sum(c.lines * (1 + c.stamped) for c in chunks):
-        raise _OddError
-    settled: list[_Chunk] = []
-    start = 0
-    for chunk in chunks:
-        width = 1 + chunk.stamped
-        mine = numbers[start : start + width * chunk.lines]
-        start += width * chunk.lines
-        # Most targets print nothing but GPU metrics: then all lines are known, in order.
-        every = len(chunk.known) == chunk.lines
-        values = mine[::width] if every else mine[::width][chunk.known]
-        stamps = _microseconds(mine[1::2])[chunk.known] if chunk.stamped else None
-        settled.append(_Chunk(chunk.coded, values=values, stamps=stamps))
-    return settled
-
-
-def _microseconds(stamps: Floats) -> Ints:
-    """Return timestamps in microseconds, told from milliseconds or seconds by their size."""
-    scaled = np.where(np.abs(stamps) < SECONDS_BELOW, stamps * 1e6, stamps * 1e3)
-    if not ((scaled >= 0) & (scaled < LAST)).all():
-        raise _OddError
-    return np.rint(scaled).astype(np.int64)
-
-
-def _floats(text: bytes, *, stamped: bool) -> Floats:
-    """Parse numbers that end in newlines (and spaces, between a value and its timestamp)."""
-    data = np.frombuffer(text, np.uint8)
-    ends = np.flatnonzero((data == 10) | (data == 32) if stamped else data == 10)  # noqa: PLR2004
-    # Each text and the separator after it are two strings; every second one is taken.
-    offsets = np.zeros(2 * len(ends) + 1, np.int32)
-    offsets[1::2] = ends
-    offsets[2::2] = ends + 1
-    pairs = pa.Array.from_buffers(
-        pa.string(), 2 * len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(text)]
+    taken = set(numbers)
+    rest = itemgetter(*(n for n in range(len(pieces)) if n not in taken), -1)
+    return _checked(
+        Template(
+            mark=b"\n",
+            pieces=len(pieces),
+            # With the last piece, which is empty, the answer ends in a newline; and itemgetter
+            # never has one index only, for which it returns no tuple.
+            pick=itemgetter(*numbers, -1),
+            strip=bytes.removeprefix,
+            beside=(*beside, b""),
+            rest=rest,
+            said=b"\n".join(rest(pieces)),
+            fixed=0,
+            values=len(numbers),
+            stamped=stamped,
+            returns=returns,
+        ),
+        body,
     )
-    numbers = pairs.take(pa.array(np.arange(0, 2 * len(ends), 2))).cast(pa.float64())
-    return np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64)
 
 
-def _patiently(chunk: _Chunk) -> _Chunk:
-    """Parse one chunk's tails with the full grammar; a line without a value is refused."""
-    tails = [parse_tail(tail) for tail in chunk.text.split(b"\n")[: chunk.lines]]
-    valued = np.array([tail is not None for tail in tails], np.bool_)[chunk.known]
-    found = [tails[place] for place in chunk.known.tolist()]
-    rejected = sum(tail is None for tail in tails)
-    pairs = [tail for tail in found if tail is not None]
-    return _Chunk(
-        chunk.coded.take(np.flatnonzero(valued)),
-        values=np.array([value for value, _ in pairs], np.float64),
-        stamps=np.array([-1 if stamp is None else stamp for _, stamp in pairs], np.int64),
-        rejected=rejected,
-        strange=rejected - int((~valued).sum()),
-    )
+def _checked(template: Template, body: bytes) -> Template | None:
+    """Return the template with the length that its own body tells, if it then answers."""
+    pieces = _cut(body, template.mark, returns=template.returns)
+    tails = b"\n".join(map(template.strip, template.pick(pieces), template.beside))
+    whole = msgspec.structs.replace(template, fixed=len(body) - len(tails))
+    return whole if whole.tails(body) is not None else None
+
+
+def _cut(body: bytes, mark: bytes, *, returns: bool) -> list[bytes]:
+    return (body.replace(b"\r\n", b"\n") if returns else body).split(mark)

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 with atheris.instrument_imports(include=["collectors"]):
     from collectors.exposition import parse_tail, read
-    from collectors.template import Reader
+    from collectors.reader import Reader
 
 import numpy as np
 

@@ -98,7 +98,7 @@ def inventory_rows(fleet: Fleet, window: Window) -> Iterator[Batch]:
 
 def telemetry(fleet: Fleet, signals: Signals, progress: Progress) -> Iterator[Batch]:
     """Yield what the exporters' answers hold, read by the collectors' own reader."""
-    from collectors.template import Reader  # noqa: PLC0415
+    from collectors.reader import Reader  # noqa: PLC0415
 
     reader = Reader()
     total = len(signals.ticks)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import collectors.template as module
-from collectors.template import Look, Reader, Reading
+import collectors.reader as module
+from collectors.reader import Look, Reader, Reading
 
 MOMENT = np.datetime64("2026-11-20T12:00:00", "us")
 HEAD = "# HELP DCGM_FI_DEV_GPU_UTIL x\n# TYPE DCGM_FI_DEV_GPU_UTIL gauge\n"
@@ -83,6 +83,8 @@ CHANGES = [
     body(10, 20, stamp=" -5"),
     body(10, 20, stamp=" 1763640000000").replace("20 17", "20  17"),
     body(10, 20, extra="go_threads 5\n"),
+    body(10, 20).replace("} 20", "}X20"),
+    body(10, 20).replace("} 20", "}20"),
     body(10, 20, end=" \n"),
     body(10, 20, end="\r\n"),
     body(10, 20)[:-1],
@@ -94,8 +96,17 @@ CHANGES = [
 ]
 
 
+FIRST = [
+    body(1, 2),
+    body(1, 2, stamp=" 1763630000000"),
+    body(1, "x"),
+    body(1, 2, extra="go_threads 5\n"),
+    body(1, 2, end="\r\n"),
+]
+
+
 @pytest.mark.parametrize("changed", CHANGES)
-@pytest.mark.parametrize("first", [body(1, 2), body(1, 2, stamp=" 1763630000000"), body(1, "x")])
+@pytest.mark.parametrize("first", FIRST)
 def test_any_change_is_read_as_if_seen_first(first: str, changed: str) -> None:
     reader = Reader()
     look(reader, first, body(1, pod="neighbour"))
