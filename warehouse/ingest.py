@@ -82,7 +82,7 @@ def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> int:
         dirty = warehouse.dirty
         with warehouse.transaction() as cursor:
             for table, sent in work:
-                put = _append if storage(table).mode == "append" else _upsert
+                put = _append if storage(table).mode == "append" else upsert
                 rows = unseen(cursor, table, sent, recent)
                 new = put(cursor, table, rows) if rows.num_rows else 0
                 cursor.unregister("incoming")
@@ -150,7 +150,8 @@ def _first(table: str) -> str:
     return f"SELECT * FROM incoming QUALIFY {place} = 1"
 
 
-def _upsert(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> int:
+def upsert(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> int:
+    """Keep rows up to date in this transaction, by the table's rule; return how many changed."""
     cursor.register("incoming", rows)
     keys = tables.key(table)
     newest = storage(table).newest

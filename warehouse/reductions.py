@@ -3,7 +3,7 @@
     look ──► rolled_5m ──► rolled_1h          rollups
     rollup ──► mean_activity · idle_devices · pooled_percentile
 
-Expressions hold nothing of one engine: time is an integer (`at`, microseconds since 1970; `bucket`,
+Expressions hold nothing of one engine: time is an integer (`at_us`, microseconds since 1970; `bucket`,
 the number of the bucket), so that the same reduction runs on DuckDB now and on Spark over the same
 Parquet later. What turns a timestamp into that integer is the engine's edge (`rollup.sql`).
 
@@ -138,8 +138,8 @@ def sql(expression: Any, dialect: str = "duckdb") -> str:
 
 
 def look() -> Any:
-    """Return the looks: `sample` with `at` (microseconds since 1970) for `ts`."""
-    return unbound("sample", "look", number={"ts": "at"})
+    """Return the looks: `sample` with `at_us` (microseconds since 1970) for `ts`."""
+    return unbound("sample", "look", number={"ts": "at_us"})
 
 
 def roll(table: str, name: str) -> Any:
@@ -213,7 +213,6 @@ def classified(looks: Any, holders: Any, rules: Rules) -> Any:
     witnesses = [joined[c] for c in RATIOS] + [joined[c] / 100 for c in PERCENTS]
     interval = _interval(joined)
     rows = joined.select(
-        "at",
         "unit",
         "owner",
         "holder",
@@ -221,13 +220,14 @@ def classified(looks: Any, holders: Any, rules: Rules) -> Any:
         *COUNTERS,
         "tdp_w",
         "idle_context_w",
+        at=joined.at_us,
         board=joined.held_parent == "",
         pcie_bps=_sum_of(joined.pcie_tx_bps, joined.pcie_rx_bps),
         nvlink_bps=_sum_of(joined.nvlink_tx_bps, joined.nvlink_rx_bps),
         activity=_greatest([w.cast("float32") for w in witnesses]),
-        bucket=_floor_divide(joined.at, FIVE_MINUTES * MICRO),
+        bucket=_floor_divide(joined.at_us, FIVE_MINUTES * MICRO),
         interval_s=interval,
-        until=joined.at + (interval * (SPEAKS * MICRO)).cast("int64"),
+        until=joined.at_us + (interval * (SPEAKS * MICRO)).cast("int64"),
     )
     idle = rows.activity <= rules.idle_threshold + EPSILON
     hidden = (rows.gr_engine_active <= 0.01 + EPSILON) & (rows.gpu_util_pct >= 10)  # noqa: PLR2004
@@ -302,7 +302,7 @@ def _reaching(looks: Any, holders: Any, pieces: Any, rules: Rules) -> Any:
 
     size = FIVE_MINUTES * MICRO
     speaks = (_interval(looks) * (SPEAKS * MICRO)).cast("int64")
-    late = classified(looks.filter(looks.at % size + speaks > size), holders, rules)
+    late = classified(looks.filter(looks.at_us % size + speaks > size), holders, rules)
     reach = late.cross_join(pieces)
     reach = reach.filter((reach.bucket + reach.k) * size < reach.until)
     reach = reach.mutate(bucket=reach.bucket + reach.k)

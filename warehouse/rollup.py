@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from fallow.gpu_models import canonical
 from fallow.window import Window
-from warehouse import reductions, tiers
+from warehouse import ingest, reductions, tiers
 from warehouse.steps import step
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _refresh(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection", stretc
     cluster, start, end = stretch.cluster, stretch.start, stretch.end
     seen = tiers.state(cursor)
     sources = tiers.source("sample", seen)
-    where = {"cluster": cluster, "start": start, "end": end}
+    where = {"cluster": cluster, "first": start, "last": end}
     found = cursor.execute(f"WITH {sources} {step('rollup/sources')}", where).fetchone()
     interval_s, models = found or (None, None)
     back = _reach(interval_s)
@@ -138,20 +138,20 @@ def _refresh(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection", stretc
     prefix = f"WITH {sources}, look AS NOT MATERIALIZED ({step('rollup/look')})"
     _keep(cursor, "holder", f"{prefix} SELECT * FROM ({compiled.held})", look)
     _keep(cursor, "gathered", f"{prefix} SELECT * FROM ({compiled.gathered})", look)
-    hours = {**where, "start": _floor(start, HOUR), "end": _ceil_moment(end, HOUR)}
-    tiers.thaw(cursor, seen, "rollup_5m", hours["start"], hours["end"])
-    tiers.thaw(cursor, seen, "rollup_1h", hours["start"], hours["end"])
+    hours = {**where, "first": _floor(start, HOUR), "last": _ceil_moment(end, HOUR)}
+    tiers.thaw(cursor, seen, "rollup_5m", hours["first"], hours["last"])
+    tiers.thaw(cursor, seen, "rollup_1h", hours["first"], hours["last"])
     rolled = f"WITH rolled AS NOT MATERIALIZED ({compiled.rolled_5m}) {step('rollup/named_5m')}"
-    _put(cursor, "rollup_5m", rolled, where, {"start": start, "end": end})
+    _put(cursor, "rollup_5m", rolled, where, {"first": start, "last": end})
     merged = (
         f"WITH roll AS NOT MATERIALIZED ({step('rollup/roll')}),"
         f" rolled AS NOT MATERIALIZED ({compiled.rolled_1h}) {step('rollup/named_1h')}"
     )
     _put(cursor, "rollup_1h", merged, hours, hours)
     _keep(cursor, "seen", f"WITH {sources} {step('rollup/seen')}", where)
-    cursor.execute(step("rollup/device"))
+    ingest.upsert(cursor, "device", cursor.execute(step("rollup/device")).to_arrow_table())
     cursor.execute(
-        'DELETE FROM dirty WHERE "cluster" = $cluster AND bucket >= $start AND bucket < $end', where
+        'DELETE FROM dirty WHERE "cluster" = $cluster AND bucket >= $first AND bucket < $last', where
     )
     for name in ("holder", "gathered", "seen"):
         cursor.execute(f"DROP TABLE temp.{name}")
@@ -173,7 +173,7 @@ def _put(
     parameters: dict[str, Any],
 ) -> None:
     cursor.execute(
-        f'DELETE FROM {table} WHERE "cluster" = $cluster AND bucket >= $start AND bucket < $end',
+        f'DELETE FROM {table} WHERE "cluster" = $cluster AND bucket >= $first AND bucket < $last',
         where,
     )
     cursor.execute(f"INSERT INTO {table} BY NAME {sql}", parameters)

@@ -1,4 +1,4 @@
 -- The finished rows of the wanted buckets, their bucket a moment again.
-SELECT * REPLACE (make_timestamp(bucket * 300000000) AS bucket)
+SELECT * REPLACE (make_timestamp(bucket * 300000000) AS bucket) -- noqa: AM04
 FROM rolled
-WHERE bucket >= epoch_us($start) // 300000000 AND bucket < epoch_us($end) // 300000000
+WHERE bucket >= epoch_us($first) // 300000000 AND bucket < epoch_us($last) // 300000000

@@ -2,8 +2,11 @@
 SELECT
     greatest(
         max(interval_s),
-        (SELECT max(d.interval_s) FROM device AS d WHERE d."cluster" = $cluster)
+        (
+            SELECT max(d.interval_s) FROM device AS d
+            WHERE d.cluster = $cluster
+        )
     ) AS interval_s,
     list(DISTINCT model) FILTER (model IS NOT NULL) AS models
 FROM sample
-WHERE "cluster" = $cluster AND ts >= $start AND ts < $end
+WHERE cluster = $cluster AND ts >= $first AND ts < $last

@@ -1,0 +1,163 @@
+"""Audits are silent over sound tables; each one speaks when its table is broken."""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from fallow.settings import Settings
+from fallow.tables import Batch
+from fallow.window import Window
+from warehouse import audits
+from warehouse.allocation import allocate
+from warehouse.lake import Warehouse
+from warehouse.ledger import post
+from warehouse.rollup import roll_up
+
+HOURS = 2
+Break = Callable[[Warehouse], None]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
+    """Return a warehouse whose every step has run; tests break it and mend it."""
+    from datetime import UTC  # noqa: PLC0415
+
+    from fallow.settings import load  # noqa: PLC0415
+
+    now = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+    home = tmp_path_factory.mktemp("audited")
+    settings: Settings = load(environ={}, flags={"home": home, "cluster": "test"}).settings
+    start = datetime(2026, 11, 20, 12 - HOURS)  # noqa: DTZ001
+    looks = [(start + timedelta(minutes=k), d) for k in range(60 * HOURS) for d in range(2)]
+    n = len(looks)
+    with Warehouse.open(settings, write=True, clock=lambda: now) as warehouse:
+        warehouse.ingest(
+            [
+                Batch.of(
+                    "sample",
+                    {
+                        "cluster": ["test"] * n,
+                        "ts": [ts for ts, _ in looks],
+                        "device": [f"GPU-{d}" for _, d in looks],
+                        "node": ["node"] * n,
+                        "model": ["NVIDIA H100 80GB HBM3"] * n,
+                        "interval_s": [60.0] * n,
+                        "namespace": ["ns" if d else None for _, d in looks],
+                        "pod": ["pod" if d else None for _, d in looks],
+                        "gpu_util_pct": [90.0 * d for _, d in looks],
+                        "energy_mj": [int((ts - start).total_seconds() * 1e5) for ts, _ in looks],
+                    },
+                ),
+                Batch.of(
+                    "rate",
+                    {
+                        "source": ["settings"],
+                        "provider": ["override"],
+                        "region": [""],
+                        "zone": [""],
+                        "instance_type": [""],
+                        "gpu_model": [""],
+                        "cluster": [""],
+                        "term": ["on-demand"],
+                        "valid_from": [datetime(2020, 1, 1)],  # noqa: DTZ001
+                        "gpu_usd_h": [Decimal(2)],
+                    },
+                ),
+            ]
+        )
+        roll_up(warehouse)
+        window = Window(now - timedelta(hours=HOURS), now)
+        allocate(warehouse, window)
+        post(warehouse, window)
+        yield warehouse
+
+
+def test_sound_tables_pass_every_audit(sound: Warehouse) -> None:
+    assert audits.run(sound) == []
+    ledger = sound.query("SELECT sum(seconds) AS s, sum(usd) AS usd FROM ledger").to_pylist()[0]
+    assert ledger["s"] == pytest.approx(2 * HOURS * 3600)
+    assert float(ledger["usd"]) == pytest.approx(2 * HOURS * 2)
+
+
+def broken(table: str, sql: str) -> tuple[str, str]:
+    return table, sql
+
+
+BREAKS = {
+    "seconds lost": ("ledger", "UPDATE ledger SET seconds = seconds - 60 WHERE device = 'GPU-0'"),
+    "an hour not posted": (
+        "ledger",
+        "DELETE FROM ledger WHERE device = 'GPU-0' AND bucket = '2026-11-20 10:00'",
+    ),
+    "seconds twice": ("ledger", "UPDATE ledger SET seconds = seconds * 2 WHERE device = 'GPU-1'"),
+    "dollars added": ("ledger", "UPDATE ledger SET usd = usd + 0.02 WHERE device = 'GPU-1'"),
+    "dollars without a price": ("ledger", "UPDATE ledger SET priced = false"),
+    "held twice": (
+        "allocation",
+        "INSERT INTO allocation SELECT * REPLACE ('other' AS pod_uid) FROM allocation",
+    ),
+    "shares beyond one": (
+        "allocation",
+        "UPDATE allocation SET share = 1.2, attribution = 'estimated'",
+    ),
+    "energy falls": ("rollup_1h", "UPDATE rollup_1h SET energy_mj = -1"),
+    "energy beyond TDP": ("rollup_1h", "UPDATE rollup_1h SET energy_mj = 2 * 700 * 3600000"),
+    "tomorrow": (
+        "sample",
+        "INSERT INTO sample SELECT * REPLACE (ts + INTERVAL 1 DAY AS ts) FROM sample LIMIT 1",
+    ),
+    "more than the bucket": (
+        "rollup_5m",
+        "UPDATE rollup_5m SET covered_s = 301, idle_s = 301, busy_s = 0 WHERE n > 0",
+    ),
+    "a class lost": ("rollup_1h", "UPDATE rollup_1h SET busy_s = 0"),
+}
+SPEAKS = {
+    "seconds lost": {"ledger_capacity"},
+    "an hour not posted": {"ledger_capacity"},
+    "seconds twice": {"ledger_capacity"},
+    "dollars added": {"bill_sum"},
+    "dollars without a price": {"bill"},
+    "held twice": {"over_allocated", "overlap"},
+    "shares beyond one": {"over_allocated"},
+    "energy falls": {"energy"},
+    "energy beyond TDP": {"energy"},
+    "tomorrow": {"future"},
+    "more than the bucket": {"coverage"},
+    "a class lost": {"classes"},
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_each_break_is_seen(sound: Warehouse, name: str) -> None:
+    table, sql = BREAKS[name]
+    kept = sound.query(f"FROM {table}")
+    with sound.transaction() as cursor:
+        cursor.execute(sql)
+    try:
+        failures = {f.audit: f for f in audits.run(sound)}
+    finally:
+        sound.replace(table, kept)
+    assert set(failures) >= SPEAKS[name]
+    for failure in failures.values():
+        assert failure.rows >= 1
+        assert len(failure.sample) <= audits.SHOWN
+        assert str(failure).startswith(f"{failure.audit}: ")
+    assert audits.run(sound) == []
+
+
+def test_every_audit_has_a_break() -> None:
+    assert set().union(*SPEAKS.values()) == set(audits.names())
+
+
+def test_a_window_bounds_what_is_audited(sound: Warehouse, now: datetime) -> None:
+    with sound.transaction() as cursor:
+        cursor.execute("UPDATE rollup_1h SET busy_s = 0 WHERE bucket = '2026-11-20 10:00'")
+    hour = timedelta(hours=1)
+    late, early = Window(now - hour, now), Window(now - 2 * hour, now - hour)
+    assert audits.run(sound, late) == []
+    assert [f.audit for f in audits.run(sound, early)] == ["classes"]
+    roll_up(sound, early)
+    assert audits.run(sound) == []

@@ -1,0 +1,93 @@
+"""Prove that the tables add up: each audit is SQL that returns no rows when all is well.
+
+The ledger's seconds are the devices' seconds, its dollars the rates' dollars; no device is
+allocated over 1.0 and no two exact allocations overlap; energy grows, and no faster than a board
+can use it; nothing is later than now; looks speak for no more than their bucket, and every covered
+second is of one class.
+"""
+
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from fallow.gpu_models import gpu_models
+from fallow.window import Window
+from warehouse.pricing import PRICES
+from warehouse.steps import step
+
+if TYPE_CHECKING:
+    from warehouse.lake import Warehouse
+
+SHOWN = 5
+"""So many of the offending rows are kept for people to read."""
+
+HOUR = timedelta(hours=1)
+_EVER = (datetime(1970, 1, 1), datetime(9999, 1, 1))  # noqa: DTZ001  (tables hold naive UTC)
+_PRICED = ("ledger/spans", *PRICES)
+
+
+class AuditFailure(msgspec.Struct, frozen=True):
+    """An audit that found rows: how many, and the first few."""
+
+    audit: str
+    rows: int
+    sample: tuple[dict[str, Any], ...]
+
+    def __str__(self) -> str:
+        first = ", ".join(f"{k} {v}" for k, v in self.sample[0].items()) if self.sample else ""
+        return f"{self.audit}: {self.rows} rows, the first: {first}"
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Return the audits' names."""
+    found = files("warehouse").joinpath("audits").iterdir()
+    return tuple(sorted(p.name.removesuffix(".sql") for p in found if p.name.endswith(".sql")))
+
+
+def run(warehouse: "Warehouse", window: Window | None = None) -> list[AuditFailure]:
+    """Run every audit over the whole hours of a window, or over everything; return the failures."""
+    since, until = _hours(window) if window else _posted(warehouse)
+    limit = warehouse.clock() + warehouse.settings.warehouse.future_tolerance
+    parameters = {
+        "since": since,
+        "until": until,
+        "latest_legal": limit.astimezone(UTC).replace(tzinfo=None),
+        "models": [m.gpu_model for m in gpu_models()],
+        "tdp_w": [m.tdp_w for m in gpu_models()],
+        "step_s": 3600,
+        "region": warehouse.settings.prices.region,
+    }
+    failures = []
+    for name in names():
+        sql = step(f"audits/{name}")
+        if name == "bill_sum":
+            steps = ", ".join(f"{p.rpartition('/')[2]} AS (\n{step(p)}\n)" for p in _PRICED)
+            sql = f"WITH {steps}\n{sql}"
+        used = {k: v for k, v in parameters.items() if f"${k}" in sql}
+        found = warehouse.query(sql, used)
+        if found.num_rows:
+            sample = tuple(found.slice(0, SHOWN).to_pylist())
+            failures.append(AuditFailure(name, found.num_rows, sample))
+    return failures
+
+
+def _hours(window: Window) -> tuple[datetime, datetime]:
+    start = window.start.astimezone(UTC).replace(tzinfo=None)
+    end = window.end.astimezone(UTC).replace(tzinfo=None)
+    return start + -(start - _EVER[0]) % HOUR, end - (end - _EVER[0]) % HOUR
+
+
+def _posted(warehouse: "Warehouse") -> tuple[datetime, datetime]:
+    """Return the stretch of all rollups and ledger rows: prices have no use for all of time."""
+    rows = warehouse.query(
+        "SELECT min(since) AS since, max(until) AS until FROM ("
+        "SELECT min(bucket) AS since, max(bucket) AS until FROM rollup_1h"
+        " UNION ALL SELECT min(bucket), max(bucket) FROM ledger)"
+    ).to_pylist()[0]
+    if rows["since"] is None:
+        return _EVER[0], _EVER[0] + HOUR
+    return rows["since"], rows["until"] + HOUR

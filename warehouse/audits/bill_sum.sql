@@ -1,0 +1,16 @@
+-- The ledger's dollars are the bill within a cent: GPU-seconds times the rate of their bucket.
+SELECT
+    l.cluster,
+    sum(l.usd) AS ledger_usd,
+    sum(l.gpu_seconds / 3600 * p.loaded_usd_h) AS bill_usd
+FROM ledger AS l
+INNER JOIN prices AS p
+    ON
+        l.cluster = p.cluster
+        AND l.node IS NOT DISTINCT FROM p.node
+        AND l.model IS NOT DISTINCT FROM p.gpu_model
+        AND l.bucket = p.bucket
+WHERE l.bucket >= $since AND l.bucket < $until
+GROUP BY ALL
+HAVING abs(coalesce(sum(l.usd), 0) - sum(l.gpu_seconds / 3600 * p.loaded_usd_h)) > 0.01
+ORDER BY ALL

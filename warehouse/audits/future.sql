@@ -1,0 +1,25 @@
+-- Nothing is later than now and the tolerance for clocks that run ahead.
+SELECT
+    'sample' AS noun,
+    count(*) AS row_count,
+    max(ts) AS latest
+FROM sample
+WHERE ts > $latest_legal
+HAVING count(*) > 0
+UNION ALL
+SELECT
+    'scrape',
+    count(*),
+    max(ts)
+FROM scrape
+WHERE ts > $latest_legal
+HAVING count(*) > 0
+UNION ALL
+SELECT
+    'rollup_5m',
+    count(*),
+    max(bucket)
+FROM rollup_5m
+WHERE bucket > $latest_legal AND n > 0
+HAVING count(*) > 0
+ORDER BY ALL
