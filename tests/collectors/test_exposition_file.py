@@ -1,0 +1,105 @@
+"""Prometheus text files become rows: one scrape, or many with timestamps."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import collectors.exposition_file as module
+from collectors.exposition_file import import_exposition
+from fallow.errors import UsageError
+from fallow.tables import Batch
+
+LABELS = 'gpu="0",UUID="GPU-1",Hostname="n1",pod="p",namespace="team"'
+
+
+def rows(batches: list[Batch], table: str = "sample") -> list[dict[str, Any]]:
+    return [row for b in batches if b.table == table for row in b.rows.to_pylist()]
+
+
+def run(path: Path, content: str, now: datetime) -> list[Batch]:
+    path.write_text(content)
+    return list(import_exposition(path, "test", now, 30.0))
+
+
+def test_lines_without_timestamp_are_of_now(tmp_path: Path, now: datetime) -> None:
+    batches = run(tmp_path / "a.prom", f"DCGM_FI_DEV_GPU_UTIL{{{LABELS}}} 12", now)
+    (row,) = rows(batches)
+    assert (row["ts"], row["gpu_util_pct"]) == (now.replace(tzinfo=None), 12.0)
+    assert (row["cluster"], row["source"], row["interval_s"]) == ("test", "exposition", 30.0)
+    (pod,) = rows(batches, "pod")
+    assert (pod["namespace"], pod["pod"], pod["workload_kind"], pod["workload"]) == (
+        "team",
+        "p",
+        "Pod",
+        "p",
+    )
+    assert pod["last_seen"] - pod["first_seen"] == timedelta(seconds=30)
+    (look,) = rows(batches, "scrape")
+    assert (look["up"], look["samples"], look["rejected"]) == (True, 1, 0)
+
+
+@pytest.mark.parametrize("per_second", [1, 1000])
+@pytest.mark.parametrize("sizes", [(64, 4), (64, 1_000_000), (8 << 20, 4), (8 << 20, 1_000_000)])
+def test_openmetrics_lists_metric_by_metric(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    now: datetime,
+    per_second: int,
+    sizes: tuple[int, int],
+) -> None:
+    monkeypatch.setattr(module, "BLOCK", sizes[0])
+    monkeypatch.setattr(module, "SLICE", sizes[1])
+    start = int(datetime(2026, 11, 20, tzinfo=UTC).timestamp())
+    lines = []
+    for metric, factor in (("DCGM_FI_DEV_GPU_UTIL", 1), ("DCGM_FI_DEV_POWER_USAGE", 10)):
+        lines.append(f"# TYPE {metric} gauge")
+        lines += [
+            f"{metric}{{{LABELS}}} {i * factor} {(start + 30 * i) * per_second}" for i in range(20)
+        ]
+    batches = run(tmp_path / "a.om", "\n".join([*lines, "# EOF"]) + "\n", now)
+    found = rows(batches)
+    assert len(found) == 20
+    assert [(r["gpu_util_pct"], r["power_w"]) for r in found] == [
+        (float(i), float(i * 10)) for i in range(20)
+    ]
+    assert found[1]["ts"] - found[0]["ts"] == timedelta(seconds=30)
+
+
+def test_garbage_and_blanks_are_counted(tmp_path: Path, now: datetime) -> None:
+    content = (
+        f"DCGM_FI_DEV_GPU_UTIL{{{LABELS}}} 12\n"
+        f"DCGM_FI_DEV_GPU_TEMP{{{LABELS}}} 2147483632\n"
+        "what is this\ngo_goroutines 5\n"
+    )
+    batches = run(tmp_path / "a.prom", content, now)
+    (look,) = rows(batches, "scrape")
+    assert (look["samples"], look["rejected"]) == (1, 2)
+    assert rows(batches)[0]["temp_c"] is None
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "it is no Prometheus text"),
+        ("<html></html>\n", "it is no Prometheus text"),
+        ("go_goroutines 5\n", "its 1 series are others"),
+    ],
+)
+def test_files_without_gpu_metrics(
+    tmp_path: Path, now: datetime, content: str, message: str
+) -> None:
+    with pytest.raises(UsageError, match="holds no GPU metric") as caught:
+        run(tmp_path / "a.prom", content, now)
+    assert message in caught.value.message
+    assert caught.value.hint is not None
+
+
+def test_files_that_cannot_be_read(tmp_path: Path, now: datetime) -> None:
+    with pytest.raises(UsageError, match="no such file"):
+        import_exposition(tmp_path / "none", "test", now, 30.0)
+    with pytest.raises(UsageError, match="is a directory"):
+        import_exposition(tmp_path, "test", now, 30.0)
+    with pytest.raises(UsageError, match="--interval is 0 s"):
+        import_exposition(tmp_path / "none", "test", now, 0.0)
