@@ -114,10 +114,18 @@ class Catalog:
 
     def code(self, series: Sequence[Series]) -> Coded:
         """Return the codes of some series, learning the new ones."""
-        made = [
-            (self._measures.code(s.measure), self.identity(s.identity, s.measure), s.bits)
-            for s in series
-        ]
+        # A target repeats few identities and measures, as the same objects, on many lines;
+        # hashing each of their fields again and again would be most of the work.
+        identities: dict[tuple[int, str], int] = {}
+        measures: dict[int, int] = {}
+        made: list[tuple[int, int, int]] = []
+        for s in series:
+            who, what = (id(s.identity), s.measure.vendor), id(s.measure)
+            if who not in identities:
+                identities[who] = self.identity(s.identity, s.measure)
+            if what not in measures:
+                measures[what] = self._measures.code(s.measure)
+            made.append((measures[what], identities[who], s.bits))
         table = np.array(made, np.int64).reshape(-1, 3)
         return Coded(*(np.ascontiguousarray(table[:, i]) for i in range(3)))
 
