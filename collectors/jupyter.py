@@ -1,0 +1,189 @@
+"""Ask notebook servers for kernels and terminals, without counting as activity ourselves.
+
+Every request carries `no_track_activity`, so that our asking never keeps a notebook fresh. A busy
+kernel is active now, however old its last output is. A server that does not answer all of it is
+unknown: a failed look and no `notebook_sample` row, never an idle one.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+from collectors.inventory import batches, look
+from fallow.errors import SettingsError, SourceError
+from fallow.settings import JupyterSettings
+from fallow.tables import Batch
+from fallow.window import Window
+
+NAME = "jupyter"
+CONCURRENCY = 32
+"""Servers asked at once."""
+
+BUSY = {"busy", "starting", "restarting", "autorestarting"}
+"""Kernel states that are work, or about to be."""
+
+_OK, _NOT_FOUND = 200, 404
+Row = dict[str, Any]
+
+
+class Kernel(msgspec.Struct, frozen=True):
+    """One kernel as `/api/kernels` lists it."""
+
+    execution_state: str = ""
+    last_activity: datetime | None = None
+
+
+class Terminal(msgspec.Struct, frozen=True):
+    """One terminal as `/api/terminals` lists it."""
+
+    last_activity: datetime | None = None
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The answer of `/api/status`."""
+
+    last_activity: datetime | None = None
+    connections: int | None = None
+
+
+class Server(msgspec.Struct, frozen=True):
+    """One notebook server and the pod it runs in."""
+
+    namespace: str
+    pod: str
+    url: str
+
+
+class JupyterCollector:
+    """Yields one `notebook_sample` per server that answers, and a `scrape` row for each."""
+
+    def __init__(
+        self,
+        settings: JupyterSettings,
+        cluster: str,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._settings, self._cluster, self._clock = settings, cluster, clock
+        self._servers = [parse_server(text) for text in settings.servers]
+
+    def collect(self, window: Window) -> Iterator[Batch]:
+        """Look at every server once; the window only says that a look is due."""
+        del window
+        answers = asyncio.run(self._ask_all())
+        yield from batches("notebook_sample", (row for row, _ in answers if row))
+        yield from batches("scrape", (scrape for _, scrape in answers))
+
+    async def _ask_all(self) -> list[tuple[Row | None, Row]]:
+        token = self._settings.token.get_secret_value()
+        headers = {"Authorization": f"token {token}"} if token else {}
+        timeout = aiohttp.ClientTimeout(total=self._settings.timeout.total_seconds())
+        gate = asyncio.Semaphore(CONCURRENCY)
+        async with aiohttp.ClientSession(headers=headers, timeout=timeout) as session:
+            return list(await asyncio.gather(*(self._ask(session, gate, s) for s in self._servers)))
+
+    async def _ask(
+        self, session: aiohttp.ClientSession, gate: asyncio.Semaphore, server: Server
+    ) -> tuple[Row | None, Row]:
+        async with gate:
+            start, row, error = self._clock(), None, None
+            try:
+                kernels = await _get(session, server, "kernels", list[Kernel])
+                status = await _get(session, server, "status", Status)
+                # A server without the API says nothing about terminals: null.
+                terminals = await _get(session, server, "terminals", list[Terminal], optional=True)
+                row = self._row(server, start, kernels or [], terminals, status or Status())
+            except SourceError as failure:
+                error = failure.message
+            except TimeoutError:
+                error = f"no answer within {self._settings.timeout.total_seconds():g} s"
+            except (aiohttp.ClientError, OSError) as failure:
+                error = f"no answer: {str(failure) or type(failure).__name__}"
+            scrape = look(
+                NAME,
+                server.url,
+                cluster=self._cluster,
+                start=start,
+                end=self._clock(),
+                samples=1 if row else 0,
+                error=error,
+            )
+            return row, scrape
+
+    def _row(
+        self,
+        server: Server,
+        ts: datetime,
+        kernels: list[Kernel],
+        terminals: list[Terminal] | None,
+        status: Status,
+    ) -> Row:
+        busy = sum(kernel.execution_state in BUSY for kernel in kernels)
+        return {
+            "cluster": self._cluster,
+            "ts": ts,
+            "namespace": server.namespace,
+            "pod": server.pod,
+            "kernels": len(kernels),
+            "busy_kernels": busy,
+            "last_kernel_activity": ts if busy else _latest(kernels),
+            "terminals": None if terminals is None else len(terminals),
+            "last_terminal_activity": _latest(terminals or []),
+            "connections": status.connections,
+            "last_activity": ts if busy else status.last_activity,
+        }
+
+
+def parse_server(text: str) -> Server:
+    """Read `namespace/pod=http://host:8888/`.
+
+    Raises:
+        SettingsError: it is not of that form.
+    """
+    where, _, url = text.partition("=")
+    namespace, _, pod = where.partition("/")
+    parts = urlsplit(url)
+    if not namespace or not pod or parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise SettingsError(
+            f"jupyter.servers: {text!r} is not namespace/pod=http://host:port/",
+            hint="for instance ml/ada-0=http://ada.ml.svc:8888/",
+        )
+    return Server(namespace, pod, url.rstrip("/"))
+
+
+def _latest(items: list[Kernel] | list[Terminal]) -> datetime | None:
+    return max((i.last_activity for i in items if i.last_activity), default=None)
+
+
+async def _get(
+    session: aiohttp.ClientSession,
+    server: Server,
+    what: str,
+    shape: type[Any],
+    *,
+    optional: bool = False,
+) -> Any:
+    url = f"{server.url}/api/{what}"
+    async with session.get(url, params={"no_track_activity": "1"}, allow_redirects=False) as answer:
+        if optional and answer.status == _NOT_FOUND:
+            return None
+        if answer.status != _OK:
+            raise SourceError(f"HTTP {answer.status} from /api/{what}{_why(answer.status)}")
+        body = await answer.read()
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except msgspec.DecodeError as error:
+        raise SourceError(f"/api/{what} is not Jupyter's answer: {error}") from error
+
+
+def _why(status: int) -> str:
+    return {
+        301: ": the server lies behind a login",
+        302: ": the server lies behind a login",
+        401: ": jupyter.token is missing or wrong",
+        403: ": jupyter.token is missing or wrong",
+    }.get(status, "")
