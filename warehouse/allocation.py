@@ -24,6 +24,7 @@ STEPS = tuple(
         "mixed",
         "islands",
         "runs",
+        "edges",
         "shared",
         "listed",
         "evidence",

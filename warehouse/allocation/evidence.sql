@@ -16,22 +16,25 @@ FROM matched
 WHERE life_start IS NOT null
 UNION ALL
 SELECT
-    m.cluster,
-    m.device,
-    m.namespace,
-    m.pod,
-    m.uid,
-    coalesce(r.run_start, m.first_bucket),
-    coalesce(r.run_end, m.last_bucket + INTERVAL 5 MINUTE),
+    r.cluster,
+    r.device,
+    r.namespace,
+    r.pod,
+    r.uid,
+    r.first_bucket + to_milliseconds(round(1000 * (300 - coalesce(f.held_s, 300)))::BIGINT),
+    r.last_bucket + to_milliseconds(round(1000 * coalesce(l.held_s, 300))::BIGINT),
     null,
     2,
     'telemetry'
-FROM matched AS m
-LEFT JOIN runs AS r
+FROM runs AS r
+LEFT JOIN edges AS f
     ON
-        m.cluster = r.cluster AND m.device = r.device
-        AND m.namespace = r.namespace AND m.pod = r.pod
-WHERE m.life_start IS null
+        r.cluster = f.cluster AND r.device = f.device AND r.first_bucket = f.bucket
+        AND r.namespace = f.namespace AND r.pod = f.pod
+LEFT JOIN edges AS l
+    ON
+        r.cluster = l.cluster AND r.device = l.device AND r.last_bucket = l.bucket
+        AND r.namespace = l.namespace AND r.pod = l.pod
 UNION ALL
 SELECT
     h.cluster,

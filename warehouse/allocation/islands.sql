@@ -5,15 +5,6 @@ SELECT
     r.namespace,
     r.pod,
     r.bucket,
-    CASE
-        WHEN count(*) OVER (PARTITION BY r.cluster, r.device, r.bucket) > 1
-            THEN
-                r.covered_s * 300 / greatest(
-                    300,
-                    sum(r.covered_s) OVER (PARTITION BY r.cluster, r.device, r.bucket)
-                )
-        ELSE 300
-    END AS held_s,
     dense_rank() OVER (PARTITION BY r.cluster, r.device ORDER BY r.bucket)
     - row_number() OVER (
         PARTITION BY r.cluster, r.device, r.namespace, r.pod ORDER BY r.bucket

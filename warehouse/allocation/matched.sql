@@ -7,6 +7,7 @@ SELECT
     s.pod,
     s.first_bucket,
     s.last_bucket,
+    s.buckets,
     l.uid,
     l.life_start,
     CASE

@@ -1,8 +1,14 @@
--- Devices that telemetry saw in several hands (nobody's counts) where a pod's life is unknown:
--- only there must the buckets themselves say when the device changed hands.
+-- Devices where a pod of unknown life is missing from buckets in which others were seen: only
+-- there must the buckets themselves say when the device changed hands.
 SELECT DISTINCT
     m.cluster,
     m.device
 FROM matched AS m
-INNER JOIN seen AS s ON m.cluster = s.cluster AND m.device = s.device
-WHERE m.life_start IS null AND (m.namespace <> s.namespace OR m.pod <> s.pod)
+INNER JOIN seen AS s
+    ON
+        m.cluster = s.cluster AND m.device = s.device
+        AND m.last_bucket > s.first_bucket AND m.first_bucket < s.last_bucket
+WHERE
+    m.life_start IS null
+    AND (m.namespace <> s.namespace OR m.pod <> s.pod)
+    AND m.buckets * 300 < epoch(m.last_bucket) - epoch(m.first_bucket) + 300

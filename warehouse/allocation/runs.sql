@@ -1,13 +1,28 @@
--- A run begins and ends inside its first and last bucket where others were seen there too: the
--- looks that name the pod say for how long.
+-- Unbroken runs of pods whose life the inventory does not know.
 SELECT
-    cluster,
-    device,
-    namespace,
-    pod,
-    min(bucket)
-    + to_milliseconds(round(1000 * (300 - arg_min(held_s, bucket)))::BIGINT) AS run_start,
-    max(bucket) + to_milliseconds(round(1000 * arg_max(held_s, bucket))::BIGINT) AS run_end
-FROM islands
-WHERE pod <> ''
-GROUP BY cluster, device, namespace, pod, island
+    m.cluster,
+    m.device,
+    m.namespace,
+    m.pod,
+    m.uid,
+    m.first_bucket,
+    m.last_bucket
+FROM matched AS m
+ANTI JOIN mixed AS x ON m.cluster = x.cluster AND m.device = x.device
+WHERE m.life_start IS null
+UNION ALL
+SELECT
+    m.cluster,
+    m.device,
+    m.namespace,
+    m.pod,
+    m.uid,
+    min(i.bucket) AS first_bucket,
+    max(i.bucket) AS last_bucket
+FROM matched AS m
+INNER JOIN islands AS i
+    ON
+        m.cluster = i.cluster AND m.device = i.device
+        AND m.namespace = i.namespace AND m.pod = i.pod
+WHERE m.life_start IS null
+GROUP BY m.cluster, m.device, m.namespace, m.pod, m.uid, i.island

@@ -5,7 +5,8 @@ SELECT
     namespace,
     pod,
     min(bucket) AS first_bucket,
-    max(bucket) AS last_bucket
+    max(bucket) AS last_bucket,
+    count(*) AS buckets
 FROM rollup_5m
 WHERE bucket >= $since AND bucket < $until
 GROUP BY cluster, device, namespace, pod

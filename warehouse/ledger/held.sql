@@ -1,5 +1,18 @@
 -- Seconds of each cell that each pod held: `time_s` on the clock, `own_s` its share of them,
 -- `start_s` of them in startup.
+WITH by_bucket AS (
+    SELECT
+        *,
+        unnest(
+            generate_series(
+                time_bucket(to_seconds($step_s), greatest(start_at, $since)),
+                least(end_at, $until) - INTERVAL 1 MICROSECOND,
+                to_seconds($step_s)
+            )
+        ) AS bucket
+    FROM owners
+)
+
 SELECT
     c.cluster,
     c.device,
@@ -22,9 +35,9 @@ SELECT
         )
     ) FILTER (WHERE s.born IS NOT null) AS start_s
 FROM cells AS c
-INNER JOIN owners AS o
+INNER JOIN by_bucket AS o
     ON
-        c.cluster = o.cluster AND c.device = o.device
+        c.cluster = o.cluster AND c.device = o.device AND c.bucket = o.bucket
         AND c.to_at > o.start_at AND c.from_at < o.end_at
 LEFT JOIN startups AS s
     ON

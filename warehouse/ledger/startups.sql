@@ -1,22 +1,54 @@
 -- A startup lasts from a pod's birth to its first activity, at most `startup_s`.
+WITH born AS (
+    SELECT DISTINCT
+        cluster,
+        device,
+        namespace,
+        pod,
+        born
+    FROM owners
+    WHERE born + to_seconds($startup_s) > $since
+),
+
+watched AS (
+    SELECT
+        *,
+        unnest(
+            generate_series(
+                time_bucket(INTERVAL 5 MINUTE, born),
+                born + to_seconds($startup_s),
+                INTERVAL 5 MINUTE
+            )
+        ) AS bucket
+    FROM born
+),
+
+active AS (
+    SELECT
+        w.cluster,
+        w.device,
+        w.namespace,
+        w.pod,
+        w.born,
+        min(w.bucket) AS bucket
+    FROM watched AS w
+    INNER JOIN fine AS f
+        ON w.cluster = f.cluster AND w.device = f.device AND w.bucket = f.bucket
+    WHERE
+        f.low_s + f.busy_s > 0
+        AND (f.pod = '' OR (f.namespace = w.namespace AND f.pod = w.pod))
+    GROUP BY w.cluster, w.device, w.namespace, w.pod, w.born
+)
+
 SELECT
-    o.cluster,
-    o.device,
-    o.namespace,
-    o.pod,
-    o.born,
-    least(
-        o.born + to_seconds($startup_s),
-        coalesce(
-            min(f.bucket) FILTER (WHERE f.low_s + f.busy_s > 0) + INTERVAL 5 MINUTE,
-            o.born + to_seconds($startup_s)
-        )
-    ) AS ready
-FROM owners AS o
-LEFT JOIN fine AS f
+    b.cluster,
+    b.device,
+    b.namespace,
+    b.pod,
+    b.born,
+    least(b.born + to_seconds($startup_s), a.bucket + INTERVAL 5 MINUTE) AS ready
+FROM born AS b
+LEFT JOIN active AS a
     ON
-        o.cluster = f.cluster AND o.device = f.device
-        AND f.bucket >= time_bucket(INTERVAL 5 MINUTE, o.born)
-        AND (f.pod = '' OR (o.namespace = f.namespace AND o.pod = f.pod))
-WHERE o.born + to_seconds($startup_s) > $since
-GROUP BY o.cluster, o.device, o.namespace, o.pod, o.born
+        b.cluster = a.cluster AND b.device = a.device
+        AND b.namespace = a.namespace AND b.pod = a.pod AND b.born = a.born

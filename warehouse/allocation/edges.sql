@@ -1,0 +1,55 @@
+-- First and last buckets of runs in which others were seen too: the looks that name the pod say
+-- for how many of the bucket's seconds it was there.
+WITH shared_devices AS (
+    SELECT
+        cluster,
+        device
+    FROM seen
+    GROUP BY cluster, device
+    HAVING count(*) > 1
+),
+
+moments AS (
+    SELECT
+        r.cluster,
+        r.device,
+        unnest([r.first_bucket, r.last_bucket]) AS bucket
+    FROM runs AS r
+    SEMI JOIN shared_devices AS s ON r.cluster = s.cluster AND r.device = s.device
+),
+
+looks AS (
+    SELECT
+        r.cluster,
+        r.device,
+        r.bucket,
+        r.namespace,
+        r.pod,
+        r.covered_s
+    FROM rollup_5m AS r
+    SEMI JOIN moments AS m
+        ON r.cluster = m.cluster AND r.device = m.device AND r.bucket = m.bucket
+    WHERE r.bucket >= $since AND r.bucket < $until
+),
+
+totals AS (
+    SELECT
+        cluster,
+        device,
+        bucket,
+        sum(covered_s) AS covered_s
+    FROM looks
+    GROUP BY cluster, device, bucket
+    HAVING count(*) > 1
+)
+
+SELECT
+    l.cluster,
+    l.device,
+    l.bucket,
+    l.namespace,
+    l.pod,
+    l.covered_s * 300 / greatest(300, t.covered_s) AS held_s
+FROM looks AS l
+INNER JOIN totals AS t
+    ON l.cluster = t.cluster AND l.device = t.device AND l.bucket = t.bucket
