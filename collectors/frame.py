@@ -123,14 +123,16 @@ class Frame:
 
     def samples(self, constants: Mapping[str, Any]) -> Batch | None:
         """Return the `sample` rows."""
-        mine = ~self._held
-        if not mine.any():
+        held = bool(self._held.any())
+        if held and self._held.all():
             return None
+        # Without per-pod values, as mostly, a slice spares a copy of every array.
+        mine = ~self._held if held else slice(None)
         who = self._who[mine]
         grid = Grid(self._ts[mine], who[:, DEVICE], len(self._catalog.devices))
-        row = np.full(len(mine), -1, np.int64)
+        row = np.full(len(self._held), -1, np.int64)
         row[mine] = grid.row
-        if not mine.all():
+        if held:
             row[self._held] = grid.locate(self._ts[self._held], self._who[self._held, DEVICE])
         cells = self._scatter(grid, mine)
         self._spill(row, cells)
@@ -190,22 +192,23 @@ class Frame:
         without = {k: v for k, v in constants.items() if k != "interval_s"}
         return _batch("holding", data, without, len(grid))
 
-    def _scatter(self, grid: Grid, mine: Bools) -> Floats:
+    def _scatter(self, grid: Grid, mine: Bools | slice) -> Floats:
         rows = len(grid)
         cells = np.full((len(SAMPLE), rows), np.nan)
         flat = cells.reshape(-1)
         good, value, at = self._good[mine], self._value[mine], self._at[mine]
-        how = np.array([m.combine for m in self._catalog.measures])[self._measure[mine]]
-        plain = good & (how != "or")
+        measure = self._measure[mine]
+        ored = np.array([m.combine == "or" for m in self._catalog.measures])[measure]
+        plain = good & ~ored
         place, put = (at * rows + grid.row)[plain], value[plain]
         flat[place] = put
         # Two names of one thing: the busier counts, for an age the younger.
         lost = put > flat[place]
         np.maximum.at(flat, place[lost], put[lost])
-        least = how[plain] == "min"
+        least = np.array([m.combine == "min" for m in self._catalog.measures])[measure][plain]
         if least.any():
             np.minimum.at(flat, place[least], put[least])
-        mask = good & (how == "or")
+        mask = good & ored
         if mask.any():
             bits = self._bits[mine][mask]
             whole = np.where(bits > 0, bits * (value[mask] > 0), value[mask].astype(np.int64))
@@ -242,8 +245,10 @@ class Frame:
 
         Exporters older than per-process shares print a copy of the device's value per pod.
         """
-        spills = np.array([m.spill for m in self._catalog.measures])[self._measure]
-        use = spills & self._good & (row_of >= 0)
+        spills = np.array([m.spill for m in self._catalog.measures])
+        if not spills.any():
+            return
+        use = spills[self._measure] & self._good & (row_of >= 0)
         if not use.any():
             return
         at, row, value = self._at[use], row_of[use], self._value[use]
