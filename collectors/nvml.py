@@ -1,0 +1,243 @@
+"""Look at this machine's NVIDIA GPUs through NVML: devices, instances, processes and their pods.
+
+A value that a board or driver does not support is null. Where there is no driver, the look failed
+with "no NVIDIA driver"; nothing is raised.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from collectors.inventory import batches, look
+from collectors.processes import placed, pod_names
+from fallow.tables import Batch
+from fallow.window import Window
+
+NAME = "nvml"
+_MILLI = 1000
+_MIG = " MIG "
+_MEMORY_TEMPERATURE = 82  # NVML_FI_DEV_MEMORY_TEMP
+_OWN = {"mem_used_bytes", "mem_free_bytes", "mem_reserved_bytes"}
+_OWN |= {"gpu_util_pct", "mem_copy_util_pct", "enc_util_pct", "dec_util_pct"}
+# An instance never takes these from its board; power, energy, heat and health it does.
+Row = dict[str, Any]
+Held = dict[tuple[str, str], int | None]
+
+
+class NvmlCollector:
+    """Yields `sample`, `holding` and `scrape` rows of one node, as of now.
+
+    `proc_root` and `pod_logs` are the host's `/proc` and `/var/log/pods`, wherever they are
+    mounted; `binding` is the `pynvml` module, or what stands in for it.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        node: str,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        proc_root: str | Path = "/proc",
+        binding: Any = None,
+        *,
+        pod_logs: str | Path = "/var/log/pods",
+        interval_s: float = 30.0,
+    ) -> None:
+        self._cluster, self._node, self._clock = cluster, node, clock
+        self._proc_root, self._pod_logs = Path(proc_root), Path(pod_logs)
+        self._binding, self._interval_s = binding, interval_s
+
+    def collect(self, window: Window) -> Iterator[Batch]:
+        """Look once; the window only says that a look is due."""
+        del window
+        nvml = self._binding if self._binding is not None else _pynvml()
+        start, rows, scrapes = self._clock(), _Rows(), []
+        error: str | None = None
+        try:
+            nvml.nvmlInit()
+        except nvml.NVMLError as failure:
+            error = _no_driver(nvml, failure)
+        else:
+            try:
+                for index in range(nvml.nvmlDeviceGetCount()):
+                    try:
+                        self._device(nvml, index, start, rows)
+                    except nvml.NVMLError as failure:
+                        target = f"{self._node}/gpu{index}"
+                        scrapes.append(self._scrape(target, start, 0, f"GPU {index}: {failure}"))
+            except nvml.NVMLError as failure:
+                error = str(failure)
+            finally:
+                nvml.nvmlShutdown()
+        yield from batches("sample", rows.samples)
+        yield from batches("holding", rows.holdings)
+        scrapes.append(self._scrape(self._node, start, len(rows.samples), error))
+        yield from batches("scrape", scrapes)
+
+    def _scrape(self, target: str, start: datetime, samples: int, error: str | None) -> Row:
+        return look(
+            NAME,
+            target,
+            cluster=self._cluster,
+            start=start,
+            end=self._clock(),
+            samples=samples,
+            error=error,
+        )
+
+    def _device(self, nvml: Any, index: int, ts: datetime, rows: "_Rows") -> None:
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        uuid, model = (_text(f(handle)) for f in (nvml.nvmlDeviceGetUUID, nvml.nvmlDeviceGetName))
+        common = {
+            "cluster": self._cluster,
+            "ts": ts,
+            "node": self._node,
+            "vendor": "nvidia",
+            "gpu_index": index,
+            "interval_s": self._interval_s,
+            "source": NAME,
+            "model": model,
+        }
+        board = _values(nvml, handle)
+        instances = list(_instances(nvml, handle))
+        if not instances:
+            self._add(nvml, handle, {**common, "device": uuid, **board}, rows)
+        shared = {k: v for k, v in board.items() if k not in _OWN}
+        for instance, number in instances:
+            identity = {"device": f"{uuid}/gi{number}", "parent": uuid}
+            profile = _text(nvml.nvmlDeviceGetName(instance)).partition(_MIG)[2] or None
+            row = {**common, **shared, **identity, "profile": profile, **_memory(nvml, instance)}
+            self._add(nvml, instance, row, rows)
+
+    def _add(self, nvml: Any, handle: Any, row: Row, rows: "_Rows") -> None:
+        """Add a device's row; one pod's processes name its holder, several share it."""
+        processes = _call(nvml, nvml.nvmlDeviceGetComputeRunningProcesses, handle)
+        row["proc_count"] = None if processes is None else len(processes)
+        held = self._held(processes or ())
+        if len(held) == 1:
+            row["namespace"], row["pod"] = next(iter(held))
+        elif held:
+            row["sharers"] = len(held)
+            for (namespace, pod), used in held.items():
+                key = {name: row[name] for name in ("cluster", "ts", "device", "source")}
+                rows.holdings.append(
+                    {**key, "namespace": namespace, "pod": pod, "mem_used_bytes": used}
+                )
+        rows.samples.append(row)
+
+    def _held(self, processes: Iterable[Any]) -> Held:
+        """Return memory by pod; memory that the driver does not tell makes a pod's null."""
+        names, held = pod_names(self._pod_logs), Held()
+        for process in processes:
+            where = placed(self._proc_root, process.pid)
+            who = names.get(where.pod_uid) if where else None
+            if who is not None:
+                before, used = held.get(who, 0), process.usedGpuMemory
+                held[who] = None if before is None or used is None else before + used
+        return held
+
+
+class _Rows:
+    """Rows of one look."""
+
+    def __init__(self) -> None:
+        self.samples: list[Row] = []
+        self.holdings: list[Row] = []
+
+
+def _pynvml() -> Any:
+    import pynvml  # loads no driver until it is initialised
+
+    return pynvml
+
+
+def _no_driver(nvml: Any, failure: Exception) -> str:
+    absent = (nvml.NVML_ERROR_LIBRARY_NOT_FOUND, nvml.NVML_ERROR_DRIVER_NOT_LOADED)
+    if getattr(failure, "value", None) in absent:
+        return "no NVIDIA driver"
+    return f"the NVIDIA driver cannot be used: {failure}"
+
+
+def _call(nvml: Any, function: Callable[..., Any], *words: Any) -> Any:
+    """Return a call's answer; None where the board or driver does not support it."""
+    unsupported = {
+        nvml.NVML_ERROR_NOT_SUPPORTED,
+        nvml.NVML_ERROR_NOT_FOUND,
+        nvml.NVML_ERROR_NO_PERMISSION,
+        nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+        nvml.NVML_ERROR_INVALID_ARGUMENT,
+    }
+    try:
+        return function(*words)
+    except nvml.NVMLError as failure:
+        if getattr(failure, "value", None) in unsupported:
+            return None
+        raise
+
+
+def _values(nvml: Any, handle: Any) -> Row:
+    """Read a whole board; units become the canonical ones (mW to W, mJ stays)."""
+    use = _call(nvml, nvml.nvmlDeviceGetUtilizationRates, handle)
+    power = _call(nvml, nvml.nvmlDeviceGetPowerUsage, handle)
+    encoder = _call(nvml, nvml.nvmlDeviceGetEncoderUtilization, handle)
+    decoder = _call(nvml, nvml.nvmlDeviceGetDecoderUtilization, handle)
+    remapped = _call(nvml, nvml.nvmlDeviceGetRemappedRows, handle)
+    return {
+        "gpu_util_pct": use.gpu if use else None,
+        "mem_copy_util_pct": use.memory if use else None,
+        "enc_util_pct": encoder[0] if encoder else None,
+        "dec_util_pct": decoder[0] if decoder else None,
+        "power_w": None if power is None else power / _MILLI,
+        "energy_mj": _call(nvml, nvml.nvmlDeviceGetTotalEnergyConsumption, handle),
+        "temp_c": _call(nvml, nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
+        "mem_temp_c": _memory_temperature(nvml, handle),
+        "sm_clock_mhz": _call(nvml, nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
+        "mem_clock_mhz": _call(nvml, nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
+        "throttle_mask": _call(nvml, nvml.nvmlDeviceGetCurrentClocksEventReasons, handle),
+        "remapped_uncorrectable": remapped[1] if remapped else None,
+        "row_remap_failure": int(bool(remapped[3])) if remapped else None,
+        "pcie_replay": _call(nvml, nvml.nvmlDeviceGetPcieReplayCounter, handle),
+        "ecc_dbe": _call(
+            nvml,
+            nvml.nvmlDeviceGetTotalEccErrors,
+            handle,
+            nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+            nvml.NVML_VOLATILE_ECC,
+        ),
+        **_memory(nvml, handle),
+    }
+
+
+def _memory(nvml: Any, handle: Any) -> Row:
+    """Read memory; version 2 keeps the driver's own reserve apart from what is in use."""
+    memory = _call(nvml, nvml.nvmlDeviceGetMemoryInfo, handle, nvml.nvmlMemory_v2)
+    reserved = getattr(memory, "reserved", None)
+    if memory is None:
+        memory = _call(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
+    return {
+        "mem_used_bytes": getattr(memory, "used", None),
+        "mem_free_bytes": getattr(memory, "free", None),
+        "mem_reserved_bytes": reserved,
+    }
+
+
+def _memory_temperature(nvml: Any, handle: Any) -> float | None:
+    found = _call(nvml, nvml.nvmlDeviceGetFieldValues, handle, [_MEMORY_TEMPERATURE])
+    if not found or found[0].nvmlReturn != nvml.NVML_SUCCESS:
+        return None
+    return float(found[0].value.uiVal)
+
+
+def _instances(nvml: Any, handle: Any) -> Iterator[tuple[Any, int]]:
+    """Yield the MIG devices of a board with their GPU instance numbers."""
+    mode = _call(nvml, nvml.nvmlDeviceGetMigMode, handle)
+    if not mode or mode[0] != nvml.NVML_DEVICE_MIG_ENABLE:
+        return
+    for slot in range(_call(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
+        instance = _call(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, slot)
+        if instance is not None:
+            yield instance, int(nvml.nvmlDeviceGetGpuInstanceId(instance))
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
