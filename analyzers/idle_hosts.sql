@@ -16,7 +16,8 @@ SELECT
     avg(p.cpu_cores) AS cpu_cores,
     avg(p.net_rx_bps + p.net_tx_bps) AS net_bps,
     avg(p.fs_write_bps) AS fs_write_bps,
-    max(p.requests_per_s) AS requests_per_s,
+    avg((p.requests_per_s > 0)::INTEGER) AS served_share,
+    max(epoch_us(p.ts)) FILTER (WHERE p.requests_per_s > 0) AS served_us,
     count(DISTINCT p.pod) FILTER (WHERE p.cpu_cores IS NOT null) AS pods_cpu,
     count(DISTINCT p.pod) FILTER (WHERE p.requests_per_s IS NOT null) AS pods_requests
 FROM span AS s

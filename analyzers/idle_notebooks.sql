@@ -1,5 +1,6 @@
 -- What the notebook servers said during each stretch. An idle kernel's or terminal's age is
--- counted at the last look; a busy kernel is busy whatever its age (idle-culler issue 55).
+-- counted at the last look; a busy kernel is busy whatever its age (idle-culler issue 55). A cell
+-- that ran for a moment long ago is told by its share of the looks and when it was last seen.
 WITH span AS (
     SELECT
         unnest($spans) AS span,
@@ -14,7 +15,8 @@ SELECT
     s.span,
     count(*) AS looks,
     count(DISTINCT n.pod) AS pods,
-    max(n.busy_kernels) AS busy_kernels,
+    avg((n.busy_kernels > 0)::INTEGER) AS busy_share,
+    max(epoch_us(n.ts)) FILTER (WHERE n.busy_kernels > 0) AS busy_us,
     count(n.busy_kernels) AS kernel_looks,
     max(n.terminals) AS terminals,
     max(epoch_us(n.last_kernel_activity)) AS last_kernel_us,

@@ -70,9 +70,9 @@ def learn(
         if looks < LEAST_LOOKS:
             out[name] = prior
             continue
-        total = np.cumsum(counts)
-        low, high = np.searchsorted(total, [LOW * looks, HIGH * looks])
-        watts = float(low + np.argmax(counts[low : high + 1]))
+        # Only the looks between the two quantiles vote, not all of the watts they end in.
+        total = np.clip(np.cumsum(counts), LOW * looks, HIGH * looks)
+        watts = float(np.argmax(np.diff(total, prepend=LOW * looks)))
         # A board whose counters lie must not teach that its load is idle power.
         absurd = not 0 < watts <= MOST_ABOVE * prior.watts
         out[name] = prior if absurd else Band(watts, "learned", looks)

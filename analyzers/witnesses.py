@@ -28,6 +28,9 @@ SKEW_US = 30 * MICRO
 MOVING = 0.10
 """Share of looks with traffic above which bytes are said to move."""
 
+AT_WORK = 0.05
+"""Share of looks with a busy kernel or a served request above which somebody is at work."""
+
 IDLE_CLOCK = 0.95
 """Share of looks in which the driver must say that clocks are low because the GPU is idle."""
 
@@ -176,16 +179,21 @@ def intent(
     """Say whether nobody means to use it: kernels and terminals at rest, or no requests.
 
     A busy kernel is busy whatever its age (a silent cell may run for hours); an open tab is not
-    work. Kernels that could not be asked say nothing.
+    work. Kernels that could not be asked say nothing. What happened in a moment long ago does not
+    count: the hysteresis let it pass on the device, too.
     """
+
+    def at_work(share: float, last_us: int | None) -> bool:
+        return share > AT_WORK or (last_us is not None and end_us - last_us < least_us)
+
     if host is not None and host["pods_requests"]:
-        if host["requests_per_s"] > 0:
+        if at_work(host["served_share"], host["served_us"]):
             return False
         if host["pods_requests"] >= pods:
             return True
     if notebook is None or not notebook["kernel_looks"]:
         return None
-    if notebook["busy_kernels"] > 0:
+    if at_work(notebook["busy_share"], notebook["busy_us"]):
         return False
     latest = max(notebook["last_kernel_us"] or 0, notebook["last_terminal_us"] or 0)
     rested = end_us - latest >= least_us and notebook["pods"] >= pods

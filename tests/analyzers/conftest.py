@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import duckdb
@@ -181,6 +182,22 @@ class Site:
             for n in range(144)
         ]
         self.views.rows("pod_sample", rows)
+
+    def price(self, usd_h: str, *, hours: int | None = None) -> None:
+        """Let a GPU-hour cost so much, from the start on or for the first hours."""
+        first = START.replace(tzinfo=None)
+        self.views.rows(
+            "rate",
+            [
+                {
+                    "source": "test", "provider": "override", "region": "", "zone": "",
+                    "instance_type": "", "gpu_model": "", "cluster": "c", "term": "on-demand",
+                    "valid_from": first - timedelta(days=1), "as_of": first, "gpu_count": 1,
+                    "valid_to": None if hours is None else first + timedelta(hours=hours),
+                    "node_usd_h": Decimal(usd_h), "gpu_usd_h": Decimal(usd_h),
+                }
+            ],
+        )  # fmt: skip
 
     def unknown(self, workload: str, gpu_hours: float) -> None:
         """Let the ledger say that telemetry could not tell what a workload did."""

@@ -14,7 +14,8 @@ from fallow.settings import IdleSettings
 from fallow.window import Window
 
 if TYPE_CHECKING:
-    from conftest import Memory, Site
+    Memory = Any
+    Site = Any
 
 HOUR = 60
 DAY = timedelta(days=1)
@@ -65,7 +66,8 @@ def test_all_replicas_idle_are_one_finding_for_the_workload(
         site.device(f"GPU-{n}", [0.0] * (4 * HOUR))
         site.holds("api", [f"GPU-{n}"], pod=f"api-{n}")
     (found,) = find(views, window)
-    assert (found.verdict, found.gpu_hours) == ("idle", pytest.approx(12))
+    assert found.verdict == "idle"
+    assert found.gpu_hours == pytest.approx(12)
 
 
 def test_a_device_without_any_look_leaves_its_workload_unjudged(
@@ -137,7 +139,8 @@ def test_a_holder_pod_is_not_found_but_the_users_behind_it_are(
     site.device("GPU-0", [0.0] * (4 * HOUR))
     site.holds("user", ["GPU-0"], share=0.5)
     (found,) = find(views, window)
-    assert (found.subject.workload, found.gpu_hours) == ("user", pytest.approx(2))
+    assert found.subject.workload == "user"
+    assert found.gpu_hours == pytest.approx(2)
 
 
 def test_a_silent_busy_kernel_is_busy(views: "Memory", site: "Site", window: Window) -> None:
@@ -157,6 +160,21 @@ def test_an_open_tab_with_an_idle_kernel_is_idle_and_confirmed(
     assert (found.kind, found.evidence) == ("idle_notebook", "confirmed")
     assert found.details["actionable"] is True
     assert found.confidence == 1.0
+
+
+def test_a_cell_that_ran_for_a_moment_long_ago_does_not_count(
+    views: "Memory", site: "Site", window: Window
+) -> None:
+    site.device("GPU-0", [0.0] * (20 * HOUR), power_w=100.0)
+    site.holds("nb", ["GPU-0"], kind="Notebook")
+    site.notebook("nb-0", busy_kernels=0)
+    moment = window.start.replace(tzinfo=None) + timedelta(minutes=30)
+    views.engine.execute(
+        "UPDATE notebook_sample SET busy_kernels = 1, last_kernel_activity = ts WHERE ts = $at",
+        {"at": moment},
+    )
+    (found,) = find(views, window)
+    assert found.details["witnesses"]["intent"] == "at rest"
 
 
 def test_kernels_that_could_not_be_asked_say_nothing(

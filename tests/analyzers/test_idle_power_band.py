@@ -1,0 +1,55 @@
+"""Idle power learned from the fleet, and when it is not believed."""
+
+import numpy as np
+
+from analyzers import power_band
+from analyzers.runs import BUSY, IDLE, Looks
+
+
+def looks(watts: list[float], kind: int = IDLE, context: float = 1.0) -> Looks:
+    n = len(watts)
+    zeros = np.zeros(n, dtype=np.int64)
+    return Looks(
+        device=zeros,
+        at=np.arange(n, dtype=np.int64),
+        speaks=zeros,
+        gap=zeros,
+        kind=np.full(n, kind, dtype=np.int8),
+        looks=np.ones(n, dtype=np.int64),
+        interval_s=np.ones(n),
+        measures={
+            "power_w": np.array(watts, dtype=np.float32),
+            "context": np.full(n, context, dtype=np.float32),
+        },
+    )
+
+
+def learned(*parts: Looks, model: int = 0) -> power_band.Band:
+    histogram = power_band.empty(["H100"])
+    for part in parts:
+        power_band.count(histogram, part, np.array([model]))
+    return power_band.learn(["H100"], histogram)["H100"]
+
+
+def test_the_band_is_the_mode_of_the_lowest_idle_looks() -> None:
+    band = learned(looks([70.0] * 5 + [98.0] * 300 + [105.0] * 400 + [180.0] * 900))
+    assert (band.watts, band.source, band.looks) == (98.0, "learned", 1605)
+
+
+def test_few_looks_leave_the_prior() -> None:
+    band = learned(looks([98.0] * 239))
+    assert (band.watts, band.source) == (120.0, "prior")
+
+
+def test_boards_that_lie_about_their_load_do_not_teach() -> None:
+    assert learned(looks([300.0] * 1000)).source == "prior"
+
+
+def test_busy_looks_boards_without_a_context_and_unknown_models_do_not_count() -> None:
+    assert learned(looks([98.0] * 1000, kind=BUSY)).looks == 0
+    assert learned(looks([70.0] * 1000, context=0.0)).looks == 0
+    assert learned(looks([98.0] * 1000), model=-1).looks == 0
+
+
+def test_missing_power_is_missing_and_not_zero_watts() -> None:
+    assert learned(looks([float("nan")] * 500 + [98.0] * 500)).looks == 500
