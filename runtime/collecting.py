@@ -190,5 +190,17 @@ class _Watched:
 
 
 def examine(settings: Settings, *, now: datetime) -> list[dict[str, Any]]:
-    """Return what a Prometheus has for us and what is missing, one row per check."""
-    raise NotImplementedError((settings, now))
+    """Return what a Prometheus has for us and what is missing, one row per check.
+
+    Raises:
+        UsageError: no URL.
+        FallowError: it cannot be asked at all.
+    """
+    from collectors.doctor import diagnose  # noqa: PLC0415
+    from collectors.prometheus.client import PrometheusClient  # noqa: PLC0415
+
+    if not settings.prometheus.url:
+        raise UsageError("which Prometheus?", hint="fallow doctor --prometheus http://host:9090")
+    client = PrometheusClient(settings.prometheus)
+    rows = diagnose(client, now, matchers=settings.prometheus.selector)
+    return [msgspec.structs.asdict(row) for row in rows]

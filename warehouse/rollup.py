@@ -21,6 +21,7 @@ from fallow.gpu_models import canonical
 from fallow.window import Window
 from warehouse import ingest, reductions, tiers
 from warehouse.steps import step
+from warehouse.views.tiers import TierState
 
 if TYPE_CHECKING:
     import duckdb
@@ -30,7 +31,11 @@ if TYPE_CHECKING:
 BUCKET = timedelta(minutes=5)
 HOUR = timedelta(hours=1)
 CHUNK = timedelta(hours=3)
-"""Most looks in memory at once: 3 h of 10,000 devices take about 1 GB."""
+"""Least of a long stretch that is done at once: 3 h of 10,000 devices take about 1 GB."""
+MOST_LOOKS = 3_000_000
+"""A small fleet's chunks grow to so many looks: a transaction costs half a second."""
+MOST_CHUNKS = 56
+"""But to no more than a week."""
 
 NEAR = timedelta(minutes=30)
 """Due buckets nearer than this are refreshed in one go: cheaper than two."""
@@ -58,7 +63,7 @@ def roll_up(warehouse: "Warehouse", window: Window | None = None) -> int:
     done = 0
     due = _due(warehouse) if window is None else _within(warehouse, window)
     # Latest first: the chunk that clears a bucket's mark comes after the buckets it reaches.
-    for stretch in sorted(_chunks(due), key=lambda s: s.start, reverse=True):
+    for stretch in sorted(_chunks(warehouse, due), key=lambda s: s.start, reverse=True):
         with warehouse.transaction() as cursor:
             _refresh(warehouse, cursor, stretch)
         done += round((stretch.end - stretch.start) / BUCKET)
@@ -112,32 +117,39 @@ def _within(warehouse: "Warehouse", window: Window) -> list[Stretch]:
     ]
 
 
-def _chunks(stretches: list[Stretch]) -> Iterator[Stretch]:
+def _chunks(warehouse: "Warehouse", stretches: list[Stretch]) -> Iterator[Stretch]:
     for stretch in stretches:
-        start = stretch.start
+        start, length = stretch.start, _length(warehouse, stretch)
         while start < stretch.end:
-            end = min(_floor(start, CHUNK) + CHUNK, stretch.end)
+            end = min(_floor(start, length) + length, stretch.end)
             yield Stretch(stretch.cluster, start, end)
             start = end
+
+
+def _length(warehouse: "Warehouse", stretch: Stretch) -> timedelta:
+    if stretch.end - stretch.start <= CHUNK:
+        return CHUNK
+    looks = warehouse.query(
+        "SELECT count(*) AS n FROM sample"
+        ' WHERE "cluster" = $cluster AND ts >= $start AND ts < $end',
+        msgspec.structs.asdict(stretch),
+    )["n"][0].as_py()
+    per_chunk = looks * CHUNK / (stretch.end - stretch.start)
+    return CHUNK * max(1, min(MOST_CHUNKS, int(MOST_LOOKS / max(per_chunk, 1))))
 
 
 def _refresh(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection", stretch: Stretch) -> None:
     cluster, start, end = stretch.cluster, stretch.start, stretch.end
     seen = tiers.state(cursor)
-    sources = tiers.source("sample", seen)
     where = {"cluster": cluster, "first": start, "last": end}
-    found = cursor.execute(f"WITH {sources} {step('rollup/sources')}", where).fetchone()
-    interval_s, models = found or (None, None)
-    back = _reach(interval_s)
-    look = {"cluster": cluster, "since": start - back, "until": end}
+    back, models = _look(cursor, seen, where)
     compiled = _compiled(
         warehouse.settings.ledger.idle_threshold, warehouse.settings.ledger.low_threshold
     )
-    cursor.register("model", _facts(models or []))
+    cursor.register("model", _facts(models))
     cursor.register("piece", pa.table({"k": pa.array(range(1, back // BUCKET + 1), pa.int64())}))
-    prefix = f"WITH {sources}, look AS NOT MATERIALIZED ({step('rollup/look')})"
-    _keep(cursor, "holder", f"{prefix} SELECT * FROM ({compiled.held})", look)
-    _keep(cursor, "gathered", f"{prefix} SELECT * FROM ({compiled.gathered})", look)
+    _keep(cursor, "holder", compiled.held)
+    _keep(cursor, "gathered", compiled.gathered)
     hours = {**where, "first": _floor(start, HOUR), "last": _ceil_moment(end, HOUR)}
     tiers.thaw(cursor, seen, "rollup_5m", hours["first"], hours["last"])
     tiers.thaw(cursor, seen, "rollup_1h", hours["first"], hours["last"])
@@ -148,21 +160,46 @@ def _refresh(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection", stretc
         f" rolled AS NOT MATERIALIZED ({compiled.rolled_1h}) {step('rollup/named_1h')}"
     )
     _put(cursor, "rollup_1h", merged, hours, hours)
-    _keep(cursor, "seen", f"WITH {sources} {step('rollup/seen')}", where)
-    ingest.upsert(cursor, "device", cursor.execute(step("rollup/device")).to_arrow_table())
+    devices = cursor.execute(step("rollup/device"), {"first": start, "last": end}).to_arrow_table()
+    if devices.num_rows:
+        ingest.upsert(cursor, "device", devices)
     cursor.execute(
-        'DELETE FROM dirty WHERE "cluster" = $cluster AND bucket >= $first AND bucket < $last', where
+        'DELETE FROM dirty WHERE "cluster" = $cluster AND bucket >= $first AND bucket < $last',
+        where,
     )
-    for name in ("holder", "gathered", "seen"):
+    for name in ("look", "holder", "gathered"):
         cursor.execute(f"DROP TABLE temp.{name}")
     cursor.unregister("model")
     cursor.unregister("piece")
 
 
+def _look(
+    cursor: "duckdb.DuckDBPyConnection", seen: TierState, where: dict[str, Any]
+) -> tuple[timedelta, list[str]]:
+    """Keep the looks of a stretch, and before it as far back as one matters, in memory.
+
+    Returns how far back that is, and the model strings met.
+    """
+    sql = f"WITH {tiers.source('sample', seen)} {step('rollup/look')}"
+    known = cursor.execute(step("rollup/interval"), {"cluster": where["cluster"]}).fetchone()
+    back = _reach(known[0] if known else None)
+    while True:
+        span = {"cluster": where["cluster"], "since": where["first"] - back, "until": where["last"]}
+        _keep(cursor, "look", sql, span)
+        found = cursor.execute(step("rollup/sources")).fetchone()
+        interval_s, models = found or (None, None)
+        if _reach(interval_s) <= back:
+            return back, models or []
+        back = _reach(interval_s)
+
+
 def _keep(
-    cursor: "duckdb.DuckDBPyConnection", name: str, sql: str, parameters: dict[str, Any]
+    cursor: "duckdb.DuckDBPyConnection",
+    name: str,
+    sql: str,
+    parameters: dict[str, Any] | None = None,
 ) -> None:
-    cursor.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}", parameters)
+    cursor.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}", parameters or {})
 
 
 def _put(

@@ -47,7 +47,7 @@ def doctor(
 
     rows = examine(run.settings(prometheus__url=prometheus), now=run.now())
     run.data(rows, noun="checks")
-    return 1 if any(row["status"] == "failed" for row in rows) else 0
+    return 1 if any(row["status"] == "bad" for row in rows) else 0
 
 
 def up(

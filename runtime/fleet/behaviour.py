@@ -18,6 +18,8 @@ CHECKPOINT_S = 360.0
 WORK_HOURS = (9, 18)
 WORK_DAYS = 5
 NIGHT_HOURS = (1, 7)
+PAUSES = 0.3
+"""Share of ticks in which somebody at a notebook may pause."""
 
 
 class Curve(msgspec.Struct, frozen=True):
@@ -78,7 +80,7 @@ def abandoned(rng: np.random.Generator, seconds: Floats, _rank: int) -> Curve:
     """A notebook used for some hours, then left with its kernel and its CUDA context."""
     begin = int(rng.uniform(0.04, 0.12) * len(seconds))
     held = np.arange(len(seconds)) >= begin
-    activity = np.where(held, 0.0, _bursts(rng, len(seconds)))
+    activity = _interactive(rng, ~held)
     return Curve(activity, held, 0.38, kernel_busy=activity > 0)
 
 
@@ -87,7 +89,7 @@ def day_notebook(rng: np.random.Generator, seconds: Floats, _rank: int) -> Curve
     hour = (seconds % DAY_S) / 3600
     working = (seconds // DAY_S + 3) % 7 < WORK_DAYS  # 1970-01-01 was a Thursday; Monday is 0
     at_work = (hour >= WORK_HOURS[0]) & (hour < WORK_HOURS[1]) & working
-    activity = np.where(at_work, _bursts(rng, len(seconds)), 0.0)
+    activity = _interactive(rng, at_work)
     return Curve(activity, ~at_work, 0.41, kernel_busy=activity > 0)
 
 
@@ -113,9 +115,16 @@ def conflict(rng: np.random.Generator, seconds: Floats, rank: int) -> Curve:
     return Curve(busy.activity, busy.held, 0.8, conflict=True)
 
 
-def _bursts(rng: np.random.Generator, n: int) -> Floats:
-    """Interactive use: two ticks in three do something."""
-    return np.where(rng.random(n) < 0.66, _busy(rng, n, 0.4, 0.15), 0.0)  # noqa: PLR2004
+def _interactive(rng: np.random.Generator, using: Marks) -> Floats:
+    """Work while it is used: busy, with pauses of one tick to think, none at either end."""
+    pause = rng.random(len(using)) < PAUSES
+    pause[1:] &= ~pause[:-1]
+    pause[2:] &= ~pause[:-2]
+    for near in (1, 2, 3):
+        pause[near:] &= using[:-near]
+        pause[:-near] &= using[near:]
+    work = np.maximum(_busy(rng, len(using), 0.4, 0.15), 0.15)
+    return np.where(using & ~pause, work, 0.0)
 
 
 BEHAVIOURS: dict[str, Maker] = {
