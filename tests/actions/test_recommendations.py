@@ -1,0 +1,109 @@
+"""What is recommended for which finding: reversible verbs, never a deletion."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pytest
+
+from actions.recommend import advised, never, recommend, verbs
+from fallow.nouns import Finding, Subject
+from fallow.window import Window
+
+START = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def finding(kind: str = "Notebook", namespace: str = "ns", **changes: Any) -> Finding:
+    made = Finding(
+        id="0" * 12,
+        analyzer="idle",
+        kind="idle_workload",
+        subject=Subject("c", namespace, kind, "w"),
+        window=Window(START, START + timedelta(hours=12)),
+        verdict="idle",
+        evidence="confirmed",
+        confidence=1.0,
+        gpu_hours=24.0,
+        usd=Decimal("48.00"),
+        details={"actionable": True, "reasons": []},
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+def verbs_of(found: Finding) -> list[str]:
+    return [advice.verb for advice in recommend(found)]
+
+
+def test_a_suspicion_is_a_question_whatever_else_is_said() -> None:
+    assert verbs_of(finding(evidence="suspected")) == ["ask owner"]
+
+
+def test_a_confirmed_finding_that_may_not_be_acted_upon_is_told() -> None:
+    (told,) = recommend(finding(details={"actionable": False, "reasons": ["no host witness"]}))
+    assert (told.verb, told.caution) == ("notify owner", "no host witness")
+
+
+def test_partly_idle_ranks_ask_for_fewer_and_are_never_stopped() -> None:
+    details = {"actionable": True, "devices_idle": 3, "devices_held": 8}
+    (advice,) = recommend(finding("PyTorchJob", verdict="partly idle", details=details))
+    assert advice.verb == "request fewer GPUs"
+    assert "3 of 8" in advice.why
+
+
+@pytest.mark.parametrize("kind", sorted(verbs()))
+def test_every_kind_is_stopped_by_its_own_handle_and_can_be_undone(kind: str) -> None:
+    stop, tell = recommend(finding(kind))
+    assert stop.reversible
+    assert stop.undo
+    assert tell.verb == "notify owner"
+    said = f"{stop.verb} {stop.why}".lower()
+    assert "delete " not in said.replace("delete /hub/api", "")
+
+
+def test_kserve_is_stopped_by_its_annotation_and_lws_as_a_whole() -> None:
+    assert "serving.kserve.io/stop" in recommend(finding("InferenceService"))[0].why
+    assert "minReplicas" not in recommend(finding("InferenceService"))[0].why
+    assert "replicas" in recommend(finding("LeaderWorkerSet"))[0].why
+
+
+def test_a_job_is_warned_about_kueue() -> None:
+    caution = recommend(finding("Job"))[0].caution
+    assert caution is not None
+    assert "spec.active" in caution
+
+
+@pytest.mark.parametrize(
+    ("kind", "namespace"),
+    [("Pod", "ns"), ("DaemonSet", "ns"), ("Workflow", "ns"), ("Job", "kube-system")],
+)
+def test_what_is_protected_is_never_stopped(kind: str, namespace: str) -> None:
+    assert never(kind, namespace)
+    (told,) = recommend(finding(kind, namespace))
+    assert told.verb == "notify owner"
+    assert told.caution is not None
+    assert told.caution.startswith("Fallow never stops it")
+
+
+def test_an_unknown_kind_is_told_and_not_touched() -> None:
+    (told,) = recommend(finding("Gizmo"))
+    assert told.verb == "notify owner"
+
+
+@pytest.mark.parametrize("verdict", ["busy", "unknown"])
+def test_without_an_idle_verdict_nothing_is_recommended(verdict: str) -> None:
+    assert recommend(finding(verdict=verdict)) == ()
+
+
+def test_savings_a_day_are_the_findings_own_rate() -> None:
+    stop = recommend(finding())[0]
+    assert stop.gpu_hours_per_day == 48.0
+    assert stop.usd_per_day == Decimal("96.00")
+    assert recommend(finding(usd=None))[0].usd_per_day is None
+
+
+def test_advised_findings_are_otherwise_the_same() -> None:
+    found = finding()
+    (made,) = advised([found])
+    assert made.recommendations == recommend(found)
+    assert msgspec.structs.replace(made, recommendations=()) == found
