@@ -3,9 +3,9 @@
     look ──► rolled_5m ──► rolled_1h          rollups
     rollup ──► mean_activity · idle_devices · pooled_percentile
 
-Expressions hold nothing of one engine: time is an integer (`at_us`, microseconds since 1970; `bucket`,
-the number of the bucket), so that the same reduction runs on DuckDB now and on Spark over the same
-Parquet later. What turns a timestamp into that integer is the engine's edge (`rollup.sql`).
+Expressions hold nothing of one engine: time is an integer (`at_us`, microseconds since 1970;
+`bucket`, the number of the bucket), so that the same reduction runs on DuckDB now and on Spark over
+the same Parquet later. What turns a timestamp into that integer is the engine's edge (`rollup/`).
 
 A look at `at` with interval i speaks for [at, at + 1.25 i). What reaches beyond its bucket is
 booked in the buckets it reaches, and when the looks of one device and bucket speak for more than
@@ -441,6 +441,59 @@ def rolled_1h(rolls: Any) -> Any:
         "energy_mj",
         *REST,
     )
+
+
+def mean_activity(rolls: Any) -> Any:
+    """Return exact mean activity and driver utilisation per cluster and namespace.
+
+    Means are weighted by looks. Columns: cluster, namespace, looks, activity (0-1), gpu_util_pct.
+    """
+    return rolls.group_by("cluster", "namespace").aggregate(
+        looks=rolls.act_n.sum(),
+        activity=_weighted(rolls, "act_mean", rolls.act_n),
+        gpu_util_pct=_weighted(rolls, "gpu_util_pct_mean", rolls.gpu_util_pct_n),
+    )
+
+
+def idle_devices(rolls: Any, rules: Rules, *, buckets: int, coverage: float) -> Any:
+    """Return devices that were seen idle all through a window of so many 5-minute buckets.
+
+    Idle means: no look above the idle threshold, none in conflict, none blind, and looks that speak
+    for at least `coverage` of the window. Columns: cluster, device, idle_s.
+    """
+    devices = rolls.group_by("cluster", "device").aggregate(
+        act_max=rolls.act_max.max(),
+        idle_s=rolls.idle_s.sum(),
+        doubt_s=(rolls.conflict_s + rolls.blind_s).sum(),
+    )
+    return devices.filter(
+        devices.act_max <= rules.idle_threshold + EPSILON,
+        devices.doubt_s == 0,
+        devices.idle_s >= coverage * buckets * FIVE_MINUTES,
+    ).select("cluster", "device", "idle_s")
+
+
+def pooled_percentile(rolls: Any, share: float, *by: str) -> Any:
+    """Return a percentile of activity over all looks of each group, by nearest rank.
+
+    The histograms are added up and the middle of the bin that holds the rank is the answer: at most
+    0.025 from the exact one (a bin is 0.05 wide; zero has its own). Columns: the groups', looks,
+    activity (null where there were no looks).
+    """
+    import ibis
+
+    groups = rolls.group_by(*by) if by else rolls
+    pooled = groups.aggregate(**{f"bin_{k}": rolls.act_hist[k].sum() for k in range(BINS)})
+    below = pooled.bin_0
+    sums = [below]
+    for k in range(1, BINS):
+        below = below + pooled[f"bin_{k}"]
+        sums.append(below)
+    # A look at rank ceil(share * looks), and never before the first one.
+    rank = ibis.greatest((below * share - EPSILON).ceil(), 1)
+    middles = [0.0, *((k - 0.5) / (BINS - 1) for k in range(1, BINS))]
+    found = [(reached >= rank, middle) for reached, middle in zip(sums, middles, strict=True)]
+    return pooled.select(*by, looks=below, activity=ibis.cases(*found).cast("float64"))
 
 
 def _remeasured(rows: Any) -> dict[str, Any]:

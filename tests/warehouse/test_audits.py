@@ -1,12 +1,12 @@
 """Audits are silent over sound tables; each one speaks when its table is broken."""
 
-from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
 
-from fallow.settings import Settings
+from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
 from warehouse import audits
@@ -16,16 +16,11 @@ from warehouse.ledger import post
 from warehouse.rollup import roll_up
 
 HOURS = 2
-Break = Callable[[Warehouse], None]
 
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
     """Return a warehouse whose every step has run; tests break it and mend it."""
-    from datetime import UTC  # noqa: PLC0415
-
-    from fallow.settings import load  # noqa: PLC0415
-
     now = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
     home = tmp_path_factory.mktemp("audited")
     settings: Settings = load(environ={}, flags={"home": home, "cluster": "test"}).settings
@@ -62,6 +57,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
                         "cluster": [""],
                         "term": ["on-demand"],
                         "valid_from": [datetime(2020, 1, 1)],  # noqa: DTZ001
+                        "gpu_count": [1],
+                        "node_usd_h": [Decimal(2)],
                         "gpu_usd_h": [Decimal(2)],
                     },
                 ),
@@ -79,10 +76,6 @@ def test_sound_tables_pass_every_audit(sound: Warehouse) -> None:
     ledger = sound.query("SELECT sum(seconds) AS s, sum(usd) AS usd FROM ledger").to_pylist()[0]
     assert ledger["s"] == pytest.approx(2 * HOURS * 3600)
     assert float(ledger["usd"]) == pytest.approx(2 * HOURS * 2)
-
-
-def broken(table: str, sql: str) -> tuple[str, str]:
-    return table, sql
 
 
 BREAKS = {
@@ -103,7 +96,7 @@ BREAKS = {
         "UPDATE allocation SET share = 1.2, attribution = 'estimated'",
     ),
     "energy falls": ("rollup_1h", "UPDATE rollup_1h SET energy_mj = -1"),
-    "energy beyond TDP": ("rollup_1h", "UPDATE rollup_1h SET energy_mj = 2 * 700 * 3600000"),
+    "energy beyond TDP": ("rollup_1h", "UPDATE rollup_1h SET energy_mj = 5040000000"),
     "tomorrow": (
         "sample",
         "INSERT INTO sample SELECT * REPLACE (ts + INTERVAL 1 DAY AS ts) FROM sample LIMIT 1",

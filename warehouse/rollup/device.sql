@@ -1,5 +1,27 @@
--- What the looks of a stretch say about their devices: a device stands for one GPU, an instance for
--- its compute slices (the leading digit of its profile) of the model's.
+-- Devices that the looks of a stretch tell something new about; the newest look wins. A device
+-- stands for one GPU, an instance for its compute slices (the leading digit of its profile) of the
+-- model's.
+WITH seen AS (
+    SELECT
+        s.cluster,
+        s.device,
+        arg_max(s.parent, s.at_us) AS parent,
+        arg_max(s.node, s.at_us) AS node,
+        arg_max(s.vendor, s.at_us) AS vendor,
+        arg_max(s.model, s.at_us) AS model,
+        arg_max(s.profile, s.at_us) AS profile,
+        max(s.mem_used_bytes + s.mem_free_bytes + coalesce(s.mem_reserved_bytes, 0))
+            AS memory_bytes,
+        arg_max(s.interval_s, s.at_us) AS interval_s,
+        make_timestamp(min(s.at_us)) AS first_seen,
+        make_timestamp(
+            max(s.at_us + (coalesce(s.interval_s, 60) * 1000000)::BIGINT)
+        ) AS last_seen
+    FROM look AS s
+    WHERE s.at_us >= epoch_us($first) AND s.at_us < epoch_us($last)
+    GROUP BY s.cluster, s.device
+)
+
 SELECT
     n.cluster,
     n.device,
@@ -23,3 +45,8 @@ SELECT
     n.last_seen
 FROM seen AS n
 LEFT JOIN model AS m ON n.model = m.model
+LEFT JOIN device AS d ON n.cluster = d.cluster AND n.device = d.device
+WHERE
+    d.weight IS NULL
+    OR n.last_seen > d.last_seen
+    OR n.first_seen < d.first_seen

@@ -1,0 +1,124 @@
+"""Roll a day of raw looks up, refresh one late bucket, and ask the rollups the heavy questions."""
+
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from benchmarks.fleet import Fleet, looks
+from benchmarks.result import Result
+from fallow.settings import load
+from fallow.tables import Batch
+from warehouse import reductions
+from warehouse.lake import Warehouse
+from warehouse.rollup import roll_up
+
+START = datetime(2026, 11, 1)  # noqa: DTZ001
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+ROLLED_FROM = datetime(2026, 10, 1)  # noqa: DTZ001
+
+
+def run(small: bool) -> list[Result]:
+    """Measure at 10,000 GPUs, 24 h of raw at 60 s and 30 days at 5 minutes; small: a hundredth."""
+    gpus, hours, days = (400, 3, 3) if small else (10_000, 24, 30)
+    with tempfile.TemporaryDirectory() as home:
+        settings = load(environ={}, flags={"home": Path(home), "cluster": "bench"}).settings
+        with Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse:
+            return [
+                *_rolling(warehouse, gpus, hours),
+                *_asking(warehouse, gpus, days),
+            ]
+
+
+def _rolling(warehouse: Warehouse, gpus: int, hours: int) -> list[Result]:
+    fleet = Fleet(gpus)
+    for hour in range(hours):
+        start = START + timedelta(hours=hour)
+        rows = looks(fleet, start, 60, 60.0)
+        warehouse.ingest([Batch("sample", part) for part in rows])
+    began = time.perf_counter()
+    roll_up(warehouse)
+    whole = time.perf_counter() - began
+    late = START + timedelta(hours=1, seconds=31)
+    device = warehouse.query("SELECT min(device) AS d FROM device")["d"][0].as_py()
+    times = []
+    for second in range(5):
+        row = Batch.of(
+            "sample",
+            {
+                "cluster": ["bench"],
+                "ts": [late + timedelta(seconds=second)],
+                "device": [device],
+                "interval_s": [60.0],
+                "gpu_util_pct": [1.0],
+            },
+        )
+        warehouse.ingest([row])
+        began = time.perf_counter()
+        roll_up(warehouse)
+        times.append(time.perf_counter() - began)
+    count = gpus * hours * 60
+    return [
+        Result(
+            name=f"roll up {hours} h of {gpus} GPUs ({count / 1e6:.3g} M looks)",
+            value=whole,
+            unit="s",
+            reach=15,
+        ),
+        Result(
+            name="refresh one late 5-minute bucket",
+            value=min(times) * 1e3,
+            unit="ms",
+            reach=250,
+            note="with the bucket it reaches, their hour and the devices",
+        ),
+    ]
+
+
+def _asking(warehouse: Warehouse, gpus: int, days: int) -> list[Result]:
+    sql = (Path(__file__).parent / "rollup.sql").read_text(encoding="utf-8")
+    for day in range(days):
+        with warehouse.transaction() as cursor:
+            cursor.execute(sql, {"devices": gpus, "buckets": 288, "first": day * 288})
+    end = ROLLED_FROM + timedelta(days=days)
+    source = "WITH roll AS NOT MATERIALIZED (SELECT * FROM rollup_5m WHERE bucket >= $a"
+    source += " AND bucket < $b) SELECT * FROM"
+    five = reductions.roll("rollup_5m", "roll")
+    mean = reductions.sql(reductions.mean_activity(five))
+    idle = reductions.sql(
+        reductions.idle_devices(five, reductions.Rules(), buckets=24, coverage=0.9)
+    )
+    hand = (
+        "SELECT namespace, sum(gpu_util_pct_mean::DOUBLE * gpu_util_pct_n) / sum(gpu_util_pct_n)"
+        " FROM rollup_5m WHERE bucket >= $a AND bucket < $b GROUP BY ALL"
+    )
+    month = {"a": ROLLED_FROM, "b": end}
+    hours = {"a": end - timedelta(hours=2), "b": end}
+    means = f"{source} (SELECT cluster, namespace, gpu_util_pct FROM ({mean}))"
+    whole = _best(lambda: warehouse.query(means, month))
+    by_hand = _best(lambda: warehouse.query(hand, month))
+    idling = _best(lambda: warehouse.query(f"{source} ({idle})", hours))
+    rows = gpus * days * 288
+    return [
+        Result(
+            name=f"mean utilisation per namespace, {days} d at 5 min ({rows / 1e6:.3g} M rows)",
+            value=whole,
+            unit="s",
+            reach=0.5,
+            peer="the same by hand-written SQL",
+            peer_value=by_hand,
+            ratio=by_hand / whole,
+            note="reduction compiled by Ibis",
+        ),
+        Result(name="idle over 2 h, whole fleet", value=idling * 1e3, unit="ms", reach=60),
+    ]
+
+
+def _best(question: Callable[[], object], times: int = 5) -> float:
+    best = float("inf")
+    for _ in range(times):
+        began = time.perf_counter()
+        question()
+        best = min(best, time.perf_counter() - began)
+    return best
