@@ -115,7 +115,7 @@ class PrometheusClient:
         """
         retrying = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(self._settings.retries + 1),
-            wait=tenacity.wait_exponential_jitter(initial=0.5, max=MAX_BACKOFF_S, jitter=0.5),
+            wait=tenacity.wait_exponential_jitter(multiplier=0.5, max=MAX_BACKOFF_S, jitter=0.5),
             retry=tenacity.retry_if_exception(_may_pass),
             sleep=self._sleep,
             reraise=True,
