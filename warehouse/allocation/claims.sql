@@ -25,7 +25,7 @@ asked AS (
                     THEN greatest(
                         l.gpu_core_request_pct / 100, l.gpu_mem_request_bytes / d.memory_bytes
                     )
-                WHEN l.gpu_request < 1 THEN l.gpu_request
+                WHEN l.gpu_request < 1 AND d.parent IS null THEN l.gpu_request
             END
         ) AS asked_share
     FROM stretches AS s
