@@ -23,6 +23,7 @@ STEPS = (
         for name in (
             "spans",
             "owners",
+            "holders",
             "cuts",
             "fine",
             "fine_hours",
@@ -35,6 +36,7 @@ STEPS = (
             "vacancies",
             "states",
             "untracked",
+            "devices",
             "counted",
         )
     ),

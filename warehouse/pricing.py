@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
 STRETCHES = tuple(f"pricing/{name}" for name in ("subjects", "kinds", "offers", "stretches"))
-"""Steps that need `spans` before them and parameters since, until, region."""
+"""Steps that need `devices` before them and the parameters since, until, region."""
 PRICES = (*STRETCHES, "pricing/prices")
 """The same averaged per bucket of `step_s` seconds."""
 WHOLE_SOURCES = ("settings", "rate-card", "derived", "on-prem")
@@ -51,6 +51,6 @@ def device_rates(views: Views, window: Window, *, region: str = "") -> pa.Table:
     prices has no row.
     """
     return views.query(
-        compose(("ledger/spans", *STRETCHES, "pricing/device_rates")),
+        compose(("ledger/spans", "pricing/devices", *STRETCHES, "pricing/device_rates")),
         {**bounds(window), "region": region},
     )

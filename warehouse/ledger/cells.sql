@@ -1,10 +1,8 @@
 -- The device's existence cut into cells: five minutes in cut hours, else the ledger's bucket.
 WITH buckets AS (
     SELECT
-        cluster,
-        device,
+        device_id,
         kind,
-        node,
         from_at,
         to_at,
         unnest(
@@ -23,23 +21,19 @@ both_sizes AS (
         b.bucket AS cell,
         $step_s AS cell_s
     FROM buckets AS b
-    ANTI JOIN fine_hours AS f
-        ON b.cluster = f.cluster AND b.device = f.device AND b.bucket = f.hour_at
+    ANTI JOIN fine_hours AS f ON b.device_id = f.device_id AND b.bucket = f.hour_at
     UNION ALL
     SELECT
         b.*,
         unnest(generate_series(b.bucket, b.bucket + INTERVAL 55 MINUTE, INTERVAL 5 MINUTE)),
         300
     FROM buckets AS b
-    SEMI JOIN fine_hours AS f
-        ON b.cluster = f.cluster AND b.device = f.device AND b.bucket = f.hour_at
+    SEMI JOIN fine_hours AS f ON b.device_id = f.device_id AND b.bucket = f.hour_at
 )
 
 SELECT
-    cluster,
-    device,
+    device_id,
     kind,
-    node,
     bucket,
     cell,
     greatest(cell, from_at) AS from_at,

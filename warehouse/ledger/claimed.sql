@@ -1,15 +1,11 @@
 -- Each holder with the looks that name it. `used` is the part of those looks that its own seconds
 -- take; within 0.1 % the looks and the seconds are the same stretch (float noise).
 SELECT
-    h.cluster,
-    h.device,
+    h.device_id,
     h.bucket,
     h.cell,
-    h.namespace,
-    h.pod,
-    h.workload_kind,
-    h.workload,
-    h.team,
+    h.owner_id,
+    h.holder_id,
     h.time_s,
     h.own_s,
     h.start_s,
@@ -25,6 +21,4 @@ SELECT
     END AS used
 FROM held AS h
 LEFT JOIN looks AS l
-    ON
-        h.cluster = l.cluster AND h.device = l.device AND h.cell = l.cell
-        AND h.namespace = l.namespace AND h.pod = l.pod
+    ON h.device_id = l.device_id AND h.cell = l.cell AND h.owner_id = l.owner_id

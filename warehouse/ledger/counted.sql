@@ -1,23 +1,17 @@
 -- States with the weight of their device: an instance its slices, an unpartitioned rest what the
 -- instances leave of the GPU in that bucket.
-WITH s AS (SELECT DISTINCT ON (cluster, device) * FROM spans),
-
-capacity AS (
+WITH capacity AS (
     SELECT
-        c.cluster,
-        c.device,
-        c.bucket,
-        any_value(s.parent) AS parent,
-        any_value(s.weight) AS weight,
-        any_value(s.kind) AS kind,
-        any_value(s.node) AS node,
-        any_value(s.pool) AS pool,
-        any_value(s.model) AS model,
-        sum(epoch(c.to_at) - epoch(c.from_at)) AS cap_s
-    FROM cells AS c
-    INNER JOIN s
-        ON c.cluster = s.cluster AND c.device = s.device
-    GROUP BY c.cluster, c.device, c.bucket
+        v.device_id,
+        v.bucket,
+        any_value(d.cluster) AS cluster,
+        any_value(d.parent) AS parent,
+        any_value(d.weight) AS weight,
+        any_value(d.kind) AS kind,
+        sum(v.cap_s) AS cap_s
+    FROM vacancies AS v
+    INNER JOIN devices AS d ON v.device_id = d.device_id AND d.parent IS NOT null
+    GROUP BY v.device_id, v.bucket
 ),
 
 partitioned AS (
@@ -31,50 +25,34 @@ partitioned AS (
     GROUP BY cluster, parent, bucket
 ),
 
-weighed AS (
+rests AS (
     SELECT
-        c.*,
-        CASE
-            WHEN c.kind = 'unpartitioned'
-                THEN greatest(0, 1 - coalesce(p.gpu_s, 0) / c.cap_s)
-            ELSE c.weight
-        END AS weight_now
+        c.device_id,
+        c.bucket,
+        greatest(0, 1 - coalesce(p.gpu_s, 0) / c.cap_s) AS weight
     FROM capacity AS c
     LEFT JOIN partitioned AS p
         ON c.cluster = p.cluster AND c.parent = p.parent AND c.bucket = p.bucket
+    WHERE c.kind = 'unpartitioned'
 )
 
 SELECT
-    w.cluster,
-    w.device,
-    w.bucket,
-    s.namespace,
-    s.workload_kind,
-    s.workload,
-    s.team,
+    s.device_id,
+    s.bucket,
+    s.holder_id,
     s.state,
-    w.node,
-    w.pool,
-    w.model,
     s.seconds,
-    s.seconds * w.weight_now AS gpu_seconds
-FROM weighed AS w
-INNER JOIN states AS s
-    ON w.cluster = s.cluster AND w.device = s.device AND w.bucket = s.bucket
-WHERE w.weight_now > 1e-6
+    s.seconds * coalesce(r.weight, d.weight) AS gpu_seconds
+FROM states AS s
+INNER JOIN devices AS d ON s.device_id = d.device_id
+LEFT JOIN rests AS r ON s.device_id = r.device_id AND s.bucket = r.bucket
+WHERE coalesce(r.weight, d.weight) > 1e-6
 UNION ALL
 SELECT
-    u.cluster,
-    u.device,
-    u.bucket,
-    '',
-    '',
-    '',
-    null,
-    'unknown',
-    u.node,
-    u.pool,
-    u.model,
-    u.seconds,
-    u.seconds * 1 AS gpu_seconds
-FROM untracked AS u
+    device_id,
+    bucket,
+    0 AS holder_id,
+    'unknown' AS state,
+    seconds,
+    seconds * 1.0 AS gpu_seconds
+FROM untracked

@@ -2,46 +2,56 @@
 -- `start_s` of them in startup.
 WITH by_bucket AS (
     SELECT
-        *,
+        o.device_id,
+        o.owner_id,
+        o.holder_id,
+        o.share,
+        o.start_at,
+        o.end_at,
+        s.born,
+        s.ready,
         unnest(
             generate_series(
-                time_bucket(to_seconds($step_s), greatest(start_at, $since)),
-                least(end_at, $until) - INTERVAL 1 MICROSECOND,
+                time_bucket(to_seconds($step_s), greatest(o.start_at, $since)),
+                least(o.end_at, $until) - INTERVAL 1 MICROSECOND,
                 to_seconds($step_s)
             )
         ) AS bucket
-    FROM owners
+    FROM owners AS o
+    LEFT JOIN startups AS s ON o.owner_id = s.owner_id AND o.born = s.born
+),
+
+pieces AS (
+    SELECT
+        c.device_id,
+        c.bucket,
+        c.cell,
+        o.owner_id,
+        o.holder_id,
+        o.share,
+        epoch(least(c.to_at, o.end_at)) - epoch(greatest(c.from_at, o.start_at)) AS time_s,
+        CASE
+            WHEN o.ready > c.from_at
+                THEN greatest(
+                    0,
+                    epoch(least(c.to_at, o.end_at, o.ready))
+                    - epoch(greatest(c.from_at, o.start_at, o.born))
+                )
+            ELSE 0
+        END AS start_s
+    FROM cells AS c
+    INNER JOIN by_bucket AS o ON c.device_id = o.device_id AND c.bucket = o.bucket
+    WHERE c.kind <> 'unpartitioned' AND o.start_at < c.to_at AND o.end_at > c.from_at
 )
 
 SELECT
-    c.cluster,
-    c.device,
-    c.bucket,
-    c.cell,
-    o.namespace,
-    o.pod,
-    any_value(o.workload_kind) AS workload_kind,
-    any_value(o.workload) AS workload,
-    any_value(o.team) AS team,
-    sum(epoch(least(c.to_at, o.end_at)) - epoch(greatest(c.from_at, o.start_at))) AS time_s,
-    sum(
-        (epoch(least(c.to_at, o.end_at)) - epoch(greatest(c.from_at, o.start_at))) * o.share
-    ) AS own_s,
-    sum(
-        greatest(
-            0,
-            epoch(least(c.to_at, o.end_at, s.ready))
-            - epoch(greatest(c.from_at, o.start_at, s.born))
-        )
-    ) FILTER (WHERE s.born IS NOT null) AS start_s
-FROM cells AS c
-INNER JOIN by_bucket AS o
-    ON
-        c.cluster = o.cluster AND c.device = o.device AND c.bucket = o.bucket
-        AND c.to_at > o.start_at AND c.from_at < o.end_at
-LEFT JOIN startups AS s
-    ON
-        o.cluster = s.cluster AND o.device = s.device
-        AND o.namespace = s.namespace AND o.pod = s.pod AND o.born = s.born
-WHERE c.kind <> 'unpartitioned'
-GROUP BY c.cluster, c.device, c.bucket, c.cell, o.namespace, o.pod
+    device_id,
+    bucket,
+    cell,
+    owner_id,
+    any_value(holder_id) AS holder_id,
+    sum(time_s) AS time_s,
+    sum(time_s * share) AS own_s,
+    sum(start_s) AS start_s
+FROM pieces
+GROUP BY device_id, bucket, cell, owner_id

@@ -1,5 +1,14 @@
--- Seconds by what the looks said, per device, cell (five minutes or an hour) and pod named.
-WITH both_sizes AS (
+-- Seconds by what the looks said, per device, cell (five minutes or an hour) and pod named;
+-- `owner_id` null = the looks name nobody, or one who did not hold the device.
+WITH named_devices AS (
+    SELECT DISTINCT
+        device_id,
+        cluster,
+        device
+    FROM spans
+),
+
+both_sizes AS (
     SELECT * FROM fine
     WHERE bucket >= $since
     UNION ALL
@@ -18,17 +27,33 @@ WITH both_sizes AS (
     ANTI JOIN fine_hours AS f
         ON r.cluster = f.cluster AND r.device = f.device AND r.bucket = f.hour_at
     WHERE r.bucket >= $since AND r.bucket < $until AND $step_s = 3600
+),
+
+names AS (
+    SELECT
+        device_id,
+        namespace,
+        pod,
+        any_value(owner_id) AS owner_id
+    FROM owners
+    GROUP BY device_id, namespace, pod
 )
 
 SELECT
+    d.device_id,
+    b.bucket AS cell,
+    n.owner_id,
+    coalesce(b.idle_s, 0)::DOUBLE AS idle_s,
+    coalesce(b.low_s, 0)::DOUBLE AS low_s,
+    coalesce(b.busy_s, 0)::DOUBLE AS busy_s,
+    coalesce(b.idle_s, 0)::DOUBLE + coalesce(b.low_s, 0) + coalesce(b.busy_s, 0)
+    + coalesce(b.conflict_s, 0) + coalesce(b.blind_s, 0) AS covered_s
+FROM both_sizes AS b
+INNER JOIN (SELECT DISTINCT
+    device_id,
     cluster,
-    device,
-    bucket AS cell,
-    namespace,
-    pod,
-    coalesce(idle_s, 0)::DOUBLE AS idle_s,
-    coalesce(low_s, 0)::DOUBLE AS low_s,
-    coalesce(busy_s, 0)::DOUBLE AS busy_s,
-    coalesce(idle_s, 0)::DOUBLE + coalesce(low_s, 0) + coalesce(busy_s, 0)
-    + coalesce(conflict_s, 0) + coalesce(blind_s, 0) AS covered_s
-FROM both_sizes
+    device
+FROM spans) AS d
+    ON b.cluster = d.cluster AND b.device = d.device
+LEFT JOIN names AS n
+    ON d.device_id = n.device_id AND b.namespace = n.namespace AND b.pod = n.pod

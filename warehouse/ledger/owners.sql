@@ -1,8 +1,20 @@
 -- Who held what in the window, and since when the pod has been there: only a birth that is known,
--- or a change of hands that was watched, can be a startup.
+-- or a change of hands that was watched, can be a startup. Numbers stand for names from here on:
+-- `owner_id` for a pod on a device, `holder_id` for a workload.
+WITH named_devices AS (
+    SELECT DISTINCT
+        device_id,
+        cluster,
+        device
+    FROM spans
+)
+
 SELECT
+    d.device_id,
     a.cluster,
     a.device,
+    dense_rank() OVER (ORDER BY d.device_id, a.namespace, a.pod) AS owner_id,
+    dense_rank() OVER (ORDER BY a.cluster, a.namespace, a.workload_kind, a.workload) AS holder_id,
     a.namespace,
     a.pod,
     a.workload_kind,
@@ -14,9 +26,15 @@ SELECT
     coalesce(
         p.scheduled_at,
         p.started_at,
-        CASE WHEN a.start > d.first_seen + INTERVAL 5 MINUTE THEN a.start END
+        CASE WHEN a.start > v.first_seen + INTERVAL 5 MINUTE THEN a.start END
     ) AS born
 FROM allocation AS a
+INNER JOIN (SELECT DISTINCT
+    device_id,
+    cluster,
+    device
+FROM spans) AS d
+    ON a.cluster = d.cluster AND a.device = d.device
 LEFT JOIN pod AS p ON a.cluster = p.cluster AND a.pod_uid = p.uid
-LEFT JOIN device AS d ON a.cluster = d.cluster AND a.device = d.device
+LEFT JOIN device AS v ON a.cluster = v.cluster AND a.device = v.device
 WHERE a.start < $until AND a."end" > $since AND a.start < a."end"

@@ -1,5 +1,6 @@
--- The answer: states priced. Rows are rounded to 1e-8 dollars and the largest row of a
--- device's bucket takes what rounding left, so that the rows sum to the bucket's price.
+-- The answer: states priced, numbers made names again. Dollars are rounded along the running sum
+-- of a device's bucket, so that its rows sum to its rounded price exactly and no row is off by
+-- more than 1e-8.
 WITH priced AS (
     SELECT
         c.*,
@@ -7,54 +8,43 @@ WITH priced AS (
         c.gpu_seconds / 3600 * p.loaded_usd_h AS raw_usd,
         c.gpu_seconds / 3600 * p.gpu_usd_h AS raw_gpu
     FROM counted AS c
-    LEFT JOIN prices AS p
-        ON
-            c.cluster = p.cluster
-            AND c.node IS NOT DISTINCT FROM p.node
-            AND c.model IS NOT DISTINCT FROM p.gpu_model
-            AND c.bucket = p.bucket
+    INNER JOIN subjects AS s ON c.device_id = s.device_id
+    LEFT JOIN prices AS p ON s.kind = p.kind AND c.bucket = p.bucket
 ),
 
-rounded AS (
+running AS (
     SELECT
         *,
-        raw_usd::DECIMAL(18, 8) AS usd,
-        raw_gpu::DECIMAL(18, 8) AS usd_gpu,
-        sum(raw_usd) OVER whole::DECIMAL(18, 8) AS whole_usd,
-        sum(raw_gpu) OVER whole::DECIMAL(18, 8) AS whole_gpu,
-        row_number() OVER (
-            PARTITION BY cluster, device, bucket
-            ORDER BY gpu_seconds DESC, state ASC, namespace ASC, workload_kind ASC, workload ASC
-        ) = 1 AS largest
+        sum(raw_usd) OVER w AS upto_usd,
+        sum(raw_gpu) OVER w AS upto_gpu,
+        sum(raw_usd) OVER (w ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_usd,
+        sum(raw_gpu) OVER (w ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_gpu
     FROM priced
-    WINDOW whole AS (PARTITION BY cluster, device, bucket)
-),
-
-fitted AS (
-    SELECT
-        *,
-        whole_usd - sum(usd) OVER whole AS rest_usd,
-        whole_gpu - sum(usd_gpu) OVER whole AS rest_gpu
-    FROM rounded
-    WINDOW whole AS (PARTITION BY cluster, device, bucket)
+    WINDOW w AS (PARTITION BY device_id, bucket ORDER BY state, holder_id)
 )
 
 SELECT
-    cluster,
-    bucket,
-    device,
-    state,
-    namespace,
-    workload_kind,
-    workload,
-    team,
-    node,
-    pool,
-    model,
-    seconds,
-    gpu_seconds,
-    (usd + CASE WHEN largest THEN rest_usd ELSE 0 END)::DECIMAL(18, 8) AS usd,
-    (usd_gpu + CASE WHEN largest THEN rest_gpu ELSE 0 END)::DECIMAL(18, 8) AS usd_gpu,
-    usd IS NOT null AS priced,
-    as_of AS price_as_of
-FROM fitted
+    d.cluster,
+    r.bucket,
+    d.device,
+    r.state,
+    h.namespace,
+    h.workload_kind,
+    h.workload,
+    h.team,
+    d.node,
+    d.pool,
+    d.model,
+    r.seconds,
+    r.gpu_seconds,
+    (
+        r.upto_usd::DECIMAL(18, 8) - coalesce(r.before_usd, 0)::DECIMAL(18, 8)
+    )::DECIMAL(18, 8) AS usd,
+    (
+        r.upto_gpu::DECIMAL(18, 8) - coalesce(r.before_gpu, 0)::DECIMAL(18, 8)
+    )::DECIMAL(18, 8) AS usd_gpu,
+    r.raw_usd IS NOT null AS priced,
+    r.as_of AS price_as_of
+FROM running AS r
+INNER JOIN devices AS d ON r.device_id = d.device_id
+INNER JOIN holders AS h ON r.holder_id = h.holder_id

@@ -108,6 +108,7 @@ all_spans AS (
 )
 
 SELECT
+    dense_rank() OVER (ORDER BY s.cluster, s.device) AS device_id,
     s.cluster,
     s.device,
     s.node,

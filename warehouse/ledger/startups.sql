@@ -3,6 +3,7 @@ WITH born AS (
     SELECT DISTINCT
         cluster,
         device,
+        owner_id,
         namespace,
         pod,
         born
@@ -25,10 +26,7 @@ watched AS (
 
 active AS (
     SELECT
-        w.cluster,
-        w.device,
-        w.namespace,
-        w.pod,
+        w.owner_id,
         w.born,
         min(w.bucket) AS bucket
     FROM watched AS w
@@ -37,18 +35,12 @@ active AS (
     WHERE
         f.low_s + f.busy_s > 0
         AND (f.pod = '' OR (f.namespace = w.namespace AND f.pod = w.pod))
-    GROUP BY w.cluster, w.device, w.namespace, w.pod, w.born
+    GROUP BY w.owner_id, w.born
 )
 
 SELECT
-    b.cluster,
-    b.device,
-    b.namespace,
-    b.pod,
+    b.owner_id,
     b.born,
     least(b.born + to_seconds($startup_s), a.bucket + INTERVAL 5 MINUTE) AS ready
 FROM born AS b
-LEFT JOIN active AS a
-    ON
-        b.cluster = a.cluster AND b.device = a.device
-        AND b.namespace = a.namespace AND b.pod = a.pod AND b.born = a.born
+LEFT JOIN active AS a ON b.owner_id = a.owner_id AND b.born = a.born

@@ -1,64 +1,45 @@
 -- Seconds by state: holders first, then what nobody held. What nobody speaks for, conflicts and
 -- looks without a compute witness are unknown. Activity that no holder explains is named by its
 -- state with nobody as its owner (domain.md Q11): neither idle nor free.
-WITH holders AS (
+WITH holding_pods AS (
     SELECT
-        c.cluster,
-        c.device,
+        c.device_id,
         c.bucket,
-        c.namespace,
-        c.workload_kind,
-        c.workload,
-        c.team,
+        c.holder_id,
         c.own_s,
-        least(1, coalesce(c.start_s / c.time_s, 0)) AS starting,
+        least(1, c.start_s / c.time_s) AS starting,
         CASE
-            WHEN c.named THEN c.idle_s * c.used
-            WHEN v.over_s > 0 THEN v.idle_s * c.own_s / v.over_s
+            WHEN c.named THEN c.used
+            WHEN v.over_s > 0 THEN c.own_s / v.over_s
             ELSE 0
-        END AS idle_s,
-        CASE
-            WHEN c.named THEN c.low_s * c.used
-            WHEN v.over_s > 0 THEN v.low_s * c.own_s / v.over_s
-            ELSE 0
-        END AS low_s,
-        CASE
-            WHEN c.named THEN c.busy_s * c.used
-            WHEN v.over_s > 0 THEN v.busy_s * c.own_s / v.over_s
-            ELSE 0
-        END AS busy_s
+        END AS part,
+        CASE WHEN c.named THEN c.idle_s ELSE v.idle_s END * part AS idle_s,
+        CASE WHEN c.named THEN c.low_s ELSE v.low_s END * part AS low_s,
+        CASE WHEN c.named THEN c.busy_s ELSE v.busy_s END * part AS busy_s
     FROM claimed AS c
-    INNER JOIN vacancies AS v
-        ON c.cluster = v.cluster AND c.device = v.device AND c.cell = v.cell
+    INNER JOIN vacancies AS v ON c.device_id = v.device_id AND c.cell = v.cell
 ),
 
 nobody AS (
     SELECT
-        cluster,
-        device,
+        device_id,
         bucket,
         down,
         rest_s + vacant_s AS left_s,
-        CASE WHEN over_s > 0 THEN low_s * vacant_s / over_s ELSE 0 END AS low_s,
-        CASE WHEN over_s > 0 THEN busy_s * vacant_s / over_s ELSE 0 END AS busy_s,
-        CASE WHEN over_s > 0 THEN idle_s * vacant_s / over_s ELSE 0 END
-        + least(
-            rest_s,
-            CASE WHEN over_s > 0 THEN covered_s * rest_s / over_s ELSE 0 END + spare_s
-        ) AS free_s
+        CASE WHEN over_s > 0 THEN 1 / over_s ELSE 0 END AS per_s,
+        low_s * vacant_s * per_s AS low_s,
+        busy_s * vacant_s * per_s AS busy_s,
+        idle_s * vacant_s * per_s
+        + least(rest_s, covered_s * rest_s * per_s + spare_s) AS free_s
     FROM vacancies
-    WHERE kind <> 'unpartitioned'
+    WHERE kind <> 'unpartitioned' AND rest_s + vacant_s > 1e-6
 ),
 
 rows_by_state AS (
     SELECT
-        cluster,
-        device,
+        device_id,
         bucket,
-        namespace,
-        workload_kind,
-        workload,
-        team,
+        holder_id,
         unnest(['startup', 'idle', 'low', 'productive', 'unknown']) AS state,
         unnest(
             [
@@ -69,16 +50,12 @@ rows_by_state AS (
                 own_s - idle_s - low_s - busy_s
             ]
         ) AS seconds
-    FROM holders
+    FROM holding_pods
     UNION ALL
     SELECT
-        cluster,
-        device,
+        device_id,
         bucket,
-        '',
-        '',
-        '',
-        null,
+        0,
         unnest(['unavailable', 'free', 'low', 'productive', 'unknown']),
         unnest(
             [
@@ -92,13 +69,9 @@ rows_by_state AS (
     FROM nobody
     UNION ALL
     SELECT
-        cluster,
-        device,
+        device_id,
         bucket,
-        '',
-        '',
-        '',
-        null,
+        0,
         unnest(['unavailable', 'stranded']),
         unnest([cap_s * down, cap_s * (1 - down)])
     FROM vacancies
@@ -106,15 +79,11 @@ rows_by_state AS (
 )
 
 SELECT
-    cluster,
-    device,
+    device_id,
     bucket,
-    namespace,
-    workload_kind,
-    workload,
-    any_value(team) AS team,
+    holder_id,
     state,
     sum(seconds) AS seconds
 FROM rows_by_state
 WHERE seconds > 1e-6
-GROUP BY cluster, device, bucket, namespace, workload_kind, workload, state
+GROUP BY device_id, bucket, holder_id, state

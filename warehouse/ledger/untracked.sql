@@ -28,16 +28,30 @@ there AS (
     FROM present
 ),
 
+placed AS (
+    SELECT DISTINCT
+        device_id,
+        cluster,
+        node
+    FROM spans
+),
+
 tracked AS (
     SELECT
+        s.cluster,
+        s.node,
+        c.bucket,
+        c.device_id,
+        sum(epoch(c.to_at) - epoch(c.from_at)) AS device_s
+    FROM cells AS c
+    INNER JOIN (SELECT DISTINCT
+        device_id,
         cluster,
-        node,
-        bucket,
-        device,
-        sum(epoch(to_at) - epoch(from_at)) AS device_s
-    FROM cells
-    WHERE kind <> 'instance'
-    GROUP BY cluster, node, bucket, device
+        node
+    FROM spans) AS s
+        ON c.device_id = s.device_id
+    WHERE c.kind <> 'instance'
+    GROUP BY s.cluster, s.node, c.bucket, c.device_id
 ),
 
 missing AS (
@@ -72,6 +86,7 @@ numbered AS (
 )
 
 SELECT
+    -dense_rank() OVER (ORDER BY cluster, node, k) AS device_id,
     cluster,
     node || '/untracked' || k AS device,
     bucket,

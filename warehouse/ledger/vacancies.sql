@@ -1,44 +1,43 @@
 -- Per cell: what nobody held. `rest_s` was left of devices that were held in part, `vacant_s` was
 -- held by nobody at all; `pool` are the looks that name no holder, spread over all they may be
 -- about: `over_s` seconds. `spare_s` are looks of a part-holder beyond its part.
-WITH capacity AS (
+WITH downs AS (
     SELECT
-        c.cluster,
-        c.device,
-        c.bucket,
+        c.device_id,
         c.cell,
-        any_value(c.kind) AS kind,
-        sum(epoch(c.to_at) - epoch(c.from_at)) AS cap_s,
-        coalesce(
-            sum(epoch(least(c.to_at, d.to_at)) - epoch(greatest(c.from_at, d.from_at)))
-            FILTER (WHERE d.from_at IS NOT null),
-            0
-        ) AS down_s
+        sum(epoch(least(c.to_at, d.to_at)) - epoch(greatest(c.from_at, d.from_at))) AS down_s
     FROM cells AS c
-    LEFT JOIN down AS d
-        ON
-            c.cluster = d.cluster AND c.node = d.node
-            AND c.to_at > d.from_at AND c.from_at < d.to_at
-    GROUP BY c.cluster, c.device, c.bucket, c.cell
+    INNER JOIN down AS d ON c.device_id = d.device_id
+    WHERE d.from_at < c.to_at AND d.to_at > c.from_at
+    GROUP BY c.device_id, c.cell
 ),
 
-holders AS (
+capacity AS (
     SELECT
-        cluster,
-        device,
+        device_id,
+        bucket,
+        cell,
+        any_value(kind) AS kind,
+        sum(epoch(to_at) - epoch(from_at)) AS cap_s
+    FROM cells
+    GROUP BY device_id, bucket, cell
+),
+
+holders_seen AS (
+    SELECT
+        device_id,
         cell,
         sum(own_s) AS own_s,
         sum(own_s) FILTER (WHERE NOT named) AS unnamed_s,
         max(time_s) AS longest_s,
         sum(covered_s * (1 - used)) FILTER (WHERE named AND own_s < time_s) AS spare_s
     FROM claimed
-    GROUP BY cluster, device, cell
+    GROUP BY device_id, cell
 ),
 
 pool AS (
     SELECT
-        l.cluster,
-        l.device,
+        l.device_id,
         l.cell,
         sum(l.idle_s) AS idle_s,
         sum(l.low_s) AS low_s,
@@ -46,15 +45,14 @@ pool AS (
         sum(l.covered_s) AS covered_s
     FROM looks AS l
     ANTI JOIN held AS h
-        ON
-            l.cluster = h.cluster AND l.device = h.device AND l.cell = h.cell
-            AND l.namespace = h.namespace AND l.pod = h.pod
-    GROUP BY l.cluster, l.device, l.cell
+        ON l.device_id = h.device_id AND l.cell = h.cell AND l.owner_id = h.owner_id
+    GROUP BY l.device_id, l.cell
 ),
 
 free_time AS (
     SELECT
         c.*,
+        coalesce(d.down_s, 0) AS down_s,
         coalesce(h.own_s, 0) AS own_s,
         coalesce(h.unnamed_s, 0) AS unnamed_s,
         coalesce(h.spare_s, 0) AS spare_s,
@@ -64,15 +62,13 @@ free_time AS (
         coalesce(p.busy_s, 0) AS busy_s,
         coalesce(p.covered_s, 0) AS covered_s
     FROM capacity AS c
-    LEFT JOIN holders AS h
-        ON c.cluster = h.cluster AND c.device = h.device AND c.cell = h.cell
-    LEFT JOIN pool AS p
-        ON c.cluster = p.cluster AND c.device = p.device AND c.cell = p.cell
+    LEFT JOIN holders_seen AS h ON c.device_id = h.device_id AND c.cell = h.cell
+    LEFT JOIN pool AS p ON c.device_id = p.device_id AND c.cell = p.cell
+    LEFT JOIN downs AS d ON c.device_id = d.device_id AND c.cell = d.cell
 )
 
 SELECT
-    cluster,
-    device,
+    device_id,
     bucket,
     cell,
     kind,

@@ -11,21 +11,7 @@ SELECT
     t.as_of,
     t.rank
 FROM spans AS d
-INNER JOIN subjects AS s
-    ON
-        d.cluster = s.cluster
-        AND d.node IS NOT DISTINCT FROM s.node
-        AND d.model IS NOT DISTINCT FROM s.gpu_model
-INNER JOIN kinds AS k
-    ON
-        s.cluster = k.cluster
-        AND s.gpu_model IS NOT DISTINCT FROM k.gpu_model
-        AND s.provider = k.provider
-        AND s.region = k.region
-        AND s.zone = k.zone
-        AND s.instance_type = k.instance_type
-        AND s.capacity_type = k.capacity_type
-        AND s.gpu_count IS NOT DISTINCT FROM k.gpu_count
+INNER JOIN subjects AS k ON d.device_id = k.device_id
 INNER JOIN stretches AS t ON k.kind = t.kind AND d.to_at > t.from_at AND d.from_at < t.to_at
 WHERE d.kind <> 'unpartitioned'
 ORDER BY d.cluster, d.device, from_at

@@ -1,5 +1,6 @@
--- Nodes that every price must treat alike are one kind.
-SELECT
+-- Each kind of device once.
+SELECT DISTINCT
+    kind,
     cluster,
     gpu_model,
     provider,
@@ -7,7 +8,5 @@ SELECT
     zone,
     instance_type,
     capacity_type,
-    gpu_count,
-    row_number() OVER () AS kind
+    gpu_count
 FROM subjects
-GROUP BY cluster, gpu_model, provider, region, zone, instance_type, capacity_type, gpu_count

@@ -1,13 +1,25 @@
--- What prices tell nodes apart by, once per kind of node and GPU model in the window.
-SELECT DISTINCT
-    s.cluster,
-    s.node,
-    s.model AS gpu_model,
+-- What prices tell nodes apart by, per device. Devices that every price must treat alike are of
+-- one `kind`.
+SELECT
+    d.device_id,
+    d.cluster,
+    d.model AS gpu_model,
     coalesce(n.provider, '') AS provider,
     coalesce(n.region, $region) AS region,
     coalesce(n.zone, '') AS zone,
     coalesce(n.instance_type, '') AS instance_type,
     coalesce(n.capacity_type, 'on-demand') AS capacity_type,
-    n.gpu_count
-FROM spans AS s
-LEFT JOIN node AS n ON s.cluster = n.cluster AND s.node = n.node
+    n.gpu_count,
+    dense_rank() OVER (
+        ORDER BY
+            d.cluster,
+            d.model,
+            n.provider,
+            n.region,
+            n.zone,
+            n.instance_type,
+            n.capacity_type,
+            n.gpu_count
+    ) AS kind
+FROM devices AS d
+LEFT JOIN node AS n ON d.cluster = n.cluster AND d.node = n.node

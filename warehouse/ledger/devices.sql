@@ -1,0 +1,27 @@
+-- Everything the ledger has rows of, once: what its name, place, model and weight are. The weight
+-- of an unpartitioned rest differs by bucket and stands in `counted`.
+SELECT
+    device_id,
+    any_value(cluster) AS cluster,
+    any_value(device) AS device,
+    any_value(node) AS node,
+    any_value(pool) AS pool,
+    any_value(model) AS model,
+    any_value(weight) AS weight,
+    any_value(kind) AS kind,
+    any_value(parent) AS parent
+FROM spans
+GROUP BY device_id
+UNION ALL
+SELECT
+    device_id,
+    any_value(cluster) AS cluster,
+    any_value(device) AS device,
+    any_value(node) AS node,
+    any_value(pool) AS pool,
+    any_value(model) AS model,
+    1 AS weight,
+    'untracked' AS kind,
+    null AS parent
+FROM untracked
+GROUP BY device_id

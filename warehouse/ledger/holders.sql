@@ -1,0 +1,16 @@
+-- The workload that each number stands for; 0 is nobody.
+SELECT
+    holder_id,
+    any_value(namespace) AS namespace,
+    any_value(workload_kind) AS workload_kind,
+    any_value(workload) AS workload,
+    any_value(team) AS team
+FROM owners
+GROUP BY holder_id
+UNION ALL
+SELECT
+    0 AS holder_id,
+    '' AS namespace,
+    '' AS workload_kind,
+    '' AS workload,
+    null AS team
