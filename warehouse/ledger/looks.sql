@@ -49,11 +49,7 @@ SELECT
     coalesce(b.idle_s, 0)::DOUBLE + coalesce(b.low_s, 0) + coalesce(b.busy_s, 0)
     + coalesce(b.conflict_s, 0) + coalesce(b.blind_s, 0) AS covered_s
 FROM both_sizes AS b
-INNER JOIN (SELECT DISTINCT
-    device_id,
-    cluster,
-    device
-FROM spans) AS d
+INNER JOIN named_devices AS d
     ON b.cluster = d.cluster AND b.device = d.device
 LEFT JOIN names AS n
     ON d.device_id = n.device_id AND b.namespace = n.namespace AND b.pod = n.pod

@@ -29,11 +29,7 @@ SELECT
         CASE WHEN a.start > v.first_seen + INTERVAL 5 MINUTE THEN a.start END
     ) AS born
 FROM allocation AS a
-INNER JOIN (SELECT DISTINCT
-    device_id,
-    cluster,
-    device
-FROM spans) AS d
+INNER JOIN named_devices AS d
     ON a.cluster = d.cluster AND a.device = d.device
 LEFT JOIN pod AS p ON a.cluster = p.cluster AND a.pod_uid = p.uid
 LEFT JOIN device AS v ON a.cluster = v.cluster AND a.device = v.device

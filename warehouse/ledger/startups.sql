@@ -33,7 +33,7 @@ active AS (
     INNER JOIN fine AS f
         ON w.cluster = f.cluster AND w.device = f.device AND w.bucket = f.bucket
     WHERE
-        f.low_s + f.busy_s > 0
+        coalesce(f.low_s, 0) + coalesce(f.busy_s, 0) > 0
         AND (f.pod = '' OR (f.namespace = w.namespace AND f.pod = w.pod))
     GROUP BY w.owner_id, w.born
 )

@@ -44,11 +44,7 @@ tracked AS (
         c.device_id,
         sum(epoch(c.to_at) - epoch(c.from_at)) AS device_s
     FROM cells AS c
-    INNER JOIN (SELECT DISTINCT
-        device_id,
-        cluster,
-        node
-    FROM spans) AS s
+    INNER JOIN placed AS s
         ON c.device_id = s.device_id
     WHERE c.kind <> 'instance'
     GROUP BY s.cluster, s.node, c.bucket, c.device_id

@@ -1,0 +1,107 @@
+"""Who held which device when."""
+
+from typing import Any
+
+from warehouse.allocation import allocate
+
+
+def held(kit: Any, tables: Any, start: float = 0, end: float = 60) -> list[tuple[Any, ...]]:
+    allocate(tables, kit.window(start, end))
+    midnight = kit.at(0)
+    return [
+        (
+            r["device"],
+            r["pod"],
+            (r["start"] - midnight).total_seconds() / 60,
+            (r["end"] - midnight).total_seconds() / 60,
+            r["share"],
+            r["rule"],
+        )
+        for r in tables.rows("allocation", "device, start, pod")
+    ]
+
+
+def test_a_change_of_hands_inside_a_bucket_is_cut_where_the_looks_say(
+    kit: Any, tables: Any
+) -> None:
+    tables.put("device", [kit.device("d")])
+    tables.put(
+        "rollup_5m",
+        [
+            *kit.looks("d", 0, 20, "p"),
+            *kit.looks("d", 20, 25, "p", idle_s=120.0),
+            *kit.looks("d", 20, 25, "q", idle_s=180.0),
+            *kit.looks("d", 25, 60, "q"),
+        ],
+    )
+    assert held(kit, tables) == [
+        ("d", "p", 0, 22, 1, "telemetry"),
+        ("d", "q", 22, 60, 1, "telemetry"),
+    ]
+
+
+def test_a_known_life_outranks_the_looks(kit: Any, tables: Any) -> None:
+    life = {"scheduled_at": kit.at(7), "finished_at": kit.at(33)}
+    tables.put("pod", [{"cluster": "c", "uid": "u", "namespace": "ns-p", "pod": "p", **life}])
+    tables.put("rollup_5m", kit.looks("d", 10, 25, "p"))
+    assert held(kit, tables) == [("d", "p", 7, 33, 1, "telemetry")]
+
+
+def test_a_pod_that_leaves_and_another_between_is_two_runs(kit: Any, tables: Any) -> None:
+    tables.put(
+        "rollup_5m",
+        [*kit.looks("d", 0, 15, "p"), *kit.looks("d", 15, 30), *kit.looks("d", 30, 45, "p")],
+    )
+    assert [h[2:4] for h in held(kit, tables)] == [(0, 15), (30, 45)]
+
+
+def test_overlapping_windows_give_one_stretch(kit: Any, tables: Any) -> None:
+    tables.put("rollup_5m", kit.looks("d", 0, 120, "p"))
+    held(kit, tables, 0, 60)
+    held(kit, tables, 30, 120)
+    assert held(kit, tables, 0, 60) == [("d", "p", 0, 120, 1, "telemetry")]
+
+
+def test_listed_devices_need_no_telemetry(kit: Any, tables: Any) -> None:
+    listed = {"devices": '["d1", {"device": "d2", "share": 0.5}]', "last_seen": kit.at(60)}
+    base = {"cluster": "c", "uid": "u", "namespace": "n", "pod": "p", "scheduled_at": kit.at(0)}
+    tables.put("pod", [base | listed])
+    assert held(kit, tables) == [
+        ("d1", "p", 0, 60, 1, "listed"),
+        ("d2", "p", 0, 60, 0.5, "fraction"),
+    ]
+
+
+def test_holder_pods_give_way_to_their_users(kit: Any, tables: Any) -> None:
+    group = {"cluster": "c", "node": "n", "labels": '{"runai-gpu-group": "g1"}'}
+    life = {"scheduled_at": kit.at(0), "last_seen": kit.at(60)}
+    holder = {"uid": "h", "namespace": "kai-resource-reservation", "pod": "r"}
+    user = {"uid": "u", "namespace": "team", "pod": "p", "gpu_request": 0.5}
+    tables.put("pod", [group | life | holder, group | life | user])
+    row = {"namespace": "kai-resource-reservation", "pod": "r"}
+    tables.put("rollup_5m", [r | row for r in kit.looks("d", 0, 60, "r")])
+    assert held(kit, tables) == [("d", "p", 0, 60, 0.5, "holder")]
+
+
+def test_a_pod_whose_devices_nobody_names_gets_its_node_s(kit: Any, tables: Any) -> None:
+    tables.put("device", [kit.device("d0"), kit.device("d1")])
+    tables.put(
+        "pod",
+        [
+            {
+                "cluster": "c",
+                "uid": "u",
+                "namespace": "ns",
+                "pod": "p",
+                "node": "n",
+                "gpu_request": 2.0,
+                "scheduled_at": kit.at(0),
+                "last_seen": kit.at(60),
+            }
+        ],
+    )
+    tables.put("rollup_5m", [*kit.looks("d0", 0, 60), *kit.looks("d1", 0, 60)])
+    assert held(kit, tables) == [
+        ("d0", "p", 0, 60, 1, "whole-node"),
+        ("d1", "p", 0, 60, 1, "whole-node"),
+    ]

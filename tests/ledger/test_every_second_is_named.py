@@ -1,0 +1,157 @@
+"""What the ledger calls the seconds of a device."""
+
+from typing import Any
+
+import pytest
+
+from warehouse.allocation import allocate
+from warehouse.ledger import post
+
+
+def states(kit: Any, tables: Any, minutes: int = 60) -> dict[tuple[str, str], float]:
+    kit.hourly(tables)
+    allocate(tables, kit.window(0, minutes))
+    post(tables, kit.window(0, minutes))
+    found: dict[tuple[str, str], float] = {}
+    for row in tables.rows("ledger"):
+        key = (row["state"], row["workload"])
+        found[key] = found.get(key, 0) + round(row["seconds"], 3)
+    return found
+
+
+def pod(kit: Any, name: str, start: float | None, end: float | None = None, **more: Any) -> Any:
+    return {
+        "cluster": "c",
+        "uid": f"u-{name}",
+        "namespace": f"ns-{name}",
+        "pod": name,
+        "node": "n",
+        "workload_kind": "Job",
+        "workload": f"job-{name}",
+        "scheduled_at": None if start is None else kit.at(start),
+        "finished_at": None if end is None else kit.at(end),
+        "last_seen": kit.at(60),
+        **more,
+    }
+
+
+def test_an_owner_is_idle_low_or_productive(kit: Any, tables: Any) -> None:
+    tables.put("device", [kit.device("d")])
+    mixed = {"idle_s": 100.0, "low_s": 50.0, "busy_s": 150.0}
+    tables.put("rollup_5m", kit.looks("d", 0, 60, "p", **mixed))
+    assert states(kit, tables) == {
+        ("idle", "p"): 1200,
+        ("low", "p"): 600,
+        ("productive", "p"): 1800,
+    }
+
+
+def test_nobody_and_looked_at_is_free_and_nobody_looked_is_unknown(kit: Any, tables: Any) -> None:
+    tables.put("device", [kit.device("d")])
+    tables.put("rollup_5m", kit.looks("d", 0, 30))
+    assert states(kit, tables) == {("free", ""): 1800, ("unknown", ""): 1800}
+
+
+def test_activity_that_no_owner_explains_is_neither_idle_nor_free(kit: Any, tables: Any) -> None:
+    tables.put("device", [kit.device("d")])
+    tables.put("rollup_5m", kit.looks("d", 0, 60, busy_s=300.0))
+    assert states(kit, tables) == {("productive", ""): 3600}
+
+
+@pytest.mark.parametrize("state", ["conflict_s", "blind_s"])
+def test_contradiction_and_blindness_are_unknown(kit: Any, tables: Any, state: str) -> None:
+    tables.put("device", [kit.device("d")])
+    tables.put("rollup_5m", kit.looks("d", 0, 60, "p", **{state: 300.0}))
+    assert states(kit, tables) == {("unknown", "p"): 3600}
+
+
+def test_a_pod_starts_up_until_its_first_work_at_most_a_quarter_hour(kit: Any, tables: Any) -> None:
+    tables.put("device", [kit.device("d")])
+    tables.put("pod", [pod(kit, "p", 10)])
+    tables.put(
+        "rollup_5m",
+        [
+            *kit.looks("d", 0, 10),
+            *kit.looks("d", 10, 40, "p"),
+            *kit.looks("d", 40, 60, "p", busy_s=300.0),
+        ],
+    )
+    assert states(kit, tables) == {
+        ("free", ""): 600,
+        ("startup", "job-p"): 900,
+        ("idle", "job-p"): 900,
+        ("productive", "job-p"): 1200,
+    }
+
+
+def test_idle_after_first_work_is_no_startup(kit: Any, tables: Any) -> None:
+    tables.put("device", [kit.device("d")])
+    tables.put("pod", [pod(kit, "p", 0)])
+    tables.put(
+        "rollup_5m",
+        [*kit.looks("d", 0, 5, "p", busy_s=300.0), *kit.looks("d", 5, 60, "p")],
+    )
+    assert states(kit, tables) == {("productive", "job-p"): 300, ("idle", "job-p"): 3300}
+
+
+def test_a_cordoned_node_without_pods_is_unavailable(kit: Any, tables: Any) -> None:
+    tables.put("device", [kit.device("d")])
+    seen = {"first_seen": kit.at(0), "last_seen": kit.at(60 - 1)}
+    tables.put("node", [{"cluster": "c", "node": "n", "unschedulable": True, **seen}])
+    tables.put("rollup_5m", kit.looks("d", 0, 60))
+    assert states(kit, tables) == {("unavailable", ""): 3600}
+
+
+def test_slices_that_no_instance_covers_are_stranded(kit: Any, tables: Any) -> None:
+    instance = {"parent": "G", "weight": 3 / 7}
+    tables.put("device", [kit.device("G"), kit.device("G/gi1", **instance)])
+    tables.put("rollup_5m", kit.looks("G/gi1", 0, 60, "p"))
+    found = states(kit, tables)
+    assert found == {("idle", "p"): 3600, ("stranded", ""): 3600}
+    gpus = {r["device"]: r["gpu_seconds"] for r in tables.rows("ledger")}
+    assert gpus == pytest.approx({"G/gi1": 3600 * 3 / 7, "G/unpartitioned": 3600 * 4 / 7})
+
+
+def test_gpus_that_only_the_inventory_knows_are_unknown(kit: Any, tables: Any) -> None:
+    tables.put("device", [kit.device("d")])
+    seen = {"first_seen": kit.at(0), "last_seen": kit.at(60)}
+    tables.put("node", [{"cluster": "c", "node": "n", "gpu_count": 3, **seen}])
+    tables.put("rollup_5m", kit.looks("d", 0, 60))
+    assert states(kit, tables) == {("free", ""): 3600, ("unknown", ""): 7200}
+    devices = {r["device"] for r in tables.rows("ledger")}
+    assert devices == {"d", "n/untracked0", "n/untracked1"}
+
+
+def test_a_fraction_leaves_the_rest_of_its_device_free(kit: Any, tables: Any) -> None:
+    tables.put("device", [kit.device("d")])
+    tables.put("pod", [pod(kit, "p", -60, gpu_core_request_pct=25.0)])
+    tables.put("rollup_5m", kit.looks("d", 0, 60, "p", busy_s=300.0))
+    assert states(kit, tables) == {("productive", "job-p"): 900, ("free", ""): 2700}
+
+
+def test_pods_that_share_by_time_split_the_device(kit: Any, tables: Any) -> None:
+    tables.put("device", [kit.device("d")])
+    tables.put(
+        "holding",
+        [
+            {"cluster": "c", "device": "d", "ts": kit.at(m), "namespace": f"ns-{p}", "pod": p}
+            for p in "pq"
+            for m in (0, 59.375)
+        ],
+    )
+    tables.put("rollup_5m", kit.looks("d", 0, 60, busy_s=300.0))
+    assert states(kit, tables) == {("productive", "p"): 1800, ("productive", "q"): 1800}
+    assert {r["attribution"] for r in tables.rows("allocation")} == {"estimated"}
+
+
+def test_posting_again_and_after_late_rows(kit: Any, tables: Any) -> None:
+    tables.put("device", [kit.device("d")])
+    tables.put("rollup_5m", kit.looks("d", 0, 30, "p"))
+    first = states(kit, tables)
+    before = tables.rows("ledger")
+    post(tables, kit.window(0, 60))
+    assert tables.rows("ledger") == before
+    assert first[("unknown", "")] == 1800
+    tables.put("rollup_5m", kit.looks("d", 30, 60, "p", busy_s=300.0))
+    tables.query("DELETE FROM rollup_1h")
+    assert states(kit, tables) == {("idle", "p"): 1800, ("productive", "p"): 1800}

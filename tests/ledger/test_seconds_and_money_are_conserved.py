@@ -1,0 +1,94 @@
+"""Every second of every device in exactly one state, and every cent of its price."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as tries
+from hypothesis import strategies as st
+
+from warehouse.allocation import allocate
+from warehouse.ledger import post
+
+JOBS = st.lists(
+    st.tuples(
+        st.sampled_from(["d0", "d1"]),
+        st.integers(0, 150),
+        st.integers(1, 120),
+        st.sampled_from([None, 0.25, 0.5, 1.0]),
+        st.booleans(),
+    ),
+    max_size=5,
+)
+LOOKS = st.lists(
+    st.tuples(
+        st.sampled_from(["d0", "d1"]),
+        st.integers(0, 35),
+        st.sampled_from(["", "p0", "p1", "p2"]),
+        st.sampled_from(["idle_s", "low_s", "busy_s", "conflict_s", "blind_s"]),
+        st.sampled_from([300.0, 299.99, 150.0, 37.5]),
+    ),
+    max_size=40,
+    unique_by=lambda look: (look[0], look[1]),
+)
+
+
+@tries(max_examples=40)
+@given(
+    jobs=JOBS, looks=LOOKS, end=st.integers(3, 180), usd=st.sampled_from(["1.861", "0.33333333"])
+)
+@pytest.mark.parametrize("step", ["1h", "5m"])
+def test_states_sum_to_capacity_and_dollars_to_its_price(
+    kit: Any, step: str, jobs: Any, looks: Any, end: int, usd: str
+) -> None:
+    tables = kit.tables()
+    tables.put("device", [kit.device("d0", end), kit.device("d1", end)])
+    tables.put("rate", [kit.flat_rate(usd)])
+    tables.put(
+        "rollup_5m",
+        [
+            row
+            for name, slot, pod, state, seconds in looks
+            for row in kit.looks(name, slot * 5, slot * 5 + 5, pod, **{state: seconds})
+        ],
+    )
+    tables.put(
+        "pod",
+        [
+            {
+                "cluster": "c",
+                "uid": f"u{i}",
+                "namespace": f"ns-p{i}",
+                "pod": f"p{i}",
+                "node": "n",
+                "gpu_request": share or 1.0,
+                "scheduled_at": kit.at(start),
+                "finished_at": kit.at(start + length),
+                "devices": f'["{name}"]' if listed else None,
+            }
+            for i, (name, start, length, share, listed) in enumerate(jobs)
+        ],
+    )
+    kit.hourly(tables)
+    allocate(tables, kit.window(0, 180))
+    post(tables, kit.window(0, 180), step)
+    held = tables.query(
+        "SELECT max(total) AS most FROM (SELECT sum(b.share) AS total FROM allocation a "
+        'JOIN allocation b ON a.device = b.device AND b.start <= a.start AND b."end" > a.start '
+        "GROUP BY a.device, a.start, a.pod_uid)"
+    ).to_pylist()[0]["most"]
+    assert held is None or held <= 1 + 1e-6
+    size = 3600 if step == "1h" else 300
+    for row in tables.query(
+        "SELECT device, bucket, sum(seconds) AS seconds, sum(usd) AS usd, min(seconds) AS least "
+        "FROM ledger GROUP BY device, bucket"
+    ).to_pylist():
+        start = (row["bucket"] - kit.at(0)).total_seconds()
+        capacity = min(size, end * 60 - start)
+        assert row["seconds"] == pytest.approx(capacity, abs=1e-3)
+        assert row["least"] > 0
+        price = Decimal(str(capacity)) / 3600 * Decimal(usd)
+        assert abs(row["usd"] - price) < Decimal("0.000001")
+    total = tables.query("SELECT sum(seconds) AS s FROM ledger").to_pylist()[0]["s"]
+    assert total == pytest.approx(2 * end * 60, abs=0.01)
