@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fallow.nouns import Finding
+from fallow.seams import Views
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
@@ -24,6 +25,7 @@ from runtime.fleet import exposition, inventory, truth, witnesses
 from runtime.fleet.plan import Fleet, lay_out
 from runtime.fleet.signals import OUTAGE, OUTAGE_NODE, Signals, measure
 from runtime.importing import price_rows
+from runtime.queries import sql
 from runtime.showing import Progress
 from runtime.telling import tell
 
@@ -82,7 +84,7 @@ def _walk(  # noqa: PLR0917  (one caller; the demo's whole state)
             cluster=CLUSTER,
             findings=found,
             failures=failures,
-            planted=compared(fleet, signals, found),
+            planted=compared(warehouse, fleet, signals, found),
         )
 
 
@@ -141,17 +143,19 @@ def _looks(fleet: Fleet, signals: Signals) -> Batch:
     )
 
 
-def compared(fleet: Fleet, signals: Signals, found: list[Finding]) -> "Planted":
-    """Lay what was found over what was planted."""
+def compared(views: Views, fleet: Fleet, signals: Signals, found: list[Finding]) -> "Planted":
+    """Lay what was found over what was planted, priced as the ledger prices each model."""
     from dashboards.story import Planted  # noqa: PLC0415
 
     stretches = truth.planted(fleet, signals)
     result = truth.compare(stretches, found)
     priced = [f.usd for f in found if f.usd is not None]
+    rates = {r["model"]: r["usd_h"] for r in views.query(sql("model_rates")).to_pylist()}
+    cost = sum(s.gpu_hours * (rates.get(s.model) or 0.0) for s in stretches)
     return Planted(
         planted_gpu_hours=result.planted_gpu_hours,
         found_gpu_hours=result.found_gpu_hours,
-        planted_usd=None,
+        planted_usd=Decimal(f"{cost:.2f}") if rates else None,
         found_usd=sum(priced, Decimal()) if priced else None,
         precision=result.precision,
         recall=result.recall,

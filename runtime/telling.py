@@ -88,10 +88,8 @@ def because(finding: Finding) -> str:
 
 
 def _unjudged(row: dict[str, Any]) -> Unjudged:
-    contradicted = float(row["conflict_device_hours"])
-    why = "telemetry missing"
-    if contradicted > 0:
-        why = f"witnesses contradict each other ({contradicted:,.1f} h)"
+    contradicted = float(row["conflict_device_hours"]) > 0
+    why = "witnesses contradict each other" if contradicted else "telemetry missing"
     return Unjudged(f"{row['namespace']}/{row['workload']}", float(row["gpu_hours"]), why)
 
 

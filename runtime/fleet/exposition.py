@@ -14,7 +14,6 @@ WHOLE = frozenset(
         "DCGM_FI_DEV_FB_USED",
         "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
         "DCGM_FI_PROF_PCIE_RX_BYTES",
-        "DCGM_FI_DEV_XID_ERRORS",
     }
 )
 """Fields that dcgm-exporter prints as whole numbers; the others have six decimals."""

@@ -13,7 +13,6 @@ OUTAGE = (0.55, 0.60)
 """When the exporter of the outage's node is silent, as shares of the demo's time."""
 OUTAGE_NODE = 1
 """Which node that is (0 = first)."""
-XID_PAGE_FAULT = 31
 
 
 class Signals(msgspec.Struct, frozen=True):
@@ -106,7 +105,6 @@ def _columns(fleet: Fleet, moved: _Moved, interval_s: float, seed: int) -> dict[
         "DCGM_FI_DEV_GPU_UTIL": np.round(100 * engine),
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE": np.where(conflict, 0.0, engine),
         "DCGM_FI_PROF_SM_ACTIVE": shown,
-        "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": shown * 0.48,
         "DCGM_FI_PROF_DRAM_ACTIVE": shown * 0.55,
         "DCGM_FI_DEV_FB_USED": np.round(np.where(taken, moved.memory, 0.0) * size),
         "DCGM_FI_DEV_POWER_USAGE": watts,
@@ -114,7 +112,6 @@ def _columns(fleet: Fleet, moved: _Moved, interval_s: float, seed: int) -> dict[
             1e9 + np.cumsum(watts * interval_s * 1000, axis=1)
         ),
         "DCGM_FI_PROF_PCIE_RX_BYTES": np.round(shown * np.where(moved.bound, 9e9, 6e8)),
-        "DCGM_FI_DEV_XID_ERRORS": np.where(conflict, float(XID_PAGE_FAULT), 0.0),
     }
 
 

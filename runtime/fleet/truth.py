@@ -22,6 +22,8 @@ class Stretch(msgspec.Struct, frozen=True):
     end: datetime
     gpus: float
     """Physical GPUs, an instance by its slices."""
+    model: str
+    """Model of the devices, as the driver prints it."""
     partly: bool
     """Only some of the workload's devices were left unused."""
 
@@ -80,6 +82,7 @@ def planted(fleet: Fleet, signals: Signals) -> list[Stretch]:
                     _at(signals, begin),
                     _at(signals, end),
                     gpus,
+                    fleet.devices[idle[0]].model.name,
                     partly=len(idle) < len(rows),
                 )
             )

@@ -71,7 +71,7 @@ def check(ran: Any, code: int, *words: str) -> None:
     ],
 )
 def test_a_prometheus_that_misbehaves(
-    fallow: Fallow, server: str, monkeypatch: pytest.MonkeyPatch, how: str, code: int, word: str
+    *, fallow: Fallow, server: str, monkeypatch: pytest.MonkeyPatch, how: str, code: int, word: str
 ) -> None:
     monkeypatch.setenv("FALLOW_PROMETHEUS__RETRIES", "0")
     check(fallow("scan", "--prometheus", f"{server}/{how}", "--since", "1h"), code, word)
@@ -195,3 +195,17 @@ def test_up_wants_a_source_and_a_port_that_can_be_bound(
     monkeypatch.setenv("FALLOW_EXPORTERS__TARGETS", '["http://127.0.0.1:9/metrics"]')
     check(fallow("up", "--listen", "nowhere"), 2, "host:port")
     check(fallow("up", "--listen", "192.0.2.1:1"), 2, "192.0.2.1:1")
+
+
+def test_a_warehouse_of_a_newer_fallow_is_refused_and_left_alone(
+    fallow: Fallow, parquet: Path, tmp_path: Path
+) -> None:
+    from fallow.settings import load  # noqa: PLC0415  (the engine is this test's own)
+    from warehouse.lake import Warehouse  # noqa: PLC0415
+
+    home = tmp_path / "home"
+    settings = load(environ={}, flags={"home": home}).settings
+    with Warehouse.open(settings, write=True) as warehouse, warehouse.transaction() as cursor:
+        cursor.execute("INSERT INTO schema_version (version) VALUES (999)")
+    for words in (["spend"], ["import", "samples", parquet, *SAMPLES]):
+        check(fallow(*words, "--home", home), 1, "newer")

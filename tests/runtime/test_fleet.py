@@ -162,7 +162,14 @@ def _finding(start: float, end: float, gpus: float = 1.0, workload: str = "nb") 
 def test_precision_and_recall_are_shares_of_gpu_hours() -> None:
     origin = WINDOW.start
     truth = [
-        Stretch(("ns", "Notebook", "nb"), origin, origin + timedelta(hours=10), 1.0, partly=False)
+        Stretch(
+            ("ns", "Notebook", "nb"),
+            origin,
+            origin + timedelta(hours=10),
+            1.0,
+            "H100",
+            partly=False,
+        )
     ]
     exact = compare(truth, [_finding(0, 10)])
     assert (exact.precision, exact.recall, exact.false_alarms) == (1.0, 1.0, 0)

@@ -1,0 +1,44 @@
+"""The demo: one seed, one story; it finds what was planted and nothing else."""
+
+import json
+from typing import Any
+
+import pytest
+
+from runtime.cli import run
+
+
+def _play(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    capsys.readouterr()
+    assert run(["demo", *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_demo_finds_what_was_planted_without_a_false_alarm(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told: dict[str, Any] = json.loads(_play(capsys, "--days", "2", "--gpus", "16", "-o", "json"))
+    planted = told["planted"]
+    assert planted["false_alarms"] == 0
+    assert planted["precision"] >= 0.99
+    assert planted["recall"] >= 0.85
+    assert told["audit_failures"] == []
+    assert told["gpus"] == pytest.approx(16)
+    assert told["gpu_hours"] == pytest.approx(16 * 48)
+    assert told["usd"] > 0
+    found = {w["workload"]: w for w in told["wastes"]}
+    assert found["team-risk/jupyter-alice"]["evidence"] == "confirmed"
+    assert found["team-genai/rlhf-tune"]["kind"] == "over_allocated_ranks"
+    assert all(w["advice"] for w in told["wastes"])
+    for busy in ("llm-pretrain-a", "fraud-scorer", "sweep-17"):
+        assert not [name for name in found if busy in name]
+    unjudged = {u["workload"]: u["why"] for u in told["unjudged"]}
+    assert unjudged["team-vision/sweep-17"] == "witnesses contradict each other"
+
+
+def test_one_seed_tells_one_story(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--days", "1", "--gpus", "8", "--seed", "3")
+    first = _play(capsys, *words)
+    assert first == _play(capsys, *words)
+    assert "What grows" in first
+    assert "Audits ok" in first
