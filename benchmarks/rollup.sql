@@ -28,6 +28,6 @@ FROM (
         d,
         b,
         (hash(d // 8, (b + $first) // 24) % 1000) / 1000.0 AS x
-    FROM range($devices) AS g (d), range($buckets) AS t (b)
-)
+    FROM range($devices) AS g (d), range($buckets) AS t (b) -- noqa: AL05
+) AS drawn
 ORDER BY device, bucket

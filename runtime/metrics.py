@@ -4,7 +4,7 @@ No workload, pod or team is a label: details belong to the warehouse.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -142,7 +142,10 @@ class Endpoint:
 def _handler(metrics: SelfMetrics) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            answers = {"/metrics": metrics.text, "/healthz": lambda: b"ok\n"}
+            answers: dict[str, Callable[[], bytes]] = {
+                "/metrics": metrics.text,
+                "/healthz": lambda: b"ok\n",
+            }
             answer = answers.get(self.path.partition("?")[0])
             body = answer() if answer else b"not here; /metrics and /healthz are\n"
             self.send_response(200 if answer else 404)

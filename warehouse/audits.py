@@ -26,7 +26,6 @@ SHOWN = 5
 
 HOUR = timedelta(hours=1)
 _EVER = (datetime(1970, 1, 1), datetime(9999, 1, 1))  # noqa: DTZ001  (tables hold naive UTC)
-_PRICED = ("ledger/spans", *PRICES)
 
 
 class AuditFailure(msgspec.Struct, frozen=True):
@@ -65,7 +64,8 @@ def run(warehouse: "Warehouse", window: Window | None = None) -> list[AuditFailu
     for name in names():
         sql = step(f"audits/{name}")
         if name == "bill_sum":
-            steps = ", ".join(f"{p.rpartition('/')[2]} AS (\n{step(p)}\n)" for p in _PRICED)
+            named = {"devices": "pricing/billed"} | {p.rpartition("/")[2]: p for p in PRICES}
+            steps = ", ".join(f"{noun} AS (\n{step(path)}\n)" for noun, path in named.items())
             sql = f"WITH {steps}\n{sql}"
         used = {k: v for k, v in parameters.items() if f"${k}" in sql}
         found = warehouse.query(sql, used)

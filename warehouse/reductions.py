@@ -493,7 +493,7 @@ def pooled_percentile(rolls: Any, share: float, *by: str) -> Any:
     rank = ibis.greatest((below * share - EPSILON).ceil(), 1)
     middles = [0.0, *((k - 0.5) / (BINS - 1) for k in range(1, BINS))]
     found = [(reached >= rank, middle) for reached, middle in zip(sums, middles, strict=True)]
-    return pooled.select(*by, looks=below, activity=ibis.cases(*found).cast("float64"))
+    return pooled.select(*by, looks=below, activity=ibis.cases(*found).cast("float32"))
 
 
 def _remeasured(rows: Any) -> dict[str, Any]:

@@ -150,7 +150,7 @@ def _refresh(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection", stretc
     cursor.register("piece", pa.table({"k": pa.array(range(1, back // BUCKET + 1), pa.int64())}))
     _keep(cursor, "holder", compiled.held)
     _keep(cursor, "gathered", compiled.gathered)
-    hours = {**where, "first": _floor(start, HOUR), "last": _ceil_moment(end, HOUR)}
+    hours: dict[str, Any] = {**where, "first": _floor(start, HOUR), "last": _ceil_moment(end, HOUR)}
     tiers.thaw(cursor, seen, "rollup_5m", hours["first"], hours["last"])
     tiers.thaw(cursor, seen, "rollup_1h", hours["first"], hours["last"])
     rolled = f"WITH rolled AS NOT MATERIALIZED ({compiled.rolled_5m}) {step('rollup/named_5m')}"

@@ -101,7 +101,7 @@ def sweep(warehouse: "Warehouse", now: datetime) -> int:
 
 def state(cursor: "duckdb.DuckDBPyConnection") -> TierState:
     """Return where rows lie, as this transaction sees it."""
-    files = cursor.execute('SELECT "table", path FROM lake.main.cold_file ORDER BY ALL')
+    files = cursor.execute("SELECT noun, path FROM lake.main.cold_file ORDER BY ALL")
     return TierState(cold=tuple(files.fetchall()))
 
 
@@ -125,8 +125,8 @@ def thaw(
     paths = [p for p in seen.files(table) if named(p)[0] in days]
     cursor.execute(f"INSERT INTO {table} BY NAME SELECT * FROM {parquet(paths)}")
     cursor.execute(
-        'DELETE FROM cold_file WHERE "table" = $table AND list_contains($paths, path)',
-        {"table": table, "paths": paths},
+        "DELETE FROM cold_file WHERE noun = $noun AND list_contains($paths, path)",
+        {"noun": table, "paths": paths},
     )
 
 

@@ -29,7 +29,7 @@ class Tables:
     def put(self, table: str, rows: Iterable[Row]) -> None:
         listed = list(rows)
         names = {name for row in listed for name in row}
-        data = {name: [row.get(name) for row in listed] for name in names}
+        data: dict[str, object] = {n: [row.get(n) for row in listed] for n in names}
         self._put(f"INSERT INTO {table}", Batch.of(table, data).rows)
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:

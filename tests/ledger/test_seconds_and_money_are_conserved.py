@@ -39,7 +39,7 @@ LOOKS = st.lists(
     jobs=JOBS, looks=LOOKS, end=st.integers(3, 180), usd=st.sampled_from(["1.861", "0.33333333"])
 )
 @pytest.mark.parametrize("step", ["1h", "5m"])
-def test_states_sum_to_capacity_and_dollars_to_its_price(
+def test_states_sum_to_capacity_and_dollars_to_its_price(  # noqa: PLR0917  (hypothesis fills)
     kit: Any, step: str, jobs: Any, looks: Any, end: int, usd: str
 ) -> None:
     tables = kit.tables()

@@ -36,7 +36,8 @@ def look(second: float, device: str = "GPU-0", **values: Any) -> dict[str, Any]:
 
 
 def rolled(wh: Warehouse, table: str = "rollup_5m") -> list[dict[str, Any]]:
-    return wh.query(f"FROM {table} ORDER BY device, bucket, namespace, pod").to_pylist()
+    rows = wh.query(f"FROM {table} ORDER BY device, bucket, namespace, pod")
+    return list(rows.to_pylist())
 
 
 def test_a_full_bucket_is_covered_and_its_classes_add_up(wh: Warehouse) -> None:

@@ -103,7 +103,7 @@ def test_a_crash_at_any_step_hides_and_doubles_nothing(
         assert everything(wh).equals(before)
     tiers.move(wh, now)
     assert everything(wh).equals(before)
-    assert wh.query("SELECT sum(rows) AS n FROM cold_file")["n"][0].as_py() == (
+    assert wh.query("SELECT sum(row_count) AS n FROM cold_file")["n"][0].as_py() == (
         before.num_rows - in_lake(wh)
     )
 

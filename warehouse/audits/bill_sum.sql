@@ -4,13 +4,15 @@ SELECT
     sum(l.usd) AS ledger_usd,
     sum(l.gpu_seconds / 3600 * p.loaded_usd_h) AS bill_usd
 FROM ledger AS l
-INNER JOIN prices AS p
+INNER JOIN devices AS d
     ON
-        l.cluster = p.cluster
-        AND l.node IS NOT DISTINCT FROM p.node
-        AND l.model IS NOT DISTINCT FROM p.gpu_model
-        AND l.bucket = p.bucket
+        l.cluster = d.cluster
+        AND l.node IS NOT DISTINCT FROM d.node
+        AND l.model IS NOT DISTINCT FROM d.model
+INNER JOIN subjects AS s ON d.device_id = s.device_id
+LEFT JOIN prices AS p ON s.kind = p.kind AND l.bucket = p.bucket
 WHERE l.bucket >= $since AND l.bucket < $until
 GROUP BY ALL
-HAVING abs(coalesce(sum(l.usd), 0) - sum(l.gpu_seconds / 3600 * p.loaded_usd_h)) > 0.01
+HAVING
+    abs(coalesce(sum(l.usd), 0) - coalesce(sum(l.gpu_seconds / 3600 * p.loaded_usd_h), 0)) > 0.01
 ORDER BY ALL

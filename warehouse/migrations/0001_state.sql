@@ -2,5 +2,5 @@
 CREATE TABLE watermark (name VARCHAR, moment TIMESTAMP);
 CREATE TABLE dirty (cluster VARCHAR, bucket TIMESTAMP);
 CREATE TABLE cold_file (
-    "table" VARCHAR, "day" TIMESTAMP, path VARCHAR, "rows" BIGINT, bytes BIGINT, sha256 VARCHAR
+    noun VARCHAR, day TIMESTAMP, path VARCHAR, row_count BIGINT, bytes BIGINT, sha256 VARCHAR
 );

@@ -6,7 +6,7 @@ SELECT
 FROM lake.main.watermark
 UNION ALL
 SELECT
-    "table" AS name,
+    noun AS name,
     NULL AS moment,
     path
 FROM lake.main.cold_file

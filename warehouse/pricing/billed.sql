@@ -1,0 +1,14 @@
+-- What the ledger posted dollars for, told apart as prices tell devices apart.
+SELECT
+    row_number() OVER (ORDER BY cluster, node, model) AS device_id,
+    cluster,
+    node,
+    model
+FROM (
+    SELECT DISTINCT
+        cluster,
+        node,
+        model
+    FROM ledger
+    WHERE bucket >= $since AND bucket < $until
+) AS posted
