@@ -151,11 +151,12 @@ def compared(views: Views, fleet: Fleet, signals: Signals, found: list[Finding])
     result = truth.compare(stretches, found)
     priced = [f.usd for f in found if f.usd is not None]
     rates = {r["model"]: r["usd_h"] for r in views.query(sql("model_rates")).to_pylist()}
-    cost = sum(s.gpu_hours * (rates.get(s.model) or 0.0) for s in stretches)
+    unpriced = {s.model for s in stretches} - rates.keys()
+    cost = None if unpriced else sum(s.gpu_hours * rates[s.model] for s in stretches)
     return Planted(
         planted_gpu_hours=result.planted_gpu_hours,
         found_gpu_hours=result.found_gpu_hours,
-        planted_usd=Decimal(f"{cost:.2f}") if rates else None,
+        planted_usd=None if cost is None else Decimal(f"{cost:.2f}"),
         found_usd=sum(priced, Decimal()) if priced else None,
         precision=result.precision,
         recall=result.recall,

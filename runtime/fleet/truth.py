@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import msgspec
 import numpy as np
 
+from fallow.gpu_models import canonical
 from fallow.nouns import Finding
 from runtime.fleet.plan import Fleet
 from runtime.fleet.signals import Signals
@@ -23,7 +24,7 @@ class Stretch(msgspec.Struct, frozen=True):
     gpus: float
     """Physical GPUs, an instance by its slices."""
     model: str
-    """Model of the devices, as the driver prints it."""
+    """Canonical model of the devices, as the ledger names it."""
     partly: bool
     """Only some of the workload's devices were left unused."""
 
@@ -82,7 +83,7 @@ def planted(fleet: Fleet, signals: Signals) -> list[Stretch]:
                     _at(signals, begin),
                     _at(signals, end),
                     gpus,
-                    fleet.devices[idle[0]].model.name,
+                    _canonical(fleet.devices[idle[0]].model.name),
                     partly=len(idle) < len(rows),
                 )
             )
@@ -124,6 +125,11 @@ def compare(stretches: Sequence[Stretch], findings: Iterable[Finding]) -> Compar
         found_workloads=len(subjects),
         false_alarms=false_alarms,
     )
+
+
+def _canonical(name: str) -> str:
+    known = canonical(name)
+    return known.gpu_model if known else name
 
 
 def _runs(marks: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> list[tuple[int, int]]:

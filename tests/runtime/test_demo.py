@@ -22,6 +22,10 @@ def test_the_demo_finds_what_was_planted_without_a_false_alarm(
     assert planted["false_alarms"] == 0
     assert planted["precision"] >= 0.99
     assert planted["recall"] >= 0.85
+    found_rate = planted["found_usd"] / planted["found_gpu_hours"]
+    assert planted["planted_usd"] == pytest.approx(
+        planted["planted_gpu_hours"] * found_rate, rel=0.05
+    )
     assert told["audit_failures"] == []
     assert told["gpus"] == pytest.approx(16)
     assert told["gpu_hours"] == pytest.approx(16 * 48)
