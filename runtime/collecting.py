@@ -68,7 +68,9 @@ def configured(
 
 
 def prometheus(
-    settings: Settings, done: Mapping[str, datetime] | None = None
+    settings: Settings,
+    done: Mapping[str, datetime] | None = None,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> "PrometheusCollector":
     """Return the Prometheus collector of these settings."""
     from collectors.prometheus.collector import PrometheusCollector  # noqa: PLC0415
@@ -76,6 +78,7 @@ def prometheus(
     return PrometheusCollector(
         settings.prometheus,
         settings.cluster,
+        clock,
         done=done,
         team_labels=settings.kubernetes.team_labels,
     )

@@ -60,11 +60,15 @@ class Importer:
         self.settings = settings
         self.now = now
 
+    def clock(self) -> datetime:
+        """Return the moment of the run; rows after it are refused."""
+        return self.now
+
     def bring(self, batches: Iterable[Batch], rate: Decimal | None = None) -> dict[str, Any]:
         """Open the warehouse, store the batches, account for them, and say what came in."""
         from warehouse.lake import Warehouse  # noqa: PLC0415  (the engine loads in 0.3 s)
 
-        with Warehouse.open(self.settings, write=True) as warehouse:
+        with Warehouse.open(self.settings, write=True, clock=self.clock) as warehouse:
             return self.into(warehouse, batches, rate)
 
     def into(
@@ -94,8 +98,9 @@ class Importer:
 
         window = Window(parse_moment(since, now=self.now), self.now)
         extent = Extent()
-        with Warehouse.open(self.settings, write=True) as warehouse:
-            collector = collecting.prometheus(self.settings, collecting.cursors(warehouse))
+        with Warehouse.open(self.settings, write=True, clock=self.clock) as warehouse:
+            done = collecting.cursors(warehouse)
+            collector = collecting.prometheus(self.settings, done, self.clock)
             added, duplicates = collecting.drain(
                 warehouse, collector, window, progress, extent.passing
             )

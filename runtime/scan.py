@@ -9,7 +9,7 @@ from fallow.errors import SourceError, UsageError
 from fallow.settings import Settings, WarehouseSettings
 from fallow.window import Window, parse_moment
 from runtime import collecting, pipeline, windows
-from runtime.importing import price_rows
+from runtime.importing import Extent, price_rows
 from runtime.showing import Progress
 from runtime.telling import tell
 
@@ -29,7 +29,7 @@ def look(settings: Settings, *, since: str, now: datetime, progress: Progress) -
     if not settings.prometheus.url:
         raise UsageError("which Prometheus?", hint="fallow scan --prometheus http://host:9090")
     window = Window(parse_moment(since, now=now), now)
-    collector = collecting.prometheus(settings)
+    collector = collecting.prometheus(settings, clock=lambda: now)
     with tempfile.TemporaryDirectory(prefix="fallow-scan-") as folder:
         own = WarehouseSettings(
             threads=settings.warehouse.threads, memory_limit=settings.warehouse.memory_limit
@@ -45,10 +45,11 @@ def _through(
     from warehouse.lake import Warehouse  # noqa: PLC0415
 
     with Warehouse.open(settings, write=True, clock=lambda: window.end) as warehouse:
-        collecting.drain(warehouse, collector, window, progress)
+        extent = Extent()
+        collecting.drain(warehouse, collector, window, progress, extent.passing)
         progress("doing the books", 0.85)
         pipeline.price(warehouse, price_rows(settings, window.end))
-        held = windows.extent(warehouse)
+        held = extent.window
         if held is None:
             raise SourceError(
                 f"{settings.prometheus.url} has no GPU telemetry in {windows.spoken(window)}",

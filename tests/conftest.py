@@ -1,6 +1,6 @@
 """What every test may ask for: public data, a fixed clock, settings with a home of their own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings as hypothesis_settings
 
 from fallow.settings import Settings, load
+from tests.servers import prometheus as real_prometheus
 
 # Two shared cores and an engine behind many properties: time is benchmarks' business.
 hypothesis_settings.register_profile("fallow", deadline=None)
@@ -34,6 +35,19 @@ def shared_data() -> Callable[[str], Path]:
 def reference() -> Callable[[str], Path]:
     """Return the path of a reference sample such as `samples/h100_node.prom`, or skip."""
     return lambda name: _beside(REFERENCE, name)
+
+
+@pytest.fixture(scope="session")
+def prometheus_with_history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the URL of a real Prometheus whose two days end at `now`; skip where it is absent.
+
+    Its users bear `xdist_group("prometheus")`, so that one process builds the blocks once.
+    """
+    real_prometheus.binary("prometheus")
+    text = real_prometheus.history(_beside(REFERENCE, "samples"))
+    data = real_prometheus.blocks(text, tmp_path_factory.mktemp("prometheus"))
+    with real_prometheus.serving(data) as url:
+        yield url
 
 
 @pytest.fixture

@@ -1,12 +1,17 @@
 """The issue's acceptance on real input, through the command line as people type it."""
 
 import json
+import os
 from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from runtime.cli import run
+from runtime.cli.frame import Run
+from tests.servers.prometheus import HOURS
 
 Data = Callable[[str], Path]
 GENTD26 = "gentd26/gpu_dev_pods_0-7.parquet"
@@ -111,7 +116,16 @@ def test_real_expositions_parse(
     assert done["audits"] == "ok"
 
 
-@pytest.mark.usefixtures("home")
+@pytest.fixture
+def then(monkeypatch: pytest.MonkeyPatch, now: datetime) -> datetime:
+    """Make every command's now the end of the history."""
+    monkeypatch.setattr(Run, "now", lambda _: now)
+    return now
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("prometheus")
+@pytest.mark.usefixtures("home", "then")
 def test_scan_of_a_real_prometheus_tells_idle_from_unknown_from_free(
     prometheus_with_history: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -119,15 +133,59 @@ def test_scan_of_a_real_prometheus_tells_idle_from_unknown_from_free(
     assert run([*words, "-o", "json"]) == 0
     story = json.loads(capsys.readouterr().out)
     assert story["schema"] == "fallow.story/v1"
-    found = {w["workload"]: w for w in story["wastes"]}
-    assert found["team-risk/jupyter-alice"]["evidence"] == "confirmed"
-    assert not [name for name in found if "sweep-17" in name]
-    unjudged = [u["workload"] for u in story["unjudged"]]
-    assert any("sweep-17" in name for name in unjudged)
-    free = {s["state"]: s["gpu_hours"] for s in story["states"]}["free"]
-    assert free > 0
+    # GPU 4 is the notebook's, MIG instance 5 jupyter-bob's; instance 8 is one of infer's three.
+    found = {(w["workload"], w["kind"]): w for w in story["wastes"]}
+    assert {key: w["evidence"] for key, w in found.items()} == {
+        ("team-risk/jupyter-alice", "idle_notebook"): "confirmed",
+        ("team-risk/jupyter-bob", "idle_workload"): "confirmed",
+        ("team-nlp/infer", "over_allocated_ranks"): "suspected",
+    }
+    hours = {key[0]: w["gpu_hours"] for key, w in found.items()}
+    heard = HOURS - 46 / 60  # the H100 node was silent for 46 minutes
+    assert hours["team-risk/jupyter-alice"] == pytest.approx(heard, rel=0.005)
+    assert hours["team-risk/jupyter-bob"] == pytest.approx(HOURS * 2 / 7, rel=0.005)
+    assert hours["team-nlp/infer"] == pytest.approx(HOURS / 7, rel=0.005)
+    # GPU 6: profiling says 0, GPU_UTIL 100 at 589 W. Neither idle nor productive.
+    unjudged = {u["workload"]: u for u in story["unjudged"]}
+    assert unjudged["team-vision/sweep"]["why"] == "witnesses contradict each other"
+    assert unjudged["team-vision/sweep"]["gpu_hours"] == pytest.approx(HOURS, rel=0.005)
+    # GPU 7, five instances of one slice, and instance 14 since eval ended.
+    states = {s["state"]: s["gpu_hours"] for s in story["states"]}
+    assert states["free"] == pytest.approx(heard + HOURS * 5 / 7 + 10 / 7, rel=0.005)
+    assert states["idle"] == pytest.approx(sum(hours.values()), rel=0.005)
+    assert sum(states.values()) == pytest.approx(story["gpus"] * HOURS, rel=0.005)
+    assert story["gpu_hours"] == pytest.approx(sum(states.values()))
+    assert sum(Decimal(str(s["usd"])) for s in story["states"]) == Decimal(str(story["usd"]))
     assert story["audit_failures"] == []
-    assert run([*words]) == 0
+    assert not (Path(os.environ["FALLOW_HOME"])).exists()  # nothing was kept
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("prometheus")
+@pytest.mark.usefixtures("home", "then")
+def test_an_imported_prometheus_is_judged_and_priced_like_any_other_source(
+    prometheus_with_history: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["import", "prometheus", "--url", prometheus_with_history, "--since", "3d"]
+    assert run([*words, "--step", "60s", "-o", "json"]) == 0
+    done = json.loads(capsys.readouterr().out)["import"][0]
+    assert (done["devices"], done["audits"]) == (19, "ok")
+
+    assert run(["analyze", "idle", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["findings"]
+    alice = [f for f in found if f["subject"]["workload"] == "jupyter-alice"]
+    assert {f["evidence"] for f in alice} == {"confirmed"}
+    assert {f["subject"]["workload_kind"] for f in alice} == {"Notebook"}
+    assert {f["subject"]["team"] for f in alice} == {"risk"}
+    assert not [f for f in found if f["subject"]["workload"] in {"sweep", "llm-pretrain", "eval"}]
+    assert run(["explain", alice[0]["id"]]) == 0
     assert "jupyter-alice" in capsys.readouterr().out
-    assert run([*words, "-o", "md"]) == 0
-    assert "| state |" in capsys.readouterr().out
+
+    assert run(["spend", "--by", "workload", "-o", "json"]) == 0
+    spent = json.loads(capsys.readouterr().out)
+    assert sum(row["gpu_hours"] for row in spent["spend"]) == pytest.approx(
+        spent["total"]["gpu_hours"]
+    )
+    assert run([*words, "--step", "60s", "-o", "json"]) == 0
+    again = json.loads(capsys.readouterr().out)["import"][0]
+    assert again["added"] == 0
