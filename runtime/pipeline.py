@@ -67,16 +67,24 @@ def price(warehouse: "Warehouse", batches: Iterable[Batch]) -> None:
 
 
 def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFailure]]":
-    """Roll up what is new, say who held what, post the ledger, and check the books."""
-    from warehouse import audits  # noqa: PLC0415
+    """Roll up what is new, say who held what, post the ledger, and check the books.
+
+    The books are done for the window and for every hour whose rollups changed since it was posted:
+    rows that came late, after an outage or from a backfill.
+    """
+    from warehouse import audits, dirty  # noqa: PLC0415
     from warehouse.allocation import allocate  # noqa: PLC0415
     from warehouse.ledger import post  # noqa: PLC0415
     from warehouse.rollup import roll_up  # noqa: PLC0415
 
     buckets = roll_up(warehouse)
-    allocate(warehouse, window)
-    post(warehouse, window)
-    return buckets, audits.run(warehouse, window)
+    failures: list[AuditFailure] = []
+    for part in dirty.owed(warehouse, window):
+        allocate(warehouse, part)
+        post(warehouse, part)
+        failures += audits.run(warehouse, part)
+        dirty.settle(warehouse, part)
+    return buckets, failures
 
 
 def analyze(warehouse: "Warehouse", window: Window, analyzers: Iterable[Analyzer]) -> list[Finding]:

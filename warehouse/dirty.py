@@ -1,12 +1,25 @@
-"""Mark the 5-minute buckets that new samples speak in, so that the rollup makes them anew."""
+"""Marks of what is to be made anew: 5-minute buckets by the rollup, hours by the ledger.
 
-from datetime import datetime, timedelta
+A mark is set in the transaction that makes it necessary and taken away after what it asks for is
+done, so a process that dies in between leaves work to be done again, never work undone.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
+from fallow.window import Window
+
+if TYPE_CHECKING:
+    from warehouse.lake import Warehouse
+
 BUCKET = timedelta(minutes=5)
+HOUR = timedelta(hours=1)
+NEAR = timedelta(hours=6)
+"""Hours to post that are nearer than this are posted in one go."""
 SPEAKS_FOR = 1.25
 """A look speaks for 1.25 intervals: a quarter of jitter is no gap."""
 
@@ -49,3 +62,37 @@ def mark(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, known: Marks) -> Mar
         )
         cursor.unregister("marks")
     return known | new
+
+
+def owe(cursor: duckdb.DuckDBPyConnection, start: datetime, end: datetime) -> None:
+    """Mark the hours of [start, end), naive UTC on hour edges: the ledger owes them."""
+    cursor.execute(
+        "INSERT INTO unposted BY NAME"
+        " SELECT unnest(range($start::TIMESTAMP, $end::TIMESTAMP, INTERVAL 1 HOUR)) AS bucket"
+        " EXCEPT SELECT bucket FROM unposted",
+        {"start": start, "end": end},
+    )
+
+
+def owed(warehouse: "Warehouse", window: Window) -> list[Window]:
+    """Return a window and what the ledger owes, near ones as one, oldest first."""
+    marks = warehouse.query("SELECT DISTINCT bucket FROM unposted ORDER BY ALL")["bucket"]
+    hours = [m.replace(tzinfo=UTC) for m in marks.to_pylist()]
+    parts = sorted([(window.start, window.end), *((h, h + HOUR) for h in hours)])
+    found = [parts[0]]
+    for start, end in parts[1:]:
+        if start <= found[-1][1] + NEAR:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return [Window(start, end) for start, end in found]
+
+
+def settle(warehouse: "Warehouse", window: Window) -> None:
+    """Take away the marks of the hours that a posted window touches."""
+    start, end = (m.astimezone(UTC).replace(tzinfo=None) for m in (window.start, window.end))
+    with warehouse.transaction() as cursor:
+        cursor.execute(
+            "DELETE FROM unposted WHERE bucket > $start - INTERVAL 1 HOUR AND bucket < $end",
+            {"start": start, "end": end},
+        )

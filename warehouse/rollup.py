@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from fallow.gpu_models import canonical
 from fallow.window import Window
-from warehouse import ingest, reductions, tiers
+from warehouse import dirty, ingest, reductions, tiers
 from warehouse.steps import step
 from warehouse.views.tiers import TierState
 
@@ -167,6 +167,7 @@ def _refresh(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection", stretc
         'DELETE FROM dirty WHERE "cluster" = $cluster AND bucket >= $first AND bucket < $last',
         where,
     )
+    dirty.owe(cursor, hours["first"], hours["last"])
     for name in ("look", "holder", "gathered"):
         cursor.execute(f"DROP TABLE temp.{name}")
     cursor.unregister("model")

@@ -1,6 +1,7 @@
 -- What the warehouse knows about itself. The nouns' own tables come from fallow/tables.csv.
 CREATE TABLE watermark (name VARCHAR, moment TIMESTAMP);
 CREATE TABLE dirty (cluster VARCHAR, bucket TIMESTAMP);
+CREATE TABLE unposted (bucket TIMESTAMP);
 CREATE TABLE cold_file (
     noun VARCHAR, day TIMESTAMP, path VARCHAR, row_count BIGINT, bytes BIGINT, sha256 VARCHAR
 );

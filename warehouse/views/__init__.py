@@ -12,7 +12,7 @@ import duckdb
 from fallow import tables
 from warehouse.views.tiers import TierState, definition
 
-_INTERNAL = ("watermark", "dirty", "cold_file", "schema_version")
+_INTERNAL = ("watermark", "dirty", "unposted", "cold_file", "schema_version")
 
 _STATE = (files("warehouse.views") / "state.sql").read_text(encoding="utf-8")
 
