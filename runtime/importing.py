@@ -110,7 +110,9 @@ class Importer:
     def _told(self, warehouse: "Warehouse", extent: Extent, **counted: int) -> dict[str, Any]:
         """Do the books for the time that came in, and say what did."""
         window = extent.window
-        failures = pipeline.account(warehouse, window)[1] if window is not None else []
+        # An inventory alone says whose the hours were that telemetry had already filled.
+        posted = window or (self._rolled(warehouse) if counted["added"] else None)
+        failures = pipeline.account(warehouse, posted)[1] if posted is not None else []
         return {
             "cluster": self.settings.cluster,
             "devices": len(extent.devices),
@@ -119,6 +121,17 @@ class Importer:
             "end": window.end.replace(tzinfo=None) if window else None,
             "audits": "; ".join(str(f) for f in failures) or "ok",
         }
+
+    def _rolled(self, warehouse: "Warehouse") -> Window | None:
+        rows = warehouse.query(
+            "SELECT min(bucket) AS first, max(bucket) AS last FROM rollup_1h"
+            ' WHERE "cluster" = $cluster',
+            {"cluster": self.settings.cluster},
+        ).to_pylist()
+        first, last = rows[0]["first"], rows[0]["last"]
+        if first is None:
+            return None
+        return Window(first.replace(tzinfo=UTC), last.replace(tzinfo=UTC) + timedelta(hours=1))
 
     def _rate(self, rate: Decimal | None) -> list[Batch]:
         from collectors.prices.rate_card import batch, flat  # noqa: PLC0415

@@ -14,7 +14,6 @@ from warehouse.catalog import Place
 _NAME = re.compile(r"ducklake-([0-9a-f]{8})-([0-9a-f]{4})-7")
 """A data file's name holds a version 7 UUID: its first 48 bits are milliseconds since 1970."""
 
-
 _SLACK_MS = 2_000
 """Folders are stamped with a clock that may lag: by a tick, on network file systems by seconds."""
 
@@ -56,6 +55,11 @@ class DataFiles:
         if new:
             _sync(path)
         return new
+
+
+def is_data_file(name: str) -> bool:
+    """Whether a file's name is one that the lake gives."""
+    return _NAME.match(name) is not None
 
 
 def _is_younger(name: str, since: int) -> bool:

@@ -138,6 +138,20 @@ class Warehouse:
                 cursor.close()
 
     @contextmanager
+    def snapshot(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Give a cursor on one snapshot of the lake's tables. For this room's own modules."""
+        with explained(self.place.name):
+            cursor = self._cursor()
+            try:
+                cursor.execute("USE lake")
+                cursor.execute("BEGIN TRANSACTION READ ONLY")
+                yield cursor
+            finally:
+                with suppress(duckdb.Error):
+                    cursor.rollback()
+                cursor.close()
+
+    @contextmanager
     def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """Give a cursor inside one write transaction; unqualified names are the lake's tables.
 

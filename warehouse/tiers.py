@@ -92,7 +92,19 @@ def horizon(settings: WarehouseSettings, table: str, now: datetime) -> datetime:
 def sweep(warehouse: "Warehouse", now: datetime) -> int:
     """Remove files that no registration names any more, or never did; return how many."""
     place = store(warehouse.settings)
-    known = set(warehouse.query("SELECT path FROM cold_file")["path"].to_pylist())
+    with warehouse.snapshot() as cursor:
+        known = {path for _, path in state(cursor).cold}
+        # A thawed day's file is old, yet who began to read before the thaw reads it still.
+        ends = cursor.execute(
+            "SELECT min(snapshot_id), max(snapshot_id) FROM ducklake_snapshots('lake')"
+        ).fetchone()
+        known |= {
+            row[0]
+            for row in cursor.execute(
+                "SELECT path FROM ducklake_table_deletions('lake', 'main', 'cold_file', $a, $b)",
+                dict(zip("ab", ends or (0, 0), strict=True)),
+            ).fetchall()
+        }
     gone = [p for p, at in place.listed() if p not in known and now - at > ORPHAN_AGE]
     for path in gone:
         place.delete(path)

@@ -8,6 +8,7 @@ from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime import pipeline
+from runtime.importing import Importer
 from warehouse import ledger
 from warehouse.lake import Warehouse
 
@@ -71,3 +72,35 @@ def test_a_death_between_rollup_and_ledger_leaves_the_hours_owed(
         pipeline.account(warehouse, LAST)
         assert posted(warehouse)[early.replace(tzinfo=None), "productive"] == 3600
         assert warehouse.query("FROM unposted").num_rows == 0
+
+
+def test_an_inventory_that_comes_after_the_telemetry_names_the_owner(settings: Settings) -> None:
+    hour = NOW - timedelta(hours=5)
+    seen = looks(hour, 60, 90.0)
+    named = {"namespace": ["team-a"] * 60, "pod": ["train-0"] * 60}
+    rows = {**seen.rows.to_pydict(), **named}
+    pods = Batch.of(
+        "pod",
+        {
+            "cluster": ["test"],
+            "uid": ["u1"],
+            "namespace": ["team-a"],
+            "pod": ["train-0"],
+            "workload_kind": ["PyTorchJob"],
+            "workload": ["train"],
+            "phase": ["Running"],
+            "started_at": [(hour - timedelta(hours=1)).replace(tzinfo=None)],
+            "first_seen": [(hour - timedelta(hours=1)).replace(tzinfo=None)],
+            "last_seen": [NOW.replace(tzinfo=None)],
+        },
+    )
+    with Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse:
+        importer = Importer(settings, NOW)
+        importer.into(warehouse, [Batch.of("sample", rows)])
+        before = warehouse.query("SELECT DISTINCT workload_kind FROM ledger").to_pylist()
+        importer.into(warehouse, [pods])
+        after = warehouse.query(
+            "SELECT workload_kind, workload, sum(gpu_seconds) AS s FROM ledger GROUP BY ALL"
+        ).to_pylist()
+    assert {"workload_kind": "PyTorchJob"} not in before
+    assert {"workload_kind": "PyTorchJob", "workload": "train", "s": 3600.0} in after
