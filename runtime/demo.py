@@ -1,7 +1,7 @@
 """`fallow demo`: a synthetic fleet through the very same parse, warehouse, ledger and analyzers.
 
 Deterministic: one seed, one story. The fleet's week ends at a fixed moment, which is also the
-demo's "now"; the warehouse lies in a temporary folder.
+demo's "now"; the warehouse lies in a temporary folder unless one is named.
 """
 
 import json
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fallow.errors import UsageError
 from fallow.nouns import Finding
 from fallow.seams import Views
 from fallow.settings import Settings, load
@@ -41,17 +42,28 @@ PER_TEXT = 24
 """Scrapes parsed at once: two hours."""
 
 
-def play(*, days: int, gpus: int, seed: int, progress: Progress) -> "Story":
+def play(
+    *, days: int, gpus: int, seed: int, progress: Progress, home: Path | None = None
+) -> "Story":
     """Make the fleet, take it through the whole path and return its story.
 
-    Its warehouse is in a temporary folder and gone afterwards.
+    Its warehouse is kept in `home`; without one it is in a temporary folder and gone afterwards.
+
+    Raises:
+        UsageError: `home` is there and not empty: synthetic rows never mix with others.
     """
+    if home is not None and home.exists() and any(home.iterdir()):
+        raise UsageError(
+            f"the demo keeps its warehouse in a folder of its own, and {home} is not empty",
+            hint="name a new folder with --home, or leave it out: then nothing is kept",
+        )
     window = Window(END - timedelta(days=days), END)
     progress("making the fleet", 0.0)
     fleet = lay_out(gpus, seed)
     signals = measure(fleet, window, INTERVAL_S, seed)
     with tempfile.TemporaryDirectory(prefix="fallow-demo-") as folder:
-        settings = load(environ={}, flags={"home": Path(folder), "cluster": CLUSTER}).settings
+        flags = {"home": home or Path(folder), "cluster": CLUSTER}
+        settings = load(environ={}, flags=flags).settings
         return _walk(settings, fleet, signals, window, seed, progress)
 
 

@@ -22,7 +22,7 @@ WHERE
     AND a.namespace = $namespace
     AND a.workload_kind = $workload_kind
     AND a.workload = $workload
-    AND r.bucket >= $since::TIMESTAMP - INTERVAL 5 MINUTE
+    AND r.bucket > $since::TIMESTAMP - INTERVAL 5 MINUTE
     AND r.bucket < $until::TIMESTAMP
 GROUP BY r.device
 ORDER BY r.device

@@ -1,6 +1,7 @@
 """The demo: one seed, one story; it finds what was planted and nothing else."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +39,21 @@ def test_the_demo_finds_what_was_planted_without_a_false_alarm(
         assert not [name for name in found if busy in name]
     unjudged = {u["workload"]: u["why"] for u in told["unjudged"]}
     assert unjudged["team-vision/sweep-17"] == "witnesses contradict each other"
+
+
+def test_a_named_home_keeps_the_fleet_to_ask_it_more(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    home = ("--home", str(tmp_path / "demo"))
+    _play(capsys, "--days", "1", "--gpus", "8", *home)
+    asked = ("--cluster", "demo", *home, "-o", "json")
+    assert run(["analyze", "idle", *asked]) == 0
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert run(["explain", found[0]["id"], *asked]) == 0
+    assert json.loads(capsys.readouterr().out)["finding"]["id"] == found[0]["id"]
+    # Synthetic rows never mix with others.
+    assert run(["demo", "--days", "1", "--gpus", "8", *home]) == 2
+    assert "not empty" in capsys.readouterr().err
 
 
 def test_one_seed_tells_one_story(capsys: pytest.CaptureFixture[str]) -> None:
