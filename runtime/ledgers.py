@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from fallow.errors import TemporaryError
+from fallow.errors import TemporaryError, WarehouseError
 from fallow.nouns import Finding
 from fallow.settings import Settings
 from fallow.window import Window
@@ -97,17 +97,20 @@ def keep(settings: Settings, found: Sequence[Finding], window: Window) -> str | 
 
 def verified(warehouse: "Warehouse") -> list[dict[str, Any]]:
     """Read everything back and run every audit; one row per check, `status` is ok or failed."""
-    from warehouse import audits, maintenance  # noqa: PLC0415
+    from warehouse import audits  # noqa: PLC0415
+    from warehouse.verification import verify  # noqa: PLC0415
 
-    rows = [_check(item) for item in maintenance.verify(warehouse)]
-    rows += [
-        {"check": f"audit {failure.audit}", "status": "failed", "detail": str(failure)}
-        for failure in audits.run(warehouse)
+    rows = [_check(item.subject, item.detail, ok=item.ok) for item in verify(warehouse)]
+    try:
+        failures = {failure.audit: str(failure) for failure in audits.run(warehouse)}
+    except WarehouseError as error:
+        # A file that is named above keeps the audits from reading.
+        return [*rows, _check("audits", str(error), ok=False)]
+    return rows + [
+        _check(f"audit {name}", failures.get(name), ok=name not in failures)
+        for name in audits.names()
     ]
-    if not any(row["check"].startswith("audit") for row in rows):
-        rows.append({"check": "audits", "status": "ok", "detail": None})
-    return rows
 
 
-def _check(item: Any) -> dict[str, Any]:
-    return {"check": str(item), "status": "failed", "detail": None}
+def _check(name: str, detail: str | None, *, ok: bool) -> dict[str, Any]:
+    return {"check": name, "status": "ok" if ok else "failed", "detail": detail}

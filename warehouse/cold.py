@@ -17,6 +17,9 @@ from fallow.settings import S3, Settings
 
 _REFUSED = {"403", "401", "AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId"}
 
+_BLOCK = 1 << 20
+"""Bytes read at a time."""
+
 
 class Store(Protocol):
     """Where archived files lie."""
@@ -28,6 +31,9 @@ class Store(Protocol):
 
     def delete(self, path: str) -> None:
         """Remove a file; one that is not there is no error."""
+
+    def blocks(self, path: str) -> Iterator[bytes]:
+        """Yield a file's bytes; FileNotFoundError where it is not there."""
 
     def listed(self) -> Iterator[tuple[str, datetime]]:
         """Yield every file's path and when it was written (aware UTC)."""
@@ -61,7 +67,7 @@ class Folder:
         near = final.with_name(f".{final.name}.{os.getpid()}")
         try:
             with staged.open("rb") as source, near.open("wb") as target:
-                while block := source.read(1 << 20):
+                while block := source.read(_BLOCK):
                     target.write(block)
                 target.flush()
                 os.fsync(target.fileno())
@@ -74,6 +80,16 @@ class Folder:
     def delete(self, path: str) -> None:
         """Remove a file; one that is not there is no error."""
         Path(path).unlink(missing_ok=True)
+
+    def blocks(self, path: str) -> Iterator[bytes]:
+        """Yield a file's bytes.
+
+        Raises:
+            FileNotFoundError: it is not there.
+        """
+        with Path(path).open("rb") as file:
+            while block := file.read(_BLOCK):
+                yield block
 
     def listed(self) -> Iterator[tuple[str, datetime]]:
         """Yield every file's path and when it was written (aware UTC)."""
@@ -108,6 +124,24 @@ class ObjectStore:
         bucket, key = _address(path)
         with self._explained():
             self._client().delete_object(Bucket=bucket, Key=key)
+
+    def blocks(self, path: str) -> Iterator[bytes]:
+        """Yield a file's bytes.
+
+        Raises:
+            FileNotFoundError: it is not there.
+        """
+        from botocore.exceptions import ClientError  # noqa: PLC0415
+
+        bucket, key = _address(path)
+        with self._explained():
+            try:
+                body = self._client().get_object(Bucket=bucket, Key=key)["Body"]
+            except ClientError as error:
+                if error.response["Error"]["Code"] == "NoSuchKey":
+                    raise FileNotFoundError(path) from error
+                raise
+            yield from body.iter_chunks(_BLOCK)
 
     def listed(self) -> Iterator[tuple[str, datetime]]:
         """Yield every file's path and when it was written (aware UTC)."""

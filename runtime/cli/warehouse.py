@@ -32,8 +32,8 @@ def compact(run: Run) -> None:
 
     with run.warehouse(run.settings(), write=True) as warehouse:
         moved = move(warehouse, run.now())
-        maintenance.compact(warehouse)
-        run.say(f"moved: {moved}")
+        run.say(f"moved {moved.files} days ({moved.rows:,} rows) to the cold tier")
+        run.say(str(maintenance.compact(warehouse)))
         run.data(maintenance.status(warehouse), noun="status")
 
 

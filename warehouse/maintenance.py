@@ -1,0 +1,269 @@
+"""Keep the warehouse small and quick, say what it holds, prove that it can be read.
+
+Compaction is six kinds of step, each one transaction, so that a process killed anywhere leaves
+what was or what shall be, and the next call goes on:
+
+    expire    forget snapshots older than a day: nobody reads them
+    clean     remove the files that only those needed
+    flush     write out the dead rows of the tables that the catalog itself keeps
+    rewrite   files of which much was deleted, without what was deleted
+    merge     many small files of a partition into one, sorted
+    sweep     remove files that belong to nobody: a killed process left them
+
+What a merge or a rewrite replaces stays on disk for a day, so that who reads it reads on.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+
+from fallow import tables
+from fallow.errors import WarehouseError
+from warehouse import schema, tiers
+from warehouse.catalog import CATALOG_FILE
+from warehouse.cold import store
+from warehouse.durable import is_data_file
+from warehouse.steps import step
+from warehouse.storage import storage
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from warehouse.lake import Warehouse
+
+KEPT = timedelta(days=1)
+"""How long replaced files and old snapshots stay at least; the day's end is added (`_before`)."""
+
+SMALL = 64 << 20
+"""Bytes below which a file is merged with its neighbours: an hour of looks at 10,000 GPUs."""
+
+HOLED = 0.05
+"""Share of a file's rows that must be deleted before it is rewritten."""
+
+INLINED = 1_000
+"""Rows of an inlined table, dead ones included, from which it is written out: days of marks."""
+
+_COLUMNS = pa.schema(
+    {
+        "tier": pa.string(),
+        "table": pa.string(),
+        "rows": pa.int64(),
+        "bytes": pa.int64(),
+        "files": pa.int64(),
+        "oldest": pa.timestamp("us"),
+        "newest": pa.timestamp("us"),
+        "bytes_per_sample": pa.float64(),
+    }
+)
+
+
+class Compacted(msgspec.Struct, frozen=True):
+    """What one compaction did, in files; `expired` counts snapshots."""
+
+    merged: int = 0
+    rewritten: int = 0
+    written: int = 0
+    expired: int = 0
+    removed: int = 0
+    orphans: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"merged {self.merged} and rewrote {self.rewritten} files into {self.written}, removed "
+            f"{self.removed} replaced files, {self.orphans} orphans and {self.expired} snapshots"
+        )
+
+
+def status(warehouse: "Warehouse") -> pa.Table:
+    """Say what lies in each tier, from the catalog alone: no data file is opened.
+
+    tier: hot (raw looks), warm (rollups), cold (archived days), books (all other tables), retired
+    (replaced files that wait for their removal), catalog. rows, bytes, files; oldest and newest
+    in UTC, whole days in the cold tier; bytes_per_sample of raw looks: bytes on disk per measured
+    value, identities included.
+    """
+    nouns = tables.table_names()
+    moments = {name: storage(name).moment for name in nouns}
+    measured = measured_columns()
+    parameters = {
+        "nouns": list(nouns),
+        "tiers": [_tier(name) for name in nouns],
+        "moments": list(moments.values()),
+        "measured": list(measured),
+        "wanted": sorted({*measured, *(m for m in moments.values() if m)}),
+    }
+    with warehouse.snapshot() as cursor:
+        found = cursor.execute(step("maintenance/status"), parameters).to_arrow_table()
+        rows = found.to_pylist()
+        retired = cursor.execute(step("maintenance/retired")).fetchall()
+        rows += [_retired(warehouse, retired), _catalog(warehouse, cursor)]
+    return pa.Table.from_pylist(rows, schema=_COLUMNS)
+
+
+def compact(
+    warehouse: "Warehouse", *, on_step: Callable[[str], None] = lambda _: None
+) -> Compacted:
+    """Tidy the lake and the cold tier; `on_step` hears of each step before and after its commit.
+
+    Raises:
+        TemporaryError: the disk is full, the catalog or the store is away; the steps that were
+            done stay done and the next call goes on.
+    """
+    expired = _acted(warehouse, "expire_snapshots", on_step)
+    removed = _acted(warehouse, "cleanup_old_files", on_step)
+    _flush(warehouse, on_step)
+    merged = rewritten = written = 0
+    for table, holed, _ in _crowded(warehouse):
+        if holed:
+            before, after = _combined(
+                warehouse, "rewrite_data_files", table, {"delete_threshold": HOLED}, on_step
+            )
+            rewritten, written = rewritten + before, written + after
+    for table, _, crowded in _crowded(warehouse):
+        if crowded:
+            before, after = _combined(
+                warehouse, "merge_adjacent_files", table, {"max_file_size": SMALL}, on_step
+            )
+            merged, written = merged + before, written + after
+    orphans = _sweep(warehouse, on_step)
+    return Compacted(merged, rewritten, written, expired, removed, orphans)
+
+
+def measured_columns() -> tuple[str, ...]:
+    """Return the columns of `sample` that hold measured values, not identities."""
+    named = {"gpu_index", "sharers", "interval_s"}
+    kinds = {"i16", "i32", "i64", "f32", "f64"}
+    return tuple(
+        c.name
+        for c in tables.columns("sample")
+        if c.type in kinds and not c.key and c.name not in named
+    )
+
+
+def _tier(table: str) -> str:
+    if storage(table).mode == "append":
+        return "hot"
+    return "warm" if table in tiers.ROLLED else "books"
+
+
+def _retired(warehouse: "Warehouse", files: list[tuple[str | None, bool, int | None]]) -> object:
+    root, known = warehouse.place.data, 0
+    for path, relative, size in files:
+        if size is not None:
+            known += size
+        elif path is not None and not warehouse.place.remote:
+            file = Path(root, path) if relative else Path(path)
+            known += file.stat().st_size if file.exists() else 0
+    return {"tier": "retired", "table": "files to remove", "files": len(files), "bytes": known}
+
+
+def _catalog(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection") -> object:
+    row = cursor.execute(
+        "SELECT count(*), min(snapshot_time), max(snapshot_time) FROM ducklake_snapshots('lake')"
+    ).fetchone()
+    snapshots, oldest, newest = row or (0, None, None)
+    path = warehouse.place.home / CATALOG_FILE
+    return {
+        "tier": "catalog",
+        "table": f"snapshots, schema {schema.version(cursor)}",
+        "rows": snapshots,
+        "bytes": path.stat().st_size if warehouse.place.embedded else None,
+        "files": 1 if warehouse.place.embedded else None,
+        "oldest": oldest and oldest.astimezone(UTC).replace(tzinfo=None),
+        "newest": newest and newest.astimezone(UTC).replace(tzinfo=None),
+    }
+
+
+def _before(warehouse: "Warehouse") -> datetime:
+    """Return the moment (aware UTC) whose older snapshots and files may go.
+
+    It is the last microsecond of a day, because a SQLite catalog compares only the days: asked
+    for "older than noon" it takes the whole day, files retired a second ago included, and fails
+    who reads them. Asked for a day's end, SQLite and PostgreSQL mean the same.
+    """
+    kept = warehouse.clock().astimezone(UTC) - KEPT
+    return kept.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(microseconds=1)
+
+
+def _acted(warehouse: "Warehouse", function: str, on_step: Callable[[str], None]) -> int:
+    with warehouse.transaction() as cursor:
+        done = cursor.execute(
+            f"CALL ducklake_{function}('lake', older_than => $before)",
+            {"before": _before(warehouse)},
+        ).fetchall()
+        on_step(f"{function} done")
+    on_step(f"{function} committed")
+    return len(done)
+
+
+def _flush(warehouse: "Warehouse", on_step: Callable[[str], None]) -> None:
+    metadata = "__ducklake_metadata_lake"
+    with warehouse.snapshot() as cursor:
+        inlined = cursor.execute(
+            "SELECT kept.table_name, inlined.table_name"
+            f" FROM {metadata}.ducklake_inlined_data_tables AS inlined"
+            f" INNER JOIN {metadata}.ducklake_table AS kept USING (table_id)"
+            " WHERE kept.end_snapshot IS NULL"
+        ).fetchall()
+        grown = {
+            table
+            for table, rows in inlined
+            if cursor.execute(f'SELECT count(*) > {INLINED} FROM {metadata}."{rows}"').fetchone()
+            == (True,)
+        }
+    for table in sorted(grown):
+        with warehouse.transaction() as cursor:
+            call = f"CALL ducklake_flush_inlined_data('lake', table_name => '{table}')"
+            cursor.execute(call).fetchall()
+        on_step(f"flush {table} committed")
+
+
+def _crowded(warehouse: "Warehouse") -> list[tuple[str, bool, bool]]:
+    with warehouse.snapshot() as cursor:
+        sql = step("maintenance/crowded")
+        return cursor.execute(sql, {"small": SMALL, "threshold": HOLED}).fetchall()
+
+
+def _combined(
+    warehouse: "Warehouse",
+    function: str,
+    table: str,
+    how: dict[str, float],
+    on_step: Callable[[str], None],
+) -> tuple[int, int]:
+    options = ", ".join(f"{name} => {value}" for name, value in how.items())
+    with warehouse.transaction() as cursor:
+        done = cursor.execute(f"CALL ducklake_{function}('lake', '{table}', {options})").fetchall()
+        on_step(f"{function} {table} done")
+    on_step(f"{function} {table} committed")
+    return sum(row[2] for row in done), sum(row[3] for row in done)
+
+
+def _sweep(warehouse: "Warehouse", on_step: Callable[[str], None]) -> int:
+    call = "CALL ducklake_delete_orphaned_files('lake', older_than => $before{})"
+    before = {"before": _before(warehouse)}
+    with warehouse.transaction() as cursor:
+        strays = [r[0] for r in cursor.execute(call.format(", dry_run => true"), before).fetchall()]
+        _only_ours(warehouse, strays)
+        if strays:
+            cursor.execute(call.format(""), before)
+    on_step("lake swept")
+    gone = tiers.sweep(warehouse, warehouse.clock())
+    on_step("cold tier swept")
+    return len(strays) + gone
+
+
+def _only_ours(warehouse: "Warehouse", strays: list[str]) -> None:
+    """Refuse to remove what the lake did not write: a cold tier or people's files in its folder."""
+    foreign = [path for path in strays if not is_data_file(path.rpartition("/")[2])]
+    if foreign:
+        raise WarehouseError(
+            f"{len(foreign)} files under {warehouse.place.data} are not the lake's, such as "
+            f"{foreign[0]}; orphans are not removed there",
+            hint="keep warehouse.data for the lake alone "
+            f"(the cold tier is {store(warehouse.settings).root})",
+        )

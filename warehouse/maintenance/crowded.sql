@@ -1,0 +1,46 @@
+-- Tables worth a rewrite (a file whose deleted share is high) or a merge (several small files in
+-- one partition; files with deletes are never merged).
+WITH partition_of AS (
+    SELECT
+        data_file_id,
+        string_agg(partition_value, '/' ORDER BY partition_key_index) AS place
+    FROM __ducklake_metadata_lake.ducklake_file_partition_value
+    GROUP BY data_file_id
+),
+
+gone AS (
+    SELECT
+        data_file_id,
+        sum(delete_count) AS deleted
+    FROM __ducklake_metadata_lake.ducklake_delete_file
+    WHERE end_snapshot IS NULL
+    GROUP BY data_file_id
+),
+
+lying AS (
+    SELECT
+        kept.table_name,
+        partition_of.place,
+        count(*) FILTER (
+            gone.deleted IS NULL AND file.file_size_bytes < $small
+        ) AS small,
+        count(*) FILTER (
+            gone.deleted >= $threshold * file.record_count
+        ) AS holed
+    FROM __ducklake_metadata_lake.ducklake_data_file AS file
+    INNER JOIN __ducklake_metadata_lake.ducklake_table AS kept
+        ON file.table_id = kept.table_id AND kept.end_snapshot IS NULL
+    LEFT JOIN partition_of ON file.data_file_id = partition_of.data_file_id
+    LEFT JOIN gone ON file.data_file_id = gone.data_file_id
+    WHERE file.end_snapshot IS NULL
+    GROUP BY kept.table_name, partition_of.place
+)
+
+SELECT
+    table_name,
+    sum(holed) > 0 AS holed,
+    max(small) > 1 AS crowded
+FROM lying
+GROUP BY table_name
+HAVING sum(holed) > 0 OR max(small) > 1
+ORDER BY table_name

@@ -1,0 +1,21 @@
+-- Files that no reader needs any more, or only one that began before they were replaced.
+-- A file scheduled for removal is known by its path only.
+SELECT
+    path,
+    path_is_relative::BOOLEAN AS relative,
+    NULL::BIGINT AS bytes
+FROM __ducklake_metadata_lake.ducklake_files_scheduled_for_deletion
+UNION ALL
+SELECT
+    NULL,
+    NULL,
+    file_size_bytes
+FROM __ducklake_metadata_lake.ducklake_data_file
+WHERE end_snapshot IS NOT NULL
+UNION ALL
+SELECT
+    NULL,
+    NULL,
+    file_size_bytes
+FROM __ducklake_metadata_lake.ducklake_delete_file
+WHERE end_snapshot IS NOT NULL

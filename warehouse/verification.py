@@ -1,0 +1,173 @@
+"""Read everything back: the catalog, every data file of the lake, every archived file.
+
+A damaged file spoils its own rows only: queries whose times leave it out go on to answer. What
+was in it is in a backup or, for raw looks and what is rolled up from them, perhaps in the source.
+"""
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from fallow.errors import WarehouseError
+from warehouse.catalog import CATALOG_FILE, quoted
+from warehouse.cold import Store, store
+from warehouse.steps import step
+from warehouse.tiers import Archived
+
+if TYPE_CHECKING:
+    from warehouse.lake import Warehouse
+
+_REMEDY = "restore it from a backup; until then queries that need its rows fail, all others answer"
+_HASHED = "SELECT count(*), bit_xor(hash(*COLUMNS(*))) FROM"
+"""Hashing makes the engine read and decode every value; counting alone is answered unread."""
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One thing that was read back; `detail` says what was seen, and what to do where not ok."""
+
+    subject: str
+    ok: bool
+    detail: str
+
+
+def verify(warehouse: "Warehouse") -> Iterator[Check]:
+    """Read everything back as one snapshot sees it; yield a check per table, more where damaged.
+
+    Files must be there with the catalog's size, decode whole and hold the catalog's number of
+    rows; archived files must have the checksum they were written with.
+
+    Raises:
+        TemporaryError: PostgreSQL or the object store is away.
+    """
+    if warehouse.place.embedded:
+        yield _catalog(warehouse.place.home / CATALOG_FILE)
+    rows: dict[str, dict[str, int]] = {}
+    with warehouse.snapshot() as cursor:
+        for table, name, count in cursor.execute(step("maintenance/files")).fetchall():
+            rows.setdefault(table, {})[name] = count
+    for table in sorted(rows):
+        yield from _table(warehouse, table, rows[table])
+    archived = _registered(warehouse)
+    place = store(warehouse.settings)
+    for table in sorted({file.table for file in archived}):
+        yield from _archived(place, table, [file for file in archived if file.table == table])
+
+
+def _catalog(path: Path) -> Check:
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+            said = [row[0] for row in connection.execute("PRAGMA integrity_check(5)")]
+    except sqlite3.Error as error:
+        said = [str(error)]
+    ok = said == ["ok"]
+    detail = f"{path.stat().st_size:,} bytes" if ok else f"{'; '.join(said)}: restore {path}"
+    return Check("catalog", ok, detail)
+
+
+def _table(warehouse: "Warehouse", table: str, rows: dict[str, int]) -> Iterator[Check]:
+    with warehouse.snapshot() as cursor:
+        listed = cursor.execute(
+            "SELECT data_file, data_file_size_bytes, delete_file, delete_file_size_bytes"
+            " FROM ducklake_list_files('lake', $table)",
+            {"table": table},
+        ).fetchall()
+    data = {path: size for path, size, _, _ in listed}
+    sizes = data | {path: size for _, _, path, size in listed if path is not None}
+    said = {} if warehouse.place.remote else _misfits(sizes)
+    whole = said or _unreadable(warehouse, f'lake.main."{table}"')
+    for path in sizes if whole else ():
+        # Something is damaged: look at each file alone, so that each is named.
+        wrong = _unreadable(warehouse, f"read_parquet({quoted(path)})")
+        if wrong:
+            said.setdefault(path, wrong)
+    for path in data:
+        count = rows.get(path.rpartition("/")[2])
+        if path not in said and count is not None and (found := _count(warehouse, path)) != count:
+            said[path] = f"holds {found:,} rows, the catalog says {count:,}"
+    for path, wrong in said.items():
+        yield Check(f"{table}: {path}", ok=False, detail=f"{wrong}: {_REMEDY}")
+    if whole and not said:
+        yield Check(table, ok=False, detail=f"{whole}: {_REMEDY}")
+    if not whole and not said:
+        told = _told(len(sizes), sum(sizes.values()))
+        yield Check(table, ok=True, detail=f"{sum(rows.values()):,} rows, {told}")
+
+
+def _misfits(sizes: dict[str, int]) -> dict[str, str]:
+    """Return what is wrong with each local file, as far as the file system knows."""
+    said = {}
+    for path, size in sizes.items():
+        try:
+            found = Path(path).stat().st_size
+        except FileNotFoundError:
+            said[path] = "is not there"
+        else:
+            if found != size:
+                said[path] = f"has {found:,} bytes, the catalog says {size:,}"
+    return said
+
+
+def _unreadable(warehouse: "Warehouse", source: str) -> str:
+    try:
+        with warehouse.snapshot() as cursor:
+            cursor.execute(f"{_HASHED} {source}").fetchall()
+    except WarehouseError as error:
+        return f"cannot be read ({error.message})"
+    return ""
+
+
+def _count(warehouse: "Warehouse", path: str) -> int:
+    with warehouse.snapshot() as cursor:
+        row = cursor.execute(
+            f"SELECT num_rows FROM parquet_file_metadata({quoted(path)})"
+        ).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _registered(warehouse: "Warehouse") -> list[Archived]:
+    try:
+        with warehouse.snapshot() as cursor:
+            files = cursor.execute("FROM cold_file ORDER BY noun, path").fetchall()
+    except WarehouseError:
+        return []  # its own damage is told as any table's
+    return [Archived(*file) for file in files]
+
+
+def _archived(place: Store, table: str, files: list[Archived]) -> Iterator[Check]:
+    sound = True
+    for file in files:
+        wrong = _changed(place, file)
+        if wrong:
+            sound = False
+            yield Check(f"cold {table}: {file.path}", ok=False, detail=f"{wrong}: {_REMEDY}")
+    if sound:
+        rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
+        yield Check(
+            f"cold {table}", ok=True, detail=f"{rows:,} rows, {_told(len(files), size)}, checksums"
+        )
+
+
+def _changed(place: Store, file: Archived) -> str:
+    digest, size = hashlib.sha256(), 0
+    try:
+        for block in place.blocks(file.path):
+            digest.update(block)
+            size += len(block)
+    except FileNotFoundError:
+        return "is not there"
+    except OSError as error:
+        return f"cannot be read ({error.strerror or error})"
+    if size != file.bytes:
+        return f"has {size:,} bytes, {file.bytes:,} were written"
+    if digest.hexdigest() != file.sha256:
+        return f"has sha256 {digest.hexdigest()[:12]}..., written was {file.sha256[:12]}..."
+    return ""
+
+
+def _told(files: int, size: int) -> str:
+    return f"{files} file{'s' * (files != 1)}, {size:,} bytes"
