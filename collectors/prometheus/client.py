@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import requests
 
 MAX_BACKOFF_S = 30.0
+MAX_ASKED_S = 120.0
+"""A server's Retry-After is obeyed up to this."""
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _RETRIED = {408, 429, 500, 502, 503, 504}
 _TOO_MUCH = ("too many", "exceed", "maximum", "limit", "too large", "timed out", "timeout")
@@ -36,12 +38,20 @@ class BudgetSpentError(TemporaryError):
     """The run has asked as many queries as `prometheus.query_budget` allows."""
 
 
+class BusyError(TemporaryError):
+    """The server says that it is busy, and perhaps for how long."""
+
+    after_s: float = 0.0
+
+
 class _Problem(msgspec.Struct):
-    """What a server says instead of data."""
+    """What a server says instead of data, or beside it."""
 
     status: str = ""
     error: str = ""
     errorType: str = ""  # noqa: N815  (the API's name)
+    warnings: list[str] | None = None
+    isPartial: bool = False  # noqa: N815  (VictoriaMetrics' name)
 
 
 class PrometheusClient:
@@ -115,7 +125,7 @@ class PrometheusClient:
         """
         retrying = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(self._settings.retries + 1),
-            wait=tenacity.wait_exponential_jitter(multiplier=0.5, max=MAX_BACKOFF_S, jitter=0.5),
+            wait=_wait,
             retry=tenacity.retry_if_exception(_may_pass),
             sleep=self._sleep,
             reraise=True,
@@ -160,7 +170,7 @@ class PrometheusClient:
 
     def _checked(self, status: int, body: bytes, headers: Mapping[str, str]) -> bytes:
         if status == _OK and body.startswith(b'{"status":"success"') and body.endswith(_ENDS):
-            return body
+            return self._complete(body)
         if status in {_UNAUTHORIZED, _FORBIDDEN}:
             raise AuthError(
                 f"{self.url} refused our credentials (HTTP {status})",
@@ -171,8 +181,11 @@ class PrometheusClient:
         if said and _is_too_much(status, problem, said):
             raise TooMuchError(f"{self.url}: {_short(said)}", hint="lower prometheus.chunk")
         if status in _RETRIED:
-            wait = f", retry after {after} s" if (after := headers.get("Retry-After")) else ""
-            raise TemporaryError(f"{self.url}: HTTP {status}{wait}: {_short(said) or 'no reason'}")
+            after = headers.get("Retry-After", "")
+            wait = f", retry after {after} s" if after else ""
+            busy = BusyError(f"{self.url}: HTTP {status}{wait}: {_short(said) or 'no reason'}")
+            busy.after_s = min(float(after), MAX_ASKED_S) if after.isdecimal() else 0.0
+            raise busy
         if status in _REFUSED and said:
             raise SourceError(f"{self.url} refused the query: {_short(said)}")
         if status == _NOT_FOUND:
@@ -181,6 +194,16 @@ class PrometheusClient:
                 hint="prometheus.url is the base URL, such as http://host:9090 or .../prometheus",
             )
         return self._unlike(status, body, problem)
+
+    def _complete(self, body: bytes) -> bytes:
+        """Refuse an answer that the server itself calls partial: what is missing is no gap."""
+        if any(mark in end for mark in _PARTIAL for end in (body[:_NEAR], body[-_NEAR:])):
+            said = msgspec.json.decode(body, type=_Problem)
+            partly = [w for w in said.warnings or () if not w.startswith(_ABOUT_THE_QUERY)]
+            if said.isPartial or partly:
+                why = _short(partly[0]) if partly else "isPartial"
+                raise TemporaryError(f"{self.url}: the server calls its answer partial: {why}")
+        return body
 
     def _unlike(self, status: int, body: bytes, problem: _Problem | None) -> bytes:
         head = body[:200].lstrip().lower()
@@ -208,6 +231,11 @@ class PrometheusClient:
 
 _ENDS = (b"}", b"}\n")
 _IS_IT = "is this a Prometheus?"
+_NEAR = 65_536
+_PARTIAL = (b'"warnings":["', b'"isPartial":true')
+"""Keys beside the data: inside it a quote of a label's value would bear a backslash."""
+_ABOUT_THE_QUERY = ("PromQL ",)
+_BACKOFF = tenacity.wait_exponential_jitter(multiplier=0.5, max=MAX_BACKOFF_S, jitter=0.5)
 
 
 def check_url(url: str) -> str:
@@ -226,6 +254,11 @@ def check_url(url: str) -> str:
 
 def _may_pass(error: BaseException) -> bool:
     return isinstance(error, TemporaryError) and not isinstance(error, BudgetSpentError)
+
+
+def _wait(state: tenacity.RetryCallState) -> float:
+    error = state.outcome.exception() if state.outcome is not None else None
+    return max(_BACKOFF(state), error.after_s if isinstance(error, BusyError) else 0.0)
 
 
 def _problem(body: bytes) -> _Problem | None:

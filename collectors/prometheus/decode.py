@@ -110,7 +110,11 @@ def vector(body: bytes) -> list[tuple[dict[str, str], float]]:
     Raises:
         SourceError: the answer is no vector.
     """
-    return [(p.metric, float(p.value[1])) for p in _decode(body, _Vector).data.result]
+    found = _decode(body, _Vector).data.result
+    try:
+        return [(p.metric, float(p.value[1])) for p in found]
+    except ValueError as error:
+        raise SourceError(f"the server's vector holds what is no number: {error}") from error
 
 
 def names(body: bytes) -> list[str]:
@@ -137,7 +141,7 @@ def _decode(body: bytes, kind: type[T]) -> T:
 def _numbers(joined: bytes) -> Floats:
     if not joined:
         return np.zeros(0)
-    plain = joined.translate(None, b'[]"')
+    plain = joined.translate(None, b'[]" \t\r\n')
     try:
         return _cast(plain)
     except pa.ArrowInvalid:

@@ -1,0 +1,63 @@
+"""Servers that misbehave, and a collector of the real one's two days, read once."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from collectors.prometheus.client import PrometheusClient
+from collectors.prometheus.collector import PrometheusCollector
+from fallow.settings import PrometheusSettings, load
+from fallow.window import Window
+from tests.servers.misbehaving import Misbehaving, misbehaving
+from tests.servers.prometheus import END, HOURS
+
+Rows = Mapping[str, list[dict[str, Any]]]
+Asking = Callable[..., PrometheusClient]
+
+
+@pytest.fixture
+def server() -> Iterator[Misbehaving]:
+    with misbehaving() as listening:
+        yield listening
+
+
+@pytest.fixture
+def slept() -> list[float]:
+    """How long clients waited between tries, in seconds; nobody really waits."""
+    return []
+
+
+@pytest.fixture
+def asking(server: Misbehaving, slept: list[float]) -> Iterator[Asking]:
+    """Return a maker of clients of the misbehaving server."""
+    made = []
+
+    def make(**settings: Any) -> PrometheusClient:
+        given = {"url": server.url, "retries": 2, **settings}
+        made.append(PrometheusClient(PrometheusSettings(**given), sleep=slept.append))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+def prometheus_settings(url: str, **flags: Any) -> PrometheusSettings:
+    dotted = {f"prometheus.{name}": value for name, value in {"url": url, **flags}.items()}
+    return load(environ={}, flags=dotted).settings.prometheus
+
+
+@pytest.fixture(scope="session")
+def two_days(prometheus_with_history: str) -> Rows:
+    """Return everything that the collector yields of the real server's two days, by table."""
+    collector = PrometheusCollector(prometheus_settings(prometheus_with_history), "real")
+    rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    window = Window(END - timedelta(hours=HOURS), END)
+    collector._clock = lambda: END + timedelta(minutes=10)
+    for batch in collector.collect(window):
+        rows[batch.table] += batch.rows.to_pylist()
+    assert collector.failure is None
+    return rows

@@ -1,0 +1,248 @@
+"""How a Prometheus can fail us: the kind of error, its words, its exit code, who tries again."""
+
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collectors.prometheus.client import BudgetSpentError, PrometheusClient, TooMuchError
+from fallow.errors import AuthError, FallowError, SourceError, TemporaryError, UsageError
+from fallow.settings import PrometheusSettings
+from runtime.cli import run
+from tests.servers.misbehaving import NAMES, VECTOR, Answer, Misbehaving
+
+Asking = Callable[..., PrometheusClient]
+WHEN = datetime(2026, 11, 20, 12, tzinfo=UTC)
+HTML = b"<!doctype html><html><body>Sign in</body></html>"
+BAD = b'{"status":"error","errorType":"bad_data","error":"parse error: unexpected \\"}\\""}'
+LARGE = b'{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory"}'  # noqa: E501
+SLOW = (
+    b'{"status":"error","errorType":"timeout","error":"query timed out in expression evaluation"}'
+)
+POINTS = b'{"status":"error","errorType":"bad_data","error":"exceeded maximum resolution of 11,000 points per timeseries"}'  # noqa: E501
+PARTIAL = VECTOR[:-1] + b',"warnings":["fetch from store 10.0.0.7:10901: connection refused"]}'
+MISSING = VECTOR.replace(b'"data"', b'"isPartial":true,"data"')
+TRIES = 3
+
+FAILURES: dict[str, tuple[Answer, type[FallowError], str, int]] = {
+    "unauthorized": (Answer(401, b"no"), AuthError, "HTTP 401", 1),
+    "forbidden": (Answer(403, b"<html>no</html>"), AuthError, "HTTP 403", 1),
+    "not found": (Answer(404, b"not here"), SourceError, "no Prometheus API", 1),
+    "bad query": (Answer(422, BAD), SourceError, "refused the query: parse error", 1),
+    "bad request": (Answer(400, BAD), SourceError, "refused the query", 1),
+    "too much": (Answer(422, LARGE), TooMuchError, "too many samples", 1),
+    "too many points": (Answer(400, POINTS), TooMuchError, "11,000 points", 1),
+    "timed out": (Answer(503, SLOW), TooMuchError, "timed out", 1),
+    "slow down": (Answer(429, b"slow down"), TemporaryError, "HTTP 429", TRIES),
+    "broken": (Answer(500, b"oops"), TemporaryError, "HTTP 500", TRIES),
+    "bad gateway": (Answer(502, HTML), TemporaryError, "HTTP 502", TRIES),
+    "away": (Answer(503, b""), TemporaryError, "HTTP 503", TRIES),
+    "empty": (Answer(200, b""), SourceError, "empty answer", 1),
+    "HTML": (Answer(200, HTML), SourceError, "HTML, not JSON", 1),
+    "other JSON": (Answer(200, b'{"ok":true}'), SourceError, "does not answer as Prometheus", 1),
+    "text": (Answer(200, b"hello"), SourceError, "does not answer as Prometheus", 1),
+    "half": (Answer(200, VECTOR[:40]), TemporaryError, "cut short", TRIES),
+    "connection cut": (Answer(200, VECTOR[:40], {}, True), TemporaryError, "cut short", TRIES),
+    "partial (Thanos)": (Answer(200, PARTIAL), TemporaryError, "partial", TRIES),
+    "partial (VictoriaMetrics)": (Answer(200, MISSING), TemporaryError, "partial", TRIES),
+}
+
+
+@pytest.mark.parametrize("how", FAILURES)
+def test_each_failure_has_its_kind_its_words_and_its_tries(
+    asking: Asking, server: Misbehaving, how: str
+) -> None:
+    answer, kind, word, tries = FAILURES[how]
+    server.answers = [answer]
+    client = asking()
+    with pytest.raises(FallowError, match=word) as caught:
+        client.query("up", WHEN)
+    assert type(caught.value) is kind or (kind is TemporaryError and isinstance(caught.value, kind))
+    assert server.url in caught.value.message
+    assert client.queries == len(server.asked) == tries
+
+
+@pytest.mark.parametrize("how", FAILURES)
+def test_on_the_command_line_a_failure_is_one_line_and_its_exit_code(
+    server: Misbehaving,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    how: str,
+) -> None:
+    answer, kind, word, _ = FAILURES[how]
+    server.answers = [answer]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FALLOW_PROMETHEUS__RETRIES", "0")
+    monkeypatch.setenv("FALLOW_HOME", str(tmp_path / "home"))
+    code = run(["doctor", "--prometheus", server.url])
+    said = capsys.readouterr()
+    assert code == kind.exit_code
+    assert said.out == ""
+    first, *hint = [line for line in said.err.splitlines() if not line.startswith("{")]
+    assert first.startswith(f"fallow: {server.url}")
+    assert word in first
+    assert len(hint) <= 1
+
+
+def test_a_passing_failure_passes_with_growing_waits(
+    asking: Asking, server: Misbehaving, slept: list[float]
+) -> None:
+    server.answers = [Answer(500, b""), Answer(502, HTML), Answer(200, VECTOR[:9]), Answer()]
+    assert asking(retries=3).query("up", WHEN) == VECTOR
+    assert len(slept) == 3
+    assert all(low <= s <= low + 0.5 for s, low in zip(slept, (0.5, 1.0, 2.0), strict=True))
+
+
+def test_a_server_that_says_when_to_come_back_is_obeyed(
+    asking: Asking, server: Misbehaving, slept: list[float]
+) -> None:
+    later = [Answer(429, b"", {"Retry-After": s}) for s in ("17", "9999", "Fri, 20 Nov 2026")]
+    server.answers = [*later, Answer()]
+    assert asking(retries=3).query("up", WHEN) == VECTOR
+    assert slept[:2] == [17.0, 120.0]
+    assert slept[2] < 3
+
+
+def test_warnings_about_the_query_are_no_missing_data(asking: Asking, server: Misbehaving) -> None:
+    body = VECTOR[:-1] + b',"warnings":["PromQL warning: metric might not be a counter"]}\n'
+    server.answers = [Answer(200, body)]
+    assert asking().query("up", WHEN) == body
+
+
+def test_every_try_counts_against_the_budget(asking: Asking, server: Misbehaving) -> None:
+    server.answers = [Answer(503, b""), Answer()]
+    client = asking(query_budget=3)
+    client.query("up", WHEN)
+    client.query("up", WHEN)
+    with pytest.raises(BudgetSpentError, match="budget of 3 queries") as caught:
+        client.query("up", WHEN)
+    assert caught.value.exit_code == 75
+    assert len(server.asked) == 3
+
+
+def test_credentials_and_headers_travel(asking: Asking, server: Misbehaving) -> None:
+    asking(bearer_token="t0ken", headers={"X-Scope-OrgID": "team"}).query("up", WHEN)
+    asking(username="u", password="p").query("up", WHEN)
+    assert server.headers[0]["Authorization"] == "Bearer t0ken"
+    assert server.headers[0]["X-Scope-OrgID"] == "team"
+    assert server.headers[1]["Authorization"] == "Basic dTpw"
+
+
+def test_no_secret_is_in_an_error(asking: Asking, server: Misbehaving) -> None:
+    server.answers = [Answer(401, b"t0ken refused")]
+    with pytest.raises(AuthError) as caught:
+        asking(bearer_token="t0ken").query("up", WHEN)
+    assert "t0ken" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["prometheus:9090", "ftp://host", "http://", "  ", "file:///etc"])
+def test_what_is_no_address_is_a_usage_error(url: str) -> None:
+    with pytest.raises(UsageError, match="is not an address"):
+        PrometheusClient(PrometheusSettings(url=url))
+
+
+@pytest.mark.parametrize("path", ["", "/", "/api/v1", "/api/v1/"])
+def test_the_base_url_may_end_in_its_api_path(server: Misbehaving, path: str) -> None:
+    client = PrometheusClient(PrometheusSettings(url=server.url + path))
+    client.query("up", WHEN)
+    assert server.asked[0][0] == "/api/v1/query"
+    client.close()
+
+
+def test_nobody_listening_and_no_such_host_may_pass(slept: list[float]) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    for url in (f"http://127.0.0.1:{port}", "http://prometheus.invalid:9090"):
+        client = PrometheusClient(PrometheusSettings(url=url, retries=1), sleep=slept.append)
+        with pytest.raises(TemporaryError, match="cannot be reached"):
+            client.query("up", WHEN)
+        client.close()
+    assert len(slept) == 2
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a self-signed certificate of 127.0.0.1 with its key beside it."""
+    openssl = shutil.which("openssl") or pytest.skip("openssl is not installed")
+    folder = tmp_path_factory.mktemp("tls")
+    command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    command += ["-keyout", "key.pem", "-out", "cert.pem", "-subj", "/CN=127.0.0.1"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return folder / "cert.pem"
+
+
+@pytest.fixture
+def secured(certificate: Path) -> Iterator[str]:
+    """Serve one empty vector after another over TLS that nobody vouches for."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(VECTOR)
+
+        def log_message(self, *_args: object) -> None:
+            """Keep quiet."""
+
+    class Quiet(HTTPServer):
+        def handle_error(self, *_args: Any) -> None:
+            """Say nothing of refused handshakes."""
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, certificate.with_name("key.pem"))
+    with Quiet(("127.0.0.1", 0), Handler) as listening:
+        listening.socket = context.wrap_socket(listening.socket, server_side=True)
+        threading.Thread(target=listening.serve_forever, daemon=True).start()
+        yield f"https://127.0.0.1:{listening.server_address[1]}"
+        listening.shutdown()
+
+
+def test_a_certificate_nobody_vouches_for_is_refused_until_it_is_named(
+    secured: str, certificate: Path
+) -> None:
+    client = PrometheusClient(PrometheusSettings(url=secured))
+    with pytest.raises(SourceError, match="TLS failed") as caught:
+        client.query("up", WHEN)
+    assert "prometheus.ca_file" in str(caught.value.hint)
+    assert client.queries == 1
+    client.close()
+    known = PrometheusClient(PrometheusSettings(url=secured, ca_file=str(certificate)))
+    assert known.query("up", WHEN) == VECTOR
+    known.close()
+
+
+def test_tls_to_a_plain_server_fails_in_words(server: Misbehaving) -> None:
+    client = PrometheusClient(PrometheusSettings(url=server.url.replace("http:", "https:")))
+    with pytest.raises(SourceError, match="TLS failed"):
+        client.query("up", WHEN)
+    client.close()
+
+
+@pytest.mark.parametrize("command", ["scan", "import"])
+def test_a_prometheus_without_gpus_says_what_to_do(
+    server: Misbehaving,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
+    server.answering = lambda path, _: Answer(200, NAMES if path.endswith("values") else VECTOR)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FALLOW_HOME", str(tmp_path / "home"))
+    words = {"scan": ["scan", "--prometheus"], "import": ["import", "prometheus", "--url"]}
+    assert run([*words[command], server.url]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "has no GPU series between" in said.err
+    assert "fallow doctor" in said.err

@@ -1,0 +1,65 @@
+"""A small HTTP server that answers as it is told, one answer after another; the last stays."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+VECTOR = b'{"status":"success","data":{"resultType":"vector","result":[]}}'
+NAMES = b'{"status":"success","data":["up"]}'
+
+
+class Answer(NamedTuple):
+    """What to answer; `cut` promises more bytes than it sends."""
+
+    status: int = 200
+    body: bytes = VECTOR
+    headers: Mapping[str, str] = {}
+    cut: bool = False
+
+
+class Misbehaving:
+    """Where it listens, how it answers, and what it was asked."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.answers: list[Answer] = [Answer()]
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.headers: list[Mapping[str, str]] = []
+        self.answering: Callable[[str, Mapping[str, str]], Answer] = self._next
+
+    def _next(self, _path: str, _parameters: Mapping[str, str]) -> Answer:
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+@contextmanager
+def misbehaving() -> Iterator[Misbehaving]:
+    """Serve on a free port of loopback until the block ends."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            parameters = {k: v[0] for k, v in parse_qs(parts.query).items()}
+            server.asked.append((parts.path, parameters))
+            server.headers.append(dict(self.headers))
+            answer = server.answering(parts.path, parameters)
+            self.send_response(answer.status)
+            for name, value in answer.headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(answer.body) + 100 * answer.cut))
+            self.end_headers()
+            self.wfile.write(answer.body)
+            self.close_connection = answer.cut
+
+        def log_message(self, *_args: object) -> None:
+            """Keep quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
+        server = Misbehaving(f"http://127.0.0.1:{listening.server_address[1]}")
+        threading.Thread(target=listening.serve_forever, daemon=True).start()
+        yield server
+        listening.shutdown()
