@@ -1,0 +1,149 @@
+"""Who asks for what when: the workloads that people bring to a fleet, drawn from tables.
+
+The shares of capacity (`mix.csv`) are a choice of this world. Lives are drawn from published run
+times (`lives.csv`) by their quantiles, log-linear between them.
+"""
+
+import csv
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+import numpy as np
+
+from fallow.errors import UsageError
+
+DAY_S = 86_400.0
+LEAST_LIFE_S = 60.0
+WORK_HOURS = (9.0, 18.0)
+BY_DAY = 4.0
+"""So many times as many jobs are brought in a working hour as in another."""
+
+
+class Category(msgspec.Struct, frozen=True):
+    """One row of `mix.csv`: `share` of the fleet's GPUs, `gpus` per replica."""
+
+    category: str
+    kind: str
+    behaviour: str
+    share: float
+    gpus: int
+    replicas: int
+    life: str
+    priority: int
+    namespace: str
+    team: str
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """A workload that somebody brings at a moment, and what it will do (never shown by a door)."""
+
+    at_s: float
+    category: Category
+    name: str
+    seed: int
+    life_s: float
+    """Seconds of work, or until its owner takes it away; infinite = for as long as the world is."""
+
+
+@cache
+def categories() -> tuple[Category, ...]:
+    """Return the rows of `mix.csv`."""
+    text = files("simulator").joinpath("mix.csv").read_text(encoding="utf-8")
+    return tuple(msgspec.convert(row, Category, strict=False) for row in _rows(text))
+
+
+def mixed(shares: Mapping[str, float]) -> tuple[Category, ...]:
+    """Return the categories with other shares; those not named keep theirs.
+
+    Raises:
+        UsageError: a name is no category, or a share is not within 0 and 1.
+    """
+    known = {c.category: c for c in categories()}
+    for name, share in shares.items():
+        if name not in known:
+            raise UsageError(
+                f"there is no kind of work called {name!r}", hint=f"legal: {', '.join(known)}"
+            )
+        if not 0 <= share <= 1:
+            raise UsageError(
+                f"{name}={share:g} is no share of the fleet", hint="a number from 0 to 1"
+            )
+        known[name] = msgspec.structs.replace(known[name], share=share)
+    return tuple(known.values())
+
+
+def arrivals(
+    mix: tuple[Category, ...], gpus: float, start_s: float, end_s: float, seed: int
+) -> list[Arrival]:
+    """Return everything that is brought in [start, end), oldest first.
+
+    What lives for ever is there from the start, so much of it as its share holds. The rest is
+    there at the start in its steady state, and comes after it as a Poisson process whose rate
+    keeps its share held (Little's law), four times as often in working hours.
+    """
+    found: list[Arrival] = []
+    for number, category in enumerate(mix):
+        rng = np.random.default_rng([seed, number])
+        size = category.gpus * category.replicas
+        standing = category.share * gpus / size
+        count = int(standing) + int(rng.random() < standing % 1)
+        if category.life == "forever":
+            lives = [float("inf")] * count
+            moments = [start_s] * count
+        else:
+            moments, lives = _flow(category.life, standing, start_s, end_s, rng)
+        for place, (at_s, life_s) in enumerate(zip(moments, lives, strict=True)):
+            name = f"{category.category}-{place + 1}"
+            found.append(Arrival(at_s, category, name, int(rng.integers(2**31)), life_s))
+    return sorted(found, key=lambda a: (a.at_s, a.name))
+
+
+def _flow(
+    life: str, standing: float, start_s: float, end_s: float, rng: np.random.Generator
+) -> tuple[list[float], list[float]]:
+    """Return moments and lives: the steady state at the start, then what comes."""
+    mean_s = float(_drawn(life, np.random.default_rng(0).random(20_000)).mean())
+    # What one meets standing has a life in proportion to its length, and a part of it left.
+    many = _drawn(life, rng.random(4_000))
+    met = rng.choice(many, size=rng.poisson(standing), p=many / many.sum())
+    left = np.maximum(met * rng.random(len(met)), LEAST_LIFE_S)
+    coming = rng.poisson(standing * (end_s - start_s) / mean_s)
+    moments = _moments(coming, start_s, end_s, rng)
+    return (
+        [start_s] * len(left) + moments,
+        left.tolist() + _drawn(life, rng.random(coming)).tolist(),
+    )
+
+
+def _moments(count: int, start_s: float, end_s: float, rng: np.random.Generator) -> list[float]:
+    tried = rng.uniform(start_s, end_s, max(count * 6, 16))
+    hour = tried % DAY_S / 3600
+    weekday = (tried // DAY_S + 3) % 7 < 5  # noqa: PLR2004  (1970-01-01 was a Thursday)
+    working = (hour >= WORK_HOURS[0]) & (hour < WORK_HOURS[1]) & weekday
+    kept = tried[rng.random(len(tried)) < np.where(working, 1.0, 1 / BY_DAY)]
+    return sorted(np.floor(kept[:count]).tolist())
+
+
+def _drawn(
+    life: str, u: "np.ndarray[tuple[int], np.dtype[np.float64]]"
+) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    quantiles, seconds = _lives()[life]
+    drawn = np.exp(np.interp(u, quantiles, np.log(seconds)))
+    return np.maximum(drawn, LEAST_LIFE_S)
+
+
+@cache
+def _lives() -> dict[str, tuple[list[float], list[float]]]:
+    text = files("simulator").joinpath("lives.csv").read_text(encoding="utf-8")
+    found: dict[str, tuple[list[float], list[float]]] = {}
+    for row in _rows(text):
+        quantiles, seconds = found.setdefault(row["life"], ([], []))
+        quantiles.append(float(row["quantile"]))
+        seconds.append(float(row["seconds"]))
+    return found
+
+
+def _rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(text.splitlines()))
