@@ -22,6 +22,9 @@ _KINDS: dict[str, type[FallowError]] = {
     "broken": WarehouseError,
 }
 
+_SECRET = re.compile(r"(password\s*=\s*|://[^:/@\s]+:)('[^']*'|[^\s\"@]+)")
+"""PostgreSQL's answers quote the connection string."""
+
 
 @contextmanager
 def explained(where: str) -> Iterator[None]:
@@ -39,11 +42,14 @@ def explained(where: str) -> Iterator[None]:
 
 def explain(error: Exception, where: str) -> FallowError:
     """Return the Fallow error that says what this one means."""
-    text = " ".join(str(error).split())
+    text = _SECRET.sub(r"\1***", " ".join(str(error).split()))
     for pattern, kind, message, hint in _known():
         if re.search(pattern, text):
             return _KINDS[kind](f"{message} (warehouse {where}): {text}", hint=hint)
-    return WarehouseError(f"the warehouse {where} failed: {text}", hint="run it with --debug")
+    return WarehouseError(
+        f"the warehouse {where} failed: {text}",
+        hint="`fallow warehouse verify` reads everything back; --debug shows where it failed",
+    )
 
 
 @cache

@@ -79,7 +79,7 @@ class Compacted(msgspec.Struct, frozen=True):
 
 
 def status(warehouse: "Warehouse") -> pa.Table:
-    """Say what lies in each tier, from the catalog alone: no data file is opened.
+    """Say what lies in each tier, from the catalog: no file of a noun is opened.
 
     tier: hot (raw looks), warm (rollups), cold (archived days), books (all other tables), retired
     (replaced files that wait for their removal), catalog. rows, bytes, files; oldest and newest

@@ -1,4 +1,4 @@
--- What lies where, from the catalog alone: no data file is opened.
+-- What lies where, from the catalog: no file of a noun is opened.
 -- $nouns, $tiers, $moments: for each table its tier and the column that tells its time, or null.
 -- $measured: the columns of `sample` that count as samples.
 WITH noun AS (

@@ -1,0 +1,206 @@
+"""A PostgreSQL catalog: the same warehouse, several writing processes. A real server."""
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fallow.errors import TemporaryError, WarehouseError
+from fallow.settings import Settings, load
+from fallow.tables import Batch
+from warehouse import maintenance, tiers
+from warehouse.lake import Warehouse
+from warehouse.rollup import roll_up
+from warehouse.verification import verify
+
+BIN = max(Path("/usr/lib/postgresql").glob("*/bin"), default=None)
+
+
+class Server:
+    """A PostgreSQL of the test's own on a free port; another user's when root runs the tests."""
+
+    def __init__(self, bin_: Path, folder: Path) -> None:
+        self.bin, self.folder = bin_, folder
+        self.user = "postgres" if os.geteuid() == 0 else None
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+
+    def run(self, name: str, *words: str) -> None:
+        subprocess.run(
+            [str(self.bin / name), *words],
+            check=True,
+            user=self.user,
+            cwd=self.folder,
+            stdout=subprocess.DEVNULL,
+        )
+
+    def start(self) -> None:
+        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+        self.run("pg_ctl", "-D", "db", "-w", "-l", "log", "-o", options, "start")
+
+    def stop(self) -> None:
+        self.run("pg_ctl", "-D", "db", "-w", "-m", "immediate", "stop")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    if BIN is None or not (BIN / "initdb").exists():
+        pytest.skip("no postgresql here (Debian: apt-get install postgresql)")
+    # Not under pytest's folders: those are closed to other users, and long for a socket's path.
+    folder = Path(tempfile.mkdtemp(prefix="fallow-pg-"))
+    made = Server(BIN, folder)
+    if made.user:
+        if not any(entry.pw_name == made.user for entry in pwd.getpwall()):
+            pytest.skip("root may not run PostgreSQL and there is no user postgres")
+        shutil.chown(folder, made.user)
+    try:
+        made.run("initdb", "-D", "db", "-U", "fallow", "-A", "trust", "-N")
+        made.start()
+        yield made
+        made.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def on_postgres(server: Server, tmp_path: Path) -> Settings:
+    """Return settings with a database of this test's own."""
+    name = f"lake{abs(hash(tmp_path)) % 10**9}"
+    server.run("createdb", "-h", "127.0.0.1", "-p", str(server.port), "-U", "fallow", name)
+    where = f"postgres:dbname={name} host=127.0.0.1 port={server.port} user=fallow"
+    flags = {"home": tmp_path / "home", "cluster": "test", "warehouse.catalog": where}
+    return load(environ={}, flags=flags).settings
+
+
+def look(number: int, devices: int = 20) -> Batch:
+    return Batch.of(
+        "sample",
+        {
+            "cluster": ["test"] * devices,
+            "ts": [datetime(2026, 11, 20) + timedelta(minutes=number)] * devices,  # noqa: DTZ001
+            "device": [f"GPU-{i}" for i in range(devices)],
+            "interval_s": [60.0] * devices,
+            "gpu_util_pct": [float(number)] * devices,
+        },
+    )
+
+
+def test_rows_are_stored_once_and_every_stage_runs(on_postgres: Settings, now: datetime) -> None:
+    with Warehouse.open(on_postgres, write=True, clock=lambda: now) as wh:
+        assert wh.ingest([look(0), look(1)]).added == 40
+        assert wh.ingest([look(1), look(2)]).duplicates == 20
+        assert wh.ingest([look(100_000)]).future == 20
+        roll_up(wh)
+        before = wh.query("FROM sample ORDER BY ALL")
+        assert maintenance.compact(wh).merged > 0
+        assert tiers.move(wh, now + timedelta(days=30)).rows > 0
+        assert wh.query("FROM sample ORDER BY ALL").equals(before)
+        rows = {(r["tier"], r["table"]): r for r in maintenance.status(wh).to_pylist()}
+        assert rows["cold", "sample"]["rows"] == 60
+        assert rows["catalog", "snapshots, schema 1"]["bytes"] is None
+    with Warehouse.open(on_postgres) as reader:
+        assert reader.query("SELECT sum(n) AS n FROM rollup_5m")["n"].to_pylist() == [60]
+        checks = list(verify(reader))
+        assert all(check.ok for check in checks)
+        assert "cold sample" in {check.subject for check in checks}
+
+
+def test_replaced_files_stay_for_a_day_and_go_after(on_postgres: Settings) -> None:
+    ahead = timedelta()
+    with Warehouse.open(on_postgres, write=True, clock=lambda: datetime.now(UTC) + ahead) as wh:
+        for number in range(4):
+            wh.ingest([look(number)])
+        maintenance.compact(wh)
+        ahead = timedelta(hours=23, minutes=59)
+        assert maintenance.compact(wh).removed == 0
+        ahead = timedelta(days=2)
+        assert maintenance.compact(wh).removed >= 4
+        assert wh.query("SELECT count(*) AS n FROM sample")["n"].to_pylist() == [80]
+
+
+_WRITER = """
+import sys
+from datetime import datetime, timedelta
+from fallow.settings import Settings
+from fallow.tables import Batch
+from warehouse import maintenance
+from warehouse.lake import Warehouse
+settings, first, devices = Settings.model_validate_json(sys.argv[1]), int(sys.argv[2]), 20
+with Warehouse.open(settings, write=True) as wh:
+    print("open", flush=True)
+    sys.stdin.readline()
+    for number in range(first, first + 10):
+        wh.ingest([Batch.of("sample", {
+            "cluster": ["test"] * devices, "interval_s": [60.0] * devices,
+            "ts": [datetime(2026, 11, 20) + timedelta(minutes=number)] * devices,
+            "device": [f"GPU-{i}" for i in range(devices)],
+            "gpu_util_pct": [float(number)] * devices})])
+    maintenance.compact(wh)
+"""
+
+
+def test_two_processes_write_the_same_looks_at_once_and_a_third_reads(
+    on_postgres: Settings,
+    process: Callable[..., subprocess.Popen[str]],
+    reading: Callable[..., AbstractContextManager[list[dict[str, Any]]]],
+) -> None:
+    with Warehouse.open(on_postgres, write=True) as wh:
+        wh.ingest([look(0)])
+    question = "SELECT count(*) % 20 AS rest FROM sample"
+    with reading(on_postgres, question) as seen:
+        # Both store looks 5 to 9: at once, and only once.
+        writers = [process(_WRITER, on_postgres.model_dump_json(), first) for first in (0, 5)]
+        assert [w.stdout and w.stdout.readline() for w in writers] == ["open\n"] * 2
+        for writer in writers:
+            writer.communicate("go\n", timeout=120)
+        assert [writer.returncode for writer in writers] == [0, 0]
+    assert seen[0]["errors"] == []
+    assert seen[0]["answers"] == [[{"rest": 0}]]
+    with Warehouse.open(on_postgres) as wh:
+        rows = wh.query("SELECT ts, count(*) AS n FROM sample GROUP BY ts")
+    assert rows["n"].to_pylist() == [20] * 15
+
+
+def test_a_server_that_is_away_is_temporary_and_nothing_is_lost(
+    server: Server, on_postgres: Settings
+) -> None:
+    with Warehouse.open(on_postgres, write=True) as wh:
+        wh.ingest([look(0)])
+        server.stop()
+        try:
+            with pytest.raises(TemporaryError, match="cannot be reached"):
+                wh.ingest([look(1)])
+            with pytest.raises(TemporaryError, match="cannot be reached"):
+                Warehouse.open(on_postgres)
+        finally:
+            server.start()
+    with Warehouse.open(on_postgres, write=True) as wh:
+        assert wh.ingest([look(0), look(1)]).duplicates == 20
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "dbname=nowhere host=127.0.0.1 port={port} user=fallow password=secret",
+        "dbname=nowhere host=127.0.0.1 port={port} user=fallow password='secret one'",
+        "postgresql://fallow:secret@127.0.0.1:{port}/nowhere",
+    ],
+)
+def test_a_refused_connection_is_told_without_its_password(
+    server: Server, on_postgres: Settings, where: str
+) -> None:
+    catalog = f"postgres:{where.format(port=server.port)}"
+    wrong = on_postgres.warehouse.model_copy(update={"catalog": catalog})
+    with pytest.raises(WarehouseError, match="refuses the catalog connection") as caught:
+        Warehouse.open(on_postgres.model_copy(update={"warehouse": wrong}), write=True)
+    assert "secret" not in str(caught.value)
