@@ -1,0 +1,1 @@
+"""The cluster that lives on the API stand-in: nodes, controllers, kubelet, scheduler, quotas."""
