@@ -11,8 +11,8 @@ import polars as pl
 from collectors.assemble import Catalog, Coded
 from collectors.exposition import read
 from collectors.frame import Floats, Ints
+from collectors.inventory import pod_uid
 from collectors.reader import meanings
-from collectors.samples_file import pod_uid
 from fallow.errors import UsageError
 from fallow.tables import Batch
 

@@ -5,7 +5,6 @@ numeric column of the `sample` table, and `device`, `node`, `model`, `namespace`
 Without a device the pod stands for it, and without a pod the workload.
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -251,9 +250,3 @@ def _clean(name: str) -> pl.Expr:
 def _batch(table: str, rows: pl.DataFrame) -> Batch:
     arrow = rows.to_arrow()
     return Batch.of(table, {name: arrow[name] for name in arrow.column_names})
-
-
-def pod_uid(cluster: str, namespace: str, pod: str) -> str:
-    """Return the identity of a pod whose source gives no UID."""
-    text = f"{cluster}\x1f{namespace}\x1f{pod}"
-    return hashlib.sha256(text.encode()).hexdigest()[:32]

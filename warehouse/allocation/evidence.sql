@@ -37,22 +37,17 @@ LEFT JOIN edges AS l
         AND r.namespace = l.namespace AND r.pod = l.pod
 UNION ALL
 SELECT
-    h.cluster,
-    h.device,
-    h.namespace,
-    h.pod,
-    l.uid,
-    coalesce(l.life_start, h.first_ts),
-    CASE WHEN l.ended THEN l.life_end ELSE greatest(l.life_end, h.last_ts) END,
-    h.share,
+    cluster,
+    device,
+    namespace,
+    pod,
+    uid,
+    start_at,
+    end_at,
+    share,
     1,
     'time-slicing'
-FROM shared AS h
-LEFT JOIN lives AS l
-    ON
-        h.cluster = l.cluster AND h.namespace = l.namespace AND h.pod = l.pod
-        AND coalesce(l.life_start, h.first_ts) < h.last_ts
-        AND (NOT l.ended OR h.first_ts < l.life_end)
+FROM shared
 UNION ALL
 SELECT
     d.cluster,

@@ -1,11 +1,11 @@
 -- The best evidence per device and pod, clipped to the window. Without an inventory the pod's
--- uid is a hash of its name.
+-- uid is a hash of its name, the same that collectors give.
 SELECT
     cluster,
     device,
     namespace,
     pod,
-    coalesce(uid, md5(concat_ws('/', cluster, namespace, pod))) AS pod_uid,
+    coalesce(uid, left(sha256(concat_ws('/', cluster, namespace, pod)), 32)) AS pod_uid,
     greatest(start_at, $since) AS start_at,
     least(end_at, $until) AS end_at,
     share,

@@ -10,5 +10,5 @@ SELECT
         PARTITION BY r.cluster, r.device, r.namespace, r.pod ORDER BY r.bucket
     ) AS island
 FROM rollup_5m AS r
-SEMI JOIN mixed AS x ON r.cluster = x.cluster AND r.device = x.device
+INNER JOIN mixed AS x ON r.cluster = x.cluster AND r.device = x.device
 WHERE r.bucket >= $since AND r.bucket < $until

@@ -1,36 +1,46 @@
 -- Telemetry's names joined to the inventory's pods. Names are used again (StatefulSets): a life
 -- must overlap the stretch in which the name was seen by a bucket, or be the best there is.
-SELECT
-    s.cluster,
-    s.device,
-    s.namespace,
-    s.pod,
-    s.first_bucket,
-    s.last_bucket,
-    s.buckets,
-    l.uid,
-    l.life_start,
-    CASE
-        WHEN l.ended THEN l.life_end
-        ELSE greatest(l.life_end, s.last_bucket + INTERVAL 5 MINUTE)
-    END AS life_end
-FROM seen AS s
-LEFT JOIN lives AS l
-    ON
-        s.cluster = l.cluster AND s.namespace = l.namespace AND s.pod = l.pod
+WITH known AS (
+    SELECT
+        s.*,
+        l.uid,
+        l.life_start,
+        CASE
+            WHEN l.ended THEN l.life_end
+            ELSE greatest(l.life_end, s.last_bucket + INTERVAL 5 MINUTE)
+        END AS life_end,
+        least(l.life_end, s.last_bucket + INTERVAL 5 MINUTE) AS until_at,
+        greatest(coalesce(l.life_start, s.first_bucket), s.first_bucket) AS from_at
+    FROM seen AS s
+    INNER JOIN lives AS l
+        ON s.cluster = l.cluster AND s.namespace = l.namespace AND s.pod = l.pod
+    WHERE
+        s.pod <> ''
         AND coalesce(l.life_start, s.first_bucket) < s.last_bucket + INTERVAL 5 MINUTE
         AND (NOT l.ended OR s.first_bucket < l.life_end)
+),
+
+best AS (
+    SELECT * EXCLUDE (until_at, from_at)
+    FROM known
+    QUALIFY
+        row_number() OVER (
+            PARTITION BY cluster, device, namespace, pod
+            ORDER BY epoch(until_at) - epoch(from_at) DESC, uid
+        ) = 1
+        OR (life_start IS NOT null AND until_at >= from_at + INTERVAL 5 MINUTE)
+)
+
+SELECT * FROM best
+UNION ALL
+SELECT
+    s.*,
+    null AS uid,
+    null AS life_start,
+    null AS life_end
+FROM seen AS s
+ANTI JOIN known AS k
+    ON
+        s.cluster = k.cluster AND s.device = k.device
+        AND s.namespace = k.namespace AND s.pod = k.pod
 WHERE s.pod <> ''
-QUALIFY
-    row_number() OVER (
-        PARTITION BY s.cluster, s.device, s.namespace, s.pod
-        ORDER BY
-            epoch(least(life_end, s.last_bucket + INTERVAL 5 MINUTE))
-            - epoch(greatest(coalesce(l.life_start, s.first_bucket), s.first_bucket)) DESC,
-            l.uid
-    ) = 1
-    OR (
-        l.life_start IS NOT null
-        AND least(life_end, s.last_bucket + INTERVAL 5 MINUTE)
-        >= greatest(l.life_start, s.first_bucket) + INTERVAL 5 MINUTE
-    )

@@ -13,18 +13,15 @@ WITH asking AS (
         l.gpu_request / greatest(coalesce(n.gpu_replicas, 1), 1) AS gpus
     FROM lives AS l
     LEFT JOIN node AS n ON l.cluster = n.cluster AND l.node = n.node
+    ANTI JOIN held AS u ON l.cluster = u.cluster AND l.uid = u.pod_uid
+    ANTI JOIN held AS h
+        ON l.cluster = h.cluster AND l.namespace = h.namespace AND l.pod = h.pod
     WHERE
         l.gpu_request > 0
         AND NOT l.holder
         AND l.life_start IS NOT null
         AND coalesce(l.gpu_resource, '') NOT LIKE '%mig%'
         AND greatest(l.life_start, $since) < least(l.life_end, $until)
-        AND NOT EXISTS (
-            SELECT 1 FROM held AS h
-            WHERE
-                h.cluster = l.cluster
-                AND (h.pod_uid = l.uid OR (h.namespace = l.namespace AND h.pod = l.pod))
-        )
 ),
 
 open_devices AS (
