@@ -15,6 +15,7 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from collectors.frame import SAMPLE, TOTAL
+from collectors.inventory import pod_uid
 from collectors.series import legal_range
 from collectors.table_file import moment, number, open_table, unreadable
 from fallow.errors import UsageError

@@ -21,7 +21,17 @@ WITH known AS (
 ),
 
 best AS (
-    SELECT * EXCLUDE (until_at, from_at)
+    SELECT
+        cluster,
+        device,
+        namespace,
+        pod,
+        first_bucket,
+        last_bucket,
+        buckets,
+        uid,
+        life_start,
+        life_end
     FROM known
     QUALIFY
         row_number() OVER (
@@ -31,10 +41,27 @@ best AS (
         OR (life_start IS NOT null AND until_at >= from_at + INTERVAL 5 MINUTE)
 )
 
-SELECT * FROM best
+SELECT
+    cluster,
+    device,
+    namespace,
+    pod,
+    first_bucket,
+    last_bucket,
+    buckets,
+    uid,
+    life_start,
+    life_end
+FROM best
 UNION ALL
 SELECT
-    s.*,
+    s.cluster,
+    s.device,
+    s.namespace,
+    s.pod,
+    s.first_bucket,
+    s.last_bucket,
+    s.buckets,
     null AS uid,
     null AS life_start,
     null AS life_end

@@ -1,15 +1,25 @@
 -- Devices where a pod of unknown life is missing from buckets in which others were seen: only
 -- there must the buckets themselves say when the device changed hands. They are few: taken from
 -- one list, so that the planner knows it and hashes them instead of the rollups.
-SELECT unnest(
-    list(DISTINCT {'cluster': m.cluster, 'device': m.device}), recursive := true
+WITH listed_once AS (
+    SELECT list(DISTINCT struct_pack(cluster := m.cluster, device := m.device)) AS found
+    FROM matched AS m
+    INNER JOIN seen AS s
+        ON
+            m.cluster = s.cluster AND m.device = s.device
+            AND m.last_bucket > s.first_bucket AND m.first_bucket < s.last_bucket
+    WHERE
+        m.life_start IS null
+        AND (m.namespace <> s.namespace OR m.pod <> s.pod)
+        AND m.buckets * 300 < epoch(m.last_bucket) - epoch(m.first_bucket) + 300
+),
+
+one_by_one AS (
+    SELECT unnest(found) AS mixed
+    FROM listed_once
 )
-FROM matched AS m
-INNER JOIN seen AS s
-    ON
-        m.cluster = s.cluster AND m.device = s.device
-        AND m.last_bucket > s.first_bucket AND m.first_bucket < s.last_bucket
-WHERE
-    m.life_start IS null
-    AND (m.namespace <> s.namespace OR m.pod <> s.pod)
-    AND m.buckets * 300 < epoch(m.last_bucket) - epoch(m.first_bucket) + 300
+
+SELECT
+    mixed.cluster, -- noqa: RF01
+    mixed.device -- noqa: RF01
+FROM one_by_one
