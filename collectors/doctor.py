@@ -253,7 +253,7 @@ class _Doctor:
         count = round(found[0][1]) if found else 0
         if not count:
             return Row("conflicts", "ok", "profiling and GPU_UTIL agree")
-        finding = f"{count} GPUs: profiling says 0 while GPU_UTIL says 10 % or more"
+        finding = f"{_counted(count, 'GPU')}: profiling says 0 while GPU_UTIL says 10 % or more"
         step = (
             "restart dcgm-exporter there (an XID 31 may have stopped profiling); until then unknown"
         )
@@ -269,7 +269,7 @@ class _Doctor:
             return Row("exporters up", "ok", f"every target of {', '.join(jobs)} is up")
         names = sorted(node_of(words) or words.get("instance", "?") for words in down)
         step = "look at these exporters' pods and at Prometheus' targets page"
-        finding = f"{len(names)} exporters are down: {_few(names)}"
+        finding = f"{_counted(len(names), 'exporter')} down: {_few(names)}"
         return Row("exporters up", "bad", finding, step)
 
     def silent_nodes(self, seen: Seen) -> Row:
@@ -285,7 +285,7 @@ class _Doctor:
             finding = f"all {len(with_gpus)} nodes with GPUs have telemetry"
             return Row("silent nodes", "ok", finding)
         step = "is the exporter's DaemonSet on these nodes (taints, selectors)?"
-        finding = f"{len(silent)} nodes have GPUs but no telemetry: {_few(silent)}"
+        finding = f"{_counted(len(silent), 'node')} with GPUs but no telemetry: {_few(silent)}"
         return Row("silent nodes", "bad", finding, step)
 
     def kube_state(self, seen: Seen) -> Row:
@@ -344,6 +344,10 @@ def _fields() -> tuple[dict[str, str], ...]:
 
 def _model(words: Mapping[str, str]) -> str:
     return next((words[n] for n in labels_meaning("model") if words.get(n)), "unnamed model")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _few(names: Sequence[str], most: int = 5) -> str:

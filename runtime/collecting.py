@@ -24,6 +24,14 @@ Passing = Callable[[Iterable[Batch]], Iterator[Batch]]
 """Looks at batches on their way."""
 LOOK = timedelta(minutes=5)
 """How far back one pass of `collect --once` asks sources that have a past."""
+CATCH_UP = timedelta(days=1)
+"""A pass that comes late asks a Prometheus for what it missed, up to this; beyond, import does."""
+MOST_ROWS = 400_000
+"""Rows of a long chunk that wait to be stored: 0.2 GB."""
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -45,6 +53,7 @@ def configured(
     settings: Settings,
     names: Sequence[str] | None = None,
     done: Mapping[str, datetime] | None = None,
+    clock: Callable[[], datetime] = _utc_now,
 ) -> dict[str, Collector]:
     """Return the collectors that the settings want, or those named, by name.
 
@@ -62,7 +71,7 @@ def configured(
                 hint=f"set {source.section}.{source.wanted_by} in fallow.yaml",
             )
     return {
-        name: prometheus(settings, done) if name == "prometheus" else _make(name, settings)
+        name: prometheus(settings, done, clock) if name == "prometheus" else _make(name, settings)
         for name in wanted
     }
 
@@ -70,7 +79,7 @@ def configured(
 def prometheus(
     settings: Settings,
     done: Mapping[str, datetime] | None = None,
-    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    clock: Callable[[], datetime] = _utc_now,
 ) -> "PrometheusCollector":
     """Return the Prometheus collector of these settings."""
     from collectors.prometheus.collector import PrometheusCollector  # noqa: PLC0415
@@ -97,7 +106,7 @@ def drain(
     progress: Progress,
     passing: Passing = iter,
 ) -> tuple[int, int]:
-    """Store a Prometheus's window chunk by chunk; each cursor commits what came before it.
+    """Store a Prometheus's window chunk by chunk; a cursor is stored after all that it covers.
 
     Returns:
         Rows added and rows that were there already.
@@ -116,6 +125,8 @@ def drain(
 
     for batch in passing(collector.collect(window)):
         held.append(batch)
+        if sum(b.rows.num_rows for b in held) > MOST_ROWS:
+            store()
         if batch.table == "cursor" and batch.rows.num_rows:
             store()
             until = batch.rows["done_until"][-1].as_py().replace(tzinfo=UTC)
@@ -149,13 +160,14 @@ def collect_once(
     Raises:
         UsageError: nothing is configured.
     """
-    collectors = configured(settings, names, cursors(warehouse))
+    done = cursors(warehouse)
+    collectors = configured(settings, names, done, lambda: now)
     if not collectors:
         raise UsageError(
             "no source is configured",
             hint=f"set one of {', '.join(f'{s.section}.{s.wanted_by}' for s in SOURCES.values())}",
         )
-    window = Window.last(LOOK, now=now)
+    window = Window(_since(collectors.get("prometheus"), done, now), now)
     looks: list[dict[str, Any]] = []
     pipeline.run(
         warehouse,
@@ -164,6 +176,16 @@ def collect_once(
         prices=price_rows(settings, now),
     )
     return looks
+
+
+def _since(collector: Any, done: Mapping[str, datetime], now: datetime) -> datetime:
+    """Return where a pass begins: at the last one's end, so that a late pass leaves no hole."""
+    since = now - LOOK
+    if collector is None:
+        return since
+    prefix = collector.prefix("telemetry")
+    ended = [until for source, until in done.items() if source.startswith(prefix)]
+    return max(now - CATCH_UP, min([since, max(ended, default=since)]))
 
 
 class _Watched:

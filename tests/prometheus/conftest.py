@@ -1,5 +1,8 @@
 """Servers that misbehave, and a collector of the real one's two days, read once."""
 
+import urllib.error
+import urllib.parse
+import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
@@ -11,7 +14,7 @@ from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.collector import PrometheusCollector
 from fallow.settings import PrometheusSettings, load
 from fallow.window import Window
-from tests.servers.misbehaving import Misbehaving, misbehaving
+from tests.servers.misbehaving import Answer, Misbehaving, misbehaving
 from tests.servers.prometheus import END, HOURS
 
 Rows = Mapping[str, list[dict[str, Any]]]
@@ -45,19 +48,30 @@ def asking(server: Misbehaving, slept: list[float]) -> Iterator[Asking]:
         client.close()
 
 
-def prometheus_settings(url: str, **flags: Any) -> PrometheusSettings:
-    dotted = {f"prometheus.{name}": value for name, value in {"url": url, **flags}.items()}
-    return load(environ={}, flags=dotted).settings.prometheus
-
-
 @pytest.fixture(scope="session")
 def two_days(prometheus_with_history: str) -> Rows:
     """Return everything that the collector yields of the real server's two days, by table."""
-    collector = PrometheusCollector(prometheus_settings(prometheus_with_history), "real")
+    settings = load(environ={}, flags={"prometheus.url": prometheus_with_history}).settings
+    collector = PrometheusCollector(settings.prometheus, "real", lambda: END + timedelta(hours=2))
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     window = Window(END - timedelta(hours=HOURS), END)
-    collector._clock = lambda: END + timedelta(minutes=10)
     for batch in collector.collect(window):
         rows[batch.table] += batch.rows.to_pylist()
     assert collector.failure is None
     return rows
+
+
+@pytest.fixture
+def passing_on(server: Misbehaving, prometheus_with_history: str) -> Misbehaving:
+    """Return a server that passes every question on to the real one, and remembers it."""
+
+    def ask(path: str, parameters: Mapping[str, str]) -> Answer:
+        address = f"{prometheus_with_history}{path}?{urllib.parse.urlencode(parameters)}"
+        try:
+            with urllib.request.urlopen(address, timeout=60) as answer:
+                return Answer(answer.status, answer.read())
+        except urllib.error.HTTPError as error:
+            return Answer(error.code, error.read())
+
+    server.answering = ask
+    return server

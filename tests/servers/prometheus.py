@@ -40,6 +40,12 @@ CADVISOR_EVERY = 60
 SILENCE = (END - timedelta(hours=20), END - timedelta(hours=19, minutes=14))
 EVAL_ENDS = END - timedelta(hours=10)
 H100, MIG = "gpu-node-a01", "mig-node-b07"
+SENTINELS = {
+    "DCGM_FI_DEV_MEMORY_TEMP": 9223372036854775794.0,
+    "DCGM_FI_DEV_GPU_TEMP": 2147483632.0,
+    "DCGM_FI_PROF_PIPE_FP64_ACTIVE": 140737488355330.0,
+}
+"""What old exporters print for "blank" and "not supported"; the MIG node is such a one."""
 
 # namespace, pod, node, requested resource, count, direct owner, team, CPU cores in use
 _PODS = """\
@@ -72,7 +78,7 @@ class History:
         words = ",".join(f'{k}="{v}"' for k, v in labels.items())
         head = f"{name}{{{words}}} "
         if isinstance(values, (int, float)):
-            tail = f"{values:.10g} "
+            tail = f"{values:.17g} "
             self.lines += [f"{head}{tail}{t:.3f}" for t in ts.tolist()]
         else:
             pairs = zip(values.tolist(), ts.tolist(), strict=True)
@@ -117,6 +123,10 @@ def _devices(made: History, path: Path, node: str, ts: np.ndarray) -> None:
             _series(
                 made, name, {**labels, "instance": instance, "job": "dcgm-exporter"}, ts, values
             )
+            if "hostname" in labels and name == "DCGM_FI_DEV_POWER_USAGE":
+                for blank, value in SENTINELS.items():
+                    scraped = {**labels, "instance": instance, "job": "dcgm-exporter"}
+                    _series(made, blank, scraped, ts, np.full(len(ts), value))
 
 
 def _series(
@@ -135,7 +145,7 @@ def _series(
         }
         if freed:
             made.add(name, {**labels, **renamed}, ts[~after], values[~after])
-            idle = 0.0 if "PROF" in name else values[-1]
+            idle = 0.0 if "PROF" in name and values[-1] <= 1 else values[-1]
             made.add(name, labels, ts[after], np.full(int(after.sum()), idle))
             return
         labels |= renamed

@@ -1,0 +1,269 @@
+"""A real server's past, chunk by chunk: resumed, never doubled, bounded, its gaps told as gaps."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collectors.prometheus.client import BudgetSpentError
+from collectors.prometheus.collector import PrometheusCollector
+from collectors.prometheus.cursors import pieces
+from fallow.errors import TemporaryError
+from fallow.settings import Settings, load
+from fallow.tables import Batch
+from fallow.window import Window
+from runtime.cli import run
+from runtime.cli.frame import Run
+from runtime.collecting import cursors, drain
+from tests.servers.misbehaving import Answer, Misbehaving
+from tests.servers.prometheus import END, H100, MIG, SILENCE, START
+from warehouse.lake import Warehouse
+
+pytestmark = pytest.mark.xdist_group("prometheus")
+Rows = Mapping[str, list[dict[str, Any]]]
+LATER = END + timedelta(hours=2)
+WHOLE = Window(START, END)
+LAST_DAY = Window(END - timedelta(hours=24), END)
+RANGE = re.compile(r"\[(\d+)ms\]$")
+
+
+def quiet(_what: str, _part: float) -> None:
+    """Show no progress."""
+
+
+@pytest.fixture
+def home(tmp_path: Path, passing_on: Misbehaving) -> Settings:
+    flags = {"home": tmp_path / "home", "cluster": "real", "prometheus.url": passing_on.url}
+    return load(environ={}, flags=flags).settings
+
+
+@pytest.fixture
+def warehouse(home: Settings) -> Iterator[Warehouse]:
+    with Warehouse.open(home, write=True, clock=lambda: LATER) as opened:
+        yield opened
+
+
+def collector(
+    settings: Settings, done: Mapping[str, datetime] | None = None, **changed: Any
+) -> PrometheusCollector:
+    mine = settings.prometheus.model_copy(update=changed)
+    return PrometheusCollector(
+        mine, settings.cluster, lambda: LATER, sleep=lambda _: None, done=done
+    )
+
+
+def count(warehouse: Warehouse, table: str) -> int:
+    rows = warehouse.query(f"SELECT count(*) AS n FROM {table}").to_pylist()
+    return int(rows[0]["n"])
+
+
+def ranges(server: Misbehaving) -> list[tuple[datetime, float]]:
+    """Return the end and the hours of each stretch of raw samples that was asked for."""
+    found = []
+    for _, parameters in server.asked:
+        match = RANGE.search(parameters.get("query", ""))
+        if match:
+            # One millisecond further back: Prometheus 2 and 3 close ranges on different sides.
+            end = datetime.fromtimestamp(float(parameters["time"]) + 0.001, UTC)
+            found.append((end, int(match[1]) / 3.6e6))
+    return found
+
+
+def test_an_interrupted_backfill_goes_on_where_it_stopped_and_doubles_nothing(
+    warehouse: Warehouse, home: Settings, passing_on: Misbehaving, two_days: Rows
+) -> None:
+    with pytest.raises(BudgetSpentError):
+        drain(warehouse, collector(home, query_budget=120), WHOLE, quiet)
+    [(_, until)] = cursors(warehouse).items()
+    assert START < until < END
+    half = count(warehouse, "sample")
+    assert 0 < half < len(two_days["sample"])
+    first = len(passing_on.asked)
+    assert first == 120
+
+    passing_on.asked.clear()
+    added, duplicates = drain(warehouse, collector(home, cursors(warehouse)), WHOLE, quiet)
+    assert duplicates == 0
+    assert added > len(two_days["sample"]) - half
+    assert min(end - timedelta(hours=h) for end, h in ranges(passing_on)) >= until
+    for table in ("sample", "pod_sample"):
+        assert count(warehouse, table) == len(two_days[table])
+    assert count(warehouse, "(SELECT DISTINCT device, ts FROM sample)") == len(two_days["sample"])
+
+    passing_on.asked.clear()
+    assert drain(warehouse, collector(home, cursors(warehouse)), WHOLE, quiet)[0] == 0
+    assert ranges(passing_on) == []
+
+
+def test_an_earlier_start_asks_only_for_what_is_missing_before(
+    warehouse: Warehouse, home: Settings, passing_on: Misbehaving, two_days: Rows
+) -> None:
+    middle = END - timedelta(hours=6)
+    drain(warehouse, collector(home), Window(middle, END), quiet)
+    passing_on.asked.clear()
+    drain(warehouse, collector(home, cursors(warehouse)), LAST_DAY, quiet)
+    assert max(end for end, _ in ranges(passing_on)) <= middle
+    assert count(warehouse, "sample") == len(within(two_days, LAST_DAY))
+
+
+def test_a_server_that_stumbles_is_asked_again_and_nothing_is_lost(
+    warehouse: Warehouse, home: Settings, passing_on: Misbehaving, two_days: Rows
+) -> None:
+    real = passing_on.answering
+    busy = iter(range(10_000))
+
+    def stumbling(path: str, parameters: Mapping[str, str]) -> Answer:
+        turn = next(busy)
+        if turn % 5 == 3:
+            return Answer(503, b"", {"Retry-After": "1"})
+        answer = real(path, parameters)
+        return answer._replace(body=answer.body[:-20], cut=True) if turn % 5 == 4 else answer
+
+    passing_on.answering = stumbling
+    drain(warehouse, collector(home), LAST_DAY, quiet)
+    assert count(warehouse, "sample") == len(within(two_days, LAST_DAY))
+
+
+def test_a_server_that_falls_silent_half_way_keeps_what_came_before(
+    warehouse: Warehouse, home: Settings, passing_on: Misbehaving
+) -> None:
+    real, middle = passing_on.answering, LAST_DAY.start + timedelta(hours=12)
+
+    def dying(path: str, parameters: Mapping[str, str]) -> Answer:
+        late = RANGE.search(parameters.get("query", "")) and float(parameters["time"]) > (
+            middle.timestamp()
+        )
+        return Answer(503, b"") if late else real(path, parameters)
+
+    passing_on.answering = dying
+    with pytest.raises(TemporaryError, match="HTTP 503"):
+        drain(warehouse, collector(home), LAST_DAY, quiet)
+    assert list(cursors(warehouse).values()) == [middle]
+    failed = warehouse.query("SELECT error FROM scrape WHERE NOT up AND target LIKE 'http%'")
+    assert "HTTP 503" in failed.to_pylist()[0]["error"]
+
+
+@pytest.mark.parametrize("refusal", ["too many samples", "11,000 points"])
+def test_a_stretch_that_is_too_much_is_asked_in_halves(
+    home: Settings, passing_on: Misbehaving, two_days: Rows, refusal: str
+) -> None:
+    real = passing_on.answering
+    body = f'{{"status":"error","errorType":"execution","error":"exceeded {refusal}"}}'
+
+    def small(path: str, parameters: Mapping[str, str]) -> Answer:
+        match = RANGE.search(parameters.get("query", ""))
+        if match and int(match[1]) > 2 * 3.6e6:
+            return Answer(422, body.encode())
+        return real(path, parameters)
+
+    passing_on.answering = small
+    rows = samples(collector(home).collect(LAST_DAY))
+    assert keys(rows) == keys(within(two_days, LAST_DAY))
+    served = [hours for _, hours in ranges(passing_on) if hours <= 2]
+    assert max(served) == pytest.approx(1.5)
+
+
+def test_chunks_are_no_longer_than_the_settings_and_the_memory_allow(
+    home: Settings, passing_on: Misbehaving, two_days: Rows
+) -> None:
+    list(collector(home, chunk=timedelta(hours=4)).collect(LAST_DAY))
+    assert {hours for _, hours in ranges(passing_on)} == {4.0}
+    passing_on.asked.clear()
+    tight = collector(home)
+    tight._held = 10_000  # the fleet fills 2 values a second
+    rows = samples(tight.collect(LAST_DAY))
+    assert max(hours for _, hours in ranges(passing_on)) == 1.0
+    assert keys(rows) == keys(within(two_days, LAST_DAY))
+
+
+def test_a_coarser_step_keeps_the_last_look_of_each(home: Settings, two_days: Rows) -> None:
+    rows = samples(collector(home, step=timedelta(minutes=10)).collect(LAST_DAY))
+    fine = keys(within(two_days, LAST_DAY))
+    assert keys(rows) < fine
+    assert len(rows) == pytest.approx(len(fine) / 5, rel=0.02)
+
+
+def test_a_silence_is_a_look_that_failed_and_no_row(two_days: Rows) -> None:
+    gaps = [r for r in two_days["scrape"] if not r["up"]]
+    assert [g["target"] for g in gaps] == [H100]
+    assert gaps[0]["error"].startswith("no GPU series of this node for 46m")
+    near = timedelta(minutes=2)
+    assert abs(gaps[0]["ts"] - naive(SILENCE[0])) <= near
+    assert abs(gaps[0]["until"] - naive(SILENCE[1])) <= near
+    inside = {r["node"] for r in two_days["sample"] if SILENCE[0] <= aware(r["ts"]) < SILENCE[1]}
+    assert inside == {MIG}
+
+
+def test_a_window_that_begins_in_a_silence_knows_who_was_there_before(home: Settings) -> None:
+    begin = SILENCE[0] + timedelta(minutes=20)
+    rows = [
+        row
+        for batch in collector(home).collect(Window(begin, begin + timedelta(hours=1)))
+        if batch.table == "scrape"
+        for row in batch.rows.to_pylist()
+        if not row["up"]
+    ]
+    assert [(r["target"], r["ts"]) for r in rows] == [(H100, naive(begin))]
+    assert abs(rows[0]["until"] - naive(SILENCE[1])) <= timedelta(minutes=2)
+
+
+def test_live_passes_go_on_from_one_another_and_a_late_one_leaves_no_hole(
+    home: Settings,
+    passing_on: Misbehaving,
+    two_days: Rows,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("FALLOW_PROMETHEUS__URL", passing_on.url)
+    words = ["collect", "--once", "--home", str(home.home), "--cluster", "real", "-o", "json"]
+    begin = END - timedelta(hours=3)
+    for minutes in (0, 5, 10, 50):
+        moment = begin + timedelta(minutes=minutes)
+        monkeypatch.setattr(Run, "now", lambda _, at=moment: at)
+        assert run(words) == 0
+        looks = json.loads(capsys.readouterr().out)["looks"]
+        assert all(look["up"] for look in looks)
+    with Warehouse.open(home, clock=lambda: LATER) as opened:
+        stored = opened.query("SELECT device, ts FROM sample").to_pylist()
+    seen = Window(begin - timedelta(minutes=5), begin + timedelta(minutes=50, seconds=-30))
+    assert keys(stored) == keys(within(two_days, seen))
+    assert len(stored) == len(keys(stored))
+
+
+def test_pieces_are_what_no_cursor_covers() -> None:
+    day, hour = timedelta(days=1), timedelta(hours=1)
+    done = {
+        f"p since {START:%Y-%m-%dT%H:%M:%SZ}": START + hour,
+        f"p since {START + 3 * hour:%Y-%m-%dT%H:%M:%SZ}": START + 5 * hour,
+        "p since yesterday": START + day,
+        "q since 2020-01-01T00:00:00Z": START + day,
+    }
+    left = pieces(Window(START, START + 8 * hour), "p", done)
+    hours = [((p.window.start - START) / hour, (p.window.end - START) / hour) for p in left]
+    assert hours == [(1, 3), (5, 8)]
+    young = pieces(Window(START, START + 8 * hour), "p", done, overlap=hour / 4, settled=START)
+    assert [(p.window.start - START) / hour for p in young] == [1, 4.75]
+
+
+def samples(batches: Iterator[Batch]) -> list[dict[str, Any]]:
+    return [r for b in batches if b.table == "sample" for r in b.rows.to_pylist()]
+
+
+def within(rows: Rows, window: Window) -> list[dict[str, Any]]:
+    return [r for r in rows["sample"] if window.start <= aware(r["ts"]) < window.end]
+
+
+def keys(rows: list[dict[str, Any]]) -> set[tuple[str, datetime]]:
+    return {(r["device"], r["ts"]) for r in rows}
+
+
+def naive(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=None)
+
+
+def aware(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC)

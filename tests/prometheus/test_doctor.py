@@ -1,0 +1,127 @@
+"""What the doctor says of a real server, and of servers that lack something."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from collectors.doctor import Row, diagnose
+from collectors.prometheus.client import PrometheusClient
+from fallow.settings import PrometheusSettings
+from tests.servers.misbehaving import NAMES, VECTOR, Answer, Misbehaving
+from tests.servers.prometheus import END, SILENCE
+
+pytestmark = pytest.mark.xdist_group("prometheus")
+Asking = Callable[..., PrometheusClient]
+WHEN = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def looked(url: str, at: datetime, **settings: Any) -> dict[str, Row]:
+    client = PrometheusClient(PrometheusSettings(url=url, **settings))
+    rows = diagnose(client, at, matchers=settings.get("selector", ""))
+    client.close()
+    assert all(row.next_step for row in rows if row.status == "bad")
+    return {row.check: row for row in rows}
+
+
+@pytest.fixture(scope="module")
+def rows(prometheus_with_history: str) -> Mapping[str, Row]:
+    return looked(prometheus_with_history, END)
+
+
+@pytest.mark.parametrize(
+    ("check", "status", "words"),
+    [
+        ("server", "ok", ["answers: Prometheus"]),
+        ("clock", "ok", ["0 s apart"]),
+        ("exporters", "ok", ["dcgm-exporter", "classic names"]),
+        ("labels", "ok", ["exported_pod", "on 5 of 19 series", "12 of 19 series name a pod"]),
+        ("nodes", "ok", ["2 nodes", "hostname on 11", "Hostname on 8"]),
+        ("mig", "ok", ["9 x 1g.5gb, 1 x 2g.10gb, 1 x 3g.20gb"]),
+        ("witnesses of NVIDIA H100 80GB HBM3", "warn", ["8 devices", "without sm_active"]),
+        ("witnesses of NVIDIA A100-SXM4-40GB", "warn", ["11 devices", "sm_active, energy_mj"]),
+        ("interval", "warn", ["a look every 2m"]),
+        ("conflicts", "warn", ["1 GPU", "profiling says 0 while GPU_UTIL"]),
+        ("exporters up", "ok", ["every target of dcgm-exporter is up"]),
+        ("silent nodes", "ok", ["all 2 nodes"]),
+        ("inventory", "ok", ["kube-state-metrics", "honorLabels: true"]),
+        ("owners", "ok", ["name their owners"]),
+        ("host", "ok", ["cAdvisor"]),
+        ("history", "ok", ["2 days"]),
+    ],
+)
+def test_what_a_real_server_has(
+    rows: Mapping[str, Row], check: str, status: str, words: list[str]
+) -> None:
+    assert rows[check].status == status, rows[check]
+    for word in words:
+        assert word in rows[check].finding
+
+
+def test_what_is_missing_is_told_as_the_line_to_add(rows: Mapping[str, Row]) -> None:
+    lines = rows["witnesses of NVIDIA H100 80GB HBM3"].next_step
+    assert lines == (
+        "add to dcgm-exporter's counters CSV: DCGM_FI_PROF_SM_ACTIVE, gauge, "
+        "The ratio of cycles an SM has at least 1 warp assigned."
+    )
+    lines = rows["witnesses of NVIDIA A100-SXM4-40GB"].next_step
+    assert "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, " in lines
+    assert "GPU_UTIL" not in lines  # MIG instances have none, whatever is configured
+    assert all(part.count(",") == 2 for part in lines.partition(": ")[2].split(" | "))
+
+
+def test_a_node_whose_exporter_is_silent_is_named(prometheus_with_history: str) -> None:
+    rows = looked(prometheus_with_history, SILENCE[0] + timedelta(minutes=20))
+    assert rows["silent nodes"].status == "bad"
+    assert "1 node with GPUs but no telemetry: gpu-node-a01" in rows["silent nodes"].finding
+
+
+def test_a_selector_narrows_every_check(prometheus_with_history: str) -> None:
+    rows = looked(prometheus_with_history, END, selector='job="kubelet"')
+    assert rows["telemetry"].status == "bad"
+
+
+def test_before_any_history_there_is_nothing_and_a_step_to_take(
+    prometheus_with_history: str,
+) -> None:
+    rows = looked(prometheus_with_history, END - timedelta(days=30))
+    assert rows["telemetry"].status == "bad"
+    assert "dcgm-exporter" in rows["telemetry"].next_step
+    assert rows["history"].status == "warn"
+
+
+def test_a_server_without_gpus_or_build_information(server: Misbehaving, asking: Asking) -> None:
+    now = datetime.now(UTC).timestamp()
+
+    def answer(path: str, parameters: Mapping[str, str]) -> Answer:
+        if path.endswith("buildinfo"):
+            return Answer(404, b"")
+        if path.endswith("values"):
+            return Answer(200, NAMES)
+        if parameters["query"] == "time()":
+            body = f'{{"status":"success","data":{{"resultType":"scalar","result":[{now},"1"]}}}}'
+            return Answer(200, body.encode())
+        return Answer(200, VECTOR)
+
+    server.answering = answer
+    rows = {row.check: row for row in diagnose(asking(), WHEN)}
+    assert rows["server"].finding.endswith("the query API (no build information)")
+    assert rows["clock"].status == "ok"
+    assert rows["telemetry"].status == "bad"
+    assert rows["inventory"].status == "warn"
+
+
+def test_clocks_that_are_apart_are_bad(server: Misbehaving, asking: Asking) -> None:
+    stamp = WHEN.timestamp()
+    body = f'{{"status":"success","data":{{"resultType":"scalar","result":[{stamp},"{stamp}"]}}}}'
+    server.answering = lambda path, asked: Answer(
+        200,
+        NAMES
+        if path.endswith("values")
+        else (body.encode() if asked.get("query") == "time()" else VECTOR),
+    )
+    ours = WHEN + timedelta(seconds=31)
+    rows = {row.check: row for row in diagnose(asking(), WHEN, clock=lambda: ours)}
+    assert (rows["clock"].status, rows["clock"].next_step) == ("bad", "synchronise both with NTP")
+    assert "31 s apart" in rows["clock"].finding
