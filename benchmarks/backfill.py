@@ -59,9 +59,10 @@ def run(small: bool) -> list[Result]:
             filled = time.perf_counter() - began
             size = f"{gpus} GPUs x {len(METRICS)} metrics x 1 day at {STEP_S} s"
             print(f"backfill: {samples / 1e6:.1f} M samples written in {filled:.0f} s", flush=True)
+            decoded = _apart(_decoded, url, min(gpus, 1000))
             return [
-                *_apart(_decoded, url, min(gpus, 1000)),
-                *_apart(_collected, url, samples, size),
+                *decoded,
+                *_apart(_collected, url, samples, size, decoded[-1].value),
                 *_apart(_stored, url, samples, size, work / "home"),
             ]
     finally:
@@ -179,7 +180,7 @@ def _decoded(url: str, gpus: int) -> list[Result]:
     ]
 
 
-def _collected(url: str, samples: int, size: str) -> list[Result]:
+def _collected(url: str, samples: int, size: str, peer: float) -> list[Result]:
     collector = PrometheusCollector(_settings(url).prometheus, "bench", lambda: START + 2 * DAY)
     began, used = time.perf_counter(), time.process_time()
     rows = 0
@@ -201,6 +202,9 @@ def _collected(url: str, samples: int, size: str) -> list[Result]:
             name="the same, wall, Prometheus serving on the same two cores",
             value=samples / wall / 1e6,
             unit="M samples/s",
+            peer="prometheus-api-client, fetched to its data frame",
+            peer_value=peer,
+            ratio=samples / wall / 1e6 / peer,
             note=f"{collector.client.queries} queries",
         ),
         Result(name="its peak memory", value=_peak_gb(), unit="GB", reach=2.0, note=size),
