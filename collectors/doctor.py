@@ -30,6 +30,9 @@ SLOW = timedelta(seconds=60)
 """Looks rarer than this miss bursts; the energy counter still sees them."""
 REACHES = tuple(timedelta(days=d) for d in (1, 2, 7, 14, 30, 60, 90))
 _AGENT_CSV = "add to dcgm-exporter's counters CSV: "
+_BLANK = (
+    "blank: not supported on this model, not permitted (SYS_ADMIN), or another profiler holds it"
+)
 _GENERATION = {
     "nvidia": "dcgm-exporter",
     "hami": "HAMi",
@@ -222,17 +225,21 @@ class _Doctor:
         by = ", ".join(labels_meaning("model"))
         total = Counter(_model(words) for words in seen.series)
         there: dict[str, Counter[str]] = {}
+        legal: dict[str, Counter[str]] = {}
         for field in _fields():
-            names = seen.columns.get(field["column"], ())
-            if names:
-                for words, count in self._ask(f"count by ({by}) ({self._select(*names)})"):
-                    there.setdefault(_model(words), Counter())[field["column"]] += round(count)
+            column = field["column"]
+            for name in seen.columns.get(column, ()):
+                what = self._select(name)
+                for into, some in ((there, what), (legal, f"{what} <= {_highest(name):g}")):
+                    for words, count in self._ask(f"count by ({by}) ({some})"):
+                        into.setdefault(_model(words), Counter())[column] += round(count)
         for model, devices in sorted(total.items()):
-            have = there.get(model, Counter())
+            have = legal.get(model, Counter())
+            blank = [c for c in there.get(model, ()) if not have[c]]
             instances = any(w.get("GPU_I_ID") for w in seen.series if _model(w) == model)
             wanted = [f for f in _fields() if not (instances and f["column"] == "gpu_util_pct")]
-            missing = [f for f in wanted if not have[f["column"]]]
-            yield _witness_row(model, devices, have, missing)
+            missing = [f for f in wanted if not have[f["column"]] and f["column"] not in blank]
+            yield _witness_row(model, devices, have, missing, blank)
 
     def interval(self, seen: Seen) -> Row:
         found = self._ask(f"max(count_over_time({self._select(seen.witness)}[10m]))")
@@ -323,17 +330,32 @@ class _Doctor:
 
 
 def _witness_row(
-    model: str, devices: int, have: Counter[str], missing: Sequence[Mapping[str, str]]
+    model: str,
+    devices: int,
+    have: Counter[str],
+    missing: Sequence[Mapping[str, str]],
+    blank: Sequence[str],
 ) -> Row:
     check = f"witnesses of {model}"
     names = [f["column"] for f in _fields() if have[f["column"]]]
     finding = f"{devices} devices with {', '.join(names) or 'nothing we know'}"
-    if not missing:
+    if not missing and not blank:
         return Row(check, "ok", finding)
     compute = {"gr_engine_active", "gpu_util_pct", "sm_active"} & set(names)
-    finding += f"; without {', '.join(f['column'] for f in missing)}"
-    status: Status = "warn" if compute else "bad"
-    return Row(check, status, finding, _AGENT_CSV + " | ".join(f["line"] for f in missing))
+    steps = []
+    if missing:
+        finding += f"; without {', '.join(f['column'] for f in missing)}"
+        steps.append(_AGENT_CSV + " | ".join(f["line"] for f in missing))
+    if blank:
+        finding += f"; only DCGM's blanks in {', '.join(blank)}"
+        steps.append(_BLANK)
+    return Row(check, "warn" if compute else "bad", finding, "; ".join(steps))
+
+
+def _highest(name: str) -> float:
+    """Return the largest legal value of a metric as it is exported."""
+    measure = measure_of(name)
+    return measure.high / measure.scale if measure is not None else float("inf")
 
 
 @cache

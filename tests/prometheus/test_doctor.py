@@ -40,7 +40,11 @@ def rows(prometheus_with_history: str) -> Mapping[str, Row]:
         ("nodes", "ok", ["2 nodes", "hostname on 11", "Hostname on 8"]),
         ("mig", "ok", ["9 x 1g.5gb, 1 x 2g.10gb, 1 x 3g.20gb"]),
         ("witnesses of NVIDIA H100 80GB HBM3", "warn", ["8 devices", "without sm_active"]),
-        ("witnesses of NVIDIA A100-SXM4-40GB", "warn", ["11 devices", "sm_active, energy_mj"]),
+        (
+            "witnesses of NVIDIA A100-SXM4-40GB",
+            "warn",
+            ["11 devices", "without energy_mj; only DCGM's blanks in sm_active"],
+        ),
         ("interval", "warn", ["a look every 2m"]),
         ("conflicts", "warn", ["1 GPU", "profiling says 0 while GPU_UTIL"]),
         ("exporters up", "ok", ["every target of dcgm-exporter is up"]),
@@ -68,7 +72,9 @@ def test_what_is_missing_is_told_as_the_line_to_add(rows: Mapping[str, Row]) -> 
     lines = rows["witnesses of NVIDIA A100-SXM4-40GB"].next_step
     assert "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, " in lines
     assert "GPU_UTIL" not in lines  # MIG instances have none, whatever is configured
-    assert all(part.count(",") == 2 for part in lines.partition(": ")[2].split(" | "))
+    line, _, blank = lines.partition(": ")[2].partition("; ")
+    assert line.count(",") == 2  # dcgm-exporter wants exactly two commas
+    assert blank.startswith("blank: not supported")
 
 
 def test_a_node_whose_exporter_is_silent_is_named(prometheus_with_history: str) -> None:

@@ -71,7 +71,7 @@ def test_an_instance_changes_hands_when_its_job_ends(two_days: Rows) -> None:
 
 def test_sentinels_are_missing_values_and_are_counted(two_days: Rows) -> None:
     blank = [r for r in two_days["sample"] if r["node"] == MIG]
-    for column in ("temp_c", "mem_temp_c", "fp64_active"):
+    for column in ("temp_c", "mem_temp_c", "sm_active"):
         assert {r[column] for r in blank} == {None}
     assert {r["temp_c"] is None for r in two_days["sample"] if r["node"] == H100} == {False}
     rejected = sum(look["rejected"] for look in two_days["scrape"])

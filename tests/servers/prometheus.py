@@ -43,7 +43,7 @@ H100, MIG = "gpu-node-a01", "mig-node-b07"
 SENTINELS = {
     "DCGM_FI_DEV_MEMORY_TEMP": 9223372036854775794.0,
     "DCGM_FI_DEV_GPU_TEMP": 2147483632.0,
-    "DCGM_FI_PROF_PIPE_FP64_ACTIVE": 140737488355330.0,
+    "DCGM_FI_PROF_SM_ACTIVE": 140737488355330.0,
 }
 """What old exporters print for "blank" and "not supported"; the MIG node is such a one."""
 
