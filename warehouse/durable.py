@@ -24,6 +24,7 @@ class DataFiles:
     def __init__(self, place: Place) -> None:
         self._root = None if place.remote else Path(place.data)
         self._leaves: set[str] = set()
+        self._reached: set[str] = set()
 
     def now(self) -> int:
         """Return the moment to give to `sync` later, in milliseconds since 1970."""
@@ -50,11 +51,14 @@ class DataFiles:
                     new += 1
         if not folders:
             self._leaves.add(path)
-        new += sum(self._sync_folder(Path(below), since) for below in folders)
-        # A folder made on the way to a new file is an entry of its parent: flush the whole way.
-        if new:
+        below = sum(self._sync_folder(Path(folder), since) for folder in folders)
+        # A folder made on the way to a new file is an entry of its parent: flush the whole way,
+        # once for each folder.
+        if new or (below and not self._reached.issuperset(folders)):
             _sync(path)
-        return new
+        if below:
+            self._reached.update(folders)
+        return new + below
 
 
 def is_data_file(name: str) -> bool:
