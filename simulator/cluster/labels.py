@@ -1,0 +1,106 @@
+"""The labels of a node: the cloud's, the pool manager's, and GPU feature discovery's."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from fallow.gpu_models import gpu_models
+
+if TYPE_CHECKING:
+    from simulator.cluster.nodes import Pool
+
+MIB_PER_GIB = 1024
+COMPUTE = {
+    "Volta": "7.0",
+    "Turing": "7.5",
+    "Ampere": "8.0",
+    "Ada": "8.9",
+    "Hopper": "9.0",
+    "Blackwell": "10.0",
+}
+
+
+def labels(name: str, pool: "Pool", extended: Mapping[str, int]) -> dict[str, str]:
+    """Return all labels of one node; `extended` are the resources that its plug-in offers."""
+    return {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/os": "linux",
+        "node.kubernetes.io/instance-type": pool.instance_type,
+        "topology.kubernetes.io/region": pool.region,
+        "topology.kubernetes.io/zone": pool.zone,
+        **_managed(pool),
+        **_discovered(pool, extended),
+    }
+
+
+def _managed(pool: "Pool") -> dict[str, str]:
+    """Return what the one who manages the pool writes (kubernetes.md section 5)."""
+    spot = pool.capacity_type == "spot"
+    family, _, size = pool.instance_type.partition(".")
+    match pool.manager:
+        case "karpenter":
+            return {
+                "karpenter.sh/nodepool": pool.name,
+                "karpenter.sh/capacity-type": pool.capacity_type,
+                "karpenter.k8s.aws/instance-family": family,
+                "karpenter.k8s.aws/instance-size": size,
+                "karpenter.k8s.aws/instance-gpu-manufacturer": "nvidia",
+                "karpenter.k8s.aws/instance-gpu-name": pool.gpu_model.partition("-")[0].lower(),
+                "karpenter.k8s.aws/instance-gpu-count": str(pool.gpu_count),
+            }
+        case "eks":
+            return {
+                "eks.amazonaws.com/nodegroup": pool.name,
+                "eks.amazonaws.com/capacityType": "SPOT" if spot else "ON_DEMAND",
+            }
+        case "gke":
+            return {
+                "cloud.google.com/gke-nodepool": pool.name,
+                "cloud.google.com/gke-provisioning": "spot" if spot else "standard",
+                "cloud.google.com/gke-accelerator": pool.product.lower(),
+                **({"cloud.google.com/gke-spot": "true"} if spot else {}),
+            }
+        case _:
+            return {
+                "kubernetes.azure.com/agentpool": pool.name,
+                "kubernetes.azure.com/accelerator": "nvidia",
+                **({"kubernetes.azure.com/scalesetpriority": "spot"} if spot else {}),
+            }
+
+
+def _discovered(pool: "Pool", extended: Mapping[str, int]) -> dict[str, str]:
+    """Return what GPU feature discovery writes."""
+    facts = next(m for m in gpu_models() if m.gpu_model == pool.gpu_model)
+    major, _, minor = COMPUTE.get(facts.arch, "8.0").partition(".")
+    single = pool.mig_strategy == "single"
+    product, count = pool.product, pool.gpu_count
+    if single:
+        product += f"-MIG-{_profile(pool)}"
+        count = extended["nvidia.com/gpu"]
+    if pool.replicas > 1:
+        product += "-SHARED"
+    found = {
+        "nvidia.com/gpu.present": "true",
+        "nvidia.com/gpu.product": product,
+        "nvidia.com/gpu.count": str(count),
+        "nvidia.com/gpu.memory": str(int(facts.memory_gib * MIB_PER_GIB)),
+        "nvidia.com/gpu.replicas": str(pool.replicas),
+        "nvidia.com/gpu.sharing-strategy": "time-slicing" if pool.replicas > 1 else "none",
+        "nvidia.com/gpu.family": facts.arch.lower(),
+        "nvidia.com/gpu.compute.major": major,
+        "nvidia.com/gpu.compute.minor": minor,
+        "nvidia.com/cuda.driver-version.full": "580.95.05",
+        "nvidia.com/mig.capable": "true" if facts.mig_slices else "false",
+        "nvidia.com/mig.strategy": pool.mig_strategy or "none",
+    }
+    for resource, number in extended.items():
+        profile = resource.removeprefix("nvidia.com/mig-")
+        if profile != resource:
+            found[f"{resource}.count"] = str(number)
+            found[f"{resource}.product"] = f"{pool.product}-MIG-{profile}"
+            found[f"{resource}.replicas"] = "1"
+    return found
+
+
+def _profile(pool: "Pool") -> str:
+    return pool.mig.partition(";")[0].partition("x")[2]

@@ -1,0 +1,65 @@
+"""Boards in MIG mode: what `2x3g.40gb+1x1g.10gb` means, and the ids the driver gives."""
+
+import re
+from functools import cache
+
+import msgspec
+
+from fallow.errors import UsageError
+from simulator.cluster.scheduler.mig import lay_out, profile
+
+FIRST_ID = {7: 0, 4: 2, 3: 1, 2: 3, 1: 7}
+"""First GPU instance id that drivers give to a profile of so many compute slices (transcripts of
+`nvidia-smi mig -lgi`: 3g has 1 and 2, 1g has 7 to 13)."""
+_PART = re.compile(r"(?:(\d+)x)?(\d+g\.\d+gb)")
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One instance of a board."""
+
+    profile: str
+    number: int
+    """GPU instance id (`GPU_I_ID` of the exporters)."""
+    start: int
+    """First memory slice."""
+    compute: int
+    """Compute slices."""
+
+
+Board = tuple[Part, ...] | None
+"""The instances of a board; None = a whole GPU."""
+
+
+def boards(gpu_model: str, text: str, strategy: str, count: int) -> tuple[Board, ...]:
+    """Return what each of a node's boards is cut into.
+
+    Raises:
+        UsageError: the text is no layout, or it does not fit a board of the model.
+    """
+    laid: list[Board] = [layout(gpu_model, part) for part in text.split(";") if part]
+    if strategy == "single":
+        laid = [laid[0]] * count
+    return (*laid[:count], *[None] * (count - len(laid)))
+
+
+@cache
+def layout(gpu_model: str, text: str) -> tuple[Part, ...]:
+    """Return the instances of one board by where they start.
+
+    Raises:
+        UsageError: the text is no layout, or it does not fit a board of the model.
+    """
+    names: list[str] = []
+    for word in text.split("+"):
+        match = _PART.fullmatch(word)
+        if match is None:
+            raise UsageError(f"no MIG layout: {word!r}", hint="like 2x3g.40gb+1x1g.10gb")
+        names += [match.group(2)] * int(match.group(1) or 1)
+    numbers: set[int] = set()
+    parts = []
+    for instance in lay_out(gpu_model, names):
+        compute = profile(gpu_model, instance.profile).compute
+        number = next(n for n in range(FIRST_ID[compute], 16) if n not in numbers)
+        numbers.add(number)
+        parts.append(Part(instance.profile, number, instance.start, compute))
+    return tuple(parts)

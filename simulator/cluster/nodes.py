@@ -1,0 +1,240 @@
+"""Node pools (`pools.csv`) to nodes as the API shows them, and the devices they carry.
+
+The shares of the pools in a fleet are a choice of this world; instance types, sizes and products
+are those of the price catalogue and of GPU feature discovery.
+"""
+
+import csv
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from fallow.errors import UsageError
+from fallow.gpu_models import gpu_models
+from simulator.cluster.labels import labels
+from simulator.cluster.mig import Board, boards
+from simulator.cluster.objects import stamp
+from simulator.cluster.scheduler.requests import Taint
+from simulator.nouns import Device
+
+MAX_PODS = 110
+MIB_PER_GIB = 1024
+
+
+class Pool(msgspec.Struct, frozen=True):
+    """One row of `pools.csv`: a kind of node."""
+
+    name: str
+    share: float
+    """Of the fleet's GPUs, in a fleet of so many GPUs (`fleet`)."""
+    manager: str
+    """Whose labels its nodes bear: karpenter | eks | gke | aks."""
+    provider: str
+    region: str
+    zone: str
+    instance_type: str
+    capacity_type: str
+    """on-demand | spot."""
+    gpu_model: str
+    product: str
+    """As GPU feature discovery writes it."""
+    gpu_count: int
+    vcpu: int
+    memory_gib: int
+    mig_strategy: str = ""
+    """mixed | single; empty = no MIG."""
+    mig: str = ""
+    """Layouts of the boards from the first on, `2x3g.40gb;7x1g.10gb`; `single` repeats one."""
+    replicas: int = 1
+    """Pods per GPU by time slicing."""
+    taints: str = ""
+
+
+class NodeSpec(msgspec.Struct, frozen=True):
+    """A node that is paid for."""
+
+    name: str
+    pool: Pool
+
+
+@cache
+def pools() -> Mapping[str, Pool]:
+    """Return the pools by name."""
+    text = files("simulator.cluster").joinpath("pools.csv").read_text(encoding="utf-8")
+    rows = (msgspec.convert(row, Pool, strict=False) for row in csv.DictReader(text.splitlines()))
+    return {row.name: row for row in rows}
+
+
+def nodes_of(counts: Mapping[str, int]) -> tuple[NodeSpec, ...]:
+    """Return so many nodes of each pool, by the pool's name.
+
+    Raises:
+        UsageError: there is no such pool, or a count is negative.
+    """
+    made: list[NodeSpec] = []
+    for name, count in counts.items():
+        pool = pools().get(name)
+        if pool is None:
+            raise UsageError(f"no node pool {name!r}", hint=f"legal: {', '.join(pools())}")
+        if count < 0:
+            raise UsageError(f"pool {name!r} cannot have {count} nodes", hint="0 or more")
+        made += [NodeSpec(f"{name}-{place}", pool) for place in range(count)]
+    return tuple(made)
+
+
+def fleet(gpus: int) -> tuple[NodeSpec, ...]:
+    """Return nodes with exactly so many GPUs, spread over the pools by their shares.
+
+    Raises:
+        UsageError: fewer than one GPU.
+    """
+    if gpus < 1:
+        raise UsageError(f"a fleet of {gpus} GPUs", hint="1 or more")
+    every = sorted(pools().values(), key=lambda p: (-p.share, p.name))
+    counts = {p.name: int(p.share * gpus / p.gpu_count) for p in every}
+    left = gpus - sum(pools()[name].gpu_count * n for name, n in counts.items())
+    while left:
+        owed = {p.name: p.share * gpus - counts[p.name] * p.gpu_count for p in every}
+        fits = [p for p in every if p.gpu_count <= left]
+        best = max(fits, key=lambda p: (owed[p.name], p.share))
+        counts[best.name] += 1
+        left -= best.gpu_count
+    return nodes_of(counts)
+
+
+def devices(specs: Iterable[NodeSpec], seed: int) -> tuple[Device, ...]:
+    """Return every GPU and MIG instance, node by node, board by board."""
+    made: list[Device] = []
+    for spec in specs:
+        pool = spec.pool
+        slices = next((m.mig_slices for m in gpu_models() if m.gpu_model == pool.gpu_model), None)
+        for index, board in enumerate(cut(pool)):
+            uuid = _uuid(f"{seed}/{spec.name}/{index}")
+            if board is None:
+                made.append(Device(uuid, spec.name, index, pool.gpu_model))
+            for part in board or ():
+                weight = part.compute / (slices or 7)
+                made.append(
+                    Device(
+                        uuid, spec.name, index, pool.gpu_model, part.profile, part.number, weight
+                    )
+                )
+    return tuple(made)
+
+
+def cut(pool: Pool) -> tuple[Board, ...]:
+    """Return what each board of a node of the pool is cut into."""
+    return boards(pool.gpu_model, pool.mig, pool.mig_strategy, pool.gpu_count)
+
+
+def _uuid(text: str) -> str:
+    digits = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return f"GPU-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def taints(pool: Pool) -> tuple[Taint, ...]:
+    """Return the taints of a pool: `key=value:Effect`, separated by semicolons."""
+    made = []
+    for text in filter(None, pool.taints.split(";")):
+        head, _, effect = text.rpartition(":")
+        key, _, value = head.partition("=")
+        made.append(Taint(key, value, effect))
+    return tuple(made)
+
+
+def reserved(pool: Pool) -> tuple[int, int]:
+    """Return the millicores and MiB that the system keeps of a node for itself.
+
+    CPU: 6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest, on
+    every cloud. Memory: EKS keeps 255 MiB and 11 MiB per possible pod, the others shares of what
+    there is; all keep 100 MiB back from eviction.
+    """
+    cpu = 0.0
+    for first, last, part in ((0, 1, 0.06), (1, 2, 0.01), (2, 4, 0.005), (4, pool.vcpu, 0.0025)):
+        cpu += max(min(pool.vcpu, last) - first, 0) * part
+    if pool.provider == "aws":
+        memory = 255.0 + 11 * MAX_PODS
+    else:
+        memory = 0.0
+        steps = ((0, 4, 0.25), (4, 8, 0.2), (8, 16, 0.1), (16, 128, 0.06), (128, 1 << 20, 0.02))
+        for first, last, part in steps:
+            memory += max(min(pool.memory_gib, last) - first, 0) * part * MIB_PER_GIB
+    return round(cpu * 1000), round(memory) + 100
+
+
+def resources(pool: Pool) -> dict[str, int]:
+    """Return the extended resources that the device plug-in offers on a node of the pool."""
+    found: dict[str, int] = {}
+    for board in cut(pool):
+        for name in ["gpu"] if board is None else [_resource(pool, p.profile) for p in board]:
+            key = f"nvidia.com/{name}"
+            found[key] = found.get(key, 0) + pool.replicas
+    return found
+
+
+def _resource(pool: Pool, profile: str) -> str:
+    return "gpu" if pool.mig_strategy == "single" else f"mig-{profile}"
+
+
+def node_object(spec: NodeSpec, now_s: float, sick: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the node as its kubelet registers it; `sick` are resources of unhealthy devices."""
+    pool = spec.pool
+    cpu, memory = reserved(pool)
+    extended = resources(pool)
+    healthy = {name: n - sick.count(name) for name, n in extended.items()}
+    common = {"pods": str(MAX_PODS), "ephemeral-storage": f"{pool.vcpu * 20}Gi"}
+    moment = stamp(now_s)
+    ready = {"lastHeartbeatTime": moment, "lastTransitionTime": moment}
+    pressures = ("MemoryPressure", "DiskPressure", "PIDPressure")
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": spec.name, "labels": labels(spec.name, pool, extended)},
+        "spec": {
+            "providerID": provider_id(spec),
+            **({"taints": [_taint(t) for t in taints(pool)]} if pool.taints else {}),
+        },
+        "status": {
+            "capacity": {
+                "cpu": str(pool.vcpu),
+                "memory": f"{pool.memory_gib * MIB_PER_GIB}Mi",
+                **{name: str(n) for name, n in extended.items()},
+                **common,
+            },
+            "allocatable": {
+                "cpu": f"{pool.vcpu * 1000 - cpu}m",
+                "memory": f"{pool.memory_gib * MIB_PER_GIB - memory}Mi",
+                **{name: str(n) for name, n in healthy.items()},
+                **common,
+            },
+            "conditions": [
+                *({"type": p, "status": "False", **ready} for p in pressures),
+                {"type": "Ready", "status": "True", "reason": "KubeletReady", **ready},
+            ],
+            "nodeInfo": {
+                "kubeletVersion": "v1.36.2",
+                "containerRuntimeVersion": "containerd://2.2.1",
+                "architecture": "amd64",
+                "operatingSystem": "linux",
+            },
+        },
+    }
+
+
+def _taint(taint: Taint) -> dict[str, str]:
+    return {"key": taint.key, "value": taint.value, "effect": taint.effect}
+
+
+def provider_id(spec: NodeSpec) -> str:
+    """Return the cloud's name of the machine, as the kubelet writes it."""
+    pool = spec.pool
+    digits = hashlib.blake2b(spec.name.encode(), digest_size=9).hexdigest()[:17]
+    if pool.provider == "aws":
+        return f"aws:///{pool.zone}/i-{digits}"
+    if pool.provider == "gcp":
+        return f"gce://fleet/{pool.zone}/{spec.name}"
+    return f"azure:///subscriptions/fleet/virtualMachines/{spec.name}"

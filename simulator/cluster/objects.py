@@ -1,0 +1,188 @@
+"""Small words about API objects: who owns them, what they say, when it was."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+Object = dict[str, Any]
+
+SHARED_KINDS = {
+    "batch.volcano.sh",
+    "scheduling.volcano.sh",
+    "scheduling.run.ai",
+    "scheduling.x-k8s.io",
+    "scheduling.sigs.k8s.io",
+    "nos.nebuly.com",
+}
+"""Groups whose kinds bear names that others bear too."""
+
+
+@cache
+def stamp(at_s: float) -> str:
+    """Write a moment as the API does, to the second."""
+    return datetime.fromtimestamp(int(at_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@cache
+def moment(text: str) -> float:
+    """Read a moment; 0 for none."""
+    if not text:
+        return 0.0
+    return datetime.fromisoformat(text).timestamp()
+
+
+def called(obj: Mapping[str, Any]) -> str:
+    """Return the kind as the store calls it: `Pod`, or `Queue.scheduling.run.ai`."""
+    kind: str = obj["kind"]
+    group, _, _ = obj["apiVersion"].rpartition("/")
+    return f"{kind}.{group}" if group in SHARED_KINDS else kind
+
+
+def uid(obj: Mapping[str, Any]) -> str:
+    """Return an object's uid."""
+    return str(obj["metadata"]["uid"])
+
+
+def name(obj: Mapping[str, Any]) -> str:
+    """Return an object's name."""
+    return str(obj["metadata"]["name"])
+
+
+def namespace(obj: Mapping[str, Any]) -> str:
+    """Return an object's namespace; empty for the cluster's own."""
+    return str(obj["metadata"].get("namespace", ""))
+
+
+def words(obj: Mapping[str, Any], which: str) -> Mapping[str, str]:
+    """Return labels or annotations."""
+    return obj["metadata"].get(which) or {}
+
+
+def deep(obj: Mapping[str, Any], *path: str, default: Any = None) -> Any:
+    """Return what lies at a path of keys, or the default where a key is absent or null."""
+    here: Any = obj
+    for key in path:
+        here = here.get(key) if isinstance(here, Mapping) else None
+        if here is None:
+            return default
+    return here
+
+
+def planted(value: Any, *path: str) -> Object:
+    """Return the merge patch that sets a value at a path of keys."""
+    for key in reversed(path):
+        value = {key: value}
+    return value if isinstance(value, dict) else {}
+
+
+def controller(obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the reference to the one owner that controls an object."""
+    references = obj["metadata"].get("ownerReferences") or ()
+    return next((r for r in references if r.get("controller")), None)
+
+
+def owned_by(owner: Mapping[str, Any]) -> list[Object]:
+    """Return the `ownerReferences` of an object that this one controls."""
+    return [
+        {
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": name(owner),
+            "uid": uid(owner),
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+    ]
+
+
+def template_hash(template: Any) -> str:
+    """Return ten letters that stand for a pod template, of those that real hashes use."""
+    text = json.dumps(template, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.blake2b(text.encode(), digest_size=10).digest()
+    letters = "bcdfghjklmnpqrstvwxz2456789"
+    return "".join(letters[byte % len(letters)] for byte in digest)
+
+
+def going(obj: Mapping[str, Any]) -> bool:
+    """Say whether an object is being deleted."""
+    return "deletionTimestamp" in obj["metadata"]
+
+
+def over(pod: Mapping[str, Any]) -> bool:
+    """Say whether a pod's containers have exited for good."""
+    return deep(pod, "status", "phase") in {"Succeeded", "Failed"}
+
+
+def live(pod: Mapping[str, Any]) -> bool:
+    """Say whether a pod runs or may still run."""
+    return not over(pod) and not going(pod)
+
+
+def ready(pod: Mapping[str, Any]) -> bool:
+    """Say whether a pod is ready."""
+    return live(pod) and holds(pod, "Ready")
+
+
+def holds(obj: Mapping[str, Any], kind: str) -> bool:
+    """Say whether a condition of that type is True."""
+    found = condition(obj, kind)
+    return found is not None and found["status"] == "True"
+
+
+def condition(obj: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
+    """Return a condition by its type."""
+    every = deep(obj, "status", "conditions", default=())
+    return next((c for c in every if c["type"] == kind), None)
+
+
+def conditions(
+    obj: Mapping[str, Any], now_s: float, *changes: tuple[str, bool, str, str]
+) -> list[Object]:
+    """Return an object's conditions with some set: (type, true, reason, message).
+
+    The moment of transition moves only when the status does.
+    """
+    every = {c["type"]: dict(c) for c in deep(obj, "status", "conditions", default=())}
+    for kind, true, reason, message in changes:
+        before = every.get(kind, {})
+        status = "True" if true else "False"
+        same = before.get("status") == status
+        every[kind] = {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": before["lastTransitionTime"] if same else stamp(now_s),
+        }
+    return list(every.values())
+
+
+def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
+    """Say whether a label selector (matchLabels, matchExpressions) matches; none matches nobody."""
+    if selector is None:
+        return False
+    wanted = selector.get("matchLabels") or {}
+    if any(labels.get(k) != v for k, v in wanted.items()):
+        return False
+    return all(_term(t, labels) for t in selector.get("matchExpressions") or ())
+
+
+def _term(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    have, values = labels.get(term["key"]), term.get("values") or ()
+    match term["operator"]:
+        case "In":
+            return have in values
+        case "NotIn":
+            return have not in values
+        case "Exists":
+            return have is not None
+        case _:
+            return have is None
+
+
+def oldest(objects: Iterable[Object]) -> list[Object]:
+    """Return objects by creation, then name."""
+    return sorted(objects, key=lambda o: (o["metadata"].get("creationTimestamp", ""), name(o)))
