@@ -1,0 +1,7 @@
+"""The door of the exporters: what a fleet's telemetry shows, true or distorted by quirks.
+
+Block -> shown.py (quirks.py) -> dcgm.py   the text of one node's exporter
+                              -> rows.py   the rows that reading the texts would give
+objects -> kube_state.py      HostLooks -> cadvisor.py, jupyter.py, inference.py
+all of it over HTTP -> door.py
+"""

@@ -1,0 +1,255 @@
+"""dcgm-exporter's `/metrics`: one text per node, in its order, with its labels and number formats.
+
+Line and label order as the exporter's own template has them (reference domain dossier 1.1, 1.5).
+A node's text is a template that is made again only when something beside a value has changed: a
+pod, an XID, a silence.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from fallow.errors import UsageError
+from simulator.exporters.facts import BLANKS, Field, bus, fields, model_of, xids
+from simulator.exporters.quirks import Quirks
+from simulator.exporters.shown import Copy, Shown, shown
+from simulator.nouns import Block, Device, Holder, Tenure
+
+DRIVER = "570.133.20"
+SHIPPED, RECOMMENDED = "shipped", "recommended"
+"""Lists of counters: the exporter's default one, and with SM_ACTIVE."""
+_SPELLINGS = ("names_46", "lower", "exported", "twice")
+_EXPORTER = {"container": "dcgm-exporter", "namespace": "gpu-operator"}
+_WHEN = "\x00"
+
+
+class _Template(msgspec.Struct, frozen=True):
+    """A node's text without its values, and where each of them stands."""
+
+    made_of: tuple[object, ...]
+    text: str
+    wanted: list[int]
+    blank: list[int]
+    """What stands there when the value is missing."""
+
+
+class Texts:
+    """The texts of all nodes of a world, tick by tick; not for use by two threads at once."""
+
+    def __init__(self, quirks: Quirks, counters: str = RECOMMENDED) -> None:
+        self._quirks = quirks
+        self._fields = [i for i, f in enumerate(fields()) if f.shipped or counters == RECOMMENDED]
+        self._templates: dict[str, _Template] = {}
+        self._block: Block | None = None
+        self._tick = -1
+        self._shown: Shown | None = None
+        self._places: dict[str, list[int]] = {}
+        self._fleet: tuple[Device, ...] = ()
+
+    def text(
+        self, block: Block, tick: int, node: str, tenures: Sequence[Tenure] = ()
+    ) -> bytes | None:
+        """Return what a node's exporter answers at a tick of a block; None = nothing at all.
+
+        Raises:
+            UsageError: the block knows no such node.
+        """
+        seen = self._look(block, tick, tenures)
+        mine = self._places.get(node)
+        if mine is None:
+            raise UsageError(
+                f"there is no node {node!r} with GPUs",
+                hint=f"nodes: {', '.join(sorted(self._places)[:8])}, ...",
+            )
+        if seen.silent[mine[0], 0]:
+            return None
+        copies = [c for c in seen.copies if c.when[0] and c.device in set(mine)]
+        template = self._template(node, seen, mine, copies)
+        values = np.concatenate(
+            [
+                seen.values[:, mine, 0].ravel(),
+                seen.board_values[:, mine, 0].ravel(),
+                *(c.values[:, 0] for c in copies),
+            ]
+        )[template.wanted]
+        numbers = values.tolist()
+        for place in np.flatnonzero(np.isnan(values)).tolist():
+            numbers[place] = template.blank[place]
+        text = template.text % tuple(numbers)
+        skew = seen.skew_s[mine[0]]
+        if np.isnan(skew):
+            return text.replace(_WHEN, "").encode()
+        moment = round((float(seen.ticks[0]) + float(skew)) * 1000)
+        return text.replace(_WHEN, f" {moment}").encode()
+
+    def _look(self, block: Block, tick: int, tenures: Sequence[Tenure]) -> Shown:
+        if self._shown is None or self._block is not block or self._tick != tick:
+            self._shown = shown(block, self._quirks, tenures=tenures, first=tick, last=tick + 1)
+            self._block, self._tick = block, tick
+        if block.devices is not self._fleet:
+            self._places, self._fleet = {}, block.devices
+            for place, device in enumerate(block.devices):
+                self._places.setdefault(device.node, []).append(place)
+        return self._shown
+
+    def _template(
+        self, node: str, seen: Shown, mine: list[int], copies: Sequence[Copy]
+    ) -> _Template:
+        xid = next(i for i, f in enumerate(fields()) if f.column == "xid")
+        names = [seen.holders[h] if h >= 0 else None for h in seen.holder[mine, 0].tolist()]
+        made_of = (
+            tuple(seen.devices[i] for i in mine),
+            tuple(names),
+            tuple((c.device, c.holder, c.shared, float(c.values[xid, 0])) for c in copies),
+            tuple(seen.values[xid, mine, 0].tolist()),
+            tuple(bool(getattr(seen, n)[mine[0]]) for n in _SPELLINGS),
+        )
+        known = self._templates.get(node)
+        if known is None or known.made_of != made_of:
+            known = _Writer(seen, mine, names, copies).template(self._fields, made_of)
+            self._templates[node] = known
+        return known
+
+
+def text(
+    block: Block,
+    tick: int,
+    node: str,
+    quirks: Quirks,
+    *,
+    tenures: Sequence[Tenure] = (),
+    counters: str = RECOMMENDED,
+) -> bytes | None:
+    """Return what a node's exporter answers at a tick; None = nothing at all (see `Texts`)."""
+    return Texts(quirks, counters).text(block, tick, node, tenures)
+
+
+class _Writer:
+    """Writes one node's template."""
+
+    def __init__(
+        self,
+        seen: Shown,
+        mine: list[int],
+        names: Sequence[Holder | None],
+        copies: Sequence[Copy],
+    ) -> None:
+        self._seen, self._mine, self._names, self._copies = seen, mine, names, copies
+        first = mine[0]
+        self._lower, self._exported = bool(seen.lower[first]), bool(seen.exported[first])
+        self._names_46, self._twice = bool(seen.names_46[first]), bool(seen.twice[first])
+        self._lines: list[str] = []
+        self._wanted: list[int] = []
+        self._blank: list[int] = []
+
+    def template(self, chosen: Sequence[int], made_of: tuple[object, ...]) -> _Template:
+        """Return the template of some fields."""
+        for number in chosen:
+            field = fields()[number]
+            name = field.name_46 if self._names_46 else field.name
+            start = len(self._lines)
+            self._lines += [f"# HELP {name} {field.help}\n", f"# TYPE {name} {field.type}\n"]
+            self._family(number, field, name)
+            if len(self._lines) == start + 2:
+                del self._lines[start:]
+        return _Template(made_of, "".join(self._lines), self._wanted, self._blank)
+
+    def _family(self, number: int, field: Field, name: str) -> None:
+        seen, mine = self._seen, self._mine
+        size = len(mine)
+        told: set[str] = set()
+        for at, place in enumerate(mine):
+            device = seen.devices[place]
+            if seen.boards[place] and field.board and device.uuid not in told:
+                told.add(device.uuid)
+                board = msgspec.structs.replace(device, profile=None, instance=None)
+                where = (len(fields()) + number) * size + at
+                value = seen.board_values[number, place, 0]
+                self._line(name, field, self._labels(board, None, field, value), where)
+            if not seen.printed[number, place]:
+                continue
+            copies = [(i, c) for i, c in enumerate(self._copies) if c.device == place]
+            if not any(c.shared for _, c in copies):
+                value = seen.values[number, place, 0]
+                labels = self._labels(device, self._names[at], field, value)
+                self._line(name, field, labels, number * size + at)
+            for replica, (i, copy) in enumerate(copies):
+                where = 2 * len(fields()) * size + i * len(fields()) + number
+                share = str(replica) if copy.shared else None
+                value = copy.values[number, 0]
+                labels = self._labels(device, copy.holder, field, value, share)
+                self._line(name, field, labels, where)
+
+    def _line(self, name: str, field: Field, labels: str, where: int) -> None:
+        form = "%d" if field.whole else "%.6f"
+        line = f"{name}{{{labels}}} {form}{_WHEN}\n"
+        blank = _INTEGER_BLANKS.get(field.blank, 0)
+        for _ in range(1 + self._twice):
+            self._lines.append(line)
+            self._wanted.append(where)
+            self._blank.append(blank)
+
+    def _labels(
+        self,
+        device: Device,
+        holder: Holder | None,
+        field: Field,
+        value: float,
+        share: str | None = None,
+    ) -> str:
+        labels = {
+            "gpu": str(device.index),
+            "UUID": device.uuid,
+            "pci_bus_id": bus(device.index),
+            "device": f"nvidia{device.index}",
+            "modelName": model_of(device).name,
+        }
+        if device.instance is not None:
+            labels |= {"GPU_I_PROFILE": device.profile or "", "GPU_I_ID": str(device.instance)}
+        labels["hostname" if self._lower else "Hostname"] = device.node
+        driver = "DCGM_FI_SYSTEM_DRIVER_VERSION" if self._names_46 else "DCGM_FI_DRIVER_VERSION"
+        labels[driver] = DRIVER
+        attributes = self._attributes(device, holder, share)
+        if field.column == "xid":
+            code = 0 if np.isnan(value) else int(value)
+            said = xids().get(code, "Unknown Error")
+            attributes |= {"err_code": str(code), "err_msg": said}
+        labels |= dict(sorted(attributes.items()))
+        return quoted(labels).replace("%", "%%")
+
+    def _attributes(
+        self, device: Device, holder: Holder | None, share: str | None
+    ) -> dict[str, str]:
+        found: dict[str, str] = {}
+        if holder is not None:
+            found = {
+                "container": holder.container,
+                "namespace": holder.namespace,
+                "pod": holder.pod,
+            }
+        if self._exported:
+            found = {f"exported_{name}": value for name, value in found.items()}
+            found |= {**_EXPORTER, "pod": exporter_pod(device.node)}
+        return found if share is None else {**found, "vgpu": share}
+
+
+_INTEGER_BLANKS = {
+    "i32": int(BLANKS["i32"]),
+    "i64": 9223372036854775794,  # no double is exactly this
+    "f64": int(BLANKS["f64"]),
+}
+
+
+def exporter_pod(node: str) -> str:
+    """Return the name of the exporter's own pod on a node."""
+    return f"dcgm-exporter-{sum(map(ord, node)) * 2654435761 % 2**24:06x}"
+
+
+def quoted(labels: Mapping[str, str]) -> str:
+    """Return labels as they stand between braces."""
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

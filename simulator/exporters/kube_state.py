@@ -1,0 +1,229 @@
+"""kube-state-metrics' `/metrics` from objects as the API prints them.
+
+Labels, resource names and units are spelled as its version 2 spells them (reference domain
+dossier 1.7): every sign that is no letter or digit is `_`, label keys are snake case.
+"""
+
+import csv
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from simulator.exporters.dcgm import quoted
+
+Object = Mapping[str, Any]
+Objects = Mapping[str, Sequence[Object]]
+"""Objects by kind: Pod, Node, Namespace, ReplicaSet, Job; other kinds are not looked at."""
+
+PHASES = ("Pending", "Succeeded", "Failed", "Unknown", "Running")
+QOS = ("BestEffort", "Burstable", "Guaranteed")
+STATUSES = ("true", "false", "unknown")
+_UNITS = {
+    "cpu": ("cpu", "core"),
+    "memory": ("memory", "byte"),
+    "ephemeral-storage": ("ephemeral_storage", "byte"),
+    "pods": ("pods", "integer"),
+}
+_SUFFIX = re.compile(r"^([0-9.eE+-]+?)(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$")
+_SIZES = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+_SIZES |= {f"{unit}i": 1024.0 ** (power + 1) for power, unit in enumerate("KMGTP")}
+
+
+class _Lines:
+    """Series by family."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, list[str]] = {name: [] for name, _, _ in _families()}
+
+    def add(self, metric: str, labels: Mapping[str, str], value: float) -> None:
+        """Append one series."""
+        self._families[metric].append(f"{metric}{{{quoted(labels)}}} {_number(value)}\n")
+
+    def moment(self, metric: str, labels: Mapping[str, str], text: str | None) -> None:
+        """Append a series whose value is a moment, where there is one."""
+        if text:
+            self.add(metric, labels, seconds(text))
+
+    def text(self) -> bytes:
+        """Return all families, headers included, as kube-state-metrics does for empty ones too."""
+        parts = []
+        for name, kind, said in _families():
+            parts += [f"# HELP {name} {said}\n# TYPE {name} {kind}\n", *self._families[name]]
+        return "".join(parts).encode()
+
+
+def text(objects: Objects) -> bytes:
+    """Return what kube-state-metrics says of a cluster's objects."""
+    lines = _Lines()
+    for kind, write in _WRITERS.items():
+        for item in objects.get(kind, ()):
+            write(lines, item)
+    return lines.text()
+
+
+def _pod(lines: _Lines, pod: Object) -> None:
+    meta, spec, status = pod["metadata"], pod.get("spec", {}), pod.get("status", {})
+    key = {"namespace": meta["namespace"], "pod": meta["name"], "uid": meta.get("uid", "")}
+    owners = meta.get("ownerReferences") or []
+    maker: Object = next((o for o in owners if o.get("controller")), {})
+    lines.add(
+        "kube_pod_info",
+        {
+            **key,
+            "host_ip": status.get("hostIP", ""),
+            "pod_ip": status.get("podIP", ""),
+            "node": spec.get("nodeName", ""),
+            "created_by_kind": maker.get("kind", "<none>"),
+            "created_by_name": maker.get("name", "<none>"),
+            "priority_class": spec.get("priorityClassName", ""),
+            "host_network": str(bool(spec.get("hostNetwork"))).lower(),
+        },
+        1,
+    )
+    _owners(lines, "kube_pod_owner", key, owners)
+    lines.add("kube_pod_labels", {**key, **labelled(meta.get("labels"))}, 1)
+    lines.moment("kube_pod_created", key, meta.get("creationTimestamp"))
+    lines.moment("kube_pod_deletion_timestamp", key, meta.get("deletionTimestamp"))
+    lines.moment("kube_pod_start_time", key, status.get("startTime"))
+    for phase in PHASES if status.get("phase") else ():
+        lines.add("kube_pod_status_phase", {**key, "phase": phase}, phase == status["phase"])
+    for qos in QOS if status.get("qosClass") else ():
+        named = {**key, "qos_class": qos}
+        lines.add("kube_pod_status_qos_class", named, qos == status["qosClass"])
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition["status"] == "True":
+            bound = condition.get("lastTransitionTime")
+            lines.moment("kube_pod_status_scheduled_time", key, bound)
+    states = [s.get("state", {}).get("terminated") for s in status.get("containerStatuses") or ()]
+    if states and all(states):
+        ended = max((s.get("finishedAt") or "" for s in states if s), default="")
+        lines.moment("kube_pod_completion_time", key, ended)
+    for container in spec.get("containers") or ():
+        resources = container.get("resources") or {}
+        for side in ("requests", "limits"):
+            for name, amount in (resources.get(side) or {}).items():
+                resource, unit = _resource(name)
+                place = {**key, "container": container["name"], "node": spec.get("nodeName", "")}
+                labels = {**place, "resource": resource, "unit": unit}
+                lines.add(f"kube_pod_container_resource_{side}", labels, quantity(amount))
+
+
+def _node(lines: _Lines, node: Object) -> None:
+    meta, spec, status = node["metadata"], node.get("spec", {}), node.get("status", {})
+    key = {"node": meta["name"]}
+    told = status.get("nodeInfo") or {}
+    lines.add(
+        "kube_node_info",
+        {
+            **key,
+            "kernel_version": told.get("kernelVersion", ""),
+            "os_image": told.get("osImage", ""),
+            "container_runtime_version": told.get("containerRuntimeVersion", ""),
+            "kubelet_version": told.get("kubeletVersion", ""),
+            "provider_id": spec.get("providerID", ""),
+            "system_uuid": told.get("systemUUID", ""),
+        },
+        1,
+    )
+    lines.add("kube_node_labels", {**key, **labelled(meta.get("labels"))}, 1)
+    lines.moment("kube_node_created", key, meta.get("creationTimestamp"))
+    lines.add("kube_node_spec_unschedulable", key, bool(spec.get("unschedulable")))
+    for taint in spec.get("taints") or ():
+        said = {n: str(taint.get(n) or "") for n in ("key", "value", "effect")}
+        lines.add("kube_node_spec_taint", {**key, **said}, 1)
+    for condition in status.get("conditions") or ():
+        for word in STATUSES:
+            labels = {**key, "condition": condition["type"], "status": word}
+            lines.add("kube_node_status_condition", labels, word == condition["status"].lower())
+    for side in ("allocatable", "capacity"):
+        for name, amount in (status.get(side) or {}).items():
+            resource, unit = _resource(name)
+            labels = {**key, "resource": resource, "unit": unit}
+            lines.add(f"kube_node_status_{side}", labels, quantity(amount))
+
+
+def _namespace(lines: _Lines, item: Object) -> None:
+    meta = item["metadata"]
+    words = labelled(meta.get("labels"))
+    lines.add("kube_namespace_labels", {"namespace": meta["name"], **words}, 1)
+
+
+def _replicaset(lines: _Lines, item: Object) -> None:
+    meta = item["metadata"]
+    key = {"namespace": meta["namespace"], "replicaset": meta["name"]}
+    _owners(lines, "kube_replicaset_owner", key, meta.get("ownerReferences") or [])
+
+
+def _job(lines: _Lines, item: Object) -> None:
+    meta = item["metadata"]
+    key = {"namespace": meta["namespace"], "job_name": meta["name"]}
+    _owners(lines, "kube_job_owner", key, meta.get("ownerReferences") or [])
+
+
+_WRITERS: dict[str, Callable[[_Lines, Object], None]] = {
+    "Pod": _pod,
+    "Node": _node,
+    "Namespace": _namespace,
+    "ReplicaSet": _replicaset,
+    "Job": _job,
+}
+
+
+def _owners(lines: _Lines, metric: str, key: Mapping[str, str], owners: Iterable[Object]) -> None:
+    named = [(o["kind"], o["name"], str(bool(o.get("controller"))).lower()) for o in owners] or [
+        ("<none>", "<none>", "<none>")
+    ]
+    for kind, name, controls in named:
+        owner = {"owner_kind": kind, "owner_name": name, "owner_is_controller": controls}
+        lines.add(metric, {**key, **owner}, 1)
+
+
+def labelled(labels: Mapping[str, str] | None) -> dict[str, str]:
+    """Return an object's labels as labels of a series; keys that fall together are numbered."""
+    found: dict[str, str] = {}
+    for name, value in sorted((labels or {}).items()):
+        spelled = f"label_{_snake(name)}"
+        taken = sum(n == spelled or n.startswith(f"{spelled}_conflict") for n in found)
+        found[f"{spelled}_conflict{taken}" if taken else spelled] = value
+    return found
+
+
+def quantity(amount: str | float) -> float:
+    """Return a Kubernetes quantity as a number.
+
+    Raises:
+        ValueError: it is none.
+    """
+    match = _SUFFIX.match(str(amount))
+    if match is None:
+        raise ValueError(f"{amount!r} is not a Kubernetes quantity")
+    return float(match[1]) * _SIZES.get(match[2] or "", 1.0)
+
+
+def seconds(moment: str) -> float:
+    """Return the API's text of a moment as seconds since the epoch."""
+    return datetime.fromisoformat(moment).timestamp()
+
+
+def _resource(name: str) -> tuple[str, str]:
+    return _UNITS.get(name) or (re.sub(r"[^a-zA-Z0-9_]", "_", name), "integer")
+
+
+def _snake(name: str) -> str:
+    parted = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name)
+    return re.sub(r"[^a-zA-Z0-9_]", "_", parted).lower()
+
+
+def _number(value: float) -> str:
+    """Return a number as Go prints it: whole ones without a point."""
+    return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(value)  # noqa: PLR2004
+
+
+@cache
+def _families() -> tuple[tuple[str, str, str], ...]:
+    source = files("simulator.exporters").joinpath("kube_families.csv")
+    rows = csv.DictReader(source.read_text(encoding="utf-8").splitlines())
+    return tuple((r["metric"], r["type"], r["help"]) for r in rows)

@@ -1,0 +1,148 @@
+"""Which device, node or field is struck by which quirk of real telemetry, and when.
+
+Everything follows from the seed, the quirk's name, the key that it strikes and absolute time, so
+that a stretch cut into blocks is struck as the whole would be. Time is cut into slots of `every_s`;
+in each, a key is struck with probability `rate`, for `length_s` somewhere within the slot. A quirk
+with `every_s` 0 strikes its keys for ever. Names and defaults: `quirks.csv`.
+"""
+
+import csv
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fallow.errors import UsageError
+from simulator.nouns import Marks
+
+Doubles = npt.NDArray[np.float64]
+
+
+class Quirk(msgspec.Struct, frozen=True):
+    """One quirk as the table tells it; `values` are its parameters' defaults."""
+
+    name: str
+    scope: str
+    values: Mapping[str, float]
+    what: str
+
+
+class Strikes(msgspec.Struct, frozen=True):
+    """Whom a quirk strikes when: `struck` and `begin` (its first second) by [key, tick]."""
+
+    struck: Marks
+    begin: Doubles
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is struck."""
+        return bool(self.struck.any())
+
+
+@cache
+def known() -> dict[str, Quirk]:
+    """Return every quirk by name."""
+    text = files("simulator.exporters").joinpath("quirks.csv").read_text(encoding="utf-8")
+    found = {}
+    for row in csv.DictReader(text.splitlines()):
+        values = {n: float(row[n]) for n in ("rate", "every_s", "length_s")}
+        more = dict(pair.split("=") for pair in row["more"].split())
+        values |= {name: float(value) for name, value in more.items()}
+        found[row["name"]] = Quirk(row["name"], row["scope"], values, row["what"])
+    return found
+
+
+class Quirks(msgspec.Struct, frozen=True):
+    """The quirks that are switched on, with their parameters."""
+
+    seed: int
+    on: Mapping[str, Mapping[str, float]]
+
+    @classmethod
+    def of(cls, names: Iterable[str] = (), seed: int = 0) -> "Quirks":
+        """Switch quirks on: `name`, or `name:rate=0.5,length_s=900`; `all` is every one.
+
+        Raises:
+            UsageError: a quirk or a parameter that does not exist; the legal ones are named.
+        """
+        on: dict[str, dict[str, float]] = {}
+        for text in names:
+            name, _, given = text.partition(":")
+            for one in known() if name == "all" else (name,):
+                on[one] = {**_quirk(one).values, **_parameters(one, given)}
+        return cls(seed, on)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.on
+
+    def value(self, name: str, parameter: str) -> float:
+        """Return a parameter of a quirk that is switched on."""
+        return self.on[name][parameter]
+
+    def strikes(self, name: str, keys: Sequence[str], ticks: Doubles) -> Strikes:
+        """Return when each of some keys is struck; nobody where the quirk is off."""
+        if name not in self.on:
+            nobody = np.zeros((len(keys), len(ticks)), np.bool_)
+            return Strikes(nobody, np.zeros(nobody.shape))
+        given = self.on[name]
+        every, length = given["every_s"], given["length_s"]
+        if every <= 0:
+            struck = self.chance(name, keys)[:, None] < given["rate"]
+            shape = (len(keys), len(ticks))
+            return Strikes(np.broadcast_to(struck, shape).copy(), np.full(shape, -np.inf))
+        slot, place = np.unique(ticks // every, return_inverse=True)
+        hit = self.chance(name, keys, slot) < given["rate"]
+        room = max(every - length, 0.0)
+        begin = slot * every + self.chance(name, keys, slot, salt=1) * room
+        begin, hit = begin[:, place], hit[:, place]
+        return Strikes(hit & (ticks >= begin) & (ticks < begin + length), begin)
+
+    def chance(
+        self, name: str, keys: Sequence[str], slot: Doubles | None = None, salt: int = 0
+    ) -> Doubles:
+        """Return a number in [0, 1) by key, or by [key, slot]."""
+        text = (zlib.crc32(f"{self.seed}/{name}/{salt}/{key}".encode()) for key in keys)
+        base = np.fromiter(text, np.uint64, len(keys))
+        if slot is not None:
+            base = _mixed(base)[:, None] ^ slot.astype(np.int64).view(np.uint64)[None, :]
+        return np.asarray(_mixed(base) >> np.uint64(11), np.float64) * 2.0**-53
+
+
+def _quirk(name: str) -> Quirk:
+    found = known().get(name)
+    if found is None:
+        raise UsageError(
+            f"there is no quirk {name!r}", hint=f"legal names: all, {', '.join(known())}"
+        )
+    return found
+
+
+def _parameters(name: str, text: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    legal = known()[name].values
+    for pair in filter(None, text.split(",")):
+        key, _, value = pair.partition("=")
+        try:
+            number = float(value)
+        except ValueError:
+            number = -1.0
+        if key not in legal or not 0 <= number < np.inf:
+            raise UsageError(
+                f"quirk {name!r} cannot take {pair!r}",
+                hint=f"write a number of 0 or more for one of {', '.join(legal)}",
+            )
+        found[key] = number
+    return found
+
+
+def _mixed(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Scatter 64 bits (the finaliser of splitmix64)."""
+    with np.errstate(over="ignore"):
+        z = bits + np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))
