@@ -1,49 +1,303 @@
 """What is free in the whole fleet, as arrays over nodes; built once, then taken and given back."""
 
-from collections.abc import Iterable
+import copy
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from simulator.cluster.scheduler.requests import NodeFree, Placement, PodRequest, Running, Taint
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fallow.errors import UsageError
+from fallow.gpu_models import gpu_models
+from simulator.cluster.scheduler import mig
+from simulator.cluster.scheduler.eligibility import eligible, welcome
+from simulator.cluster.scheduler.fragmentation import Integers, Measure, PodType, Reals, typical
+from simulator.cluster.scheduler.requests import (
+    WHOLE,
+    Instance,
+    MigBoard,
+    NodeFree,
+    Placement,
+    PodRequest,
+    Running,
+    Taint,
+)
+
+Marks = npt.NDArray[np.bool_]
+_STAMPS = itertools.count()
+_CHANGING = (
+    "cpu",
+    "memory",
+    "pods",
+    "open",
+    "version",
+    "held",
+    "works",
+    "usable",
+    "most",
+    "units",
+    "spare",
+)
+MAX_REPLICAS = 31
+"""More replicas would not divide 1,000 milli-GPU into as many equal whole parts."""
 
 
 class Fleet:
-    """Free resources of the nodes, and the pods that hold the rest.
+    """Free resources of the nodes, by name, and the pods that hold the rest.
 
     Keep one for the life of a cluster: building costs a walk over the nodes, taking and giving
-    back cost nothing to speak of.
+    back a few microseconds.
+
+    Raises:
+        UsageError: a name twice, an impossible MIG layout, too many replicas.
     """
 
-    def __init__(self, nodes: Iterable[NodeFree]) -> None:
-        self.names = [node.name for node in nodes]
+    def __init__(self, nodes: Iterable[NodeFree], types: Sequence[PodType] | None = None) -> None:
+        self.nodes = sorted(nodes, key=lambda node: node.name)
+        self.names = [node.name for node in self.nodes]
+        self.place_of = {name: row for row, name in enumerate(self.names)}
+        if len(self.place_of) < len(self.names):
+            twice = next(a for a, b in zip(self.names, self.names[1:], strict=False) if a == b)
+            raise UsageError(f"two nodes are called {twice!r}", hint="give each node its own name")
         self.running: dict[str, Running] = {}
+        rows, width = len(self.nodes), max([1, *(len(node.gpu_milli) for node in self.nodes)])
+        self.cpu = np.array([node.cpu_milli for node in self.nodes], np.int64)
+        self.memory = np.array([node.memory_mib for node in self.nodes], np.int64)
+        self.pods = np.array([node.pods for node in self.nodes], np.int64)
+        self.open = np.array([node.open for node in self.nodes], bool)
+        self.models = [node.gpu_model for node in self.nodes]
+        self.replicas = np.array([node.replicas for node in self.nodes], np.int64)
+        self.single = np.array([node.mig_strategy == "single" for node in self.nodes], bool)
+        memory = {model.gpu_model: round(model.memory_gib * 1024) for model in gpu_models()}
+        self.device_mib = np.array([memory.get(model, 0) for model in self.models], np.int64)
+        self.version = np.zeros(rows, np.int64)
+        """Another number after every change of a node, and never one that another fleet had."""
+        self.measure = Measure(typical() if types is None else types)
+        """The fragmentation measure of the pods to expect (`types`), which fgd follows."""
+        self.gradients: dict[object, tuple[Integers, Reals, Integers]] = {}
+        """What fgd remembers by request: version seen, gradient, device. Copies share it."""
+        self.held = np.zeros((rows, width), np.int64)
+        self.works = np.zeros((rows, width), bool)
+        self.boards: list[list[MigBoard | None]] = []
+        self.usable = np.zeros((rows, width), np.int64)
+        """Free milli-GPU that may be placed on: healthy devices that are not in MIG mode."""
+        self.most = np.zeros(rows, np.int64)
+        """The greatest of a node's usable."""
+        self.units = np.zeros(rows, np.int64)
+        """How many `nvidia.com/gpu` a node can still serve: devices, replicas or instances."""
+        self.instances: dict[str, Integers] = {}
+        """How many instances of each profile a node can still serve."""
+        self.spare = np.zeros(rows, np.int64)
+        """Milli-GPU that nobody holds, slices of boards in MIG mode included."""
+        self._eligible: dict[object, tuple[Marks, Marks]] = {}
+        for row, node in enumerate(self.nodes):
+            self._lay(row, node)
+            self._refresh(row)
+
+    def copy(self) -> "Fleet":
+        """Return a fleet of its own, to try things on."""
+        twin = copy.copy(self)
+        for name in _CHANGING:
+            setattr(twin, name, getattr(self, name).copy())
+        twin.instances = {name: counts.copy() for name, counts in self.instances.items()}
+        twin.boards = [list(boards) for boards in self.boards]
+        twin.running = dict(self.running)
+        return twin
 
     def take(self, request: PodRequest, placement: Placement, started_s: float = 0.0) -> None:
-        """Hold what a placement takes, until `release`."""
-        raise NotImplementedError
+        """Hold what a placement takes, until `release`.
+
+        Raises:
+            UsageError: the pod holds something already, or the place is not free.
+        """
+        row = self.place_of[placement.node]
+        if placement.uid in self.running or not self.has_room(request, placement):
+            raise UsageError(
+                f"pod {request.name!r} cannot take {placement.node}",
+                hint="a pod is placed once, on what is free: ask `place` first",
+            )
+        self._move(row, request, placement, 1)
+        self.running[placement.uid] = Running(request, placement, started_s)
 
     def release(self, uid: str) -> Running:
         """Give back what a pod holds."""
-        raise NotImplementedError
+        gone = self.running.pop(uid)
+        self._move(self.place_of[gone.placement.node], gone.request, gone.placement, -1)
+        return gone
+
+    def has_room(self, request: PodRequest, placement: Placement) -> bool:
+        """Say whether exactly this place is free (health and cordons apart)."""
+        row = self.place_of[placement.node]
+        if placement.instances:
+            room = all(
+                instance.start in mig.room(self.models[row], board, instance.profile)
+                for board, instance in self._asked(row, placement)
+            )
+        else:
+            held = [int(self.held[row, device]) for device in placement.devices]
+            room = all(part + placement.gpu_milli <= WHOLE for part in held)
+        return bool(
+            room
+            and self.cpu[row] >= request.cpu_milli
+            and self.memory[row] >= request.memory_mib
+            and self.pods[row] >= 1
+        )
 
     def close(self, node: str) -> None:
         """Place nothing more on a node (cordoned, not ready); what runs there stays."""
-        raise NotImplementedError
+        self.open[self.place_of[node]] = False
 
     def reopen(self, node: str) -> None:
         """Place on a node again."""
-        raise NotImplementedError
+        self.open[self.place_of[node]] = True
 
     def lose_device(self, node: str, index: int) -> None:
         """Place nothing more on a device (fallen off the bus, cordoned)."""
-        raise NotImplementedError
+        self.works[self.place_of[node], index] = False
+        self._refresh(self.place_of[node])
 
     def regain_device(self, node: str, index: int) -> None:
         """Place on a device again."""
-        raise NotImplementedError
+        self.works[self.place_of[node], index] = True
+        self._refresh(self.place_of[node])
 
-    def relabel(self, node: str, labels: dict[str, str], taints: tuple[Taint, ...]) -> None:
+    def relabel(self, node: str, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> None:
         """Replace a node's labels and taints."""
-        raise NotImplementedError
+        row = self.place_of[node]
+        self.nodes[row] = msgspec.structs.replace(self.nodes[row], labels=labels, taints=taints)
+        self._eligible = {}
 
     def node(self, name: str) -> NodeFree:
         """Return what is left on a node."""
-        raise NotImplementedError
+        row = self.place_of[name]
+        width = len(self.nodes[row].gpu_milli)
+        return msgspec.structs.replace(
+            self.nodes[row],
+            cpu_milli=int(self.cpu[row]),
+            memory_mib=int(self.memory[row]),
+            pods=int(self.pods[row]),
+            gpu_milli=tuple(int(free) for free in self.usable[row, :width]),
+            mig=tuple(self.boards[row]),
+            open=bool(self.open[row]),
+        )
+
+    def feasible(self, request: PodRequest) -> Marks:
+        """Return which nodes could take the pod now."""
+        eligible, _ = self.eligible(request)
+        fits = (
+            eligible
+            & self.open
+            & (self.cpu >= request.cpu_milli)
+            & (self.memory >= request.memory_mib)
+            & (self.pods >= 1)
+        )
+        if not request.gpus:
+            return fits
+        if request.profile:
+            served = self.instances.get(request.profile)
+            return np.zeros_like(fits) if served is None else fits & (served >= request.gpus)
+        if is_whole(request):
+            return np.asarray(fits & (self.units >= request.gpus))
+        need = self.need(request)
+        fits &= (need > 0) & (self.replicas == 1)
+        if request.gpus == 1:
+            return np.asarray(fits & (self.most >= need))
+        enough = (self.usable >= need[:, None]).sum(axis=1) >= request.gpus
+        return np.asarray(fits & enough)
+
+    def need(self, request: PodRequest) -> Integers:
+        """Return the milli-GPU of each device that the pod takes, by node; 0 = cannot.
+
+        The greater of its share of cores and of memory, as the allocation rules count a HAMi pod.
+        """
+        if is_whole(request):
+            return np.asarray(WHOLE // self.replicas)
+        share = np.full(len(self.nodes), request.gpu_milli, np.int64)
+        if request.gpu_memory_mib:
+            known = self.device_mib > 0
+            memory = -(-request.gpu_memory_mib * WHOLE // np.maximum(self.device_mib, 1))
+            share = np.where(known, np.maximum(share, memory), 0)
+            share = np.where(share > WHOLE, 0, share)
+        return share
+
+    def eligible(self, request: PodRequest) -> tuple[Marks, Marks]:
+        """Return which nodes the pod may use at all, and which of them it would rather use."""
+        key = (request.selector, request.tolerations, request.gpu_models)
+        if key not in self._eligible:
+            may = np.array([eligible(request, node) for node in self.nodes], bool)
+            rather = np.array([welcome(request, node) for node in self.nodes], bool)
+            self._eligible[key] = may, rather
+        return self._eligible[key]
+
+    def healthy(self, row: int) -> list[int]:
+        """Return the indices of a node's devices that work."""
+        return [int(device) for device in np.flatnonzero(self.works[row])]
+
+    def _asked(self, row: int, placement: Placement) -> list[tuple[MigBoard, Instance]]:
+        pairs = zip(placement.devices, placement.instances, strict=True)
+        boards = self.boards[row]
+        return [(board, i) for device, i in pairs if (board := boards[device]) is not None]
+
+    def _move(self, row: int, request: PodRequest, placement: Placement, sign: int) -> None:
+        self.cpu[row] -= sign * request.cpu_milli
+        self.memory[row] -= sign * request.memory_mib
+        self.pods[row] -= sign
+        change: Callable[[MigBoard, Instance], MigBoard] = mig.hold if sign > 0 else mig.give_back
+        for place, device in enumerate(placement.devices):
+            board = self.boards[row][device] if placement.instances else None
+            if board is None:
+                self.held[row, device] += sign * placement.gpu_milli
+            else:
+                self.boards[row][device] = change(board, placement.instances[place])
+        self._refresh(row, gpus=bool(placement.devices))
+
+    def _lay(self, row: int, node: NodeFree) -> None:
+        width = len(node.gpu_milli)
+        boards = [*node.mig, *[None] * (width - len(node.mig))]
+        for board in boards:
+            if board is not None:
+                mig.used(node.gpu_model, board.instances)
+                for name in mig.profiles(node.gpu_model):
+                    self.instances.setdefault(name, np.zeros(len(self.nodes), np.int64))
+        if not 1 <= node.replicas <= MAX_REPLICAS:
+            raise UsageError(
+                f"node {node.name!r} wants {node.replicas} time-slicing replicas",
+                hint=f"1 to {MAX_REPLICAS}",
+            )
+        self.boards.append(boards)
+        self.held[row, :width] = [WHOLE - free for free in node.gpu_milli]
+        self.works[row, :width] = True
+
+    def _refresh(self, row: int, *, gpus: bool = True) -> None:
+        self.version[row] = next(_STAMPS)
+        if not gpus:
+            return
+        free = np.where(self.works[row], WHOLE - self.held[row], 0)
+        self.spare[row] = self._recount(row, free) if any(self.boards[row]) else free.sum()
+        self.usable[row] = free
+        self.most[row] = free.max()
+        if not self.single[row]:
+            self.units[row] = (free >= WHOLE // self.replicas[row]).sum()
+
+    def _recount(self, row: int, free: Integers) -> int:
+        """Count what the boards in MIG mode can serve; they serve nothing else."""
+        model, spare = self.models[row], 0
+        for counts in self.instances.values():
+            counts[row] = 0
+        for device, board in enumerate(self.boards[row]):
+            if board is None:
+                continue
+            free[device] = 0
+            if self.works[row, device]:
+                spare += mig.spare(model, board)
+                for name in mig.profiles(model):
+                    self.instances[name][row] += len(mig.room(model, board, name))
+        if self.single[row]:
+            self.units[row] = sum(int(counts[row]) for counts in self.instances.values())
+        return spare + int(free.sum())
+
+
+def is_whole(request: PodRequest) -> bool:
+    """Say whether the pod asks plain `nvidia.com/gpu`: devices, replicas, or single-MIG ones."""
+    return request.gpu_milli == WHOLE and not request.gpu_memory_mib and not request.profile

@@ -13,4 +13,24 @@ def gangs(
     A gang has the highest priority and the earliest creation among its members. `min_members`
     is by gang (PodGroup `minMember`); a gang with fewer pods than that so far is left out.
     """
-    raise NotImplementedError
+    need = min_members or {}
+    members: dict[str, list[PodRequest]] = {}
+    for pod in pending:
+        members.setdefault(pod.gang or f"pod {pod.uid}", []).append(pod)
+    found = []
+    for pods in members.values():
+        by_name = tuple(sorted(pods, key=lambda pod: (pod.name, pod.uid)))
+        least = need.get(by_name[0].gang, 0)
+        if len(by_name) >= least:
+            found.append(Gang(by_name[0].gang or by_name[0].name, by_name, least))
+    return sorted(found, key=lambda gang: (-priority(gang), age(gang), gang.name))
+
+
+def priority(gang: Gang) -> int:
+    """Return the highest priority among the members."""
+    return max(pod.priority for pod in gang.members)
+
+
+def age(gang: Gang) -> float:
+    """Return when the first member was created."""
+    return min(pod.created_s for pod in gang.members)

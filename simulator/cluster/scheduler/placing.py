@@ -2,19 +2,58 @@
 
 from collections.abc import Sequence
 
-from simulator.cluster.scheduler.fleet import Fleet
+import numpy as np
+
+from simulator.cluster.scheduler.devices import placement
+from simulator.cluster.scheduler.fleet import Fleet, Marks
+from simulator.cluster.scheduler.gradient import least
 from simulator.cluster.scheduler.requests import Gang, NodeFree, Placement, PodRequest, Policy
 
 
 def place(
     request: PodRequest, nodes: Fleet | Sequence[NodeFree], policy: Policy = "first-fit"
 ) -> Placement | None:
-    """Return where the pod goes, or None; takes nothing (`Fleet.take` does)."""
-    raise NotImplementedError
+    """Return where the pod goes, or None; takes nothing (`Fleet.take` does).
+
+    first-fit: the first node by name. best-fit: the node that keeps the least GPU, then CPU, then
+    memory free. fgd: the node and device that raise the fragmentation measure least.
+    """
+    fleet = nodes if isinstance(nodes, Fleet) else Fleet(nodes)
+    fits = fleet.feasible(request)
+    if not fits.any():
+        return None
+    _, rather = fleet.eligible(request)
+    if (fits & rather).any():
+        fits &= rather
+    if policy == "fgd":
+        row, device = least(request, fleet, fits)
+        return placement(request, fleet, row, policy, device)
+    row = int(np.argmax(fits)) if policy == "first-fit" else _fullest(fleet, fits)
+    return placement(request, fleet, row, policy)
 
 
 def place_gang(
     gang: Gang, nodes: Fleet | Sequence[NodeFree], policy: Policy = "first-fit"
 ) -> tuple[Placement, ...] | None:
-    """Return where the members go, or None when fewer fit than must; takes nothing."""
-    raise NotImplementedError
+    """Return where the members go, or None when fewer fit than must; takes nothing.
+
+    Larger members are placed first; beyond `min_members` as many as fit.
+    """
+    fleet = (nodes if isinstance(nodes, Fleet) else Fleet(nodes)).copy()
+    need = gang.min_members or len(gang.members)
+    found: list[Placement] = []
+    by_size = sorted(gang.members, key=lambda pod: (-pod.gpus, -pod.gpu_milli, -pod.cpu_milli))
+    for left, member in zip(range(len(by_size), 0, -1), by_size, strict=True):
+        if len(found) + left < need:
+            return None
+        where = place(member, fleet, policy)
+        if where is not None:
+            fleet.take(member, where)
+            found.append(where)
+    return tuple(found) if len(found) >= need else None
+
+
+def _fullest(fleet: Fleet, fits: Marks) -> int:
+    rows = np.flatnonzero(fits)
+    left = (fleet.memory[rows], fleet.cpu[rows], fleet.spare[rows])
+    return int(rows[np.lexsort(left)[0]])

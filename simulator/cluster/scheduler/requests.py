@@ -99,6 +99,8 @@ class NodeFree(msgspec.Struct, frozen=True):
     """Canonical (`fallow/gpu_models.csv`) or a site's own word; MIG needs a canonical one."""
     mig: tuple[MigBoard | None, ...] = ()
     """By device; empty = no MIG on the node."""
+    mig_strategy: Literal["mixed", "single"] = "mixed"
+    """single: a pod's whole GPU is any one instance of the node's."""
     replicas: int = 1
     """Time slicing: pods per device; a pod's whole GPU is then one replica."""
     labels: Mapping[str, str] = {}

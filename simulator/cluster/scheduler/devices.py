@@ -1,0 +1,75 @@
+"""Which devices, replicas or MIG instances of a node a pod gets."""
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from simulator.cluster.scheduler import mig
+from simulator.cluster.scheduler.fleet import Fleet, is_whole
+from simulator.cluster.scheduler.requests import (
+    WHOLE,
+    Instance,
+    MigBoard,
+    Placement,
+    PodRequest,
+    Policy,
+)
+
+
+def placement(
+    request: PodRequest, fleet: Fleet, row: int, policy: Policy, device: int | None = None
+) -> Placement:
+    """Return the placement on a feasible node.
+
+    Whole GPUs: the lowest free indices. A share: the device with the least free that fits.
+    Time slicing: the emptiest device first, as NVIDIA's device plugin spreads. MIG: the lowest
+    free instance; one cut on demand lies where it strands least unless the policy is first-fit.
+    `device` overrules for a share (FGD knows better). Ties go to the lowest index.
+    """
+    node = fleet.names[row]
+    if not request.gpus:
+        return Placement(request.uid, node)
+    if request.profile or (is_whole(request) and fleet.single[row]):
+        found = itertools.islice(_served(request, fleet, row, policy), request.gpus)
+        devices, instances = zip(*found, strict=True)
+        return Placement(request.uid, node, devices, 0, instances)
+    free = fleet.usable[row]
+    need = int(fleet.need(request)[row])
+    if device is not None:
+        return Placement(request.uid, node, (device,), need)
+    fits = np.flatnonzero(free >= need)
+    if need < WHOLE:
+        spread = fleet.replicas[row] > 1
+        fits = fits[np.argsort(-free[fits] if spread else free[fits], kind="stable")]
+    return Placement(request.uid, node, tuple(int(d) for d in fits[: request.gpus]), need)
+
+
+def _served(
+    request: PodRequest, fleet: Fleet, row: int, policy: Policy
+) -> Iterator[tuple[int, Instance]]:
+    """Yield instances in the order of serving, each held before the next is looked for."""
+    boards = dict(enumerate(fleet.boards[row]))
+    while True:
+        choices = [
+            (_cost(fleet.models[row], board, name, start, policy), device, start, name)
+            for device in fleet.healthy(row)
+            if (board := boards[device]) is not None
+            for name in ([request.profile] if request.profile else mig.profiles(fleet.models[row]))
+            for start in mig.room(fleet.models[row], board, name)
+        ]
+        if not choices:
+            return
+        _, device, start, name = min(choices)
+        board = boards[device]
+        if board is not None:
+            boards[device] = mig.hold(board, Instance(name, start))
+        yield device, Instance(name, start, held=True)
+
+
+def _cost(gpu_model: str, board: MigBoard, name: str, start: int, policy: Policy) -> float:
+    if board.fixed or policy == "first-fit":
+        return 0.0
+    taken = mig.used(gpu_model, board.instances)
+    after = taken | mig.profile(gpu_model, name).mask(start)
+    return mig.stranded(gpu_model, after) - mig.stranded(gpu_model, taken)

@@ -1,0 +1,36 @@
+"""Which nodes a pod may use at all: labels, GPU models, taints."""
+
+from simulator.cluster.scheduler.requests import NodeFree, PodRequest, Taint, Toleration
+
+_REPELS = ("NoSchedule", "NoExecute")
+
+
+def eligible(request: PodRequest, node: NodeFree) -> bool:
+    """Say whether the node has the labels and the model asked, and no taint in the way."""
+    if request.gpu_models and node.gpu_model not in request.gpu_models:
+        return False
+    if any(node.labels.get(key) != value for key, value in request.selector):
+        return False
+    return not any(
+        taint.effect in _REPELS and not _tolerated(taint, request) for taint in node.taints
+    )
+
+
+def welcome(request: PodRequest, node: NodeFree) -> bool:
+    """Say whether no PreferNoSchedule taint makes the node a second choice."""
+    return not any(
+        taint.effect == "PreferNoSchedule" and not _tolerated(taint, request)
+        for taint in node.taints
+    )
+
+
+def _tolerated(taint: Taint, request: PodRequest) -> bool:
+    return any(_tolerates(toleration, taint) for toleration in request.tolerations)
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.operator == "Exists":
+        return toleration.key in {"", taint.key}
+    return toleration.key == taint.key and toleration.value == taint.value
