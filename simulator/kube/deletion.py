@@ -1,0 +1,86 @@
+"""Deleting: grace for pods, finalizers, preconditions, propagation."""
+
+from typing import Any
+
+import msgspec
+
+from simulator.kube import pods, stamps
+from simulator.kube.kinds import Kind
+from simulator.kube.status import ApiError, precondition
+
+Object = dict[str, Any]
+
+_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """How an object is to be deleted (`DeleteOptions`)."""
+
+    grace_s: float | None = None
+    """None = what the pod itself says."""
+    uid: str | None = None
+    resource_version: str | None = None
+    propagation: str = "Background"
+    dry_run: bool = False
+
+
+def ended(kind: Kind, old: Object, how: Ending, now: float) -> tuple[Object, bool]:
+    """Return an object after it was told to end, and whether nothing holds it any more.
+
+    Raises:
+        ApiError: 409 it is not the object that the caller meant.
+    """
+    meta = dict(old["metadata"])
+    for field, given, own in (
+        ("UID", how.uid, meta["uid"]),
+        ("ResourceVersion", how.resource_version, meta["resourceVersion"]),
+    ):
+        if given is not None and given != own:
+            raise precondition(
+                kind.group, kind.plural, meta["name"], field=field, given=given, own=own
+            )
+    grace = pods.graceful(old, how.grace_s) if kind.key == "Pod" else 0
+    finalizers = list(meta.get("finalizers") or ())
+    extra = _FINALIZERS.get(how.propagation)
+    if extra and "deletionTimestamp" not in meta:
+        finalizers.append(extra)
+        meta["finalizers"] = finalizers
+    holds = bool(finalizers) or kind.key == "Namespace"
+    if not grace and not holds:
+        return old, True
+    left = meta.get("deletionGracePeriodSeconds")
+    if "deletionTimestamp" in meta and left is not None and grace >= left:
+        return old, False
+    began = now
+    if "deletionTimestamp" in meta and left is not None:
+        began = stamps.moment(meta["deletionTimestamp"]) - left
+    elif meta.get("generation"):
+        meta["generation"] += 1
+    meta["deletionTimestamp"] = stamps.rfc3339(began + grace)
+    meta["deletionGracePeriodSeconds"] = grace
+    new = {**old, "metadata": meta}
+    if kind.key == "Namespace":
+        new["status"] = {**(old.get("status") or {}), "phase": "Terminating"}
+    return new, False
+
+
+def parsed(body: Any, query: dict[str, str], *, dry_run: bool) -> Ending:
+    """Return the options of a delete request: those of its query, else of its body.
+
+    Raises:
+        ApiError: 400 the options cannot be read.
+    """
+    given = body if isinstance(body, dict) else {}
+    conditions = given.get("preconditions") or {}
+    grace = query.get("gracePeriodSeconds", given.get("gracePeriodSeconds"))
+    try:
+        grace_s = None if grace is None else float(grace)
+    except (TypeError, ValueError) as error:
+        raise ApiError(400, "BadRequest", f"gracePeriodSeconds is no number: {grace!r}") from error
+    return Ending(
+        grace_s=grace_s,
+        uid=conditions.get("uid"),
+        resource_version=conditions.get("resourceVersion"),
+        propagation=query.get("propagationPolicy", given.get("propagationPolicy")) or "Background",
+        dry_run=dry_run,
+    )

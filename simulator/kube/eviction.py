@@ -1,0 +1,119 @@
+"""Eviction: a delete that disruption budgets may refuse.
+
+A budget is spent before the pod's own preconditions are looked at, so an eviction that fails on
+those (409) has spent it all the same, as on the real server.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from simulator.kube import stamps
+from simulator.kube.deletion import Ending, ended
+from simulator.kube.selectors import selects
+from simulator.kube.status import ApiError, not_found
+
+if TYPE_CHECKING:
+    from simulator.kube.store import Store
+
+Object = dict[str, Any]
+
+PDB = "PodDisruptionBudget"
+RETRY_S = 10
+"""What a refusal asks to wait for while no controller has looked at the budget yet."""
+VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
+SEVERAL = (
+    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not "
+    "support."
+)
+_UNGUARDED = {"Succeeded", "Failed", "Pending"}
+
+
+def evict(store: "Store", name: str, namespace: str, how: Ending, *, manager: str) -> None:
+    """Delete a pod if its budget allows; with a dry run only say whether it would.
+
+    Raises:
+        ApiError: 404 no such pod, 409 a precondition, 429 the budget, 500 several budgets.
+    """
+    pod = store.get("Pod", name, namespace)
+    if pod is None:
+        raise not_found("", "pods", name)
+    if _guarded(pod):
+        budgets = [
+            b
+            for b in store.list(PDB, namespace)
+            if selects(b["spec"].get("selector"), pod["metadata"].get("labels") or {})
+        ]
+        if len(budgets) > 1:
+            raise ApiError(500, "", SEVERAL)
+        if budgets:
+            _spend(store, budgets[0], pod, dry_run=how.dry_run)
+    _, gone = ended(store.kind("Pod"), pod, how, store.now())  # raises what does not hold
+    if how.dry_run:
+        return
+    if not gone:
+        _mark(store, pod, manager)
+    # the mark made a new version: that precondition has been looked at already
+    told = Ending(grace_s=how.grace_s, uid=how.uid, propagation=how.propagation)
+    store.end("Pod", name, namespace, told)
+
+
+def _guarded(pod: Object) -> bool:
+    phase = (pod.get("status") or {}).get("phase")
+    return phase not in _UNGUARDED and "deletionTimestamp" not in pod["metadata"]
+
+
+def _spend(store: "Store", budget: Object, pod: Object, *, dry_run: bool) -> None:
+    meta, status = budget["metadata"], budget.get("status") or {}
+    allowed = status.get("disruptionsAllowed", 0)
+    healthy, wanted = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
+    if not _ready(pod):
+        always = budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+        if always or healthy >= wanted > 0:
+            return  # it does not count, so nothing is spent
+    if status.get("observedGeneration", 0) < meta.get("generation", 0):
+        said = f"The disruption budget {meta['name']} is still being processed by the server."
+        raise _refused(said, retry_after=RETRY_S)
+    if allowed <= 0:
+        raise _refused(
+            f"The disruption budget {meta['name']} needs {wanted} healthy pods and has "
+            f"{healthy} currently"
+        )
+    if dry_run:
+        return
+    spent = {
+        "disruptionsAllowed": allowed - 1,
+        "disruptedPods": {pod["metadata"]["name"]: stamps.rfc3339(store.now())},
+    }
+    store.patch(PDB, meta["name"], meta["namespace"], {"status": spent}, subresource="status")
+
+
+def _refused(said: str, *, retry_after: int | None = None) -> ApiError:
+    details: Object = {"causes": [{"reason": "DisruptionBudget", "message": said}]}
+    if retry_after is not None:
+        details["retryAfterSeconds"] = retry_after
+    return ApiError(429, "TooManyRequests", VIOLATES, details, retry_after=retry_after)
+
+
+def _ready(pod: Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def _mark(store: "Store", pod: Object, manager: str) -> None:
+    meta = pod["metadata"]
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+        "lastTransitionTime": stamps.rfc3339(store.now()),
+    }
+    body = {"status": {"conditions": [condition]}}
+    store.patch(
+        "Pod",
+        meta["name"],
+        meta["namespace"],
+        body,
+        how="strategic",
+        subresource="status",
+        manager=manager,
+    )

@@ -1,0 +1,153 @@
+"""The kinds that are served (`resources.csv`), and those that a CustomResourceDefinition adds."""
+
+import csv
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from fallow.errors import UsageError
+
+
+class ScalePaths(msgspec.Struct, frozen=True):
+    """Where the scale subresource finds its numbers in an object."""
+
+    spec: tuple[str, ...]
+    status: tuple[str, ...]
+    selector: tuple[str, ...]
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """One kind: how it is called, where it is served, and how it counts generations."""
+
+    kind: str
+    group: str
+    versions: tuple[str, ...]
+    """The preferred one first; objects read the same in all of them."""
+    plural: str
+    namespaced: bool = True
+    custom: bool = True
+    generation: str = "spec"
+    """What bumps it: spec | annotations (and spec) | all (but metadata) | nothing."""
+    status: bool = False
+    """Is status written through a subresource of its own?"""
+    scale: ScalePaths | None = None
+    short: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Name that no other kind has: `Pod`, `Deployment`; custom ones `Notebook.kubeflow.org`."""
+        return f"{self.kind}.{self.group}" if self.custom else self.kind
+
+    @property
+    def api_version(self) -> str:
+        """The `apiVersion` objects are stored with."""
+        return f"{self.group}/{self.versions[0]}" if self.group else self.versions[0]
+
+
+def _path(text: str) -> tuple[str, ...]:
+    return tuple(part for part in text.split(".") if part)
+
+
+def _scale(text: str) -> ScalePaths | None:
+    return ScalePaths(*(_path(p) for p in text.split())) if text else None
+
+
+def known() -> list[Kind]:
+    """Return the rows of `resources.csv`."""
+    text = files("simulator.kube").joinpath("resources.csv").read_text(encoding="utf-8")
+    return [
+        Kind(
+            kind=row["kind"],
+            group=row["group"],
+            versions=(row["version"], *row["also"].split()),
+            plural=row["plural"],
+            namespaced=row["namespaced"] == "1",
+            custom=row["custom"] == "1",
+            generation=row["generation"],
+            status=row["status"] == "1",
+            scale=_scale(row["scale"]),
+            short=tuple(row["short"].split()),
+        )
+        for row in csv.DictReader(text.splitlines())
+    ]
+
+
+class Catalog:
+    """The kinds of one store. `installed` names groups of custom kinds; None = all that we know."""
+
+    def __init__(self, installed: Iterable[str] | None = None) -> None:
+        wanted = None if installed is None else set(installed)
+        rows = known()
+        legal = {k.group for k in rows if k.custom}
+        if wanted is not None and (strange := wanted - legal):
+            raise UsageError(
+                f"no custom kinds of group {', '.join(sorted(strange))}",
+                hint="there are " + ", ".join(sorted(legal)),
+            )
+        self._kinds = {
+            k.key: k for k in rows if not k.custom or wanted is None or k.group in wanted
+        }
+
+    def __iter__(self) -> Any:
+        return iter(self._kinds.values())
+
+    def find(self, name: str) -> Kind:
+        """Return the kind called `Pod`, or `Queue.scheduling.run.ai` where the name is shared.
+
+        A bare name that a built-in kind has means the built-in one.
+
+        Raises:
+            UsageError: no kind or several kinds are called so.
+        """
+        if found := self._kinds.get(name):
+            return found
+        called = [k for k in self._kinds.values() if k.kind == name]
+        built_in = [k for k in called if not k.custom]
+        for few in (built_in, called):
+            if len(few) == 1:
+                return few[0]
+        if called:
+            several = " or ".join(k.key for k in called)
+            raise UsageError(f"several kinds are called {name!r}", hint=f"say {several}")
+        raise UsageError(f"no kind {name!r} is served here", hint="install its definition first")
+
+    def at(self, group: str, version: str, plural: str) -> Kind | None:
+        """Return what is served at a path."""
+        for kind in self._kinds.values():
+            if (kind.group, kind.plural) == (group, plural) and version in kind.versions:
+                return kind
+        return None
+
+    def serve(self, kind: Kind) -> None:
+        """Serve one more kind."""
+        self._kinds[kind.key] = kind
+
+    def drop(self, kind: Kind) -> None:
+        """Serve a kind no longer."""
+        self._kinds.pop(kind.key, None)
+
+
+def defined(spec: Mapping[str, Any]) -> Kind:
+    """Return the kind that the spec of a CustomResourceDefinition describes."""
+    names = spec["names"]
+    served = [v for v in spec["versions"] if v.get("served", True)]
+    served.sort(key=lambda v: not v.get("storage", False))
+    parts: Mapping[str, Any] = served[0].get("subresources") or {}
+    scale = parts.get("scale")
+    paths = None
+    if scale:
+        words = ("specReplicasPath", "statusReplicasPath", "labelSelectorPath")
+        paths = ScalePaths(*(_path(scale.get(w) or "") for w in words))
+    return Kind(
+        kind=names["kind"],
+        group=spec["group"],
+        versions=tuple(v["name"] for v in served),
+        plural=names["plural"],
+        namespaced=spec.get("scope", "Namespaced") == "Namespaced",
+        generation="spec" if "status" in parts else "all",
+        status="status" in parts,
+        scale=paths,
+        short=tuple(names.get("shortNames") or ()),
+    )

@@ -1,0 +1,196 @@
+"""The three kinds of patch. Each returns a new object; the old one is never touched."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from simulator.kube.status import bad_request, failed_patch
+
+How = Literal["merge", "json", "strategic"]
+Object = dict[str, Any]
+
+MERGE_KEYS = {
+    "containers": ("name",),
+    "initContainers": ("name",),
+    "ephemeralContainers": ("name",),
+    "containerStatuses": ("name",),
+    "env": ("name",),
+    "volumes": ("name",),
+    "volumeMounts": ("mountPath",),
+    "volumeDevices": ("devicePath",),
+    "ports": ("containerPort", "port"),
+    "imagePullSecrets": ("name",),
+    "hostAliases": ("ip",),
+    "topologySpreadConstraints": ("topologyKey",),
+    "resourceClaims": ("name",),
+    "schedulingGates": ("name",),
+    "conditions": ("type",),
+    "taints": ("key",),
+    "addresses": ("type",),
+    "ownerReferences": ("uid",),
+}
+"""Lists of built-in kinds that a strategic patch merges item by item: what tells items apart."""
+MERGED_SETS = {"finalizers"}
+_ORDER, _DELETE = "$setElementOrder/", "$deleteFromPrimitiveList/"
+
+
+def patched(old: Object, body: Any, how: How) -> Object:
+    """Return the object with a patch applied.
+
+    Raises:
+        ApiError: 400 the patch is no patch, 422 it does not apply.
+    """
+    if how == "json":
+        if not isinstance(body, list):
+            raise bad_request("a JSON patch is a list of operations")
+        return _json_patch(old, body)
+    if not isinstance(body, dict):
+        raise bad_request("a merge patch is an object")
+    out: Object = _merge(old, body) if how == "merge" else _strategic(old, body)
+    return out
+
+
+def copied(value: Any) -> Any:
+    """Return a deep copy of what is JSON."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def _merge(old: Any, patch: Any) -> Any:
+    if not isinstance(patch, Mapping):
+        return patch
+    out = dict(old) if isinstance(old, Mapping) else {}
+    for key, value in patch.items():
+        if value is None:
+            out.pop(key, None)
+        else:
+            out[key] = _merge(out.get(key), value)
+    return out
+
+
+def _strategic(old: Any, patch: Mapping[str, Any]) -> Any:
+    directive = patch.get("$patch")
+    if directive == "replace":
+        return {k: v for k, v in patch.items() if k != "$patch"}
+    out = dict(old) if isinstance(old, Mapping) else {}
+    for key, value in patch.items():
+        if key.startswith(_DELETE):
+            name = key.removeprefix(_DELETE)
+            out[name] = [v for v in out.get(name) or () if v not in value]
+        elif key.startswith(_ORDER) or key in {"$patch", "$retainKeys"}:
+            continue
+        elif value is None:
+            out.pop(key, None)
+        elif isinstance(value, list):
+            out[key] = _strategic_list(key, out.get(key) or [], value)
+        elif isinstance(value, Mapping):
+            if value.get("$patch") == "delete":
+                out.pop(key, None)
+            else:
+                out[key] = _strategic(out.get(key), value)
+        else:
+            out[key] = value
+    return out
+
+
+def _strategic_list(key: str, old: Sequence[Any], new: Sequence[Any]) -> list[Any]:
+    if key in MERGED_SETS:
+        return [*old, *(v for v in new if v not in old)]
+    if {"$patch": "replace"} in new:
+        return [v for v in new if v != {"$patch": "replace"}]
+    names = MERGE_KEYS.get(key)
+    if names is None or not all(isinstance(v, Mapping) for v in new):
+        return list(new)
+    out = list(old)
+    for item in new:
+        name = next((n for n in names if n in item), None)
+        if name is None:
+            raise bad_request(f"map: {item} does not contain declared merge key: {names[0]}")
+        place = next((i for i, v in enumerate(out) if v.get(name) == item[name]), None)
+        if item.get("$patch") == "delete":
+            if place is not None:
+                del out[place]
+        elif place is None:
+            out.append(_strategic({}, item))
+        else:
+            out[place] = _strategic(out[place], item)
+    return out
+
+
+def _json_patch(old: Object, operations: Sequence[Any]) -> Object:
+    out: Any = copied(old)
+    for operation in operations:
+        try:
+            out = _applied(out, operation)
+        except (KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
+            raise failed_patch() from error
+    if not isinstance(out, dict):
+        raise failed_patch()
+    return out
+
+
+def _applied(document: Any, operation: Mapping[str, Any]) -> Any:
+    verb, path = operation["op"], _pointer(operation["path"])
+    if verb == "test":
+        if _found(document, path) != operation.get("value"):
+            raise ValueError(verb)
+        return document
+    if verb == "remove":
+        return _removed(document, path)
+    if verb in {"copy", "move"}:
+        source = _pointer(operation["from"])
+        value = copied(_found(document, source))
+        if verb == "move":
+            document = _removed(document, source)
+        return _added(document, path, value)
+    if verb == "replace":
+        _found(document, path)
+        if not path:
+            return operation["value"]
+        parent = _found(document, path[:-1])
+        parent[_place(parent, path[-1])] = operation["value"]
+        return document
+    if verb == "add":
+        return _added(document, path, operation["value"])
+    raise ValueError(verb)
+
+
+def _pointer(text: str) -> list[str]:
+    if text and not text.startswith("/"):
+        raise ValueError(text)
+    return [p.replace("~1", "/").replace("~0", "~") for p in text.split("/")[1:]]
+
+
+def _place(parent: Any, part: str) -> Any:
+    if isinstance(parent, list):
+        if not part.isdecimal():
+            raise ValueError(part)
+        return int(part)
+    return part
+
+
+def _found(document: Any, path: Sequence[str]) -> Any:
+    for part in path:
+        document = document[_place(document, part)]
+    return document
+
+
+def _removed(document: Any, path: Sequence[str]) -> Any:
+    parent = _found(document, path[:-1])
+    del parent[_place(parent, path[-1])]
+    return document
+
+
+def _added(document: Any, path: Sequence[str], value: Any) -> Any:
+    if not path:
+        return value
+    parent = _found(document, path[:-1])
+    if not isinstance(parent, list):
+        parent[path[-1]] = value
+    elif path[-1] == "-":
+        parent.append(value)
+    elif int(path[-1]) > len(parent):
+        raise IndexError(path[-1])
+    else:
+        parent.insert(_place(parent, path[-1]), value)
+    return document

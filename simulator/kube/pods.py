@@ -1,0 +1,157 @@
+"""What the server fills in and refuses on pods: defaults, GPU amounts, what may change later."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from simulator.kube.amounts import amount
+from simulator.kube.patches import copied
+from simulator.kube.status import Wrong
+
+Object = dict[str, Any]
+
+DEFAULTS = {
+    "restartPolicy": "Always",
+    "terminationGracePeriodSeconds": 30,
+    "dnsPolicy": "ClusterFirst",
+    "schedulerName": "default-scheduler",
+    "securityContext": {},
+    "enableServiceLinks": True,
+}
+RESIZABLE = {"cpu", "memory"}
+_MUTABLE = ("activeDeadlineSeconds", "tolerations", "schedulingGates", "resourceClaimStatuses")
+_LISTS = ("containers", "initContainers")
+
+
+def extended(resource: str) -> bool:
+    """Tell whether a resource is counted in whole devices (`nvidia.com/gpu`)."""
+    domain, slash, _ = resource.partition("/")
+    return bool(slash) and not domain.endswith("kubernetes.io")
+
+
+def filled(pod: Object, now: str) -> Object:
+    """Return a new pod with defaults: requests from limits, phase Pending, quality of service."""
+    spec = {**DEFAULTS, **pod.get("spec", {})}
+    for key in _LISTS:
+        if key in spec:
+            spec[key] = [_with_requests(c) for c in spec[key]]
+    status: Object = {"phase": "Pending", "qosClass": quality(spec)}
+    if gates := spec.get("schedulingGates"):
+        said = f"Scheduling is blocked due to non-empty scheduling gates ({len(gates)})"
+        condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+        status["conditions"] = [{**condition, "message": said, "lastTransitionTime": now}]
+    return {**pod, "spec": spec, "status": status}
+
+
+def _with_requests(container: Object) -> Object:
+    resources = container.get("resources") or {}
+    if limits := resources.get("limits"):
+        asked = {**limits, **(resources.get("requests") or {})}
+        resources = {**resources, "requests": asked}
+    return {**container, "resources": resources}
+
+
+def quality(spec: Mapping[str, Any]) -> str:
+    """Return the quality of service class."""
+    containers = [c for key in _LISTS for c in spec.get(key) or ()]
+    both = [
+        [{k: v for k, v in (r.get(side) or {}).items() if k in RESIZABLE} for side in _SIDES]
+        for r in (c.get("resources") or {} for c in containers)
+    ]
+    if not any(requests or limits for requests, limits in both):
+        return "BestEffort"
+    whole = all(requests == limits and limits.keys() == RESIZABLE for requests, limits in both)
+    return "Guaranteed" if whole else "Burstable"
+
+
+_SIDES = ("requests", "limits")
+
+
+def wrongs(spec: Mapping[str, Any]) -> Iterator[Wrong]:
+    """Yield what validation refuses about a pod's resources and shape."""
+    if not spec.get("containers"):
+        yield Wrong("spec.containers", "Required value", "FieldValueRequired")
+    for key in _LISTS:
+        for i, container in enumerate(spec.get(key) or ()):
+            where = f"spec.{key}[{i}]"
+            if not container.get("name"):
+                yield Wrong(f"{where}.name", "Required value", "FieldValueRequired")
+            yield from _resource_wrongs(container.get("resources") or {}, f"{where}.resources")
+
+
+def _resource_wrongs(resources: Mapping[str, Any], where: str) -> Iterator[Wrong]:
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    for side, amounts in (("limits", limits), ("requests", requests)):
+        for name, text in amounts.items():
+            field = f"{where}.{side}[{name}]" if extended(name) else f"{where}.{side}.{name}"
+            try:
+                value = amount(text)
+            except ValueError as error:
+                yield Wrong(field, f'Invalid value: "{text}": {error}')
+                continue
+            if value < 0:
+                yield Wrong(field, f'Invalid value: "{text}": must be greater than or equal to 0')
+            if extended(name) and value.denominator != 1:
+                yield Wrong(field, f'Invalid value: "{text}": must be an integer')
+    for name, text in requests.items():
+        if extended(name) and name not in limits:
+            said = "Required value: Limit must be set for non overcommitable resources"
+            yield Wrong(f"{where}.limits", said, "FieldValueRequired")
+        elif name in limits and _greater(text, limits[name], or_less=extended(name)):
+            relation = "equal to" if extended(name) else "less than or equal to"
+            said = f'Invalid value: "{text}": must be {relation} {name} limit of {limits[name]}'
+            yield Wrong(f"{where}.requests", said)
+
+
+def _greater(one: object, other: object, *, or_less: bool) -> bool:
+    try:
+        return amount(one) != amount(other) if or_less else amount(one) > amount(other)
+    except ValueError:
+        return False  # said already
+
+
+def update_wrongs(old: Object, new: Object, subresource: str) -> Iterator[Wrong]:
+    """Yield what may not change on an existing pod; a node may be given once."""
+    before, after = copied(old["spec"]), copied(new["spec"])
+    if subresource == "resize":
+        if _without_resizable(before) != _without_resizable(after):
+            yield Wrong("spec", "Forbidden: only cpu and memory resources are mutable")
+        return
+    if not before.get("nodeName"):
+        before["nodeName"] = after.get("nodeName")
+        before["schedulingGates"] = after.get("schedulingGates")
+    for field in _MUTABLE[:2]:
+        before[field] = after.get(field)
+    for key in _LISTS:
+        for one, other in zip(before.get(key) or (), after.get(key) or (), strict=False):
+            one["image"] = other.get("image")
+            other.setdefault("image", None)
+    before, after = ({k: v for k, v in s.items() if v is not None} for s in (before, after))
+    if before != after:
+        yield Wrong(
+            "spec",
+            "Forbidden: pod updates may not change fields other than "
+            "`spec.containers[*].image`,`spec.initContainers[*].image`,"
+            "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing "
+            "tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was "
+            "previously negative)",
+            "FieldValueForbidden",
+        )
+
+
+def _without_resizable(spec: Object) -> Object:
+    for key in _LISTS:
+        for container in spec.get(key) or ():
+            for side in _SIDES:
+                amounts = (container.get("resources") or {}).get(side) or {}
+                for name in RESIZABLE & amounts.keys():
+                    del amounts[name]
+    return spec
+
+
+def graceful(pod: Object, asked: float | None) -> int:
+    """Return the seconds a pod is given to end: none when nothing of it can run."""
+    phase = pod.get("status", {}).get("phase")
+    if not pod["spec"].get("nodeName") or phase in {"Succeeded", "Failed"}:
+        return 0
+    given = pod["spec"].get("terminationGracePeriodSeconds", 30) if asked is None else asked
+    return max(int(given), 0)

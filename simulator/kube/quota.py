@@ -1,0 +1,84 @@
+"""What objects use of a ResourceQuota; shared by admission and by whoever keeps its status."""
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from simulator.kube.amounts import Amounts, pod_amounts, summed, written
+from simulator.kube.kinds import Kind
+from simulator.kube.pods import extended, quality
+
+Object = dict[str, Any]
+
+_METERED = {"cpu", "memory", "ephemeral-storage"}
+_ENDED = {"Succeeded", "Failed"}
+
+
+def usage(kind: Kind, item: Object) -> Amounts:
+    """Return what an object uses, by the names that quotas give it.
+
+    Extended resources are metered by their requests only: `limits.nvidia.com/gpu` enforces nothing.
+    """
+    out: Amounts = {f"count/{kind.plural}{f'.{kind.group}' if kind.group else ''}": Fraction(1)}
+    if kind.key != "Pod":
+        if not kind.group:
+            out[kind.plural] = Fraction(1)
+        return out
+    if item.get("status", {}).get("phase") in _ENDED:
+        return out
+    out["pods"] = Fraction(1)
+    for name, value in pod_amounts(item["spec"], "requests").items():
+        if name in _METERED:
+            out[name] = value
+        if name in _METERED or extended(name):
+            out[f"requests.{name}"] = value
+    for name, value in pod_amounts(item["spec"], "limits").items():
+        if name in _METERED:
+            out[f"limits.{name}"] = value
+    return out
+
+
+def unsaid(spec: Mapping[str, Any], hard: Mapping[str, str]) -> list[str]:
+    """Return the amounts that a quota meters and some container does not say."""
+    missing = set()
+    for key in hard:
+        side, _, name = key.rpartition(".") if "." in key else ("requests", "", key)
+        if side not in {"requests", "limits"} or name not in {"cpu", "memory"}:
+            continue
+        for container in spec.get("containers") or ():
+            if name not in ((container.get("resources") or {}).get(side) or {}):
+                missing.add(key)
+    return sorted(missing)
+
+
+def scoped(spec: Mapping[str, Any], item: Object) -> bool:
+    """Tell whether a quota's scopes take in an object."""
+    asked = [{"scopeName": s, "operator": "Exists"} for s in spec.get("scopes") or ()]
+    asked += (spec.get("scopeSelector") or {}).get("matchExpressions") or []
+    pod = item.get("spec") or {}
+    return all(_matches(e, pod) for e in asked)
+
+
+def _matches(expression: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
+    scope, verb = expression["scopeName"], expression["operator"]
+    if scope == "PriorityClass":
+        name = pod.get("priorityClassName")
+        values = expression.get("values") or ()
+        tests = {"In": name in values, "NotIn": name not in values, "Exists": bool(name)}
+        return tests.get(verb, not name)
+    if scope in {"BestEffort", "NotBestEffort"}:
+        return (quality(pod) == "BestEffort") is (scope == "BestEffort")
+    if scope in {"Terminating", "NotTerminating"}:
+        return (pod.get("activeDeadlineSeconds") is not None) is (scope == "Terminating")
+    return True
+
+
+def filled(found: Object, kinds: Iterable[tuple[Kind, Iterable[Object]]]) -> Object:
+    """Return the status of a quota: what is allowed and what is used of it."""
+    hard = found["spec"].get("hard") or {}
+    parts = [usage(k, i) for k, items in kinds for i in items if scoped(found["spec"], i)]
+    used = summed({k: v for k, v in part.items() if k in hard} for part in parts)
+    return {
+        "hard": dict(hard),
+        "used": {k: written(used.get(k, Fraction(0))) for k in hard},
+    }

@@ -1,0 +1,131 @@
+"""What the built-in kinds fill in, and what they let nobody change: a small part of validation."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from simulator.kube import pods
+from simulator.kube.kinds import Kind
+from simulator.kube.patches import copied
+from simulator.kube.status import Wrong
+
+Object = dict[str, Any]
+
+REPLICATED = {"Deployment", "ReplicaSet", "StatefulSet"}
+KEEPS_STATUS = {"Node", "CustomResourceDefinition"}
+"""Kinds whose status may come with a create."""
+_JOB = "Job"
+_SET_MUTABLE = (
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+)
+_WHILE_SUSPENDED = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
+
+
+def filled(kind: Kind, item: Object, now: str) -> Object:
+    """Return a new object with the defaults of its kind and without a status of the caller's."""
+    if kind.status and kind.key not in KEEPS_STATUS:
+        item = {k: v for k, v in item.items() if k != "status"}
+    if kind.key == "Pod":
+        return pods.filled(item, now)
+    if kind.key == "Namespace":
+        return {**item, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
+    spec = item.get("spec")
+    if not isinstance(spec, dict):
+        return item
+    if kind.key in REPLICATED and spec.get("replicas") is None:
+        return {**item, "spec": {**spec, "replicas": 1}}
+    if kind.key == _JOB:
+        return {**item, "spec": _job(spec)}
+    return item
+
+
+def _job(spec: Object) -> Object:
+    out = {"backoffLimit": 6, "suspend": False, "completionMode": "NonIndexed", **spec}
+    if out.get("parallelism") is None:
+        out["parallelism"] = 1
+    if out.get("completions") is None and "parallelism" not in spec:
+        out["completions"] = 1
+    return out
+
+
+def wrongs(kind: Kind, item: Object) -> Iterator[Wrong]:
+    """Yield what validation refuses about an object of its kind."""
+    spec = item.get("spec") or {}
+    if kind.key == "Pod":
+        yield from pods.wrongs(spec)
+    if kind.key in REPLICATED:
+        replicas = spec.get("replicas")
+        if isinstance(replicas, int) and replicas < 0:
+            said = f"Invalid value: {replicas}: must be greater than or equal to 0"
+            yield Wrong("spec.replicas", said)
+        if not spec.get("selector"):
+            yield Wrong("spec.selector", "Required value", "FieldValueRequired")
+        elif not _within(spec):
+            labels = _labels(spec)
+            said = f"Invalid value: {labels}: `selector` does not match template `labels`"
+            yield Wrong("spec.template.metadata.labels", said)
+    if kind.custom or kind.key == "Pod":
+        return
+    template = (spec.get("template") or {}).get("spec")
+    if template is not None and kind.key in {*REPLICATED, _JOB}:
+        for wrong in pods.wrongs(template):
+            yield Wrong(f"spec.template.{wrong.field}", wrong.why, wrong.reason)
+
+
+def _labels(spec: Mapping[str, Any]) -> Mapping[str, str]:
+    return ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+
+
+def _within(spec: Mapping[str, Any]) -> bool:
+    wanted: Mapping[str, str] = spec["selector"].get("matchLabels") or {}
+    return wanted.items() <= _labels(spec).items()
+
+
+def update_wrongs(kind: Kind, old: Object, new: Object, subresource: str) -> Iterator[Wrong]:
+    """Yield what may not change on an existing object of its kind."""
+    if kind.key == "Pod":
+        yield from pods.update_wrongs(old, new, subresource)
+        return
+    before, after = old.get("spec") or {}, new.get("spec") or {}
+    if kind.key == "StatefulSet":
+        fixed = (before.keys() | after.keys()) - set(_SET_MUTABLE)
+        if any(before.get(k) != after.get(k) for k in fixed):
+            listed = ", ".join(f"'{k}'" for k in _SET_MUTABLE[:-1])
+            said = (
+                "Forbidden: updates to statefulset spec for fields other than "
+                f"{listed} and '{_SET_MUTABLE[-1]}' are forbidden"
+            )
+            yield Wrong("spec", said, "FieldValueForbidden")
+    if kind.key in {"Deployment", "ReplicaSet"}:
+        yield from _fixed(before, after, "selector")
+    if kind.key == _JOB:
+        yield from _fixed(before, after, "selector")
+        yield from _fixed(before, after, "completionMode")
+        if _template(before, before) != _template(after, before):
+            yield Wrong("spec.template", "Invalid value: field is immutable")
+
+
+def _fixed(before: Mapping[str, Any], after: Mapping[str, Any], field: str) -> Iterator[Wrong]:
+    if before.get(field) != after.get(field):
+        yield Wrong(f"spec.{field}", "Invalid value: field is immutable")
+
+
+def _template(spec: Mapping[str, Any], before: Mapping[str, Any]) -> Any:
+    """Return what of a job's template is immutable; less while the job was suspended."""
+    template = copied(spec.get("template") or {})
+    if before.get("suspend"):
+        pod = template.get("spec") or {}
+        for field in _WHILE_SUSPENDED:
+            pod.pop(field, None)
+        for key in ("containers", "initContainers"):
+            for container in pod.get(key) or ():
+                container.pop("resources", None)
+        meta = template.get("metadata") or {}
+        meta.pop("labels", None)
+        meta.pop("annotations", None)
+    return template

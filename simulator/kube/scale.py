@@ -1,0 +1,70 @@
+"""The scale subresource: one number, wherever the kind keeps it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from simulator.kube.kinds import Kind
+from simulator.kube.selectors import selector_text
+from simulator.kube.status import ApiError, Wrong, invalid, no_such_path
+
+Object = dict[str, Any]
+
+
+def shown(kind: Kind, item: Object) -> Object:
+    """Return the Scale of an object; `spec.replicas` is left out when it is 0.
+
+    Raises:
+        ApiError: 404 the kind has none, 500 a custom object does not say its replicas.
+    """
+    if kind.scale is None:
+        raise no_such_path()
+    replicas = _at(item, kind.scale.spec)
+    if replicas is None:
+        path = "." + ".".join(kind.scale.spec)
+        said = f'Internal error occurred: the spec replicas field "{path}" does not exist'
+        raise ApiError(500, "InternalError", said, {"causes": [{"message": said}]})
+    selector = _at(item, kind.scale.selector) if kind.scale.selector else None
+    status: Object = {"replicas": _at(item, kind.scale.status) or 0}
+    if text := selector_text(selector) if isinstance(selector, Mapping) else selector:
+        status["selector"] = text
+    words = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    meta = item["metadata"]
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {w: meta[w] for w in words if w in meta},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": status,
+    }
+
+
+def applied(kind: Kind, old: Object, wanted: Object) -> Object:
+    """Return an object with the replicas that a Scale asks for.
+
+    Raises:
+        ApiError: 422 no number of replicas.
+    """
+    assert kind.scale is not None  # noqa: S101  (`shown` has refused)
+    replicas = (wanted.get("spec") or {}).get("replicas") or 0
+    name = old["metadata"]["name"]
+    if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 0:
+        wrong = Wrong(
+            "spec.replicas", f"Invalid value: {replicas}: must be greater than or equal to 0"
+        )
+        raise invalid("autoscaling", "Scale", name, [wrong])
+    out: Object = _with(old, kind.scale.spec, replicas)
+    return out
+
+
+def _at(item: Any, path: Sequence[str]) -> Any:
+    for part in path:
+        item = item.get(part) if isinstance(item, Mapping) else None
+    return item
+
+
+def _with(item: Any, path: Sequence[str], value: Any) -> Any:
+    if not path:
+        return value
+    out = dict(item) if isinstance(item, Mapping) else {}
+    out[path[0]] = _with(out.get(path[0]), path[1:], value)
+    return out

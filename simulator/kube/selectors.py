@@ -1,0 +1,147 @@
+"""Label and field selectors, as queries write them and as objects carry them."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from simulator.kube.kinds import Kind
+from simulator.kube.status import bad_request
+
+Object = dict[str, Any]
+Test = Callable[[Object], bool]
+
+FIELDS = {
+    "Pod": (
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "status.phase",
+        "status.podIP",
+        "status.nominatedNodeName",
+    ),
+    "Event": (
+        "involvedObject.kind",
+        "involvedObject.namespace",
+        "involvedObject.name",
+        "involvedObject.uid",
+        "involvedObject.apiVersion",
+        "involvedObject.resourceVersion",
+        "involvedObject.fieldPath",
+        "reason",
+        "reportingComponent",
+        "source",
+        "type",
+    ),
+    "Node": ("spec.unschedulable",),
+    "Namespace": ("status.phase",),
+    "Job": ("status.successful",),
+    "ReplicaSet": ("status.replicas",),
+}
+"""Fields beside name and namespace that the server can select by."""
+
+_SET = re.compile(r"^\s*([^\s!=,()]+)\s+(in|notin)\s*\(([^)]*)\)\s*$")
+_EQUAL = re.compile(r"^\s*([^\s!=,()]+)\s*(==|=|!=)\s*([^\s!=,()]*)\s*$")
+_EXISTS = re.compile(r"^\s*(!?)\s*([^\s!=,()]+)\s*$")
+_COMMA = re.compile(r",(?![^(]*\))")
+
+
+def by_labels(given: Mapping[str, str] | str | None) -> Test | None:
+    """Return a test of objects' labels; None selects all.
+
+    Raises:
+        ApiError: 400 the text is no selector.
+    """
+    if not given:
+        return None
+    if isinstance(given, Mapping):
+        wanted = dict(given)
+        return lambda item: wanted.items() <= _labels(item).items()
+    tests = [_requirement(part) for part in _COMMA.split(given)]
+    return lambda item: all(test(_labels(item)) for test in tests)
+
+
+def _labels(item: Object) -> Mapping[str, str]:
+    return item["metadata"].get("labels") or {}
+
+
+def _requirement(text: str) -> Callable[[Mapping[str, str]], bool]:
+    if found := _SET.match(text):
+        key, verb, listed = found.groups()
+        values = {v.strip() for v in listed.split(",")}
+        return _expression(key, "In" if verb == "in" else "NotIn", values)
+    if found := _EQUAL.match(text):
+        key, verb, value = found.groups()
+        return _expression(key, "NotIn" if verb == "!=" else "In", {value})
+    if found := _EXISTS.match(text):
+        return _expression(found[2], "DoesNotExist" if found[1] else "Exists", set())
+    raise bad_request(f"unable to parse requirement: {text!r}")
+
+
+def _expression(key: str, verb: str, values: set[str]) -> Callable[[Mapping[str, str]], bool]:
+    if verb == "In":
+        return lambda labels: labels.get(key) in values
+    if verb == "NotIn":
+        return lambda labels: key not in labels or labels[key] not in values
+    if verb == "Exists":
+        return lambda labels: key in labels
+    return lambda labels: key not in labels
+
+
+def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
+    """Tell whether a LabelSelector object matches; None matches nothing, {} everything."""
+    if selector is None:
+        return False
+    if not (selector.get("matchLabels") or {}).items() <= labels.items():
+        return False
+    return all(
+        _expression(e["key"], e["operator"], set(e.get("values") or ()))(labels)
+        for e in selector.get("matchExpressions") or ()
+    )
+
+
+def selector_text(selector: Mapping[str, Any] | None) -> str:
+    """Return a LabelSelector object as the text that a scale subresource shows."""
+    words = [f"{k}={v}" for k, v in sorted(((selector or {}).get("matchLabels") or {}).items())]
+    for e in (selector or {}).get("matchExpressions") or ():
+        key, verb, values = e["key"], e["operator"], ",".join(e.get("values") or ())
+        shown = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
+        words.append(shown.get(verb, f"!{key}"))
+    return ",".join(words)
+
+
+def by_fields(kind: Kind, text: str | None) -> Test | None:
+    """Return a test of an object's fields; None selects all.
+
+    Raises:
+        ApiError: 400 no selector, or a field this kind is not indexed by.
+    """
+    tests = []
+    for part in (text or "").split(","):
+        if not part:
+            continue
+        found = _EQUAL.match(part)
+        if found is None:
+            raise bad_request(f"invalid selector: {part!r}; can't understand {part!r}")
+        field, verb, value = found.groups()
+        legal = ("metadata.name", "metadata.namespace", *FIELDS.get(kind.key, ()))
+        if field not in legal:
+            raise bad_request(
+                f'Unable to find "{kind.plural}" that match label selector "", field selector '
+                f'"{text}": field label not supported: {field}'
+            )
+        tests.append((field.split("."), verb != "!=", value))
+    if not tests:
+        return None
+    return lambda item: all((_field(item, path) == v) is equal for path, equal, v in tests)
+
+
+def _field(item: Object, path: list[str]) -> str:
+    value: Any = item
+    for part in path:
+        value = (value or {}).get(part) if isinstance(value, Mapping) else None
+    if path == ["source"] and isinstance(value, Mapping):
+        value = value.get("component")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)

@@ -1,0 +1,139 @@
+"""Refusals: what the API server says no with, as a `Status` object."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fallow.errors import FallowError
+
+Object = dict[str, Any]
+
+GONE_LIST = (
+    "The provided continue parameter is too old to display a consistent list result. You can start "
+    "a new list without the continue parameter, or use the continue token in this response to "
+    "retrieve the remainder of the results. Continuing with the provided token results in an "
+    "inconsistent list."
+)
+FAILED_PATCH = "the server rejected our request due to an error in our request"
+
+
+class ApiError(FallowError):
+    """A refusal: HTTP code, reason, message and details; `retry_after` seconds, a fresh `token`."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: Mapping[str, Any] | None = None,
+        *,
+        retry_after: int | None = None,
+        token: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.code, self.reason = code, reason
+        self.details = None if details is None else dict(details)
+        self.retry_after, self.token = retry_after, token
+
+    def body(self) -> Object:
+        """Return the `Status` object."""
+        out: Object = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {"continue": self.token} if self.token else {},
+            "status": "Failure",
+            "message": self.message,
+            "code": self.code,
+        }
+        if self.reason:
+            out["reason"] = self.reason
+        if self.details is not None:
+            out["details"] = self.details
+        return out
+
+
+def success(code: int = 200, details: Mapping[str, Any] | None = None) -> Object:
+    """Return the `Status` object of what succeeded."""
+    out: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    if details is not None:
+        return {**out, "details": dict(details)}
+    return {**out, "code": code}
+
+
+def _about(group: str, plural: str, name: str) -> Object:
+    return {"name": name, **({"group": group} if group else {}), "kind": plural}
+
+
+def _resource(group: str, plural: str) -> str:
+    return f"{plural}.{group}" if group else plural
+
+
+def not_found(group: str, plural: str, name: str) -> ApiError:
+    """Say that there is no such object."""
+    message = f'{_resource(group, plural)} "{name}" not found'
+    return ApiError(404, "NotFound", message, _about(group, plural, name))
+
+
+def no_such_path() -> ApiError:
+    """Say that nothing is served at a path."""
+    said = "the server could not find the requested resource"
+    return ApiError(404, "NotFound", said, {})
+
+
+def already_exists(group: str, plural: str, name: str) -> ApiError:
+    """Say that the name is taken."""
+    message = f'{_resource(group, plural)} "{name}" already exists'
+    return ApiError(409, "AlreadyExists", message, _about(group, plural, name))
+
+
+def conflict(group: str, plural: str, name: str, why: str) -> ApiError:
+    """Say that the object is not the one the caller meant."""
+    what = _resource(group, plural)
+    message = f'Operation cannot be fulfilled on {what} "{name}": {why}'
+    return ApiError(409, "Conflict", message, _about(group, plural, name))
+
+
+MODIFIED = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+
+
+def precondition(
+    group: str, plural: str, name: str, *, field: str, given: str, own: str
+) -> ApiError:
+    """Say that a precondition of a delete or a replace does not hold."""
+    why = f"Precondition failed: {field} in precondition: {given}, {field} in object meta: {own}"
+    return conflict(group, plural, name, why)
+
+
+def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
+    """Say that admission refuses."""
+    message = f'{_resource(group, plural)} "{name}" is forbidden: {why}'
+    return ApiError(403, "Forbidden", message, _about(group, plural, name))
+
+
+def bad_request(message: str) -> ApiError:
+    """Say that the request cannot be understood."""
+    return ApiError(400, "BadRequest", message)
+
+
+def failed_patch() -> ApiError:
+    """Say that a JSON patch does not apply: the real server gives no detail either."""
+    return ApiError(422, "Invalid", FAILED_PATCH, {})
+
+
+class Wrong(Exception):  # noqa: N818  (one cause of a refusal, not the refusal)
+    """One field that validation refuses; `why` begins with the kind of error."""
+
+    def __init__(self, field: str, why: str, reason: str = "FieldValueInvalid") -> None:
+        super().__init__(f"{field}: {why}")
+        self.field, self.why, self.reason = field, why, reason
+
+
+def invalid(group: str, kind: str, name: str, wrongs: Sequence[Wrong]) -> ApiError:
+    """Say which fields validation refuses."""
+    causes = [{"reason": w.reason, "message": w.why, "field": w.field} for w in wrongs]
+    said = [f"{w.field}: {w.why}" for w in wrongs]
+    joined = said[0] if len(said) == 1 else f"[{', '.join(said)}]"
+    what = f"{kind}.{group}" if group else kind
+    details = {"name": name, **({"group": group} if group else {}), "kind": kind, "causes": causes}
+    return ApiError(422, "Invalid", f'{what} "{name}" is invalid: {joined}', details)

@@ -1,0 +1,419 @@
+"""The API server's store: objects of all kinds, one version counter, and the rules of writing.
+
+Objects are never changed in place: every write makes a new one, so what was handed out stays as
+it was, and callers must keep it so. Admission and controllers that the real server runs in other
+processes (garbage collection, disruption and quota status) belong to `simulator.cluster`.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+from simulator.kube import admission, eviction, fields, rules, scale, stamps
+from simulator.kube.deletion import Ending, ended
+from simulator.kube.history import Change, History, Type
+from simulator.kube.kinds import Catalog, Kind, defined
+from simulator.kube.managed import written_by
+from simulator.kube.patches import How, copied, patched
+from simulator.kube.selectors import Test, by_labels
+from simulator.kube.status import (
+    MODIFIED,
+    ApiError,
+    Wrong,
+    already_exists,
+    conflict,
+    invalid,
+    not_found,
+    precondition,
+)
+
+Object = dict[str, Any]
+Subresource = Literal["", "status", "scale", "resize"]
+Validation = Literal["Ignore", "Warn", "Strict"]
+Changes = list[Change]
+
+CRD = "CustomResourceDefinition"
+NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+HISTORY = 50_000
+"""Changes that watches can go back; the real server keeps five minutes."""
+
+
+class Store:
+    """All objects of one cluster. Thread-safe; the same calls with one seed give the same store.
+
+    `now` tells simulated seconds since the epoch. `installed` names the groups whose custom kinds
+    are served from the beginning; None = all of `resources.csv`.
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        seed: int = 0,
+        *,
+        installed: Iterable[str] | None = None,
+        history: int = HISTORY,
+    ) -> None:
+        self.now = now
+        self.catalog = Catalog(installed)
+        self.changed = threading.Condition(threading.RLock())
+        self.version = 0
+        self.history = History(history)
+        self._draws = stamps.Draws(seed)
+        self._objects: dict[str, dict[str, Object]] = {}
+        self._sorted: dict[str, list[str]] = {}
+        for name in NAMESPACES:
+            self.create("Namespace", {"metadata": {"name": name}})
+
+    def kind(self, name: str) -> Kind:
+        """Return a kind by its name (`Pod`, `Queue.scheduling.run.ai`)."""
+        return self.catalog.find(name)
+
+    # reading
+
+    def get(self, kind: str, name: str, namespace: str = "") -> Object | None:
+        """Return an object, or None."""
+        with self.changed:
+            return self._shelf(self.kind(kind)).get(stamps.key(namespace, name))
+
+    def list(
+        self,
+        kind: str,
+        namespace: str | None = None,
+        labels: Mapping[str, str] | str | None = None,
+    ) -> list[Object]:
+        """Return the objects of a kind by namespace and name; None = of all namespaces."""
+        with self.changed:
+            return [o for _, o in self.sorted(self.kind(kind), namespace, by_labels(labels))]
+
+    def sorted(
+        self, kind: Kind, namespace: str | None = None, test: Test | None = None
+    ) -> Iterator[tuple[str, Object]]:
+        """Yield keys and objects in the server's order; hold `changed` meanwhile."""
+        shelf = self._shelf(kind)
+        if kind.key not in self._sorted:
+            self._sorted[kind.key] = sorted(shelf)
+        head = f"{namespace}/" if namespace and kind.namespaced else ""
+        for key in self._sorted[kind.key]:
+            if key.startswith(head) and (test is None or test(shelf[key])):
+                yield key, shelf[key]
+
+    def at(self, kind: Kind, version: int) -> dict[str, Object]:
+        """Return the objects of a kind, by key, as they were at a version still known."""
+        with self.changed:
+            return self.history.past(kind.key, self._shelf(kind), version)
+
+    def changes(self, since: int) -> tuple[int, Changes]:
+        """Return the version now and what changed after a version.
+
+        Raises:
+            ApiError: 410 changes that old are forgotten: list anew.
+        """
+        with self.changed:
+            if since < self.history.forgotten:
+                said = f"too old resource version: {since} ({self.history.forgotten + 1})"
+                raise ApiError(410, "Expired", said)
+            return self.version, self.history.since(since)
+
+    # writing
+
+    def create(
+        self,
+        kind: str,
+        obj: Object,
+        *,
+        manager: str = "",
+        dry_run: bool = False,
+        validation: Validation = "Warn",
+    ) -> Object:
+        """Store a new object and return it as the server completed it.
+
+        Raises:
+            ApiError: 404 no such namespace, 409 exists, 422 invalid, 403 a quota refuses.
+        """
+        known, new = self.kind(kind), copied(obj)
+        with self.changed:
+            if validation == "Strict":
+                fields.refuse(known, new, patch=False)
+            new = fields.pruned(known, new)
+            new["metadata"] = dict(new.get("metadata") or {})
+            new = stamps.born(known, new, self._draws, self.now())
+            meta = new["metadata"]
+            name, namespace = meta.get("name") or "", meta.get("namespace") or ""
+            self._refuse(known, name, stamps.wrongs(meta))
+            admission.namespace(self, known, name, namespace)
+            key = stamps.key(namespace, name)
+            if key in self._shelf(known):
+                raise already_exists(known.group, known.plural, name)
+            new = rules.filled(known, new, stamps.rfc3339(self.now()))
+            new = admission.admitted(self, known, new)
+            self._refuse(known, name, rules.wrongs(known, new))
+            admission.within_quota(self, known, new, dry_run=dry_run)
+            new = self._managed(known, {}, new, manager, "")
+            return new if dry_run else self._commit(known, key, "ADDED", new, None)
+
+    def patch(
+        self,
+        kind: str,
+        name: str,
+        namespace: str,
+        body: Any,
+        *,
+        how: How = "merge",
+        subresource: Subresource = "",
+        manager: str = "",
+        dry_run: bool = False,
+        validation: Validation = "Warn",
+    ) -> Object:
+        """Change an object and return it; a patch that changes nothing keeps the version.
+
+        Raises:
+            ApiError: 404 no such object, 409 not the version meant, 415 no such patch of this
+                kind, 422 invalid or a JSON patch that does not apply.
+        """
+        known = self.kind(kind)
+        if how == "strategic" and known.custom:
+            said = (
+                "the body of the request was in an unknown format - accepted media types include: "
+                "application/json-patch+json, application/merge-patch+json"
+            )
+            raise ApiError(415, "UnsupportedMediaType", said, {})
+        with self.changed:
+            old = self._existing(known, name, namespace)
+            shown = scale.shown(known, old) if subresource == "scale" else old
+            new = patched(shown, copied(body), how)
+            uid = (new.get("metadata") or {}).get("uid", old["metadata"]["uid"])
+            if uid != old["metadata"]["uid"]:
+                wrong = Wrong("metadata.uid", f'Invalid value: "{uid}": field is immutable')
+                raise invalid(known.group, known.kind, name, [wrong])
+            if validation == "Strict" and subresource != "scale":
+                fields.refuse(known, new, patch=True)
+            return self._update(known, old, new, subresource, manager, dry_run=dry_run)
+
+    def replace(
+        self,
+        kind: str,
+        name: str,
+        namespace: str,
+        obj: Object,
+        *,
+        subresource: Subresource = "",
+        manager: str = "",
+        dry_run: bool = False,
+        validation: Validation = "Warn",
+    ) -> Object:
+        """Put a whole object in the place of the one that is there.
+
+        Raises:
+            ApiError: as `patch`; 409 when the uid is another's.
+        """
+        known, new = self.kind(kind), copied(obj)
+        with self.changed:
+            old = self._existing(known, name, namespace)
+            meta = new["metadata"] = dict(new.get("metadata") or {})
+            uid = meta.setdefault("uid", old["metadata"]["uid"])
+            if uid != old["metadata"]["uid"]:
+                own = old["metadata"]["uid"]
+                raise precondition(known.group, known.plural, name, field="UID", given=uid, own=own)
+            if known.custom and not subresource and not meta.get("resourceVersion"):
+                said = "Invalid value: 0x0: must be specified for an update"
+                raise invalid(
+                    known.group, known.kind, name, [Wrong("metadata.resourceVersion", said)]
+                )
+            if validation == "Strict" and subresource != "scale":
+                fields.refuse(known, new, patch=False)
+            return self._update(known, old, new, subresource, manager, dry_run=dry_run)
+
+    def delete(
+        self,
+        kind: str,
+        name: str,
+        namespace: str = "",
+        *,
+        grace_s: float | None = None,
+        uid: str | None = None,
+    ) -> None:
+        """Delete an object; a pod that runs is given its grace and stays until `remove`.
+
+        Raises:
+            ApiError: 404 no such object, 409 its uid is another.
+        """
+        self.end(kind, name, namespace, Ending(grace_s=grace_s, uid=uid))
+
+    def end(self, kind: str, name: str, namespace: str, how: Ending) -> tuple[Object, bool]:
+        """Delete an object as told; return what is left of it and whether it is gone."""
+        known = self.kind(kind)
+        with self.changed:
+            old = self._existing(known, name, namespace)
+            new, gone = ended(known, old, how, self.now())
+            if how.dry_run or (new == old and not gone):
+                return new, gone
+            return self._settle(known, old, new, gone=gone), gone
+
+    def remove(self, kind: str, name: str, namespace: str = "") -> None:
+        """Take an object away at once, as the kubelet does when a pod's containers have ended.
+
+        Raises:
+            ApiError: 404 no such object.
+        """
+        known = self.kind(kind)
+        with self.changed:
+            old = self._existing(known, name, namespace)
+            self._settle(known, old, old, gone=not old["metadata"].get("finalizers"))
+
+    def evict(
+        self, name: str, namespace: str, how: Ending | None = None, *, manager: str = ""
+    ) -> None:
+        """Delete a pod if its disruption budgets allow.
+
+        Raises:
+            ApiError: 404 no such pod, 429 a budget refuses, 500 it has several budgets.
+        """
+        with self.changed:
+            eviction.evict(self, name, namespace, how or Ending(), manager=manager)
+
+    def bind(self, name: str, namespace: str, node: str) -> Object:
+        """Give a pod its node, and the node's place in the topology as labels.
+
+        Raises:
+            ApiError: 404 no such pod, 409 it has another node already.
+        """
+        with self.changed:
+            old = self._existing(self.kind("Pod"), name, namespace)
+            if bound := old["spec"].get("nodeName"):
+                why = f"pod {name} is already assigned to node {bound!r}"
+                raise conflict("", "pods/binding", name, why)
+            new = admission.placed(self, old, node, stamps.rfc3339(self.now()))
+            return self._commit(self.kind("Pod"), stamps.key(namespace, name), "MODIFIED", new, old)
+
+    def restore(self, kind: str, obj: Object) -> Object:
+        """Put an object as it stands, as a backup would: no defaults, no checks, its own uid."""
+        known, new = self.kind(kind), copied(obj)
+        with self.changed:
+            meta = new["metadata"]
+            key = stamps.key(meta.get("namespace") or "", meta["name"])
+            old = self._shelf(known).get(key)
+            uid = old["metadata"]["uid"] if old else self._draws.uid()
+            meta.setdefault("uid", uid)
+            new = {"apiVersion": known.api_version, "kind": known.kind, **new}
+            return self._commit(known, key, "MODIFIED" if old else "ADDED", new, old)
+
+    def advance(self) -> int:
+        """Move the version on without a change, as writes of kinds nobody watches do."""
+        with self.changed:
+            self.version += 1
+            self.changed.notify_all()
+            return self.version
+
+    # within
+
+    def _shelf(self, kind: Kind) -> dict[str, Object]:
+        return self._objects.setdefault(kind.key, {})
+
+    def _existing(self, kind: Kind, name: str, namespace: str) -> Object:
+        found = self._shelf(kind).get(stamps.key(namespace, name))
+        if found is None:
+            raise not_found(kind.group, kind.plural, name)
+        return found
+
+    @staticmethod
+    def _refuse(kind: Kind, name: str, wrongs: Iterable[Wrong]) -> None:
+        if found := list(wrongs):
+            raise invalid(kind.group, kind.kind, name, found)
+
+    def _update(
+        self,
+        kind: Kind,
+        old: Object,
+        new: Object,
+        subresource: Subresource,
+        manager: str,
+        *,
+        dry_run: bool,
+    ) -> Object:
+        name = old["metadata"]["name"]
+        given = (new.get("metadata") or {}).get("resourceVersion") or ""
+        if given not in {"", old["metadata"]["resourceVersion"]}:
+            raise conflict(kind.group, kind.plural, name, MODIFIED)
+        if subresource == "scale":
+            new = scale.applied(kind, old, new)
+        new = fields.pruned(kind, new)
+        new = _within(kind, old, new, subresource)
+        new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+        self._refuse(kind, name, stamps.wrongs(new["metadata"]))
+        if subresource != "status":
+            self._refuse(kind, name, rules.wrongs(kind, new))
+            self._refuse(kind, name, rules.update_wrongs(kind, old, new, subresource))
+        if new == old:
+            return scale.shown(kind, old) if subresource == "scale" else old
+        if stamps.bumps(kind, old, new):
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        new = self._managed(kind, old, new, manager, subresource)
+        if not dry_run:
+            gone = "deletionTimestamp" in new["metadata"] and not new["metadata"].get("finalizers")
+            if kind.key == "Pod" and new["metadata"].get("deletionGracePeriodSeconds"):
+                gone = False
+            new = self._settle(kind, old, new, gone=gone)
+        return scale.shown(kind, new) if subresource == "scale" else new
+
+    def _managed(
+        self, kind: Kind, old: Object, new: Object, manager: str, subresource: str
+    ) -> Object:
+        if not manager:
+            return new
+        entries = written_by(
+            old,
+            new,
+            manager=manager,
+            subresource=subresource,
+            api_version=kind.api_version,
+            time=stamps.rfc3339(self.now()),
+        )
+        return {**new, "metadata": {**new["metadata"], "managedFields": entries}}
+
+    def _settle(self, kind: Kind, old: Object, new: Object, *, gone: bool) -> Object:
+        key = stamps.key(old["metadata"].get("namespace") or "", old["metadata"]["name"])
+        return self._commit(kind, key, "DELETED" if gone else "MODIFIED", new, old)
+
+    def _commit(
+        self, kind: Kind, key: str, change: Type, new: Object, before: Object | None
+    ) -> Object:
+        self.version += 1
+        meta = {**new["metadata"], "resourceVersion": str(self.version)}
+        new = {**new, "metadata": meta}
+        shelf = self._shelf(kind)
+        if change == "DELETED":
+            del shelf[key]
+            self._sorted.pop(kind.key, None)
+        else:
+            if key not in shelf:
+                self._sorted.pop(kind.key, None)
+            shelf[key] = new
+        self.history.add(Change(self.version, change, kind.key, key, new, before))
+        if kind.key == CRD:
+            self._served(new, change)
+        self.changed.notify_all()
+        return new
+
+    def _served(self, definition: Object, change: Type) -> None:
+        kind = defined(definition["spec"])
+        if change != "DELETED":
+            self.catalog.serve(kind)
+            return
+        for key, item in list(self._shelf(kind).items()):
+            self._commit(kind, key, "DELETED", item, item)
+        self.catalog.drop(kind)
+
+
+def _within(kind: Kind, old: Object, new: Object, subresource: Subresource) -> Object:
+    """Return the new object with only what this subresource may write taken from it."""
+    if subresource == "status":
+        out = {**old, "metadata": dict(old["metadata"])}
+        out.pop("status", None)
+        return {**out, "status": new["status"]} if "status" in new else out
+    out = {**new, "apiVersion": old["apiVersion"], "kind": old["kind"]}
+    out["metadata"] = stamps.kept(old, new)
+    if kind.status:
+        out.pop("status", None)
+        if "status" in old:
+            out["status"] = old["status"]
+    return out
