@@ -19,7 +19,7 @@ from simulator.nouns import Block, Device, Holder, Tenure
 DRIVER = "570.133.20"
 SHIPPED, RECOMMENDED = "shipped", "recommended"
 """Lists of counters: the exporter's default one, and with SM_ACTIVE."""
-_SPELLINGS = ("names_46", "lower", "exported", "twice")
+_SPELLINGS = ("names_46", "lower", "exported", "boards", "twice")
 _EXPORTER = {"container": "dcgm-exporter", "namespace": "gpu-operator"}
 _WHEN = "\x00"
 
@@ -103,7 +103,7 @@ class Texts:
             tuple(names),
             tuple((c.device, c.holder, c.shared, float(c.values[xid, 0])) for c in copies),
             tuple(seen.values[xid, mine, 0].tolist()),
-            tuple(bool(getattr(seen, n)[mine[0]]) for n in _SPELLINGS),
+            tuple(bool(getattr(seen, n)[mine].any()) for n in _SPELLINGS),
         )
         known = self._templates.get(node)
         if known is None or known.made_of != made_of:
@@ -149,7 +149,8 @@ class _Writer:
             field = fields()[number]
             name = field.name_46 if self._names_46 else field.name
             start = len(self._lines)
-            self._lines += [f"# HELP {name} {field.help}\n", f"# TYPE {name} {field.type}\n"]
+            said = field.help.replace("%", "%%")
+            self._lines += [f"# HELP {name} {said}\n", f"# TYPE {name} {field.type}\n"]
             self._family(number, field, name)
             if len(self._lines) == start + 2:
                 del self._lines[start:]

@@ -3,7 +3,7 @@
 Everything follows from the seed, the quirk's name, the key that it strikes and absolute time, so
 that a stretch cut into blocks is struck as the whole would be. Time is cut into slots of `every_s`;
 in each, a key is struck with probability `rate`, for `length_s` somewhere within the slot. A quirk
-with `every_s` 0 strikes its keys for ever. Names and defaults: `quirks.csv`.
+without `every_s` strikes its keys for ever. Names and defaults: `quirks.csv`.
 """
 
 import csv
@@ -49,7 +49,9 @@ def known() -> dict[str, Quirk]:
     text = files("simulator.exporters").joinpath("quirks.csv").read_text(encoding="utf-8")
     found = {}
     for row in csv.DictReader(text.splitlines()):
-        values = {n: float(row[n]) for n in ("rate", "every_s", "length_s")}
+        always = float(row["every_s"]) == 0
+        timed = ("rate",) if always else ("rate", "every_s", "length_s")
+        values = {n: float(row[n]) for n in timed}
         more = dict(pair.split("=") for pair in row["more"].split())
         values |= {name: float(value) for name, value in more.items()}
         found[row["name"]] = Quirk(row["name"], row["scope"], values, row["what"])
@@ -89,7 +91,7 @@ class Quirks(msgspec.Struct, frozen=True):
             nobody = np.zeros((len(keys), len(ticks)), np.bool_)
             return Strikes(nobody, np.zeros(nobody.shape))
         given = self.on[name]
-        every, length = given["every_s"], given["length_s"]
+        every, length = given.get("every_s", 0.0), given.get("length_s", 0.0)
         if every <= 0:
             struck = self.chance(name, keys)[:, None] < given["rate"]
             shape = (len(keys), len(ticks))

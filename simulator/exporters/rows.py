@@ -33,11 +33,17 @@ def rows(
     tenures: Sequence[Tenure] = (),
     source: str = "exporters",
     first: int = 0,
+    last: int | None = None,
 ) -> Iterator[Batch]:
-    """Yield what the exporters of all nodes show of the ticks from `first` on, in order of time."""
+    """Yield what all nodes' exporters show of the ticks [first, last), in order of time.
+
+    `sample`, `holding` where devices are shared, and `scrape` rows: one per node and stretch in
+    which it answered, or did not. `tenures` and what reaches back in time: see `shown.shown`.
+    """
     step = max(CELLS // max(len(block.devices), 1), 1)
-    for begin in range(first, len(block.ticks), step):
-        end = min(begin + step, len(block.ticks))
+    until = len(block.ticks) if last is None else last
+    for begin in range(first, until, step):
+        end = min(begin + step, until)
         seen = shown(block, quirks, tenures=tenures, first=begin, last=end)
         made = _Rows(seen, cluster, source)
         again_s = quirks.value("duplicate-scrapes", "again_s") if seen.twice.any() else 0.0
