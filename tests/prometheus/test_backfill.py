@@ -2,14 +2,15 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from collectors.prometheus.client import BudgetSpentError
+from collectors.prometheus import raw
+from collectors.prometheus.client import BudgetSpentError, PrometheusClient
 from collectors.prometheus.collector import PrometheusCollector
 from collectors.prometheus.cursors import pieces
 from fallow.errors import TemporaryError
@@ -198,17 +199,48 @@ def test_a_silence_is_a_look_that_failed_and_no_row(two_days: Rows) -> None:
     assert inside == {MIG}
 
 
-def test_a_window_that_begins_in_a_silence_knows_who_was_there_before(home: Settings) -> None:
-    begin = SILENCE[0] + timedelta(minutes=20)
+@pytest.mark.parametrize(
+    ("begin", "end", "first", "last"),
+    [
+        (20, 80, 20, 46),  # who was heard before the window is known to be silent
+        (-60, 106, 0, 46),  # inside one chunk
+        (-60, 30, 0, 30),  # still silent when the window ends
+        (5, 35, 5, 35),  # silent all through
+    ],
+)
+def test_a_silence_is_told_wherever_the_window_cuts_it(
+    home: Settings, begin: int, end: int, first: int, last: int
+) -> None:
+    minutes = timedelta(minutes=1)
+    window = Window(SILENCE[0] + begin * minutes, SILENCE[0] + end * minutes)
     rows = [
         row
-        for batch in collector(home).collect(Window(begin, begin + timedelta(hours=1)))
+        for batch in collector(home).collect(window)
         if batch.table == "scrape"
         for row in batch.rows.to_pylist()
         if not row["up"]
     ]
-    assert [(r["target"], r["ts"]) for r in rows] == [(H100, naive(begin))]
-    assert abs(rows[0]["until"] - naive(SILENCE[1])) <= timedelta(minutes=2)
+    assert [r["target"] for r in rows] == [H100]
+    near = 2 * minutes
+    assert abs(rows[0]["ts"] - naive(SILENCE[0] + first * minutes)) <= near
+    assert abs(rows[0]["until"] - naive(SILENCE[0] + last * minutes)) <= near
+
+
+@pytest.mark.parametrize("newest", [0, 1])
+def test_a_sample_on_a_chunks_edge_belongs_to_one_chunk(
+    server: Misbehaving, asking: Callable[..., PrometheusClient], newest: int
+) -> None:
+    start = START.timestamp()
+    stored = [start - 0.001, start, start + 30, start + 60 - 0.001, start + 60]
+    # Prometheus 2 takes in a range's first moment, 3 leaves it out.
+    seen = ",".join(f'[{t:.3f},"{i}"]' for i, t in enumerate(stored[:4]) if i >= newest)
+    series = f'{{"metric":{{"__name__":"x"}},"values":[{seen}]}}'
+    body = f'{{"status":"success","data":{{"resultType":"matrix","result":[{series}]}}}}'
+    server.answers = [Answer(200, body.encode())]
+    found = raw.samples(asking(), "x", Window(START, START + timedelta(minutes=1)))
+    assert found.values.tolist() == [1.0, 2.0, 3.0]
+    assert server.asked[0][1]["query"] == "x[60000ms]"
+    assert float(server.asked[0][1]["time"]) == pytest.approx(start + 60 - 0.001, abs=1e-4)
 
 
 def test_live_passes_go_on_from_one_another_and_a_late_one_leaves_no_hole(

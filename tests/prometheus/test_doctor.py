@@ -1,7 +1,9 @@
 """What the doctor says of a real server, and of servers that lack something."""
 
+import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +11,9 @@ import pytest
 from collectors.doctor import Row, diagnose
 from collectors.prometheus.client import PrometheusClient
 from fallow.settings import PrometheusSettings
+from runtime.cli import run
 from tests.servers.misbehaving import NAMES, VECTOR, Answer, Misbehaving
-from tests.servers.prometheus import END, SILENCE
+from tests.servers.prometheus import END, SILENCE, serving
 
 pytestmark = pytest.mark.xdist_group("prometheus")
 Asking = Callable[..., PrometheusClient]
@@ -131,3 +134,19 @@ def test_clocks_that_are_apart_are_bad(server: Misbehaving, asking: Asking) -> N
     rows = {row.check: row for row in diagnose(asking(), WHEN, clock=lambda: ours)}
     assert (rows["clock"].status, rows["clock"].next_step) == ("bad", "synchronise both with NTP")
     assert "31 s apart" in rows["clock"].finding
+
+
+def test_a_real_server_without_gpus_is_told_apart_from_one_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FALLOW_HOME", str(tmp_path / "home"))
+    (tmp_path / "data").mkdir()
+    with serving(tmp_path / "data") as url:
+        assert run(["doctor", "--prometheus", url, "-o", "json"]) == 1
+        checks = {c["check"]: c["status"] for c in json.loads(capsys.readouterr().out)["checks"]}
+        assert (checks["server"], checks["telemetry"]) == ("ok", "bad")
+        assert run(["scan", "--prometheus", url, "--since", "1d"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "has no GPU series between" in said.err

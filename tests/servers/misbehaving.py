@@ -40,6 +40,7 @@ def misbehaving() -> Iterator[Misbehaving]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # else 40 ms an answer
 
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
