@@ -81,7 +81,7 @@ def block(
 ) -> Block:
     """Return the fleet over some ticks; `arrays` replace whole columns."""
     shape = (len(DEVICES), ticks)
-    at = start.timestamp() + TICK_S * np.arange(ticks)
+    at = start.timestamp() + TICK_S * np.arange(ticks, dtype=np.float64)
     level = np.array([_LEVEL[mode] for _, mode in plan])[:, None]
     # A little of every tick and device, so that values mixed up are seen.
     stir = 0.001 * (np.arange(shape[0])[:, None] + 0.1 * (np.arange(ticks) % 7)[None, :])
