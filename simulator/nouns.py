@@ -131,3 +131,5 @@ class HostLook(msgspec.Struct, frozen=True):
     requests_running: float | None = None
     """Inference: None = serves nothing."""
     requests_total: float | None = None
+    server_last_activity: datetime | None = None
+    """Jupyter's `/api/status`: an open tab's polls count, too."""

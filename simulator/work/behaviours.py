@@ -1,0 +1,368 @@
+"""Scripts: what a pod of a plan does at every tick, and what is true of it.
+
+    plan + start ─► phases (training.py, serving.py, notebook.py) ─► Script.look(ticks)
+
+Everything depends on the plan, the start and the absolute tick alone.
+
+True states of a held device: `startup` until the framework and the model are loaded; `idle` while
+none of the pod's kernels runs on it; `low` and `productive` while they do, by whether its engine is
+busy less than 30 % of the tick; `lost` while a job repeats work that a stop had thrown away
+(`Plan.replay_s`), or spins in a collective that will never end.
+
+`hurts`: stopping the workload now would lose work. A job's does while it is unfinished and not
+hung: its kernels run, or progress since its last checkpoint is unsaved, or it prepares, evaluates
+or writes a checkpoint. A server's does while requests are in flight, and in the half hour before
+its next one, whose sender would find nobody. A notebook's does while a cell or a terminal's job
+runs, on the GPU or not; an idle notebook on a volume does not hurt (`pvc` = 0: always, once used).
+Whoever just started has a person waiting, and hurts. What is finished, forgotten or abandoned,
+and what hangs, does not. An idle rank shares its gang's `hurts`.
+"""
+
+import math
+from functools import cached_property
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fallow.errors import UsageError
+from fallow.gpu_models import GpuModel, gpu_models
+from simulator.nouns import STATES, Codes, Marks
+from simulator.work import notebook, serving, training
+from simulator.work.chance import WORDS, Array, drawn, normal, uniform, words
+from simulator.work.kinds import LOW_BELOW, kinds
+from simulator.work.laws import mean, quantile
+from simulator.work.plans import Plan, behaviour, behaviours, numbers
+from simulator.work.timeline import Source, Timeline
+
+__all__ = ["Look", "Plan", "Script", "behaviours", "resume", "script"]
+
+MISSED_S = 1800.0
+"""A server stopped so long before its next request would be missed."""
+UNSAVED_S = 300.0
+"""Progress younger than this is no loss worth a name."""
+LEAST_BUSY = 0.01
+CONTEXT_MIB = 520.0
+"""What a CUDA context takes before anything is stored in it."""
+SERVER_MEMORY = (0.85, 0.92)
+"""Servers take their share of the memory at once (vLLM's default is 0.9)."""
+NOTEBOOK_MEMORY = (0.05, 0.6)
+SM_BUSY = (0.75, 1.2)
+"""SM_ACTIVE of other than training kernels varies from pod to pod by this factor."""
+
+
+class Look(msgspec.Struct, frozen=True):
+    """One pod over some ticks: [tick], and [rank, tick] where ranks differ."""
+
+    kind: npt.NDArray[np.int8]
+    """[rank, tick], places in `kinds.csv`."""
+    busy: Array
+    """[rank, tick] share of the tick in which a kernel runs (GR_ENGINE_ACTIVE)."""
+    sm: Array
+    """[rank, tick] SM_ACTIVE."""
+    now: Array
+    """[rank, tick] what a gauge of one moment would show of `busy`."""
+    memory: Array
+    """[rank, tick] share of the device's memory held."""
+    state: Codes
+    """[rank, tick] places in `STATES`."""
+    hurts: Marks
+    """[tick]"""
+
+
+class Script:
+    """What a pod does: arrays over ticks (seconds since the epoch, in order)."""
+
+    def __init__(self, plan: Plan, start_s: float) -> None:
+        self.plan = plan
+        self.start_s = start_s
+        self.family = behaviour(plan).family
+        self.numbers = numbers(plan)
+        self.model = _model(plan.gpu_model)
+        if plan.work_s is not None and self.family != "training":
+            raise UsageError(
+                f"behaviour {plan.behaviour!r} has no work to finish: work_s is {plan.work_s}",
+                hint="leave work_s out, or choose a behaviour of the training family",
+            )
+        self.timeline = Timeline(start_s, _source(plan, self.family, self.numbers, start_s))
+        first_work = ("pull_s", "load_s")
+        self.startup_until_s = start_s + sum(self.numbers[name] for name in first_work)
+
+    @cached_property
+    def done_s(self) -> float | None:
+        """When the pod ends by itself; None = it stays until somebody stops it."""
+        if self.plan.work_s is None:
+            return None
+        end = self.timeline.finish()
+        return end if self.timeline.kind[-1] == kinds().number("done") else None
+
+    def look(self, ticks: Array, ranks: range | None = None) -> Look:
+        """Return everything about some of the gang's ranks; this pod's first unless named.
+
+        Raises:
+            ValueError: the gang has no such rank.
+        """
+        chosen = range(self.plan.first_rank, self.plan.first_rank + 1) if ranks is None else ranks
+        if chosen.stop > self.plan.ranks:
+            raise ValueError(f"rank {chosen.stop - 1} of a gang of {self.plan.ranks}")
+        facts, timeline = kinds(), self.timeline
+        place = timeline.at(ticks)
+        kind = np.repeat(timeline.kind[place][None, :], len(chosen), axis=0)
+        rank = np.array(chosen)[:, None]
+        unused = rank >= self.plan.ranks - self._number("idle_ranks", 0.0)
+        # A rank without work has joined the gang: its context is open, nothing else.
+        kind[unused & facts.computes[kind]] = facts.number("idle")
+        raw = self._words(ticks, chosen)
+        busy = self._busy(kind, timeline.level[place], ticks, raw)
+        sm = np.minimum(busy * self._sm[kind], 1.0)
+        if self._number("straggle", 1.0) < 1:
+            computing = kind == facts.number("compute")
+            sm = np.where(computing & (rank > 0), self._waiting * sm, sm)
+        sampled = facts.sampled[kind]
+        return Look(
+            kind=kind,
+            busy=busy,
+            sm=sm,
+            now=np.where(sampled, np.where(uniform(raw) < busy, 1.0, 0.0), busy),
+            memory=np.where(unused, CONTEXT_MIB / self.memory_of_device_mib, self._memory)
+            * self._held(ticks, place, kind),
+            state=self._state(ticks, kind, busy),
+            hurts=self._hurts(ticks, place),
+        )
+
+    def activity(self, ticks: Array, rank: int = 0) -> Array:
+        """Return SM_ACTIVE (0-1) of one rank."""
+        return np.asarray(self.look(ticks, range(rank, rank + 1)).sm[0])
+
+    def memory_mib(self, ticks: Array, rank: int = 0) -> Array:
+        """Return the MiB that one rank holds of a whole device."""
+        look = self.look(ticks, range(rank, rank + 1))
+        return np.asarray(look.memory[0] * self.memory_of_device_mib)
+
+    def idle_held(self, ticks: Array) -> Marks:
+        """Return whether the pod holds its devices and none of its kernels runs on any."""
+        at = kinds().state[self.timeline.kind[self.timeline.at(ticks)]]
+        marks: Marks = at == STATES.index("idle")
+        return marks
+
+    def hurts(self, ticks: Array) -> Marks:
+        """Return whether a stop would lose work (see the module's docstring)."""
+        return self._hurts(ticks, self.timeline.at(ticks))
+
+    def checkpoints(self, since_s: float, until_s: float) -> list[float]:
+        """Return when checkpoints were finished in [since, until)."""
+        self.timeline.grow(until_s)
+        after = np.flatnonzero(self.timeline.kind == kinds().number("checkpoint")) + 1
+        ends = self.timeline.begin[after[after < len(self.timeline.begin)]]
+        return [float(end) for end in ends if since_s <= end < until_s]
+
+    def unsaved_s(self, at_s: float) -> float:
+        """Return the seconds of work at full speed that a stop at a moment throws away."""
+        if self.family != "training":
+            return 0.0
+        tick = np.array([at_s])
+        kind = self.timeline.kind[self.timeline.at(tick)][0]
+        if kind in {kinds().number(name) for name in ("idle", "done")}:
+            return 0.0
+        return float((self.timeline.progress_at(tick) - self.timeline.saved_at(tick))[0])
+
+    def kernel_busy(self, ticks: Array) -> Marks | None:
+        """Return whether a Jupyter kernel executes; None = this is no notebook."""
+        if self.family != "notebook":
+            return None
+        return self._is(self.timeline.kind[self.timeline.at(ticks)], "cell", "cpu cell")
+
+    def kernel_last(self, ticks: Array) -> Array | None:
+        """Return the kernel's last activity (epoch s): cells are silent while they run."""
+        return self._last(ticks, "cell", "cpu cell")
+
+    def terminal_last(self, ticks: Array) -> Array | None:
+        """Return the terminal's last activity (epoch s); None = there is no terminal."""
+        if not self._number("terminal", 0.0):
+            return None
+        return self._last(ticks, "terminal", "terminal cpu")
+
+    def server_last(self, ticks: Array) -> Array | None:
+        """Return the notebook server's last activity: an open tab's polls keep it fresh."""
+        kernel, terminal = self.kernel_last(ticks), self.terminal_last(ticks)
+        if kernel is None:
+            return None
+        if self.numbers["tab"]:
+            return np.maximum(ticks, self.start_s)
+        return kernel if terminal is None else np.maximum(kernel, terminal)
+
+    def requests_running(self, ticks: Array) -> Array | None:
+        """Return the requests in flight; None = the pod serves nothing."""
+        if self.family != "serving":
+            return None
+        serves = self._is(self.timeline.kind[self.timeline.at(ticks)], "serve", "burst")
+        raw = words(self.plan.seed, "requests", ticks, 1)[0]
+        return np.where(serves, 1 + np.floor(uniform(raw) * self.numbers["rps"]), 0.0)
+
+    def requests_total(self, ticks: Array) -> Array | None:
+        """Return the requests served since the start; None = the pod serves nothing."""
+        if self.family != "serving":
+            return None
+        return np.floor(self.timeline.progress_at(ticks))
+
+    def cpu_cores(self, ticks: Array) -> Array:
+        """Return the CPU cores that the pod uses, all its devices together."""
+        raw = words(self.plan.seed, "host", ticks, 1)[0]
+        cores = self._of_kind(ticks, "cpu_cores") * self.plan.ranks
+        return cores * (0.8 + 0.4 * uniform(raw)) + 0.002 + 0.006 * uniform(raw)
+
+    def net(self, ticks: Array) -> tuple[Array, Array]:
+        """Return the network bytes per second that the pod receives and sends."""
+        raw = words(self.plan.seed, "host", ticks, 1)[0]
+        chatter = 200.0 + 500.0 * uniform(raw) + 1200.0 * self._number("tab", 0.0)
+        received, sent = (self._of_kind(ticks, f"net_{way}_bps") for way in ("rx", "tx"))
+        wave = 0.7 + 0.6 * uniform(raw)
+        return received * wave + chatter, sent * wave + 0.5 * chatter
+
+    @property
+    def memory_of_device_mib(self) -> float:
+        """MiB of one whole device of the plan's model."""
+        return self.model.memory_gib * 1024
+
+    @cached_property
+    def _memory(self) -> float:
+        wanted = self.numbers["memory"]
+        if not math.isnan(wanted):
+            return wanted
+        place = drawn(self.plan.seed, "memory")
+        if self.family in {"training", "night"}:
+            return float(quantile("memory", np.array(place)))
+        low, high = SERVER_MEMORY if self.family == "serving" else NOTEBOOK_MEMORY
+        return low + (high - low) * place
+
+    @cached_property
+    def _sm(self) -> Array:
+        """SM_ACTIVE per busy time by kind, this pod's own."""
+        place = drawn(self.plan.seed, "sm")
+        low, high = SM_BUSY
+        ratio = kinds().ratios["sm"] * np.where(
+            kinds().ratios["jitter"] < 0, low + (high - low) * place, 1.0
+        )
+        ratio[kinds().number("compute")] = quantile("sm_active", np.array(place))
+        return ratio
+
+    @property
+    def _waiting(self) -> float:
+        """SM_ACTIVE of ranks that wait for a straggler, relative to working ones."""
+        pace = self._number("straggle", 1.0)
+        return pace + (1 - pace) * float(kinds().ratios["sm"][kinds().number("spin")])
+
+    def _number(self, name: str, default: float) -> float:
+        return self.numbers.get(name, default)
+
+    def _words(self, ticks: Array, chosen: range) -> npt.NDArray[np.uint64]:
+        """Return random words of each rank's own, four ranks to a stream."""
+        streams = range(chosen.start // WORDS, -(-chosen.stop // WORDS))
+        found = [words(self.plan.seed, f"ranks {n}", ticks, WORDS) for n in streams]
+        skip = chosen.start - streams.start * WORDS
+        return np.concatenate(found)[skip : skip + len(chosen)]
+
+    def _busy(
+        self,
+        kind: npt.NDArray[np.int8],
+        level: Array,
+        ticks: Array,
+        raw: npt.NDArray[np.uint64],
+    ) -> Array:
+        """Return the levels as they vary from tick to tick; all ranks of a server alike."""
+        facts = kinds()
+        jitter = facts.ratios["jitter"][kind]
+        steady = level + normal(raw) * np.maximum(jitter, 0)
+        if (jitter < 0).any():
+            common = words(self.plan.seed, "ticks", ticks, 1)[0]
+            ratio = quantile("on_ratio", uniform(common)) / mean("on_ratio")
+            steady = np.where(jitter < 0, level * ratio, steady)
+        return np.where(facts.computes[kind], np.clip(steady, LEAST_BUSY, 1.0), 0.0)
+
+    def _held(self, ticks: Array, place: npt.NDArray[np.intp], kind: npt.NDArray[np.int8]) -> Array:
+        """Return the share of the pod's memory held: it grows while the model is loaded."""
+        facts = kinds()
+        passed = (ticks - self.timeline.begin[place]) / self.numbers["load_s"]
+        held = np.where(kind == facts.number("load"), np.clip(passed, 0.02, 1.0), 1.0)
+        return np.where(facts.context[kind], held, 0.0)
+
+    def _state(self, ticks: Array, kind: npt.NDArray[np.int8], busy: Array) -> Codes:
+        state = kinds().state[kind]
+        productive, low, lost = (STATES.index(name) for name in ("productive", "low", "lost"))
+        state = np.where((state == productive) & (busy < LOW_BELOW), low, state)
+        if self.plan.replay_s:
+            again = self.timeline.progress_at(ticks) < self.plan.replay_s
+            state = np.where(again & kinds().computes[kind], lost, state)
+        return state.astype(np.int16)
+
+    def _hurts(self, ticks: Array, place: npt.NDArray[np.intp]) -> Marks:
+        timeline = self.timeline
+        kind = timeline.kind[place]
+        marks = kinds().hurts[kind]
+        if self.family == "serving":
+            # Runs alternate, so the phase after an OFF run is the next request's.
+            timeline.grow(float(ticks[-1]) + MISSED_S if len(ticks) else self.start_s)
+            following = np.minimum(place + 1, len(timeline.begin) - 1)
+            soon = timeline.begin[following] - ticks <= MISSED_S
+            marks |= soon & (following > place) & (timeline.level[following] > 0)
+        if self.family == "notebook" and not self.numbers["pvc"]:
+            used = np.maximum.accumulate(timeline.level > 0)
+            marks |= used[place]
+        return marks
+
+    def _is(self, kind: npt.NDArray[np.int8], *names: str) -> Marks:
+        return np.isin(kind, [kinds().number(name) for name in names])
+
+    def _last(self, ticks: Array, *names: str) -> Array | None:
+        if self.family != "notebook":
+            return None
+        self.timeline.at(ticks)
+        marks = self._is(self.timeline.kind, *names)
+        return notebook.edges_before(self.timeline.begin, marks, ticks, self.startup_until_s)
+
+    def _of_kind(self, ticks: Array, ratio: str) -> Array:
+        return kinds().ratios[ratio][self.timeline.kind[self.timeline.at(ticks)]]
+
+
+def script(plan: Plan, start_s: float) -> Script:
+    """Return what a pod of this plan does when it starts at a moment (epoch s).
+
+    Raises:
+        UsageError: no such behaviour, parameter or GPU model; work for who never finishes.
+    """
+    return Script(plan, start_s)
+
+
+def resume(ran: Script, stopped_s: float) -> Plan:
+    """Return the plan of a job that goes on from its last checkpoint after a stop.
+
+    What it had done since then is to be done again: those seconds are `lost`.
+    """
+    plan = ran.plan
+    if ran.family != "training":
+        return plan
+    tick = np.array([stopped_s])
+    saved = float(ran.timeline.saved_at(tick)[0])
+    lost = float(ran.timeline.progress_at(tick)[0]) - saved
+    left = None if plan.work_s is None else max(plan.work_s - saved, 1.0)
+    return msgspec.structs.replace(
+        plan, work_s=left, replay_s=max(lost, plan.replay_s - saved, 0.0)
+    )
+
+
+def _source(plan: Plan, family: str, values: dict[str, float], start_s: float) -> Source:
+    if family == "training":
+        return training.training(plan.seed, values, plan.work_s)
+    if family == "night":
+        return training.night(plan.seed, values, start_s)
+    if family == "serving":
+        return serving.serving(plan.seed, values, start_s)
+    return notebook.notebook(plan.seed, values, start_s)
+
+
+def _model(name: str) -> GpuModel:
+    for model in gpu_models():
+        if model.gpu_model == name:
+            return model
+    known = ", ".join(model.gpu_model for model in gpu_models())
+    raise UsageError(f"no GPU model called {name!r}", hint=f"there are: {known}")

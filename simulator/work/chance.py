@@ -1,0 +1,57 @@
+"""Random numbers that depend on a key and a place alone, never on what was asked before.
+
+Philox is a counter-based generator: the numbers of tick k are its k-th blocks. Cutting a stretch
+of time into blocks, or asking twice, therefore changes nothing.
+"""
+
+import zlib
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.nouns import TICK_S
+
+Array = npt.NDArray[np.float64]
+Words = npt.NDArray[np.uint64]
+
+WORDS = 4
+"""Words of 64 bits that Philox makes of one counter."""
+
+
+def generator(seed: int, name: str, number: int = 0) -> np.random.Generator:
+    """Return a generator of its own for one named use of a seed, such as one day of a plan."""
+    return np.random.Generator(np.random.Philox(key=_key(seed, name), counter=[0, number, 1, 0]))
+
+
+def drawn(seed: int, name: str) -> float:
+    """Return the number in [0, 1) that a seed gives to a name."""
+    return float(generator(seed, name).random())
+
+
+def words(seed: int, name: str, ticks: Array, lanes: int) -> Words:
+    """Return [lane, tick] random words; `ticks` are seconds since the epoch, in order."""
+    if not len(ticks):
+        return np.zeros((lanes, 0), np.uint64)
+    step = -(-lanes // WORDS)
+    index = np.floor_divide(ticks, TICK_S).astype(np.int64)
+    first, last = int(index[0]), int(index[-1])
+    source = np.random.Philox(key=_key(seed, name), counter=first * step)
+    found = source.random_raw((last - first + 1) * step * WORDS).reshape(-1, step * WORDS)
+    dense = last - first + 1 == len(ticks)
+    return (found if dense else found[index - first])[:, :lanes].T
+
+
+def uniform(raw: Words) -> Array:
+    """Return numbers in [0, 1)."""
+    return (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def normal(raw: Words) -> Array:
+    """Return nearly normal numbers: four uniform ones per word, summed; at most 3.5 in size."""
+    parts = np.ascontiguousarray(raw).view(np.uint16).reshape(*raw.shape, 4)
+    total: Array = parts.sum(axis=-1, dtype=np.float64)
+    return np.asarray((total / 65536.0 - 2.0) * 3.0**0.5)
+
+
+def _key(seed: int, name: str) -> Words:
+    return np.array([seed & 0xFFFF_FFFF_FFFF_FFFF, zlib.crc32(name.encode())], np.uint64)

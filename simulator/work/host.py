@@ -1,0 +1,47 @@
+"""What the host and the intent say of a pod at one moment, beside its GPUs."""
+
+from datetime import UTC, datetime
+
+import numpy as np
+
+from simulator.nouns import Holder, HostLook
+from simulator.work.behaviours import Script
+from simulator.work.chance import Array
+
+MIB = 2**20
+REST_MIB = 1500.0
+"""A Python process with its framework loaded."""
+
+
+def host_look(holder: Holder, script: Script, at_s: float) -> HostLook:
+    """Return the witnesses of one pod at a moment (epoch s); None where it has no such witness."""
+    tick = np.array([at_s])
+    busy = script.kernel_busy(tick)
+    received, sent = script.net(tick)
+    held = script.memory_mib(tick, script.plan.first_rank)
+    return HostLook(
+        holder=holder,
+        at=_moment(at_s),
+        cpu_cores=float(script.cpu_cores(tick)[0]),
+        memory_bytes=(REST_MIB + 0.5 * float(held[0])) * MIB,
+        network_rx_bytes_s=float(received[0]),
+        network_tx_bytes_s=float(sent[0]),
+        kernel_busy=None if busy is None else bool(busy[0]),
+        kernel_last_activity=_last(script.kernel_last(tick)),
+        terminal_last_activity=_last(script.terminal_last(tick)),
+        requests_running=_number(script.requests_running(tick)),
+        requests_total=_number(script.requests_total(tick)),
+        server_last_activity=_last(script.server_last(tick)),
+    )
+
+
+def _number(values: Array | None) -> float | None:
+    return None if values is None else float(values[0])
+
+
+def _last(values: Array | None) -> datetime | None:
+    return None if values is None else _moment(float(values[0]))
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, tz=UTC)

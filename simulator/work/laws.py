@@ -1,0 +1,75 @@
+"""Published distributions as tables of quantiles, and how to draw from them.
+
+    acme.csv           working A100s of Acme's Seren and Kalos (NSDI'24), more than 5 % busy:
+                       sm_active, tensor_active, gpu_util, memory as ratios
+    gentd26.csv        Alibaba GenAI serving pods 2026: ON and OFF runs begun in busy hours (s),
+                       a pod's mean duty cycle while ON, and a tick's over that mean
+    gentd26_hours.csv  share of those pods that are ON, by hour of the local day
+    pai.csv            Alibaba PAI: mean GPU utilisation of pods; 34.5 % at zero, median 1.5 %,
+                       24.6 % at 10 % or more, 5 % at 50 % or more; between the points log-linear
+
+`fit.py` fits the first three.
+"""
+
+import csv
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+
+from simulator.work.chance import Array
+
+FITTED = ("acme.csv", "gentd26.csv")
+
+
+def read(name: str) -> list[dict[str, str]]:
+    """Return the rows of one of this folder's tables."""
+    text = files("simulator.work").joinpath(name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+@cache
+def _quantiles() -> dict[str, tuple[Array, Array]]:
+    points: dict[str, list[tuple[float, float]]] = {}
+    for name in FITTED:
+        for row in read(name):
+            points.setdefault(row["law"], []).append((float(row["p"]), float(row["value"])))
+    return {law: (np.array(p).T[0], np.array(p).T[1]) for law, p in points.items()}
+
+
+def quantile(law: str, p: Array) -> Array:
+    """Return the law's values at `p` (0-1).
+
+    Raises:
+        KeyError: no such law.
+    """
+    at, values = _quantiles()[law]
+    return np.interp(p, at, values)
+
+
+@cache
+def mean(law: str) -> float:
+    """Return the law's mean."""
+    at, values = _quantiles()[law]
+    return float(np.trapezoid(values, at))
+
+
+@cache
+def _pai() -> tuple[Array, Array]:
+    rows = [row for row in read("pai.csv") if float(row["util"])]
+    return (
+        np.array([float(row["p"]) for row in rows]),
+        np.log(np.array([float(row["util"]) for row in rows])),
+    )
+
+
+def pai(p: float) -> float:
+    """Return the mean utilisation (0-1) of the pod at place `p` (0-1) of PAI's pods."""
+    at, logs = _pai()
+    return 0.0 if p < at[0] else float(np.exp(np.interp(p, at, logs)))
+
+
+@cache
+def hours() -> Array:
+    """Return the share of serving pods that are ON, by hour of the local day."""
+    return np.array([float(row["on_share"]) for row in read("gentd26_hours.csv")])

@@ -1,0 +1,47 @@
+"""A population of pods whose mean utilisation follows PAI's law (`mix.csv`).
+
+A pod's place in the law gives its mean; the mean gives the behaviours it may have and, where the
+behaviour can be tuned, its levels. Which behaviours stand in which band, and how often, is a
+judgement: the law says how busy pods are, not why.
+"""
+
+from functools import cache
+
+from simulator.work.chance import drawn
+from simulator.work.laws import pai, read
+from simulator.work.plans import Plan
+
+UNTUNED = ("abandoned notebook", "open-tab notebook", "forgotten serving", "terminal notebook")
+"""They are as busy as they are: how long they were used decides."""
+
+
+def draw(seed: int, ranks: int = 1, gpu_model: str = "H100") -> Plan:
+    """Return the plan that a seed gives to a pod of the population."""
+    wanted = pai(drawn(seed, "pai"))
+    names, places = _choices(wanted)
+    place = drawn(seed, "behaviour")
+    name = next(n for n, upto in zip(names, places, strict=True) if place < upto)
+    tuned = wanted > 0 and name not in UNTUNED
+    return Plan(name, seed, ranks, gpu_model, params={"mean": wanted} if tuned else {})
+
+
+def _choices(wanted: float) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    rows = [
+        (name, weight)
+        for low, high, name, weight in _bands()
+        if low < wanted <= high or low == high == wanted
+    ]
+    total, upto = sum(weight for _, weight in rows), 0.0
+    places = []
+    for _, weight in rows:
+        upto += weight / total
+        places.append(upto)
+    return tuple(name for name, _ in rows), (*places[:-1], 1.0)
+
+
+@cache
+def _bands() -> tuple[tuple[float, float, str, float], ...]:
+    return tuple(
+        (float(r["from_util"]), float(r["to_util"]), r["behaviour"], float(r["weight"]))
+        for r in read("mix.csv")
+    )

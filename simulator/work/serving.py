@@ -1,0 +1,109 @@
+"""Serving: ON and OFF runs as measured on real serving pods, thinned by the hour of the day."""
+
+import math
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.work.chance import Array, drawn, generator
+from simulator.work.laws import hours, mean, quantile
+from simulator.work.timeline import Phases, Source, until
+
+Numbers = dict[str, float]
+
+DAY_S = 86_400.0
+MOST_LEVEL = 0.95
+MOST_SHARE = 0.97
+BURST_LEVEL = (0.02, 0.12)
+"""Engine-busy level of requests shorter than a scrape."""
+
+
+@cache
+def base_share() -> float:
+    """Return the share of time that a pod is ON in busy hours."""
+    return mean("on_s") / (mean("on_s") + mean("off_s"))
+
+
+def keep(local_hour: Array, *, diurnal: bool) -> Array:
+    """Return the chance of a run in busy hours to happen at an hour of the day."""
+    if not diurnal:
+        return np.full(len(local_hour), hours().mean() / base_share())
+    whole = np.minimum(hours() / base_share(), 1.0)
+    return whole[np.floor(local_hour).astype(np.intp) % 24]
+
+
+@cache
+def natural_share(*, diurnal: bool) -> float:
+    """Return the share of a whole day that a pod is ON."""
+    return float(keep(np.arange(24.0), diurnal=diurnal).mean() * base_share())
+
+
+class Rhythm:
+    """How often and how strongly a pod serves, so that its mean over days is as wanted."""
+
+    def __init__(self, seed: int, numbers: Numbers) -> None:
+        self.diurnal = bool(numbers["diurnal"])
+        place = drawn(seed, "level")
+        if numbers["burst"]:
+            low, high = BURST_LEVEL
+            self.level = low + (high - low) * place
+        else:
+            self.level = float(quantile("on_level", np.array(place)))
+        natural = natural_share(diurnal=self.diurnal)
+        self.chance, self.off_scale = 1.0, 1.0
+        wanted = numbers["mean"]
+        if math.isnan(wanted):
+            return
+        if wanted > self.level * natural:
+            self.level = min(MOST_LEVEL, wanted / natural)
+        share = wanted / self.level
+        self.chance = min(1.0, share / natural)
+        if share > natural:
+            on = min(MOST_SHARE, base_share() * share / natural)
+            self.off_scale = (1 / on - 1) * mean("on_s") / mean("off_s")
+
+
+def serving(seed: int, numbers: Numbers, start_s: float) -> Source:
+    """Yield a server's phases: start, then runs of requests until they are forgotten."""
+    begin = numbers["pull_s"] + numbers["load_s"]
+    forgets = math.isfinite(numbers["forget_after_s"])
+    if forgets and not numbers["forget_after_s"]:
+        return until(_server(seed, numbers, start_s), begin, "idle")
+    source = _server(seed, numbers, start_s)
+    return until(source, begin + numbers["forget_after_s"], "idle") if forgets else source
+
+
+def _server(seed: int, numbers: Numbers, start_s: float) -> Source:
+    head = [numbers["pull_s"], numbers["load_s"]]
+    yield Phases.of(["pull", "load"], head)
+    rhythm = Rhythm(seed, numbers)
+    name = "burst" if numbers["burst"] else "serve"
+    now = start_s + sum(head)
+    while True:
+        midnight = math.floor((now / 3600 + numbers["tz_h"]) / 24) * DAY_S - numbers["tz_h"] * 3600
+        rng = generator(seed, "served", int(midnight // DAY_S))
+        on, off = runs(rng, midnight + DAY_S - now, rhythm.off_scale)
+        begins = now + np.cumsum(off + on) - on
+        hour = (begins / 3600 + numbers["tz_h"]) % 24
+        kept = rng.random(len(on)) < keep(hour, diurnal=rhythm.diurnal) * rhythm.chance
+        edges = np.stack([begins[kept], begins[kept] + on[kept]], axis=1).ravel()
+        bounds = np.clip([now, *edges, midnight + DAY_S], now, midnight + DAY_S)
+        yield _phases(bounds, name, rhythm.level, numbers["rps"])
+        now = midnight + DAY_S
+
+
+def runs(rng: np.random.Generator, seconds: float, off_scale: float) -> tuple[Array, Array]:
+    """Return ON and OFF runs (s) that fill some seconds and more."""
+    cycle = mean("on_s") + off_scale * mean("off_s")
+    count = int(seconds / cycle * 1.6) + 24
+    on, off = (quantile(law, rng.random(count)) for law in ("on_s", "off_s"))
+    return on, off * off_scale
+
+
+def _phases(bounds: Array, name: str, level: float, rps: float) -> Phases:
+    """Return phases between the bounds, OFF first."""
+    length = np.diff(bounds)
+    serves: npt.NDArray[np.bool_] = np.arange(len(length)) % 2 == 1
+    names = [name if active else "idle" for active in serves.tolist()]
+    return Phases.of(names, length, np.where(serves, level, 0), np.where(serves, rps, 0))

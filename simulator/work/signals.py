@@ -1,0 +1,319 @@
+"""What every device shows and is at every tick: scripts turned into sensors and truth.
+
+Pods that share a device add up: engine, SM, tensor and DRAM activity and traffic up to what the
+device can do, memory up to what it has. Instances of one board show the board's power, the sum of
+theirs. A node that is lost or reclaimed is switched off; its counters start from zero when it comes
+back, as they do after the reset that follows an XID. A cordoned device goes on working for whoever
+holds it.
+
+Nothing here is `stranded`: that depends on what is asked of the cluster, and is the world's to say.
+"""
+
+import zlib
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from simulator.nouns import STATES, TICK_S, Block, Codes, Device, Floats, Marks, Outage, Tenure
+from simulator.work.behaviours import Script
+from simulator.work.boards import AMBIENT_C, LOAD_C, SAG, SETTLE_S, Boards, boards
+from simulator.work.chance import Array, drawn, normal, words
+from simulator.work.effects import Effect
+from simulator.work.kinds import kinds
+
+OFF = ("node-lost", "spot")
+RESETS = (*OFF, "xid")
+FATAL_XID = 79
+"""What a device reports that is taken away for an XID: fallen off the bus."""
+IDLE_CONTEXT_BPS, IDLE_BARE_BPS = 40_000.0, 500.0
+PCIE_BPS = 50e9
+"""What the link carries at most (generation 5, 16 lanes)."""
+BARE_MIB = 4.0
+NOISE_W = 0.8
+HOT_C, HOT_CLOCK, HOT_POWER = 92.0, 0.6, 0.72
+"""A board that throttles: its temperature, and its clock and power relative to what they were."""
+RATIOS = ("tensor", "dram", "rx_bps", "tx_bps")
+
+
+class Carry(msgspec.Struct, frozen=True):
+    """What a stretch hands the next one, by device."""
+
+    until_s: float
+    """Last tick of the stretch; infinitely long ago before the first."""
+    energy_mj: Array
+    temp_c: Array
+    xid: Codes
+
+
+class _Sums(msgspec.Struct):
+    """What is known of the devices while pods are added, [device, tick]."""
+
+    holder: Codes
+    state: Codes
+    hurts: Marks
+    context: Marks
+    off: Marks
+    """Switched off."""
+    hot: Marks
+    """Too hot for full speed."""
+    busy: Array
+    now: Array
+    sm: Array
+    memory: Array
+    tensor: Array
+    dram: Array
+    rx_bps: Array
+    tx_bps: Array
+
+
+def fresh(devices: Sequence[Device]) -> Carry:
+    """Return the state of devices that have been up for some days, at rest."""
+    energy = [1e11 + 8e11 * drawn(_seed(d), "energy") for d in devices]
+    return Carry(
+        -np.inf,
+        np.round(np.array(energy)),
+        np.full(len(devices), AMBIENT_C + 4.0),
+        np.zeros(len(devices), np.int16),
+    )
+
+
+def signals(  # noqa: PLR0917  (the order of the rooms' agreement)
+    devices: Sequence[Device],
+    tenures: Sequence[Tenure],
+    scripts: Mapping[str, Script],
+    outages: Sequence[Outage],
+    ticks: Array,
+    carry: Carry | None = None,
+    effects: Sequence[Effect] = (),
+) -> tuple[Block, Carry]:
+    """Return the block of these ticks (TICK_S apart), and what the next one needs.
+
+    `scripts` by pod uid. Cutting a time into blocks and handing the carry on changes nothing.
+
+    Raises:
+        KeyError: a tenure without a script, or a GPU model without facts.
+    """
+    devices = tuple(devices)
+    before = fresh(devices) if carry is None else carry
+    held = [t for t in tenures if t.start_s <= ticks[-1] and t.end_s > ticks[0]]
+    sums = _empty((len(devices), len(ticks)))
+    for place, tenure in enumerate(held):
+        _add(sums, place, tenure, scripts[tenure.holder.uid], ticks)
+    _clip(sums)
+    _take_away(sums, outages, ticks)
+    _heat(sums, effects, ticks)
+    resets = sorted(
+        (o.device, int(np.searchsorted(ticks, o.end_s)))
+        for o in outages
+        if o.why in RESETS and before.until_s < o.end_s <= ticks[-1]
+    )
+    xid = _xids(_events(outages, effects), ticks, before, resets)
+    return _measured(devices, held, sums, xid, resets, ticks, before)
+
+
+def _empty(shape: tuple[int, int]) -> _Sums:
+    return _Sums(
+        np.full(shape, -1, np.int16),
+        np.full(shape, STATES.index("free"), np.int16),
+        *(np.zeros(shape, bool) for _ in range(4)),
+        *(np.zeros(shape) for _ in range(8)),
+    )
+
+
+def _add(sums: _Sums, place: int, tenure: Tenure, script: Script, ticks: Array) -> None:
+    """Add one pod to its devices for the ticks in which it held them."""
+    span = slice(*np.searchsorted(ticks, [tenure.start_s, tenure.end_s]).tolist())
+    now = ticks[span]
+    if not len(now):
+        return
+    first = script.plan.first_rank
+    look = script.look(now, range(first, first + len(tenure.devices)))
+    facts = kinds()
+    at = (list(tenure.devices), span)
+    vacant = sums.holder[at] < 0
+    sums.holder[at] = np.where(vacant, place, sums.holder[at])
+    # The states are in order: who is most at work says what a shared device is.
+    sums.state[at] = np.where(vacant, look.state, np.maximum(sums.state[at], look.state))
+    sums.hurts[at] |= look.hurts
+    sums.context[at] |= facts.context[look.kind]
+    for name in ("busy", "now", "sm", "memory"):
+        getattr(sums, name)[at] += getattr(look, name)
+    carried = np.where(facts.computes[look.kind], look.busy, 1.0)
+    for name in RATIOS:
+        scale = look.sm if name in {"tensor", "dram"} else carried
+        getattr(sums, name)[at] += facts.ratios[name][look.kind] * scale
+
+
+def _clip(sums: _Sums) -> None:
+    for name in ("busy", "now", "sm", "memory", "tensor", "dram"):
+        values = getattr(sums, name)
+        np.minimum(values, 1.0, out=values)
+    for values in (sums.rx_bps, sums.tx_bps):
+        np.minimum(values, PCIE_BPS, out=values)
+
+
+def _take_away(sums: _Sums, outages: Sequence[Outage], ticks: Array) -> None:
+    """Take away what outages forbid."""
+    for outage in outages:
+        span = slice(*np.searchsorted(ticks, [outage.start_s, outage.end_s]).tolist())
+        row = (outage.device, span)
+        gone = sums.holder[row] < 0 if outage.why == "cordoned" else np.ones_like(sums.off[row])
+        sums.off[row] |= outage.why in OFF
+        sums.state[row] = np.where(gone, STATES.index("unavailable"), sums.state[row])
+        sums.hurts[row] &= ~gone
+        sums.context[row] &= ~gone
+        for name in ("busy", "now", "sm", "memory", *RATIOS):
+            getattr(sums, name)[row] *= ~gone
+
+
+def _heat(sums: _Sums, effects: Sequence[Effect], ticks: Array) -> None:
+    for effect in effects:
+        if effect.why == "thermal":
+            begin, end = np.searchsorted(ticks, [effect.start_s, effect.end_s]).tolist()
+            sums.hot[effect.device, begin:end] = True
+
+
+def _measured(  # noqa: PLR0917  (everything meets here once)
+    devices: tuple[Device, ...],
+    held: Sequence[Tenure],
+    sums: _Sums,
+    xid: Codes,
+    resets: Sequence[tuple[int, int]],
+    ticks: Array,
+    before: Carry,
+) -> tuple[Block, Carry]:
+    facts = boards(devices)
+    steady, shown = _watts(devices, facts, sums, ticks)
+    energy = _counted(before.energy_mj, np.rint(steady * (TICK_S * 1000.0)), resets)
+    temp = _temperature(devices, facts, steady, sums.hot, before.temp_c)
+    off = sums.off
+    clock = np.where(sums.context, facts.boost_mhz * (1 - SAG * sums.sm), facts.rest_mhz)
+    clock = np.where(sums.hot, clock * HOT_CLOCK, clock)
+    for rows in _instances(devices):
+        clock[rows] = clock[rows].max(axis=0)
+    idle_bps = np.where(sums.context, IDLE_CONTEXT_BPS, IDLE_BARE_BPS)
+    block = Block(
+        ticks=ticks,
+        devices=devices,
+        holders=tuple(t.holder for t in held),
+        holder=sums.holder,
+        state=sums.state,
+        hurts=sums.hurts,
+        sm_active=_f32(sums.sm),
+        gr_engine_active=_f32(sums.busy),
+        tensor_active=_f32(sums.tensor),
+        dram_active=_f32(sums.dram),
+        gpu_util_pct=_f32(np.rint(100 * sums.now)),
+        mem_used_mib=_f32(np.where(off, 0, np.rint(sums.memory * facts.memory_mib) + BARE_MIB)),
+        power_w=_f32(shown),
+        energy_mj=energy,
+        temp_c=_f32(np.rint(temp)),
+        sm_clock_mhz=_f32(np.where(off, 0, np.rint(clock / 15) * 15)),
+        pcie_rx_bytes=_f32(np.where(off, 0, sums.rx_bps + idle_bps)),
+        pcie_tx_bytes=_f32(np.where(off, 0, sums.tx_bps + idle_bps)),
+        xid=xid,
+    )
+    after = Carry(float(ticks[-1]), energy[:, -1].copy(), temp[:, -1].copy(), xid[:, -1].copy())
+    return block, after
+
+
+def _watts(
+    devices: tuple[Device, ...],
+    facts: Boards,
+    sums: _Sums,
+    ticks: Array,
+) -> tuple[Array, Array]:
+    """Return each tick's mean power, and what a gauge of one moment would show of it."""
+    noise = np.stack([_noise(d, ticks) for d in devices]) * NOISE_W
+    rest = np.where(sums.context, facts.context_w, facts.bare_w)
+    works = sums.busy > 0
+    load = facts.sm_w * sums.sm
+    # A gauge that looks between two short kernels sees a board at rest.
+    moment = load * np.divide(sums.now, sums.busy, out=np.zeros_like(load), where=works)
+    awake = sums.now > 0
+    for rows in _instances(devices):
+        weight = np.array([devices[row].weight for row in rows])[:, None]
+        load[rows] = (load[rows] * weight).sum(axis=0)
+        moment[rows] = (moment[rows] * weight).sum(axis=0)
+        works[rows], awake[rows] = works[rows].any(axis=0), awake[rows].any(axis=0)
+        rest[rows] = rest[rows].max(axis=0)
+    out = []
+    for busy, watts in ((works, load), (awake, moment)):
+        drawn_w = np.where(busy, np.minimum(facts.base_w + watts, facts.limit_w), rest)
+        drawn_w = np.where(sums.hot & busy, drawn_w * HOT_POWER, drawn_w)
+        out.append(np.where(sums.off, 0.0, drawn_w + noise))
+    return out[0], out[1]
+
+
+def _instances(devices: tuple[Device, ...]) -> list[list[int]]:
+    """Return the rows of each board that is split."""
+    rows: dict[str, list[int]] = {}
+    for row, device in enumerate(devices):
+        if device.instance is not None:
+            rows.setdefault(device.uuid, []).append(row)
+    return list(rows.values())
+
+
+def _counted(start: Array, gained: Array, resets: Sequence[tuple[int, int]]) -> Array:
+    """Return the running sum, which starts from zero at each reset (row, place of the tick)."""
+    counter: Array = np.cumsum(np.concatenate([start[:, None], gained], axis=1), axis=1)
+    for row, place in resets:
+        counter[row, place + 1 :] -= counter[row, place]
+    return counter[:, 1:]
+
+
+def _temperature(
+    devices: tuple[Device, ...],
+    facts: Boards,
+    watts: Array,
+    hot: Marks,
+    start: Array,
+) -> Array:
+    place = np.array([drawn(_seed(d), "temperature") for d in devices])[:, None]
+    target = AMBIENT_C + LOAD_C * watts / facts.limit_w + 8.0 * (place - 0.5)
+    target = np.where(hot, HOT_C, target)
+    step = 1 - np.exp(-TICK_S / SETTLE_S)
+    out = np.empty_like(target)
+    last = start
+    for tick in range(target.shape[1]):
+        last = last + step * (target[:, tick] - last)
+        out[:, tick] = last
+    return out
+
+
+def _events(outages: Sequence[Outage], effects: Sequence[Effect]) -> list[tuple[float, int, int]]:
+    """Return when which device reports which XID."""
+    found = [(e.start_s, e.device, e.code) for e in effects if e.why == "xid"]
+    return found + [(o.start_s, o.device, FATAL_XID) for o in outages if o.why == "xid"]
+
+
+def _xids(
+    events: Sequence[tuple[float, int, int]],
+    ticks: Array,
+    before: Carry,
+    resets: Sequence[tuple[int, int]],
+) -> Codes:
+    """Return the last XID of each device since its driver was loaded."""
+    places = [
+        (int(np.searchsorted(ticks, at)), device, code)
+        for at, device, code in events
+        if before.until_s < at <= ticks[-1]
+    ]
+    out = np.repeat(before.xid[:, None], len(ticks), axis=1)
+    for place, device, code in sorted([*places, *((at, row, 0) for row, at in resets)]):
+        out[device, place:] = code
+    return out
+
+
+def _noise(device: Device, ticks: Array) -> Array:
+    return normal(words(_seed(device), "watts", ticks, 1)[0])
+
+
+def _seed(device: Device) -> int:
+    """Return a seed of the board's own: its instances share what is the board's."""
+    return zlib.crc32(device.uuid.encode())
+
+
+def _f32(values: Array) -> Floats:
+    return values.astype(np.float32)

@@ -1,0 +1,104 @@
+"""Training, batch and night work: stretches of computing with checkpoints in between."""
+
+import math
+
+import numpy as np
+
+from simulator.work.chance import drawn, generator
+from simulator.work.laws import quantile
+from simulator.work.timeline import Phases, Source, until, until_done
+
+Numbers = dict[str, float]
+
+CYCLES = 32
+"""Stretches between checkpoints that are made at a time."""
+DAY_S = 86_400.0
+MOST = 0.995
+"""No engine is busy for longer than this share of a stretch."""
+INPUT_LEVEL = (0.2, 0.45)
+"""Engine-busy level while waiting for the data loader (domain.md section 1.4, input-bound)."""
+NIGHT_LEVEL = (0.55, 0.85)
+
+
+def busy(numbers: Numbers, seed: int) -> float:
+    """Return the engine-busy level of computing stretches: Acme's law, or by the wanted mean."""
+    wanted = numbers["mean"]
+    if math.isnan(wanted):
+        return min(MOST, float(quantile("gpu_util", np.array(drawn(seed, "busy")))))
+    return min(MOST, wanted / _computing(numbers))
+
+
+def training(seed: int, numbers: Numbers, work_s: float | None) -> Source:
+    """Yield a job's phases: start, stretches and checkpoints, then done, kept or hung."""
+    source = _job(seed, numbers)
+    if not math.isinf(numbers["hang_after_s"]):
+        hangs = ("spin", 1.0) if numbers["spin"] else ("idle", 0.0)
+        source = until(source, numbers["hang_after_s"], *hangs)
+    if work_s is not None:
+        source = until_done(source, work_s, "idle" if numbers["kept"] else "done")
+    return source
+
+
+def night(seed: int, numbers: Numbers, start_s: float) -> Source:
+    """Yield a pod that computes for some hours every night and holds its devices all day."""
+    low, high = NIGHT_LEVEL
+    level = low + (high - low) * drawn(seed, "busy")
+    head = [numbers["pull_s"], numbers["load_s"]]
+    yield Phases.of(["pull", "load"], head)
+    now = start_s + sum(head)
+    while True:
+        midnight = math.floor((now / 3600 + numbers["tz_h"]) / 24) * DAY_S - numbers["tz_h"] * 3600
+        jitter = generator(seed, "night", int(midnight // DAY_S)).uniform(-600, 600, 2)
+        begin = midnight + numbers["from_hour"] * 3600 + float(jitter[0])
+        end = begin + numbers["hours"] * 3600 + float(jitter[1])
+        edges = np.clip([begin, end, midnight + DAY_S], now, None)
+        yield Phases.of(
+            ["idle", "compute", "idle"], np.diff(edges, prepend=now), [0, level, 0], [0, 1, 0]
+        )
+        now = midnight + DAY_S
+
+
+def _job(seed: int, numbers: Numbers) -> Source:
+    yield Phases.of(
+        ["pull", "load", "cpu"], [numbers["pull_s"], numbers["load_s"], numbers["cpu_first_s"]]
+    )
+    level, pace = busy(numbers, seed), numbers["straggle"]
+    endless = math.isinf(numbers["checkpoint_every_s"])
+    every = DAY_S if endless else numbers["checkpoint_every_s"]
+    saving = 0.0 if endless else numbers["checkpoint_s"]
+    waiting = 0.0 if endless else numbers["wait_s"]
+    wanted = numbers["mean"]
+    always_starved = numbers["input_share"] == 1
+    low, high = (wanted,) * 2 if always_starved and not math.isnan(wanted) else INPUT_LEVEL
+    piece = 0
+    while True:
+        rng = generator(seed, "cycles", piece)
+        starved = rng.random(CYCLES) < numbers["input_share"]
+        names = [
+            name
+            for slow in starved
+            for name in ("input" if slow else "compute", "checkpoint", "wait")
+        ]
+        length = np.stack(
+            [
+                every * rng.uniform(0.95, 1.05, CYCLES),
+                saving * rng.uniform(0.8, 1.25, CYCLES),
+                waiting * rng.uniform(0.5, 1.5, CYCLES),
+            ],
+            axis=1,
+        )
+        slow_level = np.minimum(rng.uniform(low, high, CYCLES), MOST)
+        levels = np.zeros((CYCLES, 3))
+        levels[:, 0] = np.where(starved, slow_level, level)
+        levels[:, 1] = 0.1
+        speeds = np.zeros((CYCLES, 3))
+        speeds[:, 0] = np.where(starved, numbers["input_speed"], 1.0) * pace
+        yield Phases.of(names, length.ravel(), levels.ravel(), speeds.ravel())
+        piece += 1
+
+
+def _computing(numbers: Numbers) -> float:
+    every = numbers["checkpoint_every_s"]
+    if math.isinf(every):
+        return 1.0
+    return every / (every + numbers["checkpoint_s"] + numbers["wait_s"])
