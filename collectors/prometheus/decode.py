@@ -1,8 +1,8 @@
 """Prometheus answers to arrays, without a Python object per sample.
 
 A matrix's `values` stay undecoded JSON until the whole answer's are joined; their brackets and
-quotes are deleted in one pass, and Arrow splits and casts the numbers. Measured against a typed
-decode to tuples: 3 times as fast and a tenth of the memory (benchmarks/backfill.py).
+quotes are deleted in one pass, and Arrow splits and casts the numbers. Measured: 7 million samples
+a second on one core, 28 times `prometheus-api-client`'s data frames (benchmarks/backfill.py).
 """
 
 from collections.abc import Sequence
