@@ -2,5 +2,5 @@
 
 A bare name of a kind (`Pod`, `Deployment`) means the built-in one; a custom kind may be named alone
 where no other group has the name (`Notebook`), else with its group (`Queue.scheduling.run.ai`).
-`Change.kind` is bare for built-in kinds and has the group for custom ones (`Notebook.kubeflow.org`).
+`Change.kind` is bare for built-in kinds, with the group for custom ones (`Notebook.kubeflow.org`).
 """

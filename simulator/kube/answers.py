@@ -1,0 +1,268 @@
+"""What each request gets: verbs and paths translated into calls of the store."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+
+from simulator.kube import fields, scale, shapes
+from simulator.kube.access import Access, Asking
+from simulator.kube.deletion import Ending, parsed
+from simulator.kube.discovery import REVIEWS
+from simulator.kube.faults import Faults
+from simulator.kube.kinds import Kind
+from simulator.kube.paging import listed
+from simulator.kube.patches import How
+from simulator.kube.paths import Target
+from simulator.kube.request import Answer, Request, body_options, dry_run, validation
+from simulator.kube.status import (
+    ApiError,
+    bad_request,
+    no_such_path,
+    not_found,
+    success,
+)
+from simulator.kube.store import Store, Subresource
+
+Object = dict[str, Any]
+
+PATCHES: dict[str, How] = {
+    "application/merge-patch+json": "merge",
+    "application/json-patch+json": "json",
+    "application/strategic-merge-patch+json": "strategic",
+}
+NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+REVIEW_PATH = "/".join(("", "apis", *REVIEWS[:3]))
+_READ = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_WRITABLE = {"", "status", "scale", "resize"}
+
+
+class Answers:
+    """Answers requests about objects; discovery and watches are the server's own."""
+
+    def __init__(self, store: Store, access: Access, faults: Faults) -> None:
+        self._store, self._access, self._faults = store, access, faults
+
+    def asking(self, request: Request, target: Target) -> Asking:
+        """Return what a request wants to be allowed."""
+        verb = _READ.get(request.method, "")
+        if not target.name and verb in {"get", "delete"}:
+            watching = request.query.get("watch") in {"true", "1"}
+            verb = {"get": "watch" if watching else "list", "delete": "deletecollection"}[verb]
+        kind = target.kind
+        return Asking(verb, kind.group, target.resource, target.namespace, target.name)
+
+    def review(self, request: Request, user: str) -> Answer:
+        """Answer whether somebody may do something."""
+        return Answer(self._access.review(user, _object(request.decoded())), 201)
+
+    def answer(self, request: Request, target: Target) -> Answer:
+        """Answer a request.
+
+        Raises:
+            ApiError: whatever the server refuses.
+        """
+        verbs = {
+            ("GET", False): self._list,
+            ("GET", True): self._get,
+            ("POST", False): self._create,
+            ("POST", True): self._act,
+            ("PUT", True): self._replace,
+            ("PATCH", True): self._patch,
+            ("DELETE", True): self._delete,
+            ("DELETE", False): self._delete_all,
+        }
+        verb = verbs.get((request.method, bool(target.name)))
+        if verb is None:
+            said = "the server does not allow this method on the requested resource"
+            raise ApiError(405, "MethodNotAllowed", said, {})
+        return verb(request, target)
+
+    def _shown(self, request: Request, target: Target, item: Object) -> Object:
+        form = request.form
+        if item.get("kind") == "Scale" and form == shapes.TABLE:
+            form = shapes.WHOLE
+        return shapes.one(target, item, form, self._store.now())
+
+    def _list(self, request: Request, target: Target) -> Answer:
+        token = bool(request.query.get("continue"))
+        page = listed(
+            self._store,
+            target.kind,
+            target.namespace,
+            request.query,
+            expired=token and self._faults.take_expired_token(),
+            fresh=self._faults.fresh_tokens,
+        )
+        form, now = request.form, self._store.now()
+        return Answer(shapes.many(target, page.objects, page.metadata(), form, now))
+
+    def _get(self, request: Request, target: Target) -> Answer:
+        kind = target.kind
+        _known_part(kind, target.subresource)
+        found = self._store.get(kind.key, target.name, target.namespace)
+        if found is None:
+            raise not_found(kind.group, kind.plural, target.name)
+        item = scale.shown(kind, found) if target.subresource == "scale" else found
+        return Answer(self._shown(request, target, item))
+
+    def _create(self, request: Request, target: Target) -> Answer:
+        kind, item = target.kind, _object(request.decoded())
+        _same_kind(target, item)
+        meta = item["metadata"] = dict(item.get("metadata") or {})
+        if kind.namespaced:
+            if not target.namespace:
+                raise bad_request("an empty namespace may not be set during creation")
+            _same(meta, "namespace", target.namespace, "request")
+            meta["namespace"] = target.namespace
+        if kind.key == "Node":
+            item = _tainted(item)
+        made = self._store.create(
+            kind.key,
+            _stored(kind, item),
+            manager=request.manager,
+            dry_run=dry_run(request.query),
+            validation=validation(request.query),
+        )
+        return Answer(self._shown(request, target, made), 201, _warnings(request, kind, item))
+
+    def _act(self, request: Request, target: Target) -> Answer:
+        body = _object(request.decoded() or {})
+        if (target.kind.key, target.subresource) == ("Pod", "eviction"):
+            options = body.get("deleteOptions") or {}
+            dry = dry_run(request.query) or dry_run(body_options(options))
+            how = parsed(options, {}, dry_run=dry)
+            self._store.evict(target.name, target.namespace, how, manager=request.manager)
+            return Answer(success(201), 201)
+        if (target.kind.key, target.subresource) == ("Pod", "binding"):
+            node = (body.get("target") or {}).get("name", "")
+            self._store.bind(target.name, target.namespace, node)
+            return Answer(success(201), 201)
+        raise no_such_path()
+
+    def _replace(self, request: Request, target: Target) -> Answer:
+        kind, item = target.kind, _object(request.decoded())
+        _known_part(kind, target.subresource)
+        meta = item.get("metadata") or {}
+        _same(meta, "name", target.name, "URL")
+        if target.subresource != "scale":
+            _same_kind(target, item)
+        new = self._store.replace(
+            kind.key,
+            target.name,
+            target.namespace,
+            _stored(kind, item) if target.subresource != "scale" else item,
+            subresource=cast("Subresource", target.subresource),
+            manager=request.manager,
+            dry_run=dry_run(request.query),
+            validation=validation(request.query),
+        )
+        return Answer(self._shown(request, target, new), 200, _warnings(request, kind, item))
+
+    def _patch(self, request: Request, target: Target) -> Answer:
+        kind = target.kind
+        _known_part(kind, target.subresource)
+        how = PATCHES.get(request.media)
+        if how is None:
+            legal = ", ".join(p for p in PATCHES if not kind.custom or PATCHES[p] != "strategic")
+            said = (
+                "the body of the request was in an unknown format - accepted media types include: "
+                f"{legal} (server-side apply is not part of this stand-in)"
+            )
+            raise ApiError(415, "UnsupportedMediaType", said, {})
+        try:
+            body = msgspec.json.decode(request.body)
+        except msgspec.DecodeError as error:
+            raise bad_request(f"error decoding patch: {error}") from error
+        new = self._store.patch(
+            kind.key,
+            target.name,
+            target.namespace,
+            body,
+            how=how,
+            subresource=cast("Subresource", target.subresource),
+            manager=request.manager,
+            dry_run=dry_run(request.query),
+            validation=validation(request.query),
+        )
+        ignored = _warnings(request, kind, body) if isinstance(body, dict) else []
+        return Answer(self._shown(request, target, new), 200, ignored)
+
+    def _delete(self, request: Request, target: Target) -> Answer:
+        kind, how = target.kind, _ending(request)
+        if target.subresource:
+            raise no_such_path()
+        left, gone = self._store.end(kind.key, target.name, target.namespace, how)
+        if gone and kind.key != "Pod":
+            details = {"name": target.name, "group": kind.group, "kind": kind.plural}
+            uid = {"uid": left["metadata"]["uid"]}
+            return Answer(success(details={**{k: v for k, v in details.items() if v}, **uid}))
+        return Answer(self._shown(request, target, left))
+
+    def _delete_all(self, request: Request, target: Target) -> Answer:
+        how = _ending(request)
+        page = listed(self._store, target.kind, target.namespace, request.query)
+        for item in page.objects:
+            meta = item["metadata"]
+            self._store.end(target.kind.key, meta["name"], meta.get("namespace", ""), how)
+        return Answer(shapes.many(target, page.objects, page.metadata(), "", self._store.now()))
+
+
+def _ending(request: Request) -> Ending:
+    body = request.decoded()
+    options = body_options(body) if isinstance(body, dict) else {}
+    return parsed(body, request.query, dry_run=dry_run({**options, **request.query}))
+
+
+def _object(body: Any) -> Object:
+    if not isinstance(body, dict):
+        raise bad_request("the object provided is unrecognized: it is no JSON object")
+    return body
+
+
+def _known_part(kind: Kind, part: str) -> None:
+    if (
+        part not in _WRITABLE
+        or (part == "status" and not kind.status)
+        or (part == "scale" and kind.scale is None)
+        or (part == "resize" and kind.key != "Pod")
+    ):
+        raise no_such_path()
+
+
+def _same_kind(target: Target, item: Object) -> None:
+    api, kind = item.get("apiVersion"), item.get("kind")
+    if api and api != target.api_version:
+        raise bad_request(
+            f"the API version in the data ({api}) does not match the expected API version "
+            f"({target.api_version})"
+        )
+    if kind and kind != target.kind.kind:
+        raise bad_request(f"{kind} in the data is not the expected kind {target.kind.kind}")
+
+
+def _same(meta: Mapping[str, Any], field: str, wanted: str, source: str) -> None:
+    given = meta.get(field) or wanted
+    if given != wanted:
+        raise bad_request(
+            f"the {field} of the object ({given}) does not match the {field} on the {source} "
+            f"({wanted})"
+        )
+
+
+def _stored(kind: Kind, item: Object) -> Object:
+    return {**item, "apiVersion": kind.api_version, "kind": kind.kind}
+
+
+def _tainted(item: Object) -> Object:
+    spec = dict(item.get("spec") or {})
+    taints = list(spec.get("taints") or ())
+    if all(t.get("key") != NOT_READY["key"] for t in taints):
+        taints.append(NOT_READY)
+    return {**item, "spec": {**spec, "taints": taints}}
+
+
+def _warnings(request: Request, kind: Kind, item: Object) -> list[str]:
+    if validation(request.query) != "Warn":
+        return []
+    return [f'unknown field "{f}"' for f in fields.unknown(kind, item)]

@@ -1,0 +1,107 @@
+"""Which groups, versions and resources are served."""
+
+from typing import Any
+
+from simulator.kube.kinds import Catalog, Kind
+from simulator.kube.status import no_such_path
+
+Object = dict[str, Any]
+
+VERSION = {
+    "major": "1",
+    "minor": "36",
+    "gitVersion": "v1.36.2+fallow",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "2026-11-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
+    "platform": "linux/amd64",
+}
+"""What the answers imitate."""
+_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+REVIEWS = ("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
+
+
+def answer(catalog: Catalog, parts: list[str], host: str) -> Object | None:
+    """Return the answer to a question about what is served; None when the path asks no such.
+
+    Raises:
+        ApiError: 404 no such group or version.
+    """
+    match parts:
+        case ["version"]:
+            return VERSION
+        case ["api"]:
+            addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": host}]
+            named = {"kind": "APIVersions", "versions": ["v1"]}
+            return {**named, "serverAddressByClientCIDRs": addresses}
+        case ["apis"]:
+            groups = [_group(name, versions) for name, versions in _groups(catalog).items()]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+        case ["apis", name]:
+            return {"kind": "APIGroup", "apiVersion": "v1", **_one_group(catalog, name)}
+        case ["api", version] | ["apis", _, version]:
+            return _resources(catalog, parts[1] if parts[0] == "apis" else "", version)
+    return None
+
+
+def _one_group(catalog: Catalog, name: str) -> Object:
+    versions = _groups(catalog).get(name)
+    if not versions:
+        raise no_such_path()
+    return _group(name, versions)
+
+
+def _groups(catalog: Catalog) -> dict[str, list[str]]:
+    out: dict[str, list[str]] = {REVIEWS[0]: [REVIEWS[1]]}
+    for kind in catalog:
+        if kind.group:
+            known = out.setdefault(kind.group, [])
+            known += [v for v in kind.versions if v not in known]
+    return out
+
+
+def _group(name: str, versions: list[str]) -> Object:
+    shown = [{"groupVersion": f"{name}/{v}", "version": v} for v in versions]
+    return {"name": name, "versions": shown, "preferredVersion": shown[0]}
+
+
+def _resources(catalog: Catalog, group: str, version: str) -> Object:
+    found = [r for k in catalog if k.group == group and version in k.versions for r in _parts(k)]
+    if (group, version) == REVIEWS[:2]:
+        named = {"name": REVIEWS[2], "singularName": "", "namespaced": False, "kind": REVIEWS[3]}
+        found.append({**named, "verbs": ["create"]})
+    if not found:
+        raise no_such_path()
+    name = f"{group}/{version}" if group else version
+    kind = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name}
+    return {**kind, "resources": found}
+
+
+def _parts(kind: Kind) -> list[Object]:
+    whole: Object = {
+        "name": kind.plural,
+        "singularName": kind.kind.lower(),
+        "namespaced": kind.namespaced,
+        "kind": kind.kind,
+        "verbs": _VERBS,
+    }
+    if kind.short:
+        whole["shortNames"] = list(kind.short)
+    out = [whole]
+
+    def part(name: str, shown: str, verbs: list[str], **more: str) -> None:
+        named = {"name": f"{kind.plural}/{name}", "singularName": "", "kind": shown}
+        out.append({**named, "namespaced": kind.namespaced, "verbs": verbs, **more})
+
+    if kind.status:
+        part("status", kind.kind, ["get", "patch", "update"])
+    if kind.scale is not None:
+        verbs = ["get", "patch", "update"]
+        part("scale", "Scale", verbs, group="autoscaling", version="v1")
+    if kind.key == "Pod":
+        part("eviction", "Eviction", ["create"], group="policy", version="v1")
+        part("binding", "Binding", ["create"])
+        part("resize", "Pod", ["get", "patch", "update"])
+    return out

@@ -1,0 +1,49 @@
+"""What can be made to go wrong: throttling, cut and expired streams, expired tokens."""
+
+import threading
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Faults:
+    """Switches; numbers say how many times, and count down."""
+
+    throttle: list[tuple[int, str]] = field(default_factory=list)
+    """Codes and Retry-After that the next requests get instead of answers."""
+    expire_tokens: int = 0
+    fresh_tokens: bool = True
+    """Does an expired continue token come with a fresh one?"""
+    expire_streams: int = 0
+    """Watches that end with an ERROR of code 410."""
+    cut_streams: int = 0
+    """Watches that break off in the middle of a line."""
+    refuse_watches: bool = False
+    """Refuse a watch from a forgotten version with HTTP 410, as older servers do."""
+    marks: int = 0
+    closing: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take_throttle(self) -> tuple[int, str] | None:
+        """Return how the next request is refused, or None."""
+        with self._lock:
+            return self.throttle.pop(0) if self.throttle else None
+
+    def take_expired_token(self) -> bool:
+        """Tell whether the next continue token is too old."""
+        return self._take("expire_tokens")
+
+    def take_expired_stream(self) -> bool:
+        """Tell whether a watch is to end with an ERROR."""
+        return self._take("expire_streams")
+
+    def take_cut_stream(self) -> bool:
+        """Tell whether a watch is to break off."""
+        return self._take("cut_streams")
+
+    def _take(self, name: str) -> bool:
+        with self._lock:
+            left: int = getattr(self, name)
+            if left <= 0:
+                return False
+            setattr(self, name, left - 1)
+            return True

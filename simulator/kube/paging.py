@@ -1,0 +1,142 @@
+"""Lists: selectors, pages with continue tokens, and the versions a caller may insist on."""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from simulator.kube.kinds import Kind
+from simulator.kube.selectors import Test, by_fields, by_labels
+from simulator.kube.status import GONE_LIST, ApiError, Wrong, bad_request, invalid
+from simulator.kube.store import Store
+
+Object = dict[str, Any]
+
+_INCONSISTENT = -1
+
+
+class Token(msgspec.Struct, frozen=True):
+    """Where a list goes on: after a key, in the snapshot of a version."""
+
+    rv: int
+    start: str
+    v: str = "meta.k8s.io/v1"
+
+    def text(self) -> str:
+        """Return it as the query carries it."""
+        return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """One page: its objects, the version it shows, and how to go on."""
+
+    objects: list[Object]
+    version: int
+    token: str = ""
+    remaining: int | None = None
+
+    def metadata(self) -> Object:
+        """Return the list's metadata."""
+        out: Object = {"resourceVersion": str(self.version)}
+        if self.token:
+            out["continue"] = self.token
+        if self.remaining:
+            out["remainingItemCount"] = self.remaining
+        return out
+
+
+def listed(
+    store: Store,
+    kind: Kind,
+    namespace: str,
+    query: Mapping[str, str],
+    *,
+    expired: bool = False,
+    fresh: bool = True,
+) -> Listed:
+    """Return one page of a kind; `expired` treats the token as too old, `fresh` offers another.
+
+    Raises:
+        ApiError: 400 bad query, 410 token or version too old, 422 options that exclude each other,
+            504 a version that is not there yet.
+    """
+    tests = [by_labels(query.get("labelSelector")), by_fields(kind, query.get("fieldSelector"))]
+    chosen = [t for t in tests if t is not None]
+    limit = _number(query, "limit")
+    with store.changed:
+        token = _token(query.get("continue"))
+        version = _version(store, query, token)
+        if token is not None and (expired or 0 <= token.rv < store.history.forgotten):
+            again = Token(_INCONSISTENT, token.start).text() if fresh else ""
+            raise ApiError(410, "Expired", GONE_LIST, token=again)
+        if version == store.version:
+            found = list(store.sorted(kind, namespace or None))
+        else:
+            head = f"{namespace}/" if namespace and kind.namespaced else ""
+            past = store.at(kind, version)
+            found = sorted((k, o) for k, o in past.items() if k.startswith(head))
+    if token is not None:
+        found = [(k, o) for k, o in found if k > token.start]
+    return _page(found, chosen, limit, version)
+
+
+def _page(found: list[tuple[str, Object]], tests: list[Test], limit: int, version: int) -> Listed:
+    if tests:
+        found = [(k, o) for k, o in found if all(test(o) for test in tests)]
+    if not limit or len(found) <= limit:
+        return Listed([o for _, o in found], version)
+    left = None if tests else len(found) - limit
+    page = found[:limit]
+    return Listed([o for _, o in page], version, Token(version, page[-1][0]).text(), left)
+
+
+def _token(text: str | None) -> Token | None:
+    if not text:
+        return None
+    try:
+        padded = text + "=" * (-len(text) % 4)
+        return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=Token)
+    except (ValueError, msgspec.DecodeError) as error:
+        raise bad_request(f"continue key is not valid: {error}") from error
+
+
+def _version(store: Store, query: Mapping[str, str], token: Token | None) -> int:
+    match = query.get("resourceVersionMatch", "")
+    asked = _number(query, "resourceVersion")
+    if match:
+        _legal_match(match, asked, token)
+    if token is not None:
+        return store.version if token.rv == _INCONSISTENT else token.rv
+    if asked > store.version:
+        said = f"Too large resource version: {asked}, current: {store.version}"
+        causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+        details = {"causes": causes, "retryAfterSeconds": 1}
+        raise ApiError(504, "Timeout", said, details, retry_after=1)
+    if match != "Exact":
+        return store.version
+    if asked < store.history.forgotten:
+        raise ApiError(
+            410, "Expired", f"The resourceVersion for the provided list is too old: {asked}"
+        )
+    return asked
+
+
+def _legal_match(match: str, asked: int, token: Token | None) -> None:
+    field = "resourceVersionMatch"
+    if match not in {"Exact", "NotOlderThan"}:
+        said = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan"'
+    elif token is not None:
+        said = "Forbidden: resourceVersionMatch is forbidden when continue is provided"
+    elif not asked and match == "Exact":
+        said = 'Forbidden: resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
+    else:
+        return
+    raise invalid("meta.k8s.io", "ListOptions", "", [Wrong(field, said, "FieldValueForbidden")])
+
+
+def _number(query: Mapping[str, str], field: str) -> int:
+    text = query.get(field) or "0"
+    if not text.isdecimal():
+        raise bad_request(f'Invalid value: "{text}": {field} must be a number')
+    return int(text)

@@ -1,0 +1,275 @@
+"""The HTTP door of the store: one thread for each connection, loopback only.
+
+with KubeServer(store) as server:
+    kubectl --server server.url get pods -A
+"""
+
+import gzip
+import select
+import socket
+import threading
+from collections import deque
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self, cast
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+
+from fallow.errors import UsageError
+from simulator.kube import discovery, shapes
+from simulator.kube.access import Access
+from simulator.kube.answers import REVIEW_PATH, Answers
+from simulator.kube.faults import Faults
+from simulator.kube.paths import Target, target
+from simulator.kube.request import Answer, Request
+from simulator.kube.status import ApiError
+from simulator.kube.store import Store
+from simulator.kube.watching import BOOKMARK_S, CUT, Watch
+
+HOST = "127.0.0.1"
+GZIP_FROM = 128 * 1024
+"""Bytes from which an answer is packed for those who accept it, as on the real server."""
+REMEMBERED = 10_000
+_HEALTH = {"/healthz", "/livez", "/readyz"}
+_JSON = "application/json"
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """One request that the server has seen."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+
+
+class KubeServer:
+    """Serves a store on loopback; `faults` and `access` are switches, `asked` is what was asked."""
+
+    def __init__(self, store: Store, port: int = 0, *, bookmark_s: float = BOOKMARK_S) -> None:
+        self.store, self.bookmark_s = store, bookmark_s
+        self.access, self.faults = Access(), Faults()
+        self.answers = Answers(store, self.access, self.faults)
+        self.asked: deque[Asked] = deque(maxlen=REMEMBERED)
+        try:
+            self._http = _Http(self, port)
+        except OSError as error:
+            raise UsageError(
+                f"the Kubernetes API cannot listen on {HOST}:{port}: {error.strerror or error}",
+                hint="choose another port, or 0 for any that is free",
+            ) from error
+        self._thread = threading.Thread(
+            target=self._http.serve_forever,
+            kwargs={"poll_interval": 0.05},
+            name="kube-api",
+            daemon=True,
+        )
+
+    @property
+    def port(self) -> int:
+        """Port it listens on."""
+        return int(self._http.server_address[1])
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"http://{HOST}:{self.port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop: open watches end, connections are closed. Closing twice is once."""
+        self.faults.closing = True
+        with self.store.changed:
+            self.store.changed.notify_all()
+        if self._thread.is_alive():
+            self._http.shutdown()
+            self._thread.join()
+        self._http.server_close()
+        self._http.hang_up()
+
+    def bookmark(self) -> int:
+        """Move every open watch on to a new version without a change; return the version."""
+        with self.store.changed:
+            version = self.store.advance()
+            self.faults.marks += 1
+            self.store.changed.notify_all()
+        return version
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(self, owner: KubeServer, port: int) -> None:
+        super().__init__((HOST, port), Handler)
+        self.owner = owner
+        self._open: set[socket.socket] = set()
+
+    def server_bind(self) -> None:
+        """Bind without asking a name server for our own name."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        """Close the connections that are still open."""
+        for connection in tuple(self._open):
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Keep quiet about clients that went away; the handler reports what is ours."""
+        del request, client_address
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers the requests of one connection."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # headers and body are two writes
+    wbufsize = 64 * 1024
+
+    @property
+    def _owner(self) -> KubeServer:
+        return cast("_Http", self.server).owner
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Keep quiet: `KubeServer.asked` remembers."""
+        del format, args
+
+    def do_GET(self) -> None:
+        """Answer a request of any method."""
+        self._answer()
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815
+
+    def _answer(self) -> None:
+        parts = urlsplit(self.path)
+        headers = {k.lower(): v for k, v in self.headers.items()}
+        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        body = self.rfile.read(int(headers.get("content-length") or 0))
+        request = Request(self.command, parts.path.rstrip("/"), query, headers, body)
+        self._owner.asked.append(Asked(self.command, request.path, query, headers))
+        try:
+            self._dispatch(request)
+        except ApiError as error:
+            self._refuse(error)
+        except OSError:  # the client hung up
+            self.close_connection = True
+        except Exception as error:  # noqa: BLE001  (a server answers; it does not die)
+            said = f"Internal error occurred: {type(error).__name__}: {error}"
+            self._refuse(ApiError(500, "InternalError", said, {}))
+
+    def _dispatch(self, request: Request) -> None:
+        owner = self._owner
+        if refused := owner.faults.take_throttle():
+            code, after = refused
+            error = ApiError(code, "TooManyRequests" if code == _THROTTLED else "", "slow down")
+            self._refuse(error, {"Retry-After": after} if after else {})
+            return
+        if request.path in _HEALTH:
+            self._send(b"ok", 200, {"Content-Type": "text/plain"})
+            return
+        user = owner.access.user(request.headers.get("authorization", ""))
+        if request.method == "POST" and request.path == REVIEW_PATH:
+            self._say(owner.answers.review(request, user))
+            return
+        parts = [p for p in request.path.split("/") if p]
+        if request.method == "GET":
+            known = discovery.answer(owner.store.catalog, parts, f"{HOST}:{owner.port}")
+            if known is not None:
+                self._say(Answer(known))
+                return
+        about = target(owner.store.catalog, request.path)
+        owner.access.check(user, owner.answers.asking(request, about))
+        if request.method == "GET" and request.query.get("watch") in {"true", "1"}:
+            self._watch(request, about)
+        else:
+            self._say(owner.answers.answer(request, about))
+
+    def _watch(self, request: Request, about: Target) -> None:
+        owner = self._owner
+        query = request.query
+        if about.name:
+            query = {**query, "fieldSelector": f"metadata.name={about.name}"}
+        watch = Watch(owner.store, about, query, owner.faults, bookmark_s=owner.bookmark_s)
+        self.send_response(200)
+        self.send_header("Content-Type", _JSON)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.flush()
+        form = request.form
+        for event in watch.lines():
+            if event is CUT:
+                self._chunk(b'{"type":"ADDED","obj')  # half a line, then silence
+                self.connection.shutdown(socket.SHUT_RDWR)
+                self.close_connection = True
+                return
+            if event is None:
+                if self._left():
+                    self.close_connection = True
+                    return
+                continue
+            shown = event["object"]
+            if event["type"] not in {"ERROR", "BOOKMARK"}:
+                shown = shapes.one(about, shown, form, owner.store.now())
+            self._chunk(msgspec.json.encode({"type": event["type"], "object": shown}) + b"\n")
+        self.wfile.write(b"0\r\n\r\n")
+        self.wfile.flush()
+
+    def _left(self) -> bool:
+        """Tell whether the client has closed its end."""
+        ready, _, _ = select.select([self.connection], [], [], 0)
+        return bool(ready) and not self.connection.recv(1, socket.MSG_PEEK)
+
+    def _chunk(self, data: bytes) -> None:
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+        self.wfile.flush()
+
+    def _refuse(self, error: ApiError, headers: dict[str, str] | None = None) -> None:
+        more = dict(headers or {})
+        if error.retry_after is not None:
+            more["Retry-After"] = str(error.retry_after)
+        self._send(msgspec.json.encode(error.body()), error.code, more)
+
+    def _say(self, answer: Answer) -> None:
+        headers = {
+            "Warning": ", ".join(
+                f"299 - {msgspec.json.encode(w).decode()}" for w in answer.warnings
+            )
+        }
+        self._send(msgspec.json.encode(answer.body), answer.code, headers)
+
+    def _send(self, data: bytes, code: int, headers: dict[str, str]) -> None:
+        packed = len(data) >= GZIP_FROM and "gzip" in (self.headers.get("Accept-Encoding") or "")
+        data = gzip.compress(data, 1) if packed else data
+        self.send_response(code)
+        told = {"Content-Type": _JSON, "Content-Length": str(len(data)), **headers}
+        if packed:
+            told["Content-Encoding"] = "gzip"
+        for name, value in told.items():
+            if value:
+                self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+        self.wfile.flush()
+
+
+_THROTTLED = 429
