@@ -14,9 +14,10 @@ import pytest
 from fallow.errors import TemporaryError, WarehouseError
 from fallow.settings import Settings, load
 from fallow.tables import Batch
-from warehouse import tiers
+from warehouse import maintenance, tiers
 from warehouse.cold import store
 from warehouse.lake import Warehouse
+from warehouse.verification import verify
 
 pytest.importorskip("moto.server")
 
@@ -131,3 +132,22 @@ def test_only_folders_and_s3_are_stores(settings: Settings) -> None:
     wrong = settings.warehouse.model_copy(update={"cold": "ftp://somewhere"})
     with pytest.raises(WarehouseError, match="no place we can write"):
         store(settings.model_copy(update={"warehouse": wrong}))
+
+
+def test_the_lake_itself_may_lie_on_s3(tmp_path: Path, endpoint: str, now: datetime) -> None:
+    make_bucket(endpoint, "lake")
+    settings = on_s3(tmp_path, endpoint, "lake")
+    there = settings.warehouse.model_copy(update={"data": "s3://lake/data"})
+    settings = settings.model_copy(update={"warehouse": there})
+    with Warehouse.open(settings, write=True, clock=lambda: now) as wh:
+        wh.ingest([looks()])
+        assert wh.ingest([looks()]).duplicates == looks().rows.num_rows
+        before = wh.query("FROM sample ORDER BY ts")
+        tiers.move(wh, now)
+        maintenance.compact(wh)
+        assert wh.query("FROM sample ORDER BY ts").equals(before)
+    with Warehouse.open(settings) as reader:
+        assert reader.query("FROM sample ORDER BY ts").equals(before)
+        checks = list(verify(reader))
+        assert [check for check in checks if not check.ok] == []
+        assert {"sample", "cold sample"} <= {check.subject for check in checks}
