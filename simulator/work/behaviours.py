@@ -41,7 +41,8 @@ MISSED_S = 1800.0
 """A server stopped so long before its next request would be missed."""
 UNSAVED_S = 300.0
 """Progress younger than this is no loss worth a name."""
-LEAST_BUSY = 0.01
+LEAST_BUSY = 0.0105
+"""Where a kernel runs, more than the 1 % up to which the laws call a pod OFF."""
 CONTEXT_MIB = 520.0
 """What a CUDA context takes before anything is stored in it."""
 SERVER_MEMORY = (0.85, 0.92)
@@ -97,12 +98,12 @@ class Script:
         return end if self.timeline.kind[-1] == kinds().number("done") else None
 
     def look(self, ticks: Array, ranks: range | None = None) -> Look:
-        """Return everything about some of the gang's ranks; this pod's first unless named.
+        """Return everything about some of the gang's ranks; this pod's unless named.
 
         Raises:
             ValueError: the gang has no such rank.
         """
-        chosen = range(self.plan.first_rank, self.plan.first_rank + 1) if ranks is None else ranks
+        chosen = self.plan.own if ranks is None else ranks
         if chosen.stop > self.plan.ranks:
             raise ValueError(f"rank {chosen.stop - 1} of a gang of {self.plan.ranks}")
         facts, timeline = kinds(), self.timeline
@@ -208,7 +209,7 @@ class Script:
     def cpu_cores(self, ticks: Array) -> Array:
         """Return the CPU cores that the pod uses, all its devices together."""
         raw = words(self.plan.seed, "host", ticks, 1)[0]
-        cores = self._of_kind(ticks, "cpu_cores") * self.plan.ranks
+        cores = self._of_kind(ticks, "cpu_cores") * len(self.plan.own)
         return cores * (0.8 + 0.4 * uniform(raw)) + 0.002 + 0.006 * uniform(raw)
 
     def net(self, ticks: Array) -> tuple[Array, Array]:
@@ -243,7 +244,11 @@ class Script:
         ratio = kinds().ratios["sm"] * np.where(
             kinds().ratios["jitter"] < 0, low + (high - low) * place, 1.0
         )
-        ratio[kinds().number("compute")] = quantile("sm_active", np.array(place))
+        # The place that drew the engine's level: Acme's quantiles of both, paired.
+        paired = np.array(drawn(self.plan.seed, "busy"))
+        ratio[kinds().number("compute")] = quantile("sm_active", paired) / quantile(
+            "gpu_util", paired
+        )
         return ratio
 
     @property

@@ -11,8 +11,14 @@ from simulator.work.chance import drawn
 from simulator.work.laws import pai, read
 from simulator.work.plans import Plan
 
-UNTUNED = ("abandoned notebook", "open-tab notebook", "forgotten serving", "terminal notebook")
-"""They are as busy as they are: how long they were used decides."""
+UNTUNED = (
+    "abandoned notebook",
+    "open-tab notebook",
+    "forgotten serving",
+    "terminal notebook",
+    "night batch",
+)
+"""They are as busy as they are: how long they work decides."""
 
 
 def draw(seed: int, ranks: int = 1, gpu_model: str = "H100") -> Plan:

@@ -7,8 +7,8 @@ import numpy as np
 
 from simulator.nouns import Marks
 from simulator.work.chance import Array, drawn, generator
-from simulator.work.laws import mean, quantile
-from simulator.work.serving import MOST_LEVEL, base_share, runs
+from simulator.work.laws import quantile
+from simulator.work.serving import MOST_LEVEL, base_share, off_scale, runs
 from simulator.work.timeline import Phases, Source, until
 
 Numbers = dict[str, float]
@@ -107,8 +107,7 @@ def _cells(
     rng: np.random.Generator, numbers: Numbers, share: float, before: float, seconds: float
 ) -> tuple[list[str], list[float]]:
     """Return alternating thinking and cells; on some days the last cell runs into the night."""
-    off_scale = (1 / share - 1) * mean("on_s") / mean("off_s")
-    on, off = runs(rng, seconds, off_scale)
+    on, off = runs(rng, seconds, off_scale(share))
     edges = np.cumsum(np.stack([off, on], axis=1).ravel())
     edges = edges[edges < seconds]
     length = np.diff(edges, prepend=0.0)

@@ -30,8 +30,16 @@ class Plan(msgspec.Struct, frozen=True):
     params: dict[str, float] = {}
     first_rank: int = 0
     """Rank of this pod's first device: pods of one gang share seed, start and ranks."""
+    pod_ranks: int | None = None
+    """Devices of this pod; None = the whole gang is one pod."""
     replay_s: float = 0.0
     """How much of `work_s` was done before and lost: its time is the state `lost`."""
+
+    @property
+    def own(self) -> range:
+        """The ranks of this pod."""
+        count = self.ranks if self.pod_ranks is None else self.pod_ranks
+        return range(self.first_rank, self.first_rank + count)
 
 
 class Behaviour(msgspec.Struct, frozen=True):

@@ -19,17 +19,24 @@ BURST_LEVEL = (0.02, 0.12)
 """Engine-busy level of requests shorter than a scrape."""
 
 
-@cache
 def base_share() -> float:
-    """Return the share of time that a pod is ON in busy hours."""
-    return mean("on_s") / (mean("on_s") + mean("off_s"))
+    """Return the share of time that a pod is ON in the busiest hour; other hours are thinned.
+
+    Thinning puts whole ON runs off, so that OFF runs are as long as measured where the share is.
+    """
+    return float(hours().max())
+
+
+def off_scale(share: float) -> float:
+    """Return the factor on OFF runs with which a pod is ON for a share of the time."""
+    return (1 / share - 1) * mean("on_s") / mean("off_s")
 
 
 def keep(local_hour: Array, *, diurnal: bool) -> Array:
     """Return the chance of a run in busy hours to happen at an hour of the day."""
     if not diurnal:
         return np.full(len(local_hour), hours().mean() / base_share())
-    whole = np.minimum(hours() / base_share(), 1.0)
+    whole = hours() / base_share()
     return whole[np.floor(local_hour).astype(np.intp) % 24]
 
 
@@ -51,7 +58,7 @@ class Rhythm:
         else:
             self.level = float(quantile("on_level", np.array(place)))
         natural = natural_share(diurnal=self.diurnal)
-        self.chance, self.off_scale = 1.0, 1.0
+        self.chance, self.off_scale = 1.0, off_scale(base_share())
         wanted = numbers["mean"]
         if math.isnan(wanted):
             return
@@ -60,8 +67,7 @@ class Rhythm:
         share = wanted / self.level
         self.chance = min(1.0, share / natural)
         if share > natural:
-            on = min(MOST_SHARE, base_share() * share / natural)
-            self.off_scale = (1 / on - 1) * mean("on_s") / mean("off_s")
+            self.off_scale = off_scale(min(MOST_SHARE, base_share() * share / natural))
 
 
 def serving(seed: int, numbers: Numbers, start_s: float) -> Source:
@@ -93,12 +99,12 @@ def _server(seed: int, numbers: Numbers, start_s: float) -> Source:
         now = midnight + DAY_S
 
 
-def runs(rng: np.random.Generator, seconds: float, off_scale: float) -> tuple[Array, Array]:
+def runs(rng: np.random.Generator, seconds: float, scale: float) -> tuple[Array, Array]:
     """Return ON and OFF runs (s) that fill some seconds and more."""
-    cycle = mean("on_s") + off_scale * mean("off_s")
+    cycle = mean("on_s") + scale * mean("off_s")
     count = int(seconds / cycle * 1.6) + 24
     on, off = (quantile(law, rng.random(count)) for law in ("on_s", "off_s"))
-    return on, off * off_scale
+    return on, off * scale
 
 
 def _phases(bounds: Array, name: str, level: float, rps: float) -> Phases:

@@ -25,7 +25,12 @@ def busy(numbers: Numbers, seed: int) -> float:
     wanted = numbers["mean"]
     if math.isnan(wanted):
         return min(MOST, float(quantile("gpu_util", np.array(drawn(seed, "busy")))))
-    return min(MOST, wanted / _computing(numbers))
+    starved = numbers["input_share"]
+    if starved == 1:
+        return MOST
+    return min(
+        MOST, (wanted / _computing(numbers) - starved * np.mean(INPUT_LEVEL)) / (1 - starved)
+    )
 
 
 def training(seed: int, numbers: Numbers, work_s: float | None) -> Source:
