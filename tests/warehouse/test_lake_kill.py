@@ -76,7 +76,8 @@ def acknowledged(parent: subprocess.Popen[str], first: int, seconds: float) -> s
     assert parent.stdout is not None
     parent.stdin.write(f"{first}\n")
     parent.stdin.flush()
-    pid, seen = 0, set()
+    pid = 0
+    seen: set[int] = set()
     for line in parent.stdout:
         match line.split():
             case ["writer", number]:
