@@ -167,7 +167,7 @@ def collect_once(
             "no source is configured",
             hint=f"set one of {', '.join(f'{s.section}.{s.wanted_by}' for s in SOURCES.values())}",
         )
-    window = Window(_since(collectors.get("prometheus"), done, now), now)
+    window = Window(since(collectors.get("prometheus"), done, now), now)
     looks: list[dict[str, Any]] = []
     pipeline.run(
         warehouse,
@@ -178,14 +178,14 @@ def collect_once(
     return looks
 
 
-def _since(collector: Any, done: Mapping[str, datetime], now: datetime) -> datetime:
+def since(collector: Any, done: Mapping[str, datetime], now: datetime) -> datetime:
     """Return where a pass begins: at the last one's end, so that a late pass leaves no hole."""
-    since = now - LOOK
+    look = now - LOOK
     if collector is None:
-        return since
+        return look
     prefix = collector.prefix("telemetry")
     ended = [until for source, until in done.items() if source.startswith(prefix)]
-    return max(now - CATCH_UP, min([since, max(ended, default=since)]))
+    return max(now - CATCH_UP, min([look, max(ended, default=look)]))
 
 
 class _Watched:

@@ -9,11 +9,11 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fallow.errors import FallowError, UsageError
 from fallow.seams import Analyzer, Collector
@@ -33,7 +33,10 @@ INVENTORY = frozenset({"kubernetes"})
 
 
 class Service:
-    """The service's jobs over one open warehouse. `clock` and collectors are injected by tests."""
+    """The service's jobs over one open warehouse. `clock` and collectors are injected by tests.
+
+    `since` says from where on a source with a past is asked first: where an earlier run stopped.
+    """
 
     def __init__(
         self,
@@ -44,6 +47,7 @@ class Service:
         analyzers: Sequence[Analyzer],
         metrics: SelfMetrics,
         clock: Callable[[], datetime],
+        since: Mapping[str, datetime] | None = None,
     ) -> None:
         self.warehouse = warehouse
         self.settings = settings
@@ -51,7 +55,7 @@ class Service:
         self.analyzers = analyzers
         self.metrics = metrics
         self.clock = clock
-        self._since: dict[str, datetime] = {}
+        self._since: dict[str, datetime] = dict(since or {})
 
     def jobs(self) -> list[tuple[str, timedelta, Callable[[], None]]]:
         """Return each job with its period; they run in this order on the first turn."""
@@ -104,14 +108,22 @@ class Service:
             window = Window(min(self._since.get(name, now - period), now - period), now)
             began = time.monotonic()
             try:
-                done = pipeline.ingest(self.warehouse, self.collectors[name].collect(window))
+                added = self._bring(self.collectors[name], window)
             except FallowError as error:
                 self.metrics.collected(name, time.monotonic() - began, added=0, up=False)
                 log.warning("collector failed", extra={"collector": name, "error": str(error)})
                 continue
             self._since[name] = now
-            self.metrics.collected(name, time.monotonic() - began, added=done.added, up=True)
-            log.info("collected", extra={"collector": name, "added": done.added})
+            self.metrics.collected(name, time.monotonic() - began, added=added, up=True)
+            log.info("collected", extra={"collector": name, "added": added})
+
+    def _bring(self, collector: Collector, window: Window) -> int:
+        """Store what a collector brings; a source with a past is stored chunk by chunk."""
+        if hasattr(collector, "failure"):
+            from runtime.collecting import drain  # noqa: PLC0415  (it imports the collectors)
+
+            return drain(self.warehouse, cast(Any, collector), window, lambda _what, _part: None)[0]
+        return pipeline.ingest(self.warehouse, collector.collect(window)).added
 
 
 def serve(settings: Settings, stop: threading.Event | None = None) -> None:
@@ -122,7 +134,7 @@ def serve(settings: Settings, stop: threading.Event | None = None) -> None:
         TemporaryError: another process writes this warehouse.
     """
     from analyzers.idle import IdleAnalyzer  # noqa: PLC0415  (frames load in 0.5 s)
-    from runtime.collecting import configured, cursors  # noqa: PLC0415
+    from runtime.collecting import configured, cursors, since  # noqa: PLC0415
     from warehouse.lake import Warehouse  # noqa: PLC0415
 
     if not configured(settings):
@@ -136,7 +148,9 @@ def serve(settings: Settings, stop: threading.Event | None = None) -> None:
         Endpoint(settings.service.listen, metrics) as endpoint,
         Warehouse.open(settings, write=True) as warehouse,
     ):
-        collectors = configured(settings, done=cursors(warehouse))
+        done = cursors(warehouse)
+        collectors = configured(settings, done=done)
+        past = collectors.get("prometheus")
         service = Service(
             warehouse,
             settings,
@@ -144,6 +158,7 @@ def serve(settings: Settings, stop: threading.Event | None = None) -> None:
             analyzers=[IdleAnalyzer(settings.idle)],
             metrics=metrics,
             clock=lambda: datetime.now(UTC),
+            since={"prometheus": since(past, done, datetime.now(UTC))} if past else None,
         )
         _listen_to_signals(stop)
         log.info("up", extra={"listen": endpoint.address, "collectors": sorted(collectors)})

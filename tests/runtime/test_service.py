@@ -76,6 +76,24 @@ def test_a_collector_that_fails_is_counted_and_stops_nobody(settings: Settings) 
     assert bad.windows[1].start <= NOW
 
 
+def test_a_service_that_was_down_asks_for_the_time_it_missed(settings: Settings) -> None:
+    looking = Looking()
+    stopped = NOW - timedelta(hours=9)
+    with Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse:
+        service = Service(
+            warehouse,
+            settings,
+            collectors={"prometheus": looking},
+            analyzers=[],
+            metrics=SelfMetrics(),
+            clock=lambda: NOW,
+            since={"prometheus": stopped},
+        )
+        service.collect()
+        service.collect()
+    assert [w.start for w in looking.windows] == [stopped, NOW - settings.service.collect_every]
+
+
 def test_metrics_and_health_are_answered_and_nothing_else() -> None:
     with Endpoint("127.0.0.1:0", SelfMetrics()) as endpoint:
         url = f"http://{endpoint.address}"
