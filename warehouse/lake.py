@@ -213,6 +213,27 @@ class Warehouse:
             cursor.unregister("incoming")
         return int(rows.num_rows)
 
+    def derive(
+        self,
+        table: str,
+        sql: str,
+        where_sql: str,
+        parameters: Mapping[str, Any],
+    ) -> int:
+        """Put a query's rows in the place of the table's rows that `where_sql` names.
+
+        Like `query` and `replace` in one transaction, but the rows never leave the engine; both
+        texts take of `parameters` what they name. Returns how many rows were put.
+        """
+        while True:
+            with self.transaction() as cursor:
+                if self._views.use(cursor):
+                    gone = f'DELETE FROM lake.main."{table}" WHERE {where_sql}'
+                    put = f'INSERT INTO lake.main."{table}" BY NAME {sql}'
+                    reading.act(cursor, gone, parameters)
+                    return reading.act(cursor, put, parameters)
+            self._views.ready()
+
     def close(self) -> None:
         """Let go of the files and of the writer's lock."""
         with suppress(duckdb.Error):

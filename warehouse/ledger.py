@@ -1,14 +1,11 @@
 """The GPU-hour ledger: every device's every second in exactly one state, priced."""
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from fallow.errors import UsageError
 from fallow.seams import Views
 from fallow.settings import Settings
-from fallow.tables import schema
 from fallow.window import Window
 from warehouse.allocation import bounds
 from warehouse.pricing import PRICES
@@ -28,24 +25,27 @@ STEPS = (
             "fine",
             "fine_hours",
             "looks",
+            "down",
+            "crowds",
+            "plain",
+            "buckets",
             "cells",
             "startups",
             "held",
             "claimed",
-            "down",
             "vacancies",
-            "states",
             "untracked",
+            "states",
             "devices",
-            "counted",
+            "weights",
         )
     ),
     *PRICES,
     "ledger/posted",
 )
 SIZES = {"1h": 3600, "5m": 300}
-CHUNK = {"1h": timedelta(days=2), "5m": timedelta(hours=4)}
-"""How much one statement posts: 10,000 GPUs stay under a gigabyte."""
+AT_ONCE = 500_000
+"""So many buckets of devices are counted by one statement: 10,000 GPUs' two days take 1 GB."""
 POSTED = "bucket >= $since AND bucket < $until"
 
 
@@ -59,26 +59,27 @@ def post(wh: "Warehouse", window: Window, step: str = "1h") -> int:
     Raises:
         UsageError: `step` is neither 1h nor 5m.
     """
-    posted = 0
-    for chunk in aligned(window, step).chunks(CHUNK[step]):
-        rows = entries(wh, chunk, wh.settings, step=step)
-        wh.replace("ledger", rows, POSTED, bounds(chunk))
-        posted += int(rows.num_rows)
-    return posted
-
-
-def entries(views: Views, window: Window, settings: Settings, *, step: str = "1h") -> pa.Table:
-    """Return the `ledger` rows of an aligned window, as `post` writes them, in one query."""
-    rows = views.query(
-        compose(STEPS),
-        {
-            **bounds(window),
-            "step_s": SIZES[step],
-            "startup_s": settings.ledger.startup.total_seconds(),
-            "region": settings.prices.region,
-        },
+    return sum(
+        wh.derive("ledger", compose(STEPS), POSTED, parameters(chunk, wh.settings, step))
+        for chunk in aligned(window, step).chunks(stride(wh, step))
     )
-    return rows.cast(schema("ledger"))
+
+
+def stride(views: Views, step: str = "1h") -> timedelta:
+    """Return how much time one statement takes at once, in whole hours: less of a larger fleet."""
+    devices = views.query("SELECT count(*) AS n FROM device")["n"][0].as_py()
+    hours = AT_ONCE // max(1, devices) * SIZES[step] // 3600
+    return timedelta(hours=max(1, hours))
+
+
+def parameters(window: Window, settings: Settings, step: str = "1h") -> dict[str, Any]:
+    """Return what the ledger's statement needs to know beside the tables."""
+    return {
+        **bounds(window),
+        "step_s": SIZES[step],
+        "startup_s": settings.ledger.startup.total_seconds(),
+        "region": settings.prices.region,
+    }
 
 
 def aligned(window: Window, step: str = "1h") -> Window:

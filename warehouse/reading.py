@@ -78,6 +78,13 @@ def run(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, An
         ) from error
 
 
+def act(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]) -> int:
+    """Run one of this room's own statements that change rows; return how many it changed."""
+    named = {n: v for n, v in parameters.items() if f"${n}" in sql}
+    row = _executed(cursor, sql, named).fetchone()
+    return int(row[0]) if row else 0
+
+
 def bound(parameters: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return parameters with aware moments as the tables' naive UTC."""
     return {name: _naive(value) for name, value in (parameters or {}).items()}

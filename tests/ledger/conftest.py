@@ -40,6 +40,12 @@ class Tables:
         self._put(f"INSERT INTO {table} BY NAME", rows)
         return int(rows.num_rows)
 
+    def derive(self, table: str, sql: str, where: str, parameters: Row) -> int:
+        named = {n: v for n, v in parameters.items() if f"${n}" in where}
+        self._connection.execute(f"DELETE FROM {table} WHERE {where}", named)
+        put = self._connection.execute(f"INSERT INTO {table} BY NAME {sql}", parameters)
+        return int((put.fetchone() or (0,))[0])
+
     def ingest(self, batches: Iterable[Batch]) -> None:
         for batch in batches:
             self._put(f"INSERT INTO {batch.table} BY NAME", batch.rows)

@@ -1,34 +1,24 @@
--- The device's existence cut into cells: five minutes in cut hours, else the ledger's bucket.
-WITH buckets AS (
-    SELECT
-        device_id,
-        kind,
-        from_at,
-        to_at,
-        unnest(
-            generate_series(
-                time_bucket(to_seconds($step_s), from_at),
-                to_at - INTERVAL 1 MICROSECOND,
-                to_seconds($step_s)
-            )
-        ) AS bucket
-    FROM spans
+-- What is not plain, in cells: five minutes in cut hours, else the ledger's bucket.
+WITH others AS (
+    SELECT b.*
+    FROM buckets AS b
+    ANTI JOIN plain AS p ON b.device_id = p.device_id AND b.bucket = p.bucket
 ),
 
 both_sizes AS (
     SELECT
-        b.*,
-        b.bucket AS cell,
+        o.*,
+        o.bucket AS cell,
         $step_s AS cell_s
-    FROM buckets AS b
-    ANTI JOIN fine_hours AS f ON b.device_id = f.device_id AND b.bucket = f.hour_at
+    FROM others AS o
+    ANTI JOIN fine_hours AS f ON o.device_id = f.device_id AND o.bucket = f.hour_at
     UNION ALL
     SELECT
-        b.*,
-        unnest(generate_series(b.bucket, b.bucket + INTERVAL 55 MINUTE, INTERVAL 5 MINUTE)),
+        o.*,
+        unnest(generate_series(o.bucket, o.bucket + INTERVAL 55 MINUTE, INTERVAL 5 MINUTE)),
         300
-    FROM buckets AS b
-    SEMI JOIN fine_hours AS f ON b.device_id = f.device_id AND b.bucket = f.hour_at
+    FROM others AS o
+    SEMI JOIN fine_hours AS f ON o.device_id = f.device_id AND o.bucket = f.hour_at
 )
 
 SELECT

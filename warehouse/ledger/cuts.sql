@@ -1,12 +1,14 @@
 -- Hours in which a device changes hands or starts up: they are read in five-minute steps.
 WITH moments AS (
     SELECT
+        device_id,
         cluster,
         device,
         unnest([start_at, end_at]) AS moment
     FROM owners
     UNION ALL
     SELECT
+        device_id,
         cluster,
         device,
         unnest(
@@ -21,6 +23,7 @@ WITH moments AS (
 )
 
 SELECT DISTINCT
+    device_id,
     cluster,
     device,
     time_bucket(INTERVAL 1 HOUR, moment) AS hour_at

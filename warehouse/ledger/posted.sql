@@ -1,33 +1,74 @@
--- The answer: states priced, numbers made names again. Dollars are rounded along the running sum
--- of a device's bucket, so that its rows sum to its rounded price exactly and no row is off by
--- more than 1e-8.
+-- The answer: states weighed and priced, numbers made names again. Dollars are rounded along the
+-- running sum of a device's bucket, so that its rows sum to its rounded price exactly and no row is
+-- off by more than 1e-8.
 WITH priced AS (
     SELECT
-        c.*,
+        s.device_id,
+        s.bucket,
+        s.holder_id,
         p.as_of,
-        c.gpu_seconds / 3600 * p.loaded_usd_h AS raw_usd,
-        c.gpu_seconds / 3600 * p.gpu_usd_h AS raw_gpu
-    FROM counted AS c
-    INNER JOIN subjects AS s ON c.device_id = s.device_id
-    LEFT JOIN prices AS p ON s.kind = p.kind AND c.bucket = p.bucket
+        coalesce(w.weight, d.weight) AS gpus,
+        gpus / 3600 * p.loaded_usd_h AS usd_s,
+        gpus / 3600 * p.gpu_usd_h AS gpu_usd_s,
+        [
+            s.free_s,
+            s.idle_s,
+            s.low_s,
+            s.busy_s,
+            s.startup_s,
+            s.stranded_s,
+            s.unavailable_s,
+            s.unknown_s
+        ] AS parts,
+        s.before_s AS upto_0,
+        upto_0 + s.free_s AS upto_1,
+        upto_1 + s.idle_s AS upto_2,
+        upto_2 + s.low_s AS upto_3,
+        upto_3 + s.busy_s AS upto_4,
+        upto_4 + s.startup_s AS upto_5,
+        upto_5 + s.stranded_s AS upto_6,
+        upto_6 + s.unavailable_s AS upto_7,
+        upto_7 + s.unknown_s AS upto_8
+    FROM states AS s
+    INNER JOIN devices AS d ON s.device_id = d.device_id
+    INNER JOIN subjects AS k ON s.device_id = k.device_id
+    LEFT JOIN weights AS w ON s.device_id = w.device_id AND s.bucket = w.bucket
+    LEFT JOIN prices AS p ON k.kind = p.kind AND s.bucket = p.bucket
 ),
 
-running AS (
+told AS (
     SELECT
-        *,
-        sum(raw_usd) OVER w AS upto_usd,
-        sum(raw_gpu) OVER w AS upto_gpu,
-        sum(raw_usd) OVER (w ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_usd,
-        sum(raw_gpu) OVER (w ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_gpu
+        device_id,
+        bucket,
+        holder_id,
+        as_of,
+        gpus,
+        usd_s,
+        gpu_usd_s,
+        unnest(
+            [
+                'free',
+                'idle',
+                'low',
+                'productive',
+                'startup',
+                'stranded',
+                'unavailable',
+                'unknown'
+            ]
+        ) AS state,
+        unnest(parts) AS seconds,
+        unnest([upto_0, upto_1, upto_2, upto_3, upto_4, upto_5, upto_6, upto_7]) AS from_s,
+        unnest([upto_1, upto_2, upto_3, upto_4, upto_5, upto_6, upto_7, upto_8]) AS upto_s
     FROM priced
-    WINDOW w AS (PARTITION BY device_id, bucket ORDER BY state, holder_id)
+    WHERE gpus > 1e-6
 )
 
 SELECT
     d.cluster,
-    r.bucket,
+    t.bucket,
     d.device,
-    r.state,
+    t.state,
     h.namespace,
     h.workload_kind,
     h.workload,
@@ -35,16 +76,17 @@ SELECT
     d.node,
     d.pool,
     d.model,
-    r.seconds,
-    r.gpu_seconds,
+    t.seconds,
+    t.seconds * t.gpus AS gpu_seconds,
     (
-        r.upto_usd::DECIMAL(18, 8) - coalesce(r.before_usd, 0)::DECIMAL(18, 8)
+        (t.usd_s * t.upto_s)::DECIMAL(18, 8) - (t.usd_s * t.from_s)::DECIMAL(18, 8)
     )::DECIMAL(18, 8) AS usd,
     (
-        r.upto_gpu::DECIMAL(18, 8) - coalesce(r.before_gpu, 0)::DECIMAL(18, 8)
+        (t.gpu_usd_s * t.upto_s)::DECIMAL(18, 8) - (t.gpu_usd_s * t.from_s)::DECIMAL(18, 8)
     )::DECIMAL(18, 8) AS usd_gpu,
-    r.raw_usd IS NOT null AS priced,
-    r.as_of AS price_as_of
-FROM running AS r
-INNER JOIN devices AS d ON r.device_id = d.device_id
-INNER JOIN holders AS h ON r.holder_id = h.holder_id
+    t.usd_s IS NOT null AS priced,
+    t.as_of AS price_as_of
+FROM told AS t
+INNER JOIN devices AS d ON t.device_id = d.device_id
+INNER JOIN holders AS h ON t.holder_id = h.holder_id
+WHERE t.seconds > 1e-6

@@ -1,6 +1,7 @@
--- Seconds by state: holders first, then what nobody held. What nobody speaks for, conflicts and
--- looks without a compute witness are unknown. Activity that no holder explains is named by its
--- state with nobody as its owner (domain.md Q11): neither idle nor free.
+-- Seconds by state, one row per device, bucket and holder: holders first, then what nobody held.
+-- What nobody speaks for, conflicts and looks without a compute witness are unknown. Activity that
+-- no holder explains is named by its state with nobody as its owner (domain.md Q11): neither idle
+-- nor free. `before_s` are the seconds of the bucket's earlier rows.
 WITH holding_pods AS (
     SELECT
         c.device_id,
@@ -35,55 +36,108 @@ nobody AS (
     WHERE kind <> 'unpartitioned' AND rest_s + vacant_s > 1e-6
 ),
 
-rows_by_state AS (
+pieces AS (
     SELECT
         device_id,
         bucket,
         holder_id,
-        unnest(['startup', 'idle', 'low', 'productive', 'unknown']) AS state,
-        unnest(
-            [
-                idle_s * starting,
-                idle_s * (1 - starting),
-                low_s,
-                busy_s,
-                own_s - idle_s - low_s - busy_s
-            ]
-        ) AS seconds
+        0 AS free_s,
+        idle_s * (1 - starting) AS idle_s,
+        low_s,
+        busy_s,
+        idle_s * starting AS startup_s,
+        0 AS stranded_s,
+        0 AS unavailable_s,
+        own_s - idle_s - low_s - busy_s AS unknown_s
     FROM holding_pods
     UNION ALL
     SELECT
         device_id,
         bucket,
         0,
-        unnest(['unavailable', 'free', 'low', 'productive', 'unknown']),
-        unnest(
-            [
-                left_s * down,
-                free_s * (1 - down),
-                low_s * (1 - down),
-                busy_s * (1 - down),
-                (left_s - free_s - low_s - busy_s) * (1 - down)
-            ]
-        )
+        free_s * (1 - down),
+        0,
+        low_s * (1 - down),
+        busy_s * (1 - down),
+        0,
+        0,
+        left_s * down,
+        (left_s - free_s - low_s - busy_s) * (1 - down)
     FROM nobody
     UNION ALL
     SELECT
         device_id,
         bucket,
         0,
-        unnest(['unavailable', 'stranded']),
-        unnest([cap_s * down, cap_s * (1 - down)])
+        0,
+        0,
+        0,
+        0,
+        0,
+        cap_s * (1 - down),
+        cap_s * down,
+        0
     FROM vacancies
     WHERE kind = 'unpartitioned'
+),
+
+summed AS (
+    SELECT
+        device_id,
+        bucket,
+        holder_id,
+        sum(free_s) AS free_s,
+        sum(idle_s) AS idle_s,
+        sum(low_s) AS low_s,
+        sum(busy_s) AS busy_s,
+        sum(startup_s) AS startup_s,
+        sum(stranded_s) AS stranded_s,
+        sum(unavailable_s) AS unavailable_s,
+        sum(unknown_s) AS unknown_s
+    FROM pieces
+    GROUP BY device_id, bucket, holder_id
 )
 
+SELECT
+    *,
+    coalesce(
+        sum(
+            free_s + idle_s + low_s + busy_s + startup_s + stranded_s + unavailable_s + unknown_s
+        ) OVER (
+            PARTITION BY device_id, bucket
+            ORDER BY holder_id
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ),
+        0
+    ) AS before_s
+FROM summed
+UNION ALL
 SELECT
     device_id,
     bucket,
     holder_id,
-    state,
-    sum(seconds) AS seconds
-FROM rows_by_state
-WHERE seconds > 1e-6
-GROUP BY device_id, bucket, holder_id, state
+    CASE WHEN holder_id = 0 THEN idle_s ELSE 0 END AS free_s,
+    CASE WHEN holder_id = 0 THEN 0 ELSE idle_s END AS idle_s,
+    low_s,
+    busy_s,
+    0 AS startup_s,
+    0 AS stranded_s,
+    0 AS unavailable_s,
+    $step_s - idle_s - low_s - busy_s AS unknown_s,
+    0 AS before_s
+FROM plain
+UNION ALL
+SELECT
+    device_id,
+    bucket,
+    0 AS holder_id,
+    0 AS free_s,
+    0 AS idle_s,
+    0 AS low_s,
+    0 AS busy_s,
+    0 AS startup_s,
+    0 AS stranded_s,
+    0 AS unavailable_s,
+    seconds AS unknown_s,
+    0 AS before_s
+FROM untracked

@@ -1,23 +1,45 @@
 -- GPUs that a node has by its inventory and nobody looks at: `<node>/untracked<k>`, unknown.
 -- A device that is there for all but five minutes counts as there: sources start and end apart.
-WITH present AS (
+WITH inventory AS (
     SELECT
         cluster,
         node,
         pool,
         gpu_model,
         gpu_count,
-        unnest(
-            generate_series(
-                time_bucket(to_seconds($step_s), greatest(first_seen, $since)),
-                least(last_seen, $until) - INTERVAL 1 MICROSECOND,
-                to_seconds($step_s)
-            )
-        ) AS bucket,
         greatest(first_seen, $since) AS from_at,
         least(last_seen, $until) AS to_at
     FROM node
     WHERE gpu_count > 0 AND first_seen < $until AND last_seen > $since
+),
+
+complete AS (
+    SELECT
+        i.cluster,
+        i.node
+    FROM inventory AS i
+    INNER JOIN spans AS s ON i.cluster = s.cluster AND i.node = s.node
+    WHERE s.kind <> 'instance' AND s.from_at <= i.from_at AND s.to_at >= i.to_at
+    GROUP BY i.cluster, i.node
+    HAVING count(DISTINCT s.device_id) >= max(i.gpu_count)
+),
+
+lacking AS (
+    SELECT i.* FROM inventory AS i
+    ANTI JOIN complete AS c ON i.cluster = c.cluster AND i.node = c.node
+),
+
+present AS (
+    SELECT
+        *,
+        unnest(
+            generate_series(
+                time_bucket(to_seconds($step_s), from_at),
+                to_at - INTERVAL 1 MICROSECOND,
+                to_seconds($step_s)
+            )
+        ) AS bucket
+    FROM lacking
 ),
 
 there AS (
@@ -30,24 +52,27 @@ there AS (
 
 placed AS (
     SELECT DISTINCT
-        device_id,
-        cluster,
-        node
-    FROM spans
+        s.device_id,
+        s.cluster,
+        s.node
+    FROM spans AS s
+    INNER JOIN lacking AS k ON s.cluster = k.cluster AND s.node = k.node
+    WHERE s.kind <> 'instance'
 ),
 
 tracked AS (
     SELECT
         s.cluster,
         s.node,
-        c.bucket,
-        c.device_id,
-        sum(epoch(c.to_at) - epoch(c.from_at)) AS device_s
-    FROM cells AS c
-    INNER JOIN placed AS s
-        ON c.device_id = s.device_id
-    WHERE c.kind <> 'instance'
-    GROUP BY s.cluster, s.node, c.bucket, c.device_id
+        b.bucket,
+        b.device_id,
+        sum(
+            epoch(least(b.to_at, b.bucket + to_seconds($step_s)))
+            - epoch(greatest(b.from_at, b.bucket))
+        ) AS device_s
+    FROM buckets AS b
+    INNER JOIN placed AS s ON b.device_id = s.device_id
+    GROUP BY s.cluster, s.node, b.bucket, b.device_id
 ),
 
 missing AS (

@@ -44,6 +44,7 @@ pool AS (
         sum(l.busy_s) AS busy_s,
         sum(l.covered_s) AS covered_s
     FROM looks AS l
+    ANTI JOIN plain AS p ON l.device_id = p.device_id AND l.cell = p.bucket
     ANTI JOIN held AS h
         ON l.device_id = h.device_id AND l.cell = h.cell AND l.owner_id = h.owner_id
     GROUP BY l.device_id, l.cell

@@ -42,6 +42,26 @@ class ViewSets:
                 if state not in self._made:
                     self._made[state] = self._make(state, len(self._made))
 
+    def use(self, cursor: duckdb.DuckDBPyConnection) -> bool:
+        """Let unqualified names mean the nouns in a transaction that has begun already.
+
+        False where their views are not made yet (`ready` makes them, outside of it).
+        """
+        with self._lock:
+            name = self._made.get(self._state(cursor))
+        if name is not None:
+            cursor.execute(f"USE memory.{name}")
+        return name is not None
+
+    def ready(self) -> None:
+        """Make the views of the present state, for transactions that begin from now on."""
+        cursor = self._connection.cursor()
+        try:
+            self.begin(cursor)
+            cursor.rollback()
+        finally:
+            cursor.close()
+
     def _state(self, cursor: duckdb.DuckDBPyConnection) -> TierState:
         # Most snapshots are another scrape; only the first reader of each pays for the look.
         row = cursor.execute("SELECT id FROM ducklake_current_snapshot('lake')").fetchone()

@@ -1,0 +1,14 @@
+-- The device's existence cut at the edges of the ledger's buckets.
+SELECT
+    device_id,
+    kind,
+    unnest(
+        generate_series(
+            time_bucket(to_seconds($step_s), from_at),
+            to_at - INTERVAL 1 MICROSECOND,
+            to_seconds($step_s)
+        )
+    ) AS bucket,
+    from_at,
+    to_at
+FROM spans

@@ -1,0 +1,21 @@
+-- Devices that need every second told apart: held by several at once or in part, or out of service
+-- for a while.
+WITH turns AS (
+    SELECT
+        device_id,
+        share,
+        start_at,
+        max(end_at) OVER (
+            PARTITION BY device_id
+            ORDER BY start_at, end_at
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS held_until
+    FROM owners
+)
+
+SELECT device_id
+FROM turns
+WHERE share < 1 OR held_until > start_at
+UNION
+SELECT device_id
+FROM down
