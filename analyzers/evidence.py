@@ -25,6 +25,7 @@ HARD = {
     "opt_out": "an annotation protects the workload",
     "not_running": "the pods do not run",
     "bursty": "too many looks in the run were not idle",
+    "unplaced": "telemetry names no pods: which devices of its node it leaves unused is not known",
 }
 """Vetoes that leave no verdict at all: unknown, and said so."""
 
@@ -57,6 +58,7 @@ class Witnesses(msgspec.Struct, frozen=True):
     opt_out: bool = False
     not_running: bool = False
     bursty: bool = False
+    unplaced: bool = False
     missing: bool = False
     shared_estimated: bool = False
     starting: bool = False

@@ -34,6 +34,9 @@ PARTLY_S = 1800
 BUSY_SHARE = 0.2
 """Share of looks from the exit threshold on that makes another rank a busy one."""
 
+SPREAD = "request"
+"""Rule of an allocation that spreads a pod over devices of its node that nobody named."""
+
 LEAST_LOOKS = 3
 """A duration shorter than so many intervals is judged from noise (dstack issue 2384)."""
 
@@ -199,7 +202,11 @@ class IdleAnalyzer:
         rows = found.drop("gpu_us").join(by_stretch(members), on="span")
         held = overlapping(times, holds)
         estimated = held.filter(pl.col("attribution") == "estimated")["span"].unique()
-        rows = rows.with_columns(estimated=pl.col("span").is_in(estimated.to_list()))
+        spread = held.filter(pl.col("rule") == SPREAD)["span"].unique()
+        rows = rows.with_columns(
+            estimated=pl.col("span").is_in(estimated.to_list()),
+            spread=pl.col("span").is_in(spread.to_list()),
+        )
         pods = gather(views, window, held)
         usd = prices(views, window, chosen, members)
         owners = {row["owner"]: row for row in holds.unique("owner").iter_rows(named=True)}

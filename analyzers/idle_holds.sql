@@ -9,6 +9,7 @@ SELECT
     a.pod,
     a.pod_uid,
     a.attribution,
+    a.rule,
     coalesce(a.share, 1.0) AS share,
     epoch_us(greatest(a.start, $since)) AS start_us,
     epoch_us(least(a."end", $until)) AS end_us

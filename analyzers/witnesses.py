@@ -144,6 +144,8 @@ def witnesses(
         opt_out=hard,
         not_running=bool(known) and all(p.get("phase") == "Pending" for p in known),
         bursty=row["steady"] < settings.coverage,
+        # All devices of the node at rest are at rest whoever holds which; some of them are not.
+        unplaced=row["spread"] and row["state"] == "partly idle",
         missing=row["coverage"] < settings.coverage,
         shared_estimated=row["estimated"],
         moving=(row["traffic"] or 0) > MOVING,

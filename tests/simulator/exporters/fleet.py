@@ -34,6 +34,7 @@ HOLDERS = tuple(
     Holder(f"00000000-0000-0000-0000-{i:012d}", ns, pod, box, kind, top, ns.partition("-")[2])
     for i, (ns, pod, box, kind, top) in enumerate(_PODS)
 )
+ALICE_GPU, EMPTY_GPU, T4_GPU = 4, 7, 13
 TRAIN, ALICE, FRAUD, SWEEP, BERT, BOB, EVAL, INFER, CAROL = range(9)
 
 
@@ -167,8 +168,7 @@ def objects(plan: Sequence[tuple[int, str]] = PLAN) -> Mapping[str, list[dict[st
                     "creationTimestamp": made,
                     "labels": {"team": holder.team, "app.kubernetes.io/name": holder.workload},
                     "ownerReferences": [
-                        {"apiVersion": "v1", "kind": owner[0], "name": owner[1], "uid": "o",
-                         "controller": True}
+                        _reference(*owner)
                     ],
                 },
                 "spec": {
@@ -198,22 +198,34 @@ def objects(plan: Sequence[tuple[int, str]] = PLAN) -> Mapping[str, list[dict[st
         _node(B, made, {"nvidia.com/mig-1g.5gb": "3"}, "NVIDIA-A100-SXM4-40GB"),
         _node(C, made, {"nvidia.com/gpu": "1"}, "Tesla-T4"),
     ]
-    sets = [
-        {
-            "metadata": {
-                "name": HOLDERS[n].pod.rpartition("-")[0],
-                "namespace": HOLDERS[n].namespace,
-                "ownerReferences": [
-                    {"kind": "Deployment", "name": HOLDERS[n].workload, "controller": True}
-                ],
-            }
-        }
-        for n in (FRAUD, BERT)
-    ]
-    job = {"metadata": {"name": "sweep-17", "namespace": "team-vision", "ownerReferences": [
-        {"kind": "CronJob", "name": "sweep", "controller": True}]}}  # fmt: skip
+    above = [_object(h, h.workload_kind, h.workload) for h in HOLDERS]
+    for number in (FRAUD, BERT):
+        holder = HOLDERS[number]
+        made_by = _reference("Deployment", holder.workload)
+        above.append(_object(holder, "ReplicaSet", holder.pod.rpartition("-")[0], made_by))
+    by_kind: dict[str, list[dict[str, Any]]] = {}
+    for item in above:
+        by_kind.setdefault(item["kind"], []).append(item)
     spaces = [{"metadata": {"name": "team-risk", "labels": {"team": "risk"}}}]
-    return {"Pod": pods, "Node": nodes, "ReplicaSet": sets, "Job": [job], "Namespace": spaces}
+    return {"Pod": pods, "Node": nodes, "Namespace": spaces, **by_kind}
+
+
+_GROUPS = {"Job": "batch/v1", "PyTorchJob": "kubeflow.org/v1"}
+
+
+def _reference(kind: str, name: str) -> dict[str, Any]:
+    api = _GROUPS.get(kind, "apps/v1")
+    uid = f"uid-{kind}-{name}"
+    return {"apiVersion": api, "kind": kind, "name": name, "uid": uid, "controller": True}
+
+
+def _object(
+    holder: Holder, kind: str, name: str, above: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    made = _reference(kind, name)
+    meta = {"name": name, "namespace": holder.namespace, "uid": made["uid"]}
+    owners = {"ownerReferences": [above]} if above else {}
+    return {"apiVersion": made["apiVersion"], "kind": kind, "metadata": {**meta, **owners}}
 
 
 def _node(name: str, made: str, devices: Mapping[str, str], product: str) -> dict[str, Any]:
