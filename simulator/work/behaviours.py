@@ -31,7 +31,7 @@ from simulator.nouns import STATES, Codes, Marks
 from simulator.work import notebook, serving, training
 from simulator.work.chance import WORDS, Array, drawn, normal, uniform, words
 from simulator.work.kinds import LOW_BELOW, kinds
-from simulator.work.laws import mean, quantile
+from simulator.work.laws import mean, quantile, value
 from simulator.work.plans import Plan, behaviour, behaviours, numbers
 from simulator.work.timeline import Source, Timeline
 
@@ -39,8 +39,6 @@ __all__ = ["Look", "Plan", "Script", "behaviours", "resume", "script"]
 
 MISSED_S = 1800.0
 """A server stopped so long before its next request would be missed."""
-UNSAVED_S = 300.0
-"""Progress younger than this is no loss worth a name."""
 LEAST_BUSY = 0.0105
 """Where a kernel runs, more than the 1 % up to which the laws call a pod OFF."""
 CONTEXT_MIB = 520.0
@@ -142,7 +140,7 @@ class Script:
 
     def idle_held(self, ticks: Array) -> Marks:
         """Return whether the pod holds its devices and none of its kernels runs on any."""
-        at = kinds().state[self.timeline.kind[self.timeline.at(ticks)]]
+        at = kinds().state[self.timeline.kind_at(ticks)]
         marks: Marks = at == STATES.index("idle")
         return marks
 
@@ -158,12 +156,15 @@ class Script:
         return [float(end) for end in ends if since_s <= end < until_s]
 
     def unsaved_s(self, at_s: float) -> float:
-        """Return the seconds of work at full speed that a stop at a moment throws away."""
+        """Return the seconds of work at full speed that a stop at a moment throws away.
+
+        Zero for what is finished, and for what hangs: that is lost already.
+        """
         if self.family != "training":
             return 0.0
         tick = np.array([at_s])
-        kind = self.timeline.kind[self.timeline.at(tick)][0]
-        if kind in {kinds().number(name) for name in ("idle", "done")}:
+        kind = self.timeline.kind_at(tick)[0]
+        if kind in {kinds().number(name) for name in ("idle", "spin", "done")}:
             return 0.0
         return float((self.timeline.progress_at(tick) - self.timeline.saved_at(tick))[0])
 
@@ -171,7 +172,7 @@ class Script:
         """Return whether a Jupyter kernel executes; None = this is no notebook."""
         if self.family != "notebook":
             return None
-        return self._is(self.timeline.kind[self.timeline.at(ticks)], "cell", "cpu cell")
+        return self._is(self.timeline.kind_at(ticks), "cell", "cpu cell")
 
     def kernel_last(self, ticks: Array) -> Array | None:
         """Return the kernel's last activity (epoch s): cells are silent while they run."""
@@ -196,7 +197,7 @@ class Script:
         """Return the requests in flight; None = the pod serves nothing."""
         if self.family != "serving":
             return None
-        serves = self._is(self.timeline.kind[self.timeline.at(ticks)], "serve", "burst")
+        serves = self._is(self.timeline.kind_at(ticks), "serve", "burst")
         raw = words(self.plan.seed, "requests", ticks, 1)[0]
         return np.where(serves, 1 + np.floor(uniform(raw) * self.numbers["rps"]), 0.0)
 
@@ -232,7 +233,7 @@ class Script:
             return wanted
         place = drawn(self.plan.seed, "memory")
         if self.family in {"training", "night"}:
-            return float(quantile("memory", np.array(place)))
+            return value("memory", place)
         low, high = SERVER_MEMORY if self.family == "serving" else NOTEBOOK_MEMORY
         return low + (high - low) * place
 
@@ -245,10 +246,8 @@ class Script:
             kinds().ratios["jitter"] < 0, low + (high - low) * place, 1.0
         )
         # The place that drew the engine's level: Acme's quantiles of both, paired.
-        paired = np.array(drawn(self.plan.seed, "busy"))
-        ratio[kinds().number("compute")] = quantile("sm_active", paired) / quantile(
-            "gpu_util", paired
-        )
+        paired = drawn(self.plan.seed, "busy")
+        ratio[kinds().number("compute")] = value("sm_active", paired) / value("gpu_util", paired)
         return ratio
 
     @property
@@ -326,7 +325,7 @@ class Script:
         return notebook.edges_before(self.timeline.begin, marks, ticks, self.startup_until_s)
 
     def _of_kind(self, ticks: Array, ratio: str) -> Array:
-        return kinds().ratios[ratio][self.timeline.kind[self.timeline.at(ticks)]]
+        return kinds().ratios[ratio][self.timeline.kind_at(ticks)]
 
 
 def script(plan: Plan, start_s: float) -> Script:
@@ -341,7 +340,8 @@ def script(plan: Plan, start_s: float) -> Script:
 def resume(ran: Script, stopped_s: float) -> Plan:
     """Return the plan of a job that goes on from its last checkpoint after a stop.
 
-    What it had done since then is to be done again: those seconds are `lost`.
+    What it had done since then is to be done again: those seconds are `lost`. A hang was an
+    accident and does not happen again.
     """
     plan = ran.plan
     if ran.family != "training":
@@ -351,7 +351,10 @@ def resume(ran: Script, stopped_s: float) -> Plan:
     lost = float(ran.timeline.progress_at(tick)[0]) - saved
     left = None if plan.work_s is None else max(plan.work_s - saved, 1.0)
     return msgspec.structs.replace(
-        plan, work_s=left, replay_s=max(lost, plan.replay_s - saved, 0.0)
+        plan,
+        work_s=left,
+        replay_s=max(lost, plan.replay_s - saved, 0.0),
+        params={**plan.params, "hang_after_s": math.inf},
     )
 
 

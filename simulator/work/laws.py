@@ -47,6 +47,12 @@ def quantile(law: str, p: Array) -> Array:
     return np.interp(p, at, values)
 
 
+def value(law: str, p: float) -> float:
+    """Return the law's value at one place `p` (0-1)."""
+    at, values = _quantiles()[law]
+    return float(np.interp(p, at, values))
+
+
 @cache
 def mean(law: str) -> float:
     """Return the law's mean."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from simulator.nouns import Marks
 from simulator.work.chance import Array, drawn, generator
-from simulator.work.laws import quantile
+from simulator.work.laws import value
 from simulator.work.serving import MOST_LEVEL, base_share, off_scale, runs
 from simulator.work.timeline import Phases, Source, until
 
@@ -80,7 +80,7 @@ def _rhythm(seed: int, numbers: Numbers) -> tuple[float, float]:
     """Return the level while cells run and the share of a session in which they do."""
     if numbers["terminal"]:
         return min(0.97, 0.6 + 0.35 * drawn(seed, "level")), 1.0
-    level = float(quantile("on_level", np.array(drawn(seed, "level"))))
+    level = value("on_level", drawn(seed, "level"))
     wanted = numbers["mean"]
     if math.isnan(wanted):
         return level, SESSION_SHARE

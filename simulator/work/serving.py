@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.work.chance import Array, drawn, generator
-from simulator.work.laws import hours, mean, quantile
+from simulator.work.laws import hours, mean, quantile, value
 from simulator.work.timeline import Phases, Source, until
 
 Numbers = dict[str, float]
@@ -56,7 +56,7 @@ class Rhythm:
             low, high = BURST_LEVEL
             self.level = low + (high - low) * place
         else:
-            self.level = float(quantile("on_level", np.array(place)))
+            self.level = value("on_level", place)
         natural = natural_share(diurnal=self.diurnal)
         self.chance, self.off_scale = 1.0, off_scale(base_share())
         wanted = numbers["mean"]

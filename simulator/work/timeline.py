@@ -104,6 +104,7 @@ class Timeline:
         """Progress when the phase begins."""
         self.saved = np.zeros(0)
         """The part of it that a finished checkpoint keeps."""
+        self._append(next(source))
 
     def grow(self, moment: float) -> None:
         """Make the phases up to a moment, and the one in which it lies."""
@@ -129,7 +130,13 @@ class Timeline:
 
     def saved_at(self, ticks: Array) -> Array:
         """Return the progress that a stop at each tick would leave behind."""
-        return self.saved[self.at(ticks)]
+        place = self.at(ticks)
+        return self.saved[place]
+
+    def kind_at(self, ticks: Array) -> npt.NDArray[np.int8]:
+        """Return the number of the kind of phase in which each tick lies."""
+        place = self.at(ticks)
+        return self.kind[place]
 
     def _append(self, piece: Phases) -> None:
         if not len(piece.length):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from simulator.work.chance import drawn, generator
-from simulator.work.laws import quantile
+from simulator.work.laws import value
 from simulator.work.timeline import Phases, Source, until, until_done
 
 Numbers = dict[str, float]
@@ -24,13 +24,12 @@ def busy(numbers: Numbers, seed: int) -> float:
     """Return the engine-busy level of computing stretches: Acme's law, or by the wanted mean."""
     wanted = numbers["mean"]
     if math.isnan(wanted):
-        return min(MOST, float(quantile("gpu_util", np.array(drawn(seed, "busy")))))
+        return min(MOST, value("gpu_util", drawn(seed, "busy")))
     starved = numbers["input_share"]
     if starved == 1:
         return MOST
-    return min(
-        MOST, (wanted / _computing(numbers) - starved * np.mean(INPUT_LEVEL)) / (1 - starved)
-    )
+    steady = wanted / _computing(numbers) - starved * sum(INPUT_LEVEL) / 2
+    return min(MOST, steady / (1 - starved))
 
 
 def training(seed: int, numbers: Numbers, work_s: float | None) -> Source:
