@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings as hypothesis_settings
 
 from fallow.settings import Settings, load
+from tests.servers import kube_apiserver
 from tests.servers import prometheus as real_prometheus
 
 # Two shared cores and an engine behind many properties: time is benchmarks' business.
@@ -16,6 +17,13 @@ hypothesis_settings.load_profile("fallow")
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 REFERENCE = DATA.parent / "reference"
+
+
+def pytest_report_header() -> str:
+    """Say which Kubernetes servers the contract tests ask."""
+    folder = kube_apiserver.assets()
+    real = f"kube-apiserver of {folder}" if folder else f"skipped: {kube_apiserver.absence()}"
+    return f"kubernetes: stand-in; {real}"
 
 
 def _beside(root: Path, name: str) -> Path:

@@ -30,6 +30,8 @@ def filled(kind: Kind, item: Object, now: str) -> Object:
     """Return a new object with the defaults of its kind and without a status of the caller's."""
     if kind.status and kind.key not in KEEPS_STATUS:
         item = {k: v for k, v in item.items() if k != "status"}
+        if not kind.custom:
+            item["status"] = {}
     if kind.key == "Pod":
         return pods.filled(item, now)
     if kind.key == "Namespace":
