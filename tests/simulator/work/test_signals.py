@@ -265,9 +265,7 @@ def test_heat_slows_the_board_that_works() -> None:
 
 def test_devices_of_one_pod_are_its_ranks_and_nobody_is_free() -> None:
     fleet = Fleet(boards(5))
-    fleet.put(
-        msgspec.structs.replace(Plan("idle rank", 1, ranks=4), first_rank=2, pod_ranks=2), 0, 3
-    )
+    fleet.put(Plan("idle rank", 1, ranks=4, first_rank=2, pod_ranks=2), 0, 3)
     block, _ = fleet.block(ticks(MONDAY + 3600, 3))
     assert block.sm_active[0].mean() > 0.3
     assert block.sm_active[3].max() == 0
