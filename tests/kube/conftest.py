@@ -1,7 +1,4 @@
-"""A cluster to ask, through the official client and a kubeconfig file.
-
-The fixture is parametrised by backend so that the same tests can run on a real API server.
-"""
+"""A cluster to ask, through the official client and a kubeconfig file: the simulator's API."""
 
 import json
 from collections.abc import Iterator
@@ -15,18 +12,50 @@ from collectors.kube.client import Api, Pause, connect
 from collectors.kube.collector import KubernetesCollector
 from fallow.settings import KubernetesSettings
 from fallow.window import Window
-from tests.servers.kube_api import KubeApi
+from simulator.kube.kinds import Kind
+from simulator.kube.server import KubeServer
+from simulator.kube.store import Store
+from tests.kube.objects import Object
 
 Rows = dict[str, list[dict[str, Any]]]
 
 
-@pytest.fixture(params=["stand-in"])
-def cluster(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[KubeApi]:
+class Cluster(KubeServer):
+    """The API server, and objects put into it as they stand; uids are `kind-name`."""
+
+    def __init__(self, now: datetime) -> None:
+        super().__init__(Store(now.timestamp, installed=()))
+
+    def serve(
+        self, group: str, version: str, plural: str, kind: str, *, namespaced: bool = True
+    ) -> None:
+        """Serve a kind, as a definition would."""
+        self.store.catalog.serve(Kind(kind, group, (version,), plural, namespaced))
+
+    def put(self, kind: str, item: Object) -> Object:
+        """Create or change an object; watches see it."""
+        item["metadata"].setdefault("uid", f"{kind.lower()}-{item['metadata']['name']}")
+        return self.store.restore(kind, item)
+
+    def delete(self, kind: str, name: str, namespace: str = "") -> None:
+        """Take an object away."""
+        self.store.remove(kind, name, namespace)
+
+    def forget(self) -> None:
+        """Compact history: versions up to now are gone."""
+        with self.store.changed:
+            self.store.history.forget(self.store.advance())
+
+    def forbid(self, *resources: str) -> None:
+        """Let nobody read some resources."""
+        for resource in resources:
+            self.access.deny("*", resource)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now: datetime) -> Iterator[Cluster]:
     """Return a running API server that the current kubeconfig names."""
-    assert request.param == "stand-in"
-    with KubeApi() as server:
+    with Cluster(now) as server:
         entry = {"name": "test", "cluster": {"server": server.url}}
         user = {"name": "test", "user": {"token": "secret-token"}}
         context = {"name": "test", "context": {"cluster": "test", "user": "test"}}
@@ -55,7 +84,7 @@ def slept() -> list[float]:
 
 
 @pytest.fixture
-def api(cluster: KubeApi, slept: list[float]) -> Api:
+def api(cluster: Cluster, slept: list[float]) -> Api:
     """Return a connection whose pauses are only written down."""
     assert cluster.url
     return connect(timeout_s=5, pause=Pause(slept.append, lambda: 1.0))

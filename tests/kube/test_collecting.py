@@ -12,15 +12,14 @@ from fallow.plugins import load
 from fallow.settings import KubernetesSettings
 from fallow.tables import table_names
 from fallow.window import Window
-from tests.kube.conftest import Look
+from tests.kube.conftest import Cluster, Look
 from tests.kube.objects import meta, node, pod
-from tests.servers.kube_api import KubeApi
 
 GPU = {"nvidia.com/gpu": "1"}
 
 
 @pytest.fixture
-def fleet(cluster: KubeApi) -> KubeApi:
+def fleet(cluster: Cluster) -> Cluster:
     """Three nodes, a deployment of three GPU pods, a notebook, a CPU pod."""
     labels = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB"}
     for i in range(2):
@@ -56,7 +55,7 @@ def event(name: str, kind: str, about: str, uid: str) -> dict[str, Any]:
     }
 
 
-def test_a_look_brings_nodes_pods_and_their_top_owners(fleet: KubeApi, look: Look) -> None:
+def test_a_look_brings_nodes_pods_and_their_top_owners(fleet: Cluster, look: Look) -> None:
     rows = look()
     assert set(rows) <= set(table_names())
     assert by(rows["node"], "node", "gpu_count") == {("n0", 8), ("n1", 8), ("cpu", 0)}
@@ -70,7 +69,7 @@ def test_a_look_brings_nodes_pods_and_their_top_owners(fleet: KubeApi, look: Loo
     assert fleet.asked[0].path == "/apis"
 
 
-def test_every_kind_that_was_asked_for_has_a_look(fleet: KubeApi, look: Look) -> None:
+def test_every_kind_that_was_asked_for_has_a_look(fleet: Cluster, look: Look) -> None:
     looks = {row["target"].removeprefix(fleet.url): row for row in look()["scrape"]}
     assert all(row["up"] and row["error"] is None for row in looks.values())
     assert looks["/api/v1/pods"]["samples"] == 5
@@ -80,41 +79,43 @@ def test_every_kind_that_was_asked_for_has_a_look(fleet: KubeApi, look: Look) ->
 
 
 def test_owners_are_listed_once_per_kind_and_not_read_one_by_one(
-    fleet: KubeApi, look: Look
+    fleet: Cluster, look: Look
 ) -> None:
     look()
     owners = [a.path for a in fleet.asked if "replicasets" in a.path or "deployments" in a.path]
     assert owners == ["/apis/apps/v1/replicasets", "/apis/apps/v1/deployments"]
 
 
-def test_kinds_that_are_not_served_are_not_asked_for(fleet: KubeApi, look: Look) -> None:
+def test_kinds_that_are_not_served_are_not_asked_for(fleet: Cluster, look: Look) -> None:
     look()
     asked = {a.path for a in fleet.asked}
     assert not [p for p in asked if "kueue" in p or "volcano" in p or "run.ai" in p]
 
 
 def test_a_forbidden_kind_is_a_look_that_failed_and_the_others_go_on(
-    fleet: KubeApi, look: Look
+    fleet: Cluster, look: Look
 ) -> None:
-    fleet.forbidden |= {"/api/v1/nodes", "/api/v1/resourcequotas"}
+    fleet.forbid("nodes", "resourcequotas")
     rows = look()
     assert "node" not in rows
     assert len(rows["pod"]) == 5
     failed = {r["target"].removeprefix(fleet.url): r for r in rows["scrape"] if not r["up"]}
     assert set(failed) == {"/api/v1/nodes", "/api/v1/resourcequotas"}
-    assert failed["/api/v1/nodes"]["error"].startswith("forbidden: /api/v1/nodes: User")
+    assert failed["/api/v1/nodes"]["error"].startswith(
+        "forbidden: /api/v1/nodes: nodes is forbidden: User"
+    )
 
 
-def test_owners_that_may_not_be_read_leave_the_workload_unknown(fleet: KubeApi, look: Look) -> None:
-    fleet.forbidden.add("/apis/apps/v1/replicasets")
+def test_owners_that_may_not_be_read_leave_the_workload_unknown(fleet: Cluster, look: Look) -> None:
+    fleet.forbid("replicasets")
     found = {row["pod"]: row for row in look()["pod"]}
     assert found["web-0"]["workload_kind"] is None
     assert found["web-0"]["owner_kind"] == "ReplicaSet"
     assert found["ada-0"]["workload_kind"] == "Notebook"
 
 
-def test_a_server_that_is_away_is_one_failed_look(cluster: KubeApi, look: Look) -> None:
-    cluster.__exit__()
+def test_a_server_that_is_away_is_one_failed_look(cluster: Cluster, look: Look) -> None:
+    cluster.close()
     rows = look()
     assert set(rows) == {"scrape"}
     (row,) = rows["scrape"]
@@ -122,14 +123,14 @@ def test_a_server_that_is_away_is_one_failed_look(cluster: KubeApi, look: Look) 
     assert "no answer" in row["error"]
 
 
-def test_an_expired_list_brings_each_pod_once(fleet: KubeApi, look: Look) -> None:
-    fleet.expire_tokens, fleet.fresh_tokens = 1, False
+def test_an_expired_list_brings_each_pod_once(fleet: Cluster, look: Look) -> None:
+    fleet.faults.expire_tokens, fleet.faults.fresh_tokens = 1, False
     rows = look()
     names = [row["pod"] for row in rows["pod"]]
     assert sorted(names) == ["ada-0", "cron", "web-0", "web-1", "web-2"]
 
 
-def test_events_of_gpu_pods_and_nodes_only(fleet: KubeApi, look: Look) -> None:
+def test_events_of_gpu_pods_and_nodes_only(fleet: Cluster, look: Look) -> None:
     fleet.put("Event", event("e1", "Pod", "web-0", "pod-web-0"))
     fleet.put("Event", event("e2", "Pod", "cron", "pod-cron"))
     fleet.put("Event", event("e3", "Node", "n0", "n0"))
@@ -140,7 +141,7 @@ def test_events_of_gpu_pods_and_nodes_only(fleet: KubeApi, look: Look) -> None:
     assert len(rows[0]["message"]) == 1024
 
 
-def test_custom_kinds_are_read_where_their_apis_exist(fleet: KubeApi, look: Look) -> None:
+def test_custom_kinds_are_read_where_their_apis_exist(fleet: Cluster, look: Look) -> None:
     fleet.serve("kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False)
     fleet.serve("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
     fleet.serve("scheduling.run.ai", "v2", "queues", "Queue", namespaced=False)
@@ -157,14 +158,14 @@ def test_custom_kinds_are_read_where_their_apis_exist(fleet: KubeApi, look: Look
     assert by(rows["pod"], "pod", "queue") >= {("web-0", "gpu-queue"), ("ada-0", None)}
 
 
-def test_time_slicing_of_the_node_makes_the_request_a_share(fleet: KubeApi, look: Look) -> None:
+def test_time_slicing_of_the_node_makes_the_request_a_share(fleet: Cluster, look: Look) -> None:
     words = {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.sharing-strategy": "time-slicing"}
     fleet.put("Node", node("n0", capacity={"nvidia.com/gpu": "32"}, labels=words))
     rows = look()
     assert by(rows["pod"], "pod", "gpu_request") >= {("web-0", 0.25), ("cron", 0)}
 
 
-def test_kai_users_get_the_device_that_their_holder_holds(fleet: KubeApi, look: Look) -> None:
+def test_kai_users_get_the_device_that_their_holder_holds(fleet: Cluster, look: Look) -> None:
     group = {"runai-gpu-group": "g"}
     fleet.put("Pod", pod("u", labels=group, annotations={"gpu-fraction": "0.5"}))
     uuid = {"run.ai/reserve_for_gpu_index": "GPU-7"}
@@ -176,7 +177,7 @@ def test_kai_users_get_the_device_that_their_holder_holds(fleet: KubeApi, look: 
 
 
 def test_a_pod_that_vanished_between_two_looks_is_said_to_be_gone(
-    fleet: KubeApi, look: Look
+    fleet: Cluster, look: Look
 ) -> None:
     look()
     fleet.delete("Pod", "web-1", "ml")
@@ -186,15 +187,15 @@ def test_a_pod_that_vanished_between_two_looks_is_said_to_be_gone(
     assert not [row for row in look()["pod"] if row["deleted_at"]]
 
 
-def test_a_list_that_failed_declares_nobody_gone(fleet: KubeApi, look: Look) -> None:
+def test_a_list_that_failed_declares_nobody_gone(fleet: Cluster, look: Look) -> None:
     look()
-    fleet.forbidden.add("/api/v1/pods")
+    fleet.forbid("pods")
     assert "pod" not in look()
-    fleet.forbidden.clear()
+    fleet.access.denials.clear()
     assert not [row for row in look()["pod"] if row["deleted_at"]]
 
 
-def test_a_watch_keeps_nodes_and_pods_current(fleet: KubeApi, look: Look) -> None:
+def test_a_watch_keeps_nodes_and_pods_current(fleet: Cluster, look: Look) -> None:
     stop, seen = threading.Event(), {}
     batches = look.collector.watch(stop)
 
@@ -216,9 +217,9 @@ def test_a_watch_keeps_nodes_and_pods_current(fleet: KubeApi, look: Look) -> Non
         fleet.delete("Pod", "late", "ml")
         ended = until("late")
         assert ended["deleted_at"] == ended["finished_at"] == look.now.replace(tzinfo=None)
-        fleet.delete("Pod", "newer", "ml", seen=False)
-        fleet.forget()
-        fleet.expire_streams = 2
+        with fleet.store.changed:  # no watch can read in between
+            fleet.delete("Pod", "newer", "ml")
+            fleet.forget()
         assert until("newer")["deleted_at"]
     finally:
         stop.set()
@@ -226,7 +227,7 @@ def test_a_watch_keeps_nodes_and_pods_current(fleet: KubeApi, look: Look) -> Non
 
 
 def test_without_any_configuration_the_error_says_what_to_do(
-    cluster: KubeApi, monkeypatch: pytest.MonkeyPatch, look: Look
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, look: Look
 ) -> None:
     import kubernetes.config.kube_config as loader
 

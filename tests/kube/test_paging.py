@@ -7,12 +7,12 @@ from collectors.kube.client import Api, ApiError
 from collectors.kube.pages import PARTIAL, Listing
 from collectors.kube.shapes import Page, Partial
 from fallow.errors import SettingsError, SourceError, TemporaryError
-from tests.servers.kube_api import KubeApi
+from tests.kube.conftest import Cluster
 
 PODS = "/api/v1/pods"
 
 
-def pods(cluster: KubeApi, count: int) -> None:
+def pods(cluster: Cluster, count: int) -> None:
     for i in range(count):
         labels = {"padding": "x" * 2000}
         cluster.put("Pod", {"metadata": {"name": f"p{i}", "namespace": "a", "labels": labels}})
@@ -27,7 +27,7 @@ def names(found: Listing[Partial]) -> list[str]:
 
 
 def test_pages_are_joined_and_asked_for_packed_with_the_token_of_the_kubeconfig(
-    cluster: KubeApi, api: Api
+    cluster: Cluster, api: Api
 ) -> None:
     pods(cluster, 5)
     assert names(listing(api)) == ["p0", "p1", "p2", "p3", "p4"]
@@ -37,74 +37,76 @@ def test_pages_are_joined_and_asked_for_packed_with_the_token_of_the_kubeconfig(
     assert {a.headers["authorization"] for a in lists} == {"Bearer secret-token"}
 
 
-def test_an_expired_token_goes_on_with_the_fresh_one(cluster: KubeApi, api: Api) -> None:
+def test_an_expired_token_goes_on_with_the_fresh_one(cluster: Cluster, api: Api) -> None:
     pods(cluster, 5)
-    cluster.expire_tokens = 1
+    cluster.faults.expire_tokens = 1
     found = listing(api)
     assert names(found) == ["p0", "p1", "p2", "p3", "p4"]
     assert (found.refreshed, found.restarts) == (1, 0)
 
 
 def test_a_watch_begins_before_the_expiry_so_that_no_change_is_missed(
-    cluster: KubeApi, api: Api
+    cluster: Cluster, api: Api
 ) -> None:
     pods(cluster, 5)
-    first = cluster.version
+    first = cluster.store.version
     found = listing(api)
     pages = iter(found)
     next(pages)
-    cluster.expire_tokens = 1
+    cluster.faults.expire_tokens = 1
     pods(cluster, 1)  # changes p0, which has been read already
     list(pages)
     assert found.resource_version == str(first)
 
 
 def test_an_expired_token_without_a_fresh_one_begins_anew(
-    cluster: KubeApi, api: Api, slept: list[float]
+    cluster: Cluster, api: Api, slept: list[float]
 ) -> None:
     pods(cluster, 5)
-    cluster.expire_tokens, cluster.fresh_tokens = 1, False
+    cluster.faults.expire_tokens, cluster.faults.fresh_tokens = 1, False
     found = listing(api)
     assert names(found) == ["p0", "p1", "p0", "p1", "p2", "p3", "p4"]
     assert (found.refreshed, found.restarts, len(slept)) == (0, 1, 1)
 
 
-def test_a_list_that_expires_for_ever_is_an_error(cluster: KubeApi, api: Api) -> None:
+def test_a_list_that_expires_for_ever_is_an_error(cluster: Cluster, api: Api) -> None:
     pods(cluster, 5)
-    cluster.expire_tokens, cluster.fresh_tokens = 99, False
-    with pytest.raises(ApiError, match="gone: /api/v1/pods: the continue token has expired"):
+    cluster.faults.expire_tokens, cluster.faults.fresh_tokens = 99, False
+    with pytest.raises(
+        ApiError, match="gone: /api/v1/pods: The provided continue parameter is too old"
+    ):
         names(listing(api))
 
 
 def test_throttling_waits_as_long_as_the_server_asks(
-    cluster: KubeApi, api: Api, slept: list[float]
+    cluster: Cluster, api: Api, slept: list[float]
 ) -> None:
     pods(cluster, 1)
-    cluster.throttle = [(429, "7"), (503, ""), (500, "")]
+    cluster.faults.throttle = [(429, "7"), (503, ""), (500, "")]
     assert names(listing(api)) == ["p0"]
     assert slept == [7.0, 1.0, 2.0]
 
 
-def test_a_server_that_keeps_failing_is_reported_with_its_words(cluster: KubeApi, api: Api) -> None:
-    cluster.throttle = [(503, "")] * 9
+def test_a_server_that_keeps_failing_is_reported_with_its_words(cluster: Cluster, api: Api) -> None:
+    cluster.faults.throttle = [(503, "")] * 9
     with pytest.raises(ApiError, match="HTTP 503: /api/v1/pods: slow down"):
         names(listing(api))
 
 
-def test_a_server_that_is_away_is_temporary(cluster: KubeApi, api: Api, slept: list[float]) -> None:
-    cluster.__exit__()
+def test_a_server_that_is_away_is_temporary(cluster: Cluster, api: Api, slept: list[float]) -> None:
+    cluster.close()
     with pytest.raises(TemporaryError, match="no answer"):
         api.get(PODS)
     assert len(slept) == 4
 
 
-def test_an_answer_that_is_no_list_is_named(cluster: KubeApi, api: Api) -> None:
+def test_an_answer_that_is_no_list_is_named(cluster: Cluster, api: Api) -> None:
     cluster.put("Pod", {"metadata": {"name": "p", "namespace": "a", "labels": 7}})
     with pytest.raises(SourceError, match=r"/api/v1/pods: not a list: .*labels"):
         names(listing(api))
 
 
-def test_an_unknown_context_names_the_legal_ones(cluster: KubeApi) -> None:
+def test_an_unknown_context_names_the_legal_ones(cluster: Cluster) -> None:
     from collectors.kube.client import connect  # noqa: PLC0415
 
     assert cluster.url

@@ -8,12 +8,12 @@ import pytest
 from collectors.kube.client import Api
 from collectors.kube.list_watch import ListWatch, Step
 from collectors.kube.shapes import Partial
-from tests.servers.kube_api import KubeApi
+from tests.kube.conftest import Cluster
 
 PODS = "/api/v1/pods"
 
 
-def put(cluster: KubeApi, name: str) -> None:
+def put(cluster: Cluster, name: str) -> None:
     cluster.put("Pod", {"metadata": {"name": name, "namespace": "a"}})
 
 
@@ -43,7 +43,7 @@ def watched(api: Api) -> Iterator[Watched]:
     one.watch.close()
 
 
-def test_a_list_comes_first_and_then_every_change(cluster: KubeApi, watched: Watched) -> None:
+def test_a_list_comes_first_and_then_every_change(cluster: Cluster, watched: Watched) -> None:
     put(cluster, "p0")
     assert watched.next(2) == ["LISTED p0", "SYNCED"]
     put(cluster, "p1")
@@ -52,18 +52,17 @@ def test_a_list_comes_first_and_then_every_change(cluster: KubeApi, watched: Wat
     assert watched.next(3) == ["ADDED p1", "MODIFIED p0", "DELETED p1"]
 
 
-def versions_watched(cluster: KubeApi) -> list[str]:
+def versions_watched(cluster: Cluster) -> list[str]:
     return [a.query["resourceVersion"] for a in cluster.asked if a.query.get("watch")]
 
 
-def test_a_broken_stream_goes_on_from_the_last_bookmark(cluster: KubeApi, watched: Watched) -> None:
+def test_a_broken_stream_goes_on_from_the_last_bookmark(cluster: Cluster, watched: Watched) -> None:
     put(cluster, "p0")
     assert watched.next(2) == ["LISTED p0", "SYNCED"]
     put(cluster, "p1")
     assert watched.next() == ["ADDED p1"]
-    cluster.bookmark()
-    marked = cluster.version
-    cluster.cut_streams = 1
+    marked = cluster.bookmark()
+    cluster.faults.cut_streams = 1
     threading.Timer(0.2, put, (cluster, "p2")).start()
     assert watched.next() == ["ADDED p2"]
     assert versions_watched(cluster)[-1] == str(marked)
@@ -72,39 +71,40 @@ def test_a_broken_stream_goes_on_from_the_last_bookmark(cluster: KubeApi, watche
 
 
 def test_an_expiry_inside_the_stream_lists_anew(
-    cluster: KubeApi, watched: Watched, slept: list[float]
+    cluster: Cluster, watched: Watched, slept: list[float]
 ) -> None:
     put(cluster, "p0")
     assert watched.next(2) == ["LISTED p0", "SYNCED"]
     put(cluster, "p1")
     assert watched.next() == ["ADDED p1"]
-    cluster.expire_streams = 1
+    cluster.faults.expire_streams = 1
     assert watched.next(3) == ["LISTED p0", "LISTED p1", "SYNCED"]
     assert watched.failures == []
     assert len(slept) == 1
 
 
-def test_an_expiry_before_the_stream_lists_anew(cluster: KubeApi, watched: Watched) -> None:
+def test_an_expiry_before_the_stream_lists_anew(cluster: Cluster, watched: Watched) -> None:
     put(cluster, "p0")
     assert watched.next(2) == ["LISTED p0", "SYNCED"]
+    cluster.faults.refuse_watches = True
     cluster.forget()
     assert watched.next(2) == ["LISTED p0", "SYNCED"]
     assert len(versions_watched(cluster)) == 1  # refused; the next watch opens with the next step
 
 
-def test_a_refused_list_is_said_and_tried_again(cluster: KubeApi, watched: Watched) -> None:
-    cluster.forbidden.add(PODS)
+def test_a_refused_list_is_said_and_tried_again(cluster: Cluster, watched: Watched) -> None:
+    cluster.forbid("pods")
 
     def allow() -> None:
-        cluster.forbidden.discard(PODS)
+        cluster.access.denials.clear()
 
     put(cluster, "p0")
     threading.Timer(0.2, allow).start()
     assert watched.next(2) == ["LISTED p0", "SYNCED"]
-    assert watched.failures[0].startswith("forbidden: /api/v1/pods")
+    assert watched.failures[0].startswith("forbidden: /api/v1/pods: pods is forbidden")
 
 
-def test_closing_ends_a_silent_watch_at_once(cluster: KubeApi, watched: Watched) -> None:
+def test_closing_ends_a_silent_watch_at_once(cluster: Cluster, watched: Watched) -> None:
     put(cluster, "p0")
     assert watched.next(2) == ["LISTED p0", "SYNCED"]
     put(cluster, "p1")
@@ -123,7 +123,7 @@ def test_closing_ends_a_silent_watch_at_once(cluster: KubeApi, watched: Watched)
     assert ended.wait(5)
 
 
-def test_watches_ask_for_bookmarks_and_an_end(cluster: KubeApi, watched: Watched) -> None:
+def test_watches_ask_for_bookmarks_and_an_end(cluster: Cluster, watched: Watched) -> None:
     put(cluster, "p0")
     watched.next(2)
     put(cluster, "p1")
