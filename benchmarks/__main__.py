@@ -20,7 +20,17 @@ import msgspec
 
 from benchmarks.result import Result
 
-NAMES = ("parse", "scrape", "store", "backfill", "rollup", "ledger", "idle", "peers")
+NAMES = (
+    "parse",
+    "scrape",
+    "store",
+    "backfill",
+    "rollup",
+    "ledger",
+    "idle",
+    "peers",
+    "simulator_kube",
+)
 
 
 def main() -> int:

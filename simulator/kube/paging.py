@@ -1,13 +1,15 @@
 """Lists: selectors, pages with continue tokens, and the versions a caller may insist on."""
 
 import base64
-from collections.abc import Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from simulator.kube.kinds import Kind
-from simulator.kube.selectors import Test, by_fields, by_labels
+from simulator.kube.selectors import by_fields, by_labels
 from simulator.kube.status import GONE_LIST, ApiError, Wrong, bad_request, invalid
 from simulator.kube.store import Store
 
@@ -71,24 +73,31 @@ def listed(
             again = Token(_INCONSISTENT, token.start).text() if fresh else ""
             raise ApiError(410, "Expired", GONE_LIST, token=again)
         if version == store.version:
-            found = list(store.sorted(kind, namespace or None))
+            keys, objects = store.keys(kind), store.shelf(kind)
         else:
-            head = f"{namespace}/" if namespace and kind.namespaced else ""
-            past = store.at(kind, version)
-            found = sorted((k, o) for k, o in past.items() if k.startswith(head))
-    if token is not None:
-        found = [(k, o) for k, o in found if k > token.start]
-    return _page(found, chosen, limit, version)
-
-
-def _page(found: list[tuple[str, Object]], tests: list[Test], limit: int, version: int) -> Listed:
-    if tests:
-        found = [(k, o) for k, o in found if all(test(o) for test in tests)]
+            objects = store.at(kind, version)
+            keys = sorted(objects)
+        first, last = _bounds(keys, namespace if kind.namespaced else "", token)
+        found: list[tuple[str, Object]] = []
+        for key in islice(keys, first, last):
+            item = objects[key]
+            if all(test(item) for test in chosen):
+                found.append((key, item))
+            if limit and len(found) > limit:
+                break
     if not limit or len(found) <= limit:
         return Listed([o for _, o in found], version)
-    left = None if tests else len(found) - limit
+    left = None if chosen else last - first - limit
     page = found[:limit]
     return Listed([o for _, o in page], version, Token(version, page[-1][0]).text(), left)
+
+
+def _bounds(keys: Sequence[str], namespace: str, token: Token | None) -> tuple[int, int]:
+    """Return the places of a namespace's keys, after the token's."""
+    first, last = 0, len(keys)
+    if namespace:
+        first, last = bisect_left(keys, f"{namespace}/"), bisect_left(keys, f"{namespace}0")
+    return first if token is None else max(first, bisect_right(keys, token.start)), last
 
 
 def _token(text: str | None) -> Token | None:

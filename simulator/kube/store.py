@@ -6,7 +6,7 @@ processes (garbage collection, disruption and quota status) belong to `simulator
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from simulator.kube import admission, eviction, fields, rules, scale, stamps
@@ -89,13 +89,21 @@ class Store:
         self, kind: Kind, namespace: str | None = None, test: Test | None = None
     ) -> Iterator[tuple[str, Object]]:
         """Yield keys and objects in the server's order; hold `changed` meanwhile."""
-        shelf = self._shelf(kind)
-        if kind.key not in self._sorted:
-            self._sorted[kind.key] = sorted(shelf)
+        shelf = self.shelf(kind)
         head = f"{namespace}/" if namespace and kind.namespaced else ""
-        for key in self._sorted[kind.key]:
+        for key in self.keys(kind):
             if key.startswith(head) and (test is None or test(shelf[key])):
                 yield key, shelf[key]
+
+    def keys(self, kind: Kind) -> Sequence[str]:
+        """Return the keys of a kind's objects in the server's order; hold `changed` meanwhile."""
+        if kind.key not in self._sorted:
+            self._sorted[kind.key] = sorted(self.shelf(kind))
+        return self._sorted[kind.key]
+
+    def shelf(self, kind: Kind) -> Mapping[str, Object]:
+        """Return the objects of a kind by key, not to be changed; hold `changed` meanwhile."""
+        return self._shelf(kind)
 
     def at(self, kind: Kind, version: int) -> dict[str, Object]:
         """Return the objects of a kind, by key, as they were at a version still known."""

@@ -19,7 +19,7 @@ Object = dict[str, Any]
 BOOKMARK_S = 60.0
 LONGEST_S = 2700.0
 """How long a watch lasts that does not say (the real server takes 30 to 60 minutes)."""
-WAKE_S = 0.5
+WAKE_S = 0.1
 """How often a silent watch looks whether anybody still listens."""
 CUT = {"type": "CUT"}
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
