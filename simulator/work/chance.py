@@ -5,6 +5,7 @@ of time into blocks, or asking twice, therefore changes nothing.
 """
 
 import zlib
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ def generator(seed: int, name: str, number: int = 0) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=_key(seed, name), counter=[0, number, 1, 0]))
 
 
+@lru_cache(maxsize=100_000)
 def drawn(seed: int, name: str) -> float:
     """Return the number in [0, 1) that a seed gives to a name."""
     return float(generator(seed, name).random())

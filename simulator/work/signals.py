@@ -130,7 +130,7 @@ def _add(sums: _Sums, place: int, tenure: Tenure, script: Script, ticks: Array) 
     first = script.plan.first_rank
     look = script.look(now, range(first, first + len(tenure.devices)))
     facts = kinds()
-    at = (list(tenure.devices), span)
+    at = (_rows(tenure.devices), span)
     vacant = sums.holder[at] < 0
     sums.holder[at] = np.where(vacant, place, sums.holder[at])
     # The states are in order: who is most at work says what a shared device is.
@@ -143,6 +143,12 @@ def _add(sums: _Sums, place: int, tenure: Tenure, script: Script, ticks: Array) 
     for name in RATIOS:
         scale = look.sm if name in {"tensor", "dram"} else carried
         getattr(sums, name)[at] += facts.ratios[name][look.kind] * scale
+
+
+def _rows(places: tuple[int, ...]) -> slice | list[int]:
+    """Return neighbours as a slice, which spares a copy of every array."""
+    dense = places == tuple(range(places[0], places[0] + len(places)))
+    return slice(places[0], places[0] + len(places)) if dense else list(places)
 
 
 def _clip(sums: _Sums) -> None:

@@ -79,6 +79,8 @@ def test_training_loses_what_it_did_since_its_last_checkpoint() -> None:
     first, second = ran.checkpoints(MONDAY, MONDAY + 3 * 3600)[:2]
     assert 3600 * 0.9 < second - first < 3600 * 1.2
     assert ran.unsaved_s(first + 1) == pytest.approx(1)
+    # A checkpoint that is still being written saves nothing.
+    assert ran.unsaved_s(second - 1) > 3000
     assert ran.unsaved_s(second - 120) == pytest.approx(second - first - 120, abs=80)
     assert ran.hurts(ticks(ran.startup_until_s, 20)).all()
     assert set(np.unique(state(ran, ticks(ran.startup_until_s, 20)))) == {"low", "productive"}
