@@ -1,40 +1,12 @@
 """Kueue: ClusterQueues with nominal quota, grouped in cohorts that lend to each other."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
 
 import msgspec
 
-from simulator.cluster.quotas.claims import Claim, Verdict
-
-Within = Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority"]
-Reclaim = Literal["Never", "LowerPriority", "Any"]
-Stop = Literal["None", "Hold", "HoldAndDrain"]
-
-
-class Quota(msgspec.Struct, frozen=True):
-    """Quota of one resource in one flavor; limits None = no limit."""
-
-    nominal: int
-    borrowing_limit: int | None = None
-    lending_limit: int | None = None
-
-
-class ClusterQueue(msgspec.Struct, frozen=True):
-    """A queue of a cohort; an empty cohort = it stands alone."""
-
-    name: str
-    quotas: Mapping[str, Mapping[str, Quota]]
-    """Flavor, in the order of trying -> resource -> quota."""
-    cohort: str = ""
-    strategy: Literal["StrictFIFO", "BestEffortFIFO"] = "BestEffortFIFO"
-    within_queue: Within = "Never"
-    reclaim: Reclaim = "Never"
-    borrow_preempts: bool = False
-    """`borrowWithinCohort: LowerPriority`."""
-    borrow_max_priority: int | None = None
-    """`maxPriorityThreshold`: borrowers preempt only at or below it."""
-    stop: Stop = "None"
+from simulator.cluster.quotas.claims import Admit, Claim, Preempt, Refuse, Verdict
+from simulator.cluster.quotas.cohort import ClusterQueue, Held, Ledger, Part, parts
+from simulator.cluster.quotas.reclaim import fits, targets
 
 
 class Cohorts:
@@ -42,30 +14,186 @@ class Cohorts:
 
     def __init__(self, queues: Iterable[ClusterQueue]) -> None:
         self.queues = {queue.name: queue for queue in queues}
+        self._ledger = Ledger(self.queues)
 
     def configure(self, queues: Iterable[ClusterQueue]) -> None:
         """Replace the queues; what is held stays held (lowering a quota evicts nothing)."""
-        raise NotImplementedError
+        self.queues = {queue.name: queue for queue in queues}
+        self._ledger = Ledger(self.queues, self._ledger.held.values())
 
     def hold(self, claim: Claim, flavors: Mapping[str, str], since_s: float = 0.0) -> None:
-        """Count an admitted claim."""
-        raise NotImplementedError
+        """Count an admitted claim; again to date it anew."""
+        self._ledger.add(Held(claim, flavors, since_s))
+
+    def leaving(self, uid: str) -> None:
+        """Say that a claim is being evicted: it counts until `release`, and goes first."""
+        if uid in self._ledger.held:
+            self._ledger.add(msgspec.structs.replace(self._ledger.held[uid], leaving=True))
 
     def release(self, uid: str) -> None:
         """Stop counting a claim: it is finished or evicted."""
-        raise NotImplementedError
+        self._ledger.drop(uid)
+
+    def held(self) -> Mapping[str, Held]:
+        """Return the admitted claims by uid."""
+        return self._ledger.held
+
+    def to_drain(self) -> tuple[str, ...]:
+        """Return the claims of queues whose `stopPolicy` is HoldAndDrain."""
+        held = self._ledger.held.items()
+        return tuple(
+            uid
+            for uid, one in held
+            if one.claim.queue in self.queues
+            and self.queues[one.claim.queue].stop == "HoldAndDrain"
+        )
+
+    def used(self, queue: str) -> dict[Part, int]:
+        """Return what a queue holds by (flavor, resource)."""
+        return self._ledger.all_used(queue)
 
     def admit(self, claim: Claim) -> Verdict:
         """Judge one claim; holds nothing."""
-        raise NotImplementedError
+        return _judge(claim, self._ledger)
 
     def cycle(self, pending: Sequence[Claim]) -> list[tuple[Claim, Verdict]]:
         """Judge all pending claims as Kueue's cycles would, one head per queue at a time.
 
-        Admitted claims are held (with since_s 0: call `hold` again to date them).
+        Of the heads, those that need not borrow go first, then by priority and age. Admitted
+        claims are held (since 0: call `hold` again to date them). Once a head must preempt, its
+        queue waits, and later claims take nothing that it is waiting for. A refused head blocks
+        its queue only under StrictFIFO.
         """
-        raise NotImplementedError
+        waiting = _by_queue(pending)
+        later = self._ledger.copy()
+        verdicts: list[tuple[Claim, Verdict]] = []
+        heads: dict[str, tuple[Claim, Verdict]] = {}
+        while waiting:
+            for name, line in waiting.items():
+                if name not in heads:
+                    heads[name] = line[0], _judge(line[0], later)
+            claim, verdict = min(heads.values(), key=_turn)
+            if isinstance(verdict, Admit) and not _fits(claim, verdict, self._ledger):
+                verdict = Refuse("quota is free only once preempted workloads have left")
+            verdicts.append((claim, verdict))
+            if isinstance(verdict, Admit):
+                self.hold(claim, verdict.flavors)
+                later.add(Held(claim, verdict.flavors, 0.0))
+            elif isinstance(verdict, Preempt):
+                for uid in verdict.victims:
+                    later.drop(uid)
+                later.add(Held(claim, verdict.flavors, 0.0))
+            heads = self._unmoved(heads, claim, verdict)
+            waiting = _after(waiting, claim, verdict, self.queues)
+        return verdicts
 
-    def used(self, queue: str) -> dict[tuple[str, str], int]:
-        """Return what a queue holds by (flavor, resource)."""
-        raise NotImplementedError
+    def _unmoved(
+        self, heads: Mapping[str, tuple[Claim, Verdict]], claim: Claim, verdict: Verdict
+    ) -> dict[str, tuple[Claim, Verdict]]:
+        """Return the other heads whose verdicts still hold: a refusal moves no quota."""
+        queue = self.queues.get(claim.queue)
+        moved = {claim.queue}
+        if queue is not None and not isinstance(verdict, Refuse):
+            moved |= {mate.name for mate in self._ledger.mates(queue)}
+        return {name: head for name, head in heads.items() if name not in moved}
+
+
+def _by_queue(pending: Iterable[Claim]) -> dict[str, list[Claim]]:
+    lines: dict[str, list[Claim]] = {}
+    for claim in sorted(pending, key=lambda c: (-c.priority, c.created_s, c.uid)):
+        lines.setdefault(claim.queue, []).append(claim)
+    return lines
+
+
+def _after(
+    waiting: Mapping[str, list[Claim]],
+    claim: Claim,
+    verdict: Verdict,
+    queues: Mapping[str, ClusterQueue],
+) -> dict[str, list[Claim]]:
+    queue = queues.get(claim.queue)
+    strict = queue is not None and queue.strategy == "StrictFIFO"
+    blocked = isinstance(verdict, Preempt) or (isinstance(verdict, Refuse) and strict)
+    rest = {
+        name: line[1:] if name == claim.queue else line
+        for name, line in waiting.items()
+        if not (blocked and name == claim.queue)
+    }
+    return {name: line for name, line in rest.items() if line}
+
+
+def _turn(head: tuple[Claim, Verdict]) -> tuple[bool, bool, int, float, str]:
+    claim, verdict = head
+    borrows = isinstance(verdict, Admit) and verdict.borrows
+    refused = isinstance(verdict, Refuse)
+    return (refused, borrows, -claim.priority, claim.created_s, claim.uid)
+
+
+def _fits(claim: Claim, verdict: Admit, ledger: Ledger) -> bool:
+    return fits(ledger.queues[claim.queue], parts(claim, verdict.flavors), ledger)
+
+
+def _judge(claim: Claim, ledger: Ledger) -> Verdict:
+    queue = ledger.queues.get(claim.queue)
+    if queue is None:
+        return Refuse(f"ClusterQueue {claim.queue} doesn't exist")
+    if queue.stop != "None":
+        return Refuse(f"ClusterQueue {claim.queue} is inactive: stopped")
+    flavors: dict[str, str] = {}
+    victims: list[str] = []
+    trial = ledger
+    for group in _groups(claim, queue):
+        verdict = _flavor(claim, group, queue, trial)
+        if isinstance(verdict, Refuse):
+            return verdict
+        flavors.update(verdict.flavors)
+        if isinstance(verdict, Preempt):
+            victims += verdict.victims
+            trial = trial.copy()
+            for uid in verdict.victims:
+                trial.drop(uid)
+    if victims:
+        return Preempt(tuple(victims), flavors)
+    borrows = any(
+        trial.used(queue.name, part) + n > queue.quota(part).nominal
+        for part, n in parts(claim, flavors).items()
+    )
+    return Admit(flavors, borrows)
+
+
+def _groups(claim: Claim, queue: ClusterQueue) -> list[tuple[tuple[str, ...], list[str]]]:
+    """Return resources that share their flavors, and those flavors in order."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for resource in sorted(name for name, amount in claim.uses.items() if amount):
+        offered = tuple(flavor for flavor, quotas in queue.quotas.items() if resource in quotas)
+        groups.setdefault(offered, []).append(resource)
+    return list(groups.items())
+
+
+def _flavor(
+    claim: Claim, group: tuple[tuple[str, ...], list[str]], queue: ClusterQueue, ledger: Ledger
+) -> Verdict:
+    """Return the first flavor with room, borrowing or not; else the first that preemption frees."""
+    offered, resources = group
+    offered = tuple(f for f in offered if not claim.flavors or f in claim.flavors)
+    why = f"resource {resources[0]} unavailable in ClusterQueue"
+    preempt: Preempt | None = None
+    for flavor in offered:
+        flavors = dict.fromkeys(resources, flavor)
+        wanted = parts(claim, flavors)
+        if fits(queue, wanted, ledger):
+            return Admit(flavors)
+        part = next(p for p, n in wanted.items() if n > ledger.available(queue, p))
+        more = wanted[part] - max(0, ledger.available(queue, part))
+        most = ledger.greatest(queue, part)
+        if any(n > ledger.greatest(queue, p) for p, n in wanted.items()):
+            why = (
+                f"insufficient quota for {part[1]} in flavor {flavor}, request > maximum capacity"
+                f" ({wanted[part]} > {most})"
+            )
+            continue
+        why = f"insufficient unused quota for {part[1]} in flavor {flavor}, {more} more needed"
+        found = targets(claim, flavors, ledger)
+        if found and preempt is None:
+            preempt = Preempt(tuple(held.claim.uid for held in found), flavors)
+    return preempt or Refuse(f"couldn't assign flavors: {why}")

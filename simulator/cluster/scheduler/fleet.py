@@ -93,7 +93,7 @@ class Fleet:
         self._eligible: dict[object, tuple[Marks, Marks]] = {}
         for row, node in enumerate(self.nodes):
             self._lay(row, node)
-            self._refresh(row)
+            self.refresh(row)
 
     def copy(self) -> "Fleet":
         """Return a fleet of its own, to try things on."""
@@ -104,6 +104,16 @@ class Fleet:
         twin.boards = [list(boards) for boards in self.boards]
         twin.running = dict(self.running)
         return twin
+
+    def only(self, name: str, pods: Iterable[Running]) -> "Fleet":
+        """Return a fleet of this one node, that knows these of its pods, to try things on."""
+        row = self.place_of[name]
+        one = Fleet([self.node(name)], types=())
+        width = one.held.shape[1]
+        one.held[0], one.works[0] = self.held[row, :width], self.works[row, :width]
+        one.refresh(0)
+        one.running = {pod.request.uid: pod for pod in pods if pod.placement.node == name}
+        return one
 
     def take(self, request: PodRequest, placement: Placement, started_s: float = 0.0) -> None:
         """Hold what a placement takes, until `release`.
@@ -155,12 +165,12 @@ class Fleet:
     def lose_device(self, node: str, index: int) -> None:
         """Place nothing more on a device (fallen off the bus, cordoned)."""
         self.works[self.place_of[node], index] = False
-        self._refresh(self.place_of[node])
+        self.refresh(self.place_of[node])
 
     def regain_device(self, node: str, index: int) -> None:
         """Place on a device again."""
         self.works[self.place_of[node], index] = True
-        self._refresh(self.place_of[node])
+        self.refresh(self.place_of[node])
 
     def relabel(self, node: str, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> None:
         """Replace a node's labels and taints."""
@@ -185,13 +195,8 @@ class Fleet:
     def feasible(self, request: PodRequest) -> Marks:
         """Return which nodes could take the pod now."""
         eligible, _ = self.eligible(request)
-        fits = (
-            eligible
-            & self.open
-            & (self.cpu >= request.cpu_milli)
-            & (self.memory >= request.memory_mib)
-            & (self.pods >= 1)
-        )
+        fits: Marks = eligible & self.open & (self.pods >= 1)
+        fits &= (self.cpu >= request.cpu_milli) & (self.memory >= request.memory_mib)
         if not request.gpus:
             return fits
         if request.profile:
@@ -234,6 +239,18 @@ class Fleet:
         """Return the indices of a node's devices that work."""
         return [int(device) for device in np.flatnonzero(self.works[row])]
 
+    def refresh(self, row: int, *, gpus: bool = True) -> None:
+        """Work out anew what a node can serve."""
+        self.version[row] = next(_STAMPS)
+        if not gpus:
+            return
+        free = np.where(self.works[row], WHOLE - self.held[row], 0)
+        self.spare[row] = self._recount(row, free) if any(self.boards[row]) else free.sum()
+        self.usable[row] = free
+        self.most[row] = free.max()
+        if not self.single[row]:
+            self.units[row] = (free >= WHOLE // self.replicas[row]).sum()
+
     def _asked(self, row: int, placement: Placement) -> list[tuple[MigBoard, Instance]]:
         pairs = zip(placement.devices, placement.instances, strict=True)
         boards = self.boards[row]
@@ -250,7 +267,7 @@ class Fleet:
                 self.held[row, device] += sign * placement.gpu_milli
             else:
                 self.boards[row][device] = change(board, placement.instances[place])
-        self._refresh(row, gpus=bool(placement.devices))
+        self.refresh(row, gpus=bool(placement.devices))
 
     def _lay(self, row: int, node: NodeFree) -> None:
         width = len(node.gpu_milli)
@@ -268,17 +285,6 @@ class Fleet:
         self.boards.append(boards)
         self.held[row, :width] = [WHOLE - free for free in node.gpu_milli]
         self.works[row, :width] = True
-
-    def _refresh(self, row: int, *, gpus: bool = True) -> None:
-        self.version[row] = next(_STAMPS)
-        if not gpus:
-            return
-        free = np.where(self.works[row], WHOLE - self.held[row], 0)
-        self.spare[row] = self._recount(row, free) if any(self.boards[row]) else free.sum()
-        self.usable[row] = free
-        self.most[row] = free.max()
-        if not self.single[row]:
-            self.units[row] = (free >= WHOLE // self.replicas[row]).sum()
 
     def _recount(self, row: int, free: Integers) -> int:
         """Count what the boards in MIG mode can serve; they serve nothing else."""

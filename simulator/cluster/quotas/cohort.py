@@ -1,0 +1,152 @@
+"""The arithmetic of a cohort: what is held of each queue, and what it may still take.
+
+A queue keeps its nominal quota less what it lends (`lendingLimit`; no limit = it lends all) to
+itself; the rest of all queues is one pool. A queue may take from the pool its own part and, up to
+`borrowingLimit`, others'. So of one resource in one flavor
+    kept      = max(0, nominal - lending limit), 0 without a limit
+    pool      = sum over queues of nominal - kept, less max(0, used - kept)
+    available = max(0, kept - used) + min(pool, nominal + borrowing limit - max(used, kept))
+Source: Kueue's documentation of cohorts, `borrowingLimit` and `lendingLimit`. Cohorts of cohorts
+(`Cohort.spec.parentName`) are not modelled.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from simulator.cluster.quotas.claims import Claim
+
+Within = Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority"]
+Reclaim = Literal["Never", "LowerPriority", "Any"]
+Stop = Literal["None", "Hold", "HoldAndDrain"]
+Part = tuple[str, str]
+"""A flavor and a resource."""
+
+
+class Quota(msgspec.Struct, frozen=True):
+    """Quota of one resource in one flavor; limits None = no limit."""
+
+    nominal: int
+    borrowing_limit: int | None = None
+    lending_limit: int | None = None
+
+    @property
+    def kept(self) -> int:
+        """What nobody else may borrow."""
+        return 0 if self.lending_limit is None else max(0, self.nominal - self.lending_limit)
+
+
+class ClusterQueue(msgspec.Struct, frozen=True):
+    """A queue of a cohort; an empty cohort = it stands alone."""
+
+    name: str
+    quotas: Mapping[str, Mapping[str, Quota]]
+    """Flavor, in the order of trying -> resource -> quota."""
+    cohort: str = ""
+    strategy: Literal["StrictFIFO", "BestEffortFIFO"] = "BestEffortFIFO"
+    within_queue: Within = "Never"
+    reclaim: Reclaim = "Never"
+    borrow_preempts: bool = False
+    """`borrowWithinCohort: LowerPriority`."""
+    borrow_max_priority: int | None = None
+    """`maxPriorityThreshold`: borrowers preempt only at or below it."""
+    stop: Stop = "None"
+
+    def quota(self, part: Part) -> Quota:
+        """Return the quota of a part; none = 0."""
+        return self.quotas.get(part[0], {}).get(part[1], Quota(0))
+
+
+class Held(msgspec.Struct, frozen=True):
+    """An admitted claim."""
+
+    claim: Claim
+    flavors: Mapping[str, str]
+    since_s: float
+    leaving: bool = False
+    """It is being evicted but still counts."""
+
+    def parts(self) -> dict[Part, int]:
+        """Return what it uses by flavor and resource."""
+        return parts(self.claim, self.flavors)
+
+
+class Ledger:
+    """What is held of every queue; a copy is for trying things on."""
+
+    def __init__(self, queues: Mapping[str, ClusterQueue], held: Iterable[Held] = ()) -> None:
+        self.queues = queues
+        self.held: dict[str, Held] = {}
+        self._used: dict[str, Counter[Part]] = {}
+        for one in held:
+            self.add(one)
+
+    def copy(self) -> "Ledger":
+        """Return a ledger of its own."""
+        twin = Ledger(self.queues)
+        twin.held = dict(self.held)
+        twin._used = {queue: used.copy() for queue, used in self._used.items()}
+        return twin
+
+    def add(self, one: Held) -> None:
+        """Count a claim."""
+        self.drop(one.claim.uid)
+        self.held[one.claim.uid] = one
+        self._used.setdefault(one.claim.queue, Counter()).update(one.parts())
+
+    def drop(self, uid: str) -> Held | None:
+        """Count a claim no more."""
+        gone = self.held.pop(uid, None)
+        if gone is not None:
+            self._used[gone.claim.queue].subtract(gone.parts())
+        return gone
+
+    def used(self, queue: str, part: Part) -> int:
+        """Return what a queue holds of a part."""
+        return self._used.get(queue, Counter())[part]
+
+    def all_used(self, queue: str) -> dict[Part, int]:
+        """Return all that a queue holds."""
+        return {part: n for part, n in self._used.get(queue, Counter()).items() if n}
+
+    def mates(self, queue: ClusterQueue) -> list[ClusterQueue]:
+        """Return the queues that share quota with one, itself among them."""
+        if not queue.cohort:
+            return [queue]
+        return [other for other in self.queues.values() if other.cohort == queue.cohort]
+
+    def borrowing(self, queue: str, part: Part) -> bool:
+        """Say whether a queue holds more than its nominal quota."""
+        return self.used(queue, part) > self.queues[queue].quota(part).nominal
+
+    def available(self, queue: ClusterQueue, part: Part) -> int:
+        """Return what a queue may take now; negative when quotas were lowered below use."""
+        return self._open(queue, part, self.used)
+
+    def greatest(self, queue: ClusterQueue, part: Part) -> int:
+        """Return what a queue could hold if nobody else held anything."""
+        return self._open(queue, part, lambda _queue, _part: 0)
+
+    def _open(self, queue: ClusterQueue, part: Part, used: Callable[[str, Part], int]) -> int:
+        quota, mine = queue.quota(part), used(queue.name, part)
+        if not queue.cohort:
+            return quota.nominal - mine
+        pool = 0
+        for other in self.mates(queue):
+            theirs = other.quota(part)
+            pool += theirs.nominal - theirs.kept
+            pool -= max(0, used(other.name, part) - theirs.kept)
+        if quota.borrowing_limit is not None:
+            pool = min(pool, quota.nominal + quota.borrowing_limit - max(mine, quota.kept))
+        return max(0, quota.kept - mine) + pool
+
+
+def parts(claim: Claim, flavors: Mapping[str, str]) -> dict[Part, int]:
+    """Return what a claim uses by flavor and resource."""
+    return {
+        (flavors[resource], resource): amount
+        for resource, amount in claim.uses.items()
+        if resource in flavors and amount
+    }
