@@ -374,13 +374,15 @@ def blocks(text: str, folder: Path) -> Path:
 
 
 @contextmanager
-def serving(data: Path, *flags: str) -> Iterator[str]:
+def serving(
+    data: Path, *flags: str, configured: str = "global: {scrape_interval: 1h}\n"
+) -> Iterator[str]:
     """Serve a folder of blocks with a real Prometheus; yields its base URL."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
     config = data.parent / "prometheus.yml"
-    config.write_text("global: {scrape_interval: 1h}\n")
+    config.write_text(configured)
     log = data.parent / "prometheus.log"
     command = [
         binary("prometheus"),
