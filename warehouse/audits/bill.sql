@@ -1,49 +1,39 @@
--- Every hour's dollars are its GPU-seconds at their rate: over the states of one device and bucket
--- the price of a GPU-second is one, and what has no rate has no dollars.
+-- Every hour's dollars are its GPU-seconds at one rate: over the states of one device and bucket
+-- the price of a GPU-second is one (the root of the squares by which dollars miss it), and what has
+-- no rate has no dollars.
 WITH device_hours AS (
     SELECT
         cluster,
         device,
         bucket,
-        sum(gpu_seconds) AS gpu_s,
-        sum(usd) AS usd,
         bool_and(priced) AS priced,
         bool_or(priced) AS any_priced,
-        bool_or(priced <> (usd IS NOT NULL)) AS misnamed
+        bool_or(priced <> (usd IS NOT NULL)) AS misnamed,
+        sum(usd::DOUBLE) / sum(gpu_seconds) AS rate,
+        sum(usd::DOUBLE * usd::DOUBLE) AS usd_usd,
+        sum(usd::DOUBLE * gpu_seconds) AS usd_s,
+        sum(gpu_seconds * gpu_seconds) AS s_s
     FROM ledger
     WHERE bucket >= $since AND bucket < $until
-    GROUP BY ALL
+    GROUP BY cluster, device, bucket
 ),
 
-rows_at_rate AS (
+judged AS (
     SELECT
-        l.cluster,
-        l.device,
-        l.bucket,
-        l.usd - h.usd * l.gpu_seconds / h.gpu_s AS off_usd
-    FROM ledger AS l
-    INNER JOIN
-        device_hours AS h
-        ON l.cluster = h.cluster AND l.device = h.device AND l.bucket = h.bucket
-    WHERE l.priced AND h.priced AND h.gpu_s > 0
+        *,
+        sqrt(greatest(0, usd_usd - 2 * rate * usd_s + rate * rate * s_s)) AS off_usd
+    FROM device_hours
 )
 
 SELECT
     cluster,
     device,
     bucket,
-    max(abs(off_usd)) AS off_usd,
-    'a state has a rate of its own' AS why
-FROM rows_at_rate
-GROUP BY ALL
-HAVING max(abs(off_usd)) > 0.00001
-UNION ALL
-SELECT
-    cluster,
-    device,
-    bucket,
-    NULL,
-    'priced in part'
-FROM device_hours
-WHERE misnamed OR priced <> any_priced
+    CASE WHEN NOT misnamed AND priced THEN off_usd END AS off_usd,
+    CASE
+        WHEN misnamed OR priced <> any_priced THEN 'priced in part'
+        ELSE 'a state has a rate of its own'
+    END AS why
+FROM judged
+WHERE misnamed OR priced <> any_priced OR (priced AND off_usd > 0.00001)
 ORDER BY ALL

@@ -1,0 +1,97 @@
+"""A month of rollups of a fleet whose GPUs change hands, for what reads rollups: ledger, idle."""
+
+import multiprocessing
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from collectors.prices.rate_card import RateCard, batch
+from fallow.settings import Settings, load
+from fallow.window import Window
+from warehouse.lake import Warehouse
+from warehouse.pricing import keep
+
+START = datetime(2026, 10, 1, tzinfo=UTC)
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+SPOT_CHANGES_PER_DAY = 4
+
+
+@contextmanager
+def rolled_up(gpus: int, days: int) -> Iterator[tuple[Warehouse, Window]]:
+    """Give a warehouse of `days` days of rollups, inventory and prices, and their window.
+
+    Another process fills it, so that this one's peak memory is that of what is measured.
+    """
+    with TemporaryDirectory() as home:
+        spawned = multiprocessing.get_context("spawn").Process(
+            target=fill, args=(Path(home), gpus, days)
+        )
+        spawned.start()
+        spawned.join()
+        if spawned.exitcode:
+            raise RuntimeError(f"the month could not be filled (exit {spawned.exitcode})")
+        with _opened(Path(home)) as warehouse:
+            yield warehouse, Window(START, START + timedelta(days=days))
+
+
+def fill(home: Path, gpus: int, days: int) -> None:
+    """Write the month: day by day in the order in which it would have come."""
+    here = Path(__file__).parent
+    size = {"gpus": gpus, "days": days}
+    with _opened(home) as warehouse:
+        with warehouse.transaction() as cursor:
+            for name in ("month.sql", "month_inventory.sql"):
+                _run(cursor, (here / name).read_text(encoding="utf-8"), size)
+        text = (here / "month_day.sql").read_text(encoding="utf-8")
+        for day in range(days):
+            with warehouse.transaction() as cursor:
+                _run(cursor, (here / "month.sql").read_text(encoding="utf-8"), size)
+                _run(cursor, text, {"day": START.replace(tzinfo=None) + timedelta(days=day)})
+        keep(warehouse, RateCard(clock=lambda: NOW).rates(Window(START, NOW)))
+        keep(warehouse, batch(_spot(days)))
+
+
+def peak_gib() -> float:
+    """Return the most memory this process has held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def _opened(home: Path) -> Warehouse:
+    settings: Settings = load(environ={}, flags={"home": home, "cluster": "bench"}).settings
+    return Warehouse.open(settings, write=True, clock=lambda: NOW)
+
+
+def _run(cursor: Any, sql: str, parameters: dict[str, Any]) -> None:
+    for statement in cursor.extract_statements(sql):
+        used = {n: v for n, v in parameters.items() if n in statement.named_parameters}
+        cursor.execute(statement, used)
+
+
+def _spot(days: int) -> list[dict[str, Any]]:
+    """Return spot prices that change in the middle of hours."""
+    step = timedelta(days=1) / SPOT_CHANGES_PER_DAY
+    first = START - timedelta(minutes=23)
+    return [
+        {
+            "source": "aws-spot",
+            "provider": "aws",
+            "region": zone[:-1],
+            "zone": zone,
+            "instance_type": "p5.48xlarge",
+            "gpu_model": "H100",
+            "term": "spot",
+            "valid_from": first + turn * step,
+            "valid_to": first + (turn + 1) * step,
+            "as_of": first + turn * step,
+            "gpu_count": 8,
+            "node_usd_h": Decimal(12 + turn % 5),
+            "gpu_usd_h": Decimal(12 + turn % 5) / 10,
+        }
+        for zone in ("us-west-2a", "us-west-2b", "us-east-1a", "us-east-1b")
+        for turn in range((days + 1) * SPOT_CHANGES_PER_DAY)
+    ]
