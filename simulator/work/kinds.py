@@ -40,7 +40,12 @@ class Kinds(msgspec.Struct, frozen=True):
 
     def number(self, name: str) -> int:
         """Return the number of a kind."""
-        return self.names.index(name)
+        return _places()[name]
+
+
+@cache
+def _places() -> dict[str, int]:
+    return {name: place for place, name in enumerate(kinds().names)}
 
 
 @cache
