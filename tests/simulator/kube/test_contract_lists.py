@@ -167,9 +167,10 @@ def test_a_definition_makes_its_kind_served_until_it_goes(kube: Kube) -> None:
     assert kube.ask("POST", definitions, item).code == 201
     gadgets = "/apis/example.com/v1alpha1/namespaces/default/gadgets"
     until(lambda: kube.ask("GET", gadgets).code == 200)
-    made = kube.ask("POST", gadgets, {"metadata": {"name": "g"}, "spec": {"any": [1]}})
+    gadget = {"apiVersion": "example.com/v1alpha1", "kind": "Gadget", "metadata": {"name": "g"}}
+    made = kube.ask("POST", gadgets, {**gadget, "spec": {"any": [1]}})
     assert made.code == 201
-    assert made.body["apiVersion"] == "example.com/v1alpha1"
+    assert made.body["spec"] == {"any": [1]}
     kube.ask("DELETE", f"{definitions}/gadgets.example.com")
     until(lambda: kube.ask("GET", gadgets).code == 404)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulator.kube.conftest import MERGE, Answer, Space, pod
+from tests.simulator.kube.conftest import MERGE, Answer, Space, pod, until
 
 GPU = "nvidia.com/gpu"
 REQUESTS = f"requests.{GPU}"
@@ -23,8 +23,14 @@ def start(space: Space, name: str, count: int, **query: Any) -> Answer:
     return space.create("pods", pod(name, limits={GPU: str(count)}), **query)
 
 
+def refused(space: Space, count: int) -> None:
+    """Wait until admission has seen the quota: a real server learns of it a moment later."""
+    until(lambda: start(space, "probe", count, dryRun="All").code == 403)
+
+
 def test_a_quota_refuses_what_it_has_no_room_for(space: Space) -> None:
     quota(space, {REQUESTS: "2"})
+    refused(space, 3)
     assert start(space, "a", 1).code == 201
     answer = start(space, "b", 2)
     assert (answer.code, answer.body["reason"]) == (403, "Forbidden")
@@ -38,6 +44,7 @@ def test_a_quota_refuses_what_it_has_no_room_for(space: Space) -> None:
 
 def test_a_dry_run_is_refused_too_and_books_nothing(space: Space) -> None:
     quota(space, {REQUESTS: "2"})
+    refused(space, 3)
     assert start(space, "a", 3, dryRun="All").code == 403
     assert start(space, "b", 2, dryRun="All").code == 201
     assert start(space, "c", 2).code == 201
@@ -55,17 +62,19 @@ def test_a_quota_whose_status_is_empty_is_not_enforced_yet(space: Space) -> None
 
 def test_a_lowered_quota_stops_the_next_and_not_the_present(space: Space) -> None:
     quota(space, {REQUESTS: "4"})
+    refused(space, 5)
     assert start(space, "a", 4).code == 201
     lower = {"hard": {REQUESTS: "2"}}
     assert space.patch("resourcequotas", "gpus", {"spec": lower}).code == 200
     assert space.patch("resourcequotas", "gpus", {"status": lower}, part="status").code == 200
     assert space.get("pods", "a").code == 200
-    assert start(space, "b", 1).code == 403
+    refused(space, 1)
 
 
 @pytest.mark.parametrize("hard", [{"requests.cpu": "1"}, {"limits.memory": "1Gi"}])
 def test_metered_amounts_must_be_said(space: Space, hard: dict[str, str]) -> None:
     quota(space, hard)
+    refused(space, 1)
     answer = start(space, "a", 1)
     assert answer.code == 403
     assert f"must specify {next(iter(hard))}" in answer.body["message"]
