@@ -59,7 +59,8 @@ class _Rows:
 
     def __init__(self, seen: Shown, cluster: str, source: str) -> None:
         self._seen, self._cluster, self._source = seen, cluster, source
-        self._values = np.where(seen.printed[:, :, None], seen.values, np.nan)
+        self._values = seen.values
+        self._values[~seen.printed] = np.nan
         self._holder = seen.holder.copy()
         self._holders = list(seen.holders)
         self._sharers = np.zeros(self._holder.shape, np.int16)

@@ -7,6 +7,7 @@ of the block at most: give blocks that begin earlier than the first tick that is
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -86,7 +87,7 @@ def shown(
     view.blank(values)
     printed = _printed(devices).copy()
     _partition(values, printed, boards)
-    holder = block.holder[places[:, None], source].astype(np.int64)
+    holder = view.seen(block.holder, source).astype(np.int64)
     restart = view.by_node("exporter-restart")
     gap = view.by_node("missing-pod-labels") | view.by_node("exporter-restart", "gap_s")
     holder[gap] = -1
@@ -158,9 +159,19 @@ class _View:
         begin = np.searchsorted(self.block.ticks, stale.begin)
         return np.where(stale.struck, np.minimum(begin, own), source)
 
+    def seen(self, array: npt.NDArray[Any], source: Codes) -> npt.NDArray[Any]:
+        """Return an array's values at the ticks that are shown."""
+        if source.strides[0] == 0 and source.size:
+            # Nothing is stale: a slice, where gathering would take five times as long.
+            array = array[:, int(source[0, 0]) : int(source[0, -1]) + 1]
+            return array if len(self.places) == len(array) else array[self.places]
+        return array[self.places[:, None], source]
+
     def values(self, source: Codes) -> Doubles:
         """Return every field's true values as printed, then distorted; by [field, device, tick]."""
-        values = np.stack([self._field(field, source) for field in fields()])
+        values = np.empty((len(fields()), *source.shape))
+        for i, field in enumerate(fields()):
+            values[i] = self._field(field, source)
         prof = [i for i, f in enumerate(fields()) if f.prof]
         stuck = self.quirks.strikes("gr-engine-stuck-zero", self.keys, self.ticks).struck
         if stuck.any():
@@ -190,7 +201,7 @@ class _View:
         if column in facts:
             per_device = np.array([facts[column](d) for d in self.devices])
             return np.broadcast_to(per_device.reshape(-1, 1), source.shape)
-        raw = getattr(block, _SENSORS[column])[self.places[:, None], source].astype(np.float64)
+        raw = self.seen(getattr(block, _SENSORS[column]), source).astype(np.float64)
         if column == "mem_temp_c":
             raw = raw + HBM_WARMER_C
         elif column == "mem_copy_util_pct":
