@@ -207,7 +207,7 @@ class Warehouse:
         Returns how many rows were put.
         """
         with self.transaction() as cursor:
-            cursor.execute(f'DELETE FROM "{table}" WHERE {where_sql}', reading.bound(parameters))
+            reading.act(cursor, f'DELETE FROM "{table}" WHERE {where_sql}', parameters or {})
             cursor.register("incoming", rows)
             cursor.execute(f'INSERT INTO "{table}" BY NAME SELECT * FROM incoming')
             cursor.unregister("incoming")

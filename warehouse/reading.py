@@ -81,7 +81,7 @@ def run(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, An
 def act(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]) -> int:
     """Run one of this room's own statements that change rows; return how many it changed."""
     named = {n: v for n, v in parameters.items() if f"${n}" in sql}
-    row = _executed(cursor, sql, named).fetchone()
+    row = (_executed(cursor, sql, named) if named else cursor.execute(sql)).fetchone()
     return int(row[0]) if row else 0
 
 
