@@ -1,0 +1,106 @@
+"""What hosts say of pods over stretches of time, straight to rows: `HostRows` without the looks.
+
+Equal to what `HostRows` makes of looks at the same moments, which is a test.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from fallow.tables import Batch
+from simulator.exporters.quirks import Quirks
+from simulator.exporters.shown import skew_s
+from simulator.nouns import Tenure
+from simulator.work.behaviours import Script
+from simulator.work.chance import Array
+from simulator.work.host import MIB, REST_MIB
+
+
+def host_spans(
+    tenures: Sequence[Tenure],
+    scripts: Mapping[str, Script],
+    moments: Array,
+    *,
+    cluster: str,
+    quirks: Quirks,
+    node_of: Mapping[str, str],
+) -> Iterator[Batch]:
+    """Yield `pod_sample` and `notebook_sample` rows of every pod at some moments (epoch s).
+
+    Moments are evenly apart. The first look at a pod's requests knows no rate: give moments that
+    follow those given before, and its counter is read one moment earlier. `node_of` says by uid
+    on which node a pod runs.
+    """
+    if not len(moments):
+        return
+    every_s = float(moments[1] - moments[0]) if len(moments) > 1 else 0.0
+    pods: list[dict[str, object]] = []
+    notebooks: list[dict[str, object]] = []
+    for tenure in tenures:
+        now = moments[(moments >= tenure.start_s) & (moments < tenure.end_s)]
+        if not len(now):
+            continue
+        script = scripts[tenure.holder.uid]
+        names = {
+            "cluster": _same(cluster, len(now)),
+            "ts": _stamps(now),
+            "namespace": _same(tenure.holder.namespace, len(now)),
+            "pod": _same(tenure.holder.pod, len(now)),
+        }
+        pods.append({**names, **_pod(script, now, every_s, tenure.start_s)})
+        node = node_of.get(tenure.holder.uid, "")
+        said = _notebook(script, now, skew_s(quirks, node) or 0.0)
+        if said is not None:
+            notebooks.append({**names, **said})
+    for table, parts in (("pod_sample", pods), ("notebook_sample", notebooks)):
+        if parts:
+            whole = [Batch.of(table, part).rows for part in parts]
+            yield Batch(table, pa.concat_tables(whole).combine_chunks())
+
+
+def _pod(script: Script, now: Array, every_s: float, start_s: float) -> dict[str, object]:
+    received, sent = script.net(now)
+    memory = script.memory_mib(now, script.plan.first_rank)
+    total = script.requests_total(now)
+    rates: object = pa.nulls(len(now), pa.float32())
+    if total is not None and every_s:
+        before = script.requests_total(now - every_s)
+        grown = total if before is None else total - before
+        rates = pa.array(grown / every_s, mask=now - every_s < start_s)
+    return {
+        "interval_s": np.full(len(now), every_s),
+        "cpu_cores": script.cpu_cores(now),
+        "memory_bytes": np.rint((REST_MIB + 0.5 * memory) * MIB).astype(np.int64),
+        "net_rx_bps": received,
+        "net_tx_bps": sent,
+        "requests_per_s": rates,
+    }
+
+
+def _notebook(script: Script, now: Array, ahead_s: float) -> dict[str, object] | None:
+    busy, kernel = script.kernel_busy(now), script.kernel_last(now)
+    if busy is None or kernel is None:
+        return None
+    shell = script.terminal_last(now)
+    whole = np.ones(len(now), np.int32)
+    return {
+        "kernels": whole,
+        "busy_kernels": busy.astype(np.int32),
+        # A busy kernel's age is read by whoever asks, not by the notebook's clock.
+        "last_kernel_activity": _stamps(np.where(busy, now, kernel + ahead_s)),
+        "terminals": whole * (shell is not None),
+        "last_terminal_activity": pa.nulls(len(now), pa.timestamp("us"))
+        if shell is None
+        else _stamps(shell + ahead_s),
+        "connections": busy.astype(np.int32),
+    }
+
+
+def _same(text: str, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(text), count)
+
+
+def _stamps(moments: Array) -> npt.NDArray[np.datetime64]:
+    return np.rint(moments * 1e6).astype(np.int64).astype("datetime64[us]")

@@ -1,0 +1,57 @@
+"""Hosts over a stretch of time say what looks at its moments say."""
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fallow.tables import Batch
+from simulator.exporters.host_rows import HostRows
+from simulator.exporters.host_spans import host_spans
+from simulator.exporters.quirks import Quirks
+from simulator.nouns import Holder, Tenure
+from simulator.work.behaviours import Plan, script
+from simulator.work.host import host_look
+
+START = datetime(2026, 11, 16, 8, tzinfo=UTC).timestamp()
+PLANS = ("serving", "day notebook", "terminal notebook", "training")
+NODE_OF = {f"uid-{number}": f"node-{number % 2}" for number in range(len(PLANS))}
+
+
+def holder(number: int) -> Holder:
+    return Holder(f"uid-{number}", "team-a", f"pod-{number}", "main", "Job", "work", "a")
+
+
+def rows(batches: list[Batch], table: str) -> list[dict[str, object]]:
+    whole = pa.concat_tables([b.rows for b in batches if b.table == table])
+    return sorted(whole.to_pylist(), key=lambda r: (r["ts"], r["pod"]))
+
+
+def near(value: object) -> object:
+    """Forgive a moment its last microseconds, which floats round as they like."""
+    if isinstance(value, datetime):
+        return round(value.replace(tzinfo=UTC).timestamp(), 3)
+    return round(value, 3) if isinstance(value, float) else value
+
+
+@pytest.mark.parametrize("names", [(), ("clock-skew:rate=1",)])
+def test_a_stretch_is_its_looks(names: tuple[str, ...]) -> None:
+    quirks = Quirks.of(names, 3)
+    scripts = {f"uid-{n}": script(Plan(b, 7 + n), START) for n, b in enumerate(PLANS)}
+    tenures = [Tenure(holder(n), (n,), START + 120 * n, START + 9e3) for n in range(len(PLANS))]
+    moments = START + 60.0 * np.arange(200, dtype=np.float64)
+    seen = list(
+        host_spans(tenures, scripts, moments, cluster="sim", quirks=quirks, node_of=NODE_OF)
+    )
+    looked = HostRows("sim", 60.0, quirks)
+    told: list[Batch] = []
+    for at in moments.tolist():
+        here = [t for t in tenures if t.start_s <= at < t.end_s]
+        looks = [host_look(t.holder, scripts[t.holder.uid], at) for t in here]
+        told += looked.batches(looks, NODE_OF)
+    for table in ("pod_sample", "notebook_sample"):
+        ours, theirs = rows(seen, table), rows(told, table)
+        assert len(ours) == len(theirs) > 100
+        for mine, other in zip(ours, theirs, strict=True):
+            assert {k: near(v) for k, v in mine.items()} == {k: near(v) for k, v in other.items()}
