@@ -102,6 +102,7 @@ class Fleet:
             setattr(twin, name, getattr(self, name).copy())
         twin.instances = {name: counts.copy() for name, counts in self.instances.items()}
         twin.boards = [list(boards) for boards in self.boards]
+        twin.nodes = list(self.nodes)
         twin.running = dict(self.running)
         return twin
 
