@@ -1,0 +1,160 @@
+"""The writing side of the controllers: what they decide, put into the store.
+
+What is gone already needs no deleting, what exists already no creating; a refusal by quota is
+remembered until something in its namespace gives room.
+"""
+
+from collections import defaultdict, deque
+from typing import Any, Literal
+
+from simulator.cluster.objects import Object, called, deep, name, namespace, stamp, uid
+from simulator.kube.status import ApiError
+from simulator.kube.store import Store
+
+EVENT_TTL_S = 3_600.0
+"""The API server forgets events after an hour (`--event-ttl`)."""
+GONE, CLASH, FORBIDDEN = 404, 409, 403
+
+
+class Clerk:
+    """Write to the store for the controllers, at one moment (`now_s`)."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.now_s = 0.0
+        self.refused: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        """By namespace: uid of the owner whose child was refused, and why."""
+        self._events: deque[tuple[float, str, str]] = deque()
+        self._numbers: dict[tuple[str, str, str], str] = {}
+
+    def create(self, obj: Object, manager: str, owner: Object | None = None) -> Object | None:
+        """Create an object; None when its namespace refuses it or has it already."""
+        try:
+            made = self.store.create(called(obj), obj, manager=manager)
+        except ApiError as error:
+            if error.code == CLASH:
+                return None
+            if error.code != FORBIDDEN or owner is None:
+                raise
+            why = str(error.message)
+            if self.refused[namespace(obj)].get(uid(owner)) != why:
+                self.refused[namespace(obj)][uid(owner)] = why
+                self.event(owner, "FailedCreate", f"Error creating: {why}", manager, "Warning")
+            return None
+        if owner is not None:
+            self.refused[namespace(obj)].pop(uid(owner), None)
+        return made
+
+    def patch(
+        self, obj: Object, body: Object, manager: str, subresource: Literal["", "status"] = ""
+    ) -> None:
+        """Merge a patch into an object, where it changes anything and the object is still there."""
+        if within(body, obj):
+            return
+        try:
+            self.store.patch(
+                called(obj),
+                name(obj),
+                namespace(obj),
+                body,
+                how="merge",
+                subresource=subresource,
+                manager=manager,
+            )
+        except ApiError as error:
+            if error.code != GONE:
+                raise
+
+    def status(self, obj: Object, status: Object, manager: str) -> None:
+        """Merge into an object's status."""
+        self.patch(obj, {"status": status}, manager, "status")
+
+    def delete(self, obj: Object, *, grace_s: float | None = None) -> None:
+        """Delete an object if it is still the same one."""
+        try:
+            self.store.delete(called(obj), name(obj), namespace(obj), grace_s=grace_s, uid=uid(obj))
+        except ApiError as error:
+            if error.code not in {GONE, CLASH}:
+                raise
+
+    def remove(self, pod: Object) -> None:
+        """Take a pod away whose containers have ended, or that nobody will hear of again."""
+        there = self.store.get("Pod", name(pod), namespace(pod))
+        if there is not None and uid(there) == uid(pod):
+            self.store.remove("Pod", name(pod), namespace(pod))
+
+    def event(
+        self, about: Object, reason: str, message: str, source: str, kind: str = "Normal"
+    ) -> None:
+        """Record an event; a repeated one counts up."""
+        key = (uid(about), reason, message)
+        space, moment = namespace(about) or "default", stamp(self.now_s)
+        known = self._numbers.get(key)
+        event = self.store.get("Event", known, space) if known else None
+        if event is not None:
+            body = {"count": event["count"] + 1, "lastTimestamp": moment}
+            self.store.patch("Event", name(event), space, body, manager=source)
+            return
+        number = len(self._numbers) + 1
+        called_so = f"{name(about)}.{int(self.now_s):x}{number:06x}"
+        self._numbers[key] = called_so
+        self._events.append((self.now_s, space, called_so))
+        involved = {
+            "apiVersion": about["apiVersion"],
+            "kind": about["kind"],
+            "name": name(about),
+            "uid": uid(about),
+        }
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": called_so, "namespace": space},
+            "involvedObject": {**involved, **({"namespace": space} if namespace(about) else {})},
+            "reason": reason,
+            "message": message,
+            "type": kind,
+            "count": 1,
+            "firstTimestamp": moment,
+            "lastTimestamp": moment,
+            "source": {"component": source},
+            "reportingComponent": source,
+        }
+        try:
+            self.store.create("Event", body, manager=source)
+        except ApiError:  # a namespace that is going takes no events
+            self._events.pop()
+
+    def forget(self) -> None:
+        """Drop the events that are older than the server keeps them."""
+        while self._events and self._events[0][0] <= self.now_s - EVENT_TTL_S:
+            _, space, called_so = self._events.popleft()
+            if self.store.get("Event", called_so, space) is not None:
+                self.store.delete("Event", called_so, space)
+
+
+def within(wanted: Any, have: Any) -> bool:
+    """Say whether merging `wanted` into `have` would change nothing."""
+    if isinstance(wanted, dict):
+        if not isinstance(have, dict):
+            return False
+        return all(
+            have.get(k) is None if v is None else k in have and within(v, have[k])
+            for k, v in wanted.items()
+        )
+    return bool(wanted == have)
+
+
+def covers(wanted: Any, have: Any) -> bool:
+    """Say whether `have` says all that `wanted` does; it may say more (a server's defaults)."""
+    if isinstance(wanted, dict):
+        return isinstance(have, dict) and all(covers(v, have.get(k)) for k, v in wanted.items())
+    if isinstance(wanted, list):
+        return (
+            isinstance(have, list) and len(wanted) == len(have) and all(map(covers, wanted, have))
+        )
+    return bool(wanted == have)
+
+
+def replicas(obj: Object) -> int:
+    """Return how many replicas an object asks for; 1 where it does not say."""
+    return int(deep(obj, "spec", "replicas", default=1))

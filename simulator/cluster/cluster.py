@@ -1,0 +1,248 @@
+"""The cluster: nodes and devices, and everything that acts on the store's objects by itself.
+
+`settle` lets all of it act at one moment until nothing changes any more; `next_event` says when
+something will happen without anybody's doing. Between the two only callers write.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from fallow.errors import FallowError, UsageError
+from simulator.cluster.admission import Admission
+from simulator.cluster.alarms import Alarms
+from simulator.cluster.asks import gpus
+from simulator.cluster.clerk import Clerk
+from simulator.cluster.controllers.loop import Loop
+from simulator.cluster.controllers.rivals import GITOPS_DELAY_S, Rivals
+from simulator.cluster.failures import Failures
+from simulator.cluster.hardware import Hardware
+from simulator.cluster.kubelet import Kubelet
+from simulator.cluster.nodes import NodeSpec, node_object
+from simulator.cluster.objects import Object, called, live, moment, name, namespace, uid, words
+from simulator.cluster.scheduler.requests import POLICIES, Policy
+from simulator.cluster.scheduling import Scheduling
+from simulator.cluster.view import View
+from simulator.kube.history import Change
+from simulator.kube.store import Store
+from simulator.nouns import Device, Holder, Outage, Tenure
+
+ROUNDS = 2_000
+"""So many turns at one moment mean that two controllers undo each other for ever."""
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """How long GPUs were waited for: by a pod, or by a Kueue workload that has no pods yet."""
+
+    uid: str
+    owner: str
+    """Kind/namespace/name of the topmost owner."""
+    gpus: float
+    queued_s: float
+    bound_s: float | None = None
+    """None = it waits still, or went away before."""
+    ended_s: float | None = None
+    """When it was done or gone."""
+
+
+class Cluster:
+    """A cluster on a store, with these nodes.
+
+    Raises:
+        UsageError: no such placement policy, or two nodes of one name.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        nodes: Sequence[NodeSpec],
+        *,
+        placement: Policy = "best-fit",
+        seed: int = 0,
+        now_s: float | None = None,
+    ) -> None:
+        if placement not in POLICIES:
+            raise UsageError(
+                f"no placement policy {placement!r}", hint=f"legal: {', '.join(POLICIES)}"
+            )
+        self._view, self._clerk, self._alarms = View(store), Clerk(store), Alarms()
+        self._clerk.now_s = store.now() if now_s is None else now_s
+        self._hardware = Hardware(nodes, seed)
+        self._loop = Loop(self._view, self._clerk, self._alarms)
+        self._rivals = Rivals(self._view, self._clerk, self._alarms)
+        self._kubelet = Kubelet(
+            self._view, self._clerk, self._alarms, self._hardware, self._remember, seed=seed
+        )
+        self._failures = Failures(
+            self._view, self._clerk, self._alarms, self._hardware, self._kubelet
+        )
+        self._scheduling = Scheduling(
+            self._view, self._clerk, self._hardware, placement, self._remember
+        )
+        self._admission = Admission(self._view, self._clerk)
+        self._holders: dict[str, Holder] = {}
+        self._waits: dict[str, Wait] = {}
+        for spec in nodes:
+            self._clerk.create(node_object(spec, self._clerk.now_s), "kubelet")
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Every GPU and MIG instance; tenures and outages name them by their places here."""
+        return self._hardware.devices
+
+    @property
+    def tenures(self) -> list[Tenure]:
+        """Who held which devices when, oldest first; the end is infinite while it lasts."""
+        return self._hardware.tenures
+
+    @property
+    def outages(self) -> list[Outage]:
+        """Devices that nobody could have used; the end is infinite while it lasts."""
+        return self._hardware.outages
+
+    @property
+    def waits(self) -> list[Wait]:
+        """How long each pod waited for its GPUs, and the workloads that have no pods yet."""
+        found = list(self._waits.values())
+        for workload, since in self._admission.waiting():
+            asked = sum(
+                gpus(s["template"]["spec"]) * s["count"] for s in workload["spec"]["podSets"]
+            )
+            if asked:
+                owner = _called(self._view.top(workload))
+                found.append(Wait(uid(workload), owner, asked, since))
+        return found
+
+    def settle(self, now_s: float) -> None:
+        """Let everything act that must act by now, until nothing changes any more.
+
+        Raises:
+            FallowError: it does not come to rest; the objects that keep changing are named.
+        """
+        self._clerk.now_s = now_s
+        self._clerk.forget()
+        self._rest()
+        while self._alarms.next() <= now_s:
+            for act in self._alarms.due(now_s):
+                act()
+            self._rest()
+
+    def _rest(self) -> None:
+        changes: list[Change] = []
+        for _ in range(ROUNDS):
+            changes = self._view.refresh()
+            for change in changes:
+                self._notice(change)
+            if changes or self._loop.busy:
+                self._loop.run()
+                continue
+            before = self._clerk.store.version
+            self._admission.run()
+            if self._clerk.store.version == before:
+                self._scheduling.run()
+            if self._clerk.store.version == before:
+                return
+        named = sorted({f"{c.kind} {c.key}" for c in changes})[:3]
+        raise FallowError(
+            f"the cluster does not come to rest: {', '.join(named)} keep changing",
+            hint="two controllers undo each other at one moment",
+        )
+
+    def next_event(self) -> float:
+        """Return the moment at which the cluster must act next by itself; infinite for none."""
+        return self._alarms.next()
+
+    def finish(self, pod_uid: str, now_s: float, *, ok: bool = True) -> None:
+        """Let a pod's containers exit; one that is gone or ended already stays as it is."""
+        self._clerk.now_s = now_s
+        self._view.take_in(self._notice)
+        pod = self._view.pods.get(pod_uid)
+        if pod is not None and live(pod):
+            self._kubelet.finish(pod, ok=ok)
+
+    def lose(
+        self, node: str, now_s: float, why: str, until_s: float, *, index: int | None = None
+    ) -> None:
+        """Let a node, or with `index` one of its boards, fail from now until a moment.
+
+        `why` is node-lost, spot, xid (of a board) or cordoned.
+
+        Raises:
+            UsageError: no such node, cause or board.
+        """
+        self._clerk.now_s = now_s
+        self._view.take_in(self._notice)
+        self._failures.lose(node, why, until_s, index)
+
+    def track(
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        body: dict[str, Any],
+        *,
+        manager: str = "argocd-controller",
+        delay_s: float = GITOPS_DELAY_S,
+    ) -> None:
+        """Let GitOps keep these fields of an object as `body` has them, from now on."""
+        self._rivals.track(kind, namespace, name, body, manager=manager, delay_s=delay_s)
+
+    def untrack(self, kind: str, namespace: str, name: str) -> None:
+        """Let GitOps leave an object alone."""
+        self._rivals.untrack(kind, namespace, name)
+
+    def holder(self, pod_uid: str) -> Holder:
+        """Return the names of a pod that holds devices, or held them.
+
+        Raises:
+            KeyError: it never held any.
+        """
+        return self._holders[pod_uid]
+
+    def _notice(self, change: Change) -> None:
+        obj, gone = change.object, change.type == "DELETED"
+        kind = called(obj)
+        if kind == "Event":
+            return
+        self._loop.notice(change)
+        self._rivals.notice(obj)
+        self._admission.notice(obj, kind, gone=gone)
+        self._scheduling.notice(obj, kind, gone=gone)
+        if kind == "Pod":
+            self._count(obj, gone=gone)
+            if self._kubelet.notice(obj, gone=gone):
+                self._scheduling.stir()
+        elif kind == "Node":
+            self._failures.notice(obj, gone=gone)
+            self._scheduling.stir()
+
+    def _remember(self, pod: Object) -> Holder:
+        """Name a pod and its topmost owner, and note that its waiting is over."""
+        top = self._view.top(pod)
+        team = words(pod, "labels").get("team") or words(top, "labels").get("team", "")
+        first = pod["spec"]["containers"][0]["name"]
+        holder = Holder(uid(pod), namespace(pod), name(pod), first, top["kind"], name(top), team)
+        self._holders[uid(pod)] = holder
+        wait = self._waits.get(uid(pod))
+        if wait is not None:
+            self._waits[uid(pod)] = msgspec.structs.replace(wait, bound_s=self._clerk.now_s)
+        return holder
+
+    def _count(self, pod: Object, *, gone: bool) -> None:
+        """Keep the record of a pod's waiting."""
+        wait = self._waits.get(uid(pod))
+        if wait is None and live(pod) and not gone:
+            asked = gpus(pod["spec"])
+            if asked:
+                top = self._view.top(pod)
+                born = moment(pod["metadata"]["creationTimestamp"])
+                since = self._admission.queued_s(top)
+                since = born if since is None else since
+                self._waits[uid(pod)] = Wait(uid(pod), _called(top), asked, since)
+        elif wait is not None and wait.ended_s is None and (gone or not live(pod)):
+            self._waits[uid(pod)] = msgspec.structs.replace(wait, ended_s=self._clerk.now_s)
+
+
+def _called(obj: Object) -> str:
+    return f"{obj['kind']}/{namespace(obj)}/{name(obj)}"

@@ -1,0 +1,273 @@
+"""Nodes and devices that fail, are taken by the cloud, or are cordoned; and that come back."""
+
+from typing import Literal
+
+from fallow.errors import UsageError
+from simulator.cluster.alarms import Alarms
+from simulator.cluster.asks import taint
+from simulator.cluster.clerk import Clerk
+from simulator.cluster.hardware import Hardware
+from simulator.cluster.kubelet import Kubelet
+from simulator.cluster.nodes import node_object
+from simulator.cluster.objects import (
+    Object,
+    conditions,
+    deep,
+    going,
+    live,
+    name,
+    namespace,
+    uid,
+)
+from simulator.cluster.view import View
+
+Why = Literal["node-lost", "spot", "xid", "cordoned"]
+CAUSES: tuple[Why, ...] = ("node-lost", "spot", "xid", "cordoned")
+SPOT_NOTICE_S = 120.0
+"""AWS gives two minutes, GCP and Azure thirty seconds (domain.md section 2.7)."""
+UNHEARD_S, TOLERATED_S = 40.0, 300.0
+"""node-monitor-grace-period, and the toleration of unreachable nodes that pods have by default."""
+UNREACHABLE = "node.kubernetes.io/unreachable"
+SPOT_TAINT = "aws-node-termination-handler/spot-itn"
+CORDON_TAINT = "node.kubernetes.io/unschedulable"
+
+
+class Failures:
+    """What goes wrong with nodes, and what the cluster does about it."""
+
+    def __init__(
+        self, view: View, clerk: Clerk, alarms: Alarms, hardware: Hardware, kubelet: Kubelet
+    ) -> None:
+        self._view, self._clerk, self._alarms = view, clerk, alarms
+        self._hardware, self._kubelet = hardware, kubelet
+        self._shut: set[str] = set()
+        self._sick: dict[str, set[int]] = {}
+
+    def lose(self, node: str, why: str, until_s: float, index: int | None) -> None:
+        """Let a node or one of its boards fail from now until a moment.
+
+        Raises:
+            UsageError: no such node, cause or board.
+        """
+        if node not in self._hardware.specs:
+            raise UsageError(f"no node {node!r}", hint="nodes are called pool-number, like h100-0")
+        if why not in CAUSES:
+            raise UsageError(f"no cause {why!r}", hint=f"legal: {', '.join(CAUSES)}")
+        pool = self._hardware.specs[node].pool
+        if why == "xid":
+            if index is None or not 0 <= index < pool.gpu_count:
+                raise UsageError(
+                    f"no board {index} on node {node!r}", hint=f"0 to {pool.gpu_count - 1}"
+                )
+            self._break(node, index, until_s)
+        elif why == "spot":
+            self._reclaim(node, until_s)
+        elif why == "cordoned":
+            self._cordon(node, on=True)
+            self._alarms.set(until_s, ("back", node), lambda: self._cordon(node, on=False))
+        else:
+            self._drop(node, until_s)
+
+    def notice(self, node: Object, *, gone: bool) -> None:
+        """See a node that somebody cordoned, tainted or labelled."""
+        if gone:
+            self._hardware.fleet.close(name(node))
+            return
+        if name(node) not in self._hardware.specs:
+            return  # a node that somebody made through the API has no devices of ours
+        spec = node.get("spec") or {}
+        labels = node["metadata"].get("labels") or {}
+        taints = tuple(taint(t) for t in spec.get("taints") or () if t["key"] != CORDON_TAINT)
+        fleet = self._hardware.fleet
+        known = fleet.nodes[fleet.place_of[name(node)]]
+        if (known.labels, known.taints) != (labels, taints):
+            fleet.relabel(name(node), labels, taints)
+        shut = bool(spec.get("unschedulable"))
+        ready = any(
+            c["type"] == "Ready" and c["status"] == "True"
+            for c in deep(node, "status", "conditions", default=())
+        )
+        if ready and not shut and name(node) not in self._kubelet.away:
+            fleet.reopen(name(node))
+        else:
+            fleet.close(name(node))
+        if shut != (name(node) in self._shut):
+            self._shut ^= {name(node)}
+            self._outage(name(node), "cordoned" if shut else "")
+
+    def _outage(self, node: str, why: str) -> None:
+        """Begin an outage of all devices of a node, or end it, the sick boards' apart."""
+        sick = self._sick.get(node, set())
+        for place in self._hardware.on_node[node]:
+            if self._hardware.devices[place].index in sick:
+                continue
+            if why:
+                self._hardware.stop(place, why, self._clerk.now_s)
+            else:
+                self._hardware.resume(place, self._clerk.now_s)
+
+    def _cordon(self, node: str, *, on: bool) -> None:
+        there = self._view.get("Node", "", node)
+        if there is not None:
+            body: Object = {"spec": {"unschedulable": True if on else None}}
+            self._clerk.patch(there, body, "kubectl-cordon")
+            self._clerk.event(
+                there, "NodeNotSchedulable" if on else "NodeSchedulable", "cordon", "kubelet"
+            )
+
+    def _break(self, node: str, index: int, until_s: float) -> None:
+        """Let a board fall out: its pods fail, the device plug-in offers one less."""
+        self._sick.setdefault(node, set()).add(index)
+        self._hardware.fleet.lose_device(node, index)
+        for pod in self._on(node):
+            held = self._hardware.fleet.running.get(uid(pod))
+            if held is not None and index in held.placement.devices and live(pod):
+                self._kubelet.close(
+                    pod, ok=False, reason="Error", message=f"GPU {index} has fallen off the bus"
+                )
+                self._hardware.release(uid(pod), self._clerk.now_s)
+        self._each_of(node, index, "xid")
+        self._offer(node)
+        self._alarms.set(until_s, ("mend", node, index), lambda: self._mend(node, index))
+
+    def _mend(self, node: str, index: int) -> None:
+        self._sick[node].discard(index)
+        self._hardware.fleet.regain_device(node, index)
+        self._each_of(node, index, "cordoned" if node in self._shut else "")
+        self._offer(node)
+
+    def _each_of(self, node: str, index: int, why: str) -> None:
+        for place in self._hardware.on_node[node]:
+            if self._hardware.devices[place].index != index:
+                continue
+            self._hardware.resume(place, self._clerk.now_s)
+            if why:
+                self._hardware.stop(place, why, self._clerk.now_s)
+
+    def _offer(self, node: str) -> None:
+        """Write what the device plug-in offers of a node's healthy devices."""
+        there = self._view.get("Node", "", node)
+        if there is None:
+            return
+        single = self._hardware.specs[node].pool.mig_strategy == "single"
+        sick: list[str] = []
+        for place in self._hardware.on_node[node]:
+            device = self._hardware.devices[place]
+            if device.index in self._sick.get(node, ()):
+                plain = device.profile is None or single
+                many = self._hardware.specs[node].pool.replicas
+                sick += ["nvidia.com/gpu" if plain else f"nvidia.com/mig-{device.profile}"] * many
+        body = node_object(self._hardware.specs[node], self._clerk.now_s, sick)
+        offered = {k: v for k, v in body["status"]["allocatable"].items() if "/" in k}
+        self._clerk.status(there, {"allocatable": offered}, "")
+
+    def _on(self, node: str) -> list[Object]:
+        """Return the pods that hold a place on a node."""
+        running = self._hardware.fleet.running.items()
+        held = [u for u, r in running if r.placement.node == node]
+        return [self._view.pods[u] for u in held if u in self._view.pods]
+
+    def _drop(self, node: str, until_s: float) -> None:
+        """Let a node go silent: its work is lost at once, its pods are given up after a while."""
+        now = self._clerk.now_s
+        self._kubelet.away.add(node)
+        self._hardware.fleet.close(node)
+        for pod in self._on(node):
+            self._hardware.end(uid(pod), now)
+        self._outage(node, "node-lost")
+        self._alarms.set(now + UNHEARD_S, ("unheard", node), lambda: self._unheard(node))
+        self._alarms.set(
+            now + UNHEARD_S + TOLERATED_S, ("given up", node), lambda: self._give_up(node)
+        )
+        self._alarms.set(until_s, ("back", node), lambda: self._return(node))
+
+    def _unheard(self, node: str) -> None:
+        there = self._view.get("Node", "", node)
+        if there is None:
+            return
+        now = self._clerk.now_s
+        said = ("Ready", False, "NodeStatusUnknown", "Kubelet stopped posting node status.")
+        every = conditions(there, now, said)
+        for one in every:
+            if one["type"] == "Ready":
+                one["status"] = "Unknown"
+        self._clerk.status(there, {"conditions": every}, "")
+        self._taint(there, UNREACHABLE, "NoExecute")
+        for pod in self._on(node):
+            false = ("Ready", False, "NodeStatusUnknown", "")
+            self._clerk.status(pod, {"conditions": conditions(pod, now, false)}, "")
+
+    def _give_up(self, node: str) -> None:
+        """Take the pods away, as the pod collector does once the cloud says the node is gone."""
+        for pod in self._on(node):
+            self._hardware.release(uid(pod), self._clerk.now_s)
+            self._clerk.event(pod, "TaintManagerEviction", "Marking for deletion", "taint-eviction")
+            self._clerk.remove(pod)
+
+    def _reclaim(self, node: str, until_s: float) -> None:
+        """Take a spot node back: notice, drain, and it is gone two minutes later."""
+        there = self._view.get("Node", "", node)
+        if there is None:
+            return
+        self._taint(there, SPOT_TAINT, "NoSchedule")
+        self._clerk.event(there, "SpotInterruption", "Spot interruption notice", "node-handler")
+        for pod in self._on(node):
+            if not going(pod):
+                self._clerk.delete(pod, grace_s=_within_notice(pod))
+        gone_s = self._clerk.now_s + SPOT_NOTICE_S
+        self._alarms.set(gone_s, ("reclaimed", node), lambda: self._gone(node, until_s))
+
+    def _gone(self, node: str, until_s: float) -> None:
+        for pod in self._on(node):
+            self._hardware.release(uid(pod), self._clerk.now_s)
+            self._clerk.remove(pod)
+        self._kubelet.away.add(node)
+        self._outage(node, "spot")
+        there = self._view.get("Node", "", node)
+        if there is not None:
+            self._clerk.delete(there)
+        self._alarms.set(until_s, ("back", node), lambda: self._return(node))
+
+    def _return(self, node: str) -> None:
+        """Bring a node back: the same machine, or another under its name."""
+        now = self._clerk.now_s
+        self._alarms.clear(("unheard", node))
+        self._alarms.clear(("given up", node))
+        self._kubelet.away.discard(node)
+        self._outage(node, "cordoned" if node in self._shut else "")
+        there = self._view.get("Node", "", node)
+        if there is None:
+            self._shut.discard(node)
+            self._outage(node, "")
+            body = node_object(self._hardware.specs[node], now)
+            self._clerk.create(body, "kubelet")
+            return
+        self._untaint(there, UNREACHABLE)
+        up = conditions(there, now, ("Ready", True, "KubeletReady", ""))
+        self._clerk.status(there, {"conditions": up}, "")
+        if node not in self._shut:
+            self._hardware.fleet.reopen(node)
+        for pod in self._on(node):
+            self._resume(pod, now)
+
+    def _resume(self, pod: Object, now: float) -> None:
+        """Start a pod that waited for its node again, on the devices it had."""
+        held = self._hardware.fleet.running[uid(pod)].placement
+        if going(pod):
+            self._hardware.release(uid(pod), now)
+            self._clerk.remove(pod)
+            return
+        self._kubelet.begin_again(pod, self._hardware.places(held), held.share)
+
+    def _taint(self, node: Object, key: str, effect: str) -> None:
+        kept = [t for t in deep(node, "spec", "taints", default=()) if t["key"] != key]
+        self._clerk.patch(node, {"spec": {"taints": [*kept, {"key": key, "effect": effect}]}}, "")
+
+    def _untaint(self, node: Object, key: str) -> None:
+        kept = [t for t in deep(node, "spec", "taints", default=()) if t["key"] != key]
+        self._clerk.patch(node, {"spec": {"taints": kept or None}}, "")
+
+
+def _within_notice(pod: Object) -> float:
+    own = float(pod["spec"].get("terminationGracePeriodSeconds", 30))
+    return min(own, SPOT_NOTICE_S)

@@ -1,0 +1,144 @@
+"""The devices: who holds them, who could not have held them, and what is free for the scheduler."""
+
+from collections.abc import Sequence
+from math import inf
+
+import msgspec
+
+from simulator.cluster.labels import labels
+from simulator.cluster.nodes import (
+    MAX_PODS,
+    MIB_PER_GIB,
+    NodeSpec,
+    cut,
+    devices,
+    reserved,
+    resources,
+    taints,
+)
+from simulator.cluster.scheduler.fleet import Fleet
+from simulator.cluster.scheduler.requests import (
+    WHOLE,
+    Instance,
+    MigBoard,
+    NodeFree,
+    Placement,
+    PodRequest,
+)
+from simulator.nouns import Device, Holder, Outage, Tenure
+
+DAEMON_CPU_MILLI, DAEMON_MIB, DAEMON_PODS = 1_000, 2_048, 8
+"""What the DaemonSets of every node ask (driver, device plug-in, exporter, CNI, logs): a choice."""
+
+
+class Hardware:
+    """All devices of the fleet in one tuple, and their history."""
+
+    def __init__(self, specs: Sequence[NodeSpec], seed: int) -> None:
+        self.specs = {spec.name: spec for spec in specs}
+        self.devices: tuple[Device, ...] = devices(specs, seed)
+        self.tenures: list[Tenure] = []
+        self.outages: list[Outage] = []
+        self.fleet = Fleet(_free(spec) for spec in specs)
+        self._open: dict[str, int] = {}
+        self._out: dict[int, int] = {}
+        self._closing: dict[int, str] = {}
+        self._held: dict[int, set[str]] = {}
+        self.on_node: dict[str, list[int]] = {name: [] for name in self.specs}
+        self._places: dict[tuple[str, int, int | None], int] = {}
+        for place, device in enumerate(self.devices):
+            self.on_node[device.node].append(place)
+            start = None
+            if device.instance is not None:
+                board = cut(self.specs[device.node].pool)[device.index] or ()
+                start = next(p.start for p in board if p.number == device.instance)
+            self._places[device.node, device.index, start] = place
+
+    def places(self, placement: Placement) -> tuple[int, ...]:
+        """Return the devices of a placement as places in the fleet's tuple."""
+        starts: list[int | None] = [i.start for i in placement.instances]
+        starts = starts or [None] * len(placement.devices)
+        return tuple(
+            self._places[placement.node, index, start]
+            for index, start in zip(placement.devices, starts, strict=True)
+        )
+
+    def hold(
+        self, request: PodRequest, placement: Placement, holder: Holder, now_s: float
+    ) -> tuple[int, ...]:
+        """Give a pod its place; return its devices."""
+        self.fleet.take(request, placement, now_s)
+        held = self.places(placement)
+        if held:
+            self.begin(request.uid, holder, held, placement.share, now_s)
+        return held
+
+    def begin(
+        self, uid: str, holder: Holder, held: tuple[int, ...], share: float, now_s: float
+    ) -> None:
+        """Open a tenure."""
+        self._open[uid] = len(self.tenures)
+        self.tenures.append(Tenure(holder, held, now_s, inf, share))
+        for place in held:
+            self._held.setdefault(place, set()).add(uid)
+
+    def end(self, uid: str, now_s: float) -> None:
+        """Close a pod's tenure; its place may stay the pod's (a lost node that may come back)."""
+        number = self._open.pop(uid, None)
+        if number is None:
+            return
+        tenure = self.tenures[number]
+        self.tenures[number] = msgspec.structs.replace(tenure, end_s=now_s)
+        for place in tenure.devices:
+            self._held[place].discard(uid)
+            if place in self._closing and not self._held[place]:
+                self._stop(place, self._closing.pop(place), now_s)
+
+    def release(self, uid: str, now_s: float) -> bool:
+        """Take a pod's place back; say whether it had one."""
+        self.end(uid, now_s)
+        if uid not in self.fleet.running:
+            return False
+        self.fleet.release(uid)
+        return True
+
+    def stop(self, place: int, why: str, now_s: float) -> None:
+        """Let nobody use a device from now, or from when its last holder leaves."""
+        if self._held.get(place):
+            self._closing[place] = why
+        else:
+            self._stop(place, why, now_s)
+
+    def _stop(self, place: int, why: str, now_s: float) -> None:
+        self.resume(place, now_s)
+        self._out[place] = len(self.outages)
+        self.outages.append(Outage(place, now_s, inf, why))
+
+    def resume(self, place: int, now_s: float) -> None:
+        """End a device's outage."""
+        self._closing.pop(place, None)
+        number = self._out.pop(place, None)
+        if number is not None:
+            self.outages[number] = msgspec.structs.replace(self.outages[number], end_s=now_s)
+
+
+def _free(spec: NodeSpec) -> NodeFree:
+    pool = spec.pool
+    cpu, memory = reserved(pool)
+    boards = [
+        None if parts is None else MigBoard(tuple(Instance(p.profile, p.start) for p in parts))
+        for parts in cut(pool)
+    ]
+    return NodeFree(
+        name=spec.name,
+        cpu_milli=pool.vcpu * 1000 - cpu - DAEMON_CPU_MILLI,
+        memory_mib=pool.memory_gib * MIB_PER_GIB - memory - DAEMON_MIB,
+        pods=MAX_PODS - DAEMON_PODS,
+        gpu_milli=(WHOLE,) * pool.gpu_count,
+        gpu_model=pool.gpu_model,
+        mig=tuple(boards) if pool.mig else (),
+        mig_strategy="single" if pool.mig_strategy == "single" else "mixed",
+        replicas=pool.replicas,
+        labels=labels(spec.name, pool, resources(pool)),
+        taints=taints(pool),
+    )

@@ -1,0 +1,237 @@
+"""The kubelets of all nodes: bound pods start, run, restart, end, and give their devices back."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from simulator.cluster.alarms import Alarms
+from simulator.cluster.clerk import Clerk
+from simulator.cluster.hardware import Hardware
+from simulator.cluster.objects import (
+    Object,
+    conditions,
+    deep,
+    going,
+    live,
+    moment,
+    name,
+    namespace,
+    over,
+    stamp,
+    uid,
+    words,
+)
+from simulator.cluster.view import View
+from simulator.nouns import Holder
+
+STOP = "simulator.fallow/stop-seconds"
+"""Annotation: how long its containers take to end after SIGTERM. Without it they take their whole
+grace, as a process does that runs as PID 1 and has no handler."""
+PULL_S, START_S = (45.0, 240.0), (2.0, 8.0)
+"""Seconds until a container runs: the image is pulled for the first time on a node, or is there
+already. A choice of this world."""
+BACKOFF_S, BACKOFF_MOST_S = 10.0, 300.0
+"""The kubelet's back-off before a container that failed is started again; doubled each time."""
+
+
+class Kubelet:
+    """What happens to pods on their nodes."""
+
+    def __init__(
+        self,
+        view: View,
+        clerk: Clerk,
+        alarms: Alarms,
+        hardware: Hardware,
+        holder: Callable[[Object], Holder],
+        *,
+        seed: int,
+    ) -> None:
+        self._view, self._clerk, self._alarms = view, clerk, alarms
+        self._hardware, self._holder, self._seed = hardware, holder, seed
+        self._pulled: set[tuple[str, str]] = set()
+        self._starting: set[str] = set()
+        self.away: set[str] = set()
+        """Nodes that nobody hears of: nothing happens to their pods."""
+
+    def notice(self, pod: Object, *, gone: bool) -> bool:
+        """See what changed about a pod; say whether something became free."""
+        if gone or over(pod):
+            self._alarms.clear(("start", uid(pod)))
+            self._starting.discard(uid(pod))
+            return self._hardware.release(uid(pod), self._clerk.now_s)
+        node = pod["spec"].get("nodeName")
+        if node and going(pod):
+            self._end_later(pod)
+        elif node and deep(pod, "status", "phase") == "Pending" and uid(pod) not in self._starting:
+            self._starting.add(uid(pod))
+            after = self._delay(pod, node)
+            self._alarms.set(
+                self._clerk.now_s + after, ("start", uid(pod)), lambda: self._start(uid(pod))
+            )
+        return False
+
+    def _delay(self, pod: Object, node: str) -> float:
+        image = str(pod["spec"]["containers"][0].get("image", ""))
+        first = (node, image) not in self._pulled
+        self._pulled.add((node, image))
+        least, most = PULL_S if first else START_S
+        key = f"{self._seed}/{node}/{image}" if first else f"{self._seed}/{uid(pod)}"
+        draw = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=4).digest(), "big")
+        return float(round(least + (most - least) * draw / 2**32))
+
+    def _start(self, pod_uid: str) -> None:
+        self._starting.discard(pod_uid)
+        pod = self._view.pods.get(pod_uid)
+        if pod is None or not live(pod) or pod["spec"]["nodeName"] in self.away:
+            return
+        now = self._clerk.now_s
+        running = [
+            _container(c, {"running": {"startedAt": stamp(now)}}, restarts=0)
+            for c in pod["spec"]["containers"]
+        ]
+        self._clerk.status(
+            pod,
+            {
+                "phase": "Running",
+                "startTime": stamp(now),
+                "hostIP": _address(pod["spec"]["nodeName"], "10.0"),
+                "podIP": _address(pod_uid, "10.128"),
+                "conditions": conditions(
+                    pod,
+                    now,
+                    ("Initialized", True, "", ""),
+                    ("ContainersReady", True, "", ""),
+                    ("Ready", True, "", ""),
+                ),
+                "containerStatuses": running,
+            },
+            "",
+        )
+        first = pod["spec"]["containers"][0]["name"]
+        self._clerk.event(pod, "Started", f"Started container {first}", "kubelet")
+
+    def _end_later(self, pod: Object) -> None:
+        meta = pod["metadata"]
+        grace = float(meta.get("deletionGracePeriodSeconds") or 0)
+        began = moment(meta["deletionTimestamp"]) - grace
+        if deep(pod, "status", "phase") == "Running":
+            key = ("killing", uid(pod))
+            self._alarms.set(self._clerk.now_s, key, lambda: self._killing(uid(pod)))
+            takes = min(grace, float(words(pod, "annotations").get(STOP, grace)))
+        else:
+            takes = 0.0
+        at_s = max(began + takes, self._clerk.now_s)
+        self._alarms.set(at_s, ("end", uid(pod)), lambda: self._end(uid(pod)))
+
+    def _killing(self, pod_uid: str) -> None:
+        pod = self._view.pods.get(pod_uid)
+        if pod is not None:
+            first = pod["spec"]["containers"][0]["name"]
+            self._clerk.event(pod, "Killing", f"Stopping container {first}", "kubelet")
+
+    def _end(self, pod_uid: str) -> None:
+        pod = self._view.pods.get(pod_uid)
+        if pod is not None and pod["spec"]["nodeName"] not in self.away:
+            self._hardware.release(pod_uid, self._clerk.now_s)
+            self._clerk.remove(pod)
+
+    def finish(self, pod: Object, *, ok: bool) -> None:
+        """Let a pod's containers exit; they start again where the restart policy says so."""
+        policy = pod["spec"].get("restartPolicy", "Always")
+        if policy == "Always" or (policy == "OnFailure" and not ok):
+            self._restart(pod, ok=ok)
+        else:
+            self.close(pod, ok=ok)
+
+    def close(self, pod: Object, *, ok: bool, reason: str = "", message: str = "") -> None:
+        """End a pod for good: Succeeded or Failed."""
+        now = self._clerk.now_s
+        phase = "Succeeded" if ok else "Failed"
+        began = deep(pod, "status", "startTime", default=stamp(now))
+        ended = {
+            "startedAt": began,
+            "finishedAt": stamp(now),
+            "exitCode": 0 if ok else 1,
+            "reason": "Completed" if ok else (reason or "Error"),
+        }
+        why = "PodCompleted" if ok else "PodFailed"
+        more = {"reason": reason, "message": message} if reason else {}
+        done = [
+            _container(c, {"terminated": ended}, restarts=_restarts(pod))
+            for c in pod["spec"]["containers"]
+        ]
+        self._clerk.status(
+            pod,
+            {
+                "phase": phase,
+                "conditions": conditions(
+                    pod, now, ("Ready", False, why, ""), ("ContainersReady", False, why, "")
+                ),
+                "containerStatuses": done,
+                **more,
+            },
+            "",
+        )
+
+    def _restart(self, pod: Object, *, ok: bool) -> None:
+        times, now = _restarts(pod) + 1, self._clerk.now_s
+        after = 0.0 if ok else min(BACKOFF_S * 2 ** (times - 1), BACKOFF_MOST_S)
+        wait = {"waiting": {"reason": "Completed" if ok else "CrashLoopBackOff"}}
+        self._tell(pod, wait, times, up=False)
+        self._alarms.set(now + after, ("start", uid(pod)), lambda: self._again(uid(pod), times))
+
+    def _again(self, pod_uid: str, times: int) -> None:
+        pod = self._view.pods.get(pod_uid)
+        if pod is not None and live(pod) and pod["spec"]["nodeName"] not in self.away:
+            running = {"running": {"startedAt": stamp(self._clerk.now_s)}}
+            self._tell(pod, running, times, up=True)
+
+    def _tell(self, pod: Object, state: Object, times: int, *, up: bool) -> None:
+        now = self._clerk.now_s
+        why = "" if up else "ContainersNotReady"
+        self._clerk.status(
+            pod,
+            {
+                "conditions": conditions(
+                    pod, now, ("Ready", up, why, ""), ("ContainersReady", up, why, "")
+                ),
+                "containerStatuses": [
+                    _container(c, state, restarts=times) for c in pod["spec"]["containers"]
+                ],
+            },
+            "",
+        )
+
+    def begin_again(self, pod: Object, held: tuple[int, ...], share: float) -> None:
+        """Start a pod again after its node was away, on the devices that it had."""
+        now = self._clerk.now_s
+        if held:
+            self._hardware.begin(uid(pod), self._holder(pod), held, share, now)
+        if deep(pod, "status", "phase") == "Running":
+            self._tell(pod, {"running": {"startedAt": stamp(now)}}, _restarts(pod) + 1, up=True)
+        else:
+            self._starting.discard(uid(pod))
+            self.notice(pod, gone=False)
+
+
+def _restarts(pod: Object) -> int:
+    every = deep(pod, "status", "containerStatuses", default=())
+    return max((int(c.get("restartCount", 0)) for c in every), default=0)
+
+
+def _container(spec: Any, state: Object, *, restarts: int) -> Object:
+    up = "running" in state
+    return {
+        "name": spec["name"],
+        "image": spec.get("image", ""),
+        "ready": up,
+        "started": up,
+        "restartCount": restarts,
+        "state": state,
+    }
+
+
+def _address(key: str, head: str) -> str:
+    low, high = hashlib.blake2b(key.encode(), digest_size=2).digest()
+    return f"{head}.{low}.{high}"

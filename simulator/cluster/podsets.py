@@ -1,0 +1,87 @@
+"""Kinds that Kueue may suspend (`suspendable.csv`): where their switch is, what their pods ask.
+
+A row's `templates` are paths of pod templates beneath `spec`; `{}` is every key of a map, `[]`
+every item of a list. `*field` names the count, which lies beside the last `{}`, `[]` or template.
+"""
+
+import csv
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from simulator.cluster.objects import Object, deep, planted
+
+
+class PodSet(msgspec.Struct, frozen=True):
+    """Pods of one shape."""
+
+    name: str
+    count: int
+    spec: dict[str, Any]
+
+
+@cache
+def _rows() -> dict[str, dict[str, str]]:
+    text = files("simulator.cluster").joinpath("suspendable.csv").read_text(encoding="utf-8")
+    return {row["kind"]: row for row in csv.DictReader(text.splitlines())}
+
+
+def suspendable() -> tuple[str, ...]:
+    """Return the kinds that have a switch."""
+    return tuple(_rows())
+
+
+def suspended(obj: Object) -> bool:
+    """Say whether an object is told to stand still."""
+    return bool(deep(obj, "spec", *_rows()[obj["kind"]]["path"].split(".")))
+
+
+def switch(obj: Object, *, off: bool) -> Object:
+    """Return the merge patch that suspends an object, or lets it run."""
+    return planted(off, "spec", *_rows()[obj["kind"]]["path"].split("."))
+
+
+def pod_sets(obj: Object) -> list[PodSet]:
+    """Return the pods that an object makes when it runs."""
+    found: list[PodSet] = []
+    for text in _rows()[obj["kind"]]["templates"].split():
+        path, _, field = text.partition("*")
+        for label, holder, template in _walk(obj["spec"], path.split("."), "main", obj["spec"]):
+            count = int(holder.get(field) or 1) if field else 1
+            found.append(PodSet(label.lower(), count * _inner(holder), _spec(template)))
+    return found
+
+
+def _walk(
+    here: Any, path: list[str], label: str, holder: Any
+) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    if not path:
+        yield label, holder, here or {}
+        return
+    first, rest = path[0], path[1:]
+    if first == "{}":
+        for key, value in (here or {}).items():
+            yield from _walk(value, rest, key, value)
+    elif first == "[]":
+        for value in here or ():
+            called = value.get("name") or value.get("groupName") or label
+            yield from _walk(value, rest, called, value)
+    elif isinstance(here, dict) and first in here:
+        inner = here[first]
+        yield from _walk(inner, rest, label, inner if not rest and first == "trainer" else holder)
+
+
+def _inner(holder: dict[str, Any]) -> int:
+    """Return how many pods each job of a JobSet runs at once."""
+    return int(deep(holder, "template", "spec", "parallelism", default=1))
+
+
+def _spec(template: dict[str, Any]) -> dict[str, Any]:
+    """Return a pod's spec; a TrainJob's trainer says only what its container needs."""
+    if "spec" in template:
+        found: dict[str, Any] = template["spec"]
+        return found
+    return {"containers": [{"name": "node", "resources": template.get("resourcesPerNode") or {}}]}

@@ -1,0 +1,237 @@
+"""The scheduler's turn: pending pods to nodes, and evictions for those that may preempt."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from simulator.cluster.asks import request, units
+from simulator.cluster.clerk import Clerk
+from simulator.cluster.hardware import Hardware
+from simulator.cluster.objects import (
+    Object,
+    conditions,
+    deep,
+    going,
+    live,
+    name,
+    namespace,
+    over,
+    uid,
+)
+from simulator.cluster.quotas.claims import Claim, Preempt, Refuse
+from simulator.cluster.quotas.elastic import ElasticQuota, ElasticQuotas
+from simulator.cluster.scheduler.order import gangs, priority
+from simulator.cluster.scheduler.placing import place, place_gang
+from simulator.cluster.scheduler.preempting import victims
+from simulator.cluster.scheduler.requests import Gang, Placement, PodRequest, Policy, Running
+from simulator.cluster.view import View
+from simulator.nouns import Holder
+
+ELASTIC = "ElasticQuota.scheduling.x-k8s.io"
+GROUPS = ("PodGroup.scheduling.run.ai", "PodGroup.scheduling.volcano.sh")
+SCHEDULER = "default-scheduler"
+
+
+class Scheduling:
+    """Pods that wait, and what was tried for them."""
+
+    def __init__(
+        self,
+        view: View,
+        clerk: Clerk,
+        hardware: Hardware,
+        policy: Policy,
+        holder: Callable[[Object], Holder],
+    ) -> None:
+        self._view, self._clerk, self._hardware = view, clerk, hardware
+        self._policy, self._holder = policy, holder
+        self._pending: dict[str, PodRequest] = {}
+        self._stirred = False
+        self._yielding: dict[str, set[str]] = {}
+        """By pod: those evicted for it that are not gone yet."""
+        self._elastic = ElasticQuotas([])
+        self._quotas = False
+
+    @property
+    def pending(self) -> Iterable[str]:
+        """The uids of the pods that wait."""
+        return self._pending
+
+    def stir(self) -> None:
+        """Try again: something became free, or the rules changed."""
+        self._stirred = True
+
+    def notice(self, obj: Object, kind: str, *, gone: bool) -> None:
+        """See what changed."""
+        if kind in {ELASTIC, *GROUPS}:
+            self._stirred = True
+            self._quotas = self._quotas or kind == ELASTIC
+        if kind != "Pod":
+            return
+        spec = obj["spec"]
+        waits = live(obj) and not gone and not spec.get("nodeName")
+        if waits and not spec.get("schedulingGates"):
+            if uid(obj) not in self._pending:
+                self._pending[uid(obj)] = request(obj)
+                self._stirred = True
+        else:
+            self._pending.pop(uid(obj), None)
+        if gone or over(obj):
+            self._elastic.release(uid(obj))
+            self._yielding.pop(uid(obj), None)
+
+    def run(self) -> None:
+        """Place what can be placed now."""
+        if self._quotas:
+            self._read_quotas()
+        if not self._stirred or not self._pending:
+            self._stirred = False
+            return
+        self._stirred = False
+        least = {}
+        for kind in GROUPS:
+            for group in self._view.of(kind):
+                key = f"{namespace(group)}/{name(group)}"
+                least[key] = int(deep(group, "spec", "minMember", default=0))
+        failed: set[tuple[object, ...]] = set()
+        for one in gangs(self._pending.values(), least):
+            shape = _shape(one)
+            if shape in failed:
+                self._wait(one)
+            elif not self._try(one):
+                failed.add(shape)
+
+    def _try(self, one: Gang) -> bool:
+        if not self._within(one):
+            return True  # its quota, not its shape, is what fails
+        if len(one.members) == 1 and not one.members[0].gang:
+            found = place(one.members[0], self._hardware.fleet, self._policy)
+            placed: tuple[Placement, ...] | None = None if found is None else (found,)
+        else:
+            placed = place_gang(one, self._hardware.fleet, self._policy)
+        if placed is None:
+            self._wait(one)
+            self._preempt(one)
+            return False
+        asked = {member.uid: member for member in one.members}
+        for placement in placed:
+            self._bind(asked[placement.uid], placement)
+        return True
+
+    def _bind(self, asked: PodRequest, placement: Placement) -> None:
+        pod = self._view.pods[asked.uid]
+        now = self._clerk.now_s
+        self._hardware.hold(asked, placement, self._holder(pod), now)
+        self._elastic.hold(self._claim(asked, pod), now)
+        self._pending.pop(asked.uid)
+        self._yielding.pop(asked.uid, None)
+        self._clerk.store.bind(name(pod), namespace(pod), placement.node)
+        where = f"Successfully assigned {asked.name} to {placement.node}"
+        self._clerk.event(pod, "Scheduled", where, SCHEDULER)
+
+    def _wait(self, one: Gang, why: str = "") -> None:
+        """Say once why a gang's pods cannot be placed."""
+        for member in one.members:
+            pod = self._view.pods[member.uid]
+            before = next(
+                (
+                    c
+                    for c in deep(pod, "status", "conditions", default=())
+                    if c["status"] == "False"
+                ),
+                None,
+            )
+            if before is None or before["type"] != "PodScheduled":
+                said = why or self._shortage(member)
+                false = ("PodScheduled", False, "Unschedulable", said)
+                now = self._clerk.now_s
+                self._clerk.status(pod, {"conditions": conditions(pod, now, false)}, "")
+                self._clerk.event(pod, "FailedScheduling", said, SCHEDULER, "Warning")
+
+    def _shortage(self, member: PodRequest) -> str:
+        fleet = self._hardware.fleet
+        may, _ = fleet.eligible(member)
+        every, could = len(fleet.names), int((may & fleet.open).sum())
+        shut = int((may & ~fleet.open).sum())
+        what = f"nvidia.com/mig-{member.profile}" if member.profile else "nvidia.com/gpu"
+        parts = [
+            (could, f"Insufficient {what if member.gpus else 'cpu'}"),
+            (shut, "node(s) were unschedulable"),
+            (every - could - shut, "node(s) didn't match Pod's node affinity/selector or taints"),
+        ]
+        said = ", ".join(f"{count} {text}" for count, text in parts if count)
+        return f"0/{every} nodes are available: {said}."
+
+    def _preempt(self, one: Gang) -> None:
+        """Evict those of lower priority whose places would do; once, until they are gone."""
+        first = one.members[0].uid
+        waiting = {v for v in self._yielding.get(first, ()) if v in self._hardware.fleet.running}
+        if waiting:
+            return
+        above = priority(one)
+        running = self._hardware.fleet.running
+        pods = self._view.pods
+        if not any(r.request.priority < above for r in running.values()):
+            return
+
+        def may(held: Running) -> bool:
+            there = pods.get(held.request.uid)
+            return held.request.priority < above and there is not None and not going(there)
+
+        found = victims(one, self._hardware.fleet, self._policy, may)
+        for victim in found or ():
+            self._evict(victim.request.uid, f"Preempted by pod {first}")
+            self._yielding.setdefault(first, set()).add(victim.request.uid)
+
+    def _evict(self, victim: str, why: str) -> None:
+        pod = self._view.pods.get(victim)
+        if pod is None or going(pod):
+            return
+        said = ("DisruptionTarget", True, "PreemptionByScheduler", why)
+        now = self._clerk.now_s
+        self._clerk.status(pod, {"conditions": conditions(pod, now, said)}, "")
+        self._clerk.event(pod, "Preempted", why, SCHEDULER, "Warning")
+        self._elastic.leaving(victim)
+        self._clerk.delete(pod)
+
+    def _claim(self, asked: PodRequest, pod: Object) -> Claim:
+        uses = {"cpu": asked.cpu_milli, "memory": asked.memory_mib * 2**20}
+        uses[f"nvidia.com/mig-{asked.profile}" if asked.profile else "nvidia.com/gpu"] = asked.gpus
+        return Claim(asked.uid, namespace(pod), uses, asked.priority, asked.created_s)
+
+    def _within(self, one: Gang) -> bool:
+        """Say whether the ElasticQuota lets the pods in; evict those who owe it their place."""
+        for member in one.members:
+            pod = self._view.pods[member.uid]
+            if namespace(pod) not in self._elastic.quotas:
+                continue
+            verdict = self._elastic.admit(self._claim(member, pod))
+            if isinstance(verdict, Refuse):
+                self._wait(one, verdict.message)
+                return False
+            if isinstance(verdict, Preempt):
+                for victim in verdict.victims:
+                    self._evict(victim, f"Preempted by pod {member.uid}")
+                self._wait(one, "the pods that hold this quota are being preempted")
+                return False
+        return True
+
+    def _read_quotas(self) -> None:
+        self._quotas = False
+
+        def amounts(obj: Object, field: str) -> dict[str, int]:
+            given: dict[str, Any] = deep(obj, "spec", field, default={})
+            return {k: units(k, v) for k, v in given.items()}
+
+        every = self._view.of(ELASTIC)
+        self._elastic.configure(
+            ElasticQuota(namespace(o), amounts(o, "min"), amounts(o, "max")) for o in every
+        )
+
+
+def _shape(one: Gang) -> tuple[object, ...]:
+    """Return what two gangs share that fail for the same reason."""
+    if len(one.members) > 1 or one.members[0].gang:
+        return (one.name,)
+    m = one.members[0]
+    size = (m.cpu_milli, m.memory_mib, m.gpus, m.gpu_milli, m.gpu_memory_mib, m.profile)
+    return (*size, m.gpu_models, m.selector, m.tolerations, m.priority, m.preempts)

@@ -1,0 +1,106 @@
+"""What the controllers know: the store's objects, indexed as controllers ask for them.
+
+An informer's cache. It holds what the store said at the last `refresh`; objects are the store's
+own and are never changed here.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from simulator.cluster.objects import Object, called, controller, live, name, namespace, uid
+from simulator.kube.history import Change
+from simulator.kube.store import Store
+
+Key = tuple[str, str, str]
+"""Kind, namespace, name."""
+
+
+class View:
+    """The objects of one store by key, by kind and namespace, and by owner."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._version = 0
+        self._every: defaultdict[str, dict[tuple[str, str], Object]] = defaultdict(dict)
+        self._within: defaultdict[tuple[str, str], dict[str, Object]] = defaultdict(dict)
+        self._children: defaultdict[str, dict[str, Object]] = defaultdict(dict)
+        self.pods: dict[str, Object] = {}
+        """By uid."""
+
+    def refresh(self) -> list[Change]:
+        """Take in what has changed since the last time, and return it."""
+        self._version, changes = self._store.changes(self._version)
+        for change in changes:
+            if change.type == "DELETED":
+                self._drop(change.object)
+            else:
+                self._keep(change.object)
+        return changes
+
+    def take_in(self, notice: Callable[[Change], None]) -> None:
+        """Take in what has changed, and tell somebody of each change."""
+        for change in self.refresh():
+            notice(change)
+
+    def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        """Return an object, or None."""
+        return self._every[kind].get((namespace, name))
+
+    def of(self, kind: str, namespace: str | None = None) -> list[Object]:
+        """Return the objects of a kind, of one namespace or of all."""
+        found: Iterable[Object]
+        if namespace is None:
+            found = self._every[kind].values()
+        else:
+            found = self._within[kind, namespace].values()
+        return list(found)
+
+    def count(self, kind: str) -> int:
+        """Return how many objects of a kind there are."""
+        return len(self._every[kind])
+
+    def children(self, owner_uid: str, kind: str = "") -> list[Object]:
+        """Return what an object controls, oldest first; of one kind or of all."""
+        found = self._children.get(owner_uid, {}).values()
+        return [o for o in found if not kind or called(o) == kind]
+
+    def top(self, obj: Object) -> Object:
+        """Return the topmost owner of an object; itself where it has none."""
+        for _ in range(10):
+            reference = controller(obj)
+            if reference is None:
+                return obj
+            above = self.get(called(dict(reference)), namespace(obj), str(reference["name"]))
+            if above is None:
+                return obj
+            obj = above
+        return obj
+
+    def namespaces(self) -> list[str]:
+        """Return the namespaces that hold pods which still run or may."""
+        return sorted({namespace(p) for p in self.pods.values() if live(p)})
+
+    def _keep(self, obj: Object) -> None:
+        kind, key = called(obj), (namespace(obj), name(obj))
+        before = self._every[kind].get(key)
+        if before is not None and uid(before) != uid(obj):
+            self._drop(before)
+        self._every[kind][key] = obj
+        self._within[kind, key[0]][key[1]] = obj
+        reference = controller(obj)
+        if reference is not None:
+            self._children[reference["uid"]][uid(obj)] = obj
+        if kind == "Pod":
+            self.pods[uid(obj)] = obj
+
+    def _drop(self, obj: Object) -> None:
+        kind, key = called(obj), (namespace(obj), name(obj))
+        self._every[kind].pop(key, None)
+        self._within[kind, key[0]].pop(key[1], None)
+        reference = controller(obj)
+        if reference is not None:
+            siblings = self._children[reference["uid"]]
+            siblings.pop(uid(obj), None)
+            if not siblings:
+                del self._children[reference["uid"]]
+        self.pods.pop(uid(obj), None)
