@@ -34,8 +34,8 @@ Changes = list[Change]
 
 CRD = "CustomResourceDefinition"
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
-HISTORY = 50_000
-"""Changes that watches can go back; the real server keeps five minutes."""
+HISTORY = 10_000
+"""Changes that watches can go back (5 kB each); the real server keeps five minutes of them."""
 
 
 class Store:
