@@ -32,6 +32,8 @@ STEPS = tuple(
         "unnamed",
         "users",
         "claims",
+        "usage",
+        "charged",
         "crowded",
         "fitted",
         "allocated",
@@ -43,9 +45,9 @@ TOUCHING = 'start <= $until AND "end" >= $since'
 def allocate(wh: "Warehouse", window: Window) -> int:
     """Write the `allocation` rows of the window; return how many touch it.
 
-    Read: rollup_5m, holding, pod, node, device. Whole devices and MIG instances are exact;
-    time slicing is an estimate; shares of a device never sum to more than 1 at any moment.
-    Running it again, or over overlapping windows, gives the same rows.
+    Read: rollup_5m, holding, pod, node, device. Whole devices and MIG instances are exact; time
+    slicing and use beyond what was asked for are estimates; shares of a device never sum to more
+    than 1 at any moment. Running it again, or over overlapping windows, gives the same rows.
     """
     rows = allocations(wh, window)
     wh.replace("allocation", rows, TOUCHING, bounds(window))

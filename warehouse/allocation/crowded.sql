@@ -1,18 +1,18 @@
--- Stretches of time in which the claims on a device sum to more than the device.
+-- Stretches of time in which the charged claims on a device sum to more than the device.
 WITH edges AS (
     SELECT
         cluster,
         device,
         start_at AS moment,
         share AS change
-    FROM claims
+    FROM charged
     UNION ALL
     SELECT
         cluster,
         device,
         end_at,
         -share
-    FROM claims
+    FROM charged
 ),
 
 moments AS (

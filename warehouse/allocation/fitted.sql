@@ -13,7 +13,7 @@ SELECT
     c.share,
     c.attribution,
     c.rule
-FROM claims AS c
+FROM charged AS c
 ANTI JOIN crowded AS x ON c.cluster = x.cluster AND c.device = x.device
 UNION ALL
 SELECT
@@ -30,7 +30,7 @@ SELECT
     c.share / greatest(1, x.claimed) AS share,
     CASE WHEN x.claimed > 1 + 1e-9 THEN 'estimated' ELSE c.attribution END AS attribution,
     c.rule
-FROM claims AS c
+FROM charged AS c
 INNER JOIN crowded AS x
     ON
         c.cluster = x.cluster AND c.device = x.device

@@ -1,0 +1,139 @@
+"""What share of a device each pod is charged for."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from collectors.inventory import pod_uid
+from warehouse.allocation import allocate
+from warehouse.ledger import post
+
+
+def pod(kit: Any, name: str, **more: Any) -> dict[str, Any]:
+    base = {"cluster": "c", "uid": f"u-{name}", "namespace": f"ns-{name}", "pod": name, "node": "n"}
+    return base | {"scheduled_at": kit.at(0), "last_seen": kit.at(120)} | more
+
+
+def holding(kit: Any, name: str, minutes: Iterable[float], **more: Any) -> list[dict[str, Any]]:
+    base = {"cluster": "c", "device": "d", "namespace": f"ns-{name}", "pod": name}
+    return [base | {"ts": kit.at(m)} | more for m in minutes]
+
+
+def claims(kit: Any, tables: Any, end: float = 120) -> list[tuple[Any, ...]]:
+    allocate(tables, kit.window(0, end))
+    midnight = kit.at(0)
+    return [
+        (
+            r["pod"],
+            (r["start"] - midnight).total_seconds() / 60,
+            (r["end"] - midnight).total_seconds() / 60,
+            pytest.approx(r["share"]),
+            r["rule"],
+            r["attribution"],
+        )
+        for r in tables.rows("allocation", "device, start, pod")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "share"),
+    [
+        ({"gpu_core_request_pct": 25.0}, 0.25),
+        ({"gpu_core_request_pct": 25.0, "gpu_mem_request_bytes": 40 * 2**30}, 0.5),
+        ({"gpu_mem_request_bytes": 160 * 2**30}, 1),
+        ({"gpu_request": 0.3}, 0.3),
+        ({"gpu_request": 1.0}, 1),
+    ],
+)
+def test_a_fraction_is_the_greater_of_cores_and_memory(
+    kit: Any, tables: Any, asked: dict[str, float], share: float
+) -> None:
+    tables.put("device", [kit.device("d", 120, memory_bytes=80 * 2**30)])
+    tables.put("pod", [pod(kit, "p", **asked)])
+    tables.put("rollup_5m", kit.looks("d", 0, 120, "p"))
+    rule = "telemetry" if share == 1 else "fraction"
+    assert claims(kit, tables) == [("p", 0, 120, share, rule, "exact")]
+
+
+def test_use_beyond_the_request_is_charged_in_its_hour(kit: Any, tables: Any) -> None:
+    tables.put("device", [kit.device("d", 120, memory_bytes=80 * 2**30)])
+    tables.put("pod", [pod(kit, name, gpu_core_request_pct=25.0) for name in "pq"])
+    tables.put(
+        "holding",
+        [
+            *holding(kit, "p", range(60), gpu_util_pct=10.0),
+            *holding(kit, "p", range(60, 90), gpu_util_pct=50.0),
+            *holding(kit, "p", range(90, 120), gpu_util_pct=70.0),
+            *holding(kit, "q", range(120), gpu_util_pct=5.0),
+        ],
+    )
+    expected = [
+        ("p", 0, 60, 0.25, "time-slicing", "estimated"),
+        ("q", 0, 120, 0.25, "time-slicing", "estimated"),
+        ("p", 60, 120, 0.6, "usage", "estimated"),
+    ]
+    assert claims(kit, tables) == expected
+    assert claims(kit, tables, 90) == expected
+
+
+def test_what_sharers_use_is_never_more_than_the_device(kit: Any, tables: Any) -> None:
+    tables.put("device", [kit.device("d", 60)])
+    tables.put("pod", [pod(kit, name, gpu_core_request_pct=25.0) for name in "pq"])
+    tables.put("holding", [r for n in "pq" for r in holding(kit, n, range(60), gpu_util_pct=100.0)])
+    assert [c[3] for c in claims(kit, tables, 60)] == [0.5, 0.5]
+
+
+def test_a_pod_that_shares_with_nobody_holds_its_device_once(kit: Any, tables: Any) -> None:
+    tables.put("device", [kit.device("d", 60)])
+    tables.put("rollup_5m", kit.looks("d", 0, 60, "p", busy_s=300.0))
+    tables.put("holding", holding(kit, "p", [*range(60), 59.375]))
+    kit.hourly(tables)
+    assert [(c[0], c[3]) for c in claims(kit, tables, 60)] == [("p", 1)]
+    post(tables, kit.window(0, 60))
+    assert [(r["state"], r["seconds"]) for r in tables.rows("ledger")] == [("productive", 3600)]
+
+
+@pytest.mark.parametrize("known_since", [0, None])
+def test_a_pod_known_under_a_hash_and_its_uid_is_one(
+    kit: Any, tables: Any, known_since: float | None
+) -> None:
+    start = None if known_since is None else kit.at(known_since)
+    hashed = pod_uid("c", "ns-p", "p")
+    tables.put("device", [kit.device("d", 60), kit.device("e", 60)])
+    asks = {"gpu_request": 1.0, "gpu_resource": "nvidia.com/gpu"}
+    tables.put(
+        "pod", [pod(kit, "p", uid=hashed, scheduled_at=start, **asks), pod(kit, "p", **asks)]
+    )
+    tables.put("rollup_5m", [*kit.looks("d", 0, 60, "p"), *kit.looks("e", 0, 60)])
+    allocate(tables, kit.window(0, 60))
+    rows = tables.rows("allocation")
+    assert [(r["device"], r["pod_uid"], r["share"]) for r in rows] == [("d", "u-p", 1)]
+
+
+def test_a_nameless_uid_is_the_collectors_own(kit: Any, tables: Any) -> None:
+    tables.put("rollup_5m", kit.looks("d", 0, 60, "p"))
+    allocate(tables, kit.window(0, 60))
+    assert [r["pod_uid"] for r in tables.rows("allocation")] == [pod_uid("c", "ns-p", "p")]
+
+
+def test_a_name_used_again_is_two_lives(kit: Any, tables: Any) -> None:
+    tables.put("device", [kit.device("d", 120)])
+    lives = [(0, 50, "first"), (55, None, "second")]
+    tables.put(
+        "pod",
+        [
+            pod(kit, "p", uid=uid, scheduled_at=kit.at(a), finished_at=b and kit.at(b))
+            for a, b, uid in lives
+        ],
+    )
+    tables.put("rollup_5m", [*kit.looks("d", 0, 50, "p"), *kit.looks("d", 55, 120, "p")])
+    allocate(tables, kit.window(0, 120))
+    assert [r["pod_uid"] for r in tables.rows("allocation", "start")] == ["first", "second"]
+
+
+def test_instances_are_held_whole_and_weigh_their_slices(kit: Any, tables: Any) -> None:
+    tables.put("device", [kit.device("G/gi1", 60, parent="G", weight=2 / 7)])
+    tables.put("pod", [pod(kit, "p", gpu_request=2 / 7, gpu_resource="nvidia.com/mig-2g.20gb")])
+    tables.put("rollup_5m", kit.looks("G/gi1", 0, 60, "p"))
+    assert claims(kit, tables, 60) == [("p", 0, 60, 1, "mig", "exact")]
