@@ -152,6 +152,9 @@ def test_profiling_stuck_at_zero_under_load_is_unknown_and_never_idle(judge: Jud
     for device in (0, 1, 2, 3, 6):
         assert stuck.seconds(device) == {"unknown": pytest.approx(LENGTH_S)}
     assert not stuck.idle() & {"llm-pretrain", "sweep-17", "fraud-scorer"}
+    # An instance has no utilisation to contradict: only its host keeps it from being confirmed.
+    confirmed = {f.subject.workload for f in stuck.findings if f.evidence == "confirmed"}
+    assert not confirmed & BUSY_WORK
 
 
 def test_without_pod_labels_nobody_gets_what_another_holds(judge: Judge) -> None:
