@@ -79,6 +79,10 @@ class Ledger:
     def __init__(self, queues: Mapping[str, ClusterQueue], held: Iterable[Held] = ()) -> None:
         self.queues = queues
         self.held: dict[str, Held] = {}
+        self._by_queue: dict[str, dict[str, Held]] = {}
+        self._mates: dict[str, list[ClusterQueue]] = {}
+        for queue in queues.values():
+            self._mates.setdefault(queue.cohort, []).append(queue)
         self._used: dict[str, Counter[Part]] = {}
         for one in held:
             self.add(one)
@@ -87,6 +91,7 @@ class Ledger:
         """Return a ledger of its own."""
         twin = Ledger(self.queues)
         twin.held = dict(self.held)
+        twin._by_queue = {queue: dict(held) for queue, held in self._by_queue.items()}
         twin._used = {queue: used.copy() for queue, used in self._used.items()}
         return twin
 
@@ -94,18 +99,21 @@ class Ledger:
         """Count a claim."""
         self.drop(one.claim.uid)
         self.held[one.claim.uid] = one
+        self._by_queue.setdefault(one.claim.queue, {})[one.claim.uid] = one
         self._used.setdefault(one.claim.queue, Counter()).update(one.parts())
 
     def drop(self, uid: str) -> Held | None:
         """Count a claim no more."""
         gone = self.held.pop(uid, None)
         if gone is not None:
+            del self._by_queue[gone.claim.queue][uid]
             self._used[gone.claim.queue].subtract(gone.parts())
         return gone
 
     def used(self, queue: str, part: Part) -> int:
         """Return what a queue holds of a part."""
-        return self._used.get(queue, Counter())[part]
+        used = self._used.get(queue)
+        return 0 if used is None else used[part]
 
     def all_used(self, queue: str) -> dict[Part, int]:
         """Return all that a queue holds."""
@@ -113,9 +121,11 @@ class Ledger:
 
     def mates(self, queue: ClusterQueue) -> list[ClusterQueue]:
         """Return the queues that share quota with one, itself among them."""
-        if not queue.cohort:
-            return [queue]
-        return [other for other in self.queues.values() if other.cohort == queue.cohort]
+        return self._mates[queue.cohort] if queue.cohort else [queue]
+
+    def held_by(self, queue: str) -> list[Held]:
+        """Return what one queue holds."""
+        return list(self._by_queue.get(queue, {}).values())
 
     def borrowing(self, queue: str, part: Part) -> bool:
         """Say whether a queue holds more than its nominal quota."""

@@ -33,6 +33,7 @@ class ElasticQuotas:
 
     def __init__(self, quotas: Iterable[ElasticQuota]) -> None:
         self._held: dict[str, tuple[Claim, float]] = {}
+        self._used: dict[str, Counter[str]] = {}
         self._leaving: set[str] = set()
         self.configure(quotas)
 
@@ -48,10 +49,13 @@ class ElasticQuotas:
                         hint="min may be at most max",
                     )
             self.quotas.setdefault(quota.namespace, quota)
+        self._guaranteed = _sum(quota.min for quota in self.quotas.values())
 
     def hold(self, claim: Claim, since_s: float = 0.0) -> None:
         """Count a placed pod or gang."""
+        self.release(claim.uid)
         self._held[claim.uid] = claim, since_s
+        self._used.setdefault(claim.queue, Counter()).update(claim.uses)
 
     def leaving(self, uid: str) -> None:
         """Say that a claim is being evicted: it counts until `release`, and goes first."""
@@ -59,13 +63,14 @@ class ElasticQuotas:
 
     def release(self, uid: str) -> None:
         """Stop counting it."""
-        self._held.pop(uid, None)
+        if uid in self._held:
+            gone, _ = self._held.pop(uid)
+            self._used[gone.queue].subtract(gone.uses)
         self._leaving.discard(uid)
 
     def used(self, namespace: str) -> dict[str, int]:
         """Return what a namespace holds by resource."""
-        held = (claim.uses for claim, _ in self._held.values() if claim.queue == namespace)
-        return dict(_sum(held))
+        return {name: n for name, n in self._used.get(namespace, Counter()).items() if n}
 
     def admit(self, claim: Claim) -> Verdict:
         """Judge one claim; holds nothing. A namespace without a quota is always admitted."""
@@ -79,8 +84,8 @@ class ElasticQuotas:
                     f"Pod {claim.uid} is rejected in PreFilter because ElasticQuota"
                     f" {quota.namespace} is more than Max ({resource}: {after[resource]} > {most})"
                 )
-        if self._within_all(claim, self._everything()):
-            return Admit(borrows=_above(after, quota.min, claim.uses))
+        if self._within_all(claim, self._used):
+            return Admit(borrows=self._rises_above(claim))
         victims = self._victims(claim)
         if victims:
             return Preempt(victims)
@@ -99,28 +104,48 @@ class ElasticQuotas:
         if claim.queue not in self.quotas or held is None or held[0].queue not in self.quotas:
             neither = claim.queue not in self.quotas and held is None
             return neither and priority < claim.priority
-        return self._yields(claim, held[0], self._everything())
+        return self._yields(claim, held[0], self._used, above=self._rises_above(claim))
 
-    def _yields(self, claim: Claim, held: Claim, used: Mapping[str, Counter[str]]) -> bool:
-        quota = self.quotas[claim.queue]
-        own = _sum([used.get(claim.queue, {}), claim.uses])
-        if _above(own, quota.min, claim.uses):
+    def _rises_above(self, claim: Claim) -> bool:
+        """Say whether the claim takes its namespace above its min."""
+        own = _sum([self._used.get(claim.queue, {}), claim.uses])
+        return self._above(own, self.quotas[claim.queue], claim.uses)
+
+    def _yields(
+        self, claim: Claim, held: Claim, used: Mapping[str, Counter[str]], *, above: bool
+    ) -> bool:
+        if above:
             return held.queue == claim.queue and held.priority < claim.priority
         if held.queue == claim.queue or held.queue not in self.quotas:
             return False
-        return _above(used[held.queue], self.quotas[held.queue].min, claim.uses, held.uses)
+        return self._above(used[held.queue], self.quotas[held.queue], claim.uses, held.uses)
+
+    def _above(
+        self, used: Mapping[str, int], quota: ElasticQuota, *asked: Mapping[str, int]
+    ) -> bool:
+        """Say whether use exceeds the min in a counted resource that all of these ask."""
+        resources = set(self._guaranteed)
+        for some in asked:
+            resources &= {resource for resource, amount in some.items() if amount}
+        return any(used.get(r, 0) > quota.min.get(r, 0) for r in resources)
 
     def _victims(self, claim: Claim) -> tuple[str, ...]:
-        used = self._everything()
+        above = self._rises_above(claim)
+        used = {name: some.copy() for name, some in self._used.items()}
+        # Whoever does not yield now would not yield later: what others hold only shrinks.
         line = sorted(
-            self._held.values(),
+            (
+                held
+                for held in self._held.values()
+                if self._yields(claim, held[0], used, above=above)
+            ),
             key=lambda h: (h[0].uid not in self._leaving, h[0].priority, -h[1], h[0].uid),
         )
         gone: list[Claim] = []
         for held, _ in line:
             if self._within_all(claim, used):
                 break
-            if self._yields(claim, held, used):
+            if self._yields(claim, held, used, above=above):
                 used[held.queue].subtract(held.uses)
                 gone.append(held)
         if not self._within_all(claim, used):
@@ -135,19 +160,13 @@ class ElasticQuotas:
 
     def _within_all(self, claim: Claim, used: Mapping[str, Counter[str]]) -> bool:
         """Say whether all namespaces together stay within the sum of mins."""
-        guaranteed = _sum(quota.min for quota in self.quotas.values())
-        total = _sum([*(n for name, n in used.items() if name in self.quotas), claim.uses])
         return not any(
-            total[resource] > guaranteed[resource]
+            amount
+            and resource in self._guaranteed
+            and amount + sum(used[name][resource] for name in self.quotas if name in used)
+            > self._guaranteed[resource]
             for resource, amount in claim.uses.items()
-            if amount and resource in guaranteed
         )
-
-    def _everything(self) -> dict[str, Counter[str]]:
-        used: dict[str, Counter[str]] = {}
-        for claim, _ in self._held.values():
-            used.setdefault(claim.queue, Counter()).update(claim.uses)
-        return used
 
 
 def _sum(amounts: Iterable[Mapping[str, int]]) -> Counter[str]:
@@ -155,13 +174,3 @@ def _sum(amounts: Iterable[Mapping[str, int]]) -> Counter[str]:
     for some in amounts:
         total.update(some)
     return total
-
-
-def _above(
-    used: Mapping[str, int],
-    least: Mapping[str, int],
-    *asked: Mapping[str, int],
-) -> bool:
-    """Say whether use exceeds the min in a resource that all of these ask."""
-    resources = set.intersection(*(({r for r, n in some.items() if n}) for some in asked))
-    return any(used.get(r, 0) > least.get(r, 0) for r in resources)

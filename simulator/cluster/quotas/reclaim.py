@@ -48,7 +48,7 @@ def _outbids(claim: Claim, queue: ClusterQueue, held: Held) -> bool:
 def _of_own(claim: Claim, queue: ClusterQueue, ledger: Ledger, short: set[Part]) -> list[Held]:
     def yields(held: Held) -> bool:
         if held.claim.priority < claim.priority:
-            return queue.within_queue != "Never"
+            return True
         newer = (held.claim.created_s, held.claim.uid) > (claim.created_s, claim.uid)
         return (
             queue.within_queue == "LowerOrNewerEqualPriority"
@@ -56,13 +56,21 @@ def _of_own(claim: Claim, queue: ClusterQueue, ledger: Ledger, short: set[Part])
             and newer
         )
 
-    mine = (held for held in ledger.held.values() if held.claim.queue == queue.name)
+    if queue.within_queue == "Never":
+        return []
+    mine = ledger.held_by(queue.name)
     return _ordered(held for held in mine if yields(held) and short & held.parts().keys())
 
 
 def _of_others(queue: ClusterQueue, ledger: Ledger, short: set[Part]) -> list[Held]:
-    mates = {mate.name for mate in ledger.mates(queue)} - {queue.name}
-    theirs = (held for held in ledger.held.values() if held.claim.queue in mates)
+    if queue.reclaim == "Never" and not queue.borrow_preempts:
+        return []
+    theirs = (
+        held
+        for mate in ledger.mates(queue)
+        if mate is not queue and any(ledger.borrowing(mate.name, part) for part in short)
+        for held in ledger.held_by(mate.name)
+    )
     return _ordered(held for held in theirs if _borrows(ledger, held, short))
 
 

@@ -35,7 +35,7 @@ def placement(
         devices, instances = zip(*found, strict=True)
         return Placement(request.uid, node, devices, 0, instances)
     free = fleet.usable[row]
-    need = int(fleet.need(request)[row])
+    need = fleet.need_on(request, row)
     if device is not None:
         return Placement(request.uid, node, (device,), need)
     fits = np.flatnonzero(free >= need)

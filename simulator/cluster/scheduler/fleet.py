@@ -219,13 +219,20 @@ class Fleet:
         """
         if is_whole(request):
             return np.asarray(WHOLE // self.replicas)
-        share = np.full(len(self.nodes), request.gpu_milli, np.int64)
-        if request.gpu_memory_mib:
-            known = self.device_mib > 0
-            memory = -(-request.gpu_memory_mib * WHOLE // np.maximum(self.device_mib, 1))
-            share = np.where(known, np.maximum(share, memory), 0)
-            share = np.where(share > WHOLE, 0, share)
-        return share
+        if not request.gpu_memory_mib:
+            return np.full(len(self.nodes), request.gpu_milli, np.int64)
+        return np.array([self.need_on(request, row) for row in range(len(self.nodes))], np.int64)
+
+    def need_on(self, request: PodRequest, row: int) -> int:
+        """Return the milli-GPU of each device that the pod takes on one node; 0 = cannot."""
+        if is_whole(request):
+            return WHOLE // int(self.replicas[row])
+        if not request.gpu_memory_mib:
+            return request.gpu_milli
+        device_mib = int(self.device_mib[row])
+        if request.gpu_memory_mib > device_mib:
+            return 0
+        return max(request.gpu_milli, -(-request.gpu_memory_mib * WHOLE // device_mib))
 
     def eligible(self, request: PodRequest) -> tuple[Marks, Marks]:
         """Return which nodes the pod may use at all, and which of them it would rather use."""

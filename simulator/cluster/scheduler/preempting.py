@@ -71,6 +71,11 @@ def _units(fleet: Fleet, yields: Callable[[Running], bool]) -> Iterable[_Unit]:
 def _for_pod(pod: PodRequest, fleet: Fleet, units: list[_Unit]) -> list[_Unit] | None:
     if fleet.feasible(pod).any():
         return []
+    alone = next(
+        (unit for unit in units if len(unit.pods) == 1 and _enough(pod, fleet, unit)), None
+    )
+    if alone is not None:
+        return [alone]
     empty = fleet.copy()
     on_node: dict[str, list[_Unit]] = {}
     for unit in units:
@@ -78,52 +83,76 @@ def _for_pod(pod: PodRequest, fleet: Fleet, units: list[_Unit]) -> list[_Unit] |
         for name in sorted({pod.placement.node for pod in unit.pods}):
             on_node.setdefault(name, []).append(unit)
     could = empty.feasible(pod)
-    sets = [
-        _fewest(pod, fleet.only(name, (p for unit in on_node[name] for p in unit.pods)), units)
-        for name, units in sorted(on_node.items())
-        if could[fleet.place_of[name]]
-    ]
-    return min(sets, key=_harm, default=None)
+    best: list[_Unit] | None = None
+    for name, candidates in sorted(on_node.items()):
+        if could[fleet.place_of[name]]:
+            best = _fewest(pod, fleet, name, candidates, best)
+    return best
 
 
-def _fewest(pod: PodRequest, node: Fleet, units: list[_Unit]) -> list[_Unit]:
-    """Return the units of one node to evict; all of them together are known to help."""
-    sets: list[list[_Unit]] = []
-    for size in range(1, len(units)):
-        if len(sets) + comb(len(units), size) > _SUBSETS:
-            break
-        sets += [list(some) for some in combinations(units, size)]
-    sets.sort(key=_harm)
+def _enough(pod: PodRequest, fleet: Fleet, unit: _Unit) -> bool:
+    """Say whether it is enough that one lone pod goes."""
+    name = unit.pods[0].placement.node
+    return _may_help(pod, fleet, fleet.place_of[name], [unit]) and _helps(
+        pod, fleet.only(name, unit.pods), [unit]
+    )
+
+
+def _fewest(
+    pod: PodRequest, fleet: Fleet, name: str, units: list[_Unit], best: list[_Unit] | None
+) -> list[_Unit] | None:
+    """Return the best of a node's sets of units, or what is better already.
+
+    All of the node's units together are known to help.
+    """
+    node = fleet.only(name, (one for unit in units for one in unit.pods))
+    tried = 0
+    for size in range(1, len(units) + 1):
+        if best is not None and size > _harm(best)[0]:
+            return best
+        tried += comb(len(units), size)
+        if tried > _SUBSETS:
+            spared = _spare(pod, node, units)
+            return spared if best is None else min(best, spared, key=_harm)
+        for some in sorted(map(list, combinations(units, size)), key=_harm):
+            if best is not None and _harm(some) >= _harm(best):
+                break
+            if _helps(pod, node, some):
+                best = some
+    return best
+
+
+def _spare(pod: PodRequest, node: Fleet, units: list[_Unit]) -> list[_Unit]:
+    """Spare one unit after the other, highest and oldest first, while the rest still helps."""
     out = list(units)
     for unit in reversed(units):
         rest = [other for other in out if other is not unit]
         if _helps(pod, node, rest):
             out = rest
-    return next(
-        (some for some in sets if _harm(some) < _harm(out) and _helps(pod, node, some)), out
-    )
+    return out
 
 
 def _helps(pod: PodRequest, node: Fleet, units: Sequence[_Unit]) -> bool:
-    if not _may_help(pod, node, units):
+    if not _may_help(pod, node, 0, units):
         return False
     trial = node.copy()
     _release(trial, units)
     return bool(trial.feasible(pod).any())
 
 
-def _may_help(pod: PodRequest, node: Fleet, units: Sequence[_Unit]) -> bool:
+def _may_help(pod: PodRequest, fleet: Fleet, row: int, units: Sequence[_Unit]) -> bool:
     """Rule out by sums what could not help: a trial costs twenty times as much."""
-    gone = [p for unit in units for p in unit.pods if p.request.uid in node.running]
+    name = fleet.names[row]
+    gone = [p for unit in units for p in unit.pods if p.placement.node == name]
     cpu = sum(p.request.cpu_milli for p in gone)
     memory = sum(p.request.memory_mib for p in gone)
     gpu = sum(p.placement.gpu_milli * len(p.placement.devices) for p in gone)
-    instances = node.single[0] or any(p.placement.instances for p in gone)
-    need = 0 if pod.profile or instances else int(node.need(pod)[0]) * pod.gpus
+    instances = pod.profile or fleet.single[row] or any(p.placement.instances for p in gone)
+    need = 0 if instances else fleet.need_on(pod, row) * pod.gpus
     return bool(
-        node.cpu[0] + cpu >= pod.cpu_milli
-        and node.memory[0] + memory >= pod.memory_mib
-        and int(node.usable[0].sum()) + gpu >= need
+        fleet.cpu[row] + cpu >= pod.cpu_milli
+        and fleet.memory[row] + memory >= pod.memory_mib
+        and fleet.spare[row] + gpu >= need
     )
 
 
@@ -145,11 +174,14 @@ def _for_gang(gang: Gang, fleet: Fleet, policy: Policy, units: list[_Unit]) -> l
         out += more
         step = len(out)
         where = place_gang(gang, trial, policy)
-    where = where[: gang.min_members or len(gang.members)]
     asked = {pod.uid: pod for pod in gang.members}
-    for placement in where:
+    for placement in where[: gang.min_members or len(gang.members)]:
         trial.take(asked[placement.uid], placement)
-    return [unit for unit in reversed(out) if not _restored(trial, unit)][::-1]
+    found = [unit for unit in reversed(out) if not _restored(trial, unit)][::-1]
+    left = fleet.copy()
+    _release(left, found)
+    # With fewer gone, members of several kinds may go elsewhere and not all fit: then all yield.
+    return found if place_gang(gang, left, policy) is not None else out
 
 
 def _restored(trial: Fleet, unit: _Unit) -> bool:
