@@ -163,7 +163,7 @@ def test_a_full_disk_is_temporary_and_loses_nothing(
     ballast = f"head -c 3000000 /dev/zero > {disk}/ballast"
     command = f"{mount}; {ballast}; exec {sys.executable} {script} {disk}"
     ran = process(f"import subprocess, sys; sys.exit(subprocess.call({[*inside, command]!r}))")
-    out, _ = ran.communicate(timeout=120)
+    out, _ = ran.communicate(timeout=240)
     assert ran.returncode == 0
     seen = json.loads(out)
     n = seen["stored"]
