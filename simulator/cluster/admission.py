@@ -133,11 +133,11 @@ class Admission:
             self._release(uid(workload))
             return
         if holds(workload, "Admitted"):
-            if not deep(workload, "spec", "active", default=True):
-                self._evict(workload, "Deactivated", "The workload is deactivated")
-            elif holds(workload, "Evicted"):
+            if holds(workload, "Evicted"):
                 self._suspend(job, off=True)
                 self._leave(job, workload)
+            elif not deep(workload, "spec", "active", default=True):
+                self._evict(workload, "Deactivated", "The workload is deactivated")
             else:
                 self._suspend(job, off=False)
         else:
@@ -168,7 +168,6 @@ class Admission:
         changes = [
             ("QuotaReserved", False, "Pending", why["message"]),
             ("Admitted", False, "NoReservation", "The workload has no reservation"),
-            ("Evicted", False, why["reason"], why["message"]),
         ]
         if active:
             changes.append(("Requeued", True, why["reason"], why["message"]))
@@ -248,8 +247,8 @@ class Admission:
             ("QuotaReserved", True, "QuotaReserved", said),
             ("Admitted", True, "Admitted", "The workload is admitted"),
         ]
-        if condition(workload, "Requeued"):
-            changes.append(("Requeued", True, "QuotaReserved", said))
+        again = [c for c in ("Evicted", "Preempted") if holds(workload, c)]
+        changes += [(c, False, "QuotaReserved", said) for c in again]
         body = {
             "admission": {"clusterQueue": claim.queue, "podSetAssignments": assigned},
             "conditions": conditions(workload, self._clerk.now_s, *changes),

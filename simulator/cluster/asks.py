@@ -88,7 +88,7 @@ def _affinity(spec: Mapping[str, Any]) -> tuple[tuple[tuple[str, str], ...], tup
     required = deep(spec, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
     terms: list[Mapping[str, Any]] = required or [{}]
     for expression in terms[0].get("matchExpressions") or ():
-        values = expression.get("values") or ()
+        values: list[str] = expression.get("values") or []
         if expression["operator"] != "In":
             continue
         if len(values) == 1:
@@ -102,7 +102,7 @@ def _affinity(spec: Mapping[str, Any]) -> tuple[tuple[tuple[str, str], ...], tup
 def gpus(pod_spec: Mapping[str, Any]) -> float:
     """Return how many GPUs a pod asks for, instances by their compute slices."""
     total = 0.0
-    for resource, number in pod_amounts(pod_spec).items():
+    for resource, number in uses(pod_spec).items():
         if resource in {GPU, SHARED}:
             total += float(number)
         elif resource.startswith(MIG):

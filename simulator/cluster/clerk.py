@@ -37,7 +37,7 @@ class Clerk:
             if error.code != FORBIDDEN or owner is None:
                 raise
             why = str(error.message)
-            if self.refused[namespace(obj)].get(uid(owner)) != why:
+            if uid(owner) not in self.refused[namespace(obj)]:
                 self.refused[namespace(obj)][uid(owner)] = why
                 self.event(owner, "FailedCreate", f"Error creating: {why}", manager, "Warning")
             return None

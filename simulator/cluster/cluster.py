@@ -134,15 +134,14 @@ class Cluster:
             changes = self._view.refresh()
             for change in changes:
                 self._notice(change)
-            if changes or self._loop.busy:
-                self._loop.run()
-                continue
             before = self._clerk.store.version
-            self._admission.run()
-            if self._clerk.store.version == before:
-                self._scheduling.run()
-            if self._clerk.store.version == before:
-                return
+            for turn in (self._admission.run, self._loop.run, self._scheduling.run):
+                turn()
+                if self._clerk.store.version != before:
+                    break  # the next must see what this one did
+            else:
+                if not self._loop.busy:
+                    return
         named = sorted({f"{c.kind} {c.key}" for c in changes})[:3]
         raise FallowError(
             f"the cluster does not come to rest: {', '.join(named)} keep changing",
@@ -211,8 +210,7 @@ class Cluster:
         self._scheduling.notice(obj, kind, gone=gone)
         if kind == "Pod":
             self._count(obj, gone=gone)
-            if self._kubelet.notice(obj, gone=gone):
-                self._scheduling.stir()
+            self._kubelet.notice(obj, gone=gone)
         elif kind == "Node":
             self._failures.notice(obj, gone=gone)
             self._scheduling.stir()

@@ -16,7 +16,6 @@ from simulator.cluster.objects import (
     going,
     live,
     name,
-    namespace,
     uid,
 )
 from simulator.cluster.view import View

@@ -40,6 +40,8 @@ class Hardware:
         self.tenures: list[Tenure] = []
         self.outages: list[Outage] = []
         self.fleet = Fleet(_free(spec) for spec in specs)
+        self.freed = False
+        """Something was given back since the scheduler last looked (it sets this to False)."""
         self._open: dict[str, int] = {}
         self._out: dict[int, int] = {}
         self._closing: dict[int, str] = {}
@@ -94,13 +96,13 @@ class Hardware:
             if place in self._closing and not self._held[place]:
                 self._stop(place, self._closing.pop(place), now_s)
 
-    def release(self, uid: str, now_s: float) -> bool:
-        """Take a pod's place back; say whether it had one."""
+    def release(self, uid: str, now_s: float) -> None:
+        """Take back the place of a pod, if it has one."""
         self.end(uid, now_s)
         if uid not in self.fleet.running:
-            return False
+            return
         self.fleet.release(uid)
-        return True
+        self.freed = True
 
     def stop(self, place: int, why: str, now_s: float) -> None:
         """Let nobody use a device from now, or from when its last holder leaves."""

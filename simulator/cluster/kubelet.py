@@ -14,8 +14,6 @@ from simulator.cluster.objects import (
     going,
     live,
     moment,
-    name,
-    namespace,
     over,
     stamp,
     uid,
@@ -54,12 +52,13 @@ class Kubelet:
         self.away: set[str] = set()
         """Nodes that nobody hears of: nothing happens to their pods."""
 
-    def notice(self, pod: Object, *, gone: bool) -> bool:
-        """See what changed about a pod; say whether something became free."""
+    def notice(self, pod: Object, *, gone: bool) -> None:
+        """See what changed about a pod."""
         if gone or over(pod):
             self._alarms.clear(("start", uid(pod)))
             self._starting.discard(uid(pod))
-            return self._hardware.release(uid(pod), self._clerk.now_s)
+            self._hardware.release(uid(pod), self._clerk.now_s)
+            return
         node = pod["spec"].get("nodeName")
         if node and going(pod):
             self._end_later(pod)
@@ -69,7 +68,6 @@ class Kubelet:
             self._alarms.set(
                 self._clerk.now_s + after, ("start", uid(pod)), lambda: self._start(uid(pod))
             )
-        return False
 
     def _delay(self, pod: Object, node: str) -> float:
         image = str(pod["spec"]["containers"][0].get("image", ""))

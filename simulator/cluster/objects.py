@@ -19,6 +19,8 @@ SHARED_KINDS = {
 }
 """Groups whose kinds bear names that others bear too."""
 
+_ENDED = ("Succeeded", "Failed")
+
 
 @cache
 def stamp(at_s: float) -> str:
@@ -65,7 +67,7 @@ def deep(obj: Mapping[str, Any], *path: str, default: Any = None) -> Any:
     """Return what lies at a path of keys, or the default where a key is absent or null."""
     here: Any = obj
     for key in path:
-        here = here.get(key) if isinstance(here, Mapping) else None
+        here = here.get(key) if isinstance(here, dict) else None
         if here is None:
             return default
     return here
@@ -113,17 +115,20 @@ def going(obj: Mapping[str, Any]) -> bool:
 
 def over(pod: Mapping[str, Any]) -> bool:
     """Say whether a pod's containers have exited for good."""
-    return deep(pod, "status", "phase") in {"Succeeded", "Failed"}
+    return "status" in pod and pod["status"].get("phase") in _ENDED
 
 
 def live(pod: Mapping[str, Any]) -> bool:
     """Say whether a pod runs or may still run."""
-    return not over(pod) and not going(pod)
+    return not over(pod) and "deletionTimestamp" not in pod["metadata"]
 
 
 def ready(pod: Mapping[str, Any]) -> bool:
     """Say whether a pod is ready."""
-    return live(pod) and holds(pod, "Ready")
+    if not live(pod) or "status" not in pod:
+        return False
+    every = pod["status"].get("conditions") or ()
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in every)
 
 
 def holds(obj: Mapping[str, Any], kind: str) -> bool:

@@ -46,8 +46,10 @@ class Scheduling:
         self._policy, self._holder = policy, holder
         self._pending: dict[str, PodRequest] = {}
         self._stirred = False
-        self._yielding: dict[str, set[str]] = {}
-        """By pod: those evicted for it that are not gone yet."""
+        self._yielding: dict[str, dict[str, str]] = {}
+        """By pod: those evicted for it, and their nodes."""
+        self._kept: set[str] = set()
+        """Nodes kept in this turn for one who waits there for those to go."""
         self._elastic = ElasticQuotas([])
         self._quotas = False
 
@@ -83,10 +85,10 @@ class Scheduling:
         """Place what can be placed now."""
         if self._quotas:
             self._read_quotas()
-        if not self._stirred or not self._pending:
-            self._stirred = False
+        stirred = self._stirred or self._hardware.freed
+        self._stirred = self._hardware.freed = False
+        if not stirred or not self._pending:
             return
-        self._stirred = False
         least = {}
         for kind in GROUPS:
             for group in self._view.of(kind):
@@ -99,6 +101,9 @@ class Scheduling:
                 self._wait(one)
             elif not self._try(one):
                 failed.add(shape)
+        for node in self._kept:
+            self._hardware.fleet.reopen(node)
+        self._kept = set()
 
     def _try(self, one: Gang) -> bool:
         if not self._within(one):
@@ -164,11 +169,12 @@ class Scheduling:
     def _preempt(self, one: Gang) -> None:
         """Evict those of lower priority whose places would do; once, until they are gone."""
         first = one.members[0].uid
-        waiting = {v for v in self._yielding.get(first, ()) if v in self._hardware.fleet.running}
+        running = self._hardware.fleet.running
+        waiting = {n for v, n in self._yielding.get(first, {}).items() if v in running}
         if waiting:
+            self._keep(waiting)
             return
         above = priority(one)
-        running = self._hardware.fleet.running
         pods = self._view.pods
         if not any(r.request.priority < above for r in running.values()):
             return
@@ -180,7 +186,17 @@ class Scheduling:
         found = victims(one, self._hardware.fleet, self._policy, may)
         for victim in found or ():
             self._evict(victim.request.uid, f"Preempted by pod {first}")
-            self._yielding.setdefault(first, set()).add(victim.request.uid)
+            nodes = self._yielding.setdefault(first, {})
+            nodes[victim.request.uid] = victim.placement.node
+        self._keep({victim.placement.node for victim in found or ()})
+
+    def _keep(self, nodes: set[str]) -> None:
+        """Place nobody of lower priority on these nodes in this turn: they have been vacated."""
+        fleet = self._hardware.fleet
+        for node in nodes:
+            if fleet.open[fleet.place_of[node]]:
+                fleet.close(node)
+                self._kept.add(node)
 
     def _evict(self, victim: str, why: str) -> None:
         pod = self._view.pods.get(victim)

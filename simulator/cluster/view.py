@@ -23,7 +23,7 @@ class View:
         self._version = 0
         self._every: defaultdict[str, dict[tuple[str, str], Object]] = defaultdict(dict)
         self._within: defaultdict[tuple[str, str], dict[str, Object]] = defaultdict(dict)
-        self._children: defaultdict[str, dict[str, Object]] = defaultdict(dict)
+        self._children: defaultdict[str, dict[str, dict[str, Object]]] = defaultdict(dict)
         self.pods: dict[str, Object] = {}
         """By uid."""
 
@@ -61,8 +61,10 @@ class View:
 
     def children(self, owner_uid: str, kind: str = "") -> list[Object]:
         """Return what an object controls, oldest first; of one kind or of all."""
-        found = self._children.get(owner_uid, {}).values()
-        return [o for o in found if not kind or called(o) == kind]
+        by_kind = self._children.get(owner_uid, {})
+        if kind:
+            return list(by_kind.get(kind, {}).values())
+        return [o for found in by_kind.values() for o in found.values()]
 
     def top(self, obj: Object) -> Object:
         """Return the topmost owner of an object; itself where it has none."""
@@ -89,7 +91,7 @@ class View:
         self._within[kind, key[0]][key[1]] = obj
         reference = controller(obj)
         if reference is not None:
-            self._children[reference["uid"]][uid(obj)] = obj
+            self._children[reference["uid"]].setdefault(kind, {})[uid(obj)] = obj
         if kind == "Pod":
             self.pods[uid(obj)] = obj
 
@@ -100,7 +102,7 @@ class View:
         reference = controller(obj)
         if reference is not None:
             siblings = self._children[reference["uid"]]
-            siblings.pop(uid(obj), None)
-            if not siblings:
+            siblings.get(kind, {}).pop(uid(obj), None)
+            if not any(siblings.values()):
                 del self._children[reference["uid"]]
         self.pods.pop(uid(obj), None)

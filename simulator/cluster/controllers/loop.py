@@ -53,7 +53,7 @@ class Loop:
         self._spaces: dict[str, None] = {}
         self._ended: list[Object] = []
         self._refused: dict[str, Key] = {}
-        """Uid of each owner whose child was refused: where it lies."""
+        """Where owners lie, by uid, that make no more children until a quota may have room."""
 
     @property
     def busy(self) -> bool:
@@ -95,15 +95,15 @@ class Loop:
 
     def _retry(self, space: str) -> None:
         """Let those try again whose children were refused for want of quota."""
-        for owner in self._clerk.refused.get(space, {}):
+        for owner in tuple(self._clerk.refused.get(space, ())):
             if owner in self._refused:
-                self._dirty[self._refused[owner]] = None
+                self._dirty[self._refused.pop(owner)] = None
 
     def run(self) -> None:
         """Let every controller look once at what concerns it."""
         ended, self._ended = self._ended, []
-        for obj in ended:
-            collector.collect(obj, self._view, self._clerk)
+        for lost in ended:
+            collector.collect(lost, self._view, self._clerk)
         dirty, self._dirty = self._dirty, {}
         for key in dirty:
             there = self._view.get(*key)
@@ -130,7 +130,7 @@ class Loop:
                 self._clerk.delete(there)
         for there, body in plan.patch:
             self._clerk.patch(there, body, manager)
-        for body in plan.make:
+        for body in () if uid(obj) in self._refused else plan.make:
             if self._clerk.create(body, manager, obj) is None and uid(obj) in refused:
                 self._refused[uid(obj)] = key
                 plan.status = control(obj, sight).status  # it says why now

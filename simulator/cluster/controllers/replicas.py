@@ -39,12 +39,12 @@ def replica_set(obj: Object, sight: Sight) -> Plan:
         young = oldest(alive)
         young.reverse()  # of equal worth the youngest goes first
         plan.drop = sorted(young, key=_worth)[: len(alive) - wanted]
-    kept = len(alive) - len(plan.drop)
+    kept, up = len(alive) - len(plan.drop), sum(map(ready, alive))
     plan.status = {
         "replicas": len(alive),
         "fullyLabeledReplicas": len(alive),
-        "readyReplicas": sum(map(ready, alive)),
-        "availableReplicas": sum(map(ready, alive)),
+        "readyReplicas": up,
+        "availableReplicas": up,
         "observedGeneration": obj["metadata"].get("generation", 1),
         "conditions": _failure(obj, sight, short=kept < wanted),
     }
