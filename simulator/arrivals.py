@@ -22,18 +22,29 @@ BY_DAY = 4.0
 
 
 class Category(msgspec.Struct, frozen=True):
-    """One row of `mix.csv`: `share` of the fleet's GPUs, `gpus` per replica."""
+    """One row of `mix.csv`: `share` of the fleet's GPUs."""
 
     category: str
     kind: str
     behaviour: str
     share: float
     gpus: int
+    """Of each replica, in units of `resource`."""
     replicas: int
     life: str
     priority: int
     namespace: str
     team: str
+    resource: str = "nvidia.com/gpu"
+    product: str = ""
+    """Node label `nvidia.com/gpu.product` that its pods ask for; empty = any."""
+    weight: float = 1.0
+    """GPUs of one unit: an instance by its compute slices, a replica by its share."""
+
+    @property
+    def size(self) -> float:
+        """GPUs of the whole workload."""
+        return self.gpus * self.replicas * self.weight
 
 
 class Arrival(msgspec.Struct, frozen=True):
@@ -86,8 +97,7 @@ def arrivals(
     found: list[Arrival] = []
     for number, category in enumerate(mix):
         rng = np.random.default_rng([seed, number])
-        size = category.gpus * category.replicas
-        standing = category.share * gpus / size
+        standing = category.share * gpus / category.size
         count = int(standing) + int(rng.random() < standing % 1)
         if category.life == "forever":
             lives = [float("inf")] * count

@@ -17,7 +17,7 @@ def held(found: list[Arrival], end: float) -> dict[str, float]:
     for arrival in found:
         category = arrival.category
         life = min(arrival.life_s, end - arrival.at_s)
-        gpu_hours = life / 3600 * category.gpus * category.replicas
+        gpu_hours = life / 3600 * category.size
         hours[category.category] = hours.get(category.category, 0.0) + gpu_hours
     return hours
 

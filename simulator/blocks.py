@@ -1,0 +1,55 @@
+"""Blocks put together, and what their free devices were free for."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
+
+from simulator.nouns import STATES, Block, Holder
+
+
+def joined(blocks: Sequence[Block]) -> Block:
+    """Return consecutive blocks of the same devices as one."""
+    if len(blocks) == 1:
+        return blocks[0]
+    places: dict[str, int] = {}
+    holders: list[Holder] = []
+    codes = []
+    for block in blocks:
+        for holder in block.holders:
+            if holder.uid not in places:
+                places[holder.uid] = len(holders)
+                holders.append(holder)
+        new = np.array([*(places[h.uid] for h in block.holders), -1], np.int16)
+        codes.append(new[block.holder])
+    arrays = {
+        name: np.concatenate([getattr(b, name) for b in blocks], axis=-1)
+        for name in Block.__struct_fields__
+        if name not in {"devices", "holders", "holder"}
+    }
+    return Block(
+        devices=blocks[0].devices,
+        holders=tuple(holders),
+        holder=np.concatenate(codes, axis=1),
+        **arrays,
+    )
+
+
+def strand(block: Block, waits: Iterable[tuple[Sequence[int], float, float]]) -> Block:
+    """Return a block whose free devices are stranded while somebody waits for such devices.
+
+    The scheduler places whoever fits, so what is free beside a waiting pod does not fit it.
+    """
+    waited: dict[tuple[int, ...], np.ndarray[tuple[int], np.dtype[np.bool_]]] = {}
+    for rows, start_s, end_s in waits:
+        marks = waited.setdefault(tuple(rows), np.zeros(len(block.ticks), np.bool_))
+        begin, end = np.searchsorted(block.ticks, [start_s, end_s]).tolist()
+        marks[begin:end] = True
+    if not waited:
+        return block
+    state = block.state.copy()
+    for rows, marks in waited.items():
+        at = np.ix_(np.array(rows, np.intp), np.flatnonzero(marks))
+        free = state[at] == STATES.index("free")
+        state[at] = np.where(free, STATES.index("stranded"), state[at])
+    return msgspec.structs.replace(block, state=state)

@@ -1,0 +1,84 @@
+"""What a fleet offers, and a mix of work scaled to it."""
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+import msgspec
+
+from simulator.arrivals import Category
+from simulator.bring import PRODUCT
+from simulator.cluster.labels import labels
+from simulator.cluster.nodes import NodeSpec, Pool, pools, resources
+from simulator.nouns import Device
+
+Supply = dict[tuple[str, str], float]
+"""GPUs by product and resource."""
+
+
+def fitted(mix: Sequence[Category], nodes: Iterable[NodeSpec]) -> tuple[Category, ...]:
+    """Return the mix with each kind of device as much in demand as the table would have it.
+
+    Shares are of a fleet with the pools of `pools.csv`. A fleet that has more or less of a kind of
+    device than that table gets more or less of the work that asks for it; where there is none of
+    it, nobody asks. Work that is larger than all of its kind leaves its share to the others.
+    """
+    known = list(nodes)
+    gpus = sum(spec.pool.gpu_count for spec in known)
+    here: Supply = {}
+    for spec in known:
+        _add(here, spec.pool, 1.0)
+    usual: Supply = {}
+    for pool in pools().values():
+        _add(usual, pool, pool.share / pool.gpu_count)
+    total = sum(pool.share for pool in pools().values())
+    fits: Supply = {}
+    wanted: Supply = {}
+    for category in mix:
+        key = _key(category)
+        wanted[key] = wanted.get(key, 0.0) + category.share
+        if category.size <= here.get(key, 0.0):
+            fits[key] = fits.get(key, 0.0) + category.share
+    out = []
+    for category in mix:
+        key = _key(category)
+        factor = 0.0
+        if usual.get(key) and fits.get(key) and category.size <= here[key]:
+            factor = here[key] / gpus / (usual[key] / total) * wanted[key] / fits[key]
+        out.append(msgspec.structs.replace(category, share=category.share * factor))
+    return tuple(out)
+
+
+def _key(category: Category) -> tuple[str, str]:
+    return category.product, category.resource
+
+
+def _add(supply: Supply, pool: Pool, count: float) -> None:
+    """Add so many nodes of a pool."""
+    offered = resources(pool)
+    product = labels("any", pool, offered)[PRODUCT]
+    for resource, units in offered.items():
+        key = (product, resource)
+        supply[key] = supply.get(key, 0.0) + count * units * _weight(pool, resource)
+
+
+def _weight(pool: Pool, resource: str) -> float:
+    """Return the GPUs of one unit."""
+    profile = resource.rpartition("mig-")[2] if "mig-" in resource else ""
+    if pool.mig_strategy == "single":
+        profile = pool.mig.partition("x")[2]
+    if profile:
+        return int(profile.partition("g")[0]) / 7
+    return 1 / pool.replicas
+
+
+def offered(devices: Sequence[Device], nodes: Iterable[NodeSpec]) -> list[tuple[str, str]]:
+    """Return by device under which product and resource it is asked for."""
+    known = {spec.name: spec.pool for spec in nodes}
+    return [_asked(known[device.node], device.profile) for device in devices]
+
+
+@cache
+def _asked(pool: Pool, profile: str | None) -> tuple[str, str]:
+    product = labels("any", pool, resources(pool))[PRODUCT]
+    single = profile is None or pool.mig_strategy == "single"
+    return product, "nvidia.com/gpu" if single else f"nvidia.com/mig-{profile}"

@@ -1,0 +1,61 @@
+"""How each kind of workload is switched off and on again: its own controller's handle.
+
+The merge patches are those that people write (`kubectl patch`, the notebook page's button).
+"""
+
+from typing import Any
+
+from fallow.errors import UsageError
+from simulator.arrivals import Category
+from simulator.cluster.objects import deep, planted, stamp, words
+
+Object = dict[str, Any]
+
+NOTEBOOK, SERVICE = "kubeflow-resource-stopped", "serving.kserve.io/stop"
+SUSPEND = {
+    "Job": ("spec", "suspend"),
+    "PyTorchJob": ("spec", "runPolicy", "suspend"),
+    "RayCluster": ("spec", "suspend"),
+}
+
+
+def off(kind: str, now_s: float) -> Object:
+    """Return the merge patch that stops a workload of a kind, reversibly.
+
+    Raises:
+        UsageError: nobody here knows how to stop that kind.
+    """
+    if kind in SUSPEND:
+        return planted(True, *SUSPEND[kind])
+    if kind == "Notebook":
+        return {"metadata": {"annotations": {NOTEBOOK: stamp(now_s)}}}
+    if kind == "InferenceService":
+        return {"metadata": {"annotations": {SERVICE: "true"}}}
+    if kind == "Deployment":
+        return {"spec": {"replicas": 0}}
+    legal = ", ".join(("Notebook", "InferenceService", "Deployment", *SUSPEND))
+    raise UsageError(f"nobody here can stop a {kind!r}", hint=f"kinds: {legal}")
+
+
+def on(category: Category) -> Object:
+    """Return the merge patch with which its owner starts a workload again."""
+    kind = category.kind
+    if kind in SUSPEND:
+        return planted(False, *SUSPEND[kind])
+    if kind == "Notebook":
+        return {"metadata": {"annotations": {NOTEBOOK: None}}}
+    if kind == "InferenceService":
+        return {"metadata": {"annotations": {SERVICE: "false"}}}
+    return {"spec": {"replicas": category.replicas}}
+
+
+def is_off(obj: Object) -> bool:
+    """Say whether somebody has switched a workload off."""
+    kind = obj["kind"]
+    if kind in SUSPEND:
+        return bool(deep(obj, *SUSPEND[kind]))
+    if kind == "Notebook":
+        return bool(words(obj, "annotations").get(NOTEBOOK))
+    if kind == "InferenceService":
+        return words(obj, "annotations").get(SERVICE) == "true"
+    return bool(deep(obj, "spec", "replicas", default=1) == 0)

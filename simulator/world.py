@@ -1,0 +1,402 @@
+"""The world: people, cluster, pods and failures in one simulated time.
+
+    World.advance(until) ─► what happens, moment by moment ─► Block of every device and tick
+         │                   arrivals · cluster · finished work · owners · mishaps
+    World.store  what the Kubernetes API shows        World.look()  what the exporters show
+
+Between two calls anybody may write to the store, as an enforcer does; the world acts on it when
+it next moves. Everything follows from the spec, the seed and those writes.
+"""
+
+import heapq
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from math import inf
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from fallow.errors import UsageError
+from simulator import owners, switches
+from simulator.arrivals import Arrival, Category, arrivals, categories
+from simulator.blocks import joined, strand
+from simulator.bring import brought, foundation
+from simulator.cast import Cast, Key, Role
+from simulator.cluster.cluster import Cluster
+from simulator.cluster.nodes import NodeSpec
+from simulator.cluster.objects import called, name, namespace, over, ready, uid
+from simulator.cluster.scheduler.requests import Policy
+from simulator.exporters.look import Look
+from simulator.kube.history import Change
+from simulator.kube.store import Store
+from simulator.mishaps import mishaps
+from simulator.nouns import TICK_S, Block, Device, HostLook, Tenure
+from simulator.supply import fitted, offered
+from simulator.work.effects import effects
+from simulator.work.host import host_look
+from simulator.work.signals import Carry, signals
+
+Object = dict[str, Any]
+
+DAY_S = 86_400.0
+HORIZON_S = 30 * DAY_S
+TIDIED_S = 3600.0
+"""Finished jobs stay to be looked at for so long."""
+LONGEST_EFFECT_S = 5400.0
+SHOWN = ("Pod", "Node", "Namespace", "ReplicaSet", "Job")
+"""Kinds that kube-state-metrics tells of."""
+PIECE_S = 6 * 3600.0
+"""Ticks are made for so long at a time: about 0.5 GB for 600 devices."""
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """What a world is made of."""
+
+    nodes: tuple[NodeSpec, ...]
+    start_s: float
+    """First moment, seconds since the epoch; a whole tick."""
+    mix: tuple[Category, ...] = categories()
+    placement: Policy = "best-fit"
+    mishaps: float = 1.0
+    """How often nodes and boards fail, by the table's rates; 0 = never."""
+    effects: float = 1.0
+    """The same of heat and of XIDs that take nothing away."""
+    returns: bool = True
+    """Whether owners start again what somebody stopped."""
+    horizon_s: float = HORIZON_S
+    """How long people bring work."""
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """Somebody other than its owner switched a workload off."""
+
+    key: Key
+    at_s: float
+    gpus: float
+    hurt: bool
+    """The truth: it lost work, or somebody missed it at once."""
+    lost_gpu_s: float
+    """GPU-seconds of work that is to be done again."""
+    idle: bool
+    """The truth: none of its devices worked at that moment."""
+    back_s: float | None
+    """When its owner starts it again; None = never within the horizon."""
+
+
+class World:
+    """A fleet, what is asked of it, and what becomes of that.
+
+    Raises:
+        UsageError: a start that is not on a tick, no such placement policy.
+    """
+
+    def __init__(self, spec: Spec, seed: int) -> None:
+        if spec.start_s % TICK_S:
+            raise UsageError(
+                f"the world cannot begin at {spec.start_s:g}", hint=f"multiples of {TICK_S} s"
+            )
+        self.spec, self.seed = spec, seed
+        self._clock = spec.start_s
+        self.store = Store(lambda: self._clock, seed)
+        self.cluster = Cluster(self.store, spec.nodes, placement=spec.placement, seed=seed)
+        self.cast = Cast()
+        self.stops: list[Stop] = []
+        self.finished: dict[Key, float] = {}
+        """When each job that ends by itself was done."""
+        mix = fitted(spec.mix, spec.nodes)
+        end_s = spec.start_s + spec.horizon_s
+        gpus = sum(n.pool.gpu_count for n in spec.nodes)
+        self._coming = arrivals(mix, gpus, spec.start_s, end_s, seed)
+        self._mishaps = mishaps(spec.nodes, spec.start_s, end_s, seed, often=spec.mishaps)
+        self._kinds = {c.kind for c in mix}
+        self._came = self._struck = 0
+        self._due: list[tuple[float, int, str, Any]] = []
+        self._number = self._version = self._tenures = 0
+        self._open: dict[str, Tenure] = {}
+        self._off: set[Key] = set()
+        self._carry: Carry | None = None
+        self._pieces: list[Block] = []
+        self._from_s = spec.start_s
+        self._block: Block | None = None
+        self._look: Look | None = None
+        self._lock = threading.RLock()
+        for obj in foundation(mix):
+            self.store.create(called(obj), obj)
+
+    @property
+    def now_s(self) -> float:
+        """The moment that the world has reached."""
+        return self._clock
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Every GPU and MIG instance, as blocks order them."""
+        return self.cluster.devices
+
+    def advance(self, until_s: float) -> Block:
+        """Let everything happen before a moment, and return what was true of each tick till then.
+
+        Raises:
+            UsageError: the moment is not later than now, or not on a tick.
+        """
+        if until_s <= self._clock or until_s % TICK_S:
+            raise UsageError(
+                f"the world is at {self._clock:.0f} and cannot go to {until_s:g}",
+                hint=f"a later moment, a multiple of {TICK_S} s",
+            )
+        with self._lock:
+            self._settle()
+            while (at_s := self._next()) < until_s:
+                self._clock = max(at_s, self._clock)
+                self._happen()
+                self._settle()
+            self._clock = until_s
+            self._emit(until_s)
+            block = strand(joined(self._pieces), self._waiting())
+            self._pieces = []
+            self._block, self._look = block, None
+            self.cast.forget(self._open)
+        return block
+
+    def look(self) -> Look:
+        """Return what is to be seen now; before the first advance, one tick is made.
+
+        Raises:
+            UsageError: see `advance`.
+        """
+        with self._lock:
+            block = self._block or self.advance(self._clock + TICK_S)
+            if self._look is None:
+                objects = {kind: self.store.list(kind) for kind in SHOWN}
+                tenures = [t for t in self._open.values() if t.share < 1]
+                tick = len(block.ticks) - 1
+                self._look = Look(block, tick, objects, self.host_looks(), tenures)
+            return self._look
+
+    def host_looks(self) -> list[HostLook]:
+        """Return what the hosts say of every pod that holds devices and runs."""
+        with self._lock:
+            at_s = self._clock - TICK_S
+            return [
+                host_look(t.holder, self.cast.scripts[u], at_s)
+                for u, t in self._open.items()
+                if self._runs(u)
+            ]
+
+    def held(self, since_s: float, until_s: float) -> list[Tenure]:
+        """Return who held devices in [since, until)."""
+        return [t for t in self.cluster.tenures if t.start_s < until_s and t.end_s > since_s]
+
+    def switch_off(self, key: Key) -> bool:
+        """Stop a workload with its own handle, as an enforcer would; False = it is gone or off."""
+        kind, space, called_so = key
+        obj = self.store.get(kind, called_so, space)
+        if obj is None or switches.is_off(obj):
+            return False
+        body = switches.off(kind, self._clock)
+        self.store.patch(kind, called_so, space, body, manager="fallow")
+        return True
+
+    # what happens
+
+    def _next(self) -> float:
+        coming = self._coming[self._came].at_s if self._came < len(self._coming) else inf
+        struck = self._mishaps[self._struck].at_s if self._struck < len(self._mishaps) else inf
+        due = self._due[0][0] if self._due else inf
+        return min(coming, struck, due, self.cluster.next_event())
+
+    def _happen(self) -> None:
+        while self._came < len(self._coming) and self._coming[self._came].at_s <= self._clock:
+            self._bring(self._coming[self._came])
+            self._came += 1
+        while self._struck < len(self._mishaps) and self._mishaps[self._struck].at_s <= self._clock:
+            mishap = self._mishaps[self._struck]
+            self._struck += 1
+            self.cluster.lose(
+                mishap.node, self._clock, mishap.why, mishap.until_s, index=mishap.index
+            )
+            self._close_lost()
+        while self._due and self._due[0][0] <= self._clock:
+            _, _, what, about = heapq.heappop(self._due)
+            getattr(self, f"_{what}")(about)
+
+    def _later(self, at_s: float, what: str, about: Any) -> None:
+        self._number += 1
+        heapq.heappush(self._due, (at_s, self._number, what, about))
+
+    def _bring(self, arrival: Arrival) -> None:
+        self.cast.add(arrival)
+        obj = brought(arrival)
+        self.store.create(called(obj), obj, manager="kubectl-create")
+
+    def _done(self, about: tuple[str, float]) -> None:
+        """Let a pod end whose work is done, unless it was interrupted meanwhile."""
+        pod_uid, done_s = about
+        script = self.cast.scripts.get(pod_uid)
+        role = self.cast.role(pod_uid)
+        if role is not None and script is not None and script.done_s == done_s:
+            self.finished[_key(role)] = self._clock
+            self.cluster.finish(pod_uid, self._clock, ok=True)
+
+    def _leave(self, key: Key) -> None:
+        """Let an owner take work away."""
+        kind, space, called_so = key
+        if self.store.get(kind, called_so, space) is not None:
+            self.store.delete(kind, called_so, space)
+
+    def _return(self, key: Key) -> None:
+        """Let an owner start again what somebody stopped."""
+        kind, space, called_so = key
+        obj = self.store.get(kind, called_so, space)
+        if obj is not None and switches.is_off(obj):
+            body = switches.on(self.cast.roles[key].arrival.category)
+            self.store.patch(kind, called_so, space, body, manager="kubectl-patch")
+
+    def _settle(self) -> None:
+        while True:
+            self.cluster.settle(self._clock)
+            self._hold()
+            if not self._watch():
+                return
+
+    def _hold(self) -> None:
+        """Give new holders of devices their parts."""
+        tenures = self.cluster.tenures
+        new = tenures[self._tenures :]
+        self._tenures = len(tenures)
+        for tenure in new:
+            pod_uid = tenure.holder.uid
+            if pod_uid in self.cast.scripts:
+                self._emit(self._clock)  # the ticks so far follow the script that it had
+            if self.cast.hold(tenure.holder, self._clock):
+                self._open[pod_uid] = tenure
+
+    def _watch(self) -> bool:
+        """See what the cluster did; say whether that made the world do something in turn."""
+        acted = False
+        self._version, changes = self.store.changes(self._version)
+        for change in changes:
+            if change.kind == "Pod":
+                acted |= self._pod(change)
+            elif change.kind in self._kinds and change.type == "MODIFIED":
+                self._owner(change.object)
+        return acted
+
+    def _pod(self, change: Change) -> bool:
+        pod = change.object
+        pod_uid = uid(pod)
+        if change.type == "DELETED" or over(pod):
+            return self._gone(pod_uid)
+        if pod_uid in self._open and ready(pod) and not self._runs(pod_uid):
+            for one, done_s in self.cast.begin(pod_uid, self._clock):
+                self._later(done_s, "done", (one, done_s))
+            self._count_life(self.cast.role(pod_uid))
+        return False
+
+    def _runs(self, pod_uid: str) -> bool:
+        return self.cast.runs(pod_uid)
+
+    def _count_life(self, role: Role | None) -> None:
+        """Let the owner remember when to take away what never ends by itself."""
+        if role is None or role.since_s is None or role.counted:
+            return
+        role.counted = True
+        life_s = role.arrival.life_s
+        if life_s < inf and not any(r.done_s is not None for r in role.running.values()):
+            self._later(role.since_s + life_s, "leave", _key(role))
+
+    def _gone(self, pod_uid: str) -> bool:
+        self._open.pop(pod_uid, None)
+        role = self.cast.role(pod_uid)
+        others = self.cast.end(pod_uid, self._clock)
+        for other in others:
+            self.cluster.finish(other, self._clock, ok=False)
+        if role is not None and not role.parts and _key(role) in self.finished:
+            self._later(self._clock + TIDIED_S, "leave", _key(role))
+        return bool(others)
+
+    def _close_lost(self) -> None:
+        """End the parts of pods whose node has just gone silent."""
+        tenures = self.cluster.tenures
+        still = {t.holder.uid for t in tenures if t.end_s == inf}
+        for pod_uid in [u for u in self._open if u not in still]:
+            self._gone(pod_uid)
+
+    def _owner(self, obj: Object) -> None:
+        """See an owner's object change: somebody may have switched it off, or on again."""
+        key = (called(obj), namespace(obj), name(obj))
+        role = self.cast.roles.get(key)
+        if role is None:
+            return
+        if not switches.is_off(obj):
+            self._off.discard(key)
+        elif key not in self._off:
+            self._off.add(key)
+            back_s = owners.comes_back(role, self._clock, self.spec.start_s + self.spec.horizon_s)
+            self.stops.append(self._stop(role, back_s))
+            if back_s is not None and self.spec.returns:
+                self._later(back_s, "return", key)
+
+    def _stop(self, role: Role, back_s: float | None) -> Stop:
+        now = np.array([self._clock])
+        scripts = list(role.running.values())
+        weight = role.arrival.category.gpus * role.arrival.category.weight
+        return Stop(
+            key=_key(role),
+            at_s=self._clock,
+            gpus=weight * len(role.parts),
+            hurt=not scripts or any(bool(s.hurts(now)[0]) for s in scripts),
+            lost_gpu_s=sum(s.unsaved_s(self._clock) for s in scripts) * weight,
+            idle=bool(scripts) and all(bool(s.idle_held(now)[0]) for s in scripts),
+            back_s=back_s,
+        )
+
+    # what is true
+
+    def _emit(self, until_s: float) -> None:
+        """Make the ticks before a moment, with the scripts of now."""
+        while self._from_s < until_s:
+            upto_s = min(self._from_s + PIECE_S, until_s)
+            ticks = np.arange(self._from_s, upto_s, TICK_S)
+            upto_s = float(ticks[-1]) + TICK_S
+            since = self._from_s - LONGEST_EFFECT_S
+            happened = (
+                effects(self.devices, self.seed, since, upto_s, often=self.spec.effects)
+                if self.spec.effects
+                else ()
+            )
+            held = [t for t in self.held(self._from_s, upto_s) if t.holder.uid in self.cast.scripts]
+            block, self._carry = signals(
+                self.devices,
+                held,
+                self.cast.scripts,
+                self.cluster.outages,
+                ticks,
+                self._carry,
+                happened,
+            )
+            self._pieces.append(block)
+            self._from_s = upto_s
+
+    def _waiting(self) -> Iterator[tuple[Sequence[int], float, float]]:
+        """Yield which devices would have done for somebody who waited for them, and from when."""
+        since = self._pieces[0].start
+        rows = defaultdict(list)
+        for row, key in enumerate(offered(self.devices, self.spec.nodes)):
+            rows[key].append(row)
+        for wait in self.cluster.waits:
+            ends = wait.bound_s or wait.ended_s or self._clock
+            if ends <= max(since, wait.queued_s + TICK_S):
+                continue
+            kind, space, called_so = wait.owner.split("/")
+            role = self.cast.roles.get((kind, space, called_so))
+            if role is not None:
+                category = role.arrival.category
+                yield rows[category.product, category.resource], wait.queued_s, ends
+
+
+def _key(role: Role) -> Key:
+    category = role.arrival.category
+    return category.kind, category.namespace, role.arrival.name
