@@ -19,6 +19,9 @@ from fallow.window import Window, format_duration
 MOST_NAMED = 16
 """Devices, nodes and models that a finding names; the rest is counted."""
 
+PARTLY = "over_allocated_ranks"
+"""Kind of a finding about devices left unused while others of the workload compute."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SMALLEST = Decimal("0.000001")
 
@@ -45,17 +48,15 @@ def made(
     seen: Witnesses,
     judgement: Judgement,
     *,
+    kind: str,
     devices: Sequence[str],
     usd: float | None,
     source: str,
-    served: bool,
-    notebook: bool,
 ) -> Case:
     """Make a case of a stretch's row."""
-    partly = row["state"] == "partly idle"
     return Case(
         subject=about,
-        kind="over_allocated_ranks" if partly else kind_of(about.workload_kind, served, notebook),
+        kind=kind,
         window=Window(moment(row["start"]), moment(row["end"])),
         witnesses=seen,
         judgement=judgement,
@@ -88,7 +89,7 @@ def finding(case: Case, settings: IdleSettings) -> Finding:
     evidence = case.judgement.evidence
     if evidence is None:
         raise ValueError(f"no finding without evidence: {case.judgement.reasons}")
-    partly = case.kind == "over_allocated_ranks"
+    partly = case.kind == PARTLY
     return Finding(
         id=finding_id("idle", case.kind, case.subject, case.window.start),
         analyzer="idle",
@@ -111,7 +112,7 @@ def finding(case: Case, settings: IdleSettings) -> Finding:
 
 def _details(case: Case, settings: IdleSettings) -> dict[str, Any]:
     seen, judged = case.seen, case.judgement
-    partly = case.kind == "over_allocated_ranks"
+    partly = case.kind == PARTLY
     reasons = list(judged.reasons)
     if partly:
         reasons.append("other devices of the workload compute: ask for fewer, never stop it")
@@ -137,6 +138,7 @@ def _details(case: Case, settings: IdleSettings) -> dict[str, Any]:
             "exit_threshold": settings.exit_threshold,
             "exit_samples": settings.exit_samples,
             "min_duration": format_duration(settings.min_duration.total_seconds()),
+            "service_duration": format_duration(settings.service_duration.total_seconds()),
             "max_gap": format_duration(settings.max_gap.total_seconds())
             if settings.max_gap
             else "3 intervals",

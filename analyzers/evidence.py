@@ -40,6 +40,8 @@ SOFT = {
 UNACTIONABLE = {
     "unknown_owner": "the top owner could not be resolved",
     "protected": "an annotation asks that the pods are not disrupted",
+    "resting": "services follow the day: it has not rested for `idle.service_duration`",
+    "unheard": "it serves, and nobody tells whether requests come",
 }
 """Vetoes on acting only: the waste is certain, whose handle to turn is not."""
 
@@ -65,6 +67,8 @@ class Witnesses(msgspec.Struct, frozen=True):
     moving: bool = False
     unknown_owner: bool = False
     protected: bool = False
+    resting: bool = False
+    unheard: bool = False
 
 
 class Judgement(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ import polars as pl
 
 from analyzers import looks as source
 from analyzers import power_band, spans
-from analyzers.cases import Case, finding, made, subject
+from analyzers.cases import PARTLY, Case, finding, kind_of, made, subject
 from analyzers.evidence import judge
 from analyzers.power_band import Band
 from analyzers.queries import sql
@@ -213,22 +213,28 @@ class IdleAnalyzer:
         facts = chosen.devices.to_dicts()
         cases = []
         for row in rows.sort("span").iter_rows(named=True):
-            seen = witnesses(row, pods, self.settings, window)
+            about = subject(owners[row["owner"]], [facts[n] for n in row["numbers"]])
+            kind = kind_of(
+                about.workload_kind,
+                row["span"] in pods.hosts and bool(pods.hosts[row["span"]]["pods_requests"]),
+                row["span"] in pods.notebooks,
+            )
             if row["state"] == "partly idle":
+                kind = PARTLY
+            seen = witnesses(row, pods, self.settings, window, kind=kind)
+            if kind == PARTLY:
                 # Hosts and owners of a job that computes are at work, whatever some ranks do.
                 seen = msgspec.structs.replace(seen, host=None, intent=None)
             cases.append(
                 made(
                     row,
-                    subject(owners[row["owner"]], [facts[n] for n in row["numbers"]]),
+                    about,
                     seen,
                     judge(seen),
+                    kind=kind,
                     devices=[facts[n]["device"] for n in row["numbers"]],
                     usd=usd.get(row["span"]),
                     source=chosen.source,
-                    served=row["span"] in pods.hosts
-                    and bool(pods.hosts[row["span"]]["pods_requests"]),
-                    notebook=row["span"] in pods.notebooks,
                 )
             )
         return cases

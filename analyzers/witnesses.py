@@ -31,6 +31,9 @@ MOVING = 0.10
 AT_WORK = 0.05
 """Share of looks with a busy kernel or a served request above which somebody is at work."""
 
+SERVICES = frozenset({"idle_inference", "idle_workload"})
+"""Kinds of findings about what serves or, for all we know, may serve (domain.md 2.2, K1)."""
+
 IDLE_CLOCK = 0.95
 """Share of looks in which the driver must say that clocks are low because the GPU is idle."""
 
@@ -124,20 +127,25 @@ def gather(views: Views, window: Window, held: pl.DataFrame) -> Pods:
 
 
 def witnesses(
-    row: Mapping[str, Any], pods: Pods, settings: IdleSettings, window: Window
+    row: Mapping[str, Any], pods: Pods, settings: IdleSettings, window: Window, *, kind: str
 ) -> Witnesses:
-    """Return what speaks for and against one stretch (a row of `by_stretch` with its times)."""
+    """Return what speaks for and against one stretch (a row of `by_stretch` with its times).
+
+    `kind` is that of the finding: what serves, or may serve, rests at night and is judged later.
+    """
     span, end = row["span"], row["end"]
     known = pods.inventory.get(span, [])
     host, notebook = pods.hosts.get(span), pods.notebooks.get(span)
     least_us = settings.min_duration.total_seconds() * MICRO
     grace_us = settings.startup_grace.total_seconds() * MICRO
+    service_us = settings.service_duration.total_seconds() * MICRO
     until_us = round(window.end.timestamp() * MICRO)
     hard, soft = protections(known)
+    meant = intent(host, notebook, len(known), end, least_us)
     return Witnesses(
         physics=True if row["agreed"] else (False if row["against"] else None),
         host=at_rest(host, known),
-        intent=intent(host, notebook, len(known), end, least_us),
+        intent=meant,
         stale=row["stale"],
         node_not_ready=end >= until_us - least_us and any(p.get("ready") is False for p in known),
         skew=bool(notebook and (notebook["ahead_us"] or 0) > SKEW_US),
@@ -155,6 +163,8 @@ def witnesses(
         ),
         unknown_owner=not known or any(p.get("workload_kind") is None for p in known),
         protected=soft,
+        resting=kind in SERVICES and end - row["start"] < service_us,
+        unheard=kind == "idle_inference" and meant is None,
     )
 
 

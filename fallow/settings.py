@@ -142,6 +142,10 @@ class IdleSettings(Section):
     exit_threshold: float = Field(0.10, ge=0, le=1, description="activity from here on ends a run")
     exit_samples: int = Field(2, ge=1, description="so many busy looks in a row end a run")
     min_duration: Duration = Field(timedelta(minutes=60), description="shorter runs are no finding")
+    service_duration: Duration = Field(
+        timedelta(hours=24),
+        description="services are acted upon only after so long: they follow the day",
+    )
     max_gap: Duration | None = Field(
         None, description="longest silence inside a run; unset = 3 intervals of the device"
     )

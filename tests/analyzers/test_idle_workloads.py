@@ -324,6 +324,37 @@ def test_served_requests_are_busy_and_none_for_hours_confirm(
     assert kinds(find(views, window)) == [("quiet", "idle_inference", "confirmed")]
 
 
+REST = {"cpu_cores": 0.01, "net_rx_bps": 100.0, "net_tx_bps": 50.0}
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "service_duration", "actionable"),
+    [
+        ("Deployment", {**REST, "requests_per_s": 0.0}, timedelta(hours=5), False),
+        ("Deployment", {**REST, "requests_per_s": 0.0}, timedelta(hours=4), True),
+        ("Deployment", REST, timedelta(hours=5), False),
+        ("InferenceService", REST, timedelta(hours=4), False),
+        ("Job", REST, timedelta(hours=5), True),
+    ],
+)
+def test_what_may_serve_is_acted_upon_later_and_a_server_unheard_never(
+    views: "Memory",
+    site: "Site",
+    window: Window,
+    *,
+    kind: str,
+    said: dict[str, float],
+    service_duration: timedelta,
+    actionable: bool,
+) -> None:
+    site.device("GPU-0", [0.0] * (4 * HOUR), power_w=100.0)
+    site.holds("work", ["GPU-0"], kind=kind)
+    site.host("work-0", **said)
+    (found,) = find(views, window, service_duration=service_duration)
+    assert found.evidence == "confirmed"
+    assert found.details["actionable"] is actionable
+
+
 def test_a_busy_host_forbids_acting(views: "Memory", site: "Site", window: Window) -> None:
     site.device("GPU-0", [0.0] * (4 * HOUR), power_w=100.0)
     site.holds("prep", ["GPU-0"], kind="Job")
