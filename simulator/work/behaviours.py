@@ -322,7 +322,9 @@ class Script:
             return None
         self.timeline.at(ticks)
         marks = self._is(self.timeline.kind, *names)
-        return notebook.edges_before(self.timeline.begin, marks, ticks, self.startup_until_s)
+        last = notebook.edges_before(self.timeline.begin, marks, ticks, self.startup_until_s)
+        # A server that starts has no activity of later.
+        return np.minimum(last, np.maximum(ticks, self.start_s))
 
     def _of_kind(self, ticks: Array, ratio: str) -> Array:
         return kinds().ratios[ratio][self.timeline.kind_at(ticks)]
