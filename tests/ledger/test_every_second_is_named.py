@@ -112,6 +112,40 @@ def test_slices_that_no_instance_covers_are_stranded(kit: Any, tables: Any) -> N
     assert gpus == pytest.approx({"G/gi1": 3600 * 3 / 7, "G/unpartitioned": 3600 * 4 / 7})
 
 
+def test_a_gpu_that_becomes_instances_is_counted_once(kit: Any, tables: Any) -> None:
+    tables.put(
+        "device",
+        [
+            kit.device("G", 180),
+            *(
+                kit.device(f"G/gi{n}", 120, parent="G", weight=3 / 7, first_seen=kit.at(60))
+                for n in (1, 2)
+            ),
+        ],
+    )
+    tables.put(
+        "rollup_5m",
+        [
+            *kit.looks("G", 0, 60, "p"),
+            *kit.looks("G/gi1", 60, 120, "q"),
+            *kit.looks("G/gi2", 60, 120),
+            *kit.looks("G", 120, 180, "r"),
+        ],
+    )
+    assert states(kit, tables, 180) == {
+        ("idle", "p"): 3600,
+        ("idle", "q"): 3600,
+        ("free", ""): 3600,
+        ("stranded", ""): 3600,
+        ("startup", "r"): 900,
+        ("idle", "r"): 2700,
+    }
+    hours = tables.query(
+        "SELECT bucket, sum(gpu_seconds) AS s FROM ledger GROUP BY ALL"
+    ).to_pylist()
+    assert [h["s"] for h in hours] == pytest.approx([3600] * 3)
+
+
 def test_gpus_that_only_the_inventory_knows_are_unknown(kit: Any, tables: Any) -> None:
     tables.put("device", [kit.device("d")])
     seen = {"first_seen": kit.at(0), "last_seen": kit.at(60)}

@@ -16,7 +16,7 @@ WITH ranked AS (
         r.region IN ('', k.region) AS same_region,
         CASE
             WHEN r.provider = 'override' AND r.cluster <> '' THEN 1
-            WHEN r.provider = 'override' AND r.gpu_model = '' THEN 2
+            WHEN r.provider = 'override' AND r.gpu_model <> '' THEN 2
             WHEN r.provider = 'override' THEN 3
             WHEN r.provider = 'on-prem' AND r.cluster <> '' THEN 4
             WHEN same_type AND same_term AND same_region AND r.zone = k.zone AND k.zone <> '' THEN 5

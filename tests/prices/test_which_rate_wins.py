@@ -1,0 +1,135 @@
+"""Which of several rates prices a device: the list of docs/prices.md."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tests.ledger.conftest import Kit, Tables
+from warehouse.ledger import post
+from warehouse.pricing import device_rates
+
+KIT: Any = Kit
+NODE: dict[str, Any] = {
+    "cluster": "c",
+    "node": "n",
+    "provider": "aws",
+    "region": "us-east-1",
+    "zone": "us-east-1a",
+    "instance_type": "p5.48xlarge",
+    "capacity_type": "on-demand",
+    "gpu_count": 8,
+    "first_seen": KIT.at(0),
+    "last_seen": KIT.at(0),
+}
+TYPE: dict[str, Any] = {"instance_type": "p5.48xlarge", "gpu_model": "H100", "gpu_count": 8}
+AWS: dict[str, Any] = {"provider": "aws", "source": "rate-card", "region": "us-east-1", **TYPE}
+ON_PREM: dict[str, Any] = {
+    "provider": "on-prem",
+    "source": "on-prem",
+    "term": "amortised",
+    "region": "",
+}
+SPOT: dict[str, Any] = {**AWS, "source": "aws-spot", "term": "spot", "zone": "us-east-1a"}
+RANKED: list[tuple[int, dict[str, Any]]] = [
+    (1, {"cluster": "c"}),
+    (2, {"gpu_model": "H100"}),
+    (3, {}),
+    (4, {**ON_PREM, "cluster": "c"}),
+    (5, {**AWS, "zone": "us-east-1a"}),
+    (6, AWS),
+    (7, {**AWS, "region": "us-west-2"}),
+    (11, {"provider": "derived", "source": "derived", "gpu_model": "H100"}),
+]
+"""What prices an on-demand node, the best first; ranks 8, 9 and 10 are for other nodes."""
+
+
+def priced(rates: list[dict[str, Any]], minutes: float = 60, **node: Any) -> list[tuple[Any, ...]]:
+    tables: Any = Tables()
+    tables.put("device", [KIT.device("d", minutes)])
+    tables.put("node", [NODE | {"last_seen": KIT.at(minutes)} | node])
+    tables.put("rate", [KIT.flat_rate(r.pop("usd", "8"), **r) for r in map(dict, rates)])
+    rows = device_rates(tables, KIT.window(0, minutes)).to_pylist()
+    return [(r["rank"], r["loaded_usd_h"]) for r in rows]
+
+
+@pytest.mark.parametrize("best", range(len(RANKED)))
+def test_the_lowest_rank_prices_whatever_else_is_offered(best: int) -> None:
+    offers = [{**rate, "usd": str(8 * (n + 1))} for n, (_, rate) in enumerate(RANKED)]
+    rank, rate = RANKED[best]
+    usd = 8.0 * (best + 1) / rate.get("gpu_count", 1)
+    assert priced(offers[best:]) == [(rank, usd)]
+
+
+@pytest.mark.parametrize(
+    ("node", "offers", "won"),
+    [
+        ({"capacity_type": "spot"}, [{**SPOT, "usd": "16"}, {**AWS, "usd": "55"}], (5, 2.0)),
+        ({"capacity_type": "spot"}, [{**SPOT, "zone": "us-east-1b"}, AWS], (6, 1.0)),
+        ({"capacity_type": "spot"}, [AWS], (8, 1.0)),
+        ({"capacity_type": "spot"}, [{**AWS, "region": "us-west-2"}], (9, 1.0)),
+        ({}, [{**SPOT, "usd": "16"}, {**AWS, "usd": "56"}], (6, 7.0)),
+        (
+            {"capacity_type": "reserved"},
+            [{**AWS, "source": "commitment", "term": "reserved", "usd": "24"}, AWS],
+            (6, 3.0),
+        ),
+        ({}, [{**AWS, "source": "commitment", "term": "reserved"}, {**AWS, "usd": "56"}], (6, 7.0)),
+        ({"provider": "other", "instance_type": None}, [{**ON_PREM, "usd": "3"}], (10, 3.0)),
+        ({}, [{**ON_PREM, "usd": "3"}, {**AWS, "usd": "56"}], (6, 7.0)),
+        ({}, [{**AWS, "usd": "56"}, {**AWS, "source": "aws", "usd": "48"}], (6, 6.0)),
+    ],
+    ids=[
+        "spot by its zone",
+        "spot by a neighbouring zone",
+        "spot without a spot price: list",
+        "spot, listed elsewhere only",
+        "on-demand never by spot",
+        "reserved by its commitment",
+        "on-demand never by a commitment",
+        "owned where no cloud is known",
+        "a cloud's node never as owned",
+        "a live answer before the card",
+    ],
+)
+def test_terms_and_providers(
+    node: dict[str, Any], offers: list[dict[str, Any]], won: tuple[int, float]
+) -> None:
+    assert priced(offers, **node) == [won]
+
+
+def test_what_no_rate_fits_has_no_price() -> None:
+    assert priced([{**AWS, "instance_type": "p4d.24xlarge", "gpu_model": "A100-40GB"}]) == []
+
+
+def test_a_price_that_changes_inside_the_hour_is_paid_by_the_minute() -> None:
+    tables: Any = Tables()
+    tables.put("device", [KIT.device("d", 60)])
+    tables.put("node", [NODE | {"capacity_type": "spot", "gpu_count": 1, "last_seen": KIT.at(60)}])
+    long_ago = datetime(1970, 1, 1)  # noqa: DTZ001
+    turns = [("16", long_ago, KIT.at(45)), ("32", KIT.at(45), None)]
+    rates = [
+        KIT.flat_rate(usd, **SPOT | {"valid_from": start, "valid_to": end, "as_of": start})
+        for usd, start, end in turns
+    ]
+    tables.put("rate", rates)
+    tables.put("rollup_5m", KIT.looks("d", 0, 60))
+    KIT.hourly(tables)
+    post(tables, KIT.window(0, 60))
+    (row,) = tables.rows("ledger")
+    assert row["usd"] == Decimal("2.5")
+    assert row["price_as_of"] == KIT.at(45)
+    post(tables, KIT.window(0, 60), "5m")
+    steps = tables.query("SELECT bucket, usd FROM ledger ORDER BY bucket").to_pylist()
+    assert [float(s["usd"]) * 12 for s in steps] == pytest.approx([2.0] * 9 + [4.0] * 3)
+
+
+def test_an_hour_priced_in_part_has_no_price() -> None:
+    tables: Any = Tables()
+    tables.put("device", [KIT.device("d", 60)])
+    tables.put("rate", [KIT.flat_rate("2", valid_from=KIT.at(30))])
+    tables.put("rollup_5m", KIT.looks("d", 0, 60))
+    KIT.hourly(tables)
+    post(tables, KIT.window(0, 60))
+    assert [(r["usd"], r["priced"]) for r in tables.rows("ledger")] == [(None, False)]
