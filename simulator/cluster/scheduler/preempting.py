@@ -45,7 +45,7 @@ def victims(
     says which pods yield at all; by default those of lower priority (a quota asks for others).
 
     For one pod the fewest on any one node are found, exactly while a node has few candidates. For
-    a gang the lowest units are released until it fits; who is not in its way after all, stays.
+    a gang the lowest units yield, as few of them as will do; who is not in its way, stays.
     """
     if not all(pod.preempts for pod in gang.members):
         return None
@@ -76,13 +76,11 @@ def _for_pod(pod: PodRequest, fleet: Fleet, units: list[_Unit]) -> list[_Unit] |
     )
     if alone is not None:
         return [alone]
-    empty = fleet.copy()
     on_node: dict[str, list[_Unit]] = {}
     for unit in units:
-        _release(empty, [unit])
         for name in sorted({pod.placement.node for pod in unit.pods}):
             on_node.setdefault(name, []).append(unit)
-    could = empty.feasible(pod)
+    could = _without(fleet, units).feasible(pod)
     best: list[_Unit] | None = None
     for name, candidates in sorted(on_node.items()):
         if could[fleet.place_of[name]]:
@@ -135,9 +133,7 @@ def _spare(pod: PodRequest, node: Fleet, units: list[_Unit]) -> list[_Unit]:
 def _helps(pod: PodRequest, node: Fleet, units: Sequence[_Unit]) -> bool:
     if not _may_help(pod, node, 0, units):
         return False
-    trial = node.copy()
-    _release(trial, units)
-    return bool(trial.feasible(pod).any())
+    return bool(_without(node, units).feasible(pod).any())
 
 
 def _may_help(pod: PodRequest, fleet: Fleet, row: int, units: Sequence[_Unit]) -> bool:
@@ -162,26 +158,34 @@ def _harm(units: list[_Unit]) -> tuple[int, list[tuple[int, float, str]]]:
 
 
 def _for_gang(gang: Gang, fleet: Fleet, policy: Policy, units: list[_Unit]) -> list[_Unit] | None:
-    trial = fleet.copy()
-    where = place_gang(gang, trial, policy)
-    out: list[_Unit] = []
-    step = 1
-    while where is None:
-        more = units[len(out) : len(out) + step]
-        if not more:
-            return None
-        _release(trial, more)
-        out += more
-        step = len(out)
-        where = place_gang(gang, trial, policy)
+    if place_gang(gang, fleet, policy) is not None:
+        return []
+    if place_gang(gang, _without(fleet, units), policy) is None:
+        return None
+    # The shortest run of the lowest and youngest that is enough: `few` is not, `many` is.
+    few, many = 0, len(units)
+    while many - few > 1:
+        middle = (few + many) // 2
+        if place_gang(gang, _without(fleet, units[:middle]), policy) is None:
+            few = middle
+        else:
+            many = middle
+    out = units[:many]
+    trial = _without(fleet, out)
     asked = {pod.uid: pod for pod in gang.members}
+    where = place_gang(gang, trial, policy) or ()
     for placement in where[: gang.min_members or len(gang.members)]:
         trial.take(asked[placement.uid], placement)
     found = [unit for unit in reversed(out) if not _restored(trial, unit)][::-1]
-    left = fleet.copy()
-    _release(left, found)
     # With fewer gone, members of several kinds may go elsewhere and not all fit: then all yield.
-    return found if place_gang(gang, left, policy) is not None else out
+    spared = place_gang(gang, _without(fleet, found), policy) is not None
+    return found if spared else out
+
+
+def _without(fleet: Fleet, units: Iterable[_Unit]) -> Fleet:
+    rest = fleet.copy()
+    _release(rest, units)
+    return rest
 
 
 def _restored(trial: Fleet, unit: _Unit) -> bool:

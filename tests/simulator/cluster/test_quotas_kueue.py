@@ -110,11 +110,11 @@ RECLAIMS: dict[str, tuple[ClusterQueue, int, int, object]] = {
         9,
         ("b3", "b1"),
     ),
-    "beyond nominal, below the threshold": (
+    "beyond nominal, above the threshold": (
         queue("a", 5, reclaim="Any", borrow_preempts=True, borrow_max_priority=1),
-        3,
+        6,
         9,
-        ("b3", "b2"),
+        None,
     ),
 }
 
@@ -169,6 +169,16 @@ def test_one_that_is_leaving_already_is_the_victim_again() -> None:
     assert gist(cohorts.admit(wanted)) == "fits"
 
 
+def test_a_queue_that_lent_back_enough_is_left_in_peace() -> None:
+    cohorts = holding(
+        Cohorts([queue("a", 4, reclaim="Any"), queue("b", 2), queue("c", 0)]),
+        claim("b1", "b", 2),
+        claim("b2", "b", 1, priority=1),
+        claim("c1", "c", 3, priority=5),
+    )
+    assert gist(cohorts.admit(claim("x", "a", 3))) == ("c1",)
+
+
 def test_lowering_a_quota_evicts_nobody_but_lets_others_reclaim() -> None:
     cohorts = holding(Cohorts([queue("a", 4), queue("b", 4)]), claim("b1", "b", 4))
     cohorts.configure([queue("a", 6, reclaim="Any"), queue("b", 2)])
@@ -212,11 +222,15 @@ def test_only_a_strict_queue_is_blocked_by_its_head(strategy: str, admitted: lis
     assert [one.uid for one, verdict in verdicts if isinstance(verdict, Admit)] == admitted
 
 
-def test_nobody_slips_into_what_a_preemptor_waits_for() -> None:
+@pytest.mark.parametrize(
+    ("held", "wanted"), [(3, 4), (4, 2)], ids=["what it needs", "what its victim still holds"]
+)
+def test_nobody_slips_into_what_a_preemptor_waits_for(held: int, wanted: int) -> None:
     cohorts = holding(
-        Cohorts([queue("a", 4, reclaim="Any"), queue("b", 0), queue("c", 0)]), claim("b1", "b", 3)
+        Cohorts([queue("a", 4, reclaim="Any"), queue("b", 0), queue("c", 0)]),
+        claim("b1", "b", held),
     )
-    verdicts = cohorts.cycle([claim("a1", "a", 4), claim("c1", "c", 1)])
+    verdicts = cohorts.cycle([claim("a1", "a", wanted), claim("c1", "c", 1)])
     assert gist(verdicts[0][1]) == ("b1",)
     assert isinstance(verdicts[1][1], Refuse)
     assert "b1" in cohorts.held()

@@ -92,30 +92,30 @@ def after(node: NodeFree, device: int, milli: int, cpu: int) -> float:
             st.integers(0, 40_000),
             st.lists(st.integers(0, 10).map(lambda t: t * 100), min_size=3, max_size=3),
         ),
-        min_size=1,
+        min_size=2,
         max_size=5,
     ),
     st.integers(1, 9).map(lambda tenth: tenth * 100),
-    st.lists(st.integers(0, 4), max_size=4),
+    st.lists(st.tuples(st.integers(0, 4), st.integers(1, 6), st.integers(1, 6)), max_size=4),
 )
 def test_fgd_finds_the_least_gradient_also_when_it_remembers(
-    frees: list[tuple[int, list[int]]], milli: int, others: list[int]
+    frees: list[tuple[int, list[int]]], milli: int, others: list[tuple[int, int, int]]
 ) -> None:
     fleet = Fleet(
         [NodeFree(f"n{i}", cpu, 9, gpu_milli=tuple(g)) for i, (cpu, g) in enumerate(frees)], MIX
     )
     asked = PodRequest("p", "p", cpu_milli=2_000, gpus=1, gpu_milli=milli)
     place(asked, fleet, "fgd")
-    for nth, row in enumerate(others):
+    for nth, (row, *tenths) in enumerate(others):
         # A change of some nodes makes what was remembered of them stale, also in a copy.
         name, uid = f"n{row % len(frees)}", f"other {nth}"
-        noise = PodRequest(uid, uid, cpu_milli=1_000, gpus=1, gpu_milli=100)
-        where = place(noise, [fleet.node(name)])
-        if where is not None:
-            twin = fleet.copy()
-            twin.take(noise, where)
-            place(asked, twin, "fgd")
-            fleet.take(noise, where, 1.0)
+        twin = fleet.copy()
+        for tried, tenth in zip((twin, fleet), tenths, strict=True):
+            noise = PodRequest(uid, uid, cpu_milli=3_000, gpus=1, gpu_milli=tenth * 100)
+            where = place(noise, [tried.node(name)])
+            if where is not None:
+                tried.take(noise, where)
+        place(asked, twin, "fgd")
     nodes = [fleet.node(name) for name in fleet.names]
     options = [
         after(node, device, milli, 2_000)

@@ -163,6 +163,9 @@ def test_a_memory_share_counts_where_it_exceeds_the_share_of_cores() -> None:
     found = place(asked, fleet)
     assert found is not None
     assert found.share == 0.5
+    least = place(pod(1, 0, gpu_memory_mib=1), fleet)
+    assert least is not None
+    assert least.gpu_milli == 1
 
 
 def test_a_time_sliced_device_serves_its_replicas_and_no_more() -> None:
@@ -247,11 +250,13 @@ def test_the_queue_goes_by_priority_then_age_then_name_and_keeps_gangs_together(
         pod(uid="b", created_s=5),
         pod(uid="a", created_s=5),
         pod(uid="m1", gang="ns/g", created_s=8),
-        pod(uid="m2", gang="ns/g", created_s=2, priority=0),
+        pod(uid="m2", gang="ns/g", created_s=8, priority=3),
+        pod(uid="k1", gang="ns/k", created_s=20),
+        pod(uid="k2", gang="ns/k", created_s=7),
         pod(uid="urgent", created_s=99, priority=7),
         pod(uid="alone", gang="ns/half", created_s=0),
     ]
     order = gangs(pending, {"ns/half": 2})
-    names = ["ns/urgent", "ns/g", "ns/a", "ns/b", "ns/late"]
+    names = ["ns/urgent", "ns/g", "ns/a", "ns/b", "ns/k", "ns/late"]
     assert [gang.name for gang in order] == names
     assert [member.uid for member in order[1].members] == ["m1", "m2"]

@@ -64,6 +64,14 @@ def test_of_as_few_the_lowest_then_the_youngest_yields() -> None:
     assert names(victims(asks(1), full)) == ["young"]
 
 
+def test_the_fewest_are_looked_for_on_every_node() -> None:
+    full = fleet(3, 3, 3)
+    for node, widths in (("n0", (1, 1, 1)), ("n1", (2, 1)), ("n2", (1, 1, 1))):
+        for nth, width in enumerate(widths):
+            put(full, f"{node} {nth}", node, width, priority=5 if node == "n1" else 0)
+    assert names(victims(asks(3), full)) == ["n1 0", "n1 1"]
+
+
 @pytest.mark.parametrize(
     "new",
     [asks(1, priority=5), asks(1, preempts=False), asks(2), asks(1, selector=(("zone", "x"),))],
@@ -107,14 +115,15 @@ def test_a_quota_may_name_victims_of_higher_priority() -> None:
 
 
 def test_a_gang_evicts_only_what_is_in_its_way() -> None:
-    full = fleet(2, 2, 2)
+    full = fleet(2, 2, 2, 1)
+    put(full, "lowest of all", "n3", 1, priority=-1)
     for node, priority in (("n0", 1), ("n1", 3), ("n2", 2)):
         put(full, f"{node} a", node, 1, priority=priority)
         put(full, f"{node} b", node, 1, priority=priority)
     pair = Gang("new", tuple(PodRequest(u, u, gpus=2, priority=10) for u in ("x", "y")))
     found = victims(pair, full)
     assert set(names(found) or ()) == {"n0 a", "n0 b", "n2 a", "n2 b"}
-    assert len(full.running) == 6
+    assert len(full.running) == 7
 
 
 def test_an_instance_is_freed_for_its_profile_only() -> None:
