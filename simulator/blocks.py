@@ -25,7 +25,7 @@ def joined(blocks: Sequence[Block]) -> Block:
     arrays = {
         name: np.concatenate([getattr(b, name) for b in blocks], axis=-1)
         for name in Block.__struct_fields__
-        if name not in {"devices", "holders", "holder"}
+        if name not in {"devices", "holders", "holder", "every_s"}
     }
     return Block(
         devices=blocks[0].devices,
@@ -33,6 +33,20 @@ def joined(blocks: Sequence[Block]) -> Block:
         holder=np.concatenate(codes, axis=1),
         **arrays,
     )
+
+
+def thinned(block: Block, every_s: float) -> Block:
+    """Return what somebody sees of a block who looks less often: the ticks that are due then.
+
+    Looks are due at whole multiples of `every_s` since the epoch.
+    """
+    due = np.flatnonzero(block.ticks % every_s == 0)
+    arrays = {
+        name: getattr(block, name)[..., due]
+        for name in Block.__struct_fields__
+        if name not in {"devices", "holders", "every_s"}
+    }
+    return Block(devices=block.devices, holders=block.holders, every_s=every_s, **arrays)
 
 
 def strand(block: Block, waits: Iterable[tuple[Sequence[int], float, float]]) -> Block:

@@ -108,6 +108,8 @@ class Block(msgspec.Struct, frozen=True):
     pcie_tx_bytes: Floats
     xid: Codes
     """0 = none since boot."""
+    every_s: float = TICK_S
+    """Seconds between ticks: more where somebody looks less often."""
 
     @property
     def start(self) -> float:

@@ -9,6 +9,7 @@ it next moves. Everything follows from the spec, the seed and those writes.
 """
 
 import heapq
+import itertools
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -47,6 +48,8 @@ TIDIED_S = 3600.0
 LONGEST_EFFECT_S = 5400.0
 SHOWN = ("Pod", "Node", "Namespace", "ReplicaSet", "Job")
 """Kinds that kube-state-metrics tells of."""
+AT_ONCE = 50
+"""So many workloads are brought before the cluster acts: the store forgets old changes."""
 PIECE_S = 6 * 3600.0
 """Ticks are made for so long at a time: about 0.5 GB for 600 devices."""
 
@@ -157,7 +160,10 @@ class World:
             block = strand(joined(self._pieces), self._waiting())
             self._pieces = []
             self._block, self._look = block, None
-            self.cast.forget(self._open)
+            # Who asks what hosts said meanwhile asks before the next block.
+            self.cast.forget(
+                {*self._open, *(t.holder.uid for t in self.held(block.start, until_s))}
+            )
         return block
 
     def look(self) -> Look:
@@ -208,8 +214,9 @@ class World:
         return min(coming, struck, due, self.cluster.next_event())
 
     def _happen(self) -> None:
-        while self._came < len(self._coming) and self._coming[self._came].at_s <= self._clock:
-            self._bring(self._coming[self._came])
+        coming = self._coming[self._came : self._came + AT_ONCE]
+        for arrival in itertools.takewhile(lambda a: a.at_s <= self._clock, coming):
+            self._bring(arrival)
             self._came += 1
         while self._struck < len(self._mishaps) and self._mishaps[self._struck].at_s <= self._clock:
             mishap = self._mishaps[self._struck]

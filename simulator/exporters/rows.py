@@ -17,7 +17,7 @@ from fallow.tables import TYPES, Batch, columns
 from simulator.exporters.facts import fields, model_of
 from simulator.exporters.quirks import Quirks
 from simulator.exporters.shown import Codes, Copy, Doubles, Shown, key, shown
-from simulator.nouns import TICK_S, Block, Marks, Tenure
+from simulator.nouns import Block, Marks, Tenure
 
 Moments = npt.NDArray[np.datetime64]
 CELLS = 250_000
@@ -87,7 +87,7 @@ class _Rows:
             "model": _words([model_of(d).name for d in seen.devices], device),
             "profile": _words([d.profile for d in seen.devices], device),
             "gpu_index": np.array([d.index for d in seen.devices])[device],
-            "interval_s": np.full(len(tick), TICK_S, np.float32),
+            "interval_s": np.full(len(tick), seen.every_s, np.float32),
             **self._constants(len(tick)),
         }
         holder = self._holder[device, tick]
@@ -188,7 +188,7 @@ class _Rows:
 def _scrapes(seen: Shown, cluster: str, source: str) -> Batch:
     """Return a row per node and stretch in which its exporter answered, or did not."""
     spans: list[tuple[str, float, float, bool]] = []
-    ends = np.append(seen.ticks, seen.ticks[-1] + TICK_S)
+    ends = np.append(seen.ticks, seen.ticks[-1] + seen.every_s)
     places: dict[str, int] = {}
     for place, device in enumerate(seen.devices):
         places.setdefault(device.node, place)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from simulator.exporters.facts import Field, fields, memory_mib, model_of
 from simulator.exporters.quirks import Quirks
-from simulator.nouns import TICK_S, Block, Device, Holder, Marks, Tenure
+from simulator.nouns import Block, Device, Holder, Marks, Tenure
 
 Doubles = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
@@ -42,6 +42,8 @@ class Shown(msgspec.Struct, frozen=True):
     """Arrays over [device, tick] of the devices and ticks that were asked for."""
 
     ticks: Doubles
+    every_s: float
+    """Seconds between ticks."""
     devices: tuple[Device, ...]
     holders: tuple[Holder, ...]
     values: Doubles
@@ -94,6 +96,7 @@ def shown(
     sharing = _sharing(view, tenures, values, gap) if "time-slicing-copies" in quirks else []
     return Shown(
         ticks=ticks,
+        every_s=block.every_s,
         devices=devices,
         holders=block.holders,
         values=values,
@@ -143,9 +146,10 @@ class _View:
         found = quirks.strikes(name, self.nodes.tolist(), self.ticks).struck
         if after and name in quirks:
             # The aftermath of a strike is the same strike, seen from a moment earlier.
-            steps = int(quirks.value(name, after) // TICK_S)
+            every = self.block.every_s
+            steps = int(quirks.value(name, after) // every)
             for step in range(1, steps + 1):
-                before = self.ticks - step * TICK_S
+                before = self.ticks - step * every
                 found |= quirks.strikes(name, self.nodes.tolist(), before).struck
         return np.asarray(found[self.node])
 
@@ -280,7 +284,7 @@ def _lingering(view: _View, first: int, holder: Codes, gap: Marks, spared: Marks
     quirks, block = view.quirks, view.block
     if "stale-series" not in quirks:
         return []
-    steps = int(quirks.value("stale-series", "linger_s") // TICK_S)
+    steps = int(quirks.value("stale-series", "linger_s") // block.every_s)
     back = max(first - steps, 0)
     prone = quirks.chance("stale-series", view.keys, salt=3) < quirks.value("stale-series", "rate")
     copies = []
