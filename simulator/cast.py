@@ -96,6 +96,9 @@ class Cast:
         place = role.place(holder)
         if place >= len(role.plans):
             role.plans.append(_plan(role.arrival, place))
+        if place in role.parts:
+            # A rank whose predecessor is still being taken away.
+            self.end(role.parts[place].uid, now_s)
         role.parts[place] = Part(holder.uid)
         self._of[holder.uid] = (role, place)
         self.scripts[holder.uid] = _pulling(role.plans[place], now_s)
