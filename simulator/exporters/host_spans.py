@@ -12,10 +12,11 @@ import pyarrow as pa
 from fallow.tables import Batch
 from simulator.exporters.quirks import Quirks
 from simulator.exporters.shown import skew_s
-from simulator.nouns import Tenure
+from simulator.nouns import Marks, Tenure
 from simulator.work.behaviours import Script
 from simulator.work.chance import Array
 from simulator.work.host import MIB, REST_MIB
+from simulator.work.kinds import kinds
 
 
 def host_spans(
@@ -29,6 +30,7 @@ def host_spans(
 ) -> Iterator[Batch]:
     """Yield `pod_sample` and `notebook_sample` rows of every pod at some moments (epoch s).
 
+    A pod whose image is pulled says nothing.
     Moments are evenly apart. The first look at a pod's requests knows no rate: give moments that
     follow those given before, and its counter is read one moment earlier. `node_of` says by uid
     on which node a pod runs.
@@ -40,9 +42,10 @@ def host_spans(
     notebooks: list[dict[str, object]] = []
     for tenure in tenures:
         now = moments[(moments >= tenure.start_s) & (moments < tenure.end_s)]
+        script = scripts[tenure.holder.uid]
+        now = now[_runs(script, now)]
         if not len(now):
             continue
-        script = scripts[tenure.holder.uid]
         names = {
             "cluster": _same(cluster, len(now)),
             "ts": _stamps(now),
@@ -68,7 +71,8 @@ def _pod(script: Script, now: Array, every_s: float, start_s: float) -> dict[str
     if total is not None and every_s:
         before = script.requests_total(now - every_s)
         grown = total if before is None else total - before
-        rates = pa.array(grown / every_s, mask=now - every_s < start_s)
+        unread = (now - every_s < start_s) | ~_runs(script, now - every_s)
+        rates = pa.array(grown / every_s, mask=unread)
     return {
         "interval_s": np.full(len(now), every_s),
         "cpu_cores": script.cpu_cores(now),
@@ -96,6 +100,11 @@ def _notebook(script: Script, now: Array, ahead_s: float) -> dict[str, object] |
         else _stamps(shell + ahead_s),
         "connections": busy.astype(np.int32),
     }
+
+
+def _runs(script: Script, now: Array) -> Marks:
+    works: Marks = script.timeline.kind_at(now) != kinds().number("pull")
+    return works & (now >= script.start_s)
 
 
 def _same(text: str, count: int) -> pa.Array:

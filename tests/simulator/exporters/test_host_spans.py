@@ -11,8 +11,9 @@ from simulator.exporters.host_rows import HostRows
 from simulator.exporters.host_spans import host_spans
 from simulator.exporters.quirks import Quirks
 from simulator.nouns import Holder, Tenure
-from simulator.work.behaviours import Plan, script
+from simulator.work.behaviours import Plan, Script, script
 from simulator.work.host import host_look
+from simulator.work.kinds import kinds
 
 START = datetime(2026, 11, 16, 8, tzinfo=UTC).timestamp()
 PLANS = ("serving", "day notebook", "terminal notebook", "training")
@@ -26,6 +27,10 @@ def holder(number: int) -> Holder:
 def rows(batches: list[Batch], table: str) -> list[dict[str, object]]:
     whole = pa.concat_tables([b.rows for b in batches if b.table == table])
     return sorted(whole.to_pylist(), key=lambda r: (r["ts"], r["pod"]))
+
+
+def pulls(ran: Script, at: float) -> bool:
+    return bool(ran.timeline.kind_at(np.array([at]))[0] == kinds().number("pull"))
 
 
 def near(value: object) -> object:
@@ -47,7 +52,8 @@ def test_a_stretch_is_its_looks(names: tuple[str, ...]) -> None:
     looked = HostRows("sim", 60.0, quirks)
     told: list[Batch] = []
     for at in moments.tolist():
-        here = [t for t in tenures if t.start_s <= at < t.end_s]
+        running = [t for t in tenures if not pulls(scripts[t.holder.uid], at)]
+        here = [t for t in running if t.start_s <= at < t.end_s]
         looks = [host_look(t.holder, scripts[t.holder.uid], at) for t in here]
         told += looked.batches(looks, NODE_OF)
     for table in ("pod_sample", "notebook_sample"):
