@@ -24,7 +24,8 @@ class Clerk:
         self.now_s = 0.0
         self.refused: defaultdict[str, dict[str, str]] = defaultdict(dict)
         """By namespace: uid of the owner whose child was refused, and why."""
-        self._events: deque[tuple[float, str, str]] = deque()
+        self._events: deque[tuple[float, str, str, tuple[str, str, str]]] = deque()
+        self._drawn = 0
         self._numbers: dict[tuple[str, str, str], str] = {}
 
     def create(self, obj: Object, manager: str, owner: Object | None = None) -> Object | None:
@@ -95,10 +96,11 @@ class Clerk:
             body = {"count": event["count"] + 1, "lastTimestamp": moment}
             self.store.patch("Event", name(event), space, body, manager=source)
             return
-        number = len(self._numbers) + 1
+        self._drawn += 1
+        number = self._drawn
         called_so = f"{name(about)}.{int(self.now_s):x}{number:06x}"
         self._numbers[key] = called_so
-        self._events.append((self.now_s, space, called_so))
+        self._events.append((self.now_s, space, called_so, key))
         involved = {
             "apiVersion": about["apiVersion"],
             "kind": about["kind"],
@@ -127,7 +129,8 @@ class Clerk:
     def forget(self) -> None:
         """Drop the events that are older than the server keeps them."""
         while self._events and self._events[0][0] <= self.now_s - EVENT_TTL_S:
-            _, space, called_so = self._events.popleft()
+            _, space, called_so, key = self._events.popleft()
+            self._numbers.pop(key, None)
             if self.store.get("Event", called_so, space) is not None:
                 self.store.delete("Event", called_so, space)
 

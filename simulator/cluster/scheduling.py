@@ -1,11 +1,13 @@
 """The scheduler's turn: pending pods to nodes, and evictions for those that may preempt."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from simulator.cluster.asks import request, units
 from simulator.cluster.clerk import Clerk
+from simulator.cluster.evictions import Evictions, Shape
 from simulator.cluster.hardware import Hardware
+from simulator.cluster.line import Line
 from simulator.cluster.objects import (
     Object,
     conditions,
@@ -19,10 +21,8 @@ from simulator.cluster.objects import (
 )
 from simulator.cluster.quotas.claims import Claim, Preempt, Refuse
 from simulator.cluster.quotas.elastic import ElasticQuota, ElasticQuotas
-from simulator.cluster.scheduler.order import gangs, priority
 from simulator.cluster.scheduler.placing import place, place_gang
-from simulator.cluster.scheduler.preempting import victims
-from simulator.cluster.scheduler.requests import Gang, Placement, PodRequest, Policy, Running
+from simulator.cluster.scheduler.requests import Gang, Placement, PodRequest, Policy
 from simulator.cluster.view import View
 from simulator.nouns import Holder
 
@@ -44,23 +44,18 @@ class Scheduling:
     ) -> None:
         self._view, self._clerk, self._hardware = view, clerk, hardware
         self._policy, self._holder = policy, holder
-        self._pending: dict[str, PodRequest] = {}
+        self._pending = Line()
         self._stirred = False
-        self._yielding: dict[str, dict[str, str]] = {}
-        """By pod: those evicted for it, and their nodes."""
-        self._kept: set[str] = set()
-        """Nodes kept in this turn for one who waits there for those to go."""
+        self._told: set[str] = set()
+        """Pods that know why they wait."""
+        self._evictions = Evictions(view, hardware, policy, self._evict)
         self._elastic = ElasticQuotas([])
         self._quotas = False
 
-    @property
-    def pending(self) -> Iterable[str]:
-        """The uids of the pods that wait."""
-        return self._pending
-
     def stir(self) -> None:
-        """Try again: something became free, or the rules changed."""
+        """Try again: nodes have changed."""
         self._stirred = True
+        self._evictions.clear()
 
     def notice(self, obj: Object, kind: str, *, gone: bool) -> None:
         """See what changed."""
@@ -73,13 +68,14 @@ class Scheduling:
         waits = live(obj) and not gone and not spec.get("nodeName")
         if waits and not spec.get("schedulingGates"):
             if uid(obj) not in self._pending:
-                self._pending[uid(obj)] = request(obj)
+                self._pending.add(request(obj))
                 self._stirred = True
         else:
-            self._pending.pop(uid(obj), None)
+            self._pending.remove(uid(obj))
+            self._told.discard(uid(obj))
         if gone or over(obj):
+            self._evictions.ended(obj)
             self._elastic.release(uid(obj))
-            self._yielding.pop(uid(obj), None)
 
     def run(self) -> None:
         """Place what can be placed now."""
@@ -94,16 +90,13 @@ class Scheduling:
             for group in self._view.of(kind):
                 key = f"{namespace(group)}/{name(group)}"
                 least[key] = int(deep(group, "spec", "minMember", default=0))
-        failed: set[tuple[object, ...]] = set()
-        for one in gangs(self._pending.values(), least):
-            shape = _shape(one)
-            if shape in failed:
+        failed: set[Shape] = set()
+        for one, form in self._pending.ordered(least):
+            if form in failed:
                 self._wait(one)
             elif not self._try(one):
-                failed.add(shape)
-        for node in self._kept:
-            self._hardware.fleet.reopen(node)
-        self._kept = set()
+                failed.add(form)
+        self._evictions.open_again()
 
     def _try(self, one: Gang) -> bool:
         if not self._within(one):
@@ -115,7 +108,7 @@ class Scheduling:
             placed = place_gang(one, self._hardware.fleet, self._policy)
         if placed is None:
             self._wait(one)
-            self._preempt(one)
+            self._evictions.make_room(one)
             return False
         asked = {member.uid: member for member in one.members}
         for placement in placed:
@@ -127,8 +120,8 @@ class Scheduling:
         now = self._clerk.now_s
         self._hardware.hold(asked, placement, self._holder(pod), now)
         self._elastic.hold(self._claim(asked, pod), now)
-        self._pending.pop(asked.uid)
-        self._yielding.pop(asked.uid, None)
+        self._pending.remove(asked.uid)
+        self._evictions.forget(asked.uid)
         self._clerk.store.bind(name(pod), namespace(pod), placement.node)
         where = f"Successfully assigned {asked.name} to {placement.node}"
         self._clerk.event(pod, "Scheduled", where, SCHEDULER)
@@ -136,21 +129,15 @@ class Scheduling:
     def _wait(self, one: Gang, why: str = "") -> None:
         """Say once why a gang's pods cannot be placed."""
         for member in one.members:
+            if member.uid in self._told:
+                continue
+            self._told.add(member.uid)
             pod = self._view.pods[member.uid]
-            before = next(
-                (
-                    c
-                    for c in deep(pod, "status", "conditions", default=())
-                    if c["status"] == "False"
-                ),
-                None,
-            )
-            if before is None or before["type"] != "PodScheduled":
-                said = why or self._shortage(member)
-                false = ("PodScheduled", False, "Unschedulable", said)
-                now = self._clerk.now_s
-                self._clerk.status(pod, {"conditions": conditions(pod, now, false)}, "")
-                self._clerk.event(pod, "FailedScheduling", said, SCHEDULER, "Warning")
+            said = why or self._shortage(member)
+            false = ("PodScheduled", False, "Unschedulable", said)
+            now = self._clerk.now_s
+            self._clerk.status(pod, {"conditions": conditions(pod, now, false)}, "")
+            self._clerk.event(pod, "FailedScheduling", said, SCHEDULER, "Warning")
 
     def _shortage(self, member: PodRequest) -> str:
         fleet = self._hardware.fleet
@@ -165,38 +152,6 @@ class Scheduling:
         ]
         said = ", ".join(f"{count} {text}" for count, text in parts if count)
         return f"0/{every} nodes are available: {said}."
-
-    def _preempt(self, one: Gang) -> None:
-        """Evict those of lower priority whose places would do; once, until they are gone."""
-        first = one.members[0].uid
-        running = self._hardware.fleet.running
-        waiting = {n for v, n in self._yielding.get(first, {}).items() if v in running}
-        if waiting:
-            self._keep(waiting)
-            return
-        above = priority(one)
-        pods = self._view.pods
-        if not any(r.request.priority < above for r in running.values()):
-            return
-
-        def may(held: Running) -> bool:
-            there = pods.get(held.request.uid)
-            return held.request.priority < above and there is not None and not going(there)
-
-        found = victims(one, self._hardware.fleet, self._policy, may)
-        for victim in found or ():
-            self._evict(victim.request.uid, f"Preempted by pod {first}")
-            nodes = self._yielding.setdefault(first, {})
-            nodes[victim.request.uid] = victim.placement.node
-        self._keep({victim.placement.node for victim in found or ()})
-
-    def _keep(self, nodes: set[str]) -> None:
-        """Place nobody of lower priority on these nodes in this turn: they have been vacated."""
-        fleet = self._hardware.fleet
-        for node in nodes:
-            if fleet.open[fleet.place_of[node]]:
-                fleet.close(node)
-                self._kept.add(node)
 
     def _evict(self, victim: str, why: str) -> None:
         pod = self._view.pods.get(victim)
@@ -242,12 +197,3 @@ class Scheduling:
         self._elastic.configure(
             ElasticQuota(namespace(o), amounts(o, "min"), amounts(o, "max")) for o in every
         )
-
-
-def _shape(one: Gang) -> tuple[object, ...]:
-    """Return what two gangs share that fail for the same reason."""
-    if len(one.members) > 1 or one.members[0].gang:
-        return (one.name,)
-    m = one.members[0]
-    size = (m.cpu_milli, m.memory_mib, m.gpus, m.gpu_milli, m.gpu_memory_mib, m.profile)
-    return (*size, m.gpu_models, m.selector, m.tolerations, m.priority, m.preempts)
