@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import settings as tries
 from hypothesis import strategies as st
 
+from fallow.window import Window
+from warehouse import steps
 from warehouse.allocation import allocate
-from warehouse.ledger import post
+from warehouse.ledger import STEPS, parameters, post
 
 JOBS = st.lists(
     st.tuples(
@@ -32,6 +34,26 @@ LOOKS = st.lists(
     max_size=40,
     unique_by=lambda look: (look[0], look[1]),
 )
+
+
+def ledger(tables: Any) -> list[tuple[Any, ...]]:
+    return [
+        (r["device"], r["bucket"], r["state"], r["workload"], round(r["seconds"], 4))
+        for r in tables.rows("ledger", "device, bucket, state, workload")
+        if r["seconds"] > 0.001
+    ]
+
+
+def cell_by_cell(tables: Any, window: Window, step: str) -> list[tuple[Any, ...]]:
+    """Post once more with no bucket taken for a plain one."""
+    plain = f"plain AS (\n{steps.step('ledger/plain')}\n)"
+    sql = steps.compose(STEPS)
+    assert plain in sql
+    none = sql.replace(
+        plain, f"plain AS (SELECT * FROM (\n{steps.step('ledger/plain')}\n) LIMIT 0)"
+    )
+    tables.derive("ledger", none, "true", parameters(window, tables.settings, step))
+    return ledger(tables)
 
 
 @tries(max_examples=40)
@@ -92,3 +114,62 @@ def test_states_sum_to_capacity_and_dollars_to_its_price(  # noqa: PLR0917  (hyp
         assert abs(row["usd"] - price) < Decimal("0.000001")
     total = tables.query("SELECT sum(seconds) AS s FROM ledger").to_pylist()[0]["s"]
     assert total == pytest.approx(2 * end * 60, abs=0.01)
+
+
+HALVES = st.lists(
+    st.tuples(
+        st.integers(0, 7),
+        st.integers(1, 5),
+        st.sampled_from([None, 0.5, 1.0]),
+    ),
+    max_size=3,
+)
+HOURS = st.lists(
+    st.tuples(
+        st.sampled_from(["", "p0", "p1", "p2"]),
+        st.sampled_from(["idle_s", "low_s", "busy_s", "blind_s"]),
+        st.sampled_from([300.0, 299.99, 150.0, 301.0]),
+    ),
+    min_size=4,
+    max_size=4,
+)
+
+
+@tries(max_examples=60)
+@given(halves=HALVES, hours=HOURS, later=st.booleans())
+@pytest.mark.parametrize("step", ["1h", "5m"])
+def test_plain_buckets_are_counted_like_all_others(
+    kit: Any, step: str, halves: Any, hours: Any, *, later: bool
+) -> None:
+    tables = kit.tables()
+    tables.put("device", [kit.device("d", 240, first_seen=kit.at(30 * later))])
+    tables.put(
+        "rollup_5m",
+        [
+            row
+            for hour, (pod, state, seconds) in enumerate(hours)
+            for row in kit.looks("d", hour * 60, hour * 60 + 60, pod, **{state: seconds})
+        ],
+    )
+    tables.put(
+        "allocation",
+        [
+            {
+                "cluster": "c",
+                "device": "d",
+                "pod_uid": f"u{i}",
+                "namespace": f"ns-p{i}",
+                "pod": f"p{i}",
+                "workload_kind": "Job",
+                "workload": f"job{i}",
+                "start": kit.at(start * 30),
+                "end": kit.at(start * 30 + length * 30),
+                "share": (share or 1) / (1 + (len(halves) > 1)),
+            }
+            for i, (start, length, share) in enumerate(halves)
+        ],
+    )
+    kit.hourly(tables)
+    post(tables, kit.window(0, 240), step)
+    posted = ledger(tables)
+    assert posted == cell_by_cell(tables, kit.window(0, 240), step)

@@ -1,11 +1,10 @@
--- Buckets in which nothing happens: one holder or none throughout, past its startup, and looks that
--- name just that. Nine in ten are such; the others are counted cell by cell (`cells` and on), by
--- the same arithmetic with its general terms.
+-- Buckets in which nothing happens: one holder or none throughout, past its startup, and looks with
+-- one name at most, so that they are the holder's whomever they name. Nine in ten are such; the
+-- others are counted cell by cell (`cells` and on), by the same arithmetic with its general terms.
 WITH named_once AS (
     SELECT
         l.device_id,
         l.cell AS bucket,
-        any_value(l.owner_id) AS owner_id,
         sum(l.idle_s) AS idle_s,
         sum(l.low_s) AS low_s,
         sum(l.busy_s) AS busy_s,
@@ -43,4 +42,3 @@ SELECT
 FROM quiet AS q
 LEFT JOIN owners AS o
     ON q.device_id = o.device_id AND q.bucket >= o.start_at AND q.bucket < o.end_at
-WHERE q.owner_id IS NOT DISTINCT FROM o.owner_id
