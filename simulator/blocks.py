@@ -31,6 +31,7 @@ def joined(blocks: Sequence[Block]) -> Block:
         devices=blocks[0].devices,
         holders=tuple(holders),
         holder=np.concatenate(codes, axis=1),
+        every_s=blocks[0].every_s,
         **arrays,
     )
 

@@ -287,7 +287,7 @@ class World:
         for change in changes:
             if change.kind == "Pod":
                 acted |= self._pod(change)
-            elif change.kind in self._kinds and change.type == "MODIFIED":
+            elif change.type == "MODIFIED" and called(change.object) in self._kinds:
                 self._owner(change.object)
         return acted
 
