@@ -3,7 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
+
+from collectors.kube.owners import Owners, Top, from_index
+from collectors.kube.shapes import Meta
 
 Make = Callable[..., Any]
 STOPPED = "kubeflow-resource-stopped"
@@ -92,6 +96,25 @@ def test_its_stop_verb_frees_its_gpus_and_its_resume_verb_takes_them_again(
     world.patch(kind, "work", resume, **how)
     world.run(600)
     assert world.held() == 3
+
+
+@pytest.mark.parametrize("kind", VERBS)
+def test_our_collector_climbs_from_its_pods_to_it(kind: str, small: Make, shapes: Any) -> None:
+    world = small({"h100": 1})
+    world.make(kind, "work", specs(shapes)[kind])
+    world.run(600)
+    index = {}
+    for known in world.store.catalog:
+        for obj in world.store.list(known.key):
+            meta = msgspec.convert(obj["metadata"], Meta)
+            index[known.group, known.kind, meta.namespace, meta.name] = meta
+    owners = Owners(from_index(index))
+    tops = {owners.top(msgspec.convert(p["metadata"], Meta)) for p in world.pods()}
+    uid = world.get(kind, "work")["metadata"]["uid"]
+    assert tops == {Top(kind, "work", uid)}
+    assert {world.cluster.holder(p["metadata"]["uid"]).workload_kind for p in world.pods()} == {
+        kind
+    }
 
 
 def test_a_stopped_notebook_comes_back_under_its_name_with_its_claim(
