@@ -31,7 +31,6 @@ HARD = {
 
 SOFT = {
     "missing": "too few looks: coverage is below the setting",
-    "shared_estimated": "the device is shared and its attribution an estimate",
     "moving": "bytes move over PCIe or NVLink: data or a model may be loading",
     "starting": "the pod is younger than the least duration and the startup grace",
 }
@@ -40,6 +39,7 @@ SOFT = {
 UNACTIONABLE = {
     "unknown_owner": "the top owner could not be resolved",
     "protected": "an annotation asks that the pods are not disrupted",
+    "shared_estimated": "the device is shared: it rests, but whose share is whose is an estimate",
     "resting": "services follow the day: it has not rested for `idle.service_duration`",
     "unheard": "it serves, and nobody tells whether requests come",
 }

@@ -21,7 +21,7 @@ from analyzers.evidence import judge
 from analyzers.power_band import Band
 from analyzers.queries import sql
 from analyzers.runs import MICRO, idle_runs
-from analyzers.witnesses import by_stretch, gather, physics, witnesses
+from analyzers.witnesses import at_work, by_stretch, gather, physics, witnesses
 from fallow.errors import UsageError
 from fallow.nouns import Finding, Subject
 from fallow.seams import Views
@@ -96,6 +96,7 @@ class IdleAnalyzer:
         cut, bands = self._scan(views, chosen, merged)
         found = self._stretches(cut, merged)
         found = self._with_busy_others(views, chosen, found, cut, merged)
+        found = self._parted(views, window, found, holds)
         if found.is_empty():
             return []
         return self._judged(views, window, chosen, found, cut, holds, bands)
@@ -146,7 +147,26 @@ class IdleAnalyzer:
         least = {"idle": self.settings.min_duration.total_seconds(), "partly idle": PARTLY_S}
         wanted = pl.col("state").replace_strict(least, return_dtype=pl.Float64)
         kept = found.filter((pl.col("end") - pl.col("start")) >= (wanted * MICRO).round())
-        return kept.with_row_index("span").with_columns(pl.col("span").cast(pl.Int64))
+        return _numbered(kept)
+
+    def _parted(
+        self, views: Views, window: Window, found: pl.DataFrame, holds: pl.DataFrame
+    ) -> pl.DataFrame:
+        """Part idle stretches where the pods began or ceased to be at work on their hosts.
+
+        Each part is judged by its own witnesses; what is left shorter than a finding is dropped.
+        """
+        if found.is_empty():
+            return found
+        idle = found.filter(pl.col("state") == "idle")
+        least_us = round(self.settings.min_duration.total_seconds() * MICRO)
+        held = overlapping(idle.select("span", "owner", "start", "end"), holds)
+        works = at_work(views, window, held, apart_us=least_us)
+        parts = spans.parted(idle.select("span", "start", "end"), works)
+        parts = parts.filter(pl.col("end") - pl.col("start") >= least_us)
+        idle = idle.drop("start", "end").join(parts, on="span").select(found.columns)
+        partly = found.filter(pl.col("state") != "idle")
+        return _numbered(pl.concat([idle, partly]).drop("span").sort("owner", "start"))
 
     def _with_busy_others(
         self,
@@ -238,6 +258,10 @@ class IdleAnalyzer:
                 )
             )
         return cases
+
+
+def _numbered(stretches: pl.DataFrame) -> pl.DataFrame:
+    return stretches.with_row_index("span").with_columns(pl.col("span").cast(pl.Int64))
 
 
 def overlapping(times: pl.DataFrame, parts: pl.DataFrame, *, keep: bool = False) -> pl.DataFrame:

@@ -197,3 +197,27 @@ def _edges(frame: pl.DataFrame, *, held: int, idle: int) -> pl.DataFrame:
             frame.select("owner", at="end", held=-held, idle=-idle, gpus=-gpus),
         ]
     )
+
+
+def parted(stretches: pl.DataFrame, works: pl.DataFrame) -> pl.DataFrame:
+    """Part stretches where work begins and ends: span, start, end, in order of time.
+
+    `works` are intervals without overlap within the stretches: span, from_us, to_us.
+    """
+    inside = works.join(stretches, on="span").select(
+        "span",
+        pl.concat_list(
+            pl.col("from_us").clip(pl.col("start"), pl.col("end")),
+            pl.col("to_us").clip(pl.col("start"), pl.col("end")),
+        ).alias("at"),
+    )
+    edges = pl.concat(
+        [
+            stretches.select("span", at="start"),
+            stretches.select("span", at="end"),
+            inside.explode("at"),
+        ]
+    )
+    edges = edges.unique().sort("span", "at")
+    both = edges.with_columns(end=pl.col("at").shift(-1).over("span")).drop_nulls("end")
+    return both.select("span", start="at", end="end")

@@ -112,7 +112,30 @@ def gather(views: Views, window: Window, held: pl.DataFrame) -> Pods:
     inventory: dict[int, list[dict[str, Any]]] = {}
     for span, uid in held.select("span", "pod_uid").unique(maintain_order=True).iter_rows():
         inventory.setdefault(span, []).append(by_uid.get(uid, {}))
-    spans = {
+    spans = _pods_of(window, held)
+    hosts = views.query(sql("idle_hosts"), spans).to_pylist()
+    notebooks = views.query(sql("idle_notebooks"), spans).to_pylist()
+    return Pods(inventory, {r["span"]: r for r in hosts}, {r["span"]: r for r in notebooks})
+
+
+def at_work(views: Views, window: Window, held: pl.DataFrame, *, apart_us: int) -> pl.DataFrame:
+    """Return when the pods of stretches were at work beside their devices: span, from_us, to_us.
+
+    `held` as in `gather`. What is less than `apart_us` apart is one interval: between the two
+    nothing could rest for long enough.
+    """
+    asked = {
+        **_pods_of(window, held),
+        "uids": held["pod_uid"].to_list(),
+        "cpu_share": CPU_SHARE,
+        "bytes_s": BYTES_S,
+        "apart_us": apart_us,
+    }
+    return pl.DataFrame(views.query(sql("idle_work"), asked)).cast(pl.Int64)
+
+
+def _pods_of(window: Window, held: pl.DataFrame) -> dict[str, Any]:
+    return {
         **bounds(window),
         "spans": held["span"].to_list(),
         "clusters": held["cluster"].to_list(),
@@ -121,9 +144,6 @@ def gather(views: Views, window: Window, held: pl.DataFrame) -> Pods:
         "starts": held["start"].to_list(),
         "ends": held["end"].to_list(),
     }
-    hosts = views.query(sql("idle_hosts"), spans).to_pylist()
-    notebooks = views.query(sql("idle_notebooks"), spans).to_pylist()
-    return Pods(inventory, {r["span"]: r for r in hosts}, {r["span"]: r for r in notebooks})
 
 
 def witnesses(

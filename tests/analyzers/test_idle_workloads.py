@@ -1,7 +1,7 @@
 """Verdicts on workloads: what other tools get wrong (peers.md section 5), and what we promise."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     Memory = Any
     Site = Any
 
+REST = {"cpu_cores": 0.01, "net_rx_bps": 100.0, "net_tx_bps": 50.0}
 HOUR = 60
 DAY = timedelta(days=1)
 
@@ -177,6 +178,63 @@ def test_a_cell_that_ran_for_a_moment_long_ago_does_not_count(
     assert found.details["witnesses"]["intent"] == "at rest"
 
 
+def after(window: Window, minutes: float) -> datetime:
+    return window.start.replace(tzinfo=None) + timedelta(minutes=minutes)
+
+
+def minutes(found: list[Finding], window: Window) -> list[tuple[float, float]]:
+    moments = [(f.window.start, f.window.end) for f in sorted(found, key=lambda f: f.window.start)]
+    return [tuple((m - window.start).total_seconds() / 60 for m in pair) for pair in moments]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "UPDATE notebook_sample SET busy_kernels = 1 WHERE ts = $at",
+        "UPDATE notebook_sample SET last_kernel_activity = $at WHERE ts >= $at",
+        "UPDATE notebook_sample SET last_terminal_activity = $at WHERE ts >= $at",
+        "UPDATE pod_sample SET cpu_cores = 2.0 WHERE ts BETWEEN $at AND $at + INTERVAL 30 MINUTE",
+    ],
+)
+def test_a_night_counts_until_somebody_comes_back_to_the_kernel_terminal_or_host(
+    views: "Memory", site: "Site", window: Window, *, said: str
+) -> None:
+    site.device("GPU-0", [0.0] * (12 * HOUR), power_w=100.0)
+    site.holds("nb", ["GPU-0"], kind="Notebook")
+    site.notebook("nb-0", busy_kernels=0)
+    site.host("nb-0", **REST)
+    views.engine.execute(said, {"at": after(window, 680)})
+    found = find(views, window)
+    assert [f.details["actionable"] for f in found] == [True]
+    ((begin, end),) = minutes(found, window)
+    assert begin == 0
+    assert 660 <= end <= 680
+
+
+def test_one_look_at_a_busy_host_parts_nothing(
+    views: "Memory", site: "Site", window: Window
+) -> None:
+    site.device("GPU-0", [0.0] * (12 * HOUR), power_w=100.0)
+    site.holds("train", ["GPU-0"], kind="Job")
+    site.host("train-0", **REST)
+    views.engine.execute(
+        "UPDATE pod_sample SET cpu_cores = 2.0 WHERE ts = $at", {"at": after(window, 360)}
+    )
+    assert minutes(find(views, window), window) == [(0, 720)]
+
+
+def test_a_request_parts_what_a_server_rested_before_and_after(
+    views: "Memory", site: "Site", window: Window
+) -> None:
+    site.device("GPU-0", [0.0] * (12 * HOUR), power_w=100.0)
+    site.holds("serve", ["GPU-0"])
+    site.host("serve-0", **REST, requests_per_s=0.0)
+    views.engine.execute(
+        "UPDATE pod_sample SET requests_per_s = 1 WHERE ts = $at", {"at": after(window, 360)}
+    )
+    assert minutes(find(views, window), window) == [(0, 350), (360, 720)]
+
+
 def test_kernels_that_could_not_be_asked_say_nothing(
     views: "Memory", site: "Site", window: Window
 ) -> None:
@@ -251,14 +309,17 @@ def test_bursts_between_gauges_show_in_the_energy_counter(
     assert found.evidence == "suspected"
 
 
-def test_a_shared_device_is_suspected_at_most(
+def test_who_shares_a_device_that_rests_is_idle_and_never_acted_upon(
     views: "Memory", site: "Site", window: Window
 ) -> None:
     site.device("GPU-0", [0.0] * (4 * HOUR), power_w=100.0)
-    site.holds("a", ["GPU-0"], share=0.5, attribution="estimated")
-    site.holds("b", ["GPU-0"], share=0.5, attribution="estimated")
+    for name in ("a", "b"):
+        site.holds(name, ["GPU-0"], kind="Job", share=0.5, attribution="estimated")
+        site.host(f"{name}-0", **REST)
     found = find(views, window)
-    assert {f.evidence for f in found} == {"suspected"}
+    assert {(f.evidence, f.details["actionable"], f.confidence) for f in found} == {
+        ("confirmed", False, 0.5)
+    }
     assert sum(f.gpu_hours for f in found) == pytest.approx(4)
 
 
@@ -322,9 +383,6 @@ def test_served_requests_are_busy_and_none_for_hours_confirm(
         site.holds(name, [f"GPU-{name}"])
         site.host(f"{name}-0", requests_per_s=rate)
     assert kinds(find(views, window)) == [("quiet", "idle_inference", "confirmed")]
-
-
-REST = {"cpu_cores": 0.01, "net_rx_bps": 100.0, "net_tx_bps": 50.0}
 
 
 @pytest.mark.parametrize(
