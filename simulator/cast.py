@@ -11,7 +11,7 @@ import msgspec
 from fallow.gpu_models import canonical
 from simulator.arrivals import Arrival
 from simulator.nouns import Holder
-from simulator.work.behaviours import Plan, Script, behaviours, resume, script
+from simulator.work.behaviours import Plan, Script, resume, script
 from simulator.work.chance import drawn
 from simulator.work.plans import numbers
 
@@ -20,8 +20,9 @@ Key = tuple[str, str, str]
 
 GANGS = {"PyTorchJob"}
 """Kinds whose pods are the ranks of one job."""
+KEPT = "finished but kept"
 FINITE = {"training", "straggling training", "input-bound training", "preparing training",
-          "idle rank", "batch", "finished but kept"}  # fmt: skip
+          "idle rank", "batch", KEPT}  # fmt: skip
 KEPT_FROM, KEPT_TO = 0.2, 0.7
 """What is finished and kept has worked for such a part of its life."""
 PULLING_S = 1e12
@@ -56,6 +57,12 @@ class Role:
             _, _, tail = holder.pod.removeprefix(f"{self.arrival.name}-").rpartition("-")
             return 0 if "-master-" in holder.pod else 1 + int(tail)
         return next(n for n in range(len(self.plans) + 1) if n not in self.parts)
+
+    @property
+    def ends(self) -> bool:
+        """Whether its work is done some day: a job that neither hangs nor is kept."""
+        behaviour = self.arrival.category.behaviour
+        return behaviour in FINITE and behaviour != KEPT
 
     @property
     def complete(self) -> bool:
@@ -176,7 +183,7 @@ def _plan(arrival: Arrival, place: int) -> Plan:
     if category.behaviour not in FINITE or arrival.life_s == float("inf"):
         return plan
     life = arrival.life_s
-    if "kept" in behaviours()[category.behaviour].ranges and numbers(plan)["kept"]:
+    if category.behaviour == KEPT:
         life *= KEPT_FROM + (KEPT_TO - KEPT_FROM) * drawn(arrival.seed, "kept")
     work_s = max(life * _pace(numbers(plan)), LEAST_WORK_S)
     return msgspec.structs.replace(plan, work_s=work_s)

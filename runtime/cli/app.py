@@ -9,6 +9,7 @@ from runtime.cli import (
     demo,
     imports,
     scan,
+    simulate,
     spend,
     warehouse,
 )
@@ -28,6 +29,6 @@ def build() -> typer.Typer:
     """
     app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=True)
     root_options(app, EPILOG)
-    for group in (demo, scan, imports, collect, spend, analyze, warehouse, config):
+    for group in (demo, simulate, scan, imports, collect, spend, analyze, warehouse, config):
         group.register(app)
     return app

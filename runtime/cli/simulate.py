@@ -1,0 +1,84 @@
+"""`fallow simulate`: a fleet whose truth is known, without enforcement and with it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from runtime.cli.frame import Output, Run, command
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app, "simulate")(simulate)
+
+
+def simulate(
+    run: Run,
+    *,
+    days: Annotated[int, typer.Option(min=1, max=60, help="how much time")] = 14,
+    gpus: Annotated[int, typer.Option(min=1, max=4096, help="how many GPUs")] = 128,
+    seed: Annotated[int, typer.Option(min=0, help="another world")] = 7,
+    policies: Annotated[
+        Path | None, typer.Option(help="folder of policies (idle verdicts act directly until then)")
+    ] = None,
+    pool: Annotated[
+        list[str] | None, typer.Option(help="POOL=NODES, repeatable: these nodes, not --gpus")
+    ] = None,
+    mix: Annotated[
+        list[str] | None, typer.Option(help="CATEGORY=SHARE of the fleet, repeatable")
+    ] = None,
+    quirk: Annotated[
+        list[str] | None, typer.Option(help="NAME or NAME:rate=..., repeatable; all = every one")
+    ] = None,
+    placement: Annotated[str, typer.Option(help="first-fit, best-fit or fgd")] = "best-fit",
+    failures: Annotated[float, typer.Option(help="rate of failures; 1 as published")] = 1.0,
+    every: Annotated[str, typer.Option(help="time between two judgements")] = "2h",
+    interval: Annotated[str, typer.Option(help="time between two looks at exporters")] = "5m",
+    serve: Annotated[bool, typer.Option("--serve", help="open its doors until Ctrl-C")] = False,
+    speed: Annotated[float, typer.Option(help="with --serve: times as fast, 1 to 3600")] = 60.0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65534, help="with --serve: exporters; the API is the next")
+    ] = 0,
+) -> None:
+    """Run a simulated fleet without enforcement and with it, and measure both.
+
+    With --serve it opens its exporters and its Kubernetes API on loopback instead.
+    """
+    from runtime.simulation.options import read  # noqa: PLC0415  (arrays load in 0.3 s)
+
+    options = read(
+        days=days,
+        gpus=gpus,
+        seed=seed,
+        pool=pool or (),
+        mix=mix or (),
+        quirk=quirk or (),
+        placement=placement,
+        failures=failures,
+        every=every,
+        interval=interval,
+        policies=policies,
+    )
+    if serve:
+        import threading  # noqa: PLC0415
+
+        from runtime.simulation.doors import serve as opened  # noqa: PLC0415
+
+        opened(options, speed=speed, port=port, say=run.say, stop=threading.Event())
+        return
+    from runtime.output import document  # noqa: PLC0415
+    from runtime.showing import watching  # noqa: PLC0415
+    from runtime.simulation.play import simulate as played  # noqa: PLC0415
+    from runtime.simulation.play import table  # noqa: PLC0415
+
+    if policies is not None:
+        run.say("policies are not read yet: actionable idle verdicts are applied as they are")
+    with watching() as progress:
+        found = played(options, progress)
+    if run.output is Output.json:
+        run.text(document("simulation", found))
+        return
+    window = f"{found['start']:%Y-%m-%d} to {found['end']:%Y-%m-%d}"
+    run.say(f"{found['gpus']} GPUs, seed {found['seed']}, {window} of simulated time")
+    run.data(table(found), noun="simulation")
