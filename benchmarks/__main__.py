@@ -29,6 +29,7 @@ NAMES = (
     "ledger",
     "idle",
     "peers",
+    "simulator",
     "simulator_kube",
 )
 

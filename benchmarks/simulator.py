@@ -1,0 +1,45 @@
+"""A simulated day with its doors closed: everything happens, and every look becomes a row."""
+
+import time
+
+from benchmarks.month import peak_gib
+from benchmarks.result import Result
+from simulator.cluster.nodes import fleet
+from simulator.exporters.quirks import Quirks
+from simulator.exporters.rows import rows
+from simulator.nouns import TICK_S
+from simulator.world import Spec, World
+
+START_S = 1_793_577_600.0
+"""Monday, 2 November 2026."""
+STEP_S = 3600.0
+
+
+def run(small: bool) -> list[Result]:
+    """Measure one day of 1,000 GPUs at a look every 30 seconds; small: two hours of 64."""
+    gpus, hours = (64, 2) if small else (1_000, 24)
+    began = time.perf_counter()
+    world = World(Spec(nodes=fleet(gpus), start_s=START_S), 1)
+    quirks = Quirks.of()
+    looks = 0
+    for step in range(1, hours + 1):
+        block = world.advance(START_S + step * STEP_S)
+        for batch in rows(block, quirks, cluster="simulated"):
+            looks += batch.rows.num_rows if batch.table == "sample" else 0
+    took = time.perf_counter() - began
+    return [
+        Result(
+            name=f"a world of {gpus} GPUs, {hours} h at {TICK_S} s, to rows",
+            value=took,
+            unit="s",
+            reach=60,
+            note=f"{looks:,} rows; {len(world.cluster.tenures):,} pods held devices",
+        ),
+        Result(
+            name="the same: peak memory",
+            value=peak_gib(),
+            unit="GiB",
+            reach=1.5,
+            note="of the whole process",
+        ),
+    ]
