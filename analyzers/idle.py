@@ -21,7 +21,7 @@ from analyzers.evidence import judge
 from analyzers.power_band import Band
 from analyzers.queries import sql
 from analyzers.runs import MICRO, idle_runs
-from analyzers.witnesses import at_work, by_stretch, gather, physics, witnesses
+from analyzers.witnesses import at_work, by_device, by_stretch, gather, physics, witnesses
 from fallow.errors import UsageError
 from fallow.nouns import Finding, Subject
 from fallow.seams import Views
@@ -218,13 +218,17 @@ class IdleAnalyzer:
     ) -> list[Case]:
         times = found.select("span", "owner", "start", "end")
         members = overlapping(times, cut, keep=True)
-        members = physics(members, bands, self.settings.power_margin_w)
-        rows = found.drop("gpu_us").join(by_stretch(members), on="span")
+        devices = physics(by_device(members), bands, self.settings.power_margin_w)
+        rows = found.drop("gpu_us").join(by_stretch(devices), on="span")
         held = overlapping(times, holds)
-        estimated = held.filter(pl.col("attribution") == "estimated")["span"].unique()
+        guessed = held.filter(
+            # What was uncertain for a moment is certain enough for a night.
+            (pl.col("overlap") * (pl.col("attribution") == "estimated")).sum().over("span")
+            > (1 - self.settings.coverage) * pl.col("overlap").sum().over("span")
+        )
         spread = held.filter(pl.col("rule") == SPREAD)["span"].unique()
         rows = rows.with_columns(
-            estimated=pl.col("span").is_in(estimated.to_list()),
+            estimated=pl.col("span").is_in(guessed["span"].unique().to_list()),
             spread=pl.col("span").is_in(spread.to_list()),
         )
         pods = gather(views, window, held)

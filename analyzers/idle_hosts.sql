@@ -1,4 +1,5 @@
--- What the pods did on the host during each stretch: cores, bytes a second, requests.
+-- What the pods did on the host during each stretch: cores, bytes a second, requests. A look speaks
+-- for the time before it.
 WITH span AS (
     SELECT
         unnest($spans) AS span,
@@ -24,7 +25,7 @@ FROM span AS s
 INNER JOIN pod_sample AS p
     ON
         s.cluster = p.cluster AND s.namespace = p.namespace AND s.pod = p.pod
-        AND s.start_at <= p.ts AND s.end_at > p.ts
+        AND s.start_at < p.ts AND s.end_at >= p.ts
 WHERE p.ts >= $since AND p.ts < $until
 GROUP BY s.span
 ORDER BY s.span

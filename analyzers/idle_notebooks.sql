@@ -26,7 +26,7 @@ FROM span AS s
 INNER JOIN notebook_sample AS n
     ON
         s.cluster = n.cluster AND s.namespace = n.namespace AND s.pod = n.pod
-        AND s.start_at <= n.ts AND s.end_at > n.ts
+        AND s.start_at < n.ts AND s.end_at > n.ts
 WHERE n.ts >= $since AND n.ts < $until
 GROUP BY s.span
 ORDER BY s.span

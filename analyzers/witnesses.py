@@ -78,13 +78,36 @@ def physics(members: pl.DataFrame, bands: Mapping[str, Band], margin_w: float) -
     )
 
 
-def by_stretch(members: pl.DataFrame) -> pl.DataFrame:
-    """Sum devices up per stretch (`span`): all must speak for idle, one against is enough."""
+def by_device(members: pl.DataFrame) -> pl.DataFrame:
+    """Sum the pieces of each device up per stretch (`span`): a minute of one is not a night."""
+
+    def mean(name: str) -> pl.Expr:
+        known = pl.col(name).fill_nan(None)
+        return (known * pl.col("looks")).sum() / pl.col("looks").filter(known.is_not_null()).sum()
+
     length = pl.col("piece_end") - pl.col("piece_start")
-    return members.group_by("span", maintain_order=True).agg(
+    return members.group_by("span", "number", maintain_order=True).agg(
+        pl.col("gpu_model", "interval_s").first(),
+        pl.col("looks", "idle_looks").sum(),
+        *(mean(name).alias(name) for name in ("power_w", "traffic", "idle_clock")),
+        pl.col("procs").max(),
+        pl.col("kernel_age_s").last(),
+        pl.col("energy_flat").any(),
+        pl.col("start").min(),
+        pl.col("end").max(),
+        length_us=length.sum(),
+        gpu_us=(pl.col("overlap") * pl.col("gpus")).sum(),
+    )
+
+
+def by_stretch(devices: pl.DataFrame) -> pl.DataFrame:
+    """Sum devices up per stretch (`span`): all must speak for idle, one against is enough."""
+    return devices.group_by("span", maintain_order=True).agg(
         against=(pl.col("physics") == False).any(),  # noqa: E712  (an expression)
         agreed=pl.col("physics").fill_null(False).all(),
-        coverage=((pl.col("looks") * pl.col("interval_s") * MICRO).sum() / length.sum()).clip(0, 1),
+        coverage=(
+            (pl.col("looks") * pl.col("interval_s") * MICRO).sum() / pl.col("length_us").sum()
+        ).clip(0, 1),
         steady=pl.col("idle_looks").sum() / pl.col("looks").sum(),
         looks=pl.col("looks").sum(),
         stale=pl.col("energy_flat").any(),
@@ -95,7 +118,7 @@ def by_stretch(members: pl.DataFrame) -> pl.DataFrame:
         idle_clock=pl.col("idle_clock").min(),
         band_w=pl.col("band_w").max(),
         band=pl.col("band").first(),
-        gpu_us=(pl.col("overlap") * pl.col("gpus")).sum(),
+        gpu_us=pl.col("gpu_us").sum(),
         numbers=pl.col("number").unique(maintain_order=True),
     )
 
