@@ -31,6 +31,7 @@ NAMES = (
     "peers",
     "simulator",
     "simulator_kube",
+    "accuracy",
 )
 
 

@@ -1,0 +1,79 @@
+"""Fallow's idle verdicts and its peers' rules against the truth of simulated worlds.
+
+One world per seed, every quirk of telemetry on at its table's rate, samples every 30 s. What the
+figures mean: `runtime/accuracy/scoring.py` and docs/accuracy.md.
+"""
+
+import statistics
+
+from benchmarks.result import Result
+from runtime.accuracy.measuring import FALLOW, measure
+from runtime.accuracy.scoring import Score, pooled
+
+SEEDS = (1, 2, 3, 4, 5)
+GPUS, DAYS = 96, 7.0
+
+
+def run(small: bool) -> list[Result]:
+    """Measure five worlds of 96 GPUs over a week; small: one of 48 over a day and a half."""
+    seeds, gpus, days = ((1,), 48, 1.5) if small else (SEEDS, GPUS, DAYS)
+    worlds = [measure(seed, gpus=gpus, days=days) for seed in seeds]
+    out = []
+    for place, judge in enumerate(s.judge for s in worlds[0]):
+        mine = [world[place] for world in worlds]
+        out += _results(judge, pooled(mine), mine)
+    return out
+
+
+def _results(judge: str, whole: Score, each: list[Score]) -> list[Result]:
+    ours = judge == FALLOW
+    worst = min(each, key=lambda s: s.precision)
+    delays = sorted(whole.delays_s) or [0.0]
+    missed = ", ".join(f"{hours:.0f} h {why}" for why, hours in list(whole.missed.items())[:3])
+    hurt = sorted({f"{h.owner[1]}/{h.owner[2]}" for h in whole.harms})
+    return [
+        Result(
+            name=f"{judge}: precision of actionable verdicts",
+            value=whole.precision,
+            unit="",
+            reach=0.99 if ours else None,
+            at_most=False,
+            note=f"of {whole.actionable:.0f} GPU-h; worst seed {worst.precision:.4f}",
+        ),
+        Result(
+            name=f"{judge}: harmful stops",
+            value=len(whole.harms),
+            unit="",
+            reach=0 if ours else None,
+            note=f"of {whole.episodes} actionable verdicts{': ' if hurt else ''}"
+            + ", ".join(hurt[:3]),
+        ),
+        Result(
+            name=f"{judge}: recall, confirmed",
+            value=whole.recall,
+            unit="",
+            reach=0.9 if ours else None,
+            at_most=False,
+            note=f"of {whole.due:.0f} GPU-h; worst seed {min(s.recall for s in each):.3f}"
+            + (f"; missed: {missed}" if ours and missed else ""),
+        ),
+        Result(
+            name=f"{judge}: recall, actionable",
+            value=whole.actionable_recall,
+            unit="",
+            note=f"first actionable after {statistics.median(delays) / 60:.0f} min (median), "
+            f"{delays[int(0.95 * (len(delays) - 1))] / 60:.0f} min (95 %)",
+        ),
+        *(
+            [
+                Result(
+                    name=f"{judge}: precision of partly idle verdicts",
+                    value=whole.part_true / whole.part,
+                    unit="",
+                    note=f"of {whole.part:.0f} GPU-h",
+                )
+            ]
+            if whole.part
+            else []
+        ),
+    ]

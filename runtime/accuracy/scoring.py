@@ -1,0 +1,239 @@
+"""Verdicts laid over the truth: how many were right, what a stop would have cost, what was missed.
+
+A verdict speaks for the ticks that lie wholly within [known, end): before `known` nobody could
+have said it, and before `acts` nobody could have acted on it. GPU-hours are those that its
+workload held.
+
+    precision   actionable GPU-hours in which the workload was truly idle, of all actionable ones
+    harmful     actionable verdicts during which a stop would have lost work, at whatever tick
+    recall      truly idle GPU-hours within a verdict, of those due: what is left of every truly
+                idle stretch after the detection window
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from runtime.accuracy.truth import HOUR_S, Course, Doubles, Owner, Truth, runs
+from simulator.nouns import TICK_S, Marks
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What somebody says of a workload, and from when he could have said it (epoch s)."""
+
+    owner: Owner
+    known_s: float
+    end_s: float
+    actionable: bool
+    confirmed: bool = True
+    devices: tuple[str, ...] = ()
+    """Only these are said to be idle; empty = all that the workload holds."""
+    reasons: tuple[str, ...] = ()
+    """Why it is no more than it is."""
+    acts_s: float | None = None
+    """From when it was actionable, where that is later than `known_s`."""
+
+
+class Harm(msgspec.Struct, frozen=True):
+    """A stop that would have lost work."""
+
+    owner: Owner
+    at_s: float
+    ticks: int
+
+
+class Score(msgspec.Struct, frozen=True):
+    """How right one judge was in one world, in GPU-hours unless it says otherwise."""
+
+    judge: str
+    actionable: float
+    actionable_true: float
+    episodes: int
+    """Actionable verdicts."""
+    harms: tuple[Harm, ...]
+    due: float
+    found: float
+    """Of the due, within confirmed verdicts, actionable or not."""
+    acted: float
+    """Of the due, within actionable ones."""
+    missed: Mapping[str, float]
+    """Of the due, outside of confirmed verdicts: why."""
+    delays_s: tuple[float, ...]
+    """From the beginning of a truly idle stretch to its first actionable tick."""
+    part: float
+    """Said of some of a workload's devices while others compute."""
+    part_true: float
+
+    @property
+    def precision(self) -> float:
+        """Truly idle of actionable; 1 where nothing was actionable."""
+        return self.actionable_true / self.actionable if self.actionable else 1.0
+
+    @property
+    def recall(self) -> float:
+        """Found of due; 1 where nothing was due."""
+        return self.found / self.due if self.due else 1.0
+
+    @property
+    def actionable_recall(self) -> float:
+        """Acted upon of due; 1 where nothing was due."""
+        return self.acted / self.due if self.due else 1.0
+
+
+def score(
+    judge: str,
+    truth: Truth,
+    courses: Mapping[Owner, Course],
+    verdicts: Iterable[Verdict],
+    *,
+    window_s: float,
+    vetoed: Iterable[Verdict] = (),
+) -> Score:
+    """Score one judge's verdicts; `vetoed` are what it saw and did not say, with its reasons.
+
+    A verdict about a workload that never held a device counts in full against precision.
+    """
+    given: dict[Owner, list[Verdict]] = {}
+    for verdict in verdicts:
+        given.setdefault(verdict.owner, []).append(verdict)
+    held_back: dict[Owner, list[Verdict]] = {}
+    for verdict in vetoed:
+        held_back.setdefault(verdict.owner, []).append(verdict)
+    sums = _Sums()
+    for owner, mine in given.items():
+        if owner not in courses:
+            sums.actionable += sum(v.actionable * (v.end_s - v.known_s) / HOUR_S for v in mine)
+    for owner, course in courses.items():
+        mine, silent = given.get(owner, []), held_back.get(owner, [])
+        _add(sums, truth, course, mine, vetoed=silent, window_s=window_s)
+    return Score(
+        judge=judge,
+        actionable=sums.actionable,
+        actionable_true=sums.true,
+        episodes=sums.episodes,
+        harms=tuple(sums.harms),
+        due=sums.due,
+        found=sums.found,
+        acted=sums.acted,
+        missed=dict(sorted(sums.missed.items(), key=lambda item: -item[1])),
+        delays_s=tuple(sums.delays_s),
+        part=sums.part,
+        part_true=sums.part_true,
+    )
+
+
+def pooled(scores: Sequence[Score]) -> Score:
+    """Return one judge's score over several worlds taken together."""
+    missed: dict[str, float] = {}
+    for one in scores:
+        for why, hours in one.missed.items():
+            missed[why] = missed.get(why, 0.0) + hours
+    return Score(
+        judge=scores[0].judge,
+        actionable=sum(s.actionable for s in scores),
+        actionable_true=sum(s.actionable_true for s in scores),
+        episodes=sum(s.episodes for s in scores),
+        harms=tuple(h for s in scores for h in s.harms),
+        due=sum(s.due for s in scores),
+        found=sum(s.found for s in scores),
+        acted=sum(s.acted for s in scores),
+        missed=dict(sorted(missed.items(), key=lambda item: -item[1])),
+        delays_s=tuple(d for s in scores for d in s.delays_s),
+        part=sum(s.part for s in scores),
+        part_true=sum(s.part_true for s in scores),
+    )
+
+
+class _Sums(msgspec.Struct):
+    actionable: float = 0.0
+    true: float = 0.0
+    episodes: int = 0
+    harms: list[Harm] = []
+    due: float = 0.0
+    found: float = 0.0
+    acted: float = 0.0
+    missed: dict[str, float] = {}
+    delays_s: list[float] = []
+    part: float = 0.0
+    part_true: float = 0.0
+
+
+def _add(
+    sums: _Sums,
+    truth: Truth,
+    course: Course,
+    verdicts: Sequence[Verdict],
+    *,
+    vetoed: Sequence[Verdict],
+    window_s: float,
+) -> None:
+    found, acted = (np.zeros(len(truth.ticks), np.bool_) for _ in range(2))
+    for verdict in verdicts:
+        span = _within(truth.ticks, verdict)
+        if verdict.devices:
+            _add_part(sums, course, verdict, span)
+            continue
+        found[span] |= verdict.confirmed
+        if not verdict.actionable:
+            continue
+        span = _within(truth.ticks, verdict, acting=True)
+        acted[span] = True
+        sums.episodes += 1
+        sums.actionable += _hours(course.held[span])
+        sums.true += _hours(course.held[span][course.idle[span]])
+        hurt = np.flatnonzero(course.hurts[span])
+        if len(hurt):
+            at_s = float(truth.ticks[span][hurt[0]])
+            sums.harms.append(Harm(course.owner, at_s, len(hurt)))
+    due = np.zeros(len(truth.ticks), np.bool_)
+    for begin, end in runs(course.idle):
+        known = begin + round(window_s / TICK_S)
+        due[known:end] = True
+        hit = np.flatnonzero(acted[begin:end])
+        if known < end and len(hit):
+            sums.delays_s.append(float(hit[0]) * TICK_S)
+    sums.due += _hours(course.held[due])
+    sums.found += _hours(course.held[due & found])
+    sums.acted += _hours(course.held[due & acted])
+    _explain(sums, truth, course, due & ~found, [*verdicts, *vetoed])
+
+
+def _add_part(sums: _Sums, course: Course, verdict: Verdict, span: slice) -> None:
+    for device in verdict.devices:
+        if device in course.by_device:
+            held, rests = course.by_device[device]
+            sums.part += _hours(held[span])
+            sums.part_true += _hours(held[span][rests[span]])
+
+
+def _explain(
+    sums: _Sums, truth: Truth, course: Course, missed: Marks, said: Sequence[Verdict]
+) -> None:
+    """Give every missed tick to the first reason that was said of it."""
+    left = missed.copy()
+    for verdict in said:
+        if verdict.confirmed or verdict.devices:
+            continue
+        span = _within(truth.ticks, verdict)
+        hours = _hours(course.held[span][left[span]])
+        left[span] = False
+        if hours:
+            why = verdict.reasons[0] if verdict.reasons else "suspected only"
+            sums.missed[why] = sums.missed.get(why, 0.0) + hours
+    hours = _hours(course.held[left])
+    if hours:
+        why = "no run long enough was seen"
+        sums.missed[why] = sums.missed.get(why, 0.0) + hours
+
+
+def _within(ticks: Doubles, verdict: Verdict, *, acting: bool = False) -> slice:
+    later = verdict.acts_s if acting and verdict.acts_s is not None else verdict.known_s
+    begin = int(np.searchsorted(ticks, later))
+    # A tick lasts; the last that counts is over when the verdict is.
+    end = int(np.searchsorted(ticks, verdict.end_s - TICK_S, side="right"))
+    return slice(begin, max(begin, end))
+
+
+def _hours(gpus: Doubles) -> float:
+    return float(gpus.sum()) * TICK_S / HOUR_S

@@ -1,0 +1,165 @@
+"""Take what a world shows through the same pipeline as a real cluster's rows, and keep the truth.
+
+Doors are closed: exporters' rows come straight from the blocks (`simulator.exporters.rows`), hosts'
+from the scripts, nodes and pods from the objects by the collector's own reader.
+"""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow.compute as pc
+
+from fallow.nouns import Finding
+from fallow.settings import IdleSettings
+from fallow.tables import Batch
+from fallow.window import Window
+from runtime import pipeline
+from runtime.accuracy.scoring import Verdict
+from runtime.accuracy.truth import Truth, gather
+from simulator.exporters.host_spans import host_spans
+from simulator.exporters.quirks import Quirks
+from simulator.exporters.rows import rows
+from simulator.kube.store import Store
+from simulator.nouns import Block
+from simulator.work.behaviours import Script
+from simulator.world import World
+
+if TYPE_CHECKING:
+    from analyzers.idle import IdleAnalyzer
+    from warehouse.lake import Warehouse
+
+CLUSTER = "simulated"
+STEP_S = 6 * 3600.0
+"""The world moves so far at a time."""
+KINDS = (
+    "Node", "Pod", "Namespace", "ReplicaSet", "StatefulSet", "Deployment", "Job", "PyTorchJob",
+    "Notebook", "InferenceService", "RayCluster",
+)  # fmt: skip
+HOSTS_EVERY_S = 60.0
+"""Kubelets and notebooks are asked as often as the service collects."""
+
+
+def watch(
+    warehouse: "Warehouse", world: World, window: Window, quirks: Quirks, *, step_s: float = STEP_S
+) -> tuple[Truth, dict[str, Script]]:
+    """Move a world through a window, store what it shows, and do the books.
+
+    Returns:
+        What was true, and the scripts of all pods, by uid.
+    """
+    scripts: dict[str, Script] = {}
+    truth = gather(_steps(warehouse, world, window, quirks, scripts, step_s), ())
+    pipeline.account(warehouse, window)
+    return msgspec.structs.replace(truth, tenures=tuple(world.cluster.tenures)), scripts
+
+
+def _steps(  # noqa: PLR0917  (one caller)
+    warehouse: "Warehouse",
+    world: World,
+    window: Window,
+    quirks: Quirks,
+    scripts: dict[str, Script],
+    step_s: float,
+) -> Iterator[Block]:
+    seen = Inventory(world.store)
+    now_s, end_s = window.start.timestamp(), window.end.timestamp()
+    while now_s < end_s:
+        until_s = min(now_s + step_s, end_s)
+        block = world.advance(until_s)
+        scripts.update(world.cast.scripts)
+        held = [t for t in world.held(now_s, until_s) if t.holder.uid in scripts]
+        pipeline.ingest(
+            warehouse,
+            seen.batches(until_s),
+            rows(block, quirks, cluster=CLUSTER, tenures=[t for t in held if t.share < 1]),
+            host_spans(
+                held,
+                scripts,
+                np.arange(now_s, until_s, HOSTS_EVERY_S),
+                cluster=CLUSTER,
+                quirks=quirks,
+                node_of={t.holder.uid: block.devices[t.devices[0]].node for t in held},
+            ),
+        )
+        yield block
+        now_s = until_s
+
+
+class Inventory:
+    """Nodes and pods of a store, as `fallow import kubectl` reads them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._version = 0
+
+    def batches(self, now_s: float) -> Iterator[Batch]:
+        """Yield what is there now, and what went since the last call as it was last seen."""
+        from collectors.kube.dump import import_kubectl  # noqa: PLC0415
+
+        self._version, changes = self._store.changes(self._version)
+        gone = [c.object for c in changes if c.type == "DELETED" and c.kind != "Event"]
+        there = [o for kind in KINDS for o in self._store.list(kind)]
+        uids = {o["metadata"]["uid"] for o in there}
+        gone = [o for o in gone if o["metadata"]["uid"] not in uids]
+        document = {"apiVersion": "v1", "kind": "List", "items": [*there, *gone]}
+        with tempfile.TemporaryDirectory(prefix="fallow-accuracy-") as folder:
+            path = Path(folder) / "dump.json"
+            path.write_text(json.dumps(document), encoding="utf-8")
+            for batch in import_kubectl(path, CLUSTER, datetime.fromtimestamp(now_s, UTC)):
+                yield _last_seen(batch) if batch.table == "pod" else batch
+
+
+def _last_seen(batch: Batch) -> Batch:
+    """Let a pod be seen no longer than until it was deleted: inventories are taken often."""
+    rows_ = batch.rows
+    last = pc.min_element_wise(rows_["last_seen"], rows_["deleted_at"])
+    place = rows_.schema.get_field_index("last_seen")
+    return Batch("pod", rows_.set_column(place, rows_.schema.field(place), last))
+
+
+def said(
+    analyzer: "IdleAnalyzer", warehouse: "Warehouse", window: Window
+) -> tuple[list[Verdict], list[Verdict]]:
+    """Return Fallow's verdicts, and what it held back and why.
+
+    A run can be known from `min_duration` on; services are acted upon from `service_duration` on.
+    """
+    given = [_verdict(f, analyzer.settings) for f in analyzer.find(warehouse, window)]
+    held_back = [
+        Verdict(
+            (u.subject.namespace, u.subject.workload_kind, u.subject.workload),
+            u.window.start.timestamp(),
+            u.window.end.timestamp(),
+            actionable=False,
+            confirmed=False,
+            reasons=u.reasons,
+        )
+        for u in analyzer.unjudged(warehouse, window)
+        if u.window is not None
+    ]
+    return given, held_back
+
+
+def _verdict(finding: Finding, settings: IdleSettings) -> Verdict:
+    from analyzers.witnesses import SERVICES  # noqa: PLC0415  (frames load in 0.5 s)
+
+    partly = finding.verdict == "partly idle"
+    start, subject = finding.window.start, finding.subject
+    return Verdict(
+        (subject.namespace, subject.workload_kind, subject.workload),
+        (start if partly else start + settings.min_duration).timestamp(),
+        finding.window.end.timestamp(),
+        actionable=bool(finding.details["actionable"]),
+        confirmed=finding.evidence == "confirmed",
+        devices=tuple(finding.details["devices"]) if partly else (),
+        reasons=tuple(finding.details["reasons"]),
+        acts_s=(start + settings.service_duration).timestamp()
+        if finding.kind in SERVICES
+        else None,
+    )
