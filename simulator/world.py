@@ -205,6 +205,16 @@ class World:
         self.store.patch(kind, called_so, space, body, manager="fallow")
         return True
 
+    def lose(self, node: str, why: str, until_s: float, *, index: int | None = None) -> None:
+        """Let a node, or with `index` one of its boards, fail from now until a moment.
+
+        Raises:
+            UsageError: no such node, cause (node-lost, spot, xid, cordoned) or board.
+        """
+        with self._lock:
+            self.cluster.lose(node, self._clock, why, until_s, index=index)
+            self._close_lost()
+
     # what happens
 
     def _next(self) -> float:
@@ -221,10 +231,7 @@ class World:
         while self._struck < len(self._mishaps) and self._mishaps[self._struck].at_s <= self._clock:
             mishap = self._mishaps[self._struck]
             self._struck += 1
-            self.cluster.lose(
-                mishap.node, self._clock, mishap.why, mishap.until_s, index=mishap.index
-            )
-            self._close_lost()
+            self.lose(mishap.node, mishap.why, mishap.until_s, index=mishap.index)
         while self._due and self._due[0][0] <= self._clock:
             _, _, what, about = heapq.heappop(self._due)
             getattr(self, f"_{what}")(about)
