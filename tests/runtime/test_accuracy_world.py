@@ -1,0 +1,30 @@
+"""One small world with every quirk on keeps what docs/accuracy.md says of five."""
+
+import pytest
+
+from runtime.accuracy.measuring import FALLOW, measure
+from runtime.accuracy.scoring import Score
+
+
+@pytest.fixture(scope="module")
+def scores() -> dict[str, Score]:
+    return {s.judge: s for s in measure(3, gpus=48, days=1.5)}
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("accuracy")
+def test_verdicts_that_may_be_acted_upon_are_right_and_hurt_nobody(
+    scores: dict[str, Score],
+) -> None:
+    ours = scores[FALLOW]
+    assert ours.episodes >= 5
+    assert ours.precision >= 0.99
+    assert ours.harms == ()
+    assert ours.recall >= 0.8
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("accuracy")
+def test_the_peers_rules_hurt_in_the_same_world(scores: dict[str, Score]) -> None:
+    assert all(len(s.harms) > 0 for name, s in scores.items() if name != FALLOW)
+    assert all(s.recall > 0 for s in scores.values())
