@@ -34,7 +34,7 @@ def state(block: Block, name: str) -> int:
 
 def holders(block: Block) -> np.ndarray[tuple[int, int], np.dtype[np.object_]]:
     names = np.array([*(h.uid for h in block.holders), ""], dtype=object)
-    return names[block.holder]  # type: ignore[no-any-return]
+    return names[block.holder]
 
 
 def test_one_seed_is_one_world_however_it_is_cut() -> None:

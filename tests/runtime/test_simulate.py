@@ -1,0 +1,165 @@
+"""`fallow simulate`: both worlds measured, bad input named, doors opened and shut."""
+
+import io
+import json
+import socket
+import threading
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fallow.errors import UsageError
+from runtime.cli import run
+from runtime.simulation.doors import serve
+from runtime.simulation.options import Options, read
+from runtime.simulation.play import simulate, table
+from simulator.nouns import STATES
+
+GPUS = 8
+SMALL: dict[str, Any] = {
+    "days": 1,
+    "gpus": GPUS,
+    "seed": 5,
+    "every": "6h",
+    "mix": ["day-notebook=0.3", "train=0.2", "forgotten=0", "night=0"],
+}
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    return simulate(read(**SMALL), lambda _what, _part: None)
+
+
+def test_both_worlds_pay_for_the_same_devices_and_their_states_add_up(
+    found: dict[str, Any],
+) -> None:
+    for name in ("baseline", "enforced"):
+        world = found[name]
+        assert set(world["states"]) == set(STATES)
+        assert sum(world["states"].values()) == pytest.approx(GPUS * 24, rel=1e-4)
+        assert world["paid_gpu_hours"] <= GPUS * 24 + 0.01
+        assert world["usd"] > world["paid_gpu_hours"] * 0.5
+        assert 0 < world["effective_utilisation"] < 1
+        assert world["queue_wait_p95_s"] >= world["queue_wait_p50_s"] >= 0
+        assert world["job_completion_p50_s"] > 0
+
+
+def test_what_is_stopped_is_measured_against_the_truth(found: dict[str, Any]) -> None:
+    did = found["enforced"]["enforcer"]
+    assert did["actions"] > 0
+    assert 0 < did["recall"] <= 1
+    assert 0 <= did["precision"] <= 1
+    assert did["harm"] == {"harmful_stops": 0, "lost_gpu_hours": 0.0, "regretted_stops": 0}
+    assert 0 < did["realised_usd"] <= did["predicted_usd"]
+    released = did["released_gpu_hours"]
+    idle = {name: found[name]["states"]["idle"] for name in ("baseline", "enforced")}
+    assert released > 0
+    assert idle["enforced"] < idle["baseline"]
+
+
+def test_people_see_both_worlds_side_by_side(found: dict[str, Any]) -> None:
+    rows = {row["measure"]: row for row in table(found)}
+    assert rows["idle GPU-hours"]["without"] > rows["idle GPU-hours"]["with"]
+    assert rows["harmful stops"] == {"measure": "harmful stops", "without": None, "with": 0}
+
+
+def test_one_seed_prints_one_document_that_names_its_schema(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["simulate", "--days", "1", "--pool", "h100-single=2", "--every", "12h", "-o", "json"]
+    printed = []
+    for _ in range(2):
+        assert run(words) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    said = json.loads(printed[0])
+    assert said["schema"] == "fallow.simulation/v1"
+    assert (said["seed"], said["days"], said["gpus"]) == (7, 1, 2)
+    assert set(said) >= {"baseline", "enforced"}
+
+
+@pytest.mark.parametrize(
+    ("words", "named", "legal"),
+    [
+        (["--pool", "h900=2"], "h900", "l4-shared"),
+        (["--pool", "h100"], "h100", "POOL=NODES"),
+        (["--pool", "h100=0"], "no nodes", "h100=4"),
+        (["--mix", "mining=0.2"], "mining", "day-notebook"),
+        (["--mix", "train=much"], "train=much", "CATEGORY=SHARE"),
+        (["--quirk", "gremlins"], "gremlins", "stale-series"),
+        (["--quirk", "sentinels:often=1"], "often=1", "rate"),
+        (["--placement", "worst"], "worst", "best-fit"),
+        (["--failures", "-1"], "-1", "0 = never"),
+        (["--every", "7m"], "7m", "5m"),
+        (["--interval", "45s"], "45s", "30 s"),
+        (["--policies", "nowhere"], "nowhere", "folder"),
+        (["--serve", "--speed", "4000", "--gpus", "2"], "4000", "3600"),
+    ],
+)
+def test_bad_input_is_one_line_with_what_is_legal(
+    words: list[str], named: str, legal: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["simulate", *words]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    lines = said.err.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("fallow: "))
+    assert named in lines[first]
+    assert legal in " ".join(lines[first:])
+    assert len(lines[first:]) <= 2
+
+
+def small(**more: Any) -> Options:
+    return read(days=1, gpus=8, seed=1, **more)
+
+
+def test_doors_open_and_leave_nothing_running_when_told_to_stop() -> None:
+    said = io.StringIO()
+    opened, stop = threading.Event(), threading.Event()
+
+    def say(line: str) -> None:
+        said.write(line + "\n")
+        if "Ctrl-C" in line:
+            opened.set()
+
+    before = set(threading.enumerate())
+    world = threading.Thread(
+        target=serve, args=(small(),), kwargs={"speed": 3600, "port": 0, "say": say, "stop": stop}
+    )
+    world.start()
+    assert opened.wait(30)
+    urls = dict(line.rsplit(None, 1) for line in said.getvalue().splitlines() if "http" in line)
+    exporters = urls["exporters"].replace("/nodes/NODE/metrics", "")
+    assert b"DCGM_FI" in _get(f"{exporters}/nodes/h100-0/metrics")
+    assert json.loads(_get(f"{exporters}/sd"))
+    pods = json.loads(_get(urls["Kubernetes API"] + "/api/v1/pods"))
+    assert {p["spec"]["nodeName"] for p in pods["items"]} == {"h100-0"}
+    stop.set()
+    world.join(30)
+    assert not world.is_alive()
+    assert {t for t in threading.enumerate() if not t.daemon} <= before
+    assert said.getvalue().endswith("closed\n")
+    with pytest.raises(OSError, match="refused"):
+        _get(f"{exporters}/sd")
+
+
+@pytest.mark.parametrize("taken", [0, 1])
+def test_a_port_in_use_is_named(taken: int) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(UsageError, match=str(port)):
+            serve(small(), speed=60, port=port - taken, say=_quiet(), stop=threading.Event())
+
+
+def _quiet() -> Callable[[str], None]:
+    return lambda _line: None
+
+
+def _get(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        body: bytes = answer.read()
+    return body
