@@ -128,12 +128,15 @@ def _flow(
 
 
 def _moments(count: int, start_s: float, end_s: float, rng: np.random.Generator) -> list[float]:
-    tried = rng.uniform(start_s, end_s, max(count * 6, 16))
-    hour = tried % DAY_S / 3600
-    weekday = (tried // DAY_S + 3) % 7 < 5  # noqa: PLR2004  (1970-01-01 was a Thursday)
-    working = (hour >= WORK_HOURS[0]) & (hour < WORK_HOURS[1]) & weekday
-    kept = tried[rng.random(len(tried)) < np.where(working, 1.0, 1 / BY_DAY)]
-    return sorted(np.floor(kept[:count]).tolist())
+    kept: list[float] = []
+    while len(kept) < count:
+        tried = rng.uniform(start_s, end_s, max(count * 6, 16))
+        hour = tried % DAY_S / 3600
+        weekday = (tried // DAY_S + 3) % 7 < 5  # noqa: PLR2004  (1970-01-01 was a Thursday)
+        working = (hour >= WORK_HOURS[0]) & (hour < WORK_HOURS[1]) & weekday
+        come = rng.random(len(tried)) < np.where(working, 1.0, 1 / BY_DAY)
+        kept += np.floor(tried[come]).tolist()
+    return sorted(kept[:count])
 
 
 def _drawn(

@@ -29,6 +29,12 @@ def test_one_seed_brings_one_stream_and_another_seed_another() -> None:
     assert [a.at_s for a in first] == sorted(a.at_s for a in first)
 
 
+def test_however_few_come_every_one_has_a_moment_and_a_life() -> None:
+    for seed in range(300):
+        found = arrivals(categories(), 8, START, START + 8 * 3600, seed=seed)
+        assert all(START <= a.at_s < START + 8 * 3600 and a.life_s >= 60 for a in found)
+
+
 def test_every_category_holds_about_its_share() -> None:
     days, gpus = 14, 4096
     found = arrivals(categories(), gpus, START, START + days * DAY, seed=3)
