@@ -9,10 +9,18 @@ from collections.abc import Mapping
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+)
 from pydantic import PlainSerializer as Serialize
 
 from fallow.errors import SettingsError, UsageError
@@ -121,6 +129,40 @@ class JupyterSettings(Section):
     timeout: Duration = Field(timedelta(seconds=10))
 
 
+class OwnedServer(Section):
+    """A kind of server that the site owns: what its GPU-hour costs, amortised."""
+
+    capex_usd: Decimal = Field(gt=0, description="price of one server")
+    gpus: int = Field(gt=0, description="GPUs of one server")
+    years: Decimal = Field(Decimal(4), gt=0, description="life")
+    residual_usd: Decimal = Field(Decimal(0), ge=0, description="worth at the end of its life")
+    availability: Decimal = Field(Decimal("0.97"), gt=0, le=1)
+    kw: Decimal = Field(Decimal(0), ge=0, description="what one server draws")
+    pue: Decimal = Field(Decimal("1.3"), ge=1, description="power usage effectiveness of the site")
+    usd_per_kwh: Decimal = Field(Decimal("0.10"), ge=0)
+    running_pct_per_year: Decimal = Field(
+        Decimal(0), ge=0, description="support, space and staff in percent of capex"
+    )
+    gpu_model: str = Field("", description="empty = any")
+    instance_type: str = Field("", description="empty = any")
+    cluster: str = Field("", description="empty = any")
+
+
+class ReservedCapacity(Section):
+    """A commitment: so many nodes at an effective price for a term."""
+
+    name: str
+    provider: str
+    instance_type: str
+    nodes: int = Field(gt=0)
+    gpus_per_node: int = Field(gt=0)
+    usd_per_node_hour: Decimal = Field(gt=0)
+    start: AwareDatetime
+    end: AwareDatetime
+    region: str = ""
+    gpu_model: str = ""
+
+
 class PriceSettings(Section):
     """Where prices come from; the first source that knows a node prices it."""
 
@@ -133,6 +175,15 @@ class PriceSettings(Section):
     rate_card: str = Field("", description="CSV that overrides the built-in rate card")
     region: str = Field("", description="region for nodes that name none")
     discount_pct: float = Field(0.0, ge=0, lt=100, description="negotiated discount on list")
+    on_prem: list[OwnedServer] = Field(
+        default_factory=list, description="servers the site owns: capex_usd, gpus, years, kw ..."
+    )
+    commitments: list[ReservedCapacity] = Field(
+        default_factory=list, description="reserved capacity: name, nodes, usd_per_node_hour ..."
+    )
+    aws_regions: list[str] = Field(
+        default_factory=list, description="regions whose list and spot prices AWS is asked for"
+    )
 
 
 class IdleSettings(Section):
@@ -304,7 +355,12 @@ def _explain(error: ValidationError, origin: Mapping[str, str]) -> SettingsError
     first = error.errors()[0]
     path = [str(p) for p in first["loc"]]
     dotted = ".".join(path)
-    where = next((w for k, w in origin.items() if k == dotted or k.startswith(f"{dotted}.")), None)
+    near = (
+        w
+        for k, w in origin.items()
+        if f"{k}.".startswith(f"{dotted}.") or dotted.startswith(f"{k}.")
+    )
+    where = next(near, None)
     stands = f" (from {where})" if where else ""
     if first["type"] == "extra_forbidden":
         legal = sorted(_section(path[:-1]).model_fields)
@@ -318,7 +374,10 @@ def _explain(error: ValidationError, origin: Mapping[str, str]) -> SettingsError
 def _section(path: list[str]) -> type[BaseModel]:
     model: type[BaseModel] = Settings
     for name in path:
+        if name not in model.model_fields:  # a place in a list
+            continue
         annotation = model.model_fields[name].annotation
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            model = annotation
+        for kind in (annotation, *get_args(annotation)):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                model = kind
     return model

@@ -13,7 +13,7 @@ from fallow.settings import Section, Settings
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime import pipeline
-from runtime.importing import price_rows
+from runtime.importing import aws_rows, price_rows
 from runtime.showing import Progress
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def collect_once(
         warehouse,
         window,
         collectors=[_Watched(c, looks) for c in collectors.values()],
-        prices=price_rows(settings, now),
+        prices=[*price_rows(settings, now), *aws_rows(settings, now)],
     )
     return looks
 

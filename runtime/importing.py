@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fallow.seams import PriceSource
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window, parse_moment
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 PRICED = timedelta(days=3650)
 """How far back prices are asked for: every import may hold old rows."""
+AWS_KEEPS = timedelta(days=90)
+"""AWS tells spot prices no older than this."""
 TELEMETRY = frozenset({"sample", "holding", "scrape"})
 
 
@@ -150,10 +153,36 @@ class Importer:
 
 def price_rows(settings: Settings, now: datetime) -> list[Batch]:
     """Return what the rate card and the settings say of prices, for all the time before now."""
+    from collectors.prices.commitments import Commitment, Commitments  # noqa: PLC0415
+    from collectors.prices.on_prem import OnPrem  # noqa: PLC0415
     from collectors.prices.rate_card import RateCard  # noqa: PLC0415
 
     window = Window(now - PRICED, now + timedelta(days=1))
-    return [RateCard(settings.prices, clock=lambda: now).rates(window)]
+    said = settings.prices
+    owned = [OnPrem(**server.model_dump(), clock=lambda: now) for server in said.on_prem]
+    sources: list[PriceSource] = [RateCard(said, clock=lambda: now), *owned]
+    present = [source.rates(window) for source in sources]
+    reserved = [Commitment(**c.model_dump()) for c in said.commitments]
+    # What is said of the present is one batch: storing it takes back what is said no more.
+    batches = [Batch("rate", pa.concat_tables([batch.rows for batch in present]))]
+    if reserved:
+        batches.append(Commitments(reserved, clock=lambda: now).rates(window))
+    return batches
+
+
+def aws_rows(settings: Settings, now: datetime) -> list[Batch]:
+    """Return AWS's list and spot prices of the regions that the settings name.
+
+    Raises:
+        AuthError: AWS refused the credentials.
+        TemporaryError: AWS could not be reached, or asked us to slow down.
+    """
+    from collectors.prices.aws import AwsPrices  # noqa: PLC0415
+
+    regions = settings.prices.aws_regions
+    if not regions:
+        return []
+    return [AwsPrices(regions, clock=lambda: now).rates(Window(now - AWS_KEEPS, now))]
 
 
 def inventory_counts(batches: Iterable[Batch]) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from fallow.seams import Analyzer, Collector
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime import pipeline
-from runtime.importing import price_rows
+from runtime.importing import aws_rows, price_rows
 from runtime.metrics import Endpoint, SelfMetrics
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("fallow.service")
 
+AWS_EVERY = timedelta(hours=6)
+"""Spot prices change a few times a day; the price list of all types takes a minute to read."""
 INVENTORY = frozenset({"kubernetes"})
 """Collectors that ask for the inventory, on a slower schedule than telemetry."""
 
@@ -56,6 +58,7 @@ class Service:
         self.metrics = metrics
         self.clock = clock
         self._since: dict[str, datetime] = dict(since or {})
+        self._aws_asked = datetime(1970, 1, 1, tzinfo=UTC)
 
     def jobs(self) -> list[tuple[str, timedelta, Callable[[], None]]]:
         """Return each job with its period; they run in this order on the first turn."""
@@ -71,7 +74,11 @@ class Service:
     def inventory(self) -> None:
         """Ask for nodes, pods and owners, and for prices."""
         self._gather(INVENTORY & set(self.collectors), self.settings.service.inventory_every)
-        pipeline.price(self.warehouse, price_rows(self.settings, self.clock()))
+        now = self.clock()
+        pipeline.price(self.warehouse, price_rows(self.settings, now))
+        if now - self._aws_asked >= AWS_EVERY:
+            pipeline.price(self.warehouse, aws_rows(self.settings, now))
+            self._aws_asked = now
 
     def collect(self) -> None:
         """Look at every telemetry source since the last look."""

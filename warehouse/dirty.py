@@ -74,6 +74,15 @@ def owe(cursor: duckdb.DuckDBPyConnection, start: datetime, end: datetime) -> No
     )
 
 
+def restate(cursor: duckdb.DuckDBPyConnection) -> None:
+    """Mark every hour that was posted: what prices it has changed."""
+    cursor.execute(
+        "INSERT INTO unposted BY NAME"
+        " SELECT DISTINCT time_bucket(INTERVAL 1 HOUR, bucket) AS bucket FROM ledger"
+        " EXCEPT SELECT bucket FROM unposted"
+    )
+
+
 def owed(warehouse: "Warehouse", window: Window) -> list[Window]:
     """Return a window and what the ledger owes, near ones as one, oldest first."""
     marks = warehouse.query("SELECT DISTINCT bucket FROM unposted ORDER BY ALL")["bucket"]

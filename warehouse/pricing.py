@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from fallow.seams import Views
 from fallow.tables import Batch
 from fallow.window import Window
+from warehouse import dirty
 from warehouse.allocation import bounds
 from warehouse.steps import compose
 
@@ -26,21 +27,31 @@ def keep(wh: "Warehouse", rates: Batch) -> int:
     """Store a price source's `rate` rows; return how many.
 
     Sources that know only the present state (settings, rate card, on-prem) replace what they said
-    before, so that a setting taken back is gone; histories (spot, commitments) are added to.
+    before, so that a setting taken back is gone, and where that changes a price the ledger owes
+    every hour it has posted; histories (spot, commitments) are added to.
     """
     said = set(rates.rows["source"].to_pylist())
     if said & {"rate-card", "derived"}:
-        said |= {"settings", "rate-card", "derived"}
+        said |= set(WHOLE_SOURCES)
     whole = sorted(said & set(WHOLE_SOURCES))
     replaces = pc.is_in(rates.rows["source"], value_set=pa.array(whole, pa.string()))
     if whole:
         rows = rates.rows.filter(replaces)
         where = "list_contains($sources, source)"
+        before = _said(wh, whole)
         wh.replace("rate", rows, where, {"sources": whole})
+        if not _said(wh, whole).equals(before):
+            with wh.transaction() as cursor:
+                dirty.restate(cursor)
     rest = rates.rows.filter(pc.invert(replaces))
     if rest.num_rows:
         wh.ingest([Batch("rate", rest)])
     return int(rates.rows.num_rows)
+
+
+def _said(wh: "Warehouse", sources: list[str]) -> pa.Table:
+    sql = "SELECT * EXCLUDE (as_of) FROM rate WHERE list_contains($sources, source) ORDER BY ALL"
+    return wh.query(sql, {"sources": sources})
 
 
 def device_rates(views: Views, window: Window, *, region: str = "") -> pa.Table:

@@ -1,0 +1,94 @@
+"""Prices that the settings name reach the ledger, and what they stop naming is taken back."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from fallow.errors import SettingsError
+from fallow.settings import Settings, load
+from fallow.tables import Batch
+from fallow.window import Window
+from runtime import pipeline
+from runtime.importing import price_rows
+from warehouse.lake import Warehouse
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+HOUR = Window(NOW - timedelta(hours=2), NOW - timedelta(hours=1))
+OWNED = {"capex_usd": 280000, "gpus": 8, "kw": 10.2, "running_pct_per_year": 12}
+RESERVED = {
+    "name": "h100-1y", "provider": "aws", "instance_type": "p5.48xlarge", "nodes": 4,
+    "gpus_per_node": 8, "usd_per_node_hour": 32, "start": "2026-01-01T00:00:00Z",
+    "end": "2027-01-01T00:00:00Z",
+}  # fmt: skip
+
+
+def settings(home: Path, **prices: object) -> Settings:
+    file = home / "fallow.yaml"
+    file.write_text(f"prices: {prices}\n")
+    return load(file=file, environ={}, flags={"home": home / "home", "cluster": "test"}).settings
+
+
+def fleet(capacity_type: str) -> list[Batch]:
+    start = HOUR.start.replace(tzinfo=None)
+    seen = {"first_seen": [start], "last_seen": [HOUR.end.replace(tzinfo=None)]}
+    node: dict[str, object] = {
+        "cluster": ["test"], "node": ["n1"], "provider": ["aws" if capacity_type else ""],
+        "instance_type": ["p5.48xlarge" if capacity_type else ""], "gpu_count": [1],
+        "capacity_type": [capacity_type or None], **seen,
+    }  # fmt: skip
+    looks: dict[str, object] = {
+        "cluster": ["test"] * 60, "ts": [start + timedelta(minutes=i) for i in range(60)],
+        "device": ["GPU-1"] * 60, "node": ["n1"] * 60, "interval_s": [60.0] * 60,
+        "model": ["NVIDIA H100 80GB HBM3"] * 60, "gpu_util_pct": [90.0] * 60,
+    }  # fmt: skip
+    return [Batch.of("node", node), Batch.of("sample", looks)]
+
+
+def priced(said: Settings, capacity_type: str) -> float:
+    with Warehouse.open(said, write=True, clock=lambda: NOW) as warehouse:
+        pipeline.price(warehouse, price_rows(said, NOW))
+        pipeline.ingest(warehouse, fleet(capacity_type))
+        assert pipeline.account(warehouse, HOUR)[1] == []
+        return float(warehouse.query("SELECT sum(usd) AS usd FROM ledger")["usd"][0].as_py())
+
+
+def test_an_owned_server_prices_its_gpus_until_it_is_named_no_more(tmp_path: Path) -> None:
+    assert priced(settings(tmp_path, on_prem=[OWNED]), "") == pytest.approx(1.68, abs=0.01)
+    assert priced(settings(tmp_path), "") == pytest.approx(6.88, abs=0.01)
+
+
+def test_a_new_price_restates_the_hours_that_were_posted_at_the_old_one(tmp_path: Path) -> None:
+    priced(settings(tmp_path), "")
+    said = settings(tmp_path, usd_per_gpu_hour=2)
+    later = Window(NOW + timedelta(days=3), NOW + timedelta(days=3, hours=1))
+    with Warehouse.open(said, write=True, clock=lambda: later.end) as warehouse:
+        pipeline.price(warehouse, price_rows(said, later.end))
+        assert pipeline.account(warehouse, later)[1] == []
+        usd = warehouse.query("SELECT sum(usd) AS usd FROM ledger")["usd"][0].as_py()
+        assert float(usd) == pytest.approx(2.0)
+        # Saying the same again changes nothing, so nothing is owed.
+        pipeline.price(warehouse, price_rows(said, later.end + timedelta(hours=1)))
+        assert warehouse.query("FROM unposted").num_rows == 0
+
+
+def test_reserved_nodes_cost_their_commitment(tmp_path: Path) -> None:
+    assert priced(settings(tmp_path, commitments=[RESERVED]), "reserved") == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(
+    ("prices", "words"),
+    [
+        ({"on_prem": [{**OWNED, "gpu": 8}]}, ["prices.on_prem.0.gpu", "legal here", "capex_usd"]),
+        ({"on_prem": [{**OWNED, "pue": 0.9}]}, ["prices.on_prem.0.pue", "fallow.yaml"]),
+        ({"commitments": [{**RESERVED, "end": "soon"}]}, ["prices.commitments.0.end"]),
+        ({"commitments": [{"name": "x"}]}, ["prices.commitments.0.provider"]),
+    ],
+)
+def test_what_is_no_price_is_named_with_its_place(
+    tmp_path: Path, prices: dict[str, object], words: list[str]
+) -> None:
+    with pytest.raises(SettingsError) as refused:
+        settings(tmp_path, **prices)
+    said = f"{refused.value} {refused.value.hint or ''}"
+    assert all(word in said for word in words), said
