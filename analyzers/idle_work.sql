@@ -62,6 +62,7 @@ notebooks AS (
         a.start_at,
         a.end_at,
         n.ts,
+        lag(n.ts, 1, n.ts) OVER servers AS before_ts,
         n.busy_kernels,
         n.last_kernel_activity,
         n.last_terminal_activity
@@ -71,6 +72,7 @@ notebooks AS (
             a.cluster = n.cluster AND a.namespace = n.namespace AND a.pod = n.pod
             AND a.start_at <= n.ts AND a.end_at > n.ts
     WHERE n.ts >= $since AND n.ts < $until
+    WINDOW servers AS (PARTITION BY a.span, a.cluster, a.namespace, a.pod ORDER BY n.ts)
 ),
 
 told AS (
@@ -84,7 +86,7 @@ told AS (
     UNION ALL
     SELECT
         span,
-        ts AS from_at,
+        before_ts AS from_at,
         ts AS to_at
     FROM notebooks
     WHERE busy_kernels > 0
