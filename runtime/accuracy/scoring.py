@@ -31,6 +31,8 @@ class Verdict(msgspec.Struct, frozen=True):
     """Only these are said to be idle; empty = all that the workload holds."""
     reasons: tuple[str, ...] = ()
     """Why it is no more than it is."""
+    gpu_hours: float = 0.0
+    """Of some devices: how long they are said to have been idle within the time."""
     acts_s: float | None = None
     """From when it was actionable, where that is later than `known_s`."""
 
@@ -200,11 +202,14 @@ def _add(
 
 
 def _add_part(sums: _Sums, course: Course, verdict: Verdict, span: slice) -> None:
+    true = 0.0
     for device in verdict.devices:
         if device in course.by_device:
             held, rests = course.by_device[device]
-            sums.part += _hours(held[span])
-            sums.part_true += _hours(held[span][rests[span]])
+            true += _hours(held[span][rests[span]])
+    sums.part += verdict.gpu_hours
+    # Ranks take turns at being idle: a verdict names all of them, and counts their turns.
+    sums.part_true += min(true, verdict.gpu_hours)
 
 
 def _explain(

@@ -94,8 +94,8 @@ def _steps(  # noqa: PLR0917  (one caller)
 class Inventory:
     """Nodes and pods of a store, as `fallow import kubectl` reads them."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, cluster: str = CLUSTER) -> None:
+        self._store, self._cluster = store, cluster
         self._version = 0
 
     def batches(self, now_s: float) -> Iterator[Batch]:
@@ -111,7 +111,8 @@ class Inventory:
         with tempfile.TemporaryDirectory(prefix="fallow-accuracy-") as folder:
             path = Path(folder) / "dump.json"
             path.write_text(json.dumps(document), encoding="utf-8")
-            for batch in import_kubectl(path, CLUSTER, datetime.fromtimestamp(now_s, UTC)):
+            now = datetime.fromtimestamp(now_s, UTC)
+            for batch in import_kubectl(path, self._cluster, now):
                 yield _last_seen(batch) if batch.table == "pod" else batch
 
 
@@ -159,6 +160,7 @@ def _verdict(finding: Finding, settings: IdleSettings) -> Verdict:
         confirmed=finding.evidence == "confirmed",
         devices=tuple(finding.details["devices"]) if partly else (),
         reasons=tuple(finding.details["reasons"]),
+        gpu_hours=finding.gpu_hours,
         acts_s=(start + settings.service_duration).timestamp()
         if finding.kind in SERVICES
         else None,

@@ -96,7 +96,7 @@ def test_what_was_missed_is_told_with_its_reason() -> None:
 def test_partly_idle_verdicts_are_scored_by_their_own_devices() -> None:
     known = truth((2, 6))
     known.state[0] = BUSY
-    found = scored(known, said(2, 7, actionable=False, devices=("GPU-1",)))
+    found = scored(known, said(2, 7, actionable=False, devices=("GPU-1",), gpu_hours=5.0))
     assert (found.part, found.part_true, found.episodes) == (5, 4, 0)
 
 
