@@ -52,10 +52,13 @@ def _pod_samples(
         served = signals.requests.get(pod.uid)
         columns["requests_per_s"].append(np.full(size, np.nan) if served is None else served[span])
     joined = {name: np.concatenate(parts) for name, parts in columns.items()}
+    names = _names(fleet, signals, cluster, spans, list(range(len(fleet.pods))))
     return Batch.of(
         "pod_sample",
         {
-            **_names(fleet, signals, cluster, spans, list(range(len(fleet.pods)))),
+            **names,
+            # Rates are of the time before the look, as a Prometheus tells them.
+            "ts": np.asarray(names["ts"]) + np.timedelta64(round(signals.interval_s), "s"),
             "interval_s": np.full(sum(sizes), signals.interval_s),
             **joined,
             "net_tx_bps": joined["net_rx_bps"] * 0.5,
