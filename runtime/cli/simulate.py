@@ -33,7 +33,7 @@ def simulate(
     ] = None,
     placement: Annotated[str, typer.Option(help="first-fit, best-fit or fgd")] = "best-fit",
     failures: Annotated[float, typer.Option(help="rate of failures; 1 as published")] = 1.0,
-    every: Annotated[str, typer.Option(help="time between two judgements")] = "2h",
+    every: Annotated[str, typer.Option(help="time between two judgements")] = "4h",
     interval: Annotated[str, typer.Option(help="time between two looks at exporters")] = "5m",
     serve: Annotated[bool, typer.Option("--serve", help="open its doors until Ctrl-C")] = False,
     speed: Annotated[float, typer.Option(help="with --serve: times as fast, 1 to 3600")] = 60.0,

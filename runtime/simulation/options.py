@@ -48,7 +48,7 @@ def read(
     quirk: Iterable[str] = (),
     placement: str = "best-fit",
     failures: float = 1.0,
-    every: str = "2h",
+    every: str = "4h",
     interval: str = "5m",
     policies: Path | None = None,
 ) -> Options:

@@ -18,27 +18,26 @@ def _play(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_the_demo_finds_what_was_planted_without_a_false_alarm(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    told: dict[str, Any] = json.loads(_play(capsys, "--days", "2", "--gpus", "16", "-o", "json"))
+    told: dict[str, Any] = json.loads(_play(capsys, "--days", "2", "--gpus", "32", "-o", "json"))
     planted = told["planted"]
     assert planted["false_alarms"] == 0
     assert planted["precision"] >= 0.99
-    assert planted["recall"] >= 0.85
+    assert planted["recall"] >= 0.9
+    assert planted["planted_gpu_hours"] > 24
     found_rate = planted["found_usd"] / planted["found_gpu_hours"]
     assert planted["planted_usd"] == pytest.approx(
-        planted["planted_gpu_hours"] * found_rate, rel=0.05
+        planted["planted_gpu_hours"] * found_rate, rel=0.1
     )
     assert told["audit_failures"] == []
-    assert told["gpus"] == pytest.approx(16)
-    assert told["gpu_hours"] == pytest.approx(16 * 48)
+    assert told["gpu_hours"] == pytest.approx(32 * 48)
     assert told["usd"] > 0
     found = {w["workload"]: w for w in told["wastes"]}
-    assert found["team-risk/jupyter-alice"]["evidence"] == "confirmed"
-    assert found["team-genai/rlhf-tune"]["kind"] == "over_allocated_ranks"
+    notebooks = [w for name, w in found.items() if "notebook" in name]
+    assert notebooks
+    assert all(w["evidence"] == "confirmed" for w in notebooks)
     assert all(w["advice"] for w in told["wastes"])
-    for busy in ("llm-pretrain-a", "fraud-scorer", "sweep-17"):
-        assert not [name for name in found if busy in name]
-    unjudged = {u["workload"]: u["why"] for u in told["unjudged"]}
-    assert unjudged["team-vision/sweep-17"] == "witnesses contradict each other"
+    # What computes day and night is never said to be idle.
+    assert not [name for name in found if "/pretrain-" in name]
 
 
 def test_a_named_home_keeps_the_fleet_to_ask_it_more(

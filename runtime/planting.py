@@ -1,0 +1,113 @@
+"""What is truly unused in a simulated fleet, laid under what was found.
+
+Planted is every device that its workload leaves idle for an hour and more, while stopping it would
+lose nothing or its other devices compute.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+
+import msgspec
+import numpy as np
+
+from fallow.nouns import Finding
+from runtime.accuracy.truth import HOUR_S, Course, Doubles, Owner, Truth, runs
+from simulator.exporters.shown import key
+from simulator.nouns import TICK_S, Marks
+
+LEAST_S = 3600.0
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """Planted against found; a false alarm is a finding that hits nothing idle.
+
+    `precision` is the part of the found GPU-hours that were truly idle, `recall` the part of the
+    planted that a finding covers. Telemetry that was silent counts against recall.
+    """
+
+    planted_gpu_hours: float
+    found_gpu_hours: float
+    precision: float
+    recall: float
+    false_alarms: int
+    planted_usd: Decimal | None
+    """None where a device has no price."""
+
+
+def compare(
+    truth: Truth,
+    courses: Mapping[Owner, Course],
+    found: Sequence[Finding],
+    rates: Mapping[str, float],
+) -> Comparison:
+    """Lay findings over the truth; `rates` are dollars per hour by device."""
+    by_owner: dict[Owner, list[Finding]] = {}
+    for finding in found:
+        subject = finding.subject
+        owner = (subject.namespace, subject.workload_kind, subject.workload)
+        by_owner.setdefault(owner, []).append(finding)
+    weights = {key(d): d.weight for d in truth.devices}
+    planted = covered = 0.0
+    usd: float | None = 0.0
+    for owner, course in courses.items():
+        for device, (held, idle) in course.by_device.items():
+            marks = _unused(course, held, idle)
+            mine = _spoken(truth.ticks, by_owner.get(owner, ()), device)
+            hours = _hours(held[marks])
+            planted += hours
+            covered += _hours(held[marks & mine])
+            rate = rates.get(device)
+            if hours and (usd is None or rate is None):
+                usd = None
+            elif hours and usd is not None and rate is not None:
+                usd += hours / weights[device] * rate
+    hit = [_hit(truth.ticks, courses, owner, f) for owner, fs in by_owner.items() for f in fs]
+    whole = sum(f.gpu_hours for f in found)
+    return Comparison(
+        planted_gpu_hours=planted,
+        found_gpu_hours=whole,
+        precision=sum(hit) / whole if whole else 1.0,
+        recall=covered / planted if planted else 1.0,
+        false_alarms=sum(hours == 0 for hours in hit),
+        planted_usd=None if usd is None else Decimal(f"{usd:.2f}"),
+    )
+
+
+def _unused(course: Course, held: Doubles, idle: Marks) -> Marks:
+    """Return the long runs in which a device does nothing that anybody would miss."""
+    others = (course.held > 0) & ~course.idle
+    marks = idle & (held > 0) & (~course.hurts | others)
+    for begin, end in runs(marks):
+        if (end - begin) * TICK_S < LEAST_S:
+            marks[begin:end] = False
+    return marks
+
+
+def _spoken(ticks: Doubles, found: Iterable[Finding], device: str) -> Marks:
+    marks = np.zeros(len(ticks), np.bool_)
+    for finding in found:
+        if device in finding.details.get("devices", (device,)):
+            marks[_span(ticks, finding)] = True
+    return marks
+
+
+def _hit(ticks: Doubles, courses: Mapping[Owner, Course], owner: Owner, finding: Finding) -> float:
+    """Return the GPU-hours of a finding that were truly idle."""
+    course = courses.get(owner)
+    if course is None:
+        return 0.0
+    span = _span(ticks, finding)
+    devices = finding.details.get("devices", tuple(course.by_device))
+    known = [course.by_device[d] for d in devices if d in course.by_device]
+    hours = sum(_hours(held[span][idle[span]]) for held, idle in known)
+    return min(hours, finding.gpu_hours)
+
+
+def _span(ticks: Doubles, finding: Finding) -> slice:
+    edges = [finding.window.start.timestamp(), finding.window.end.timestamp()]
+    begin, end = np.searchsorted(ticks, edges).tolist()
+    return slice(begin, end)
+
+
+def _hours(gpus: Doubles) -> float:
+    return float(gpus.sum()) * TICK_S / HOUR_S
