@@ -20,7 +20,7 @@ NOISE_W = 3.0
 ARRAYS = [
     name
     for name in Block.__struct_fields__
-    if name not in {"ticks", "devices", "holders", "holder"}
+    if name not in {"ticks", "devices", "holders", "holder", "every_s"}
 ]
 
 
