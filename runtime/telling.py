@@ -65,6 +65,9 @@ def _waste(group: Sequence[Finding], window: Window) -> Waste:
     priced = [f.usd for f in group if f.usd is not None]
     first = min(f.window.start for f in group)
     times = f", {len(group)} times" if len(group) > 1 else ""
+    unsure = sum(f.evidence == "suspected" for f in group)
+    if largest.evidence == "confirmed" and unsure:
+        times += f" ({unsure} only suspected)"
     if len(group) == 1 and largest.window.end >= window.end:
         times = f" ({format_duration((window.end - first).total_seconds())})"
     advised = largest.recommendations[0] if largest.recommendations else None
@@ -75,7 +78,7 @@ def _waste(group: Sequence[Finding], window: Window) -> Waste:
         since=f"{first:%a %Y-%m-%d %H:%M}{times}",
         gpu_hours=sum(f.gpu_hours for f in group),
         usd=_cents(sum(priced, Decimal())) if priced else None,
-        evidence="confirmed" if all(f.evidence == "confirmed" for f in group) else "suspected",
+        evidence=largest.evidence,
         why=because(largest),
         advice=f"{advised.verb} {advised.target}: {advised.why}" if advised else "",
         finding=largest.id,
