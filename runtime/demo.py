@@ -31,7 +31,7 @@ from simulator.cluster.nodes import fleet
 from simulator.exporters.host_spans import host_spans
 from simulator.exporters.quirks import Quirks
 from simulator.exporters.rows import rows
-from simulator.nouns import TICK_S, Block
+from simulator.nouns import Block
 from simulator.work.behaviours import Script
 from simulator.world import Spec, World
 
@@ -44,18 +44,14 @@ END = datetime(2026, 11, 16, tzinfo=UTC)
 INTERVAL_S = 300.0
 """Between two looks. A week of 128 GPUs at 5 minutes is 3 million values, seconds of work."""
 CLUSTER = "demo"
-STEP_S = (6 * 3600.0, 48 * 3600.0)
-CELLS = 1_000_000
-"""The world is let live for so many ticks of devices at a time: 0.3 GB."""
+STEP_S = 24 * 3600.0
 MIX = {
     "pretrain": 0.14, "train": 0.01, "train-wide": 0.02, "input-bound": 0.02, "idle-rank": 0.05,
     "kept": 0.05, "day-notebook": 0.06, "forgotten": 0.04, "night": 0.04, "train-a100": 0.01,
     "straggling": 0.02, "abandoned": 0.06, "batch": 0.004, "bursty": 0.05, "scoring": 0.004,
-    "class-notebook": 0.0, "class-tab": 0.0,
 }  # fmt: skip
-"""Fewer short jobs than a real fleet has, so that the story is about what people can see; nobody
-shares devices."""
-QUIRKS = ("exporter-down:rate=0.02", "gr-engine-stuck-zero:rate=0.02")
+"""Fewer short jobs than a real fleet has, so that the story is about what people can see."""
+QUIRKS = ("exporter-down:rate=0.02", "gr-engine-stuck-zero:rate=0.02", "time-slicing-copies")
 """What a site's telemetry shows even on good days."""
 
 
@@ -123,11 +119,9 @@ def _blocks(
 ) -> Iterator[Block]:
     quirks = Quirks.of(QUIRKS, world.seed)
     seen = Inventory(world.store, CLUSTER)
-    least, most = STEP_S
-    step_s = max(least, min(most, CELLS // len(world.devices) * TICK_S))
     while world.now_s < window.end.timestamp():
         since_s = world.now_s
-        block = world.advance(min(since_s + step_s, window.end.timestamp()))
+        block = world.advance(min(since_s + STEP_S, window.end.timestamp()))
         scripts.update(world.cast.scripts)
         held = [t for t in world.held(since_s, world.now_s) if t.holder.uid in scripts]
         shared = [t for t in held if t.share < 1]
