@@ -13,7 +13,7 @@ import msgspec
 
 from fallow.window import Window
 
-Verdict = Literal["busy", "idle", "partly idle", "unknown"]
+Verdict = Literal["busy", "idle", "partly idle", "unknown", "wasteful"]
 Evidence = Literal["suspected", "confirmed"]
 State = Literal[
     "unavailable",
@@ -27,6 +27,8 @@ State = Literal[
     "unknown",
 ]
 STATES: tuple[State, ...] = State.__args__  # type: ignore[attr-defined]
+Saving = Literal["cash", "capacity", "commitment"]
+Effort = Literal["quick win", "advanced", "continuous"]
 
 
 class Subject(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -41,8 +43,30 @@ class Subject(msgspec.Struct, frozen=True, omit_defaults=True):
     models: tuple[str, ...] = ()
 
 
+class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
+    """GPU-hours of the ledger that a recommendation would save: of whom, in which state.
+
+    None = any. The waterfall never grants more than the ledger posted there.
+    """
+
+    cluster: str
+    namespace: str | None
+    workload_kind: str | None
+    workload: str | None
+    pool: str | None
+    state: State
+    gpu_hours: float
+    usd: Decimal | None = None
+    node: str | None = None
+    model: str | None = None
+
+
 class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What would remove the waste, how it is undone, and what it would free."""
+    """What would remove the waste, how it is undone, and what it would free.
+
+    `saving`: the bill falls (cash), others get the GPUs (capacity), or they are paid for whatever
+    happens (commitment). `claims` are the cells of the ledger that the waterfall may credit to it.
+    """
 
     verb: str
     target: str
@@ -52,6 +76,9 @@ class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
     gpu_hours_per_day: float | None = None
     usd_per_day: Decimal | None = None
     caution: str | None = None
+    saving: Saving = "capacity"
+    effort: Effort = "quick win"
+    claims: tuple[Claim, ...] = ()
 
 
 class Finding(msgspec.Struct, frozen=True):
