@@ -65,7 +65,8 @@ class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
     """What would remove the waste, how it is undone, and what it would free.
 
     `saving`: the bill falls (cash), others get the GPUs (capacity), or they are paid for whatever
-    happens (commitment). `claims` are the cells of the ledger that the waterfall may credit to it.
+    happens (commitment). `claims` are the cells of the ledger that the waterfall may credit to it:
+    it fills in what they would save alone (gross) and on top of what comes before (marginal).
     """
 
     verb: str
@@ -79,6 +80,10 @@ class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
     saving: Saving = "capacity"
     effort: Effort = "quick win"
     claims: tuple[Claim, ...] = ()
+    gross_gpu_hours: float | None = None
+    gross_usd: Decimal | None = None
+    marginal_gpu_hours: float | None = None
+    marginal_usd: Decimal | None = None
 
 
 class Finding(msgspec.Struct, frozen=True):
