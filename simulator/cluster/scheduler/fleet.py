@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fallow.errors import UsageError
+from fallow.fragmentation import Integers, Measure, PodType, Reals, typical
 from fallow.gpu_models import gpu_models
 from simulator.cluster.scheduler import mig
 from simulator.cluster.scheduler.eligibility import eligible, welcome
-from simulator.cluster.scheduler.fragmentation import Integers, Measure, PodType, Reals, typical
 from simulator.cluster.scheduler.requests import (
     WHOLE,
     Instance,

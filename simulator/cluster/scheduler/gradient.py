@@ -6,10 +6,10 @@ an earlier one's request, so that only the nodes touched since then are measured
 
 import numpy as np
 
+from fallow.fragmentation import Integers, Reals
 from simulator.cluster.scheduler import mig
 from simulator.cluster.scheduler.devices import placement
 from simulator.cluster.scheduler.fleet import Fleet, Marks, is_whole
-from simulator.cluster.scheduler.fragmentation import Integers, Reals
 from simulator.cluster.scheduler.requests import WHOLE, PodRequest
 
 _DIGITS = 6

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fallow.fragmentation import Measure, PodType, mix, typical
 from simulator.cluster.scheduler.fleet import Fleet
-from simulator.cluster.scheduler.fragmentation import Measure, PodType, mix, typical
 from simulator.cluster.scheduler.placing import place
 from simulator.cluster.scheduler.requests import NodeFree, PodRequest
 

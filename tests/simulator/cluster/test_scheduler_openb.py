@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fallow.fragmentation import Measure, PodType, mix, typical
 from simulator.cluster.scheduler.fleet import Fleet
-from simulator.cluster.scheduler.fragmentation import Measure, PodType, mix, typical
 from simulator.cluster.scheduler.placing import place
 from simulator.cluster.scheduler.requests import NodeFree, PodRequest, Policy
 

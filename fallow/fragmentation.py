@@ -7,7 +7,7 @@ strands F_n(m) =
     sum of the g_i under mu         it fits: only the slivers are lost
 F_n(M) is the mean over a mix M of types by popularity, F(M) the sum over the nodes. Memory is not
 part of the measure. Source: Weng et al., "Beware of Fragmentation" (USENIX ATC'23, FGD).
-Depends on numpy and msgspec alone: no fleet, no store.
+Depends on numpy and msgspec alone: the simulator's scheduler and the analyzers share it.
 """
 
 import csv
@@ -47,7 +47,7 @@ def typical() -> tuple[PodType, ...]:
 
     Source: Alibaba openb trace 2023 (Apache-2.0), reduced by `mix` to 95 % of 8,152 pods.
     """
-    text = files("simulator.cluster.scheduler").joinpath("typical_pods.csv").read_text("utf-8")
+    text = files("fallow").joinpath("typical_pods.csv").read_text("utf-8")
     rows = list(csv.DictReader(text.splitlines()))
     pods = sum(int(row["pods"]) for row in rows)
     return tuple(

@@ -1,0 +1,180 @@
+"""Where MIG instances may lie on a board (`mig_profiles.csv`), and what a layout strands.
+
+The axis is memory slices: 8 on the large boards, 4 on an A30; a layout's used slices are a bit
+mask. Source of the table: `nvidia-smi mig -lgipp` on A100 and H100 boards, names from NVIDIA
+mig-parted; the starts of H200, B200 and GB200 are inferred from the same profile ids.
+"""
+
+import csv
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+from fallow.errors import UsageError
+
+Layout = tuple[tuple[str, int], ...]
+"""Profiles and the slices where they start, by start."""
+
+DOUBLE_MEMORY = 15
+"""Profile id of the 1g with twice the memory, which the commonly quoted layouts leave out."""
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """One GPU instance profile of one model."""
+
+    name: str
+    profile_id: int
+    starts: tuple[int, ...]
+    size: int
+    """Memory slices."""
+    compute: int
+    """Compute slices; the sum over a board is at most the 7g (A30: 4g) profile's."""
+    most: int
+    """Instances on one board."""
+
+    def mask(self, start: int) -> int:
+        """Return the slices of an instance that starts there, as bits."""
+        return ((1 << self.size) - 1) << start
+
+
+@cache
+def models() -> dict[str, dict[str, Profile]]:
+    """Return the profiles of every canonical GPU model that knows MIG."""
+    text = files("fallow").joinpath("mig_profiles.csv").read_text("utf-8")
+    known: dict[str, dict[str, Profile]] = {}
+    for row in csv.DictReader(text.splitlines()):
+        for model, name in zip(row["gpu_models"].split(), row["profiles"].split(), strict=True):
+            known.setdefault(model, {})[name] = Profile(
+                name,
+                int(row["profile_id"]),
+                tuple(int(start) for start in row["starts"].split()),
+                int(row["size"]),
+                int(row["compute"]),
+                int(row["most"]),
+            )
+    return known
+
+
+def profiles(gpu_model: str) -> dict[str, Profile]:
+    """Return the profiles of a model, smallest first.
+
+    Raises:
+        UsageError: the model knows no MIG.
+    """
+    try:
+        return models()[gpu_model]
+    except KeyError:
+        raise UsageError(
+            f"no MIG profiles for GPU model {gpu_model!r}", hint=f"known: {', '.join(models())}"
+        ) from None
+
+
+def profile(gpu_model: str, name: str) -> Profile:
+    """Return one profile of a model.
+
+    Raises:
+        UsageError: the model knows no MIG, or not this profile.
+    """
+    known = profiles(gpu_model)
+    if name not in known:
+        raise UsageError(
+            f"{gpu_model} has no MIG profile {name!r}", hint=f"it has: {', '.join(known)}"
+        )
+    return known[name]
+
+
+@cache
+def open_starts(gpu_model: str, taken: int, name: str) -> tuple[int, ...]:
+    """Return the starts where one more instance may lie; empty when the model lacks the profile."""
+    kind = models().get(gpu_model, {}).get(name)
+    if kind is None:
+        return ()
+    return tuple(start for start in kind.starts if not taken & kind.mask(start))
+
+
+def lay(gpu_model: str, names: Sequence[str]) -> Layout:
+    """Return legal places for a board's profiles (`3g.40gb`, `2g.20gb`, ...).
+
+    Raises:
+        UsageError: an unknown model or profile, or a set that no layout holds.
+    """
+    kinds = sorted((profile(gpu_model, name) for name in names), key=lambda kind: -kind.size)
+    over = [kind.name for kind in kinds if sum(k.name == kind.name for k in kinds) > kind.most]
+    found = None if over else _search(kinds, 0)
+    if found is None:
+        raise UsageError(
+            f"a {gpu_model} board cannot hold {'+'.join(names)}",
+            hint="see fallow/mig_profiles.csv for legal starts and sizes",
+        )
+    return tuple(sorted(found, key=lambda place: place[1]))
+
+
+def _search(kinds: Sequence[Profile], taken: int) -> list[tuple[str, int]] | None:
+    if not kinds:
+        return []
+    first, rest = kinds[0], kinds[1:]
+    for start in first.starts:
+        if not taken & first.mask(start):
+            found = _search(rest, taken | first.mask(start))
+            if found is not None:
+                return [(first.name, start), *found]
+    return None
+
+
+@cache
+def maximal_layouts(gpu_model: str, *, double_memory: bool = True) -> tuple[Layout, ...]:
+    """Return every placed layout to which no instance can be added (`+me` twins left out)."""
+    kinds = [
+        kind
+        for kind in profiles(gpu_model).values()
+        if not kind.name.endswith("+me") and (double_memory or kind.profile_id != DOUBLE_MEMORY)
+    ]
+    full: set[Layout] = set()
+
+    def grow(layout: Layout, taken: int, lowest: int) -> None:
+        opened = [
+            (kind, start) for kind in kinds for start in kind.starts if not taken & kind.mask(start)
+        ]
+        if not opened:
+            full.add(layout)
+        # Instances are added from left to right, so that each layout is met once.
+        for kind, start in opened:
+            if start >= lowest:
+                grow((*layout, (kind.name, start)), taken | kind.mask(start), start + 1)
+
+    grow((), 0, 0)
+    return tuple(sorted(full))
+
+
+@cache
+def multisets(gpu_model: str, *, double_memory: bool = True) -> tuple[tuple[str, ...], ...]:
+    """Return what the maximal layouts hold, wherever it lies; each as its sorted profiles."""
+    found = maximal_layouts(gpu_model, double_memory=double_memory)
+    return tuple(sorted({tuple(sorted(name for name, _ in layout)) for layout in found}))
+
+
+@cache
+def stranded(
+    gpu_model: str, taken: int, demand: tuple[tuple[str, float], ...] | None = None
+) -> float:
+    """Return the free memory slices of a board that the expected next instance cannot use.
+
+    The fragmentation measure (`fragmentation.py`) with slices for GPUs: a profile strands the
+    free slices that no further instances of it could lie on; the mean over `demand`, pairs of a
+    profile and its weight. Default: the model's profiles alike (a `+me` twin lies where its
+    namesake does and is left out).
+    """
+    known = profiles(gpu_model)
+    if demand is None:
+        demand = tuple((name, 1.0) for name in known if not name.endswith("+me"))
+    slices = max(kind.size for kind in known.values())
+    free = slices - (taken & ((1 << slices) - 1)).bit_count()
+    lost = 0.0
+    for name, weight in demand:
+        usable = len(open_starts(gpu_model, taken, name))
+        if name in known:
+            usable = min(usable, known[name].most) * known[name].size
+        lost += weight * (free - usable)
+    return lost / sum(weight for _, weight in demand)
