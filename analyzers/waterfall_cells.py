@@ -1,0 +1,147 @@
+"""The ledger's cells, of which every GPU-hour can be given away once.
+
+Hours are counted in whole GPU-microseconds and money in hundred-millionths of a dollar, so that
+what is granted never sums to more than what was there, whatever the grouping.
+"""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from fallow.nouns import Claim
+
+Ints = npt.NDArray[np.int64]
+
+HOUR_US = 3_600_000_000
+CENT_E8 = 100_000_000
+"""Units of money in a dollar."""
+
+OWNER = ("cluster", "namespace", "workload_kind", "workload")
+PLACE = ("pool", "node", "model")
+
+SAME = {"stranded": ("free", "stranded"), "free": ("free", "stranded")}
+"""Both are nobody's: the ledger posts capacity that no job can use as free."""
+
+_MOST_US = 2**62
+_MOST_E8 = Decimal(2**62)
+
+
+class Grant:
+    """What one claim was given: rows of the cells, hours, their cost, and the saving in them."""
+
+    def __init__(self, rows: Ints, gpu_us: Ints, cost: Ints, saved: Ints) -> None:
+        self.rows, self.gpu_us, self.cost, self.saved = rows, gpu_us, cost, saved
+
+
+class Cells:
+    """Columns of `waterfall_cells.sql`, and what is left in each cell."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table.combine_chunks()
+        self.priced: npt.NDArray[np.bool_] = _numbers(table, "priced").astype(bool)
+        self.all_us, self.all_e8 = _numbers(table, "gpu_us"), _numbers(table, "usd_e8")
+        self.left_us, self.left_e8 = self.all_us.copy(), self.all_e8.copy()
+        self._codes: dict[str, Ints] = {}
+        self._numbered: dict[str, dict[Any, int]] = {}
+        for name in (*OWNER, *PLACE, "state"):
+            column = self.table[name].combine_chunks().dictionary_encode()
+            self._codes[name] = column.indices.fill_null(-1).to_numpy(False).astype(np.int64)
+            self._numbered[name] = {v: n for n, v in enumerate(column.dictionary.to_pylist())}
+        self._by_owner: dict[tuple[int, ...], Ints] = {}
+        owners = np.stack([self._codes[name] for name in OWNER], axis=1)
+        if len(owners):
+            found, inverse = np.unique(owners, axis=0, return_inverse=True)
+            order = np.argsort(inverse.ravel(), kind="stable")
+            edges = np.cumsum(np.bincount(inverse.ravel()))[:-1]
+            parts = np.split(order, edges)
+            self._by_owner = dict(zip(map(tuple, found.tolist()), parts, strict=True))
+
+    def matching(self, claim: Claim) -> Ints:
+        """Return the rows that a claim is about, in the cells' order."""
+        states = [
+            self._numbered["state"][name]
+            for name in SAME.get(claim.state, (claim.state,))
+            if name in self._numbered["state"]
+        ]
+        asked = {name: getattr(claim, name) for name in (*OWNER, *PLACE)}
+        wanted = {name: value for name, value in asked.items() if value is not None}
+        if not states or any(v not in self._numbered[name] for name, v in wanted.items()):
+            return np.empty(0, dtype=np.int64)
+        codes = {name: self._numbered[name][value] for name, value in wanted.items()}
+        if all(name in codes for name in OWNER):
+            rows = self._by_owner.get(tuple(codes[name] for name in OWNER))
+            rows = np.empty(0, dtype=np.int64) if rows is None else rows
+            codes = {name: code for name, code in codes.items() if name not in OWNER}
+        else:
+            rows = np.arange(len(self.all_us), dtype=np.int64)
+        for name, code in codes.items():
+            rows = rows[self._codes[name][rows] == code]
+        return rows[np.isin(self._codes["state"][rows], states)]
+
+    def take(self, claim: Claim) -> Grant:
+        """Take what is left of what a claim asks for; cells give in proportion to what they have.
+
+        The saving is the claim's own dollars for the part granted, never more than these hours
+        cost; without dollars of its own it is their cost. Unpriced cells save no dollars.
+        """
+        rows = self.matching(claim)
+        left, money = self.left_us[rows], self.left_e8[rows]
+        wanted = _units(claim.gpu_hours, HOUR_US)
+        granted = min(wanted, int(left.sum()))
+        hours = portion(left, granted)
+        kept = hours > 0
+        rows, left, money, hours = rows[kept], left[kept], money[kept], hours[kept]
+        share = np.where(hours == left, 1.0, hours / np.maximum(left, 1))
+        cost = np.where(hours == left, money, np.minimum(money, (money * share).astype(np.int64)))
+        worth = int(cost.sum())
+        if claim.usd is not None and wanted:
+            worth = min(worth, _money(claim.usd) * granted // wanted)
+        self.left_us[rows] -= hours
+        self.left_e8[rows] -= cost
+        return Grant(rows, hours, cost, portion(cost, worth))
+
+    def give_back(self, grants: Sequence[Grant]) -> None:
+        """Undo what `take` did."""
+        for grant in grants:
+            self.left_us[grant.rows] += grant.gpu_us
+            self.left_e8[grant.rows] += grant.cost
+
+
+def portion(have: Ints, amount: int) -> Ints:
+    """Part `amount` (at most the sum) over what each has, in proportion; whole units, exact sum."""
+    total = int(have.sum())
+    if amount >= total:
+        return have.copy()
+    if amount <= 0:
+        return np.zeros_like(have)
+    given = np.minimum(have, (have * (amount / total)).astype(np.int64))
+    rest = amount - int(given.sum())
+    # Fractions lose a unit per cell: the first cells with room make it good.
+    return given + _fill(rest, have - given) if rest >= 0 else given - _fill(-rest, given)
+
+
+def _fill(amount: int, room: Ints) -> Ints:
+    before = np.cumsum(room) - room
+    filled: Ints = np.clip(amount - before, 0, room)
+    return filled
+
+
+def _units(hours: float, unit: int) -> int:
+    if not hours > 0:  # and not a number claims nothing either
+        return 0
+    return int(min(hours * unit, float(_MOST_US)))
+
+
+def _money(usd: Decimal) -> int:
+    if usd.is_nan() or usd <= 0:
+        return 0
+    return int(min(usd * CENT_E8, _MOST_E8))
+
+
+def _numbers(table: pa.Table, name: str) -> Ints:
+    made: Ints = table[name].combine_chunks().to_numpy(zero_copy_only=False).astype(np.int64)
+    return made.copy()

@@ -1,0 +1,261 @@
+"""Whatever is claimed, however often: no GPU-hour is saved twice and no dollar above the bill."""
+
+import math
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from itertools import combinations
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analyzers.waterfall import Waterfall, clipped, credited, fall, hours
+from fallow.nouns import STATES, Claim, Finding, Recommendation, Subject
+from fallow.window import Window
+
+Memory = Any
+Row = dict[str, Any]
+START = datetime(2026, 11, 1, tzinfo=UTC)
+HOURS = 6
+DAY = Window(START, START + timedelta(hours=HOURS))
+GROUPS = ("cluster", "namespace", "team", "workload", "pool", "node", "model", "state")
+
+
+def post(views: Memory, rows: list[Row]) -> None:
+    views.engine.execute("DELETE FROM ledger")
+    views.rows("ledger", rows)
+
+
+def posted(**changes: Any) -> Row:
+    made = {
+        "cluster": "c", "bucket": START.replace(tzinfo=None), "device": "d", "state": "idle",
+        "namespace": "ns", "workload_kind": "Job", "workload": "w", "team": "red", "node": "n",
+        "pool": "p", "model": "H100", "seconds": 3600.0, "gpu_seconds": 3600.0,
+        "usd": Decimal(4), "priced": True,
+    }  # fmt: skip
+    return made | changes
+
+
+def claim(gpu_hours: float, usd: Decimal | None = None, **about: Any) -> Claim:
+    whom: dict[str, Any] = {
+        "cluster": "c", "namespace": "ns", "workload_kind": "Job", "workload": "w", "pool": None,
+        "state": "idle",
+    }  # fmt: skip
+    return Claim(gpu_hours=gpu_hours, usd=usd, **(whom | about))
+
+
+def finding(*claims: Claim, analyzer: str = "idle", number: int = 0, **changes: Any) -> Finding:
+    made = Finding(
+        id=f"{number:012x}",
+        analyzer=analyzer,
+        kind="k",
+        subject=Subject("c", "ns", "Job", "w"),
+        window=DAY,
+        verdict="wasteful",
+        evidence="confirmed",
+        confidence=1.0,
+        gpu_hours=1.0,
+        usd=None,
+        details={},
+        recommendations=(Recommendation("do", "it", "because", True, claims=claims),),
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+def marginal(waterfall: Waterfall) -> list[tuple[str, float]]:
+    return [(step.analyzer, step.marginal.gpu_hours) for step in waterfall.steps]
+
+
+def test_the_second_gets_what_the_first_leaves_in_the_documented_order(views: Memory) -> None:
+    post(views, [posted()])
+    found = [
+        finding(claim(0.75), analyzer="spot", number=1),
+        finding(claim(0.5), analyzer="idle", number=2, evidence="suspected"),
+        finding(claim(0.25), analyzer="idle", number=3),
+    ]
+    fallen = fall(views, DAY, found)
+    assert marginal(fallen) == [("idle", 0.25), ("idle", 0.5), ("spot", 0.25)]
+    assert [s.gross.gpu_hours for s in fallen.steps] == [0.25, 0.5, 0.75]
+    assert fallen.saved() == fallen.bill
+    advice = credited(found, fallen)[0].recommendations[0]
+    assert (advice.gross_usd, advice.marginal_usd) == (Decimal(3), Decimal(1))
+
+
+def test_what_nobody_orders_comes_last(views: Memory) -> None:
+    post(views, [posted()])
+    found = [finding(claim(1), analyzer="aardvark"), finding(claim(1), analyzer="anomalies")]
+    assert marginal(fall(views, DAY, found)) == [("anomalies", 1.0), ("aardvark", 0.0)]
+
+
+def test_alternatives_of_one_finding_share_its_hours(views: Memory) -> None:
+    post(views, [posted()])
+    stop = Recommendation("stop", "w", "idle", True, claims=(claim(1),))
+    both = finding(recommendations=(stop, msgspec.structs.replace(stop, verb="tell")))
+    fallen = fall(views, DAY, [both])
+    assert [s.gross.gpu_hours for s in fallen.steps] == [1.0, 1.0]
+    assert marginal(fallen) == [("idle", 1.0), ("idle", 0.0)]
+
+
+def test_a_lower_price_saves_its_part_and_takes_the_whole_hour(views: Memory) -> None:
+    post(views, [posted(state="productive")])
+    cheaper = finding(claim(1, Decimal("2.5"), state="productive"), analyzer="spot")
+    after = finding(claim(1, state="productive"), analyzer="anomalies")
+    spot, rest = fall(views, DAY, [cheaper, after]).steps
+    assert spot.marginal.usd == Decimal("2.5")
+    assert rest.marginal.gpu_hours == 0.0
+
+
+def test_free_and_stranded_are_both_nobody_s(views: Memory) -> None:
+    post(views, [posted(state="free", namespace="", workload_kind="", workload="")])
+    (step,) = fall(views, DAY, [finding(claim(9, state="stranded", namespace=""))]).steps
+    assert step.marginal.gpu_hours == 0.0
+    asked = claim(9, state="stranded", namespace="", workload_kind="", workload="")
+    (step,) = fall(views, DAY, [finding(asked)]).steps
+    assert step.marginal.gpu_hours == 1.0
+
+
+def test_hours_without_a_price_save_hours_and_no_dollars(views: Memory) -> None:
+    post(views, [posted(usd=None, priced=False)])
+    (step,) = fall(views, DAY, [finding(claim(1, Decimal(100)))]).steps
+    assert step.marginal == step.gross
+    assert (step.marginal.usd, step.marginal.unpriced_gpu_hours) == (None, 1.0)
+
+
+@pytest.mark.parametrize("asked", [math.nan, -1.0, 0.0, -math.inf])
+def test_a_senseless_claim_gets_nothing(views: Memory, asked: float) -> None:
+    post(views, [posted()])
+    (step,) = fall(views, DAY, [finding(claim(asked))]).steps
+    assert (step.marginal.gpu_hours, step.marginal.usd) == (0.0, Decimal(0))
+
+
+@pytest.mark.parametrize("about", ["cluster", "namespace", "workload", "pool", "node", "model"])
+def test_who_is_not_on_the_bill_is_saved_nothing(views: Memory, about: str) -> None:
+    post(views, [posted()])
+    elsewhere = msgspec.structs.replace(claim(1), **{about: "elsewhere"})
+    (step,) = fall(views, DAY, [finding(elsewhere)]).steps
+    assert step.marginal.gpu_hours == 0.0
+
+
+def test_a_finding_claims_its_window_s_part_of_another_window() -> None:
+    half = Window(START, START + timedelta(hours=HOURS / 2))
+    (advice,) = clipped(finding(claim(6, Decimal(24))), half).recommendations
+    assert advice.claims[0].gpu_hours == 3.0
+    assert advice.claims[0].usd == Decimal(12)
+
+
+def test_an_empty_ledger_saves_nothing(views: Memory) -> None:
+    fallen = fall(views, DAY, [finding(claim(1))])
+    assert fallen.bill.gpu_hours == 0.0
+    assert fallen.saved().gpu_hours == 0.0
+    assert fallen.by("team") == []
+
+
+NAMES = st.sampled_from(["a", "b", "c"])
+ROWS = st.lists(
+    st.builds(
+        lambda hour, seconds, rate, priced, **names: posted(
+            bucket=START.replace(tzinfo=None) + timedelta(hours=hour),
+            gpu_seconds=seconds,
+            usd=Decimal(seconds * rate / 3600).quantize(Decimal("1e-8")) if priced else None,
+            priced=priced,
+            **names,
+        ),
+        hour=st.integers(0, HOURS - 1),
+        seconds=st.floats(0, 3600 * 500),
+        rate=st.floats(0, 100),
+        priced=st.booleans(),
+        cluster=st.sampled_from(["c", "other"]),
+        namespace=NAMES,
+        workload=NAMES,
+        team=st.none() | NAMES,
+        pool=st.none() | NAMES,
+        node=st.none() | NAMES,
+        model=st.none() | NAMES,
+        state=st.sampled_from(STATES),
+    ),
+    min_size=1,
+    max_size=25,
+)
+ANY = st.none() | NAMES
+CLAIMS = st.builds(
+    Claim,
+    cluster=st.sampled_from(["c", "other", "nowhere"]),
+    namespace=ANY,
+    workload_kind=st.none() | st.just("Job"),
+    workload=ANY,
+    pool=ANY,
+    node=ANY,
+    model=ANY,
+    state=st.sampled_from(STATES),
+    gpu_hours=st.floats() | st.floats(0, 600),
+    usd=st.none() | st.decimals(allow_nan=True, allow_infinity=True) | st.decimals(0, 1000),
+)
+FOUND = st.lists(
+    st.builds(
+        lambda claims, analyzer, evidence, saving: (claims, analyzer, evidence, saving),
+        claims=st.lists(CLAIMS, max_size=4),
+        analyzer=st.sampled_from(["idle", "spot", "pools", "theirs"]),
+        evidence=st.sampled_from(["confirmed", "suspected"]),
+        saving=st.sampled_from(["cash", "capacity", "commitment"]),
+    ),
+    max_size=8,
+)
+WINDOWS = st.tuples(st.integers(0, 60 * HOURS - 1), st.integers(1, 60 * HOURS)).map(
+    lambda m: Window(
+        START + timedelta(minutes=m[0]), START + timedelta(minutes=min(60 * HOURS, m[0] + m[1]))
+    )
+)
+
+
+@given(rows=ROWS, asked=FOUND, window=WINDOWS)
+def test_savings_never_exceed_the_bill_in_any_window_and_grouping(
+    ledger: Memory, rows: list[Row], asked: list[Any], window: Window
+) -> None:
+    unique = {tuple(r[k] for k in ("bucket", *GROUPS)): r for r in rows}
+    post(ledger, [row | {"device": f"d{n}"} for n, row in enumerate(unique.values())])
+    found = [
+        finding(analyzer=analyzer, number=n, evidence=evidence, recommendations=(advice,))
+        for n, (claims, analyzer, evidence, saving) in enumerate(asked)
+        for advice in [Recommendation("v", "t", "w", True, saving=saving, claims=tuple(claims))]
+    ]
+    fallen = fall(ledger, window, found)
+    since = window.start.replace(tzinfo=None, minute=0)
+    within = [r for r in unique.values() if since <= r["bucket"] < window.end.replace(tzinfo=None)]
+    for size in (1, 2):
+        for names in combinations(GROUPS, size):
+            capacity: dict[Any, float] = defaultdict(float)
+            bill: dict[Any, Decimal] = defaultdict(Decimal)
+            for row in within:
+                key = tuple(row[name] for name in names)
+                capacity[key] += row["gpu_seconds"] / 3600
+                bill[key] += row["usd"] or 0
+            for saved in fallen.by(*names):
+                key = tuple(saved[name] for name in names)
+                assert saved["gpu_hours"] <= capacity[key] + 1e-6
+                assert saved["usd"] <= bill[key]
+    for step in fallen.steps:
+        assert 0 <= step.marginal.gpu_hours <= step.gross.gpu_hours + 1e-6
+        assert step.gross.gpu_hours <= fallen.bill.gpu_hours
+    whole = fallen.saved()
+    parts = [fallen.saved(saving=name) for name in ("cash", "capacity", "commitment")]
+    assert sum(p.gpu_hours for p in parts) == pytest.approx(whole.gpu_hours, abs=1e-5)
+    assert sum(s.marginal.gpu_hours for s in fallen.steps) <= fallen.bill.gpu_hours + 1e-6
+    assert hours(sum(fallen.grants["gpu_us"].to_pylist())) == whole.gpu_hours
+    again = fall(ledger, window, list(reversed(found)))
+    assert again.steps == fallen.steps
+
+
+@given(rows=ROWS, wanted=st.floats(0, 1e9))
+def test_one_claim_alone_gets_exactly_the_lesser_of_what_it_asks_and_what_is_there(
+    ledger: Memory, rows: list[Row], wanted: float
+) -> None:
+    post(ledger, [row | {"device": f"d{n}"} for n, row in enumerate(rows)])
+    asked = Claim("c", None, None, None, None, "idle", wanted)
+    (step,) = fall(ledger, DAY, [finding(asked)]).steps
+    there = sum(
+        r["gpu_seconds"] / 3600 for r in rows if r["cluster"] == "c" and r["state"] == "idle"
+    )
+    assert step.marginal.gpu_hours == pytest.approx(min(wanted, there), abs=1e-5)
