@@ -4,6 +4,7 @@
     confirmed, not actionable   tell the owner
     confirmed and actionable    the kind's own stop verb (`verbs.csv`), with its undo
     some ranks idle         ask for fewer devices, never stop
+    recommended already     what its analyzer recommends
 
 Nothing is ever deleted, and what `protections.csv` lists is never stopped. The verbs, how they
 are undone and what is lost are those of the objects' own controllers: the wrong handle does
@@ -18,7 +19,7 @@ from importlib.resources import files
 
 import msgspec
 
-from fallow.nouns import Finding, Recommendation
+from fallow.nouns import Claim, Finding, Recommendation
 
 DAY_S = 86_400
 _SMALLEST = Decimal("0.01")
@@ -40,6 +41,8 @@ def recommend(finding: Finding) -> tuple[Recommendation, ...]:
 
     Rates per day are the finding's own: as long as nothing changes, this is wasted each day.
     """
+    if finding.recommendations:
+        return finding.recommendations
     if finding.verdict == "partly idle":
         return (_fewer(finding),)
     if finding.verdict != "idle":
@@ -93,6 +96,7 @@ def _stop(finding: Finding, verb: Verb) -> Recommendation:
         gpu_hours_per_day=gpu_hours_per_day(finding),
         usd_per_day=usd_per_day(finding),
         caution="; ".join(filter(None, (f"lost: {verb.lost}", verb.caution))),
+        claims=claims(finding),
     )
 
 
@@ -112,6 +116,7 @@ def _tell(finding: Finding, why_not: str | None, verb: Verb | None) -> Recommend
         gpu_hours_per_day=gpu_hours_per_day(finding),
         usd_per_day=usd_per_day(finding),
         caution=caution,
+        claims=claims(finding),
     )
 
 
@@ -123,6 +128,7 @@ def _ask(finding: Finding) -> Recommendation:
         reversible=True,
         gpu_hours_per_day=gpu_hours_per_day(finding),
         usd_per_day=usd_per_day(finding),
+        claims=claims(finding),
     )
 
 
@@ -137,6 +143,7 @@ def _fewer(finding: Finding) -> Recommendation:
         gpu_hours_per_day=gpu_hours_per_day(finding),
         usd_per_day=usd_per_day(finding),
         caution="never stop it: the other devices are at work",
+        claims=claims(finding),
     )
 
 
@@ -144,6 +151,23 @@ def target(finding: Finding) -> str:
     """Return the object to act on as people write it: Kind/namespace/name."""
     subject = finding.subject
     return f"{subject.workload_kind}/{subject.namespace}/{subject.workload}"
+
+
+def claims(finding: Finding) -> tuple[Claim, ...]:
+    """Return the ledger's hours that an idle finding is about: the workload's idle ones."""
+    whose = finding.subject
+    return (
+        Claim(
+            cluster=whose.cluster,
+            namespace=whose.namespace,
+            workload_kind=whose.workload_kind,
+            workload=whose.workload,
+            pool=None,
+            state="idle",
+            gpu_hours=finding.gpu_hours,
+            usd=finding.usd,
+        ),
+    )
 
 
 def gpu_hours_per_day(finding: Finding) -> float:

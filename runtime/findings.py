@@ -17,6 +17,9 @@ _ENCODER = msgspec.json.Encoder(decimal_format="number")
 def document(finding: Finding) -> dict[str, Any]:
     """Return a finding as `fallow.findings/v1` prints it: money a number, moments RFC 3339."""
     made: dict[str, Any] = msgspec.json.decode(_ENCODER.encode(finding))
+    for shown, advice in zip(made["recommendations"], finding.recommendations, strict=True):
+        # Stored without what is the default; printed with it.
+        shown |= {"saving": advice.saving, "effort": advice.effort}
     return made
 
 
@@ -58,7 +61,7 @@ def read(views: Views, prefix: str) -> Finding:
     ).to_pylist()
     if not found:
         raise UsageError(
-            f"no finding {prefix!r} in this warehouse", hint="fallow analyze idle lists the ids"
+            f"no finding {prefix!r} in this warehouse", hint="fallow analyze lists the ids"
         )
     exact = [row for row in found if row["id"] == prefix]
     if len(found) > 1 and not exact:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from actions.recommend import advised, never, recommend, verbs
-from fallow.nouns import Finding, Subject
+from fallow.nouns import Finding, Recommendation, Subject
 from fallow.window import Window
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -107,3 +107,17 @@ def test_advised_findings_are_otherwise_the_same() -> None:
     (made,) = advised([found])
     assert made.recommendations == recommend(found)
     assert msgspec.structs.replace(made, recommendations=()) == found
+
+
+def test_what_an_analyzer_recommends_stands() -> None:
+    own = Recommendation("pack", "pool", "room", reversible=True)
+    (made,) = advised([finding(verdict="wasteful", recommendations=(own,))])
+    assert made.recommendations == (own,)
+
+
+@pytest.mark.parametrize("evidence", ["confirmed", "suspected"])
+def test_idle_advice_claims_the_workload_s_idle_hours(evidence: str) -> None:
+    for advice in recommend(finding(evidence=evidence)):
+        (claim,) = advice.claims
+        assert (claim.workload, claim.state, claim.gpu_hours) == ("w", "idle", 24.0)
+        assert claim.usd == Decimal("48.00")
