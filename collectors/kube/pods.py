@@ -29,6 +29,8 @@ KAI_FRACTION = "gpu-fraction"
 KAI_MEMORY = "gpu-memory"
 KAI_DEVICES = "gpu-fraction-num-devices"
 PVCS = "fallow.pvcs"
+SELECTOR = "fallow.selector"
+"""Labels that the pod's node must bear, each with its legal values."""
 _PERCENT = 100
 _MIB = 2**20
 
@@ -186,4 +188,27 @@ def _kept(pod: Pod) -> dict[str, Any]:
     claims = [v.persistent_volume_claim.claim_name for v in volumes if v.persistent_volume_claim]
     if claims:
         kept[PVCS] = sorted(claims)
+    selector = node_selector(pod)
+    if selector:
+        kept[SELECTOR] = selector
     return kept
+
+
+def node_selector(pod: Pod) -> dict[str, list[str]]:
+    """Return the labels that a pod's node must bear, each with its legal values.
+
+    Of a required node affinity with several alternatives, what all of them ask for; of its
+    operators, `In`.
+    """
+    asked = {key: {value} for key, value in (pod.spec.node_selector or {}).items()}
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    required = affinity.required if affinity else None
+    terms = (required.node_selector_terms if required else None) or ()
+    each = [
+        {e.key: set(e.values or ()) for e in t.match_expressions or () if e.operator == "In"}
+        for t in terms
+    ]
+    for key in set.intersection(*map(set, each)) if each else ():
+        legal = set.union(*(term[key] for term in each))
+        asked[key] = asked[key] & legal if key in asked else legal
+    return {key: sorted(values) for key, values in sorted(asked.items())}

@@ -139,6 +139,40 @@ class Volume(Shape, frozen=True):
     persistent_volume_claim: ClaimVolume | None = None
 
 
+class Expression(Shape, frozen=True):
+    """One expression of a node selector."""
+
+    key: str
+    operator: str = "In"
+    values: tuple[str, ...] | None = None
+
+
+class Term(Shape, frozen=True):
+    """One of the alternatives of a required node affinity."""
+
+    match_expressions: tuple[Expression, ...] | None = None
+
+
+class Required(Shape, frozen=True):
+    """What a node must be, as alternatives."""
+
+    node_selector_terms: tuple[Term, ...] | None = None
+
+
+class NodeAffinity(Shape, frozen=True):
+    """Node affinity, of which only what is required matters here."""
+
+    required: Required | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Shape, frozen=True):
+    """Affinity of a pod."""
+
+    node_affinity: NodeAffinity | None = None
+
+
 class PodSpec(Shape, frozen=True):
     """What a pod asks for."""
 
@@ -149,6 +183,8 @@ class PodSpec(Shape, frozen=True):
     overhead: dict[str, str | int] | None = None
     resources: Resources | None = None
     volumes: list[Volume] | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
 
 
 class Terminated(Shape, frozen=True):

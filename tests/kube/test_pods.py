@@ -230,3 +230,29 @@ def test_only_annotations_that_matter_are_kept_and_claims_are_named() -> None:
     words = {"kubectl.kubernetes.io/last-applied": "long", "karpenter.sh/do-not-disrupt": "true"}
     kept = json.loads(row(pod(annotations=words, volumes=volumes))["annotations"])
     assert kept == {"karpenter.sh/do-not-disrupt": "true", "fallow.pvcs": ["home-ada"]}
+
+
+ZONE, PRODUCT = "topology.kubernetes.io/zone", "nvidia.com/gpu.product"
+
+
+@pytest.mark.parametrize(
+    ("selector", "terms", "kept"),
+    [
+        ({PRODUCT: "NVIDIA-L4"}, [], {PRODUCT: ["NVIDIA-L4"]}),
+        ({}, [[(PRODUCT, "In", ["b", "a"])]], {PRODUCT: ["a", "b"]}),
+        ({PRODUCT: "a"}, [[(PRODUCT, "In", ["a", "b"])]], {PRODUCT: ["a"]}),
+        ({}, [[(PRODUCT, "In", ["a"]), (ZONE, "In", ["z"])], [(PRODUCT, "In", ["b"])]],
+         {PRODUCT: ["a", "b"]}),
+        ({}, [[(PRODUCT, "NotIn", ["a"])], []], None),
+        ({}, [], None),
+    ],
+)  # fmt: skip
+def test_what_a_pods_node_must_be_is_kept(selector: Any, terms: Any, kept: Any) -> None:
+    alternatives = [
+        {"matchExpressions": [{"key": k, "operator": o, "values": v} for k, o, v in term]}
+        for term in terms
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": alternatives}}  # fmt: skip
+    found = row(pod(nodeSelector=selector, affinity={"nodeAffinity": required}))["annotations"]
+    assert (json.loads(found)["fallow.selector"] if found else None) == kept
