@@ -71,6 +71,7 @@ COUNTERS = (
 )
 PERCENTS = ("gpu_util_pct", "enc_util_pct", "dec_util_pct", "mem_copy_util_pct")
 KEYS = ("cluster", "bucket", "device", "namespace", "pod")
+OWNER = ("cluster", "device", "namespace", "pod")
 CLASSES = ("blind", "idle", "low", "busy", "conflict")
 DIMENSIONS = ("node", "parent", "vendor", "model", "profile")
 DESCRIBED = (*DIMENSIONS, "sharers", "interval_s")
@@ -163,115 +164,85 @@ def piece() -> Any:
     return ibis.table({"k": "int64"}, name="piece")
 
 
-def held(looks: Any, models: Any) -> Any:
-    """Number who held what: one row per distinct set of the looks' words.
+def classified(looks: Any, models: Any, rules: Rules) -> Any:
+    """Give each look its `activity` (0-1), `kind` (index into CLASSES), `start` and `until`.
 
-    Words repeat in every look; grouping and joining by three small numbers instead takes a third
-    of the time. `holder` numbers the whole row, `owner` its device, namespace and pod, `unit` its
-    device.
+    `start` is the first moment of the look's bucket, `until` the moment it speaks until (both in
+    microseconds). Conflict, as the collected bug reports tell it (domain.md Q3, Q7): profiling says
+    idle while the driver counts kernels; activity says idle while the board draws over half its TDP
+    (boards only: an instance reports its board's power); or the driver says 90 % while no memory is
+    used and power lies in the idle band.
     """
     import ibis
 
-    words = looks.select(
-        "cluster",
-        "device",
-        *[looks[c].fill_null("").name(c) for c in ("namespace", "pod", *DIMENSIONS)],
-        sharers=looks.sharers.fill_null(-1),
-    ).distinct()
-    facts = words.join(models, "model", how="left")
-
-    def number(*names: str) -> Any:
-        return ibis.dense_rank().over(order_by=[facts[c] for c in names])
-
-    return facts.select(
-        *words.columns,
-        "tdp_w",
-        "idle_context_w",
-        unit=number("cluster", "device"),
-        owner=number("cluster", "device", "namespace", "pod"),
-        holder=number("cluster", "device", "namespace", "pod", *DIMENSIONS, "sharers"),
-    )
-
-
-def classified(looks: Any, holders: Any, rules: Rules) -> Any:
-    """Give each look its `activity` (0-1), `kind` (index into CLASSES), `bucket` and `until`.
-
-    Conflict, as the collected bug reports tell it (domain.md Q3, Q7): profiling says idle while the
-    driver counts kernels; activity says idle while the board draws over half its TDP (boards only:
-    an instance reports its board's power); or the driver says 90 % while no memory is used and
-    power lies in the idle band.
-    """
-    import ibis
-
-    same = [
-        looks.cluster == holders.cluster,
-        looks.device == holders.device,
-        *[looks[c].fill_null("") == holders[c] for c in ("namespace", "pod", *DIMENSIONS)],
-        looks.sharers.fill_null(-1) == holders.sharers,
-    ]
-    joined = looks.join(holders, same, rname="held_{name}")
-    witnesses = [joined[c] for c in RATIOS] + [joined[c] / 100 for c in PERCENTS]
+    joined = looks.left_join(models, "model", rname="known_{name}")
     interval = _interval(joined)
     rows = joined.select(
-        "unit",
-        "owner",
-        "holder",
+        *[joined[c] for c in (*DIMENSIONS, "cluster", "device", "sharers")],
         *MEASURES,
         *COUNTERS,
+        *[joined[c].fill_null("").name(c) for c in ("namespace", "pod")],
         "tdp_w",
         "idle_context_w",
         at=joined.at_us,
-        board=joined.held_parent == "",
         pcie_bps=_sum_of(joined.pcie_tx_bps, joined.pcie_rx_bps),
         nvlink_bps=_sum_of(joined.nvlink_tx_bps, joined.nvlink_rx_bps),
-        activity=_greatest([w.cast("float32") for w in witnesses]),
-        bucket=_floor_divide(joined.at_us, FIVE_MINUTES * MICRO),
+        # The greatest of an array passes over nulls in every engine, and on DuckDB it takes half
+        # the time of GREATEST.
+        activity=ibis.array(
+            [
+                *[joined[c] for c in RATIOS],
+                (ibis.array([joined[c] for c in PERCENTS]).maxs() / 100).cast("float32"),
+            ]
+        ).maxs(),
+        start=joined.at_us - joined.at_us % (FIVE_MINUTES * MICRO),
         interval_s=interval,
         until=joined.at_us + (interval * (SPEAKS * MICRO)).cast("int64"),
     )
     idle = rows.activity <= rules.idle_threshold + EPSILON
+    board = rows.parent.isnull()
     hidden = (rows.gr_engine_active <= 0.01 + EPSILON) & (rows.gpu_util_pct >= 10)  # noqa: PLR2004
-    hot = rows.board & idle & (rows.power_w > rows.tdp_w / 2)
-    full = rows.board & (rows.gpu_util_pct >= 90)  # noqa: PLR2004
+    hot = board & idle & (rows.power_w > rows.tdp_w / 2)
+    full = board & (rows.gpu_util_pct >= 90)  # noqa: PLR2004
     false_busy = full & (rows.mem_used_bytes == 0) & (rows.power_w <= rows.idle_context_w)
-    conflict = hidden.fill_null(False) | hot.fill_null(False) | false_busy.fill_null(False)
     kind = ibis.cases(
         (rows.activity.isnull(), 0),
-        (conflict, 4),
+        (hidden | hot | false_busy, 4),
         (idle, 1),
         (rows.activity < rules.low_threshold - EPSILON, 2),
         else_=3,
     )
-    return rows.mutate(kind=kind).drop("tdp_w", "idle_context_w", "board")
+    return rows.mutate(kind=kind)
 
 
-def gathered_5m(looks: Any, holders: Any, pieces: Any, rules: Rules) -> Any:
-    """Gather looks by owner and 5 minutes: everything of `rollup_5m` but the words and the scale.
+def gathered_5m(looks: Any, models: Any, pieces: Any, rules: Rules) -> Any:
+    """Gather looks by owner and 5 minutes: everything of `rollup_5m` but the scale.
 
     The looks must reach back before the first bucket wanted, as far as a look speaks or an energy
     delta links; buckets outside the wanted window are the caller's to drop.
     """
-    import ibis
-
-    rows = classified(looks, holders, rules)
-    end = (rows.bucket + 1) * (FIVE_MINUTES * MICRO)
+    rows = classified(looks, models, rules)
     own = rows.mutate(
-        seconds=(ibis.least(rows.until, end) - rows.at) / MICRO, bin=_bin(rows.activity)
+        seconds=(_earlier(rows.until, rows.start + FIVE_MINUTES * MICRO) - rows.at) / MICRO,
+        bin=_bin(rows.activity),
     )
     own = own.mutate(
         place=(own.bin % PER_SUM).cases((0, 1.0), (1, 2.0**12), (2, 2.0**24), else_=2.0**36)
     )
-    within = own.group_by("unit", "owner", "bucket").aggregate(
+    within = own.group_by(*OWNER, "start").aggregate(
+        **_described(own),
         **_class_seconds(own),
         **_measured(own),
-        holder=own.holder.max(),
         interval_s=own.interval_s.mean(),
         n=own.count(),
         act_n=own.activity.count(),
         act_min=own.activity.min(),
         act_mean=own.activity.mean(),
         act_max=own.activity.max(),
-        **{f"bins_{k}": own.place.sum(where=own.bin // PER_SUM == k) for k in range(SUMS)},
+        **{
+            f"bins_{k}": own.place.sum(where=own.bin.between(k * PER_SUM, (k + 1) * PER_SUM - 1))
+            for k in range(SUMS)
+        },
         temp_c_max=own.temp_c.max(),
         sm_clock_mhz_mean=own.sm_clock_mhz.mean(),
         pcie_bps_max=own.pcie_bps.max(),
@@ -281,13 +252,11 @@ def gathered_5m(looks: Any, holders: Any, pieces: Any, rules: Rules) -> Any:
         proc_count_max=own.proc_count.max(),
         last_kernel_age_s_min=own.last_kernel_age_s.min(),
     )
-    both = ["owner", "bucket"]
-    linked = within.join(_energy(rows), both, how="left", rname="e_{name}")
-    linked = linked.drop("e_owner", "e_bucket")
-    joined = linked.join(
-        _reaching(looks, holders, pieces, rules), both, how="outer", rname="{name}_r"
-    )
-    shared = (*both, "unit", "holder", "interval_s")
+    both = [*OWNER, "start"]
+    linked = within.left_join(_energy(looks), both, rname="e_{name}")
+    linked = linked.drop(*(f"e_{c}" for c in both))
+    joined = linked.outer_join(_reaching(looks, models, pieces, rules), both, rname="{name}_r")
+    shared = (*both, *DIMENSIONS, "sharers", "interval_s")
     named = {*shared, *_SECONDS}
     return joined.select(
         **{c: joined[c].coalesce(joined[f"{c}_r"]) for c in shared},
@@ -296,21 +265,24 @@ def gathered_5m(looks: Any, holders: Any, pieces: Any, rules: Rules) -> Any:
     )
 
 
-def _reaching(looks: Any, holders: Any, pieces: Any, rules: Rules) -> Any:
+def _reaching(looks: Any, models: Any, pieces: Any, rules: Rules) -> Any:
     """Aggregate what looks say about buckets after their own."""
-    import ibis
-
     size = FIVE_MINUTES * MICRO
     speaks = (_interval(looks) * (SPEAKS * MICRO)).cast("int64")
-    late = classified(looks.filter(looks.at_us % size + speaks > size), holders, rules)
+    late = classified(looks.filter(looks.at_us % size + speaks > size), models, rules)
     reach = late.cross_join(pieces)
-    reach = reach.filter((reach.bucket + reach.k) * size < reach.until)
-    reach = reach.mutate(bucket=reach.bucket + reach.k)
-    begin = reach.bucket * size
-    reach = reach.mutate(seconds=(ibis.least(reach.until, begin + size) - begin) / MICRO)
-    return reach.group_by("unit", "owner", "bucket").aggregate(
-        **_class_seconds(reach), holder=reach.holder.max(), interval_s=reach.interval_s.mean()
+    reach = reach.mutate(start=reach.start + reach.k * size)
+    reach = reach.filter(reach.start < reach.until)
+    seconds = (_earlier(reach.until, reach.start + size) - reach.start) / MICRO
+    reach = reach.mutate(seconds=seconds)
+    return reach.group_by(*OWNER, "start").aggregate(
+        **_described(reach), **_class_seconds(reach), interval_s=reach.interval_s.mean()
     )
+
+
+def _described(rows: Any) -> dict[str, Any]:
+    """Return the words about a device: where they change within a bucket, the greatest."""
+    return {c: rows[c].max() for c in (*DIMENSIONS, "sharers")}
 
 
 def _class_seconds(rows: Any) -> dict[str, Any]:
@@ -332,7 +304,7 @@ def _measured(rows: Any) -> dict[str, Any]:
     return found
 
 
-def _energy(rows: Any) -> Any:
+def _energy(looks: Any) -> Any:
     """Aggregate increases of the energy counter; a drop counts from zero (a driver reload).
 
     An increase is booked where the later look lies. Over a gap nothing is booked: what was used in
@@ -340,25 +312,32 @@ def _energy(rows: Any) -> Any:
     """
     import ibis
 
-    read = rows.filter(rows.energy_mj.notnull())
+    read = looks.filter(looks.energy_mj.notnull())
+    before = ibis.window(group_by=[read.cluster, read.device], order_by=read.at_us)
     rows = read.select(
-        "owner",
-        "bucket",
+        "cluster",
+        "device",
+        *[read[c].fill_null("").name(c) for c in ("namespace", "pod")],
         "energy_mj",
-        "at",
-        longest=(read.interval_s * (LINKS * MICRO)).cast("int64"),
-        before=read.energy_mj.lag().over(group_by=read.unit, order_by=read.at),
-        before_at=read.at.lag().over(group_by=read.unit, order_by=read.at),
+        at=read.at_us,
+        longest=(_interval(read) * (LINKS * MICRO)).cast("int64"),
+        before=read.energy_mj.lag().over(before),
+        before_at=read.at_us.lag().over(before),
     )
     linked = rows.filter(rows.before.notnull(), rows.at - rows.before_at <= rows.longest)
-    increase = ibis.ifelse(
-        linked.energy_mj >= linked.before, linked.energy_mj - linked.before, linked.energy_mj
+    linked = linked.mutate(
+        start=linked.at - linked.at % (FIVE_MINUTES * MICRO),
+        increase=ibis.ifelse(
+            linked.energy_mj >= linked.before, linked.energy_mj - linked.before, linked.energy_mj
+        ),
     )
-    return linked.group_by("owner", "bucket").aggregate(energy_mj=increase.sum().cast("int64"))
+    return linked.group_by(*OWNER, "start").aggregate(
+        energy_mj=linked.increase.sum().cast("int64")
+    )
 
 
-def rolled_5m(gathered: Any, holders: Any) -> Any:
-    """Scale and name what was gathered: `rollup_5m`, its `bucket` a number.
+def rolled_5m(gathered: Any) -> Any:
+    """Scale what was gathered: `rollup_5m`, its `bucket` a number.
 
     A device's bucket holds no more seconds than it has: where its looks speak for more, all its
     owners' rows shrink in proportion.
@@ -366,20 +345,24 @@ def rolled_5m(gathered: Any, holders: Any) -> Any:
     import ibis
 
     size = FIVE_MINUTES
-    spoken = gathered.group_by("unit", "bucket").aggregate(
-        part=ibis.least(1.0, size / _total(gathered, _SECONDS).sum().nullif(0.0)).fill_null(1.0)
+    device = ["cluster", "device", "start"]
+    spoken = gathered.group_by(*device).aggregate(
+        total=_total(gathered, _SECONDS).sum().nullif(0.0)
     )
-    scaled = gathered.join(spoken, ["unit", "bucket"], rname="spoken_{name}")
-    part = scaled.join(holders.drop("unit", "owner"), "holder", rname="held_{name}")
+    part = gathered.join(spoken, device, rname="spoken_{name}")
+    part = part.mutate(
+        part=ibis.ifelse(part.total > size, size / part.total, 1.0),
+        covered_s=_total(part, _SECONDS),
+    )
     return part.select(
-        *KEYS,
-        *[part[c].nullif("").name(c) for c in DIMENSIONS],
-        sharers=part.sharers.nullif(-1),
+        *OWNER,
+        _floor_divide(part.start, size * MICRO).name("bucket"),
+        *DIMENSIONS,
+        "sharers",
         interval_s=part.interval_s,
         n=part.n.fill_null(0),
         expected=size / part.interval_s.nullif(0.0),
-        covered_s=_total(part, _SECONDS) * part.part,
-        **{c: part[c] * part.part for c in _SECONDS},
+        **{c: part[c] * part.part for c in ("covered_s", *_SECONDS)},
         act_n=part.act_n.fill_null(0),
         **{c: part[c] for c in ("act_min", "act_mean", "act_max")},
         act_hist=ibis.array([_unpacked(part, k) for k in range(BINS)]),
@@ -513,29 +496,25 @@ def _weighted(rows: Any, column: str, weight: Any) -> Any:
     return (value * weight).sum() / weight.sum(where=value.notnull()).nullif(0)
 
 
-def _greatest(witnesses: list[Any]) -> Any:
-    # Engines disagree about GREATEST with nulls; -1 stands for "no witness" in all of them.
-    import ibis
-
-    best = ibis.greatest(*[w.fill_null(-1.0) for w in witnesses])
-    return best.nullif(-1.0)
-
-
 def _interval(rows: Any) -> Any:
     import ibis
 
-    bounded = ibis.least(rows.interval_s.fill_null(UNKNOWN_INTERVAL_S), LONGEST_INTERVAL_S)
-    return ibis.greatest(bounded, 0.0)
+    told = rows.interval_s.fill_null(UNKNOWN_INTERVAL_S)
+    return ibis.cases((told > LONGEST_INTERVAL_S, LONGEST_INTERVAL_S), (told < 0, 0.0), else_=told)
+
+
+def _earlier(one: Any, other: Any) -> Any:
+    import ibis
+
+    return ibis.ifelse(one < other, one, other)
 
 
 def _bin(activity: Any) -> Any:
     """Return the histogram's bin: 0 for zero, else 1 to 20, each step's upper end included."""
     import ibis
 
-    # Engines disagree about LEAST and GREATEST with nulls, so no null reaches them.
-    step = (activity.fill_null(0.0) * (BINS - 1) - EPSILON).ceil()
-    bounded = ibis.least(ibis.greatest(step, 0), BINS - 1).cast("int32")
-    return ibis.ifelse(activity.isnull(), ibis.null("int32"), bounded)
+    step = (activity * (BINS - 1) - EPSILON).ceil().cast("int32")
+    return ibis.cases((step < 0, 0), (step > BINS - 1, BINS - 1), else_=step)
 
 
 def _sum_of(one: Any, other: Any) -> Any:

@@ -148,8 +148,9 @@ def _refresh(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection", stretc
     )
     cursor.register("model", _facts(models))
     cursor.register("piece", pa.table({"k": pa.array(range(1, back // BUCKET + 1), pa.int64())}))
-    _keep(cursor, "holder", compiled.held)
-    _keep(cursor, "gathered", compiled.gathered)
+    span = {"cluster": cluster, "since": start - back, "until": end}
+    looks = f"WITH look AS NOT MATERIALIZED ({_looks(seen)})"
+    _keep(cursor, "gathered", f"{looks} {compiled.gathered}", span)
     hours: dict[str, Any] = {**where, "first": _floor(start, HOUR), "last": _ceil_moment(end, HOUR)}
     tiers.thaw(cursor, seen, "rollup_5m", hours["first"], hours["last"])
     tiers.thaw(cursor, seen, "rollup_1h", hours["first"], hours["last"])
@@ -160,7 +161,9 @@ def _refresh(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection", stretc
         f" rolled AS NOT MATERIALIZED ({compiled.rolled_1h}) {step('rollup/named_1h')}"
     )
     _put(cursor, "rollup_1h", merged, hours, hours)
-    devices = cursor.execute(step("rollup/device"), {"first": start, "last": end}).to_arrow_table()
+    devices = cursor.execute(
+        f"{looks} FROM ({step('rollup/device')})", {**span, "first": start, "last": end}
+    ).to_arrow_table()
     if devices.num_rows:
         ingest.upsert(cursor, "device", devices)
     cursor.execute(
@@ -168,8 +171,7 @@ def _refresh(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection", stretc
         where,
     )
     dirty.owe(cursor, hours["first"], hours["last"])
-    for name in ("look", "holder", "gathered"):
-        cursor.execute(f"DROP TABLE temp.{name}")
+    cursor.execute("DROP TABLE temp.gathered")
     cursor.unregister("model")
     cursor.unregister("piece")
 
@@ -177,21 +179,20 @@ def _refresh(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection", stretc
 def _look(
     cursor: "duckdb.DuckDBPyConnection", seen: TierState, where: dict[str, Any]
 ) -> tuple[timedelta, list[str]]:
-    """Keep the looks of a stretch, and before it as far back as one matters, in memory.
-
-    Returns how far back that is, and the model strings met.
-    """
-    sql = f"WITH {tiers.source('sample', seen)} {step('rollup/look')}"
+    """Return how far before a stretch a look matters, and the model strings met since then."""
     known = cursor.execute(step("rollup/interval"), {"cluster": where["cluster"]}).fetchone()
     back = _reach(known[0] if known else None)
+    sources = f"WITH look AS NOT MATERIALIZED ({_looks(seen)}) {step('rollup/sources')}"
     while True:
         span = {"cluster": where["cluster"], "since": where["first"] - back, "until": where["last"]}
-        _keep(cursor, "look", sql, span)
-        found = cursor.execute(step("rollup/sources")).fetchone()
-        interval_s, models = found or (None, None)
+        interval_s, models = cursor.execute(sources, span).fetchone() or (None, None)
         if _reach(interval_s) <= back:
             return back, models or []
         back = _reach(interval_s)
+
+
+def _looks(seen: TierState) -> str:
+    return f"WITH {tiers.source('sample', seen)} {step('rollup/look')}"
 
 
 def _keep(
@@ -234,7 +235,6 @@ def _facts(models: list[str]) -> pa.Table:
 class Compiled(msgspec.Struct, frozen=True):
     """The reductions as this engine's SQL."""
 
-    held: str
     gathered: str
     rolled_5m: str
     rolled_1h: str
@@ -243,13 +243,12 @@ class Compiled(msgspec.Struct, frozen=True):
 @cache
 def _compiled(idle_threshold: float, low_threshold: float) -> Compiled:
     rules = reductions.Rules(idle_threshold, low_threshold)
-    held = reductions.held(reductions.look(), reductions.model())
-    holder = reductions.like(held, "holder")
-    gathered = reductions.gathered_5m(reductions.look(), holder, reductions.piece(), rules)
+    gathered = reductions.gathered_5m(
+        reductions.look(), reductions.model(), reductions.piece(), rules
+    )
     return Compiled(
-        reductions.sql(held),
         reductions.sql(gathered),
-        reductions.sql(reductions.rolled_5m(reductions.like(gathered, "gathered"), holder)),
+        reductions.sql(reductions.rolled_5m(reductions.like(gathered, "gathered"))),
         reductions.sql(reductions.rolled_1h(reductions.roll("rollup_5m", "roll"))),
     )
 
