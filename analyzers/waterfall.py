@@ -3,12 +3,14 @@
     ledger ──► cells (owner x place x state) ──► recommendations take in order ──► what is left
 
 Order: the analyzer's place in `waterfall_order.csv` (others after it, by name); confirmed before
-suspected; the dearest finding first; a finding's recommendations as it lists them, for they are
-alternatives: what the first takes is not there for the second. A recommendation's *gross* is
-what its claims would get if it were alone, its *marginal* what those before it left.
+suspected; the dearest finding first; a finding's recommendations as it lists them. These are
+alternatives: of the same cells a later one gets only what it claims beyond the earlier ones. A
+recommendation's *gross* is what its claims would get if it were alone, its *marginal* what those
+before it left.
 """
 
 import csv
+from collections import Counter
 from collections.abc import Sequence
 from decimal import ROUND_DOWN, Decimal
 from functools import cache
@@ -21,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from analyzers.queries import sql
-from analyzers.waterfall_cells import CENT_E8, HOUR_US, Cells, Grant, Ints
+from analyzers.waterfall_cells import CENT_E8, HOUR_US, Cells, Grant, Ints, spend_name
 from fallow.nouns import Claim, Effort, Evidence, Finding, Recommendation, Saving
 from fallow.seams import Views
 from fallow.window import Window
@@ -70,17 +72,14 @@ class Waterfall(msgspec.Struct, frozen=True):
         mask = np.isin(self.grants["step"].to_numpy(), wanted)
         return _sum(self.grants.filter(pa.array(mask)), self.cells["priced"].to_numpy())
 
-    def by(self, *names: str) -> list[dict[str, Any]]:
-        """Return gpu_hours and usd saved per value of the cells' columns `names`."""
-        granted = self.grants
-        rows = self.cells.select(list(names)).take(granted["cell"])
-        table = pa.table(
-            {
-                **{name: rows[name] for name in names},
-                "gpu_us": granted["gpu_us"],
-                "usd_e8": granted["usd_e8"],
-            }
-        )
+    def by(self, *names: str, named: bool = False) -> list[dict[str, Any]]:
+        """Return gpu_hours and usd saved per value of the cells' columns `names`.
+
+        With `named` the values are those of `fallow spend`: what nobody held is `(platform)`'s.
+        """
+        rows = self.cells.take(self.grants["cell"])
+        keys = {name: spend_name(rows, name) if named else rows[name] for name in names}
+        table = pa.table({**keys, "gpu_us": self.grants["gpu_us"], "usd_e8": self.grants["usd_e8"]})
         sums = table.group_by(list(names)).aggregate([("gpu_us", "sum"), ("usd_e8", "sum")])
         return [
             {
@@ -108,12 +107,15 @@ def poured(cells: pa.Table, found: Sequence[Finding]) -> Waterfall:
     numbers: list[int] = []
     alone = Cells(cells)
     for finding in sorted(found, key=_turn):
+        had: Counter[Claim] = Counter()
         for number, advice in enumerate(finding.recommendations):
             if not advice.claims:
                 continue
             gross = [alone.take(claim) for claim in advice.claims]
             alone.give_back(gross)
-            granted = [books.take(claim) for claim in advice.claims]
+            granted = [books.take(c, had[_about(c)]) for c in advice.claims]
+            for claim, grant in zip(advice.claims, granted, strict=True):
+                had[_about(claim)] += int(grant.gpu_us.sum())
             given += granted
             numbers += [len(steps)] * len(granted)
             steps.append(_step(finding, number, advice, _of(gross, books), _of(granted, books)))
@@ -221,6 +223,10 @@ def _credited(advice: Recommendation, step: Step | None) -> Recommendation:
         marginal_gpu_hours=step.marginal.gpu_hours,
         marginal_usd=step.marginal.usd,
     )
+
+
+def _about(claim: Claim) -> Claim:
+    return msgspec.structs.replace(claim, gpu_hours=0.0, usd=None)
 
 
 def _part(claim: Claim, part: float) -> Claim:

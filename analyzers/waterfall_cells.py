@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fallow.nouns import Claim
 
@@ -25,6 +26,10 @@ PLACE = ("pool", "node", "model")
 
 SAME = {"stranded": ("free", "stranded"), "free": ("free", "stranded")}
 """Both are nobody's: the ledger posts capacity that no job can use as free."""
+
+PLATFORM = "(platform)"
+ABSENT = {"model": "(unknown)", "pool": "(none)", "node": "(unknown)"}
+"""As `warehouse/spend/grouped.sql` calls them."""
 
 _MOST_US = 2**62
 _MOST_E8 = Decimal(2**62)
@@ -82,8 +87,8 @@ class Cells:
             rows = rows[self._codes[name][rows] == code]
         return rows[np.isin(self._codes["state"][rows], states)]
 
-    def take(self, claim: Claim) -> Grant:
-        """Take what is left of what a claim asks for; cells give in proportion to what they have.
+    def take(self, claim: Claim, had_us: int = 0) -> Grant:
+        """Take what a claim asks for beyond `had_us`; cells give in proportion to what they have.
 
         The saving is the claim's own dollars for the part granted, never more than these hours
         cost; without dollars of its own it is their cost. Unpriced cells save no dollars.
@@ -91,7 +96,7 @@ class Cells:
         rows = self.matching(claim)
         left, money = self.left_us[rows], self.left_e8[rows]
         wanted = _units(claim.gpu_hours, HOUR_US)
-        granted = min(wanted, int(left.sum()))
+        granted = max(0, min(wanted - had_us, int(left.sum())))
         hours = portion(left, granted)
         kept = hours > 0
         rows, left, money, hours = rows[kept], left[kept], money[kept], hours[kept]
@@ -122,6 +127,22 @@ def portion(have: Ints, amount: int) -> Ints:
     rest = amount - int(given.sum())
     # Fractions lose a unit per cell: the first cells with room make it good.
     return given + _fill(rest, have - given) if rest >= 0 else given - _fill(-rest, given)
+
+
+def spend_name(cells: pa.Table, name: str) -> pa.ChunkedArray:
+    """Return a column of the cells under the names that `fallow spend` groups by."""
+    column = cells[name]
+    if name in ABSENT:
+        return pc.fill_null(column, ABSENT[name])
+    owned = pc.not_equal(cells["namespace"], "")
+    if name == "team":
+        column = pc.coalesce(column, cells["namespace"])
+    elif name == "workload":
+        parts = (cells["namespace"], cells["workload_kind"], cells["workload"])
+        column = pc.binary_join_element_wise(*parts, "/")
+    elif name != "namespace":
+        return column
+    return pc.if_else(owned, column, PLATFORM)
 
 
 def _fill(amount: int, room: Ints) -> Ints:

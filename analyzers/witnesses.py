@@ -262,7 +262,12 @@ def protections(pods: list[dict[str, Any]]) -> tuple[bool, bool]:
         noted = msgspec.json.decode(pod["annotations"]) if pod.get("annotations") else {}
         for prefix, value, hard in _protections():
             for name, said in noted.items():
-                if name.startswith(prefix) and (not value or str(said).lower() == value):
+                # A name without a domain is a note of the collector's own, such as fallow.pvcs.
+                if (
+                    "/" in name
+                    and name.startswith(prefix)
+                    and (not value or str(said).lower() == value)
+                ):
                     found[hard] = True
     return found[True], found[False]
 

@@ -358,6 +358,15 @@ def test_our_own_annotation_forbids_a_verdict_and_others_forbid_acting(
     assert unjudged.subject.workload == "kept"
 
 
+def test_a_note_of_the_collector_s_own_protects_nobody(
+    views: "Memory", site: "Site", window: Window
+) -> None:
+    site.device("GPU-0", [0.0] * (4 * HOUR), power_w=100.0)
+    site.holds("train", ["GPU-0"], annotations='{"fallow.selector": {"a": ["b"]}}')
+    (found,) = find(views, window)
+    assert found.subject.workload == "train"
+
+
 def test_half_the_looks_is_a_suspicion(views: "Memory", site: "Site", window: Window) -> None:
     site.device("GPU-0", [0.0, None] * (2 * HOUR), power_w=100.0)
     site.holds("train", ["GPU-0"])

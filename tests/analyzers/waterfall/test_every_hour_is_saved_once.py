@@ -8,11 +8,13 @@ from itertools import combinations
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given as for_all
 from hypothesis import strategies as st
 
 from analyzers.waterfall import Waterfall, clipped, credited, fall, hours
+from analyzers.waterfall_cells import portion
 from fallow.nouns import STATES, Claim, Finding, Recommendation, Subject
 from fallow.window import Window
 
@@ -97,6 +99,14 @@ def test_alternatives_of_one_finding_share_its_hours(views: Memory) -> None:
     fallen = fall(views, DAY, [both])
     assert [s.gross.gpu_hours for s in fallen.steps] == [1.0, 1.0]
     assert marginal(fallen) == [("idle", 1.0), ("idle", 0.0)]
+
+
+def test_an_alternative_takes_nothing_from_the_workload_s_other_findings(views: Memory) -> None:
+    post(views, [posted(gpu_seconds=7200.0)])
+    stop = Recommendation("stop", "w", "idle", True, claims=(claim(1),))
+    more = msgspec.structs.replace(stop, claims=(claim(1.25),))
+    found = [finding(number=1, recommendations=(stop, stop, more)), finding(claim(1), number=2)]
+    assert [got for _, got in marginal(fall(views, DAY, found))] == [1.0, 0.0, 0.25, 0.75]
 
 
 def test_a_lower_price_saves_its_part_and_takes_the_whole_hour(views: Memory) -> None:
@@ -210,7 +220,7 @@ WINDOWS = st.tuples(st.integers(0, 60 * HOURS - 1), st.integers(1, 60 * HOURS)).
 )
 
 
-@given(rows=ROWS, asked=FOUND, window=WINDOWS)
+@for_all(rows=ROWS, asked=FOUND, window=WINDOWS)
 def test_savings_never_exceed_the_bill_in_any_window_and_grouping(
     ledger: Memory, rows: list[Row], asked: list[Any], window: Window
 ) -> None:
@@ -248,7 +258,14 @@ def test_savings_never_exceed_the_bill_in_any_window_and_grouping(
     assert again.steps == fallen.steps
 
 
-@given(rows=ROWS, wanted=st.floats(0, 1e9))
+@for_all(have=st.lists(st.integers(0, 10**16), min_size=1), amount=st.integers(-5, 2**62))
+def test_a_portion_is_whole_exact_and_of_what_is_there(have: list[int], amount: int) -> None:
+    given = portion(np.array(have, dtype=np.int64), amount)
+    assert int(given.sum()) == max(0, min(amount, sum(have)))
+    assert all(0 <= got <= had for got, had in zip(given.tolist(), have, strict=True))
+
+
+@for_all(rows=ROWS, wanted=st.floats(0, 1e9))
 def test_one_claim_alone_gets_exactly_the_lesser_of_what_it_asks_and_what_is_there(
     ledger: Memory, rows: list[Row], wanted: float
 ) -> None:
