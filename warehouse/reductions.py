@@ -71,7 +71,7 @@ COUNTERS = (
 )
 PERCENTS = ("gpu_util_pct", "enc_util_pct", "dec_util_pct", "mem_copy_util_pct")
 KEYS = ("cluster", "bucket", "device", "namespace", "pod")
-OWNER = ("cluster", "device", "namespace", "pod")
+OWNER = ("device", "namespace", "pod")
 CLASSES = ("blind", "idle", "low", "busy", "conflict")
 DIMENSIONS = ("node", "parent", "vendor", "model", "profile")
 DESCRIBED = (*DIMENSIONS, "sharers", "interval_s")
@@ -178,7 +178,7 @@ def classified(looks: Any, models: Any, rules: Rules) -> Any:
     joined = looks.left_join(models, "model", rname="known_{name}")
     interval = _interval(joined)
     rows = joined.select(
-        *[joined[c] for c in (*DIMENSIONS, "cluster", "device", "sharers")],
+        *[joined[c] for c in (*DIMENSIONS, "device", "sharers")],
         *MEASURES,
         *COUNTERS,
         *[joined[c].fill_null("").name(c) for c in ("namespace", "pod")],
@@ -216,7 +216,7 @@ def classified(looks: Any, models: Any, rules: Rules) -> Any:
 
 
 def gathered_5m(looks: Any, models: Any, pieces: Any, rules: Rules) -> Any:
-    """Gather looks by owner and 5 minutes: everything of `rollup_5m` but the scale.
+    """Gather one cluster's looks by owner and 5 minutes: all of `rollup_5m` but the scale.
 
     The looks must reach back before the first bucket wanted, as far as a look speaks or an energy
     delta links; buckets outside the wanted window are the caller's to drop.
@@ -225,9 +225,6 @@ def gathered_5m(looks: Any, models: Any, pieces: Any, rules: Rules) -> Any:
     own = rows.mutate(
         seconds=(_earlier(rows.until, rows.start + FIVE_MINUTES * MICRO) - rows.at) / MICRO,
         bin=_bin(rows.activity),
-    )
-    own = own.mutate(
-        place=(own.bin % PER_SUM).cases((0, 1.0), (1, 2.0**12), (2, 2.0**24), else_=2.0**36)
     )
     within = own.group_by(*OWNER, "start").aggregate(
         **_described(own),
@@ -239,10 +236,7 @@ def gathered_5m(looks: Any, models: Any, pieces: Any, rules: Rules) -> Any:
         act_min=own.activity.min(),
         act_mean=own.activity.mean(),
         act_max=own.activity.max(),
-        **{
-            f"bins_{k}": own.place.sum(where=own.bin.between(k * PER_SUM, (k + 1) * PER_SUM - 1))
-            for k in range(SUMS)
-        },
+        **_packed(own.bin),
         temp_c_max=own.temp_c.max(),
         sm_clock_mhz_mean=own.sm_clock_mhz.mean(),
         pcie_bps_max=own.pcie_bps.max(),
@@ -313,9 +307,8 @@ def _energy(looks: Any) -> Any:
     import ibis
 
     read = looks.filter(looks.energy_mj.notnull())
-    before = ibis.window(group_by=[read.cluster, read.device], order_by=read.at_us)
+    before = ibis.window(group_by=read.device, order_by=read.at_us)
     rows = read.select(
-        "cluster",
         "device",
         *[read[c].fill_null("").name(c) for c in ("namespace", "pod")],
         "energy_mj",
@@ -337,7 +330,7 @@ def _energy(looks: Any) -> Any:
 
 
 def rolled_5m(gathered: Any) -> Any:
-    """Scale what was gathered: `rollup_5m`, its `bucket` a number.
+    """Scale what was gathered: a cluster's part of `rollup_5m`, its `bucket` a number.
 
     A device's bucket holds no more seconds than it has: where its looks speak for more, all its
     owners' rows shrink in proportion.
@@ -345,7 +338,7 @@ def rolled_5m(gathered: Any) -> Any:
     import ibis
 
     size = FIVE_MINUTES
-    device = ["cluster", "device", "start"]
+    device = ["device", "start"]
     spoken = gathered.group_by(*device).aggregate(
         total=_total(gathered, _SECONDS).sum().nullif(0.0)
     )
@@ -370,6 +363,16 @@ def rolled_5m(gathered: Any) -> Any:
         energy_mj=part.energy_mj,
         **{c: part[c] for c in REST},
     )
+
+
+def _packed(bins: Any) -> dict[str, Any]:
+    """Count looks by bin, `PER_SUM` counts to a sum: a 1 in the place of the look's bin."""
+    found = {}
+    for k in range(SUMS):
+        held = range(k * PER_SUM, min((k + 1) * PER_SUM, BINS))
+        places = [(b, 2.0 ** (BITS * (b % PER_SUM))) for b in held]
+        found[f"bins_{k}"] = bins.cases(*places, else_=0.0).sum()
+    return found
 
 
 def _unpacked(rows: Any, k: int) -> Any:

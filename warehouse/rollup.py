@@ -155,7 +155,7 @@ def _refresh(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection", stretc
     tiers.thaw(cursor, seen, "rollup_5m", hours["first"], hours["last"])
     tiers.thaw(cursor, seen, "rollup_1h", hours["first"], hours["last"])
     rolled = f"WITH rolled AS NOT MATERIALIZED ({compiled.rolled_5m}) {step('rollup/named_5m')}"
-    _put(cursor, "rollup_5m", rolled, where, {"first": start, "last": end})
+    _put(cursor, "rollup_5m", rolled, where, where)
     merged = (
         f"WITH roll AS NOT MATERIALIZED ({step('rollup/roll')}),"
         f" rolled AS NOT MATERIALIZED ({compiled.rolled_1h}) {step('rollup/named_1h')}"
