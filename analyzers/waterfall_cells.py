@@ -25,7 +25,7 @@ OWNER = ("cluster", "namespace", "workload_kind", "workload")
 PLACE = ("pool", "node", "model")
 
 SAME = {"stranded": ("free", "stranded"), "free": ("free", "stranded")}
-"""Both are nobody's: the ledger posts capacity that no job can use as free."""
+"""Both are nobody's: how much of it no job can use depends on which jobs one asks about."""
 
 PLATFORM = "(platform)"
 ABSENT = {"model": "(unknown)", "pool": "(none)", "node": "(unknown)"}

@@ -1,46 +1,111 @@
 """`fallow explain`: the rows a finding rests on, the SQL that read them, the rate, the sum."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
-from fallow.nouns import Finding
+from fallow import plugins
+from fallow.nouns import Finding, Recommendation
 from fallow.seams import Views
-from runtime import findings
+from fallow.settings import Settings
+from runtime import analyzing, findings
 from runtime.output import render, shown
 from runtime.queries import sql
+
+Query = tuple[str, str, str, dict[str, Any]]
+"""A query's name, what it asks, its text, its parameters."""
 
 QUERIES = {
     "evidence": "what the devices showed",
     "charged": "what the ledger charged",
 }
+MOST_CLAIMS = 100
+"""So many claims of a finding are looked up; the others are summed in its advice."""
+MOST_ROWS = 200
+"""So many rows of a query are printed for eyes; JSON carries all."""
 
 
-def explanation(views: Views, prefix: str) -> dict[str, Any]:
+def explanation(views: Views, prefix: str, settings: Settings | None = None) -> dict[str, Any]:
     """Return a stored finding with its queries, their parameters and what they answer now.
+
+    An analyzer says what its findings rest on with `proof(finding)`; of a workload's finding
+    without one, what its devices showed and what it was charged.
 
     Raises:
         UsageError: no finding, or several, begin with `prefix`.
     """
     finding = findings.read(views, prefix)
-    parameters = _parameters(finding)
+    asked = [*_proof(finding, settings), *_claims(finding)]
     queries = [
         {
             "name": name,
             "what": what,
-            "sql": sql(name),
+            "sql": text,
             "parameters": parameters,
-            "rows": views.query(sql(name), parameters).to_pylist(),
+            "rows": views.query(text, parameters).to_pylist(),
         }
-        for name, what in QUERIES.items()
+        for name, what, text, parameters in asked
     ]
-    devices = {row["device"] for row in queries[0]["rows"]}
+    devices = {row["device"] for query in queries for row in query["rows"] if "device" in row}
     return {
         "finding": findings.document(finding),
         "arithmetic": arithmetic(finding),
+        "savings": [savings(advice) for advice in finding.recommendations],
         "rates": _rates(views, finding, devices),
         "queries": queries,
     }
+
+
+def savings(advice: Recommendation) -> str:
+    """Write what a recommendation would save alone, and on top of those before it."""
+    if advice.gross_gpu_hours is None:
+        return "it claims no hours of the ledger"
+    alone = _amount(advice.gross_gpu_hours, advice.gross_usd)
+    top = _amount(advice.marginal_gpu_hours or 0.0, advice.marginal_usd)
+    return f"{alone} alone; {top} on top of what comes before it"
+
+
+def _amount(hours: float, usd: Decimal | None) -> str:
+    return f"{hours:,.4f} GPU-hours, " + ("no price" if usd is None else f"${usd:,.2f}")
+
+
+def _proof(finding: Finding, settings: Settings | None) -> Iterator[Query]:
+    if finding.analyzer in plugins.installed("analyzers"):
+        made = analyzing.chosen(settings or Settings(), [finding.analyzer])
+        proof = getattr(made[finding.analyzer], "proof", None)
+        if callable(proof):
+            for number, (title, text, parameters) in enumerate(proof(finding)):
+                yield f"proof_{number}", title, text, dict(parameters)
+            return
+    if finding.subject.namespace:
+        for name, what in QUERIES.items():
+            yield name, what, sql(name), _parameters(finding)
+
+
+def _claims(finding: Finding) -> Iterator[Query]:
+    unique = dict.fromkeys(claim for advice in finding.recommendations for claim in advice.claims)
+    claims = list(unique)[:MOST_CLAIMS]
+    if not claims or (finding.verdict != "wasteful" and finding.subject.namespace):
+        return
+    columns = {
+        "clusters": "cluster",
+        "namespaces": "namespace",
+        "kinds": "workload_kind",
+        "workloads": "workload",
+        "pools": "pool",
+        "nodes": "node",
+        "models": "model",
+        "states": "state",
+    }
+    parameters: dict[str, Any] = {
+        "since": finding.window.start,
+        "until": finding.window.end,
+        "claims": list(range(len(claims))),
+    }
+    parameters |= {n: [getattr(c, column) for c in claims] for n, column in columns.items()}
+    what = "what the ledger charged for the hours that its advice claims"
+    yield "claimed", what, sql("claimed"), parameters
 
 
 def _rates(views: Views, finding: Finding, devices: set[str]) -> list[dict[str, Any]]:
@@ -71,11 +136,12 @@ def spoken(told: Mapping[str, Any]) -> str:
     subject = document["subject"]
     start = datetime.fromisoformat(document["window"]["start"])
     end = datetime.fromisoformat(document["window"]["end"])
-    workload = f"{subject['namespace']}/{subject['workload_kind']}/{subject['workload']}"
+    whose = (subject["namespace"], subject["workload_kind"], subject["workload"])
+    workload = "/".join(filter(None, whose))
     sure = f"{document['confidence']:.2f}"
     lines = [
         f"finding   {document['id']}  ({document['analyzer']}: {document['kind']})",
-        f"workload  {workload} in cluster {subject['cluster']}",
+        f"subject   {workload} in cluster {subject['cluster']}",
         f"owner     {subject.get('team') or 'nobody named'}",
         f"window    {start:%Y-%m-%d %H:%M:%S} to {end:%Y-%m-%d %H:%M:%S} UTC",
         f"verdict   {document['verdict']}, {document['evidence']}, confidence {sure}",
@@ -85,12 +151,17 @@ def spoken(told: Mapping[str, Any]) -> str:
         *(f"  {name}: {_said(value)}" for name, value in document["details"].items()),
     ]
     for query in told["queries"]:
-        lines += ["", query["what"], *_indented(render(query["rows"], "table", noun="rows"))]
+        rows = query["rows"]
+        lines += ["", query["what"], *_indented(render(rows[:MOST_ROWS], "table", noun="rows"))]
+        if len(rows) > MOST_ROWS:
+            lines.append(f"  and {len(rows) - MOST_ROWS:,} more (-o json has all)")
         lines += ["  read by:", *_indented(query["sql"], "    ")]
         lines += [f"    ${name} = {shown(value)}" for name, value in query["parameters"].items()]
-    lines += ["", "the rate", *_indented(render(told["rates"], "table", noun="rates"))]
-    for advice in document["recommendations"]:
+    if told["rates"]:
+        lines += ["", "the rate", *_indented(render(told["rates"], "table", noun="rates"))]
+    for advice, saved in zip(document["recommendations"], told["savings"], strict=True):
         lines += ["", f"do: {advice['verb']} {advice['target']}", f"  {advice['why']}"]
+        lines.append(f"  saves ({advice['saving']}, {advice['effort']}): {saved}")
         if advice.get("undo"):
             lines.append(f"  undo: {advice['undo']}")
         if advice.get("caution"):

@@ -2,14 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from fallow.errors import UsageError
-from fallow.nouns import Finding
+from fallow.nouns import Finding, Subject
 from fallow.seams import Views
 from fallow.tables import Batch
+from fallow.window import Window
+from runtime.queries import sql
+
+if TYPE_CHECKING:
+    from analyzers.ranking import Ranked
 
 _ENCODER = msgspec.json.Encoder(decimal_format="number")
 
@@ -71,11 +76,28 @@ def read(views: Views, prefix: str) -> Finding:
     return msgspec.json.decode(stored["document"], type=Finding)
 
 
-def row(finding: Finding) -> dict[str, Any]:
+def latest(views: Views, window: Window, cluster: str | None = None) -> list[Finding]:
+    """Return the findings of each analyzer's last run that touch a window."""
+    found = views.query(
+        sql("latest_findings"),
+        {"since": window.start, "until": window.end, "cluster": cluster},
+    )
+    return [msgspec.json.decode(text, type=Finding) for text in found["document"].to_pylist()]
+
+
+def named(subject: Subject) -> str:
+    """Write whom a finding is about as people write it: namespace/Kind/name."""
+    parts = (subject.namespace, subject.workload_kind, subject.workload)
+    return "/".join(filter(None, parts))
+
+
+def row(ranked: "Ranked") -> dict[str, Any]:
     """Return a finding as one line of a table."""
-    subject = finding.subject
+    finding = ranked.finding
+    subject, advice = finding.subject, finding.recommendations
     return {
         "id": finding.id,
+        "analyzer": finding.analyzer,
         "kind": finding.kind,
         "evidence": finding.evidence,
         "namespace": subject.namespace,
@@ -85,4 +107,10 @@ def row(finding: Finding) -> dict[str, Any]:
         "end": finding.window.end.replace(tzinfo=None),
         "gpu_hours": finding.gpu_hours,
         "usd": finding.usd,
+        "effort": ranked.effort,
+        "impact": ranked.impact,
+        "saves_gpu_hours": ranked.gpu_hours,
+        "saves_usd": ranked.usd,
+        "saving": advice[0].saving if advice else None,
+        "do": advice[0].verb if advice else None,
     }

@@ -1,19 +1,22 @@
-"""What commands ask of the books: spend, idle findings, checks. Nothing here writes on stdout."""
+"""What commands ask of the books: spend, savings, checks. Nothing here writes on stdout."""
 
 from collections.abc import Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from fallow.errors import TemporaryError, WarehouseError
-from fallow.nouns import Finding
-from fallow.settings import Settings
+from fallow.errors import WarehouseError
 from fallow.window import Window
-from runtime import findings, windows
+from runtime import analyzing, windows
 
 if TYPE_CHECKING:
+    from analyzers.waterfall import Waterfall
     from warehouse.lake import Warehouse
+
+
+Saved = tuple["Waterfall", datetime]
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -35,7 +38,11 @@ def spent(
     view: str,
     share_unallocated: bool,
 ) -> Spent:
-    """Return GPU-hours and dollars of a window, whose sum is the capacity and the bill."""
+    """Return GPU-hours and dollars of a window, whose sum is the capacity and the bill.
+
+    `saves_gpu_hours` and `saves_usd` are what the stored findings would save of them; null where
+    no finding is stored, or where the dollars are not the loaded ones that savings are counted in.
+    """
     from warehouse import audits  # noqa: PLC0415  (the engine loads in 0.3 s)
     from warehouse.spend import spend  # noqa: PLC0415
 
@@ -50,7 +57,30 @@ def spent(
     )
     rows: list[dict[str, Any]] = table.to_pylist()
     notes = [note, *(f"AUDIT FAILED: {failure}" for failure in audits.run(warehouse, chosen))]
+    saved = None
+    if view == "loaded" and not share_unallocated:
+        saved = analyzing.saved(warehouse, chosen, cluster)
+        notes.append(_told(saved))
+    _add_savings(rows, by, saved)
     return Spent(chosen, rows, _total(rows, by), notes)
+
+
+def _told(saved: "Saved | None") -> str:
+    if saved is None:
+        return "savings are not shown: no finding is stored (fallow analyze finds and stores them)"
+    return f"savings are those of the findings stored until {saved[1]:%Y-%m-%d %H:%M} UTC"
+
+
+def _add_savings(rows: list[dict[str, Any]], by: Sequence[str], saved: "Saved | None") -> None:
+    """Say beside each row what the stored findings would save of it."""
+    sums = {}
+    if saved is not None:
+        sums = {tuple(r[n] for n in by): r for r in saved[0].by(*by, named=True)}
+    for row in rows:
+        part = sums.get(tuple(row[n] for n in by))
+        none = None if saved is None else 0.0
+        row["saves_gpu_hours"] = part["gpu_hours"] if part else none
+        row["saves_usd"] = part["usd"] if part else (None if none is None else Decimal(0))
 
 
 def _total(rows: Sequence[dict[str, Any]], by: Sequence[str]) -> dict[str, Any]:
@@ -62,37 +92,6 @@ def _total(rows: Sequence[dict[str, Any]], by: Sequence[str]) -> dict[str, Any]:
             summed = values and not isinstance(values[0], (str, bool)) and "as_of" not in name
             total[name] = sum(values[1:], values[0]) if summed else None
     return total
-
-
-def find_idle(
-    warehouse: "Warehouse",
-    settings: Settings,
-    window: str | None,
-    *,
-    now: datetime,
-    cluster: str | None,
-) -> tuple[Window, list[str], list[Finding]]:
-    """Find idle workloads in the window asked for (see `windows.choose`)."""
-    from actions.recommend import advised  # noqa: PLC0415
-    from analyzers.idle import IdleAnalyzer  # noqa: PLC0415  (frames load in 0.5 s)
-
-    chosen, note = windows.choose(warehouse, window, now, cluster)
-    found = advised(IdleAnalyzer(settings.idle).find(warehouse, chosen))
-    return chosen, [note], [f for f in found if cluster in (None, f.subject.cluster)]
-
-
-def keep(settings: Settings, found: Sequence[Finding], window: Window) -> str | None:
-    """Store findings, so that `fallow explain` knows them; return why not where that failed."""
-    from warehouse.lake import Warehouse  # noqa: PLC0415
-
-    if not found:
-        return None
-    try:
-        with Warehouse.open(settings, write=True) as warehouse:
-            warehouse.ingest([findings.rows(found, found_at=window.end)])
-    except TemporaryError as error:
-        return f"findings are not stored ({error.message}); fallow up stores its own"
-    return None
 
 
 def verified(warehouse: "Warehouse") -> list[dict[str, Any]]:

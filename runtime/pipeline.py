@@ -3,6 +3,7 @@
 Every stage is `(tables, window) -> keyed rows`: it can be run again, and then nothing changes.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,14 @@ from fallow.nouns import Finding
 from fallow.seams import Analyzer, Collector
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime import findings
+from runtime import analyzing, findings
 
 if TYPE_CHECKING:
     from warehouse.audits import AuditFailure
     from warehouse.ingest import Ingested
     from warehouse.lake import Warehouse
+
+log = logging.getLogger("fallow.pipeline")
 
 
 class Passed(msgspec.Struct, frozen=True):
@@ -88,10 +91,15 @@ def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFai
 
 
 def analyze(warehouse: "Warehouse", window: Window, analyzers: Iterable[Analyzer]) -> list[Finding]:
-    """Find what is wasted and store it; the same waste keeps its id."""
-    from actions.recommend import advised  # noqa: PLC0415
+    """Find what is wasted and store it, the dearest first; the same waste keeps its id.
 
-    found = advised(f for analyzer in analyzers for f in analyzer.find(warehouse, window))
+    An analyzer that cannot judge the window is logged and left out.
+    """
+    named = {f"{type(analyzer).__name__} {n}": analyzer for n, analyzer in enumerate(analyzers)}
+    made = analyzing.examine(warehouse, window, named, strict=False, summarise=False)
+    for note in made.notes:
+        log.warning("an analyzer found nothing to judge", extra={"why": note})
+    found = made.findings
     if found:
         warehouse.ingest([findings.rows(found, found_at=window.end)])
     return found

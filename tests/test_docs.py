@@ -21,7 +21,7 @@ def test_every_setting_and_every_command_is_told_with_a_meaning() -> None:
     assert "| `idle.threshold` | `0.05` | activity at or below this is idle |" in page
     assert "`prometheus.url`" in page
     commands = cli_page()
-    for command in ("demo", "scan", "import samples", "analyze idle", "warehouse query", "up"):
+    for command in ("demo", "scan", "import samples", "analyze", "warehouse query", "up"):
         assert f"## fallow {command}\n" in commands
     for line in commands.splitlines():
         if line.startswith("| `--"):

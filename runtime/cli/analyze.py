@@ -1,50 +1,65 @@
-"""`fallow analyze idle` and `fallow explain`: what is held and not used, and why we say so."""
+"""`fallow analyze` and `fallow explain`: what is wasted, what removing it saves, and why."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from runtime.cli.frame import Output, Run, command
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from analyzers.ranking import Ranked
+    from runtime.analyzing import Analysis
+
+IDLE = "idle"
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(help="Find waste.")
-    app.add_typer(group, name="analyze", no_args_is_help=True)
-    command(group, "idle")(idle)
+    command(app, "analyze")(analyze)
     command(app, "explain")(explain)
 
 
-def idle(
+def analyze(
     run: Run,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="only these analyzers, such as idle [all]"),
+    ] = None,
     *,
     threshold: Annotated[
-        float | None, typer.Option(help="activity (0-1) at or below this is idle")
+        float | None, typer.Option(help="idle: activity (0-1) at or below this is idle")
     ] = None,
     min_duration: Annotated[
-        str | None, typer.Option(help="shorter runs are no finding, such as 60m")
+        str | None, typer.Option(help="idle: shorter runs are no finding, such as 60m")
     ] = None,
     max_gap: Annotated[
-        str | None, typer.Option(help="longest silence inside a run [3 intervals]")
+        str | None, typer.Option(help="idle: longest silence inside a run [3 intervals]")
     ] = None,
     exit_threshold: Annotated[
-        float | None, typer.Option(help="activity (0-1) from here on ends a run")
+        float | None, typer.Option(help="idle: activity (0-1) from here on ends a run")
     ] = None,
     exit_samples: Annotated[
-        int | None, typer.Option(help="so many busy looks in a row end a run")
+        int | None, typer.Option(help="idle: so many busy looks in a row end a run")
     ] = None,
     window: Annotated[str | None, typer.Option(help="7d, or START/END")] = None,
     evidence: Annotated[
         str | None, typer.Option(help="only confirmed, or only suspected findings")
     ] = None,
+    top: Annotated[
+        int, typer.Option(min=0, help="rows of each class in a table, 0 = all; csv and json: all")
+    ] = 25,
     fail_on_findings: Annotated[
         bool, typer.Option("--fail-on-findings", help="exit with 4 where there are findings")
     ] = False,
 ) -> int:
-    """Find workloads that hold GPUs and do not use them, with evidence and price."""
+    """Find waste, with evidence and price, and what removing it saves.
+
+    Findings are ranked by the dollars they save; together they never save more than the bill.
+    """
     from fallow.errors import FINDINGS_EXIST, UsageError  # noqa: PLC0415
-    from runtime import ledgers  # noqa: PLC0415
-    from runtime.findings import document, row  # noqa: PLC0415
+    from runtime import analyzing  # noqa: PLC0415
 
     if evidence not in (None, "confirmed", "suspected"):
         raise UsageError(f"--evidence {evidence!r} is none of: confirmed, suspected")
@@ -55,22 +70,41 @@ def idle(
         idle__exit_threshold=exit_threshold,
         idle__exit_samples=exit_samples,
     )
+    asked = tuple(names or ())
+    analyzing.chosen(settings, asked)
     with run.warehouse(settings) as warehouse:
-        chosen, notes, found = ledgers.find_idle(
-            warehouse, settings, window, now=run.now(), cluster=run.options.get("cluster")
+        made = analyzing.analyze(
+            warehouse, settings, asked, window, now=run.now(), cluster=run.options.get("cluster")
         )
-    unkept = ledgers.keep(settings, found, chosen)
-    for line in [*notes, *([unkept] if unkept else [])]:
+    unkept = analyzing.keep(settings, made.findings, made.window)
+    for line in [*made.notes, *([unkept] if unkept else [])]:
         run.say(line)
-    shown = [f for f in found if evidence in (None, f.evidence)]
-    if run.output is Output.json:
-        from runtime.output import document as printed  # noqa: PLC0415
-
-        documents: list[dict[str, Any]] = [document(f) for f in shown]
-        run.text(printed("findings", {"window": chosen, "findings": documents}))
-    else:
-        run.data([row(f) for f in shown], noun="findings")
+    shown = [row for row in made.ranked if evidence in (None, row.finding.evidence)]
+    _show(run, made, shown, asked, top)
     return FINDINGS_EXIST if fail_on_findings and shown else 0
+
+
+def _show(
+    run: Run, made: "Analysis", shown: "Sequence[Ranked]", asked: tuple[str, ...], top: int
+) -> None:
+    from runtime import findings, showing  # noqa: PLC0415
+
+    if run.output is Output.json:
+        from runtime.output import document  # noqa: PLC0415
+
+        body = {
+            "window": made.window,
+            "findings": [findings.document(row.finding) for row in shown],
+            "waterfall": showing.waterfall_document(made.waterfall),
+            "summaries": made.summaries,
+        }
+        if len(asked) == 1 and asked[0] in made.summaries:
+            body["summary"] = made.summaries[asked[0]]
+        run.text(document("findings", body))
+    elif run.output is Output.csv:
+        run.data([findings.row(row) for row in shown], noun="findings")
+    else:
+        run.text(showing.analysis(shown, made.waterfall, run.output, top))
 
 
 def explain(
@@ -82,7 +116,7 @@ def explain(
 
     settings = run.settings()
     with run.warehouse(settings) as warehouse:
-        told = explanation(warehouse, finding)
+        told = explanation(warehouse, finding, settings)
     if run.output is Output.json:
         from runtime.output import document  # noqa: PLC0415
 

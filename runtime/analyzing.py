@@ -1,0 +1,177 @@
+"""What `fallow analyze` does: run analyzers, advise, pour the waterfall, rank by dollars."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from fallow import plugins
+from fallow.errors import FallowError, TemporaryError
+from fallow.nouns import Finding
+from fallow.seams import Analyzer, Views
+from fallow.settings import Settings
+from fallow.window import Window
+from runtime import findings, windows
+
+if TYPE_CHECKING:
+    from analyzers.ranking import Ranked
+    from analyzers.waterfall import Waterfall
+    from warehouse.lake import Warehouse
+
+
+class Analysis(msgspec.Struct, frozen=True):
+    """Findings by the dollars they save, how they add up, and what must be said beside them."""
+
+    window: Window
+    ranked: "tuple[Ranked, ...]"
+    waterfall: "Waterfall"
+    summaries: dict[str, dict[str, Any]]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Return the findings, the dearest first."""
+        return [row.finding for row in self.ranked]
+
+
+class Withheld(msgspec.Struct, frozen=True):
+    """What an analyzer does not judge, and why: hours and workloads per reason."""
+
+    analyzer: str
+    reason: str
+    gpu_hours: float
+    subjects: tuple[str, ...]
+
+
+def chosen(settings: Settings, names: Sequence[str] = ()) -> dict[str, Analyzer]:
+    """Return the analyzers of these names (none = all), each with its section of the settings.
+
+    Raises:
+        UsageError: nothing of a name is installed.
+    """
+    wanted = dict.fromkeys(names or plugins.installed("analyzers"))
+    return {name: _made(settings, name) for name in wanted}
+
+
+def analyze(
+    warehouse: "Warehouse",
+    settings: Settings,
+    names: Sequence[str],
+    window: str | None,
+    *,
+    now: datetime,
+    cluster: str | None,
+) -> Analysis:
+    """Find waste in the window asked for (see `windows.choose`) with the analyzers named.
+
+    With none named all run, and one that cannot judge the window is noted, not an error.
+
+    Raises:
+        UsageError: an unknown name, no telemetry, or a named analyzer that refuses the window.
+    """
+    asked = chosen(settings, names)
+    span, note = windows.choose(warehouse, window, now, cluster)
+    made = examine(warehouse, span, asked, cluster=cluster, strict=bool(names))
+    return msgspec.structs.replace(made, notes=(note, *made.notes))
+
+
+def examine(
+    views: Views,
+    window: Window,
+    analyzers: Mapping[str, Analyzer],
+    *,
+    cluster: str | None = None,
+    strict: bool = True,
+    summarise: bool = True,
+) -> Analysis:
+    """Run analyzers over one window and let the waterfall say what each finding saves."""
+    from actions.recommend import advised  # noqa: PLC0415
+    from analyzers.ranking import ranked  # noqa: PLC0415  (arrays load in 0.2 s)
+    from analyzers.waterfall import credited, fall  # noqa: PLC0415
+
+    found: list[Finding] = []
+    summaries: dict[str, dict[str, Any]] = {}
+    notes: list[str] = []
+    for name, analyzer in analyzers.items():
+        summary = getattr(analyzer, "summary", None) if summarise else None
+        try:
+            made = [*analyzer.find(views, window)]
+            if callable(summary):
+                summaries[name] = dict(summary(views, window))
+        except TemporaryError:
+            raise
+        except FallowError as error:
+            if strict:
+                raise
+            notes.append(f"{name} is withheld: {error.message}")
+            continue
+        found += [f for f in made if cluster in (None, f.subject.cluster)]
+    found = advised(found)
+    waterfall = fall(views, window, found, cluster)
+    rows = ranked(credited(found, waterfall), waterfall)
+    return Analysis(window, tuple(rows), waterfall, summaries, tuple(notes))
+
+
+def withheld(
+    views: Views, window: Window, analyzers: Mapping[str, Analyzer], cluster: str | None = None
+) -> list[Withheld]:
+    """Return what analyzers do not judge, summed by reason, the most GPU-hours first."""
+    rows: list[Withheld] = []
+    for name, analyzer in analyzers.items():
+        unjudged: Callable[..., Iterable[Any]] | None = getattr(analyzer, "unjudged", None)
+        if unjudged is None:
+            continue
+        reasons: dict[str, list[Any]] = {}
+        try:
+            for item in unjudged(views, window):
+                if cluster in (None, item.subject.cluster):
+                    reasons.setdefault("; ".join(item.reasons), []).append(item)
+        except TemporaryError:
+            raise
+        except FallowError as error:
+            rows.append(Withheld(name, error.message, 0.0, ()))
+            continue
+        for reason, items in reasons.items():
+            whom = dict.fromkeys(findings.named(item.subject) for item in items)
+            total = sum(item.gpu_hours or 0.0 for item in items)
+            rows.append(Withheld(name, reason, round(total, 3), tuple(whom)))
+    return sorted(rows, key=lambda row: (-row.gpu_hours, row.analyzer, row.reason))
+
+
+def keep(settings: Settings, found: Sequence[Finding], window: Window) -> str | None:
+    """Store findings, so that `fallow explain` knows them; return why not where that failed."""
+    from warehouse.lake import Warehouse  # noqa: PLC0415  (the engine loads in 0.3 s)
+
+    if not found:
+        return None
+    try:
+        with Warehouse.open(settings, write=True) as warehouse:
+            warehouse.ingest([findings.rows(found, found_at=window.end)])
+    except TemporaryError as error:
+        return f"findings are not stored ({error.message}); fallow up stores its own"
+    return None
+
+
+def saved(
+    views: Views, window: Window, cluster: str | None = None
+) -> "tuple[Waterfall, datetime] | None":
+    """Return the waterfall of the stored findings over a window, and of when they are.
+
+    Of each analyzer, what its last run found; a finding claims the part of its hours that lies in
+    the window. None = no finding is stored.
+    """
+    from analyzers.waterfall import clipped, fall  # noqa: PLC0415
+
+    found = findings.latest(views, window, cluster)
+    if not found:
+        return None
+    when = max(f.window.end for f in found)
+    return fall(views, window, [clipped(f, window) for f in found], cluster), when
+
+
+def _made(settings: Settings, name: str) -> Analyzer:
+    plugin = plugins.load("analyzers", name)
+    section = getattr(settings, name.replace("-", "_"), None)
+    made: Analyzer = plugin() if section is None else plugin(section)
+    return made
