@@ -101,8 +101,8 @@ class Evictions:
                 return True
             spare = int(fleet.usable[row].sum()) + sum(
                 r.placement.gpu_milli * len(r.placement.devices)
-                for r in fleet.running.values()
-                if r.placement.node == node and self._yields(r, above)
+                for r in self._hardware.placed[node].values()
+                if self._yields(r, above)
             )
             if spare >= int(fleet.need(alone)[row]) * alone.gpus:
                 return True

@@ -24,6 +24,7 @@ from simulator.cluster.scheduler.requests import (
     NodeFree,
     Placement,
     PodRequest,
+    Running,
 )
 from simulator.nouns import Device, Holder, Outage, Tenure
 
@@ -40,6 +41,8 @@ class Hardware:
         self.tenures: list[Tenure] = []
         self.outages: list[Outage] = []
         self.fleet = Fleet(_free(spec) for spec in specs)
+        self.placed: dict[str, dict[str, Running]] = {spec.name: {} for spec in specs}
+        """The fleet's running pods by node and uid."""
         self.freed = False
         """Something was given back since the scheduler last looked (it sets this to False)."""
         self._open: dict[str, int] = {}
@@ -70,6 +73,7 @@ class Hardware:
     ) -> tuple[int, ...]:
         """Give a pod its place; return its devices."""
         self.fleet.take(request, placement, now_s)
+        self.placed[placement.node][request.uid] = self.fleet.running[request.uid]
         held = self.places(placement)
         if held:
             self.begin(request.uid, holder, held, placement.share, now_s)
@@ -101,6 +105,7 @@ class Hardware:
         self.end(uid, now_s)
         if uid not in self.fleet.running:
             return
+        del self.placed[self.fleet.running[uid].placement.node][uid]
         self.fleet.release(uid)
         self.freed = True
 

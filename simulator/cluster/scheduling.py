@@ -5,7 +5,7 @@ from typing import Any
 
 from simulator.cluster.asks import request, units
 from simulator.cluster.clerk import Clerk
-from simulator.cluster.evictions import Evictions, Shape
+from simulator.cluster.evictions import Evictions
 from simulator.cluster.hardware import Hardware
 from simulator.cluster.line import Line
 from simulator.cluster.objects import (
@@ -90,12 +90,13 @@ class Scheduling:
             for group in self._view.of(kind):
                 key = f"{namespace(group)}/{name(group)}"
                 least[key] = int(deep(group, "spec", "minMember", default=0))
-        failed: set[Shape] = set()
-        for one, form in self._pending.ordered(least):
-            if form in failed:
-                self._wait(one)
-            elif not self._try(one):
-                failed.add(form)
+        failed: set[int] = set()
+        for one in self._pending.ordered(least):
+            if one.form in failed:
+                if not one.uids <= self._told:
+                    self._wait(one.gang)
+            elif not self._try(one.gang):
+                failed.add(one.form)
         self._evictions.open_again()
 
     def _try(self, one: Gang) -> bool:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 _SHAPE = re.compile(r"^([+-]?[0-9]*\.?[0-9]+|[+-]?[0-9]+\.)([a-zA-Z]*|[eE][+-]?[0-9]+)$")
@@ -26,7 +27,12 @@ def amount(text: object) -> Fraction:
     Raises:
         ValueError: it is none.
     """
-    found = _SHAPE.match(str(text).strip())
+    return _read(str(text).strip())
+
+
+@lru_cache(maxsize=4096)
+def _read(text: str) -> Fraction:
+    found = _SHAPE.match(text)
     if found is None:
         raise ValueError(f"quantities must match the regular expression of one: {text!r}")
     number, suffix = found.groups()

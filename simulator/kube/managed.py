@@ -19,13 +19,13 @@ def _paths(item: Mapping[str, Any]) -> Iterator[Path]:
     for top, value in item.items():
         if top in {"apiVersion", "kind"}:
             continue
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             yield (top,)
             continue
         for key, inner in value.items():
             if top == "metadata" and key not in _OWN:
                 continue
-            if (top, key) in _DEEP and isinstance(inner, Mapping):
+            if (top, key) in _DEEP and isinstance(inner, dict):
                 yield from ((top, key, name) for name in inner)
             else:
                 yield (top, key)
@@ -33,7 +33,9 @@ def _paths(item: Mapping[str, Any]) -> Iterator[Path]:
 
 def _at(item: Any, path: Path) -> Any:
     for part in path:
-        item = item.get(part) if isinstance(item, Mapping) else None
+        if not isinstance(item, dict):
+            return None
+        item = item.get(part)
     return item
 
 

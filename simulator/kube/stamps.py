@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 from uuid import UUID
@@ -20,7 +21,12 @@ _SERVER = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriod
 
 def rfc3339(seconds: float) -> str:
     """Return seconds since the epoch as the server writes moments."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _written(int(seconds))
+
+
+@lru_cache(maxsize=256)
+def _written(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def moment(text: str) -> float:

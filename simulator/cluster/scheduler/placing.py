@@ -39,8 +39,11 @@ def place_gang(
 
     Larger members are placed first; beyond `min_members` as many as fit.
     """
-    fleet = (nodes if isinstance(nodes, Fleet) else Fleet(nodes)).copy()
+    fleet = nodes if isinstance(nodes, Fleet) else Fleet(nodes)
     need = gang.min_members or len(gang.members)
+    if _could(gang, fleet) < need:
+        return None
+    fleet = fleet.copy()
     found: list[Placement] = []
     by_size = sorted(gang.members, key=lambda pod: (-pod.gpus, -pod.gpu_milli, -pod.cpu_milli))
     for left, member in zip(range(len(by_size), 0, -1), by_size, strict=True):
@@ -51,6 +54,31 @@ def place_gang(
             fleet.take(member, where)
             found.append(where)
     return tuple(found) if len(found) >= need else None
+
+
+def _could(gang: Gang, fleet: Fleet) -> int:
+    """Return how many members would fit if each were alone: taking never makes room.
+
+    A copy of the fleet costs five times as much as this question.
+    """
+    asked: dict[object, bool] = {}
+    fitting = 0
+    for member in gang.members:
+        form = (
+            member.cpu_milli,
+            member.memory_mib,
+            member.gpus,
+            member.gpu_milli,
+            member.gpu_memory_mib,
+            member.profile,
+            member.gpu_models,
+            member.selector,
+            member.tolerations,
+        )
+        if form not in asked:
+            asked[form] = bool(fleet.feasible(member).any())
+        fitting += asked[form]
+    return fitting
 
 
 def _fullest(fleet: Fleet, fits: Marks) -> int:
