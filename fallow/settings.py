@@ -217,6 +217,50 @@ class LedgerSettings(Section):
     )
 
 
+class FragmentationSettings(Section):
+    """When free GPUs count as lost, and what a defragmentation plan frees (domain.md 2.4)."""
+
+    cover: float = Field(
+        0.95, gt=0, le=1, description="part of the pods seen whose requests make the expected mix"
+    )
+    least_pods: int = Field(
+        50, ge=1, description="from fewer pods a typical mix is assumed, and said so"
+    )
+    min_gpus: float = Field(
+        1.0, ge=0, description="pools that lose fewer GPUs on average are no finding"
+    )
+    slot_gpus: int = Field(8, ge=1, le=64, description="free GPUs of one node that make a slot")
+    slots: int = Field(
+        1, ge=1, le=1000, description="whole slots that the plan frees; more where more pods wait"
+    )
+    move_kinds: list[str] = Field(
+        default_factory=list,
+        description="kinds of owners whose pods may move too, such as Job where all checkpoint",
+    )
+    plan_seconds: float = Field(5.0, gt=0, le=600, description="longest search for a pool's plan")
+
+
+class PoolsSettings(Section):
+    """When a node pool has the wrong size or shape (domain.md section 2.5)."""
+
+    quantile: float = Field(
+        1.0, ge=0.5, le=1, description="part of the time that a pool must suffice; 1 = the peak"
+    )
+    headroom: float = Field(0.0, ge=0, le=1, description="spare share of pods above that")
+    min_saving: float = Field(
+        0.10, ge=0, le=1, description="least share of a pool's bill worth a change"
+    )
+    empty_after: Duration = Field(
+        timedelta(minutes=30), description="shorter stretches without work are an autoscaler's own"
+    )
+    max_pods: int = Field(110, ge=1, le=1000, description="pods per node (kubelet's default)")
+    daemon_cpu_milli: int = Field(
+        1000, ge=0, description="DaemonSets per node, where the inventory shows none"
+    )
+    daemon_memory_mib: int = Field(2048, ge=0, description="likewise")
+    daemon_pods: int = Field(8, ge=0, description="likewise")
+
+
 class ServiceSettings(Section):
     """The schedules of `fallow up`."""
 
@@ -246,6 +290,8 @@ class Settings(Section):
     prices: PriceSettings = PriceSettings()
     idle: IdleSettings = IdleSettings()
     ledger: LedgerSettings = LedgerSettings()
+    fragmentation: FragmentationSettings = FragmentationSettings()
+    pools: PoolsSettings = PoolsSettings()
     service: ServiceSettings = ServiceSettings()
 
 

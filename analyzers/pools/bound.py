@@ -1,0 +1,125 @@
+"""A lower bound on what any placement costs, and the mix of types that comes nearest to it.
+
+Pods may be split and nodes bought in parts, but for what no placement escapes: what all pods ask of
+CPU, memory, pods and GPUs, boards that pods of more than half a GPU cannot share, and how many
+pods of one shape a node can take. Small problems buy whole nodes. Solved by HiGHS.
+"""
+
+import msgspec
+import numpy as np
+
+from analyzers.pools.shapes import CPU, MEMORY, WHOLE, Doubles, Ints, Problem
+
+WHOLE_NODES = 2_000
+"""Pairs of shape and type up to which nodes are bought whole."""
+BRANCHES = 200
+"""Branches after which the bound is what has been proven: a count, so that it is repeatable."""
+SLACK = 1e-6
+"""Taken off the bound: the solver's own tolerance."""
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """What no placement undercuts, and how the bound splits the pods."""
+
+    usd_h: float
+    split: Ints
+    """Pods of each shape (row) on each type (column)."""
+
+
+def bound(problem: Problem) -> Bound:
+    """Return the lower bound in USD/h; 0 and no split where there are no pods.
+
+    Raises:
+        ValueError: a shape fits no type.
+    """
+    if problem.unplaceable():
+        raise ValueError(f"no type takes {problem.unplaceable()[0]}")
+    shapes, types = problem.most.shape
+    if not shapes:
+        return Bound(0.0, np.zeros((0, types), dtype=np.int64))
+    from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415  (loads in 0.3 s)
+
+    of_shape, of_type = np.nonzero(problem.most)
+    pairs = len(of_shape)
+    cost = np.concatenate([np.zeros(pairs), problem.price])
+    whole = np.zeros(pairs + types)
+    if pairs <= WHOLE_NODES:
+        whole[pairs:] = 1
+    matrix, low, high = _rows(problem, of_shape, of_type)
+    answer = milp(
+        cost,
+        integrality=whole,
+        bounds=Bounds(0, np.inf),
+        constraints=LinearConstraint(matrix, low, high),
+        options={"node_limit": BRANCHES},
+    )
+    if answer.x is None:
+        raise ValueError(f"HiGHS found no bound: {answer.message}")
+    least = answer.mip_dual_bound if whole.any() else answer.fun
+    placed = np.zeros((shapes, types))
+    placed[of_shape, of_type] = answer.x[:pairs]
+    return Bound(max(float(least), 0.0) * (1 - SLACK), _rounded(placed, problem.count))
+
+
+def nodes_needed(problem: Problem, kind: int) -> int:
+    """Return the fewest nodes of one type that could do: the greatest over all dimensions."""
+    if not len(problem.count):
+        return 0
+    asked = problem.count @ problem.need
+    counts = [-(-asked // problem.room[kind])]
+    if problem.boards[kind]:
+        boards = int(problem.count @ (problem.gpus * problem.milli))
+        counts.append(np.array([-(-boards // (WHOLE * problem.boards[kind]))]))
+        big = int(problem.count @ np.where(problem.milli > WHOLE // 2, problem.gpus, 0))
+        counts.append(np.array([-(-big // problem.boards[kind])]))
+    most = problem.most[:, kind]
+    counts.append(-(-problem.count[most > 0] // most[most > 0]))
+    return int(np.concatenate(counts).max())
+
+
+def _rows(problem: Problem, of_shape: Ints, of_type: Ints) -> tuple[object, Doubles, Doubles]:
+    from scipy.sparse import coo_array  # noqa: PLC0415
+
+    shapes, types = problem.most.shape
+    pairs = len(of_shape)
+    every = np.arange(pairs)
+    boards = problem.gpus * problem.milli / WHOLE
+    dimensions = [
+        (problem.need[:, d] / unit, problem.room[:, d] / unit)
+        for d, unit in ((CPU, 1000), (MEMORY, 1024), (2, 1))
+    ]
+    dimensions.append((boards, problem.boards.astype(np.float64)))
+    big = np.where(problem.milli > WHOLE // 2, problem.gpus, 0).astype(np.float64)
+    dimensions.append((big, problem.boards.astype(np.float64)))
+    at, column, value = [of_shape], [every], [np.ones(pairs)]  # every pod is placed
+    row = shapes
+    for asked, room in dimensions:  # no node holds more than it has
+        at += [row + of_type, row + np.arange(types)]
+        column += [every, pairs + np.arange(types)]
+        value += [asked[of_shape], -room]
+        row += types
+    at += [row + every, row + every]  # nor more pods of one shape than fill it
+    column += [every, pairs + of_type]
+    value += [np.ones(pairs), -problem.most[of_shape, of_type].astype(np.float64)]
+    row += pairs
+    matrix = coo_array(
+        (np.concatenate(value), (np.concatenate(at), np.concatenate(column))),
+        shape=(row, pairs + types),
+    ).tocsr()
+    placed = problem.count.astype(np.float64)
+    low = np.concatenate([placed, np.full(row - shapes, -np.inf)])
+    high = np.concatenate([placed, np.zeros(row - shapes)])
+    return matrix, low, high
+
+
+def _rounded(split: Doubles, count: Ints) -> Ints:
+    """Round each row to whole pods: down, and what is left to the largest parts."""
+    down = np.floor(split + SLACK)
+    left = np.maximum(count - down.sum(axis=1), 0).astype(np.int64)
+    order = np.argsort(-(split - down), axis=1, kind="stable")
+    extra = np.zeros_like(down)
+    np.put_along_axis(extra, order, (np.arange(split.shape[1]) < left[:, None]) * 1.0, axis=1)
+    made: Ints = (down + extra).astype(np.int64)
+    over = made.sum(axis=1) - count
+    made[np.arange(len(made)), made.argmax(axis=1)] -= over
+    return made

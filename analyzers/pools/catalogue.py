@@ -1,0 +1,109 @@
+"""The instance types that could stand in a pool, with what they leave for pods and their price."""
+
+import csv
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from analyzers.pools.shapes import Offer, Shape
+
+LIST = "on-demand"
+
+
+class Overhead(msgspec.Struct, frozen=True):
+    """What the DaemonSets of a pool take of every node."""
+
+    cpu_milli: int
+    memory_mib: int
+    pods: int
+    seen: bool
+    """False = none is in the inventory, and the settings' figures stand for them."""
+
+
+class Market(msgspec.Struct, frozen=True):
+    """Whose types are offered to a pool, where, and on what terms."""
+
+    provider: str
+    region: str
+    term: str
+
+
+@cache
+def known_types() -> tuple[dict[str, str], ...]:
+    """Return the rows of `instance_types.csv`."""
+    text = files("analyzers").joinpath("pools/instance_types.csv").read_text(encoding="utf-8")
+    return tuple(csv.DictReader(text.splitlines()))
+
+
+@cache
+def facts(instance_type: str) -> Mapping[str, str]:
+    """Return the row of one instance type; empty where nobody knows it."""
+    found = (row for row in known_types() if row["instance_type"] == instance_type)
+    return next(found, {})
+
+
+def prices(rates: Iterable[Mapping[str, Any]], market: Market) -> dict[str, Mapping[str, Any]]:
+    """Return the rate of each type: in the pool's region, else the dearest of another region."""
+    by_type: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for rate in rates:
+        if (rate["provider"], rate["term"]) == (market.provider, market.term):
+            by_type[rate["instance_type"]].append(rate)
+    return {
+        name: max(
+            offers, key=lambda r: (r["region"] == market.region, r["node_usd_h"], r["region"])
+        )
+        for name, offers in by_type.items()
+    }
+
+
+def offered(
+    rates: Iterable[Mapping[str, Any]], market: Market, overhead: Overhead, max_pods: int
+) -> list[Offer]:
+    """Return every type that the market's provider is known to have, priced or not."""
+    priced = prices(rates, market)
+    return [
+        Offer(
+            instance_type=row["instance_type"],
+            arch=row["arch"],
+            vendor=row["vendor"],
+            gpu_model=row["gpu_model"],
+            gpus=int(row["gpu_count"]),
+            gpu_memory_mib=int(row["gpu_memory_mib"]),
+            cpu_milli=max(int(row["allocatable_cpu_milli"]) - overhead.cpu_milli, 0),
+            memory_mib=max(int(row["allocatable_memory_mib"]) - overhead.memory_mib, 0),
+            pods=max(max_pods - overhead.pods, 0),
+            usd_h=_usd(priced.get(row["instance_type"])),
+            as_of=priced.get(row["instance_type"], {}).get("as_of"),
+            reference=priced.get(row["instance_type"], {}).get("reference") or "",
+        )
+        for row in known_types()
+        if row["provider"] == market.provider
+    ]
+
+
+def _usd(rate: Mapping[str, Any] | None) -> Decimal | None:
+    return None if rate is None else Decimal(str(rate["node_usd_h"]))
+
+
+def sorted_out(
+    offers: Sequence[Offer], shapes: Iterable[Shape]
+) -> tuple[list[Offer], dict[str, list[str]]]:
+    """Return the types that can take some pod and have a price, and the others by reason."""
+    asked = sorted(shapes)
+    with_gpus = [s for s in asked if s.gpus] or asked
+    good: list[Offer] = []
+    refused: dict[str, list[str]] = defaultdict(list)
+    for offer in offers:
+        reasons = [offer.refuses(shape) for shape in with_gpus]
+        if offer.usd_h is None or offer.usd_h <= 0:
+            refused["no price"].append(offer.instance_type)
+        elif reasons and None not in reasons:
+            refused[str(reasons[0])].append(offer.instance_type)
+        else:
+            good.append(offer)
+    return good, {reason: sorted(names) for reason, names in sorted(refused.items())}

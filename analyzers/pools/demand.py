@@ -1,0 +1,241 @@
+"""What a pool's pods asked for at once: their distinct requests, and how many of each at the peak.
+
+The sum of all pods of a window is no demand: most of them never ran together. What counts are the
+moments at which GPUs, CPU, memory or the number of pods stood highest: the pool must hold the
+pods of each of them, one moment at a time.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from analyzers.pools.shapes import WHOLE, Shape, Sharing
+from fallow.gpu_models import canonical
+from fallow.settings import PoolsSettings
+
+MIB = 2**20
+PRODUCT_LABELS = (
+    "nvidia.com/gpu.product",
+    "amd.com/gpu.product-name",
+    "cloud.google.com/gke-accelerator",
+)
+TYPE_LABEL, ARCH_LABEL = "node.kubernetes.io/instance-type", "kubernetes.io/arch"
+VENDORS = {"nvidia.com": "nvidia", "amd.com": "amd", "huawei.com": "ascend"}
+GANGS = (
+    "PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob", "TrainJob", "JobSet",
+    "LeaderWorkerSet", "RayJob", "RayCluster", "PodGroup", "VolcanoJob",
+)  # fmt: skip
+"""Kinds whose pods compute together, over NVLink where they share a node."""
+MIG_COMPUTE, MIG_MEMORY = 7, 8
+_FACTS = ("gpu_resource", "gpu_request", "gpu_mem_request_bytes", "gpu_core_request_pct",
+          "cpu_request_milli", "memory_request_bytes", "gpu_model", "arch", "gpu_spec", "selector",
+          "gpu_type", "least_gpus", "per_gpu_cpu", "per_gpu_memory")  # fmt: skip
+_EVENTS = ("gpus", "cpu", "memory", "pods")
+
+
+class Peak(msgspec.Struct, frozen=True):
+    """The pods that a pool must hold at each peak, when that was, and the most asked for."""
+
+    peaks: tuple[Counter[Shape], ...]
+    moments: dict[str, datetime]
+    gpus: float
+    cpu_cores: float
+    memory_gib: float
+    pods: int
+    guessed_cpu: int
+    """Pods with GPUs that ask for no CPU: they were given their GPUs' part of the node."""
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """Return every request of every peak."""
+        return tuple(sorted({shape for held in self.peaks for shape in held}))
+
+
+def with_shapes(pods: pl.DataFrame, nodes: pl.DataFrame) -> pl.DataFrame:
+    """Return the pods with a column `shape`, the number of a request in `shapes_of`'s order.
+
+    Adds `least_gpus` for gangs and the host share of one GPU of the pod's node.
+    """
+    hosts = nodes.select(
+        "cluster",
+        "node",
+        "gpu_count",
+        "arch",
+        per_gpu_cpu=pl.col("cpu_milli") // pl.col("gpu_count"),
+        per_gpu_memory=pl.col("memory_bytes") // pl.col("gpu_count"),
+    )
+    gpus = pl.col("gpu_request").fill_null(1.0)
+    gang = pl.col("workload_kind").is_in(GANGS) & (gpus > 0)
+    team = gpus.filter(gang & pl.col("pod").is_first_distinct()).sum()
+    owner = ["cluster", "namespace", "workload_kind", "workload"]
+    return pods.join(hosts, on=["cluster", "node"], how="left").with_columns(
+        least_gpus=pl.when(gang & (team.over(owner) > gpus))
+        .then(pl.min_horizontal(team.over(owner), pl.col("gpu_count")))
+        .otherwise(0)
+        .fill_null(0)
+        .ceil()
+        .cast(pl.Int64)
+    )
+
+
+def peak(pods: pl.DataFrame, settings: PoolsSettings) -> Peak:
+    """Return a pool's demand; DaemonSets are left out, they come with each node."""
+    pods = pods.filter(~pl.col("daemon"))
+    facts = pods.select(_FACTS).unique(maintain_order=True)
+    shapes = [shape(row) for row in facts.iter_rows(named=True)]
+    asked = facts.with_columns(
+        number=pl.int_range(pl.len(), dtype=pl.Int64),
+        gpus=pl.Series([s.gpus * s.milli / WHOLE for s in shapes], dtype=pl.Float64),
+        cpu=pl.Series([s.cpu_milli for s in shapes], dtype=pl.Int64),
+        memory=pl.Series([s.memory_mib for s in shapes], dtype=pl.Int64),
+        guessed=pl.Series([s.gpus > 0 for s in shapes], dtype=pl.Boolean)
+        & pl.col("cpu_request_milli").is_null(),
+    )
+    live = pods.join(asked, on=list(_FACTS), how="left", nulls_equal=True)
+    moments = _moments(live, settings.quantile)
+    peaks = []
+    guessed = 0
+    for moment in sorted(set(moments.values())):
+        there = live.filter((pl.col("start") <= moment) & (pl.col("end") > moment))
+        guessed = max(guessed, int(there["guessed"].sum()))
+        held: Counter[Shape] = Counter()
+        for number, count in there.group_by("number").len().iter_rows():
+            held[shapes[number]] += count
+        spare = 1 + settings.headroom
+        peaks.append(Counter({s: math.ceil(n * spare) for s, n in held.items()}))
+    return Peak(
+        peaks=tuple(peaks),
+        moments=moments,
+        gpus=_most(peaks, lambda s: s.gpus * s.milli / WHOLE),
+        cpu_cores=_most(peaks, lambda s: s.cpu_milli / 1000),
+        memory_gib=_most(peaks, lambda s: s.memory_mib / 1024),
+        pods=round(_most(peaks, lambda _: 1)),
+        guessed_cpu=guessed,
+    )
+
+
+def _most(peaks: Sequence[Counter[Shape]], amount: Callable[[Shape], float]) -> float:
+    return max((sum(amount(s) * n for s, n in held.items()) for held in peaks), default=0.0)
+
+
+def _moments(live: pl.DataFrame, quantile: float) -> dict[str, datetime]:
+    """Return when each dimension stood highest, of the time in which GPUs were not above it."""
+    amounts = {"gpus": pl.col("gpus"), "cpu": pl.col("cpu"), "memory": pl.col("memory"),
+               "pods": pl.lit(1)}  # fmt: skip
+    begins = live.select(at="start", **amounts)
+    ends = live.select(at="end", **{name: -amount for name, amount in amounts.items()})
+    steps = (
+        pl.concat([begins, ends], how="vertical_relaxed")
+        .group_by("at")
+        .agg(pl.col(_EVENTS).sum())
+        .sort("at")
+        .with_columns(pl.col(_EVENTS).cum_sum())
+        .with_columns(pl.col("gpus").round(6), seconds=_until_next())
+        .filter(pl.col("seconds") > 0)
+    )
+    if steps.is_empty():
+        return {}
+    lowest = steps.sort("gpus")
+    enough = lowest["seconds"].cum_sum() >= quantile * float(lowest["seconds"].sum()) * (1 - 1e-9)
+    steps = steps.filter(pl.col("gpus") <= lowest["gpus"].filter(enough)[0])
+    return {name: steps["at"][int(steps[name].arg_max() or 0)] for name in _EVENTS}
+
+
+def _until_next() -> pl.Expr:
+    later = pl.col("at").shift(-1) - pl.col("at")
+    return (later.dt.total_microseconds() / 1e6).fill_null(0.0)
+
+
+def shape(row: Mapping[str, Any]) -> Shape:
+    """Return what a pod asks of a node, from its row and the node it ran on.
+
+    Nobody said that another GPU model or architecture would do, so a pod keeps those it ran on
+    unless it names models itself. A pod with GPUs that asks for no CPU or memory has its GPUs'
+    part of its node.
+    """
+    selector: dict[str, list[str]] = msgspec.json.decode(row["selector"] or "{}")
+    gpus, milli, sharing, gpu_memory = _gpus(row)
+    cpu, memory = row["cpu_request_milli"], row["memory_request_bytes"]
+    boards = gpus * milli / WHOLE
+    if gpus and cpu is None:
+        cpu = math.floor((row["per_gpu_cpu"] or 0) * boards)
+    if gpus and memory is None:
+        memory = math.floor((row["per_gpu_memory"] or 0) * boards)
+    return Shape(
+        gpus=gpus,
+        milli=milli,
+        cpu_milli=cpu or 0,
+        memory_mib=math.ceil((memory or 0) / MIB),
+        gpu_memory_mib=gpu_memory,
+        sharing=sharing,
+        vendor=_vendor(row) if gpus else "",
+        arch=_one(selector.get(ARCH_LABEL)) or row["arch"] or "",
+        models=_models(row, selector) if gpus else (),
+        types=tuple(sorted(selector.get(TYPE_LABEL, ()))),
+        least_gpus=row["least_gpus"],
+    )
+
+
+def _gpus(row: Mapping[str, Any]) -> tuple[int, int, Sharing, int]:
+    """Return GPUs, thousandths of each, the way of sharing, and MiB asked for of each."""
+    resource, asked = row["gpu_resource"] or "", row["gpu_request"]
+    if asked is not None and asked <= 0:
+        return 0, WHOLE, "", 0
+    if "/mig-" in resource:
+        return _instance(resource, asked)
+    memory, cores = row["gpu_mem_request_bytes"], row["gpu_core_request_pct"]
+    if asked is None:  # only memory is asked for: the part of the board it is, if that is known
+        known = canonical(row["gpu_model"])
+        part = memory / (known.memory_gib * 1024 * MIB) if memory and known else 1.0
+        return 1, _milli(part), "share" if part < 1 else "", 0
+    number = round(asked / (cores / 100)) if cores and 0 < cores < 100 else 1  # noqa: PLR2004
+    if number == 1 and 0 < asked < 1:
+        return 1, _milli(asked), "share", math.ceil(memory / MIB) if memory else 0
+    return max(number, math.ceil(asked - 1e-6)), WHOLE, "", 0
+
+
+def _instance(resource: str, asked: float | None) -> tuple[int, int, Sharing, int]:
+    """A MIG instance is the greater of its compute slices and memory slices.
+
+    That never fits more instances on a board than the placement tables do.
+    """
+    profile = resource.partition("/mig-")[2]
+    compute = int(profile.partition("g")[0] or 1)
+    instances = max(1, round((asked or 0) * MIG_COMPUTE / compute))
+    memory = {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}.get(compute, 8)
+    part = max(compute / MIG_COMPUTE, memory / MIG_MEMORY)
+    return (1, _milli(part), "mig", 0) if instances == 1 else (instances, WHOLE, "", 0)
+
+
+def _milli(part: float) -> int:
+    """Return thousandths; a seventh is 142, so that seven fill a board."""
+    return min(max(int(part * WHOLE + 1e-6), 1), WHOLE)
+
+
+def _vendor(row: Mapping[str, Any]) -> str:
+    known = canonical(row["gpu_model"])
+    prefix = (row["gpu_resource"] or "").partition("/")[0]
+    return VENDORS.get(prefix) or (known.vendor if known else "")
+
+
+def _models(row: Mapping[str, Any], selector: Mapping[str, list[str]]) -> tuple[str, ...]:
+    named = [v for label in PRODUCT_LABELS for v in selector.get(label, ())]
+    for text, mark in ((row["gpu_spec"], "|"), (row["gpu_type"], ",")):
+        named += (text or "").split(mark) if text else []
+    named = named or ([row["gpu_model"]] if row["gpu_model"] else [])
+    return tuple(sorted({model_name(v) for v in named}))
+
+
+def model_name(text: str) -> str:
+    """Return the canonical name of a GPU model, or the text itself."""
+    known = canonical(text)
+    return known.gpu_model if known else text
+
+
+def _one(values: list[str] | None) -> str:
+    return values[0] if values and len(values) == 1 else ""

@@ -1,0 +1,226 @@
+"""What is said of a pool: the findings, their money, and what would remove the waste."""
+
+import csv
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import ROUND_DOWN, Decimal
+from functools import cache
+from importlib.resources import files
+from typing import Any, cast
+
+import msgspec
+import polars as pl
+
+from analyzers.pools.planning import Plan
+from analyzers.pools.site import CLOUDS, Pool
+from analyzers.pools.sizing import Sizing
+from fallow.nouns import Claim, Effort, Finding, Recommendation, Saving, State, Subject, finding_id
+from fallow.window import Window
+
+ANALYZER = "pools"
+MOST_NAMED = 16
+_SMALLEST = Decimal("0.000001")
+_CENT = Decimal("0.01")
+_HELD: tuple[State, ...] = ("productive", "low", "idle")
+CONSOLIDATE = {
+    "disruption": {
+        "consolidationPolicy": "WhenEmptyOrUnderutilized",
+        "consolidateAfter": "5m",
+        "budgets": [{"nodes": "10%"}],
+    }
+}
+"""A Karpenter NodePool's `spec` that gives empty nodes back, a tenth of them at a time."""
+TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+"""Keeps pods that ask for no GPU off: the device plug-in's resource is tolerated by default."""
+
+
+class Waste(msgspec.Struct, frozen=True):
+    """Hours and dollars of a pool that were paid for and held nothing."""
+
+    gpu_hours: float
+    usd: Decimal | None
+    nodes: tuple[str, ...] = ()
+
+
+@cache
+def advice() -> dict[str, dict[str, str]]:
+    """Return what to do about each kind of finding: the rows of `advice.csv`."""
+    text = files("analyzers").joinpath("pools/advice.csv").read_text(encoding="utf-8")
+    return {row["kind"]: row for row in csv.DictReader(text.splitlines())}
+
+
+def made(  # noqa: PLR0917  (one call per kind)
+    pool: Pool,
+    window: Window,
+    kind: str,
+    waste: Waste,
+    details: Mapping[str, Any],
+    claims: tuple[Claim, ...],
+    doubts: tuple[str, ...] = (),
+    **words: str,
+) -> Finding:
+    """Return a finding about a pool; doubts make it suspected.
+
+    `words` fill the gaps in the advice.
+    """
+    about = subject(pool, waste.nodes)
+    saving = saved_as(pool)
+    days = window.seconds / 86_400
+    said = {name: text.format(**words) for name, text in advice()[kind].items()}
+    caution = [said["caution"], *doubts]
+    if pool.pending_gpus and saving == "capacity":
+        caution.insert(0, f"pods for {pool.pending_gpus:g} GPUs wait: see why they cannot run here")
+    return Finding(
+        id=finding_id(ANALYZER, kind, about, window.start),
+        analyzer=ANALYZER,
+        kind=kind,
+        subject=about,
+        window=window,
+        verdict="wasteful",
+        evidence="suspected" if doubts else "confirmed",
+        confidence=0.6 if doubts else 0.9,
+        gpu_hours=round(waste.gpu_hours, 6),
+        usd=waste.usd,
+        details={**details, "assumed": list(doubts)},
+        recommendations=(
+            Recommendation(
+                verb=said["verb"],
+                target=f"NodePool/{pool.name}",
+                why=said["why"],
+                reversible=True,
+                undo=said["undo"],
+                gpu_hours_per_day=round(waste.gpu_hours / days, 4),
+                usd_per_day=None
+                if waste.usd is None
+                else (waste.usd / Decimal(repr(days))).quantize(_CENT, ROUND_DOWN),
+                caution="; ".join(filter(None, caution)) or None,
+                saving=saving,
+                effort=cast("Effort", said["effort"]),
+                claims=claims,
+            ),
+        ),
+    )
+
+
+def subject(pool: Pool, nodes: tuple[str, ...] = ()) -> Subject:
+    """Return whom the finding is about."""
+    named = nodes[:MOST_NAMED]
+    return Subject(pool.cluster, "", "NodePool", pool.name, nodes=named, models=tuple(pool.models))
+
+
+def saved_as(pool: Pool) -> Saving:
+    """Say what falls: the bill, or only what others could use; commitments are paid anyway."""
+    if set(pool.nodes["capacity_type"].drop_nulls()) & {"reserved"}:
+        return "commitment"
+    if pool.pending_gpus or not set(pool.nodes["provider"]) <= set(CLOUDS):
+        return "capacity"
+    return "cash"
+
+
+def money(usd: Decimal | float | None) -> Decimal | None:
+    """Return dollars that are never above what they were."""
+    if usd is None:
+        return None
+    exact = usd if isinstance(usd, Decimal) else Decimal(repr(usd))
+    return max(exact, Decimal()).quantize(_SMALLEST, ROUND_DOWN)
+
+
+def free_claims(pool: Pool, hours: Mapping[str, float]) -> tuple[Claim, ...]:
+    """Claim unheld GPU-hours node by node."""
+    return tuple(
+        Claim(pool.cluster, None, None, None, None, "free", h, node=node)
+        for node, h in sorted(hours.items())
+        if h > 0
+    )
+
+
+def pool_claims(pool: Pool, gpu_hours: float, usd: Decimal | None) -> tuple[Claim, ...]:
+    """Claim the unheld GPU-hours first, then as many held ones as the dollars are worth."""
+    where = pool.name if pool.named else None
+    nodes: list[str | None] = [None] if pool.named else sorted(pool.nodes["node"])
+    part = Decimal(1) / len(nodes)
+
+    def claims(state: State, hours: float, worth: Decimal | None) -> list[Claim]:
+        return [
+            Claim(pool.cluster, None, None, None, where, state, hours / len(nodes),
+                  None if worth is None else money(worth * part), node)
+            for node in nodes
+        ]  # fmt: skip
+
+    bill = pool.usd
+    if usd is None or not bill:
+        return tuple(claims("free", gpu_hours, None))
+    each = bill / Decimal(repr(pool.gpu_hours))
+    freed = min(usd, each * Decimal(repr(gpu_hours)))
+    found = claims("free", gpu_hours, freed) if gpu_hours > 0 else []
+    left = usd - freed
+    if left > _CENT:
+        hours = float(left / each)
+        found += [
+            c for state in _HELD for c in claims(state, hours / len(_HELD), left / len(_HELD))
+        ]
+    return tuple(found)
+
+
+def free_part(pool: Pool, wanted: Mapping[str, float]) -> tuple[Waste, dict[str, float]]:
+    """Return what GPU-hours per node cost, of those that the ledger has as nobody's."""
+    rows = pool.bill.group_by("node").agg(
+        pl.col("free_hours").sum(), pl.col("free_usd").sum(), pl.col("unpriced_hours").sum()
+    )
+    hours: dict[str, float] = {}
+    usd, unpriced = Decimal(), False
+    for row in rows.sort("node").iter_rows(named=True):
+        got = min(wanted.get(row["node"], 0.0), row["free_hours"])
+        if got <= 0:
+            continue
+        hours[row["node"]] = got
+        unpriced |= row["unpriced_hours"] > 0
+        usd += (row["free_usd"] or Decimal()) * Decimal(repr(got / row["free_hours"]))
+    costs = None if unpriced or not hours else money(usd)
+    return Waste(
+        sum(hours.values()), costs, tuple(sorted(hours, key=lambda n: (-hours[n], n)))
+    ), hours
+
+
+def about_plan(pool: Pool, found: Sizing, chosen: Plan) -> dict[str, Any]:
+    """Return the figures of a sizing: demand, today, packed, bound, alternatives."""
+    asked, unit = found.peak, "usd_per_hour" if found.priced else "gpus"
+    today = float(pool.usd or 0) / pool.hours if found.priced and pool.hours else None
+    mix = chosen.mix if found.priced else [{**m, "usd_per_hour": None} for m in chosen.mix]
+    return {
+        "demand": {
+            "gpus": round(asked.gpus, 3),
+            "cpu_cores": round(asked.cpu_cores, 3),
+            "memory_gib": round(asked.memory_gib, 3),
+            "pods": asked.pods,
+            "requests": len(asked.shapes),
+            "peaks": {name: f"{at:%Y-%m-%dT%H:%MZ}" for name, at in sorted(asked.moments.items())},
+        },
+        "today": {
+            "nodes": pool.nodes.height,
+            "types": dict(sorted(pool.nodes.group_by("type").len().iter_rows())),
+            "gpus": int(pool.nodes["gpu_count"].sum()),
+            "mean_gpus": round(pool.gpu_hours / pool.hours, 3) if pool.hours else None,
+            "usd_per_hour": None if today is None else round(today, 4),
+        },
+        "packed": {"mix": mix, unit: round(chosen.usd_h, 4), "nodes": len(chosen.nodes.kind)},
+        "bound": {unit: round(chosen.bound_usd_h, 4), "gap": round(chosen.gap, 4)},
+        "same_type": {
+            "nodes": len(found.own.nodes.kind),
+            "nodes_bound": found.own_nodes_bound or None,
+            unit: round(found.own.usd_h, 4),
+        },
+        "one_type": [
+            {"instance_type": name, "nodes": n, "usd_per_hour": round(usd, 4)}
+            for name, n, usd in (chosen.alone[:5] if found.priced else ())
+        ],
+        "refused_types": found.refused,
+        "market": None if found.market is None else msgspec.to_builtins(found.market),
+        "price_as_of": _as_of(pool),
+        "manifest": {"spec": CONSOLIDATE},
+    }
+
+
+def _as_of(pool: Pool) -> str | None:
+    latest = pool.bill["as_of"].max()
+    return f"{latest:%Y-%m-%d}" if isinstance(latest, datetime) else None

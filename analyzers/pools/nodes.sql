@@ -1,0 +1,26 @@
+-- Nodes with GPUs that the window touches: what they have, where they stand, what they are called.
+SELECT
+    cluster,
+    node,
+    pool,
+    provider,
+    region,
+    instance_type,
+    capacity_type,
+    cpu_milli,
+    memory_bytes,
+    gpu_resource,
+    gpu_count,
+    gpu_model,
+    gpu_replicas,
+    sharing,
+    labels ->> '$."kubernetes.io/arch"' AS arch,
+    taints,
+    greatest(coalesce(first_seen, $since::TIMESTAMP), $since::TIMESTAMP) AS start,
+    least(last_seen, $until::TIMESTAMP) AS "end"
+FROM node
+WHERE
+    gpu_count > 0
+    AND coalesce(first_seen, $since::TIMESTAMP) < $until::TIMESTAMP
+    AND last_seen > $since::TIMESTAMP
+ORDER BY cluster, node

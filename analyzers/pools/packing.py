@@ -1,0 +1,241 @@
+"""First-fit-decreasing of whole shapes onto nodes, vectorised over the nodes.
+
+All pods of a shape are placed in one step: the first nodes take as many as fit, new nodes take the
+rest. GPUs are boards: a pod of several takes whole ones, a part goes to boards already begun by
+the same way of sharing before it opens another.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from analyzers.pools.shapes import PODS, WHOLE, Doubles, Ints, Marks, Problem
+
+_UNUSED, _ABSENT = -1, -2
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """So many pods of a shape on each of some nodes."""
+
+    shape: int
+    nodes: Ints
+    pods: Ints
+
+
+class Nodes:
+    """Nodes and what is free on them; a node's number is its place."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        widest = int(problem.boards.max(initial=0))
+        self.kind: Ints = np.zeros(0, dtype=np.int64)
+        self.free: Ints = np.zeros((0, 3), dtype=np.int64)
+        self.boards: Ints = np.zeros((0, widest), dtype=np.int64)
+        """Thousandths free of each board."""
+        self.use: Ints = np.zeros((0, widest), dtype=np.int64)
+        """How each board is shared: a way of sharing, unused, or absent."""
+        self.placed: list[Placed] = []
+
+    @property
+    def cost(self) -> float:
+        """USD per hour of all nodes."""
+        return float(self.problem.price[self.kind].sum())
+
+    def open(self, kind: int, number: int) -> Ints:
+        """Add empty nodes of a type; return their numbers."""
+        problem, first = self.problem, len(self.kind)
+        has = np.arange(self.boards.shape[1]) < problem.boards[kind]
+        self.kind = np.concatenate([self.kind, np.full(number, kind)])
+        self.free = np.concatenate([self.free, np.tile(problem.room[kind], (number, 1))])
+        self.boards = np.concatenate([self.boards, np.tile(np.where(has, WHOLE, 0), (number, 1))])
+        self.use = np.concatenate([self.use, np.tile(np.where(has, _UNUSED, _ABSENT), (number, 1))])
+        return np.arange(first, first + number)
+
+    def fits(self, shape: int, among: Ints) -> Ints:
+        """Return how many more pods of a shape each node can take."""
+        problem = self.problem
+        wanted = np.maximum(problem.need[shape], 1)
+        room: Ints = np.min(self.free[among] // wanted, axis=1)
+        room = np.where(problem.need[shape, :PODS].any(), room, self.free[among, PODS])
+        if problem.gpus[shape]:
+            room = np.minimum(room, self._slots(shape, among))
+        return np.where(problem.allowed[shape, self.kind[among]], room, 0)
+
+    def _slots(self, shape: int, among: Ints) -> Ints:
+        problem, boards = self.problem, self.boards[among]
+        slots: Ints
+        if problem.milli[shape] == WHOLE:
+            slots = (self.use[among] == _UNUSED).sum(axis=1) // problem.gpus[shape]
+            return slots
+        slots = np.where(self._open_to(shape, among), boards // problem.milli[shape], 0).sum(axis=1)
+        return slots
+
+    def _open_to(self, shape: int, among: Ints) -> Marks:
+        use = self.use[among]
+        same: Marks = (use == _UNUSED) | (use == self.problem.sharing[shape])
+        return same
+
+    def put(self, shape: int, pods: Ints, among: Ints) -> None:
+        """Place so many pods of a shape on each node; the caller knows that they fit."""
+        chosen = pods > 0
+        among, pods = among[chosen], pods[chosen]
+        if not len(among):
+            return
+        problem = self.problem
+        self.free[among] -= pods[:, None] * problem.need[shape]
+        if problem.gpus[shape]:
+            if problem.milli[shape] == WHOLE:
+                self._take_whole(shape, pods, among)
+            else:
+                self._take_parts(shape, pods, among)
+        self.placed.append(Placed(shape, among, pods))
+
+    def _take_whole(self, shape: int, pods: Ints, among: Ints) -> None:
+        unused = self.use[among] == _UNUSED
+        wanted = (pods * self.problem.gpus[shape])[:, None]
+        taken = unused & (np.cumsum(unused, axis=1) <= wanted)
+        self.use[among] = np.where(taken, 0, self.use[among])
+        self.boards[among] = np.where(taken, 0, self.boards[among])
+
+    def _take_parts(self, shape: int, pods: Ints, among: Ints) -> None:
+        milli, way = self.problem.milli[shape], self.problem.sharing[shape]
+        left = pods.copy()
+        for begun in (True, False):
+            for board in range(self.boards.shape[1]):
+                use, free = self.use[among, board], self.boards[among, board]
+                here = np.where(use == (way if begun else _UNUSED), free // milli, 0)
+                taken = np.minimum(left, here)
+                self.boards[among, board] = free - taken * milli
+                self.use[among, board] = np.where(taken > 0, way, use)
+                left -= taken
+
+    def add(self, shape: int, count: int, kind: int | None) -> int:
+        """Place pods on the first nodes that take them, then on new ones of a type, if given.
+
+        Returns:
+            How many found no place.
+        """
+        every = np.flatnonzero(self.free[:, PODS] > 0)
+        if kind is not None:
+            every = every[self.kind[every] == kind]
+        room = self.fits(shape, every)
+        before = np.cumsum(room) - room
+        taken = np.clip(count - before, 0, room)
+        self.put(shape, taken, every)
+        left = count - int(taken.sum())
+        if not left or kind is None:
+            return left
+        most = int(self.problem.most[shape, kind])
+        fresh = self.open(kind, -(-left // most))
+        self.put(shape, np.minimum(np.full(len(fresh), most), left - most * np.arange(len(fresh))),
+                 fresh)  # fmt: skip
+        return 0
+
+    def held(self) -> Ints:
+        """Return the pods of each shape (column) on each node (row)."""
+        table = np.zeros((len(self.kind), len(self.problem.shapes)), dtype=np.int64)
+        for placed in self.placed:
+            np.add.at(table[:, placed.shape], placed.nodes, placed.pods)
+        return table
+
+    def only(self, keep: Ints) -> "Nodes":
+        """Return some of the nodes, with all that is on them."""
+        made = Nodes(self.problem)
+        made.kind, made.free = self.kind[keep], self.free[keep]
+        made.boards, made.use = self.boards[keep], self.use[keep]
+        number = np.full(len(self.kind), -1)
+        number[keep] = np.arange(len(keep))
+        for placed in self.placed:
+            chosen = number[placed.nodes] >= 0
+            nodes, pods = number[placed.nodes][chosen], placed.pods[chosen]
+            made.placed.append(Placed(placed.shape, nodes, pods))
+        return made
+
+    def and_also(self, other: "Nodes") -> "Nodes":
+        """Return these nodes and those of another packing of the same problem."""
+        made = Nodes(self.problem)
+        made.kind = np.concatenate([self.kind, other.kind])
+        made.free = np.concatenate([self.free, other.free])
+        made.boards = np.concatenate([self.boards, other.boards])
+        made.use = np.concatenate([self.use, other.use])
+        moved = [Placed(p.shape, p.nodes + len(self.kind), p.pods) for p in other.placed]
+        made.placed = [*self.placed, *moved]
+        return made
+
+    def as_types(self, kinds: Ints) -> "Nodes":
+        """Return the same pods on nodes of other types, which hold them (`downsized`)."""
+        problem = self.problem
+        made = self.only(np.arange(len(self.kind)))
+        made.kind = kinds
+        made.free = self.free + problem.room[kinds] - problem.room[self.kind]
+        begun = np.where(self.use >= 0, 0, 1)
+        order = np.argsort(begun, axis=1, kind="stable")
+        use, boards = (np.take_along_axis(a, order, axis=1) for a in (self.use, self.boards))
+        place = np.arange(self.boards.shape[1])[None, :]
+        has = place < problem.boards[kinds][:, None]
+        made.use = np.where(use >= 0, use, np.where(has, _UNUSED, _ABSENT))
+        made.boards = np.where(use >= 0, boards, np.where(has, WHOLE, 0))
+        return made
+
+
+def orders(problem: Problem, kind: int) -> tuple[Ints, ...]:
+    """Return the orders tried on a type: by the largest need, by the sum, by GPUs first."""
+    room = np.maximum(problem.room[kind], 1)
+    parts = problem.need / room
+    boards = problem.gpus * problem.milli / (WHOLE * max(int(problem.boards[kind]), 1))
+    largest = np.maximum(parts.max(axis=1), boards)
+    total = parts[:, :PODS].sum(axis=1) + boards
+    tie = np.arange(len(largest))
+    return (
+        np.lexsort((tie, -total, -largest)),
+        np.lexsort((tie, -largest, -total)),
+        np.lexsort((tie, -total, -boards)),
+    )
+
+
+def pack(problem: Problem, split: Ints, rule: int) -> Nodes:
+    """Place the split's pods, type by type, in the `rule`-th order."""
+    nodes = Nodes(problem)
+    for kind in range(len(problem.offers)):
+        wanted = split[:, kind]
+        if wanted.any():
+            for shape in orders(problem, kind)[rule]:
+                if wanted[shape]:
+                    nodes.add(int(shape), int(wanted[shape]), kind)
+    return nodes
+
+
+def downsized(nodes: Nodes) -> Ints:
+    """Return, for each node, the cheapest type that holds what is on it."""
+    problem = nodes.problem
+    used = problem.room[nodes.kind] - nodes.free
+    boards = ((nodes.use != _UNUSED) & (nodes.use != _ABSENT)).sum(axis=1)
+    legal = np.ones((len(nodes.kind), len(problem.offers)), dtype=np.bool_)
+    for placed in nodes.placed:
+        legal[placed.nodes] &= problem.allowed[placed.shape]
+    for dimension in range(3):
+        legal &= used[:, None, dimension] <= problem.room[None, :, dimension]
+    legal &= boards[:, None] <= problem.boards[None, :]
+    costs: Doubles = np.where(legal, problem.price[None, :], np.inf)
+    best: Ints = costs.argmin(axis=1)
+    return np.where(costs[np.arange(len(best)), best] < problem.price[nodes.kind], best, nodes.kind)
+
+
+def described(nodes: Nodes) -> Sequence[dict[str, Any]]:
+    """Return the mix: type, nodes, GPUs and USD per hour, the dearest first."""
+    problem = nodes.problem
+    number = np.bincount(nodes.kind, minlength=len(problem.offers))
+    rows = [
+        {
+            "instance_type": offer.instance_type,
+            "gpu_model": offer.gpu_model,
+            "nodes": int(n),
+            "gpus": int(n) * offer.gpus,
+            "usd_per_hour": round(float(offer.usd_h or 0) * int(n), 6),
+        }
+        for offer, n in zip(problem.offers, number, strict=True)
+        if n
+    ]
+    return sorted(rows, key=lambda r: (-float(str(r["usd_per_hour"])), str(r["instance_type"])))

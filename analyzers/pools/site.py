@@ -1,0 +1,255 @@
+"""A cluster's pools as the analyzer reads them: nodes, pods, bill and prices, pool by pool."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from analyzers.pools import catalogue
+from analyzers.pools.catalogue import Market, Overhead
+from analyzers.pools.demand import model_name, with_shapes
+from analyzers.pools.shapes import Offer, Shape
+from analyzers.queries import sql
+from fallow.gpu_models import canonical
+from fallow.seams import Views
+from fallow.settings import PoolsSettings
+from fallow.window import Window
+
+MIB = 2**20
+CLOUDS = ("aws", "gcp", "azure")
+ARCH = "amd64"
+"""Taken where neither the node nor the catalogue tells: nothing moves to arm64 unasked."""
+UNPRICED = 0.01
+"""Part of a pool's GPU-hours without a price up to which its bill is a bill."""
+ANY = 2**40
+"""Room on nodes whose CPU or memory nobody has told."""
+
+
+class Pool(msgspec.Struct, frozen=True):
+    """One pool of one cluster in the window; `name` is what its nodes have in common."""
+
+    cluster: str
+    name: str
+    named: bool
+    """False = the nodes bear no pool's name, and are those of one instance type."""
+    nodes: pl.DataFrame
+    pods: pl.DataFrame
+    bill: pl.DataFrame
+    """Per node and model: gpu_hours, free_hours, unpriced_hours, usd, free_usd."""
+    hours: float
+    """Hours from the first to the last that the ledger has of it."""
+    overhead: Overhead
+    hosts_seen: bool
+    """Does the cluster's inventory show pods without GPUs?"""
+    pending_gpus: float
+
+    @property
+    def gpu_hours(self) -> float:
+        """All GPU-hours of the pool."""
+        return float(self.bill["gpu_hours"].sum())
+
+    @property
+    def free_hours(self) -> float:
+        """GPU-hours that nobody held."""
+        return float(self.bill["free_hours"].sum())
+
+    @property
+    def usd(self) -> Decimal | None:
+        """What the pool costs in the window; None where part of it has no price."""
+        if self.bill["unpriced_hours"].sum() > UNPRICED * self.gpu_hours or not self.gpu_hours:
+            return None
+        return sum((u for u in self.bill["usd"] if u is not None), Decimal())
+
+    @property
+    def models(self) -> list[str]:
+        """GPU models of its nodes."""
+        return sorted({model_name(m) for m in self.nodes["gpu_model"].drop_nulls()})
+
+    @property
+    def types(self) -> list[str]:
+        """Instance types of its nodes."""
+        return sorted(self.nodes["type"].unique())
+
+
+class Site(msgspec.Struct, frozen=True):
+    """Every pool with GPUs, and the prices in force."""
+
+    pools: tuple[Pool, ...]
+    rates: tuple[Mapping[str, Any], ...]
+
+
+def read(views: Views, window: Window, settings: PoolsSettings) -> Site:
+    """Read what the window touches."""
+    asked = {
+        "since": window.start.replace(tzinfo=None),
+        "until": window.end.replace(tzinfo=None),
+    }
+    nodes = _frame(views, "nodes", asked)
+    if nodes.is_empty():
+        return Site((), ())
+    kind = pl.coalesce("instance_type", "gpu_model", pl.lit("unknown type"))
+    nodes = nodes.with_columns(type=kind, key=pl.coalesce("pool", kind))
+    arches = {name: catalogue.facts(name).get("arch") for name in nodes["type"].unique()}
+    known = pl.col("type").replace_strict(arches, return_dtype=pl.String)
+    nodes = nodes.with_columns(
+        arch_told=pl.coalesce("arch", known).is_not_null(),
+        arch=pl.coalesce("arch", known, pl.lit(ARCH)),
+    )
+    pods = with_shapes(_frame(views, "pods", asked), nodes)
+    bill = _frame(views, "bill", asked)
+    rates = views.query(sql("pools/offers"), {"until": asked["until"]}).to_pylist()
+    return Site(tuple(_pools(nodes, pods, bill, settings)), tuple(rates))
+
+
+def _frame(views: Views, name: str, asked: Mapping[str, Any]) -> pl.DataFrame:
+    found = pl.from_arrow(views.query(sql(f"pools/{name}"), asked))
+    if not isinstance(found, pl.DataFrame):  # pragma: no cover  (a table is a frame)
+        raise TypeError(name)
+    return found
+
+
+def _pools(
+    nodes: pl.DataFrame, pods: pl.DataFrame, bill: pl.DataFrame, settings: PoolsSettings
+) -> Iterator[Pool]:
+    where = ["cluster", "node"]
+    of = nodes.select(*where, "key")
+    placed = pods.drop("pool", strict=False).join(of, on=where).rename({"key": "pool"})
+    billed = bill.drop("pool").join(of, on=where)
+    for (cluster, name), members in sorted(
+        nodes.group_by("cluster", "key"), key=lambda item: item[0]
+    ):
+        mine = placed.filter((pl.col("cluster") == cluster) & (pl.col("pool") == name))
+        costs = billed.filter((pl.col("cluster") == cluster) & (pl.col("key") == name))
+        every = pods.filter(pl.col("cluster") == cluster)
+        yield Pool(
+            cluster=str(cluster),
+            name=str(name),
+            named=members["pool"].null_count() == 0,
+            nodes=members.sort("node").with_columns(pool=pl.lit(name)),
+            pods=mine,
+            bill=costs,
+            hours=_hours(costs),
+            overhead=overhead(mine, settings),
+            hosts_seen=every.filter(pl.col("daemon") | (pl.col("gpu_request") <= 0)).height > 0,
+            pending_gpus=_pending(every),
+        )
+
+
+def _hours(bill: pl.DataFrame) -> float:
+    if bill.is_empty():
+        return 0.0
+    first, last = bill["first_bucket"].min(), bill["last_bucket"].max()
+    if not isinstance(first, datetime) or not isinstance(last, datetime):
+        return 0.0
+    return (last - first) / timedelta(hours=1) + 1
+
+
+def _pending(pods: pl.DataFrame) -> float:
+    """GPUs of pods that had no node when the window ended."""
+    waits = pl.col("node").is_null() & (pl.col("phase") == "Pending")
+    waiting = pods.filter(waits & (pl.col("end") == pl.col("end").max()))
+    return float(waiting["gpu_request"].fill_null(1.0).sum())
+
+
+def overhead(pods: pl.DataFrame, settings: PoolsSettings) -> Overhead:
+    """Return what DaemonSets take of each node: of each the most that one of its pods asks."""
+    each = (
+        pods.filter(pl.col("daemon"))
+        .group_by("namespace", "workload")
+        .agg(
+            pl.col("cpu_request_milli").max().fill_null(0),
+            pl.col("memory_request_bytes").max().fill_null(0),
+        )
+    )
+    if each.is_empty():
+        return Overhead(
+            settings.daemon_cpu_milli, settings.daemon_memory_mib, settings.daemon_pods, seen=False
+        )
+    memory = int(each["memory_request_bytes"].sum())
+    return Overhead(int(each["cpu_request_milli"].sum()), -(-memory // MIB), each.height, seen=True)
+
+
+def own_offers(pool: Pool, shapes: Sequence[Shape], settings: PoolsSettings) -> list[Offer]:
+    """Return the pool's own types, as its nodes are and as the ledger prices them.
+
+    Overheads that nobody has seen are never so large that a pod which ran there would not fit.
+    """
+    most_cpu = max((s.cpu_milli for s in shapes), default=0)
+    most_memory = max((s.memory_mib for s in shapes), default=0)
+    costs = _node_prices(pool)
+    offers = []
+    for name in pool.types:
+        members = pool.nodes.filter(pl.col("type") == name)
+        first = members.row(0, named=True)
+        known = canonical(first["gpu_model"])
+        cpu, memory = _least(members, "cpu_milli", 1), _least(members, "memory_bytes", MIB)
+        over = pool.overhead
+        offers.append(
+            Offer(
+                instance_type=name,
+                arch=first["arch"],
+                vendor=known.vendor if known else _vendor(first["gpu_resource"]),
+                gpu_model=model_name(first["gpu_model"] or ""),
+                gpus=_least(members, "gpu_count", 1),
+                gpu_memory_mib=ANY,
+                cpu_milli=cpu - _over(over.cpu_milli, cpu - most_cpu, over),
+                memory_mib=memory - _over(over.memory_mib, memory - most_memory, over),
+                pods=max(settings.max_pods - over.pods, 1),
+                usd_h=costs.get(name),
+                reference="the ledger",
+            )
+        )
+    return offers
+
+
+def _over(asked: int, room: int, over: Overhead) -> int:
+    return asked if over.seen else max(min(asked, room), 0)
+
+
+def _least(nodes: pl.DataFrame, column: str, unit: int) -> int:
+    """Return the least that a node offers; nodes that tell nothing are no limit."""
+    value = nodes[column].min()
+    return int(value) // unit if isinstance(value, int) else ANY
+
+
+def _vendor(resource: str | None) -> str:
+    return {"amd.com": "amd", "nvidia.com": "nvidia"}.get((resource or "").partition("/")[0], "")
+
+
+def _node_prices(pool: Pool) -> dict[str, Decimal]:
+    """Return USD per node-hour of each type as the ledger has charged it."""
+    rows = (
+        pool.bill.join(pool.nodes.select("node", "type", "gpu_count"), on="node")
+        .group_by("type")
+        .agg(
+            pl.col("usd").sum(),
+            pl.col("unpriced_hours").sum(),
+            node_hours=(pl.col("gpu_hours") / pl.col("gpu_count")).sum(),
+        )
+    )
+    return {
+        r["type"]: Decimal(str(r["usd"])) / Decimal(repr(r["node_hours"]))
+        for r in rows.iter_rows(named=True)
+        if r["usd"] and r["node_hours"] > 0 and r["unpriced_hours"] <= UNPRICED * r["node_hours"]
+    }
+
+
+def market(pool: Pool, rates: tuple[Mapping[str, Any], ...]) -> Market | None:
+    """Return where other types are looked for; None where the pool stands in no known cloud.
+
+    Spot and reserved prices are compared only with their like: where a type of the pool has none
+    of its own term, with list prices.
+    """
+    first = pool.nodes.row(0, named=True)
+    provider, region = first["provider"], first["region"] or ""
+    if provider not in CLOUDS:
+        return None
+    term = first["capacity_type"] or catalogue.LIST
+    if term != catalogue.LIST:
+        own = catalogue.prices(rates, Market(provider, region, term))
+        if not set(pool.types) <= set(own):
+            term = catalogue.LIST
+    return Market(provider, region, term)

@@ -1,0 +1,101 @@
+"""What a pool would cost if it were bought for the pods it held at its peak."""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from analyzers.pools import catalogue
+from analyzers.pools.bound import nodes_needed
+from analyzers.pools.catalogue import Market
+from analyzers.pools.demand import Peak, peak
+from analyzers.pools.planning import Plan, plan_for
+from analyzers.pools.shapes import Offer, Problem
+from analyzers.pools.site import ARCH, Pool, market, own_offers
+from fallow.settings import PoolsSettings
+
+
+class Sizing(msgspec.Struct, frozen=True):
+    """The pods of a pool's peak, on its own types and on the cheapest of all."""
+
+    peak: Peak
+    own: Plan
+    own_nodes_bound: int
+    """Fewest nodes that could do, where the pool has one type; else 0."""
+    best: Plan | None
+    """On any type; None where other types are not to be judged."""
+    priced: bool
+    """False = the pool's own types have no price, and plans count GPUs instead of dollars."""
+    market: Market | None
+    refused: dict[str, list[str]]
+    assumed: tuple[str, ...]
+
+
+def sized(pool: Pool, rates: Sequence[Mapping[str, Any]], settings: PoolsSettings) -> Sizing | str:
+    """Return how the pool could be bought, or why that cannot be told."""
+    asked = peak(pool.pods, settings)
+    own = own_offers(pool, asked.shapes, settings)
+    priced = pool.usd is not None and all(o.usd_h for o in own)
+    if not priced:
+        own = [msgspec.structs.replace(o, usd_h=_unit(o)) for o in own]
+    every = dict.fromkeys(asked.shapes, 1)
+    problem = Problem(every, own)
+    lost = problem.unplaceable()
+    if lost:
+        return f"{len(lost)} kinds of pods that ran in it do not fit what its nodes say they have"
+    shop = market(pool, tuple(rates)) if priced else None
+    best: Plan | None = None
+    refused: dict[str, list[str]] = {}
+    if shop is not None:
+        offers = catalogue.offered(rates, shop, pool.overhead, settings.max_pods)
+        others = [o for o in offers if o.instance_type not in set(pool.types)]
+        good, refused = catalogue.sorted_out(others, asked.shapes)
+        best = plan_for(Problem(every, [*own, *good]), asked.peaks)
+    mine = plan_for(problem, asked.peaks)
+    return Sizing(
+        peak=asked,
+        own=mine,
+        own_nodes_bound=_least_nodes(problem, asked),
+        best=best,
+        priced=priced,
+        market=shop,
+        refused=refused,
+        assumed=_assumed(pool, asked, shop),
+    )
+
+
+def _least_nodes(problem: Problem, asked: Peak) -> int:
+    if len(problem.offers) != 1:
+        return 0
+    counts = [[held.get(s, 0) for s in problem.shapes] for held in asked.peaks]
+    return max((nodes_needed(problem.of(np.array(c)), 0) for c in counts), default=0)
+
+
+def _unit(offer: Offer) -> Decimal:
+    return Decimal(max(offer.gpus, 1))
+
+
+def _assumed(pool: Pool, asked: Peak, shop: Market | None) -> tuple[str, ...]:
+    said = []
+    if not pool.overhead.seen:
+        over = pool.overhead
+        said.append(
+            f"no DaemonSet in the inventory: {over.cpu_milli} m and {over.memory_mib} MiB per node "
+            "were kept for them where the pods left room"
+        )
+    if asked.guessed_cpu:
+        said.append(f"{asked.guessed_cpu} pods ask for no CPU: given their GPUs' part of the node")
+    if not pool.nodes["arch_told"].all():
+        said.append(f"neither nodes nor catalogue tell their architecture: taken to be {ARCH}")
+    if pool.nodes["cpu_milli"].null_count() or pool.nodes["memory_bytes"].null_count():
+        said.append("nodes do not say their CPU or memory: no limit")
+    if shop is not None and set(pool.nodes["capacity_type"].drop_nulls()) - {shop.term}:
+        said.append(f"other types are priced {shop.term}: no {shop.term} prices of the pool's own")
+    return tuple(said)
+
+
+def used_types(found: Plan) -> set[str]:
+    """Return the instance types that a plan buys."""
+    return {found.nodes.problem.offers[k].instance_type for k in np.unique(found.nodes.kind)}
