@@ -7,7 +7,7 @@ from simulator.cluster.objects import Object, going, uid
 from simulator.cluster.scheduler.fleet import is_whole
 from simulator.cluster.scheduler.order import priority
 from simulator.cluster.scheduler.preempting import victims
-from simulator.cluster.scheduler.requests import Gang, Policy, Running
+from simulator.cluster.scheduler.requests import Gang, Policy, Running, size
 from simulator.cluster.view import View
 
 Shape = tuple[object, ...]
@@ -17,9 +17,8 @@ def shape(one: Gang) -> Shape:
     """Return what two gangs share that fail for the same reason."""
     if len(one.members) > 1 or one.members[0].gang:
         return (one.name,)
-    m = one.members[0]
-    size = (m.cpu_milli, m.memory_mib, m.gpus, m.gpu_milli, m.gpu_memory_mib, m.profile)
-    return (*size, m.gpu_models, m.selector, m.tolerations, m.priority, m.preempts)
+    alone = one.members[0]
+    return (*size(alone), alone.priority, alone.preempts)
 
 
 class Evictions:

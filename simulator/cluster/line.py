@@ -1,8 +1,13 @@
-"""Pods that wait, kept in the order in which the scheduler tries them."""
+"""Pods that wait, in the order in which the scheduler tries them.
 
-from bisect import bisect_left, insort
-from collections.abc import Mapping, Sequence
-from heapq import merge
+Most of a long line waits for what the first of its kind could not get either. So the line is kept
+by kind: a turn tries the first of each, the next when that one found its place, and those that
+have not been told yet why they wait.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Mapping
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from simulator.cluster.evictions import Shape, shape
@@ -16,10 +21,9 @@ class Waiting(NamedTuple):
     """A lone pod or a gang that waits; comes before what has a greater key."""
 
     key: Key
-    gang: Gang
     form: int
     """The same number for all that fail for the same reason (`evictions.shape`)."""
-    uids: frozenset[str]
+    gang: Gang
 
 
 class Line:
@@ -27,14 +31,16 @@ class Line:
 
     def __init__(self) -> None:
         self._pods: dict[str, PodRequest] = {}
-        self._lone: list[Waiting] = []
+        self._alone: dict[str, Waiting] = {}
         self._ganged: dict[str, dict[str, PodRequest]] = {}
         """By gang, then uid."""
-        self._made: dict[str, list[Waiting]] = {}
-        """Gangs put together; none where too few of its pods wait."""
+        self._made: dict[str, Waiting | None] = {}
+        """Gangs put together; None where too few of its pods wait."""
         self._least: Mapping[str, int] = {}
-        self._order: Sequence[Waiting] | None = None
+        self._by_form: dict[int, list[Waiting]] = {}
         self._forms: dict[Shape, int] = {}
+        self._told: set[str] = set()
+        self._untold: dict[str, None] = {}
 
     def __contains__(self, pod_uid: object) -> bool:
         return pod_uid in self._pods
@@ -45,47 +51,103 @@ class Line:
     def add(self, pod: PodRequest) -> None:
         """Let a pod wait."""
         self._pods[pod.uid] = pod
-        self._order = None
+        if pod.uid not in self._told:
+            self._untold[pod.uid] = None
         if pod.gang:
+            self._part(pod.gang)
             self._ganged.setdefault(pod.gang, {})[pod.uid] = pod
-            self._made.pop(pod.gang, None)
         else:
-            one = Gang(pod.name, (pod,))
-            insort(self._lone, self._waiting(one), key=lambda entry: entry.key)
+            self._alone[pod.uid] = self._stand(Gang(pod.name, (pod,)))
 
     def remove(self, pod_uid: str) -> None:
         """Let a pod wait no more."""
         pod = self._pods.pop(pod_uid, None)
         if pod is None:
             return
-        self._order = None
+        self._untold.pop(pod_uid, None)
         if not pod.gang:
-            del self._lone[bisect_left(self._lone, _key(pod), key=lambda entry: entry.key)]
+            self._leave(self._alone.pop(pod_uid))
             return
-        self._made.pop(pod.gang, None)
+        self._part(pod.gang)
         del self._ganged[pod.gang][pod_uid]
         if not self._ganged[pod.gang]:
             del self._ganged[pod.gang]
 
-    def ordered(self, least: Mapping[str, int]) -> Sequence[Waiting]:
-        """Return gangs and lone pods by priority, age and name (`scheduler.order`)."""
+    def tell(self, pod_uid: str) -> bool:
+        """Note that a pod knows why it waits; say whether it did not before."""
+        new = pod_uid not in self._told
+        self._told.add(pod_uid)
+        self._untold.pop(pod_uid, None)
+        return new
+
+    def forget(self, pod_uid: str) -> None:
+        """Tell a pod again when it waits again."""
+        self._told.discard(pod_uid)
+
+    def turn(self, least: Mapping[str, int]) -> "Turn":
+        """Begin a turn; `least` is by gang (PodGroup `minMember`)."""
         if least != self._least:
-            self._least, self._order = least, None
-            self._made.clear()
-        if self._order is None:
-            for called, pods in self._ganged.items():
-                if called not in self._made:
-                    found = gangs(pods.values(), least)
-                    self._made[called] = [self._waiting(one) for one in found]
-            ganged = sorted(entry for made in self._made.values() for entry in made)
-            self._order = list(merge(self._lone, ganged, key=lambda entry: entry.key))
-        return self._order
+            self._least = least
+            for called in list(self._made):
+                self._part(called)
+        for called in self._ganged.keys() - self._made.keys():
+            found = gangs(self._ganged[called].values(), least)
+            self._made[called] = self._stand(found[0]) if found else None
+        heads = [entries[0] for entries in self._by_form.values()]
+        heads += [entry for uid in self._untold if (entry := self._entry(uid)) is not None]
+        return Turn(self, heads)
 
-    def _waiting(self, one: Gang) -> Waiting:
+    def after(self, one: Waiting) -> Waiting | None:
+        """Return who stands behind one, or its empty place, and asks for the same."""
+        entries = self._by_form.get(one.form, [])
+        place = bisect_right(entries, one.key, key=_key)
+        return entries[place] if place < len(entries) else None
+
+    def _entry(self, pod_uid: str) -> Waiting | None:
+        called = self._pods[pod_uid].gang
+        return self._made[called] if called else self._alone[pod_uid]
+
+    def _part(self, called: str) -> None:
+        made = self._made.pop(called, None)
+        if made is not None:
+            self._leave(made)
+
+    def _stand(self, one: Gang) -> Waiting:
         key = (-priority(one), age(one), one.name, one.members[0].uid)
-        form = self._forms.setdefault(shape(one), len(self._forms))
-        return Waiting(key, one, form, frozenset(pod.uid for pod in one.members))
+        entry = Waiting(key, self._forms.setdefault(shape(one), len(self._forms)), one)
+        insort(self._by_form.setdefault(entry.form, []), entry, key=_key)
+        return entry
+
+    def _leave(self, entry: Waiting) -> None:
+        entries = self._by_form[entry.form]
+        del entries[bisect_left(entries, entry.key, key=_key)]
+        if not entries:
+            del self._by_form[entry.form]
 
 
-def _key(pod: PodRequest) -> Key:
-    return (-pod.priority, pod.created_s, pod.name, pod.uid)
+class Turn:
+    """One walk along the line, by priority, age and name (`scheduler.order`)."""
+
+    def __init__(self, line: Line, heads: list[Waiting]) -> None:
+        self._line, self._ahead = line, heads
+        self._last: Waiting | None = None
+        heapify(self._ahead)
+
+    def step(self) -> Waiting | None:
+        """Return who is next; None at the end."""
+        while self._ahead:
+            one = heappop(self._ahead)
+            if one is not self._last:
+                self._last = one
+                return one
+        return None
+
+    def go_on(self, one: Waiting) -> None:
+        """Let the next who asks for the same as `one` have a try."""
+        behind = self._line.after(one)
+        if behind is not None:
+            heappush(self._ahead, behind)
+
+
+def _key(entry: Waiting) -> Key:
+    return entry.key

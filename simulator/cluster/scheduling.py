@@ -22,7 +22,7 @@ from simulator.cluster.objects import (
 from simulator.cluster.quotas.claims import Claim, Preempt, Refuse
 from simulator.cluster.quotas.elastic import ElasticQuota, ElasticQuotas
 from simulator.cluster.scheduler.placing import place, place_gang
-from simulator.cluster.scheduler.requests import Gang, Placement, PodRequest, Policy
+from simulator.cluster.scheduler.requests import Gang, Placement, PodRequest, Policy, size
 from simulator.cluster.view import View
 from simulator.nouns import Holder
 
@@ -46,8 +46,8 @@ class Scheduling:
         self._policy, self._holder = policy, holder
         self._pending = Line()
         self._stirred = False
-        self._told: set[str] = set()
-        """Pods that know why they wait."""
+        self._full: set[tuple[object, ...]] = set()
+        """What gangs asked for in this turn that had no room."""
         self._evictions = Evictions(view, hardware, policy, self._evict)
         self._elastic = ElasticQuotas([])
         self._quotas = False
@@ -72,7 +72,7 @@ class Scheduling:
                 self._stirred = True
         else:
             self._pending.remove(uid(obj))
-            self._told.discard(uid(obj))
+            self._pending.forget(uid(obj))
         if gone or over(obj):
             self._evictions.ended(obj)
             self._elastic.release(uid(obj))
@@ -91,11 +91,14 @@ class Scheduling:
                 key = f"{namespace(group)}/{name(group)}"
                 least[key] = int(deep(group, "spec", "minMember", default=0))
         failed: set[int] = set()
-        for one in self._pending.ordered(least):
+        self._full.clear()
+        turn = self._pending.turn(least)
+        while (one := turn.step()) is not None:
             if one.form in failed:
-                if not one.uids <= self._told:
-                    self._wait(one.gang)
-            elif not self._try(one.gang):
+                self._wait(one.gang)
+            elif self._try(one.gang):
+                turn.go_on(one)
+            else:
                 failed.add(one.form)
         self._evictions.open_again()
 
@@ -106,7 +109,7 @@ class Scheduling:
             found = place(one.members[0], self._hardware.fleet, self._policy)
             placed: tuple[Placement, ...] | None = None if found is None else (found,)
         else:
-            placed = place_gang(one, self._hardware.fleet, self._policy)
+            placed = self._together(one)
         if placed is None:
             self._wait(one)
             self._evictions.make_room(one)
@@ -115,6 +118,18 @@ class Scheduling:
         for placement in placed:
             self._bind(asked[placement.uid], placement)
         return True
+
+    def _together(self, one: Gang) -> tuple[Placement, ...] | None:
+        """Place a gang, unless one like it had no room in this turn: nothing became free since."""
+        sizes = {size(member) for member in one.members}
+        # Members of several sizes may fit in less room than they did not fit in.
+        form = (one.min_members, len(one.members), sizes.pop()) if len(sizes) == 1 else None
+        if form in self._full:
+            return None
+        placed = place_gang(one, self._hardware.fleet, self._policy)
+        if placed is None and form is not None:
+            self._full.add(form)
+        return placed
 
     def _bind(self, asked: PodRequest, placement: Placement) -> None:
         pod = self._view.pods[asked.uid]
@@ -130,9 +145,8 @@ class Scheduling:
     def _wait(self, one: Gang, why: str = "") -> None:
         """Say once why a gang's pods cannot be placed."""
         for member in one.members:
-            if member.uid in self._told:
+            if not self._pending.tell(member.uid):
                 continue
-            self._told.add(member.uid)
             pod = self._view.pods[member.uid]
             said = why or self._shortage(member)
             false = ("PodScheduled", False, "Unschedulable", said)

@@ -7,7 +7,14 @@ import numpy as np
 from simulator.cluster.scheduler.devices import placement
 from simulator.cluster.scheduler.fleet import Fleet, Marks
 from simulator.cluster.scheduler.gradient import least
-from simulator.cluster.scheduler.requests import Gang, NodeFree, Placement, PodRequest, Policy
+from simulator.cluster.scheduler.requests import (
+    Gang,
+    NodeFree,
+    Placement,
+    PodRequest,
+    Policy,
+    size,
+)
 
 
 def place(
@@ -64,17 +71,7 @@ def _could(gang: Gang, fleet: Fleet) -> int:
     asked: dict[object, bool] = {}
     fitting = 0
     for member in gang.members:
-        form = (
-            member.cpu_milli,
-            member.memory_mib,
-            member.gpus,
-            member.gpu_milli,
-            member.gpu_memory_mib,
-            member.profile,
-            member.gpu_models,
-            member.selector,
-            member.tolerations,
-        )
+        form = size(member)
         if form not in asked:
             asked[form] = bool(fleet.feasible(member).any())
         fitting += asked[form]

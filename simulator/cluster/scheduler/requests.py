@@ -61,6 +61,12 @@ class PodRequest(msgspec.Struct, frozen=True):
     """`namespace/podgroup`; its pods are placed and evicted together."""
 
 
+def size(m: PodRequest) -> tuple[object, ...]:
+    """Return what two pods share that fit into the same places."""
+    amounts = (m.cpu_milli, m.memory_mib, m.gpus, m.gpu_milli, m.gpu_memory_mib, m.profile)
+    return (*amounts, m.gpu_models, m.selector, m.tolerations)
+
+
 class Gang(msgspec.Struct, frozen=True):
     """Pods that are placed together or not at all; a lone pod is a gang of one."""
 
