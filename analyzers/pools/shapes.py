@@ -97,7 +97,8 @@ class Problem:
         self.sharing = _ints([_SHARING.index(s.sharing) for s in self.shapes])
         self.boards = _ints([o.gpus for o in self.offers])
         refused = [[o.refuses(s) is not None for o in self.offers] for s in self.shapes]
-        self.allowed = ~np.array(refused, dtype=np.bool_).reshape(len(self.shapes), -1)
+        size = len(self.shapes), len(self.offers)
+        self.allowed = ~np.array(refused, dtype=np.bool_).reshape(size)
         self.most = self._most()
 
     def _most(self) -> Ints:
