@@ -82,8 +82,8 @@ def analysis(shown: "Sequence[Ranked]", waterfall: "Waterfall", output: str, top
             parts.append((f"{title} ({counted})", kept))
     parts.append(("what they save together", stages(waterfall)))
     if not shown:
-        return "nothing\n" + _titled(parts[-1:], output)
-    return _titled(parts, output)
+        return "nothing\n" + titled(parts[-1:], output)
+    return titled(parts, output)
 
 
 def stages(waterfall: "Waterfall") -> list[dict[str, Any]]:
@@ -150,6 +150,7 @@ def _stage(
     }
 
 
-def _titled(parts: "Sequence[tuple[str, Rows]]", output: str) -> str:
+def titled(parts: "Sequence[tuple[str, Rows]]", output: str) -> str:
+    """Return tables under their titles."""
     mark = "## " if output == "md" else ""
     return "\n".join(f"{mark}{title}\n\n{render(rows, output, noun='')}" for title, rows in parts)

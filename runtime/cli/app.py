@@ -4,6 +4,7 @@ import typer
 
 from runtime.cli import (
     analyze,
+    baseline,
     collect,
     config,
     demo,
@@ -29,6 +30,17 @@ def build() -> typer.Typer:
     """
     app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=True)
     root_options(app, EPILOG)
-    for group in (demo, simulate, scan, imports, collect, spend, analyze, warehouse, config):
+    for group in (
+        demo,
+        simulate,
+        scan,
+        imports,
+        collect,
+        spend,
+        analyze,
+        baseline,
+        warehouse,
+        config,
+    ):
         group.register(app)
     return app

@@ -1,0 +1,167 @@
+"""Analyzers of any make side by side: one waterfall, one that refuses hides no other."""
+
+import json
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from fallow.errors import UsageError
+from fallow.nouns import Claim, Finding, Recommendation, Subject, finding_id
+from fallow.seams import Analyzer, Views
+from fallow.settings import Settings
+from fallow.tables import Batch
+from fallow.window import Window
+from runtime import analyzing, findings, pipeline, showing
+from runtime.explaining import explanation, spoken
+from runtime.output import document
+from warehouse.lake import Warehouse
+
+START = datetime(2026, 11, 1, tzinfo=UTC)
+WINDOW = Window(START, START + timedelta(hours=2))
+
+
+class Found:
+    """Claim every free GPU-hour of the cluster, and say what that rests on."""
+
+    def __init__(self, name: str = "pools") -> None:
+        self.name = name
+
+    def find(self, _views: Views, window: Window) -> list[Finding]:
+        whom = Subject("test", "", "NodePool", "p")
+        claim = Claim("test", None, None, None, "p", "free", 100.0)
+        return [
+            Finding(
+                id=finding_id(self.name, "k", whom, window.start),
+                analyzer=self.name,
+                kind="k",
+                subject=whom,
+                window=window,
+                verdict="wasteful",
+                evidence="confirmed",
+                confidence=1.0,
+                gpu_hours=2.0,
+                usd=Decimal(8),
+                details={"idle_gpus": 1},
+                recommendations=(
+                    Recommendation("scale in", "p", "free", True, saving="cash", claims=(claim,)),
+                ),
+            )
+        ]
+
+    def summary(self, _views: Views, _window: Window) -> dict[str, Any]:
+        return {"idle_gpus": 1}
+
+    def unjudged(self, _views: Views, _window: Window) -> Iterable[Any]:
+        from analyzers.idle import Unjudged  # noqa: PLC0415
+
+        return [Unjudged(Subject("test", "ns", "Job", n), 1.5, ("dark",)) for n in ("a", "b")]
+
+
+class Refusing:
+    """Refuse every window."""
+
+    def find(self, _views: Views, _window: Window) -> list[Finding]:
+        raise UsageError("the window is too short")
+
+    def unjudged(self, _views: Views, _window: Window) -> list[Any]:
+        raise UsageError("the window is too short")
+
+
+@pytest.fixture
+def warehouse(settings: Settings) -> Any:
+    """Return a warehouse whose ledger has two hours of one free GPU and one idle one."""
+    rows = [
+        {
+            "cluster": "test", "bucket": START.replace(tzinfo=None) + timedelta(hours=hour),
+            "device": device, "state": state, "namespace": space, "workload_kind": kind,
+            "workload": kind.lower(), "team": "red" if space else None, "node": "n", "pool": "p",
+            "model": "H100", "seconds": 3600.0, "gpu_seconds": 3600.0, "usd": Decimal(4),
+            "priced": True,
+        }
+        for hour in range(2)
+        for device, state, space, kind in (("d0", "free", "", ""), ("d1", "idle", "ns", "Job"))
+    ]  # fmt: skip
+    data: dict[str, object] = {name: [row[name] for row in rows] for name in rows[0]}
+    with Warehouse.open(settings, write=True, clock=lambda: WINDOW.end) as opened:
+        opened.replace("ledger", Batch.of("ledger", data).rows, "true", {})
+        yield opened
+
+
+def test_two_that_claim_the_same_hours_save_them_once(warehouse: Warehouse) -> None:
+    both = {"pools": Found("pools"), "theirs": Found("theirs")}
+    made = analyzing.examine(warehouse, WINDOW, both)
+    saved = [f.recommendations[0].marginal_usd for f in made.findings]
+    assert saved == [Decimal(8), Decimal(0)]
+    assert made.waterfall.saved(saving="cash").usd == Decimal(8)
+    assert made.summaries == {"pools": {"idle_gpus": 1}, "theirs": {"idle_gpus": 1}}
+    text = showing.analysis(made.ranked, made.waterfall, "table")
+    assert "quick wins" in text
+    assert "- pools" in text
+    assert "= left" in text
+    told = json.loads(document("waterfall", showing.waterfall_document(made.waterfall)))
+    assert told["bill"] == {"gpu_hours": 4.0, "usd": 16.0, "unpriced_gpu_hours": 0.0}
+    assert [step["impact"] for step in told["steps"]] == ["high", "low"]
+
+
+def test_one_that_refuses_is_noted_beside_the_others_and_raises_alone(warehouse: Warehouse) -> None:
+    both: dict[str, Analyzer] = {"no": Refusing(), "pools": Found()}
+    made = analyzing.examine(warehouse, WINDOW, both, strict=False)
+    assert made.notes == ("no is withheld: the window is too short",)
+    assert len(made.findings) == 1
+    with pytest.raises(UsageError, match="too short"):
+        analyzing.examine(warehouse, WINDOW, both)
+
+
+def test_what_is_withheld_is_summed_by_reason(warehouse: Warehouse) -> None:
+    rows = analyzing.withheld(warehouse, WINDOW, {"no": Refusing(), "pools": Found()})
+    assert [(r.analyzer, r.reason, r.gpu_hours, r.subjects) for r in rows] == [
+        ("pools", "dark", 3.0, ("ns/Job/a", "ns/Job/b")),
+        ("no", "the window is too short", 0.0, ()),
+    ]
+    assert analyzing.withheld(warehouse, WINDOW, {"pools": Found()}, cluster="other") == []
+
+
+def test_stored_findings_say_what_they_save_of_any_window(warehouse: Warehouse) -> None:
+    assert analyzing.saved(warehouse, WINDOW) is None
+    pipeline.analyze(warehouse, WINDOW, [Found(), Refusing()])
+    half = Window(START, START + timedelta(hours=1))
+    told = analyzing.saved(warehouse, half)
+    assert told is not None
+    assert told[0].by("team", "state", named=True) == [
+        {"team": "(platform)", "state": "free", "gpu_hours": 1.0, "usd": Decimal(4)}
+    ]
+    assert analyzing.saved(warehouse, WINDOW, "elsewhere") is None
+
+
+def test_a_finding_of_no_workload_is_explained_by_what_its_advice_claims(
+    warehouse: Warehouse,
+) -> None:
+    (found,) = pipeline.analyze(warehouse, WINDOW, [Found("theirs")])
+    told = explanation(warehouse, found.id)
+    (query,) = told["queries"]
+    assert [(r["state"], r["gpu_hours"], r["usd"]) for r in query["rows"]] == [
+        ("free", 2.0, Decimal(8))
+    ]
+    assert told["savings"][0].startswith("2.0000 GPU-hours, $8.00 alone")
+    text = spoken(told)
+    assert "subject   NodePool/p in cluster test" in text
+    assert "$claims = 0" in text
+
+
+def test_an_analyzer_s_own_proof_is_what_is_shown(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Proving(Found):
+        def proof(self, finding: Finding) -> list[tuple[str, str, dict[str, Any]]]:
+            return [("one and one", "SELECT $one + 1 AS two", {"one": len(finding.id) - 11})]
+
+    chosen: Callable[..., Any] = lambda _settings, names: {names[0]: Proving()}  # noqa: E731
+    monkeypatch.setattr(analyzing, "chosen", chosen)
+    (found,) = pipeline.analyze(warehouse, WINDOW, [Proving("idle")])
+    told = explanation(warehouse, found.id)
+    first = told["queries"][0]
+    assert (first["what"], first["rows"]) == ("one and one", [{"two": 2}])
+    assert findings.read(warehouse, found.id) == found
