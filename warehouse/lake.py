@@ -143,8 +143,8 @@ class Warehouse:
         with explained(self.place.name):
             cursor = self._cursor()
             try:
-                cursor.execute("USE lake")
                 cursor.execute("BEGIN TRANSACTION READ ONLY")
+                cursor.execute("USE lake")
                 yield cursor
             finally:
                 with suppress(duckdb.Error):
@@ -176,8 +176,8 @@ class Warehouse:
             cursor = self._cursor()
             try:
                 with turn:
-                    cursor.execute("USE lake")
                     cursor.begin()
+                    cursor.execute("USE lake")  # after BEGIN: one look at the catalog, not two
                     try:
                         yield cursor
                         self._files.sync(began)

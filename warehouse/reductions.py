@@ -404,7 +404,7 @@ def rolled_1h(rolls: Any) -> Any:
         **{c: rows[c].sum() for c in ("covered_s", *_SECONDS)},
         act_n=rows.act_n.sum(),
         act_min=rows.act_min.min(),
-        act_mean=_weighted(rows, "act_mean", rows.act_n),
+        act_mean=_mean(rows, "act"),
         act_max=rows.act_max.max(),
         **{f"bin_{k}": rows.act_hist[k].sum() for k in range(BINS)},
         **_remeasured(rows),
@@ -429,15 +429,16 @@ def rolled_1h(rolls: Any) -> Any:
     )
 
 
-def mean_activity(rolls: Any) -> Any:
-    """Return exact mean activity and driver utilisation per cluster and namespace.
+def mean_activity(rolls: Any, *by: str) -> Any:
+    """Return exact mean activity and driver utilisation of each group, as cluster and namespace.
 
-    Means are weighted by looks. Columns: cluster, namespace, looks, activity (0-1), gpu_util_pct.
+    Means are weighted by looks, so hours and 5 minutes give the same. Columns: the groups', looks,
+    activity (0-1), gpu_util_pct.
     """
-    return rolls.group_by("cluster", "namespace").aggregate(
+    return rolls.group_by(*by).aggregate(
         looks=rolls.act_n.sum(),
-        activity=_weighted(rolls, "act_mean", rolls.act_n),
-        gpu_util_pct=_weighted(rolls, "gpu_util_pct_mean", rolls.gpu_util_pct_n),
+        activity=_mean(rolls, "act"),
+        gpu_util_pct=_mean(rolls, "gpu_util_pct"),
     )
 
 
@@ -488,13 +489,20 @@ def _remeasured(rows: Any) -> dict[str, Any]:
         found |= {
             f"{c}_n": rows[f"{c}_n"].sum(),
             f"{c}_min": rows[f"{c}_min"].min(),
-            f"{c}_mean": _weighted(rows, f"{c}_mean", rows[f"{c}_n"]),
+            f"{c}_mean": _mean(rows, c),
             f"{c}_max": rows[f"{c}_max"].max(),
         }
     return found
 
 
+def _mean(rows: Any, measure: str) -> Any:
+    """Return the mean of all looks from the means of parts; where a part has none, it is null."""
+    looks = rows[f"{measure}_n"]
+    return (rows[f"{measure}_mean"].cast("float64") * looks).sum() / looks.sum().nullif(0)
+
+
 def _weighted(rows: Any, column: str, weight: Any) -> Any:
+    """Return a mean weighted by another column's counts; where it is null, they do not count."""
     value = rows[column].cast("float64")
     return (value * weight).sum() / weight.sum(where=value.notnull()).nullif(0)
 

@@ -30,7 +30,7 @@ def expressions() -> dict[str, Any]:
         "gathered_5m": gathered,
         "rolled_5m": reductions.rolled_5m(reductions.like(gathered, "gathered")),
         "rolled_1h": reductions.rolled_1h(FIVE),
-        "mean_activity": reductions.mean_activity(FIVE),
+        "mean_activity": reductions.mean_activity(FIVE, "cluster", "namespace"),
         "idle_devices": reductions.idle_devices(FIVE, RULES, buckets=24, coverage=0.9),
         "pooled_percentile": reductions.pooled_percentile(FIVE, 0.95, "cluster"),
     }
@@ -101,7 +101,7 @@ def test_the_bin_of_a_look_holds_it(values: list[float]) -> None:
 
 def test_means_are_weighted_by_looks() -> None:
     rows = rolls(act_n=[1, 9, 0], act_mean=[1.0, 0.0, None], gpu_util_pct_n=[0, 0, 0])
-    found = answer(reductions.mean_activity(FIVE), rows)
+    found = answer(reductions.mean_activity(FIVE, "cluster", "namespace"), rows)
     assert found == [
         {
             "cluster": "c",
