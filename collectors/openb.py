@@ -194,12 +194,27 @@ def _pod_batch(specs: pl.DataFrame, placed: pl.DataFrame | None, cluster: str) -
         deleted_at=_moment(pl.col("deletion_time")),
         first_seen=_moment(pl.col("creation_time")),
         last_seen=_moment(pl.col("deletion_time")),
-        labels=pl.when(pl.col("gpu_spec") != "").then(
-            pl.struct(gpu_spec="gpu_spec").struct.json_encode()
-        ),
+        labels=_labels(),
         devices="devices",
     )
     return Batch.of("pod", {c: rows[c].to_arrow() for c in rows.columns})
+
+
+def _labels() -> pl.Expr:
+    """Return a document: the models a pod asks for, and that it is there whatever its phase says.
+
+    A placement is one picture of pods that the trace never had together.
+    """
+    choosy, placed = pl.col("gpu_spec") != "", pl.col("node").is_not_null()
+    spec, placement = pl.col("gpu_spec"), pl.lit("imported").alias("placement")
+    return (
+        pl.when(choosy & placed)
+        .then(pl.struct(spec, placement).struct.json_encode())
+        .when(choosy)
+        .then(pl.struct(spec).struct.json_encode())
+        .when(placed)
+        .then(pl.struct(placement).struct.json_encode())
+    )
 
 
 def _devices(specs: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:

@@ -12,7 +12,7 @@ Depends on numpy and msgspec alone: the simulator's scheduler and the analyzers 
 
 import csv
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -62,12 +62,16 @@ def typical() -> tuple[PodType, ...]:
 
 
 def mix(pods: Iterable[PodType], cover: float = 0.95) -> tuple[PodType, ...]:
+    """Return the most popular types of pods; see `popular`. Each pod counts once."""
+    return popular(Counter(msgspec.structs.replace(pod, popularity=0.0) for pod in pods), cover)
+
+
+def popular(counts: Mapping[PodType, int], cover: float = 0.95) -> tuple[PodType, ...]:
     """Return the most popular types that together cover so much of the pods, renormalised.
 
-    Equal counts go by more CPU, then more of a GPU, then more GPUs. The pods' own popularity is
-    ignored: each counts once.
+    Equal counts go by more CPU, then more of a GPU, then more GPUs. The types' own popularity is
+    ignored.
     """
-    counts = Counter(msgspec.structs.replace(pod, popularity=0.0) for pod in pods)
     ranked = sorted(
         counts.items(),
         key=lambda item: (
@@ -79,7 +83,7 @@ def mix(pods: Iterable[PodType], cover: float = 0.95) -> tuple[PodType, ...]:
         ),
         reverse=True,
     )
-    need, kept = cover * counts.total(), []
+    need, kept = cover * sum(counts.values()), []
     for kind, count in ranked:
         if need <= 0:
             break
@@ -117,6 +121,13 @@ class Measure:
 
     def causes(self, cpu: Integers, gpu: Integers, models: Sequence[str] = ()) -> dict[str, float]:
         """Return F(M) of all the nodes split by cause (`CAUSES`), in milli-GPU."""
+        split = self.causes_by_node(cpu, gpu, models)
+        return {cause: float(lost.sum()) for cause, lost in split.items()}
+
+    def causes_by_node(
+        self, cpu: Integers, gpu: Integers, models: Sequence[str] = ()
+    ) -> dict[str, Reals]:
+        """Return F_n(M) of each node split by cause (`CAUSES`), in milli-GPU."""
         lost, enough_gpu, access = self._lost(cpu, gpu, models)
         weighed = lost * self._popularity[:, None]
         asks = self._count > 0
@@ -130,7 +141,7 @@ class Measure:
             "no-gpu-lack-cpu": ~asks & ~enough_cpu,
             "no-access": asks & ~access,
         }
-        return {cause: float(weighed[where[cause]].sum()) for cause in CAUSES}
+        return {cause: np.where(where[cause], weighed, 0.0).sum(axis=0) for cause in CAUSES}
 
     def _lost(
         self, cpu: Integers, gpu: Integers, models: Sequence[str]

@@ -71,7 +71,7 @@ def analyze(
         UsageError: an unknown name, no telemetry, or a named analyzer that refuses the window.
     """
     asked = chosen(settings, names)
-    span, note = windows.choose(warehouse, window, now, cluster)
+    span, note = windows.choose(warehouse, window, now, cluster, inventory=True)
     made = examine(warehouse, span, asked, cluster=cluster, strict=bool(names))
     return msgspec.structs.replace(made, notes=(note, *made.notes))
 

@@ -21,6 +21,22 @@ def extent(views: Views, cluster: str | None = None) -> Window | None:
     return Window(row["first"].replace(tzinfo=UTC), row["last"].replace(tzinfo=UTC))
 
 
+def inventory_extent(views: Views, cluster: str | None = None) -> Window | None:
+    """Return from the first sight of any node or pod to the last; None = none was seen."""
+    row = views.query(
+        "SELECT min(first_seen) AS first, max(last_seen) AS last "
+        "FROM (SELECT cluster, first_seen, last_seen FROM node "
+        "UNION ALL SELECT cluster, first_seen, last_seen FROM pod) "
+        "WHERE $cluster IS NULL OR cluster = $cluster",
+        {"cluster": cluster},
+    ).to_pylist()[0]
+    if row["first"] is None or row["last"] is None:
+        return None
+    # An inventory may be one look: a window needs a length.
+    last = max(row["last"], row["first"] + timedelta(seconds=1))
+    return Window(row["first"].replace(tzinfo=UTC), last.replace(tzinfo=UTC))
+
+
 def parse(text: str, now: datetime) -> Window:
     """Read `7d` (the last seven days) or `START/END` (moments, or durations ago).
 
@@ -34,16 +50,24 @@ def parse(text: str, now: datetime) -> Window:
 
 
 def choose(
-    views: Views, text: str | None, now: datetime, cluster: str | None = None
+    views: Views,
+    text: str | None,
+    now: datetime,
+    cluster: str | None = None,
+    *,
+    inventory: bool = False,
 ) -> tuple[Window, str]:
     """Return the window and what to say about it.
 
-    Without `text`: the last seven days; where nothing lies in them, all there is.
+    Without `text`: the last seven days; where nothing lies in them, all there is. With
+    `inventory`, nodes and pods will do where no device was ever looked at.
 
     Raises:
         UsageError: the text is no window, or the warehouse holds no telemetry.
     """
     held = extent(views, cluster)
+    if held is None and inventory:
+        held = inventory_extent(views, cluster)
     if held is None:
         what = "no telemetry" if cluster is None else f"no telemetry of cluster {cluster!r}"
         raise UsageError(

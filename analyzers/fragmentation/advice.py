@@ -1,0 +1,135 @@
+"""What would give lost GPUs back: moves, right CPU requests, tighter packing, other layouts."""
+
+from decimal import ROUND_DOWN, Decimal
+from typing import Any
+
+import msgspec
+
+from analyzers.fragmentation.picture import Money
+from fallow.nouns import Claim, Recommendation, State, Subject
+from fallow.window import Window
+
+DAY_S = 86_400
+HOUR_S = 3600
+_SMALLEST = Decimal("0.000001")
+_CENT = Decimal("0.01")
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """What a pool loses: whom it is about, and the hours and dollars of the window."""
+
+    subject: Subject
+    pool: str
+    model: str
+    money: Money
+    window: Window
+
+
+def advice(loss: Loss, details: dict[str, Any], freed: float) -> tuple[Recommendation, ...]:
+    """Return what would help, moves first; each claims what it alone would free.
+
+    `freed` is how many GPUs more are usable after the plan's moves.
+    """
+    causes = {k: v for k, v in details["by_cause"].items() if not k.startswith("cpu_only")}
+    everything = sum(causes.values())
+    cpu = causes["lack_cpu"] / everything if everything else 0.0
+    found = []
+    if details["plan"]["moves"]:
+        one = _defragment(loss.subject, details["plan"], freed)
+        found.append(_priced(one, loss, _part(freed, loss), "free"))
+    rest = [(cpu, _less_cpu(loss.subject, details, cpu)), (1 - cpu, _packing(loss.subject))]
+    for part, one in sorted(rest, key=lambda pair: -pair[0]):
+        if part > 0:
+            found.append(_priced(one, loss, part, "free"))
+    return tuple(found)
+
+
+def mig_advice(loss: Loss, details: dict[str, Any]) -> tuple[Recommendation, ...]:
+    """Return the layouts that would strand less, where there are any."""
+    gain = details["fragmented_gpus"] - details["fragmented_gpus_cut_again"]
+    if gain <= 0:
+        return ()
+    best = max(details["layouts"], key=lambda one: one["boards"])
+    one = Recommendation(
+        verb="cut-again",
+        target=f"{details['boards']} boards in MIG mode",
+        why=f"{gain:.2f} GPUs more could be asked for, most boards as "
+        f"{'+'.join(best['cut_again'])}",
+        reversible=True,
+        undo="restore the earlier nvidia.com/mig.config label",
+        caution="only boards without processes: mig-manager does not drain workloads by itself",
+        effort="advanced",
+    )
+    return (_priced(one, loss, 1.0, "stranded"),)
+
+
+def _defragment(subject: Subject, plan: dict[str, Any], freed: float) -> Recommendation:
+    count, slots = len(plan["moves"]), plan["slots_freed"]
+    proven = (
+        "no plan restarts fewer"
+        if plan["proven_fewest"]
+        else (f"at least {plan['fewest_possible']} are needed")
+    )
+    return Recommendation(
+        verb="defragment",
+        target=f"{count} pods of {subject.workload}",
+        why=f"moving them frees {slots} x {plan['slot']['gpus']} whole GPUs and makes {freed:.1f} "
+        f"GPUs usable ({plan['restarts']} restarts; {proven})",
+        reversible=True,
+        undo="none is needed: the pods run as before, on other nodes",
+        caution="cordon the nodes to be freed first, and move by eviction: disruption budgets "
+        "hold there",
+        effort="advanced",
+    )
+
+
+def _less_cpu(subject: Subject, details: dict[str, Any], part: float) -> Recommendation:
+    worst = [one for one in details["caused_by"] if one["by_its_cpu"] > 0][:3]
+    names = ", ".join(f"{one['namespace']}/{one['workload']}" for one in worst)
+    return Recommendation(
+        verb="right-size-cpu",
+        target=names or subject.workload,
+        why=f"{part:.0%} of what is lost lacks only CPU: ask for the CPU that is used, and keep "
+        "pods without GPUs off these nodes",
+        reversible=True,
+        undo="restore the earlier requests",
+        caution="check CPU throttling and use first",
+        effort="continuous",
+    )
+
+
+def _packing(subject: Subject) -> Recommendation:
+    return Recommendation(
+        verb="pack",
+        target=subject.workload,
+        why="place GPU pods where the least is left (NodeResourcesFit MostAllocated on the GPU "
+        "resource, or a scheduler that follows the fragmentation gradient)",
+        reversible=True,
+        undo="restore the earlier scheduler profile",
+        caution="packed pods share the fate of their node",
+        effort="continuous",
+    )
+
+
+def _part(freed: float, loss: Loss) -> float:
+    """Return the part of the lost hours that so many GPUs make over the window."""
+    if not loss.money.gpu_hours:
+        return 0.0
+    return min(1.0, freed * loss.window.seconds / HOUR_S / loss.money.gpu_hours)
+
+
+def _priced(one: Recommendation, loss: Loss, part: float, state: State) -> Recommendation:
+    """Claim a part of the loss: nobody's hours of the pool, in that state."""
+    hours = round(loss.money.gpu_hours * part, 6)
+    if not hours:
+        return one
+    usd, per_day = loss.money.usd, None
+    days = loss.window.seconds / DAY_S
+    if usd is not None:
+        usd = (usd * Decimal(repr(part))).quantize(_SMALLEST, ROUND_DOWN)
+        per_day = (usd / Decimal(repr(days))).quantize(_CENT, ROUND_DOWN)
+    pool, model = loss.pool or None, loss.model or None
+    claim = Claim(loss.subject.cluster, "", "", "", pool, state, hours, usd, model=model)
+    return msgspec.structs.replace(
+        one, gpu_hours_per_day=round(hours / days, 3), usd_per_day=per_day, claims=(claim,)
+    )

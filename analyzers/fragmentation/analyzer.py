@@ -1,0 +1,116 @@
+"""Fragmentation: free GPUs that the next pod cannot use, why, and what would give them back.
+
+    nodes, devices, allocation ─► what is free where ─┐
+    pods of the window ─► the mix of requests ────────┼─► F_n(M) ─► pools ─► findings
+    ledger ─► free GPU-hours and dollars ─────────────┘              └─► plan of moves
+
+The measure is `fallow.fragmentation`'s. A cluster whose devices nobody looks at (an imported
+inventory) is one picture, without hours or dollars.
+"""
+
+from decimal import Decimal
+from typing import Any
+
+from analyzers.fragmentation.boards import boards
+from analyzers.fragmentation.cases import (
+    lost,
+    mig_details,
+    mig_finding,
+    pool_finding,
+    pools,
+    told,
+    total,
+)
+from analyzers.fragmentation.figures import figures, measured
+from analyzers.fragmentation.picture import Money, Picture, pictures
+from analyzers.idle import Unjudged
+from fallow.nouns import Finding, Subject
+from fallow.seams import Views
+from fallow.settings import FragmentationSettings
+from fallow.window import Window
+
+_SUMMED = ("nodes", "idle_gpus", "fragmented_gpus", "unusable_gpus", "whole_free_gpus")
+_JOBS = ("jobs_that_fit", "free_on_smaller_remainders")
+
+
+class FragmentationAnalyzer:
+    """Find free GPUs that are lost to the pods to come (domain.md section 2.4)."""
+
+    def __init__(self, settings: FragmentationSettings | None = None) -> None:
+        self.settings = settings or FragmentationSettings()
+
+    def find(self, views: Views, window: Window) -> list[Finding]:
+        """Return one finding per pool that loses GPUs, the most GPU-hours, then GPUs, first."""
+        found = []
+        for picture in self._pictures(views, window):
+            said = measured(picture)
+            for pool in pools(picture):
+                made = (
+                    pool_finding(picture, said, pool, window, self.settings),
+                    mig_finding(picture, pool, window, self.settings),
+                )
+                found += [finding for finding in made if finding is not None]
+        return sorted(
+            found, key=lambda f: (-f.gpu_hours, -float(f.details["fragmented_gpus"]), f.id)
+        )
+
+    def summary(self, views: Views, window: Window) -> dict[str, Any]:
+        """Return the figures of the whole fleet, and of each cluster, in GPUs and dollars."""
+        clusters = {p.cluster: self._told(p) for p in self._pictures(views, window)}
+        return {**_summed(list(clusters.values())), "clusters": clusters}
+
+    def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
+        """Return what could not be measured, and what was assumed, by cluster."""
+        found = []
+        for picture in self._pictures(views, window):
+            reasons = list(picture.notes)
+            if picture.unseen_gpus:
+                reasons.append(
+                    f"{picture.unseen_gpus} GPUs of the inventory are not looked at: whether they "
+                    "are free is unknown"
+                )
+            if picture.demand.assumed:
+                reasons.append(
+                    f"only {picture.demand.pods} pods were seen: another fleet's mix is assumed"
+                )
+            about = Subject(picture.cluster, "", "Fleet", picture.cluster)
+            found += [Unjudged(about, 0.0, (reason,)) for reason in reasons]
+        return found
+
+    def _pictures(self, views: Views, window: Window) -> list[Picture]:
+        return pictures(views, window, self.settings.cover, self.settings.least_pods)
+
+    def _told(self, picture: Picture) -> dict[str, Any]:
+        said = measured(picture)
+        rows = list(range(len(picture.nodes)))
+        money = lost(picture, said.ratio(), rows)
+        cut = boards(picture.mig, picture.demand)
+        return {
+            **told(figures(picture, said, rows, self.settings.slot_gpus)),
+            "gpu_hours": money.gpu_hours,
+            "usd": money.usd,
+            **({"mig": mig_details(cut)} if cut else {}),
+        }
+
+
+def _summed(clusters: list[dict[str, Any]]) -> dict[str, Any]:
+    """Add clusters up; a job is never spread over two of them."""
+    money = total([Money(c["gpu_hours"], c["usd"]) for c in clusters])
+    usd: Decimal | None = money.usd
+    names = list(clusters[0]["by_cause"]) if clusters else []
+    sizes = list(clusters[0]["packing"]) if clusters else []
+    whole = sum(c["whole_free_gpus"] for c in clusters)
+    packing = {}
+    for size in sizes:
+        sums = {job: sum(c["packing"][size][job] for c in clusters) for job in _JOBS}
+        part = round(sums["jobs_that_fit"] * int(size) / whole, 4) if whole else None
+        packing[size] = {**sums, "packability": part}
+    return {
+        **{name: round(sum(c[name] for c in clusters), 6) for name in _SUMMED},
+        "by_cause": {name: round(sum(c["by_cause"][name] for c in clusters), 6) for name in names},
+        "packing": packing,
+        "largest_job_gpus": max((c["largest_job_gpus"] for c in clusters), default=0),
+        "gang_slots": sum(c["gang_slots"] for c in clusters),
+        "gpu_hours": money.gpu_hours,
+        "usd": usd,
+    }

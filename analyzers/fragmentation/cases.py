@@ -1,0 +1,246 @@
+"""Findings of fragmentation: one per pool and GPU model, and one per pool of MIG boards."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from decimal import ROUND_DOWN, Decimal
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from analyzers.fragmentation.advice import Loss, advice, mig_advice
+from analyzers.fragmentation.boards import Board, boards
+from analyzers.fragmentation.causers import causers
+from analyzers.fragmentation.figures import Figures, Measured, cpu_probe, figures
+from analyzers.fragmentation.ground import Slot
+from analyzers.fragmentation.moving import after, document, ground
+from analyzers.fragmentation.picture import Money, Picture
+from analyzers.fragmentation.planning import plan
+from fallow.fragmentation import Measure
+from fallow.nouns import Evidence, Finding, Subject, finding_id
+from fallow.settings import FragmentationSettings
+from fallow.window import Window
+
+MOST_NODES = 16
+FREE, STRANDED = "fragmented_gpus", "mig_slices"
+NO_HOURS = "nobody looked at the devices: no hours, and no dollars"
+_SMALLEST = Decimal("0.000001")
+MILLI = 1000
+
+
+class Pool(msgspec.Struct, frozen=True):
+    """Nodes of one pool and model; `pool` is empty where nodes name none."""
+
+    pool: str
+    model: str
+    rows: list[int]
+
+    @property
+    def name(self) -> str:
+        """Return what people call it."""
+        return "/".join(word for word in (self.pool, self.model) if word) or "unnamed"
+
+
+def pools(picture: Picture) -> list[Pool]:
+    """Return the picture's nodes by pool and model, by name."""
+    found: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for n, node in enumerate(picture.nodes):
+        found[node.pool, node.model].append(n)
+    return [Pool(*key, rows) for key, rows in sorted(found.items())]
+
+
+def pool_finding(
+    picture: Picture, said: Measured, pool: Pool, window: Window, settings: FragmentationSettings
+) -> Finding | None:
+    """Return what a pool loses; None below `min_gpus`, on the mean of the moments."""
+    rows = pool.rows
+    if said.unusable[:, rows].sum(axis=1).mean() < settings.min_gpus * MILLI:
+        return None
+    seen = figures(picture, said, rows, settings.slot_gpus)
+    ratio = said.ratio()
+    money = lost(picture, ratio, rows)
+    subject = Subject(
+        picture.cluster,
+        "",
+        "NodePool",
+        pool.name,
+        nodes=_worst(picture, said, rows),
+        models=(pool.model,) if pool.model else (),
+    )
+    planned, freed = _planned(picture, pool, settings, seen)
+    evidence = _evidence(picture)
+    details: dict[str, Any] = {
+        "why": _why(seen),
+        **told(seen),
+        "cpu_probe": cpu_probe(picture, rows),
+        "mix": _mix(picture),
+        "caused_by": causers(picture, rows),
+        "plan": planned,
+        "moments": len(said.idle),
+        "assumptions": [*picture.notes, *([NO_HOURS] if picture.still else [])],
+    }
+    return Finding(
+        id=finding_id("fragmentation", FREE, subject, window.start),
+        analyzer="fragmentation",
+        kind=FREE,
+        subject=subject,
+        window=window,
+        verdict="wasteful",
+        evidence=evidence,
+        confidence=_confidence(picture, rows, evidence),
+        gpu_hours=money.gpu_hours,
+        usd=money.usd,
+        details=details,
+        recommendations=advice(Loss(subject, pool.pool, pool.model, money, window), details, freed),
+    )
+
+
+def mig_finding(
+    picture: Picture, pool: Pool, window: Window, settings: FragmentationSettings
+) -> Finding | None:
+    """Return what a pool's MIG boards strand; None below `min_gpus`."""
+    names = {picture.nodes[n].name for n in pool.rows}
+    cut = [b for b in boards(picture.mig, picture.demand) if b.node in names]
+    gpus = sum(b.stranded / b.slices for b in cut)
+    if not cut or gpus < settings.min_gpus:
+        return None
+    money = total(picture.stranded.get(name) for name in sorted(names))
+    subject = Subject(
+        picture.cluster,
+        "",
+        "NodePool",
+        pool.name,
+        nodes=tuple(sorted({b.node for b in cut}))[:MOST_NODES],
+        models=(pool.model,) if pool.model else (),
+    )
+    details = mig_details(cut)
+    return Finding(
+        id=finding_id("fragmentation", STRANDED, subject, window.start),
+        analyzer="fragmentation",
+        kind=STRANDED,
+        subject=subject,
+        window=window,
+        verdict="wasteful",
+        evidence="confirmed" if picture.demand.profiles else "suspected",
+        confidence=1.0 if picture.demand.profiles else 0.5,
+        gpu_hours=money.gpu_hours,
+        usd=money.usd,
+        details=details,
+        recommendations=mig_advice(Loss(subject, pool.pool, pool.model, money, window), details),
+    )
+
+
+def mig_details(cut: Sequence[Board]) -> dict[str, Any]:
+    """Return what boards in MIG mode strand, in GPUs, and the layouts that would strand less."""
+    layouts: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], int] = {}
+    for board in cut:
+        key = board.held, board.free, board.layout
+        layouts[key] = layouts.get(key, 0) + 1
+    return {
+        "boards": len(cut),
+        "idle_gpus": _gpus(b.free_slices / b.slices for b in cut),
+        "fragmented_gpus": _gpus(b.stranded / b.slices for b in cut),
+        "fragmented_gpus_cut_again": _gpus(b.stranded_recut / b.slices for b in cut),
+        "layouts": [
+            {"held": list(held), "free": list(free), "cut_again": list(layout), "boards": count}
+            for (held, free, layout), count in sorted(layouts.items(), key=lambda i: -i[1])
+        ][:MOST_NODES],
+    }
+
+
+def told(seen: Figures) -> dict[str, Any]:
+    """Return figures as a document."""
+    document: dict[str, Any] = msgspec.to_builtins(seen)
+    return document
+
+
+def lost(picture: Picture, ratio: Any, rows: Sequence[int]) -> Money:
+    """Return the free GPU-hours of the window that the next GPU pod could not use, and dollars."""
+    parts = []
+    for n in rows:
+        free = picture.free.get(picture.nodes[n].name)
+        if free is not None:
+            usd = None if free.usd is None else free.usd * Decimal(repr(float(ratio[n])))
+            parts.append(Money(free.gpu_hours * float(ratio[n]), usd))
+    return total(parts)
+
+
+def total(parts: Any) -> Money:
+    """Sum money; one part without a price leaves the sum without."""
+    known = [part for part in parts if part is not None]
+    hours = round(sum((part.gpu_hours for part in known), 0.0), 6)
+    if not known or any(part.usd is None for part in known):
+        return Money(hours, None)
+    # Never above the bill: what rounding drops is less than a millionth of a dollar.
+    usd = sum((part.usd for part in known), Decimal(0))
+    return Money(hours, usd.quantize(_SMALLEST, ROUND_DOWN))
+
+
+def _planned(
+    picture: Picture, pool: Pool, settings: FragmentationSettings, seen: Figures
+) -> tuple[dict[str, Any], float]:
+    """Return the pool's plan as a document, and the GPUs that are usable once it is done."""
+    largest = max(len(picture.devices[n]) for n in pool.rows)
+    if largest < settings.slot_gpus:
+        why = f"no node of this pool has {settings.slot_gpus} GPUs"
+        return {"slots_freed": 0, "moves": [], "why": why}, 0.0
+    slot = Slot(settings.slot_gpus, picture.demand.cpu_of(settings.slot_gpus))
+    on = ground(picture, pool.rows, slot, settings.move_kinds)
+    waiting = sum(n for kind, n in picture.demand.waiting if kind.gpus == settings.slot_gpus)
+    wanted = max(settings.slots, waiting - seen.gang_slots)
+    found = None
+    while wanted and found is None:
+        found = plan(on, wanted, settings.plan_seconds)
+        wanted = wanted if found is not None else wanted // 2
+    made = document(on, found, max(settings.slots, waiting - seen.gang_slots))
+    if found is None:
+        return made, 0.0
+    measure = Measure(picture.demand.of_gpus())
+    cpu, gpu = after(on, found)
+    models = [pool.model] * len(on.places)
+    before = picture.gpu[-1][[n for n in pool.rows if picture.nodes[n].open]]
+    was = measure.fragments(np.array([p.cpu_milli for p in on.places]), before, models).sum()
+    gain = float(was - measure.fragments(cpu, gpu, models).sum()) / MILLI
+    made["usable_gpus_gained"] = round(gain, 3)
+    return made, max(0.0, gain)
+
+
+def _mix(picture: Picture) -> dict[str, Any]:
+    demand = picture.demand
+    return {
+        "pods_seen": demand.pods,
+        "requests_seen": demand.kinds,
+        "requests_in_mix": len(demand.types),
+        "asks_gpus": round(demand.gpu_share, 4),
+        "assumed": demand.assumed,
+    }
+
+
+def _evidence(picture: Picture) -> Evidence:
+    """Inventory says what is asked, telemetry what is free: two witnesses, or one."""
+    return "suspected" if picture.still or picture.demand.assumed else "confirmed"
+
+
+def _confidence(picture: Picture, rows: Sequence[int], evidence: Evidence) -> float:
+    known = sum(picture.nodes[n].cpu_milli is not None for n in rows) / len(rows)
+    return round(known * (1.0 if evidence == "confirmed" else 0.5), 4)
+
+
+def _worst(picture: Picture, said: Measured, rows: Sequence[int]) -> tuple[str, ...]:
+    ranked = sorted(rows, key=lambda n: (-said.unusable[-1][n], picture.nodes[n].name))
+    worst = [n for n in ranked[:MOST_NODES] if said.unusable[-1][n] > 0]
+    return tuple(picture.nodes[n].name for n in worst)
+
+
+def _why(seen: Figures) -> str:
+    by: Mapping[str, float] = seen.by_cause
+    asked = {name: by[name] for name in by if not name.startswith("cpu_only")}
+    cause = max(asked, key=lambda name: asked[name])
+    return (
+        f"of {seen.idle_gpus:,.1f} idle GPUs the next pod that asks for GPUs is expected not to "
+        f"use {seen.unusable_gpus:,.1f}; most are lost to: {cause.replace('_', ' ')}"
+    )
+
+
+def _gpus(parts: Any) -> float:
+    return round(float(sum(parts)), 6)

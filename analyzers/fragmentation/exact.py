@@ -1,0 +1,159 @@
+"""The fewest restarts that free slots, exactly: one mixed-integer program."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from analyzers.fragmentation.ground import WHOLE, Ground, Move, Plan
+from analyzers.fragmentation.program import Program
+
+ANY = -1
+"""Stands for the device of a pod that takes whole ones, or none."""
+
+_ROUNDING = 1e-6
+Terms = list[tuple[int, float]]
+
+
+def solve(
+    ground: Ground, more: int, movable: Sequence[int], seconds: float
+) -> tuple[Plan | None, int, bool]:
+    """Return the plan that frees `more` slots by moving some of `movable`.
+
+    With it: how few restarts no such plan is below, and whether it is certain that none exists.
+    """
+    model = _Model(ground, movable)
+    model.free_slots(more)
+    solved = model.program.solve(seconds)
+    fewest = int(np.ceil(solved.bound - _ROUNDING))
+    if solved.values is None:
+        return None, fewest, solved.none
+    values = solved.values
+    gains = [int(values[c]) - ground.slots(n) for n, c in enumerate(model.slots)]
+    plan = Plan(
+        tuple(_moves(ground, [way for way, column in model.ways.items() if values[column]])),
+        sum(model.sizes[group] for group, column in model.goes.items() if values[column]),
+        tuple(n for n, gain in enumerate(gains) for _ in range(max(0, gain))),
+        fewest,
+    )
+    return plan, fewest, False
+
+
+class _Model:
+    """Variables: does a group restart, which way goes a pod, is a device freed or opened."""
+
+    def __init__(self, ground: Ground, movable: Sequence[int]) -> None:
+        self.ground = ground
+        self.movable = movable
+        self.program = Program()
+        self.freeable = ground.freeable(movable)
+        self.sizes: dict[str, int] = defaultdict(int)
+        for i in movable:
+            self.sizes[self._group(i)] += 1
+        self.goes = {g: self.program.variable(cost=size) for g, size in self.sizes.items()}
+        self.ways: dict[tuple[int, int, int], int] = {}
+        self.leaving: dict[int, Terms] = {}
+        self.coming: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+        self.freed = {key: self.program.variable() for key in self.freeable}
+        self.slots: list[int] = []
+        self._pods_leave()
+        self._devices_empty()
+        for place in range(len(ground.places)):
+            self._place_fills(place)
+        for name, allowed in ground.budgets.items():
+            spent = [(self.goes[self._group(i)], 1.0) for i in movable if self._budget(i) == name]
+            self.program.at_most(spent, allowed)
+
+    def free_slots(self, more: int) -> None:
+        """Ask for so many slots beyond those there are."""
+        have = sum(self.ground.slots(n) for n in range(len(self.ground.places)))
+        self.program.at_most([(column, -1.0) for column in self.slots], -(have + more))
+
+    def _group(self, i: int) -> str:
+        return self.ground.tenants[i].group or f"alone/{i}"
+
+    def _budget(self, i: int) -> str:
+        return self.ground.tenants[i].budget
+
+    def _pods_leave(self) -> None:
+        """Let a pod go one way at most, and only if its group restarts."""
+        for i in self.movable:
+            pod, mine = self.ground.tenants[i], Terms()
+            for target, place in enumerate(self.ground.places):
+                if not self.ground.welcome(pod, target):
+                    continue
+                fits = [d for d, free in enumerate(place.gpu) if free >= pod.milli]
+                for spot in fits if pod.sharing else [ANY]:
+                    column = self.program.variable()
+                    self.ways[i, target, spot] = column
+                    self.coming[target].append((i, spot, column))
+                    mine.append((column, 1.0))
+            self.leaving[i] = mine
+            self.program.at_most([*mine, (self.goes[self._group(i)], -1.0)], 0)
+
+    def _devices_empty(self) -> None:
+        """A device is freed when all who hold it leave."""
+        for key, pods in self.freeable.items():
+            for i in pods:
+                left = [(column, -1.0) for column, _ in self.leaving[i]]
+                self.program.at_most([(self.freed[key], 1.0), *left], 0)
+
+    def _place_fills(self, n: int) -> None:
+        """What comes fits what is free now; what is free after it makes slots."""
+        place, pods, slot = self.ground.places[n], self.ground.tenants, self.ground.slot
+        coming = self.coming[n]
+        opened = self._shares_fill(n)
+        taken = [(c, float(pods[i].gpus)) for i, spot, c in coming if spot == ANY] + opened
+        whole = self.ground.free(n)
+        self.program.at_most(taken, whole)
+        count = self.program.variable(len(place.gpu) // slot.gpus)
+        self.slots.append(count)
+        gone = [(column, -1.0) for (where, _), column in self.freed.items() if where == n]
+        self.program.at_most([*taken, *gone, (count, float(slot.gpus))], whole)
+        for what in ("cpu_milli", "memory_mib"):
+            free, needed = getattr(place, what), getattr(slot, what)
+            arriving = [(c, float(getattr(pods[i], what))) for i, _, c in coming]
+            self.program.at_most(arriving, free)
+            if needed:
+                left = [
+                    (column, -float(getattr(pods[i], what)))
+                    for i in self.movable
+                    if pods[i].place == n
+                    for column, _ in self.leaving[i]
+                ]
+                self.program.at_most([*arriving, *left, (count, float(needed))], free)
+
+    def _shares_fill(self, n: int) -> Terms:
+        """Let shares fit their devices; return what opens wholly free ones."""
+        onto: dict[int, Terms] = defaultdict(list)
+        for i, spot, column in self.coming[n]:
+            if spot != ANY:
+                onto[spot].append((column, float(self.ground.tenants[i].milli)))
+                if (n, spot) in self.freed:
+                    self.program.at_most([(column, 1.0), (self.freed[n, spot], 1.0)], 1)
+        opened = Terms()
+        for device, terms in onto.items():
+            free = self.ground.places[n].gpu[device]
+            if free < WHOLE:
+                self.program.at_most(terms, free)
+                continue
+            column = self.program.variable()
+            opened.append((column, 1.0))
+            self.program.at_most([*terms, (column, -float(free))], 0)
+        return opened
+
+
+def _moves(ground: Ground, chosen: Sequence[tuple[int, int, int]]) -> list[Move]:
+    """Name the devices: shares where the program put them, whole GPUs on what is then free."""
+    taken = {(target, spot) for _, target, spot in chosen}
+    moves = []
+    for i, target, spot in sorted(chosen, key=lambda way: ground.tenants[way[0]].uid):
+        pod = ground.tenants[i]
+        devices: tuple[int, ...] = (spot,)
+        if spot == ANY:
+            gpu = enumerate(ground.places[target].gpu)
+            free = [d for d, milli in gpu if milli >= WHOLE and (target, d) not in taken]
+            devices = tuple(free[: pod.gpus])
+            taken |= {(target, d) for d in devices}
+        moves.append(Move(pod.uid, pod.place, target, devices))
+    return moves

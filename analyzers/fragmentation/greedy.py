@@ -1,0 +1,135 @@
+"""A quick defragmentation plan: whole places emptied, the cheapest first, onto what is left."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import msgspec
+
+from analyzers.fragmentation.ground import WHOLE, Ground, Move, Plan, Tenant
+
+
+class _Candidate(msgspec.Struct, frozen=True):
+    """A place that could be emptied: how many slots that gives, who leaves, who restarts."""
+
+    place: int
+    gain: int
+    leaving: tuple[int, ...]
+    restarts: frozenset[int]
+
+
+def emptied(ground: Ground, more: int, movable: Sequence[int], fewest: int) -> Plan | None:
+    """Return a plan that frees `more` slots, if this way finds one; `fewest` is a known bound."""
+    state = _State(ground)
+    left, moves, slots = more, list[Move](), list[int]()
+    restarted: frozenset[int] = frozenset()
+    candidates = _candidates(ground, movable)
+    for one in sorted(candidates, key=lambda c: (len(c.restarts) / c.gain, c.place)):
+        if not left:
+            break
+        if one.gain > left or not state.within(restarted | one.restarts):
+            continue
+        placed = state.placed(one.place, [ground.tenants[i] for i in one.leaving])
+        if placed is not None:
+            moves += placed
+            restarted |= one.restarts
+            slots += [one.place] * one.gain
+            left -= one.gain
+    if left:
+        return None
+    ordered = tuple(sorted(moves, key=lambda m: m.uid))
+    return Plan(ordered, len(restarted), tuple(slots), min(fewest, len(restarted)))
+
+
+def _candidates(ground: Ground, movable: Sequence[int]) -> list[_Candidate]:
+    able = set(movable)
+    members: dict[str, set[int]] = defaultdict(set)
+    for i in movable:
+        members[ground.tenants[i].group].add(i)
+    at: dict[int, list[int]] = defaultdict(list)
+    for i, tenant in enumerate(ground.tenants):
+        if tenant.devices:
+            at[tenant.place].append(i)
+    found = []
+    for n, leaving in at.items():
+        total = len(ground.places[n].gpu) // ground.slot.gpus
+        gain = total - ground.slots(n)
+        if gain < 1 or not set(leaving) <= able or not _holds_all(ground, n, leaving, total):
+            continue
+        restarts: set[int] = set()
+        for i in leaving:
+            group = ground.tenants[i].group
+            restarts |= members[group] if group else {i}
+        found.append(_Candidate(n, gain, tuple(leaving), frozenset(restarts)))
+    return found
+
+
+def _holds_all(ground: Ground, n: int, leaving: Sequence[int], total: int) -> bool:
+    """Say whether the place, without those pods, has room for all its slots."""
+    place, slot = ground.places[n], ground.slot
+    own = [ground.tenants[i] for i in leaving]
+    gpu = sum(place.gpu) + sum(milli for t in own for _, milli in t.devices)
+    return (
+        gpu >= len(place.gpu) * WHOLE
+        and place.cpu_milli + sum(t.cpu_milli for t in own) >= total * slot.cpu_milli
+        and place.memory_mib + sum(t.memory_mib for t in own) >= total * slot.memory_mib
+    )
+
+
+class _State:
+    """What is still free while a greedy plan grows; slots that exist stay whole."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
+        self.gpu = [list(place.gpu) for place in ground.places]
+        self.cpu = [place.cpu_milli for place in ground.places]
+        self.memory = [place.memory_mib for place in ground.places]
+        self.kept = {n for n in range(len(ground.places)) if ground.slots(n)}
+        self.used: set[int] = set()
+
+    def within(self, restarted: frozenset[int]) -> bool:
+        """Say whether every disruption budget allows these restarts."""
+        spent: dict[str, int] = {}
+        for i in restarted:
+            name = self.ground.tenants[i].budget
+            if name:
+                spent[name] = spent.get(name, 0) + 1
+        return all(n <= self.ground.budgets.get(name, 0) for name, n in spent.items())
+
+    def placed(self, source: int, pods: Sequence[Tenant]) -> list[Move] | None:
+        """Move pods off a place, the largest first, each where the least is left; None = no way."""
+        if source in self.used:
+            return None
+        before = [list(one) for one in self.gpu], list(self.cpu), list(self.memory)
+        moves = []
+        for pod in sorted(pods, key=lambda p: (-p.gpus * p.milli, -p.cpu_milli, p.uid)):
+            target = self._best(pod, source)
+            if target is None:
+                self.gpu, self.cpu, self.memory = before
+                return None
+            n, devices = target
+            for device in devices:
+                self.gpu[n][device] -= pod.milli
+            self.cpu[n] -= pod.cpu_milli
+            self.memory[n] -= pod.memory_mib
+            moves.append(Move(pod.uid, source, n, devices))
+        self.kept.add(source)
+        self.used |= {move.target for move in moves}
+        return moves
+
+    def _best(self, pod: Tenant, source: int) -> tuple[int, tuple[int, ...]] | None:
+        best = None
+        for n in range(len(self.ground.places)):
+            if n in self.kept or n == source or not self.ground.welcome(pod, n):
+                continue
+            fits = [d for d, free in enumerate(self.gpu[n]) if free >= max(1, pod.milli)]
+            if (
+                self.cpu[n] < pod.cpu_milli
+                or self.memory[n] < pod.memory_mib
+                or len(fits) < pod.gpus
+            ):
+                continue
+            devices = tuple(sorted(fits, key=lambda d: (self.gpu[n][d], d))[: pod.gpus])
+            key = (sum(self.gpu[n]) - pod.gpus * pod.milli, self.cpu[n], n)
+            if best is None or key < best[0]:
+                best = key, (n, devices)
+        return None if best is None else best[1]

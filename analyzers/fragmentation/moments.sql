@@ -1,0 +1,49 @@
+-- The moments at which each cluster is looked at: the last ones of $parts equal parts of the time
+-- in which its devices were seen. Nobody ever looked at the devices of a `still` cluster: its
+-- nodes and pods are one picture, whatever the window.
+WITH known AS (
+    SELECT cluster FROM node
+    UNION
+    SELECT cluster FROM device
+),
+
+parts AS (
+    SELECT unnest(range(1, $parts + 1)) AS nth
+),
+
+seen AS (
+    SELECT
+        n.cluster,
+        min(d.first_seen) AS first_seen,
+        max(d.last_seen) AS last_seen
+    FROM known AS n
+    LEFT JOIN device AS d ON n.cluster = d.cluster
+    GROUP BY n.cluster
+),
+
+spans AS (
+    SELECT
+        cluster,
+        first_seen IS null AS still,
+        greatest(first_seen, $since) AS from_at,
+        least(last_seen, $until) AS to_at
+    FROM seen
+)
+
+SELECT
+    cluster,
+    true AS still,
+    1 AS nth,
+    $until AS moment
+FROM spans
+WHERE still
+UNION ALL
+SELECT
+    s.cluster,
+    false AS still,
+    p.nth,
+    s.from_at + (s.to_at - s.from_at) * (p.nth / $parts) - INTERVAL 1 MICROSECOND AS moment
+FROM spans AS s
+CROSS JOIN parts AS p
+WHERE NOT s.still AND s.from_at < s.to_at
+ORDER BY cluster, nth

@@ -1,0 +1,283 @@
+"""What was free where, read from the warehouse into arrays over nodes and moments."""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from analyzers.fragmentation.mix import Demand, demands
+from analyzers.queries import sql
+from fallow.fragmentation import Integers
+from fallow.gpu_models import canonical
+from fallow.seams import Views
+from fallow.window import Window
+
+PARTS = 24
+"""Moments of a window at which the fleet is measured; the last one is told in full."""
+
+UNSEEN_S = 600
+"""A pod that the inventory saw so lately is taken to be there still."""
+
+WHOLE = 1000
+UNKNOWN_CPU = 1 << 50
+"""Free milli-CPU of a node whose inventory names none: it is never what is lacking."""
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A node with GPUs, as its inventory has it; memory in bytes."""
+
+    name: str
+    pool: str
+    model: str
+    gpus: int
+    cpu_milli: int | None = None
+    memory_bytes: int | None = None
+    zone: str = ""
+    instance_type: str = ""
+    capacity_type: str = ""
+    taints: frozenset[str] = frozenset()
+    labels: Mapping[str, str] = {}
+    open: bool = True
+
+
+class Money(msgspec.Struct):
+    """What nobody held in the window; `usd` None = no price, or nothing posted."""
+
+    gpu_hours: float = 0.0
+    usd: Decimal | None = None
+
+
+class Picture(msgspec.Struct):
+    """One cluster; the arrays have a row per node and moment, the last moment's last."""
+
+    cluster: str
+    still: bool
+    nodes: list[Node]
+    cpu: Integers
+    """Free milli-CPU [moment, node]."""
+    memory: Integers
+    """Free bytes [moment, node]."""
+    gpu: Integers
+    """Free milli-GPU [moment, node, device]; 0 beyond a node's devices and where it is closed."""
+    devices: list[list[str]]
+    """Names of each node's devices, in the arrays' order."""
+    mig: list[dict[str, Any]]
+    """MIG instances at the last moment, rows of `devices.sql`."""
+    pods: list[dict[str, Any]]
+    demand: Demand
+    free: dict[str, Money]
+    stranded: dict[str, Money]
+    unseen_gpus: int = 0
+    """GPUs of the inventory that nobody looks at: unknown, never idle."""
+    notes: list[str] = []
+
+
+def pictures(views: Views, window: Window, cover: float, least_pods: int) -> list[Picture]:
+    """Return one picture per cluster that has nodes with GPUs, by name."""
+    since, until = (t.replace(tzinfo=None) for t in (window.start, window.end))
+    looks = views.query(
+        sql("fragmentation/moments"), {"since": since, "until": until, "parts": PARTS}
+    ).to_pylist()
+    if not looks:
+        return []
+    clusters = sorted({row["cluster"] for row in looks})
+    every = {
+        "clusters": [row["cluster"] for row in looks],
+        "nths": [row["nth"] for row in looks],
+        "moments": [row["moment"] for row in looks],
+        "stills": [row["still"] for row in looks],
+    }
+    last = {row["cluster"]: row for row in looks}
+    named = {"clusters": clusters}
+    read = {
+        "nodes": views.query(sql("fragmentation/nodes"), named),
+        "devices": views.query(
+            sql("fragmentation/devices"), {k: every[k] for k in ("clusters", "nths", "moments")}
+        ),
+        "asked": views.query(sql("fragmentation/asked"), {**every, "unseen_s": UNSEEN_S}),
+        "pods": views.query(
+            sql("fragmentation/pods"),
+            {
+                "clusters": list(last),
+                "moments": [row["moment"] for row in last.values()],
+                "stills": [row["still"] for row in last.values()],
+                "unseen_s": UNSEEN_S,
+            },
+        ),
+        "money": views.query(sql("fragmentation/money"), {"since": since, "until": until}),
+    }
+    rows: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for name, table in read.items():
+        for row in table.to_pylist():
+            rows.setdefault(row["cluster"], {}).setdefault(name, []).append(row)
+    asked = demands(views, window, clusters, [c for c in clusters if last[c]["still"]])
+    return [
+        _picture(c, last[c], rows.get(c, {}), Demand.of(asked.get(c, []), cover, least_pods))
+        for c in clusters
+        if rows.get(c, {}).get("nodes") or rows.get(c, {}).get("devices")
+    ]
+
+
+def _picture(
+    cluster: str,
+    last: Mapping[str, Any],
+    rows: Mapping[str, list[dict[str, Any]]],
+    demand: Demand,
+) -> Picture:
+    moments, still = last["nth"], last["still"]
+    devices = rows.get("devices", [])
+    parents = {row["parent"] for row in devices if row["parent"]}
+    boards = [r for r in devices if not r["parent"] and r["device"] not in parents]
+    nodes = _nodes(rows.get("nodes", []), boards)
+    row_of = {node.name: n for n, node in enumerate(nodes)}
+    names: list[list[str]] = [[] for _ in nodes]
+    if still:
+        names = [[f"{node.name}/gpu{k}" for k in range(node.gpus)] for node in nodes]
+    else:
+        for device, node in {r["device"]: r["node"] for r in boards}.items():
+            names[row_of[node]].append(device)
+    width = max((len(one) for one in names), default=0) or 1
+    gpu = np.zeros((moments, len(nodes), width), np.int64)
+    place = {d: (n, k) for n, one in enumerate(names) for k, d in enumerate(one)}
+    if still:
+        for n, one in enumerate(names):
+            gpu[:, n, : len(one)] = WHOLE
+        unplaced = hold(gpu[0], row_of, place, rows.get("pods", []))
+    else:
+        unplaced = 0
+        for r in boards:
+            gpu[(r["nth"] - 1, *place[r["device"]])] = max(0, round(WHOLE * (1 - r["held"])))
+    gpu[:, [n for n, node in enumerate(nodes) if not node.open]] = 0
+    cpu = np.array([_or(node.cpu_milli, UNKNOWN_CPU) for node in nodes], np.int64)
+    memory = np.array([_or(node.memory_bytes, 1 << 60) for node in nodes], np.int64)
+    cpus, memories = np.tile(cpu, (moments, 1)), np.tile(memory, (moments, 1))
+    for r in rows.get("asked", []):
+        if r["node"] in row_of:
+            cpus[r["nth"] - 1, row_of[r["node"]]] -= r["cpu_milli"]
+            memories[r["nth"] - 1, row_of[r["node"]]] -= r["memory_bytes"]
+    money = rows.get("money", [])
+    seen = [len(one) for one in names]
+    under_mig = {r["node"] for r in devices if r["parent"]}
+    return Picture(
+        cluster,
+        still,
+        nodes,
+        np.maximum(cpus, 0),
+        np.maximum(memories, 0),
+        gpu,
+        names,
+        [r for r in devices if r["parent"] and r["nth"] == moments],
+        rows.get("pods", []),
+        demand,
+        _money(money, "free"),
+        _money(money, "stranded"),
+        sum(
+            max(0, node.gpus - seen[n])
+            for n, node in enumerate(nodes)
+            if node.name not in under_mig
+        ),
+        _notes(nodes, unplaced),
+    )
+
+
+def hold(
+    gpu: Integers,
+    row_of: Mapping[str, int],
+    place: Mapping[str, tuple[int, int]],
+    pods: Sequence[Mapping[str, Any]],
+) -> int:
+    """Take from `gpu` what the pods of a still cluster hold; return how many named no device.
+
+    A pod whose devices nobody names takes the node's first ones that are free enough.
+    """
+    guessed = 0
+    for pod in pods:
+        if not pod["gpus"]:
+            continue
+        n = row_of[pod["node"]]
+        named = named_devices(pod)
+        if named:
+            for device, share in named:
+                if device in place:
+                    gpu[place[device]] -= round(WHOLE * share)
+            continue
+        guessed += 1
+        count = int(np.ceil(pod["gpus"]))
+        part = round(WHOLE * pod["gpus"] / count)
+        fits = np.flatnonzero(gpu[n] >= part)
+        gpu[n, fits[np.argsort(gpu[n, fits], kind="stable")][:count]] -= part
+    np.maximum(gpu, 0, out=gpu)
+    return guessed
+
+
+def named_devices(pod: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Return the devices a pod holds and how much of each, where somebody says so."""
+    if pod["held"]:
+        return list(zip(pod["held"], pod["shares"], strict=True))
+    if not pod["devices"]:
+        return []
+    each = msgspec.json.decode(pod["devices"])
+    told = [(d, 1.0) if isinstance(d, str) else (d.get("device"), d.get("share")) for d in each]
+    return [(name, 1.0 if share is None else share) for name, share in told if name]
+
+
+def model_name(text: str | None) -> str:
+    """Return the canonical name of a model, else the site's own word."""
+    known = canonical(text)
+    return known.gpu_model if known else (text or "")
+
+
+def _nodes(inventory: list[dict[str, Any]], boards: list[dict[str, Any]]) -> list[Node]:
+    seen = {r["node"]: r["model"] for r in boards}
+    nodes = [
+        Node(
+            r["node"],
+            r["pool"],
+            model_name(r["model"] or seen.get(r["node"])),
+            r["gpus"],
+            r["cpu_milli"],
+            r["memory_bytes"],
+            r["zone"],
+            r["instance_type"],
+            r["capacity_type"],
+            _taints(r["taints"]),
+            msgspec.json.decode(r["labels"]) if r["labels"] else {},
+            r["open"],
+        )
+        for r in inventory
+    ]
+    known = {node.name for node in nodes}
+    counts: dict[str, set[str]] = {}
+    for r in boards:
+        counts.setdefault(r["node"], set()).add(r["device"])
+    extra = sorted(set(seen) - known)
+    return [*nodes, *(Node(n, "", model_name(seen[n]), len(counts[n])) for n in extra)]
+
+
+def _taints(text: str | None) -> frozenset[str]:
+    told = msgspec.json.decode(text) if text else []
+    return frozenset(
+        f"{t.get('key')}={t.get('value') or ''}:{t.get('effect')}"
+        for t in told
+        if isinstance(t, dict) and t.get("effect") != "PreferNoSchedule"
+    )
+
+
+def _money(rows: list[dict[str, Any]], state: str) -> dict[str, Money]:
+    return {r["node"]: Money(r["gpu_hours"], r["usd"]) for r in rows if r["state"] == state}
+
+
+def _notes(nodes: Sequence[Node], unplaced: int) -> list[str]:
+    blind = sum(node.cpu_milli is None for node in nodes)
+    told = []
+    if blind:
+        told.append(f"CPU of {blind} nodes is unknown: nothing there is said to lack it")
+    if unplaced:
+        told.append(f"devices of {unplaced} pods are not named: taken as packed on their nodes")
+    return told
+
+
+def _or(value: int | None, other: int) -> int:
+    return other if value is None else value

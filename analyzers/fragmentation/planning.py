@@ -1,0 +1,112 @@
+"""A defragmentation plan: the fewest restarts that free so many whole slots.
+
+A greedy plan empties the places that need the fewest moves; a lower bound says how few any plan
+needs. Where they differ, and the program is small enough, it is solved exactly.
+"""
+
+from collections.abc import Sequence
+
+from analyzers.fragmentation.exact import solve
+from analyzers.fragmentation.greedy import emptied
+from analyzers.fragmentation.ground import Ground, Plan
+
+MOST_WAYS = 60_000
+"""Pod x target pairs up to which the exact program is tried whole."""
+
+NEAR = 8
+"""So many times the slots asked for are the places that a program too large is cut down to."""
+
+
+def plan(ground: Ground, more: int, seconds: float = 5.0) -> Plan | None:
+    """Return a plan that frees `more` slots, or None where none was found.
+
+    `Plan.fewest` is a proven bound: with `proven`, no plan restarts fewer pods.
+    """
+    movable = ground.movable()
+    costs = _costs(ground, movable)
+    gains = sorted(cost for n in costs for cost in costs[n])
+    if len(gains) < more:
+        return None
+    fewest = sum(gains[:more])
+    quick = emptied(ground, more, movable, fewest)
+    if quick is not None and quick.proven:
+        return quick
+    ways = len(movable) * len(ground.places)
+    if ways <= MOST_WAYS:
+        best, bound, none = solve(ground, more, movable, seconds)
+        if none:
+            return None
+        return _better(quick, best, max(fewest, bound))
+    near = set(sorted(costs, key=lambda n: (costs[n], n))[: NEAR * more])
+    some = _whole_groups(ground, [i for i in movable if ground.tenants[i].place in near])
+    if len(some) * len(ground.places) > MOST_WAYS:
+        return quick
+    best, _, _ = solve(ground, more, some, seconds)
+    return _better(quick, best, fewest)
+
+
+def _better(one: Plan | None, other: Plan | None, fewest: int) -> Plan | None:
+    known = [p for p in (one, other) if p is not None]
+    if not known:
+        return None
+    best = min(known, key=lambda p: p.restarts)
+    return Plan(best.moves, best.restarts, best.slots, min(fewest, best.restarts))
+
+
+def _whole_groups(ground: Ground, pods: Sequence[int]) -> list[int]:
+    """Return only the pods whose whole group is among them."""
+    able = set(pods)
+    sizes: dict[str, int] = {}
+    for tenant in ground.tenants:
+        sizes[tenant.group] = sizes.get(tenant.group, 0) + 1
+    have: dict[str, int] = {}
+    for i in able:
+        have[ground.tenants[i].group] = have.get(ground.tenants[i].group, 0) + 1
+    return [
+        i
+        for i in pods
+        if not ground.tenants[i].group
+        or have[ground.tenants[i].group] == sizes[ground.tenants[i].group]
+    ]
+
+
+def _costs(ground: Ground, movable: Sequence[int]) -> dict[int, list[int]]:
+    """Return, by place, the fewest of its own pods that must leave for each further slot.
+
+    Never too many: a pod is counted on its own place alone, and frees every device it touches.
+    """
+    freeable = ground.freeable(movable)
+    touched: dict[int, dict[int, int]] = {}
+    for (place, _), pods in freeable.items():
+        for i in pods:
+            of = touched.setdefault(place, {})
+            of[i] = of.get(i, 0) + 1
+    per_place: dict[int, int] = {}
+    for place, _ in freeable:
+        per_place[place] = per_place.get(place, 0) + 1
+    found = {}
+    slot = ground.slot
+    for n in range(len(ground.places)):
+        free, able = ground.free(n), per_place.get(n, 0)
+        have, most = ground.slots(n), (free + able) // slot.gpus
+        shares = sorted(touched.get(n, {}).values(), reverse=True)
+        costs, before = [], 0
+        for count in range(have + 1, most + 1):
+            need, cost = count * slot.gpus - free, 0
+            if need == able:
+                cost = len(shares)
+            else:
+                while need > 0:
+                    need -= shares[cost]
+                    cost += 1
+            costs.append(max(0, cost - before))
+            before = max(before, cost)
+        if costs:
+            # The bound takes the cheapest first: never let a later slot be cheaper than it is.
+            found[n] = _convex(costs)
+    return found
+
+
+def _convex(costs: list[int]) -> list[int]:
+    """Return costs that any choice of first slots sums to at most, in growing order."""
+    return costs if costs == sorted(costs) else [min(costs)] * len(costs)

@@ -1,0 +1,43 @@
+-- What pods asked for and how many asked it: those of the window, or all of a still cluster.
+-- `gpus` devices of `gpu_milli` each; a share of several is told by HAMi's cores alone.
+WITH asked AS (
+    SELECT
+        p.cluster,
+        coalesce(p.cpu_request_milli, 0) AS cpu_milli,
+        coalesce(p.gpu_request, 0) AS request,
+        CASE
+            WHEN p.gpu_core_request_pct > 0 AND p.gpu_core_request_pct < 100
+                THEN greatest(1, round(p.gpu_request * 100 / p.gpu_core_request_pct))
+            ELSE ceil(coalesce(p.gpu_request, 0))
+        END::INTEGER AS gpus,
+        CASE
+            WHEN p.gpu_resource LIKE '%mig-%' THEN split_part(p.gpu_resource, 'mig-', 2)
+        END AS profile,
+        coalesce(
+            p.labels ->> '$.gpu_spec',
+            replace(p.annotations ->> '$."nvidia.com/use-gputype"', ',', '|')
+        ) AS models,
+        p.phase = 'Pending' AND p.node IS null AS waiting
+    FROM pod AS p
+    WHERE
+        p.cluster IN (SELECT unnest($clusters))
+        AND NOT (p.gpu_request IS null AND p.gpu_mem_request_bytes IS NOT null)
+        AND (
+            p.cluster IN (SELECT unnest($stills))
+            OR coalesce(p.created_at, p.scheduled_at, p.started_at, p.first_seen) < $until
+            AND coalesce(p.finished_at, p.last_seen) >= $since
+        )
+)
+
+SELECT
+    cluster,
+    cpu_milli,
+    gpus,
+    CASE WHEN gpus > 0 THEN round(1000 * request / gpus) ELSE 0 END::INTEGER AS gpu_milli,
+    profile,
+    models,
+    count(*) AS pods,
+    count(*) FILTER (WHERE waiting) AS waiting
+FROM asked
+GROUP BY ALL
+ORDER BY ALL
