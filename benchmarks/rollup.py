@@ -85,7 +85,7 @@ def _asking(warehouse: Warehouse, gpus: int, days: int) -> list[Result]:
     source = "WITH roll AS NOT MATERIALIZED (SELECT * FROM rollup_5m WHERE bucket >= $a"
     source += " AND bucket < $b) SELECT * FROM"
     five = reductions.roll("rollup_5m", "roll")
-    mean = reductions.sql(reductions.mean_activity(five))
+    mean = reductions.sql(reductions.mean_activity(five, "namespace"))
     idle = reductions.sql(
         reductions.idle_devices(five, reductions.Rules(), buckets=24, coverage=0.9)
     )
@@ -95,7 +95,7 @@ def _asking(warehouse: Warehouse, gpus: int, days: int) -> list[Result]:
     )
     month = {"a": ROLLED_FROM, "b": end}
     hours = {"a": end - timedelta(hours=2), "b": end}
-    means = f"{source} (SELECT cluster, namespace, gpu_util_pct FROM ({mean}))"
+    means = f"{source} (SELECT namespace, gpu_util_pct FROM ({mean}))"
     whole = _best(lambda: warehouse.query(means, month))
     by_hand = _best(lambda: warehouse.query(hand, month))
     idling = _best(lambda: warehouse.query(f"{source} ({idle})", hours))
