@@ -3,14 +3,12 @@
     ledger ──► cells (owner x place x state) ──► recommendations take in order ──► what is left
 
 Order: the analyzer's place in `waterfall_order.csv` (others after it, by name); confirmed before
-suspected; the dearest finding first; a finding's recommendations as it lists them. These are
-alternatives: of the same cells a later one gets only what it claims beyond the earlier ones. A
-recommendation's *gross* is what its claims would get if it were alone, its *marginal* what those
-before it left.
+suspected; the dearest finding first; a finding's recommendations as it lists them. Together these
+save at most the waste that the finding shows, for they may be alternatives. A recommendation's
+*gross* is what its claims would get if it were alone, its *marginal* what those before it left.
 """
 
 import csv
-from collections import Counter
 from collections.abc import Sequence
 from decimal import ROUND_DOWN, Decimal
 from functools import cache
@@ -23,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from analyzers.queries import sql
-from analyzers.waterfall_cells import CENT_E8, HOUR_US, Cells, Grant, Ints, spend_name
+from analyzers.waterfall_cells import CENT_E8, HOUR_US, Cells, Grant, Ints, spend_name, units
 from fallow.nouns import Claim, Effort, Evidence, Finding, Recommendation, Saving
 from fallow.seams import Views
 from fallow.window import Window
@@ -107,15 +105,16 @@ def poured(cells: pa.Table, found: Sequence[Finding]) -> Waterfall:
     numbers: list[int] = []
     alone = Cells(cells)
     for finding in sorted(found, key=_turn):
-        had: Counter[Claim] = Counter()
+        shown = _shown(finding)
         for number, advice in enumerate(finding.recommendations):
             if not advice.claims:
                 continue
             gross = [alone.take(claim) for claim in advice.claims]
             alone.give_back(gross)
-            granted = [books.take(c, had[_about(c)]) for c in advice.claims]
-            for claim, grant in zip(advice.claims, granted, strict=True):
-                had[_about(claim)] += int(grant.gpu_us.sum())
+            granted = []
+            for claim in advice.claims:
+                granted.append(books.take(claim, shown))
+                shown -= int(granted[-1].gpu_us.sum())
             given += granted
             numbers += [len(steps)] * len(granted)
             steps.append(_step(finding, number, advice, _of(gross, books), _of(granted, books)))
@@ -225,8 +224,10 @@ def _credited(advice: Recommendation, step: Step | None) -> Recommendation:
     )
 
 
-def _about(claim: Claim) -> Claim:
-    return msgspec.structs.replace(claim, gpu_hours=0.0, usd=None)
+def _shown(finding: Finding) -> int:
+    """Return the most a finding may save: the waste it shows, or its largest advice's claims."""
+    claimed = (sum(units(c.gpu_hours) for c in a.claims) for a in finding.recommendations)
+    return max(units(finding.gpu_hours), *claimed, 0)
 
 
 def _part(claim: Claim, part: float) -> Claim:

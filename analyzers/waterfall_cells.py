@@ -87,16 +87,16 @@ class Cells:
             rows = rows[self._codes[name][rows] == code]
         return rows[np.isin(self._codes["state"][rows], states)]
 
-    def take(self, claim: Claim, had_us: int = 0) -> Grant:
-        """Take what a claim asks for beyond `had_us`; cells give in proportion to what they have.
+    def take(self, claim: Claim, most_us: int = _MOST_US) -> Grant:
+        """Take what a claim asks for, up to `most_us`; cells give in proportion to what they have.
 
         The saving is the claim's own dollars for the part granted, never more than these hours
         cost; without dollars of its own it is their cost. Unpriced cells save no dollars.
         """
         rows = self.matching(claim)
         left, money = self.left_us[rows], self.left_e8[rows]
-        wanted = _units(claim.gpu_hours, HOUR_US)
-        granted = max(0, min(wanted - had_us, int(left.sum())))
+        wanted = units(claim.gpu_hours)
+        granted = max(0, min(wanted, most_us, int(left.sum())))
         hours = portion(left, granted)
         kept = hours > 0
         rows, left, money, hours = rows[kept], left[kept], money[kept], hours[kept]
@@ -114,6 +114,13 @@ class Cells:
         for grant in grants:
             self.left_us[grant.rows] += grant.gpu_us
             self.left_e8[grant.rows] += grant.cost
+
+
+def units(gpu_hours: float) -> int:
+    """Return GPU-hours in GPU-microseconds; what is not a positive number is none."""
+    if not gpu_hours > 0:
+        return 0
+    return int(min(gpu_hours * HOUR_US, float(_MOST_US)))
 
 
 def portion(have: Ints, amount: int) -> Ints:
@@ -149,12 +156,6 @@ def _fill(amount: int, room: Ints) -> Ints:
     before = np.cumsum(room) - room
     filled: Ints = np.clip(amount - before, 0, room)
     return filled
-
-
-def _units(hours: float, unit: int) -> int:
-    if not hours > 0:  # and not a number claims nothing either
-        return 0
-    return int(min(hours * unit, float(_MOST_US)))
 
 
 def _money(usd: Decimal) -> int:

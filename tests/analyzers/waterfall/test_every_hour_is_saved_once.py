@@ -104,9 +104,18 @@ def test_alternatives_of_one_finding_share_its_hours(views: Memory) -> None:
 def test_an_alternative_takes_nothing_from_the_workload_s_other_findings(views: Memory) -> None:
     post(views, [posted(gpu_seconds=7200.0)])
     stop = Recommendation("stop", "w", "idle", True, claims=(claim(1),))
-    more = msgspec.structs.replace(stop, claims=(claim(1.25),))
-    found = [finding(number=1, recommendations=(stop, stop, more)), finding(claim(1), number=2)]
-    assert [got for _, got in marginal(fall(views, DAY, found))] == [1.0, 0.0, 0.25, 0.75]
+    found = [finding(number=1, recommendations=(stop, stop)), finding(claim(1), number=2)]
+    assert [got for _, got in marginal(fall(views, DAY, found))] == [1.0, 0.0, 1.0]
+
+
+def test_parts_of_one_finding_s_waste_add_up_to_it_and_no_further(views: Memory) -> None:
+    post(views, [posted(gpu_seconds=36000.0)])
+    parts = tuple(
+        Recommendation("do", "part", "of it", True, claims=(claim(part),)) for part in (3, 4, 5)
+    )
+    fallen = fall(views, DAY, [finding(gpu_hours=8.0, recommendations=parts)])
+    assert [got for _, got in marginal(fallen)] == [3.0, 4.0, 1.0]
+    assert [step.gross.gpu_hours for step in fallen.steps] == [3.0, 4.0, 5.0]
 
 
 def test_a_lower_price_saves_its_part_and_takes_the_whole_hour(views: Memory) -> None:
