@@ -175,7 +175,8 @@ def free_part(pool: Pool, wanted: Mapping[str, float]) -> tuple[Waste, dict[str,
             continue
         hours[row["node"]] = got
         unpriced |= row["unpriced_hours"] > 0
-        usd += (row["free_usd"] or Decimal()) * Decimal(repr(got / row["free_hours"]))
+        paid, free = row["free_usd"] or Decimal(), Decimal(repr(row["free_hours"]))
+        usd += paid * Decimal(repr(got)) / free
     costs = None if unpriced or not hours else money(usd)
     return Waste(
         sum(hours.values()), costs, tuple(sorted(hours, key=lambda n: (-hours[n], n)))

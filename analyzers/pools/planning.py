@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from analyzers.pools.bound import Bound, bound
+from analyzers.pools.bound import SLACK, Bound, bound
 from analyzers.pools.packing import Nodes, described, downsized, pack
 from analyzers.pools.shapes import Ints, Problem, Shape
 
@@ -53,9 +53,14 @@ def plan(problem: Problem) -> Plan:
     return Plan(
         best,
         best.cost,
-        min(least.usd_h, best.cost),
+        _at_most(least.usd_h, best.cost),
         tuple((name, nodes, usd_h) for usd_h, name, nodes in alone),
     )
+
+
+def _at_most(bound_usd_h: float, usd_h: float) -> float:
+    """Return the bound, or the cost where they differ by no more than the solver's tolerance."""
+    return usd_h if bound_usd_h >= usd_h * (1 - 2 * SLACK) else bound_usd_h
 
 
 def plan_for(problem: Problem, peaks: Sequence[Mapping[Shape, int]]) -> Plan:
