@@ -52,7 +52,6 @@ SELECT
         WHEN activity < $exit_threshold - 1e-6 THEN 2
         ELSE 3
     END::TINYINT AS kind,
-    activity::FLOAT AS activity,
     power_w::FLOAT AS power_w,
     energy_mj::DOUBLE AS energy_mj,
     traffic_bps::FLOAT AS traffic_bps,

@@ -3,12 +3,24 @@
 -- that ran for a moment long ago is told by its share of the looks and when it was last seen.
 WITH span AS (
     SELECT
-        unnest($spans) AS span,
-        unnest($clusters) AS cluster,
-        unnest($namespaces) AS namespace,
-        unnest($pods) AS pod,
-        make_timestamp(unnest($starts)) AS start_at,
-        make_timestamp(unnest($ends)) AS end_at
+        h.span,
+        h.cluster,
+        h.namespace,
+        h.pod,
+        make_timestamp(h.start) AS start_at, -- noqa: RF01
+        make_timestamp(h."end") AS end_at -- noqa: RF01
+    FROM (
+        SELECT
+            unnest(
+                from_json(
+                    $held,
+                    '[{
+                        "span": "BIGINT", "cluster": "VARCHAR", "namespace": "VARCHAR",
+                        "pod": "VARCHAR", "pod_uid": "VARCHAR", "start": "BIGINT", "end": "BIGINT"
+                    }]'
+                )
+            ) AS h
+    ) AS listed
 )
 
 SELECT

@@ -3,13 +3,25 @@
 -- than $apart_us apart is one interval.
 WITH span AS (
     SELECT
-        unnest($spans) AS span,
-        unnest($clusters) AS cluster,
-        unnest($namespaces) AS namespace,
-        unnest($pods) AS pod,
-        unnest($uids) AS uid,
-        make_timestamp(unnest($starts)) AS start_at,
-        make_timestamp(unnest($ends)) AS end_at
+        h.span,
+        h.cluster,
+        h.namespace,
+        h.pod,
+        h.pod_uid AS uid,
+        make_timestamp(h.start) AS start_at, -- noqa: RF01
+        make_timestamp(h."end") AS end_at -- noqa: RF01
+    FROM (
+        SELECT
+            unnest(
+                from_json(
+                    $held,
+                    '[{
+                        "span": "BIGINT", "cluster": "VARCHAR", "namespace": "VARCHAR",
+                        "pod": "VARCHAR", "pod_uid": "VARCHAR", "start": "BIGINT", "end": "BIGINT"
+                    }]'
+                )
+            ) AS h
+    ) AS listed
 ),
 
 asked AS (

@@ -1,6 +1,7 @@
 """Fetch the looks an idle verdict rests on, a bounded part of the devices at a time."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -79,10 +80,14 @@ def plan(views: Views, window: Window, settings: IdleSettings) -> Plan:
         "exit_threshold": max(settings.exit_threshold, settings.threshold),
     }
     if not raw:
+        barriers = gap is not None and gap > BUCKET_S
+        measured = views.query(sql("idle_measures"), bounds(window)).to_pylist()[0]
         parameters |= {
             "exit_samples": settings.exit_samples,
             "max_gap_s": gap,
-            "barriers": gap is not None and gap > BUCKET_S,
+            "barriers": barriers,
+            **measured,
+            "every": barriers or measured["every"],
         }
     return Plan(
         "sample" if raw else "rollup_5m",
@@ -99,10 +104,18 @@ def parts(views: Views, chosen: Plan, settings: IdleSettings) -> Iterator[Looks]
         return
     rows = chosen.rows if chosen.source == "sample" else chosen.rows // 6
     step = max(1, int(count * PER_PART / max(rows, 1)))
-    for begin in range(0, count, step):
-        part = chosen.devices[begin : begin + step]
-        found = views.query(sql(statement(chosen)), parameters_for(chosen, part))
-        yield _looks(found, settings, bucketed=chosen.source != "sample")
+    asked = [
+        parameters_for(chosen, chosen.devices[begin : begin + step])
+        for begin in range(0, count, step)
+    ]
+    # The next part is read while this one is judged: two cores are better than one.
+    with ThreadPoolExecutor(1) as reader:
+        ahead = reader.submit(views.query, sql(statement(chosen)), asked[0])
+        for following in [*asked[1:], None]:
+            found = ahead.result()
+            if following is not None:
+                ahead = reader.submit(views.query, sql(statement(chosen)), following)
+            yield _looks(found, settings, bucketed=chosen.source != "sample")
 
 
 def statement(chosen: Plan) -> str:
@@ -128,30 +141,53 @@ def parameters_for(chosen: Plan, part: pl.DataFrame) -> dict[str, Any]:
 
 
 def _looks(found: pa.Table, settings: IdleSettings, *, bucketed: bool) -> Looks:
-    kind = found["kind"].to_numpy().astype(np.int8)
-    seen = np.flatnonzero(kind != BLIND)
-    device = found["device"].to_numpy().astype(np.int64)[seen]
-    at = found["at"].to_numpy().astype(np.int64)[seen]
-    if not _sorted(device, at):
-        order = np.lexsort((at, device))
-        device, at, seen = device[order], at[order], seen[order]
-    interval = found["interval_s"].to_numpy().astype(np.float64)[seen]
-    length = np.full(len(seen), float(BUCKET_S)) if bucketed else interval
-    gap = interval * 3 if settings.max_gap is None else settings.max_gap.total_seconds()
+    rows = pl.DataFrame(found)
+    if (rows["kind"] == BLIND).any():
+        rows = rows.filter(pl.col("kind") != BLIND)
+    count = rows.height
+    device = rows["device"].cast(pl.Int64).to_numpy()
+    order = _order(device, rows["at"].to_numpy())
+
+    def column(name: str, dtype: type[pl.DataType]) -> np.ndarray[Any, Any]:
+        """Return a column in order; one that holds a single value takes the place of one."""
+        values = rows[name]
+        if count and values.null_count() == count:
+            return np.broadcast_to(np.float32(np.nan), count)
+        if count and values.null_count() == 0 and values.min() == values.max():
+            return np.broadcast_to(values[:1].cast(dtype).to_numpy(), count)
+        known = values.cast(dtype).to_numpy()
+        return known if order is None else known[order]
+
+    interval = column("interval_s", pl.Float64)
+    once = interval[:1] if interval.strides == (0,) else interval
+    length = np.full(len(once), float(BUCKET_S)) if bucketed else once
+    gap = once * 3 if settings.max_gap is None else settings.max_gap.total_seconds()
     gap = np.maximum(gap, BUCKET_S if bucketed else 0.0)
     return Looks(
-        device=device,
-        at=at,
-        speaks=np.rint(length * MICRO).astype(np.int64),
-        gap=np.rint(np.broadcast_to(gap, len(seen)) * MICRO).astype(np.int64),
-        kind=kind[seen],
-        looks=found["looks"].to_numpy().astype(np.int64)[seen],
+        device=device if order is None else device[order],
+        at=column("at", pl.Int64),
+        speaks=np.broadcast_to(np.rint(length * MICRO).astype(np.int64), count),
+        gap=np.broadcast_to(np.rint(gap * MICRO).astype(np.int64), count),
+        kind=column("kind", pl.Int8),
+        looks=column("looks", pl.Int64),
         interval_s=interval,
-        measures={name: found[name].to_numpy()[seen] for name in MEASURES},
+        measures={
+            name: column(name, pl.Float64 if name == "energy_mj" else pl.Float32)
+            for name in MEASURES
+        },
         bucketed=bucketed,
     )
 
 
-def _sorted(device: np.ndarray[Any, Any], at: np.ndarray[Any, Any]) -> bool:
-    step = np.diff(device)
-    return bool(np.all((step > 0) | ((step == 0) & (np.diff(at) >= 0))))
+def _order(device: np.ndarray[Any, Any], at: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """Return the rows' order by device and moment; None where they have it.
+
+    Files hold days sorted so: a stable sort of one number only merges these runs.
+    """
+    if not len(at):
+        return None
+    origin = at.min()
+    key = device * (at.max() - origin + 1) + (at - origin)
+    if np.all(key[1:] >= key[:-1]):
+        return None
+    return np.argsort(key, kind="stable")

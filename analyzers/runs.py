@@ -64,19 +64,17 @@ def idle_runs(looks: Looks, *, exit_samples: int, shortest_s: float) -> Runs:
     Looks must be sorted by device and moment and hold no blind ones.
     """
     barrier = looks.kind == CONFLICT
-    if len(looks):
+    if (looks.kind == BUSY).any():
         barrier |= _streak(looks) >= exit_samples
-    behind = np.cumsum(barrier)
     rows = np.flatnonzero(looks.kind == IDLE)
     if not rows.size:
         none = np.empty(0, dtype=np.int64)
         return Runs(none, none, none, none, none)
-    device, at, passed = looks.device[rows], looks.at[rows], behind[rows]
-    broken = (
-        (device[1:] != device[:-1])
-        | (passed[1:] != passed[:-1])
-        | (at[1:] - at[:-1] > looks.gap[rows[1:]])
-    )
+    device, at = looks.device[rows], looks.at[rows]
+    broken = (device[1:] != device[:-1]) | (at[1:] - at[:-1] > looks.gap[rows[1:]])
+    if barrier.any():
+        passed = np.cumsum(barrier)[rows]
+        broken |= passed[1:] != passed[:-1]
     begins = np.concatenate([[0], np.flatnonzero(broken) + 1])
     ends = np.concatenate([begins[1:] - 1, [len(rows) - 1]])
     start, end = at[begins], at[ends] + looks.speaks[rows[ends]]

@@ -84,31 +84,49 @@ def _rows(looks: Looks, cut: pl.DataFrame) -> tuple[Any, Any]:
 
 def _summed(looks: Looks, low: Any, high: Any) -> dict[str, Any]:
     def over(values: Any) -> Any:
+        if len(values) and values.strides == (0,):
+            return (
+                values[0] * (high - low).astype(np.float64) if len(values) else np.zeros(len(low))
+            )
         total = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
         return total[high] - total[low]
 
     def mean(values: Any) -> Any:
+        if absent(values):
+            return _none(low)
         known = ~np.isnan(values)
+        if known.all():
+            n = (high - low).astype(np.float64)
+            return np.divide(over(values), n, out=_none(n), where=n > 0)
         n = over(known)
         return np.divide(over(np.where(known, values, 0.0)), n, out=_none(n), where=n > 0)
 
     m = {name: looks.measures[name] for name in MEASURES}
     power = mean(m["power_w"])
     energy_w, flat = _energy(looks, low, high)
-    traffic = m["traffic_bps"] - _floor(looks, m["traffic_bps"])
-    procs = mean(np.where(np.isnan(m["procs"]), np.nan, m["procs"] > 0))
+    traffic, procs = m["traffic_bps"], m["procs"]
+    if not absent(traffic):
+        above = traffic - _floor(looks, traffic)
+        traffic = np.where(np.isnan(above), np.nan, above > TRAFFIC_BPS)
+    if not absent(procs):
+        procs = np.where(np.isnan(procs), np.nan, procs > 0)
     final = np.maximum(high - 1, 0)
     return {
         "looks": over(looks.looks),
         "idle_looks": over(np.where(looks.kind == IDLE, looks.looks, 0)),
         "interval_s": looks.interval_s[np.minimum(low, len(looks) - 1)],
         "power_w": np.where(np.isnan(energy_w), power, energy_w),
-        "traffic": mean(np.where(np.isnan(traffic), np.nan, traffic > TRAFFIC_BPS)),
-        "procs": procs,
+        "traffic": mean(traffic),
+        "procs": mean(procs),
         "kernel_age_s": m["kernel_age_s"][final].astype(np.float64),
         "idle_clock": mean(m["idle_clock"]),
         "energy_flat": flat,
     }
+
+
+def absent(values: Any) -> bool:
+    """Say whether nothing is known: every value is missing."""
+    return len(values) == 0 or bool(np.isnan(values[0]) and np.isnan(values).all())
 
 
 def _none(like: Any) -> Any:
@@ -128,8 +146,8 @@ def _energy(looks: Looks, low: Any, high: Any) -> tuple[Any, Any]:
     Raw looks carry the counter, buckets the energy used in them. A counter that drops counts
     from zero.
     """
-    energy = looks.measures["energy_mj"].astype(np.float64)
-    if np.isnan(energy).all():
+    energy = looks.measures["energy_mj"].astype(np.float64, copy=False)
+    if absent(energy):
         return _none(low), np.zeros(len(low), dtype=bool)
     if looks.bucketed:
         used, seconds = energy, looks.speaks / MICRO
