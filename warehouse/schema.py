@@ -95,8 +95,9 @@ def migrate(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
             for table in _INLINED:
                 _set(cursor, "data_inlining_row_limit", "100", table)
             for table in tables.table_names():
-                if storage(table).mode != "upsert":
-                    # Compaction sorts; sorting each look, roll and posting too would slow them.
+                if storage(table).mode == "append" or table == "ledger":
+                    # Compaction sorts; sorting each look or posting as well would slow it.
+                    # Rollups are written by both cores only when they are sorted.
                     _set(cursor, "sort_on_insert", "false", table)
     if _missing(cursor):
         cursor.begin()
