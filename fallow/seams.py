@@ -1,7 +1,7 @@
 """The four seams, one method each. A plugin is a class with this shape, found by entry point.
 
     fallow.collectors   Collector.collect(window) -> batches
-    fallow.analyzers    Analyzer.find(views, window) -> findings
+    fallow.analyzers    Analyzer.find(views, window) -> findings   (more where it can: see below)
     fallow.executors    Executor.apply(decision)          (with the action layer)
     fallow.prices       PriceSource.rates(window) -> rows of the `rate` table
 
@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from fallow.nouns import Finding
+from fallow.nouns import Finding, Subject
 from fallow.tables import Batch
 from fallow.window import Window
 
@@ -46,6 +46,52 @@ class Analyzer(Protocol):
 
     def find(self, views: Views, window: Window) -> Iterable[Finding]:
         """Return what is wasted in the window. Running it twice returns the same findings."""
+        ...
+
+
+class Doubt(Protocol):
+    """What an analyzer does not judge, and why."""
+
+    @property
+    def subject(self) -> Subject:
+        """Whom it is about."""
+        ...
+
+    @property
+    def gpu_hours(self) -> float:
+        """How much of the window is not judged."""
+        ...
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why, in words."""
+        ...
+
+
+@runtime_checkable
+class Doubting(Protocol):
+    """An analyzer that says what it withholds: `fallow doctor` shows it."""
+
+    def unjudged(self, views: Views, window: Window) -> Iterable[Doubt]:
+        """Return what is not judged in the window, and why."""
+        ...
+
+
+@runtime_checkable
+class Summarising(Protocol):
+    """An analyzer with figures of the whole fleet: `fallow analyze -o json` carries them."""
+
+    def summary(self, views: Views, window: Window) -> Mapping[str, Any]:
+        """Return the fleet's figures of the window."""
+        ...
+
+
+@runtime_checkable
+class Proving(Protocol):
+    """An analyzer that shows the rows behind a finding: `fallow explain` runs them."""
+
+    def proof(self, finding: Finding) -> Iterable[tuple[str, str, Mapping[str, Any]]]:
+        """Return what each query asks, its SQL, and its parameters."""
         ...
 
 

@@ -1,6 +1,6 @@
 """What `fallow analyze` does: run analyzers, advise, pour the waterfall, rank by dollars."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ import msgspec
 from fallow import plugins
 from fallow.errors import FallowError, TemporaryError
 from fallow.nouns import Finding
-from fallow.seams import Analyzer, Views
+from fallow.seams import Analyzer, Doubt, Doubting, Summarising, Views
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime import findings, windows
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from analyzers.ranking import Ranked
     from analyzers.waterfall import Waterfall
     from warehouse.lake import Warehouse
+
+MOST_NAMED = 5
+"""Subjects that a line of the doctor names; the others are counted."""
 
 
 class Analysis(msgspec.Struct, frozen=True):
@@ -94,11 +97,10 @@ def examine(
     summaries: dict[str, dict[str, Any]] = {}
     notes: list[str] = []
     for name, analyzer in analyzers.items():
-        summary = getattr(analyzer, "summary", None) if summarise else None
         try:
             made = [*analyzer.find(views, window)]
-            if callable(summary):
-                summaries[name] = dict(summary(views, window))
+            if summarise and isinstance(analyzer, Summarising):
+                summaries[name] = dict(analyzer.summary(views, window))
         except TemporaryError:
             raise
         except FallowError as error:
@@ -119,12 +121,11 @@ def withheld(
     """Return what analyzers do not judge, summed by reason, the most GPU-hours first."""
     rows: list[Withheld] = []
     for name, analyzer in analyzers.items():
-        unjudged: Callable[..., Iterable[Any]] | None = getattr(analyzer, "unjudged", None)
-        if unjudged is None:
+        if not isinstance(analyzer, Doubting):
             continue
-        reasons: dict[str, list[Any]] = {}
+        reasons: dict[str, list[Doubt]] = {}
         try:
-            for item in unjudged(views, window):
+            for item in analyzer.unjudged(views, window):
                 if cluster in (None, item.subject.cluster):
                     reasons.setdefault("; ".join(item.reasons), []).append(item)
         except TemporaryError:
@@ -137,6 +138,40 @@ def withheld(
             total = sum(item.gpu_hours or 0.0 for item in items)
             rows.append(Withheld(name, reason, round(total, 3), tuple(whom)))
     return sorted(rows, key=lambda row: (-row.gpu_hours, row.analyzer, row.reason))
+
+
+def doubts(
+    warehouse: "Warehouse",
+    settings: Settings,
+    window: str | None,
+    *,
+    now: datetime,
+    cluster: str | None,
+) -> list[dict[str, Any]]:
+    """Return what analyzers withhold as rows of `fallow doctor`; one row ok where it is nothing."""
+    span, note = windows.choose(warehouse, window, now, cluster, inventory=True)
+    rows = withheld(warehouse, span, chosen(settings), cluster)
+    if not rows:
+        told = f"every analyzer judges all of {note}"
+        return [{"check": "withheld", "status": "ok", "finding": told, "next_step": ""}]
+    return [
+        {
+            "check": f"withheld by {row.analyzer}",
+            "status": "warn",
+            "finding": f"{row.reason}{_whom(row)}",
+            "next_step": "",
+        }
+        for row in rows
+    ]
+
+
+def _whom(row: Withheld) -> str:
+    if not row.subjects:
+        return ""
+    named = ", ".join(row.subjects[:MOST_NAMED])
+    more = len(row.subjects) - MOST_NAMED
+    others = f" and {more:,} more" if more > 0 else ""
+    return f": {row.gpu_hours:,.1f} GPU-hours of {named}{others}"
 
 
 def keep(settings: Settings, found: Sequence[Finding], window: Window) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from fallow import plugins
 from fallow.nouns import Finding, Recommendation
-from fallow.seams import Views
+from fallow.seams import Proving, Views
 from fallow.settings import Settings
 from runtime import analyzing, findings
 from runtime.output import render, shown
@@ -73,9 +73,9 @@ def _amount(hours: float, usd: Decimal | None) -> str:
 def _proof(finding: Finding, settings: Settings | None) -> Iterator[Query]:
     if finding.analyzer in plugins.installed("analyzers"):
         made = analyzing.chosen(settings or Settings(), [finding.analyzer])
-        proof = getattr(made[finding.analyzer], "proof", None)
-        if callable(proof):
-            for number, (title, text, parameters) in enumerate(proof(finding)):
+        analyzer = made[finding.analyzer]
+        if isinstance(analyzer, Proving):
+            for number, (title, text, parameters) in enumerate(analyzer.proof(finding)):
                 yield f"proof_{number}", title, text, dict(parameters)
             return
     if finding.subject.namespace:

@@ -41,11 +41,29 @@ def doctor(
     prometheus: Annotated[
         str | None, typer.Option("--prometheus", metavar="URL", help="base URL, without /api/v1")
     ] = None,
+    window: Annotated[
+        str | None, typer.Option(help="of what analyzers withhold: 7d, or START/END")
+    ] = None,
 ) -> int:
-    """Say what a Prometheus has for us: series, labels, versions, and what is missing."""
+    """Say what a Prometheus has for us and what is missing, and what analyzers withhold and why."""
+    from fallow.errors import UsageError, WarehouseError  # noqa: PLC0415
+    from runtime import analyzing  # noqa: PLC0415
     from runtime.collecting import examine  # noqa: PLC0415
 
-    rows = examine(run.settings(prometheus__url=prometheus), now=run.now())
+    settings = run.settings(prometheus__url=prometheus)
+    rows = examine(settings, now=run.now()) if settings.prometheus.url else []
+    try:
+        with run.warehouse(settings) as warehouse:
+            rows += analyzing.doubts(
+                warehouse, settings, window, now=run.now(), cluster=run.options.get("cluster")
+            )
+    except (UsageError, WarehouseError) as error:
+        if window is not None:
+            raise
+        if not rows:
+            examine(settings, now=run.now())  # which Prometheus?
+        told = {"finding": error.message, "next_step": error.hint or ""}
+        rows.append({"check": "warehouse", "status": "warn", **told})
     run.data(rows, noun="checks")
     return 1 if any(row["status"] == "bad" for row in rows) else 0
 

@@ -14,7 +14,7 @@ from fallow.seams import Analyzer, Views
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime import analyzing, findings, pipeline, showing
+from runtime import analyzing, findings, pipeline, showing, windows
 from runtime.explaining import explanation, spoken
 from runtime.output import document
 from warehouse.lake import Warehouse
@@ -165,3 +165,17 @@ def test_an_analyzer_s_own_proof_is_what_is_shown(
     first = told["queries"][0]
     assert (first["what"], first["rows"]) == ("one and one", [{"two": 2}])
     assert findings.read(warehouse, found.id) == found
+
+
+def test_the_doctor_says_what_is_withheld_from_whom(
+    warehouse: Warehouse, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: dict[str, Any] = {"pools": Found()}
+    monkeypatch.setattr(analyzing, "chosen", lambda *_: made)
+    monkeypatch.setattr(windows, "choose", lambda *_, **__: (WINDOW, "2h"))
+    (row,) = analyzing.doubts(warehouse, settings, None, now=WINDOW.end, cluster=None)
+    assert (row["check"], row["status"]) == ("withheld by pools", "warn")
+    assert row["finding"] == "dark: 3.0 GPU-hours of ns/Job/a, ns/Job/b"
+    made.clear()
+    (row,) = analyzing.doubts(warehouse, settings, None, now=WINDOW.end, cluster=None)
+    assert row["status"] == "ok"
