@@ -164,7 +164,7 @@ class Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         headers = {k.lower(): v for k, v in self.headers.items()}
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        body = self.rfile.read(int(headers.get("content-length") or 0))
+        body = self._body(headers)
         request = Request(self.command, parts.path.rstrip("/"), query, headers, body)
         self._owner.asked.append(Asked(self.command, request.path, query, headers))
         try:
@@ -176,6 +176,18 @@ class Handler(BaseHTTPRequestHandler):
         except Exception as error:  # noqa: BLE001  (a server answers; it does not die)
             said = f"Internal error occurred: {type(error).__name__}: {error}"
             self._refuse(ApiError(500, "InternalError", said, {}))
+
+    def _body(self, headers: dict[str, str]) -> bytes:
+        """Read the body; `kubectl create --raw` sends one whose length it does not say."""
+        if headers.get("transfer-encoding", "").lower() != "chunked":
+            return self.rfile.read(int(headers.get("content-length") or 0))
+        pieces = []
+        while size := int(self.rfile.readline().partition(b";")[0] or b"0", 16):
+            pieces.append(self.rfile.read(size))
+            self.rfile.readline()
+        while self.rfile.readline().strip():  # trailers
+            pass
+        return b"".join(pieces)
 
     def _dispatch(self, request: Request) -> None:
         owner = self._owner

@@ -132,6 +132,15 @@ def test_bodies_must_be_what_they_say(asked: Kube, media: str, body: bytes, code
         assert json.loads(answer.data)["kind"] == "Status"
 
 
+def test_a_body_may_come_in_chunks(asked: Kube) -> None:
+    pieces = iter([b'{"metadata":', b' {"name": "in-chunks"}}'])
+    headers = {"Content-Type": "application/json"}
+    url = asked.url + MAPS
+    answer = asked.pool.request("POST", url, body=pieces, headers=headers, chunked=True)
+    assert answer.status == 201
+    assert asked.ask("GET", f"{MAPS}/in-chunks").code == 200
+
+
 def test_a_patch_of_a_kind_we_do_not_know_is_refused_by_name(asked: Kube) -> None:
     asked.ask("POST", MAPS, {"metadata": {"name": "c"}})
     media = "application/apply-patch+yaml"
