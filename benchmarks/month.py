@@ -13,7 +13,9 @@ from typing import Any
 from collectors.prices.rate_card import RateCard, batch
 from fallow.settings import Settings, load
 from fallow.window import Window
+from warehouse.allocation import allocate
 from warehouse.lake import Warehouse
+from warehouse.ledger import post
 from warehouse.pricing import keep
 
 START = datetime(2026, 10, 1, tzinfo=UTC)
@@ -22,14 +24,16 @@ SPOT_CHANGES_PER_DAY = 4
 
 
 @contextmanager
-def rolled_up(gpus: int, days: int) -> Iterator[tuple[Warehouse, Window]]:
+def rolled_up(gpus: int, days: int, *, booked: bool = False) -> Iterator[tuple[Warehouse, Window]]:
     """Give a warehouse of `days` days of rollups, inventory and prices, and their window.
+
+    With `booked`, who held what is said and the ledger is posted too.
 
     Another process fills it, so that this one's peak memory is that of what is measured.
     """
     with TemporaryDirectory() as home:
         spawned = multiprocessing.get_context("spawn").Process(
-            target=fill, args=(Path(home), gpus, days)
+            target=fill, args=(Path(home), gpus, days, booked)
         )
         spawned.start()
         spawned.join()
@@ -39,7 +43,7 @@ def rolled_up(gpus: int, days: int) -> Iterator[tuple[Warehouse, Window]]:
             yield warehouse, Window(START, START + timedelta(days=days))
 
 
-def fill(home: Path, gpus: int, days: int) -> None:
+def fill(home: Path, gpus: int, days: int, booked: bool = False) -> None:
     """Write the month: day by day in the order in which it would have come."""
     here = Path(__file__).parent
     size = {"gpus": gpus, "days": days}
@@ -54,6 +58,10 @@ def fill(home: Path, gpus: int, days: int) -> None:
                 _run(cursor, text, {"day": START.replace(tzinfo=None) + timedelta(days=day)})
         keep(warehouse, RateCard(clock=lambda: NOW).rates(Window(START, NOW)))
         keep(warehouse, batch(_spot(days)))
+        if booked:
+            window = Window(START, START + timedelta(days=days))
+            allocate(warehouse, window)
+            post(warehouse, window)
 
 
 def peak_gib() -> float:

@@ -1,0 +1,65 @@
+"""Every analyzer over 30 days of a fleet's rollups, one after another, with what they save."""
+
+import time
+from typing import Any
+
+from benchmarks.month import peak_gib, rolled_up
+from benchmarks.result import Result
+from fallow.errors import FallowError
+from fallow.window import Window
+from runtime import analyzing
+from warehouse.lake import Warehouse
+
+REACH_S = 60
+REACH_GIB = 4
+
+
+def run(small: bool) -> list[Result]:
+    """Measure 30 days of 10,000 GPUs, rolled up and in the books; small: 3 days of 400."""
+    gpus, days = (400, 3) if small else (10_000, 30)
+    with rolled_up(gpus, days, booked=True) as (warehouse, window):
+        before = peak_gib()
+        each = [_alone(warehouse, window, name) for name in analyzing.chosen(warehouse.settings)]
+        alone = peak_gib()
+        began = time.perf_counter(), time.process_time()
+        made = analyzing.examine(
+            warehouse, window, analyzing.chosen(warehouse.settings), strict=False
+        )
+        took, worked = time.perf_counter() - began[0], time.process_time() - began[1]
+    about = f"{days} d of {gpus} GPUs"
+    saved = made.waterfall.saved()
+    return [
+        *each,
+        Result(
+            name=f"all analyzers and the waterfall, {about}",
+            value=took,
+            unit="s",
+            reach=REACH_S,
+            note=f"{len(made.findings)} findings, {len(made.waterfall.steps)} steps over "
+            f"{made.waterfall.cells.num_rows} cells, {worked:.1f} s of processors; "
+            f"{saved.gpu_hours:,.0f} of {made.waterfall.bill.gpu_hours:,.0f} GPU-hours",
+        ),
+        Result(
+            name="all analyzers: peak memory",
+            value=peak_gib(),
+            unit="GiB",
+            reach=REACH_GIB,
+            note=f"{before:.2f} GiB before, {alone:.2f} GiB after each alone",
+        ),
+    ]
+
+
+def _alone(warehouse: Warehouse, window: Window, name: str) -> Result:
+    analyzer: Any = analyzing.chosen(warehouse.settings, [name])[name]
+    began = time.perf_counter(), time.process_time()
+    try:
+        said = f"{len([*analyzer.find(warehouse, window)])} findings"
+    except FallowError as error:
+        said = f"withheld: {error.message}"
+    took, worked = time.perf_counter() - began[0], time.process_time() - began[1]
+    return Result(
+        name=f"analyzer {name}",
+        value=took,
+        unit="s",
+        note=f"{said}, {worked:.1f} s of processors; {peak_gib():.2f} GiB so far",
+    )
