@@ -1,13 +1,13 @@
 """Boards in MIG mode: what is free of them, and how much of that the next instance cannot use.
 
-The measure with memory slices for GPUs. As a board is cut now, a profile can use the free
-instances of that profile, and the rest of its free slices is stranded. Cut again around the
-instances in use, wherever they lie, it could use every legal start that is left: the difference
-is what another layout would give back.
+The measure with memory slices for GPUs: a profile can use the free instances of that profile, and
+the rest of a board's free slices is stranded to it; the mean over the profiles that pods ask for.
+Another full layout that keeps the instances in use may strand less: the difference is what
+cutting the board again would give back.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -32,9 +32,9 @@ class Board(msgspec.Struct, frozen=True):
     stranded: float
     """Free slices that the expected next instance cannot use as the board is cut."""
     stranded_recut: float
-    """The same if what nobody holds were cut again."""
+    """The same with the layout below."""
     layout: tuple[str, ...]
-    """A full set of profiles that keeps those held and strands the least."""
+    """The set of profiles that keeps those held and strands the least; perhaps the present one."""
 
 
 def boards(rows: Sequence[dict[str, Any]], demand: Demand) -> list[Board]:
@@ -61,35 +61,22 @@ def _variant(model: str, names: Sequence[str | None]) -> str | None:
 
 
 def _board(where: tuple[str, str, str], held: list[str], free: list[str], demand: Demand) -> Board:
-    model = where[2]
-    kinds = mig.profiles(model)
+    kinds = mig.profiles(where[2])
     slices = max(kind.size for kind in kinds.values())
     left = slices - sum(kinds[name].size for name in held)
-    wanted = tuple((name, weight) for name, weight in demand.profiles if name in kinds)
+    wanted = [(name, weight) for name, weight in demand.profiles if name in kinds]
     if not wanted:
-        wanted = tuple((name, 1.0) for name in kinds if not name.endswith("+me"))
+        wanted = [(name, 1.0) for name in kinds if not name.endswith("+me")]
     total = sum(weight for _, weight in wanted)
-    lost = sum(w * (left - free.count(name) * kinds[name].size) for name, w in wanted) / total
-    best, layout = _recut(model, tuple(held), wanted)
-    return Board(*where, tuple(held), tuple(free), slices, left, lost, min(lost, best), layout)
 
+    def lost(instances: Mapping[str, int]) -> float:
+        usable = sum(w * instances.get(name, 0) * kinds[name].size for name, w in wanted)
+        return left - usable / total
 
-def _recut(
-    model: str, held: tuple[str, ...], wanted: tuple[tuple[str, float], ...]
-) -> tuple[float, tuple[str, ...]]:
-    """Try every full layout that holds what is in use; starts are not told by exporters."""
-    kinds = mig.profiles(model)
-    best: tuple[float, tuple[str, ...]] | None = None
-    for layout in mig.maximal_layouts(model):
-        names = [name for name, _ in layout]
-        if Counter(held) - Counter(names):
-            continue
-        keep = list(held)
-        taken = 0
-        for name, start in layout:
-            if name in keep:
-                keep.remove(name)
-                taken |= kinds[name].mask(start)
-        key = mig.stranded(model, taken, wanted), tuple(sorted(names))
-        best = key if best is None else min(best, key)
-    return best or (float("inf"), held)
+    # Starts are not told by exporters: every full set that holds what is in use is tried.
+    keep = Counter(held)
+    sets = [names for names in mig.multisets(where[2]) if not keep - Counter(names)]
+    best = min(((lost(Counter(names) - keep), names) for names in sets), default=None)
+    now = lost(Counter(free)), tuple(sorted([*held, *free]))
+    again = now if best is None or best[0] >= now[0] else best
+    return Board(*where, tuple(held), tuple(free), slices, left, now[0], *again)

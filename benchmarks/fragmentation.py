@@ -1,0 +1,119 @@
+"""Measure the fragmentation of 1,213 nodes: the measure alone, and the whole analyzer."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from analyzers.fragmentation.analyzer import FragmentationAnalyzer
+from benchmarks.month import peak_gib, rolled_up
+from benchmarks.result import Result
+from fallow import tables
+from fallow.fragmentation import Measure, typical
+from fallow.window import Window
+from warehouse.allocation import allocate
+
+NODES = 1_213
+"""As many as openb has with GPUs."""
+
+TRIES = 5
+
+
+def run(small: bool) -> list[Result]:
+    """Measure openb's size, and 30 days of 10,000 GPUs; small: 100 nodes, and 3 days of 400."""
+    nodes = 100 if small else NODES
+    gpus, days = (400, 3) if small else (10_000, 30)
+    draw = np.random.default_rng(7)
+    cpu = draw.integers(0, 96_000, nodes)
+    gpu = draw.choice([0, 0, 0, 190, 540, 1000], (nodes, 8))
+    measure = Measure(typical())
+    alone = _best(lambda: (measure.fragments(cpu, gpu), measure.causes(cpu, gpu)))
+    views, window = _still(cpu, gpu)
+    whole = _best(lambda: FragmentationAnalyzer().find(views, window))
+    with rolled_up(gpus, days) as (warehouse, month):
+        allocate(warehouse, month)
+        before = peak_gib()
+        began = time.perf_counter()
+        found = FragmentationAnalyzer(warehouse.settings.fragmentation).find(warehouse, month)
+        took = time.perf_counter() - began
+        peak = peak_gib()
+    return [
+        Result(
+            name=f"fragmentation of {nodes} nodes, split by cause",
+            value=alone,
+            unit="s",
+            reach=0.5,
+            note=f"35 types of pods; best of {TRIES}",
+        ),
+        Result(
+            name=f"fragmentation findings of {nodes} nodes, read and planned",
+            value=whole,
+            unit="s",
+            note=f"best of {TRIES}",
+        ),
+        Result(
+            name=f"fragmentation findings alone, {days} d of {gpus} GPUs",
+            value=took,
+            unit="s",
+            reach=10,
+            note=f"{len(found)} findings; peak {peak:.2f} GiB, {before:.2f} before",
+        ),
+    ]
+
+
+def _best(do: Callable[[], object]) -> float:
+    times = []
+    for _ in range(TRIES):
+        began = time.perf_counter()
+        do()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+class _Memory:
+    """Tables of an inventory in an engine's memory."""
+
+    def __init__(self) -> None:
+        self._engine = duckdb.connect()
+        for name in ("node", "device", "pod", "allocation", "ledger"):
+            self.put(name, tables.schema(name).empty_table())
+
+    def put(self, name: str, rows: pa.Table) -> None:
+        self._engine.register("incoming", rows)
+        self._engine.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM incoming")
+
+    def query(self, sql: str, parameters: Any = None) -> pa.Table:
+        return self._engine.execute(sql, parameters or {}).to_arrow_table()
+
+
+def _still(cpu: Any, gpu: Any) -> tuple[_Memory, Window]:
+    """Build an inventory whose nodes have that much free: one pod holds the rest of a device."""
+    from datetime import UTC, datetime, timedelta  # noqa: PLC0415
+
+    start = datetime(2026, 11, 1)  # noqa: DTZ001  (tables hold naive UTC)
+    node, pod = [], []
+    for n, (free_cpu, free) in enumerate(zip(cpu.tolist(), gpu.tolist(), strict=True)):
+        name = f"n{n:04}"
+        seen = {"cluster": "c", "first_seen": start, "last_seen": start}
+        node.append(
+            {**seen, "node": name, "gpu_model": "H100", "gpu_count": 8, "cpu_milli": 96_000,
+             "memory_bytes": 2**40}
+        )  # fmt: skip
+        held = [(k, 1 - milli / 1000) for k, milli in enumerate(free) if milli < 1000]
+        for k, share in held:
+            pod.append(
+                {**seen, "uid": f"{name}-{k}", "namespace": "ns", "pod": f"{name}-{k}",
+                 "node": name, "phase": "Running", "workload_kind": "Deployment",
+                 "workload": f"w{n % 50}", "gpu_request": share,
+                 "cpu_request_milli": (96_000 - free_cpu) // len(held),
+                 "memory_request_bytes": 2**34,
+                 "devices": f'[{{"device": "{name}/gpu{k}", "share": {share}}}]'}
+            )  # fmt: skip
+    memory = _Memory()
+    memory.put("node", pa.Table.from_pylist(node, schema=tables.schema("node")))
+    memory.put("pod", pa.Table.from_pylist(pod, schema=tables.schema("pod")))
+    aware = start.replace(tzinfo=UTC)
+    return memory, Window(aware, aware + timedelta(days=1))

@@ -1,0 +1,207 @@
+"""What a fleet with telemetry loses: hours, dollars, causers, advice; and what is withheld."""
+
+import json
+import os
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from analyzers.fragmentation.analyzer import FragmentationAnalyzer
+from analyzers.waterfall import fall
+from fallow.settings import FragmentationSettings
+from fallow.window import Window
+from runtime.findings import document
+
+GOLDEN = Path(__file__).parent / "golden"
+OWN_MIX = FragmentationSettings(least_pods=1, min_gpus=0.1)
+Fleet = Any
+
+
+def two_half_full_nodes(fleet: Fleet, **pods: Any) -> None:
+    """Jobs of 8 GPUs come; two nodes of 8 have 4 pods of one GPU each."""
+    for n in range(2):
+        fleet.node(f"n{n}")
+        for k in range(4):
+            fleet.pod(f"p{n}{k}", f"n{n}", [k], **pods)
+    for k in range(8):
+        fleet.pod(f"big-{k}", None, list(range(8)), cpu_request_milli=40_000)
+
+
+@pytest.mark.parametrize("case", ["two_half_full_nodes", "cpu_squatter"])
+def test_a_fleet_becomes_its_document(case: str, fleet: Fleet, window: Window) -> None:
+    if case == "two_half_full_nodes":
+        two_half_full_nodes(fleet)
+    else:
+        fleet.node("n0")
+        for k in range(4):
+            fleet.pod(f"p{k}", "n0", [k])
+        fleet.pod("etl", "n0", cpu_request_milli=50_000)
+    fleet.post()
+    found = FragmentationAnalyzer(OWN_MIX).find(fleet.views, window)
+    made = {"schema": "fallow.findings/v1", "findings": [document(f) for f in found]}
+    path = GOLDEN / case / "findings.json"
+    if os.environ.get("FALLOW_GOLDEN") == "write":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(made, indent=2) + "\n")
+    assert made == json.loads(path.read_text())
+
+
+def test_the_plan_frees_a_whole_node_with_the_fewest_moves(fleet: Fleet, window: Window) -> None:
+    two_half_full_nodes(fleet)
+    fleet.post()
+    (found,) = FragmentationAnalyzer(OWN_MIX).find(fleet.views, window)
+    plan = found.details["plan"]
+    assert (plan["slots_freed"], len(plan["moves"]), plan["proven_fewest"]) == (1, 4, True)
+    assert {(m["from"], m["to"]) for m in plan["moves"]} == {("n0", "n1")}
+    assert found.details["unusable_gpus"] == plan["usable_gpus_gained"] == 4
+    assert found.recommendations[0].verb == "defragment"
+
+
+@pytest.mark.parametrize(
+    ("pods", "why"),
+    [
+        ({"kind": "PyTorchJob"}, "PyTorchJob"),
+        ({"kind": None}, "its owner could not be resolved"),
+        ({"annotations": '{"karpenter.sh/do-not-disrupt": "true"}'}, "an annotation protects it"),
+        ({"annotations": '{"fallow.local-volumes": ["scratch"]}'}, "it keeps data on its node"),
+        ({"owner_kind": "DaemonSet"}, "it belongs to its node"),
+        ({"kind": "Tractor"}, "Tractor"),
+    ],
+)
+def test_pods_that_may_not_move_stay_and_the_finding_says_why(
+    fleet: Fleet, window: Window, pods: dict[str, Any], why: str
+) -> None:
+    two_half_full_nodes(fleet, **pods)
+    (found,) = FragmentationAnalyzer(OWN_MIX).find(fleet.views, window)
+    plan = found.details["plan"]
+    assert (plan["moves"], plan["pods_that_stay"]) == ([], {why: 8})
+
+
+@pytest.mark.parametrize(
+    ("node", "pods"),
+    [
+        ({"taints": '[{"key": "team", "value": "a", "effect": "NoSchedule"}]'}, {}),
+        ({"pool": "other"}, {}),
+        ({"labels": '{"tier": "b"}'}, {"annotations": '{"fallow.selector": {"tier": ["a"]}}'}),
+        ({"zone": "z2"}, {"annotations": '{"fallow.pvcs": ["home"]}', "zone": "z1"}),
+        ({"unschedulable": True}, {}),
+        ({"cpu_milli": 9_000}, {}),
+    ],
+    ids=["taint", "pool", "selector", "zone of a volume", "cordoned", "CPU"],
+)
+def test_no_pod_is_sent_where_it_may_not_run(
+    fleet: Fleet, window: Window, node: dict[str, Any], pods: dict[str, Any]
+) -> None:
+    zone = pods.pop("zone", "")
+    fleet.node("n0", zone=zone, labels='{"tier": "a"}')
+    fleet.node("n1", **node)
+    fleet.pod("p", "n0", [0], **pods)
+    for k in range(8):
+        fleet.pod(f"big-{k}", None, list(range(8)))
+    slots = FragmentationSettings(least_pods=1, min_gpus=0, slots=2)
+    found = FragmentationAnalyzer(slots).find(fleet.views, window)
+    assert found
+    assert not any(f.details["plan"]["moves"] for f in found)
+
+
+def test_hours_and_dollars_are_the_lost_part_of_the_free_ones(fleet: Fleet, window: Window) -> None:
+    fleet.node("n0")
+    fleet.pod("p", "n0", [0, 1, 2, 3], hours=(0, 12))
+    fleet.pod("big", None, list(range(8)))
+    fleet.post()
+    (found,) = FragmentationAnalyzer(OWN_MIX).find(fleet.views, window)
+    # Half the mix asks 8 GPUs: 4 free ones are lost to it for 12 hours, 8 to nobody for 12.
+    assert found.details["fragmented_gpus"] == 0
+    assert found.gpu_hours == pytest.approx(0.5 * 4 * 12)
+    assert found.usd == pytest.approx(Decimal(48))
+
+
+def test_without_a_price_there_are_hours_and_no_dollars(fleet: Fleet, window: Window) -> None:
+    two_half_full_nodes(fleet)
+    fleet.post(None)
+    (found,) = FragmentationAnalyzer(OWN_MIX).find(fleet.views, window)
+    assert found.gpu_hours > 0
+    assert found.usd is None
+
+
+def test_gpus_that_nobody_looks_at_are_unknown_and_never_idle(fleet: Fleet, window: Window) -> None:
+    fleet.node("n0")
+    fleet.node("n1", looked_at=False)
+    analyzer = FragmentationAnalyzer()
+    assert analyzer.summary(fleet.views, window)["idle_gpus"] == 8
+    reasons = [r for u in analyzer.unjudged(fleet.views, window) for r in u.reasons]
+    assert reasons == [
+        "8 GPUs of the inventory are not looked at: whether they are free is unknown",
+        "only 0 pods were seen: another fleet's mix is assumed",
+    ]
+
+
+def test_an_empty_warehouse_has_no_findings(views: Any, window: Window) -> None:
+    analyzer = FragmentationAnalyzer()
+    assert analyzer.find(views, window) == []
+    assert analyzer.summary(views, window)["fragmented_gpus"] == 0
+    assert analyzer.unjudged(views, window) == []
+
+
+def test_a_board_cut_badly_strands_slices_and_the_layout_that_would_not_is_named(
+    fleet: Fleet, window: Window
+) -> None:
+    fleet.node("n0", looked_at=False)
+    for b in range(2):
+        for k, profile in enumerate(["4g.40gb", "1g.10gb"]):
+            name = f"GPU-{b}/gi{k}"
+            fleet.device(name, "n0", parent=f"GPU-{b}", profile=profile, weight=0.5)
+    fleet.pod("asks", None, [0], gpu_resource="nvidia.com/mig-3g.40gb")
+    found = FragmentationAnalyzer(OWN_MIX).find(fleet.views, window)
+    (one,) = [f for f in found if f.kind == "mig_slices"]
+    assert one.details["fragmented_gpus"] == 2
+    assert one.details["fragmented_gpus_cut_again"] == 0
+    assert one.details["layouts"][0]["cut_again"] == ["3g.40gb", "3g.40gb"]
+    assert one.recommendations[0].verb == "cut-again"
+
+
+pods = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.sets(st.integers(0, 7), min_size=1, max_size=8),
+        st.sampled_from([1.0, 0.5]),
+        st.integers(0, 23),
+        st.integers(1, 24),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(pods)
+def test_what_is_found_and_claimed_never_exceeds_what_was_free(
+    make_fleet: Callable[[], Fleet], window: Window, held: list[Any]
+) -> None:
+    fleet = make_fleet()
+    for n in range(3):
+        fleet.node(f"n{n}")
+    busy: set[tuple[int, int]] = set()
+    for i, (n, devices, share, start, length) in enumerate(held):
+        if any((n, d) in busy for d in devices):
+            continue
+        busy |= {(n, d) for d in devices}
+        hours = start, min(24, start + length)
+        fleet.pod(f"p{i}", f"n{n}", sorted(devices), share=share, hours=hours)
+    fleet.post()
+    analyzer = FragmentationAnalyzer(FragmentationSettings(least_pods=1, min_gpus=0))
+    found = analyzer.find(fleet.views, window)
+    assert found == analyzer.find(fleet.views, window)
+    free = fleet.views.query("SELECT sum(gpu_seconds) / 3600 AS h, sum(usd) AS usd FROM ledger")
+    assert sum(f.gpu_hours for f in found) <= (free["h"][0].as_py() or 0) + 1e-6
+    assert sum(f.usd or 0 for f in found) <= (free["usd"][0].as_py() or 0)
+    for one in found:
+        said = one.details
+        assert sum(said["by_cause"].values()) == pytest.approx(said["fragmented_gpus"], abs=1e-5)
+        assert said["unusable_gpus"] <= said["idle_gpus"] + 1e-6
+    steps = fall(fleet.views, window, found)
+    assert sum(s.marginal.gpu_hours for s in steps.steps) <= steps.bill.gpu_hours + 1e-6
