@@ -28,6 +28,7 @@ NAMES = (
     "rollup",
     "ledger",
     "idle",
+    "fragmentation",
     "peers",
     "simulator",
     "simulator_kube",
