@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,7 @@ from fallow.window import Window
 from runtime.accuracy import peers
 from runtime.accuracy.scoring import Score, score
 from runtime.accuracy.truth import courses
-from runtime.accuracy.watching import CLUSTER, said, watch
+from runtime.accuracy.watching import CLUSTER, ripening, said, watch
 from simulator.cluster.nodes import fleet
 from simulator.exporters.quirks import Quirks
 from simulator.world import Spec, World
@@ -43,12 +44,18 @@ def measure(seed: int, *, gpus: int, days: float, quirks: Sequence[str] = ("all"
         with Warehouse.open(settings, write=True, clock=lambda: window.end) as warehouse:
             truth, scripts = watch(warehouse, world, window, struck)
             known = courses(truth, scripts)
-            window_s = settings.idle.min_duration.total_seconds()
+            scoring = partial(
+                score,
+                truth=truth,
+                courses=known,
+                window_s=settings.idle.min_duration.total_seconds(),
+                ripe_s=ripening(settings.idle),
+            )
             given, held_back = said(IdleAnalyzer(settings.idle), warehouse, window)
-            scores = [score(FALLOW, truth, known, given, window_s=window_s, vetoed=held_back)]
+            scores = [scoring(FALLOW, verdicts=given, vetoed=held_back)]
             nodes = [device.node for device in truth.devices]
             for rule in RULES:
                 blind = peers.invisible(rule, nodes, struck, window)
                 theirs = peers.verdicts(warehouse, window, rule, blind=blind)
-                scores.append(score(rule.name, truth, known, theirs, window_s=window_s))
+                scores.append(scoring(rule.name, verdicts=theirs))
     return scores

@@ -10,7 +10,7 @@ workload held.
                 idle stretch after the detection window
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -59,6 +59,10 @@ class Score(msgspec.Struct, frozen=True):
     """Of the due, within confirmed verdicts, actionable or not."""
     acted: float
     """Of the due, within actionable ones."""
+    ripe: float
+    """Of the due, what outlasted the time after which its kind may be acted upon."""
+    acted_ripe: float
+    """Of the ripe, within actionable verdicts."""
     missed: Mapping[str, float]
     """Of the due, outside of confirmed verdicts: why."""
     delays_s: tuple[float, ...]
@@ -82,6 +86,11 @@ class Score(msgspec.Struct, frozen=True):
         """Acted upon of due; 1 where nothing was due."""
         return self.acted / self.due if self.due else 1.0
 
+    @property
+    def ripe_recall(self) -> float:
+        """Acted upon of ripe; 1 where nothing was ripe."""
+        return self.acted_ripe / self.ripe if self.ripe else 1.0
+
 
 def score(
     judge: str,
@@ -90,10 +99,12 @@ def score(
     verdicts: Iterable[Verdict],
     *,
     window_s: float,
+    ripe_s: Callable[[Owner], float] | None = None,
     vetoed: Iterable[Verdict] = (),
 ) -> Score:
     """Score one judge's verdicts; `vetoed` are what it saw and did not say, with its reasons.
 
+    `window_s` of idleness make it due; `ripe_s` (by owner, never less than that) make it ripe.
     A verdict about a workload that never held a device counts in full against precision.
     """
     given: dict[Owner, list[Verdict]] = {}
@@ -108,7 +119,8 @@ def score(
             sums.actionable += sum(v.actionable * (v.end_s - v.known_s) / HOUR_S for v in mine)
     for owner, course in courses.items():
         mine, silent = given.get(owner, []), held_back.get(owner, [])
-        _add(sums, truth, course, mine, vetoed=silent, window_s=window_s)
+        ripens_s = max(window_s, ripe_s(owner)) if ripe_s else window_s
+        _add(sums, truth, course, mine, vetoed=silent, window_s=window_s, ripens_s=ripens_s)
     return Score(
         judge=judge,
         actionable=sums.actionable,
@@ -118,6 +130,8 @@ def score(
         due=sums.due,
         found=sums.found,
         acted=sums.acted,
+        ripe=sums.ripe,
+        acted_ripe=sums.acted_ripe,
         missed=dict(sorted(sums.missed.items(), key=lambda item: -item[1])),
         delays_s=tuple(sums.delays_s),
         part=sums.part,
@@ -140,6 +154,8 @@ def pooled(scores: Sequence[Score]) -> Score:
         due=sum(s.due for s in scores),
         found=sum(s.found for s in scores),
         acted=sum(s.acted for s in scores),
+        ripe=sum(s.ripe for s in scores),
+        acted_ripe=sum(s.acted_ripe for s in scores),
         missed=dict(sorted(missed.items(), key=lambda item: -item[1])),
         delays_s=tuple(d for s in scores for d in s.delays_s),
         part=sum(s.part for s in scores),
@@ -155,6 +171,8 @@ class _Sums(msgspec.Struct):
     due: float = 0.0
     found: float = 0.0
     acted: float = 0.0
+    ripe: float = 0.0
+    acted_ripe: float = 0.0
     missed: dict[str, float] = {}
     delays_s: list[float] = []
     part: float = 0.0
@@ -169,6 +187,7 @@ def _add(
     *,
     vetoed: Sequence[Verdict],
     window_s: float,
+    ripens_s: float,
 ) -> None:
     found, acted = (np.zeros(len(truth.ticks), np.bool_) for _ in range(2))
     for verdict in verdicts:
@@ -188,16 +207,19 @@ def _add(
         if len(hurt):
             at_s = float(truth.ticks[span][hurt[0]])
             sums.harms.append(Harm(course.owner, at_s, len(hurt)))
-    due = np.zeros(len(truth.ticks), np.bool_)
+    due, ripe = (np.zeros(len(truth.ticks), np.bool_) for _ in range(2))
     for begin, end in runs(course.idle):
         known = begin + round(window_s / TICK_S)
         due[known:end] = True
+        ripe[begin + round(ripens_s / TICK_S) : end] = True
         hit = np.flatnonzero(acted[begin:end])
         if known < end and len(hit):
             sums.delays_s.append(float(hit[0]) * TICK_S)
     sums.due += _hours(course.held[due])
     sums.found += _hours(course.held[due & found])
     sums.acted += _hours(course.held[due & acted])
+    sums.ripe += _hours(course.held[ripe])
+    sums.acted_ripe += _hours(course.held[ripe & acted])
     _explain(sums, truth, course, due & ~found, [*verdicts, *vetoed])
 
 

@@ -6,7 +6,7 @@ from the scripts, nodes and pods from the objects by the collector's own reader.
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ from fallow.tables import Batch
 from fallow.window import Window
 from runtime import pipeline
 from runtime.accuracy.scoring import Verdict
-from runtime.accuracy.truth import Truth, gather
+from runtime.accuracy.truth import Owner, Truth, gather
 from simulator.exporters.host_spans import host_spans
 from simulator.exporters.quirks import Quirks
 from simulator.exporters.rows import rows
@@ -145,6 +145,18 @@ def said(
         if u.window is not None
     ]
     return given, held_back
+
+
+def ripening(settings: IdleSettings) -> Callable[[Owner], float]:
+    """Return how long work of an owner's kind must rest before it may be acted upon, seconds."""
+    from analyzers.cases import kind_of  # noqa: PLC0415  (frames load in 0.5 s)
+    from analyzers.witnesses import SERVICES  # noqa: PLC0415
+
+    def seconds(owner: Owner) -> float:
+        serves = kind_of(owner[1], served=False, notebook=False) in SERVICES
+        return (settings.service_duration if serves else settings.min_duration).total_seconds()
+
+    return seconds
 
 
 def _verdict(finding: Finding, settings: IdleSettings) -> Verdict:

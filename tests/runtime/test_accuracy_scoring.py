@@ -93,6 +93,19 @@ def test_what_was_missed_is_told_with_its_reason() -> None:
     }
 
 
+def test_what_may_be_acted_upon_later_is_ripe_later() -> None:
+    known = truth((2, 8))
+    late = said(3, 8, acts_s=6 * HOUR)
+    found = score(
+        "judge", known, courses(known, {}), [late], window_s=HOUR, ripe_s=lambda _: 3 * HOUR
+    )
+    assert (found.due, found.acted, found.ripe, found.acted_ripe) == (10, 4, 6, 4)
+    assert (found.actionable_recall, found.ripe_recall) == pytest.approx((4 / 10, 4 / 6))
+    short = truth((2, 4))
+    never = score("judge", short, courses(short, {}), [], window_s=HOUR, ripe_s=lambda _: 3 * HOUR)
+    assert (never.due, never.ripe, never.ripe_recall) == (2, 0, 1)
+
+
 def test_partly_idle_verdicts_are_scored_by_their_own_devices() -> None:
     known = truth((2, 6))
     known.state[0] = BUSY
