@@ -29,6 +29,9 @@ KAI_FRACTION = "gpu-fraction"
 KAI_MEMORY = "gpu-memory"
 KAI_DEVICES = "gpu-fraction-num-devices"
 PVCS = "fallow.pvcs"
+LOCAL = "fallow.local-volumes"
+"""Volumes whose data stay on the node: folders of it, and empty ones that are not memory."""
+
 SELECTOR = "fallow.selector"
 """Labels that the pod's node must bear, each with its legal values."""
 _PERCENT = 100
@@ -188,6 +191,9 @@ def _kept(pod: Pod) -> dict[str, Any]:
     claims = [v.persistent_volume_claim.claim_name for v in volumes if v.persistent_volume_claim]
     if claims:
         kept[PVCS] = sorted(claims)
+    local = [v.name for v in volumes if v.host_path or (v.empty_dir and not v.empty_dir.medium)]
+    if local:
+        kept[LOCAL] = sorted(local)
     selector = node_selector(pod)
     if selector:
         kept[SELECTOR] = selector

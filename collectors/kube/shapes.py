@@ -133,10 +133,25 @@ class ClaimVolume(Shape, frozen=True):
     claim_name: str
 
 
-class Volume(Shape, frozen=True):
-    """A pod's volume, of which only the claim matters here."""
+class EmptyDir(Shape, frozen=True):
+    """A volume that lives and dies with its pod, on disk or (medium `Memory`) not."""
 
+    medium: str = ""
+
+
+class HostPath(Shape, frozen=True):
+    """A folder of the node."""
+
+    path: str = ""
+
+
+class Volume(Shape, frozen=True):
+    """A pod's volume: a claim, or data of its node."""
+
+    name: str = ""
     persistent_volume_claim: ClaimVolume | None = None
+    empty_dir: EmptyDir | None = None
+    host_path: HostPath | None = None
 
 
 class Expression(Shape, frozen=True):

@@ -232,6 +232,17 @@ def test_only_annotations_that_matter_are_kept_and_claims_are_named() -> None:
     assert kept == {"karpenter.sh/do-not-disrupt": "true", "fallow.pvcs": ["home-ada"]}
 
 
+def test_volumes_whose_data_stay_on_the_node_are_named() -> None:
+    volumes = [
+        {"name": "scratch", "emptyDir": {}},
+        {"name": "shm", "emptyDir": {"medium": "Memory"}},
+        {"name": "disk", "hostPath": {"path": "/mnt/nvme"}},
+        {"name": "config", "configMap": {"name": "c"}},
+    ]
+    kept = json.loads(row(pod(volumes=volumes))["annotations"])
+    assert kept == {"fallow.local-volumes": ["disk", "scratch"]}
+
+
 ZONE, PRODUCT = "topology.kubernetes.io/zone", "nvidia.com/gpu.product"
 
 
