@@ -127,7 +127,7 @@ def import_kubectl(
     pods = [(pod.metadata, pod_row(pod, around)) for pod in dump.of("", "Pod", Pod)]
     yield from batches("pod", (row for meta, row in pods if not in_group(meta)))
     yield from batches("pod", remap(pair for pair in pods if in_group(pair[0])))
-    yield from batches("quota", _quotas(dump, cluster, now))
+    yield from batches("quota", _quotas(dump, cluster, now, around.queues))
     yield from batches("event", _events(dump, cluster))
     row = look(
         "kubectl", str(path), cluster=cluster, start=now, end=now, samples=len(dump), error=None
@@ -148,10 +148,10 @@ def _queues(dump: Dump) -> Queues:
     return queues
 
 
-def _quotas(dump: Dump, cluster: str, now: datetime) -> Iterator[Row]:
+def _quotas(dump: Dump, cluster: str, now: datetime, queues: Queues) -> Iterator[Row]:
     for kind in quota_kinds():
         for item in dump.of(kind.group, kind.kind.partition(".")[0], Custom):
-            yield from quota_rows(kind, item, cluster=cluster, now=now)
+            yield from quota_rows(kind, item, cluster=cluster, now=now, queues=queues)
 
 
 def _events(dump: Dump, cluster: str) -> Iterator[Row]:

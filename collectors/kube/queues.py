@@ -1,13 +1,21 @@
-"""Which queue a pod waits in: labels first, then the group or workload a scheduler made of it."""
+"""Which queue a pod waits in: labels first, then the group or workload a scheduler made of it.
 
-from collections.abc import Iterable
+Workloads and groups that are not let in have no pods: what they ask for is summed by queue.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from typing import Any
 
+from collectors.kube.quantities import quantity
 from collectors.kube.shapes import Custom, Meta
 from collectors.kube.table import table
 
 _GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "pod-group-name")
 _KUEUE_OWNER = "kueue.x-k8s.io/job-uid"
+_WAITING_GROUPS = {"Pending", "Inqueue"}
+"""Phases of a Volcano PodGroup that has no place yet."""
 
 
 class Queues:
@@ -16,6 +24,7 @@ class Queues:
     def __init__(self) -> None:
         self._by_group: dict[tuple[str, str], str] = {}
         self._by_owner: dict[str, str] = {}
+        self._waiting: dict[tuple[str, str, str], Counter[str]] = {}
 
     def add_groups(self, groups: Iterable[Custom]) -> None:
         """Remember the queue of each PodGroup."""
@@ -23,6 +32,9 @@ class Queues:
             queue = (group.spec or {}).get("queue")
             if queue:
                 self._by_group[group.metadata.namespace, group.metadata.name] = str(queue)
+            if queue and _map(group.status).get("phase") in _WAITING_GROUPS:
+                asked = _map(_map(group.spec).get("minResources"))
+                self._wait("Queue.volcano", "", str(queue), _amounts(asked))
 
     def add_workloads(self, workloads: Iterable[Custom]) -> None:
         """Remember the queue of each Kueue Workload's owner."""
@@ -31,9 +43,20 @@ class Queues:
             if not queue:
                 continue
             meta = workload.metadata
+            if _waits(workload):
+                self._wait("LocalQueue", meta.namespace, str(queue), _asked(workload))
             owners = {(meta.labels or {}).get(_KUEUE_OWNER)}
             owners |= {ref.uid for ref in meta.owner_references or ()}
             self._by_owner.update({uid: str(queue) for uid in owners if uid})
+
+    def waiting(self, kind: str, namespace: str, name: str) -> Mapping[str, float]:
+        """Return what a queue's workloads without a place ask for, by resource."""
+        return self._waiting.get((kind, namespace, name), {})
+
+    def _wait(self, kind: str, namespace: str, name: str, asked: Mapping[str, float]) -> None:
+        known = self._waiting.setdefault((kind, namespace, name), Counter())
+        for resource, amount in asked.items():
+            known[resource] += amount  # type: ignore[assignment]
 
     def of(self, pod: Meta, top_uid: str | None) -> str | None:
         """Return the queue of a pod whose topmost owner has that UID."""
@@ -55,3 +78,41 @@ class Queues:
 @cache
 def _keys() -> tuple[tuple[str, str], ...]:
     return tuple((row["source"], row["key"]) for row in table("queue_labels"))
+
+
+def _waits(workload: Custom) -> bool:
+    """Say whether a Kueue Workload stands in line: not let in, not finished, not switched off."""
+    if _map(workload.status).get("admission") or _map(workload.spec).get("active") is False:
+        return False
+    conditions = _map(workload.status).get("conditions")
+    return not any(
+        _map(c).get("type") == "Finished" and _map(c).get("status") == "True"
+        for c in (conditions if isinstance(conditions, list) else ())
+    )
+
+
+def _asked(workload: Custom) -> Counter[str]:
+    """Sum what the containers of a Workload's pods ask for; limits stand for requests."""
+    total: Counter[str] = Counter()
+    for pod_set in _maps(_map(workload.spec).get("podSets")):
+        count = pod_set.get("count")
+        spec = _map(_map(pod_set.get("template")).get("spec"))
+        for container in _maps(spec.get("containers")):
+            resources = _map(container.get("resources"))
+            both = {**_map(resources.get("limits")), **_map(resources.get("requests"))}
+            for name, amount in _amounts(both).items():
+                total[name] += amount * (count if isinstance(count, int) else 1)  # type: ignore[assignment]
+    return total
+
+
+def _amounts(listed: Mapping[str, Any]) -> dict[str, float]:
+    read = {n: quantity(v) for n, v in listed.items() if isinstance(v, (str, int, float))}
+    return {name: float(amount) for name, amount in read.items() if amount is not None}
+
+
+def _map(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _maps(value: object) -> Iterator[Mapping[str, Any]]:
+    yield from (v for v in value if isinstance(v, dict)) if isinstance(value, list) else ()

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from collectors.kube.quantities import quantity
+from collectors.kube.queues import Queues
 from collectors.kube.shapes import Custom
 from collectors.kube.table import table
 
@@ -21,6 +22,8 @@ UNLIMITED = -1
 _KAI = {"gpu": ("nvidia.com/gpu", 1.0), "cpu": ("cpu", 1e-3), "memory": ("memory", 1e6)}
 _METERED_LIMITS = ("limits.nvidia.com/gpumem", "limits.nvidia.com/gpucores")
 """Limits that HAMi's webhook enforces; Kubernetes enforces no limits.* of extended resources."""
+
+_KOORDINATOR = "quota.scheduling.koordinator.sh"
 
 Row = dict[str, Any]
 
@@ -41,9 +44,27 @@ def quota_kinds() -> tuple[QuotaKind, ...]:
     return tuple(QuotaKind(**row) for row in table("quota_kinds"))
 
 
-def quota_rows(kind: QuotaKind, item: Custom, *, cluster: str, now: datetime) -> Iterator[Row]:
-    """Yield the rows of one object; a field of an unexpected shape counts as absent."""
+def quota_rows(
+    kind: QuotaKind,
+    item: Custom,
+    *,
+    cluster: str,
+    now: datetime,
+    queues: Queues | None = None,
+) -> Iterator[Row]:
+    """Yield the rows of one object; a field of an unexpected shape counts as absent.
+
+    `queues` knows what waits where objects do not say: a LocalQueue's row of it names no flavor.
+    """
     found = _SHAPES[kind.shape](item)
+    if queues is not None:
+        for resource, amount in queues.waiting(
+            kind.kind, item.metadata.namespace, item.metadata.name
+        ).items():
+            found.setdefault(resource, {})["waiting"] = amount
+    if kind.shape == "local_queue":
+        for row in found.values():
+            row["parent"] = _map(item.spec).get("clusterQueue")
     for resource, amounts in found.items():
         yield {
             "cluster": cluster,
@@ -119,6 +140,7 @@ def _volcano_queue(item: Custom) -> dict[str, Row]:
 def _kai_queue(item: Custom) -> dict[str, Row]:
     spec, status = _map(item.spec), _map(item.status)
     used, parent = _map(status.get("allocated")), spec.get("parentQueue") or None
+    asked = _map(status.get("requested"))
     out: dict[str, Row] = {}
     for field, amounts in _map(spec.get("resources")).items():
         if field not in _KAI:
@@ -130,6 +152,7 @@ def _kai_queue(item: Custom) -> dict[str, Row]:
             "limit": None if limit in {None, UNLIMITED} else (limit or 0) * scale,
             "used": _number(used.get(name)),
             "parent": parent,
+            **_waiting(asked, used, name),
         }
     return out
 
@@ -137,9 +160,17 @@ def _kai_queue(item: Custom) -> dict[str, Row]:
 def _elastic_quota(item: Custom) -> dict[str, Row]:
     spec, used = _map(item.spec), _map(_map(item.status).get("used"))
     nominal, limit = _map(spec.get("min")), _map(spec.get("max"))
-    parent = (item.metadata.labels or {}).get("quota.scheduling.koordinator.sh/parent")
+    parent = (item.metadata.labels or {}).get(f"{_KOORDINATOR}/parent")
+    asked = _written((item.metadata.annotations or {}).get(f"{_KOORDINATOR}/request"))
     names = sorted({*nominal, *limit, *used})
-    return {name: {**_three(nominal, limit, used, name), "parent": parent} for name in names}
+    return {
+        name: {
+            **_three(nominal, limit, used, name),
+            "parent": parent,
+            **_waiting(asked, used, name),
+        }
+        for name in names
+    }
 
 
 _SHAPES: dict[str, Callable[[Custom], dict[str, Row]]] = {
@@ -160,6 +191,22 @@ def _three(
         "limit": _number(limit.get(name)),
         "used": _number(used.get(name)),
     }
+
+
+def _waiting(asked: Mapping[str, Any], used: Mapping[str, Any], name: str) -> Row:
+    """Return what is asked above what is had, where the object says what is asked."""
+    wanted = _number(asked.get(name))
+    if wanted is None:
+        return {}
+    return {"waiting": max(0.0, wanted - (_number(used.get(name)) or 0.0))}
+
+
+def _written(text: str | None) -> Mapping[str, Any]:
+    """Return the amounts that an annotation spells as JSON."""
+    try:
+        return _map(msgspec.json.decode(text or "{}"))
+    except msgspec.DecodeError:
+        return {}
 
 
 def _flavors(groups: object) -> Iterator[tuple[str, Mapping[str, Any]]]:

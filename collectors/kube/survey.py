@@ -142,7 +142,9 @@ class Survey:
         now = self._clock()
         for kind in quota_kinds():
             for item in self._custom(kind.group, kind.plural):
-                yield from quota_rows(kind, item, cluster=self._cluster, now=now)
+                yield from quota_rows(
+                    kind, item, cluster=self._cluster, now=now, queues=self._queues
+                )
 
     def _events(self) -> Iterator[Row]:
         for kind, wanted in (("Pod", self._gpu_pods), ("Node", self._gpu_nodes)):

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from collectors.kube.queues import Queues
 from collectors.kube.quotas import quota_kinds, quota_rows
 from collectors.kube.shapes import Custom
 
@@ -99,6 +100,72 @@ def test_elastic_quotas_of_all_three_groups_have_one_shape() -> None:
     for kind in ("ElasticQuota", "ElasticQuota.koordinator", "ElasticQuota.nos"):
         found = rows(kind, spec={"min": {GPU: 2}, "max": {GPU: "4"}}, status={"used": {GPU: "3"}})
         assert found == {GPU: (2, 4, 3, None, None, None)}
+
+
+def custom(**item: Any) -> Custom:
+    return msgspec.json.decode(json.dumps({"metadata": {"name": "q"}, **item}), type=Custom)
+
+
+def workload(name: str, gpus: int, count: int, **more: Any) -> Custom:
+    container = {"resources": {"limits": {GPU: str(gpus)}, "requests": {"cpu": "500m"}}}
+    sets = [{"count": count, "template": {"spec": {"containers": [container]}}}]
+    spec = {"queueName": "q", "podSets": sets, **more.pop("spec", {})}
+    return custom(metadata={"name": name, "namespace": "ml"}, spec=spec, **more)
+
+
+def test_what_workloads_without_a_place_ask_for_is_their_queues() -> None:
+    finished = {"conditions": [{"type": "Finished", "status": "True"}]}
+    queues = Queues()
+    queues.add_workloads(
+        [
+            workload("waits", 8, 2),
+            workload("also", 1, 1),
+            workload("runs", 8, 1, status={"admission": {"clusterQueue": "cq"}}),
+            workload("done", 8, 1, status=finished),
+            workload("off", 8, 1, spec={"active": False}),
+        ]
+    )
+    queues.add_groups(
+        [
+            custom(spec={"queue": "q", "minResources": {GPU: 4}}, status={"phase": "Inqueue"}),
+            custom(spec={"queue": "q", "minResources": {GPU: 2}}, status={"phase": "Running"}),
+        ]
+    )
+    found = {
+        (r["kind"], r["resource"]): (r["waiting"], r.get("parent"))
+        for kind, item in (
+            ("LocalQueue", {"spec": {"clusterQueue": "cq"}}),
+            ("Queue.volcano", {"spec": {"deserved": {GPU: 1}}}),
+        )
+        for r in quota_rows(
+            next(k for k in quota_kinds() if k.kind == kind),
+            custom(metadata={"name": "q", "namespace": "ml" * (kind == "LocalQueue")}, **item),
+            cluster="c",
+            now=NOW,
+            queues=queues,
+        )
+        if "waiting" in r
+    }
+    assert found == {
+        ("LocalQueue", GPU): (17, "cq"),
+        ("LocalQueue", "cpu"): (1.5, "cq"),
+        ("Queue.volcano", GPU): (4, None),
+    }
+
+
+def test_kai_and_koordinator_say_themselves_what_waits() -> None:
+    def waiting(kind: str, **item: Any) -> dict[str, Any]:
+        known = next(k for k in quota_kinds() if k.kind == kind)
+        found = quota_rows(known, custom(**item), cluster="c", now=NOW)
+        return {r["resource"]: r.get("waiting") for r in found}
+
+    spec = {"resources": {"gpu": {"quota": 2, "limit": 4}}}
+    status = {"allocated": {GPU: "2"}, "requested": {GPU: "5"}}
+    assert waiting("Queue.kai", spec=spec, status=status) == {GPU: 3}
+    for text, want in (('{"nvidia.com/gpu": "6"}', 4), ("no JSON", None), ("[1]", None)):
+        said = {"annotations": {"quota.scheduling.koordinator.sh/request": text}}
+        amounts = {"spec": {"min": {GPU: 2}}, "status": {"used": {GPU: 2}}}
+        assert waiting("ElasticQuota.koordinator", metadata=said, **amounts) == {GPU: want}
 
 
 def test_fields_of_an_unexpected_shape_count_as_absent() -> None:
