@@ -1,7 +1,26 @@
--- Five-minute looks: all of them when the ledger's step is five minutes, else the cut hours.
+-- Five-minute looks: all of them when the ledger's step is five minutes, else the cut hours, bucket
+-- by bucket: a plain equality costs less over a day of looks than reckoning each one's hour.
+WITH cut_buckets AS (
+    SELECT
+        device_id,
+        cluster,
+        device,
+        unnest(generate_series(hour_at, hour_at + INTERVAL 55 MINUTE, INTERVAL 5 MINUTE)) AS bucket
+    FROM cuts
+    WHERE $step_s = 3600
+),
+
+named_devices AS (
+    SELECT DISTINCT
+        device_id,
+        cluster,
+        device
+    FROM spans
+    WHERE $step_s = 300
+)
+
 SELECT
-    r.cluster,
-    r.device,
+    c.device_id,
     r.bucket,
     r.namespace,
     r.pod,
@@ -11,28 +30,27 @@ SELECT
     r.conflict_s,
     r.blind_s
 FROM rollup_5m AS r
-SEMI JOIN cuts AS c
-    ON
-        r.cluster = c.cluster AND r.device = c.device
-        AND time_bucket(INTERVAL 1 HOUR, r.bucket) = c.hour_at
+INNER JOIN cut_buckets AS c
+    ON r.cluster = c.cluster AND r.device = c.device AND r.bucket = c.bucket
 WHERE
     $step_s = 3600
     AND r.bucket >= $since - to_seconds($startup_s) - INTERVAL 5 MINUTE
     AND r.bucket < $until
 UNION ALL
 SELECT
-    cluster,
-    device,
-    bucket,
-    namespace,
-    pod,
-    idle_s,
-    low_s,
-    busy_s,
-    conflict_s,
-    blind_s
-FROM rollup_5m
+    d.device_id,
+    r.bucket,
+    r.namespace,
+    r.pod,
+    r.idle_s,
+    r.low_s,
+    r.busy_s,
+    r.conflict_s,
+    r.blind_s
+FROM rollup_5m AS r
+INNER JOIN named_devices AS d
+    ON r.cluster = d.cluster AND r.device = d.device
 WHERE
     $step_s = 300
-    AND bucket >= $since - to_seconds($startup_s) - INTERVAL 5 MINUTE
-    AND bucket < $until
+    AND r.bucket >= $since - to_seconds($startup_s) - INTERVAL 5 MINUTE
+    AND r.bucket < $until

@@ -8,13 +8,9 @@ WITH named_devices AS (
     FROM spans
 ),
 
-both_sizes AS (
-    SELECT * FROM fine
-    WHERE bucket >= $since
-    UNION ALL
+hourly AS (
     SELECT
-        r.cluster,
-        r.device,
+        d.device_id,
         r.bucket,
         r.namespace,
         r.pod,
@@ -24,9 +20,18 @@ both_sizes AS (
         r.conflict_s,
         r.blind_s
     FROM rollup_1h AS r
-    ANTI JOIN fine_hours AS f
-        ON r.cluster = f.cluster AND r.device = f.device AND r.bucket = f.hour_at
+    INNER JOIN named_devices AS d
+        ON r.cluster = d.cluster AND r.device = d.device
     WHERE r.bucket >= $since AND r.bucket < $until AND $step_s = 3600
+),
+
+both_sizes AS (
+    SELECT * FROM fine
+    WHERE bucket >= $since
+    UNION ALL
+    SELECT h.*
+    FROM hourly AS h
+    ANTI JOIN fine_hours AS f ON h.device_id = f.device_id AND h.bucket = f.hour_at
 ),
 
 names AS (
@@ -40,7 +45,7 @@ names AS (
 )
 
 SELECT
-    d.device_id,
+    b.device_id,
     b.bucket AS cell,
     n.owner_id,
     coalesce(b.idle_s, 0)::DOUBLE AS idle_s,
@@ -49,7 +54,5 @@ SELECT
     coalesce(b.idle_s, 0)::DOUBLE + coalesce(b.low_s, 0) + coalesce(b.busy_s, 0)
     + coalesce(b.conflict_s, 0) + coalesce(b.blind_s, 0) AS covered_s
 FROM both_sizes AS b
-INNER JOIN named_devices AS d
-    ON b.cluster = d.cluster AND b.device = d.device
 LEFT JOIN names AS n
-    ON d.device_id = n.device_id AND b.namespace = n.namespace AND b.pod = n.pod
+    ON b.device_id = n.device_id AND b.namespace = n.namespace AND b.pod = n.pod

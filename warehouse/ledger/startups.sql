@@ -1,8 +1,7 @@
 -- A startup lasts from a pod's birth to its first activity, at most `startup_s`.
 WITH born AS (
     SELECT DISTINCT
-        cluster,
-        device,
+        device_id,
         owner_id,
         namespace,
         pod,
@@ -31,7 +30,7 @@ active AS (
         min(w.bucket) AS bucket
     FROM watched AS w
     INNER JOIN fine AS f
-        ON w.cluster = f.cluster AND w.device = f.device AND w.bucket = f.bucket
+        ON w.device_id = f.device_id AND w.bucket = f.bucket
     WHERE
         coalesce(f.low_s, 0) + coalesce(f.busy_s, 0) > 0
         AND (f.pod = '' OR (f.namespace = w.namespace AND f.pod = w.pod))
