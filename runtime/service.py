@@ -19,7 +19,7 @@ from fallow.errors import FallowError, UsageError
 from fallow.seams import Analyzer, Collector
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime import pipeline
+from runtime import analyzing, pipeline
 from runtime.importing import aws_rows, price_rows
 from runtime.metrics import Endpoint, SelfMetrics
 
@@ -140,7 +140,6 @@ def serve(settings: Settings, stop: threading.Event | None = None) -> None:
         UsageError: nothing to collect from is configured, or service.listen cannot be bound.
         TemporaryError: another process writes this warehouse.
     """
-    from analyzers.idle import IdleAnalyzer  # noqa: PLC0415  (frames load in 0.5 s)
     from runtime.collecting import configured, cursors, since  # noqa: PLC0415
     from warehouse.lake import Warehouse  # noqa: PLC0415
 
@@ -162,7 +161,7 @@ def serve(settings: Settings, stop: threading.Event | None = None) -> None:
             warehouse,
             settings,
             collectors=collectors,
-            analyzers=[IdleAnalyzer(settings.idle)],
+            analyzers=[*analyzing.chosen(settings).values()],
             metrics=metrics,
             clock=lambda: datetime.now(UTC),
             since={"prometheus": since(past, done, datetime.now(UTC))} if past else None,
