@@ -7,10 +7,15 @@ import numpy as np
 
 from analyzers.pools.bound import SLACK, Bound, bound
 from analyzers.pools.packing import Nodes, described, downsized, pack
+from analyzers.pools.patterns import generated
 from analyzers.pools.shapes import Ints, Problem, Shape
 
 ROUNDS = 6
 """Times that the emptiest nodes are given up and their pods placed anew."""
+KNOWN = 6
+"""Mixes whose nodes are the first patterns."""
+WORTH_MORE = 0.01
+"""Distance from the bound above which patterns are generated, as a part of it."""
 GIVEN_UP = (0.02, 0.1, 0.3)
 """Parts of the nodes given up in a round."""
 
@@ -43,7 +48,10 @@ def plan(problem: Problem) -> Plan:
     """
     least = bound(problem)
     every = list(singles(problem))
-    best = min((*_mixes(problem, least), *(_smaller(nodes) for _, nodes in every)), key=_rank)
+    mixes = [*_mixes(problem, least), *(_smaller(nodes) for _, nodes in every)]
+    best = min(mixes, key=_rank)
+    if best.cost > least.usd_h * (1 + WORTH_MORE):
+        best = min(best, _by_patterns(problem, sorted(mixes, key=_rank)[:KNOWN]), key=_rank)
     for _ in range(ROUNDS):
         better = min((_anew(best, part) for part in GIVEN_UP), key=_rank)
         if _rank(better) >= _rank(best):
@@ -144,6 +152,15 @@ def _anew(nodes: Nodes, part: float) -> Nodes:
         if wanted[shape]:
             rest[shape] = kept.add(int(shape), int(wanted[shape]), None)
     return _smaller(_with(kept, rest))
+
+
+def _by_patterns(problem: Problem, known: Sequence[Nodes]) -> Nodes:
+    """Return a mix made of generated patterns."""
+    nodes, left = generated(problem, known)
+    for shape in _by_size(problem):
+        if left[shape]:
+            left[shape] = nodes.add(int(shape), int(left[shape]), None)
+    return _smaller(_with(nodes, left))
 
 
 def _with(kept: Nodes, rest: Ints) -> Nodes:

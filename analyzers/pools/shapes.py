@@ -80,8 +80,9 @@ class Offer(msgspec.Struct, frozen=True):
 class Problem:
     """Pods to place and types to place them on: `s` numbers the shapes, `t` the types.
 
-    Types without a price are left out: nothing without a price is ever recommended. The order
-    pods and types came in makes no difference.
+    Types without a price are left out: nothing without a price is ever recommended. Where pods ask
+    for GPUs, types whose GPUs none of them can use are not bought for the others either. The
+    order pods and types came in makes no difference.
     """
 
     def __init__(self, pods: Mapping[Shape, int], offers: Iterable[Offer]) -> None:
@@ -99,6 +100,9 @@ class Problem:
         refused = [[o.refuses(s) is not None for o in self.offers] for s in self.shapes]
         size = len(self.shapes), len(self.offers)
         self.allowed = ~np.array(refused, dtype=np.bool_).reshape(size)
+        takers = self.gpus > 0
+        if takers.any():
+            self.allowed &= self.allowed[takers].any(axis=0)
         self.most = self._most()
 
     def _most(self) -> Ints:

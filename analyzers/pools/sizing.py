@@ -48,7 +48,7 @@ def sized(pool: Pool, rates: Sequence[Mapping[str, Any]], settings: PoolsSetting
     shop = market(pool, tuple(rates)) if priced else None
     best: Plan | None = None
     refused: dict[str, list[str]] = {}
-    if shop is not None:
+    if shop is not None and any(s.gpus for s in asked.shapes):
         offers = catalogue.offered(rates, shop, pool.overhead, settings.max_pods)
         others = [o for o in offers if o.instance_type not in set(pool.types)]
         good, refused = catalogue.sorted_out(others, asked.shapes)

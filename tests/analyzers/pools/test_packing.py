@@ -171,6 +171,12 @@ def test_a_type_says_why_it_cannot_take_a_pod(shape: Shape, reason: str | None) 
     assert Problem({shape: 1}, [offer()]).unplaceable() == (() if reason is None else (shape,))
 
 
+def test_types_whose_gpus_nobody_can_use_are_no_hosts_for_the_others() -> None:
+    pods = {Shape(gpus=1, vendor="nvidia"): 1, Shape(cpu_milli=8000): 9}
+    amd = offer("amd", vendor="amd", usd_h=Decimal("0.1"))
+    assert [m["instance_type"] for m in plan(Problem(pods, [offer(), amd])).mix] == ["a"]
+
+
 def test_what_has_no_price_is_no_type_to_buy() -> None:
     problem = Problem({Shape(gpus=1): 1}, [offer(usd_h=None), offer("b", usd_h=Decimal(9))])
     assert [o.instance_type for o in problem.offers] == ["b"]

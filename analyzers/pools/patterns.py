@@ -1,0 +1,160 @@
+"""Column generation: nodes as patterns of pods, priced by what each pod is worth to the mix.
+
+A linear program buys patterns; its duals say what a pod of each shape is worth; a better pattern is
+worth more than its node costs (Gilmore and Gomory, Operations Research 9(6), 1961). Patterns are
+looked for by greedy filling, so that the program's own value bounds nothing.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from analyzers.pools.bound import SLACK
+from analyzers.pools.packing import Nodes
+from analyzers.pools.shapes import WHOLE, Doubles, Ints, Problem
+
+ROUNDS = 40
+"""Times that heuristics look for better patterns, at most."""
+ENOUGH = 1 + 1e-6
+"""A pattern must be worth so many times its node's price."""
+
+Pattern = tuple[int, tuple[int, ...]]
+"""Number of a type, pods of each shape."""
+
+
+class Patterns:
+    """Patterns that nodes can hold, and the linear program over them."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.known: dict[Pattern, None] = {}
+        self.asked = np.flatnonzero(problem.count > 0)
+        self._need: list[list[int]] = problem.need.tolist()
+        self._gpus: list[int] = problem.gpus.tolist()
+        self._milli: list[int] = problem.milli.tolist()
+        self._way: list[int] = problem.sharing.tolist()
+
+    def learn(self, patterns: Iterable[Pattern]) -> bool:
+        """Add patterns; say whether any was new."""
+        before = len(self.known)
+        self.known.update(dict.fromkeys(patterns))
+        return len(self.known) > before
+
+    def solve(self) -> tuple[Doubles, Doubles]:
+        """Return how many of each pattern to buy, and what a pod of each shape is worth."""
+        from scipy.optimize import linprog  # noqa: PLC0415  (loads in 0.3 s)
+        from scipy.sparse import csc_array  # noqa: PLC0415
+
+        held = np.array([pods for _, pods in self.known], dtype=np.float64)[:, self.asked]
+        price = self.problem.price[[kind for kind, _ in self.known]]
+        wanted = self.problem.count[self.asked].astype(np.float64)
+        answer = linprog(price, A_ub=csc_array(-held.T), b_ub=-wanted, method="highs")
+        if answer.x is None:  # pragma: no cover  (every shape has a pattern of its own)
+            raise ValueError(f"HiGHS found no mix of patterns: {answer.message}")
+        worth = np.zeros(len(self.problem.shapes))
+        worth[self.asked] = -answer.ineqlin.marginals
+        return answer.x, worth
+
+    def better(self, worth: Doubles) -> Iterator[Pattern]:
+        """Yield patterns worth more than their node, filled by worth per room in several orders."""
+        problem = self.problem
+        for kind in range(len(problem.offers)):
+            room = np.maximum(problem.room[kind], 1)
+            boards = problem.gpus * problem.milli / (WHOLE * max(int(problem.boards[kind]), 1))
+            parts = np.column_stack([problem.need / room, boards])
+            fits = (problem.most[:, kind] > 0) & (worth > 0) & (problem.count > 0)
+            for size in (parts.max(axis=1), parts.sum(axis=1), parts[:, 0] + parts[:, 3]):
+                order = np.argsort(-worth / np.maximum(size, SLACK), kind="stable")
+                order = order[fits[order]]
+                for skipped in (0, 1, 2):
+                    pods = self._filled(kind, order[skipped:].tolist())
+                    value = float(np.dot(worth, pods))
+                    if value > problem.price[kind] * ENOUGH:
+                        yield kind, tuple(pods)
+
+    def _filled(self, kind: int, order: list[int]) -> list[int]:
+        """Fill one empty node greedily."""
+        problem = self.problem
+        cpu, memory, pods = problem.room[kind].tolist()
+        unused = int(problem.boards[kind])
+        begun: list[list[int]] = []
+        held = [0] * len(problem.shapes)
+        count = problem.count
+        for shape in order:
+            need = self._need[shape]
+            number = min(pods, int(count[shape]))
+            if need[0]:
+                number = min(number, cpu // need[0])
+            if need[1]:
+                number = min(number, memory // need[1])
+            if number <= 0:
+                continue
+            gpus, milli = self._gpus[shape], self._milli[shape]
+            if gpus and milli == WHOLE:
+                number = min(number, unused // gpus)
+                unused -= number * gpus
+            elif gpus:
+                number, unused = _shared(begun, unused, number, milli, self._way[shape])
+            held[shape] = number
+            cpu -= number * need[0]
+            memory -= number * need[1]
+            pods -= number
+        return held
+
+
+def _shared(
+    begun: list[list[int]], unused: int, number: int, milli: int, way: int
+) -> tuple[int, int]:
+    """Put parts on boards begun, then on unused ones; return how many, and what is left."""
+    left = number
+    for board in begun:
+        if board[1] == way:
+            taken = min(left, board[0] // milli)
+            board[0] -= taken * milli
+            left -= taken
+    while left and unused:
+        taken = min(left, WHOLE // milli)
+        begun.append([WHOLE - taken * milli, way])
+        unused -= 1
+        left -= taken
+    return number - left, unused
+
+
+def generated(problem: Problem, known: Iterable[Nodes]) -> tuple[Nodes, Ints]:
+    """Return nodes of whole patterns, and the pods they leave over."""
+    patterns = Patterns(problem)
+    kinds = np.where(problem.most > 0, problem.price / np.maximum(problem.most, 1), np.inf)
+    for shape in patterns.asked.tolist():
+        alone = [0] * len(problem.shapes)
+        kind = int(kinds[shape].argmin())
+        alone[shape] = int(min(problem.most[shape, kind], problem.count[shape]))
+        patterns.learn([(kind, tuple(alone))])
+    for nodes in known:
+        patterns.learn(zip(nodes.kind.tolist(), map(tuple, nodes.held().tolist()), strict=True))
+    bought, worth = patterns.solve()
+    for _ in range(ROUNDS):
+        if not patterns.learn(patterns.better(worth)):
+            break
+        bought, worth = patterns.solve()
+    return _whole(problem, list(patterns.known), bought)
+
+
+def _whole(problem: Problem, patterns: list[Pattern], bought: Doubles) -> tuple[Nodes, Ints]:
+    """Buy the whole parts of each pattern, the most bought first, as far as pods are left."""
+    nodes, left = Nodes(problem), problem.count.copy()
+    order = np.lexsort((np.arange(len(bought)), -bought))
+    sizes = np.lexsort((-problem.milli, -problem.gpus))
+    for column in order:
+        number = int(np.floor(bought[column] + SLACK))
+        if not number:
+            break
+        kind, pods = patterns[column]
+        held = np.array(pods, dtype=np.int64)
+        some = held > 0
+        number = min(number, int((left[some] // held[some]).min()))
+        if number:
+            fresh = nodes.open(kind, number)
+            for shape in sizes[some[sizes]]:
+                nodes.put(int(shape), np.full(number, held[shape]), fresh)
+            left -= number * held
+    return nodes, left

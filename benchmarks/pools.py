@@ -1,0 +1,89 @@
+"""Pack openb's pods onto every instance type that can be bought: time, cost, and the lower bound.
+
+The pods are openb's own list where the public data set lies beside the checkout; elsewhere about
+as many of its published mix (`fallow/typical_pods.csv`), which knows no memory.
+"""
+
+import csv
+import time
+from collections import Counter
+from decimal import Decimal
+from importlib.resources import files
+from pathlib import Path
+
+from analyzers.pools.catalogue import Market, Overhead, offered
+from analyzers.pools.planning import plan
+from analyzers.pools.shapes import WHOLE, Offer, Problem, Shape
+from benchmarks.month import peak_gib
+from benchmarks.result import Result
+
+PODS = 8_152
+OPENB = Path(__file__).resolve().parents[2] / "shared/data/openb/openb_pod_list_default.csv"
+
+
+def run(small: bool) -> list[Result]:
+    """Measure all 8,152 pods against the whole catalogue; small: every sixteenth pod."""
+    shapes, source = _pods()
+    pods = Counter(shapes[:: 16 if small else 1])
+    before = peak_gib()
+    began, cpu = time.perf_counter(), time.process_time()
+    problem = Problem(pods, _offers())
+    found = plan(problem)
+    took, cpu = time.perf_counter() - began, time.process_time() - cpu
+    return [
+        Result(
+            name=f"{pods.total()} pods packed onto {len(problem.offers)} types",
+            value=took,
+            unit="s",
+            reach=20,
+            note=f"{source}; {cpu:.1f} s of CPU, {peak_gib() - before:.2f} GiB",
+        ),
+        Result(
+            name="packed above the lower bound",
+            value=100 * found.gap,
+            unit="%",
+            note=f"{found.usd_h:.2f} USD/h on {len(found.nodes.kind)} nodes, "
+            f"bound {found.bound_usd_h:.2f}; best single type {_alone(found.alone)}",
+        ),
+    ]
+
+
+def _alone(alone: tuple[tuple[str, int, float], ...]) -> str:
+    return f"{alone[0][0]} {alone[0][2]:.2f}" if alone else "none"
+
+
+def _offers() -> list[Offer]:
+    """Return AWS's types at the prices of the built-in card, less what DaemonSets take."""
+    text = files("collectors.prices").joinpath("rate_card.csv").read_text(encoding="utf-8")
+    rates = [
+        {**row, "node_usd_h": Decimal(row["usd_per_hour"]), "as_of": None}
+        for row in csv.DictReader(text.splitlines())
+        if row["usd_per_hour"]
+    ]
+    overhead = Overhead(1000, 2048, 8, seen=False)
+    return offered(rates, Market("aws", "us-east-1", "on-demand"), overhead, 110)
+
+
+def _pods() -> tuple[list[Shape], str]:
+    if OPENB.exists():
+        with OPENB.open(encoding="utf-8") as lines:
+            return [_shape(row) for row in csv.DictReader(lines)], "openb's own list"
+    text = files("fallow").joinpath("typical_pods.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines()))
+    part = PODS / sum(int(row["pods"]) for row in rows)
+    drawn = [_shape(row) for row in rows for _ in range(round(int(row["pods"]) * part))]
+    return drawn, "openb's published mix"
+
+
+def _shape(row: dict[str, str]) -> Shape:
+    gpus = int(row.get("num_gpu") or row.get("gpus") or 0)
+    milli = int(row["gpu_milli"]) if gpus else WHOLE
+    return Shape(
+        gpus=gpus,
+        milli=milli,
+        cpu_milli=int(row["cpu_milli"]),
+        memory_mib=int(row.get("memory_mib") or 0),
+        sharing="share" if milli < WHOLE else "",
+        vendor="nvidia" if gpus else "",
+        arch="amd64",
+    )
