@@ -3,10 +3,10 @@
     sample ──► rollup_5m ──► rollup_1h
        └─────► device
 
-A refresh replaces whole buckets (delete and insert in one transaction), so that late rows refresh
-only theirs and running twice equals running once. What is due is written down by ingest (`dirty`),
-in the transaction that stored the rows. A look speaks into the next bucket and an energy delta
-links to it, so refreshing a bucket refreshes those it reaches, too.
+A refresh replaces whole buckets (delete and insert in one transaction), of all devices or of the
+few that late rows touched, so that running twice equals running once. What is due is written down
+by ingest (`dirty`), in the transaction that stored the rows. A look speaks into the next bucket and
+an energy delta links to it, so refreshing a bucket refreshes those it reaches, too.
 """
 
 from collections.abc import Iterator
@@ -20,6 +20,7 @@ import pyarrow as pa
 from fallow.gpu_models import canonical
 from fallow.window import Window
 from warehouse import dirty, ingest, reductions, tiers
+from warehouse.reading import literal
 from warehouse.steps import step
 from warehouse.views.tiers import TierState
 
@@ -39,6 +40,9 @@ MOST_CHUNKS = 56
 
 NEAR = timedelta(minutes=30)
 """Due buckets nearer than this are refreshed in one go: cheaper than two."""
+
+FEW, FEW_SHARE = 500, 0.2
+"""Late looks of so few of a stretch's devices are rolled up for these devices only."""
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (tables hold naive UTC)
 
@@ -65,7 +69,7 @@ def roll_up(warehouse: "Warehouse", window: Window | None = None) -> int:
     # Latest first: the chunk that clears a bucket's mark comes after the buckets it reaches.
     for stretch in sorted(_chunks(warehouse, due), key=lambda s: s.start, reverse=True):
         with warehouse.transaction() as cursor:
-            _refresh(warehouse, cursor, stretch)
+            _refresh(warehouse, cursor, stretch, whole=window is not None)
         done += round((stretch.end - stretch.start) / BUCKET)
     return done
 
@@ -138,29 +142,33 @@ def _length(warehouse: "Warehouse", stretch: Stretch) -> timedelta:
     return CHUNK * max(1, min(MOST_CHUNKS, int(MOST_LOOKS / max(per_chunk, 1))))
 
 
-def _refresh(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection", stretch: Stretch) -> None:
+def _refresh(
+    warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection", stretch: Stretch, *, whole: bool
+) -> None:
     cluster, start, end = stretch.cluster, stretch.start, stretch.end
     seen = tiers.state(cursor)
-    where = {"cluster": cluster, "first": start, "last": end}
+    where: dict[str, Any] = {"cluster": cluster, "first": start, "last": end}
+    hours = {**where, "first": _floor(start, HOUR), "last": _ceil_moment(end, HOUR)}
+    tiers.thaw(cursor, seen, "rollup_5m", hours["first"], hours["last"])
+    tiers.thaw(cursor, seen, "rollup_1h", hours["first"], hours["last"])
     back, models = _look(cursor, seen, where)
     compiled = _compiled(
         warehouse.settings.ledger.idle_threshold, warehouse.settings.ledger.low_threshold
     )
+    touched = None if whole else _touched(cursor, seen, where)
+    only = "" if touched is None else f" WHERE device IN ({', '.join(map(literal, touched))})"
     cursor.register("model", _facts(models))
     cursor.register("piece", pa.table({"k": pa.array(range(1, back // BUCKET + 1), pa.int64())}))
     span = {"cluster": cluster, "since": start - back, "until": end}
-    looks = f"WITH look AS NOT MATERIALIZED ({_looks(seen)})"
+    looks = f"WITH look AS NOT MATERIALIZED (FROM ({_looks(seen)}){only})"
     _keep(cursor, "gathered", f"{looks} {compiled.gathered}", span)
-    hours: dict[str, Any] = {**where, "first": _floor(start, HOUR), "last": _ceil_moment(end, HOUR)}
-    tiers.thaw(cursor, seen, "rollup_5m", hours["first"], hours["last"])
-    tiers.thaw(cursor, seen, "rollup_1h", hours["first"], hours["last"])
     rolled = f"WITH rolled AS NOT MATERIALIZED ({compiled.rolled_5m}) {step('rollup/named_5m')}"
-    _put(cursor, "rollup_5m", rolled, where, where)
+    _put(cursor, "rollup_5m", rolled, where, only)
     merged = (
-        f"WITH roll AS NOT MATERIALIZED ({step('rollup/roll')}),"
+        f"WITH roll AS NOT MATERIALIZED (FROM ({step('rollup/roll')}){only}),"
         f" rolled AS NOT MATERIALIZED ({compiled.rolled_1h}) {step('rollup/named_1h')}"
     )
-    _put(cursor, "rollup_1h", merged, hours, hours)
+    _put(cursor, "rollup_1h", merged, hours, only)
     devices = cursor.execute(
         f"{looks} FROM ({step('rollup/device')})", {**span, "first": start, "last": end}
     ).to_arrow_table()
@@ -174,6 +182,25 @@ def _refresh(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection", stretc
     cursor.execute("DROP TABLE temp.gathered")
     cursor.unregister("model")
     cursor.unregister("piece")
+
+
+def _touched(
+    cursor: "duckdb.DuckDBPyConnection", seen: TierState, where: dict[str, Any]
+) -> list[str] | None:
+    """Return the devices to roll up anew where late looks touched few of them; None for all."""
+    held = cursor.execute(
+        'SELECT count(*) FROM rollup_5m WHERE "cluster" = $cluster'
+        " AND bucket >= $first AND bucket < $last",
+        where,
+    ).fetchone()
+    if not held or not held[0]:
+        return None
+    sample = tiers.source("sample", seen)
+    found = cursor.execute(f"WITH {sample} FROM ({step('rollup/touched')})", where)
+    devices = found.to_arrow_table()
+    touched: list[str] = devices.filter(devices["touched"])["device"].to_pylist()
+    # Named in the statement, so that the engine passes over the files of the others.
+    return touched if 0 < len(touched) <= min(FEW, FEW_SHARE * devices.num_rows) else None
 
 
 def _look(
@@ -205,17 +232,14 @@ def _keep(
 
 
 def _put(
-    cursor: "duckdb.DuckDBPyConnection",
-    table: str,
-    sql: str,
-    where: dict[str, Any],
-    parameters: dict[str, Any],
+    cursor: "duckdb.DuckDBPyConnection", table: str, sql: str, where: dict[str, Any], only: str
 ) -> None:
     cursor.execute(
-        f'DELETE FROM {table} WHERE "cluster" = $cluster AND bucket >= $first AND bucket < $last',
+        f'DELETE FROM {table} WHERE "cluster" = $cluster AND bucket >= $first AND bucket < $last'
+        + only.replace("WHERE", "AND"),
         where,
     )
-    cursor.execute(f"INSERT INTO {table} BY NAME {sql}", parameters)
+    cursor.execute(f"INSERT INTO {table} BY NAME {sql}", where)
 
 
 def _facts(models: list[str]) -> pa.Table:

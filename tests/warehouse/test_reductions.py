@@ -45,8 +45,10 @@ def test_every_reduction_compiles_elsewhere(name: str, dialect: str) -> None:
 @pytest.mark.parametrize("name", ["rolled_5m", "rolled_1h"])
 def test_rollups_have_their_tables_columns(name: str) -> None:
     table = "rollup_5m" if name == "rolled_5m" else name.replace("rolled", "rollup")
-    wanted = [c.name for c in tables.columns(table)]
-    assert sorted(expressions()[name].columns) == sorted(wanted)
+    wanted = {c.name for c in tables.columns(table)}
+    if name == "rolled_5m":
+        wanted.remove("cluster")  # looks are gathered of one cluster, which the caller knows
+    assert set(expressions()[name].columns) == wanted
 
 
 def rolls(**columns: list[Any]) -> pa.Table:
