@@ -11,10 +11,12 @@ import pytest
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
+from warehouse import rollup
 from warehouse.lake import Warehouse
 from warehouse.rollup import roll_up
 
 START = datetime(2026, 11, 20, 6, 0)  # noqa: DTZ001
+HALF_AN_HOUR = timedelta(minutes=30)
 H100 = "NVIDIA H100 80GB HBM3"
 
 
@@ -233,6 +235,38 @@ def test_late_rows_refresh_as_if_they_had_come_in_time(
         wh.ingest([looks(part)])
         roll_up(wh)
     assert wh.query("FROM dirty").num_rows == 0
+    other = settings.model_copy(update={"home": settings.home / "other"})
+    with Warehouse.open(other, write=True, clock=lambda: now) as straight:
+        straight.ingest([looks(rows)])
+        roll_up(straight)
+        for table in ("rollup_5m", "rollup_1h", "device"):
+            order = f"FROM {table} ORDER BY ALL"
+            assert wh.query(order).to_pylist() == straight.query(order).to_pylist()
+
+
+def test_late_rows_of_one_device_are_rolled_up_alone_and_alike(
+    settings: Settings, wh: Warehouse, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touched: list[list[str] | None] = []
+    found = rollup._touched
+
+    def noted(*given: Any) -> list[str] | None:
+        touched.append(found(*given))
+        return touched[-1]
+
+    monkeypatch.setattr(rollup, "_touched", noted)
+    busy = {"gpu_util_pct": 90.0, "power_w": 500.0}
+    rows = [
+        look(60 * k, f"GPU-{d}", energy_mj=1000 * k, **(busy if d % 2 else {}))
+        for d in range(10)
+        for k in range(40)
+    ]
+    late = [r for r in rows if r["device"] == "GPU-3" and START < r["ts"] < START + HALF_AN_HOUR]
+    wh.ingest([looks([r for r in rows if r not in late])])
+    roll_up(wh)
+    wh.ingest([looks(late)])
+    roll_up(wh)
+    assert touched == [None, ["GPU-3"]]
     other = settings.model_copy(update={"home": settings.home / "other"})
     with Warehouse.open(other, write=True, clock=lambda: now) as straight:
         straight.ingest([looks(rows)])
