@@ -11,10 +11,7 @@ from analyzers.fragmentation.greedy import emptied
 from analyzers.fragmentation.ground import Ground, Plan
 
 MOST_WAYS = 60_000
-"""Pod x target pairs up to which the exact program is tried whole."""
-
-NEAR = 8
-"""So many times the slots asked for are the places that a program too large is cut down to."""
+"""Pods x targets up to which the program holds the whole pool; else its cheapest places."""
 
 
 def plan(ground: Ground, more: int, seconds: float = 5.0) -> Plan | None:
@@ -31,16 +28,18 @@ def plan(ground: Ground, more: int, seconds: float = 5.0) -> Plan | None:
     quick = emptied(ground, more, movable, fewest)
     if quick is not None and quick.proven:
         return quick
-    ways = len(movable) * len(ground.places)
-    if ways <= MOST_WAYS:
+    targets = sum(any(place.gpu) for place in ground.places)
+    if len(movable) * targets <= MOST_WAYS:
         best, bound, none = solve(ground, more, movable, seconds)
-        if none:
-            return None
-        return _better(quick, best, max(fewest, bound))
-    near = set(sorted(costs, key=lambda n: (costs[n], n))[: NEAR * more])
+        return None if none else _better(quick, best, max(fewest, bound))
+    near = set[int]()
+    left = MOST_WAYS // max(1, targets)
+    for n in sorted(costs, key=lambda n: (costs[n], n)):
+        left -= sum(ground.tenants[i].place == n for i in movable)
+        if left < 0:
+            break
+        near.add(n)
     some = _whole_groups(ground, [i for i in movable if ground.tenants[i].place in near])
-    if len(some) * len(ground.places) > MOST_WAYS:
-        return quick
     best, _, _ = solve(ground, more, some, seconds)
     return _better(quick, best, fewest)
 
