@@ -78,7 +78,11 @@ class Nodes:
         return same
 
     def put(self, shape: int, pods: Ints, among: Ints) -> None:
-        """Place so many pods of a shape on each node; the caller knows that they fit."""
+        """Place so many pods of a shape on each node.
+
+        Raises:
+            ValueError: a node has not the GPUs.
+        """
         chosen = pods > 0
         among, pods = among[chosen], pods[chosen]
         if not len(among):
@@ -110,6 +114,8 @@ class Nodes:
                 self.boards[among, board] = free - taken * milli
                 self.use[among, board] = np.where(taken > 0, way, use)
                 left -= taken
+        if left.any():
+            raise ValueError(f"{left.sum()} parts of {milli} thousandths find no GPU")
 
     def add(self, shape: int, count: int, kind: int | None) -> int:
         """Place pods on the first nodes that take them, then on new ones of a type, if given.

@@ -40,6 +40,11 @@ class Patterns:
         self.known.update(dict.fromkeys(patterns))
         return len(self.known) > before
 
+    def of(self, nodes: Nodes) -> Iterator[Pattern]:
+        """Yield what nodes hold, as far as it fits when placed anew."""
+        for kind, pods in zip(nodes.kind.tolist(), nodes.held().tolist(), strict=True):
+            yield kind, tuple(self._repacked(kind, pods))
+
     def solve(self) -> tuple[Doubles, Doubles]:
         """Return how many of each pattern to buy, and what a pod of each shape is worth."""
         from scipy.optimize import linprog  # noqa: PLC0415  (loads in 0.3 s)
@@ -99,6 +104,19 @@ class Patterns:
             cpu -= number * need[0]
             memory -= number * need[1]
             pods -= number
+        return self._repacked(kind, held)
+
+    def _repacked(self, kind: int, held: list[int]) -> list[int]:
+        """Leave out the parts of boards that find none when the largest come first (`_whole`)."""
+        unused, begun = int(self.problem.boards[kind]), list[list[int]]()
+        parts = [s for s, n in enumerate(held) if n and self._gpus[s] and self._milli[s] < WHOLE]
+        unused -= sum(
+            self._gpus[s] * n for s, n in enumerate(held) if n and self._milli[s] == WHOLE
+        )
+        for shape in sorted(parts, key=lambda s: (-self._milli[s], s)):
+            held[shape], unused = _shared(
+                begun, unused, held[shape], self._milli[shape], self._way[shape]
+            )
         return held
 
 
@@ -130,7 +148,7 @@ def generated(problem: Problem, known: Iterable[Nodes]) -> tuple[Nodes, Ints]:
         alone[shape] = int(min(problem.most[shape, kind], problem.count[shape]))
         patterns.learn([(kind, tuple(alone))])
     for nodes in known:
-        patterns.learn(zip(nodes.kind.tolist(), map(tuple, nodes.held().tolist()), strict=True))
+        patterns.learn(patterns.of(nodes))
     bought, worth = patterns.solve()
     for _ in range(ROUNDS):
         if not patterns.learn(patterns.better(worth)):
@@ -143,7 +161,7 @@ def _whole(problem: Problem, patterns: list[Pattern], bought: Doubles) -> tuple[
     """Buy the whole parts of each pattern, the most bought first, as far as pods are left."""
     nodes, left = Nodes(problem), problem.count.copy()
     order = np.lexsort((np.arange(len(bought)), -bought))
-    sizes = np.lexsort((-problem.milli, -problem.gpus))
+    sizes = np.lexsort((np.arange(len(problem.shapes)), -problem.milli, -problem.gpus))
     for column in order:
         number = int(np.floor(bought[column] + SLACK))
         if not number:
