@@ -227,7 +227,7 @@ class FragmentationSettings(Section):
         50, ge=1, description="from fewer pods a typical mix is assumed, and said so"
     )
     min_gpus: float = Field(
-        1.0, ge=0, description="pools that lose fewer GPUs on average are no finding"
+        0.25, ge=0, description="pools that lose fewer GPUs on average are no finding"
     )
     slot_gpus: int = Field(8, ge=1, le=64, description="free GPUs of one node that make a slot")
     slots: int = Field(

@@ -136,7 +136,10 @@ def mig_details(cut: Sequence[Board]) -> dict[str, Any]:
     for board in cut:
         key = board.held, board.free, board.layout
         layouts[key] = layouts.get(key, 0) + 1
+    lost, again = (sum(parts) for parts in zip(*_in_gpus(cut), strict=True))
     return {
+        "why": f"{lost:.2f} GPUs of boards in MIG mode are cut into what no pod asks for; "
+        f"{lost - again:.2f} of them another layout would give back",
         "boards": len(cut),
         "idle_gpus": _gpus(b.free_slices / b.slices for b in cut),
         "fragmented_gpus": _gpus(b.stranded / b.slices for b in cut),
@@ -146,6 +149,10 @@ def mig_details(cut: Sequence[Board]) -> dict[str, Any]:
             for (held, free, layout), count in sorted(layouts.items(), key=lambda i: -i[1])
         ][:MOST_NODES],
     }
+
+
+def _in_gpus(cut: Sequence[Board]) -> list[tuple[float, float]]:
+    return [(b.stranded / b.slices, b.stranded_recut / b.slices) for b in cut]
 
 
 def told(seen: Figures) -> dict[str, Any]:
