@@ -90,8 +90,11 @@ def read(views: Views, window: Window, settings: PoolsSettings) -> Site:
     nodes = _frame(views, "nodes", asked)
     if nodes.is_empty():
         return Site((), ())
-    kind = pl.coalesce("instance_type", "gpu_model", pl.lit("unknown type"))
-    nodes = nodes.with_columns(type=kind, key=pl.coalesce("pool", kind))
+    model = pl.coalesce("gpu_model", pl.lit("unknown model"))
+    size = pl.format("{} x{}, {} m", model, "gpu_count", pl.col("cpu_milli").fill_null(0))
+    nodes = nodes.with_columns(
+        type=pl.coalesce("instance_type", size), key=pl.coalesce("pool", "instance_type", model)
+    )
     arches = {name: catalogue.facts(name).get("arch") for name in nodes["type"].unique()}
     known = pl.col("type").replace_strict(arches, return_dtype=pl.String)
     nodes = nodes.with_columns(
@@ -123,6 +126,7 @@ def _pools(
     ):
         mine = placed.filter((pl.col("cluster") == cluster) & (pl.col("pool") == name))
         costs = billed.filter((pl.col("cluster") == cluster) & (pl.col("key") == name))
+        costs = _unbilled(members, costs) if costs.is_empty() else costs
         every = pods.filter(pl.col("cluster") == cluster)
         yield Pool(
             cluster=str(cluster),
@@ -136,6 +140,23 @@ def _pools(
             hosts_seen=every.filter(pl.col("daemon") | (pl.col("gpu_request") <= 0)).height > 0,
             pending_gpus=_pending(every),
         )
+
+
+def _unbilled(nodes: pl.DataFrame, columns: pl.DataFrame) -> pl.DataFrame:
+    """Return the bill of nodes that the ledger never saw: their lives, without a price."""
+    lives = (pl.col("end") - pl.col("start")).dt.total_seconds() / 3600 * pl.col("gpu_count")
+    rows = nodes.select(
+        "cluster",
+        "node",
+        "key",
+        model="gpu_model",
+        first_bucket="start",
+        last_bucket=pl.col("end") - pl.duration(hours=1),
+        gpu_hours=lives,
+        free_hours=0.0,
+        unpriced_hours=lives,
+    )
+    return pl.concat([columns, rows], how="diagonal_relaxed")
 
 
 def _hours(bill: pl.DataFrame) -> float:
