@@ -261,6 +261,32 @@ class PoolsSettings(Section):
     daemon_pods: int = Field(8, ge=0, description="likewise")
 
 
+class QuotaSettings(Section):
+    """When quota is wasted, and who may be asked to give some (domain.md section 2.6)."""
+
+    history_days: int = Field(
+        90, ge=7, le=400, description="how far back a donor of quota is judged"
+    )
+    least_history_days: int = Field(
+        14, ge=7, le=200, description="days known before the first step of a back-test"
+    )
+    step_days: int = Field(1, ge=1, le=28, description="days between two steps of a back-test")
+    max_regret: float = Field(
+        0.01, ge=0, le=0.5, description="most of a donor's demand that its history may have missed"
+    )
+    max_step: float = Field(
+        0.25, gt=0, le=1, description="most of a guarantee that is given at once"
+    )
+    floor_gpus: float = Field(1.0, ge=0, description="GPUs that a donor keeps above its need")
+    min_gpu_hours: float = Field(1.0, ge=0, description="less in the window is no finding")
+    min_gpus: float = Field(
+        0.25, ge=0, description="fewer GPUs promised or pooled in vain are no finding"
+    )
+    pool_quantile: float = Field(
+        0.99, ge=0.5, le=1, description="part of the time that quotas, or a pool, must suffice"
+    )
+
+
 class ServiceSettings(Section):
     """The schedules of `fallow up`."""
 
@@ -292,6 +318,7 @@ class Settings(Section):
     ledger: LedgerSettings = LedgerSettings()
     fragmentation: FragmentationSettings = FragmentationSettings()
     pools: PoolsSettings = PoolsSettings()
+    quota: QuotaSettings = QuotaSettings()
     service: ServiceSettings = ServiceSettings()
 
 

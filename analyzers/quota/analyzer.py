@@ -1,0 +1,55 @@
+"""Quota that starves, hoards, strands or does not exist, and who could give some to whom."""
+
+from datetime import timedelta
+from typing import Any
+
+from analyzers.idle import Unjudged
+from analyzers.quota.findings import found_in
+from analyzers.quota.gather import Gathered, gather
+from analyzers.quota.measures import measures, shares
+from fallow.nouns import Finding
+from fallow.seams import Views
+from fallow.settings import QuotaSettings
+from fallow.window import Window
+
+_SUMS = ("starved", "hoarded", "stranded", "blocked", "above", "unfair")
+
+
+class QuotaAnalyzer:
+    """Find entitlements that keep GPUs from those who wait (domain.md section 2.6)."""
+
+    def __init__(self, settings: QuotaSettings | None = None) -> None:
+        self.settings = settings or QuotaSettings()
+
+    def find(self, views: Views, window: Window) -> list[Finding]:
+        """Return what quotas waste, the most GPU-hours first."""
+        found = [
+            finding
+            for group in self._gathered(views, window).groups
+            for finding in found_in(group, window, self.settings)
+        ]
+        return sorted(found, key=lambda f: (-f.gpu_hours, f.kind, f.id))
+
+    def summary(self, views: Views, window: Window) -> dict[str, Any]:
+        """Return each group's fairness, and its GPU-hours starved, hoarded and stranded."""
+        told = {}
+        for group in self._gathered(views, window).groups:
+            said = measures(group)
+            hours = {f"{name}_gpu_hours": said.total(name) for name in _SUMS}
+            told[f"{group.cluster}/{group.name}"] = {"lends": group.lends, **hours, **shares(group)}
+        return {"groups": told}
+
+    def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
+        """Return the quotas that cannot be judged, or only in part, and why."""
+        gathered = self._gathered(views, window)
+        found = [Unjudged(subject, 0.0, (why,)) for subject, why in gathered.unjudged]
+        for group in gathered.groups:
+            found += [
+                Unjudged(group.subject(n), 0.0, group.notes)
+                for n in range(len(group.members))
+                if group.notes
+            ]
+        return found
+
+    def _gathered(self, views: Views, window: Window) -> Gathered:
+        return gather(views, window, timedelta(days=self.settings.history_days))

@@ -1,0 +1,365 @@
+"""What is said of quotas: the findings, their money, and what would remove the waste."""
+
+import csv
+from collections.abc import Iterator, Mapping
+from decimal import ROUND_DOWN, Decimal
+from functools import cache
+from importlib.resources import files
+from typing import Any, cast
+
+import numpy as np
+
+from analyzers.quota.fair import Doubles
+from analyzers.quota.gather import Group
+from analyzers.quota.measures import Measures, measures, pooling, shares
+from analyzers.quota.proposal import Proposal, propose
+from fallow.nouns import (
+    Claim,
+    Effort,
+    Evidence,
+    Finding,
+    Recommendation,
+    State,
+    Subject,
+    finding_id,
+)
+from fallow.settings import QuotaSettings
+from fallow.window import Window
+
+ANALYZER = "quota"
+MOST_NAMED = 16
+RECLAIM = {
+    "ClusterQueue": "preemption.reclaimWithinCohort: Any",
+    "Queue.volcano": "reclaimable: true on the borrowers, the reclaim action",
+    "Queue.kai": "the reclaim action; a low reclaimMinRuntime",
+    "ResourceQuota": "a ResourceQuota lends nothing: see who holds the GPUs",
+}
+_SMALLEST = Decimal("0.000001")
+_CENT = Decimal("0.01")
+
+
+def found_in(group: Group, window: Window, settings: QuotaSettings) -> Iterator[Finding]:
+    """Yield what a group of quotas wastes in the window."""
+    said = measures(group)
+    if not group.inside.any():
+        return
+    least = settings.min_gpu_hours
+    for n in range(len(group.members)):
+        if said.total("starved", n) >= max(least, 1e-6):
+            yield _starved(group, said, n, window)
+        if said.total("hoarded", n) >= max(least, 1e-6):
+            yield _hoarded(group, said, n, window)
+        if group.kind == "ClusterQueue" and said.total("reserved", n) >= max(least, 1e-6):
+            yield _reserved(group, said, n, window)
+    proposal = propose(group, said, settings)
+    stranded = said.total("stranded")
+    if stranded >= max(least, 1e-6) or (proposal is not None and proposal.gifts):
+        yield _stranded(group, said, proposal, window)
+    ghost = float(group.nominal[group.inside].sum(axis=1).mean()) - group.money.gpus
+    if group.money.gpus and ghost >= settings.min_gpus and len(group.members):
+        yield _ghost(group, ghost, window)
+    if not group.lends and len(group.members) > 1:
+        yield from _unpooled(group, window, settings)
+
+
+def _starved(group: Group, said: Measures, n: int, window: Window) -> Finding:
+    hours = said.starved[:, n]
+    others = np.delete(np.arange(len(group.members)), n)
+    borrowed = said.above[hours > 0][:, others].sum(axis=0)
+    details = {
+        "why": f"entitled to {_mean(group.nominal, group, n):.1f} GPUs, had "
+        f"{_mean(group.used, group, n):.1f} and waited for {_mean(group.waiting, group, n):.1f}: "
+        f"its guarantee was broken in {int((hours > 0).sum())} of {len(hours)} hours",
+        "starved_gpu_hours": said.total("starved", n),
+        "guarantee_violated_hours": int((hours > 0).sum()),
+        "worst_gpus": round(float(hours.max()), 3),
+        "above_their_guarantee_meanwhile": {
+            group.label(int(m)): round(float(b), 3)
+            for m, b in zip(others, borrowed, strict=True)
+            if b > 0
+        },
+        "free_gpu_hours_meanwhile": round(
+            float(group.money.free[group.inside][hours > 0].sum()), 3
+        ),
+        **shares(group),
+    }
+    how = RECLAIM.get(group.kind, "ElasticQuota takes back by preemption; it must be enabled")
+    return _made(
+        group, "starved_queue", group.subject(n), window, details, name=group.label(n), how=how
+    )
+
+
+def _hoarded(group: Group, said: Measures, n: int, window: Window) -> Finding:
+    hours = said.total("hoarded", n)
+    idle = group.idle[group.inside][:, n]
+    usd = group.idle_usd[group.inside][:, n]
+    paid = None if np.isnan(usd).any() or not idle.sum() else float(usd.sum() / idle.sum())
+    waited = np.delete(group.waiting[group.inside], n, axis=1)
+    details = {
+        "why": f"held {_mean(group.used, group, n):.1f} GPUs and left {idle.mean():.1f} of them "
+        f"idle, while others of {group.name} waited for {waited.sum(axis=1).mean():.1f}",
+        "idle_gpu_hours": round(float(idle.sum()), 6),
+        "waited_gpu_hours_elsewhere": round(float(waited.sum()), 6),
+        "who_waited": {
+            group.label(m): round(float(group.waiting[group.inside][:, m].sum()), 3)
+            for m in range(len(group.members))
+            if m != n and group.waiting[group.inside][:, m].sum() > 0
+        },
+        **shares(group),
+    }
+    namespace = group.members[n][0] or None
+    claims = _claims(group, hours, paid, "idle", namespace) if namespace else ()
+    return _made(
+        group, "hoarded_quota", group.subject(n), window, details, hours, paid, claims,
+        name=group.label(n), others=group.name,
+    )  # fmt: skip
+
+
+def _reserved(group: Group, said: Measures, n: int, window: Window) -> Finding:
+    free = group.money.free[group.inside]
+    hours = round(float(np.minimum(said.reserved[:, n], free).sum()), 6)
+    mean = float(said.reserved[:, n].mean())
+    details = {
+        "why": f"{mean:.1f} GPUs on average are reserved in {group.label(n)}, and no pod holds or "
+        "waits for them",
+        "reserved_gpu_hours": said.total("reserved", n),
+        "free_meanwhile_gpu_hours": hours,
+    }
+    claims = _claims(group, hours, group.money.usd_h, "free")
+    return _made(
+        group, "ghost_reservation", group.subject(n), window, details, hours,
+        group.money.usd_h, claims, name=group.label(n), gpus=mean,
+    )  # fmt: skip
+
+
+def _stranded(group: Group, said: Measures, proposal: Proposal | None, window: Window) -> Finding:
+    hours, price = said.total("stranded"), group.money.usd_h
+    moved = proposal if proposal is not None and proposal.gifts else None
+    details = {
+        "why": f"{said.stranded.sum(axis=1).mean():.1f} GPUs on average were free while "
+        f"{said.blocked.sum(axis=1).mean():.1f} were waited for under a full quota and others of "
+        f"{group.name} left theirs unused",
+        "blocked_gpu_hours": said.total("blocked"),
+        "unused_quota_of": _by_member(group, said.stranded),
+        "would_have_served": _by_member(group, said.served),
+        "proposal": _document(group, proposal),
+        **shares(group),
+    }
+    words: dict[str, Any] = {}
+    if moved is not None:
+        words = {
+            "gpus": moved.gpus,
+            "regret": max(g.trial.regret_share for g in moved.gifts),
+            "days": len(group.hours) / 24,
+        }
+    served = hours if moved is None else min(hours, _served_by(said, moved))
+    return _made(
+        group,
+        "stranded_quota",
+        _subject(group),
+        window,
+        details,
+        hours,
+        price,
+        _claims(group, served, price, "free"),
+        advised="stranded_quota" if moved is not None else "stranded_quota_pool",
+        **words,
+    )
+
+
+def _ghost(group: Group, ghost: float, window: Window) -> Finding:
+    nominal = group.nominal[group.inside].mean(axis=0)
+    part = group.money.gpus / float(nominal.sum())
+    details = {
+        "why": f"{group.name} promises {nominal.sum():.0f} GPUs of {group.money.gpus:.0f}",
+        "ghost_gpus": round(ghost, 3),
+        "guaranteed_gpus": round(float(nominal.sum()), 3),
+        "gpus": group.money.gpus,
+        "covered": {
+            group.label(n): round(float(nominal[n]) * part, 3)
+            for n in np.argsort(-nominal, kind="stable")[:MOST_NAMED]
+        },
+    }
+    return _made(group, "ghost_quota", _subject(group), window, details, ghost=ghost)
+
+
+def _unpooled(group: Group, window: Window, settings: QuotaSettings) -> Iterator[Finding]:
+    each, pooled = pooling(group, settings.pool_quantile)
+    gain = each - pooled
+    if gain < settings.min_gpus:
+        return
+    free = group.money.free[group.inside]
+    hours = round(float(np.minimum(free, gain).sum()), 6)
+    details = {
+        "why": f"{len(group.members)} static quotas need {each:.0f} GPUs to serve "
+        f"{settings.pool_quantile:.0%} of their hours each, one pool needs {pooled:.0f}",
+        "static_gpus": round(each, 3),
+        "pooled_gpus": round(pooled, 3),
+        "multiplexing_gain_gpus": round(gain, 3),
+        "entitled_gpus": round(float(group.nominal[group.inside].sum(axis=1).mean()), 3),
+        "days": round(len(group.hours) / 24, 1),
+        **shares(group),
+    }
+    yield _made(
+        group, "unpooled_quota", _subject(group), window, details, hours, group.money.usd_h,
+        _claims(group, hours, group.money.usd_h, "free"),
+        each=each, pooled=pooled, quantile=settings.pool_quantile,
+    )  # fmt: skip
+
+
+def _made(  # noqa: PLR0917  (one call per kind)
+    group: Group,
+    kind: str,
+    about: Subject,
+    window: Window,
+    details: Mapping[str, Any],
+    gpu_hours: float = 0.0,
+    usd_h: float | None = None,
+    claims: tuple[Claim, ...] = (),
+    advised: str | None = None,
+    **words: Any,
+) -> Finding:
+    notes = list(group.notes)
+    if group.money.models > 1 and gpu_hours:
+        notes.append(
+            "the cluster has several GPU models: what is free may be another than is asked"
+        )
+    if kind == "ghost_quota" and group.kind == "ResourceQuota":
+        notes.append("a ResourceQuota caps, it promises nothing: more than there is may be meant")
+    evidence: Evidence = "suspected" if notes or not group.money.known else "confirmed"
+    if gpu_hours and usd_h is None:
+        notes.append("a part of these hours has no price")
+    said = {
+        column: text.format(**words) if column in {"why", "undo", "caution"} else text
+        for column, text in _advice()[advised or kind].items()
+    }
+    usd = None if usd_h is None else _usd(gpu_hours, usd_h)
+    days = window.seconds / 86_400
+    return Finding(
+        id=finding_id(ANALYZER, kind, about, window.start),
+        analyzer=ANALYZER,
+        kind=kind,
+        subject=about,
+        window=window,
+        verdict="wasteful",
+        evidence=evidence,
+        confidence=0.9 if evidence == "confirmed" else 0.6,
+        gpu_hours=gpu_hours,
+        usd=usd,
+        details={**details, "assumed": notes},
+        recommendations=(
+            Recommendation(
+                verb=said["verb"],
+                target=f"{about.workload_kind}/{about.workload}",
+                why=said["why"],
+                reversible=True,
+                undo=said["undo"],
+                gpu_hours_per_day=round(sum(c.gpu_hours for c in claims) / days, 4),
+                usd_per_day=None
+                if usd_h is None
+                else _usd(sum(c.gpu_hours for c in claims) / days, usd_h).quantize(
+                    _CENT, ROUND_DOWN
+                ),
+                caution=said["caution"],
+                saving="capacity",
+                effort=cast("Effort", said["effort"]),
+                claims=claims,
+            ),
+        ),
+    )
+
+
+def _document(group: Group, proposal: Proposal | None) -> dict[str, Any]:
+    if proposal is None:
+        return {"moves": [], "refused": []}
+    return {
+        "gpus": proposal.gpus,
+        "moves": [
+            *(
+                {
+                    "name": group.label(g.column),
+                    "from_gpus": g.before,
+                    "to_gpus": g.after,
+                    "keeps_quantile": g.trial.keep_quantile,
+                    "backtest_steps": g.trial.steps,
+                    "regret_gpu_hours": g.trial.regret_gpu_hours,
+                    "regret_share": g.trial.regret_share,
+                    "patch": _patch(group, g.column, g.before, g.after),
+                }
+                for g in proposal.gifts
+            ),
+            *(
+                {
+                    "name": group.label(n),
+                    "from_gpus": before,
+                    "to_gpus": after,
+                    "patch": _patch(group, n, before, after),
+                }
+                for n, before, after in proposal.receipts
+            ),
+        ],
+        "refused": [{"name": group.label(n), "why": why} for n, why in proposal.refused],
+    }
+
+
+def _patch(group: Group, n: int, before: float, after: float) -> Any:
+    """Return what changes a guarantee: a merge-patch, or for Kueue's lists what to replace."""
+    resource, _, flavor = group.resource.partition("@")
+    limit = float(group.limit[-1, n])
+    raised = {} if after <= limit else {resource: f"{after:g}"}
+    if group.kind == "ClusterQueue":
+        return {"flavor": flavor, "resource": resource, "nominalQuota": f"{after:g}",
+                "test": f"{before:g}"}  # fmt: skip
+    if group.kind == "ResourceQuota":
+        return {"spec": {"hard": {f"requests.{resource}": f"{after:g}"}}}
+    if group.kind == "Queue.kai":
+        most = -1 if np.isinf(limit) else max(limit, after)
+        return {"spec": {"resources": {"gpu": {"quota": after, "limit": most}}}}
+    if group.kind == "Queue.volcano":
+        more = {"capability": raised} if raised else {}
+        return {"spec": {"deserved": {resource: f"{after:g}"}, **more}}
+    return {"spec": {"min": {resource: f"{after:g}"}, **({"max": raised} if raised else {})}}
+
+
+def _served_by(said: Measures, proposal: Proposal) -> float:
+    """Return the GPU-hours of the window that the receivers would have had on top."""
+    got = np.zeros(said.served.shape)
+    for n, before, after in proposal.receipts:
+        got[:, n] = np.minimum(said.served[:, n], after - before)
+    return round(float(got.sum()), 6)
+
+
+def _claims(
+    group: Group, hours: float, usd_h: float | None, state: State, namespace: str | None = ""
+) -> tuple[Claim, ...]:
+    if hours <= 0:
+        return ()
+    usd = None if usd_h is None else _usd(hours, usd_h)
+    if state == "free":
+        return (Claim(group.cluster, None, None, None, None, "free", hours, usd),)
+    return (Claim(group.cluster, namespace, None, None, None, state, hours, usd),)
+
+
+def _by_member(group: Group, values: Doubles) -> dict[str, float]:
+    sums = values.sum(axis=0)
+    order = np.argsort(-sums, kind="stable")[:MOST_NAMED]
+    return {group.label(int(n)): round(float(sums[n]), 3) for n in order if sums[n] > 0}
+
+
+def _subject(group: Group) -> Subject:
+    return Subject(group.cluster, "", "Quota", group.name)
+
+
+def _mean(values: Doubles, group: Group, n: int) -> float:
+    return float(values[group.inside][:, n].mean())
+
+
+def _usd(hours: float, usd_h: float) -> Decimal:
+    # Never above the bill: what rounding drops is less than a millionth of a dollar.
+    return (Decimal(repr(hours)) * Decimal(repr(usd_h))).quantize(_SMALLEST, ROUND_DOWN)
+
+
+@cache
+def _advice() -> dict[str, dict[str, str]]:
+    text = files("analyzers").joinpath("quota/advice.csv").read_text(encoding="utf-8")
+    return {row["kind"]: row for row in csv.DictReader(text.splitlines())}

@@ -1,0 +1,341 @@
+"""Read quotas, demand and the ledger into groups of queues that could share, hour by hour."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from analyzers.queries import sql
+from analyzers.quota.fair import Doubles
+from fallow.nouns import Subject
+from fallow.seams import Views
+from fallow.window import Window
+
+LENDING = {
+    "ClusterQueue", "Queue.volcano", "Queue.kai", "ElasticQuota", "ElasticQuota.koordinator",
+    "ElasticQuota.nos",
+}  # fmt: skip
+"""Kinds whose unused quota others may have meanwhile; a ClusterQueue only within a cohort."""
+BY_QUEUE = {"Queue.volcano", "Queue.kai"}
+"""Kinds whose pods name the object as their queue; others are a namespace's."""
+_LOCAL = "LocalQueue"
+
+
+class Money(msgspec.Struct, frozen=True):
+    """Free GPU-hours of a cluster by hour, what one costs (None = no price), and what there is."""
+
+    free: Doubles
+    usd_h: float | None
+    known: bool
+    """The ledger has hours of the cluster: what is free was looked at."""
+    gpus: float
+    cpu: float
+    memory: float
+    models: int
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Quotas of one kind, parent and flavor: rows are hours in which somebody looked."""
+
+    cluster: str
+    kind: str
+    parent: str
+    resource: str
+    lends: bool
+    members: tuple[tuple[str, str], ...]
+    """Namespace and name of each column."""
+    hours: npt.NDArray[np.int64]
+    """Hours since 1970."""
+    inside: npt.NDArray[np.bool_]
+    """Rows of the window; the others are history."""
+    nominal: Doubles
+    limit: Doubles
+    used: Doubles
+    waiting: Doubles
+    held: Doubles
+    """What the inventory's pods hold."""
+    queued: Doubles
+    """What pods that were made ask for and do not have."""
+    idle: Doubles
+    idle_usd: Doubles
+    """Dollars of that; NaN where a part has no price."""
+    cpu: Doubles
+    memory: Doubles
+    money: Money
+    notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Return what people call it."""
+        words = [
+            self.kind,
+            self.parent or "(no cohort)" if self.kind == "ClusterQueue" else self.parent,
+        ]
+        return "/".join([*filter(None, words), self.resource])
+
+    @property
+    def demand(self) -> Doubles:
+        """Return what is had and waited for."""
+        return self.used + self.waiting
+
+    def subject(self, column: int) -> Subject:
+        """Return whom a finding about one member is about."""
+        namespace, name = self.members[column]
+        return Subject(self.cluster, namespace, "Quota" if namespace else "Queue", name)
+
+    def label(self, column: int) -> str:
+        """Return a member's name; a namespace's own quota is the namespace's."""
+        namespace, name = self.members[column]
+        return f"{namespace}/{name}" if namespace else name
+
+
+class Gathered(msgspec.Struct, frozen=True):
+    """All groups, and the quotas that entitle nobody to a number of GPUs."""
+
+    groups: tuple[Group, ...]
+    unjudged: tuple[tuple[Subject, str], ...]
+
+
+def gather(views: Views, window: Window, history: timedelta) -> Gathered:
+    """Return the groups of quotas that were seen in the window, with their history."""
+    span = {"since": min(window.start, window.end - history), "until": window.end}
+    quotas = _read(views, "quotas", span)
+    if quotas.is_empty():
+        return Gathered((), ())
+    pods = _by_hour(_read(views, "demand", span), span)
+    asked = {"since": window.start, "until": window.end}
+    ledger = _read(views, "ledger", asked)
+    sizes = {row["cluster"]: row for row in views.query(sql("quota/capacity"), asked).to_pylist()}
+    local = quotas.filter(pl.col("kind") == _LOCAL)
+    quotas = _with_waiting(quotas.filter(pl.col("kind") != _LOCAL), local)
+    routes = _routes(local)
+    groups, unjudged = [], []
+    keys = ["cluster", "kind", "parent", "resource", "flavor"]
+    for key, rows in _leaves(quotas).group_by(keys, maintain_order=True):
+        cluster, kind, parent, resource, flavor = (str(k) for k in key)
+        late = rows.filter(pl.col("hour") >= _hour(window.start))
+        unset = late.group_by("namespace", "name").agg(pl.col("nominal").count())
+        for namespace, name, count in unset.sort("namespace", "name").iter_rows():
+            if not count:
+                about = Subject(cluster, namespace, "Quota" if namespace else "Queue", name)
+                unjudged.append((about, f"its {kind} guarantees no number of {resource}"))
+        said = rows.join(unset.filter(pl.col("nominal") > 0), on=["namespace", "name"], how="semi")
+        if said.is_empty():
+            continue
+        lends = kind in LENDING and (kind != "ClusterQueue" or bool(parent))
+        place = _Place(cluster, kind, parent, f"{resource}@{flavor}" if flavor else resource)
+        groups.append(_group(place, said, window, pods, ledger, routes, sizes, lends=lends))
+    return Gathered(tuple(groups), tuple(unjudged))
+
+
+class _Place(msgspec.Struct, frozen=True):
+    cluster: str
+    kind: str
+    parent: str
+    resource: str
+
+
+def _group(  # noqa: PLR0917  (the one place where everything meets)
+    place: _Place,
+    rows: pl.DataFrame,
+    window: Window,
+    pods: pl.DataFrame,
+    ledger: pl.DataFrame,
+    routes: Mapping[tuple[str, str, str], str],
+    sizes: Mapping[str, Mapping[str, Any]],
+    *,
+    lends: bool,
+) -> Group:
+    members = tuple(rows.select("namespace", "name").unique().sort("namespace", "name").iter_rows())
+    number = {member: n for n, member in enumerate(members)}
+    hours = np.sort(rows["hour"].unique().to_numpy())
+    shape = len(hours), len(members)
+
+    def spread(table: pl.DataFrame, value: str, empty: float = 0.0) -> Doubles:
+        made = np.full(shape, empty)
+        here = table.filter(pl.col("column") >= 0)
+        at = np.searchsorted(hours, here["hour"].to_numpy())
+        known = (at < len(hours)) & (
+            hours[np.minimum(at, len(hours) - 1)] == here["hour"].to_numpy()
+        )
+        values = here[value].cast(pl.Float64).fill_null(np.nan).to_numpy()
+        cells = at[known], here["column"].to_numpy()[known]
+        if empty:
+            made[cells] = np.where(np.isnan(values[known]), empty, values[known])
+        else:
+            np.add.at(made, cells, values[known])
+        return made
+
+    def placed(table: pl.DataFrame) -> pl.DataFrame:
+        """Give rows of a namespace and queue their column; -1 = nobody's here."""
+        mine = table.filter(pl.col("cluster") == place.cluster)
+        pairs = mine.select("namespace", "queue").unique()
+        column = [
+            number.get(_member(place, ns, q, routes), number.get((ns, _own(members, ns)), -1))
+            for ns, q in pairs.iter_rows()
+        ]
+        named = pairs.with_columns(column=pl.Series(column, dtype=pl.Int64))
+        return mine.join(named, on=["namespace", "queue"], nulls_equal=True)
+
+    own = rows.with_columns(
+        column=pl.struct("namespace", "name").map_elements(
+            lambda m: number[m["namespace"], m["name"]], return_dtype=pl.Int64
+        ),
+    )
+    by_pods = placed(pods)
+    held = by_pods.filter(pl.col("held"))
+    queued = spread(by_pods.filter(~pl.col("held")), "gpus")
+    counted = spread(held, "gpus")
+    told = own["used"].count() > 0
+    used = spread(own.with_columns(pl.col("used").fill_null(0)), "used") if told else counted
+    says = own["waiting"].count() > 0
+    waiting = (
+        spread(own.with_columns(pl.col("waiting").fill_null(0)), "waiting") if says else queued
+    )
+    by_ledger = placed(ledger)
+    unpriced = by_ledger.with_columns(
+        usd=pl.when(pl.col("unpriced") > 0).then(None).otherwise(pl.col("idle_usd").fill_null(0))
+    )
+    notes = () if told else ("the quota does not say what is used: its pods' requests are",)
+    if place.kind == "ResourceQuota":
+        notes = (
+            *notes,
+            "pods that a ResourceQuota refused were never made: what they asked is unknown",
+        )
+    return Group(
+        place.cluster,
+        place.kind,
+        place.parent,
+        place.resource,
+        lends,
+        members,
+        hours,
+        hours >= _hour(window.start),
+        spread(own.with_columns(pl.col("nominal").fill_null(0)), "nominal"),
+        spread(own, "limit", np.inf),
+        np.maximum(used, 0),
+        np.maximum(waiting, 0),
+        np.maximum(counted, 0),
+        np.maximum(queued, 0),
+        spread(by_ledger, "idle"),
+        spread(unpriced, "usd"),
+        np.maximum(spread(held, "cpu"), 0),
+        np.maximum(spread(held, "memory"), 0),
+        _money(ledger.filter(pl.col("cluster") == place.cluster), hours, sizes.get(place.cluster)),
+        notes,
+    )
+
+
+def _member(
+    place: _Place, namespace: str, queue: str, routes: Mapping[tuple[str, str, str], str]
+) -> tuple[str, str]:
+    if place.kind == "ClusterQueue":
+        return "", routes.get((place.cluster, namespace, queue), "")
+    if place.kind in BY_QUEUE:
+        return "", queue
+    return namespace, queue
+
+
+def _own(members: tuple[tuple[str, str], ...], namespace: str) -> str:
+    """Return the name of a namespace's own quota; several apply: the first by name."""
+    return next((name for ns, name in members if ns and ns == namespace), "")
+
+
+def _money(
+    ledger: pl.DataFrame, hours: npt.NDArray[np.int64], size: Mapping[str, Any] | None
+) -> Money:
+    sums = ledger.group_by("hour").agg(pl.col("free", "free_usd", "unpriced").sum()).sort("hour")
+    free = np.zeros(len(hours))
+    at = np.searchsorted(sums["hour"].to_numpy(), hours)
+    if sums.height:
+        at = np.minimum(at, sums.height - 1)
+        known = sums["hour"].to_numpy()[at] == hours
+        free = np.where(known, sums["free"].to_numpy()[at], 0.0)
+    total = float(sums["free"].sum())
+    priced = total > 0 and not sums["unpriced"].sum()
+    usd_h = float(sums["free_usd"].cast(pl.Float64).sum()) / total if priced else None
+    row = size or {}
+    return Money(
+        free,
+        usd_h,
+        bool(sums.height),
+        float(row.get("gpus") or 0),
+        float(row.get("cpu") or 0),
+        float(row.get("memory") or 0),
+        int(row.get("models") or 0),
+    )
+
+
+def _leaves(quotas: pl.DataFrame) -> pl.DataFrame:
+    """Drop queues that only stand above others: their quota is their children's."""
+    flat = quotas.with_columns(pl.col("parent").fill_null(""))
+    parents = flat.filter((pl.col("parent") != "") & (pl.col("kind") != "ClusterQueue")).select(
+        "cluster", "kind", name="parent"
+    )
+    kept = flat.join(parents.unique(), on=["cluster", "kind", "name"], how="anti")
+    # An object that was moved belongs where it stands now.
+    keys = ["cluster", "kind", "namespace", "name", "resource", "flavor"]
+    return kept.sort("hour").with_columns(pl.col("parent").last().over(keys)).sort(*keys, "hour")
+
+
+def _with_waiting(quotas: pl.DataFrame, local: pl.DataFrame) -> pl.DataFrame:
+    """Give ClusterQueues what waits in their LocalQueues, flavors by their nominal quota."""
+    waits = (
+        local.filter(pl.col("waiting").is_not_null())
+        .group_by("cluster", "resource", "hour", name="parent")
+        .agg(pl.col("waiting").sum().alias("local"))
+        .with_columns(kind=pl.lit("ClusterQueue"))
+    )
+    keys = ["cluster", "kind", "name", "resource", "hour"]
+    whole = pl.col("nominal").sum().over(keys)
+    return quotas.join(waits, on=keys, how="left").with_columns(
+        waiting=pl.when(pl.col("kind") == "ClusterQueue")
+        .then(
+            pl.col("local")
+            * pl.when(whole > 0).then(pl.col("nominal") / whole).otherwise(1 / pl.len().over(keys))
+        )
+        .otherwise(pl.col("waiting"))
+    )
+
+
+def _routes(local: pl.DataFrame) -> dict[tuple[str, str, str], str]:
+    """Return the ClusterQueue of each LocalQueue."""
+    rows = local.filter(pl.col("parent").is_not_null()).sort("hour")
+    return {
+        (c, ns, name): parent
+        for c, ns, name, parent in rows.select("cluster", "namespace", "name", "parent").iter_rows()
+    }
+
+
+def _by_hour(edges: pl.DataFrame, span: Mapping[str, datetime]) -> pl.DataFrame:
+    """Return what is held and waited for in each hour, from what began and ended in it."""
+    keys = ["cluster", "namespace", "queue", "held"]
+    amounts = ["gpus", "cpu", "memory"]
+    if edges.is_empty():
+        return edges.select(*keys, "hour", *amounts)
+    since, until = (_hour(span[name]) for name in ("since", "until"))
+    hours = pl.int_range(since, until + 1, eager=True).alias("hour")
+    grid = edges.select(keys).unique().sort(keys).join(hours.to_frame(), how="cross")
+    full = grid.join(edges, on=[*keys, "hour"], how="left").fill_null(0)
+    return full.select(
+        *keys,
+        "hour",
+        *(
+            (pl.col(a).cum_sum().over(keys) - pl.col(a) + pl.col(f"{a}_first")).alias(a)
+            for a in amounts
+        ),
+    )
+
+
+def _hour(moment: datetime) -> int:
+    return int(moment.timestamp()) // 3600
+
+
+def _read(views: Views, name: str, span: Mapping[str, datetime]) -> pl.DataFrame:
+    """Return rows with `hour` as hours since 1970."""
+    found = pl.DataFrame(views.query(sql(f"quota/{name}"), span))
+    return found.with_columns(pl.col("hour").dt.epoch("s") // 3600)

@@ -1,0 +1,129 @@
+"""What quotas cost: hours starved, hoarded, stranded and reserved for nobody."""
+
+import msgspec
+import numpy as np
+
+from analyzers.quota.fair import EPS, Doubles, dominant_shares, drf, fair_share, jain
+from analyzers.quota.gather import Group
+
+
+class Measures(msgspec.Struct, frozen=True):
+    """GPUs per hour (row) of the window and member (column)."""
+
+    starved: Doubles
+    """Guaranteed, wanted, and not had: min(demand, nominal) - used (domain.md 2.6)."""
+    above: Doubles
+    """Had above the guarantee."""
+    hoarded: Doubles
+    """Held and idle while others of the group waited, at most what they waited for."""
+    blocked: Doubles
+    """Waited for, with no room left under the quota."""
+    stranded: Doubles
+    """Free GPUs that somebody blocked could have had, by whose unused quota they would be."""
+    served: Doubles
+    """The same, by who was blocked."""
+    reserved: Doubles
+    """Counted as used, though no pod holds it or waits for a place."""
+    unfair: Doubles
+    """Had above the fair share, while others have less than theirs."""
+
+    def total(self, name: str, column: int | None = None) -> float:
+        """Return GPU-hours of one measure."""
+        values: Doubles = getattr(self, name)
+        return round(float(values.sum() if column is None else values[:, column].sum()), 6)
+
+
+def measures(group: Group) -> Measures:
+    """Return a group's measures over the window."""
+    rows = group.inside
+    nominal, limit = group.nominal[rows], group.limit[rows]
+    used, waiting, idle = group.used[rows], group.waiting[rows], group.idle[rows]
+    free = group.money.free[rows]
+    above = np.maximum(used - nominal, 0)
+    starved = np.minimum(waiting, np.maximum(nominal - used, 0))
+    blocked = np.maximum(waiting - _room(group)[rows], 0)
+    others = blocked.sum(axis=1, keepdims=True) - blocked
+    unused = np.maximum(nominal - used - waiting, 0)
+    # What one holds and leaves idle helps the others only; of several holders each its part.
+    elsewhere = waiting.sum(axis=1, keepdims=True) - waiting
+    rest = np.minimum(idle, used)
+    hoarded = np.minimum(rest, elsewhere) * _part(waiting.sum(axis=1), rest.sum(axis=1))[:, None]
+    lent = np.minimum(unused, others)
+    most = np.minimum(np.minimum(blocked.sum(axis=1), lent.sum(axis=1)), free)
+    stranded = lent * _part(most, lent.sum(axis=1))[:, None]
+    served = blocked * _part(most, blocked.sum(axis=1))[:, None]
+    reserved = np.maximum(used - group.held[rows] - group.queued[rows], 0)
+    fair = fair_share(used.sum(axis=1) + free, nominal, limit, used + waiting, _weights(nominal))
+    short = np.maximum(np.minimum(fair, used + waiting) - used, 0).sum(axis=1)
+    over = np.maximum(used - fair, 0)
+    unfair = over * _part(short, over.sum(axis=1))[:, None]
+    return Measures(starved, above, hoarded, blocked, stranded, served, reserved, unfair)
+
+
+def shares(group: Group) -> dict[str, object]:
+    """Return entitlement, use, demand and shares of each member, and how equal they are.
+
+    Jain's index is of used / entitled; `served` is of used / demand among those who wanted any.
+    """
+    rows = group.inside
+    nominal, used = group.nominal[rows].mean(axis=0), group.used[rows].mean(axis=0)
+    demand = group.demand[rows].mean(axis=0)
+    totals = np.array([group.money.gpus, group.money.cpu, group.money.memory])
+    held = np.stack([used, group.cpu[rows].mean(axis=0), group.memory[rows].mean(axis=0)], axis=1)
+    per_gpu = np.divide(held, used[:, None], out=np.zeros_like(held), where=used[:, None] > 0)
+    asked = np.where(used[:, None] > 0, per_gpu * demand[:, None], 0.0)
+    asked[:, 0] = demand
+    dominant, wanted = dominant_shares(totals, held), dominant_shares(totals, asked)
+    fair = drf(totals, asked, _weights(nominal[None])[0]) * wanted
+    entitled, wants = nominal > 0, demand > 0
+    return {
+        "jain": _rounded(jain(used[entitled] / nominal[entitled])),
+        "jain_served": _rounded(jain(used[wants] / demand[wants])),
+        "members": [
+            {
+                "name": group.label(n),
+                "entitled_gpus": round(float(nominal[n]), 3),
+                "used_gpus": round(float(used[n]), 3),
+                "demand_gpus": round(float(demand[n]), 3),
+                "dominant_share": round(float(dominant[n]), 4),
+                "drf_share": round(float(fair[n]), 4),
+            }
+            for n in range(len(group.members))
+        ],
+    }
+
+
+def pooling(group: Group, quantile: float) -> tuple[float, float]:
+    """Return the sum of the members' demand quantiles and the quantile of their sum, in GPUs.
+
+    Their difference is what pooling static quotas would save: the multiplexing gain.
+    """
+    each = np.quantile(group.demand, quantile, axis=0, method="higher")
+    return float(each.sum()), float(
+        np.quantile(group.demand.sum(axis=1), quantile, method="higher")
+    )
+
+
+def _room(group: Group) -> Doubles:
+    """Return how much more each member could have under the quota, hour by hour."""
+    own = np.maximum(np.minimum(group.limit, 1e12) - group.used, 0)
+    if not group.lends:
+        return np.maximum(np.minimum(own, group.nominal - group.used), 0)
+    within = np.maximum(group.nominal - group.used, 0)
+    pool = np.maximum(group.nominal.sum(axis=1) - group.used.sum(axis=1), 0)
+    room: Doubles = np.maximum(np.minimum(own, pool[:, None]), np.minimum(own, within))
+    return room
+
+
+def _weights(nominal: Doubles) -> Doubles:
+    """Return weights for what is left over: the guarantees; equal where nobody has one."""
+    return np.where(nominal.sum(axis=1, keepdims=True) > 0, nominal, 1.0)
+
+
+def _part(amount: Doubles, whole: Doubles) -> Doubles:
+    made = np.divide(amount, whole, out=np.zeros_like(whole), where=whole > EPS)
+    return np.minimum(made, 1.0)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
