@@ -287,6 +287,32 @@ class QuotaSettings(Section):
     )
 
 
+class SizingSettings(Section):
+    """When a workload uses too little of what it holds (domain.md sections 1.4 and 2.3)."""
+
+    least_gpu_hours: float = Field(
+        24.0, ge=0, description="GPU-hours at work before a workload is judged"
+    )
+    low_duty: float = Field(
+        0.30, ge=0, le=1, description="activity in its working hours below which it is seldom busy"
+    )
+    low_depth: float = Field(
+        0.25, ge=0, le=1, description="SM activity of a busy engine below which kernels are small"
+    )
+    target: float = Field(
+        0.80, gt=0, le=1, description="use of the busiest hour that a smaller device may reach"
+    )
+    memory_headroom: float = Field(
+        0.15, ge=0, le=4, description="spare share above the most memory seen"
+    )
+    cheaper_ratio: float = Field(
+        0.75, gt=0, le=1, description="price of another model over this one's, worth the change"
+    )
+    throttled: float = Field(
+        0.20, ge=0, le=1, description="share of CFS periods throttled that starves a GPU"
+    )
+
+
 class ServiceSettings(Section):
     """The schedules of `fallow up`."""
 
@@ -319,6 +345,7 @@ class Settings(Section):
     fragmentation: FragmentationSettings = FragmentationSettings()
     pools: PoolsSettings = PoolsSettings()
     quota: QuotaSettings = QuotaSettings()
+    sizing: SizingSettings = SizingSettings()
     service: ServiceSettings = ServiceSettings()
 
 

@@ -1,0 +1,43 @@
+"""What a GPU model can do at most (`gpu_peaks.csv`): dense rates, bandwidth, links."""
+
+import csv
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+
+class Peaks(msgspec.Struct, frozen=True):
+    """Dense peaks of one model in TFLOPS (INT8: TOPS) and GB/s; None = the part lacks it.
+
+    Marketing figures with sparsity are twice these. `sure` is False for figures that no document
+    at hand confirms. NVLink is the sum of both directions over all links.
+    """
+
+    gpu_model: str
+    fp32_tflops: float
+    tf32_tflops: float | None
+    fp16_tflops: float
+    bf16_tflops: float | None
+    fp8_tflops: float | None
+    int8_tops: float | None
+    memory_gbs: float
+    nvlink_gbs: float | None
+    sure: bool
+    source: str
+
+    @property
+    def tensor_tflops(self) -> float:
+        """Return the rate of 16-bit matrix work."""
+        return self.bf16_tflops or self.fp16_tflops
+
+
+@cache
+def gpu_peaks() -> dict[str, Peaks]:
+    """Return the peaks of each canonical model (`fallow/gpu_models.csv`) that is known."""
+    text = files("analyzers").joinpath("gpu_peaks.csv").read_text(encoding="utf-8")
+    found = {}
+    for row in csv.DictReader(text.splitlines()):
+        said = {name: value or None for name, value in row.items()} | {"sure": row["sure"] == "1"}
+        found[row["gpu_model"]] = msgspec.convert(said, Peaks, strict=False)
+    return found

@@ -1,0 +1,1 @@
+"""Workloads that use little of what they hold: why, and what smaller thing would do."""

@@ -1,0 +1,179 @@
+"""Under-use and right-sizing: what workloads do with the devices they hold; what would be enough.
+
+Every step is a frame or a row, and each sign says how much of the hours it wastes.
+
+rollup_1h ─► hours at work ─► one row per workload ─┐
+pod_sample ─► CPU, throttling, network (2 days) ────┼─► a sign ─► a finding ─► smaller things
+ledger ─► hours, dollars, prices per model ─────────┘
+"""
+
+import json
+from collections.abc import Iterable
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from analyzers.idle import Unjudged
+from analyzers.queries import sql
+from analyzers.sizing import signs
+from analyzers.sizing.findings import made
+from analyzers.sizing.fitting import need_bytes, options
+from analyzers.sizing.hogs import Free, hogs
+from analyzers.sizing.limits import limit
+from analyzers.sizing.signs import Sign
+from analyzers.sizing.using import workloads
+from analyzers.work import HELD, OWNER, Bill, bill, named, work
+from fallow.nouns import Finding
+from fallow.seams import Views
+from fallow.settings import SizingSettings
+from fallow.window import Window
+
+HOST_DAYS = 2
+"""The hosts are asked about the last days only: raw looks are many and soon archived."""
+NO_DEPTH = (
+    "profiling counters are off, so how deeply it computes is unknown: take the # off the lines "
+    "DCGM_FI_PROF_SM_ACTIVE and DCGM_FI_PROF_PIPE_FP32_ACTIVE in dcgm-exporter's counters ConfigMap"
+)
+RESERVED = (
+    "little is computed, but the memory in use is what the framework reserved at once and says "
+    "nothing of the need: export torch.cuda.max_memory_allocated or vLLM's KV-cache use"
+)
+SHARED = "several pods share the device: whose activity it shows is not known"
+
+
+class SizingAnalyzer:
+    """Find workloads that use little of what they hold (domain.md sections 1.4 and 2.3)."""
+
+    def __init__(self, settings: SizingSettings | None = None) -> None:
+        self.settings = settings or SizingSettings()
+
+    def find(self, views: Views, window: Window) -> list[Finding]:
+        """Return under-used workloads and hogs of CPU and memory, the most GPU-hours first."""
+        costs = bill(views, window)
+        judged = self._judged(work(views, window), costs)
+        pods = pl.DataFrame(views.query(sql("sizing/pods"), _bounds(window)))
+        found: list[Finding] = []
+        if judged.height or pods.height:
+            pods = _with_hosts(views, window, pods, judged)
+            found += self._signs(views, window, judged, pods, costs)
+            found += hogs(pods.to_dicts(), _free(views, window), window)
+        return sorted(found, key=lambda f: (-f.gpu_hours, f.id))
+
+    def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
+        """Return the workloads of which depth or memory need is not known, and why."""
+        rows = work(views, window)
+        found = []
+        for row in self._judged(rows, bill(views, window)).iter_rows(named=True):
+            reasons = []
+            if row["sm"] is None:
+                reasons.append(NO_DEPTH)
+            if row["reserved"] and row["eff"] is not None and row["eff"] < limit("low_eff"):
+                reasons.append(RESERVED)
+            found += [Unjudged(named(row), row["work_h"], (reason,)) for reason in reasons]
+        shared = rows.filter(pl.col("sharers") > 1).group_by(*OWNER, maintain_order=True)
+        for row in shared.agg(
+            pl.col("team").first(),
+            pl.col("node").unique().alias("nodes"),
+            pl.col("gpu_model").unique().alias("models"),
+            hours=(pl.col("work_s") * pl.col("weight") / pl.col("sharers")).sum() / 3600,
+        ).iter_rows(named=True):
+            if row["hours"] > 0:
+                found.append(Unjudged(named(row), row["hours"], (SHARED,)))
+        return found
+
+    def _judged(self, rows: pl.DataFrame, costs: Bill) -> pl.DataFrame:
+        """Return workloads with enough work to judge; `thin` where it was held longer than used."""
+        least = self.settings.least_gpu_hours
+        made = workloads(rows)
+        ledger = (costs.total(owner, HELD) for owner in made.select(OWNER).iter_rows())
+        held = pl.Series("held_h", [a.gpu_hours if a else None for a in ledger], pl.Float64)
+        made = made.with_columns(held).with_columns(held_h=pl.max_horizontal("held_h", "work_h"))
+        worked = pl.col("longest_s") >= min(least, limit("thin_hours")) * 3600
+        enough = (pl.col("held_h") >= least) & worked & (pl.col("work_h") > 0)
+        return made.filter(enough).with_columns(thin=pl.col("work_h") < least)
+
+    def _signs(
+        self, views: Views, window: Window, judged: pl.DataFrame, pods: pl.DataFrame, costs: Bill
+    ) -> Iterable[Finding]:
+        prices: dict[str, dict[str, float]] = {}
+        for row in views.query(sql("sizing/classes"), _bounds(window)).to_pylist():
+            prices.setdefault(row["cluster"], {})[row["model"]] = row["usd_h"]
+        weight = pl.col("hours")
+        hosts = pods.group_by(OWNER).agg(
+            throttled=(pl.col("throttled") * weight).sum()
+            / weight.filter(pl.col("throttled").is_not_null()).sum(),
+            cpu_full=(pl.col("cpu_cores") * 1000 / pl.col("cpu_limit_milli")).mean(),
+            net_bps=pl.col("net_bps").mean(),
+        )
+        hosts = hosts.with_columns(pl.col("throttled").fill_nan(None))
+        for row in judged.join(hosts, on=OWNER, how="left", maintain_order="left").iter_rows(
+            named=True
+        ):
+            sign = self._sign(row, prices.get(row["cluster"], {}))
+            if sign is not None and 0 < sign.share <= 1:
+                if row["thin"] and sign.kind != "busy_hang":
+                    sign = msgspec.structs.replace(sign, evidence="suspected")
+                yield made(row, sign, window, costs, bool(row["reserved"]))
+
+    def _sign(self, row: dict[str, Any], prices: dict[str, float]) -> Sign | None:
+        broken = (
+            signs.hang(row)
+            or signs.straggler(row)
+            or signs.starved(row, self.settings)
+            or signs.input_bound(row)
+            or signs.comm_bound(row)
+        )
+        if broken is not None or (row["dram"] or 0) >= limit("memory_bound"):
+            return broken
+        need = need_bytes(row, self.settings)
+        known = None not in {need, row["eff"], row["sm_peak"]}
+        if need is not None and known and row["eff"] < limit("low_eff"):
+            found = options(row, need, prices, self.settings)
+            if found:
+                return signs.smaller(row, found)
+        if signs.interactive(row["workload_kind"]):
+            return None
+        if row["sm"] is not None and row["sm"] < self.settings.low_depth:
+            shallow = signs.shallow(row)
+            if shallow is not None:
+                return shallow
+        if row["act"] is not None and row["act"] < self.settings.low_duty:
+            return signs.seldom(row, self.settings)
+        return None
+
+
+def _with_hosts(
+    views: Views, window: Window, pods: pl.DataFrame, judged: pl.DataFrame
+) -> pl.DataFrame:
+    """Join what hosts say of pods: of judged workloads, and of those that ask for much."""
+    asked = pods.filter(
+        pl.struct(OWNER).is_in(judged.select(pl.struct(OWNER).alias("key"))["key"].implode())
+        | (pl.col("cpu_request_milli") > pl.col("gpus") * pl.col("fair_milli"))
+        | (pl.col("memory_request_bytes") > pl.col("gpus") * pl.col("fair_bytes"))
+    )
+    names = ["cluster", "namespace", "pod"]
+    since = max(window.start, window.end - timedelta(days=HOST_DAYS))
+    told = views.query(
+        sql("sizing/hosts"),
+        {
+            "since": since,
+            "until": window.end,
+            "pods": json.dumps(asked.select(names).unique(maintain_order=True).to_dicts()),
+        },
+    )
+    return pods.join(pl.DataFrame(told), on=names, how="left", maintain_order="left")
+
+
+def _free(views: Views, window: Window) -> Free:
+    found: dict[tuple[str, str], tuple[float, Decimal | None]] = {}
+    for row in views.query(sql("sizing/free"), _bounds(window)).to_pylist():
+        usd = row["usd"] if row["priced"] else None
+        found[row["cluster"], row["node"]] = row["gpu_hours"], usd
+    return found
+
+
+def _bounds(window: Window) -> dict[str, Any]:
+    return {"since": window.start, "until": window.end}

@@ -1,0 +1,154 @@
+"""What is said of a workload: its sign, its hours and dollars, and what would remove the waste."""
+
+from collections.abc import Mapping
+from datetime import UTC, timedelta
+from decimal import Decimal
+from typing import Any, cast
+
+from analyzers.sizing.limits import advice
+from analyzers.sizing.signs import Sign
+from analyzers.work import OWNER, Bill, Owner, named, part, per_day
+from fallow.nouns import Claim, Effort, Evidence, Finding, Recommendation, Subject, finding_id
+from fallow.window import Window
+
+ANALYZER = "sizing"
+Row = Mapping[str, Any]
+HOUR = timedelta(hours=1)
+FIGURES = ("gpus", "act", "engine", "sm", "tensor", "fp32", "dram", "sm_peak", "dram_peak", "eff")
+
+
+def owner_of(row: Row) -> Owner:
+    """Return the key of a row's workload."""
+    return row["cluster"], row["namespace"], row["workload_kind"], row["workload"]
+
+
+def made(row: Row, sign: Sign, window: Window, bill: Bill, reserved: bool) -> Finding:
+    """Return the finding of one workload and its sign."""
+    owner = owner_of(row)
+    total = bill.total(owner, sign.states)
+    hours = row["work_h"] if total is None else total.gpu_hours
+    usd = None if total is None or total.usd is None else part(total.usd, sign.share)
+    start = max(window.start, row["first_hour"].replace(tzinfo=UTC))
+    end = min(window.end, row["last_hour"].replace(tzinfo=UTC) + HOUR)
+    subject = named(row)
+    found = round(hours * sign.share, 6)
+    details: dict[str, Any] = {
+        "why": sign.advice[0][0].replace("_", " ")
+        + f": {sign.share:.0%} of {hours:,.1f} GPU-hours",
+        "witnesses": sign.witnesses,
+        "figures": {n: _rounded(row[n]) for n in FIGURES if row[n] is not None},
+        "share": round(sign.share, 4),
+        "hours_of": list(sign.states),
+        "memory": _memory(row, reserved=reserved),
+        "assumptions": _assumptions(row, priced=usd is not None, posted=total is not None),
+    }
+    return Finding(
+        id=finding_id(ANALYZER, sign.kind, subject, start),
+        analyzer=ANALYZER,
+        kind=sign.kind,
+        subject=subject,
+        window=Window(start, end),
+        verdict="wasteful",
+        evidence=sign.evidence,
+        confidence=_confidence(row, sign.evidence),
+        gpu_hours=found,
+        usd=usd,
+        details=details,
+        recommendations=tuple(
+            _advice(kind, words, subject, _claims(bill, owner, share, sign, hours), window)
+            for kind, share, words in sign.advice
+        ),
+    )
+
+
+def hog(  # noqa: PLR0917  (one call)
+    kind: str,
+    subject: Subject,
+    window: Window,
+    claims: tuple[Claim, ...],
+    evidence: Evidence,
+    details: dict[str, Any],
+    words: dict[str, Any],
+) -> Finding:
+    """Return the finding of a workload whose requests keep GPUs of its node from others."""
+    usd = [c.usd for c in claims]
+    return Finding(
+        id=finding_id(ANALYZER, kind, subject, window.start),
+        analyzer=ANALYZER,
+        kind=kind,
+        subject=subject,
+        window=window,
+        verdict="wasteful",
+        evidence=evidence,
+        confidence=0.9 if evidence == "confirmed" else 0.45,
+        gpu_hours=round(sum(c.gpu_hours for c in claims), 6),
+        usd=None if None in usd else sum((u for u in usd if u is not None), Decimal(0)),
+        details=details,
+        recommendations=(_advice(kind, words, subject, claims, window),),
+    )
+
+
+def _advice(
+    kind: str, words: dict[str, Any], subject: Subject, claims: tuple[Claim, ...], window: Window
+) -> Recommendation:
+    said = advice()[kind]
+    usd = [c.usd for c in claims]
+    hours = sum(c.gpu_hours for c in claims)
+    total = None if not usd or None in usd else sum((u for u in usd if u is not None), Decimal(0))
+    return Recommendation(
+        verb=said["verb"],
+        target=f"{subject.workload_kind}/{subject.namespace}/{subject.workload}",
+        why=said["why"].format(**words),
+        reversible=bool(said["undo"]),
+        undo=said["undo"] or None,
+        gpu_hours_per_day=round(hours * 86_400 / window.seconds, 4),
+        usd_per_day=per_day(total, window),
+        caution=said["caution"].format(**words) or None,
+        effort=cast("Effort", said["effort"]),
+        claims=claims,
+    )
+
+
+def _claims(bill: Bill, owner: Owner, share: float, sign: Sign, hours: float) -> tuple[Claim, ...]:
+    made = bill.claims(owner, share, sign.states)
+    # Without a ledger nobody has named the hours: they are claimed as worked.
+    return made or (Claim(*owner, None, "productive", round(hours * share, 6)),)
+
+
+def _confidence(row: Row, evidence: Evidence) -> float:
+    seen: float = 1 - row["conflict_s"] / max(row["device_s"], 1)
+    return round(max(0.0, min(1.0, seen)) * (0.9 if evidence == "confirmed" else 0.45), 4)
+
+
+def _memory(row: Row, *, reserved: bool) -> str:
+    if row["mem_most"] is None or row["memory_bytes"] is None:
+        return "unknown: nobody reports it"
+    used = f"{row['mem_most'] / 2**30:.1f} of {row['memory_bytes'] / 2**30:.0f} GiB"
+    if reserved:
+        return f"unknown: {used} are held flat, as frameworks do that reserve memory at once"
+    return f"at most {used}"
+
+
+def _assumptions(row: Row, *, priced: bool, posted: bool) -> list[str]:
+    said = ["hours in which a device is active for less than half are the idle analyzer's"]
+    if not posted:
+        said.append("the ledger has no hours of it: GPU-hours are telemetry's, and no dollars")
+    elif not priced:
+        said.append("some of its hours have no price: no dollars")
+    if row["thin"]:
+        said.append(f"judged from {row['work_h']:.1f} GPU-hours at work only: never confirmed")
+    if row["dram"] is None and row["sm"] is not None:
+        said.append("memory bandwidth is not measured")
+    return said
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def by_owner(rows: list[dict[str, Any]]) -> dict[Owner, list[dict[str, Any]]]:
+    """Group rows by their workload."""
+    found: dict[Owner, list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[name] for name in OWNER), []).append(row)
+    return found

@@ -1,0 +1,107 @@
+"""Pods that ask for so much CPU or memory per GPU that GPUs beside them cannot be used."""
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from analyzers.sizing.findings import by_owner, hog
+from analyzers.sizing.limits import limit
+from analyzers.work import MOST_NAMED, part
+from fallow.nouns import Claim, Evidence, Finding, Subject
+from fallow.window import Window
+
+Row = Mapping[str, Any]
+Free = Mapping[tuple[str, str], tuple[float, Decimal | None]]
+GIB = 2**30
+LEAST_GPU_HOURS = 1.0
+ASKED = {
+    "cpu_hog": ("cpu_request_milli", "fair_milli", "cpu_p95", 1000.0, "cores"),
+    "memory_hog": ("memory_request_bytes", "fair_bytes", "memory_p95", float(GIB), "GiB"),
+}
+"""By kind: what is asked, a GPU's share of it, what is used, and the unit people read."""
+
+
+def hogs(pods: list[dict[str, Any]], free: Free, window: Window) -> Iterable[Finding]:
+    """Yield findings about workloads whose pods keep free GPUs of their nodes from others.
+
+    `pods` are rows of `pods.sql` joined to `hosts.sql`; `free` the unheld GPU-hours of each node
+    and their cost. The waste is the GPUs' worth of what is asked beyond the fair share, and never
+    more than was free there.
+    """
+    for kind in ASKED:
+        over = [row for row in pods if _excess(row, kind) > 0]
+        for (cluster, namespace, workload_kind, workload), rows in by_owner(over).items():
+            claims = _claims(cluster, rows, kind, free, window)
+            if sum(c.gpu_hours for c in claims) < LEAST_GPU_HOURS:
+                continue
+            subject = Subject(
+                cluster,
+                namespace,
+                workload_kind,
+                workload,
+                team=rows[0]["team"],
+                nodes=tuple(sorted({c.node or "" for c in claims}))[:MOST_NAMED],
+                models=tuple(sorted({r["gpu_model"] for r in rows if r["gpu_model"]})),
+            )
+            found = _told(kind, rows)
+            if found is not None:
+                evidence, details, words = found
+                yield hog(kind, subject, window, claims, evidence, details, words)
+
+
+def _excess(row: Row, kind: str) -> float:
+    """Return the GPUs' worth of CPU or memory asked beyond the fair share; 0 within the limit."""
+    asked, fair = row[ASKED[kind][0]], row[ASKED[kind][1]]
+    if not asked or not fair or not row["gpus"]:
+        return 0.0
+    share = asked / row["gpus"] / fair
+    return float(row["gpus"] * (share - 1)) if share > limit("hog_factor") else 0.0
+
+
+def _claims(
+    cluster: str, rows: list[dict[str, Any]], kind: str, free: Free, window: Window
+) -> tuple[Claim, ...]:
+    blocked: dict[str, float] = {}
+    for row in rows:
+        hours = min(row["hours"], window.seconds / 3600)
+        blocked[row["node"]] = blocked.get(row["node"], 0.0) + _excess(row, kind) * hours
+    claims = []
+    for node, hours in sorted(blocked.items()):
+        have, usd = free.get((cluster, node), (0.0, None))
+        granted = round(min(hours, have), 6)
+        if granted > 0:
+            cost = None if usd is None else part(usd, min(1.0, granted / have))
+            claims.append(Claim(cluster, "", "", "", None, "free", granted, cost, node=node))
+    return tuple(claims)
+
+
+def _told(
+    kind: str, rows: list[dict[str, Any]]
+) -> tuple[Evidence, dict[str, Any], dict[str, Any]] | None:
+    """Return the evidence and the words; None where what is asked is also used."""
+    asked, fair, used, unit, name = ASKED[kind]
+    worst = max(rows, key=lambda row: (_excess(row, kind), row["pod"]))
+    seen = [row[used] * (1000 if kind == "cpu_hog" else 1) / row[asked] for row in rows
+            if row[used] is not None]  # fmt: skip
+    part_used = max(seen) if seen else None
+    if part_used is not None and part_used >= limit("hog_used"):
+        return None
+    told = (
+        "nobody measures what it uses of it"
+        if part_used is None
+        else f"its pods use {part_used:.0%} of it at most (p95)"
+    )
+    words = {
+        "asked": worst[asked] / worst["gpus"] / unit,
+        "fair": worst[fair] / unit,
+        "blocked": _excess(worst, kind),
+        "used": told,
+    }
+    details = {
+        "why": f"{words['asked']:.1f} {name} per GPU, a GPU's share is {words['fair']:.1f}",
+        "witnesses": {"request": f"pod {worst['pod']} on {worst['node']}", "host": told},
+        "pods": len(rows),
+        "gpus_blocked_by_one_pod": round(words["blocked"], 3),
+        "assumptions": ["free GPUs of the node could have been used but for this request"],
+    }
+    return ("suspected" if part_used is None else "confirmed"), details, words

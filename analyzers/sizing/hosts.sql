@@ -1,0 +1,32 @@
+-- What the pods of some workloads did on their hosts: cores, throttling, memory, network.
+WITH asked AS (
+    SELECT
+        h.cluster,
+        h.namespace,
+        h.pod
+    FROM (
+        SELECT
+            unnest(
+                from_json(
+                    $pods,
+                    '[{"cluster": "VARCHAR", "namespace": "VARCHAR", "pod": "VARCHAR"}]'
+                )
+            ) AS h
+    ) AS listed
+)
+
+SELECT
+    p.cluster,
+    p.namespace,
+    p.pod,
+    count(*) AS looks,
+    avg(p.cpu_cores) AS cpu_cores,
+    quantile_cont(p.cpu_cores, 0.95) AS cpu_p95,
+    avg(p.cpu_throttled_ratio) AS throttled,
+    quantile_cont(p.memory_bytes, 0.95) AS memory_p95,
+    avg(p.net_rx_bps + p.net_tx_bps) AS net_bps
+FROM pod_sample AS p
+INNER JOIN asked AS a ON p.cluster = a.cluster AND p.namespace = a.namespace AND p.pod = a.pod
+WHERE p.ts >= $since AND p.ts < $until
+GROUP BY p.cluster, p.namespace, p.pod
+ORDER BY p.cluster, p.namespace, p.pod

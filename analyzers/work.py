@@ -1,0 +1,111 @@
+"""What workloads did while they worked, from hourly rollups, and what those hours cost.
+
+    rollup_1h ─► hours at work, per pod and device ─► a frame (columns of `work.sql`)
+    ledger ───► GPU-hours and dollars per workload and state ─► `Bill`
+
+An hour is one at work when the device is active for half of what was seen of it, so that what rests
+stays the idle analyzer's.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import ROUND_DOWN, Decimal
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from analyzers.queries import sql
+from fallow.nouns import Claim, State, Subject
+from fallow.seams import Views
+from fallow.window import Window
+
+OWNER = ("cluster", "namespace", "workload_kind", "workload")
+Owner = tuple[str, str, str, str]
+MOST_NAMED = 16
+WORKED: tuple[State, ...] = ("low", "productive", "lost")
+HELD: tuple[State, ...] = (*WORKED, "idle")
+_SMALLEST = Decimal("0.000001")
+_CENT = Decimal("0.01")
+
+SPIN = {"spin_engine": 0.95, "spin_tensor": 0.01, "spin_dram": 0.02, "spin_bps": 1e6}
+"""Busy and yet nothing moves: the hours of a collective that hangs (domain.md section 1.4)."""
+
+
+class Amount(msgspec.Struct, frozen=True):
+    """GPU-hours of one state and what they cost; None = some of it has no price."""
+
+    gpu_hours: float
+    usd: Decimal | None
+
+
+class Bill(msgspec.Struct, frozen=True):
+    """What each workload's hours cost, by state."""
+
+    of: Mapping[Owner, Mapping[str, Amount]]
+
+    def total(self, owner: Owner, states: Sequence[State]) -> Amount | None:
+        """Return a workload's hours in these states together; None where the ledger has none."""
+        have = [a for s, a in self.of.get(owner, {}).items() if s in states]
+        if not have:
+            return None
+        known = [a.usd for a in have if a.usd is not None]
+        whole = len(known) == len(have)
+        return Amount(sum(a.gpu_hours for a in have), sum(known, Decimal(0)) if whole else None)
+
+    def claims(self, owner: Owner, share: float, states: Sequence[State]) -> tuple[Claim, ...]:
+        """Claim a share of a workload's hours in these states."""
+        made = []
+        for state in states:
+            amount = self.of.get(owner, {}).get(state)
+            hours = round(amount.gpu_hours * share, 6) if amount else 0.0
+            if amount is None or not hours:
+                continue
+            usd = None if amount.usd is None else part(amount.usd, share)
+            made.append(Claim(*owner, None, state, hours, usd))
+        return tuple(made)
+
+
+def work(views: Views, window: Window) -> pl.DataFrame:
+    """Return one row per pod and device: what it did while it worked (columns of `work.sql`)."""
+    asked = {"since": window.start, "until": window.end, **SPIN}
+    return pl.DataFrame(views.query(sql("work"), asked))
+
+
+def bill(views: Views, window: Window) -> Bill:
+    """Return what each workload's hours in the window cost."""
+    asked = {"since": window.start, "until": window.end}
+    of: dict[Owner, dict[str, Amount]] = {}
+    for row in views.query(sql("work_bill"), asked).to_pylist():
+        owner: Owner = tuple(row[name] for name in OWNER)
+        usd = row["usd"] if row["priced"] else None
+        of.setdefault(owner, {})[row["state"]] = Amount(row["gpu_hours"], usd)
+    return Bill(of)
+
+
+def part(usd: Decimal, share: float) -> Decimal:
+    """Return a share of dollars, rounded down: never above the bill."""
+    return (usd * Decimal(repr(share))).quantize(_SMALLEST, ROUND_DOWN)
+
+
+def per_day(usd: Decimal | None, window: Window) -> Decimal | None:
+    """Return dollars of a window per day, to the cent."""
+    if usd is None:
+        return None
+    return (usd * 86_400 / Decimal(repr(window.seconds))).quantize(_CENT, ROUND_DOWN)
+
+
+def named(row: Mapping[str, Any]) -> Subject:
+    """Return the workload a row is about; `nodes` and `models` are lists."""
+    return Subject(
+        row["cluster"],
+        row["namespace"],
+        row["workload_kind"],
+        row["workload"],
+        team=row["team"],
+        nodes=tuple(_sorted(row["nodes"]))[:MOST_NAMED],
+        models=tuple(_sorted(row["models"])),
+    )
+
+
+def _sorted(words: Iterable[str | None]) -> list[str]:
+    return sorted({word for word in words if word})
