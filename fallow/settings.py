@@ -313,6 +313,40 @@ class SizingSettings(Section):
     )
 
 
+class SpotSettings(Section):
+    """When work is advised to run on spot capacity (domain.md section 2.7)."""
+
+    min_discount: float = Field(
+        0.20, ge=0, lt=1, description="a spot price less than this below list is no real discount"
+    )
+    min_saving: float = Field(
+        0.10, ge=0, lt=1, description="least share of a workload's cost, after interruptions"
+    )
+    min_gpu_hours: float = Field(8.0, ge=0, description="workloads that used less are left alone")
+    restart: Duration = Field(
+        timedelta(minutes=15),
+        ge=timedelta(0),
+        le=timedelta(days=1),
+        description="from an interruption until work goes on",
+    )
+    assumed_mtbf: Duration = Field(
+        timedelta(hours=24),
+        gt=timedelta(0),
+        description="life of a spot node where only published bands tell: GPUs go sooner than those",
+    )
+    survivors: float = Field(
+        0.5, ge=0, le=1, description="part of a service's replicas that outlives the worst zone"
+    )
+    burst_bps: float = Field(
+        20e6, gt=0, description="bytes per second from which writing may be a checkpoint"
+    )
+    wait: Duration = Field(
+        timedelta(hours=1),
+        gt=timedelta(0),
+        description="until spot is there again, for work with a deadline",
+    )
+
+
 class ServiceSettings(Section):
     """The schedules of `fallow up`."""
 
@@ -346,6 +380,7 @@ class Settings(Section):
     pools: PoolsSettings = PoolsSettings()
     quota: QuotaSettings = QuotaSettings()
     sizing: SizingSettings = SizingSettings()
+    spot: SpotSettings = SpotSettings()
     service: ServiceSettings = ServiceSettings()
 
 

@@ -1,0 +1,160 @@
+"""Work on demand that would survive on spot, and what that would save once interruptions are paid.
+
+ledger ──► hours by workload and node type ─┐
+pod, pod_sample ──► tolerance.py ───────────┼─► plans.py ─► findings.py
+rate, event, node ──► market.py ────────────┘
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from analyzers.idle import Unjudged
+from analyzers.queries import sql
+from analyzers.spot import tolerance
+from analyzers.spot.findings import made
+from analyzers.spot.market import CLOUDS, Market, bounds
+from analyzers.spot.plans import No, Plan, planned
+from analyzers.spot.tolerance import Owner, Signals
+from fallow.nouns import Finding, Subject
+from fallow.seams import Views
+from fallow.settings import SpotSettings
+from fallow.window import Window
+
+BOUGHT = ("on-demand", "unknown")
+"""Commitments are paid whatever happens, and spot is there already."""
+Rows = list[Mapping[str, Any]]
+
+
+class Case(msgspec.Struct, frozen=True):
+    """One workload with on-demand hours: what is advised, or why nothing is."""
+
+    owner: Owner
+    team: str | None
+    models: tuple[str, ...]
+    gpu_hours: float
+    usd: Decimal | None
+    plans: tuple[Plan, ...] = ()
+    reasons: tuple[str, ...] = ()
+    unknown: bool = False
+    signals: Signals | None = None
+
+    @property
+    def subject(self) -> Subject:
+        """Whom it is about."""
+        return Subject(*self.owner, team=self.team, models=self.models)
+
+
+class SpotAnalyzer:
+    """Find on-demand work that spot capacity would do for less (domain.md section 2.7)."""
+
+    def __init__(self, settings: SpotSettings | None = None) -> None:
+        self.settings = settings or SpotSettings()
+
+    def find(self, views: Views, window: Window) -> list[Finding]:
+        """Return what each tolerant workload would save, the most dollars first."""
+        found = [
+            made(case.subject, case.signals, case.plans, window, case.usd)
+            for case in self._cases(views, window, self._hours(views, window))
+            if case.plans and case.signals
+        ]
+        return sorted(found, key=lambda f: (-(f.usd or Decimal()), f.id))
+
+    def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
+        """Return the workloads whose tolerance, price or risk is unknown, and which."""
+        return [
+            Unjudged(case.subject, round(case.gpu_hours, 6), case.reasons)
+            for case in self._cases(views, window, self._hours(views, window))
+            if case.unknown
+        ]
+
+    def summary(self, views: Views, window: Window) -> dict[str, Any]:
+        """Return the fleet's worked GPU-hours: bought how, and what could become of them."""
+        hours = self._hours(views, window)
+        sums: dict[str, list[Any]] = defaultdict(lambda: [0.0, Decimal()])
+
+        def add(name: str, gpu_hours: float, usd: Decimal | None) -> None:
+            sums[name][0] += gpu_hours
+            sums[name][1] += usd or Decimal()
+
+        for row in (r for rows in hours.values() for r in rows):
+            bought = row["capacity_type"]
+            if bought not in BOUGHT:
+                add(f"on {bought} already", row["gpu_hours"], row["usd"])
+            elif row["provider"] not in CLOUDS:
+                add("in no known cloud", row["gpu_hours"], row["usd"])
+        for case in self._cases(views, window, hours):
+            name = "advised" if case.plans else "unknown" if case.unknown else "not suited"
+            add(name, case.gpu_hours, case.usd)
+        return {
+            "gpu_hours": {name: round(values[0], 3) for name, values in sorted(sums.items())},
+            "usd": {name: round(float(values[1]), 2) for name, values in sorted(sums.items())},
+        }
+
+    def _hours(self, views: Views, window: Window) -> dict[Owner, Rows]:
+        found: dict[Owner, Rows] = defaultdict(list)
+        for row in views.query(sql("spot/hours"), bounds(window)).to_pylist():
+            found[row["cluster"], row["namespace"], row["workload_kind"], row["workload"]].append(
+                row
+            )
+        return found
+
+    def _cases(self, views: Views, window: Window, hours: Mapping[Owner, Rows]) -> Iterator[Case]:
+        if not hours:
+            return
+        signals = tolerance.read(views, window, self.settings)
+        market = Market(views, window, self.settings)
+        for owner, rows in hours.items():
+            bought = [r for r in rows if r["capacity_type"] in BOUGHT and r["provider"] in CLOUDS]
+            total = sum(r["gpu_hours"] for r in bought)
+            if total < max(self.settings.min_gpu_hours, 1e-9):
+                continue
+            whole = all(r["priced"] for r in bought)
+            case = Case(
+                owner=owner,
+                team=next((r["team"] for r in bought if r["team"]), None),
+                models=tuple(sorted({r["model"] for r in bought if r["model"]})),
+                gpu_hours=total,
+                usd=sum((r["usd"] for r in bought), Decimal()) if whole else None,
+                signals=signals.get(owner),
+            )
+            yield self._judged(case, bought, market)
+
+    def _judged(self, case: Case, bought: Rows, market: Market) -> Case:
+        seen = case.signals
+        refused = _refused(case)
+        if refused is not None or seen is None:
+            why = refused or No("")
+            return msgspec.structs.replace(case, reasons=(why.reason,), unknown=why.unknown)
+        by_key: dict[tuple[str, str, str], Rows] = defaultdict(list)
+        for row in bought:
+            by_key[row["provider"], row["region"] or "", row["instance_type"] or ""].append(row)
+        tried = [
+            planned(key, rows, seen, market, self.settings) for key, rows in sorted(by_key.items())
+        ]
+        plans = tuple(p for p in tried if isinstance(p, Plan))
+        if plans:
+            return msgspec.structs.replace(case, plans=plans)
+        said = [n for n in tried if isinstance(n, No)]
+        unknown = any(n.unknown for n in said)
+        reasons = dict.fromkeys(n.reason for n in said if n.unknown or not unknown)
+        return msgspec.structs.replace(case, reasons=tuple(reasons), unknown=unknown)
+
+
+def _refused(case: Case) -> No | None:
+    """Return why a workload is not weighed at all."""
+    seen = case.signals
+    if seen is None:
+        return No("no pod of it is in the inventory", unknown=True)
+    unsure = f"nobody knows whether a {case.owner[2] or 'workload'} bears an interruption"
+    tests = (
+        (seen.tolerance == "unknown", No(unsure, unknown=True)),
+        (seen.tolerance == "never", No(seen.owner)),
+        (seen.forbidden is not None, No(f"{seen.forbidden} forbids it")),
+        (bool(seen.misread), No("; ".join(seen.misread), unknown=True)),
+        (case.usd is None, No("part of it has no price", unknown=True)),
+    )
+    return next((no for failed, no in tests if failed), None)

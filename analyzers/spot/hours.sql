@@ -1,0 +1,48 @@
+-- What workloads held and used by where and how it was bought: the hours that could be bought
+-- otherwise. Idle hours are the idle analyzer's.
+WITH used AS (
+    SELECT
+        cluster,
+        namespace,
+        workload_kind,
+        workload,
+        node,
+        pool,
+        model,
+        state,
+        sum(gpu_seconds) / 3600 AS gpu_hours,
+        sum(usd) AS usd,
+        bool_and(priced) AS priced,
+        max(team) AS team,
+        max(price_as_of) AS as_of
+    FROM ledger
+    WHERE
+        bucket >= $since
+        AND bucket < $until
+        AND namespace <> ''
+        AND state IN ('productive', 'low')
+    GROUP BY ALL
+)
+
+SELECT
+    u.cluster,
+    u.namespace,
+    u.workload_kind,
+    u.workload,
+    u.pool,
+    u.model,
+    u.state,
+    n.provider,
+    n.region,
+    n.instance_type,
+    coalesce(n.capacity_type, 'unknown') AS capacity_type,
+    any_value(n.gpu_count) AS gpu_count,
+    sum(u.gpu_hours) AS gpu_hours,
+    sum(u.usd) AS usd,
+    bool_and(u.priced) AS priced,
+    max(u.team) AS team,
+    max(u.as_of) AS as_of
+FROM used AS u
+LEFT JOIN node AS n ON u.cluster = n.cluster AND u.node = n.node
+GROUP BY ALL
+ORDER BY ALL

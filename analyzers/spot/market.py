@@ -1,0 +1,172 @@
+"""What spot nodes cost by zone, what they save against what is paid, and how often they go.
+
+Nobody bids any more: since November 2017 AWS moves spot prices slowly and takes nodes back when it
+needs the capacity, whatever the most one would pay. So zones are ranked by the expected price of
+an hour of work: the price times the time that interruptions add.
+"""
+
+import csv
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+import msgspec
+
+from analyzers.queries import sql
+from fallow.checkpointing import hazard, mtbf
+from fallow.seams import Views
+from fallow.settings import SpotSettings
+from fallow.window import Window
+
+CLOUDS = ("aws", "gcp", "azure")
+LEAST_NODE_HOURS = 100.0
+"""Own interruptions count from so many hours of spot nodes on."""
+WITHOUT_EVENTS = "no event of this cluster is stored: nothing seen would mean nothing known"
+
+Source = Literal["price history", "published mean"]
+Key = tuple[str, str, str]
+"""Provider, region, instance type."""
+
+
+class Risk(msgspec.Struct, frozen=True):
+    """Hours until a node of a type is taken back: the pessimist's, and the best estimate."""
+
+    hours: float
+    best_hours: float | None
+    source: Literal["own events", "published band"]
+    facts: dict[str, Any]
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """A spot pool: one type in one zone (empty = somewhere in the region)."""
+
+    zone: str
+    usd_per_gpu_hour: float
+    list_usd_per_gpu_hour: float
+    source: Source
+    facts: dict[str, Any]
+
+    @property
+    def discount(self) -> float:
+        """Share of the list price that is saved before any interruption."""
+        return 1 - self.usd_per_gpu_hour / self.list_usd_per_gpu_hour
+
+
+class Market:
+    """Prices and risks of the window, by provider, region and instance type."""
+
+    def __init__(self, views: Views, window: Window, settings: SpotSettings) -> None:
+        asked = bounds(window)
+        self._settings = settings
+        self._listed: dict[Key, Mapping[str, Any]] = {}
+        self._spot: dict[Key, list[Mapping[str, Any]]] = {}
+        for row in views.query(sql("spot/market"), asked).to_pylist():
+            key = row["provider"], row["region"], row["instance_type"]
+            if row["term"] == "spot":
+                self._spot.setdefault(key, []).append(row)
+            else:
+                self._listed[key] = row
+        seen = views.query(sql("spot/interruptions"), {**asked, "reasons": reasons("spot")})
+        self._seen = {(r["provider"], r["region"], r["instance_type"]): r for r in seen.to_pylist()}
+
+    def offers(self, key: Key) -> list[Offer]:
+        """Return the spot pools of a type in a region with a price, real discount or not."""
+        listed = self._listed.get(key)
+        if listed is None or not listed["gpu_count"]:
+            return []
+        full = listed["usd_h"] / listed["gpu_count"]
+        told = [
+            Offer(
+                zone=row["zone"],
+                usd_per_gpu_hour=row["usd_h"] / listed["gpu_count"],
+                list_usd_per_gpu_hour=full,
+                source="price history",
+                facts={
+                    "prices_seen": row["prices"],
+                    "low_usd_h": row["low_usd_h"],
+                    "high_usd_h": row["high_usd_h"],
+                    "last_usd_h": row["last_usd_h"],
+                    "as_of": _day(row["as_of"]),
+                    "reference": row["reference"],
+                },
+            )
+            for row in self._spot.get(key, ())
+        ]
+        published = advised(key)
+        if told or published is None:
+            return told
+        share = float(published["savings_pct"]) / 100
+        return [
+            Offer(
+                zone="",
+                usd_per_gpu_hour=full * (1 - share),
+                list_usd_per_gpu_hour=full,
+                source="published mean",
+                facts={"as_of": published["as_of"], "reference": published["source"]},
+            )
+        ]
+
+    def risk(self, key: Key) -> Risk | None:
+        """Return how long a node of a type lives: by own events, else by the published band."""
+        seen = self._seen.get(key)
+        if seen is not None and seen["node_hours"] >= LEAST_NODE_HOURS:
+            measured = mtbf(seen["interruptions"], seen["node_hours"])
+            facts = {
+                "interruptions": seen["interruptions"],
+                "node_hours": round(seen["node_hours"], 1),
+                "mtbf_hours": _hours(measured.mean_h),
+                "mtbf_hours_95": [_hours(measured.low_h), _hours(measured.high_h)],
+            }
+            return Risk(measured.low_h, measured.mean_h, "own events", facts)
+        published = advised(key)
+        if published is None:
+            return None
+        low = float(published["low_pct_per_month"]) / 100
+        high = published["high_pct_per_month"]
+        best = 1 / hazard(float(high) / 100 if high else low)
+        cautious = self._settings.assumed_mtbf.total_seconds() / 3600
+        facts = {
+            "band_pct_per_month": f"{low:.0%}-{high}%" if high else f">{low:.0%}",
+            "as_of": published["as_of"],
+            "reference": published["source"],
+            "assumed_mtbf_hours": cautious,
+        }
+        return Risk(min(cautious, best), best, "published band", facts)
+
+
+def bounds(window: Window) -> dict[str, datetime]:
+    """Return the window's ends as the views compare them."""
+    return {
+        "since": window.start.replace(tzinfo=None),
+        "until": window.end.replace(tzinfo=None),
+    }
+
+
+@cache
+def advised(key: Key) -> Mapping[str, str] | None:
+    """Return what the provider publishes about a type in a region (`advisor.csv`)."""
+    return _advisor().get(key)
+
+
+@cache
+def reasons(cause: str) -> list[str]:
+    """Return the reasons of events with a cause (`interruptions.csv`)."""
+    text = files("analyzers").joinpath("interruptions.csv").read_text(encoding="utf-8")
+    return [r["reason"] for r in csv.DictReader(text.splitlines()) if r["cause"] == cause]
+
+
+@cache
+def _advisor() -> dict[Key, Mapping[str, str]]:
+    text = files("analyzers").joinpath("spot/advisor.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
+    return {(r["provider"], r["region"], r["instance_type"]): r for r in rows}
+
+
+def _day(moment: datetime | None) -> str | None:
+    return None if moment is None else f"{moment:%Y-%m-%d}"
+
+
+def _hours(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)

@@ -1,0 +1,104 @@
+"""Uniform Progress: spot where there is some, on demand in time, for work with a deadline.
+
+The policy of "Can't Be Late" (Wu et al., NSDI 2024): keep up with a steady pace from start to
+deadline, take spot whenever it is there, and go on demand for good when nothing else can make it.
+It has no parameters and needs no forecast.
+"""
+
+import math
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+IDLE, SPOT, DEMAND = 0, 1, 2
+DONE_H = 1e-9
+"""Work that is less is rounding."""
+
+
+class Run(msgspec.Struct, frozen=True):
+    """What the policy did on each trace, in hours."""
+
+    spot: npt.NDArray[np.float64]
+    demand: npt.NDArray[np.float64]
+    idle: npt.NDArray[np.float64]
+    done: npt.NDArray[np.bool_]
+    switches: npt.NDArray[np.int64]
+
+    def usd(self, spot_usd_h: float, demand_usd_h: float) -> npt.NDArray[np.float64]:
+        """Return the price of each trace."""
+        return self.spot * spot_usd_h + self.demand * demand_usd_h
+
+
+def uniform_progress(
+    there: npt.NDArray[np.bool_],
+    *,
+    work_h: float,
+    deadline_h: float,
+    switch_h: float,
+    step_h: float,
+) -> Run:
+    """Run the policy on traces of spot capacity (rows) in steps (columns).
+
+    `switch_h` of work is lost at each change of capacity and at each loss of it. A deadline that
+    on demand alone can keep (work + 2 switches + 2 steps) is kept on every trace.
+    """
+    traces, steps = there.shape
+    left = np.full(traces, work_h)
+    owed = np.zeros(traces)
+    """Hours of switching that are still to be paid."""
+    mode = np.full(traces, IDLE)
+    last = np.zeros(traces, dtype=bool)
+    spent = np.zeros((3, traces))
+    switches = np.zeros(traces, dtype=np.int64)
+    for n in range(min(steps, math.ceil(deadline_h / step_h))):
+        now_h = n * step_h
+        busy = left > DONE_H
+        up = there[:, n]
+        remaining = left + owed
+        slack = deadline_h - now_h - remaining
+        target, done = now_h * work_h / deadline_h, work_h - left
+        # The step is the clock's grain: what is decided now holds for one.
+        last |= slack <= 2 * switch_h + step_h
+        ahead = done >= (now_h + 2 * switch_h) * work_h / deadline_h
+        behind = done < target
+        riding = (mode == SPOT) & up
+        wanted = np.where(
+            riding & (slack > switch_h + step_h), SPOT,
+            np.where(
+                last, DEMAND,
+                np.where(
+                    mode == DEMAND, np.where(ahead & up, SPOT, DEMAND),
+                    np.where(up, SPOT, np.where(behind, DEMAND, IDLE)),
+                ),
+            ),
+        )  # fmt: skip
+        changed = busy & (wanted != mode)
+        begun = changed & (wanted != IDLE)
+        owed[begun] = switch_h
+        switches += begun
+        mode = np.where(busy, wanted, IDLE)
+        used = np.minimum(step_h, np.where(mode == IDLE, step_h, left + owed))
+        for kind in (IDLE, SPOT, DEMAND):
+            spent[kind] += np.where(busy & (mode == kind), used, 0.0)
+        room = np.where(busy & (mode != IDLE), step_h, 0.0)
+        paid = np.minimum(owed, room)
+        owed -= paid
+        left = np.maximum(left - (room - paid), 0.0)
+    return Run(spent[SPOT], spent[DEMAND], spent[IDLE], left <= DONE_H, switches)
+
+
+def capacity(
+    *, traces: int, hours: float, step_h: float, up_h: float, down_h: float, seed: int
+) -> npt.NDArray[np.bool_]:
+    """Draw when spot is there: up and down for exponential times with these means."""
+    rng = np.random.default_rng(seed)
+    steps = math.ceil(hours / step_h)
+    turns = max(8, math.ceil(4 * hours / (up_h + down_h)) + 8)
+    lengths = rng.exponential(1.0, (traces, turns)) * np.where(
+        np.arange(turns) % 2 == 0, up_h, down_h
+    )
+    edges = np.cumsum(lengths, axis=1)
+    middles = (np.arange(steps) + 0.5) * step_h
+    passed = np.stack([np.searchsorted(row, middles, side="right") for row in edges])
+    return np.asarray(passed % 2 == 0)
