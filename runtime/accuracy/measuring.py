@@ -8,12 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from fallow.settings import load
 from fallow.window import Window
 from runtime.accuracy import peers
 from runtime.accuracy.scoring import Score, score
 from runtime.accuracy.truth import courses
-from runtime.accuracy.watching import CLUSTER, ripening, said, watch
+from runtime.accuracy.watching import isolated, ripening, said, watch
 from simulator.cluster.nodes import fleet
 from simulator.exporters.quirks import Quirks
 from simulator.world import Spec, World
@@ -40,7 +39,7 @@ def measure(seed: int, *, gpus: int, days: float, quirks: Sequence[str] = ("all"
     struck = Quirks.of(quirks, seed)
     world = World(Spec(nodes=fleet(gpus), start_s=START.timestamp()), seed)
     with tempfile.TemporaryDirectory(prefix="fallow-accuracy-") as folder:
-        settings = load(environ={}, flags={"home": Path(folder), "cluster": CLUSTER}).settings
+        settings = isolated(Path(folder))
         with Warehouse.open(settings, write=True, clock=lambda: window.end) as warehouse:
             truth, scripts = watch(warehouse, world, window, struck)
             known = courses(truth, scripts)

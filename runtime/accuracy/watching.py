@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from fallow.nouns import Finding
-from fallow.settings import IdleSettings
+from fallow.settings import IdleSettings, Settings, WarehouseSettings
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime import pipeline
@@ -43,6 +43,14 @@ KINDS = (
 )  # fmt: skip
 HOSTS_EVERY_S = 60.0
 """Kubelets and notebooks are asked as often as the service collects."""
+
+
+def isolated(home: Path, *, threads: int = 0) -> Settings:
+    """Return settings that touch nothing but a folder: a site's own never reach a made-up fleet.
+
+    Many small queries cost a quarter less of the CPU with one engine thread; 0 = all cores.
+    """
+    return Settings(home=home, cluster=CLUSTER, warehouse=WarehouseSettings(threads=threads))
 
 
 def watch(

@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 
-from fallow.settings import load
 from fallow.window import Window
 from runtime import pipeline
-from runtime.accuracy.watching import CLUSTER
+from runtime.accuracy.watching import isolated
 from runtime.importing import price_rows
 from runtime.showing import Progress
 from runtime.simulation.enforcing import Applied, Enforcer
@@ -51,8 +50,7 @@ def simulate(options: Options, progress: Progress) -> dict[str, Any]:
 
     end = datetime.fromtimestamp(options.end_s, UTC)
     with tempfile.TemporaryDirectory(prefix="fallow-simulate-") as folder:
-        flags = {"home": Path(folder), "cluster": CLUSTER}
-        settings = load(environ={}, flags=flags).settings
+        settings = isolated(Path(folder), threads=1)
         with Warehouse.open(settings, write=True, clock=now) as warehouse:
             pipeline.price(warehouse, price_rows(settings, end))
             enforcer = Enforcer(

@@ -6,6 +6,7 @@ import socket
 import threading
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,8 +29,23 @@ SMALL: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, Any]:
-    return simulate(read(**SMALL), lambda _what, _part: None)
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder whose settings name a warehouse of the site's own."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "fallow.yaml").write_text(f"warehouse: {{data: {folder / 'data'}}}\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(site: Path) -> dict[str, Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(site)
+        return simulate(read(**SMALL), lambda _what, _part: None)
+
+
+@pytest.mark.usefixtures("found")
+def test_nothing_simulated_enters_the_warehouse_of_the_site(site: Path) -> None:
+    assert [path.name for path in site.iterdir()] == ["fallow.yaml"]
 
 
 def test_both_worlds_pay_for_the_same_devices_and_their_states_add_up(
