@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from fallow import plugins
-from fallow.errors import FallowError, TemporaryError
+from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.nouns import Finding
 from fallow.seams import Analyzer, Doubt, Doubting, Summarising, Views
 from fallow.settings import Settings
@@ -38,6 +38,21 @@ class Analysis(msgspec.Struct, frozen=True):
         return [row.finding for row in self.ranked]
 
 
+class Unloadable:
+    """Stands for an installed analyzer whose code cannot be loaded, and says so."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def find(self, _views: Views, _window: Window) -> list[Finding]:
+        """Refuse."""
+        raise UsageError(self.why)
+
+    def unjudged(self, _views: Views, _window: Window) -> list[Doubt]:
+        """Refuse."""
+        raise UsageError(self.why)
+
+
 class Withheld(msgspec.Struct, frozen=True):
     """What an analyzer does not judge, and why: hours and workloads per reason."""
 
@@ -50,11 +65,23 @@ class Withheld(msgspec.Struct, frozen=True):
 def chosen(settings: Settings, names: Sequence[str] = ()) -> dict[str, Analyzer]:
     """Return the analyzers of these names (none = all), each with its section of the settings.
 
+    Of all, one that cannot be loaded stands there too, and refuses every window with the reason.
+
     Raises:
-        UsageError: nothing of a name is installed.
+        UsageError: nothing of a name is installed, or one that is named cannot be loaded.
     """
-    wanted = dict.fromkeys(names or plugins.installed("analyzers"))
-    return {name: _made(settings, name) for name in wanted}
+    made: dict[str, Analyzer] = {}
+    for name in dict.fromkeys(names or plugins.installed("analyzers")):
+        try:
+            made[name] = _made(settings, name)
+        except FallowError:
+            raise
+        except Exception as error:
+            why = f"analyzer {name!r} cannot be loaded: {error}"
+            if names:
+                raise UsageError(why, hint="reinstall what brings it") from error
+            made[name] = Unloadable(why)
+    return made
 
 
 def analyze(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fallow import plugins
 from fallow.errors import UsageError
 from fallow.nouns import Claim, Finding, Recommendation, Subject, finding_id
 from fallow.seams import Analyzer, Views
@@ -26,8 +27,8 @@ WINDOW = Window(START, START + timedelta(hours=2))
 class Found:
     """Claim every free GPU-hour of the cluster, and say what that rests on."""
 
-    def __init__(self, name: str = "pools") -> None:
-        self.name = name
+    def __init__(self, name: Any = "pools") -> None:
+        self.name = name if isinstance(name, str) else "pools"
 
     def find(self, _views: Views, window: Window) -> list[Finding]:
         whom = Subject("test", "", "NodePool", "p")
@@ -179,3 +180,20 @@ def test_the_doctor_says_what_is_withheld_from_whom(
     made.clear()
     (row,) = analyzing.doubts(warehouse, settings, None, now=WINDOW.end, cluster=None)
     assert row["status"] == "ok"
+
+
+def test_one_that_cannot_be_loaded_hides_no_other(
+    settings: Settings, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(_seam: str, name: str) -> Any:
+        if name == "broken":
+            raise ImportError("no module called x")
+        return Found
+
+    monkeypatch.setattr(plugins, "installed", lambda _seam: {"broken": None, "pools": None})
+    monkeypatch.setattr(plugins, "load", load)
+    made = analyzing.examine(warehouse, WINDOW, analyzing.chosen(settings), strict=False)
+    assert "no module called x" in made.notes[0]
+    assert len(made.findings) == 1
+    with pytest.raises(UsageError, match="cannot be loaded"):
+        analyzing.chosen(settings, ["broken"])
