@@ -31,6 +31,15 @@ SPIN = {"spin_engine": 0.95, "spin_tensor": 0.01, "spin_dram": 0.02, "spin_bps":
 """Busy and yet nothing moves: the hours of a collective that hangs (domain.md section 1.4)."""
 
 
+COUNTERS = {
+    "sm": "DCGM_FI_PROF_SM_ACTIVE, gauge, SM cycles with a resident warp (0-1).",
+    "tensor": "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE, gauge, Cycles of the tensor pipe (0-1).",
+    "fp32": "DCGM_FI_PROF_PIPE_FP32_ACTIVE, gauge, Cycles of the FP32 pipe (0-1).",
+    "dram": "DCGM_FI_PROF_DRAM_ACTIVE, gauge, Cycles of the memory interface (0-1).",
+}
+"""Lines of dcgm-exporter's counters file, by what they measure (domain.md section 1.1)."""
+
+
 class Amount(msgspec.Struct, frozen=True):
     """GPU-hours of one state and what they cost; None = some of it has no price."""
 
@@ -80,6 +89,11 @@ def bill(views: Views, window: Window) -> Bill:
         usd = row["usd"] if row["priced"] else None
         of.setdefault(owner, {})[row["state"]] = Amount(row["gpu_hours"], usd)
     return Bill(of)
+
+
+def counter_lines(*names: str) -> str:
+    """Return the lines of dcgm-exporter's counters file that turn these on."""
+    return " | ".join(COUNTERS[name] for name in names)
 
 
 def part(usd: Decimal, share: float) -> Decimal:

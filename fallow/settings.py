@@ -347,6 +347,30 @@ class SpotSettings(Section):
     )
 
 
+class PrecisionSettings(Section):
+    """When fewer bits would do (domain.md sections 1.4 and 2.8)."""
+
+    least_gpu_hours: float = Field(
+        24.0, ge=0, description="GPU-hours at work before a workload is judged"
+    )
+    sm: float = Field(0.50, ge=0, le=1, description="SM activity from which it computes")
+    fp32_active: float = Field(
+        0.20, ge=0, le=1, description="FP32 pipe activity from which it computes in FP32"
+    )
+    tensor_asleep: float = Field(
+        0.02, ge=0, le=1, description="tensor activity below which the tensor cores sleep"
+    )
+    tensor_busy: float = Field(
+        0.30, ge=0, le=1, description="tensor activity above which FP8 is worth a try"
+    )
+    memory_bound: float = Field(
+        0.50, ge=0, le=1, description="DRAM activity from which a server waits for memory"
+    )
+    waiting_tensor: float = Field(
+        0.15, ge=0, le=1, description="tensor activity below which it waits, and does not compute"
+    )
+
+
 class ServiceSettings(Section):
     """The schedules of `fallow up`."""
 
@@ -381,6 +405,7 @@ class Settings(Section):
     quota: QuotaSettings = QuotaSettings()
     sizing: SizingSettings = SizingSettings()
     spot: SpotSettings = SpotSettings()
+    precision: PrecisionSettings = PrecisionSettings()
     service: ServiceSettings = ServiceSettings()
 
 

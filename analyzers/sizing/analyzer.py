@@ -25,7 +25,7 @@ from analyzers.sizing.hogs import Free, hogs
 from analyzers.sizing.limits import limit
 from analyzers.sizing.signs import Sign
 from analyzers.sizing.using import workloads
-from analyzers.work import HELD, OWNER, Bill, bill, named, work
+from analyzers.work import HELD, OWNER, Bill, bill, counter_lines, named, work
 from fallow.nouns import Finding
 from fallow.seams import Views
 from fallow.settings import SizingSettings
@@ -34,8 +34,8 @@ from fallow.window import Window
 HOST_DAYS = 2
 """The hosts are asked about the last days only: raw looks are many and soon archived."""
 NO_DEPTH = (
-    "profiling counters are off, so how deeply it computes is unknown: take the # off the lines "
-    "DCGM_FI_PROF_SM_ACTIVE and DCGM_FI_PROF_PIPE_FP32_ACTIVE in dcgm-exporter's counters ConfigMap"
+    "profiling counters are off, so how deeply it computes is unknown: dcgm-exporter's counters "
+    "ConfigMap needs the lines " + counter_lines("sm", "tensor", "fp32", "dram")
 )
 RESERVED = (
     "little is computed, but the memory in use is what the framework reserved at once and says "

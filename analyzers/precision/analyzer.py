@@ -1,0 +1,230 @@
+"""Precision: FP32 where tensor cores sleep, 16 bits where 8 would do, weights waited for.
+
+Profiling counters are one witness, and no other kind tells the precision of what runs: nothing here
+is ever confirmed. What is counted is the low end of each range.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, timedelta
+from decimal import Decimal
+from typing import Any, cast
+
+import polars as pl
+
+from analyzers.gpu_peaks import gpu_peaks
+from analyzers.idle import Unjudged
+from analyzers.precision.gains import Gain, formats, of_pipe, of_weights
+from analyzers.queries import sql
+from analyzers.sizing.signs import gang, interactive
+from analyzers.work import WORKED, Amount, Bill, Owner, bill, counter_lines, named, part, per_day
+from fallow.gpu_models import gpu_models
+from fallow.nouns import Effort, Finding, Recommendation, Subject, finding_id
+from fallow.seams import Views
+from fallow.settings import PrecisionSettings
+from fallow.window import Window
+
+ANALYZER = "precision"
+HOUR = timedelta(hours=1)
+CONFIDENCE = 0.45
+"""Half of what a confirmed finding has: one witness."""
+Row = Mapping[str, Any]
+ASSUMED = {
+    "fp32_asleep": [
+        "half to all of the FP32 pipe's time is matrix work that tensor cores can do",
+        "0.65 to 0.8 of the ratio of the peak rates is reached",
+    ],
+    "fp8": [
+        "it computes in 16 bits now: the counters do not tell FP8 from BF16",
+        "half to all of the tensor pipe's time can be FP8",
+        "0.65 to 0.8 of the ratio of the peak rates is reached",
+    ],
+    "low_bit_weights": [
+        "its weights have 16 bits now",
+        "0.5 to 0.9 of the memory traffic is weights, the rest KV cache and activations",
+    ],
+}
+NO_COUNTERS = (
+    "profiling counters are off, so nobody can tell which pipes it uses: dcgm-exporter's counters "
+    "ConfigMap needs the lines "
+)
+NO_FP32 = (
+    "tensor cores sleep while it computes, but the FP32 pipe is not measured: dcgm-exporter's "
+    "counters ConfigMap needs the line "
+)
+
+
+class PrecisionAnalyzer:
+    """Find work that fewer bits would do faster (domain.md section 2.8)."""
+
+    def __init__(self, settings: PrecisionSettings | None = None) -> None:
+        self.settings = settings or PrecisionSettings()
+
+    def find(self, views: Views, window: Window) -> list[Finding]:
+        """Return workloads and what other formats could save, the most GPU-hours first."""
+        rows = self._rows(views, window)
+        candidates = [(row, *kind) for row in rows if (kind := self._kind(row)) is not None]
+        if not candidates:
+            return []
+        costs = bill(views, window)
+        shares = _shares(rows)
+        found = [
+            _made(row, kind, gains, _cost(row, costs, shares), window, costs)
+            for row, kind, gains in candidates
+        ]
+        return sorted(found, key=lambda f: (-f.gpu_hours, f.id))
+
+    def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
+        """Return workloads whose pipes nobody measures, and the lines that turn counters on."""
+        found = []
+        for row in self._rows(views, window):
+            arch = _archs().get(row["model"] or "")
+            if arch is None or not formats("fp32_asleep", arch):
+                continue
+            if row["tensor"] is None or row["sm"] is None:
+                lines = counter_lines("sm", "tensor", "fp32", "dram")
+                found.append(Unjudged(named(row), row["work_h"], (NO_COUNTERS + lines,)))
+            elif row["fp32"] is None and self._asleep(row):
+                why = NO_FP32 + counter_lines("fp32")
+                found.append(Unjudged(named(row), row["work_h"], (why,)))
+        return found
+
+    def _rows(self, views: Views, window: Window) -> list[dict[str, Any]]:
+        asked = {
+            "since": window.start,
+            "until": window.end,
+            "least_gpu_hours": self.settings.least_gpu_hours,
+        }
+        rows: list[dict[str, Any]] = views.query(sql("precision/pipes"), asked).to_pylist()
+        return rows
+
+    def _asleep(self, row: Row) -> bool:
+        return bool(row["tensor"] < self.settings.tensor_asleep and row["sm"] >= self.settings.sm)
+
+    def _kind(self, row: Row) -> tuple[str, list[Gain]] | None:
+        """Return what a workload could do in fewer bits, the most cautious format first."""
+        peaks, arch = gpu_peaks().get(row["model"] or ""), _archs().get(row["model"] or "")
+        if peaks is None or arch is None or row["tensor"] is None or row["sm"] is None:
+            return None
+        fp32, dram, served = row["fp32"], row["dram"], _served(row["workload_kind"])
+        kind: str
+        gains: list[Gain | None]
+        if fp32 is not None and fp32 >= self.settings.fp32_active and self._asleep(row):
+            kind, now = "fp32_asleep", peaks.fp32_tflops
+            gains = [of_pipe(row, fp32, now, peaks, one) for one in formats(kind, arch)]
+        elif (
+            served
+            and (dram or 0) >= self.settings.memory_bound
+            and (row["tensor"] < self.settings.waiting_tensor)
+        ):
+            kind = "low_bit_weights"
+            gains = [of_weights(one) for one in formats(kind, arch)]
+        elif row["tensor"] > self.settings.tensor_busy:
+            kind, now = "fp8", peaks.tensor_tflops
+            gains = [of_pipe(row, row["tensor"], now, peaks, one) for one in formats(kind, arch)]
+        else:
+            return None
+        real = [gain for gain in gains if gain is not None and gain.shares[0] > 0]
+        return (kind, real) if real else None
+
+
+def _made(  # noqa: PLR0917  (one call)
+    row: Row, kind: str, gains: list[Gain], cost: Amount, window: Window, costs: Bill
+) -> Finding:
+    subject = named(row)
+    start = max(window.start, row["first_hour"].replace(tzinfo=UTC))
+    end = min(window.end, row["last_hour"].replace(tzinfo=UTC) + HOUR)
+    low = gains[0].shares[0]
+    figures = {n: round(row[n], 4) for n in ("sm", "tensor", "fp32", "dram") if row[n] is not None}
+    peaks = gpu_peaks()[row["model"]]
+    assumed = list(ASSUMED[kind])
+    if row["dram"] is None:
+        assumed.append("memory bandwidth is not measured, and taken not to be the limit")
+    if not peaks.sure:
+        assumed.append(f"peak rates of {row['model']} are from memory: {peaks.source}")
+    if cost.usd is None:
+        assumed.append("some of its hours have no price: no dollars")
+    return Finding(
+        id=finding_id(ANALYZER, kind, subject, start),
+        analyzer=ANALYZER,
+        kind=kind,
+        subject=subject,
+        window=Window(start, end),
+        verdict="wasteful",
+        evidence="suspected",
+        confidence=CONFIDENCE,
+        gpu_hours=round(cost.gpu_hours * low, 6),
+        usd=None if cost.usd is None else part(cost.usd, low),
+        details={
+            "why": f"{kind.replace('_', ' ')}: {gains[0].format.format} could be "
+            f"{gains[0].low:.2f} to {gains[0].high:.2f} times as fast",
+            "witnesses": {"compute": ", ".join(f"{n} {v:.2f}" for n, v in figures.items())},
+            "figures": figures,
+            "hours_at_work": round(cost.gpu_hours, 6),
+            "ranges": [_range(gain, cost) for gain in gains],
+            "counted": "the low end of the first range",
+            "assumptions": assumed,
+        },
+        recommendations=tuple(_advice(row, gain, cost, subject, window, costs) for gain in gains),
+    )
+
+
+def _range(gain: Gain, cost: Amount) -> dict[str, Any]:
+    low, high = gain.shares
+    usd = None if cost.usd is None else [part(cost.usd, low), part(cost.usd, high)]
+    return {
+        "format": gain.format.format,
+        "times_as_fast": [round(gain.low, 3), round(gain.high, 3)],
+        "gpu_hours": [round(cost.gpu_hours * low, 3), round(cost.gpu_hours * high, 3)],
+        "usd": usd,
+        "bytes": gain.format.bytes,
+    }
+
+
+def _advice(  # noqa: PLR0917  (one call)
+    row: Row, gain: Gain, cost: Amount, subject: Subject, window: Window, costs: Bill
+) -> Recommendation:
+    share, said = gain.shares[0], gain.format
+    worked = costs.total(_owner(row), WORKED)
+    of_model = cost.gpu_hours / worked.gpu_hours if worked and worked.gpu_hours else 1.0
+    usd: Decimal | None = None if cost.usd is None else part(cost.usd, share)
+    words = {n: row[n] or 0.0 for n in ("fp32", "tensor", "dram")}
+    return Recommendation(
+        verb=said.verb,
+        target=f"{subject.workload_kind}/{subject.namespace}/{subject.workload}",
+        why=said.why.format(**words),
+        reversible=True,
+        undo=said.undo,
+        gpu_hours_per_day=round(cost.gpu_hours * share * 86_400 / window.seconds, 4),
+        usd_per_day=per_day(usd, window),
+        caution=said.caution,
+        effort=cast("Effort", said.effort),
+        claims=costs.claims(_owner(row), share * min(1.0, of_model), WORKED),
+    )
+
+
+def _owner(row: Row) -> Owner:
+    return row["cluster"], row["namespace"], row["workload_kind"], row["workload"]
+
+
+def _shares(rows: list[dict[str, Any]]) -> Mapping[Owner, float]:
+    """Return the hours at work of each workload over all of its GPU models."""
+    frame = pl.DataFrame([(*_owner(r), r["work_h"]) for r in rows], orient="row")
+    sums = frame.group_by(frame.columns[:4]).agg(pl.col(frame.columns[4]).sum())
+    return {row[:4]: row[4] for row in sums.iter_rows()}
+
+
+def _cost(row: Row, costs: Bill, shares: Mapping[Owner, float]) -> Amount:
+    """Return the ledger's hours of a workload on this model; telemetry's where it has none."""
+    total = costs.total(_owner(row), WORKED)
+    if total is None:
+        return Amount(row["work_h"], None)
+    share = row["work_h"] / shares[_owner(row)]
+    return Amount(total.gpu_hours * share, None if total.usd is None else part(total.usd, share))
+
+
+def _served(workload_kind: str) -> bool:
+    return not gang(workload_kind) and not interactive(workload_kind)
+
+
+def _archs() -> dict[str, str]:
+    return {m.gpu_model: m.arch for m in gpu_models() if m.vendor == "nvidia"}

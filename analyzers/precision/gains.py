@@ -1,0 +1,97 @@
+"""How much faster the same work would be in fewer bits: Amdahl and roofline, low and high.
+
+    S = 1 / ((1 - f) + f / k)    f: share of the time that changes, k: how much faster that is
+    S <= 0.8 / (d x b)           d: DRAM activity now, b: bytes then over bytes now
+
+(domain.md section 2.8.) The low end takes half of f and 0.65 of the peak ratio, the high end all of
+f and 0.8 of it, which is what matrix kernels reach of their peak on A100 to B200.
+"""
+
+import csv
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from analyzers.gpu_peaks import Peaks
+
+Row = Mapping[str, Any]
+DRAM_CEILING = 0.8
+"""Practical peak of DRAM activity (domain.md section 1.4)."""
+REACHED = (0.65, 0.8)
+"""Part of the peak ratio that is reached: a guess, and what good kernels do."""
+CHANGED = (0.5, 1.0)
+"""Part of the pipe's time that is matrix work and changes."""
+WEIGHTS = (0.5, 0.9)
+"""Part of a memory-bound server's traffic that is weights: the rest is KV cache and activations."""
+
+
+class Format(msgspec.Struct, frozen=True):
+    """A number format that would do, and what people are told (a row of `formats.csv`)."""
+
+    kind: str
+    format: str
+    archs: str
+    rate: str
+    bytes: float
+    verb: str
+    effort: str
+    why: str
+    undo: str
+    caution: str
+
+
+class Gain(msgspec.Struct, frozen=True):
+    """A range of speed-ups by one format."""
+
+    format: Format
+    low: float
+    high: float
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """Return the shares of the hours that would be saved."""
+        return 1 - 1 / self.low, 1 - 1 / self.high
+
+
+@cache
+def formats(kind: str, arch: str) -> tuple[Format, ...]:
+    """Return the formats for a kind of finding that an architecture has."""
+    text = files("analyzers").joinpath("precision/formats.csv").read_text(encoding="utf-8")
+    rows = [msgspec.convert(r, Format, strict=False) for r in csv.DictReader(text.splitlines())]
+    return tuple(r for r in rows if r.kind == kind and arch in r.archs.split())
+
+
+def speedup(f: float, k: float) -> float:
+    """Return Amdahl's speed-up when a share f of the time gets k times as fast."""
+    return 1 / ((1 - f) + f / k)
+
+
+def roofline(dram: float | None, bytes_ratio: float) -> float:
+    """Return the speed-up at which memory is the limit; infinite where nobody measures it."""
+    return DRAM_CEILING / (dram * bytes_ratio) if dram else float("inf")
+
+
+def of_pipe(row: Row, pipe: float, now: float, peaks: Peaks, one: Format) -> Gain | None:
+    """Return what a faster pipe gives; `now` is the present format's peak rate."""
+    then = getattr(peaks, one.rate)
+    if not then or not row["sm"] or then <= now:
+        return None
+    share = min(1.0, pipe / row["sm"])
+    most = roofline(row["dram"], one.bytes)
+    ends = [
+        min(speedup(share * changed, max(1.0, then / now * reached)), most)
+        for changed, reached in zip(CHANGED, REACHED, strict=True)
+    ]
+    return _ranged(one, *ends)
+
+
+def of_weights(one: Format) -> Gain | None:
+    """Return what fewer bytes of weights give to a server that waits for memory."""
+    return _ranged(one, *(1 / ((1 - w) + w * one.bytes) for w in WEIGHTS))
+
+
+def _ranged(one: Format, low: float, high: float) -> Gain | None:
+    return Gain(one, min(low, high), max(low, high)) if max(low, high) > 1 and low >= 1 else None
