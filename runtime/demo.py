@@ -16,7 +16,7 @@ import numpy as np
 
 from fallow.errors import UsageError
 from fallow.nouns import Finding
-from fallow.settings import Settings, load
+from fallow.settings import Settings
 from fallow.window import Window
 from runtime import pipeline
 from runtime.accuracy.truth import Truth, courses, gather
@@ -72,8 +72,8 @@ def play(
         )
     window = Window(END - timedelta(days=days), END)
     with tempfile.TemporaryDirectory(prefix="fallow-demo-") as folder:
-        flags = {"home": home or Path(folder), "cluster": CLUSTER}
-        settings = load(environ={}, flags=flags).settings
+        # A site's fallow.yaml may name its real warehouse: the demo never writes there.
+        settings = Settings(home=home or Path(folder), cluster=CLUSTER)
         return _walk(settings, gpus, window, seed, progress)
 
 
