@@ -62,10 +62,14 @@ def check(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
             f"there is no warehouse at {where} yet",
             hint="bring rows in first: fallow demo, fallow import or fallow collect",
         )
-    if found < current() or _missing(cursor):
+    missing = _missing(cursor)
+    if found < current() or missing:
+        lacks = f"schema {found}, this one reads {current()}"
+        if missing:
+            table, columns = next(iter(missing.items()))
+            lacks = f"it lacks {table}.{columns[0].name}"
         raise WarehouseError(
-            f"the warehouse at {where} was last written by an older Fallow "
-            f"(schema {found}, this one reads {current()})",
+            f"the warehouse at {where} was last written by an older Fallow ({lacks})",
             hint="`fallow warehouse compact` brings it up to date",
         )
 

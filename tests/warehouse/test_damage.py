@@ -212,6 +212,17 @@ def test_migrations_run_once_and_in_order(settings: Settings, older: Older) -> N
             Warehouse.open(settings, write=write)
 
 
+def test_a_warehouse_without_a_younger_column_names_it(settings: Settings) -> None:
+    with Warehouse.open(settings, write=True) as wh, wh.transaction() as cursor:
+        cursor.execute("ALTER TABLE device DROP COLUMN weight")
+    with pytest.raises(WarehouseError, match=r"older Fallow \(it lacks device\.weight\)"):
+        Warehouse.open(settings)
+    with Warehouse.open(settings, write=True):
+        pass
+    with Warehouse.open(settings) as wh:
+        assert "weight" in wh.query("FROM device").column_names
+
+
 def test_a_migration_that_fails_leaves_the_warehouse_as_it_was(
     settings: Settings, older: Older
 ) -> None:
