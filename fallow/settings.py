@@ -371,6 +371,39 @@ class PrecisionSettings(Section):
     )
 
 
+class DemandSettings(Section):
+    """What is kept ready, reserved and forecast (domain.md section 2.13)."""
+
+    history_days: int = Field(42, ge=7, le=400, description="how far back demand is read")
+    least_days: int = Field(7, ge=1, le=100, description="days of demand before any advice")
+    least_skill: float = Field(
+        0.10, ge=0, lt=1, description="how much better than seasonal-naive a forecast must be"
+    )
+    most_queues: int = Field(40, ge=1, le=1000, description="queues forecast, the largest first")
+    lead: Duration = Field(
+        timedelta(minutes=10),
+        ge=timedelta(minutes=1),
+        le=timedelta(hours=6),
+        description="from a request until a new node serves it",
+    )
+    cold_start_usd: Decimal | None = Field(
+        None, gt=0, description="what it costs that one GPU is not ready; unset = service_level"
+    )
+    hold: Duration = Field(
+        timedelta(hours=1),
+        ge=timedelta(minutes=1),
+        le=timedelta(hours=24),
+        description="how long a GPU is kept ready before it is judged again",
+    )
+    service_level: float = Field(
+        0.90, gt=0, lt=1, description="part of the stretches to serve, where no cost is set"
+    )
+    reserved_ratio: float | None = Field(
+        None, gt=0, lt=1, description="reserved price over on-demand, where none is known"
+    )
+    min_gpu_hours: float = Field(1.0, ge=0, description="less in the window is no finding")
+
+
 class ServiceSettings(Section):
     """The schedules of `fallow up`."""
 
@@ -406,6 +439,7 @@ class Settings(Section):
     sizing: SizingSettings = SizingSettings()
     spot: SpotSettings = SpotSettings()
     precision: PrecisionSettings = PrecisionSettings()
+    demand: DemandSettings = DemandSettings()
     service: ServiceSettings = ServiceSettings()
 
 

@@ -103,12 +103,12 @@ class Gathered(msgspec.Struct, frozen=True):
 def gather(views: Views, window: Window, history: timedelta) -> Gathered:
     """Return the groups of quotas that were seen in the window, with their history."""
     span = {"since": min(window.start, window.end - history), "until": window.end}
-    quotas = _read(views, "quotas", span)
+    quotas = read(views, "quotas", span)
     if quotas.is_empty():
         return Gathered((), ())
-    pods = _by_hour(_read(views, "demand", span), span)
+    pods = by_hour(read(views, "demand", span), span)
     asked = {"since": window.start, "until": window.end}
-    ledger = _read(views, "ledger", asked)
+    ledger = read(views, "ledger", asked)
     sizes = {row["cluster"]: row for row in views.query(sql("quota/capacity"), asked).to_pylist()}
     local = quotas.filter(pl.col("kind") == _LOCAL)
     quotas = _with_waiting(quotas.filter(pl.col("kind") != _LOCAL), local)
@@ -311,7 +311,7 @@ def _routes(local: pl.DataFrame) -> dict[tuple[str, str, str], str]:
     }
 
 
-def _by_hour(edges: pl.DataFrame, span: Mapping[str, datetime]) -> pl.DataFrame:
+def by_hour(edges: pl.DataFrame, span: Mapping[str, datetime]) -> pl.DataFrame:
     """Return what is held and waited for in each hour, from what began and ended in it."""
     keys = ["cluster", "namespace", "queue", "held"]
     amounts = ["gpus", "cpu", "memory"]
@@ -335,7 +335,7 @@ def _hour(moment: datetime) -> int:
     return int(moment.timestamp()) // 3600
 
 
-def _read(views: Views, name: str, span: Mapping[str, datetime]) -> pl.DataFrame:
+def read(views: Views, name: str, span: Mapping[str, datetime]) -> pl.DataFrame:
     """Return rows with `hour` as hours since 1970."""
     found = pl.DataFrame(views.query(sql(f"quota/{name}"), span))
     return found.with_columns(pl.col("hour").dt.epoch("s") // 3600)

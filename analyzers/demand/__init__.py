@@ -1,0 +1,6 @@
+"""Demand: what kinds of work ask for GPUs, what they will ask, and what to keep ready for it.
+
+pod ────► profiles; demand by queue and hour ─► forecast, refused where it is no better than naive
+pod ────► arrivals within the lead time ──────► newsvendor: head-room worth its price
+ledger ─► free hours, reserved hours ─────────► excess head-room; coverage, utilisation, break-even
+"""

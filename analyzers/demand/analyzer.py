@@ -1,0 +1,66 @@
+"""What kinds of work ask for GPUs, what they will ask, and what is kept for it in vain."""
+
+from typing import Any
+
+import msgspec
+
+from analyzers.demand.findings import advised, covered, found_in
+from analyzers.demand.profiles import profiles, summed
+from analyzers.demand.site import clusters, price_ratios
+from analyzers.idle import Unjudged
+from fallow.nouns import Finding, Subject
+from fallow.seams import Views
+from fallow.settings import DemandSettings
+from fallow.window import Window
+
+MOST_NAMED = 64
+
+
+class DemandAnalyzer:
+    """Find head-room and reservations that demand does not need (domain.md section 2.13)."""
+
+    def __init__(self, settings: DemandSettings | None = None) -> None:
+        self.settings = settings or DemandSettings()
+
+    def find(self, views: Views, window: Window) -> list[Finding]:
+        """Return what is paid for demand that does not come, the most GPU-hours first."""
+        ratios = price_ratios(views, window)
+        found = [
+            finding
+            for cluster in clusters(views, window, self.settings)
+            for finding in found_in(cluster, ratios, window, self.settings)
+        ]
+        return sorted(found, key=lambda f: (-f.gpu_hours, f.kind, f.id))
+
+    def summary(self, views: Views, window: Window) -> dict[str, Any]:
+        """Return profiles of workloads, forecasts of queues, head-room and reservations."""
+        known = profiles(views, window)
+        told: dict[str, Any] = {
+            "profiles": summed(known),
+            "workloads": [msgspec.to_builtins(p) for p in known[:MOST_NAMED]],
+            "clusters": {},
+        }
+        for cluster in clusters(views, window, self.settings):
+            reserved = cluster.capacity.reserved if cluster.capacity else {}
+            told["clusters"][cluster.name] = {
+                "history_days": cluster.history_days,
+                "forecast_from": cluster.next_day.isoformat(),
+                "forecasts": msgspec.to_builtins(cluster.forecasts),
+                "headroom": msgspec.to_builtins(advised(cluster, window, self.settings)),
+                "reservations": {model: covered(r) for model, r in sorted(reserved.items())},
+            }
+        return told
+
+    def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
+        """Return the forecasts and advice that are refused, and why."""
+        found = []
+        for cluster in clusters(views, window, self.settings):
+            fleet = Subject(cluster.name, "", "Fleet", cluster.name)
+            if cluster.history_days < self.settings.least_days:
+                why = f"{cluster.history_days} days of demand: head-room needs "
+                found.append(Unjudged(fleet, 0.0, (f"{why}{self.settings.least_days}",)))
+            for name, made in cluster.forecasts.items():
+                if made.refused is not None:
+                    about = Subject(cluster.name, "", "Queue", name)
+                    found.append(Unjudged(about, 0.0, (f"no forecast: {made.refused}",)))
+        return found

@@ -1,0 +1,221 @@
+"""What is said of demand: head-room, reservations, and what tomorrow will ask."""
+
+import csv
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from decimal import ROUND_DOWN, Decimal
+from functools import cache
+from importlib.resources import files
+from typing import Any, cast
+
+import numpy as np
+
+from analyzers.demand.headroom import Headroom, critical_ratio, headroom
+from analyzers.demand.reservations import Reserved, saved, to_reserve
+from analyzers.demand.site import Capacity, Cluster
+from fallow.nouns import Claim, Effort, Finding, Recommendation, Saving, Subject, finding_id
+from fallow.settings import DemandSettings
+from fallow.window import Window, format_duration
+
+ANALYZER = "demand"
+ASSUMED_LEVEL = "no cost of a cold start is set (demand.cold_start_usd): a service level is assumed"
+_SMALLEST = Decimal("0.000001")
+_CENT = Decimal("0.01")
+
+
+def found_in(
+    cluster: Cluster, ratios: Mapping[str, float], window: Window, settings: DemandSettings
+) -> Iterator[Finding]:
+    """Yield what a cluster pays for demand that does not come, or that costs more than it need."""
+    if cluster.capacity is None:
+        return
+    yield from _excess(cluster, cluster.capacity, window, settings)
+    for model, reserved in sorted(cluster.capacity.reserved.items()):
+        yield from _reservations(cluster, model, reserved, window, settings)
+        ratio = ratios.get(model, settings.reserved_ratio)
+        if ratio is not None:
+            yield from _base(cluster, model, reserved, ratio, window, settings)
+    yield from _above(cluster, cluster.capacity, window)
+
+
+def advised(cluster: Cluster, window: Window, settings: DemandSettings) -> Headroom:
+    """Return the head-room that pays: newsvendor where a cold start has a cost, else by level."""
+    price = cluster.capacity.usd_h if cluster.capacity is not None else None
+    ratio = settings.service_level
+    if settings.cold_start_usd is not None and price is not None:
+        over = price * settings.hold.total_seconds() / 3600
+        ratio = critical_ratio(float(settings.cold_start_usd), over)
+    lead_s = settings.lead.total_seconds()
+    return headroom(cluster.arrivals, cluster.since, window.end, lead_s, ratio)
+
+
+def _excess(
+    cluster: Cluster, capacity: Capacity, window: Window, settings: DemandSettings
+) -> Iterator[Finding]:
+    if cluster.history_days < settings.least_days:
+        return
+    ready = advised(cluster, window, settings)
+    need = np.array(ready.by_hour)[capacity.hours.astype(int) % 24]
+    over = np.maximum(capacity.free - need, 0)
+    hours = round(float(over.sum()), 6)
+    if hours < max(settings.min_gpu_hours, 1e-6):
+        return
+    assumed = [] if settings.cold_start_usd is not None else [ASSUMED_LEVEL]
+    details = {
+        "why": f"{capacity.free.mean():.1f} GPUs are free on average; {ready.gpus:g} ready ones "
+        f"serve {ready.critical_ratio:.1%} of the stretches of {format_duration(ready.lead_s)}",
+        "critical_ratio": ready.critical_ratio,
+        "headroom_gpus": ready.gpus,
+        "headroom_by_hour_utc": ready.by_hour,
+        "free_gpus": round(float(capacity.free.mean()), 3),
+        "stretches": ready.stretches,
+        "history_days": cluster.history_days,
+    }
+    about = Subject(cluster.name, "", "Fleet", cluster.name)
+    yield _made(
+        "excess_headroom", about, window, details, hours, capacity.usd_h, assumed,
+        claims=(_claim(cluster, hours, capacity.usd_h),), gpus=ready.gpus, low=min(ready.by_hour),
+        high=max(ready.by_hour), ratio=ready.critical_ratio, lead=format_duration(ready.lead_s),
+    )  # fmt: skip
+
+
+def _reservations(
+    cluster: Cluster, model: str, reserved: Reserved, window: Window, settings: DemandSettings
+) -> Iterator[Finding]:
+    hours = round(float(reserved.misplaced.sum()), 6)
+    if hours < max(settings.min_gpu_hours, 1e-6):
+        return
+    price = cluster.capacity.usd_h if cluster.capacity else None
+    details = {
+        "why": f"{reserved.misplaced.mean():.1f} reserved GPUs were free on average while others "
+        "of the model were paid by the hour",
+        **covered(reserved),
+    }
+    about = Subject(cluster.name, "", "Fleet", model, models=(model,))
+    yield _made(
+        "unused_reservation", about, window, details, hours, price, [],
+        claims=(_claim(cluster, hours, price),), model=model,
+    )  # fmt: skip
+
+
+def _base(  # noqa: PLR0917  (one caller)
+    cluster: Cluster,
+    model: str,
+    reserved: Reserved,
+    ratio: float,
+    window: Window,
+    settings: DemandSettings,
+) -> Iterator[Finding]:
+    gpus = to_reserve(reserved.other, ratio)
+    price = cluster.capacity.usd_h if cluster.capacity else None
+    hours = saved(reserved.other, gpus, ratio)
+    if gpus < 1 or price is None or len(reserved.other) < settings.least_days * 24:
+        return
+    details = {
+        "why": f"{gpus} GPUs by the hour were held more than {ratio:.0%} of {len(reserved.other)} "
+        "hours",
+        "break_even_utilisation": round(ratio, 4),
+        "reserve_gpus": gpus,
+        "saved_usd_in_window": float(_usd(max(hours, 0), price)),
+        **covered(reserved),
+    }
+    about = Subject(cluster.name, "", "Fleet", model, models=(model,))
+    yield _made(
+        "uncovered_base", about, window, details, 0.0, None, [], gpus=gpus, model=model, ratio=ratio
+    )
+
+
+def _above(cluster: Cluster, capacity: Capacity, window: Window) -> Iterator[Finding]:
+    whole = cluster.forecasts.get("(all)") or next(iter(cluster.forecasts.values()), None)
+    if whole is None or whole.refused is not None:
+        return
+    median = np.array(whole.quantiles["0.5"])
+    if median.max() <= capacity.gpus:
+        return
+    hour = cluster.next_day + timedelta(hours=int(median.argmax()))
+    details = {
+        "why": f"the median forecast for {hour:%Y-%m-%dT%H}Z is {median.max():.1f} GPUs of "
+        f"{capacity.gpus:.0f}",
+        "skill": whole.skill,
+        "quantiles": whole.quantiles,
+    }
+    about = Subject(cluster.name, "", "Fleet", cluster.name)
+    yield _made(
+        "demand_above_capacity", about, window, details, 0.0, None, [],
+        peak=float(median.max()), hour=f"{hour:%H}:00 UTC", gpus=capacity.gpus,
+    )  # fmt: skip
+
+
+def covered(reserved: Reserved) -> dict[str, float | None]:
+    """Return coverage and utilisation as a document."""
+    coverage, used = reserved.coverage, reserved.utilisation
+    return {
+        "coverage": None if coverage is None else round(coverage, 4),
+        "utilisation": None if used is None else round(used, 4),
+        "reserved_gpus": round(float(reserved.paid.mean()), 3),
+        "by_the_hour_gpus": round(float(reserved.other.mean()), 3),
+    }
+
+
+def _made(  # noqa: PLR0917  (one call per kind)
+    kind: str,
+    about: Subject,
+    window: Window,
+    details: Mapping[str, Any],
+    gpu_hours: float,
+    usd_h: float | None,
+    assumed: list[str],
+    *,
+    claims: tuple[Claim, ...] = (),
+    **words: Any,
+) -> Finding:
+    said = {
+        column: text.format(**words) if column == "why" else text
+        for column, text in _advice()[kind].items()
+    }
+    days = Decimal(repr(window.seconds / 86_400))
+    usd = None if usd_h is None else _usd(gpu_hours, usd_h)
+    return Finding(
+        id=finding_id(ANALYZER, kind, about, window.start),
+        analyzer=ANALYZER,
+        kind=kind,
+        subject=about,
+        window=window,
+        verdict="wasteful",
+        evidence="suspected" if assumed or not gpu_hours else "confirmed",
+        confidence=0.6 if assumed or not gpu_hours else 0.9,
+        gpu_hours=gpu_hours,
+        usd=usd,
+        details={**details, "assumed": assumed},
+        recommendations=(
+            Recommendation(
+                verb=said["verb"],
+                target=f"{about.workload_kind}/{about.workload}",
+                why=said["why"],
+                reversible=kind != "uncovered_base",
+                undo=said["undo"],
+                gpu_hours_per_day=round(gpu_hours / float(days), 4),
+                usd_per_day=None if usd is None else (usd / days).quantize(_CENT, ROUND_DOWN),
+                caution=said["caution"],
+                saving=cast("Saving", said["saving"]),
+                effort=cast("Effort", said["effort"]),
+                claims=claims,
+            ),
+        ),
+    )
+
+
+def _claim(cluster: Cluster, hours: float, usd_h: float | None) -> Claim:
+    usd = None if usd_h is None else _usd(hours, usd_h)
+    return Claim(cluster.name, None, None, None, None, "free", hours, usd)
+
+
+def _usd(hours: float, usd_h: float) -> Decimal:
+    # Never above the bill: what rounding drops is less than a millionth of a dollar.
+    return (Decimal(repr(hours)) * Decimal(repr(usd_h))).quantize(_SMALLEST, ROUND_DOWN)
+
+
+@cache
+def _advice() -> dict[str, dict[str, str]]:
+    text = files("analyzers").joinpath("demand/advice.csv").read_text(encoding="utf-8")
+    return {row["kind"]: row for row in csv.DictReader(text.splitlines())}

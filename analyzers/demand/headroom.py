@@ -1,0 +1,54 @@
+"""How many GPUs to keep ready: the newsvendor's quantile of what is asked within the lead time."""
+
+from datetime import datetime
+
+import msgspec
+import numpy as np
+
+from analyzers.quota.fair import Doubles
+
+DAY_HOURS = 24
+
+
+class Headroom(msgspec.Struct, frozen=True):
+    """GPUs worth keeping free, on average and by hour of the day (UTC)."""
+
+    critical_ratio: float
+    gpus: float
+    by_hour: list[float]
+    lead_s: float
+    stretches: int
+
+
+def critical_ratio(under_usd: float, over_usd: float) -> float:
+    """Return Cu / (Cu + Co): the part of the time that it pays to have enough (newsvendor).
+
+    `under_usd` is what one GPU too few costs, `over_usd` what one too many does.
+    """
+    total = under_usd + over_usd
+    return under_usd / total if total > 0 else 0.0
+
+
+def headroom(
+    arrivals: dict[datetime, float], since: datetime, until: datetime, lead_s: float, ratio: float
+) -> Headroom:
+    """Return the quantile `ratio` of GPUs asked for within one lead time, quiet stretches included.
+
+    `arrivals` are GPUs by the beginning of a stretch of `lead_s`.
+    """
+    count = max(1, int((until - since).total_seconds() // lead_s))
+    asked = np.zeros(count)
+    for moment, gpus in arrivals.items():
+        asked[min(max(int((moment - since).total_seconds() // lead_s), 0), count - 1)] += gpus
+    hours = (since.hour + (np.arange(count) * lead_s // 3600)).astype(int) % DAY_HOURS
+    return Headroom(
+        round(ratio, 6),
+        _quantile(asked, ratio),
+        [_quantile(asked[hours == h], ratio) for h in range(DAY_HOURS)],
+        lead_s,
+        count,
+    )
+
+
+def _quantile(values: Doubles, ratio: float) -> float:
+    return float(np.quantile(values, ratio, method="higher")) if len(values) else 0.0

@@ -1,0 +1,103 @@
+"""What kind of work it is: build, train, retrain, batch or inference (domain.md section 2.14).
+
+By kind of owner first; runs of alike names then tell what repeats by the clock (retrain) and what
+comes often and ends soon (batch).
+"""
+
+import csv
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+import msgspec
+
+from analyzers.queries import sql
+from fallow.seams import Views
+from fallow.window import Window
+
+Profile = Literal["build", "train", "retrain", "batch", "inference", "unknown"]
+LEAST_RUNS = 4
+"""Fewer runs show no rhythm."""
+REGULAR = 0.3
+"""Spread of the gaps over their mean, up to which runs come by the clock."""
+SHORT_H = 1.0
+"""Jobs that come often and usually end within it are batch."""
+
+
+class Profiled(msgspec.Struct, frozen=True):
+    """Workloads of one stem, and what they are."""
+
+    cluster: str
+    namespace: str
+    workload_kind: str
+    stem: str
+    profile: Profile
+    why: str
+    runs: int
+    gpu_hours: float
+    duty: float | None
+    """Part of the hours held in which the GPUs worked; None = the ledger has none."""
+
+
+def profiles(views: Views, window: Window) -> list[Profiled]:
+    """Return the profile of every workload stem of the window, the most GPU-hours first."""
+    asked = {"since": window.start, "until": window.end}
+    found = [_profiled(row) for row in views.query(sql("demand/profiles"), asked).to_pylist()]
+    return sorted(found, key=lambda p: (-p.gpu_hours, p.cluster, p.namespace, p.stem))
+
+
+def summed(found: list[Profiled]) -> dict[str, dict[str, float | int | None]]:
+    """Return workloads, runs, GPU-hours and duty by profile."""
+    made: dict[str, dict[str, float | int | None]] = {}
+    for name in sorted({p.profile for p in found}):
+        of = [p for p in found if p.profile == name]
+        hours = sum(p.gpu_hours for p in of)
+        busy = sum(p.gpu_hours * (p.duty or 0) for p in of)
+        made[name] = {
+            "workloads": len(of),
+            "runs": sum(p.runs for p in of),
+            "gpu_hours": round(hours, 3),
+            "duty": round(busy / hours, 4) if hours else None,
+        }
+    return made
+
+
+def judge(row: Mapping[str, Any]) -> tuple[Profile, str]:
+    """Return the profile of a row of `profiles.sql`, and why."""
+    known, why = _kinds().get(
+        row["workload_kind"] or "", ("unknown", "no rule for its owner's kind")
+    )
+    if row["cron"]:
+        return "retrain", "a CronJob starts it"
+    if known != "train":
+        return known, why
+    spread, gap = row["gap_spread"], row["gap_h"]
+    if row["runs"] >= LEAST_RUNS and spread is not None and spread <= REGULAR:
+        return "retrain", f"{row['runs']} runs, one every {gap:.1f} h"
+    if row["runs"] >= LEAST_RUNS and row["run_h"] <= SHORT_H:
+        return "batch", f"{row['runs']} runs of {row['run_h']:.2f} h"
+    return known, why
+
+
+def _profiled(row: Mapping[str, Any]) -> Profiled:
+    profile, why = judge(row)
+    hours = row["gpu_hours"]
+    return Profiled(
+        row["cluster"],
+        row["namespace"],
+        row["workload_kind"],
+        row["stem"],
+        profile,
+        why,
+        row["runs"],
+        round(hours, 6),
+        round(row["busy_hours"] / hours, 6) if hours else None,
+    )
+
+
+@cache
+def _kinds() -> dict[str, tuple[Profile, str]]:
+    text = files("analyzers").joinpath("demand/profiles.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
+    return {r["workload_kind"]: (r["profile"], r["why"]) for r in rows}  # type: ignore[misc]
