@@ -1,0 +1,125 @@
+"""Spend and waste out of the usual, by team and namespace, explained as price x quantity x mix.
+
+ledger ─► series.py (seen hours) ─► chart.py (median, MAD, CUSUM) ─► rises.py ─► findings.py
+                                                     effects.py (price, quantity, mix) ─┘
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from analyzers.anomalies.chart import WEEK
+from analyzers.anomalies.findings import made, told
+from analyzers.anomalies.rises import Change, changes
+from analyzers.anomalies.series import GPU_HOUR, Grid, read
+from analyzers.idle import Unjudged
+from analyzers.queries import sql
+from fallow.nouns import Finding, Subject
+from fallow.seams import Views
+from fallow.settings import AnomaliesSettings
+from fallow.window import Window
+
+Rows = list[Mapping[str, Any]]
+
+
+class AnomaliesAnalyzer:
+    """Find spend and waste that nobody expected (domain.md section 2.12)."""
+
+    def __init__(self, settings: AnomaliesSettings | None = None) -> None:
+        self.settings = settings or AnomaliesSettings()
+
+    def find(self, views: Views, window: Window) -> list[Finding]:
+        """Return the rises of the window, the most dollars first; falls are in the summary."""
+        grid = read(views, window, self.settings)
+        rises = [c for c in _distinct(grid, changes(grid, self.settings)) if c.change > 0]
+        rises = [c for c in rises if not self._known(c)]
+        workloads = _workloads(views, rises)
+        found = [made(rise, workloads[n]) for n, rise in enumerate(rises)]
+        return sorted(found, key=lambda f: (-(f.usd or 0), -f.gpu_hours, f.id))
+
+    def summary(self, views: Views, window: Window) -> dict[str, Any]:
+        """Return how much was judged, what fell, and the planned changes that were kept quiet."""
+        grid = read(views, window, self.settings)
+        all_of = _distinct(grid, changes(grid, self.settings))
+
+        def listed(some: Iterable[Change]) -> list[dict[str, Any]]:
+            return [{"subject": c.key.name, "cluster": c.key.cluster, **told(c)} for c in some]
+
+        return {
+            "series": len(grid.keys),
+            "falls": listed(c for c in all_of if c.change < 0),
+            "planned": listed(c for c in all_of if c.change > 0 and self._known(c)),
+        }
+
+    def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
+        """Return by cluster the hours held of which too little was seen, or too little before."""
+        grid = read(views, window, self.settings)
+        begin, count = grid.hours.window - grid.hours.begin, grid.hours.width
+        found = []
+        for cluster, blind in sorted(grid.blind.items()):
+            held = grid.held[cluster]
+            past = np.zeros(count, dtype=np.int64)
+            for week in range(1, self.settings.weeks + 1):
+                past[week * WEEK :] += ~blind[: count - week * WEEK]
+            now = np.arange(count) >= begin
+            dark = now & blind
+            new = now & ~blind & (past < self.settings.least_weeks)
+            for some, why in (
+                (dark, "hours in which telemetry or the ledger has less than the usual fleet"),
+                (new, f"fewer than {self.settings.least_weeks} weeks of history before them"),
+            ):
+                hours = float(held[some].sum()) / GPU_HOUR
+                if some.any():
+                    about = Subject(cluster, "", "Fleet", cluster)
+                    reason = f"{int(some.sum())} of {int(now.sum())} hours: {why}"
+                    found.append(Unjudged(about, round(hours, 6), (reason,), window))
+        return found
+
+    def _known(self, change: Change) -> bool:
+        return any(
+            known.name == change.key.name and known.start < change.end and known.end > change.start
+            for known in self.settings.known
+        )
+
+
+def _distinct(grid: Grid, found: Iterable[Change]) -> list[Change]:
+    """Drop what a namespace repeats of a team that holds it: told once, by who can answer."""
+    listed = list(found)
+    teams: dict[tuple[str, str, bool], list[Change]] = defaultdict(list)
+    for change in listed:
+        if change.key.team:
+            teams[change.key.cluster, change.measure, change.change > 0].append(change)
+    pairs = set(grid.rows.select("cluster", "team", "namespace").unique().iter_rows())
+
+    def repeats(change: Change) -> bool:
+        others = teams[change.key.cluster, change.measure, change.change > 0]
+        return not change.key.team and any(
+            (other.key.cluster, other.key.team, change.key.namespace) in pairs
+            and other.start < change.end
+            and other.end > change.start
+            for other in others
+        )
+
+    return [change for change in listed if not repeats(change)]
+
+
+def _workloads(views: Views, rises: Sequence[Change]) -> dict[int, Rows]:
+    """Return by rise what its workloads spent and wasted meanwhile, the largest first."""
+    found: dict[int, Rows] = defaultdict(list)
+    if not rises:
+        return found
+    asked = {
+        "spans": list(range(len(rises))),
+        "clusters": [c.key.cluster for c in rises],
+        "teams": [c.key.team or None for c in rises],
+        "namespaces": [c.key.namespace or None for c in rises],
+        "starts": [c.start.replace(tzinfo=None) for c in rises],
+        "ends": [c.end.replace(tzinfo=None) for c in rises],
+        "since": min(c.start for c in rises).replace(tzinfo=None),
+        "until": max(c.end for c in rises).replace(tzinfo=None),
+    }
+    for row in views.query(sql("anomalies/workloads"), asked).to_pylist():
+        found[row["span"]].append(row)
+    return found

@@ -1,0 +1,65 @@
+"""What a change of money is made of: price x quantity x mix, to the last cent."""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import NamedTuple
+
+CENT = Fraction(1, 100)
+
+
+class Part(NamedTuple):
+    """One GPU model (or what else makes the mix): before and now."""
+
+    hours_before: Fraction
+    usd_before: Fraction
+    hours: Fraction
+    usd: Fraction
+
+
+class Held(NamedTuple):
+    """GPU-hours held, of which a part was wasted."""
+
+    before: Fraction
+    now: Fraction
+
+
+def effects(parts: Sequence[Part], held: Held | None = None) -> dict[str, Fraction]:
+    """Return what quantity, mix and price added: they sum exactly to the change.
+
+    With Q, q hours, P, p prices, 0 before: quantity = P0 (Q - Q0), at the mean price; mix =
+    sum(p0 q) - P0 Q, dearer models than before at their old prices; price = sum((p - p0) q), so
+    the joint term falls to price. A model without a past has no old price: it is mix. With `held`,
+    quantity is parted into hours held and the share of them that was wasted.
+    """
+    hours_before = sum((p.hours_before for p in parts), Fraction())
+    usd_before = sum((p.usd_before for p in parts), Fraction())
+    hours = sum((p.hours for p in parts), Fraction())
+    usd = sum((p.usd for p in parts), Fraction())
+    mean = usd_before / hours_before if hours_before else usd / hours if hours else Fraction()
+    at_old = sum((_old_price(p) * p.hours for p in parts), Fraction())
+    quantity = mean * (hours - hours_before)
+    made = {"quantity": quantity, "mix": at_old - mean * hours, "price": usd - at_old}
+    if not hours_before:
+        made["price"] += -usd_before
+    if held is None:
+        return made
+    rate = hours_before / held.before if held.before else (hours / held.now if held.now else 0)
+    kept = mean * rate * (held.now - held.before)
+    del made["quantity"]
+    return {"held": kept, "wasted share": quantity - kept, **made}
+
+
+def in_cents(parts: Mapping[str, Fraction]) -> tuple[dict[str, Decimal], Decimal]:
+    """Return parts in cents and their sum: what rounding leaves goes to the greatest part."""
+    total = round(sum(parts.values(), Fraction()) / CENT)
+    cents = {name: round(value / CENT) for name, value in parts.items()}
+    greatest = max(cents, key=lambda name: (abs(parts[name]), name))
+    cents[greatest] += total - sum(cents.values())
+    return {n: Decimal(c).scaleb(-2) for n, c in cents.items()}, Decimal(total).scaleb(-2)
+
+
+def _old_price(part: Part) -> Fraction:
+    if part.hours_before:
+        return part.usd_before / part.hours_before
+    return part.usd / part.hours if part.hours else Fraction()

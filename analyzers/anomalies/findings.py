@@ -1,0 +1,150 @@
+"""What is said of a rise: how much, since when, because of what, and whose it is."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import ROUND_DOWN, Decimal
+from typing import Any
+
+from analyzers.anomalies.rises import Change
+from fallow.nouns import Claim, Finding, Recommendation, State, Subject, finding_id
+from fallow.window import Window
+
+ANALYZER = "anomalies"
+LISTED = 10
+_SMALLEST = Decimal("0.000001")
+_WASTED: tuple[State, ...] = ("idle", "lost")
+Row = Mapping[str, Any]
+
+
+def subject(change: Change) -> Subject:
+    """Return whom a change is about."""
+    key = change.key
+    if key.team:
+        return Subject(key.cluster, "", "Team", key.team, team=key.team)
+    return Subject(key.cluster, key.namespace, "Namespace", key.namespace)
+
+
+def made(change: Change, workloads: Sequence[Row]) -> Finding:
+    """Return the finding of a rise; never confirmed: it is a question, asked of who can answer."""
+    kind = f"{change.measure}_anomaly"
+    about = subject(change)
+    more = max(float(change.gpu_hours - change.gpu_hours_usual), 0.0)
+    usd = change.change if change.usd is not None else None
+    return Finding(
+        id=finding_id(ANALYZER, kind, about, change.onset),
+        analyzer=ANALYZER,
+        kind=kind,
+        subject=about,
+        window=Window(change.start, change.end),
+        verdict="wasteful" if change.measure == "waste" else "unknown",
+        evidence="suspected",
+        # An ordinary hour is above all of n ordinary ones once in n + 1 times, whatever its law.
+        confidence=round(change.weeks / (change.weeks + 1), 2),
+        gpu_hours=round(more, 6),
+        usd=usd,
+        details=told(change) | {"workloads": [_workload(row) for row in workloads[:LISTED]]},
+        recommendations=(_advice(change, workloads, more, usd),),
+    )
+
+
+def told(change: Change) -> dict[str, Any]:
+    """Return the figures of a change; `because` sums to `change`."""
+    unit = "usd" if change.usd is not None else "gpu_hours"
+    now, usual = (
+        (change.usd, change.usd_usual)
+        if change.usd is not None and change.usd_usual is not None
+        else (change.gpu_hours, change.gpu_hours_usual)
+    )
+    return {
+        "why": _why(change),
+        "measure": change.measure,
+        "unit": unit,
+        "change": float(change.change),
+        "because": {name: float(value) for name, value in change.because.items()},
+        "actual": round(float(now), 2),
+        "usual": round(float(usual), 2),
+        "gpu_hours": round(float(change.gpu_hours), 3),
+        "gpu_hours_usual": round(float(change.gpu_hours_usual), 3),
+        "hours": change.hours,
+        "since": change.onset.isoformat(),
+        "weeks_compared": change.weeks,
+        "greatest_score": round(change.score, 2),
+        "seen_by": "spike" if change.spike else "CUSUM",
+        "by": [dict(row) for row in change.by],
+        **(
+            {}
+            if change.usd is not None
+            else {"assumed": ["part of it has no price: judged in GPU-hours, price not told"]}
+        ),
+    }
+
+
+def _why(change: Change) -> str:
+    amount, word = abs(float(change.change)), "more" if change.change >= 0 else "less"
+    shown = f"{amount:,.2f} USD" if change.usd is not None else f"{amount:,.1f} GPU-hours"
+    usual = change.usd_usual if change.usd_usual is not None else change.gpu_hours_usual
+    share = f" ({amount / float(usual):.0%})" if usual else ""
+    greatest = max(change.because, key=lambda name: abs(change.because[name]))
+    verb = "wasted" if change.measure == "waste" else "spent"
+    return (
+        f"{shown} {word}{share} {verb} in {change.hours} hours than in the same hours of the weeks "
+        f"before; most of it is {greatest}"
+    )
+
+
+def _advice(
+    change: Change, workloads: Sequence[Row], more: float, usd: Decimal | None
+) -> Recommendation:
+    about = subject(change)
+    wasted = change.measure == "waste"
+    return Recommendation(
+        verb="ask what changed, and stop what nobody needs" if wasted else "ask what changed",
+        target=f"{about.workload_kind}/{about.workload}",
+        why=_why(change),
+        reversible=True,
+        caution="a statistic, not a verdict: a planned change belongs into anomalies.known",
+        saving="capacity",
+        effort="continuous",
+        claims=tuple(_claims(about.cluster, workloads, more, usd)) if wasted else (),
+    )
+
+
+def _claims(
+    cluster: str, workloads: Sequence[Row], more: float, usd: Decimal | None
+) -> Iterator[Claim]:
+    """Claim the hours beyond the usual from those that waste most, never more than they wasted."""
+    for row in sorted(
+        workloads,
+        key=lambda r: (-(r["idle"] + r["lost"]), r["namespace"], r["workload_kind"], r["workload"]),
+    ):
+        for state in _WASTED:
+            hours = min(row[state], more)
+            if hours <= 0:
+                continue
+            cost = row[f"{state}_usd"]
+            worth = None
+            if usd is not None and cost is not None:
+                part = Decimal(repr(hours)) / Decimal(repr(row[state]))
+                worth = min(cost * part, usd).quantize(_SMALLEST, ROUND_DOWN)
+                usd -= worth
+            more -= hours
+            yield Claim(
+                cluster,
+                row["namespace"],
+                row["workload_kind"],
+                row["workload"],
+                None,
+                state,
+                hours,
+                worth,
+            )
+
+
+def _workload(row: Row) -> dict[str, Any]:
+    usd = row["usd"]
+    return {
+        "namespace": row["namespace"],
+        "workload": f"{row['workload_kind']}/{row['workload']}",
+        "gpu_hours": round(row["gpu_hours"], 3),
+        "usd": None if usd is None else round(float(usd), 2),
+        "idle_or_lost_gpu_hours": round(row["idle"] + row["lost"], 3),
+    }

@@ -1,0 +1,165 @@
+"""The ledger's hours as series: what each team and namespace spent and wasted, where seen."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from analyzers.anomalies.chart import BESIDE, WEEK
+from analyzers.queries import sql
+from fallow.seams import Views
+from fallow.settings import AnomaliesSettings
+from fallow.window import Window
+
+GPU_HOUR = 3_600_000_000
+"""In the GPU-microseconds that sums are made of."""
+DOLLAR = 100_000_000
+WARM = WEEK
+"""Hours before the window in which the CUSUM runs already, so that windows agree on onsets."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_COLUMNS = ("held", "wasted", "unknown", "unpriced", "usd", "wasted_usd")
+Ints = npt.NDArray[np.int64]
+
+
+class Key(NamedTuple):
+    """Whose series it is: of a cluster's team, or of a namespace (the other is empty)."""
+
+    cluster: str
+    team: str
+    namespace: str
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.team or self.namespace
+
+    @property
+    def column(self) -> str:
+        """The column that tells its rows."""
+        return "team" if self.team else "namespace"
+
+
+class Hours(NamedTuple):
+    """The columns of a grid: hours since 1970."""
+
+    begin: int
+    judged: int
+    """From here on scores are made."""
+    window: int
+    end: int
+
+    @property
+    def width(self) -> int:
+        """How many columns there are."""
+        return self.end - self.begin
+
+    def moment(self, hour: int) -> datetime:
+        """Return an hour's first moment."""
+        return _EPOCH + timedelta(hours=hour)
+
+
+class Grid(msgspec.Struct, frozen=True):
+    """Series (rows) by hour (columns), and the rows of the ledger they were made from."""
+
+    hours: Hours
+    keys: tuple[Key, ...]
+    values: Mapping[str, npt.NDArray[np.float64]]
+    """By measure, spend and waste: dollars, or GPU-hours where `priced` says no; NaN = not seen."""
+    priced: npt.NDArray[np.bool_]
+    rows: pl.DataFrame
+    blind: Mapping[str, npt.NDArray[np.bool_]]
+    """By cluster, hours of which too little was seen."""
+    held: Mapping[str, Ints]
+    """By cluster, what was posted as held by somebody."""
+
+
+def read(views: Views, window: Window, settings: AnomaliesSettings) -> Grid:
+    """Read the window and the weeks before it; an hour that has not ended yet is left out."""
+    start = -(-int((window.start - _EPOCH).total_seconds()) // 3600)
+    end = max(int((window.end - _EPOCH).total_seconds()) // 3600, start)
+    judged = start - WARM
+    hours = Hours(judged - settings.weeks * WEEK - BESIDE, judged, start, end)
+    bounds = {
+        "since": hours.moment(hours.begin).replace(tzinfo=None),
+        "until": hours.moment(hours.end).replace(tzinfo=None),
+    }
+    arrow: Any = pl.from_arrow(views.query(sql("anomalies/hours"), bounds))
+    rows: pl.DataFrame = arrow
+    blind, held = _seen(rows, hours, settings.coverage)
+    owned = rows.filter(pl.col("namespace") != "")
+    grids = [_sums(owned, column, hours, settings) for column in ("team", "namespace")]
+    keys = tuple(key for made, _ in grids for key in made)
+    sums = {c: np.concatenate([made[c] for _, made in grids]) for c in _COLUMNS}
+    priced = (sums["unpriced"] == 0).all(axis=1)
+    unseen = np.array([blind[k.cluster] for k in keys], dtype=bool).reshape(len(keys), hours.width)
+    doubtful = sums["unknown"] > (1 - settings.coverage) * sums["held"]
+    values = {}
+    for measure, usd, time, hidden in (
+        ("spend", "usd", "held", unseen),
+        ("waste", "wasted_usd", "wasted", unseen | doubtful),
+    ):
+        shown = np.where(priced[:, None], sums[usd] / DOLLAR, sums[time] / GPU_HOUR)
+        values[measure] = np.where(hidden, np.nan, shown)
+    return Grid(hours, keys, values, priced, owned, blind, held)
+
+
+def _seen(
+    rows: pl.DataFrame, hours: Hours, coverage: float
+) -> tuple[dict[str, npt.NDArray[np.bool_]], dict[str, Ints]]:
+    """Tell by cluster which hours are not whole: nothing posted, less than usual, or unknown.
+
+    Usual is the median of the week up to the hour: a fleet that shrank is seen again half a week
+    later, and one whose collector fell silent never.
+    """
+    blind, held = {}, {}
+    for cluster, some in rows.partition_by("cluster", as_dict=True).items():
+        at = some["hour"].to_numpy() - hours.begin
+        total, unknown, owned = (np.zeros(hours.width, dtype=np.int64) for _ in range(3))
+        np.add.at(total, at, some["held"].to_numpy())
+        np.add.at(unknown, at, some["unknown"].to_numpy())
+        np.add.at(owned, at, np.where(some["namespace"].to_numpy() == "", 0, some["held"]))
+        posted = np.where(total > 0, total, np.nan)
+        behind = np.concatenate([np.full(WEEK - 1, np.nan), posted])
+        weeks = np.sort(np.lib.stride_tricks.sliding_window_view(behind, WEEK), axis=1)
+        count = np.maximum(np.isfinite(weeks).sum(axis=1), 1)
+        usual = np.take_along_axis(weeks, ((count - 1) // 2)[:, None], axis=1)[:, 0]
+        known = np.where(total > 0, total - unknown, 0)
+        name = str(cluster[0])
+        blind[name] = ~((known >= coverage * usual) & (total > 0))
+        held[name] = owned
+    return blind, held
+
+
+def _sums(
+    rows: pl.DataFrame, column: str, hours: Hours, settings: AnomaliesSettings
+) -> tuple[list[Key], dict[str, Ints]]:
+    """Sum the rows by series and hour; those too small for any finding are left out."""
+    now = pl.col("hour") >= hours.judged
+    large = (
+        rows.filter((pl.col(column) != "") & now)
+        .group_by("cluster", column)
+        .agg(pl.col("usd", "held", "unpriced").sum())
+        .filter(
+            (pl.col("usd") >= int(settings.min_usd) * DOLLAR)
+            | ((pl.col("unpriced") > 0) & (pl.col("held") >= settings.min_gpu_hours * GPU_HOUR))
+        )
+        .select("cluster", column)
+        .sort("cluster", column)
+        .with_row_index("row")
+    )
+    mine = rows.join(large, on=["cluster", column])
+    at = (mine["row"].cast(pl.Int64) * hours.width + mine["hour"] - hours.begin).to_numpy()
+    made = {}
+    for name in _COLUMNS:
+        sums = np.zeros(large.height * hours.width, dtype=np.int64)
+        np.add.at(sums, at, mine[name].to_numpy())
+        made[name] = sums.reshape(large.height, hours.width)
+    keys = [
+        Key(cluster, name, "") if column == "team" else Key(cluster, "", name)
+        for _, cluster, name in large.iter_rows()
+    ]
+    return keys, made
