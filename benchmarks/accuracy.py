@@ -5,6 +5,7 @@ figures mean: `runtime/accuracy/scoring.py` and docs/accuracy.md.
 """
 
 import statistics
+from collections.abc import Mapping
 
 from benchmarks.result import Result
 from runtime.accuracy.measuring import FALLOW, measure
@@ -29,7 +30,7 @@ def _results(judge: str, whole: Score, each: list[Score]) -> list[Result]:
     ours = judge == FALLOW
     worst = min(each, key=lambda s: s.precision)
     delays = sorted(whole.delays_s) or [0.0]
-    missed = ", ".join(f"{hours:.0f} h {why}" for why, hours in list(whole.missed.items())[:3])
+    missed, held_back = _listed(whole.missed), _listed(whole.held_back)
     hurt = sorted({f"{h.owner[1]}/{h.owner[2]}" for h in whole.harms})
     return [
         Result(
@@ -68,7 +69,8 @@ def _results(judge: str, whole: Score, each: list[Score]) -> list[Result]:
             value=whole.ripe_recall,
             unit="",
             note=f"of {whole.ripe:.0f} GPU-h; worst seed {min(s.ripe_recall for s in each):.3f}; "
-            f"first actionable after {statistics.median(delays) / 60:.0f} min (median), "
+            + (f"held back: {held_back}; " if ours and held_back else "")
+            + f"first actionable after {statistics.median(delays) / 60:.0f} min (median), "
             f"{delays[int(0.95 * (len(delays) - 1))] / 60:.0f} min (95 %)",
         ),
         *(
@@ -84,3 +86,7 @@ def _results(judge: str, whole: Score, each: list[Score]) -> list[Result]:
             else []
         ),
     ]
+
+
+def _listed(hours: Mapping[str, float]) -> str:
+    return ", ".join(f"{n:.0f} h {why}" for why, n in list(hours.items())[:4])

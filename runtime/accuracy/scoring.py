@@ -65,6 +65,8 @@ class Score(msgspec.Struct, frozen=True):
     """Of the ripe, within actionable verdicts."""
     missed: Mapping[str, float]
     """Of the due, outside of confirmed verdicts: why."""
+    held_back: Mapping[str, float]
+    """Of the ripe, outside of actionable verdicts: why."""
     delays_s: tuple[float, ...]
     """From the beginning of a truly idle stretch to its first actionable tick."""
     part: float
@@ -132,7 +134,8 @@ def score(
         acted=sums.acted,
         ripe=sums.ripe,
         acted_ripe=sums.acted_ripe,
-        missed=dict(sorted(sums.missed.items(), key=lambda item: -item[1])),
+        missed=_most_first(sums.missed),
+        held_back=_most_first(sums.held_back),
         delays_s=tuple(sums.delays_s),
         part=sums.part,
         part_true=sums.part_true,
@@ -141,10 +144,6 @@ def score(
 
 def pooled(scores: Sequence[Score]) -> Score:
     """Return one judge's score over several worlds taken together."""
-    missed: dict[str, float] = {}
-    for one in scores:
-        for why, hours in one.missed.items():
-            missed[why] = missed.get(why, 0.0) + hours
     return Score(
         judge=scores[0].judge,
         actionable=sum(s.actionable for s in scores),
@@ -156,11 +155,24 @@ def pooled(scores: Sequence[Score]) -> Score:
         acted=sum(s.acted for s in scores),
         ripe=sum(s.ripe for s in scores),
         acted_ripe=sum(s.acted_ripe for s in scores),
-        missed=dict(sorted(missed.items(), key=lambda item: -item[1])),
+        missed=_together(s.missed for s in scores),
+        held_back=_together(s.held_back for s in scores),
         delays_s=tuple(d for s in scores for d in s.delays_s),
         part=sum(s.part for s in scores),
         part_true=sum(s.part_true for s in scores),
     )
+
+
+def _together(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    hours: dict[str, float] = {}
+    for part in parts:
+        for why, more in part.items():
+            hours[why] = hours.get(why, 0.0) + more
+    return _most_first(hours)
+
+
+def _most_first(hours: Mapping[str, float]) -> dict[str, float]:
+    return dict(sorted(hours.items(), key=lambda item: -item[1]))
 
 
 class _Sums(msgspec.Struct):
@@ -174,6 +186,7 @@ class _Sums(msgspec.Struct):
     ripe: float = 0.0
     acted_ripe: float = 0.0
     missed: dict[str, float] = {}
+    held_back: dict[str, float] = {}
     delays_s: list[float] = []
     part: float = 0.0
     part_true: float = 0.0
@@ -220,7 +233,10 @@ def _add(
     sums.acted += _hours(course.held[due & acted])
     sums.ripe += _hours(course.held[ripe])
     sums.acted_ripe += _hours(course.held[ripe & acted])
-    _explain(sums, truth, course, due & ~found, [*verdicts, *vetoed])
+    whole = [v for v in (*verdicts, *vetoed) if not v.devices]
+    silent = [v for v in whole if not v.confirmed]
+    _explain(sums.missed, truth, course, due & ~found, silent)
+    _explain(sums.held_back, truth, course, ripe & ~acted, whole)
 
 
 def _add_part(sums: _Sums, course: Course, verdict: Verdict, span: slice) -> None:
@@ -235,23 +251,22 @@ def _add_part(sums: _Sums, course: Course, verdict: Verdict, span: slice) -> Non
 
 
 def _explain(
-    sums: _Sums, truth: Truth, course: Course, missed: Marks, said: Sequence[Verdict]
+    into: dict[str, float], truth: Truth, course: Course, missed: Marks, said: Sequence[Verdict]
 ) -> None:
     """Give every missed tick to the first reason that was said of it."""
     left = missed.copy()
     for verdict in said:
-        if verdict.confirmed or verdict.devices:
-            continue
         span = _within(truth.ticks, verdict)
         hours = _hours(course.held[span][left[span]])
         left[span] = False
         if hours:
-            why = verdict.reasons[0] if verdict.reasons else "suspected only"
-            sums.missed[why] = sums.missed.get(why, 0.0) + hours
+            first = verdict.reasons[0] if verdict.reasons else "suspected only"
+            why = "a stretch was cut, and waits again" if verdict.actionable else first
+            into[why] = into.get(why, 0.0) + hours
     hours = _hours(course.held[left])
     if hours:
         why = "no run long enough was seen"
-        sums.missed[why] = sums.missed.get(why, 0.0) + hours
+        into[why] = into.get(why, 0.0) + hours
 
 
 def _within(ticks: Doubles, verdict: Verdict, *, acting: bool = False) -> slice:

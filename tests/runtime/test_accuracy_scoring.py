@@ -101,6 +101,9 @@ def test_what_may_be_acted_upon_later_is_ripe_later() -> None:
     )
     assert (found.due, found.acted, found.ripe, found.acted_ripe) == (10, 4, 6, 4)
     assert (found.actionable_recall, found.ripe_recall) == pytest.approx((4 / 10, 4 / 6))
+    assert found.held_back == {"a stretch was cut, and waits again": 2}
+    told = scored(known, said(3, 8, actionable=False, reasons=("shared", "no witness")))
+    assert (told.missed, told.held_back) == ({}, {"shared": 10})
     short = truth((2, 4))
     never = score("judge", short, courses(short, {}), [], window_s=HOUR, ripe_s=lambda _: 3 * HOUR)
     assert (never.due, never.ripe, never.ripe_recall) == (2, 0, 1)
