@@ -445,6 +445,20 @@ class AnomaliesSettings(Section):
     )
 
 
+class TopologySettings(Section):
+    """When a job lies too wide (domain.md section 2.9)."""
+
+    least_gpu_hours: float = Field(
+        24.0, ge=0, description="GPU-hours of one placement before it is judged"
+    )
+    score: float = Field(
+        0.5, gt=0, le=1, description="bandwidth now over that of the nearest place: below is wide"
+    )
+    talk_gbs: float = Field(
+        0.1, ge=0, description="GB/s per pod (or over PCIe per GPU) from which its ranks talk"
+    )
+
+
 class ServiceSettings(Section):
     """The schedules of `fallow up`."""
 
@@ -482,6 +496,7 @@ class Settings(Section):
     precision: PrecisionSettings = PrecisionSettings()
     demand: DemandSettings = DemandSettings()
     anomalies: AnomaliesSettings = AnomaliesSettings()
+    topology: TopologySettings = TopologySettings()
     service: ServiceSettings = ServiceSettings()
 
 

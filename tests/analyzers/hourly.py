@@ -127,6 +127,19 @@ class Hours:
                 ],
             )  # fmt: skip
 
+    def room(self, node: str, gpus: int, model: str = "H100", **more: Any) -> None:
+        """Put a node and so many GPUs of it that nobody holds."""
+        devices = [
+            {
+                "cluster": "c", "device": f"GPU-{node}-{n}", "node": node, "gpu_model": model,
+                "model": MODELS[model][0], "weight": 1.0,
+            }
+            for n in range(gpus)
+        ]  # fmt: skip
+        if devices:
+            self.views.rows("device", devices)
+        self.node(node, **more)
+
     def offers(self, model: str) -> None:
         """Let the site have one free GPU of a model, so that it has a price there."""
         usd = Decimal(MODELS[model][2])

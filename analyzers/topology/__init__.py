@@ -1,0 +1,1 @@
+"""Jobs whose ranks talk over slower links than their size needs."""

@@ -1,0 +1,123 @@
+"""How far apart a job's ranks are, and how near they could have been.
+
+A level (zone, block, rack, NVLink domain, node) is crossed where the job lies in several of its
+blocks. The slowest level that is crossed is what a ring of ranks waits for (domain.md section 2.9).
+"""
+
+import csv
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+from analyzers.gpu_peaks import gpu_peaks
+
+PCIE_GBS = 16.0
+"""What GPUs of a node without NVLink share (domain.md section 2.9)."""
+
+
+class Level(msgspec.Struct, frozen=True):
+    """One level of a site, the widest with the highest rank, and what a node moves across it."""
+
+    name: str
+    rank: int
+    labels: tuple[str, ...]
+    gbs: float
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A node, its GPUs of one model, and the block it belongs to on each level it names."""
+
+    node: str
+    gpus: int
+    blocks: Mapping[str, str]
+    pool: str | None = None
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """Blocks used and needed on each level, and the slowest level crossed; None = one node."""
+
+    used: dict[str, int]
+    needed: dict[str, int]
+    level: str | None
+    level_needed: str | None
+    gbs: float
+    gbs_needed: float
+
+    @property
+    def score(self) -> float:
+        """Return the bandwidth it has over that of the nearest place of its size."""
+        return self.gbs / self.gbs_needed
+
+
+@cache
+def levels() -> tuple[Level, ...]:
+    """Return the levels of `levels.csv`, the widest first."""
+    text = files("analyzers").joinpath("topology/levels.csv").read_text(encoding="utf-8")
+    found: dict[str, list[dict[str, str]]] = defaultdict(list)
+    for row in csv.DictReader(text.splitlines()):
+        found[row["level"]].append(row)
+    made = [
+        Level(name, int(rows[0]["rank"]), tuple(r["label"] for r in rows), float(rows[0]["gbs"]))
+        for name, rows in found.items()
+    ]
+    return tuple(sorted(made, key=lambda level: -level.rank))
+
+
+def blocks(node: str, zone: str | None, labels: str | None) -> dict[str, str]:
+    """Return the block of a node on each level that its labels name; narrower ones within wider."""
+    said = json.loads(labels) if labels else {}
+    found: dict[str, str] = {}
+    path = ""
+    for level in levels():
+        if level.name == "zone":
+            name = zone
+        elif level.name == "node":
+            name = node
+        else:
+            name = next((said[label] for label in level.labels if said.get(label)), None)
+        if name:
+            path = f"{path}/{name}"
+            found[level.name] = path
+    return found
+
+
+def spread(used: Sequence[Place], open_to: Sequence[Place], model: str | None) -> Spread:
+    """Compare where a job lies with the nearest place of its size among `open_to`.
+
+    Each level counts the fewest blocks that hold the job: the largest ones first.
+    """
+    size = sum(place.gpus for place in used)
+    known = [level for level in levels() if all(level.name in p.blocks for p in (*used, *open_to))]
+    now = {level.name: len({p.blocks[level.name] for p in used}) for level in known}
+    need = {level.name: _fewest(size, level.name, open_to) for level in known}
+    # A place among others can never be better than the best: what it has is possible too.
+    need = {name: min(count, now[name]) for name, count in need.items()}
+    crossed = next((level for level in known if now[level.name] > 1), None)
+    must = next((level for level in known if need[level.name] > 1), None)
+    peaks = gpu_peaks().get(model or "")
+    inside = max((peaks.nvlink_gbs or 0) / 2 if peaks else 0, PCIE_GBS)
+    return Spread(
+        now,
+        need,
+        crossed.name if crossed else None,
+        must.name if must else None,
+        crossed.gbs if crossed else inside,
+        must.gbs if must else max(inside, crossed.gbs if crossed else 0),
+    )
+
+
+def _fewest(size: int, level: str, places: Sequence[Place]) -> int:
+    rooms: dict[str, int] = defaultdict(int)
+    for place in places:
+        rooms[place.blocks[level]] += place.gpus
+    count = 0
+    for room in sorted(rooms.values(), reverse=True):
+        if size <= 0:
+            break
+        size -= room
+        count += 1
+    return count if size <= 0 else count + 1
