@@ -63,7 +63,7 @@ def drf(totals: Doubles, asked: Doubles, weight: Doubles | None = None) -> Doubl
         where=share > 0,
     )
     granted = np.where(share > 0, 0.0, 1.0)
-    active = share > 0
+    active = speed > 0
     room = totals.astype(np.float64).copy()
     while active.any():
         flow = (asked * (speed * active)[:, None]).sum(axis=0)

@@ -153,6 +153,10 @@ def _stranded(group: Group, said: Measures, proposal: Proposal | None, window: W
             "days": len(group.hours) / 24,
         }
     served = hours if moved is None else min(hours, _served_by(said, moved))
+    advised = "stranded_quota"
+    if moved is None:
+        advised = "stranded_quota_limit" if group.lends else "stranded_quota_pool"
+        words = {"blocked": ", ".join(_by_member(group, said.served)) or "nobody"}
     return _made(
         group,
         "stranded_quota",
@@ -162,7 +166,7 @@ def _stranded(group: Group, said: Measures, proposal: Proposal | None, window: W
         hours,
         price,
         _claims(group, served, price, "free"),
-        advised="stranded_quota" if moved is not None else "stranded_quota_pool",
+        advised=advised,
         **words,
     )
 
@@ -220,9 +224,10 @@ def _made(  # noqa: PLR0917  (one call per kind)
     **words: Any,
 ) -> Finding:
     notes = list(group.notes)
-    if group.money.models > 1 and gpu_hours:
+    blind = kind == "hoarded_quota" or not group.money.matched
+    if group.money.models > 1 and gpu_hours and blind:
         notes.append(
-            "the cluster has several GPU models: what is free may be another than is asked"
+            "the cluster has several GPU models: what is there may be another than is asked"
         )
     if kind == "ghost_quota" and group.kind == "ResourceQuota":
         notes.append("a ResourceQuota caps, it promises nothing: more than there is may be meant")

@@ -11,6 +11,7 @@ import polars as pl
 
 from analyzers.queries import sql
 from analyzers.quota.fair import Doubles
+from analyzers.quota.usable import usable
 from fallow.nouns import Subject
 from fallow.seams import Views
 from fallow.window import Window
@@ -26,7 +27,7 @@ _LOCAL = "LocalQueue"
 
 
 class Money(msgspec.Struct, frozen=True):
-    """Free GPU-hours of a cluster by hour, what one costs (None = no price), and what there is."""
+    """GPUs of a cluster that those who wait could have, by hour, and what an hour of one costs."""
 
     free: Doubles
     usd_h: float | None
@@ -36,6 +37,8 @@ class Money(msgspec.Struct, frozen=True):
     cpu: float
     memory: float
     models: int
+    matched: bool = False
+    """`free` counts only GPUs of the models that are waited for."""
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -110,6 +113,8 @@ def gather(views: Views, window: Window, history: timedelta) -> Gathered:
     asked = {"since": window.start, "until": window.end}
     ledger = read(views, "ledger", asked)
     sizes = {row["cluster"]: row for row in views.query(sql("quota/capacity"), asked).to_pylist()}
+    several = any(int(row["models"] or 0) > 1 for row in sizes.values())
+    takes = usable(views, asked) if several else {}
     local = quotas.filter(pl.col("kind") == _LOCAL)
     quotas = _with_waiting(quotas.filter(pl.col("kind") != _LOCAL), local)
     routes = _routes(local)
@@ -128,7 +133,11 @@ def gather(views: Views, window: Window, history: timedelta) -> Gathered:
             continue
         lends = kind in LENDING and (kind != "ClusterQueue" or bool(parent))
         place = _Place(cluster, kind, parent, f"{resource}@{flavor}" if flavor else resource)
-        groups.append(_group(place, said, window, pods, ledger, routes, sizes, lends=lends))
+        groups.append(
+            _group(
+                place, said, window, pods, ledger, routes, sizes, takes.get(cluster), lends=lends
+            )
+        )
     return Gathered(tuple(groups), tuple(unjudged))
 
 
@@ -147,6 +156,7 @@ def _group(  # noqa: PLR0917  (the one place where everything meets)
     ledger: pl.DataFrame,
     routes: Mapping[tuple[str, str, str], str],
     sizes: Mapping[str, Mapping[str, Any]],
+    takes: Mapping[int, float] | None,
     *,
     lends: bool,
 ) -> Group:
@@ -225,7 +235,13 @@ def _group(  # noqa: PLR0917  (the one place where everything meets)
         spread(unpriced, "usd"),
         np.maximum(spread(held, "cpu"), 0),
         np.maximum(spread(held, "memory"), 0),
-        _money(ledger.filter(pl.col("cluster") == place.cluster), hours, sizes.get(place.cluster)),
+        _money(
+            ledger.filter(pl.col("cluster") == place.cluster),
+            hours,
+            sizes.get(place.cluster),
+            # What waits outside of pods does not say which model it wants.
+            None if says else takes,
+        ),
         notes,
     )
 
@@ -246,7 +262,10 @@ def _own(members: tuple[tuple[str, str], ...], namespace: str) -> str:
 
 
 def _money(
-    ledger: pl.DataFrame, hours: npt.NDArray[np.int64], size: Mapping[str, Any] | None
+    ledger: pl.DataFrame,
+    hours: npt.NDArray[np.int64],
+    size: Mapping[str, Any] | None,
+    takes: Mapping[int, float] | None,
 ) -> Money:
     sums = ledger.group_by("hour").agg(pl.col("free", "free_usd", "unpriced").sum()).sort("hour")
     free = np.zeros(len(hours))
@@ -255,6 +274,8 @@ def _money(
         at = np.minimum(at, sums.height - 1)
         known = sums["hour"].to_numpy()[at] == hours
         free = np.where(known, sums["free"].to_numpy()[at], 0.0)
+    if takes is not None:
+        free = np.minimum(free, np.array([takes.get(int(h), 0.0) for h in hours]))
     total = float(sums["free"].sum())
     priced = total > 0 and not sums["unpriced"].sum()
     usd_h = float(sums["free_usd"].cast(pl.Float64).sum()) / total if priced else None
@@ -267,6 +288,7 @@ def _money(
         float(row.get("cpu") or 0),
         float(row.get("memory") or 0),
         int(row.get("models") or 0),
+        takes is not None,
     )
 
 

@@ -45,6 +45,11 @@ def test_drf_of_the_papers_example() -> None:
     assert dominant_shares(totals, task * tasks[:, None]).tolist() == pytest.approx((2 / 3, 2 / 3))
 
 
+def test_who_weighs_nothing_is_granted_nothing() -> None:
+    granted = drf(np.array([4.0]), np.array([[2.0], [9.0]]), np.array([0.0, 1.0]))
+    assert granted.tolist() == pytest.approx((0, 4 / 9))
+
+
 @pytest.mark.parametrize(
     ("x", "index"), [((1, 1, 1), 1.0), ((1, 0, 0, 0), 0.25), ((), None), ((0, 0), None)]
 )

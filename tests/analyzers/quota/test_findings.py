@@ -117,6 +117,23 @@ def test_teams_that_take_turns_would_need_half_in_one_pool(make_ground: Make) ->
     assert pooled.usd == Decimal(384)
 
 
+def test_free_gpus_of_another_model_are_not_stranded(make_ground: Make) -> None:
+    ground = make_ground(gpus=8)
+    seen = {"first_seen": ground.hours[0], "last_seen": ground.hours[-1]}
+    other = {"cluster": "c", "node": "n1", "gpu_count": 4, "gpu_model": "L4", **seen}
+    ground.views.rows("node", [other])
+    ground.quota("a", 8, 0)
+    ground.quota("b", 0, 0, limit=0)
+    wants = '{"fallow.selector": {"nvidia.com/gpu.product": ["%s"]}}'
+    ground.pod("b", 3, waits_h=24, annotations=wants % "NVIDIA-L4")
+    ground.post(free=8)  # H100s
+    assert "stranded_quota" not in found(ground)
+    ground.pod("b", 1, waits_h=24, annotations=wants % "NVIDIA-H100-80GB-HBM3")
+    stranded = found(ground)["stranded_quota"]
+    assert stranded.gpu_hours == 24
+    assert stranded.recommendations[0].verb == "raise-limits"
+
+
 def test_kueues_waiting_workloads_are_their_cluster_queues(make_ground: Make) -> None:
     ground = make_ground(gpus=16)
     fill(ground, json.loads((GOLDEN / "kueue_ghosts/site.json").read_text()))

@@ -40,7 +40,7 @@ def week(views: Any, shared_data: Callable[[str], Path]) -> tuple[Any, Window]:
         workload_kind=pl.lit(""), workload=pl.lit(""), priced=pl.lit(value=False),
     )  # fmt: skip
     for table, frame in (("quota", quota), ("ledger", ledger)):
-        views.put(Batch.of(table, frame.to_dict(as_series=False)))
+        views.put(Batch.of(table, {c: frame[c].to_list() for c in frame.columns}))
     return views, Window(START, START + timedelta(days=7))
 
 
