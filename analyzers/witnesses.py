@@ -258,6 +258,7 @@ def protections(pods: list[dict[str, Any]]) -> tuple[bool, bool]:
                 # A name without a domain is a note of the collector's own, such as fallow.pvcs.
                 if (
                     "/" in name
+                    and name not in _notes()
                     and name.startswith(prefix)
                     and (not value or str(said).lower() == value)
                 ):
@@ -267,6 +268,17 @@ def protections(pods: list[dict[str, Any]]) -> tuple[bool, bool]:
 
 @cache
 def _protections() -> tuple[tuple[str, str, bool], ...]:
+    rows = _annotations()
+    return tuple((r["annotation"], r["value"], r["hard"] == "1") for r in rows if r["hard"] in "01")
+
+
+@cache
+def _notes() -> frozenset[str]:
+    """Return the annotations by which owners tell something and forbid nothing."""
+    return frozenset(row["annotation"] for row in _annotations() if row["hard"] == "note")
+
+
+@cache
+def _annotations() -> tuple[dict[str, str], ...]:
     text = files("analyzers").joinpath("protections.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(text.splitlines())
-    return tuple((r["annotation"], r["value"], r["hard"] == "1") for r in rows)
+    return tuple(csv.DictReader(text.splitlines()))

@@ -459,6 +459,30 @@ class TopologySettings(Section):
     )
 
 
+class ReliabilitySettings(Section):
+    """When devices and nodes are sick, and what recovery should take (domain.md section 2.11)."""
+
+    slow_ratio: float = Field(
+        0.90, gt=0, lt=1, description="a GPU whose clock is below this of its peers' is slow"
+    )
+    slow_hours: float = Field(4.0, ge=1, description="busy hours from which a clock is judged")
+    recover: Duration = Field(
+        timedelta(minutes=30), gt=timedelta(0), description="an outage that ends sooner is no waste"
+    )
+    write: Duration = Field(
+        timedelta(minutes=2),
+        gt=timedelta(0),
+        description="writing a checkpoint, where nobody saw how long it takes",
+    )
+    burst_bps: float = Field(
+        20e6, gt=0, description="bytes per second from which writing may be a checkpoint"
+    )
+    repeats: int = Field(
+        3, ge=2, description="pods whose application errors on one GPU within a day make it suspect"
+    )
+    min_gpu_hours: float = Field(1.0, ge=0, description="less lost work is no finding")
+
+
 class ServiceSettings(Section):
     """The schedules of `fallow up`."""
 
@@ -497,6 +521,7 @@ class Settings(Section):
     demand: DemandSettings = DemandSettings()
     anomalies: AnomaliesSettings = AnomaliesSettings()
     topology: TopologySettings = TopologySettings()
+    reliability: ReliabilitySettings = ReliabilitySettings()
     service: ServiceSettings = ServiceSettings()
 
 

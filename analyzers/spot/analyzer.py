@@ -12,13 +12,14 @@ from typing import Any
 
 import msgspec
 
+from analyzers.checkpoints import Owner
 from analyzers.idle import Unjudged
 from analyzers.queries import sql
 from analyzers.spot import tolerance
 from analyzers.spot.findings import made
 from analyzers.spot.market import CLOUDS, Market, bounds
 from analyzers.spot.plans import No, Plan, planned
-from analyzers.spot.tolerance import Owner, Signals
+from analyzers.spot.tolerance import Signals
 from fallow.nouns import Finding, Subject
 from fallow.seams import Views
 from fallow.settings import SpotSettings

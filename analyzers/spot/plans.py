@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 
+from analyzers.checkpoints import Checkpoints
 from analyzers.spot.market import Key, Market, Offer, Risk
 from analyzers.spot.progress import capacity, uniform_progress
-from analyzers.spot.tolerance import Checkpoints, Signals
+from analyzers.spot.tolerance import Signals
 from fallow.checkpointing import realised, stretch
 from fallow.settings import SpotSettings
 

@@ -10,45 +10,25 @@ from typing import Any, Literal
 import msgspec
 import polars as pl
 
+from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, told, written_by
 from analyzers.queries import sql
 from analyzers.spot.market import bounds
-from fallow.errors import UsageError
 from fallow.seams import Views
 from fallow.settings import SpotSettings
-from fallow.window import Window, parse_duration
+from fallow.window import Window
 
 Tolerance = Literal["retried", "replicated", "never", "unknown"]
-WORKLOAD = ["cluster", "namespace", "workload_kind", "workload"]
-Owner = tuple[str, str, str, str]
 OVERLAP_S = 300.0
 """A pod that begins so long before another ends may still replace it: inventories are late."""
 RESUMED_S = 3600.0
 """A restart is survived when what follows runs for so long."""
-LEAST_BURSTS, MOST_WRITING = 3, 0.3
-"""Fewer bursts, or writing for more of the time, show no checkpoints."""
-REGULAR = 0.3
-"""Gaps whose 90th percentile is no more than this above the median are regular."""
 LOCAL, CLAIMS = "fallow.local-volumes", "fallow.pvcs"
 FORBIDS = {
     "karpenter.sh/do-not-disrupt": "true",
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
 }
-INTERVAL, DEADLINE, WORK = (
-    "fallow.dev/checkpoint-interval",
-    "fallow.dev/deadline",
-    "fallow.dev/work-hours",
-)
-"""What owners may say: `30m`; RFC 3339; hours of work that are left when the pod starts."""
-
-
-class Checkpoints(msgspec.Struct, frozen=True):
-    """Work between two saved states, at most, and who says so."""
-
-    interval_h: float
-    source: Literal["annotation", "writes"]
-    write_s: float | None = None
-    bursts: int | None = None
-    regular: bool = True
+DEADLINE, WORK = "fallow.dev/deadline", "fallow.dev/work-hours"
+"""What owners may say: RFC 3339; hours of work that are left when the pod starts."""
 
 
 class Signals(msgspec.Struct, frozen=True):
@@ -83,8 +63,8 @@ def read(views: Views, window: Window, settings: SpotSettings) -> dict[Owner, Si
     if pods.is_empty():
         return {}
     asked = {**bounds(window), "burst_bps": settings.burst_bps}
-    bursts = pl.DataFrame(views.query(sql("spot/bursts"), asked))
-    written = _written(pods, bursts)
+    bursts = pl.DataFrame(views.query(sql("bursts"), asked))
+    written = written_by(pods, bursts)
     crowds = _crowds(pods)
     survived = _survived(pods)
     facts = pods.group_by(WORKLOAD, maintain_order=True).agg(
@@ -98,7 +78,7 @@ def read(views: Views, window: Window, settings: SpotSettings) -> dict[Owner, Si
     found: dict[Owner, Signals] = {}
     for row in facts.iter_rows(named=True):
         owner: Owner = tuple(row[name] for name in WORKLOAD)
-        tolerance, why = _tolerances().get(row["workload_kind"], ("unknown", ""))
+        tolerance, why = tolerances().get(row["workload_kind"], ("unknown", ""))
         said = _merged(row["annotations"])
         misread: list[str] = []
         found[owner] = Signals(
@@ -110,7 +90,7 @@ def read(views: Views, window: Window, settings: SpotSettings) -> dict[Owner, Si
             run_hours=row["run_hours"],
             ended=row["ended"],
             restarts_survived=survived.get(owner, 0),
-            checkpoints=_told(said, misread) or written.get(owner),
+            checkpoints=told(said, misread) or written.get(owner),
             local_volumes=tuple(said.get(LOCAL, ())),
             claims=tuple(said.get(CLAIMS, ())),
             forbidden=next((k for k, v in FORBIDS.items() if str(said.get(k)).lower() == v), None),
@@ -146,49 +126,6 @@ def _survived(pods: pl.DataFrame) -> dict[Owner, int]:
     return {row[:4]: int(row[4]) for row in times.iter_rows()}
 
 
-def _written(pods: pl.DataFrame, loud: pl.DataFrame) -> dict[Owner, Checkpoints]:
-    """Return how far apart each workload's bursts of writing are, by the pod that has most.
-
-    Looks that are far apart miss some, so that gaps are rather too long; what is written all the
-    time is no checkpoint.
-    """
-    since = pl.col("at_s") - pl.col("at_s").shift(1).over("who")
-    each = (
-        loud.sort("who", "at_s")
-        .with_columns(fresh=since.is_null() | (since > 1.5 * pl.col("interval_s")))
-        .with_columns(loud_s=pl.col("interval_s").sum().over("who"))
-        .with_columns(span_s=(pl.col("at_s").last() - pl.col("at_s").first()).over("who"))
-        .filter("fresh")
-        .with_columns(gap=pl.col("at_s") - pl.col("at_s").shift(1).over("who"))
-        .group_by("who")
-        .agg(
-            pl.len().alias("bursts"),
-            pl.col("gap").median().alias("gap_s"),
-            pl.col("gap").quantile(0.9, "linear").alias("long_gap_s"),
-            (pl.col("loud_s").first() / pl.len()).alias("write_s"),
-            (pl.col("loud_s").first() / pl.col("span_s").first()).alias("share"),
-        )
-        .filter((pl.col("bursts") >= LEAST_BURSTS) & (pl.col("share") <= MOST_WRITING))
-    )
-    best = (
-        pods.select(*WORKLOAD, "pod", "who")
-        .unique()
-        .join(each, on="who")
-        .sort("bursts", "pod", descending=[True, False])
-        .unique(WORKLOAD, keep="first", maintain_order=True)
-    )
-    return {
-        tuple(row[name] for name in WORKLOAD): Checkpoints(
-            interval_h=row["long_gap_s"] / 3600,
-            source="writes",
-            write_s=row["write_s"],
-            bursts=row["bursts"],
-            regular=row["long_gap_s"] <= (1 + REGULAR) * row["gap_s"],
-        )
-        for row in best.iter_rows(named=True)
-    }
-
-
 def _merged(texts: Sequence[str]) -> dict[str, Any]:
     said: dict[str, Any] = {}
     for text in sorted(texts):
@@ -197,19 +134,6 @@ def _merged(texts: Sequence[str]) -> dict[str, Any]:
             noted[name] = sorted({*said.get(name, ()), *noted.get(name, ())})
         said |= noted
     return said
-
-
-def _told(said: Mapping[str, Any], misread: list[str]) -> Checkpoints | None:
-    if INTERVAL not in said:
-        return None
-    try:
-        seconds = parse_duration(str(said[INTERVAL])).total_seconds()
-    except UsageError:
-        seconds = 0.0
-    if seconds <= 0:
-        misread.append(f"{INTERVAL} is {said[INTERVAL]!r}, not a duration such as 30m")
-        return None
-    return Checkpoints(interval_h=seconds / 3600, source="annotation")
 
 
 def _moment(said: Mapping[str, Any], misread: list[str]) -> datetime | None:
@@ -237,7 +161,8 @@ def _number(said: Mapping[str, Any], misread: list[str]) -> float | None:
 
 
 @cache
-def _tolerances() -> dict[str, tuple[Tolerance, str]]:
+def tolerances() -> dict[str, tuple[Tolerance, str]]:
+    """Return by kind of workload whether it bears an interruption, and why."""
     text = files("analyzers").joinpath("spot/tolerance.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
     return {r["workload_kind"]: (r["tolerance"], r["why"]) for r in rows}  # type: ignore[misc]

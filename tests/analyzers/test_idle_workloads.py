@@ -367,6 +367,15 @@ def test_a_note_of_the_collector_s_own_protects_nobody(
     assert found.subject.workload == "train"
 
 
+def test_what_an_owner_notes_for_other_analyzers_protects_nobody(
+    views: "Memory", site: "Site", window: Window
+) -> None:
+    site.device("GPU-0", [0.0] * (4 * HOUR), power_w=100.0)
+    site.holds("train", ["GPU-0"], annotations='{"fallow.dev/checkpoint-interval": "30m"}')
+    (found,) = find(views, window)
+    assert found.subject.workload == "train"
+
+
 def test_half_the_looks_is_a_suspicion(views: "Memory", site: "Site", window: Window) -> None:
     site.device("GPU-0", [0.0, None] * (2 * HOUR), power_w=100.0)
     site.holds("train", ["GPU-0"])

@@ -1,0 +1,283 @@
+"""What failures cost: lost work, time to recover, sick boards, outages, slow GPUs.
+
+rollup_1h ──► XIDs, clocks ─┐   devices.py   sick boards      ─┐
+sample ────► memory errors ─┼─► failures.py  lost work, steps ─┼─► findings.py
+event, pod, node, ledger ───┘   clocks.py    slow GPUs        ─┘
+"""
+
+import csv
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, told, written_by
+from analyzers.idle import Unjudged
+from analyzers.queries import sql
+from analyzers.reliability import clocks, devices
+from analyzers.reliability.devices import Sick, Xid
+from analyzers.reliability.failures import STEPS, TOGETHER, Failure, failures, signs
+from analyzers.reliability.findings import (
+    Bill,
+    lost_work,
+    outages,
+    sick_node,
+    slow_gpus,
+    unknown_loss,
+)
+from analyzers.spot.tolerance import tolerances
+from fallow.checkpointing import mtbf
+from fallow.nouns import Finding
+from fallow.seams import Views
+from fallow.settings import ReliabilitySettings
+from fallow.window import Window
+
+RECENT = timedelta(days=1)
+"""Counters of memory errors are read in so much of the raw looks: they do not forget."""
+GOES_ON = {"retried"}
+Place = tuple[str, str]
+
+
+class Site(msgspec.Struct, frozen=True):
+    """What the window shows."""
+
+    pods: pl.DataFrame
+    nodes: dict[Place, Mapping[str, Any]]
+    failures: list[Failure]
+    sick: dict[Place, list[Sick]]
+    down: dict[Place, list[tuple[datetime, datetime]]]
+    slow: list[clocks.Slow]
+    checkpoints: dict[Owner, Checkpoints]
+    held: dict[Owner, dict[str, Bill]]
+    """By workload and state."""
+    away: dict[Place, Bill]
+
+
+class ReliabilityAnalyzer:
+    """Find GPU-hours that failures cost (domain.md section 2.11)."""
+
+    def __init__(self, settings: ReliabilitySettings | None = None) -> None:
+        self.settings = settings or ReliabilitySettings()
+
+    def find(self, views: Views, window: Window) -> list[Finding]:
+        """Return sick nodes, outages, lost work and slow GPUs, the most dollars first."""
+        site = self._read(views, window)
+        found = [*self._nodes(site, window), *self._work(site, window), *self._slow(site, window)]
+        return sorted(found, key=lambda f: (-(f.usd or Decimal()), -f.gpu_hours, f.id))
+
+    def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
+        """Return the workloads that failed and whose lost work nobody can tell."""
+        site = self._read(views, window)
+        return [
+            unknown_loss(owner, failed, window)
+            for owner, failed in _by_owner(site.failures).items()
+            if owner[2] in _going_on() and owner not in site.checkpoints
+        ]
+
+    def summary(self, views: Views, window: Window) -> dict[str, Any]:
+        """Return the fleet's failures by cause, its MTBF and its mean time to recover by step."""
+        site = self._read(views, window)
+        if not site.nodes:
+            return {}
+        hours = sum(row["hours"] for row in site.nodes.values())
+        measured = mtbf(_incidents(site.failures), hours)
+        steps = [f.seconds for f in site.failures if f.seconds]
+        return {
+            "failures_of_work": dict(sorted(Counter(f.cause for f in site.failures).items())),
+            "node_hours": round(hours, 1),
+            "mtbf_node_hours": _round(measured.mean_h),
+            "mtbf_node_hours_95": [_round(measured.low_h), _round(measured.high_h)],
+            "mean_seconds_to_recover": {
+                step: round(sum(s[step] for s in steps) / len(steps), 1) for step in STEPS
+            }
+            if steps
+            else None,
+            "sick_nodes": sum(any(s.level == "sick" for s in v) for v in site.sick.values()),
+            "slow_gpus": len({(s.owner[0], s.device) for s in site.slow}),
+        }
+
+    def _nodes(self, site: Site, window: Window) -> Iterator[Finding]:
+        for place, sick in sorted(site.sick.items()):
+            yield sick_node(place, sick, site.away.get(place), site.nodes.get(place), window)
+        pools: dict[Place, list[Place]] = defaultdict(list)
+        for place, row in sorted(site.nodes.items()):
+            pools[place[0], row["pool"]].append(place)
+        for pool, members in sorted(pools.items()):
+            # What is said of a sick node is not said again of its pool.
+            downs = {p: site.down[p] for p in members if p in site.down and p not in site.sick}
+            away = {p: site.away[p] for p in downs if p in site.away}
+            lost = sum(b.gpu_hours for b in away.values())
+            if lost > 0 and lost >= self.settings.min_gpu_hours:
+                hours = sum(site.nodes[p]["hours"] for p in members)
+                yield outages(pool, downs, away, hours, self.settings, window)
+
+    def _work(self, site: Site, window: Window) -> Iterator[Finding]:
+        for owner, failed in _by_owner(site.failures).items():
+            kept = site.checkpoints.get(owner)
+            if owner[2] not in _going_on() or kept is None:
+                continue
+            made = lost_work(owner, failed, kept, site.held.get(owner, {}), self.settings, window)
+            if made is not None:
+                yield made
+
+    def _slow(self, site: Site, window: Window) -> Iterator[Finding]:
+        by_owner: dict[Owner, list[clocks.Slow]] = defaultdict(list)
+        for one in site.slow:
+            by_owner[one.owner].append(one)
+        for owner, slow in sorted(by_owner.items()):
+            made = slow_gpus(owner, slow, site.held.get(owner, {}), owner[2] in _going_on(), window)
+            if made.gpu_hours >= self.settings.min_gpu_hours:
+                yield made
+
+    def _read(self, views: Views, window: Window) -> Site:
+        asked: dict[str, Any] = {
+            "since": window.start.replace(tzinfo=None),
+            "until": window.end.replace(tzinfo=None),
+        }
+        recent = max(window.start, window.end - RECENT).replace(tzinfo=None)
+        pods = pl.DataFrame(views.query(sql("reliability/pods"), asked))
+        events = views.query(
+            sql("reliability/events"), {**asked, "reasons": list(_causes())}
+        ).to_pylist()
+        xids = [
+            Xid(r["cluster"], r["device"], r["node"] or "", r["bucket"], r["xid"],
+                r["namespace"] or "", r["pod"] or "", r["older"])
+            for r in views.query(sql("reliability/xids"), asked).to_pylist()
+        ]  # fmt: skip
+        health = views.query(
+            sql("reliability/health"), {"recent": recent, "until": asked["until"]}
+        ).to_pylist()
+        held, away = _bill(views.query(sql("reliability/bill"), asked).to_pylist())
+        ran = pl.DataFrame(
+            views.query(sql("reliability/clocks"), {**asked, "throttles": clocks.mask()})
+        )
+        rows = pods.to_dicts()
+        said = signs(events, _causes(), xids)
+        failed, struck = failures(rows, said, _loading(pods, held))
+        down = _down(events, asked["until"])
+        starts = {place: [at for at, _ in spans] for place, spans in down.items()}
+        nodes = views.query(sql("reliability/nodes"), asked).to_pylist()
+        since = asked["since"]
+        return Site(
+            pods=pods,
+            nodes={(r["cluster"], r["node"]): r for r in nodes},
+            failures=[f for f in failed if f.at >= since],
+            sick=devices.judged(xids, health, struck, starts, self.settings.repeats),
+            down=down,
+            slow=clocks.slow(
+                ran, pods, ratio=self.settings.slow_ratio, hours=self.settings.slow_hours
+            ),
+            checkpoints=self._checkpoints(views, asked, pods, failed),
+            held=held,
+            away=away,
+        )
+
+    def _checkpoints(
+        self,
+        views: Views,
+        asked: Mapping[str, Any],
+        pods: pl.DataFrame,
+        failed: Sequence[Failure],
+    ) -> dict[Owner, Checkpoints]:
+        """Return the checkpoints of the workloads that failed; nobody else's are read."""
+        owners = {f.owner for f in failed if f.owner[2] in _going_on()}
+        if not owners:
+            return {}
+        who = pl.DataFrame(sorted(owners), schema=WORKLOAD, orient="row")
+        mine = pods.join(who, on=WORKLOAD)
+        loud = pl.DataFrame(
+            views.query(sql("bursts"), {**asked, "burst_bps": self.settings.burst_bps})
+        )
+        found = written_by(mine, loud.filter(pl.col("who").is_in(mine["who"].unique().to_list())))
+        for row in mine.filter(pl.col("annotations").is_not_null()).iter_rows(named=True):
+            said = told(msgspec.json.decode(row["annotations"]), [])
+            if said is not None:
+                owner: Owner = tuple(row[name] for name in WORKLOAD)
+                found[owner] = said
+        return found
+
+
+@cache
+def _causes() -> dict[str, str]:
+    text = files("analyzers").joinpath("interruptions.csv").read_text(encoding="utf-8")
+    return {r["reason"]: r["cause"] for r in csv.DictReader(text.splitlines())}
+
+
+@cache
+def _going_on() -> frozenset[str]:
+    return frozenset(kind for kind, (how, _) in tolerances().items() if how in GOES_ON)
+
+
+def _incidents(failed: Sequence[Failure]) -> int:
+    """Count what befell nodes: the workloads that one takes along are one incident."""
+    last: dict[Place, datetime] = {}
+    count = 0
+    for failure in failed:
+        if failure.cause == "application":
+            continue
+        places = [(failure.owner[0], node) for node in failure.nodes]
+        count += any(failure.at - last.get(p, datetime.min) > TOGETHER for p in places)  # noqa: DTZ901
+        last.update(dict.fromkeys(places, failure.at))
+    return count
+
+
+def _by_owner(failed: Sequence[Failure]) -> dict[Owner, list[Failure]]:
+    found: dict[Owner, list[Failure]] = defaultdict(list)
+    for failure in failed:
+        found[failure.owner].append(failure)
+    return dict(sorted(found.items()))
+
+
+def _bill(
+    rows: Sequence[Mapping[str, Any]],
+) -> tuple[dict[Owner, dict[str, Bill]], dict[Place, Bill]]:
+    held: dict[Owner, dict[str, Bill]] = defaultdict(dict)
+    away: dict[Place, Bill] = {}
+    for row in rows:
+        bill = Bill(row["gpu_hours"], row["usd"])
+        if row["state"] == "unavailable":
+            place = row["cluster"], row["node"]
+            away[place] = away.get(place, Bill(0.0, Decimal())).plus(bill)
+        else:
+            owner: Owner = tuple(row[name] for name in WORKLOAD)
+            held[owner][row["state"]] = bill
+    return dict(held), away
+
+
+def _loading(pods: pl.DataFrame, held: Mapping[Owner, Mapping[str, Bill]]) -> dict[Owner, float]:
+    """Return how long a pod of each workload starts up, on average, seconds."""
+    if pods.is_empty():
+        return {}
+    asked = pods.group_by(WORKLOAD).agg(pl.col("gpus").sum())
+    return {
+        row[:4]: held[row[:4]]["startup"].gpu_hours * 3600 / row[4]
+        for row in asked.iter_rows()
+        if "startup" in held.get(row[:4], {})
+    }
+
+
+def _down(
+    events: Sequence[Mapping[str, Any]], until: datetime
+) -> dict[Place, list[tuple[datetime, datetime]]]:
+    """Return the stretches for which each node was not ready."""
+    found: dict[Place, list[tuple[datetime, datetime]]] = defaultdict(list)
+    since: dict[Place, datetime] = {}
+    for row in events:
+        place = row["cluster"], row["name"]
+        if row["kind"] == "Node" and row["reason"] == "NodeNotReady":
+            since.setdefault(place, row["ts"])
+        elif row["kind"] == "Node" and row["reason"] == "NodeReady" and place in since:
+            found[place].append((since.pop(place), row["ts"]))
+    for place, at in since.items():
+        found[place].append((at, until))
+    return dict(found)
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)

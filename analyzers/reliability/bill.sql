@@ -1,0 +1,19 @@
+-- What workloads held, by state, and what nodes were not available for: hours and their price.
+SELECT
+    cluster,
+    namespace,
+    workload_kind,
+    workload,
+    CASE WHEN state = 'unavailable' THEN node END AS node,
+    CASE WHEN state = 'unavailable' THEN pool END AS pool,
+    state,
+    sum(gpu_seconds) / 3600 AS gpu_hours,
+    CASE WHEN bool_and(priced) THEN sum(usd) END AS usd
+FROM ledger
+WHERE
+    bucket >= $since
+    AND bucket < $until
+    AND state IN ('unavailable', 'startup', 'productive', 'low')
+    AND (namespace <> '' OR state = 'unavailable')
+GROUP BY ALL
+ORDER BY ALL

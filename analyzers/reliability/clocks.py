@@ -1,0 +1,97 @@
+"""GPUs that run slower than their peers: in a gang everybody waits for the slowest."""
+
+import csv
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from analyzers.checkpoints import WORKLOAD, Owner
+
+LEAST_PEERS = 4
+"""A median of fewer devices is no measure of a device."""
+
+
+class Slow(msgspec.Struct, frozen=True):
+    """A device whose clock was below its peers' while both worked for one workload."""
+
+    owner: Owner
+    device: str
+    node: str
+    model: str
+    clock_mhz: float
+    peers_mhz: float
+    busy_hours: float
+    hot_share: float
+    causes: tuple[str, ...]
+    temp_c: float | None
+    gang: int
+    """Devices that work together with it, itself included."""
+
+    @property
+    def lost(self) -> float:
+        """Part of the time that its slowness costs."""
+        return 1 - self.clock_mhz / self.peers_mhz
+
+
+def slow(clocks: pl.DataFrame, pods: pl.DataFrame, *, ratio: float, hours: float) -> list[Slow]:
+    """Return the slow devices of each workload with at least four devices of one model."""
+    if clocks.is_empty() or pods.is_empty():
+        return []
+    whose = pods.select("cluster", "namespace", "pod", "workload_kind", "workload").unique(
+        ["cluster", "namespace", "pod"]
+    )
+    each = (
+        clocks.join(whose, on=["cluster", "namespace", "pod"])
+        .group_by(*WORKLOAD, "device", "model")
+        .agg(
+            pl.col("node").last(),
+            pl.col("busy_hours").sum().alias("hours"),
+            ((pl.col("clock_mhz") * pl.col("busy_hours")).sum() / pl.col("busy_hours").sum()).alias(
+                "clock"
+            ),
+            pl.col("hot_hours").sum(),
+            pl.col("mask").max(),
+            pl.col("temp_c").max(),
+        )
+        .filter(pl.col("hours") >= hours)
+    )
+    peers = [*WORKLOAD, "model"]
+    judged = each.with_columns(
+        peers_mhz=pl.col("clock").median().over(peers), gang=pl.len().over(peers)
+    ).filter((pl.col("gang") >= LEAST_PEERS) & (pl.col("clock") < ratio * pl.col("peers_mhz")))
+    return [
+        Slow(
+            owner=tuple(row[name] for name in WORKLOAD),
+            device=row["device"],
+            node=row["node"] or "",
+            model=row["model"] or "",
+            clock_mhz=row["clock"],
+            peers_mhz=row["peers_mhz"],
+            busy_hours=row["hours"],
+            hot_share=row["hot_hours"] / row["hours"],
+            causes=_causes(row["mask"]),
+            temp_c=row["temp_c"],
+            gang=row["gang"],
+        )
+        for row in judged.sort(*WORKLOAD, "clock", "device").iter_rows(named=True)
+    ]
+
+
+@cache
+def throttles() -> tuple[Mapping[str, Any], ...]:
+    """Return the clock event reasons that are the hardware's trouble (`throttles.csv`)."""
+    text = files("analyzers").joinpath("reliability/throttles.csv").read_text(encoding="utf-8")
+    return tuple({**row, "bit": int(row["bit"])} for row in csv.DictReader(text.splitlines()))
+
+
+def mask() -> int:
+    """Return all of their bits."""
+    return sum(int(row["bit"]) for row in throttles())
+
+
+def _causes(seen: int | None) -> tuple[str, ...]:
+    return tuple(row["name"] for row in throttles() if (seen or 0) & row["bit"])

@@ -1,0 +1,171 @@
+"""Which devices are sick, by their XIDs, their memory and who failed on them.
+
+An XID of an application (13, 31, 43, 94 ...) never condemns a node: only where different workloads
+meet it on one GPU within a day is that GPU suspected, and where one pod meets it on several GPUs
+it is the application's.
+"""
+
+import csv
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+import msgspec
+
+Key = tuple[str, str]
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+MOST_REBOOTS = 2
+"""After so many resets for the same XID the hardware is inspected instead (gpud's rule)."""
+REPLACE = "replace the board: its memory rows cannot be remapped any more"
+DIAGNOSE = "run the vendor's diagnosis on this GPU when it is free"
+INSPECT = "inspect the hardware: resets did not cure it"
+
+
+class Xid(msgspec.Struct, frozen=True):
+    """An XID first shown by a device in an hour; `older` = it was there before the window."""
+
+    cluster: str
+    device: str
+    node: str
+    at: datetime
+    code: int
+    namespace: str
+    pod: str
+    older: bool
+
+
+class Sick(msgspec.Struct, frozen=True):
+    """A device that should not get work, why, and what to do with it."""
+
+    device: str
+    node: str
+    level: Literal["sick", "suspect"]
+    action: str
+    signs: tuple[str, ...]
+    witnesses: tuple[str, ...]
+    """Independent of each other: the driver, the memory, the pods, the node."""
+
+
+def judged(
+    xids: Sequence[Xid],
+    health: Iterable[Mapping[str, Any]],
+    struck: Mapping[Key, Sequence[datetime]],
+    downs: Mapping[Key, Sequence[datetime]],
+    repeats: int,
+) -> dict[Key, list[Sick]]:
+    """Return the sick devices of each node.
+
+    `struck` are the moments at which pods failed on a node, `downs` at which it was not ready.
+    """
+    by_device: dict[Key, list[Xid]] = defaultdict(list)
+    for xid in xids:
+        by_device[xid.cluster, xid.device].append(xid)
+    memory: dict[Key, dict[str, tuple[int, int]]] = defaultdict(dict)
+    node_of: dict[Key, str] = {key: seen[-1].node for key, seen in by_device.items()}
+    for row in health:
+        key = row["cluster"], row["device"]
+        memory[key][row["sign"]] = row["most"], row["growth"]
+        node_of.setdefault(key, row["node"] or "")
+    theirs = applications(xids)
+    found: dict[Key, list[Sick]] = defaultdict(list)
+    for key, name in sorted(node_of.items()):
+        place = key[0], name
+        sick = _device(
+            key, name, by_device.get(key, []), memory.get(key, {}), theirs, repeats,
+            struck.get(place, ()), downs.get(place, ()),
+        )  # fmt: skip
+        if sick is not None:
+            found[place].append(sick)
+    return found
+
+
+def applications(xids: Iterable[Xid]) -> set[tuple[str, str, str, int]]:
+    """Return the pods (cluster, namespace, pod, code) that meet an XID on several GPUs."""
+    where: dict[tuple[str, str, str, int], set[str]] = defaultdict(set)
+    for xid in xids:
+        if xid.pod and facts(xid.code)["class"] in {"application", "log"}:
+            where[xid.cluster, xid.namespace, xid.pod, xid.code].add(xid.device)
+    return {key for key, devices in where.items() if len(devices) > 1}
+
+
+@cache
+def table() -> dict[int, dict[str, str]]:
+    """Return the classes of XIDs by code (`xids.csv`)."""
+    text = files("analyzers").joinpath("reliability/xids.csv").read_text(encoding="utf-8")
+    return {int(row["xid"]): row for row in csv.DictReader(text.splitlines())}
+
+
+def facts(code: int) -> dict[str, str]:
+    """Return an XID's row; one that is not listed condemns nothing."""
+    unknown = {"class": "unknown", "severity": "log", "action": "look it up", "meaning": ""}
+    return table().get(code, unknown)
+
+
+def _device(  # noqa: PLR0917  (one caller)
+    key: Key,
+    node: str,
+    seen: Sequence[Xid],
+    memory: Mapping[str, tuple[int, int]],
+    theirs: set[tuple[str, str, str, int]],
+    repeats: int,
+    struck: Sequence[datetime],
+    downs: Sequence[datetime],
+) -> Sick | None:
+    fatal = [x for x in seen if facts(x.code)["severity"] == "fatal"]
+    warned = [
+        x
+        for x in seen
+        if facts(x.code)["severity"] == "warn"
+        and facts(x.code)["class"] not in {"application", "log"}
+    ]
+    signs = [_told(x) for x in [*fatal, *warned]]
+    witnesses = ["driver"] if fatal or warned else []
+    for sign, (most, growth) in sorted(memory.items()):
+        if sign == "row_remap_failure" or growth > 0 or fatal or warned:
+            signs.append(f"{sign.replace('_', ' ')} {most}" + (f", {growth} new" if growth else ""))
+            witnesses = [*dict.fromkeys([*witnesses, "memory"])]
+    moments = [x.at for x in [*fatal, *warned] if not x.older]
+    if _near(moments, struck):
+        witnesses.append("pods that failed there")
+    if _near(moments, downs):
+        witnesses.append("its node went down")
+    if "row_remap_failure" in memory:
+        return Sick(key[1], node, "sick", REPLACE, tuple(signs), tuple(witnesses))
+    if fatal:
+        codes = [x.code for x in fatal]
+        often = max(codes.count(code) for code in codes) > MOST_REBOOTS
+        action = INSPECT if often else facts(fatal[-1].code)["action"]
+        return Sick(key[1], node, "sick", action, tuple(signs), tuple(witnesses))
+    if len(warned) > 1 or (warned and "memory" in witnesses):
+        action = facts(warned[-1].code)["action"]
+        return Sick(key[1], node, "sick", action, tuple(signs), tuple(witnesses))
+    mine = [
+        x
+        for x in seen
+        if facts(x.code)["class"] == "application"
+        and x.pod
+        and (x.cluster, x.namespace, x.pod, x.code) not in theirs
+    ]
+    crowd = max((_pods(mine, x.at) for x in mine), default=0)
+    if crowd >= repeats:
+        told = f"application errors of {crowd} different pods within a day"
+        return Sick(key[1], node, "suspect", DIAGNOSE, (told,), ("driver",))
+    return None
+
+
+def _pods(seen: Sequence[Xid], since: datetime) -> int:
+    return len({(x.namespace, x.pod) for x in seen if since <= x.at < since + DAY})
+
+
+def _near(moments: Sequence[datetime], others: Sequence[datetime]) -> bool:
+    """Tell whether something came in the hour of an XID, or the one before or after."""
+    return any(m - HOUR <= other < m + 2 * HOUR for m in moments for other in others)
+
+
+def _told(xid: Xid) -> str:
+    meaning = facts(xid.code)["meaning"]
+    when = "before the window" if xid.older else f"{xid.at:%Y-%m-%dT%H:%MZ}"
+    return f"XID {xid.code}" + (f" ({meaning})" if meaning else "") + f", {when}"

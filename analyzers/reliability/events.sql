@@ -1,0 +1,17 @@
+-- What was said of nodes, and of pods that a lost node cost.
+SELECT
+    cluster,
+    ts,
+    kind,
+    namespace,
+    name,
+    reason
+FROM event
+WHERE
+    ts >= $since - INTERVAL 1 HOUR
+    AND ts < $until
+    AND (
+        (kind = 'Node' AND (list_contains($reasons, reason) OR reason = 'NodeReady'))
+        OR (kind = 'Pod' AND list_contains($reasons, reason))
+    )
+ORDER BY cluster, ts, kind, name, reason

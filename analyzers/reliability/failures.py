@@ -1,0 +1,194 @@
+"""Failures that cost work: when, why, and the time from the first sign until work went on.
+
+event ─┐   first sign ──► detected ──► decided ──► drained ──► restarted ──► replayed
+pod   ─┼─► (event, XID)   deletion     replacement  pod gone    first work    work since the
+XIDs  ─┘                  or end       was made                               last checkpoint
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+import msgspec
+
+from analyzers.checkpoints import WORKLOAD, Owner
+from analyzers.reliability.devices import Xid, facts
+
+Cause = Literal["spot", "node", "device", "application"]
+Row = Mapping[str, Any]
+TOGETHER = timedelta(minutes=10)
+"""Pods of one workload that end within this failed together."""
+BEFORE, AFTER = timedelta(minutes=20), timedelta(minutes=10)
+"""An event explains a pod that ended no later than `BEFORE` after it, or `AFTER` before it."""
+EARLY = timedelta(minutes=5)
+LATEST = timedelta(days=1)
+"""Whoever comes later does not replace what failed."""
+STEPS = ("detect", "decide", "drain", "restart")
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Pods of one workload that failed together, and how long it took to go on."""
+
+    owner: Owner
+    at: datetime
+    cause: Cause
+    nodes: tuple[str, ...]
+    gpus: float
+    run_hours: float
+    """How long the pods had run: more cannot be lost."""
+    seconds: dict[str, float] | None
+    """By step, from the first sign to the first work; None = nobody came after."""
+    load_s: float
+    """Of the restart, the time from a pod's start to its first work."""
+
+
+class Signs(msgspec.Struct, frozen=True):
+    """What was said of nodes and pods, by cause: moments in order."""
+
+    nodes: dict[tuple[str, str], list[tuple[datetime, str]]]
+    pods: dict[tuple[str, str, str], list[tuple[datetime, str]]]
+    devices: dict[tuple[str, str], list[datetime]]
+
+
+def signs(events: Iterable[Row], causes: Mapping[str, str], xids: Iterable[Xid]) -> Signs:
+    """Sort events and XIDs by whom they concern; `causes` names each reason's."""
+    nodes: dict[tuple[str, str], list[tuple[datetime, str]]] = defaultdict(list)
+    pods: dict[tuple[str, str, str], list[tuple[datetime, str]]] = defaultdict(list)
+    devices: dict[tuple[str, str], list[datetime]] = defaultdict(list)
+    for row in events:
+        cause = causes.get(row["reason"])
+        if row["kind"] == "Node" and cause in {"spot", "down"}:
+            nodes[row["cluster"], row["name"]].append((row["ts"], cause))
+        elif row["kind"] == "Pod" and cause == "evicted":
+            pods[row["cluster"], row["namespace"] or "", row["name"]].append((row["ts"], "down"))
+    for xid in xids:
+        row = facts(xid.code)
+        bad = row["severity"] in {"fatal", "warn"} and row["class"] not in {"application", "log"}
+        if bad and not xid.older:
+            devices[xid.cluster, xid.node].append(xid.at)
+    return Signs(dict(nodes), dict(pods), dict(devices))
+
+
+def failures(
+    pods: Sequence[Row], said: Signs, loading: Mapping[Owner, float]
+) -> tuple[list[Failure], dict[tuple[str, str], list[datetime]]]:
+    """Return the failures in order, and the moments at which pods failed on each node.
+
+    `loading` is how long a pod of a workload takes from its start to its first work, seconds.
+    """
+    by_owner: dict[Owner, list[Row]] = defaultdict(list)
+    for row in (_evicted(row, said) for row in pods):
+        by_owner[tuple(row[name] for name in WORKLOAD)].append(row)
+    found: list[Failure] = []
+    struck: dict[tuple[str, str], list[datetime]] = defaultdict(list)
+    for owner, rows in by_owner.items():
+        ended = [(row, *_cause(row, said)) for row in rows if row["ended"] is not None]
+        bad = sorted(
+            ((row, cause, first) for row, cause, first in ended if cause and first),
+            key=lambda item: (item[0]["ended"], item[0]["pod"]),
+        )
+        starts = sorted(rows, key=lambda row: (row["start"], row["pod"]))
+        for group in _groups(bad):
+            found.append(_failure(owner, group, starts, loading.get(owner, 0.0)))
+            for row, _, _ in group:
+                struck[row["cluster"], row["node"]].append(row["ended"])
+    return sorted(found, key=lambda f: (f.at, f.owner)), dict(struck)
+
+
+def _cause(row: Row, said: Signs) -> tuple[Cause | None, datetime | None]:
+    """Return why a pod ended, and the first sign of it; None = as it should, or nobody knows."""
+    if row["phase"] == "Succeeded":
+        return None, None
+    end, place = row["ended"], (row["cluster"], row["node"])
+    told = [*said.nodes.get(place, ()), *said.pods.get(_name(row), ())]
+    near = sorted((at, why) for at, why in told if end - BEFORE <= at <= end + AFTER)
+    if near:
+        at, why = min(near, key=lambda item: (item[1] != "spot", item[0]))
+        return ("spot" if why == "spot" else "node"), min(at, end)
+    if row["phase"] != "Failed":
+        return None, None
+    hours = said.devices.get(place, ())
+    # XIDs are known by the hour.
+    near_xid = any(at - EARLY <= end < at + timedelta(hours=1) + AFTER for at in hours)
+    return ("device" if near_xid else "application"), end
+
+
+def _evicted(row: Row, said: Signs) -> Row:
+    """Let a pod that was given up end when that was said: who looks seldom sees it go late."""
+    until = row["ended"]
+    if until is None or row["phase"] in {"Succeeded", "Failed"}:
+        return row
+    told = [at for at, _ in said.pods.get(_name(row), ()) if row["start"] < at <= until]
+    return {**row, "ended": max(told)} if told else row
+
+
+def _name(row: Row) -> tuple[str, str, str]:
+    return row["cluster"], row["namespace"], row["pod"]
+
+
+def _groups(
+    bad: Sequence[tuple[Row, Cause, datetime]],
+) -> Iterable[list[tuple[Row, Cause, datetime]]]:
+    group: list[tuple[Row, Cause, datetime]] = []
+    for item in bad:
+        if group and item[0]["ended"] - group[-1][0]["ended"] > TOGETHER:
+            yield group
+            group = []
+        group.append(item)
+    if group:
+        yield group
+
+
+def _failure(
+    owner: Owner,
+    group: Sequence[tuple[Row, Cause, datetime]],
+    starts: Sequence[Row],
+    load_s: float,
+) -> Failure:
+    rows = [row for row, _, _ in group]
+    order: tuple[Cause, ...] = ("spot", "node", "device", "application")
+    cause = min((why for _, why, _ in group), key=order.index)
+    first = min(at for _, _, at in group)
+    gone = max(row["ended"] for row in rows)
+    names = {row["pod"] for row in rows if row["start"] <= first}
+    at = bisect_left([row["start"] for row in starts], min(row["ended"] for row in rows) - EARLY)
+    after = [
+        row
+        for row in starts[at:]
+        if row["start"] > first
+        and row["start"] - gone <= LATEST
+        and (row["pod"] not in names or row["start"] >= gone)
+    ][: len(rows)]
+    return Failure(
+        owner=owner,
+        at=first,
+        cause=cause,
+        nodes=tuple(sorted({row["node"] for row in rows})),
+        gpus=float(sum(row["gpus"] for row in rows)),
+        run_hours=max((first - row["start"]).total_seconds() / 3600 for row in rows),
+        seconds=_split(rows, after, first, gone, load_s) if after else None,
+        load_s=load_s,
+    )
+
+
+def _split(
+    rows: Sequence[Row], after: Sequence[Row], first: datetime, gone: datetime, load_s: float
+) -> dict[str, float]:
+    """Part the time from the first sign to the first work; the parts sum to it."""
+    asked = min(
+        (row["deleted_at"] for row in rows if row["deleted_at"] and row["deleted_at"] >= first),
+        default=min(row["ended"] for row in rows),
+    )
+    asked = min(max(asked, first), gone)
+    made = min(row["created_at"] or row["start"] for row in after)
+    begun = max(row["start"] for row in after)
+    made = min(max(made, asked), max(begun, asked))
+    drained = min(max(gone, asked), max(begun, asked))
+    return {
+        "detect": (asked - first).total_seconds(),
+        "drain": (drained - asked).total_seconds(),
+        "decide": max((made - drained).total_seconds(), 0.0),
+        "restart": max((begun - max(made, drained)).total_seconds(), 0.0) + load_s,
+    }

@@ -1,0 +1,38 @@
+-- Lives of the pods that ask for GPUs: how they ended, who came after. One that vanished ended when
+-- it was last seen.
+WITH looked AS (
+    SELECT
+        cluster,
+        max(last_seen) AS last_look
+    FROM pod
+    GROUP BY cluster
+)
+
+SELECT
+    p.cluster,
+    p.namespace,
+    coalesce(p.workload_kind, p.owner_kind, 'Pod') AS workload_kind,
+    coalesce(p.workload, p.owner_name, p.pod) AS workload,
+    p.team,
+    p.pod,
+    hash(p.cluster, p.namespace, p.pod) AS who,
+    p.node,
+    coalesce(p.phase, 'Unknown') AS phase,
+    p.gpu_request AS gpus,
+    p.annotations,
+    p.created_at,
+    p.deleted_at,
+    coalesce(p.started_at, p.scheduled_at, p.created_at, p.first_seen) AS start,
+    coalesce(
+        p.finished_at,
+        CASE WHEN p.last_seen < l.last_look - INTERVAL 10 MINUTE THEN p.last_seen END
+    ) AS ended,
+    coalesce(ended, l.last_look) AS "end"
+FROM pod AS p
+INNER JOIN looked AS l ON p.cluster = l.cluster
+WHERE
+    p.node IS NOT null
+    AND p.gpu_request > 0
+    AND start < $until
+    AND coalesce(ended, l.last_look) > $since
+ORDER BY p.cluster, p.namespace, workload_kind, workload, start, p.pod
