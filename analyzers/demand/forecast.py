@@ -63,7 +63,7 @@ def forecast(demand: Doubles, first_weekday: int, least_skill: float) -> Forecas
     skill = 1 - loss / plain
     told = round(skill, 4), round(loss, 6), round(plain, 6)
     if skill < least_skill:
-        said = f"{skill:+.0%} against seasonal-naive, at least {least_skill:+.0%} is asked"
+        said = f"{skill:+.1%} against seasonal-naive, at least {least_skill:+.1%} is asked"
         return Forecast(said, *told, days, {})
     ahead, errors = _next(table, first_weekday), (truth - made).ravel()
     quantiles = {

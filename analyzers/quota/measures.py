@@ -47,7 +47,8 @@ def measures(group: Group) -> Measures:
     # What one holds and leaves idle helps the others only; of several holders each its part.
     elsewhere = waiting.sum(axis=1, keepdims=True) - waiting
     rest = np.minimum(idle, used)
-    hoarded = np.minimum(rest, elsewhere) * _part(waiting.sum(axis=1), rest.sum(axis=1))[:, None]
+    hoarded = np.minimum(rest, elsewhere)
+    hoarded *= _part(waiting.sum(axis=1), hoarded.sum(axis=1))[:, None]
     lent = np.minimum(unused, others)
     most = np.minimum(np.minimum(blocked.sum(axis=1), lent.sum(axis=1)), free)
     stranded = lent * _part(most, lent.sum(axis=1))[:, None]

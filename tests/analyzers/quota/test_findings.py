@@ -117,6 +117,26 @@ def test_teams_that_take_turns_would_need_half_in_one_pool(make_ground: Make) ->
     assert pooled.usd == Decimal(384)
 
 
+@pytest.mark.parametrize(
+    ("waits", "hoarded"),
+    [
+        ((0, 3), {"a": 72}),  # of a's four idle GPUs three are waited for
+        ((3, 0), {}),  # by itself: nobody else
+        ((0, 9), {"a": 96}),
+        ((2, 1), {"a": 24, "b": 24}),  # b idles one, for which a waits
+    ],
+)
+def test_hoarded_is_what_idles_while_others_wait(
+    waits: tuple[int, int], hoarded: dict[str, float], make_ground: Make
+) -> None:
+    ground = make_ground(gpus=12)
+    for name, waiting in zip("ab", waits, strict=True):
+        ground.quota(name, 6, 6, waiting, kind="ElasticQuota.koordinator")
+    ground.post(idle={"a": 4, "b": 1} if all(waits) else {"a": 4})
+    made = QuotaAnalyzer().find(ground.views, ground.window)
+    assert {f.subject.workload: f.gpu_hours for f in made if f.kind == "hoarded_quota"} == hoarded
+
+
 def test_free_gpus_of_another_model_are_not_stranded(make_ground: Make) -> None:
     ground = make_ground(gpus=8)
     seen = {"first_seen": ground.hours[0], "last_seen": ground.hours[-1]}
