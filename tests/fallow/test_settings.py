@@ -47,7 +47,7 @@ def test_secrets_never_show_in_a_dump() -> None:
 
 
 BAD_FILES = [
-    ("idel:\n  threshold: 1\n", "unknown setting 'idel' (from {file})", "legal here: cluster,"),
+    ("idel:\n  threshold: 1\n", "unknown setting 'idel' (from {file})", ", cluster,"),
     ("idle:\n  treshold: 1\n", "unknown setting 'idle.treshold' (from {file})", "threshold"),
     ("idle:\n  threshold: 1.5\n", "setting 'idle.threshold' (from {file}): Input should be", ""),
     ("idle:\n  min_duration: soon\n", "'soon' is not a duration", "ms, s, m, h, d or w"),
