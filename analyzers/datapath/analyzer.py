@@ -1,0 +1,185 @@
+"""Work that waits for data, and data that is kept too dear or read again and again.
+
+rollup_1h, pod_sample ─► waits.sql ─► GPUs that wait for input ─┐
+pod, pod_sample ─► reads.sql ─► bounds of what is read ─────────┼─► findings.py
+settings (sizes, classes, prices) ─► tiers.py ─► moves, caches ─┘
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+
+from analyzers.datapath.findings import cached, moved, waited
+from analyzers.datapath.tiers import Reads, best, cache_return
+from analyzers.idle import Unjudged
+from analyzers.queries import sql
+from analyzers.work import bill
+from fallow.errors import SettingsError
+from fallow.nouns import Finding, Subject
+from fallow.seams import Views
+from fallow.settings import DatapathSettings, Dataset, StorageClass
+from fallow.window import Window
+
+RECENT = timedelta(days=2)
+"""Of hosts' looks, the most of a warehouse, only these are read for waiting GPUs."""
+DAY_S = 86_400
+GIB = 2**30
+
+
+class Read(msgspec.Struct, frozen=True):
+    """One dataset: what its readers read, or why that is not known."""
+
+    dataset: Dataset
+    subject: Subject
+    bounds: Reads | None
+    readers: tuple[str, ...]
+    why: str = ""
+
+
+class DatapathAnalyzer:
+    """Find GPUs that wait for data, and storage that costs more than it must."""
+
+    def __init__(self, settings: DatapathSettings | None = None) -> None:
+        self.settings = settings or DatapathSettings()
+
+    def find(self, views: Views, window: Window) -> list[Finding]:
+        """Return what waits and what is kept too dear, the most dollars first.
+
+        Raises:
+            SettingsError: a dataset lies in a class that the settings do not name.
+        """
+        found = [*self._waits(views, window), *self._storage(views, window)]
+        return sorted(found, key=lambda f: (-(f.usd or 0), -f.gpu_hours, f.id))
+
+    def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
+        """Return the workloads and datasets that cannot be judged, and what nobody collects."""
+        found = []
+        for row in self._rows(views, window):
+            hours = row["gpu_hours"] - row["watched"]
+            if hours > 0.5 * row["gpu_hours"]:
+                about = Subject(
+                    row["cluster"], row["namespace"], row["workload_kind"], row["workload"]
+                )
+                why = "whether it waits for data: no disk or network reads of its pods (cAdvisor)"
+                found.append(Unjudged(about, round(hours, 6), (why,), window))
+        found += [
+            Unjudged(read.subject, 0.0, (read.why,), window)
+            for read in self._reads(views, window)
+            if read.bounds is None
+        ]
+        asked = {**_bounds(window), "recent": max(window.start, window.end - RECENT)}
+        for row in views.query(sql("datapath/missing"), asked).to_pylist():
+            about = Subject(row["cluster"], "", "Fleet", row["cluster"])
+            for count, what in (
+                (row["serving"], "serving pods: service levels need latency histograms"),
+                (row["distributed"], "distributed jobs: scaling efficiency needs step times"),
+            ):
+                if count:
+                    why = f"{count} {what}, and no collector brings them"
+                    found.append(Unjudged(about, 0.0, (why,), window))
+        return found
+
+    def _waits(self, views: Views, window: Window) -> Iterator[Finding]:
+        recent = Window(max(window.start, window.end - RECENT), window.end)
+        rows = [r for r in self._rows(views, window) if r["hours"] >= self.settings.least_hours]
+        if not rows:
+            return
+        money = bill(views, recent)
+        for row in rows:
+            yield from waited(row, money, recent)
+
+    def _rows(self, views: Views, window: Window) -> list[Mapping[str, Any]]:
+        recent = Window(max(window.start, window.end - RECENT), window.end)
+        asked = {
+            **_bounds(recent),
+            "activity": self.settings.activity,
+            "input_bps": self.settings.input_bps,
+        }
+        rows: list[Mapping[str, Any]] = views.query(sql("datapath/waits"), asked).to_pylist()
+        return rows
+
+    def _storage(self, views: Views, window: Window) -> Iterator[Finding]:
+        classes = {c.name: c for c in self.settings.classes}
+        for read in self._reads(views, window):
+            if read.bounds is None:
+                continue
+            data = read.dataset
+            kept, gib = _class(classes, data), Fraction(data.gib)
+            days = Fraction(self.settings.horizon_days)
+            age = _age_days(data, window)
+            margin = Fraction(str(self.settings.read_margin))
+            wary = Reads(Fraction(), read.bounds.most * margin)
+            move = best(gib, kept, classes.values(), wary, days, age)
+            if move is not None and self._worth(move.saving_usd, days):
+                yield moved(read.subject, data, read.bounds, read.readers, move, window, days)
+            price = self.settings.cache_usd_per_gib_month
+            if price is not None:
+                saved = cache_return(gib, kept, read.bounds, days, Fraction(price))
+                if self._worth(saved, days):
+                    yield cached(read.subject, data, read.bounds, read.readers, saved, window, days)
+
+    def _worth(self, saving: Fraction, days: Fraction) -> bool:
+        return saving > 0 and saving / days * 30 >= Fraction(self.settings.min_saving_usd)
+
+    def _reads(self, views: Views, window: Window) -> list[Read]:
+        """Return by dataset the least and most that its readers read per day."""
+        sets = self.settings.datasets
+        if not sets:
+            return []
+        asked = {
+            **_bounds(window),
+            "datasets": list(range(len(sets))),
+            "namespaces": [d.namespace for d in sets],
+            "claims": [d.claim for d in sets],
+        }
+        by: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+        for row in views.query(sql("datapath/reads"), asked).to_pylist():
+            by[row["dataset"]].append(row)
+        return [self._read(data, by[n], window) for n, data in enumerate(sets)]
+
+    def _read(self, data: Dataset, rows: list[Mapping[str, Any]], window: Window) -> Read:
+        cluster = rows[0]["cluster"] if rows else ""
+        about = Subject(cluster, data.namespace, "Dataset", data.name)
+        days = Fraction(str(window.seconds)) / DAY_S
+        readers = tuple(sorted({f"{r['workload_kind']}/{r['workload']}" for r in rows}))
+        if days < self.settings.least_days:
+            why = f"{float(days):g} days: how data is read is told by {self.settings.least_days}"
+            return Read(data, about, None, readers, why)
+        if not rows:
+            why = "no pod in the inventory mounts its claim: read by others, or by nobody"
+            return Read(data, about, None, readers, why)
+        lived, seen = sum(r["lived_s"] for r in rows), sum(r["seen_s"] for r in rows)
+        if not all(r["whole"] for r in rows) or seen < self.settings.coverage * lived:
+            why = f"reads of {seen / max(lived, 1):.0%} of its readers' life are known (cAdvisor)"
+            return Read(data, about, None, readers, why)
+        # Of several claims a pod's traffic is nobody's for sure, and perhaps all of each.
+        least = sum(r["disk"] for r in rows if r["claims"] == 1)
+        most = sum(r["disk"] + r["network"] for r in rows)
+        unseen = Fraction(str(lived)) / max(Fraction(str(seen)), Fraction(1))
+        per_day = 1 / (GIB * days)
+        bounds = Reads(Fraction(int(least)) * per_day, Fraction(int(most)) * per_day * unseen)
+        return Read(data, about, bounds, readers)
+
+
+def _class(classes: Mapping[str, StorageClass], data: Dataset) -> StorageClass:
+    if data.storage_class not in classes:
+        legal = ", ".join(sorted(classes)) or "none: datapath.classes is empty"
+        raise SettingsError(
+            f"dataset {data.name!r} lies in the class {data.storage_class!r}, which has no price",
+            hint=f"legal here: {legal}",
+        )
+    return classes[data.storage_class]
+
+
+def _age_days(data: Dataset, window: Window) -> Fraction:
+    if data.stored_since is None or data.stored_since >= window.end:
+        return Fraction()
+    return Fraction(int((window.end - data.stored_since).total_seconds()), DAY_S)
+
+
+def _bounds(window: Window) -> dict[str, Any]:
+    return {"since": window.start, "until": window.end}

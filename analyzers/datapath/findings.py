@@ -1,0 +1,181 @@
+"""What is said of GPUs that wait for data, and of data that is kept or read too dear."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import ROUND_DOWN, Decimal
+from fractions import Fraction
+from typing import Any
+
+from analyzers.datapath.tiers import MONTH, Move, Reads
+from analyzers.work import Bill, part, per_day
+from fallow.nouns import Finding, Recommendation, State, Subject, finding_id
+from fallow.settings import Dataset
+from fallow.window import Window
+
+ANALYZER = "datapath"
+WORKED: tuple[State, ...] = ("low", "productive")
+_CENT = Decimal("0.01")
+
+
+def waited(row: Mapping[str, Any], money: Bill, window: Window) -> Iterator[Finding]:
+    """Give the finding of a workload whose GPUs wait: their unused part of those hours."""
+    owner = (row["cluster"], row["namespace"], row["workload_kind"], row["workload"])
+    total = money.total(owner, WORKED)
+    share = min(row["waited"] / row["gpu_hours"], 1.0) if row["gpu_hours"] else 0.0
+    if total is None or share <= 0:
+        return
+    usd = None if total.usd is None else part(total.usd, share)
+    about = Subject(*owner, team=row["team"])
+    why = (
+        f"in {row['hours']} hours GPUs are active {row['act']:.0%} of the time while "
+        f"{row['input_bps'] / 1e6:,.0f} MB/s come in for each"
+    )
+    yield Finding(
+        id=finding_id(ANALYZER, "data_bound", about, window.start),
+        analyzer=ANALYZER,
+        kind="data_bound",
+        subject=about,
+        window=window,
+        verdict="wasteful",
+        evidence="suspected",
+        confidence=0.6,
+        gpu_hours=round(total.gpu_hours * share, 6),
+        usd=usd,
+        details={
+            "why": why,
+            "hours": row["hours"],
+            "input_bps_per_gpu": round(row["input_bps"]),
+            "activity": round(row["act"], 4),
+            "share_of_its_hours": round(share, 4),
+            "witnesses": {"compute": "rollup_1h", "host": "pod_sample"},
+            "assumed": ["all that GPUs rest in these hours is waiting for input: an upper bound"],
+            **({} if usd is not None else {"no_price": "part of its hours has no price"}),
+        },
+        recommendations=(
+            Recommendation(
+                verb="feed its GPUs: more loader workers, prefetching, a local cache",
+                target=f"{row['workload_kind']}/{row['workload']}",
+                why=why,
+                reversible=True,
+                undo="restore the loader's settings",
+                usd_per_day=per_day(usd, window),
+                caution="profile one step first: input and low activity at once may have one cause",
+                saving="capacity",
+                effort="advanced",
+                claims=money.claims(owner, share, WORKED),
+            ),
+        ),
+    )
+
+
+def moved(  # noqa: PLR0917
+    about: Subject,
+    data: Dataset,
+    reads: Reads,
+    readers: Sequence[str],
+    move: Move,
+    window: Window,
+    days: Fraction,
+) -> Finding:
+    """Return the finding of data that another class keeps for less, all fees paid."""
+    why = (
+        f"{float(data.gib):,.0f} GiB in {move.to.name} instead of {data.storage_class} cost "
+        f"{float(move.saving_usd):,.2f} USD less over {int(days)} days, fees paid, even if reads "
+        "rise to the margin or cease"
+    )
+    advice = Recommendation(
+        verb=f"move it to {move.to.name}",
+        target=f"Dataset/{data.name}",
+        why=why,
+        reversible=True,
+        undo=f"move it back to {data.storage_class}; retrieval and minimum stay are paid again",
+        usd_per_day=_dollars(move.saving_usd / days),
+        caution=f"pays only if the data stays {int(days)} days",
+        saving="cash",
+        effort="quick win",
+    )
+    more = {
+        "to": move.to.name,
+        "stay_usd": float(_dollars(move.stay_usd)),
+        "move_usd": float(_dollars(move.move_usd)),
+        "fees_of_the_move_usd": float(_dollars(move.fees_usd)),
+    }
+    return _stored(
+        "dear_storage", about, data, reads, readers, (move.saving_usd, days), advice, more, window
+    )
+
+
+def cached(  # noqa: PLR0917
+    about: Subject,
+    data: Dataset,
+    reads: Reads,
+    readers: Sequence[str],
+    saved: Fraction,
+    window: Window,
+    days: Fraction,
+) -> Finding:
+    """Return the finding of data whose re-reads cost more than a cache of it."""
+    why = (
+        f"read {float(reads.least * days / Fraction(data.gib)):,.1f} times over in {int(days)} "
+        f"days at least: a cache saves {float(saved):,.2f} USD of retrieval, its own cost paid"
+    )
+    advice = Recommendation(
+        verb="cache it beside the GPUs",
+        target=f"Dataset/{data.name}",
+        why=why,
+        reversible=True,
+        undo="take the cache away",
+        usd_per_day=_dollars(saved / days),
+        caution="an alternative to moving it: do one, then ask again",
+        saving="cash",
+        effort="advanced",
+    )
+    return _stored("reread_data", about, data, reads, readers, (saved, days), advice, {}, window)
+
+
+def _stored(  # noqa: PLR0917
+    kind: str,
+    about: Subject,
+    data: Dataset,
+    reads: Reads,
+    readers: Sequence[str],
+    saving: tuple[Fraction, Fraction],
+    advice: Recommendation,
+    more: Mapping[str, Any],
+    window: Window,
+) -> Finding:
+    usd, days = saving
+    length = Fraction(str(window.seconds)) / 86_400
+    ratio = [float(r * MONTH / Fraction(data.gib)) for r in (reads.least, reads.most)]
+    return Finding(
+        id=finding_id(ANALYZER, kind, about, window.start),
+        analyzer=ANALYZER,
+        kind=kind,
+        subject=about,
+        window=window,
+        verdict="wasteful",
+        evidence="suspected",
+        confidence=0.8,
+        gpu_hours=0.0,
+        usd=_dollars(usd / days * length),
+        details={
+            "why": advice.why,
+            "gib": float(data.gib),
+            "storage_class": data.storage_class,
+            "claim": data.claim,
+            "readers": list(readers),
+            "read_gib_per_day": [round(float(r), 3) for r in (reads.least, reads.most)],
+            "rereads_per_month": [round(r, 3) for r in ratio],
+            "assumed": [
+                "size, class and prices are the site's settings",
+                "least: disk reads of pods with no other claim; most: network and all claims too",
+                "nobody reads it but pods of this inventory",
+            ],
+            **more,
+        },
+        recommendations=(advice,),
+    )
+
+
+def _dollars(value: Fraction) -> Decimal:
+    exact = Decimal(value.numerator) / Decimal(value.denominator)
+    return exact.quantize(_CENT, ROUND_DOWN)

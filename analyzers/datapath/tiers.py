@@ -1,0 +1,103 @@
+"""Where data would be cheaper to keep: every fee counted, at the reads that speak against it.
+
+stay  = gib x price x months                              + reads x retrieval
+move  = gib x new price x months (the minimum stay at least) + reads x new retrieval
+        + gib x (retrieval out + write in + what is left of the old minimum stay)
+"""
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+import msgspec
+
+from fallow.settings import StorageClass
+
+MONTH = Fraction(487, 16)
+"""Days: 365.25 / 12."""
+
+
+class Reads(msgspec.Struct, frozen=True):
+    """GiB read per day: at least and at most, as far as pods' traffic tells."""
+
+    least: Fraction
+    most: Fraction
+
+
+class Move(msgspec.Struct, frozen=True):
+    """A class that costs less, whatever the reads between their bounds."""
+
+    to: StorageClass
+    stay_usd: Fraction
+    """Over the horizon, where moving saves least."""
+    move_usd: Fraction
+    saving_usd: Fraction
+    fees_usd: Fraction
+    """Of the move itself: out, in, and the old minimum stay."""
+
+
+def staying(gib: Fraction, kept: StorageClass, reads: Fraction, days: Fraction) -> Fraction:
+    """Return what so many days cost in a class, `reads` in GiB per day."""
+    storage = gib * Fraction(kept.usd_per_gib_month) * days / MONTH
+    return storage + reads * days * Fraction(kept.retrieval_usd_per_gib)
+
+
+def fees(gib: Fraction, old: StorageClass, new: StorageClass, age_days: Fraction) -> Fraction:
+    """Return what the move itself costs: retrieval, writing, and the old minimum stay's rest."""
+    rest = max(Fraction(old.minimum_days) - age_days, Fraction())
+    early = gib * Fraction(old.usd_per_gib_month) * rest / MONTH
+    moved = Fraction(old.retrieval_usd_per_gib) + Fraction(new.write_usd_per_gib)
+    return early + gib * moved
+
+
+def moving(  # noqa: PLR0917
+    gib: Fraction,
+    old: StorageClass,
+    new: StorageClass,
+    reads: Fraction,
+    days: Fraction,
+    age_days: Fraction,
+) -> Fraction:
+    """Return what so many days cost when moved now; a minimum stay is paid whole."""
+    kept = max(days, Fraction(new.minimum_days))
+    storage = gib * Fraction(new.usd_per_gib_month) * kept / MONTH
+    read = reads * days * Fraction(new.retrieval_usd_per_gib)
+    return storage + read + fees(gib, old, new, age_days)
+
+
+def best(  # noqa: PLR0917
+    gib: Fraction,
+    old: StorageClass,
+    classes: Iterable[StorageClass],
+    reads: Reads,
+    days: Fraction,
+    age_days: Fraction,
+) -> Move | None:
+    """Return the class that saves most at the reads that speak against it; None = stay.
+
+    The saving is linear in reads, so it is least at one of their bounds. What is read at all never
+    goes to a class that has to be restored first.
+    """
+    moves = []
+    for new in classes:
+        if new.name == old.name or (reads.most > 0 and not new.instant):
+            continue
+        costs = [
+            (staying(gib, old, r, days), moving(gib, old, new, r, days, age_days))
+            for r in (reads.least, reads.most)
+        ]
+        stay, move = min(costs, key=lambda pair: pair[0] - pair[1])
+        if stay > move:
+            moves.append(Move(new, stay, move, stay - move, fees(gib, old, new, age_days)))
+    return max(moves, key=lambda m: (m.saving_usd, m.to.name), default=None)
+
+
+def cache_return(
+    gib: Fraction, kept: StorageClass, reads: Reads, days: Fraction, cache_usd_gib_month: Fraction
+) -> Fraction:
+    """Return what a cache of the whole set saves in retrieval fees, less its own cost.
+
+    Only reads after the first fill are served by it; GPUs that wait less are not counted.
+    """
+    served = max(reads.least * days - gib, Fraction())
+    cost = gib * cache_usd_gib_month * days / MONTH
+    return served * Fraction(kept.retrieval_usd_per_gib) - cost
