@@ -69,7 +69,10 @@ def test_no_application_xid_condemns_a_node(ward: Ward, code: int) -> None:
     for n in range(4):
         ward.pod(f"p{n}", "n0", (n * 20, n * 20 + 10.5), workload=f"w{n}", phase="Failed", gpus=1)
         ward.shows(f"GPU-{n}", "n0", (0, n * 20 + 10), pod=f"p{n}")
-        ward.shows(f"GPU-{n}", "n0", (n * 20 + 10, 96), pod=f"p{n}", xid=code)
+        for again in range(3):  # the exporter restarts between them
+            since = n * 20 + 10 + again * 4
+            ward.shows(f"GPU-{n}", "n0", (since, since + 2), pod=f"p{n}", xid=code)
+            ward.shows(f"GPU-{n}", "n0", (since + 2, since + 4), pod=f"p{n}")
     assert "sick_node" not in found(ward)
 
 

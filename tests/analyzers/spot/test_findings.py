@@ -149,6 +149,7 @@ def test_a_gang_is_struck_as_often_as_it_has_nodes(fleet: Fleet) -> None:
     plan = found(fleet)[0].details["plans"][0]
     assert plan["nodes_at_risk"] == 4
     assert plan["mtbf_hours_of_the_gang"] == 6
+    assert plan["stretch"]["pessimistic"] == 1.7914  # e^(.25/6) (e - 1)
 
 
 @pytest.mark.parametrize(
