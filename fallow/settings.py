@@ -332,7 +332,7 @@ class SpotSettings(Section):
     assumed_mtbf: Duration = Field(
         timedelta(hours=24),
         gt=timedelta(0),
-        description="life of a spot node where only published bands tell: GPUs go sooner than those",
+        description="life of a spot node where only published bands tell: GPUs go sooner",
     )
     survivors: float = Field(
         0.5, ge=0, le=1, description="part of a service's replicas that outlives the worst zone"

@@ -132,7 +132,7 @@ def priced(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def stored(settings: Settings) -> list[dict[str, Any]]:
     """Return a row per stored baseline, in name order; one that was changed says so."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for path in sorted(_path(settings, "x").parent.glob("*.json")):
         try:
             body = read(settings, path.stem)

@@ -324,9 +324,7 @@ def _energy(looks: Any) -> Any:
             linked.energy_mj >= linked.before, linked.energy_mj - linked.before, linked.energy_mj
         ),
     )
-    return linked.group_by(*OWNER, "start").aggregate(
-        energy_mj=linked.increase.sum().cast("int64")
-    )
+    return linked.group_by(*OWNER, "start").aggregate(energy_mj=linked.increase.sum().cast("int64"))
 
 
 def rolled_5m(gathered: Any) -> Any:
