@@ -703,7 +703,23 @@ def _explain(error: ValidationError, origin: Mapping[str, str]) -> SettingsError
             f"unknown setting {dotted!r}{stands}", hint=f"legal here: {', '.join(legal)}"
         )
     message = first["msg"].removeprefix("Value error, ")
-    return SettingsError(f"setting {dotted!r}{stands}: {message}")
+    return SettingsError(f"setting {dotted!r}{stands}: {message}", hint=_legal_range(path))
+
+
+_BOUNDS = (("ge", "from"), ("gt", "above"), ("le", "up to"), ("lt", "below"))
+
+
+def _legal_range(path: list[str]) -> str | None:
+    """Return both ends of what a setting may be, where it has any."""
+    field = _section(path[:-1]).model_fields.get(path[-1]) if path else None
+    ends = []
+    for name, word in _BOUNDS:
+        for bound in field.metadata if field else ():
+            end = getattr(bound, name, None)
+            if end is not None:
+                length = isinstance(end, timedelta)
+                ends.append(f"{word} {format_duration(end.total_seconds()) if length else end}")
+    return f"legal: {' '.join(ends)}" if ends else None
 
 
 def _section(path: list[str]) -> type[BaseModel]:

@@ -49,7 +49,9 @@ def test_secrets_never_show_in_a_dump() -> None:
 BAD_FILES = [
     ("idel:\n  threshold: 1\n", "unknown setting 'idel' (from {file})", ", cluster,"),
     ("idle:\n  treshold: 1\n", "unknown setting 'idle.treshold' (from {file})", "threshold"),
-    ("idle:\n  threshold: 1.5\n", "setting 'idle.threshold' (from {file}): Input should be", ""),
+    ("idle:\n  threshold: 1.5\n", "setting 'idle.threshold' (from {file})", "from 0 up to 1"),
+    ("demand:\n  lead: 10h\n", "setting 'demand.lead' (from {file})", "legal: from 1m up to 6h"),
+    ("spot:\n  survivors: 2\n", "setting 'spot.survivors' (from {file})", "legal: "),
     ("idle:\n  min_duration: soon\n", "'soon' is not a duration", "ms, s, m, h, d or w"),
     ("idle:\n  min_duration: 0s\n", "'0s' is not a duration", ""),
     ("warehouse:\n  raw_days: 0\n", "setting 'warehouse.raw_days' (from {file})", "greater"),
