@@ -1,16 +1,15 @@
 """One judged stretch of one workload, and the finding it makes."""
 
-import csv
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_DOWN, Decimal
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 
 from analyzers.evidence import Judgement, Witness, Witnesses, confidence
+from analyzers.queries import rows_of
 from analyzers.runs import MICRO
 from fallow.nouns import Finding, Subject, finding_id
 from fallow.settings import IdleSettings
@@ -204,5 +203,4 @@ def moment(us: int) -> datetime:
 
 @cache
 def _kinds() -> dict[str, str]:
-    text = files("analyzers").joinpath("workload_kinds.csv").read_text(encoding="utf-8")
-    return {r["workload_kind"]: r["kind"] for r in csv.DictReader(text.splitlines())}
+    return {r["workload_kind"]: r["kind"] for r in rows_of("workload_kinds")}

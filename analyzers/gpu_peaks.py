@@ -1,10 +1,10 @@
 """What a GPU model can do at most (`gpu_peaks.csv`): dense rates, bandwidth, links."""
 
-import csv
 from functools import cache
-from importlib.resources import files
 
 import msgspec
+
+from analyzers.queries import rows_of
 
 
 class Peaks(msgspec.Struct, frozen=True):
@@ -35,9 +35,8 @@ class Peaks(msgspec.Struct, frozen=True):
 @cache
 def gpu_peaks() -> dict[str, Peaks]:
     """Return the peaks of each canonical model (`fallow/gpu_models.csv`) that is known."""
-    text = files("analyzers").joinpath("gpu_peaks.csv").read_text(encoding="utf-8")
     found = {}
-    for row in csv.DictReader(text.splitlines()):
+    for row in rows_of("gpu_peaks"):
         said = {name: value or None for name, value in row.items()} | {"sure": row["sure"] == "1"}
         found[row["gpu_model"]] = msgspec.convert(said, Peaks, strict=False)
     return found

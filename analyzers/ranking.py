@@ -5,15 +5,14 @@ project), *continuous* (a practice). Impact is what the finding saves on top of 
 the waterfall, as a share of the bill (`impact.csv`); where nothing has a price, of the GPU-hours.
 """
 
-import csv
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import cache
-from importlib.resources import files
 from typing import Literal
 
 import msgspec
 
+from analyzers.queries import rows_of
 from analyzers.waterfall import Amount, Step, Waterfall
 from fallow.nouns import Effort, Finding
 
@@ -80,6 +79,5 @@ def _dearest(row: Ranked) -> tuple[Decimal, Decimal, float, float, str]:
 
 @cache
 def _classes() -> tuple[tuple[Impact, float], ...]:
-    text = files("analyzers").joinpath("impact.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(text.splitlines())
+    rows = rows_of("impact")
     return tuple((row["impact"], float(row["least_share_of_bill"])) for row in rows)  # type: ignore[misc]

@@ -8,11 +8,9 @@ save at most the waste that the finding shows, for they may be alternatives. A r
 *gross* is what its claims would get if it were alone, its *marginal* what those before it left.
 """
 
-import csv
 from collections.abc import Sequence
 from decimal import ROUND_DOWN, Decimal
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -20,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from analyzers.queries import sql
+from analyzers.queries import rows_of, sql
 from analyzers.waterfall_cells import CENT_E8, HOUR_US, Cells, Grant, Ints, spend_name, units
 from fallow.nouns import Claim, Effort, Evidence, Finding, Recommendation, Saving
 from fallow.seams import Views
@@ -175,8 +173,7 @@ def dollars(usd_e8: int) -> Decimal:
 
 @cache
 def _places() -> dict[str, int]:
-    text = files("analyzers").joinpath("waterfall_order.csv").read_text(encoding="utf-8")
-    return {row["analyzer"]: int(row["place"]) for row in csv.DictReader(text.splitlines())}
+    return {row["analyzer"]: int(row["place"]) for row in rows_of("waterfall_order")}
 
 
 def _turn(finding: Finding) -> tuple[Any, ...]:

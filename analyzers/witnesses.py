@@ -1,9 +1,7 @@
 """Gather the witnesses of each idle stretch: physics, host, intent, and what forbids a verdict."""
 
-import csv
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -12,7 +10,7 @@ import polars as pl
 from analyzers.evidence import Witness, Witnesses
 from analyzers.looks import bounds
 from analyzers.power_band import Band
-from analyzers.queries import sql
+from analyzers.queries import rows_of, sql
 from analyzers.runs import MICRO
 from fallow.seams import Views
 from fallow.settings import IdleSettings
@@ -280,5 +278,4 @@ def _notes() -> frozenset[str]:
 
 @cache
 def _annotations() -> tuple[dict[str, str], ...]:
-    text = files("analyzers").joinpath("protections.csv").read_text(encoding="utf-8")
-    return tuple(csv.DictReader(text.splitlines()))
+    return tuple(rows_of("protections"))

@@ -1,11 +1,9 @@
 """What is said of demand: head-room, reservations, and what tomorrow will ask."""
 
-import csv
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from decimal import ROUND_DOWN, Decimal
 from functools import cache
-from importlib.resources import files
 from typing import Any, cast
 
 import numpy as np
@@ -13,6 +11,7 @@ import numpy as np
 from analyzers.demand.headroom import Headroom, critical_ratio, headroom
 from analyzers.demand.reservations import Reserved, saved, to_reserve
 from analyzers.demand.site import Capacity, Cluster
+from analyzers.queries import rows_of
 from fallow.nouns import Claim, Effort, Finding, Recommendation, Saving, Subject, finding_id
 from fallow.settings import DemandSettings
 from fallow.window import Window, format_duration
@@ -217,5 +216,4 @@ def _usd(hours: float, usd_h: float) -> Decimal:
 
 @cache
 def _advice() -> dict[str, dict[str, str]]:
-    text = files("analyzers").joinpath("demand/advice.csv").read_text(encoding="utf-8")
-    return {row["kind"]: row for row in csv.DictReader(text.splitlines())}
+    return {row["kind"]: row for row in rows_of("demand/advice")}

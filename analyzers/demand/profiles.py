@@ -4,15 +4,13 @@ By kind of owner first; runs of alike names then tell what repeats by the clock 
 comes often and ends soon (batch).
 """
 
-import csv
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
 import msgspec
 
-from analyzers.queries import sql
+from analyzers.queries import rows_of, sql
 from fallow.seams import Views
 from fallow.window import Window
 
@@ -98,6 +96,5 @@ def _profiled(row: Mapping[str, Any]) -> Profiled:
 
 @cache
 def _kinds() -> dict[str, tuple[Profile, str]]:
-    text = files("analyzers").joinpath("demand/profiles.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(text.splitlines())
+    rows = rows_of("demand/profiles")
     return {r["workload_kind"]: (r["profile"], r["why"]) for r in rows}  # type: ignore[misc]

@@ -1,13 +1,12 @@
 """Which pods may move, and which move together: by owner, annotations, volumes and budgets."""
 
-import csv
 from collections.abc import Collection, Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 
+from analyzers.queries import rows_of
 from analyzers.witnesses import protections
 
 LOCAL = "fallow.local-volumes"
@@ -46,10 +45,9 @@ class Terms(msgspec.Struct, frozen=True):
 @cache
 def kinds() -> dict[str, Kind]:
     """Return what is known of each kind of owner (`movable_kinds.csv`)."""
-    text = files("analyzers").joinpath("fragmentation/movable_kinds.csv").read_text("utf-8")
     return {
         row["workload_kind"]: Kind(row["moves"] == "1", row["together"] == "1", row["why"])
-        for row in csv.DictReader(text.splitlines())
+        for row in rows_of("fragmentation/movable_kinds")
     }
 
 

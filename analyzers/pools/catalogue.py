@@ -1,16 +1,15 @@
 """The instance types that could stand in a pool, with what they leave for pods and their price."""
 
-import csv
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 
 from analyzers.pools.shapes import Offer, Shape
+from analyzers.queries import rows_of
 
 LIST = "on-demand"
 
@@ -36,8 +35,7 @@ class Market(msgspec.Struct, frozen=True):
 @cache
 def known_types() -> tuple[dict[str, str], ...]:
     """Return the rows of `instance_types.csv`."""
-    text = files("analyzers").joinpath("pools/instance_types.csv").read_text(encoding="utf-8")
-    return tuple(csv.DictReader(text.splitlines()))
+    return tuple(rows_of("pools/instance_types"))
 
 
 @cache

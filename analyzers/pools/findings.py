@@ -1,11 +1,9 @@
 """What is said of a pool: the findings, their money, and what would remove the waste."""
 
-import csv
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import ROUND_DOWN, Decimal
 from functools import cache
-from importlib.resources import files
 from typing import Any, cast
 
 import msgspec
@@ -14,6 +12,7 @@ import polars as pl
 from analyzers.pools.planning import Plan
 from analyzers.pools.site import CLOUDS, Pool
 from analyzers.pools.sizing import Sizing
+from analyzers.queries import rows_of
 from fallow.nouns import Claim, Effort, Finding, Recommendation, Saving, State, Subject, finding_id
 from fallow.window import Window
 
@@ -45,8 +44,7 @@ class Waste(msgspec.Struct, frozen=True):
 @cache
 def advice() -> dict[str, dict[str, str]]:
     """Return what to do about each kind of finding: the rows of `advice.csv`."""
-    text = files("analyzers").joinpath("pools/advice.csv").read_text(encoding="utf-8")
-    return {row["kind"]: row for row in csv.DictReader(text.splitlines())}
+    return {row["kind"]: row for row in rows_of("pools/advice")}
 
 
 def made(  # noqa: PLR0917  (one call per kind)

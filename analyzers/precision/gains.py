@@ -7,15 +7,14 @@
 f and 0.8 of it, which is what matrix kernels reach of their peak on A100 to B200.
 """
 
-import csv
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 
 from analyzers.gpu_peaks import Peaks
+from analyzers.queries import rows_of
 
 Row = Mapping[str, Any]
 DRAM_CEILING = 0.8
@@ -59,8 +58,7 @@ class Gain(msgspec.Struct, frozen=True):
 @cache
 def formats(kind: str, arch: str) -> tuple[Format, ...]:
     """Return the formats for a kind of finding that an architecture has."""
-    text = files("analyzers").joinpath("precision/formats.csv").read_text(encoding="utf-8")
-    rows = [msgspec.convert(r, Format, strict=False) for r in csv.DictReader(text.splitlines())]
+    rows = [msgspec.convert(r, Format, strict=False) for r in rows_of("precision/formats")]
     return tuple(r for r in rows if r.kind == kind and arch in r.archs.split())
 
 

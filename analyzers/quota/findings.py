@@ -1,14 +1,13 @@
 """What is said of quotas: the findings, their money, and what would remove the waste."""
 
-import csv
 from collections.abc import Iterator, Mapping
 from decimal import ROUND_DOWN, Decimal
 from functools import cache
-from importlib.resources import files
 from typing import Any, cast
 
 import numpy as np
 
+from analyzers.queries import rows_of
 from analyzers.quota.fair import Doubles
 from analyzers.quota.gather import Group
 from analyzers.quota.measures import Measures, measures, pooling, shares
@@ -366,5 +365,4 @@ def _usd(hours: float, usd_h: float) -> Decimal:
 
 @cache
 def _advice() -> dict[str, dict[str, str]]:
-    text = files("analyzers").joinpath("quota/advice.csv").read_text(encoding="utf-8")
-    return {row["kind"]: row for row in csv.DictReader(text.splitlines())}
+    return {row["kind"]: row for row in rows_of("quota/advice")}

@@ -5,13 +5,11 @@ sample ────► memory errors ─┼─► failures.py  lost work, steps 
 event, pod, node, ledger ───┘   clocks.py    slow GPUs        ─┘
 """
 
-import csv
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -19,7 +17,7 @@ import polars as pl
 
 from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, told, written_by
 from analyzers.idle import Unjudged
-from analyzers.queries import sql
+from analyzers.queries import rows_of, sql
 from analyzers.reliability import clocks, devices
 from analyzers.reliability.devices import Sick, Xid
 from analyzers.reliability.failures import STEPS, TOGETHER, Failure, failures, signs
@@ -205,8 +203,7 @@ class ReliabilityAnalyzer:
 
 @cache
 def _causes() -> dict[str, str]:
-    text = files("analyzers").joinpath("interruptions.csv").read_text(encoding="utf-8")
-    return {r["reason"]: r["cause"] for r in csv.DictReader(text.splitlines())}
+    return {r["reason"]: r["cause"] for r in rows_of("interruptions")}
 
 
 @cache

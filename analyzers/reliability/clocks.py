@@ -1,15 +1,14 @@
 """GPUs that run slower than their peers: in a gang everybody waits for the slowest."""
 
-import csv
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 import polars as pl
 
 from analyzers.checkpoints import WORKLOAD, Owner
+from analyzers.queries import rows_of
 
 LEAST_PEERS = 4
 """A median of fewer devices is no measure of a device."""
@@ -84,8 +83,7 @@ def slow(clocks: pl.DataFrame, pods: pl.DataFrame, *, ratio: float, hours: float
 @cache
 def throttles() -> tuple[Mapping[str, Any], ...]:
     """Return the clock event reasons that are the hardware's trouble (`throttles.csv`)."""
-    text = files("analyzers").joinpath("reliability/throttles.csv").read_text(encoding="utf-8")
-    return tuple({**row, "bit": int(row["bit"])} for row in csv.DictReader(text.splitlines()))
+    return tuple({**row, "bit": int(row["bit"])} for row in rows_of("reliability/throttles"))
 
 
 def mask() -> int:

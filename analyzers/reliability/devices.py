@@ -5,15 +5,15 @@ meet it on one GPU within a day is that GPU suspected, and where one pod meets i
 it is the application's.
 """
 
-import csv
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
 import msgspec
+
+from analyzers.queries import rows_of
 
 Key = tuple[str, str]
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
@@ -94,8 +94,7 @@ def applications(xids: Iterable[Xid]) -> set[tuple[str, str, str, int]]:
 @cache
 def table() -> dict[int, dict[str, str]]:
     """Return the classes of XIDs by code (`xids.csv`)."""
-    text = files("analyzers").joinpath("reliability/xids.csv").read_text(encoding="utf-8")
-    return {int(row["xid"]): row for row in csv.DictReader(text.splitlines())}
+    return {int(row["xid"]): row for row in rows_of("reliability/xids")}
 
 
 def facts(code: int) -> dict[str, str]:

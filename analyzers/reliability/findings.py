@@ -1,18 +1,17 @@
 """What is said of failures: the hours and dollars they cost, the steps, and what to do."""
 
-import csv
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import ROUND_DOWN, Decimal
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 
 from analyzers.checkpoints import Checkpoints, Owner
 from analyzers.idle import Unjudged
+from analyzers.queries import rows_of
 from analyzers.reliability.clocks import Slow
 from analyzers.reliability.devices import Sick
 from analyzers.reliability.failures import STEPS, Failure
@@ -374,8 +373,7 @@ def _media(write_h: float, between: float, restart: float) -> list[dict[str, Any
 
 @cache
 def _speeds() -> tuple[tuple[str, float], ...]:
-    text = files("analyzers").joinpath("reliability/media.csv").read_text(encoding="utf-8")
-    rows = list(csv.DictReader(text.splitlines()))
+    rows = rows_of("reliability/media")
     return tuple((r["medium"], float(r["gb_per_s"]) / float(rows[0]["gb_per_s"])) for r in rows)
 
 

@@ -4,15 +4,14 @@ The first sign that is seen counts, from what is broken to what is merely small:
 straggler, a host at its limit, an input pipeline, links; only then a smaller device is looked for.
 """
 
-import csv
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 
 from analyzers.gpu_peaks import gpu_peaks
+from analyzers.queries import rows_of
 from analyzers.sizing.limits import limit
 from analyzers.work import HELD, WORKED
 from fallow.nouns import Evidence, State
@@ -239,8 +238,7 @@ def interactive(workload_kind: str) -> bool:
 
 @cache
 def _kinds() -> dict[str, str]:
-    text = files("analyzers").joinpath("workload_kinds.csv").read_text(encoding="utf-8")
-    return {r["workload_kind"]: r["kind"] for r in csv.DictReader(text.splitlines())}
+    return {r["workload_kind"]: r["kind"] for r in rows_of("workload_kinds")}
 
 
 def _power(row: Row) -> str:

@@ -5,16 +5,14 @@ needs the capacity, whatever the most one would pay. So zones are ranked by the 
 an hour of work: the price times the time that interruptions add.
 """
 
-import csv
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
 import msgspec
 
-from analyzers.queries import sql
+from analyzers.queries import rows_of, sql
 from fallow.checkpointing import hazard, mtbf
 from fallow.seams import Views
 from fallow.settings import SpotSettings
@@ -153,14 +151,12 @@ def advised(key: Key) -> Mapping[str, str] | None:
 @cache
 def reasons(cause: str) -> list[str]:
     """Return the reasons of events with a cause (`interruptions.csv`)."""
-    text = files("analyzers").joinpath("interruptions.csv").read_text(encoding="utf-8")
-    return [r["reason"] for r in csv.DictReader(text.splitlines()) if r["cause"] == cause]
+    return [r["reason"] for r in rows_of("interruptions") if r["cause"] == cause]
 
 
 @cache
 def _advisor() -> dict[Key, Mapping[str, str]]:
-    text = files("analyzers").joinpath("spot/advisor.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(text.splitlines())
+    rows = rows_of("spot/advisor")
     return {(r["provider"], r["region"], r["instance_type"]): r for r in rows}
 
 

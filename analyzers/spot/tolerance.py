@@ -1,17 +1,15 @@
 """What a workload has shown of its patience with interruptions: owner, restarts, checkpoints."""
 
-import csv
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
 import msgspec
 import polars as pl
 
 from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, told, written_by
-from analyzers.queries import sql
+from analyzers.queries import rows_of, sql
 from analyzers.spot.market import bounds
 from fallow.seams import Views
 from fallow.settings import SpotSettings
@@ -163,6 +161,5 @@ def _number(said: Mapping[str, Any], misread: list[str]) -> float | None:
 @cache
 def tolerances() -> dict[str, tuple[Tolerance, str]]:
     """Return by kind of workload whether it bears an interruption, and why."""
-    text = files("analyzers").joinpath("spot/tolerance.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(text.splitlines())
+    rows = rows_of("spot/tolerance")
     return {r["workload_kind"]: (r["tolerance"], r["why"]) for r in rows}  # type: ignore[misc]

@@ -1,17 +1,15 @@
 """Topology: jobs spread over more zones, racks or nodes than their size needs, while they talk."""
 
-import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 
 from analyzers.idle import Unjudged
-from analyzers.queries import sql
+from analyzers.queries import rows_of, sql
 from analyzers.topology.spread import Place, Spread, blocks, spread
 from analyzers.work import MOST_NAMED, WORKED, Bill, Owner, bill, part, per_day
 from fallow.nouns import Evidence, Finding, Recommendation, Subject, finding_id
@@ -294,7 +292,6 @@ def _micro(moment: datetime) -> int:
 @cache
 def _gang_kinds() -> tuple[str, ...]:
     """Return the kinds whose pods are ranks of one job."""
-    text = files("analyzers").joinpath("workload_kinds.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(text.splitlines())
+    rows = rows_of("workload_kinds")
     kinds = [r["workload_kind"] for r in rows if r["kind"] == "idle_job"]
     return (*kinds, "LeaderWorkerSet")

@@ -4,16 +4,15 @@ A level (zone, block, rack, NVLink domain, node) is crossed where the job lies i
 blocks. The slowest level that is crossed is what a ring of ranks waits for (domain.md section 2.9).
 """
 
-import csv
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 
 import msgspec
 
 from analyzers.gpu_peaks import gpu_peaks
+from analyzers.queries import rows_of
 
 PCIE_GBS = 16.0
 """What GPUs of a node without NVLink share (domain.md section 2.9)."""
@@ -56,9 +55,8 @@ class Spread(msgspec.Struct, frozen=True):
 @cache
 def levels() -> tuple[Level, ...]:
     """Return the levels of `levels.csv`, the widest first."""
-    text = files("analyzers").joinpath("topology/levels.csv").read_text(encoding="utf-8")
     found: dict[str, list[dict[str, str]]] = defaultdict(list)
-    for row in csv.DictReader(text.splitlines()):
+    for row in rows_of("topology/levels"):
         found[row["level"]].append(row)
     made = [
         Level(name, int(rows[0]["rank"]), tuple(r["label"] for r in rows), float(rows[0]["gbs"]))
