@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from analyzers.evidence import Judgement, Witness, Witnesses, confidence
+from analyzers.money import SMALLEST
 from analyzers.queries import rows_of
 from analyzers.runs import MICRO
 from fallow.nouns import Finding, Subject, finding_id
@@ -22,7 +23,6 @@ PARTLY = "over_allocated_ranks"
 """Kind of a finding about devices left unused while others of the workload compute."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SMALLEST = Decimal("0.000001")
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ def made(
         judgement=judgement,
         gpu_hours=round(row["gpu_us"] / (3600 * MICRO), 6),
         # Never above the bill: what rounding drops is less than a millionth of a dollar.
-        usd=None if usd is None else Decimal(repr(usd)).quantize(_SMALLEST, ROUND_DOWN),
+        usd=None if usd is None else Decimal(repr(usd)).quantize(SMALLEST, ROUND_DOWN),
         source=source,
         devices=tuple(sorted(devices)),
         seen=dict(row),

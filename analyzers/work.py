@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from analyzers.money import CENT, SMALLEST
 from analyzers.queries import sql
 from fallow.nouns import Claim, State, Subject
 from fallow.seams import Views
@@ -24,8 +25,6 @@ Owner = tuple[str, str, str, str]
 MOST_NAMED = 16
 WORKED: tuple[State, ...] = ("low", "productive", "lost")
 HELD: tuple[State, ...] = (*WORKED, "idle")
-_SMALLEST = Decimal("0.000001")
-_CENT = Decimal("0.01")
 
 SPIN = {"spin_engine": 0.95, "spin_tensor": 0.01, "spin_dram": 0.02, "spin_bps": 1e6}
 """Busy and yet nothing moves: the hours of a collective that hangs (domain.md section 1.4)."""
@@ -98,14 +97,14 @@ def counter_lines(*names: str) -> str:
 
 def part(usd: Decimal, share: float) -> Decimal:
     """Return a share of dollars, rounded down: never above the bill."""
-    return (usd * Decimal(repr(share))).quantize(_SMALLEST, ROUND_DOWN)
+    return (usd * Decimal(repr(share))).quantize(SMALLEST, ROUND_DOWN)
 
 
 def per_day(usd: Decimal | None, window: Window) -> Decimal | None:
     """Return dollars of a window per day, to the cent."""
     if usd is None:
         return None
-    return (usd * 86_400 / Decimal(repr(window.seconds))).quantize(_CENT, ROUND_DOWN)
+    return (usd * 86_400 / Decimal(repr(window.seconds))).quantize(CENT, ROUND_DOWN)
 
 
 def named(row: Mapping[str, Any]) -> Subject:

@@ -5,12 +5,12 @@ from decimal import ROUND_DOWN, Decimal
 from typing import Any
 
 from analyzers.anomalies.rises import Change
+from analyzers.money import SMALLEST
 from fallow.nouns import Claim, Finding, Recommendation, State, Subject, finding_id
 from fallow.window import Window
 
 ANALYZER = "anomalies"
 LISTED = 10
-_SMALLEST = Decimal("0.000001")
 _WASTED: tuple[State, ...] = ("idle", "lost")
 Row = Mapping[str, Any]
 
@@ -124,7 +124,7 @@ def _claims(
             worth = None
             if usd is not None and cost is not None:
                 part = Decimal(repr(hours)) / Decimal(repr(row[state]))
-                worth = min(cost * part, usd).quantize(_SMALLEST, ROUND_DOWN)
+                worth = min(cost * part, usd).quantize(SMALLEST, ROUND_DOWN)
                 usd -= worth
             more -= hours
             yield Claim(

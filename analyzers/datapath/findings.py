@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from analyzers.datapath.tiers import MONTH, Move, Reads
+from analyzers.money import CENT
 from analyzers.work import Bill, part, per_day
 from fallow.nouns import Finding, Recommendation, State, Subject, finding_id
 from fallow.settings import Dataset
@@ -13,7 +14,6 @@ from fallow.window import Window
 
 ANALYZER = "datapath"
 WORKED: tuple[State, ...] = ("low", "productive")
-_CENT = Decimal("0.01")
 
 
 def waited(row: Mapping[str, Any], money: Bill, window: Window) -> Iterator[Finding]:
@@ -178,4 +178,4 @@ def _stored(  # noqa: PLR0917
 
 def _dollars(value: Fraction) -> Decimal:
     exact = Decimal(value.numerator) / Decimal(value.denominator)
-    return exact.quantize(_CENT, ROUND_DOWN)
+    return exact.quantize(CENT, ROUND_DOWN)

@@ -11,6 +11,7 @@ import numpy as np
 from analyzers.demand.headroom import Headroom, critical_ratio, headroom
 from analyzers.demand.reservations import Reserved, saved, to_reserve
 from analyzers.demand.site import Capacity, Cluster
+from analyzers.money import CENT, worth
 from analyzers.queries import rows_of
 from fallow.nouns import Claim, Effort, Finding, Recommendation, Saving, Subject, finding_id
 from fallow.settings import DemandSettings
@@ -18,8 +19,6 @@ from fallow.window import Window, format_duration
 
 ANALYZER = "demand"
 ASSUMED_LEVEL = "no cost of a cold start is set (demand.cold_start_usd): a service level is assumed"
-_SMALLEST = Decimal("0.000001")
-_CENT = Decimal("0.01")
 
 
 def found_in(
@@ -115,7 +114,7 @@ def _base(  # noqa: PLR0917  (one caller)
         "hours",
         "break_even_utilisation": round(ratio, 4),
         "reserve_gpus": gpus,
-        "saved_usd_in_window": float(_usd(max(hours, 0), price)),
+        "saved_usd_in_window": float(worth(max(hours, 0), price)),
         **covered(reserved),
     }
     about = Subject(cluster.name, "", "Fleet", model, models=(model,))
@@ -173,7 +172,7 @@ def _made(  # noqa: PLR0917  (one call per kind)
         for column, text in _advice()[kind].items()
     }
     days = Decimal(repr(window.seconds / 86_400))
-    usd = None if usd_h is None else _usd(gpu_hours, usd_h)
+    usd = None if usd_h is None else worth(gpu_hours, usd_h)
     return Finding(
         id=finding_id(ANALYZER, kind, about, window.start),
         analyzer=ANALYZER,
@@ -194,7 +193,7 @@ def _made(  # noqa: PLR0917  (one call per kind)
                 reversible=kind != "uncovered_base",
                 undo=said["undo"],
                 gpu_hours_per_day=round(gpu_hours / float(days), 4),
-                usd_per_day=None if usd is None else (usd / days).quantize(_CENT, ROUND_DOWN),
+                usd_per_day=None if usd is None else (usd / days).quantize(CENT, ROUND_DOWN),
                 caution=said["caution"],
                 saving=cast("Saving", said["saving"]),
                 effort=cast("Effort", said["effort"]),
@@ -205,13 +204,8 @@ def _made(  # noqa: PLR0917  (one call per kind)
 
 
 def _claim(cluster: Cluster, hours: float, usd_h: float | None) -> Claim:
-    usd = None if usd_h is None else _usd(hours, usd_h)
+    usd = None if usd_h is None else worth(hours, usd_h)
     return Claim(cluster.name, None, None, None, None, "free", hours, usd)
-
-
-def _usd(hours: float, usd_h: float) -> Decimal:
-    # Never above the bill: what rounding drops is less than a millionth of a dollar.
-    return (Decimal(repr(hours)) * Decimal(repr(usd_h))).quantize(_SMALLEST, ROUND_DOWN)
 
 
 @cache

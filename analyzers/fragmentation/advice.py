@@ -6,13 +6,12 @@ from typing import Any
 import msgspec
 
 from analyzers.fragmentation.picture import Money
+from analyzers.money import CENT, SMALLEST
 from fallow.nouns import Claim, Recommendation, State, Subject
 from fallow.window import Window
 
 DAY_S = 86_400
 HOUR_S = 3600
-_SMALLEST = Decimal("0.000001")
-_CENT = Decimal("0.01")
 
 
 class Loss(msgspec.Struct, frozen=True):
@@ -126,8 +125,8 @@ def _priced(one: Recommendation, loss: Loss, part: float, state: State) -> Recom
     usd, per_day = loss.money.usd, None
     days = loss.window.seconds / DAY_S
     if usd is not None:
-        usd = (usd * Decimal(repr(part))).quantize(_SMALLEST, ROUND_DOWN)
-        per_day = (usd / Decimal(repr(days))).quantize(_CENT, ROUND_DOWN)
+        usd = (usd * Decimal(repr(part))).quantize(SMALLEST, ROUND_DOWN)
+        per_day = (usd / Decimal(repr(days))).quantize(CENT, ROUND_DOWN)
     pool, model = loss.pool or None, loss.model or None
     claim = Claim(loss.subject.cluster, "", "", "", pool, state, hours, usd, model=model)
     return msgspec.structs.replace(

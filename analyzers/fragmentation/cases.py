@@ -16,6 +16,7 @@ from analyzers.fragmentation.ground import Slot
 from analyzers.fragmentation.moving import after, document, ground
 from analyzers.fragmentation.picture import Money, Picture
 from analyzers.fragmentation.planning import plan
+from analyzers.money import SMALLEST
 from fallow.fragmentation import Measure
 from fallow.nouns import Evidence, Finding, Subject, finding_id
 from fallow.settings import FragmentationSettings
@@ -24,7 +25,6 @@ from fallow.window import Window
 MOST_NODES = 16
 FREE, STRANDED = "fragmented_gpus", "mig_slices"
 NO_HOURS = "nobody looked at the devices: no hours, and no dollars"
-_SMALLEST = Decimal("0.000001")
 MILLI = 1000
 
 
@@ -180,7 +180,7 @@ def total(parts: Any) -> Money:
         return Money(hours, None)
     # Never above the bill: what rounding drops is less than a millionth of a dollar.
     usd = sum((part.usd for part in known), Decimal(0))
-    return Money(hours, usd.quantize(_SMALLEST, ROUND_DOWN))
+    return Money(hours, usd.quantize(SMALLEST, ROUND_DOWN))
 
 
 def _planned(

@@ -9,6 +9,7 @@ from typing import Any, cast
 import msgspec
 import polars as pl
 
+from analyzers.money import CENT, SMALLEST
 from analyzers.pools.planning import Plan
 from analyzers.pools.site import CLOUDS, Pool
 from analyzers.pools.sizing import Sizing
@@ -18,8 +19,6 @@ from fallow.window import Window
 
 ANALYZER = "pools"
 MOST_NAMED = 16
-_SMALLEST = Decimal("0.000001")
-_CENT = Decimal("0.01")
 _HELD: tuple[State, ...] = ("productive", "low", "idle")
 CONSOLIDATE = {
     "disruption": {
@@ -90,7 +89,7 @@ def made(  # noqa: PLR0917  (one call per kind)
                 gpu_hours_per_day=round(waste.gpu_hours / days, 4),
                 usd_per_day=None
                 if waste.usd is None
-                else (waste.usd / Decimal(repr(days))).quantize(_CENT, ROUND_DOWN),
+                else (waste.usd / Decimal(repr(days))).quantize(CENT, ROUND_DOWN),
                 caution="; ".join(filter(None, caution)) or None,
                 saving=saving,
                 effort=cast("Effort", said["effort"]),
@@ -120,7 +119,7 @@ def money(usd: Decimal | float | None) -> Decimal | None:
     if usd is None:
         return None
     exact = usd if isinstance(usd, Decimal) else Decimal(repr(usd))
-    return max(exact, Decimal()).quantize(_SMALLEST, ROUND_DOWN)
+    return max(exact, Decimal()).quantize(SMALLEST, ROUND_DOWN)
 
 
 def free_claims(pool: Pool, hours: Mapping[str, float]) -> tuple[Claim, ...]:
@@ -152,7 +151,7 @@ def pool_claims(pool: Pool, gpu_hours: float, usd: Decimal | None) -> tuple[Clai
     freed = min(usd, each * Decimal(repr(gpu_hours)))
     found = claims("free", gpu_hours, freed) if gpu_hours > 0 else []
     left = usd - freed
-    if left > _CENT:
+    if left > CENT:
         hours = float(left / each)
         found += [
             c for state in _HELD for c in claims(state, hours / len(_HELD), left / len(_HELD))

@@ -1,12 +1,13 @@
 """What is said of quotas: the findings, their money, and what would remove the waste."""
 
 from collections.abc import Iterator, Mapping
-from decimal import ROUND_DOWN, Decimal
+from decimal import ROUND_DOWN
 from functools import cache
 from typing import Any, cast
 
 import numpy as np
 
+from analyzers.money import CENT, worth
 from analyzers.queries import rows_of
 from analyzers.quota.fair import Doubles
 from analyzers.quota.gather import Group
@@ -33,8 +34,6 @@ RECLAIM = {
     "Queue.kai": "the reclaim action; a low reclaimMinRuntime",
     "ResourceQuota": "a ResourceQuota lends nothing: see who holds the GPUs",
 }
-_SMALLEST = Decimal("0.000001")
-_CENT = Decimal("0.01")
 
 
 def found_in(group: Group, window: Window, settings: QuotaSettings) -> Iterator[Finding]:
@@ -237,7 +236,7 @@ def _made(  # noqa: PLR0917  (one call per kind)
         column: text.format(**words) if column in {"why", "undo", "caution"} else text
         for column, text in _advice()[advised or kind].items()
     }
-    usd = None if usd_h is None else _usd(gpu_hours, usd_h)
+    usd = None if usd_h is None else worth(gpu_hours, usd_h)
     days = window.seconds / 86_400
     return Finding(
         id=finding_id(ANALYZER, kind, about, window.start),
@@ -261,8 +260,8 @@ def _made(  # noqa: PLR0917  (one call per kind)
                 gpu_hours_per_day=round(sum(c.gpu_hours for c in claims) / days, 4),
                 usd_per_day=None
                 if usd_h is None
-                else _usd(sum(c.gpu_hours for c in claims) / days, usd_h).quantize(
-                    _CENT, ROUND_DOWN
+                else worth(sum(c.gpu_hours for c in claims) / days, usd_h).quantize(
+                    CENT, ROUND_DOWN
                 ),
                 caution=said["caution"],
                 saving="capacity",
@@ -338,7 +337,7 @@ def _claims(
 ) -> tuple[Claim, ...]:
     if hours <= 0:
         return ()
-    usd = None if usd_h is None else _usd(hours, usd_h)
+    usd = None if usd_h is None else worth(hours, usd_h)
     if state == "free":
         return (Claim(group.cluster, None, None, None, None, "free", hours, usd),)
     return (Claim(group.cluster, namespace, None, None, None, state, hours, usd),)
@@ -356,11 +355,6 @@ def _subject(group: Group) -> Subject:
 
 def _mean(values: Doubles, group: Group, n: int) -> float:
     return float(values[group.inside][:, n].mean())
-
-
-def _usd(hours: float, usd_h: float) -> Decimal:
-    # Never above the bill: what rounding drops is less than a millionth of a dollar.
-    return (Decimal(repr(hours)) * Decimal(repr(usd_h))).quantize(_SMALLEST, ROUND_DOWN)
 
 
 @cache

@@ -11,6 +11,7 @@ import msgspec
 
 from analyzers.checkpoints import Checkpoints, Owner
 from analyzers.idle import Unjudged
+from analyzers.money import CENT, SMALLEST
 from analyzers.queries import rows_of
 from analyzers.reliability.clocks import Slow
 from analyzers.reliability.devices import Sick
@@ -24,8 +25,6 @@ ANALYZER = "reliability"
 MOST_NAMED = 16
 CONFIRMED = 2
 """So many independent witnesses make a sick device certain."""
-_SMALLEST = Decimal("0.000001")
-_CENT = Decimal("0.01")
 Place = tuple[str, str]
 
 
@@ -46,7 +45,7 @@ class Bill(msgspec.Struct, frozen=True):
         if self.usd is None or self.gpu_hours <= 0:
             return None
         share = Decimal(repr(min(gpu_hours / self.gpu_hours, 1.0)))
-        return (self.usd * share).quantize(_SMALLEST, ROUND_DOWN)
+        return (self.usd * share).quantize(SMALLEST, ROUND_DOWN)
 
 
 def sick_node(
@@ -410,7 +409,7 @@ def _made(  # noqa: PLR0917  (one place where findings are made)
         evidence="confirmed" if certain else "suspected",
         confidence=0.9 if certain else 0.6,
         gpu_hours=round(bill.gpu_hours, 6),
-        usd=None if bill.usd is None else bill.usd.quantize(_SMALLEST, ROUND_DOWN),
+        usd=None if bill.usd is None else bill.usd.quantize(SMALLEST, ROUND_DOWN),
         details=details,
         recommendations=()
         if advice is None
@@ -418,7 +417,7 @@ def _made(  # noqa: PLR0917  (one place where findings are made)
             msgspec.structs.replace(
                 advice,
                 gpu_hours_per_day=round(saved / float(days), 4) if saved else None,
-                usd_per_day=(usd / days).quantize(_CENT, ROUND_DOWN) if usd else None,
+                usd_per_day=(usd / days).quantize(CENT, ROUND_DOWN) if usd else None,
             ),
         ),
     )

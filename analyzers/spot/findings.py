@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from analyzers.money import CENT, SMALLEST
 from analyzers.spot.plans import Plan, saved_progress
 from analyzers.spot.tolerance import Signals
 from fallow.nouns import Claim, Finding, Recommendation, Subject, finding_id
@@ -20,8 +21,6 @@ ALLOCATION = (
     "price-capacity-optimized over the zones named; no bid: a maximum price only caps, since "
     "November 2017 capacity decides"
 )
-_SMALLEST = Decimal("0.000001")
-_CENT = Decimal("0.01")
 
 
 def made(
@@ -39,7 +38,7 @@ def made(
     days = Decimal(repr(window.seconds / 86_400))
     details = {
         "why": _why(signals, plans, saved, paid),
-        "paid_usd": None if paid is None else float(paid.quantize(_CENT)),
+        "paid_usd": None if paid is None else float(paid.quantize(CENT)),
         "plans": [_plan(p) for p in plans],
         "signals": _signals(signals),
         "allocation": ALLOCATION,
@@ -66,7 +65,7 @@ def made(
                 "paid",
                 reversible=True,
                 undo="require on-demand capacity again",
-                usd_per_day=(saved / days).quantize(_CENT, ROUND_DOWN),
+                usd_per_day=(saved / days).quantize(CENT, ROUND_DOWN),
                 caution="; ".join(_cautions(signals, doubts)) or None,
                 saving="cash",
                 effort="advanced",
@@ -149,7 +148,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
             "best": None if plan.best_stretched is None else round(plan.best_stretched, 4),
         },
         "realised_saving": round(float(plan.saved_usd / plan.paid_usd), 4),
-        "saved_usd": float(plan.saved_usd.quantize(_CENT, ROUND_DOWN)),
+        "saved_usd": float(plan.saved_usd.quantize(CENT, ROUND_DOWN)),
         "zones": [
             {
                 "zone": offer.zone or "any of the region",
@@ -201,7 +200,7 @@ def _claims(subject: Subject, plan: Plan) -> list[Claim]:
             row["pool"],
             row["state"],
             row["gpu_hours"] * plan.part,
-            (row["usd"] * each).quantize(_SMALLEST, ROUND_DOWN),
+            (row["usd"] * each).quantize(SMALLEST, ROUND_DOWN),
             model=row["model"],
         )
         for row in plan.rows

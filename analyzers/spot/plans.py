@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from analyzers.checkpoints import Checkpoints
+from analyzers.money import SMALLEST
 from analyzers.spot.market import Key, Market, Offer, Risk
 from analyzers.spot.progress import capacity, uniform_progress
 from analyzers.spot.tolerance import Signals
@@ -21,7 +22,6 @@ SEED = 20171128
 MOST_ZONES = 3
 STEPS = 4000
 """At most so many steps of a simulated deadline."""
-_SMALLEST = Decimal("0.000001")
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ def planned(  # noqa: PLR0911  (each refusal has its own reason)
     )
     if isinstance(made, No):
         return made
-    saved = (paid * Decimal(repr(made.share))).quantize(_SMALLEST, ROUND_DOWN)
+    saved = (paid * Decimal(repr(made.share))).quantize(SMALLEST, ROUND_DOWN)
     if made.share < settings.min_saving or saved <= 0:
         return No("interruptions would cost about what the discount saves")
     return Plan(
