@@ -2,18 +2,20 @@
 
     fallow.collectors   Collector.collect(window) -> batches
     fallow.analyzers    Analyzer.find(views, window) -> findings   (more where it can: see below)
-    fallow.executors    Executor.apply(decision)          (with the action layer)
+    fallow.executors    Executor.intend(decision, cluster) -> intent
     fallow.prices       PriceSource.rates(window) -> rows of the `rate` table
 
 A class's fields are its YAML: whatever its constructor takes may stand under its name in
 `fallow.yaml`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import msgspec
 import pyarrow as pa
 
+from fallow.acting import Decision, Intent, Target
 from fallow.nouns import Finding, Subject
 from fallow.tables import Batch
 from fallow.window import Window
@@ -101,4 +103,71 @@ class PriceSource(Protocol):
 
     def rates(self, window: Window) -> Batch:
         """Return rows of the `rate` table that were valid in the window."""
+        ...
+
+
+class Cluster(Protocol):
+    """The API's read side, as executors see it. Plain dicts; 404 is None; 403 is an error."""
+
+    @property
+    def name(self) -> str:
+        """The cluster's name as in the rows."""
+        ...
+
+    def get(self, path: str) -> Mapping[str, Any] | None:
+        """Return one object; None = it is not there.
+
+        Raises:
+            RefusedError: the API forbids reading it.
+            TemporaryError: no answer.
+        """
+        ...
+
+    def items(
+        self, path: str, *, labels: str = "", fields: str = ""
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return all objects of a collection that selectors match."""
+        ...
+
+    def collection(self, kind: str, group: str | None = None, namespace: str = "") -> str | None:
+        """Return the path of a kind's collection by discovery; None = it is not served here."""
+        ...
+
+    def pods(self, target: Target) -> Sequence[Mapping[str, Any]]:
+        """Return all pods whose chain of controllers (or jump of labels) ends at the object."""
+        ...
+
+
+class Right(msgspec.Struct, frozen=True):
+    """One permission that an executor needs: RBAC is generated from these, `doctor` proves them."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """Say which writes carry out a decision, and which undo them. It sends nothing itself.
+
+    The one loop (`actions/loop/`) makes the writes: journal first, dry run, preconditions, undo and
+    repair after a crash are then the same for every kind.
+    """
+
+    kinds: ClassVar[frozenset[str]]
+    """Kinds of subjects it acts on, as findings name them."""
+    capabilities: ClassVar[frozenset[str]]
+    """What it can do: suspend, scale, evict, resize, quota, node, annotate, … A policy may ask
+    only for these."""
+    verbs: ClassVar[frozenset[str]]
+    """Verbs of recommendations that it carries out."""
+    rights: ClassVar[tuple[Right, ...]]
+
+    def intend(self, decision: Decision, cluster: Cluster) -> Intent:
+        """Return the writes for a decision, from the objects as they are now.
+
+        Raises:
+            RefusedError: it must not or cannot be done to this object; the message says why.
+            TemporaryError: the API does not answer.
+        """
         ...
