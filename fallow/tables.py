@@ -26,6 +26,7 @@ TYPES: dict[str, pa.DataType] = {
     "f64": pa.float64(),
     "decimal": pa.decimal128(18, 8),
     "hist": pa.list_(pa.int32()),
+    "floats": pa.list_(pa.float64()),
 }
 
 

@@ -110,6 +110,7 @@ IBIS_TYPES = {
     "f64": "float64",
     "decimal": "decimal(18, 8)",
     "hist": "array<int32>",
+    "floats": "array<float64>",
 }
 
 

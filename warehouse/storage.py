@@ -23,6 +23,7 @@ TYPES = {
     "f64": "DOUBLE",
     "decimal": "DECIMAL(18, 8)",
     "hist": "INTEGER[]",
+    "floats": "DOUBLE[]",
 }
 """The engine's type for each type of `fallow/tables.csv`."""
 

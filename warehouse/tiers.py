@@ -37,7 +37,15 @@ if TYPE_CHECKING:
 
     from warehouse.lake import Warehouse
 
-RAW = ("sample", "holding", "scrape", "pod_sample", "notebook_sample")
+RAW = (
+    "sample",
+    "holding",
+    "scrape",
+    "pod_sample",
+    "latency_sample",
+    "step_sample",
+    "notebook_sample",
+)
 ROLLED = ("rollup_5m", "rollup_1h")
 DAY = timedelta(days=1)
 ORPHAN_AGE = timedelta(days=2)

@@ -16,6 +16,7 @@ TYPES = {
     "string": "VARCHAR", "timestamp": "TIMESTAMP", "bool": "BOOLEAN", "i16": "SMALLINT",
     "i32": "INTEGER", "i64": "BIGINT", "f32": "FLOAT", "f64": "DOUBLE",
     "decimal": "DECIMAL(18, 8)", "hist": "INTEGER[]",
+    "floats": "DOUBLE[]",
 }  # fmt: skip
 
 
