@@ -9,47 +9,18 @@ from collections.abc import Mapping
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Any, get_args
 
 import msgspec
-from pydantic import (
-    AwareDatetime,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretStr,
-    ValidationError,
-)
-from pydantic import PlainSerializer as Serialize
+from pydantic import AwareDatetime, BaseModel, Field, SecretStr, ValidationError
 
-from fallow.errors import SettingsError, UsageError
-from fallow.window import format_duration, parse_duration
+from fallow.errors import SettingsError
+from fallow.sections import Duration, Section
+from fallow.service_levels import LatencyMetric, ScalingSettings, ServicesSettings, StepMetric
+from fallow.window import format_duration
 
 ENV_PREFIX = "FALLOW_"
 ENV_NESTING = "__"
-
-
-def _duration(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    try:
-        return parse_duration(value)
-    except UsageError as error:
-        raise ValueError(str(error)) from error
-
-
-Duration = Annotated[
-    timedelta,
-    BeforeValidator(_duration),
-    Serialize(lambda d: format_duration(d.total_seconds()), return_type=str),
-]
-
-
-class Section(BaseModel):
-    """A group of settings; unknown keys are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class S3(Section):
@@ -96,6 +67,12 @@ class PrometheusSettings(Section):
     verify_tls: bool = True
     ca_file: str = ""
     selector: str = Field("", description='extra matchers for every query: cluster="a"')
+    latency_metrics: list[LatencyMetric] = Field(
+        default_factory=list, description="more than service_metrics.csv: name, measure, scale ..."
+    )
+    step_metrics: list[StepMetric] = Field(
+        default_factory=list, description="more than step_metrics.csv: name, column, form, scale"
+    )
 
 
 class ExporterSettings(Section):
@@ -369,6 +346,9 @@ class PrecisionSettings(Section):
     waiting_tensor: float = Field(
         0.15, ge=0, le=1, description="tensor activity below which it waits, and does not compute"
     )
+    fragmented: float = Field(
+        0.30, gt=0, lt=1, description="share of reserved memory not in tensors, worth a setting"
+    )
 
 
 class DemandSettings(Section):
@@ -581,6 +561,8 @@ class Settings(Section):
     topology: TopologySettings = TopologySettings()
     reliability: ReliabilitySettings = ReliabilitySettings()
     datapath: DatapathSettings = DatapathSettings()
+    services: ServicesSettings = ServicesSettings()
+    scaling: ScalingSettings = ScalingSettings()
     service: ServiceSettings = ServiceSettings()
 
 

@@ -9,7 +9,8 @@ import msgspec
 from fallow import plugins
 from fallow.errors import UsageError
 from fallow.seams import Collector
-from fallow.settings import Section, Settings
+from fallow.sections import Section
+from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime import pipeline

@@ -1,0 +1,32 @@
+"""What groups of settings have in common: unknown keys are refused, durations are written `30m`."""
+
+from datetime import timedelta
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import PlainSerializer as Serialize
+
+from fallow.errors import UsageError
+from fallow.window import format_duration, parse_duration
+
+
+def _duration(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_duration(value)
+    except UsageError as error:
+        raise ValueError(str(error)) from error
+
+
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(_duration),
+    Serialize(lambda d: format_duration(d.total_seconds()), return_type=str),
+]
+
+
+class Section(BaseModel):
+    """A group of settings; unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
