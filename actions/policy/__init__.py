@@ -1,0 +1,1 @@
+"""Policies: what may be done about which findings, how far, how often, and when not."""

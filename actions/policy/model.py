@@ -1,0 +1,168 @@
+"""A policy as a record. `reading.py` makes it from YAML; `docs/policies.md` explains every key.
+
+Policy ─► Match (which findings) · Allow (where it may act) · Ladder (how far, in which order)
+       ─► Budgets, blackouts, approvals, cool-down, regret (how often, and when not)
+"""
+
+import hashlib
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, Literal
+
+import msgspec
+
+from fallow.acting import Step
+from fallow.nouns import Evidence
+
+Mode = Literal["notify", "enforce"]
+When = Literal["none", "first", "always"]
+Each = Literal["", "namespace", "owner", "cluster"]
+Counts = Literal["policy", "all"]
+
+
+class Recurring(msgspec.Struct, frozen=True):
+    """Windows that a cron schedule opens, in the wall's time of a time zone."""
+
+    schedule: str
+    duration: timedelta
+    timezone: str = "UTC"
+
+
+class Match(msgspec.Struct, frozen=True):
+    """Which findings a policy is about: all that is asked has to hold. Empty = any.
+
+    Texts are globs. Numbers are the least that will do.
+    """
+
+    analyzer: tuple[str, ...] = ()
+    kind: tuple[str, ...] = ()
+    verb: tuple[str, ...] = ()
+    workload_kind: tuple[str, ...] = ()
+    cluster: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    not_namespaces: tuple[str, ...] = ()
+    queue: tuple[str, ...] = ()
+    owner: tuple[str, ...] = ()
+    gpu_model: tuple[str, ...] = ()
+    labels: dict[str, tuple[str, ...]] = {}
+    namespace_labels: dict[str, tuple[str, ...]] = {}
+    evidence: Evidence = "suspected"
+    confidence: float = 0.0
+    gpus: float = 0.0
+    gpu_hours: float = 0.0
+    gpu_hours_per_day: float = 0.0
+    usd_per_day: Decimal = Decimal(0)
+
+
+class Allow(msgspec.Struct, frozen=True):
+    """Where a policy may act. Nothing is allowed until it is listed."""
+
+    namespaces: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    """Kinds of workloads; empty = any that match, but those that serve need to be named."""
+    production: bool = False
+    """May it act on what looks like production (`production.csv`)?"""
+
+
+class Rung(msgspec.Struct, frozen=True):
+    """One step of the ladder."""
+
+    step: Step
+    wait: timedelta = timedelta(0)
+    """Of grace: from the proved notice on."""
+    what: tuple[str, ...] = ()
+    """Of snapshot: manifest, volume, home."""
+    required: bool = False
+    """Of snapshot: without a verified one, no act."""
+    do: tuple[str, ...] = ()
+    """Of act: capabilities of executors, or verbs of recommendations."""
+    parameters: dict[str, Any] = {}
+    """Of act: what the executor is told besides the finding's own figures."""
+
+
+class Amount(msgspec.Struct, frozen=True):
+    """So many, or a share (0 to 1) of the fleet."""
+
+    value: Decimal
+    share: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.value * 100:f}%" if self.share else f"{self.value:f}"
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """The most that may be done in any stretch of `per`, always or while a schedule is open."""
+
+    workloads: Amount | None = None
+    gpus: Amount | None = None
+    owners: Amount | None = None
+    usd_per_hour: Amount | None = None
+    per: timedelta = timedelta(days=1)
+    each: Each = ""
+    """Counted apart for each namespace, owner or cluster; empty = together."""
+    counts: Counts = "policy"
+    """Whose actions count: this policy's, or those of all policies."""
+    window: Recurring | None = None
+    """When it holds; None = always. Budgets that hold at once all count."""
+
+
+class Blackout(msgspec.Struct, frozen=True):
+    """When nothing is done: between two moments, or while a schedule is open."""
+
+    name: str
+    start: datetime | None = None
+    end: datetime | None = None
+    window: Recurring | None = None
+
+
+class Approvals(msgspec.Struct, frozen=True):
+    """Whether people have to agree to each action."""
+
+    when: When = "none"
+    first: int = 0
+    """So many first actions of the policy need it (`when` = first)."""
+    four_eyes: bool = False
+    """Two different people."""
+
+
+class Regret(msgspec.Struct, frozen=True):
+    """How often owners may take back what was stopped before the policy demotes itself."""
+
+    rate: float = 0.05
+    within: timedelta = timedelta(hours=24)
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """One rule of a site."""
+
+    name: str
+    description: str = ""
+    mode: Mode = "notify"
+    match: Match = Match()
+    allow: Allow = Allow()
+    ladder: tuple[Rung, ...] = (Rung("observe"),)
+    budgets: tuple[Budget, ...] = ()
+    concurrent: int = 2
+    """Actions under way at once."""
+    blackouts: tuple[Blackout, ...] = ()
+    approvals: Approvals = Approvals()
+    on_pressure: bool = False
+    """Only if somebody waits whom the freed GPUs really admit."""
+    min_age: timedelta = timedelta(hours=1)
+    cool_down: timedelta = timedelta(hours=6)
+    """Between two actions on one object; doubles with each time its owner took it back."""
+    regret: Regret = Regret()
+    max_resources: Amount = Amount(Decimal("0.05"), share=True)
+    """More cases ready to be acted upon in one run than this abort the whole run."""
+    source: str = ""
+    """File and line it was read from."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of all it says (not where it stands): trust in one text is none in another."""
+        bare = msgspec.structs.replace(self, source="")
+        return hashlib.sha256(msgspec.json.encode(bare, order="sorted")).hexdigest()[:12]
+
+    def rung(self, step: Step) -> Rung | None:
+        """Return its rung of this step, None = it has none."""
+        return next((rung for rung in self.ladder if rung.step == step), None)
