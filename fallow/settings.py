@@ -14,23 +14,15 @@ from typing import Any, get_args
 import msgspec
 from pydantic import AwareDatetime, BaseModel, Field, SecretStr, ValidationError
 
+from fallow.action_settings import ActionsSettings, NoticesSettings
 from fallow.errors import SettingsError
-from fallow.sections import Duration, Section
+from fallow.sections import S3, Duration, Section
 from fallow.service_levels import LatencyMetric, ScalingSettings, ServicesSettings, StepMetric
+from fallow.snapshot_settings import SnapshotSettings
 from fallow.window import format_duration
 
 ENV_PREFIX = "FALLOW_"
 ENV_NESTING = "__"
-
-
-class S3(Section):
-    """Any S3-compatible endpoint; empty fields follow the AWS environment."""
-
-    endpoint: str = Field("", description="URL such as http://127.0.0.1:9000; empty = AWS")
-    region: str = Field("", description="empty = AWS_REGION or us-east-1")
-    access_key_id: str = Field("", description="empty = the AWS credential chain")
-    secret_access_key: SecretStr = Field(SecretStr(""), description="empty = the AWS chain")
-    path_style: bool = Field(True, description="address buckets by path, as most others want")
 
 
 class WarehouseSettings(Section):
@@ -564,6 +556,9 @@ class Settings(Section):
     services: ServicesSettings = ServicesSettings()
     scaling: ScalingSettings = ScalingSettings()
     service: ServiceSettings = ServiceSettings()
+    actions: ActionsSettings = ActionsSettings()
+    notices: NoticesSettings = NoticesSettings()
+    snapshots: SnapshotSettings = SnapshotSettings()
 
 
 class Loaded(msgspec.Struct, frozen=True):

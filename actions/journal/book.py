@@ -1,0 +1,235 @@
+"""The journal: one SQLite file that only grows, and whose rows vouch for each other.
+
+Every row carries the hash of the row before it, so a changed, lost or inserted row breaks the
+chain at a place that `verify` names. Several processes may append: the service acts while people
+approve, keep, undo and freeze from the command line. A row is on disk before `append` returns
+(WAL, synchronous=FULL): what was journalled before a write is there after a power cut.
+"""
+
+import hashlib
+import json
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from fallow.errors import TemporaryError, UsageError, WarehouseError
+
+BUSY_S = 30.0
+"""How long an append waits for another process's append (each takes milliseconds)."""
+GENESIS = "0" * 64
+"""What the first row names as the row before it."""
+COLUMNS = "seq, at, kind, key, actor, document, previous, hash"
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One row: what happened, to what (an action, a finding, a policy), and who did it."""
+
+    seq: int
+    at: datetime
+    kind: str
+    key: str
+    actor: str
+    document: dict[str, Any]
+    previous: str
+    hash: str
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """The first row at which the chain does not hold, and why."""
+
+    seq: int
+    why: str
+
+
+class Journal:
+    """An open journal. One object may be used by several threads."""
+
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, clock: Callable[[], datetime], actor: str
+    ) -> None:
+        self.path, self.actor = path, actor
+        self._connection, self._clock = connection, clock
+        self._lock = threading.RLock()
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        clock: Callable[[], datetime],
+        *,
+        write: bool = True,
+        actor: str = "fallow",
+    ) -> Self:
+        """Open a journal, and create it where it is not there and `write` asks for that.
+
+        Raises:
+            UsageError: there is no journal to read.
+            WarehouseError: the file is no journal, or its place cannot be written.
+        """
+        if not write and not path.is_file():
+            raise UsageError(
+                f"there is no journal at {path}", hint="nothing has acted or been asked for yet"
+            )
+        try:
+            if write:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            mode = "rwc" if write else "rw"
+            connection = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode={mode}",
+                uri=True,
+                timeout=BUSY_S,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+        except (OSError, sqlite3.Error) as error:
+            raise WarehouseError(f"the journal {path} cannot be opened: {error}") from error
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA fullfsync = ON")
+            if write:
+                connection.executescript(_schema())
+            else:
+                connection.execute("PRAGMA query_only = ON")
+            connection.execute(f"SELECT {COLUMNS} FROM entry LIMIT 1").fetchone()
+        except sqlite3.Error as error:
+            connection.close()
+            raise _failed(path, error) from error
+        return cls(path, connection, clock, actor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; closing twice is once."""
+        with self._lock:
+            self._connection.close()
+
+    def append(
+        self, kind: str, key: str, document: Mapping[str, Any], *, actor: str | None = None
+    ) -> Entry:
+        """Write one row; it is on disk when this returns.
+
+        Raises:
+            TemporaryError: another process holds the journal for too long, or the disk is full.
+        """
+        at = self._clock().astimezone(UTC)
+        whole = _canonical(document)
+        who = actor or self.actor
+        with self._lock:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                last = self._connection.execute(
+                    "SELECT seq, hash FROM entry ORDER BY seq DESC LIMIT 1"
+                ).fetchone() or (0, GENESIS)
+                seq, previous = last[0] + 1, str(last[1])
+                made = _hash(previous, seq, at.isoformat(), kind, key, who, whole)
+                row = (seq, at.isoformat(), kind, key, who, whole, previous, made)
+                self._connection.execute(
+                    f"INSERT INTO entry ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row
+                )
+                self._connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise _failed(self.path, error) from error
+        return _entry(row)
+
+    def entries(self, *kinds: str, key: str | None = None, after: int = 0) -> list[Entry]:
+        """Return rows in order: all, or those of some kinds, of a key, after a row."""
+        asked: list[str] = ["seq > ?"]
+        values: list[Any] = [after]
+        if kinds:
+            asked.append(f"kind IN ({', '.join('?' * len(kinds))})")
+            values += kinds
+        if key is not None:
+            asked.append("key = ?")
+            values.append(key)
+        where = " AND ".join(asked)
+        with self._lock:
+            try:
+                found = self._connection.execute(
+                    f"SELECT {COLUMNS} FROM entry WHERE {where} ORDER BY seq", values
+                ).fetchall()
+            except sqlite3.Error as error:
+                raise _failed(self.path, error) from error
+        return [_entry(row) for row in found]
+
+    def verify(self, known: Iterable[tuple[int, str]] = ()) -> Broken | None:
+        """Return the first broken link of the chain, None = every row is as it was written.
+
+        `known` are rows' numbers and hashes as kept elsewhere (the warehouse's copy): only they
+        can show that rows were cut off at the end.
+        """
+        elsewhere = dict(known)
+        previous, seq = GENESIS, 0
+        for row in self._raw():
+            broken = _link(row, seq + 1, previous)
+            seq, previous = row[0], str(row[7])
+            if broken is None and elsewhere.pop(seq, previous) != previous:
+                broken = "it is not the row that the warehouse's copy has"
+            if broken is not None:
+                return Broken(seq, broken)
+        if elsewhere:
+            return Broken(min(elsewhere), "it is missing here; the warehouse's copy has it")
+        return None
+
+    def _raw(self) -> Iterator[tuple[Any, ...]]:
+        with self._lock:
+            try:
+                yield from self._connection.execute(f"SELECT {COLUMNS} FROM entry ORDER BY seq")
+            except sqlite3.Error as error:
+                raise _failed(self.path, error) from error
+
+
+def _schema() -> str:
+    return files("actions.journal").joinpath("schema.sql").read_text(encoding="utf-8")
+
+
+def _link(row: tuple[Any, ...], expected: int, previous: str) -> str | None:
+    seq, at, kind, key, actor, document, before, made = row
+    if seq != expected:
+        return f"row {expected} is missing before it"
+    if before != previous:
+        return "it does not name the row before it"
+    if _hash(before, seq, at, kind, key, actor, document) != made:
+        return "it is not what was written"
+    return None
+
+
+def _hash(previous: str, seq: int, *parts: str) -> str:
+    # Lengths, so that no two rows can be spelled alike.
+    text = "".join(f"{len(part)}:{part}" for part in (previous, str(seq), *parts))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _canonical(document: Mapping[str, Any]) -> str:
+    plain = msgspec.to_builtins(document, enc_hook=str)
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    at = datetime.fromisoformat(row[1])
+    return Entry(row[0], at, row[2], row[3], row[4], json.loads(row[5]), row[6], row[7])
+
+
+def _failed(path: Path, error: sqlite3.Error) -> TemporaryError | WarehouseError:
+    said = str(error)
+    if any(word in said for word in ("locked", "busy", "full")):
+        return TemporaryError(f"the journal {path}: {said}", hint="try again in a moment")
+    return WarehouseError(f"the journal {path}: {said}")

@@ -1,0 +1,1 @@
+"""The one loop that acts: reconcile, then plan, then one action after the other, journal first."""

@@ -1,0 +1,1 @@
+"""The actor: one turn of acting, for the service and for `fallow apply` alike."""

@@ -1,0 +1,120 @@
+"""Settings of acting: whether, by which policies, how carefully, and who is told how."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+
+from fallow.sections import Duration, Section
+
+
+class LeaseSettings(Section):
+    """The Lease (coordination.k8s.io) that lets one actor act, however many run."""
+
+    name: str = Field("fallow-actor", min_length=1, description="of the Lease")
+    namespace: str = Field("fallow", min_length=1, description="where the Lease lies")
+    identity: str = Field("", description="who holds it; empty = host name and process")
+    duration: Duration = Field(
+        timedelta(seconds=60),
+        ge=timedelta(seconds=10),
+        le=timedelta(minutes=15),
+        description="a holder that is silent for so long has lost it",
+    )
+    skew: Duration = Field(
+        timedelta(seconds=30), description="difference of clocks allowed for before it is taken"
+    )
+
+
+class BreakerSettings(Section):
+    """When telemetry as a whole is not to be trusted (domain.md section 5.1)."""
+
+    within: Duration = Field(
+        timedelta(minutes=15),
+        ge=timedelta(minutes=5),
+        le=timedelta(hours=2),
+        description="how fast it happens",
+    )
+    devices: float = Field(
+        0.20, gt=0, le=1, description="share that turned idle or unknown within that time: freeze"
+    )
+    exporters: float = Field(0.10, gt=0, le=1, description="share that is down: freeze")
+    least_devices: int = Field(
+        10, ge=1, le=1000, description="with fewer devices that worked before, a share says little"
+    )
+
+
+class BackOffSettings(Section):
+    """How long somebody's refusal is respected."""
+
+    contested: Duration = Field(
+        timedelta(hours=24),
+        ge=timedelta(minutes=30),
+        description="after somebody took an action back; doubles each time",
+    )
+    most: Duration = Field(timedelta(days=30), description="longest back-off")
+    failed: Duration = Field(
+        timedelta(hours=1), description="after an action that the API refused or that did not stick"
+    )
+
+
+class Channel(Section):
+    """Somewhere to tell people: an Apprise URL, and when not to."""
+
+    url: SecretStr = Field(description="Apprise URL: mailto://, slack://, json://host/hook ...")
+    quiet: list[str] = Field(
+        default_factory=list, description="no notices then: 22:00-07:00 Europe/Berlin, sat-sun UTC"
+    )
+
+
+class NoticesSettings(Section):
+    """Who is told, how, and how often."""
+
+    channels: dict[str, Channel] = Field(default_factory=dict, description="by name: url, quiet")
+    owners: dict[str, list[str]] = Field(
+        default_factory=dict, description="channels of each team; others get `default`"
+    )
+    default: list[str] = Field(default_factory=list, description="channels of everybody else")
+    operators: list[str] = Field(
+        default_factory=list, description="channels told of freezes, failures and demotions"
+    )
+    least_between: Duration = Field(
+        timedelta(minutes=15), description="one digest per channel and so long, never a storm"
+    )
+    most_lines: int = Field(50, ge=1, le=1000, description="cases in one digest; the rest waits")
+    timeout: Duration = Field(timedelta(seconds=10), description="of one delivery")
+    link: str = Field("", description="such as https://fallow.example/case/{finding}; empty = none")
+
+
+class ActionsSettings(Section):
+    """Whether and how carefully Fallow acts. Nothing acts while `enabled` is false."""
+
+    enabled: bool = Field(False, description="let the service act by its policies")
+    context: str = Field("", description="kubeconfig context to act in; empty = kubernetes.context")
+    policies: Path = Field(Path("policies"), description="folder of policies")
+    journal: Path | None = Field(None, description="SQLite file; unset = journal.sqlite under home")
+    actor: str = Field("", description="who acts, for the journal; empty = the user of the system")
+    every: Duration = Field(
+        timedelta(seconds=60), ge=timedelta(seconds=5), description="time between two turns"
+    )
+    evidence_age: Duration = Field(
+        timedelta(seconds=60),
+        gt=timedelta(0),
+        le=timedelta(minutes=5),
+        description="evidence older than this is read again, or nothing is done",
+    )
+    settle: Duration = Field(
+        timedelta(minutes=10), description="pods must be gone by then, else it is not sticking"
+    )
+    watch: Duration = Field(
+        timedelta(days=14), description="how long an action can be undone and is watched"
+    )
+    concurrent: int = Field(2, ge=1, le=100, description="actions whose outcome is open at a time")
+    freeze_file: Path | None = Field(
+        None, description="nothing acts while it exists; unset = FREEZE under home"
+    )
+    freeze_configmap: str = Field(
+        "fallow-freeze", description="ConfigMap beside the Lease; frozen: true in it freezes"
+    )
+    lease: LeaseSettings = LeaseSettings()
+    breaker: BreakerSettings = BreakerSettings()
+    back_off: BackOffSettings = BackOffSettings()
