@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic import PlainSerializer as Serialize
 
 from fallow.errors import UsageError
@@ -30,3 +30,13 @@ class Section(BaseModel):
     """A group of settings; unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class S3(Section):
+    """Any S3-compatible endpoint; empty fields follow the AWS environment."""
+
+    endpoint: str = Field("", description="URL such as http://127.0.0.1:9000; empty = AWS")
+    region: str = Field("", description="empty = AWS_REGION or us-east-1")
+    access_key_id: str = Field("", description="empty = the AWS credential chain")
+    secret_access_key: SecretStr = Field(SecretStr(""), description="empty = the AWS chain")
+    path_style: bool = Field(True, description="address buckets by path, as most others want")
