@@ -25,6 +25,8 @@ STEPS = tuple(
         "islands",
         "runs",
         "edges",
+        "lingering",
+        "sharers",
         "shared",
         "listed",
         "evidence",

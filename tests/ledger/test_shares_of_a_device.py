@@ -137,3 +137,64 @@ def test_instances_are_held_whole_and_weigh_their_slices(kit: Any, tables: Any) 
     tables.put("pod", [pod(kit, "p", gpu_request=2 / 7, gpu_resource="nvidia.com/mig-2g.20gb")])
     tables.put("rollup_5m", kit.looks("G/gi1", 0, 60, "p"))
     assert claims(kit, tables, 60) == [("p", 0, 60, 1, "mig", "exact")]
+
+
+def lingering(kit: Any, tables: Any, ended: float | None = 60, **asks: Any) -> None:
+    """Let `q` follow `p` at minute 60 on a device where `p` is named until 65."""
+    tables.put("device", [kit.device("d", 120)])
+    life = {"last_seen": kit.at(60), "finished_at": None if ended is None else kit.at(ended)}
+    tables.put("pod", [pod(kit, "p") | life, pod(kit, "q", scheduled_at=kit.at(60), **asks)])
+    tables.put(
+        "rollup_5m",
+        [
+            *kit.looks("d", 0, 60, "p"),
+            *kit.looks("d", 60, 65),
+            *kit.looks("d", 65, 120, "q"),
+        ],
+    )
+    tables.put("holding", [r for n in "pq" for r in holding(kit, n, range(61, 65))])
+
+
+def test_a_series_that_outlives_its_pod_shares_with_nobody(kit: Any, tables: Any) -> None:
+    lingering(kit, tables)
+    assert claims(kit, tables) == [
+        ("p", 0, 60, 1, "telemetry", "exact"),
+        ("q", 60, 120, 1, "telemetry", "exact"),
+    ]
+
+
+def test_a_pod_that_may_still_live_shares(kit: Any, tables: Any) -> None:
+    lingering(kit, tables, ended=None)
+    assert {c[4:] for c in claims(kit, tables)} == {("time-slicing", "estimated")}
+
+
+def test_windows_that_begin_after_the_end_know_who_is_gone(kit: Any, tables: Any) -> None:
+    lingering(kit, tables)
+    whole = claims(kit, tables)
+    tables.replace("allocation", tables.query("SELECT * FROM allocation LIMIT 0"), "true", {})
+    for start, end in [(0, 62), (62, 90), (90, 120)]:
+        allocate(tables, kit.window(start, end))
+    assert claims(kit, tables) == whole
+
+
+def test_a_pod_that_sharing_alone_names_is_not_lost(kit: Any, tables: Any) -> None:
+    lingering(kit, tables)
+    tables.replace("rollup_5m", tables.query("SELECT * FROM rollup_5m LIMIT 0"), "true", {})
+    assert ("q", 60, 120, 1, "telemetry", "exact") in claims(kit, tables)
+
+
+def test_pods_that_share_go_on_sharing_when_a_third_is_gone(kit: Any, tables: Any) -> None:
+    lingering(kit, tables)
+    tables.put("pod", [pod(kit, "r", scheduled_at=kit.at(60))])
+    tables.put("holding", holding(kit, "r", range(62, 120)))
+    assert claims(kit, tables) == [
+        ("p", 0, 60, 1, "telemetry", "exact"),
+        ("q", 60, 120, 0.5, "time-slicing", "estimated"),
+        ("r", 60, 120, 0.5, "time-slicing", "estimated"),
+    ]
+
+
+def test_a_share_that_the_source_names_is_a_share(kit: Any, tables: Any) -> None:
+    lingering(kit, tables)
+    tables.put("holding", holding(kit, "q", [64.5], share=0.25))
+    assert ("q", 60, 120, 0.25, "time-slicing", "estimated") in claims(kit, tables)

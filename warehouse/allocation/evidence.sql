@@ -45,8 +45,8 @@ SELECT
     start_at,
     end_at,
     share,
-    1,
-    'time-slicing'
+    CASE WHEN alone THEN 3 ELSE 1 END,
+    CASE WHEN alone THEN 'telemetry' ELSE 'time-slicing' END
 FROM shared
 UNION ALL
 SELECT
@@ -58,7 +58,7 @@ SELECT
     l.life_start,
     l.life_end,
     d.share,
-    3,
+    4,
     'listed'
 FROM listed AS d
 INNER JOIN lives AS l ON d.cluster = l.cluster AND d.uid = l.uid

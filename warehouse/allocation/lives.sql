@@ -1,5 +1,6 @@
 -- Pods that may have lived in the window. A life is known when the inventory says when the pod
 -- was admitted; it lasts to the pod's end, or as long as the inventory or telemetry sees it.
+-- Pods that ended in the hour before are named too: their series linger.
 -- A source without UIDs hashes the name: beside the real UID of the same life it is left out.
 WITH named AS (
     SELECT
@@ -24,7 +25,7 @@ WITH named AS (
         p.uid = left(sha256(concat_ws('/', p.cluster, p.namespace, p.pod)), 32) AS hashed
     FROM pod AS p
     WHERE
-        (p.finished_at IS null OR p.finished_at > $since)
+        (p.finished_at IS null OR p.finished_at > $since::TIMESTAMP - INTERVAL 1 HOUR)
         AND coalesce(p.scheduled_at, p.started_at, $since) < $until
 ),
 
