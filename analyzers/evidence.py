@@ -6,7 +6,8 @@
     K4 intent    kernels and terminals at rest, no requests
 
 A witness is True (speaks for idle), False (speaks against it) or None (says nothing). K1 alone is
-`suspected`; K1 with an independent witness is `confirmed`; acting needs K1, K2 and K3 or K4.
+`suspected`; K1 with an independent witness is `confirmed`; acting needs K1, K2 and K3 or K4. A MIG
+instance has no power of its own: on such devices acting needs K1 with both K3 and K4 instead.
 """
 
 from typing import Literal
@@ -69,6 +70,8 @@ class Witnesses(msgspec.Struct, frozen=True):
     protected: bool = False
     resting: bool = False
     unheard: bool = False
+    bodiless: bool = False
+    """The devices are MIG instances: no power, so that physics may never speak."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -107,7 +110,7 @@ def judge(w: Witnesses) -> Judgement:
     )
     if not independent:
         reasons.append("no independent witness beside compute")
-    elif not w.physics and w.physics is not False:
+    elif w.physics is None and not (w.bodiless and w.host and w.intent):
         reasons.append("no witness of physics (power, processes, last kernel)")
     if not (w.host or w.intent):
         reasons.append("no witness from the host or of intent")

@@ -136,7 +136,9 @@ class IdleAnalyzer:
                 cuts.append(spans.pieces(looks, runs, merged))
         cut = pl.concat(cuts) if cuts else pl.DataFrame()
         if not cut.is_empty():
-            facts = chosen.devices.select("number", "weight", "gpu_model")
+            facts = chosen.devices.select(
+                "number", "weight", "gpu_model", instance=pl.col("parent").is_not_null()
+            )
             cut = cut.join(facts, on="number").with_columns(gpus=pl.col("share") * pl.col("weight"))
         return cut, power_band.learn(models, histogram)
 

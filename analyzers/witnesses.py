@@ -85,7 +85,7 @@ def by_device(members: pl.DataFrame) -> pl.DataFrame:
 
     length = pl.col("piece_end") - pl.col("piece_start")
     return members.group_by("span", "number", maintain_order=True).agg(
-        pl.col("gpu_model", "interval_s").first(),
+        pl.col("gpu_model", "interval_s", "instance").first(),
         pl.col("looks", "idle_looks").sum(),
         *(mean(name).alias(name) for name in ("power_w", "traffic", "idle_clock")),
         pl.col("procs").max(),
@@ -114,6 +114,7 @@ def by_stretch(devices: pl.DataFrame) -> pl.DataFrame:
         processes=pl.col("procs").max(),
         kernel_age_s=pl.col("kernel_age_s").min(),
         idle_clock=pl.col("idle_clock").min(),
+        bodiless=pl.col("instance").all(),
         band_w=pl.col("band_w").max(),
         band=pl.col("band").first(),
         gpu_us=pl.col("gpu_us").sum(),
@@ -199,6 +200,7 @@ def witnesses(
         protected=soft,
         resting=kind in SERVICES and end - row["start"] < service_us,
         unheard=kind == "idle_inference" and meant is None,
+        bodiless=row["bodiless"],
     )
 
 

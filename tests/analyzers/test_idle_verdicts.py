@@ -14,15 +14,19 @@ SURE = Witnesses(physics=True, host=True, intent=True)
 
 def test_the_table_names_every_flag_a_witness_record_has() -> None:
     named = {f.name for f in msgspec.structs.fields(Witnesses)}
-    assert named == {"compute", "physics", "host", "intent", *FLAGS}
+    assert named == {"compute", "physics", "host", "intent", "bodiless", *FLAGS}
 
 
 def test_any_doubt_forbids_acting_in_every_combination() -> None:
     for size in (1, 2):
         for flags in itertools.combinations(FLAGS, size):
-            for physics, host, intent in itertools.product(TRI, repeat=3):
+            for physics, host, intent, bodiless in itertools.product(TRI, TRI, TRI, (True, False)):
                 doubted = Witnesses(
-                    physics=physics, host=host, intent=intent, **dict.fromkeys(flags, True)
+                    physics=physics,
+                    host=host,
+                    intent=intent,
+                    bodiless=bodiless,
+                    **dict.fromkeys(flags, True),
                 )
                 judged = judge(doubted)
                 assert not judged.actionable, doubted
@@ -35,6 +39,14 @@ def test_acting_needs_compute_physics_and_host_or_intent() -> None:
         against = physics is False or host is False or intent is False
         wanted = compute and physics is True and (host or intent) is True and not against
         assert judged.actionable is wanted
+
+
+def test_acting_on_mig_instances_needs_host_and_intent_where_physics_is_silent() -> None:
+    for compute, physics, host, intent in itertools.product((True, False), TRI, TRI, TRI):
+        judged = judge(Witnesses(compute, physics, host, intent, bodiless=True))
+        against = physics is False or host is False or intent is False
+        sure = (host or intent) if physics else (host and intent)
+        assert judged.actionable is bool(compute and sure and not against)
 
 
 def test_compute_alone_is_suspected_and_one_independent_witness_confirms() -> None:
