@@ -76,8 +76,12 @@ def _defragment(subject: Subject, plan: dict[str, Any], freed: float) -> Recomme
         f"GPUs usable ({plan['restarts']} restarts; {proven})",
         reversible=True,
         undo="none is needed: the pods run as before, on other nodes",
-        caution="cordon the nodes to be freed first, and move by eviction: disruption budgets "
-        "hold there",
+        caution="cordon the nodes to be freed first, and move by eviction: "
+        + (
+            "the plan keeps the disruption budgets"
+            if plan["disruption_budgets"] == "kept"
+            else "nobody read the disruption budgets, and only evictions keep them"
+        ),
         effort="advanced",
     )
 

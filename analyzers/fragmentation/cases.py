@@ -200,6 +200,8 @@ def _planned(
         found = plan(on, wanted, settings.plan_seconds)
         wanted = wanted if found is not None else wanted // 2
     made = document(on, found, max(settings.slots, waiting - seen.gang_slots))
+    read = picture.budgets.known(picture.cluster)
+    made["disruption_budgets"] = "kept" if read else "not collected"
     if found is None:
         return made, 0.0
     measure = Measure(picture.demand.of_gpus())

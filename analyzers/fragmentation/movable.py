@@ -1,19 +1,25 @@
 """Which pods may move, and which move together: by owner, annotations, volumes and budgets."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import msgspec
 
+from analyzers.budgets import Budget
 from analyzers.queries import rows_of
 from analyzers.witnesses import protections
 
 LOCAL = "fallow.local-volumes"
 SELECTOR = "fallow.selector"
 PVCS = "fallow.pvcs"
-BUDGET = "fallow.disruption-budget"
-"""Name of the pod's disruption budget and how many of its pods may be disrupted now."""
+RULES = {
+    "ports": "it takes a port of its node",
+    "apart": "it must stand apart from other pods",
+    "beside": "it must stand beside other pods",
+    "spread": "it is spread over parts of the cluster",
+}
+"""Constraints of `pod.constraints`; whether another node keeps them is not worked out."""
 
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 MIRROR = "kubernetes.io/config.mirror"
@@ -51,10 +57,13 @@ def kinds() -> dict[str, Kind]:
     }
 
 
-def terms(pod: Mapping[str, Any], also: Collection[str] = ()) -> Terms:
+def terms(
+    pod: Mapping[str, Any], also: Collection[str] = (), covering: Sequence[Budget] = ()
+) -> Terms:
     """Return on what terms a row of `pods.sql` may move.
 
-    `also` are kinds of owners that the site lets move although `movable_kinds.csv` does not.
+    `also` are kinds of owners that the site lets move although `movable_kinds.csv` does not;
+    `covering` the disruption budgets over the pod.
     """
     words = msgspec.json.decode(pod["annotations"]) if pod["annotations"] else {}
     kind = pod["workload_kind"] or ""
@@ -66,14 +75,19 @@ def terms(pod: Mapping[str, Any], also: Collection[str] = ()) -> Terms:
     elif known is not None and known.together:
         group = f"{pod['namespace']}/{kind}/{pod['workload']}"
     selector = words.get(SELECTOR) or {}
-    budget = words.get(BUDGET) or {}
+    budget = covering[0] if covering else None
+    stays = _stays(pod, words, known, also)
+    if not stays and len(covering) > 1:
+        stays = "several disruption budgets cover it: evictions are refused"
+    elif not stays and budget is not None and budget.allowed < 1:
+        stays = "its disruption budget allows no eviction now"
     return Terms(
-        _stays(pod, words, known, also),
+        stays,
         group,
         bool(words.get(PVCS)),
         tuple((key, tuple(values)) for key, values in sorted(selector.items())),
-        f"{pod['namespace']}/{budget['name']}" if budget else "",
-        int(budget.get("allowed", 0)),
+        budget.id if budget else "",
+        budget.allowed if budget else 0,
     )
 
 
@@ -81,11 +95,13 @@ def _stays(
     pod: Mapping[str, Any], words: Mapping[str, Any], known: Kind | None, also: Collection[str]
 ) -> str:
     kind = pod["workload_kind"]
+    rules = msgspec.json.decode(pod["constraints"]) if pod["constraints"] else {}
     reasons = (
         (any(protections([dict(pod)])), "an annotation protects it"),
         (MIRROR in words or pod["owner_kind"] in {"DaemonSet", "Node"}, "it belongs to its node"),
         (kind is None, "its owner could not be resolved"),
         (words.get(LOCAL) and str(words.get(SAFE)).lower() != "true", "it keeps data on its node"),
+        *((name in rules, why) for name, why in RULES.items()),
         (kind not in also and known is None, f"{kind}: nothing is known of how it restarts"),
         (kind not in also and known is not None and not known.moves, f"{kind}: {_why(known)}"),
     )

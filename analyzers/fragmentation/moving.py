@@ -8,11 +8,14 @@ import msgspec
 import numpy as np
 
 from analyzers.fragmentation.ground import Ground, Place, Plan, Slot, Tenant
-from analyzers.fragmentation.movable import terms
+from analyzers.fragmentation.movable import Terms, terms
 from analyzers.fragmentation.picture import Node, Picture, named_devices
+from analyzers.selectors import matches
 from fallow.fragmentation import Integers
 
 MIB = 2**20
+ANY = "*"
+"""Namespaces that a term's own selector chooses: any may be meant."""
 MOST_CPU = 10_000_000
 """Stands for unknown free CPU and memory where numbers must stay small."""
 
@@ -36,11 +39,13 @@ def ground(picture: Picture, rows: Sequence[int], slot: Slot, also: Sequence[str
         for n in open_rows
     ]
     tenants, budgets = [], dict[str, int]()
-    outside = _outside(picture, place_of, also)
+    terms_of = _terms(picture, also)
+    # A gang of which pods run on other nodes than these does not move.
+    outside = {terms_of[p["uid"]].group for p in picture.pods if p["node"] not in place_of} - {""}
     for pod in picture.pods:
         if pod["node"] not in place_of:
             continue
-        on = terms(pod, also)
+        on = terms_of[pod["uid"]]
         named = [(spot[d], round(1000 * share)) for d, share in named_devices(pod) if d in spot]
         stays = on.stays
         if not stays and pod["gpus"] and not named:
@@ -67,10 +72,35 @@ def ground(picture: Picture, rows: Sequence[int], slot: Slot, also: Sequence[str
     return Ground(places, tenants, slot, budgets)
 
 
-def _outside(picture: Picture, place_of: Mapping[str, int], also: Sequence[str]) -> set[str]:
-    """Return the gangs of which pods run on other nodes than these."""
-    away = {terms(pod, also).group for pod in picture.pods if pod["node"] not in place_of}
-    return away - {""}
+def _terms(picture: Picture, also: Sequence[str]) -> dict[str, Terms]:
+    """Return on what terms each pod may move; one that others keep their distance from stays."""
+    shunned = _shunned(picture.pods)
+    found = {}
+    for pod in picture.pods:
+        covering = picture.budgets.of(picture.cluster, pod["namespace"], pod["labels"])
+        on = terms(pod, also, covering)
+        if not on.stays and shunned and _any(shunned, pod):
+            on = msgspec.structs.replace(on, stays="other pods must stand apart from it")
+        found[pod["uid"]] = on
+    return found
+
+
+def _shunned(pods: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Return by namespace what pods must stand apart from: that rule holds both ways."""
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for pod in pods:
+        if not pod["constraints"] or '"apart"' not in pod["constraints"]:
+            continue
+        for term in msgspec.json.decode(pod["constraints"])["apart"]:
+            for namespace in term.get("namespaces") or [pod["namespace"]]:
+                found.setdefault(namespace, {})[repr(term["selector"])] = term["selector"]
+    return {namespace: list(terms.values()) for namespace, terms in found.items()}
+
+
+def _any(shunned: Mapping[str, Sequence[Mapping[str, Any]]], pod: Mapping[str, Any]) -> bool:
+    there = [*shunned.get(pod["namespace"], ()), *shunned.get(ANY, ())]
+    labels = msgspec.json.decode(pod["labels"]) if there and pod["labels"] else {}
+    return any(matches(selector, labels) for selector in there)
 
 
 def document(on: Ground, found: Plan | None, wanted: int) -> dict[str, Any]:

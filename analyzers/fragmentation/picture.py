@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from analyzers.budgets import Budgets
 from analyzers.fragmentation.mix import Demand, demands
 from analyzers.queries import sql
 from fallow.fragmentation import Integers
@@ -69,6 +70,7 @@ class Picture(msgspec.Struct):
     demand: Demand
     free: dict[str, Money]
     stranded: dict[str, Money]
+    budgets: Budgets
     unseen_gpus: int = 0
     """GPUs of the inventory that nobody looks at: unknown, never idle."""
     notes: list[str] = []
@@ -113,8 +115,11 @@ def pictures(views: Views, window: Window, cover: float, least_pods: int) -> lis
         for row in table.to_pylist():
             rows.setdefault(row["cluster"], {}).setdefault(name, []).append(row)
     asked = demands(views, window, clusters, [c for c in clusters if last[c]["still"]])
+    budgets = Budgets.read(views, window)
     return [
-        _picture(c, last[c], rows.get(c, {}), Demand.of(asked.get(c, []), cover, least_pods))
+        _picture(
+            c, last[c], rows.get(c, {}), Demand.of(asked.get(c, []), cover, least_pods), budgets
+        )
         for c in clusters
         if rows.get(c, {}).get("nodes") or rows.get(c, {}).get("devices")
     ]
@@ -125,6 +130,7 @@ def _picture(
     last: Mapping[str, Any],
     rows: Mapping[str, list[dict[str, Any]]],
     demand: Demand,
+    budgets: Budgets,
 ) -> Picture:
     moments, still = last["nth"], last["still"]
     devices = rows.get("devices", [])
@@ -173,6 +179,7 @@ def _picture(
         demand,
         _money(money, "free"),
         _money(money, "stranded"),
+        budgets,
         sum(
             max(0, node.gpus - seen[n])
             for n, node in enumerate(nodes)

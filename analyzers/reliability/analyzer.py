@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from analyzers.budgets import Budget, Budgets
 from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, told, written_by
 from analyzers.idle import Unjudged
 from analyzers.queries import rows_of, sql
@@ -55,6 +56,18 @@ class Site(msgspec.Struct, frozen=True):
     held: dict[Owner, dict[str, Bill]]
     """By workload and state."""
     away: dict[Place, Bill]
+    budgets: Budgets
+
+    def guards(self, place: Place) -> list[Budget]:
+        """Return the disruption budgets over the pods that are on a node now."""
+        there = self.pods.filter(
+            (pl.col("cluster") == place[0])
+            & (pl.col("node") == place[1])
+            & pl.col("ended").is_null()
+        )
+        rows = there.select("namespace", "labels").unique(maintain_order=True).iter_rows()
+        found = [b for row in rows for b in self.budgets.of(place[0], *row)]
+        return sorted({b.id: b for b in found}.values(), key=lambda b: b.id)
 
 
 class ReliabilityAnalyzer:
@@ -102,7 +115,9 @@ class ReliabilityAnalyzer:
 
     def _nodes(self, site: Site, window: Window) -> Iterator[Finding]:
         for place, sick in sorted(site.sick.items()):
-            yield sick_node(place, sick, site.away.get(place), site.nodes.get(place), window)
+            guards = site.guards(place) if site.budgets.known(place[0]) else None
+            node, away_ = site.nodes.get(place), site.away.get(place)
+            yield sick_node(place, sick, away_, node, guards, window)
         pools: dict[Place, list[Place]] = defaultdict(list)
         for place, row in sorted(site.nodes.items()):
             pools[place[0], row["pool"]].append(place)
@@ -174,6 +189,7 @@ class ReliabilityAnalyzer:
             checkpoints=self._checkpoints(views, asked, pods, failed),
             held=held,
             away=away,
+            budgets=Budgets.read(views, window),
         )
 
     def _checkpoints(

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from analyzers.budgets import Budget
 from analyzers.checkpoints import Checkpoints, Owner
 from analyzers.idle import Unjudged
 from analyzers.money import CENT, SMALLEST
@@ -48,14 +49,18 @@ class Bill(msgspec.Struct, frozen=True):
         return (self.usd * share).quantize(SMALLEST, ROUND_DOWN)
 
 
-def sick_node(
+def sick_node(  # noqa: PLR0917  (one caller)
     place: Place,
     sick: Sequence[Sick],
     away: Bill | None,
     node: Mapping[str, Any] | None,
+    guards: Sequence[Budget] | None,
     window: Window,
 ) -> Finding:
-    """Return what is known of a node with sick boards; its hours are those it was not available."""
+    """Return what is known of a node with sick boards; its hours are those it was not available.
+
+    `guards` are the disruption budgets over its pods; None = nobody read the cluster's.
+    """
     cluster, name = place
     worst = min(sick, key=lambda s: (s.level != "sick", -len(s.witnesses), s.device))
     kind = "sick_node" if worst.level == "sick" else "suspect_gpu"
@@ -67,6 +72,14 @@ def sick_node(
         else ()
     )
     drained = f"cordon {name}, let its work go on elsewhere, then {worst.action}"
+    cautions = (
+        [] if certain else [f"one witness says so ({', '.join(worst.witnesses)}): look first"]
+    )
+    cautions += [
+        f"a drain waits: {b.id} ({b.wants}) allows no eviction"
+        for b in guards or ()
+        if not b.allowed
+    ]
     return _made(
         kind,
         Subject(cluster, "", "Node", name, nodes=(name,)),
@@ -76,6 +89,7 @@ def sick_node(
             "why": f"{len(sick)} of {node['gpu_count'] if node else 'its'} boards: "
             + "; ".join(s.signs[0] for s in sick[:2]),
             "devices": [msgspec.to_builtins(s) for s in sick[:MOST_NAMED]],
+            "disruption_budgets": "not collected" if guards is None else _told(guards),
         },
         Recommendation(
             verb="recycle node" if kind == "sick_node" else "diagnose GPU",
@@ -83,15 +97,17 @@ def sick_node(
             why=drained if kind == "sick_node" else worst.action,
             reversible=True,
             undo="uncordon it when the diagnosis is clean",
-            caution=None
-            if certain
-            else f"one witness says so ({', '.join(worst.witnesses)}): look first",
+            caution="; ".join(cautions) or None,
             saving="capacity",
             effort="quick win",
             claims=claims,
         ),
         certain=certain,
     )
+
+
+def _told(guards: Sequence[Budget]) -> list[dict[str, Any]]:
+    return [{"name": b.id, "wants": b.wants, "evictions_allowed": b.allowed} for b in guards]
 
 
 def outages(  # noqa: PLR0917  (one caller)

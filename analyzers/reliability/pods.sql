@@ -19,6 +19,7 @@ SELECT
     p.node,
     coalesce(p.phase, 'Unknown') AS phase,
     p.gpu_request AS gpus,
+    p.labels,
     p.annotations,
     p.created_at,
     p.deleted_at,

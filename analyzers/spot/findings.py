@@ -8,7 +8,7 @@ import msgspec
 
 from analyzers.money import CENT, SMALLEST
 from analyzers.spot.plans import Plan, saved_progress
-from analyzers.spot.tolerance import Signals
+from analyzers.spot.tolerance import NO_BUDGET, Signals
 from fallow.nouns import Claim, Finding, Recommendation, Subject, finding_id
 from fallow.window import Window
 
@@ -114,7 +114,10 @@ def _cautions(signals: Signals, doubts: Sequence[str]) -> list[str]:
     if signals.local_volumes:
         said.append(f"what it keeps in {', '.join(signals.local_volumes)} is lost with a node")
     if signals.tolerance == "replicated":
-        said.append("give it a PodDisruptionBudget: none is in the inventory")
+        if signals.budget == NO_BUDGET:
+            said.append("give it a PodDisruptionBudget: none covers it")
+        elif signals.budget == "not collected":
+            said.append("see that it has a PodDisruptionBudget: nobody read the cluster's")
     elif signals.checkpoints is None:
         said.append("its owner answers for its checkpoints: none was seen, each stop begins anew")
     else:
@@ -185,7 +188,7 @@ def _signals(signals: Signals) -> dict[str, Any]:
         },
         "local_volumes": list(signals.local_volumes),
         "claims": list(signals.claims),
-        "disruption_budget": "not collected",
+        "disruption_budget": signals.budget,
     }
 
 

@@ -18,6 +18,7 @@ SELECT
     p.node,
     coalesce(p.phase, 'Unknown') AS phase,
     coalesce(p.gpu_request, 0) AS gpus,
+    p.labels,
     p.annotations,
     coalesce(p.started_at, p.scheduled_at, p.created_at, p.first_seen) AS start,
     coalesce(

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 import polars as pl
 
+from analyzers.budgets import Budgets
 from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, told, written_by
 from analyzers.queries import rows_of, sql
 from analyzers.spot.market import bounds
@@ -20,6 +21,7 @@ OVERLAP_S = 300.0
 """A pod that begins so long before another ends may still replace it: inventories are late."""
 RESUMED_S = 3600.0
 """A restart is survived when what follows runs for so long."""
+NO_BUDGET = "none"
 LOCAL, CLAIMS = "fallow.local-volumes", "fallow.pvcs"
 FORBIDS = {
     "karpenter.sh/do-not-disrupt": "true",
@@ -53,6 +55,8 @@ class Signals(msgspec.Struct, frozen=True):
     deadline: datetime | None
     work_hours: float | None
     misread: tuple[str, ...] = ()
+    budget: str = "not collected"
+    """Name of its disruption budget and what that wants, or why there is none to name."""
 
 
 def read(views: Views, window: Window, settings: SpotSettings) -> dict[Owner, Signals]:
@@ -65,6 +69,7 @@ def read(views: Views, window: Window, settings: SpotSettings) -> dict[Owner, Si
     written = written_by(pods, bursts)
     crowds = _crowds(pods)
     survived = _survived(pods)
+    budgets = Budgets.read(views, window)
     facts = pods.group_by(WORKLOAD, maintain_order=True).agg(
         pods=pl.len(),
         on_nodes=pl.col("node").n_unique(),
@@ -72,6 +77,7 @@ def read(views: Views, window: Window, settings: SpotSettings) -> dict[Owner, Si
         ended=(pl.col("phase") == "Succeeded").any(),
         start=pl.col("start").min(),
         annotations=pl.col("annotations").drop_nulls().unique(),
+        labels=pl.col("labels").last(),
     )
     found: dict[Owner, Signals] = {}
     for row in facts.iter_rows(named=True):
@@ -96,8 +102,16 @@ def read(views: Views, window: Window, settings: SpotSettings) -> dict[Owner, Si
             deadline=_moment(said, misread),
             work_hours=_number(said, misread),
             misread=tuple(misread),
+            budget=_budget(budgets, owner, row["labels"]),
         )
     return found
+
+
+def _budget(budgets: Budgets, owner: Owner, labels: str | None) -> str:
+    covering = budgets.of(owner[0], owner[1], labels)
+    if covering:
+        return "; ".join(f"{b.name}: {b.wants}" for b in covering)
+    return NO_BUDGET if budgets.known(owner[0]) else "not collected"
 
 
 def _crowds(pods: pl.DataFrame) -> dict[Owner, int]:

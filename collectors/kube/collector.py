@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from collectors.inventory import batches
-from collectors.kube.client import Api, connect
 from collectors.kube.gone import Gone
 from collectors.kube.holders import remap
 from collectors.kube.looks import Looks
@@ -15,6 +14,7 @@ from collectors.kube.shapes import Meta, Node, Pod
 from collectors.kube.survey import PODS, Survey, in_group
 from collectors.kube.watching import Seen, Watches
 from fallow.errors import TemporaryError
+from fallow.kube.api import Api, connect
 from fallow.settings import KubernetesSettings
 from fallow.tables import Batch
 from fallow.window import Window
@@ -49,7 +49,7 @@ class KubernetesCollector:
         self._gone = Gone(cluster)
 
     def collect(self, window: Window) -> Iterator[Batch]:
-        """Yield `node`, `pod`, `quota`, `event` and `scrape` rows as they are now.
+        """Yield rows of nodes, pods, quotas, disruption budgets, events and looks as they are now.
 
         Inventory has no history: the window only says that a look is due.
 

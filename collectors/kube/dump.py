@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from collectors.inventory import batches, look
+from collectors.kube.budgets import budget_row
 from collectors.kube.devices import Dra, hami_registered
 from collectors.kube.events import event_row
 from collectors.kube.holders import remap
@@ -17,9 +18,10 @@ from collectors.kube.owners import Owners, Resolver, by_template_hash, from_inde
 from collectors.kube.pods import Surroundings, pod_row
 from collectors.kube.queues import Queues
 from collectors.kube.quotas import quota_kinds, quota_rows
-from collectors.kube.shapes import Custom, Event, Meta, Node, Partial, Pod, Shape
+from collectors.kube.shapes import Custom, Event, Meta, Node, Partial, Pod
 from collectors.kube.survey import SHARED, in_group
 from fallow.errors import UsageError
+from fallow.kube.shapes import Shape
 from fallow.settings import KubernetesSettings
 from fallow.tables import Batch
 
@@ -92,7 +94,7 @@ class Dump:
 def import_kubectl(
     path: Path, cluster: str, now: datetime, team_labels: Sequence[str] | None = None
 ) -> Iterator[Batch]:
-    """Yield `node`, `pod`, `quota`, `event` and `scrape` rows of one dump.
+    """Yield `node`, `pod`, `quota`, `disruption_budget`, `event` and `scrape` rows of one dump.
 
     Owners are those that the dump holds; a ReplicaSet's Deployment is known by its pods' hash
     label; any other owner that is not in the dump is unknown. Add `replicasets`, `statefulsets`,
@@ -128,6 +130,10 @@ def import_kubectl(
     yield from batches("pod", (row for meta, row in pods if not in_group(meta)))
     yield from batches("pod", remap(pair for pair in pods if in_group(pair[0])))
     yield from batches("quota", _quotas(dump, cluster, now, around.queues))
+    budgets = dump.of("policy", "PodDisruptionBudget", Custom)
+    yield from batches(
+        "disruption_budget", (budget_row(b, cluster=cluster, now=now) for b in budgets)
+    )
     yield from batches("event", _events(dump, cluster))
     row = look(
         "kubectl", str(path), cluster=cluster, start=now, end=now, samples=len(dump), error=None

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from collectors.inventory import document
+from collectors.kube.constraints import constraints
 from collectors.kube.devices import Device, Dra, hami_devices
 from collectors.kube.owners import Resolver, controller
 from collectors.kube.quantities import milli, quantity, whole
@@ -99,6 +100,7 @@ def pod_row(pod: Pod, around: Surroundings) -> dict[str, Any]:
         "labels": document(meta.labels),
         "annotations": document(_kept(pod)),
         "devices": devices_document(devices),
+        "constraints": document(constraints(spec)),
     }
 
 

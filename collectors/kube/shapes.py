@@ -6,15 +6,11 @@ the look says so.
 """
 
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 
-T = TypeVar("T")
-
-
-class Shape(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """Base of all shapes: camelCase names; unknown fields are skipped."""
+from fallow.kube.shapes import Shape
 
 
 class OwnerRef(Shape, frozen=True):
@@ -39,30 +35,6 @@ class Meta(Shape, frozen=True):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: tuple[OwnerRef, ...] | None = ()
-
-
-class ListMeta(Shape, frozen=True):
-    """Where a list stands."""
-
-    resource_version: str = ""
-    continue_: str | None = msgspec.field(default=None, name="continue")
-    remaining_item_count: int | None = None
-
-
-class Page(Shape, Generic[T], frozen=True):
-    """One page of a list."""
-
-    items: list[T] | None = None
-    metadata: ListMeta = ListMeta()
-
-
-class Status(Shape, frozen=True):
-    """What the API server answers instead of an object."""
-
-    code: int | None = None
-    reason: str | None = None
-    message: str | None = None
-    metadata: ListMeta = ListMeta()
 
 
 class Partial(Shape, frozen=True):
@@ -119,12 +91,20 @@ class Resources(Shape, frozen=True):
     limits: dict[str, str | int] | None = None
 
 
+class Port(Shape, frozen=True):
+    """A port of a container, of which its node's matters here."""
+
+    host_port: int | None = None
+    protocol: str = "TCP"
+
+
 class Container(Shape, frozen=True):
     """A container; an init container with restart policy Always is a sidecar."""
 
     name: str
     resources: Resources | None = None
     restart_policy: str | None = None
+    ports: list[Port] | None = None
 
 
 class ClaimVolume(Shape, frozen=True):
@@ -182,10 +162,38 @@ class NodeAffinity(Shape, frozen=True):
     )
 
 
+class PodTerm(Shape, frozen=True):
+    """Pods to be near to or far from, and what counts as near."""
+
+    topology_key: str = ""
+    label_selector: dict[str, Any] | None = None
+    namespaces: tuple[str, ...] | None = None
+    namespace_selector: dict[str, Any] | None = None
+
+
+class PodAffinity(Shape, frozen=True):
+    """Affinity to pods or against them, of which only what is required matters here."""
+
+    required: tuple[PodTerm, ...] | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
 class Affinity(Shape, frozen=True):
     """Affinity of a pod."""
 
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Spread(Shape, frozen=True):
+    """How evenly pods are to stand over parts of the cluster."""
+
+    topology_key: str = ""
+    max_skew: int = 1
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: dict[str, Any] | None = None
 
 
 class PodSpec(Shape, frozen=True):
@@ -200,6 +208,7 @@ class PodSpec(Shape, frozen=True):
     volumes: list[Volume] | None = None
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
+    topology_spread_constraints: list[Spread] | None = None
 
 
 class Terminated(Shape, frozen=True):

@@ -7,9 +7,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from collectors.inventory import batches
-from collectors.kube.client import Api
+from collectors.kube.budgets import budget_row
 from collectors.kube.devices import Dra, hami_registered
-from collectors.kube.discovery import Discovery
 from collectors.kube.events import event_row
 from collectors.kube.gone import Gone
 from collectors.kube.holders import groups, is_holder, remap
@@ -17,11 +16,14 @@ from collectors.kube.looks import Looks
 from collectors.kube.lookup import LiveLookup
 from collectors.kube.nodes import node_gpus, node_row
 from collectors.kube.owners import Owners
-from collectors.kube.pages import PARTIAL, Listing
 from collectors.kube.pods import Surroundings, pod_row
 from collectors.kube.queues import Queues
 from collectors.kube.quotas import quota_kinds, quota_rows
-from collectors.kube.shapes import Custom, Event, Meta, Node, Page, Partial, Pod
+from collectors.kube.shapes import Custom, Event, Meta, Node, Partial, Pod
+from fallow.kube.api import Api
+from fallow.kube.discovery import Discovery
+from fallow.kube.pages import PARTIAL, Listing
+from fallow.kube.shapes import Page
 from fallow.settings import KubernetesSettings
 from fallow.tables import Batch
 
@@ -70,6 +72,7 @@ class Survey:
         yield from batches("node", self.nodes())
         yield from batches("pod", self.pods())
         yield from batches("quota", self._quotas())
+        yield from batches("disruption_budget", self._budgets())
         yield from batches("event", self._events())
 
     def prepare(self) -> None:
@@ -145,6 +148,11 @@ class Survey:
                 yield from quota_rows(
                     kind, item, cluster=self._cluster, now=now, queues=self._queues
                 )
+
+    def _budgets(self) -> Iterator[Row]:
+        now = self._clock()
+        for item in self._custom("policy", "poddisruptionbudgets"):
+            yield budget_row(item, cluster=self._cluster, now=now)
 
     def _events(self) -> Iterator[Row]:
         for kind, wanted in (("Pod", self._gpu_pods), ("Node", self._gpu_nodes)):

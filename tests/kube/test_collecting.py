@@ -69,6 +69,16 @@ def test_a_look_brings_nodes_pods_and_their_top_owners(fleet: Cluster, look: Loo
     assert fleet.asked[0].path == "/apis"
 
 
+def test_disruption_budgets_become_rows(fleet: Cluster, look: Look) -> None:
+    spec = {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": "50%"}
+    status = {"disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 2, "expectedPods": 3}
+    fleet.put("PodDisruptionBudget", {**meta("b"), "spec": spec, "status": status})
+    fleet.put("PodDisruptionBudget", {**meta("new"), "spec": {"maxUnavailable": 1}})
+    counts = ("disruptions_allowed", "healthy", "wanted_healthy", "expected_pods")
+    told = by(look()["disruption_budget"], "name", "min_available", "max_unavailable", *counts)
+    assert told == {("b", "50%", "", 1, 3, 2, 3), ("new", "", "1", 0, None, None, None)}
+
+
 def test_every_kind_that_was_asked_for_has_a_look(fleet: Cluster, look: Look) -> None:
     looks = {row["target"].removeprefix(fleet.url): row for row in look()["scrape"]}
     assert all(row["up"] and row["error"] is None for row in looks.values())

@@ -55,6 +55,14 @@ def test_owners_in_the_dump_are_climbed(tmp_path: Path, now: datetime) -> None:
     assert (rows["pod"][0]["workload_kind"], rows["pod"][0]["workload"]) == ("CronJob", "c")
 
 
+def test_disruption_budgets_of_a_dump_become_rows(tmp_path: Path, now: datetime) -> None:
+    spec = {"selector": {}, "maxUnavailable": 2}
+    item = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", **meta("b"), "spec": spec}
+    (found,) = read(tmp_path / "d", listed(pod(), item), now)["disruption_budget"]
+    said = [found[name] for name in ("namespace", "name", "selector", "max_unavailable")]
+    assert said == ["ml", "b", "{}", "2"]
+
+
 def test_typed_lists_and_powershells_encoding_are_read(tmp_path: Path, now: datetime) -> None:
     item = pod()
     del item["kind"], item["apiVersion"]

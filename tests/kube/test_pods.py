@@ -50,6 +50,31 @@ def test_a_replica_is_its_share_of_a_gpu() -> None:
     assert found["gpu_request"] == 0.25
 
 
+def test_rules_of_placement_towards_other_pods_are_kept() -> None:
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    preferred = "preferredDuringSchedulingIgnoredDuringExecution"
+    skew = {"maxSkew": 2, "topologyKey": "zone", "labelSelector": {}}
+    item = pod(
+        affinity={
+            "podAntiAffinity": {required: [{**term, "namespaceSelector": {}}]},
+            "podAffinity": {preferred: [{"weight": 1, "podAffinityTerm": term}]},
+        },
+        topologySpreadConstraints=[
+            {**skew, "whenUnsatisfiable": "DoNotSchedule"},
+            {**skew, "whenUnsatisfiable": "ScheduleAnyway"},
+        ],
+        containers=[{"name": "main", "ports": [{"hostPort": 80}, {"containerPort": 8080}]}],
+    )
+    selector = {"matchLabels": {"app": "web"}}
+    assert json.loads(row(item)["constraints"]) == {
+        "apart": [{"topology": "zone", "selector": selector, "namespaces": ["*"]}],
+        "spread": [{"topology": "zone", "skew": 2, "selector": {}}],
+        "ports": ["80/TCP"],
+    }
+    assert row(pod())["constraints"] is None
+
+
 def test_hami_memory_and_cores_are_kept() -> None:
     limits = {"nvidia.com/gpu": "2", "nvidia.com/gpumem": "4000", "nvidia.com/gpucores": "25"}
     found = row(pod(limits=limits))

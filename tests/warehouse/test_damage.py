@@ -223,6 +223,20 @@ def test_a_warehouse_without_a_younger_column_names_it(settings: Settings) -> No
         assert "weight" in wh.query("FROM device").column_names
 
 
+def test_a_warehouse_without_a_younger_noun_gains_it(settings: Settings) -> None:
+    with Warehouse.open(settings, write=True) as wh, wh.transaction() as cursor:
+        cursor.execute("DROP TABLE disruption_budget")
+    with pytest.raises(WarehouseError, match="`fallow warehouse compact` brings it up to date"):
+        Warehouse.open(settings)
+    row = {"cluster": ["c"], "namespace": ["ns"], "name": ["b"], "disruptions_allowed": [1]}
+    with Warehouse.open(settings, write=True) as wh:
+        wh.ingest([tables.Batch.of("disruption_budget", row)])
+    with Warehouse.open(settings) as wh:
+        assert wh.query("SELECT disruptions_allowed AS n FROM disruption_budget")[
+            "n"
+        ].to_pylist() == [1]
+
+
 def test_a_migration_that_fails_leaves_the_warehouse_as_it_was(
     settings: Settings, older: Older
 ) -> None:

@@ -71,6 +71,13 @@ def test_the_plan_frees_a_whole_node_with_the_fewest_moves(fleet: Fleet, window:
         ({"annotations": '{"fallow.local-volumes": ["scratch"]}'}, "it keeps data on its node"),
         ({"owner_kind": "DaemonSet"}, "it belongs to its node"),
         ({"kind": "Tractor"}, "Tractor"),
+        ({"constraints": '{"ports": ["80/TCP"]}'}, "it takes a port of its node"),
+        ({"constraints": '{"spread": [{}]}'}, "it is spread over parts of the cluster"),
+        ({"constraints": '{"beside": [{}]}'}, "it must stand beside other pods"),
+        (
+            {"constraints": '{"apart": [{"selector": {"matchLabels": {"no": "such"}}}]}'},
+            "it must stand apart from other pods",
+        ),
     ],
 )
 def test_pods_that_may_not_move_stay_and_the_finding_says_why(
@@ -80,6 +87,63 @@ def test_pods_that_may_not_move_stay_and_the_finding_says_why(
     (found,) = FragmentationAnalyzer(OWN_MIX).find(fleet.views, window)
     plan = found.details["plan"]
     assert (plan["moves"], plan["pods_that_stay"]) == ([], {why: 8})
+
+
+WEB = '{"app": "web"}'
+
+
+def budgeted(fleet: Fleet, window: Window, **budgets: int) -> None:
+    rows = [
+        {
+            "cluster": "c", "namespace": "ns", "name": name, "max_unavailable": "1",
+            "disruptions_allowed": allowed, "last_seen": window.end.replace(tzinfo=None),
+            "selector": f'{{"matchLabels": {WEB}}}',
+        }
+        for name, allowed in budgets.items()
+    ]  # fmt: skip
+    fleet.views.rows("disruption_budget", rows)
+
+
+@pytest.mark.parametrize(
+    ("budgets", "moves", "stays"),
+    [
+        ({"b": 4}, 4, {}),
+        ({"b": 3}, 0, {}),
+        ({"b": 0}, 0, {"its disruption budget allows no eviction now": 8}),
+        ({"a": 9, "b": 9}, 0, {"several disruption budgets cover it": 8}),
+    ],
+)
+def test_a_plan_keeps_the_disruption_budgets(
+    fleet: Fleet, window: Window, budgets: dict[str, int], moves: int, stays: dict[str, int]
+) -> None:
+    two_half_full_nodes(fleet, labels=WEB)
+    budgeted(fleet, window, **budgets)
+    (found,) = FragmentationAnalyzer(OWN_MIX).find(fleet.views, window)
+    plan = found.details["plan"]
+    assert (len(plan["moves"]), plan["pods_that_stay"]) == (moves, stays)
+    assert plan["disruption_budgets"] == "kept"
+
+
+@pytest.mark.parametrize(
+    ("term", "stay"),
+    [
+        ({}, True),
+        ({"namespaces": ["ns"]}, True),
+        ({"namespaces": ["*"]}, True),
+        ({"namespaces": ["other"]}, False),
+    ],
+)
+def test_a_pod_that_another_keeps_its_distance_from_stays(
+    fleet: Fleet, window: Window, term: dict[str, Any], stay: bool
+) -> None:
+    two_half_full_nodes(fleet, labels=WEB)
+    apart = {"selector": {"matchLabels": {"app": "web"}}, "topology": "zone", **term}
+    rules = json.dumps({"apart": [apart]})
+    fleet.pod("shy", "n0", constraints=rules, cpu_request_milli=0, memory_request_bytes=0)
+    (found,) = FragmentationAnalyzer(OWN_MIX).find(fleet.views, window)
+    plan = found.details["plan"]
+    assert plan["pods_that_stay"] == ({"other pods must stand apart from it": 8} if stay else {})
+    assert len(plan["moves"]) == (0 if stay else 4)
 
 
 @pytest.mark.parametrize(

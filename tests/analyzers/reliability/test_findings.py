@@ -62,6 +62,26 @@ def test_empty_tables_give_nothing(ward: Ward) -> None:
     assert ReliabilityAnalyzer().summary(ward.views, ward.window) == {}
 
 
+def test_the_budgets_over_a_sick_nodes_pods_are_named(ward: Ward) -> None:
+    fill(ward, json.loads((GOLDEN / "sick_board" / "site.json").read_text()))
+    ward.views.engine.execute('UPDATE pod SET labels = \'{"app": "x"}\'')
+    ward.views.engine.execute(
+        "UPDATE pod SET phase = 'Running', finished_at = NULL, last_seen = $1", [ward.at(96)]
+    )
+    rows = [
+        {
+            "cluster": "c", "namespace": "ns", "name": name, "selector": selector,
+            "min_available": "1", "disruptions_allowed": 0, "last_seen": ward.at(96),
+        }
+        for name, selector in (("mine", "{}"), ("other", '{"matchLabels": {"app": "y"}}'))
+    ]  # fmt: skip
+    ward.views.rows("disruption_budget", rows)
+    (advice,) = found(ward)["sick_node"].recommendations
+    assert advice.caution == "a drain waits: ns/mine (minAvailable 1) allows no eviction"
+    told = found(ward)["sick_node"].details["disruption_budgets"]
+    assert told == [{"name": "ns/mine", "wants": "minAvailable 1", "evictions_allowed": 0}]
+
+
 @pytest.mark.parametrize("code", [c for c, row in table().items() if row["class"] == "application"])
 def test_no_application_xid_condemns_a_node(ward: Ward, code: int) -> None:
     """Not even again and again, on every board, with pods that fail by it."""

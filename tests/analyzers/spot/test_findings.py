@@ -35,9 +35,7 @@ def withheld(fleet: Fleet) -> dict[str, str]:
     return {u.subject.workload: "; ".join(u.reasons) for u in rows}
 
 
-@pytest.mark.parametrize("case", sorted(p.name for p in GOLDEN.iterdir()))
-def test_a_fleet_becomes_its_document(case: str, fleet: Fleet) -> None:
-    given = json.loads((GOLDEN / case / "site.json").read_text())
+def fill(fleet: Fleet, given: dict[str, Any]) -> None:
     for node in given["nodes"]:
         fleet.node(**node)
     for pod in given["pods"]:
@@ -47,6 +45,11 @@ def test_a_fleet_becomes_its_document(case: str, fleet: Fleet) -> None:
     for one in given.get("events", ()):
         fleet.event(*one)
     fleet.prices(given["spot"])
+
+
+@pytest.mark.parametrize("case", sorted(p.name for p in GOLDEN.iterdir()))
+def test_a_fleet_becomes_its_document(case: str, fleet: Fleet) -> None:
+    fill(fleet, json.loads((GOLDEN / case / "site.json").read_text()))
     analyzer = SpotAnalyzer()
     made = {
         "schema": "fallow.findings/v1",
@@ -224,6 +227,31 @@ def test_a_service_keeps_what_must_outlive_its_worst_zone(
     assert plan["on_demand_replicas"] == base
     assert plan["left_when_a_zone_goes"] >= 2
     assert plan["gpu_hours"] == 240 * (4 - base)
+
+
+@pytest.mark.parametrize(
+    ("covers", "told", "advised"),
+    [("web", "b: minAvailable 1", False), ("other", "none", True)],
+)
+def test_a_service_without_a_disruption_budget_is_told_to_get_one(
+    fleet: Fleet, covers: str, told: str, advised: bool
+) -> None:
+    fill(fleet, json.loads((GOLDEN / "replicas_published" / "site.json").read_text()))
+    fleet.views.engine.execute('UPDATE pod SET labels = \'{"app": "web"}\'')
+    rows = [
+        {
+            "cluster": "c", "namespace": "ns", "name": "b", "min_available": "1",
+            "selector": json.dumps({"matchLabels": {"app": covers}}),
+            "last_seen": fleet.at(fleet.hours),
+        }
+    ]  # fmt: skip
+    fleet.views.rows("disruption_budget", rows)
+    found = SpotAnalyzer().find(fleet.views, fleet.window)
+    assert found
+    for one in found:
+        assert one.details["signals"]["disruption_budget"] == told
+        caution = str(one.recommendations[0].caution)
+        assert ("PodDisruptionBudget: none covers it" in caution) is advised
 
 
 def test_a_deadline_is_kept_with_on_demand_where_spot_fails(fleet: Fleet) -> None:

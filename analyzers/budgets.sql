@@ -1,0 +1,24 @@
+-- The disruption budgets that the last looks at each cluster saw. Pods are watched, budgets listed
+-- now and then: one that was not seen for an hour of looks at pods is gone.
+WITH looked AS (
+    SELECT
+        cluster,
+        max(last_seen) AS last_look
+    FROM pod
+    GROUP BY cluster
+)
+
+SELECT
+    b.cluster,
+    b.namespace,
+    b.name,
+    b.selector,
+    b.min_available,
+    b.max_unavailable,
+    coalesce(b.disruptions_allowed, 0) AS allowed
+FROM disruption_budget AS b
+LEFT JOIN looked AS l ON b.cluster = l.cluster
+WHERE
+    b.selector IS NOT null
+    AND b.last_seen >= coalesce(l.last_look, b.last_seen) - INTERVAL 1 HOUR
+ORDER BY b.cluster, b.namespace, b.name

@@ -1,0 +1,29 @@
+"""Label selectors of Kubernetes, as `metav1.LabelSelector` defines them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def matches(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
+    """Say whether a selector chooses these labels: all must hold; an empty one chooses all.
+
+    None chooses nothing. An operator that is not known counts as met: what covers too much is
+    safer than what covers too little. Source: k8s.io/apimachinery, LabelSelectorAsSelector.
+    """
+    if selector is None:
+        return False
+    equal = selector.get("matchLabels") or {}
+    return all(labels.get(key) == value for key, value in equal.items()) and all(
+        _holds(one, labels) for one in selector.get("matchExpressions") or ()
+    )
+
+
+def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    key, values = expression.get("key", ""), expression.get("values") or ()
+    tests = {
+        "In": labels.get(key) in values,
+        "NotIn": key not in labels or labels[key] not in values,
+        "Exists": key in labels,
+        "DoesNotExist": key not in labels,
+    }
+    return tests.get(str(expression.get("operator")), True)

@@ -1,0 +1,42 @@
+"""PodDisruptionBudgets to rows of the `disruption_budget` table."""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from collectors.kube.shapes import Custom
+
+
+def budget_row(item: Custom, *, cluster: str, now: datetime) -> dict[str, Any]:
+    """Return one row; a budget that no controller has counted yet allows nothing.
+
+    Without a selector a budget covers no pod and its selector is null; an empty one covers all.
+    """
+    spec, status = item.spec or {}, item.status or {}
+    selector = spec.get("selector")
+    return {
+        "cluster": cluster,
+        "namespace": item.metadata.namespace,
+        "name": item.metadata.name,
+        "first_seen": now,
+        "last_seen": now,
+        "selector": msgspec.json.encode(selector, order="sorted").decode()
+        if isinstance(selector, dict)
+        else None,
+        "min_available": _said(spec.get("minAvailable")),
+        "max_unavailable": _said(spec.get("maxUnavailable")),
+        "disruptions_allowed": _count(status.get("disruptionsAllowed")) or 0,
+        "healthy": _count(status.get("currentHealthy")),
+        "wanted_healthy": _count(status.get("desiredHealthy")),
+        "expected_pods": _count(status.get("expectedPods")),
+    }
+
+
+def _said(amount: object) -> str:
+    """Return pods or a percentage as written; empty, not null, so that a change is kept."""
+    return str(amount) if isinstance(amount, (int, str)) else ""
+
+
+def _count(amount: object) -> int | None:
+    return amount if isinstance(amount, int) else None

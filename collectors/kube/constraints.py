@@ -1,0 +1,47 @@
+"""What a pod's place must be towards other pods: only what a scheduler must keep."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from collectors.kube.shapes import PodAffinity, PodSpec, PodTerm
+
+ANY = "*"
+"""Stands for namespaces that a selector chooses: any may be meant."""
+
+
+def constraints(spec: PodSpec) -> dict[str, Any]:
+    """Return `apart` and `beside` (pod affinity), `spread` and `ports`; what is not there is left.
+
+    Each term has its topology and selector, and the namespaces that it names besides its own.
+    """
+    affinity = spec.affinity
+    ports = sorted(
+        f"{port.host_port}/{port.protocol}"
+        for container in (*(spec.containers or ()), *(spec.init_containers or ()))
+        for port in container.ports or ()
+        if port.host_port
+    )
+    found = {
+        "apart": _terms(affinity.pod_anti_affinity) if affinity else [],
+        "beside": _terms(affinity.pod_affinity) if affinity else [],
+        "spread": [
+            {"topology": s.topology_key, "skew": s.max_skew, "selector": s.label_selector}
+            for s in spec.topology_spread_constraints or ()
+            if s.when_unsatisfiable == "DoNotSchedule"
+        ],
+        "ports": ports,
+    }
+    return {name: terms for name, terms in found.items() if terms}
+
+
+def _terms(affinity: PodAffinity | None) -> list[dict[str, Any]]:
+    required: Iterable[PodTerm] = (affinity.required if affinity else None) or ()
+    return [
+        {"topology": term.topology_key, "selector": term.label_selector}
+        | ({"namespaces": names} if (names := _namespaces(term)) else {})
+        for term in required
+    ]
+
+
+def _namespaces(term: PodTerm) -> list[str]:
+    return [*(term.namespaces or ()), *([ANY] if term.namespace_selector is not None else ())]

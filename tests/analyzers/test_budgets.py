@@ -1,0 +1,75 @@
+"""Disruption budgets: which pods one covers, when one is known, and that no plan breaks one."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from analyzers.budgets import Budgets
+from analyzers.selectors import matches
+from fallow.window import Window
+from tests.analyzers.conftest import START, Memory
+
+EXPRESSIONS = "matchExpressions"
+
+
+@pytest.mark.parametrize(
+    ("selector", "chosen"),
+    [
+        (None, False),
+        ({}, True),
+        ({"matchLabels": {"app": "web"}}, True),
+        ({"matchLabels": {"app": "web", "tier": "x"}}, False),
+        ({EXPRESSIONS: [{"key": "app", "operator": "In", "values": ["web", "api"]}]}, True),
+        ({EXPRESSIONS: [{"key": "app", "operator": "NotIn", "values": ["web"]}]}, False),
+        ({EXPRESSIONS: [{"key": "tier", "operator": "NotIn", "values": ["x"]}]}, True),
+        ({EXPRESSIONS: [{"key": "app", "operator": "Exists"}]}, True),
+        ({EXPRESSIONS: [{"key": "app", "operator": "DoesNotExist"}]}, False),
+        ({EXPRESSIONS: [{"key": "app", "operator": "Like", "values": ["w"]}]}, True),
+        ({"matchLabels": {"app": "web"}, EXPRESSIONS: [{"key": "x", "operator": "Exists"}]}, False),
+    ],
+)
+def test_a_selector_chooses_as_kubernetes_defines(selector: Any, chosen: bool) -> None:
+    assert matches(selector, {"app": "web"}) is chosen
+
+
+def budget(name: str = "b", *, hours: float = 24, **more: Any) -> dict[str, Any]:
+    selector = json.dumps({"matchLabels": {"app": "web"}})
+    seen = START.replace(tzinfo=None) + timedelta(hours=hours)
+    row = {"cluster": "c", "namespace": "ns", "name": name, "last_seen": seen}
+    return {**row, "selector": selector, "max_unavailable": "1", "disruptions_allowed": 1, **more}
+
+
+def read(views: Memory, *budgets: dict[str, Any], looked: bool = False) -> Budgets:
+    end = START + timedelta(hours=24)
+    views.rows("pod", [{"cluster": "c", "uid": "p", "last_seen": end.replace(tzinfo=None)}])
+    views.rows("disruption_budget", budgets)
+    target = "https://c/apis/policy/v1/poddisruptionbudgets"
+    seen = {"cluster": "c", "ts": (end - timedelta(minutes=2)).replace(tzinfo=None)}
+    if looked:
+        views.rows("scrape", [{**seen, "collector": "kubernetes", "target": target, "up": True}])
+    return Budgets.read(views, Window(START, end))
+
+
+def names(
+    found: Budgets, cluster: str = "c", namespace: str = "ns", labels: str = '{"app": "web"}'
+) -> list[str]:
+    return [b.name for b in found.of(cluster, namespace, labels)]
+
+
+def test_a_budget_covers_pods_of_its_own_namespace_and_labels(views: Memory) -> None:
+    found = read(views, budget(), budget("gone", hours=22), budget("none", selector=None))
+    assert names(found) == ["b"]
+    assert names(found, "c", "other") == names(found, "d", "ns") == names(found, labels="{}") == []
+    (one,) = found.of("c", "ns", '{"app": "web"}')
+    assert (one.id, one.wants, one.allowed) == ("ns/b", "maxUnavailable 1", 1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "looked", "known"), [([], False, False), ([], True, True), ([budget()], False, True)]
+)
+def test_that_no_budget_is_there_is_known_only_where_somebody_looked(
+    views: Memory, rows: list[dict[str, Any]], looked: bool, known: bool
+) -> None:
+    assert read(views, *rows, looked=looked).known("c") is known
