@@ -17,10 +17,11 @@ from typing import Any
 import msgspec
 
 from benchmarks.result import Result
-from collectors.kube.client import Api
 from collectors.kube.collector import KubernetesCollector
-from collectors.kube.pages import Listing
-from collectors.kube.shapes import Page, Pod
+from collectors.kube.shapes import Pod
+from fallow.kube.api import Api
+from fallow.kube.pages import Listing
+from fallow.kube.shapes import Page
 from fallow.settings import KubernetesSettings
 from fallow.window import Window
 from simulator.kube.server import KubeServer

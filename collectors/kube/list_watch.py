@@ -10,10 +10,11 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 
-from collectors.kube.client import Api, ApiError, LineStream
-from collectors.kube.pages import GONE, Listing
-from collectors.kube.shapes import Change, Page, Partial, Status
+from collectors.kube.shapes import Change, Partial
 from fallow.errors import SourceError, TemporaryError
+from fallow.kube.api import Api, ApiError, LineStream
+from fallow.kube.pages import GONE, Listing
+from fallow.kube.shapes import Page, Status
 
 T = TypeVar("T")
 Kind = Literal["LISTED", "SYNCED", "ADDED", "MODIFIED", "DELETED"]

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from collectors.inventory import look
-from collectors.kube.client import failure
 from fallow.errors import SourceError, TemporaryError
+from fallow.kube.api import failure
 
 
 class Look:

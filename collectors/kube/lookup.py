@@ -2,12 +2,13 @@
 
 import msgspec
 
-from collectors.kube.client import Api, ApiError
-from collectors.kube.discovery import Discovery
 from collectors.kube.looks import Looks
 from collectors.kube.owners import Absent, Unknown
-from collectors.kube.pages import PARTIAL, Listing
-from collectors.kube.shapes import Meta, Page, Partial
+from collectors.kube.shapes import Meta, Partial
+from fallow.kube.api import Api, ApiError
+from fallow.kube.discovery import Discovery
+from fallow.kube.pages import PARTIAL, Listing
+from fallow.kube.shapes import Page
 
 _pages = msgspec.json.Decoder(Page[Partial])
 _ONE = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"

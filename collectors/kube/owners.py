@@ -1,18 +1,17 @@
 """Climb from a pod to the topmost owner that acts on it.
 
 Follow the one controller reference of each object; links that are no references are in
-`owner_jumps.csv`. What cannot be read (forbidden, gone) makes the owner unknown: the lower object
-is never taken for it, because stopping the lower one would be undone by the one above.
+`fallow/kube/owner_jumps.csv`. What cannot be read (forbidden, gone) makes the owner unknown: the
+lower object is never taken for it, because stopping the lower one would be undone by the one above.
 """
 
 from collections.abc import Callable
-from functools import cache
 from typing import Protocol
 
 import msgspec
 
 from collectors.kube.shapes import Meta, OwnerRef
-from collectors.kube.table import table
+from fallow.kube.owner_jumps import called, jumps
 
 MAX_DEPTH = 10
 """Links followed before a chain counts as unresolvable."""
@@ -45,23 +44,6 @@ class Lookup(Protocol):
     def __call__(self, group: str, kind: str, namespace: str, name: str, version: str) -> Meta:
         """Return the metadata of one object."""
         ...
-
-
-class Jump(msgspec.Struct, frozen=True):
-    """A link that is no owner reference."""
-
-    source: str
-    key: str
-    group: str
-    kind: str
-    only_if: str
-    note: str
-
-
-@cache
-def jumps() -> tuple[Jump, ...]:
-    """Return the links of `owner_jumps.csv`."""
-    return tuple(Jump(**row) for row in table("owner_jumps"))
 
 
 class Owners:
@@ -106,19 +88,19 @@ class Owners:
             meta = self._lookup(group, ref.kind, namespace, ref.name, version)
             if ref.uid and meta.uid and ref.uid != meta.uid:  # another object of that name
                 return None
-            return self._climb(meta, Top(ref.kind, ref.name, meta.uid or ref.uid), depth + 1)
+            return self._climb(
+                meta, Top(called(group, ref.kind), ref.name, meta.uid or ref.uid), depth + 1
+            )
         except (Unknown, Absent):
             return None
 
     def _jump(self, pod: Meta, found: Top) -> Top:
         for jump in jumps():
-            words = (pod.labels if jump.source == "label" else pod.annotations) or {}
-            name = words.get(jump.key)
-            if not name or not _holds(jump.only_if, pod.labels or {}):
+            name = jump.end(pod.labels or {}, pod.annotations or {})
+            if name is None:
                 continue
             if not jump.group:
-                server = (pod.annotations or {}).get("hub.jupyter.org/servername")
-                return Top(jump.kind, f"{name}/{server}" if server else name, None)
+                return Top(jump.kind, name, None)
             try:
                 meta = self._lookup(jump.group, jump.kind, pod.namespace, name, "")
             except Absent:  # a label is only a hint: the chain of references stands
@@ -149,11 +131,6 @@ def by_template_hash(pod: Meta) -> Top | None:
     if ref is None or ref.kind != "ReplicaSet" or not ref.name.endswith(tail):
         return None
     return Top("Deployment", ref.name.removesuffix(tail), None)
-
-
-def _holds(condition: str, labels: dict[str, str]) -> bool:
-    key, _, value = condition.partition("=")
-    return not condition or labels.get(key) == value
 
 
 def from_index(index: dict[tuple[str, str, str, str], Meta]) -> Lookup:

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import msgspec
 
-from collectors.kube.client import Api
 from collectors.kube.list_watch import ListWatch, Step
 from collectors.kube.shapes import Node, Pod
 from collectors.kube.survey import NODES, PODS
+from fallow.kube.api import Api
 
 QUEUED = 2000
 """Changes that may wait; a slow reader slows the watches, not the memory."""

@@ -40,6 +40,7 @@ from collectors.kube.shapes import (
     Terminated,
 )
 from collectors.kube.table import table
+from fallow.kube.owner_jumps import jumps
 
 Rows = list[tuple[dict[str, str], float]]
 _NONE = {"", "<none>"}
@@ -341,7 +342,7 @@ def _named(words: Mapping[str, str], more: Sequence[str]) -> dict[str, str]:
 @cache
 def _known_labels() -> tuple[str, ...]:
     words = [r["label"] for r in table("node_labels")]
-    words += [r["key"] for name in ("owner_jumps", "queue_labels") for r in table(name)]
+    words += [*(r["key"] for r in table("queue_labels")), *(j.key for j in jumps())]
     return (*words, *_MORE_LABELS)
 
 

@@ -45,7 +45,7 @@ def _settings(home: Path) -> Settings:
 def _kubernetes(settings: Settings) -> Any:
     from kubernetes import client
 
-    from collectors.kube.client import Api, Pause  # noqa: PLC0415
+    from fallow.kube.api import Api, Pause  # noqa: PLC0415
 
     configuration = client.Configuration(host=settings.prometheus.url)
     configuration.retries = False

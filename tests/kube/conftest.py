@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from collectors.kube.client import Api, Pause, connect
 from collectors.kube.collector import KubernetesCollector
+from fallow.kube.api import Api, Pause, connect
 from fallow.settings import KubernetesSettings
 from fallow.window import Window
 from simulator.kube.kinds import Kind

@@ -163,7 +163,7 @@ def test_a_label_that_names_what_we_may_not_read_is_unknown(objects: Objects) ->
 def test_a_hub_server_is_its_users(objects: Objects) -> None:
     words = {"hub.jupyter.org/username": "ada", "hub.jupyter.org/servername": ""}
     server = pod("jupyter-ada", labels={"component": "singleuser-server"}, annotations=words)
-    assert top(objects, server) == Top("JupyterHubServer", "ada", None)
+    assert top(objects, server) == Top("JupyterServer", "ada", None)
     assert top(objects, pod("other", annotations=words)) == Top("Pod", "other", "pod-other")
 
 

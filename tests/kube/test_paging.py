@@ -3,10 +3,11 @@
 import msgspec
 import pytest
 
-from collectors.kube.client import Api, ApiError
-from collectors.kube.pages import PARTIAL, Listing
-from collectors.kube.shapes import Page, Partial
+from collectors.kube.shapes import Partial
 from fallow.errors import SettingsError, SourceError, TemporaryError
+from fallow.kube.api import Api, ApiError
+from fallow.kube.pages import PARTIAL, Listing
+from fallow.kube.shapes import Page
 from tests.kube.conftest import Cluster
 
 PODS = "/api/v1/pods"
@@ -107,7 +108,7 @@ def test_an_answer_that_is_no_list_is_named(cluster: Cluster, api: Api) -> None:
 
 
 def test_an_unknown_context_names_the_legal_ones(cluster: Cluster) -> None:
-    from collectors.kube.client import connect  # noqa: PLC0415
+    from fallow.kube.api import connect  # noqa: PLC0415
 
     assert cluster.url
     with pytest.raises(SettingsError, match=r"kubernetes.context 'nope'.*legal contexts: test"):

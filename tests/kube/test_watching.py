@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from collectors.kube.client import Api
 from collectors.kube.list_watch import ListWatch, Step
 from collectors.kube.shapes import Partial
+from fallow.kube.api import Api
 from tests.kube.conftest import Cluster
 
 PODS = "/api/v1/pods"

@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from collectors.kube.client import Api, ApiError
-from collectors.kube.shapes import Shape
 from fallow.errors import SourceError
+from fallow.kube.api import Api, ApiError
+from fallow.kube.shapes import Shape
 
 
 class Version(Shape, frozen=True):

@@ -1,7 +1,7 @@
 """Talk to one API server through the official client: its configuration, credentials and TLS.
 
 Answers stay bytes; whoever asked decodes what it needs (four times faster and a tenth of the
-memory of the client's own models).
+memory of the client's own models). Reads are tried again; a write is sent once, whatever happens.
 """
 
 import random
@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from collectors.kube.shapes import Status
 from fallow.errors import FallowError, SettingsError, SourceError, TemporaryError
+from fallow.kube.shapes import Status
 
 ATTEMPTS = 5
 """Times one request is sent before its failure is the answer."""
@@ -26,6 +26,14 @@ _JSON = "application/json"
 _ERRORS = 300
 _TRANSIENT = {429, 500, 502, 503, 504}
 _status = msgspec.json.Decoder(Status)
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What a server answered to a write, success or not."""
+
+    code: int
+    body: bytes
+    retry_after_s: float | None = None
 
 
 class ApiError(SourceError):
@@ -81,7 +89,7 @@ class Api:
         for attempt in range(ATTEMPTS):
             last = attempt == ATTEMPTS - 1
             try:
-                answer = self._send(path, query, headers, (self._timeout_s, self._timeout_s))
+                answer = self._send("GET", path, query, headers)
                 body = bytes(answer.read())
             except TemporaryError:
                 if last:
@@ -96,8 +104,8 @@ class Api:
             if answer.status < _ERRORS:
                 return body
             if answer.status not in _TRANSIENT or last:
-                raise ApiError(path, answer.status, _reason(body))
-            self.pause(attempt, _retry_after(answer.getheaders()))
+                raise ApiError(path, answer.status, status_of(body))
+            self.pause(attempt, _retry_after(answer.getheaders()) or 0.0)
         raise AssertionError  # the last attempt returns or raises
 
     def stream(
@@ -109,31 +117,56 @@ class Api:
             ApiError: the server answered with an error.
             TemporaryError: no answer.
         """
-        timeouts = (self._timeout_s, read_timeout_s)
-        answer = self._send(path, query, {"Accept": _JSON}, timeouts)
+        answer = self._send("GET", path, query, {"Accept": _JSON}, read_timeout_s=read_timeout_s)
         if answer.status >= _ERRORS:
             try:
                 body = bytes(answer.read())
             except self._transport_errors() as error:
                 raise self._away(error) from error
-            raise ApiError(path, answer.status, _reason(body))
+            raise ApiError(path, answer.status, status_of(body))
         return LineStream(answer.response, self._transport_errors(), self._away)
+
+    def write(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        *,
+        content_type: str,
+        query: Mapping[str, object] | None = None,
+    ) -> Reply:
+        """Send a write once and return what the server says to it.
+
+        Raises:
+            TemporaryError: no answer; whether the write took is not known.
+        """
+        headers = {"Accept": _JSON, "Content-Type": content_type}
+        answer = self._send(method, path, query, headers, body=body)
+        try:
+            said = bytes(answer.read())
+        except self._transport_errors() as error:
+            raise self._away(error) from error
+        return Reply(answer.status, said, _retry_after(answer.getheaders()))
 
     def _send(
         self,
+        method: str,
         path: str,
         query: Mapping[str, object] | None,
         headers: dict[str, str],
-        timeouts: tuple[float, float],
+        *,
+        body: Any = None,
+        read_timeout_s: float | None = None,
     ) -> Any:
         from kubernetes.client.exceptions import ApiException
 
         given = [(k, str(v)) for k, v in (query or {}).items() if v is not None]
-        method, url, sent, body, form = self._client.param_serialize(
-            "GET", path, header_params=headers, auth_settings=["BearerToken"]
+        method, url, sent, _, form = self._client.param_serialize(
+            method, path, header_params=headers, auth_settings=["BearerToken"]
         )
         if given:
             url = f"{url}?{urlencode(given)}"
+        timeouts = (self._timeout_s, read_timeout_s or self._timeout_s)
         try:
             return self._client.call_api(method, url, sent, body, form, _request_timeout=timeouts)
         except ApiException as error:  # the client's word for a failed TLS handshake
@@ -234,18 +267,19 @@ def _legal_contexts(config: Any) -> str:
     return "legal contexts: " + (", ".join(c["name"] for c in known) or "none")
 
 
-def _reason(body: bytes) -> Status:
+def status_of(body: bytes) -> Status:
+    """Return what a server says instead of an object; text that is no Status is its message."""
     try:
         return _status.decode(body)
     except msgspec.DecodeError:
         return Status(message=" ".join(body[:200].decode("utf-8", "replace").split()) or None)
 
 
-def _retry_after(headers: Mapping[str, str]) -> float:
+def _retry_after(headers: Mapping[str, str]) -> float | None:
     try:
-        return float(headers.get("Retry-After") or 0)
-    except ValueError:
-        return 0.0
+        return float(headers["Retry-After"])
+    except (KeyError, ValueError):
+        return None
 
 
 def failure(error: FallowError) -> str:

@@ -5,9 +5,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from collectors.kube.client import Api, ApiError
-from collectors.kube.shapes import ListMeta, Page
 from fallow.errors import SourceError
+from fallow.kube.api import Api, ApiError
+from fallow.kube.shapes import ListMeta, Page
 
 T = TypeVar("T")
 
