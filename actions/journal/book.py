@@ -10,7 +10,7 @@ import hashlib
 import json
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -120,35 +120,42 @@ class Journal:
         with self._lock:
             self._connection.close()
 
-    def append(
-        self, kind: str, key: str, document: Mapping[str, Any], *, actor: str | None = None
-    ) -> Entry:
+    def append(self, kind: str, key: str, document: Any, *, actor: str | None = None) -> Entry:
         """Write one row; it is on disk when this returns.
 
         Raises:
             TemporaryError: another process holds the journal for too long, or the disk is full.
         """
-        at = self._clock().astimezone(UTC)
-        whole = _canonical(document)
-        who = actor or self.actor
+        return self.extend([(kind, key, document)], actor=actor)[0]
+
+    def extend(
+        self, rows: Iterable[tuple[str, str, Any]], *, actor: str | None = None
+    ) -> list[Entry]:
+        """Write rows (kind, key, document), all of them or none; see `append`."""
+        at, who = self._clock().astimezone(UTC), actor or self.actor
+        made: list[Entry] = []
         with self._lock:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
                 last = self._connection.execute(
                     "SELECT seq, hash FROM entry ORDER BY seq DESC LIMIT 1"
                 ).fetchone() or (0, GENESIS)
-                seq, previous = last[0] + 1, str(last[1])
-                made = _hash(previous, seq, at.isoformat(), kind, key, who, whole)
-                row = (seq, at.isoformat(), kind, key, who, whole, previous, made)
-                self._connection.execute(
-                    f"INSERT INTO entry ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row
-                )
+                seq, previous = int(last[0]), str(last[1])
+                for kind, key, document in rows:
+                    seq, whole = seq + 1, _canonical(document)
+                    own = _hash(previous, seq, at.isoformat(), kind, key, who, whole)
+                    row = (seq, at.isoformat(), kind, key, who, whole, previous, own)
+                    self._connection.execute(
+                        f"INSERT INTO entry ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row
+                    )
+                    previous = own
+                    made.append(_entry(row))
                 self._connection.execute("COMMIT")
             except sqlite3.Error as error:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise _failed(self.path, error) from error
-        return _entry(row)
+        return made
 
     def entries(self, *kinds: str, key: str | None = None, after: int = 0) -> list[Entry]:
         """Return rows in order: all, or those of some kinds, of a key, after a row."""
@@ -218,7 +225,7 @@ def _hash(previous: str, seq: int, *parts: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _canonical(document: Mapping[str, Any]) -> str:
+def _canonical(document: Any) -> str:
     plain = msgspec.to_builtins(document, enc_hook=str)
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 

@@ -1,0 +1,370 @@
+"""What the journal says, in memory: every case, every action, who froze what, whom to trust.
+
+A record follows a journal: `catch_up` takes in the rows that this and other processes wrote
+since. Only rows make it, so after any crash it is the same again.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from actions.journal import words
+from actions.journal.book import Entry, Journal
+from actions.policy.budgets import Use
+from fallow.acting import Action, Facts, History, Outcome, Reason
+from fallow.nouns import Finding
+
+Workload = tuple[str, str, str, str]
+"""cluster, kind, namespace, name"""
+Case = tuple[str, str]
+"""policy, finding"""
+HOURS_PER_DAY = 24
+
+
+class Progress(msgspec.Struct):
+    """How far the writes of an action, or of its undo, came: by the number of the change."""
+
+    sending: dict[int, datetime] = {}
+    """When each was about to be sent, last."""
+    sent: dict[int, int] = {}
+    """How each was answered: an HTTP code, or 0 where only reading it back told."""
+
+    @property
+    def open(self) -> dict[int, datetime]:
+        """Return the changes that were sent, perhaps, and never answered."""
+        return {n: at for n, at in self.sending.items() if n not in self.sent}
+
+
+class Undoing(msgspec.Struct, frozen=True):
+    """That an undo was begun: by whom, when, and whether people asked for it."""
+
+    by: str
+    at: datetime
+    asked: bool
+    why: tuple[Reason, ...] = ()
+
+
+class Told(msgspec.Struct):
+    """One action as the journal tells it."""
+
+    action: Action
+    facts: Facts | None = None
+    policy: dict[str, Any] = {}
+    writes: Progress = msgspec.field(default_factory=Progress)
+    back: Progress = msgspec.field(default_factory=Progress)
+    undoing: Undoing | None = None
+    outcomes: list[Outcome] = []
+    order: tuple[int, int] = (0, 0)
+    """Numbers of the rows of its last outcome and of its last undo."""
+    restored: tuple[datetime, str] | None = None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Return what came of it last, None = that is not known yet."""
+        return self.outcomes[-1] if self.outcomes else None
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether its outcome, or that of its undo, is still to come."""
+        concluded, undoing = self.order
+        return self.outcome is None or undoing > concluded
+
+    @property
+    def touched(self) -> bool:
+        """Tell whether any of its changes may have reached the cluster."""
+        return bool(self.writes.sending)
+
+    @property
+    def workload(self) -> Workload:
+        """Return whom it was done to."""
+        return self.action.decision.subject
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """An action that waits for approval."""
+
+    decision: str
+    policy: str
+    finding: str
+    subject: Workload
+    verb: str
+    by: str
+    at: datetime
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """That an owner keeps a workload."""
+
+    until: datetime
+    by: str
+
+
+class Frozen(msgspec.Struct, frozen=True):
+    """That nothing may act: since when, by whom, and why."""
+
+    at: datetime
+    by: str
+    why: str
+
+
+class Record:
+    """The journal in memory."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.actions: dict[str, Told] = {}
+        self.asked: dict[str, Asked] = {}
+        self.frozen: Frozen | None = None
+        self.kept: dict[Workload, Kept] = {}
+        self.trusted: dict[str, str] = {}
+        """Fingerprint of the text of each policy that is trusted."""
+        self.demoted: set[str] = set()
+        self._seen: dict[str, datetime] = {}
+        self._noticed: dict[Case, datetime] = {}
+        self._approved: dict[Case, dict[str, datetime]] = defaultdict(dict)
+        self._snapshots: dict[Case, tuple[datetime, str]] = {}
+        self._backed_off: dict[Workload, datetime] = {}
+        self._of: dict[Workload, list[Told]] = defaultdict(list)
+        self._refused: dict[str, str] = {}
+        self._unnoticed: dict[str, datetime] = {}
+        self._after = 0
+
+    def catch_up(self) -> "Record":
+        """Take in what was written since."""
+        for entry in self.journal.entries(after=self._after):
+            self._after = entry.seq
+            take = _TAKE.get(entry.kind)
+            if take is not None:
+                take(self, entry)
+        return self
+
+    def append(self, kind: str, key: str, document: Any, *, actor: str = "") -> Entry:
+        """Write a row, and take it in."""
+        entry = self.journal.append(kind, key, document, actor=actor or None)
+        self.catch_up()
+        return entry
+
+    def extend(self, rows: Iterable[tuple[str, str, Any]]) -> None:
+        """Write rows in one go, and take them in."""
+        self.journal.extend(rows)
+        self.catch_up()
+
+    def history(self, policy: str, finding: Finding) -> History:
+        """Return what is known about a case under a policy."""
+        subject = finding.subject
+        whom = (subject.cluster, subject.workload_kind, subject.namespace, subject.workload)
+        case = (policy, finding.id)
+        kept, told = self.kept.get(whom), self._of.get(whom, [])
+        open_ = [t.action.id for t in told if t.is_open]
+        snapshot = self._snapshots.get(case)
+        return History(
+            first_seen=self._seen.get(finding.id),
+            notified_at=self._noticed.get(case),
+            approved_by=tuple(self._approved.get(case, {})),
+            kept_until=kept.until if kept else None,
+            snapshot_at=snapshot[0] if snapshot else None,
+            last_action_at=max((t.action.at for t in told if t.touched), default=None),
+            restored_at=tuple(t.restored[0] for t in told if t.restored),
+            contested_until=self._backed_off.get(whom),
+            open_action=open_[0] if open_ else None,
+        )
+
+    def histories(
+        self, policies: Iterable[str], findings: Sequence[Finding]
+    ) -> dict[Case, History]:
+        """Return what is known about all cases, by policy and finding."""
+        return {(p, f.id): self.history(p, f) for p in policies for f in findings}
+
+    def snapshot_of(self, policy: str, finding: str) -> str | None:
+        """Return the id of the last verified snapshot of a case."""
+        found = self._snapshots.get((policy, finding))
+        return found[1] if found else None
+
+    def approvals(self, policy: str, finding: str) -> tuple[str, ...]:
+        """Return who approved an action on a case."""
+        return tuple(self._approved.get((policy, finding), {}))
+
+    def last_refusal(self, decision: str) -> str | None:
+        """Return the reasons that were last written down for a decision, in one line."""
+        return self._refused.get(decision)
+
+    def unnoticed_at(self, finding: str) -> datetime | None:
+        """Return when a notice last could not be delivered."""
+        return self._unnoticed.get(finding)
+
+    def seen(self, finding: str) -> bool:
+        """Tell whether a turn saw the finding."""
+        return finding in self._seen
+
+    def open(self) -> list[Told]:
+        """Return the actions whose outcome is still to come, oldest first."""
+        return [told for told in self.actions.values() if told.is_open]
+
+    def standing(self, since: datetime) -> list[Told]:
+        """Return what was done since a moment, and neither undone nor taken back."""
+        return [
+            told
+            for told in self.actions.values()
+            if told.outcome is not None
+            and told.outcome.result in ("done", "not sticking")
+            and told.restored is None
+            and told.action.at >= since
+            and not told.is_open
+        ]
+
+    def uses(self, since: datetime) -> tuple[Use, ...]:
+        """Return what counts against budgets since a moment: all that may have reached anybody."""
+        return tuple(
+            _use(told) for told in self.actions.values() if told.touched and told.action.at >= since
+        )
+
+    def acted(self) -> dict[str, int]:
+        """Return how many actions each policy ever took."""
+        counts: dict[str, int] = defaultdict(int)
+        for told in self.actions.values():
+            if told.touched:
+                counts[told.action.decision.policy] += 1
+        return dict(counts)
+
+    def regret(self, policy: str, within: timedelta, since: datetime) -> tuple[int, int]:
+        """Return how many actions of a policy were taken back in time, and how many it took.
+
+        Actions since a moment that stopped something; taken back = its owner restored it, or it
+        was undone, within `within` of the act.
+        """
+        acted = [
+            told
+            for told in self.actions.values()
+            if told.action.decision.policy == policy
+            and told.action.at >= since
+            and any(o.result in _STOPPED for o in told.outcomes)
+        ]
+        back = [t for t in acted if t.restored and t.restored[0] - t.action.at <= within]
+        return len(back), len(acted)
+
+    def contests(self, whom: Workload) -> int:
+        """Return how many times somebody took back what was done to a workload."""
+        return sum(told.restored is not None for told in self._of.get(whom, []))
+
+    # How each kind of row changes it.
+
+    def _on_seen(self, entry: Entry) -> None:
+        self._seen.setdefault(entry.key, entry.at)
+
+    def _on_noticed(self, entry: Entry) -> None:
+        self._noticed.setdefault((entry.document["policy"], entry.key), entry.at)
+
+    def _on_unnoticed(self, entry: Entry) -> None:
+        self._unnoticed[entry.key] = entry.at
+
+    def _on_asked(self, entry: Entry) -> None:
+        said = {**entry.document, "decision": entry.key, "by": entry.actor, "at": entry.at}
+        self.asked[entry.key] = msgspec.convert(said, Asked)
+
+    def _on_approved(self, entry: Entry) -> None:
+        case = (entry.document["policy"], entry.document["finding"])
+        self._approved[case].setdefault(entry.actor, entry.at)
+
+    def _on_kept(self, entry: Entry) -> None:
+        until = datetime.fromisoformat(entry.document["until"])
+        self.kept[_workload(entry)] = Kept(until, entry.actor)
+
+    def _on_refused(self, entry: Entry) -> None:
+        self._refused[entry.key] = entry.document["line"]
+
+    def _on_snapshot(self, entry: Entry) -> None:
+        self._snapshots[(entry.document["policy"], entry.key)] = (entry.at, entry.document["id"])
+
+    def _on_intent(self, entry: Entry) -> None:
+        document = entry.document
+        told = Told(
+            action=msgspec.convert(document["action"], Action, strict=False),
+            facts=msgspec.convert(document["facts"], Facts, strict=False)
+            if document.get("facts")
+            else None,
+            policy=document.get("policy", {}),
+        )
+        self.actions[entry.key] = told
+        self._of[told.workload].append(told)
+
+    def _on_sending(self, entry: Entry) -> None:
+        writes = self.actions[entry.key].writes
+        writes.sending[entry.document["change"]] = entry.at
+        writes.sent.pop(entry.document["change"], None)
+
+    def _on_sent(self, entry: Entry) -> None:
+        self.actions[entry.key].writes.sent[entry.document["change"]] = entry.document["code"]
+
+    def _on_withdrawn(self, entry: Entry) -> None:
+        self.actions[entry.key].writes.sending.pop(entry.document["change"], None)
+
+    def _on_undoing(self, entry: Entry) -> None:
+        why = msgspec.convert(entry.document.get("why", ()), tuple[Reason, ...])
+        told = self.actions[entry.key]
+        told.undoing = Undoing(entry.actor, entry.at, bool(entry.document.get("asked")), why)
+        told.back = Progress()
+        told.order = (told.order[0], entry.seq)
+
+    def _on_unsending(self, entry: Entry) -> None:
+        self.actions[entry.key].back.sending[entry.document["change"]] = entry.at
+
+    def _on_unsent(self, entry: Entry) -> None:
+        self.actions[entry.key].back.sent[entry.document["change"]] = entry.document["code"]
+
+    def _on_outcome(self, entry: Entry) -> None:
+        made = msgspec.convert(entry.document, Outcome, strict=False)
+        told = self.actions[entry.key]
+        told.outcomes.append(made)
+        told.order = (entry.seq, told.order[1])
+
+    def _on_restored(self, entry: Entry) -> None:
+        self.actions[entry.key].restored = (entry.at, entry.document["by"])
+
+    def _on_backed_off(self, entry: Entry) -> None:
+        self._backed_off[_workload(entry)] = datetime.fromisoformat(entry.document["until"])
+
+    def _on_frozen(self, entry: Entry) -> None:
+        if self.frozen is None:
+            self.frozen = Frozen(entry.at, entry.actor, entry.document["why"])
+
+    def _on_thawed(self, _entry: Entry) -> None:
+        self.frozen = None
+
+    def _on_trusted(self, entry: Entry) -> None:
+        self.trusted[entry.key] = entry.document["fingerprint"]
+        self.demoted.discard(entry.key)
+
+    def _on_demoted(self, entry: Entry) -> None:
+        self.demoted.add(entry.key)
+
+
+_STOPPED = frozenset({"done", "not sticking", "reverted"})
+_TAKE: dict[str, Callable[[Record, Entry], None]] = {
+    kind: getattr(Record, "_on_" + kind.replace("-", "_")) for kind in words.kinds()
+}
+
+
+def workload_key(whom: Workload) -> str:
+    """Write a workload as the key of a row."""
+    return "/".join(whom)
+
+
+def _workload(entry: Entry) -> Workload:
+    cluster, kind, namespace, name = entry.key.split("/", 3)
+    return cluster, kind, namespace, name
+
+
+def _use(told: Told) -> Use:
+    decision = told.action.decision
+    usd = decision.usd_per_day
+    return Use(
+        at=told.action.at,
+        policy=decision.policy,
+        workload=decision.subject,
+        gpus=decision.gpus,
+        owner=decision.owner,
+        usd_per_hour=None if usd is None else usd / HOURS_PER_DAY,
+    )

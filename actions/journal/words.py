@@ -1,0 +1,23 @@
+"""What kinds of rows the journal has: `words.csv` says what each means and what its key is."""
+
+import csv
+from functools import cache
+from importlib.resources import files
+
+SEEN, NOTICED, UNNOTICED = "seen", "noticed", "unnoticed"
+ASKED, APPROVED, KEPT, REFUSED = "asked", "approved", "kept", "refused"
+SNAPSHOT, INTENT, OUTCOME = "snapshot", "intent", "outcome"
+SENDING, SENT, WITHDRAWN = "sending", "sent", "withdrawn"
+UNDOING, UNSENDING, UNSENT = "undoing", "unsending", "unsent"
+RESTORED, BACKED_OFF = "restored", "backed-off"
+FROZEN, THAWED = "frozen", "thawed"
+TRUSTED, DEMOTED = "trusted", "demoted"
+FLEET = "fleet"
+"""Key of rows that are about everything."""
+
+
+@cache
+def kinds() -> frozenset[str]:
+    """Return every kind of row."""
+    text = files("actions.journal").joinpath("words.csv").read_text(encoding="utf-8")
+    return frozenset(row["kind"] for row in csv.DictReader(text.splitlines()))
