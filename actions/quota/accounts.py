@@ -16,7 +16,7 @@ class Account(msgspec.Struct, frozen=True):
     used: float | None = None
     """None = not known: it gives nothing."""
     waiting: float = 0.0
-    """Asked for within the guarantee and not had yet."""
+    """Asked for and not had yet."""
     least: float = 0.0
     """What was promised: it never falls below, whatever it uses."""
     most: float | None = None
@@ -43,7 +43,7 @@ class Rules(msgspec.Struct, frozen=True):
     max_step: float = 0.25
     """Most of a guarantee that is given in one step."""
     period: timedelta = timedelta(days=7)
-    """One step in it."""
+    """An account moves once in it."""
     settle: timedelta = timedelta(days=28)
     """Who got does not give, and who gave does not get, before that (hysteresis)."""
     least_move: int = 1
@@ -60,7 +60,7 @@ class Shift(msgspec.Struct, frozen=True):
     @property
     def change(self) -> float:
         """Return what it gets; negative: what it gives."""
-        return self.after - self.before
+        return round(self.after - self.before, 9)
 
 
 class Solution(msgspec.Struct, frozen=True):
@@ -69,11 +69,10 @@ class Solution(msgspec.Struct, frozen=True):
     shifts: tuple[Shift, ...]
     refused: tuple[tuple[str, str], ...] = ()
     """Key and why."""
+    parents: frozenset[str] = frozenset()
+    """Accounts that only follow those below them."""
 
     @property
     def moved(self) -> float:
         """Return how many devices change hands; parents that follow do not count twice."""
         return sum(s.change for s in self.shifts if s.change > 0 and s.key not in self.parents)
-
-    parents: frozenset[str] = frozenset()
-    """Accounts that only follow their children."""

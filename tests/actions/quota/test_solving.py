@@ -1,0 +1,263 @@
+"""The solver keeps what was promised, whatever the tree, the use and the wishes."""
+
+from datetime import UTC, datetime, timedelta
+from math import floor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from actions.quota.accounts import Account, Rules, Solution, Wish
+from actions.quota.solving import solve
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+EASY = Rules(floor=0, max_step=1)
+
+
+def account(key: str, guarantee: float | None, used: float | None = 0, **more: object) -> Account:
+    return Account(key, guarantee, used=used, **more)  # type: ignore[arg-type]
+
+
+def after(accounts: list[Account], said: Solution) -> dict[str, float | None]:
+    return {a.key: a.guarantee for a in accounts} | {s.key: s.after for s in said.shifts}
+
+
+def changes(said: Solution) -> dict[str, float]:
+    return {s.key: s.change for s in said.shifts}
+
+
+def test_what_a_giver_gives_is_what_receivers_get() -> None:
+    said = solve(
+        [account("a", 16, 4), account("b", 4, 4), account("c", 2, 2)],
+        [Wish("a", 12), Wish("b", 7), Wish("c", 3)],
+        Rules(),
+        NOW,
+    )
+    assert changes(said) == {"a": -4, "b": 3, "c": 1}
+    assert said.moved == 4
+    assert [s.key for s in said.shifts] == ["a", "b", "c"], "lenders shrink first"
+
+
+def test_those_heard_first_get_first_when_less_can_be_given_than_was_proposed() -> None:
+    accounts = [account("a", 16, 13), account("b", 4, 4), account("c", 2, 2)]
+    said = solve(accounts, [Wish("a", 12), Wish("c", 4), Wish("b", 7)], Rules(), NOW)
+    assert changes(said) == {"a": -2, "c": 2}
+    assert dict(said.refused) == {"b": "the others can give, or need, no more"}
+
+
+@pytest.mark.parametrize(
+    ("giver", "rules", "given"),
+    [
+        (account("a", 16, 4), Rules(max_step=0.25), -4),
+        (account("a", 16, 4), Rules(max_step=0.1), -1),
+        (account("a", 16, 12), Rules(floor=2, max_step=1), -2),
+        (account("a", 16, 4, waiting=9), Rules(max_step=1), -2),
+        (account("a", 16, 4, least=15), Rules(max_step=1), -1),
+        (account("a", 2.5, 0), Rules(max_step=1, floor=0), -2),
+        (account("a", 16, 20), Rules(max_step=1), 0),
+        (account("a", 3, 0), Rules(max_step=0.25), 0),
+        (account("a", 16, None), Rules(), 0),
+        (account("a", 16, 0, fixed="Argo CD manages it"), Rules(), 0),
+        (account("a", None, 0), Rules(), 0),
+    ],
+)
+def test_a_giver_keeps_its_use_its_line_its_promise_and_gives_one_step(
+    giver: Account, rules: Rules, given: int
+) -> None:
+    said = solve([giver, account("b", 1, 1)], [Wish("a", 0), Wish("b", 90)], rules, NOW)
+    assert changes(said).get("a", 0) == given
+    if not given:
+        assert said.shifts == ()
+        assert dict(said.refused)["a"]
+
+
+def test_a_receiver_stays_below_its_cap() -> None:
+    accounts = [account("a", 16), account("b", 1, 1, most=3)]
+    said = solve(accounts, [Wish("a", 0), Wish("b", 9)], EASY, NOW)
+    assert changes(said) == {"a": -2, "b": 2}
+
+
+@pytest.mark.parametrize(
+    ("moved", "days", "allowed"),
+    [(-2, 6, False), (-2, 8, True), (2, 8, False), (2, 27, False), (2, 29, True), (2, -1, False)],
+)
+def test_an_account_moves_once_in_a_period_and_not_back_before_it_settled(
+    moved: float, days: int, allowed: bool
+) -> None:
+    giver = account("a", 16, moved=moved, moved_at=NOW - days * DAY)
+    said = solve([giver, account("b", 1, 1)], [Wish("a", 12), Wish("b", 5)], Rules(), NOW)
+    assert bool(said.shifts) is allowed
+
+
+def test_a_move_too_small_to_matter_is_not_made() -> None:
+    accounts = [account("a", 16, 4), account("b", 4, 4)]
+    said = solve(accounts, [Wish("a", 14), Wish("b", 6)], Rules(least_move=3), NOW)
+    assert said.shifts == ()
+    assert "fewer than 3" in dict(said.refused)["a"]
+
+
+TREE = [
+    account("root", 32, 20),
+    account("left", 20, 6, parent="root"),
+    account("right", 12, 12, parent="root"),
+    account("l1", 14, 2, parent="left"),
+    account("l2", 4, 4, parent="left"),
+    account("r1", 6, 6, parent="right"),
+    account("r2", 6, 6, parent="right"),
+]
+
+
+def test_parents_shrink_after_their_children_and_grow_before_them() -> None:
+    said = solve(TREE, [Wish("l1", 10), Wish("l2", 5), Wish("r1", 9)], Rules(), NOW)
+    assert [(s.key, s.change) for s in said.shifts] == [
+        ("l1", -3), ("left", -2), ("right", 2), ("l2", 1), ("r1", 2)
+    ]  # fmt: skip
+    assert said.parents == {"left", "right"}
+    assert said.moved == 3
+
+
+def test_children_promised_more_than_their_parent_has_are_left_alone() -> None:
+    tree = [account("p", 10), account("a", 8, parent="p"), account("b", 4, 4, parent="p")]
+    said = solve(tree, [Wish("a", 6), Wish("b", 6)], EASY, NOW)
+    assert said.shifts == ()
+    assert dict(said.refused)["a"] == "p has 10, those below it are promised 12: mend that first"
+
+
+def test_a_giver_behind_a_parent_that_may_not_shrink_serves_its_own_house_first() -> None:
+    tree = [*TREE[:2], *TREE[2:3], *TREE[3:]]
+    tree[1] = account("left", 20, 6, parent="root", fixed="the tree root of a profile")
+    tree.append(account("r3", 4, 0, parent="right"))
+    tree[2] = account("right", 16, 12, parent="root")
+    tree[0] = account("root", 36, 20)
+    wishes = [Wish("l1", 10), Wish("r3", 2), Wish("r1", 8), Wish("l2", 8)]
+    said = solve(tree, wishes, EASY, NOW)
+    assert changes(said) == {"l1": -4, "l2": 4, "r3": -2, "r1": 2}
+    assert not said.parents
+
+
+amounts = st.integers(0, 40).map(float) | st.floats(0, 40).map(lambda x: round(x, 1))
+
+
+def _plus(drawn: float | None, below: float) -> float | None:
+    return None if drawn is None else drawn + below
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[list[Account], list[Wish], Rules]:
+    """Draw a forest, wishes about some of it, and rules; sums may be broken to begin with."""
+    size = draw(st.integers(2, 12))
+    parents = [draw(st.none() | st.integers(0, n - 1)) if n else None for n in range(size)]
+    inner = {p for p in parents if p is not None}
+    made: dict[int, Account] = {}
+    for n in reversed(range(size)):
+        below = sum(made[k].guarantee or 0 for k, p in enumerate(parents) if p == n)
+        have = _plus(draw(st.none() | amounts), below) if n in inner else None
+        if n not in inner or draw(st.integers(0, 9)) == 0:
+            have = draw(st.none() | amounts)
+        parent = parents[n]
+        made[n] = Account(
+            f"q{n}",
+            have,
+            None if parent is None else f"q{parent}",
+            draw(st.none() | amounts),
+            draw(st.just(0.0) | amounts),
+            draw(st.just(0.0) | amounts),
+            None if have is None else _plus(draw(st.none() | amounts), have),
+            draw(st.sampled_from(["", "", "", "GitOps"])),
+            draw(st.sampled_from([0.0, 3.0, -3.0])),
+            draw(st.none() | st.integers(0, 40).map(lambda d: NOW - d * DAY)),
+        )
+    names = draw(st.lists(st.sampled_from(sorted(made)), unique=True))
+    wishes = [Wish(f"q{n}", draw(amounts)) for n in names]
+    rules = Rules(
+        draw(st.integers(0, 3)), draw(st.sampled_from([0.1, 0.25, 1.0])),
+        least_move=draw(st.integers(1, 3)),
+    )  # fmt: skip
+    return list(made.values()), wishes, rules
+
+
+@given(cases())
+def test_every_step_keeps_sums_promises_caps_and_bounds(
+    case: tuple[list[Account], list[Wish], Rules],
+) -> None:
+    accounts, wishes, rules = case
+    said = solve(accounts, wishes, rules, NOW)
+    known = {a.key: a for a in accounts}
+    wanted = {w.key: w.to for w in wishes}
+    leaves = [s for s in said.shifts if s.key not in said.parents]
+    assert sum(s.change for s in leaves) == pytest.approx(0, abs=1e-9)
+    assert {s.key for s in leaves}.isdisjoint(dict(said.refused))
+    assert wanted.keys() <= {s.key for s in leaves} | dict(said.refused).keys()
+    for shift in leaves:
+        one = known[shift.key]
+        assert shift.change == floor(shift.change) != 0
+        assert not one.fixed
+        assert (shift.change > 0) == (wanted[shift.key] > shift.before)
+        assert abs(shift.change) <= abs(wanted[shift.key] - shift.before) + 1e-9
+        assert one.moved_at is None or NOW - one.moved_at >= rules.period
+        if one.moved_at is not None and NOW - one.moved_at < rules.settle:
+            assert shift.change * one.moved >= 0
+        if shift.change < 0:
+            assert one.used is not None
+            assert shift.after >= one.used + one.waiting + rules.floor - 1e-9
+            assert shift.after >= one.least - 1e-9
+            assert -shift.change <= rules.max_step * shift.before + 1e-9
+        elif one.most is not None:
+            assert shift.after <= one.most + 1e-9
+    _keeps_trees(accounts, said)
+
+
+def _keeps_trees(accounts: list[Account], said: Solution) -> None:
+    """At every moment of writing no sum of children outgrows its parent, nor all of them Sigma."""
+    known = {a.key: a for a in accounts}
+    now: dict[str, float | None] = {a.key: a.guarantee for a in accounts}
+    inner = {a.parent for a in accounts if a.parent}
+
+    def total() -> float:
+        return sum(g for k, g in now.items() if k not in inner and g is not None)
+
+    def above() -> dict[str, float]:
+        found = {}
+        for key in inner:
+            have = now.get(key)
+            below = [now[a.key] for a in accounts if a.parent == key]
+            if have is not None:
+                found[key] = sum(g for g in below if g is not None) - have
+        return found
+
+    whole, start = total(), above()
+    for shift in said.shifts:
+        assert now[shift.key] == shift.before
+        now[shift.key] = shift.after
+        assert total() <= whole + 1e-9
+        for key, over in above().items():
+            assert over <= max(start[key], 0) + 1e-9, "no child grows before its parent"
+    for key, over in above().items():
+        assert over == pytest.approx(start[key], abs=1e-9), "the room between stays"
+    for key in said.parents:
+        one, have = known[key], now[key]
+        assert have is not None
+        assert not one.fixed
+        assert one.most is None or have <= one.most + 1e-9
+        if have < (one.guarantee or 0):
+            assert have >= max(one.least, one.used or 0) - 1e-9
+
+
+@given(cases())
+def test_asking_twice_says_the_same_and_a_step_leaves_nothing_to_do_at_once(
+    case: tuple[list[Account], list[Wish], Rules],
+) -> None:
+    accounts, wishes, rules = case
+    said = solve(accounts, wishes, rules, NOW)
+    assert said == solve(accounts, wishes, rules, NOW)
+    told = {s.key: s for s in said.shifts}
+    then = [
+        structs.replace(a, guarantee=t.after, moved=t.change, moved_at=NOW)
+        if (t := told.get(a.key))
+        else a
+        for a in accounts
+    ]
+    again = solve(then, wishes, rules, NOW + DAY)
+    assert not {s.key for s in again.shifts if s.key not in again.parents} & told.keys()
