@@ -38,6 +38,14 @@ class Progress(msgspec.Struct):
         return {n: at for n, at in self.sending.items() if n not in self.sent}
 
 
+class TakenBack(msgspec.Struct, frozen=True):
+    """That somebody took back what was done: a person (that is regret) or a controller."""
+
+    at: datetime
+    by: str
+    person: bool
+
+
 class Undoing(msgspec.Struct, frozen=True):
     """That an undo was begun: by whom, when, and whether people asked for it."""
 
@@ -59,7 +67,9 @@ class Told(msgspec.Struct):
     outcomes: list[Outcome] = []
     order: tuple[int, int] = (0, 0)
     """Numbers of the rows of its last outcome and of its last undo."""
-    restored: tuple[datetime, str] | None = None
+    restored: "TakenBack | None" = None
+    ended: bool = False
+    """Its object is gone."""
 
     @property
     def outcome(self) -> Outcome | None:
@@ -110,6 +120,13 @@ class Frozen(msgspec.Struct, frozen=True):
     why: str
 
 
+class Trust(msgspec.Struct, frozen=True):
+    """That a policy of this text may do more than notify, since a moment."""
+
+    fingerprint: str
+    since: datetime
+
+
 class Record:
     """The journal in memory."""
 
@@ -119,8 +136,7 @@ class Record:
         self.asked: dict[str, Asked] = {}
         self.frozen: Frozen | None = None
         self.kept: dict[Workload, Kept] = {}
-        self.trusted: dict[str, str] = {}
-        """Fingerprint of the text of each policy that is trusted."""
+        self.trusted: dict[str, Trust] = {}
         self.demoted: set[str] = set()
         self._seen: dict[str, datetime] = {}
         self._noticed: dict[Case, datetime] = {}
@@ -167,7 +183,7 @@ class Record:
             kept_until=kept.until if kept else None,
             snapshot_at=snapshot[0] if snapshot else None,
             last_action_at=max((t.action.at for t in told if t.touched), default=None),
-            restored_at=tuple(t.restored[0] for t in told if t.restored),
+            restored_at=tuple(t.restored.at for t in told if t.restored and t.restored.person),
             contested_until=self._backed_off.get(whom),
             open_action=open_[0] if open_ else None,
         )
@@ -211,6 +227,7 @@ class Record:
             if told.outcome is not None
             and told.outcome.result in ("done", "not sticking")
             and told.restored is None
+            and not told.ended
             and told.action.at >= since
             and not told.is_open
         ]
@@ -242,7 +259,7 @@ class Record:
             and told.action.at >= since
             and any(o.result in _STOPPED for o in told.outcomes)
         ]
-        back = [t for t in acted if t.restored and t.restored[0] - t.action.at <= within]
+        back = [t for t in acted if _regretted(t, within)]
         return len(back), len(acted)
 
     def contests(self, whom: Workload) -> int:
@@ -321,7 +338,11 @@ class Record:
         told.order = (entry.seq, told.order[1])
 
     def _on_restored(self, entry: Entry) -> None:
-        self.actions[entry.key].restored = (entry.at, entry.document["by"])
+        said = {"at": entry.at, "by": entry.document["by"], "person": entry.document["person"]}
+        self.actions[entry.key].restored = msgspec.convert(said, TakenBack)
+
+    def _on_ended(self, entry: Entry) -> None:
+        self.actions[entry.key].ended = True
 
     def _on_backed_off(self, entry: Entry) -> None:
         self._backed_off[_workload(entry)] = datetime.fromisoformat(entry.document["until"])
@@ -334,7 +355,7 @@ class Record:
         self.frozen = None
 
     def _on_trusted(self, entry: Entry) -> None:
-        self.trusted[entry.key] = entry.document["fingerprint"]
+        self.trusted[entry.key] = Trust(entry.document["fingerprint"], entry.at)
         self.demoted.discard(entry.key)
 
     def _on_demoted(self, entry: Entry) -> None:
@@ -345,6 +366,11 @@ _STOPPED = frozenset({"done", "not sticking", "reverted"})
 _TAKE: dict[str, Callable[[Record, Entry], None]] = {
     kind: getattr(Record, "_on_" + kind.replace("-", "_")) for kind in words.kinds()
 }
+
+
+def _regretted(told: Told, within: timedelta) -> bool:
+    back = told.restored
+    return back is not None and back.person and back.at - told.action.at <= within
 
 
 def workload_key(whom: Workload) -> str:

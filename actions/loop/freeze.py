@@ -1,0 +1,125 @@
+"""The kill switch: a file, a ConfigMap, a row of the journal. Any of them stops everything.
+
+They are looked at before every turn, before every action and before every single write. What
+cannot be read counts as frozen: unknown never acts.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from actions.journal import Record, words
+from actions.loop.seams import Door
+from fallow.acting import Change, Target
+from fallow.errors import FallowError
+
+NO = frozenset({"", "false", "no", "0", "off"})
+"""What `frozen` in the ConfigMap says when acting is allowed."""
+_OK = 300
+_EXISTS = 409
+
+
+class Freeze:
+    """The three switches."""
+
+    def __init__(
+        self, record: Record, door: Door | None, *, file: Path, namespace: str, configmap: str
+    ) -> None:
+        self._record, self._door, self._file = record, door, file
+        self._collection = f"/api/v1/namespaces/{namespace}/configmaps" if configmap else ""
+        self._namespace, self._name = namespace, configmap
+
+    def why(self) -> str | None:
+        """Return why nothing may act, None = acting is allowed."""
+        try:
+            frozen = self._record.catch_up().frozen
+        except FallowError as error:
+            return f"the journal cannot be read: {error.message}"
+        if frozen is not None:
+            return f"frozen by {frozen.by} at {frozen.at:%Y-%m-%d %H:%M} UTC: {frozen.why}"
+        try:
+            if self._file.exists():
+                return f"frozen: the file {self._file} exists"
+        except OSError as error:
+            return f"the file {self._file} cannot be looked for: {error.strerror or error}"
+        return self._asked_of_cluster()
+
+    def _asked_of_cluster(self) -> str | None:
+        if not self._collection or self._door is None:
+            return None
+        name = f"ConfigMap {self._namespace}/{self._name}"
+        try:
+            found = self._door.get(f"{self._collection}/{self._name}")
+        except FallowError as error:
+            return f"{name} cannot be read, so it may say frozen: {error.message}"
+        if found is None:
+            return None
+        said = str((found.get("data") or {}).get("frozen", "")).strip().lower()
+        return None if said in NO else f"frozen: {name} says so"
+
+    def freeze(self, why: str, by: str) -> list[str]:
+        """Switch all three on; return which could not be, in words.
+
+        The journal's row comes last: where nothing else could be written, it is what counts.
+        """
+        failed = []
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            self._file.write_text(f"{why}\nby {by}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC\n")
+        except OSError as error:
+            failed.append(f"the file {self._file}: {error.strerror or error}")
+        failed += self._set("true", why, by)
+        self._record.append(words.FROZEN, words.FLEET, {"why": why}, actor=by)
+        return failed
+
+    def thaw(self, by: str) -> list[str]:
+        """Switch all three off; return which could not be: then everything stays frozen."""
+        failed = []
+        try:
+            self._file.unlink(missing_ok=True)
+        except OSError as error:
+            failed.append(f"the file {self._file}: {error.strerror or error}")
+        failed += self._set("false", "", by)
+        if not failed:
+            self._record.append(words.THAWED, words.FLEET, {}, actor=by)
+        return failed
+
+    def _set(self, value: str, why: str, by: str) -> list[str]:
+        if not self._collection or self._door is None:
+            return []
+        path, name = f"{self._collection}/{self._name}", f"ConfigMap {self._name}"
+        data = {"frozen": value, "why": why, "by": by}
+        try:
+            found = self._door.get(path)
+            if found is None and value == "false":
+                return []
+            answer = self._door.send(self._change(found, data), dry_run=False)
+        except FallowError as error:
+            return [f"{name}: {error.message}"]
+        return [] if 0 < answer.code < _OK else [f"{name}: {answer.reason or answer.code}"]
+
+    def _change(self, found: Mapping[str, Any] | None, data: dict[str, str]) -> Change:
+        meta = (found or {}).get("metadata") or {}
+        target = Target(
+            cluster=self._door.name if self._door else "",
+            api_version="v1",
+            kind="ConfigMap",
+            namespace=self._namespace,
+            name=self._name,
+            uid=meta.get("uid", ""),
+        )
+        if found is not None:
+            path = f"{self._collection}/{self._name}"
+            return Change(
+                target=target, method="PATCH", path=path, body={"data": data}, guarded=False
+            )
+        named = {"name": self._name, "namespace": self._namespace}
+        return Change(
+            target=target,
+            method="POST",
+            path=self._collection,
+            body={"apiVersion": "v1", "kind": "ConfigMap", "metadata": named, "data": data},
+            content_type="application/json",
+            guarded=False,
+        )

@@ -1,0 +1,135 @@
+"""Compare an object with what a change found and what it leaves; say who wrote a field."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from fallow.acting import Change
+
+State = Literal["was", "becomes", "neither", "gone", "other", "unsaid"]
+"""was: as before the change. becomes: as after it. neither: somebody wrote something else.
+gone: no such object. other: an object of that name with another uid. unsaid: the change names
+nothing that could be compared."""
+MANAGER = "fallow"
+Object = Mapping[str, Any]
+
+
+def state(change: Change, found: Object | None) -> State:
+    """Return how an object stands to a change."""
+    if not change.becomes:
+        return "unsaid"
+    if found is None:
+        # An object that a POST makes is absent before it.
+        return "was" if not any(v is not None for v in change.was.values()) else "gone"
+    if _another(change, found):
+        return "other"
+    if all(_same(p, at(found, p), v) for p, v in change.becomes.items()):
+        return "becomes"
+    if all(_same(p, at(found, p), v) for p, v in change.was.items()):
+        return "was"
+    return "neither"
+
+
+def at(found: Any, pointer: str) -> Any:
+    """Return the value at a JSON pointer, None = there is none."""
+    for part in _parts(pointer):
+        if isinstance(found, Mapping):
+            found = found.get(part)
+        elif isinstance(found, list) and part.isdecimal() and int(part) < len(found):
+            found = found[int(part)]
+        else:
+            return None
+    return found
+
+
+def differing(wanted: Mapping[str, Any], found: Object) -> list[str]:
+    """Return the pointers whose values are not those wanted."""
+    return [p for p, value in wanted.items() if not _same(p, at(found, p), value)]
+
+
+def writer(found: Object, pointers: list[str]) -> tuple[str, datetime | None] | None:
+    """Return the field manager, not ours, that wrote any of these last, and when; None = unknown.
+
+    A manager that took a field away owns it no more; then the last to write the object at all,
+    its status aside, is named.
+    """
+    owners: list[tuple[str, datetime | None]] = []
+    others: list[tuple[str, datetime | None]] = []
+    for entry in found.get("metadata", {}).get("managedFields") or ():
+        who = (str(entry.get("manager", "")), _moment(entry.get("time")))
+        if who[0] == MANAGER or entry.get("subresource") == "status":
+            continue
+        others.append(who)
+        if any(_owns(entry.get("fieldsV1") or {}, _parts(p)) for p in pointers):
+            owners.append(who)
+    found_ones = owners or others
+    return max(found_ones, key=lambda w: w[1].timestamp() if w[1] else 0.0, default=None)
+
+
+def spec_written(found: Object, since: datetime) -> str | None:
+    """Return the manager, not ours, that wrote the object's spec after a moment; None = nobody."""
+    for entry in found.get("metadata", {}).get("managedFields") or ():
+        when = _moment(entry.get("time"))
+        if (
+            entry.get("manager") != MANAGER
+            and entry.get("subresource") != "status"
+            and "f:spec" in (entry.get("fieldsV1") or {})
+            and when is not None
+            and when > since
+        ):
+            return str(entry.get("manager") or "somebody")
+    return None
+
+
+def fresh(change: Change, found: Object | None) -> Change:
+    """Return the change with the version that its object has now, for its precondition."""
+    meta = (found or {}).get("metadata") or {}
+    if not change.guarded or meta.get("uid") != change.target.uid:
+        return change
+    version = meta.get("resourceVersion")
+    return msgspec.structs.replace(
+        change, target=msgspec.structs.replace(change.target, resource_version=version)
+    )
+
+
+def read_path(change: Change) -> str:
+    """Return the path whose object shows whether the change took."""
+    return change.read or change.path
+
+
+def _another(change: Change, found: Object) -> bool:
+    meta = found.get("metadata") or {}
+    mine = meta.get("name") == change.target.name and found.get("kind") in (
+        change.target.kind,
+        "Scale",
+    )
+    return bool(mine and meta.get("uid") and meta["uid"] != change.target.uid)
+
+
+def _same(pointer: str, one: Any, other: Any) -> bool:
+    if pointer.endswith("eplicas"):  # the Scale object leaves out what is 0
+        return (one or 0) == (other or 0)
+    return bool(one == other)
+
+
+def _parts(pointer: str) -> list[str]:
+    return [p.replace("~1", "/").replace("~0", "~") for p in pointer.split("/")[1:]]
+
+
+def _owns(fields: Mapping[str, Any], parts: list[str]) -> bool:
+    """Tell whether a set of managed fields holds a path; a list's items have keys of their own."""
+    here: Mapping[str, Any] = fields
+    for part in parts:
+        inner = here.get(f"f:{part}")
+        if inner is None:
+            return part.isdecimal() and bool(here)
+        if not inner:  # owned as a whole
+            return True
+        here = inner
+    return True
+
+
+def _moment(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
