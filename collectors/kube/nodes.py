@@ -13,10 +13,11 @@ import msgspec
 from collectors.inventory import document
 from collectors.kube.devices import Dra, hami_registered
 from collectors.kube.quantities import milli, whole
-from collectors.kube.resources import MIG_SLICES, GpuResource, amounts, gpus
+from collectors.kube.resources import amounts, gpus
 from collectors.kube.shapes import Node
 from collectors.kube.table import table
 from fallow.gpu_models import canonical
+from fallow.kube.gpu_resources import MIG_SLICES, GpuResource
 
 _PROVIDERS = {"aws": "aws", "gce": "gcp", "azure": "azure"}
 _SUFFIX = re.compile(r"(-SHARED)$|-(MIG-[0-9]+g\.[0-9]+gb.*)$")

@@ -14,17 +14,10 @@ from collectors.kube.devices import Device, Dra, hami_devices
 from collectors.kube.owners import Resolver, controller
 from collectors.kube.quantities import milli, quantity, whole
 from collectors.kube.queues import Queues
-from collectors.kube.resources import (
-    MIG_SLICES,
-    Amounts,
-    GpuResource,
-    gpus,
-    hint,
-    limits,
-    requests,
-)
+from collectors.kube.resources import Amounts, gpus, hint, limits, requests
 from collectors.kube.shapes import Meta, Pod
 from collectors.kube.table import table
+from fallow.kube.gpu_resources import MIG_SLICES, GpuResource
 
 KAI_FRACTION = "gpu-fraction"
 KAI_MEMORY = "gpu-memory"

@@ -1,48 +1,14 @@
-"""What a pod asks of a node, and which of its resources are GPUs (`gpu_resources.csv`)."""
+"""What a pod asks of a node, and how many of that are GPUs."""
 
-import re
 from collections.abc import Mapping
 from fractions import Fraction
-from functools import cache
-
-import msgspec
 
 from collectors.kube.quantities import quantity
 from collectors.kube.shapes import Container, PodSpec, Resources
-from collectors.kube.table import table
-
-MIG_SLICES = 7
-"""Compute slices of a whole GPU (A30 has 4: domain.md section 2.4)."""
-
-COUNTED = {"whole", "shared", "mig"}
-"""Forms whose amount is a number of devices; the others say how much of each."""
+from fallow.kube.gpu_resources import COUNTED, GpuResource, gpu_resource
 
 SIDECAR = "Always"
 Amounts = dict[str, Fraction]
-
-
-class GpuResource(msgspec.Struct, frozen=True):
-    """An extended resource that stands for GPUs; `slices` is a MIG profile's compute slices."""
-
-    name: str
-    vendor: str
-    form: str
-    slices: int | None = None
-
-
-@cache
-def _patterns() -> list[tuple[re.Pattern[str], str, str]]:
-    return [(re.compile(r["pattern"]), r["vendor"], r["form"]) for r in table("gpu_resources")]
-
-
-@cache
-def gpu_resource(name: str) -> GpuResource | None:
-    """Return what the extended resource stands for, or None where it is no GPU."""
-    for pattern, vendor, form in _patterns():
-        if match := pattern.match(name):
-            slices = match.groupdict().get("slices")
-            return GpuResource(name, vendor, form, int(slices) if slices else None)
-    return None
 
 
 def gpus(amounts: Mapping[str, Fraction]) -> dict[GpuResource, Fraction]:

@@ -21,7 +21,6 @@ from collectors.kube.devices import Dra
 from collectors.kube.nodes import node_row
 from collectors.kube.owners import Top, by_template_hash, controller
 from collectors.kube.pods import Surroundings, pod_row
-from collectors.kube.resources import gpu_resource
 from collectors.kube.shapes import (
     Condition,
     Container,
@@ -40,6 +39,7 @@ from collectors.kube.shapes import (
     Terminated,
 )
 from collectors.kube.table import table
+from fallow.kube.gpu_resources import gpu_resource
 from fallow.kube.owner_jumps import jumps
 
 Rows = list[tuple[dict[str, str], float]]

@@ -83,6 +83,10 @@ class Discovery:
             return None
         return f"{root}/{plural}"
 
+    def groups(self) -> tuple[str, ...]:
+        """Return all groups, the core first, then as the server orders them."""
+        return ("", *self._known())
+
     def _known(self) -> dict[str, Group]:
         if self._groups is None:
             groups = _decode(self._api.get("/apis"), Groups, "/apis")

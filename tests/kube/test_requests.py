@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from collectors.kube.resources import gpu_resource, gpus, limits, requests
+from collectors.kube.resources import gpus, limits, requests
+from fallow.kube.gpu_resources import gpu_resource
 from tests.kube.objects import as_pod, pod
 
 

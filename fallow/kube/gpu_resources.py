@@ -1,0 +1,40 @@
+"""Which extended resources stand for GPUs (`gpu_resources.csv`)."""
+
+import csv
+import re
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+MIG_SLICES = 7
+"""Compute slices of a whole GPU (A30 has 4: domain.md section 2.4)."""
+
+COUNTED = {"whole", "shared", "mig"}
+"""Forms whose amount is a number of devices; the others say how much of each."""
+
+
+class GpuResource(msgspec.Struct, frozen=True):
+    """An extended resource that stands for GPUs; `slices` is a MIG profile's compute slices."""
+
+    name: str
+    vendor: str
+    form: str
+    slices: int | None = None
+
+
+@cache
+def _patterns() -> list[tuple[re.Pattern[str], str, str]]:
+    text = files("fallow.kube").joinpath("gpu_resources.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
+    return [(re.compile(r["pattern"]), r["vendor"], r["form"]) for r in rows]
+
+
+@cache
+def gpu_resource(name: str) -> GpuResource | None:
+    """Return what the extended resource stands for, or None where it is no GPU."""
+    for pattern, vendor, form in _patterns():
+        if match := pattern.match(name):
+            slices = match.groupdict().get("slices")
+            return GpuResource(name, vendor, form, int(slices) if slices else None)
+    return None
