@@ -1,5 +1,6 @@
 -- GPUs, cores and bytes that pods held, and GPUs they waited for, on the mean of each hour, by
--- namespace and queue. A pod that the last look at its cluster still saw lives to the end.
+-- namespace, queue and MIG profile (empty = whole GPUs). A pod that the last look at its cluster
+-- still saw lives to the end.
 WITH looked AS (
     SELECT
         cluster,
@@ -13,6 +14,7 @@ lives AS (
         p.cluster,
         p.namespace,
         coalesce(p.queue, '') AS queue,
+        regexp_extract(coalesce(p.gpu_resource, ''), '/mig-(.*)$', 1) AS profile,
         p.gpu_request,
         coalesce(p.cpu_request_milli, 0) / 1000 AS cpu,
         coalesce(p.memory_request_bytes, 0) AS memory,
@@ -29,7 +31,7 @@ lives AS (
         ) AS ended
     FROM pod AS p
     INNER JOIN looked AS l ON p.cluster = l.cluster
-    WHERE p.gpu_request > 0 AND coalesce(p.gpu_resource, '') NOT LIKE '%/mig-%'
+    WHERE p.gpu_request > 0
 ),
 
 -- One row per pod and stretch: waiting (held = 0) until it was placed, held from then on.
@@ -38,6 +40,7 @@ stretches AS (
         cluster,
         namespace,
         queue,
+        profile,
         0 AS held,
         gpu_request AS gpus,
         0 AS cpu,
@@ -50,6 +53,7 @@ stretches AS (
         cluster,
         namespace,
         queue,
+        profile,
         1 AS held,
         gpu_request AS gpus,
         cpu,
@@ -67,6 +71,7 @@ edges AS (
         cluster,
         namespace,
         queue,
+        profile,
         held,
         gpus,
         cpu,
@@ -80,6 +85,7 @@ edges AS (
         cluster,
         namespace,
         queue,
+        profile,
         held,
         gpus,
         cpu,
@@ -101,6 +107,7 @@ SELECT
     cluster,
     namespace,
     queue,
+    profile,
     held::BOOLEAN AS held,
     date_trunc('hour', moment) AS hour,
     sum(sign * gpus) AS gpus,

@@ -49,7 +49,8 @@ def found_in(group: Group, window: Window, settings: QuotaSettings) -> Iterator[
             yield _hoarded(group, said, n, window)
         if group.kind == "ClusterQueue" and said.total("reserved", n) >= max(least, 1e-6):
             yield _reserved(group, said, n, window)
-    proposal = propose(group, said, settings)
+    # Guarantees move in whole GPUs: a profile's instances are not that.
+    proposal = None if "/mig-" in group.resource else propose(group, said, settings)
     stranded = said.total("stranded")
     if stranded >= max(least, 1e-6) or (proposal is not None and proposal.gifts):
         yield _stranded(group, said, proposal, window)

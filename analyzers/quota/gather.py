@@ -10,6 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from analyzers.queries import sql
+from analyzers.quota.cohorts import Tree, Trees, trees
 from analyzers.quota.fair import Doubles
 from analyzers.quota.usable import usable
 from fallow.nouns import Subject
@@ -23,7 +24,18 @@ LENDING = {
 """Kinds whose unused quota others may have meanwhile; a ClusterQueue only within a cohort."""
 BY_QUEUE = {"Queue.volcano", "Queue.kai"}
 """Kinds whose pods name the object as their queue; others are a namespace's."""
-_LOCAL = "LocalQueue"
+_LOCAL, _COHORT = "LocalQueue", "Cohort"
+_MIG = "/mig-"
+
+
+SOME_REFUSED = (
+    "pods that a ResourceQuota refused were never made: of each owner whose events say so, one "
+    "pod's request is counted"
+)
+NONE_REFUSED = (
+    "pods that a ResourceQuota refused were never made: no event tells of any, what they asked is "
+    "unknown"
+)
 
 
 class Money(msgspec.Struct, frozen=True):
@@ -70,6 +82,8 @@ class Group(msgspec.Struct, frozen=True):
     memory: Doubles
     money: Money
     notes: tuple[str, ...] = ()
+    tree: Tree | None = None
+    """Of a ClusterQueue's cohorts: what each member could have on top."""
 
     @property
     def name(self) -> str:
@@ -114,9 +128,12 @@ def gather(views: Views, window: Window, history: timedelta) -> Gathered:
     ledger = read(views, "ledger", asked)
     sizes = {row["cluster"]: row for row in views.query(sql("quota/capacity"), asked).to_pylist()}
     several = any(int(row["models"] or 0) > 1 for row in sizes.values())
-    takes = usable(views, asked) if several else {}
-    local = quotas.filter(pl.col("kind") == _LOCAL)
-    quotas = _with_waiting(quotas.filter(pl.col("kind") != _LOCAL), local)
+    refused = read(views, "refused", asked)
+    takes = usable(views, asked, refused) if several else {}
+    local, cohorts = (quotas.filter(pl.col("kind") == kind) for kind in (_LOCAL, _COHORT))
+    quotas = quotas.filter(~pl.col("kind").is_in([_LOCAL, _COHORT]))
+    above = trees(cohorts)
+    quotas = above.rooted(_with_waiting(quotas, local))
     routes = _routes(local)
     groups, unjudged = [], []
     keys = ["cluster", "kind", "parent", "resource", "flavor"]
@@ -135,7 +152,17 @@ def gather(views: Views, window: Window, history: timedelta) -> Gathered:
         place = _Place(cluster, kind, parent, f"{resource}@{flavor}" if flavor else resource)
         groups.append(
             _group(
-                place, said, window, pods, ledger, routes, sizes, takes.get(cluster), lends=lends
+                place,
+                said,
+                window,
+                _of_profile(pods, resource),
+                _of_profile(ledger, resource),
+                _refused(refused, cluster, kind, resource),
+                routes,
+                sizes,
+                None if _MIG in resource else takes.get(cluster),
+                above,
+                lends=lends,
             )
         )
     return Gathered(tuple(groups), tuple(unjudged))
@@ -154,9 +181,11 @@ def _group(  # noqa: PLR0917  (the one place where everything meets)
     window: Window,
     pods: pl.DataFrame,
     ledger: pl.DataFrame,
+    refused: pl.DataFrame,
     routes: Mapping[tuple[str, str, str], str],
     sizes: Mapping[str, Mapping[str, Any]],
     takes: Mapping[int, float] | None,
+    above: Trees,
     *,
     lends: bool,
 ) -> Group:
@@ -198,7 +227,8 @@ def _group(  # noqa: PLR0917  (the one place where everything meets)
     )
     by_pods = placed(pods)
     held = by_pods.filter(pl.col("held"))
-    queued = spread(by_pods.filter(~pl.col("held")), "gpus")
+    turned_away = spread(_columned(refused, number), "gpus")
+    queued = spread(by_pods.filter(~pl.col("held")), "gpus") + turned_away
     counted = spread(held, "gpus")
     told = own["used"].count() > 0
     used = spread(own.with_columns(pl.col("used").fill_null(0)), "used") if told else counted
@@ -212,9 +242,21 @@ def _group(  # noqa: PLR0917  (the one place where everything meets)
     )
     notes = () if told else ("the quota does not say what is used: its pods' requests are",)
     if place.kind == "ResourceQuota":
-        notes = (
-            *notes,
-            "pods that a ResourceQuota refused were never made: what they asked is unknown",
+        notes = (*notes, SOME_REFUSED if turned_away.any() else NONE_REFUSED)
+    nominal = spread(own.with_columns(pl.col("nominal").fill_null(0)), "nominal")
+    limit = spread(own, "limit", np.inf)
+    tree = None
+    if place.kind == "ClusterQueue" and place.parent:
+        lending = spread(own, "lending", np.inf)
+        parents = own.sort("hour").group_by("column").agg(pl.col("cohort").last()).sort("column")
+        tree = above.over(
+            place.cluster,
+            parents["cohort"].to_list(),
+            place.resource,
+            hours,
+            nominal,
+            limit,
+            lending,
         )
     return Group(
         place.cluster,
@@ -225,8 +267,8 @@ def _group(  # noqa: PLR0917  (the one place where everything meets)
         members,
         hours,
         hours >= _hour(window.start),
-        spread(own.with_columns(pl.col("nominal").fill_null(0)), "nominal"),
-        spread(own, "limit", np.inf),
+        nominal,
+        limit,
         np.maximum(used, 0),
         np.maximum(waiting, 0),
         np.maximum(counted, 0),
@@ -243,7 +285,27 @@ def _group(  # noqa: PLR0917  (the one place where everything meets)
             None if says else takes,
         ),
         notes,
+        tree,
     )
+
+
+def _of_profile(rows: pl.DataFrame, resource: str) -> pl.DataFrame:
+    """Return the rows of a MIG profile; of whole GPUs for every other resource."""
+    return rows.filter(
+        pl.col("profile") == (resource.partition(_MIG)[2] if _MIG in resource else "")
+    )
+
+
+def _refused(rows: pl.DataFrame, cluster: str, kind: str, resource: str) -> pl.DataFrame:
+    """Return what ResourceQuotas refused of a resource; other kinds let pods wait."""
+    mine = (pl.col("cluster") == cluster) & (pl.col("resource") == resource)
+    return rows.filter(mine & pl.lit(kind == "ResourceQuota"))
+
+
+def _columned(rows: pl.DataFrame, number: Mapping[tuple[str, str], int]) -> pl.DataFrame:
+    """Give rows of a namespace and a quota's name their column; -1 = nobody's here."""
+    column = [number.get(pair, -1) for pair in rows.select("namespace", "name").iter_rows()]
+    return rows.with_columns(column=pl.Series(column, dtype=pl.Int64))
 
 
 def _member(
@@ -335,7 +397,7 @@ def _routes(local: pl.DataFrame) -> dict[tuple[str, str, str], str]:
 
 def by_hour(edges: pl.DataFrame, span: Mapping[str, datetime]) -> pl.DataFrame:
     """Return what is held and waited for in each hour, from what began and ended in it."""
-    keys = ["cluster", "namespace", "queue", "held"]
+    keys = ["cluster", "namespace", "queue", "profile", "held"]
     amounts = ["gpus", "cpu", "memory"]
     if edges.is_empty():
         return edges.select(*keys, "hour", *amounts)

@@ -1,4 +1,5 @@
--- GPU-hours by hour: what each namespace and queue held and left idle, and what nobody held.
+-- GPU-hours by hour: what each namespace and queue held and left idle, and what nobody held; MIG
+-- instances by their profile (empty = whole GPUs).
 WITH owners AS (
     SELECT
         cluster,
@@ -21,9 +22,19 @@ spaces AS (
     GROUP BY ALL
 ),
 
+cut AS (
+    SELECT
+        cluster,
+        device,
+        replace(profile, '+', '.') AS profile
+    FROM device
+    WHERE coalesce(profile, '') <> ''
+),
+
 hours AS (
     SELECT
         l.cluster,
+        coalesce(c.profile, '') AS profile,
         date_trunc('hour', l.bucket) AS hour,
         l.namespace,
         CASE WHEN s.namespace IS NOT null AND s.queue IS null THEN l.workload_kind END AS kind,
@@ -36,6 +47,7 @@ hours AS (
         coalesce(sum(l.gpu_seconds) FILTER (WHERE NOT l.priced), 0) AS unpriced
     FROM ledger AS l
     LEFT JOIN spaces AS s ON l.cluster = s.cluster AND l.namespace = s.namespace
+    LEFT JOIN cut AS c ON l.cluster = c.cluster AND l.device = c.device
     WHERE
         l.bucket >= date_trunc('hour', $since::TIMESTAMP)
         AND l.bucket < $until::TIMESTAMP
@@ -48,6 +60,7 @@ SELECT
     h.hour,
     h.namespace,
     coalesce(h.queue, o.queue, '') AS queue,
+    h.profile,
     sum(h.idle) / 3600 AS idle,
     sum(h.free) / 3600 AS free,
     sum(h.idle_usd) AS idle_usd,

@@ -107,6 +107,8 @@ def pooling(group: Group, quantile: float) -> tuple[float, float]:
 
 def _room(group: Group) -> Doubles:
     """Return how much more each member could have under the quota, hour by hour."""
+    if group.tree is not None:
+        return group.tree.room(group.used)
     own = np.maximum(np.minimum(group.limit, 1e12) - group.used, 0)
     if not group.lends:
         return np.maximum(np.minimum(own, group.nominal - group.used), 0)

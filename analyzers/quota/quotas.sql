@@ -1,5 +1,5 @@
--- What quotas of GPUs said, on the mean of each hour, by object and flavor. Quotas of
--- MIG instances are not among them: those count instances.
+-- What quotas of GPUs said, on the mean of each hour, by object and flavor. Quotas of MIG instances
+-- count instances: here they become the GPUs that these are parts of, 7 slices each.
 WITH gpus AS (
     SELECT 'nvidia.com/gpu' AS resource
     UNION
@@ -14,7 +14,10 @@ wanted AS (
         split_part(quota.resource, '@', 1) AS resource,
         split_part(quota.resource, '@', 2) AS flavor,
         split_part(quota.resource, '@', 1) IN (SELECT gpus.resource FROM gpus)
-        AND quota.resource NOT LIKE '%/mig-%' AS is_gpu
+        OR quota.resource LIKE '%/mig-%' AS is_gpu,
+        coalesce(
+            try_cast(regexp_extract(quota.resource, '/mig-([0-9]+)g', 1) AS INTEGER) / 7, 1
+        ) AS unit
     FROM quota
     WHERE quota.ts >= $since::TIMESTAMP AND quota.ts < $until::TIMESTAMP
 ),
@@ -35,6 +38,7 @@ looks AS (
         date_trunc('hour', ts) AS hour,
         avg(nominal) AS nominal,
         CASE WHEN count("limit") = count(*) THEN avg("limit") END AS "limit",
+        CASE WHEN count(lending) = count(*) THEN avg(lending) END AS lending,
         avg(used) AS used,
         sum(waiting) AS waiting,
         count(*) AS rows_seen,
@@ -43,7 +47,7 @@ looks AS (
     WHERE
         ts >= $since::TIMESTAMP
         AND ts < $until::TIMESTAMP
-        AND (kind = 'LocalQueue' OR resource IN (SELECT g.raw FROM gpu_rows AS g))
+        AND (kind IN ('LocalQueue', 'Cohort') OR resource IN (SELECT g.raw FROM gpu_rows AS g))
     GROUP BY ALL
 ),
 
@@ -56,10 +60,17 @@ evened AS (
 )
 
 SELECT
-    evened.* EXCLUDE (raw),
+    evened.* EXCLUDE (raw)
+    REPLACE (
+        nominal * unit AS nominal,
+        "limit" * unit AS "limit",
+        lending * unit AS lending,
+        used * unit AS used,
+        waiting * unit AS waiting
+    ),
     wanted.resource,
     wanted.flavor
 FROM evened
 INNER JOIN wanted ON evened.raw = wanted.raw
-WHERE wanted.is_gpu
+WHERE wanted.is_gpu OR (evened.kind = 'Cohort' AND evened.raw = 'cohorts')
 ORDER BY ALL

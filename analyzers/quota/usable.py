@@ -10,12 +10,21 @@ from fallow.gpu_models import canonical
 from fallow.seams import Views
 
 
-def usable(views: Views, span: Mapping[str, datetime]) -> dict[str, dict[int, float]]:
+def usable(
+    views: Views, span: Mapping[str, datetime], refused: pl.DataFrame
+) -> dict[str, dict[int, float]]:
     """Return, by cluster and hour since 1970, free GPUs that pods without a place could take.
 
-    Pods that name a product take that model's; those that name none take what is left of any.
+    Pods that name a product take that model's; those that name none take what is left of any, as
+    do those that a quota `refused` (cluster, hour, gpus): nobody knows what they would have named.
     """
     free, asked = (_hourly(views, name, span) for name in ("free", "asked"))
+    more = refused.select("cluster", "hour", pl.lit("").alias("model"), "gpus")
+    asked = (
+        pl.concat([asked, more], how="vertical_relaxed")
+        .group_by("cluster", "hour", "model")
+        .agg(pl.col("gpus").sum())
+    )
     named = asked.filter(pl.col("model") != "")
     either = asked.filter(pl.col("model") == "").select("cluster", "hour", either="gpus")
     keys = ["cluster", "hour"]

@@ -11,7 +11,7 @@ import msgspec
 from collectors.inventory import batches, look
 from collectors.kube.budgets import budget_row
 from collectors.kube.devices import Dra, hami_registered
-from collectors.kube.events import event_row
+from collectors.kube.events import event_row, refusal
 from collectors.kube.holders import remap
 from collectors.kube.nodes import node_gpus, node_row
 from collectors.kube.owners import Owners, Resolver, by_template_hash, from_index, split
@@ -162,7 +162,7 @@ def _quotas(dump: Dump, cluster: str, now: datetime, queues: Queues) -> Iterator
 
 def _events(dump: Dump, cluster: str) -> Iterator[Row]:
     for event in dump.of("", "Event", Event):
-        if event.involved_object.kind in {"Pod", "Node"}:
+        if event.involved_object.kind in {"Pod", "Node"} or refusal(event):
             yield event_row(event, cluster=cluster)
 
 

@@ -1,4 +1,4 @@
-"""Events about GPU pods and nodes to rows of the `event` table."""
+"""Events about GPU pods and nodes, and refusals by quota, to rows of the `event` table."""
 
 from datetime import datetime
 from typing import Any
@@ -8,13 +8,23 @@ from collectors.kube.shapes import Event
 LONGEST = 1024
 """Characters of a message that are kept (the API's own limit)."""
 
+REFUSED = "exceeded quota: "
+"""What a ResourceQuota's refusal says; the pod never exists, its owner has the event."""
+REFUSALS = ("FailedCreate", "FailedCreatePod")
+"""Reasons of such events: Kubernetes' own controllers', the training operator's."""
+
 
 def event_row(event: Event, *, cluster: str) -> dict[str, Any]:
     """Return one row of the `event` table; `ts` is when it was last seen."""
     about, series = event.involved_object, event.series
+    count = event.count or (series.count if series else None)
+    uid = event.metadata.uid
+    if count and count > 1 and (about.kind == "Node" or refusal(event)):
+        # The same thing happened again: the server counts, and forgets when it did before.
+        uid = f"{uid}#{count}"
     return {
         "cluster": cluster,
-        "uid": event.metadata.uid,
+        "uid": uid,
         "ts": last_seen(event),
         "namespace": about.namespace or event.metadata.namespace,
         "kind": about.kind,
@@ -22,8 +32,13 @@ def event_row(event: Event, *, cluster: str) -> dict[str, Any]:
         "reason": event.reason,
         "type": event.type,
         "message": event.message[:LONGEST] if event.message else None,
-        "count": event.count or (series.count if series else None),
+        "count": count,
     }
+
+
+def refusal(event: Event) -> bool:
+    """Say whether an event tells of a pod that a quota refused."""
+    return event.reason in REFUSALS and REFUSED in (event.message or "")
 
 
 def last_seen(event: Event) -> datetime | None:

@@ -98,21 +98,42 @@ def _cluster_queue(item: Custom) -> dict[str, Row]:
     cohort = spec.get("cohortName") or spec.get("cohort") or None
     usage = _by_flavor(status.get("flavorsUsage"))
     out: dict[str, Row] = {}
-    for flavor, resource in _flavors(spec.get("resourceGroups")):
-        name = f"{resource.get('name')}@{flavor}"
-        nominal, borrowing = _number(resource.get("nominalQuota")), resource.get("borrowingLimit")
-        limit = nominal
-        if cohort:
-            extra = _number(borrowing)
-            limit = None if extra is None or nominal is None else nominal + extra
+    for name, amounts in _quotas(spec, borrows=bool(cohort)).items():
         used = usage.get(name, {})
         out[name] = {
-            "nominal": nominal,
-            "limit": limit,
+            **amounts,
             "used": _number(used.get("total")),
             "borrowed": _number(used.get("borrowed")),
             "pending": _integer(status.get("pendingWorkloads")),
             "parent": cohort,
+        }
+    return out
+
+
+def _cohort(item: Custom) -> dict[str, Row]:
+    """Read a cohort's own quota and limits; one without any still says where it belongs."""
+    spec = _map(item.spec)
+    parent = spec.get("parentName") or None
+    found = _quotas(spec, borrows=bool(parent))
+    return {name: {**row, "parent": parent} for name, row in found.items()} or {
+        "cohorts": {"parent": parent}
+    }
+
+
+def _quotas(spec: Mapping[str, Any], *, borrows: bool) -> dict[str, Row]:
+    """Return what resource groups guarantee, cap and lend, by resource and flavor."""
+    out: dict[str, Row] = {}
+    for flavor, resource in _flavors(spec.get("resourceGroups")):
+        nominal, limit = _number(resource.get("nominalQuota")), None
+        if borrows:
+            extra = _number(resource.get("borrowingLimit"))
+            limit = None if extra is None or nominal is None else nominal + extra
+        else:
+            limit = nominal
+        out[f"{resource.get('name')}@{flavor}"] = {
+            "nominal": nominal,
+            "limit": limit,
+            "lending": _number(resource.get("lendingLimit")),
         }
     return out
 
@@ -176,6 +197,7 @@ def _elastic_quota(item: Custom) -> dict[str, Row]:
 _SHAPES: dict[str, Callable[[Custom], dict[str, Row]]] = {
     "resource_quota": _resource_quota,
     "cluster_queue": _cluster_queue,
+    "cohort": _cohort,
     "local_queue": _local_queue,
     "volcano_queue": _volcano_queue,
     "kai_queue": _kai_queue,

@@ -9,7 +9,7 @@ import msgspec
 from collectors.inventory import batches
 from collectors.kube.budgets import budget_row
 from collectors.kube.devices import Dra, hami_registered
-from collectors.kube.events import event_row
+from collectors.kube.events import REFUSALS, event_row, refusal
 from collectors.kube.gone import Gone
 from collectors.kube.holders import groups, is_holder, remap
 from collectors.kube.looks import Looks
@@ -162,6 +162,10 @@ class Survey:
             for event in self._list(EVENTS, Event, query=query):
                 about = event.involved_object
                 if (about.uid if kind == "Pod" else about.name) in wanted:
+                    yield event_row(event, cluster=self._cluster)
+        for reason in REFUSALS:
+            for event in self._list(EVENTS, Event, query={"fieldSelector": f"reason={reason}"}):
+                if refusal(event):
                     yield event_row(event, cluster=self._cluster)
 
     def _custom(self, group: str, plural: str) -> Iterator[Custom]:

@@ -151,6 +151,16 @@ def test_events_of_gpu_pods_and_nodes_only(fleet: Cluster, look: Look) -> None:
     assert len(rows[0]["message"]) == 1024
 
 
+def test_refusals_by_quota_are_collected_with_their_repeats(fleet: Cluster, look: Look) -> None:
+    refused = event("e1", "ReplicaSet", "web-abc", "replicaset-web-abc")
+    said = 'pods "web-9" is forbidden: exceeded quota: q, requested: requests.nvidia.com/gpu=1'
+    fleet.put("Event", {**refused, "reason": "FailedCreate", "message": said})
+    other = event("e2", "ReplicaSet", "web-abc", "replicaset-web-abc")
+    fleet.put("Event", {**other, "reason": "FailedCreate", "message": "no such volume"})
+    rows = look()["event"]
+    assert by(rows, "kind", "name", "uid") == {("ReplicaSet", "web-abc", "event-e1#4")}
+
+
 def test_custom_kinds_are_read_where_their_apis_exist(fleet: Cluster, look: Look) -> None:
     fleet.serve("kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False)
     fleet.serve("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")

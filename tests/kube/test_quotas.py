@@ -56,6 +56,20 @@ def test_cluster_queues_have_a_row_per_flavor_in_both_versions() -> None:
         }
 
 
+def test_cohorts_say_where_they_stand_and_what_they_add_and_lend() -> None:
+    resource = {"name": GPU, "nominalQuota": 2, "borrowingLimit": 3, "lendingLimit": "1"}
+    groups = [{"flavors": [{"name": "t4", "resources": [resource]}]}]
+    known = next(k for k in quota_kinds() if k.kind == "Cohort")
+    for spec, want in (
+        ({"parentName": "all"}, {"cohorts": (None, None, None, "all")}),
+        ({"parentName": "all", "resourceGroups": groups}, {f"{GPU}@t4": (2, 5, 1, "all")}),
+        ({"resourceGroups": groups}, {f"{GPU}@t4": (2, 2, 1, None)}),
+    ):
+        found = quota_rows(known, custom(spec=spec), cluster="c", now=NOW)
+        names = ("nominal", "limit", "lending", "parent")
+        assert {r["resource"]: tuple(r.get(n) for n in names) for r in found} == want
+
+
 def test_without_a_cohort_nothing_can_be_borrowed() -> None:
     assert rows("ClusterQueue", **queue())[f"{GPU}@t4"][:2] == (4, 4)
 

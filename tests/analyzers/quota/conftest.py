@@ -39,12 +39,13 @@ class Ground:
         *,
         kind: str = "ElasticQuota",
         namespace: str | None = None,
+        resource: str = GPU,
         **more: Any,
     ) -> None:
         """Let an object say the same of its resource in every hour of a day."""
         rows = [
             {
-                "cluster": "c", "ts": hour, "kind": kind, "name": name, "resource": GPU,
+                "cluster": "c", "ts": hour, "kind": kind, "name": name, "resource": resource,
                 "namespace": name if namespace is None else namespace,
                 "nominal": _of(nominal, n), "used": _of(used, n), "waiting": _of(waiting, n),
                 **more,

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,110 @@ def test_kueues_waiting_workloads_are_their_cluster_queues(make_ground: Make) ->
     members = {m["name"]: m for m in summary["c/ClusterQueue/all/nvidia.com/gpu@h100"]["members"]}
     assert members["prod"]["demand_gpus"] == 12
     assert members["research"]["demand_gpus"] == 8
+
+
+REFUSED = (
+    'Error creating: pods "web-1" is forbidden: exceeded quota: {quota}, requested: '
+    "requests.{resource}={n},requests.cpu=4, used: requests.{resource}=4, limited: requests.x=4"
+)
+
+
+def refuse(ground: Ground, times: list[float], *, namespace: str = "b", **words: Any) -> None:
+    start = ground.window.start.replace(tzinfo=None)
+    said = {"quota": namespace, "resource": "nvidia.com/gpu", "n": 2, **words}
+    rows = [
+        {
+            "cluster": "c", "uid": f"{namespace}-{n}", "ts": start + timedelta(hours=hour),
+            "namespace": namespace, "kind": "ReplicaSet", "name": "web", "reason": "FailedCreate",
+            "message": REFUSED.format(**said),
+        }
+        for n, hour in enumerate(times)
+    ]  # fmt: skip
+    ground.views.rows("event", rows)
+
+
+QUARTERS = [n / 4 for n in range(24 * 4)]
+
+
+@pytest.mark.parametrize(
+    ("times", "words", "waited"),
+    [
+        (QUARTERS, {}, 48),
+        ([0, 0.1, 0.2], {}, 2 * (0.2 + 1000 / 3600)),
+        ([2], {"n": 3}, 3 * 1000 / 3600),
+        (QUARTERS, {"quota": "other"}, 0),
+        (QUARTERS, {"resource": "example.com/fpga"}, 0),
+    ],
+    ids=["all day", "a while", "once", "another quota", "no GPU"],
+)
+def test_pods_that_a_quota_refused_are_demand(
+    make_ground: Make, times: list[float], words: dict[str, Any], waited: float
+) -> None:
+    ground = make_ground(gpus=8)
+    ground.quota("a", 4, 0, kind="ResourceQuota")
+    ground.quota("b", 4, 4, kind="ResourceQuota")
+    ground.pod("b", 4)
+    refuse(ground, times, **words)
+    ground.post(free=4)
+    summary = QuotaAnalyzer().summary(ground.views, ground.window)["groups"]
+    group = summary["c/ResourceQuota/nvidia.com/gpu"]
+    assert group["blocked_gpu_hours"] == pytest.approx(waited)
+    assert group["stranded_gpu_hours"] == pytest.approx(waited)
+    if waited > 1:
+        one = found(ground)["stranded_quota"]
+        assert one.evidence == "suspected"
+        assert "one pod's request is counted" in one.details["assumed"][0]
+
+
+def test_a_refusal_ends_when_the_owner_has_its_pod(make_ground: Make) -> None:
+    ground = make_ground(gpus=8)
+    ground.quota("a", 4, 0, kind="ResourceQuota")
+    ground.quota("b", 4, 4, kind="ResourceQuota")
+    start = ground.window.start.replace(tzinfo=None)
+    made = start + timedelta(minutes=6)
+    ground.pod("b", 2, owner_kind="ReplicaSet", owner_name="web", created_at=made)
+    refuse(ground, [0])
+    ground.post(free=4)
+    summary = QuotaAnalyzer().summary(ground.views, ground.window)["groups"]
+    assert summary["c/ResourceQuota/nvidia.com/gpu"]["blocked_gpu_hours"] == pytest.approx(0.2)
+
+
+def test_a_quota_of_instances_is_laid_beside_instances_alone(make_ground: Make) -> None:
+    ground = make_ground(gpus=8)
+    mig = "nvidia.com/mig-3g.40gb"
+    for name, used in (("a", 0), ("b", 2)):
+        ground.quota(name, 2, used, kind="ElasticQuota", resource=mig, limit=2)
+    ground.pod("b", 3 / 7, waits_h=24, gpu_resource=mig)
+    ground.pod("b", 1, waits_h=24)
+    ground.post(free=4)
+    device = {"cluster": "c", "device": "gpu-free", "profile": "3g.40gb"}
+    summary = QuotaAnalyzer().summary(ground.views, ground.window)["groups"]
+    group = summary[f"c/ElasticQuota/{mig}"]
+    assert group["blocked_gpu_hours"] == pytest.approx(24 * 3 / 7)
+    assert group["stranded_gpu_hours"] == 0  # what is free is whole
+    assert group["members"][0]["entitled_gpus"] == pytest.approx(6 / 7, abs=1e-3)
+    ground.views.rows("device", [device])
+    one = found(ground)["stranded_quota"]
+    assert one.gpu_hours == pytest.approx(24 * 3 / 7)
+    assert one.recommendations[0].verb == "raise-limits"
+
+
+@pytest.mark.parametrize(("lending", "blocked"), [(None, 0), (1, 24), (0, 48)])
+def test_what_a_cohort_does_not_lend_walls_others_in(
+    make_ground: Make, lending: float | None, blocked: float
+) -> None:
+    ground = make_ground(gpus=8)
+    queue = {"kind": "ClusterQueue", "namespace": ""}
+    ground.quota("a", 4, 0, parent="A", lending=lending, **queue)
+    ground.quota("b", 4, 4, parent="B", **queue)
+    ground.quota("q", None, None, 2, kind="LocalQueue", namespace="ns", parent="b")
+    for name in ("A", "B"):
+        cohort = {"kind": "Cohort", "namespace": "", "resource": "cohorts"}
+        ground.quota(name, None, None, parent="root", **cohort)
+    ground.post(free=4)
+    summary = QuotaAnalyzer().summary(ground.views, ground.window)["groups"]
+    group = summary["c/ClusterQueue/root/nvidia.com/gpu"]
+    assert (group["blocked_gpu_hours"], group["stranded_gpu_hours"]) == (blocked, blocked)
 
 
 def test_what_guarantees_no_number_is_said(make_ground: Make) -> None:

@@ -1,0 +1,171 @@
+"""Kueue's cohorts as a tree: what a queue could have on top, given who lends how much to whom.
+
+Source: kueue, pkg/cache/scheduler/resource_node.go (`available`): a queue has what it may keep to
+itself, and what its parent has left, at most what it lends there plus its borrowing limit.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from analyzers.quota.fair import Doubles
+
+Limits = tuple[Doubles, Doubles, Doubles]
+"""Nominal, limit (nominal plus what may be borrowed) and lending, by hour."""
+
+
+class Tree(msgspec.Struct, frozen=True):
+    """One cohort tree of a resource: members are the columns of a group, cohorts stand above."""
+
+    parents: tuple[str, ...]
+    """Of each member."""
+    up: Mapping[str, str]
+    """The parent of each cohort; the root has none."""
+    own: Mapping[str, Limits]
+    """What cohorts themselves add and cap; most add nothing."""
+    nominal: Doubles
+    limit: Doubles
+    lending: Doubles
+
+    def room(self, used: Doubles) -> Doubles:
+        """Return how much more each member could have, hour by hour."""
+        kept = np.maximum(self.nominal - self.lending, 0)
+        size = len(self.nominal)
+        total: dict[str, Doubles] = {}
+        usage: dict[str, Doubles] = {}
+        for n, parent in enumerate(self.parents):
+            _add(total, parent, self.nominal[:, n] - kept[:, n])
+            _add(usage, parent, np.maximum(used[:, n] - kept[:, n], 0))
+        keeps: dict[str, Doubles] = {}
+        for cohort in self._upwards():
+            nominal, _, lending = self.own.get(cohort, _nothing(size))
+            total[cohort] = total.get(cohort, np.zeros(size)) + nominal
+            keeps[cohort] = np.maximum(total[cohort] - lending, 0)
+            if cohort in self.up:
+                _add(total, self.up[cohort], total[cohort] - keeps[cohort])
+                spent = usage.get(cohort, np.zeros(size))
+                _add(usage, self.up[cohort], np.maximum(spent - keeps[cohort], 0))
+        left: dict[str, Doubles] = {}
+        for cohort in reversed(self._upwards()):
+            spent = usage.get(cohort, np.zeros(size))
+            if cohort not in self.up:
+                left[cohort] = total[cohort] - spent
+                continue
+            nominal, limit, _ = self.own.get(cohort, _nothing(size))
+            left[cohort] = _available(
+                left[self.up[cohort]], total[cohort], keeps[cohort], spent, limit - nominal
+            )
+        columns = [
+            _available(
+                left[parent],
+                self.nominal[:, n],
+                kept[:, n],
+                used[:, n],
+                self.limit[:, n] - self.nominal[:, n],
+            )
+            for n, parent in enumerate(self.parents)
+        ]
+        return np.maximum(np.stack(columns, axis=1), 0)
+
+    def _upwards(self) -> list[str]:
+        """Return the cohorts, each before its parent."""
+        there = set(self.parents)
+        for cohort in list(there):
+            there.update(_path(cohort, self.up))
+        return sorted(there, key=lambda c: (-len(_path(c, self.up)), c))
+
+
+class Trees:
+    """The cohorts of all clusters as they were last seen, and their own quotas by hour."""
+
+    def __init__(self, rows: pl.DataFrame) -> None:
+        self._rows = rows.sort("hour")
+        self._up: dict[str, dict[str, str]] = {}
+        for cluster, name, parent in self._rows.select("cluster", "name", "parent").iter_rows():
+            above = self._up.setdefault(cluster, {})
+            if parent:
+                above[name] = parent
+            else:
+                above.pop(name, None)
+
+    def rooted(self, quotas: pl.DataFrame) -> pl.DataFrame:
+        """Keep each ClusterQueue's cohort as `cohort`, and let `parent` be the root of its tree."""
+        pairs = quotas.select("cluster", "parent").unique().drop_nulls()
+        roots = [_path(parent, self._up.get(c, {}))[-1] for c, parent in pairs.iter_rows()]
+        named = pairs.with_columns(root=pl.Series(roots, dtype=pl.String))
+        queue = pl.col("kind") == "ClusterQueue"
+        return (
+            quotas.join(named, on=["cluster", "parent"], how="left")
+            .with_columns(cohort=pl.col("parent"))
+            .with_columns(parent=pl.when(queue).then("root").otherwise("parent"))
+            .drop("root")
+        )
+
+    def over(  # noqa: PLR0917  (one caller)
+        self,
+        cluster: str,
+        parents: Sequence[str],
+        resource: str,
+        hours: npt.NDArray[np.int64],
+        nominal: Doubles,
+        limit: Doubles,
+        lending: Doubles,
+    ) -> Tree:
+        """Return the tree over the members of a group."""
+        name, _, flavor = resource.partition("@")
+        mine = self._rows.filter(
+            (pl.col("cluster") == cluster)
+            & (pl.col("resource") == name)
+            & (pl.col("flavor") == flavor)
+        )
+        own = {
+            str(cohort[0]): (
+                _lasting(rows, "nominal", hours, 0.0),
+                _lasting(rows, "limit", hours, np.inf),
+                _lasting(rows, "lending", hours, np.inf),
+            )
+            for cohort, rows in mine.group_by("name")
+        }
+        return Tree(tuple(parents), self._up.get(cluster, {}), own, nominal, limit, lending)
+
+
+def trees(rows: pl.DataFrame) -> Trees:
+    """Return the trees of the `Cohort` rows of `quotas.sql`."""
+    return Trees(rows)
+
+
+def _available(
+    above: Doubles, total: Doubles, kept: Doubles, spent: Doubles, borrowing: Doubles
+) -> Doubles:
+    lent = (total - kept) - np.maximum(spent - kept, 0)
+    return np.maximum(kept - spent, 0) + np.minimum(lent + borrowing, above)
+
+
+def _path(cohort: str, up: Mapping[str, str]) -> list[str]:
+    """Return a cohort and all above it; a circle, which Kueue refuses, ends where it closes."""
+    path = [cohort]
+    while (above := up.get(path[-1])) is not None and above not in path:
+        path.append(above)
+    return path
+
+
+def _add(sums: dict[str, Doubles], name: str, more: Doubles) -> None:
+    sums[name] = sums[name] + more if name in sums else more
+
+
+def _nothing(size: int) -> Limits:
+    return np.zeros(size), np.full(size, np.inf), np.full(size, np.inf)
+
+
+def _lasting(
+    rows: pl.DataFrame, column: str, hours: npt.NDArray[np.int64], empty: float
+) -> Doubles:
+    """Return a column by hour; between looks the last one holds, before the first one that."""
+    ordered = rows.sort("hour")
+    at = np.searchsorted(ordered["hour"].to_numpy(), hours, side="right") - 1
+    values = ordered[column].cast(pl.Float64).fill_null(empty).to_numpy()
+    found: Doubles = values[np.maximum(at, 0)]
+    return found
