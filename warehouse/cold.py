@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from fallow.errors import TemporaryError, WarehouseError
-from fallow.settings import S3, Settings
+from fallow.sections import S3
+from fallow.settings import Settings
 
 _REFUSED = {"403", "401", "AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId"}
 
@@ -105,6 +106,26 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
+def s3_client(s3: S3) -> Any:
+    """Return a client of any S3-compatible endpoint."""
+    import boto3
+    from botocore.config import Config  # noqa: PLC0415
+
+    return boto3.client(
+        "s3",
+        endpoint_url=s3.endpoint or None,
+        region_name=s3.region or os.environ.get("AWS_REGION") or "us-east-1",
+        aws_access_key_id=s3.access_key_id or None,
+        aws_secret_access_key=s3.secret_access_key.get_secret_value() or None,
+        config=Config(
+            s3={"addressing_style": "path" if s3.path_style else "auto"},
+            retries={"mode": "standard", "max_attempts": 4},
+            connect_timeout=10,
+            read_timeout=60,
+        ),
+    )
+
+
 class ObjectStore:
     """A bucket's prefix, by boto3."""
 
@@ -153,24 +174,7 @@ class ObjectStore:
                     yield f"s3://{bucket}/{found['Key']}", found["LastModified"].astimezone(UTC)
 
     def _client(self) -> Any:
-        if self._made is None:
-            import boto3
-            from botocore.config import Config  # noqa: PLC0415
-
-            s3 = self._s3
-            self._made = boto3.client(
-                "s3",
-                endpoint_url=s3.endpoint or None,
-                region_name=s3.region or os.environ.get("AWS_REGION") or "us-east-1",
-                aws_access_key_id=s3.access_key_id or None,
-                aws_secret_access_key=s3.secret_access_key.get_secret_value() or None,
-                config=Config(
-                    s3={"addressing_style": "path" if s3.path_style else "auto"},
-                    retries={"mode": "standard", "max_attempts": 4},
-                    connect_timeout=10,
-                    read_timeout=60,
-                ),
-            )
+        self._made = self._made or s3_client(self._s3)
         return self._made
 
     @contextmanager

@@ -11,18 +11,18 @@ import threading
 from collections import deque
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self, cast
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import msgspec
 
 from fallow.errors import UsageError
-from simulator.kube import discovery, shapes
-from simulator.kube.access import Access
+from simulator.kube import discovery, exec, shapes  # noqa: A004  (the subresource's name)
+from simulator.kube.access import Access, Asking
 from simulator.kube.answers import REVIEW_PATH, Answers
 from simulator.kube.faults import Faults
 from simulator.kube.paths import Target, target
 from simulator.kube.request import Answer, Request
-from simulator.kube.status import ApiError
+from simulator.kube.status import ApiError, bad_request
 from simulator.kube.store import Store
 from simulator.kube.watching import BOOKMARK_S, CUT, Watch
 
@@ -49,6 +49,7 @@ class KubeServer:
     def __init__(self, store: Store, port: int = 0, *, bookmark_s: float = BOOKMARK_S) -> None:
         self.store, self.bookmark_s = store, bookmark_s
         self.access, self.faults = Access(), Faults()
+        self.containers = exec.Containers()
         self.answers = Answers(store, self.access, self.faults)
         self.asked: deque[Asked] = deque(maxlen=REMEMBERED)
         try:
@@ -210,11 +211,38 @@ class Handler(BaseHTTPRequestHandler):
                 self._say(Answer(known))
                 return
         about = target(owner.store.catalog, request.path)
+        if about.resource == "pods/exec":
+            self._exec(about, user)
+            return
         owner.access.check(user, owner.answers.asking(request, about))
         if request.method == "GET" and request.query.get("watch") in {"true", "1"}:
             self._watch(request, about)
         else:
             self._say(owner.answers.answer(request, about))
+
+    def _exec(self, about: Target, user: str) -> None:
+        """Upgrade to a WebSocket and run a command; who may not create `pods/exec` may not."""
+        asking = Asking("create", "", about.resource, about.namespace, about.name)
+        self._owner.access.check(user, asking)
+        key = self.headers.get("Sec-WebSocket-Key")
+        if self.headers.get("Upgrade", "").lower() != "websocket" or not key:
+            raise bad_request("you must upgrade the connection")
+        query = parse_qs(urlsplit(self.path).query)
+        machine, command = self._owner.containers.find(
+            self._owner.store, about.namespace, about.name, query
+        )
+        protocol = exec.chosen(self.headers.get("Sec-WebSocket-Protocol", ""))
+        if protocol is None:
+            raise bad_request(f"unable to upgrade: none of {exec.V5}, {exec.V4} was offered")
+        self.send_response(101)
+        self.send_header("Upgrade", "websocket")
+        self.send_header("Connection", "Upgrade")
+        self.send_header("Sec-WebSocket-Accept", exec.accepted(key))
+        self.send_header("Sec-WebSocket-Protocol", protocol)
+        self.end_headers()
+        self.wfile.flush()
+        self.close_connection = True
+        exec.Session(self.rfile, self.connection, protocol).run(machine, command)
 
     def _watch(self, request: Request, about: Target) -> None:
         owner = self._owner

@@ -1,10 +1,5 @@
 """The cold tier on an S3-compatible server, over HTTP: written, read back, crossed by one query."""
 
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,6 +9,7 @@ import pytest
 from fallow.errors import TemporaryError, WarehouseError
 from fallow.settings import Settings, load
 from fallow.tables import Batch
+from tests.servers import s3
 from warehouse import maintenance, tiers
 from warehouse.cold import store
 from warehouse.lake import Warehouse
@@ -25,29 +21,8 @@ pytest.importorskip("moto.server")
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
     """Start moto's server process on a free port; yield its URL."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    url = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(600):
-            try:
-                urllib.request.urlopen(f"{url}/moto-api/", timeout=5).close()
-                break
-            except OSError:
-                assert server.poll() is None
-                time.sleep(0.1)  # a foreign process starts in its own time
-        else:
-            pytest.fail("moto's server did not start")
+    with s3.serving() as url:
         yield url
-    finally:
-        server.terminate()
-        server.wait(10)
 
 
 def on_s3(tmp_path: Path, endpoint: str, bucket: str = "cold") -> Settings:
@@ -61,11 +36,6 @@ def on_s3(tmp_path: Path, endpoint: str, bucket: str = "cold") -> Settings:
         "warehouse.s3.secret_access_key": "test",
     }
     return load(environ={}, flags=flags).settings
-
-
-def make_bucket(endpoint: str, bucket: str) -> None:
-    request = urllib.request.Request(f"{endpoint}/{bucket}", method="PUT")
-    urllib.request.urlopen(request, timeout=10).close()
 
 
 def looks(days: int = 10) -> Batch:
@@ -87,7 +57,7 @@ def test_one_query_crosses_from_the_lake_to_s3(
     tmp_path: Path, endpoint: str, now: datetime
 ) -> None:
     settings = on_s3(tmp_path, endpoint)
-    make_bucket(endpoint, "cold")
+    s3.make_bucket(endpoint, "cold")
     with Warehouse.open(settings, write=True, clock=lambda: now) as wh:
         wh.ingest([looks()])
         before = wh.query("FROM sample ORDER BY ts")
@@ -114,7 +84,7 @@ def test_a_store_that_is_away_loses_nothing_and_the_move_is_repeated(
             tiers.move(wh, now)
         assert wh.query("FROM sample ORDER BY ts").equals(before)
         assert not list((wh.place.home / "staging").iterdir())
-    make_bucket(endpoint, "again")
+    s3.make_bucket(endpoint, "again")
     with Warehouse.open(on_s3(tmp_path, endpoint, "again"), write=True, clock=lambda: now) as wh:
         assert tiers.move(wh, now).files == 3
         assert wh.query("FROM sample ORDER BY ts").equals(before)
@@ -135,7 +105,7 @@ def test_only_folders_and_s3_are_stores(settings: Settings) -> None:
 
 
 def test_the_lake_itself_may_lie_on_s3(tmp_path: Path, endpoint: str, now: datetime) -> None:
-    make_bucket(endpoint, "lake")
+    s3.make_bucket(endpoint, "lake")
     settings = on_s3(tmp_path, endpoint, "lake")
     there = settings.warehouse.model_copy(update={"data": "s3://lake/data"})
     settings = settings.model_copy(update={"warehouse": there})

@@ -1,0 +1,147 @@
+"""Run a command in a container through the API (`pods/exec`) and stream what goes in and out."""
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from fallow.errors import FallowError, RefusedError, TemporaryError
+
+PIECE = 32 * 1024
+_ERROR_CHANNEL, _STDIN = 3, 0
+_V5 = "v5.channel.k8s.io"
+_TOLD = 300
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A container of a pod."""
+
+    namespace: str
+    pod: str
+    container: str
+
+
+class CommandError(FallowError):
+    """Report a command that ended with an exit code other than 0."""
+
+    def __init__(self, command: Sequence[str], code: int, said: str) -> None:
+        super().__init__(f"{command[0]} ended with {code}: {' '.join(said.split())[:_TOLD]}")
+        self.code = code
+
+
+class Shell(Protocol):
+    """Where commands run."""
+
+    def run(
+        self, place: Place, command: Sequence[str], stdin: Iterable[bytes] | None = None
+    ) -> Iterator[bytes]:
+        """Yield a command's output as it comes."""
+        ...
+
+
+class KubernetesShell:
+    """Runs commands through the official client's WebSocket."""
+
+    def __init__(self, client: Any, *, timeout_s: float = 60.0) -> None:
+        self._client, self._timeout_s = client, timeout_s
+
+    def run(
+        self, place: Place, command: Sequence[str], stdin: Iterable[bytes] | None = None
+    ) -> Iterator[bytes]:
+        """Yield a command's output as it comes.
+
+        Raises:
+            CommandError: the command ended with another exit code than 0.
+            RefusedError: the API does not let us.
+            TemporaryError: no connection, nothing for `timeout_s`, or the stream broke off.
+        """
+        stream = self._open(place, command, stdin is not None)
+        try:
+            if stdin is not None:
+                self._feed(stream, stdin)
+            said = yield from self._read(stream, place)
+            code = _code(stream.read_channel(_ERROR_CHANNEL))
+        finally:
+            stream.sock.shutdown()  # close() would wait for the other side's farewell
+        if code is None:
+            raise TemporaryError(f"the stream from {place.namespace}/{place.pod} broke off")
+        if code:
+            raise CommandError(command, code, said)
+
+    def _open(self, place: Place, command: Sequence[str], feeding: bool) -> Any:
+        from kubernetes.stream import ws_client
+        from websocket import (  # noqa: PLC0415
+            WebSocketBadStatusException,
+            WebSocketException,
+        )
+
+        where = f"/api/v1/namespaces/{quote(place.namespace)}/pods/{quote(place.pod)}/exec"
+        asked = [("command", word) for word in command]
+        asked += [("container", place.container), ("stdout", "true"), ("stderr", "true")]
+        asked += [("stdin", "true")] if feeding else []
+        configuration = self._client.configuration
+        bearer = configuration.auth_settings().get("BearerToken")
+        headers = {"authorization": bearer["value"]} if bearer else {}
+        untyped: Any = ws_client
+        url = untyped.get_websocket_url(configuration.host + where) + "?" + urlencode(asked)
+        try:
+            return untyped.WSClient(configuration, url, headers, capture_all=False, binary=True)
+        except WebSocketBadStatusException as error:
+            text = bytes(error.resp_body or b"").decode("utf-8", "replace")
+            why = f"exec in {place.namespace}/{place.pod}: {_message(text)}"
+            if error.status_code in {400, 401, 403, 404}:
+                raise RefusedError(why) from error
+            raise TemporaryError(why) from error
+        except (OSError, WebSocketException) as error:
+            raise TemporaryError(f"exec in {place.namespace}/{place.pod}: {error}") from error
+
+    @staticmethod
+    def _feed(stream: Any, stdin: Iterable[bytes]) -> None:
+        for block in stdin:
+            for at in range(0, len(block), PIECE):
+                stream.write_channel(_STDIN, block[at : at + PIECE])
+            stream.update(timeout=0)
+        if stream.subprotocol == _V5:
+            stream.close_channel(_STDIN)
+
+    def _read(self, stream: Any, place: Place) -> Generator[bytes, None, str]:
+        """Yield output; return the last of what the command complained of."""
+        from websocket import WebSocketException  # noqa: PLC0415
+
+        said: bytes = b""
+        while True:
+            try:
+                stream.update(timeout=self._timeout_s)
+            except (OSError, WebSocketException):
+                return said.decode("utf-8", "replace")  # the exit code, if any, says the rest
+            out: bytes = stream.read_stdout(timeout=0)
+            wrong: bytes = stream.read_stderr(timeout=0)
+            said = (said + wrong)[-_TOLD:]
+            if out:
+                yield out
+            elif not stream.is_open() or stream.peek_channel(_ERROR_CHANNEL):  # its last word
+                return said.decode("utf-8", "replace")
+            elif not wrong:
+                raise TemporaryError(
+                    f"{place.namespace}/{place.pod} said nothing for {self._timeout_s:g} s"
+                )
+
+
+def _code(status: bytes) -> int | None:
+    """Return the exit code of a status, None = there is no status."""
+    if not status:
+        return None
+    told = msgspec.json.decode(status)
+    if told.get("status") == "Success":
+        return 0
+    causes = (told.get("details") or {}).get("causes") or [{}]
+    text = str(causes[0].get("message", ""))
+    return int(text) if text.isdigit() else 1
+
+
+def _message(body: str) -> str:
+    try:
+        return str(msgspec.json.decode(body).get("message", body))[:_TOLD]
+    except (msgspec.DecodeError, AttributeError):
+        return body[:_TOLD] or "no reason given"

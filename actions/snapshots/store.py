@@ -1,0 +1,231 @@
+"""Where snapshots lie: a folder, or an S3 bucket that encrypts them. Nothing is ever overwritten.
+
+writer = store.write(key)      # appears under its key only when `commit` returned
+writer.add(piece); writer.commit()
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol, Self
+from urllib.parse import urlsplit
+
+from fallow.errors import RefusedError, TemporaryError
+from fallow.sections import S3
+from fallow.snapshot_settings import SnapshotSettings
+
+BLOCK = 1 << 20
+PART = 8 << 20
+"""Bytes of one part of an upload; S3 takes at least 5 MiB and at most 10,000 parts."""
+
+
+class Writer(AbstractContextManager["Writer"], Protocol):
+    """Takes pieces; leaving without `commit` leaves nothing behind."""
+
+    def add(self, piece: bytes) -> None:
+        """Take one piece."""
+        ...
+
+    def commit(self) -> None:
+        """Make the object appear, durable."""
+        ...
+
+
+class Store(Protocol):
+    """Objects by key, written once."""
+
+    def write(self, key: str) -> Writer:
+        """Begin an object; refuses a key that is taken."""
+        ...
+
+    def blocks(self, key: str) -> Iterator[bytes]:
+        """Yield an object's bytes."""
+        ...
+
+
+def opened(settings: SnapshotSettings, home: Path) -> Store:
+    """Return the store that the settings name; none named = a folder under `home`."""
+    if settings.store.startswith("s3://"):
+        return BucketStore(settings.store, settings.s3, settings.encryption, settings.kms_key)
+    return FolderStore(Path(settings.store or home / "snapshots"))
+
+
+class FolderStore:
+    """Objects as files below a folder that only its owner may read."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def write(self, key: str) -> "_File":
+        """Begin an object.
+
+        Raises:
+            RefusedError: the key is taken.
+            TemporaryError: the folder cannot be written.
+        """
+        final = self.root / key
+        if final.exists():
+            raise RefusedError(f"{final} is there already: a snapshot is never overwritten")
+        return _File(final)
+
+    def blocks(self, key: str) -> Iterator[bytes]:
+        """Yield an object's bytes.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        with (self.root / key).open("rb") as file:
+            while block := file.read(BLOCK):
+                yield block
+
+
+class _File:
+    def __init__(self, final: Path) -> None:
+        self._final = final
+        self._near = final.with_name(f".{final.name}.{os.getpid()}")
+        try:
+            final.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._file = open(self._near, "xb", opener=_private)  # noqa: SIM115  (Path.open has no opener)
+        except OSError as error:
+            raise TemporaryError(f"snapshots cannot be written: {error}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._near.unlink(missing_ok=True)
+
+    def add(self, piece: bytes) -> None:
+        """Take one piece."""
+        try:
+            self._file.write(piece)
+        except OSError as error:
+            raise TemporaryError(f"snapshots cannot be written: {error}") from error
+
+    def commit(self) -> None:
+        """Make the file appear, on disk before it has its name."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        os.link(self._near, self._final)  # unlike a rename, it refuses a name that is taken
+        folder = os.open(self._final.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, mode=0o600)
+
+
+class BucketStore:
+    """Objects of a bucket's prefix, uploaded in parts as they are made."""
+
+    def __init__(self, root: str, s3: S3, encryption: str = "", kms_key: str = "") -> None:
+        parts = urlsplit(root)
+        self._bucket, self._prefix = parts.netloc, parts.path.strip("/")
+        self._s3 = s3
+        self._made: Any = None
+        self._more = {"ServerSideEncryption": encryption} if encryption else {}
+        if kms_key:
+            self._more["SSEKMSKeyId"] = kms_key
+
+    def write(self, key: str) -> "_Upload":
+        """Begin an object.
+
+        Raises:
+            RefusedError: the key is taken, or the bucket refuses us.
+            TemporaryError: the store does not answer.
+        """
+        return _Upload(self._client(), self._bucket, self._full(key), self._more)
+
+    def blocks(self, key: str) -> Iterator[bytes]:
+        """Yield an object's bytes.
+
+        Raises:
+            FileNotFoundError: there is none.
+            TemporaryError: the store does not answer.
+        """
+        with _explained(self._bucket):
+            found = self._client().get_object(Bucket=self._bucket, Key=self._full(key))
+            yield from found["Body"].iter_chunks(BLOCK)
+
+    def _full(self, key: str) -> str:
+        return f"{self._prefix}/{key}" if self._prefix else key
+
+    def _client(self) -> Any:
+        from warehouse.cold import s3_client  # noqa: PLC0415  (boto3 loads in 0.3 s)
+
+        self._made = self._made or s3_client(self._s3)
+        return self._made
+
+
+class _Upload:
+    def __init__(self, client: Any, bucket: str, key: str, more: dict[str, str]) -> None:
+        self._client, self._where = client, {"Bucket": bucket, "Key": key}
+        self._bucket, self._rest, self._done = bucket, bytearray(), False
+        with _explained(bucket):
+            listed = client.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1)
+            if any(found["Key"] == key for found in listed.get("Contents", ())):  # first of all
+                raise RefusedError(f"s3://{bucket}/{key} is there already: never overwritten")
+            made = client.create_multipart_upload(**self._where, **more)
+        self._where["UploadId"] = made["UploadId"]
+        self._parts: list[dict[str, Any]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._done:
+            with _explained(self._bucket):
+                self._client.abort_multipart_upload(**self._where)
+
+    def add(self, piece: bytes) -> None:
+        """Take one piece; a part goes out when it is full."""
+        self._rest += piece
+        while len(self._rest) >= PART:
+            self._send(bytes(self._rest[:PART]))
+            del self._rest[:PART]
+
+    def commit(self) -> None:
+        """Send the last part and make the object appear."""
+        if self._rest or not self._parts:
+            self._send(bytes(self._rest))
+        with _explained(self._bucket):
+            self._client.complete_multipart_upload(
+                **self._where, MultipartUpload={"Parts": self._parts}
+            )
+        self._done = True
+
+    def _send(self, data: bytes) -> None:
+        number = len(self._parts) + 1
+        with _explained(self._bucket):
+            sent = self._client.upload_part(**self._where, PartNumber=number, Body=data)
+        self._parts.append({"ETag": sent["ETag"], "PartNumber": number})
+
+
+class _explained(AbstractContextManager[None]):  # noqa: N801  (read as a word: with _explained)
+    """Turn the object store's errors into ours."""
+
+    def __init__(self, bucket: str) -> None:
+        self._bucket = bucket
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is None:
+            return
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
+
+        if not isinstance(error, (BotoCoreError, ClientError)):
+            return
+        text = " ".join(str(error).split())
+        code = error.response["Error"]["Code"] if isinstance(error, ClientError) else ""
+        if code in {"NoSuchKey", "404"}:
+            raise FileNotFoundError(text) from error
+        if code in {"NoSuchBucket", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"}:
+            raise RefusedError(
+                f"snapshots cannot be kept in {self._bucket}: {text}",
+                hint="check snapshots.store and snapshots.s3",
+            ) from error
+        raise TemporaryError(f"snapshots cannot be kept in {self._bucket}: {text}") from error
