@@ -84,6 +84,8 @@ class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
     gross_usd: Decimal | None = None
     marginal_gpu_hours: float | None = None
     marginal_usd: Decimal | None = None
+    parameters: dict[str, Any] = {}
+    """What an executor needs, in machine words: a size, a profile, a node, amounts."""
 
 
 class Finding(msgspec.Struct, frozen=True):
