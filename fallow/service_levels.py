@@ -7,7 +7,7 @@ from pydantic import Field
 
 from fallow.sections import Duration, Section
 
-METRIC_NAME = r"^[a-zA-Z_:][a-zA-Z0-9_:.]*$"
+METRIC_NAME = r"^[a-zA-Z_:][a-zA-Z0-9_:]*$"
 
 
 class LatencyMetric(Section):

@@ -7,13 +7,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from collectors.inventory import batches, look
-from collectors.prometheus import cursors, kube_state, usage
+from collectors.prometheus import cursors, kube_state
 from collectors.prometheus.client import PrometheusClient, failure
 from collectors.prometheus.cursors import Piece
 from collectors.prometheus.decode import Matrix, vector
 from collectors.prometheus.gaps import MEMORY, Silences
+from collectors.prometheus.grid import holders, whole
+from collectors.prometheus.latencies import Latencies
 from collectors.prometheus.raw import LEAST, selector
+from collectors.prometheus.steps import Steps
 from collectors.prometheus.telemetry import SOURCE, Telemetry, metric_names
+from collectors.prometheus.usage import Usage
 from fallow.errors import FallowError
 from fallow.settings import KubernetesSettings, PrometheusSettings
 from fallow.tables import Batch
@@ -30,7 +34,10 @@ HELD = 12_000_000
 LADDER = tuple(timedelta(minutes=m) for m in (720, 360, 180, 120, 60, 30, 20, 10, 5, 2, 1))
 INVENTORY_EVERY = timedelta(minutes=5)
 """kube-state-metrics is asked no more often: its answers are large and change slowly."""
-_TELEMETRY, _INVENTORY, _USAGE = "telemetry", "inventory", "usage"
+BEFORE = timedelta(hours=1)
+"""A run goes on from where the last one ended, if that was so little before its window: each leaves
+the moments that settle, and the stretch that has not ended."""
+_TELEMETRY, _INVENTORY = "telemetry", "inventory"
 
 
 def _utc_now() -> datetime:
@@ -76,7 +83,12 @@ class PrometheusCollector:
             matchers=settings.selector,
             only=only,
         )
-        self._usage = usage.Usage(self.client, cluster=cluster, matchers=settings.selector)
+        common: dict[str, Any] = {"cluster": cluster, "matchers": settings.selector}
+        self._gridded: dict[str, Usage | Latencies | Steps] = {
+            "usage": Usage(self.client, **common),
+            "latencies": Latencies(self.client, own=settings.latency_metrics, **common),
+            "steps": Steps(self.client, own=settings.step_metrics, **common),
+        }
         self._silences: tuple[datetime, Silences] | None = None
         self.failure: FallowError | None = None
 
@@ -89,8 +101,9 @@ class PrometheusCollector:
         """Yield what of a window is not done: rows, looks and gaps, and a cursor per chunk.
 
         In time order: `sample`, `holding`, `scrape`, `cursor` of each chunk of telemetry, then
-        `node`, `pod`, then `pod_sample`. A failure is a `scrape` row and ends the run; what was
-        yielded before it is whole, and the next run goes on from there.
+        `node`, `pod`, then `pod_sample`, `latency_sample`, `step_sample`. A failure is a `scrape`
+        row and ends the run; what was yielded before it is whole, and the next run goes on from
+        there.
         """
         self.failure = None
         self.client.queries = 0
@@ -128,15 +141,16 @@ class PrometheusCollector:
         there = metric_names(self.client, window)
         if "kube_pod_info" in there or "kube_node_info" in there:
             yield from self._inventory(window, there, self._telemetry.witness(groups))
-        wanted = self._usage.wanted(there)
-        if wanted:
-            yield from self._used(window, wanted, self._telemetry.witness(groups))
+        for part, asking in self._gridded.items():
+            wanted = asking.wanted(there)
+            if wanted:
+                held_by = self._telemetry.witness(groups)
+                yield from self._by_grid(window, part, asking, wanted, held_by)
 
     def _pieces(self, window: Window, part: str) -> list[Piece]:
-        settled = self._clock() - YOUNG
-        return cursors.pieces(
-            window, self.prefix(part), self._done, overlap=OVERLAP, settled=settled
-        )
+        settled, prefix = self._clock() - YOUNG, self.prefix(part)
+        window = cursors.joined(window, prefix, self._done, within=BEFORE, overlap=OVERLAP)
+        return cursors.pieces(window, prefix, self._done, overlap=OVERLAP, settled=settled)
 
     def _step(self, groups: Mapping[str, Sequence[str]], window: Window) -> timedelta:
         """Return the longest chunk whose values fit into memory."""
@@ -211,7 +225,7 @@ class PrometheusCollector:
                 yield self._mark(piece, chunk.end)
 
     def _holders(self, held_by: Sequence[str], window: Window) -> frozenset[tuple[str, str]]:
-        whose = usage.holders(held_by, self._settings.selector, f"{round(window.seconds)}s")
+        whose = holders(held_by, self._settings.selector, f"{round(window.seconds)}s")
         found = self._ask(whose, window.end)
         return frozenset((w.get("namespace", ""), w.get("pod", "")) for w, _ in found)
 
@@ -248,18 +262,27 @@ class PrometheusCollector:
     def _ask(self, expression: str, at: datetime) -> kube_state.Rows:
         return vector(self.client.query(expression, at))
 
-    def _used(
-        self, window: Window, wanted: Sequence[Mapping[str, str]], held_by: Sequence[str]
+    def _by_grid(
+        self,
+        window: Window,
+        part: str,
+        asking: Usage | Latencies | Steps,
+        wanted: Sequence[Any],
+        held_by: Sequence[str],
     ) -> Iterator[Batch]:
-        whole = usage.whole(window)
-        for piece in self._pieces(whole, _USAGE) if whole else ():
-            for chunk in piece.chunks(self._settings.chunk):
-                inside = usage.whole(chunk)
-                found = self._usage.batch(wanted, held_by, inside) if inside else None
+        """Yield a part whose rows speak for whole stretches of the clock's grid."""
+        every = asking.every
+        # The pass before this one left the moments that settle, and with them a stretch's end.
+        inside = whole(Window(window.start - SETTLE, window.end), every)
+        step = max(self._settings.chunk // every * every, every)
+        for piece in self._pieces(inside, part) if inside else ():
+            for chunk in piece.chunks(step):
+                span = whole(chunk, every)
+                found = asking.batch(wanted, held_by, span) if span else None
                 if found is not None:
                     yield found
-                if inside is not None:
-                    yield self._mark(piece, inside.end)
+                if span is not None:
+                    yield self._mark(piece, span.end)
 
     def _mark(self, piece: Piece, until: datetime) -> Batch:
         self._done[piece.source] = max(until, self._done.get(piece.source, until))

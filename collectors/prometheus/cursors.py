@@ -59,7 +59,7 @@ def pieces(
     left: list[Piece] = []
     at, source, anchor = window.start, name(prefix, window.start), window.start
     for since, until, known in stretches:
-        if until <= at or since >= window.end:
+        if until < at or since >= window.end:
             continue
         if since > at:
             left.append(Piece(Window(at, since), source, anchor))
@@ -69,6 +69,30 @@ def pieces(
         again = max(at - overlap, window.start) if young else at
         left.append(Piece(Window(again, window.end), source, anchor))
     return left
+
+
+def joined(
+    window: Window,
+    prefix: str,
+    done: Mapping[str, datetime],
+    *,
+    within: timedelta,
+    overlap: timedelta = timedelta(),
+) -> Window:
+    """Let a window begin where a cursor ends that ended at most so long before it.
+
+    Passes that follow one another leave moments to settle; so nothing falls between them.
+    """
+    near = [
+        (until, since)
+        for source, until in done.items()
+        if (since := _since(source, prefix)) is not None
+        and window.start - within <= until < window.start
+    ]
+    if not near:
+        return window
+    until, since = max(near)
+    return Window(max(until - overlap, since), window.end)
 
 
 def _since(source: str, prefix: str) -> datetime | None:

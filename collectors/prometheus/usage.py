@@ -1,27 +1,26 @@
 """What pods that hold devices do on the host: cAdvisor and request counters to `pod_sample`.
 
-Rates are the server's own (`rate` knows counter resets), over whole five minutes that end on the
-clock's grid: row ts speaks for [ts, ts + 5 min). Only pods that the device telemetry names are
+Over whole five minutes that end on the clock's grid. Only pods that the device telemetry names are
 asked for, joined on the server, because a cluster has many more.
 """
 
 import csv
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import cache
 from importlib.resources import files
 from string import Template
 
 import numpy as np
 
-from collectors.prometheus.client import PrometheusClient, TooMuchError
-from collectors.prometheus.decode import Floats, Matrix, labels, matrix
-from collectors.prometheus.raw import selector
+from collectors.prometheus.client import PrometheusClient
+from collectors.prometheus.decode import Floats
+from collectors.prometheus.grid import asked, holders, lines, moments
 from fallow.tables import Batch
 from fallow.window import Window
 
 GRID = timedelta(minutes=5)
-_RANGE = "5m"
+RANGE = "5m"
 
 
 @cache
@@ -31,24 +30,10 @@ def queries() -> tuple[dict[str, str], ...]:
     return tuple(csv.DictReader(text.splitlines()))
 
 
-def holders(names: Sequence[str], matchers: str, span: str = _RANGE) -> str:
-    """Return an expression for the pods that held devices within `span`.
-
-    Its labels are `namespace` and `pod`, whether or not the scraper renamed them `exported_*`.
-    """
-    parts = []
-    for name in names:
-        plain = selector([name], ", ".join(p for p in (matchers, 'exported_pod="", pod!=""') if p))
-        other = selector([name], ", ".join(p for p in (matchers, 'exported_pod!=""') if p))
-        renamed = f"last_over_time({other}[{span}])"
-        for label in ("pod", "namespace"):
-            renamed = f'label_replace({renamed}, "{label}", "$1", "exported_{label}", "(.+)")'
-        parts += [f"last_over_time({plain}[{span}])", renamed]
-    return " or ".join(f"max by (namespace, pod) ({p})" for p in parts)
-
-
 class Usage:
     """Asks for the use that pods made of their hosts."""
+
+    every = GRID
 
     def __init__(self, client: PrometheusClient, *, cluster: str, matchers: str = "") -> None:
         self._client = client
@@ -64,72 +49,61 @@ class Usage:
         self, wanted: Sequence[Mapping[str, str]], held_by: Sequence[str], window: Window
     ) -> Batch | None:
         """Return the `pod_sample` rows of a window whose ends lie on the grid."""
-        found: dict[str, list[Matrix]] = {}
-        whose = holders(held_by, self._matchers)
+        whose = holders(held_by, self._matchers, RANGE)
+        found: dict[str, dict[tuple[str, str], Floats]] = {}
         for query in wanted:
             expression = Template(query["expression"]).substitute(
-                selector=self._matchers, range=_RANGE
+                selector=self._matchers, range=RANGE
             )
-            asked = f"({expression}) and on (namespace, pod) ({whose})"
-            found.setdefault(query["column"], []).extend(self._ask(asked, window))
-        return _rows(found, window, self._cluster)
-
-    def _ask(self, expression: str, window: Window) -> list[Matrix]:
-        try:
-            body = self._client.query_range(
-                expression, window.start + GRID, window.end, GRID.total_seconds()
+            parts = asked(
+                self._client, f"({expression}) and on (namespace, pod) ({whose})", window, GRID
             )
-        except TooMuchError:
-            if window.end - window.start <= GRID:
-                raise
-            half = max(int((window.end - window.start) / GRID) // 2, 1) * GRID
-            return [m for part in window.chunks(half) for m in self._ask(expression, part)]
-        return [matrix(body)]
+            column = found.setdefault(query["column"], {})
+            for words, line in lines(parts, window, GRID):
+                merge(column, words, line)
+        return rows("pod_sample", found, window, GRID, cluster=self._cluster)
 
 
-def _rows(found: Mapping[str, Sequence[Matrix]], window: Window, cluster: str) -> Batch | None:
-    steps = round((window.end - window.start) / GRID)
-    start = np.datetime64(window.start.replace(tzinfo=None), "us")
-    pods: dict[tuple[str, str], int] = {}
-    grids: dict[str, dict[int, Floats]] = {column: {} for column in found}
-    for column, parts in found.items():
-        for part in parts:
-            ends = np.cumsum(part.lengths)
-            for text, low, high in zip(part.labels, ends - part.lengths, ends, strict=True):
-                words = labels(text)
-                pod = (words.get("namespace", ""), words.get("pod", ""))
-                if not pod[1]:
-                    continue
-                code = pods.setdefault(pod, len(pods))
-                line = grids[column].setdefault(code, np.full(steps, np.nan))
-                at = (part.ts[low:high] - start) // np.timedelta64(GRID) - 1
-                line[at] = part.values[low:high]
+def merge(column: dict[tuple[str, str], Floats], words: Mapping[str, str], line: Floats) -> None:
+    """Put a series into its pod's line; series without a pod are nobody's."""
+    pod = (words.get("namespace", ""), words.get("pod", ""))
+    if pod[1]:
+        known = column.get(pod)
+        column[pod] = line if known is None else np.where(np.isnan(line), known, line)
+
+
+def rows(
+    table: str,
+    found: Mapping[str, Mapping[tuple[str, str], Floats]],
+    window: Window,
+    every: timedelta,
+    *,
+    cluster: str,
+    words: Mapping[str, Mapping[tuple[str, str], str]] | None = None,
+) -> Batch | None:
+    """Return a row per pod and stretch in which anything is known; `words` are by pod alone."""
+    at = moments(window, every)
+    pods = list(dict.fromkeys(pod for column in found.values() for pod in column))
     if not pods:
         return None
+    missing = np.full(len(at), np.nan)
     columns = {
-        column: np.array([lines.get(i, np.full(steps, np.nan)) for i in range(len(pods))]).ravel()
-        for column, lines in grids.items()
+        name: np.array([column.get(pod, missing) for pod in pods]).ravel()
+        for name, column in found.items()
     }
-    keep = np.flatnonzero(~np.all([np.isnan(c) for c in columns.values()], axis=0))
+    finite = {name: np.where(np.isfinite(c), c, np.nan) for name, c in columns.items()}
+    keep = np.flatnonzero(~np.all([np.isnan(c) for c in finite.values()], axis=0))
     if not len(keep):
         return None
-    who = list(pods)
+    whose = [pods[place] for place in (keep // len(at)).tolist()]
     data: dict[str, object] = {
         "cluster": [cluster] * len(keep),
-        "ts": (start + (keep % steps) * np.timedelta64(GRID)).astype("datetime64[us]"),
-        "namespace": [who[i][0] for i in keep // steps],
-        "pod": [who[i][1] for i in keep // steps],
-        "interval_s": np.full(len(keep), GRID.total_seconds()),
+        "ts": at[keep % len(at)],
+        "namespace": [space for space, _ in whose],
+        "pod": [pod for _, pod in whose],
+        "interval_s": np.full(len(keep), every.total_seconds()),
+        **{name: values[keep] for name, values in finite.items()},  # NaN becomes null
     }
-    for column, values in columns.items():
-        some = values[keep]
-        data[column] = np.where(np.isfinite(some), some, np.nan)  # NaN becomes null
-    return Batch.of("pod_sample", data)
-
-
-def whole(window: Window) -> Window | None:
-    """Return the part of a window whose ends lie on the grid; None when that is nothing."""
-    epoch = datetime.fromtimestamp(0, UTC)
-    start = epoch - (epoch - window.start) // GRID * GRID
-    end = epoch + (window.end - epoch) // GRID * GRID
-    return Window(start, end) if end > start else None
+    for name, said in (words or {}).items():
+        data[name] = [said.get(pod) for pod in whose]
+    return Batch.of(table, data)

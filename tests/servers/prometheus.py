@@ -48,6 +48,7 @@ SENTINELS = {
 """What old exporters print for "blank" and "not supported"; the MIG node is such a one."""
 
 # namespace, pod, node, requested resource, count, direct owner, team, CPU cores in use
+LATENCIES = {"0.3": 0.2, "0.5": 0.5, "1.0": 0.9, "5.0": 0.99, "+Inf": 1.0}
 _PODS = """\
 namespace,pod,node,resource,count,kind,owner,team,cores
 team-genai,llm-pretrain-worker-0,gpu-node-a01,nvidia_com_gpu,4,PyTorchJob,llm-pretrain,genai,14.5
@@ -101,6 +102,8 @@ def history(samples: Path) -> str:
     _devices(made, samples / "mig_a100_node.prom", MIG, grid(EVERY, 41.5))
     _kube_state(made, grid(KSM_EVERY, 13.0))
     _cadvisor(made, grid(CADVISOR_EVERY, 3.0))
+    _served(made, grid(CADVISOR_EVERY, 5.0))
+    _trained(made, grid(CADVISOR_EVERY, 9.0))
     return made.text()
 
 
@@ -341,6 +344,48 @@ def _cadvisor(made: History, ts: np.ndarray) -> None:
             here,
             (here - here[0]) * 1000.0,
         )
+
+
+def _served(made: History, ts: np.ndarray) -> None:
+    """One request a second, nine of ten within 1 s; infer-0's server starts again half-way."""
+    seconds = ts - ts[0]
+    for pod, space in (("fraud-scorer-6d8f7c9b5-x2k4q", "prod-fraud"), ("infer-0", "team-nlp")):
+        key = {"job": "vllm", "namespace": space, "pod": pod, "model_name": "m", "engine": "0"}
+        name = "vllm:e2e_request_latency_seconds"
+        begun = seconds.copy()
+        if pod == "infer-0":
+            begun[len(begun) // 2 :] -= begun[len(begun) // 2]
+        for bound, share in LATENCIES.items():
+            made.add(f"{name}_bucket", {**key, "le": bound}, ts, np.floor(begun * share))
+        made.add(f"{name}_count", key, ts, np.floor(begun))
+        made.add(f"{name}_sum", key, ts, np.round(begun * 0.6, 3))
+    made.add(
+        "revision_app_request_latencies_bucket",
+        {"job": "kn", "namespace_name": "serving", "pod_name": "bert-embed-5f7", "le": "+Inf"},
+        ts, seconds,
+    )  # fmt: skip
+    at = {"job": "kn", "namespace_name": "serving", "pod_name": "bert-embed-5f7"}
+    bounded = {**at, "le": "50.0"}
+    made.add("revision_app_request_latencies_bucket", bounded, ts, np.floor(seconds / 2))
+    made.add("revision_app_request_latencies_sum", at, ts, seconds * 60.0)
+    for model in ("a", "b"):
+        key = {"job": "triton", "namespace": "team-nlp", "pod": "infer-1", "model": model}
+        made.add("nv_inference_request_success", key, ts, seconds)
+        made.add("nv_inference_request_duration_us", key, ts, seconds * 30_000)
+    other = {"job": "vllm", "namespace": "kube-system", "pod": "kube-proxy-a01", "le": "+Inf"}
+    made.add("vllm:e2e_request_latency_seconds_bucket", other, ts, seconds)
+
+
+def _trained(made: History, ts: np.ndarray) -> None:
+    """The job tells 12,000 tokens/s, its rank's steps take 2 s, and its memory is half used."""
+    key = {"job": "train", "namespace": "team-genai", "pod": "llm-pretrain-worker-0"}
+    made.add("trainer_throughput_tokens_per_sec", key, ts, 12_000.0)
+    made.add("train_step_seconds_sum", {**key, "rank": "0"}, ts, ts - ts[0])
+    made.add("train_step_seconds_count", {**key, "rank": "0"}, ts, np.floor((ts - ts[0]) / 2))
+    made.add("train_samples_total", {**key, "rank": "0"}, ts, (ts - ts[0]) * 5)
+    for device in "01":
+        made.add("torch_memory_allocated_bytes", {**key, "device": device}, ts, 2.0**34)
+        made.add("torch_memory_reserved_bytes", {**key, "device": device}, ts, 2.0**35)
 
 
 def binary(name: str) -> str:

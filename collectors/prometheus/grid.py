@@ -1,0 +1,93 @@
+"""Figures by pod on a grid of time: rates over whole stretches that end on the clock's grid.
+
+Row ts speaks for [ts, ts + every). Rates are the server's own, which knows counter resets.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+from collectors.prometheus.client import PrometheusClient, TooMuchError
+from collectors.prometheus.decode import Floats, Matrix, labels, matrix
+from collectors.prometheus.raw import selector
+from fallow.window import Window
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+def whole(window: Window, every: timedelta) -> Window | None:
+    """Return the stretches of the grid that begin or lie in a window and have ended in it.
+
+    The one in which the window begins is among them: a short window after another one must not
+    leave out what straddles both.
+    """
+    start = _EPOCH + (window.start - _EPOCH) // every * every
+    end = _EPOCH + (window.end - _EPOCH) // every * every
+    return Window(start, end) if end > start else None
+
+
+def asked(
+    client: PrometheusClient, expression: str, window: Window, every: timedelta
+) -> list[Matrix]:
+    """Evaluate at the end of every stretch; what is too much is asked for in halves.
+
+    Raises: as `PrometheusClient.get`.
+    """
+    try:
+        body = client.query_range(
+            expression, window.start + every, window.end, every.total_seconds()
+        )
+    except TooMuchError:
+        if window.end - window.start <= every:
+            raise
+        half = max(int((window.end - window.start) / every) // 2, 1) * every
+        return [m for part in window.chunks(half) for m in asked(client, expression, part, every)]
+    return [matrix(body)]
+
+
+def lines(
+    parts: Sequence[Matrix], window: Window, every: timedelta
+) -> Iterator[tuple[dict[str, str], Floats]]:
+    """Yield each series' labels and its values by stretch, NaN where there is none."""
+    steps = round((window.end - window.start) / every)
+    start = moments(window, every)[0]
+    for part in parts:
+        ends = np.cumsum(part.lengths)
+        for text, low, high in zip(part.labels, ends - part.lengths, ends, strict=True):
+            line = np.full(steps, np.nan)
+            at = (part.ts[low:high] - start) // np.timedelta64(every) - 1
+            line[at] = part.values[low:high]
+            yield labels(text), line
+
+
+def moments(window: Window, every: timedelta) -> np.ndarray[tuple[int], np.dtype[np.datetime64]]:
+    """Return when each stretch begins."""
+    steps = round((window.end - window.start) / every)
+    start = np.datetime64(window.start.replace(tzinfo=None), "us")
+    made = start + np.arange(steps) * np.timedelta64(every)
+    return made.astype("datetime64[us]")
+
+
+def by_pod(expression: str, namespace_label: str, pod_label: str) -> str:
+    """Give an expression's series the labels `namespace` and `pod`, whatever theirs are called."""
+    for label, theirs in (("namespace", namespace_label), ("pod", pod_label)):
+        if theirs != label:
+            expression = f'label_replace({expression}, "{label}", "$1", "{theirs}", "(.+)")'
+    return expression
+
+
+def holders(names: Sequence[str], matchers: str, span: str) -> str:
+    """Return an expression for the pods that held devices within `span`.
+
+    Its labels are `namespace` and `pod`, whether or not the scraper renamed them `exported_*`.
+    """
+    parts = []
+    for name in names:
+        plain = selector([name], ", ".join(p for p in (matchers, 'exported_pod="", pod!=""') if p))
+        other = selector([name], ", ".join(p for p in (matchers, 'exported_pod!=""') if p))
+        renamed = f"last_over_time({other}[{span}])"
+        for label in ("pod", "namespace"):
+            renamed = f'label_replace({renamed}, "{label}", "$1", "exported_{label}", "(.+)")'
+        parts += [f"last_over_time({plain}[{span}])", renamed]
+    return " or ".join(f"max by (namespace, pod) ({p})" for p in parts)
