@@ -1,0 +1,80 @@
+"""The analyzer's proposal as an executor takes it: from a decision's parameters, checked."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from actions.quota.accounts import Rules
+from fallow.errors import UsageError
+
+
+class Move(msgspec.Struct, frozen=True):
+    """One quota's part in a proposal."""
+
+    namespace: str
+    object: str
+    from_gpus: float
+    to_gpus: float
+    waiting_gpus: float = 0.0
+    """What waited for it when the proposal was made."""
+    changed_gpus: float = 0.0
+    """By how much its guarantee last changed, whoever did that."""
+    changed_at: datetime | None = None
+
+    @property
+    def key(self) -> str:
+        """Return the object's key."""
+        return f"{self.namespace}/{self.object}" if self.namespace else self.object
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """A rebalance of one resource within a group of quotas."""
+
+    kind: str
+    resource: str
+    moves: tuple[Move, ...]
+    flavor: str = ""
+    parent: str = ""
+    floor_gpus: float = 1.0
+    max_step: float = 0.25
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a policy's rung may say of a rebalance; the stricter of it and the proposal counts."""
+
+    floor_gpus: float | None = None
+    max_step: float | None = None
+    period_days: float = 7
+    settle_days: float = 28
+    least_gpus: int = 1
+
+
+def read(parameters: Mapping[str, Any]) -> tuple[Proposal, Rules]:
+    """Return the proposal and the rules of the step.
+
+    Raises:
+        UsageError: there is no proposal among the parameters, or not of the form.
+    """
+    said = parameters.get("proposal")
+    if not isinstance(said, Mapping) or not said.get("moves"):
+        raise UsageError(
+            "the decision has no quota proposal",
+            hint="only a stranded_quota finding whose donors stood their back-test has one",
+        )
+    own = {k: v for k, v in parameters.items() if k in Limits.__struct_fields__}
+    try:
+        proposal = msgspec.convert(said, Proposal, strict=False)
+        limits = msgspec.convert(own, Limits, strict=False)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"the decision's quota proposal is not of its form: {error}") from error
+    floors = [proposal.floor_gpus, *([] if limits.floor_gpus is None else [limits.floor_gpus])]
+    steps = [proposal.max_step, *([] if limits.max_step is None else [limits.max_step])]
+    return proposal, Rules(
+        max(floors),
+        min(steps),
+        timedelta(days=limits.period_days),
+        timedelta(days=limits.settle_days),
+        limits.least_gpus,
+    )

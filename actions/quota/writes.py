@@ -1,0 +1,45 @@
+"""Fields of an object as one JSON patch, and the patch that takes it back."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from actions.quota.systems.system import Field
+from fallow.acting import Change, Target
+
+JSON_PATCH = "application/json-patch+json"
+UID = "/metadata/uid"
+
+
+def write(target: Target, path: str, fields: Sequence[Field]) -> tuple[Change, Change]:
+    """Return the change and its undo.
+
+    Every field is tested for what it was before anything is written. The uid is, too, but not the
+    resourceVersion: each admitted pod writes a queue's status, and what else moved is no matter.
+    A failed test is 422: the sum would change, so somebody has to decide again.
+    """
+    back = [Field(f.pointer, f.after, f.before) for f in fields]
+    return _change(target, path, fields), _change(target, path, back)
+
+
+def _change(target: Target, path: str, fields: Sequence[Field]) -> Change:
+    tests: list[dict[str, Any]] = [{"op": "test", "path": UID, "value": target.uid}]
+    tests += [
+        {"op": "test", "path": f.pointer, "value": f.before} for f in fields if f.before is not None
+    ]
+    return Change(
+        target,
+        "PATCH",
+        path,
+        [*tests, *(_operation(f) for f in fields if f.before != f.after)],
+        JSON_PATCH,
+        was={f.pointer: f.before for f in fields},
+        becomes={f.pointer: f.after for f in fields},
+        guarded=False,
+    )
+
+
+def _operation(field: Field) -> dict[str, Any]:
+    if field.after is None:
+        return {"op": "remove", "path": field.pointer}
+    verb = "add" if field.before is None else "replace"
+    return {"op": verb, "path": field.pointer, "value": field.after}
