@@ -1,0 +1,186 @@
+"""The one door to one cluster: reads as executors see it, and `send` for what the loop writes.
+
+Reads are tried again; a write is sent once. Every write carries our field manager, strict
+validation (an operator too old for a field refuses it instead of dropping it) and, where the
+change is guarded, the uid and resourceVersion of the object it was meant for.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from actions.cluster.explain import Answer, away, explain
+from actions.cluster.members import members
+from fallow.acting import Change, Target
+from fallow.errors import AuthError, FallowError, RefusedError, SourceError, TemporaryError
+from fallow.kube.api import Api, ApiError, Pause
+from fallow.kube.api import connect as connect_api
+from fallow.kube.discovery import Discovery
+from fallow.kube.pages import Listing
+from fallow.kube.shapes import Page
+from fallow.settings import Settings
+
+Object = Mapping[str, Any]
+
+MANAGER = "fallow"
+PAGE = 500
+JSON_PATCH = "application/json-patch+json"
+_pages = msgspec.json.Decoder(Page[dict[str, Any]])
+
+
+class Door:
+    """One cluster, by the name that rows give it."""
+
+    def __init__(self, api: Api, name: str, *, page: int = PAGE) -> None:
+        self._api, self._name, self._page = api, name, page
+        self._discovery = Discovery(api)
+
+    @property
+    def name(self) -> str:
+        """The cluster's name as in the rows."""
+        return self._name
+
+    @property
+    def host(self) -> str:
+        """URL of the API server."""
+        return self._api.host
+
+    def get(self, path: str) -> Object | None:
+        """Return one object; None = it is not there.
+
+        Raises:
+            RefusedError: the API forbids reading it.
+            AuthError: the credentials are not accepted.
+            TemporaryError: no answer.
+        """
+        try:
+            body = self._api.get(path)
+        except ApiError as error:
+            if error.code in {404, 410}:
+                return None
+            raise _raised(error) from error
+        try:
+            return msgspec.json.decode(body, type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise SourceError(f"{self.host}{path}: not an object: {error}") from error
+
+    def items(self, path: str, *, labels: str = "", fields: str = "") -> Sequence[Object]:
+        """Return all objects of a collection that selectors match; none where it is not served.
+
+        Raises:
+            RefusedError: the API forbids listing it.
+            AuthError: the credentials are not accepted.
+            TemporaryError: no answer.
+        """
+        asked = {"labelSelector": labels, "fieldSelector": fields}
+        query = {k: v for k, v in asked.items() if v}
+        found: list[Object] = []
+        seen: set[str] = set()
+        try:
+            for page in Listing(self._api, path, _pages, limit=self._page, query=query):
+                for item in page:  # an expired list begins anew: objects come again
+                    uid = str((item.get("metadata") or {}).get("uid") or id(item))
+                    if uid not in seen:
+                        seen.add(uid)
+                        found.append(item)
+        except ApiError as error:
+            if error.code == 404:  # noqa: PLR2004
+                return []
+            raise _raised(error) from error
+        return found
+
+    def collection(self, kind: str, group: str | None = None, namespace: str = "") -> str | None:
+        """Return the path of a kind's collection by discovery; None = it is not served here.
+
+        Without a group the core is asked first, then the others in the server's order. What is
+        not known is asked for anew, so that a kind that was installed meanwhile is found.
+        """
+        try:
+            found = self._collection(kind, group, namespace)
+            if found is None:
+                self._discovery = Discovery(self._api)
+                found = self._collection(kind, group, namespace)
+        except ApiError as error:
+            raise _raised(error) from error
+        return found
+
+    def _collection(self, kind: str, group: str | None, namespace: str) -> str | None:
+        for one in self._discovery.groups() if group is None else (group,):
+            root, resource = self._discovery.root(one), self._discovery.resource(one, kind)
+            if root is not None and resource is not None:
+                inside = f"/namespaces/{namespace}" if namespace and resource.namespaced else ""
+                return f"{root}{inside}/{resource.name}"
+        return None
+
+    def pods(self, target: Target) -> Sequence[Object]:
+        """Return all pods whose chain of controllers (or jump of labels) ends at the object.
+
+        Raises:
+            RefusedError: an owner on the way may not be read.
+            TemporaryError: no answer.
+        """
+        return members(target, self)
+
+    def send(self, change: Change, *, dry_run: bool) -> Answer:
+        """Send one write, once, and say what the server's answer means.
+
+        A dry run goes through admission, quotas and budgets, and stores nothing.
+        """
+        query: dict[str, object] = {"fieldManager": MANAGER, "fieldValidation": "Strict"}
+        if dry_run:
+            query["dryRun"] = "All"
+        if change.door != "kubernetes":
+            raise SourceError(f"{change.door} does not stand behind the door of {self._name}")
+        body = guarded(change) if change.guarded and change.method == "PATCH" else change.body
+        media = change.content_type if change.method == "PATCH" else "application/json"
+        try:
+            reply = self._api.write(
+                change.method, change.path, body, content_type=media, query=query
+            )
+        except TemporaryError as error:
+            return away(str(error))
+        return explain(reply, json_patch=media == JSON_PATCH)
+
+
+def guarded(change: Change) -> Any:
+    """Return a patch's body with the uid and resourceVersion of the object it was meant for."""
+    meant = {"uid": change.target.uid, "resourceVersion": change.target.resource_version}
+    meant = {k: v for k, v in meant.items() if v}
+    if change.content_type == JSON_PATCH:
+        # A version that is put in its place is compared by the server: 409 and not a bare 422.
+        tests = [{"op": "test", "path": "/metadata/uid", "value": change.target.uid}]
+        version = change.target.resource_version
+        if version:
+            path = "/metadata/resourceVersion"
+            tests.append({"op": "replace", "path": path, "value": version})
+        return [*tests, *change.body]
+    return {**change.body, "metadata": {**(change.body.get("metadata") or {}), **meant}}
+
+
+def connect(settings: Settings, context: str | None = None, *, pause: Pause | None = None) -> Door:
+    """Open the cluster of a kubeconfig context, else the configured one, and see that it answers.
+
+    Raises:
+        SettingsError: no such context, or no configuration at all; the legal ones are named.
+        AuthError: the API server does not take our credentials.
+        RefusedError: it takes them and lets us read nothing.
+        TemporaryError: it cannot be reached.
+    """
+    chosen = context or settings.actions.context or settings.kubernetes.context
+    timeout_s = settings.kubernetes.timeout.total_seconds()
+    api = connect_api(chosen, timeout_s=timeout_s, pause=pause)
+    door = Door(api, settings.cluster, page=settings.kubernetes.page_size)
+    door.get("/version")
+    door.collection("Pod", "")
+    return door
+
+
+def _raised(error: ApiError) -> FallowError:
+    if error.code == 401:  # noqa: PLR2004
+        return AuthError(str(error), hint="the token has expired, or the context is another's")
+    if error.code == 403:  # noqa: PLR2004
+        return RefusedError(str(error), hint="`fallow doctor --actions` shows what is missing")
+    if error.code == 429 or error.code >= 500:  # noqa: PLR2004
+        return TemporaryError(str(error))
+    return error

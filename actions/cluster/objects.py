@@ -1,0 +1,96 @@
+"""Small words about API objects, as the server gave them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fallow.acting import Target
+
+Object = Mapping[str, Any]
+
+ENDED = {"Succeeded", "Failed"}
+
+
+def meta(obj: Object) -> Mapping[str, Any]:
+    """Return an object's metadata."""
+    return obj.get("metadata") or {}
+
+
+def name(obj: Object) -> str:
+    """Return an object's name."""
+    return str(meta(obj).get("name") or "")
+
+
+def namespace(obj: Object) -> str:
+    """Return an object's namespace; empty for the cluster's own."""
+    return str(meta(obj).get("namespace") or "")
+
+
+def uid(obj: Object) -> str:
+    """Return an object's uid."""
+    return str(meta(obj).get("uid") or "")
+
+
+def labels(obj: Object) -> Mapping[str, str]:
+    """Return an object's labels."""
+    return meta(obj).get("labels") or {}
+
+
+def annotations(obj: Object) -> Mapping[str, str]:
+    """Return an object's annotations."""
+    return meta(obj).get("annotations") or {}
+
+
+def group(api_version: str) -> str:
+    """Return the group of `apps/v1`; the core group is empty."""
+    return api_version.rpartition("/")[0]
+
+
+def deep(obj: Object, *path: str) -> Any:
+    """Return what lies at a path of keys; None where a key is absent."""
+    here: Any = obj
+    for key in path:
+        here = here.get(key) if isinstance(here, Mapping) else None
+    return here
+
+
+def controller(obj: Object) -> Mapping[str, Any] | None:
+    """Return the reference to the one owner that controls an object."""
+    references = meta(obj).get("ownerReferences") or ()
+    return next((r for r in references if r.get("controller")), None)
+
+
+def going(obj: Object) -> bool:
+    """Say whether an object is being deleted."""
+    return bool(meta(obj).get("deletionTimestamp"))
+
+
+def ended(pod: Object) -> bool:
+    """Say whether a pod's containers have exited for good."""
+    return deep(pod, "status", "phase") in ENDED
+
+
+def holds(obj: Object, condition: str) -> bool:
+    """Say whether a condition of an object's status is true."""
+    found = deep(obj, "status", "conditions") or ()
+    return any(c.get("type") == condition and c.get("status") == "True" for c in found)
+
+
+def target(obj: Object, cluster: str, kind: str = "", api_version: str = "") -> Target:
+    """Return an object as a target; items of lists do not say their kind."""
+    head = meta(obj)
+    return Target(
+        cluster=cluster,
+        api_version=str(obj.get("apiVersion") or api_version),
+        kind=str(obj.get("kind") or kind),
+        namespace=namespace(obj),
+        name=name(obj),
+        uid=uid(obj),
+        resource_version=head.get("resourceVersion"),
+        generation=head.get("generation"),
+    )
+
+
+def shown(obj: Object, kind: str = "") -> str:
+    """Return an object as people write it: Kind/namespace/name."""
+    said = str(obj.get("kind") or kind)
+    return "/".join(w for w in (said, namespace(obj), name(obj)) if w)

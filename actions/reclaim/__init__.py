@@ -1,0 +1,1 @@
+"""Stop a workload through its own controller's switch, and start it again just as it was."""

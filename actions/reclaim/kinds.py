@@ -1,0 +1,57 @@
+"""The switch of each kind of workload, as data (`kinds.csv`); the words are in `verbs.csv`."""
+
+import csv
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """Where the switch of a kind lies, and what it says when the workload is stopped."""
+
+    kind: str
+    """As rows name it."""
+    group: str
+    named: str
+    """As the API names it, where that differs."""
+    switch: str
+    """replicas, field, command, hub or evict."""
+    pointer: str
+    stopped: str
+    """A JSON value, or `now`: the moment of stopping."""
+    kueue: str
+    """workload: under Kueue the Workload is switched, as the object's own switch is undone."""
+
+    @property
+    def api_kind(self) -> str:
+        """The kind as the API names it."""
+        return self.named or self.kind
+
+    def value(self, now: datetime) -> Any:
+        """Return what the switch says when stopped."""
+        return now.strftime("%Y-%m-%dT%H:%M:%SZ") if self.moment else self.fixed
+
+    @property
+    def moment(self) -> bool:
+        """Say whether the switch says since when."""
+        return self.stopped == "now"
+
+    @property
+    def fixed(self) -> Any:
+        """The value of a switch that says no moment."""
+        return msgspec.json.decode(self.stopped)
+
+
+@cache
+def kinds() -> dict[str, Kind]:
+    """Return the rows of `kinds.csv` by kind."""
+    text = files("actions.reclaim").joinpath("kinds.csv").read_text(encoding="utf-8")
+    return {row["kind"]: Kind(**row) for row in csv.DictReader(text.splitlines())}
+
+
+def known(kind: str) -> bool:
+    """Say whether anything here knows how to stop a kind."""
+    return kind in kinds()

@@ -1,0 +1,59 @@
+"""A write and the write that undoes it, made from the object as it is.
+
+The undo puts back just what the write touched: what was absent is taken away again, with
+whatever map the write had to bring along. It holds only while what the write left is still
+there; the loop compares before it undoes.
+"""
+
+from typing import Any
+
+import msgspec
+
+from actions.cluster.objects import Object
+from actions.cluster.pointers import at, highest_absent, merge, shown
+from fallow.acting import Change, Target
+
+
+class Writes(msgspec.Struct, frozen=True):
+    """A change and its undo."""
+
+    change: Change
+    undo: Change
+
+
+def field(obj: Object, target: Target, path: str, pointer: str, value: Any) -> Writes:
+    """Return the merge patch that sets one field, and its undo."""
+    place = highest_absent(obj, pointer)
+    body = merge(pointer, value)
+    was, becomes = {place: shown(obj, place)}, {place: at(body, place)}
+    change = Change(target, "PATCH", path, body, was=was, becomes=becomes)
+    return Writes(change, _undone(change, merge(place, was[place])))
+
+
+def replicas(obj: Object, target: Target, path: str, value: int) -> Writes:
+    """Return the write of the scale subresource, and its undo.
+
+    An object that does not say its replicas gets its silence back, which only the object itself
+    can be told.
+    """
+    pointer = "/spec/replicas"
+    was, body = shown(obj, pointer), merge(pointer, value)
+    change = Change(
+        target,
+        "PATCH",
+        f"{path}/scale",
+        body,
+        read=path,
+        was={pointer: was},
+        becomes={pointer: value},
+    )
+    undo = _undone(change, merge(pointer, was))
+    return Writes(change, undo if was is not None else msgspec.structs.replace(undo, path=path))
+
+
+def _undone(change: Change, body: dict[str, Any]) -> Change:
+    """Undo a patch: at another time, so the version is whatever it is by then."""
+    target = msgspec.structs.replace(change.target, resource_version=None, generation=None)
+    return msgspec.structs.replace(
+        change, target=target, body=body, was=change.becomes, becomes=change.was
+    )
