@@ -105,6 +105,14 @@ class ActionsSettings(Section):
     settle: Duration = Field(
         timedelta(minutes=10), description="pods must be gone by then, else it is not sticking"
     )
+    stick: Duration = Field(
+        timedelta(minutes=2),
+        description="nobody may have reverted it for so long before it is done",
+    )
+    contest: Duration = Field(
+        timedelta(minutes=30),
+        description="what is taken back this soon is contested, not regretted",
+    )
     watch: Duration = Field(
         timedelta(days=14), description="how long an action can be undone and is watched"
     )

@@ -6,11 +6,14 @@ approve, keep, undo and freeze from the command line. A row is on disk before `a
 (WAL, synchronous=FULL): what was journalled before a write is there after a power cut.
 """
 
+import fcntl
 import hashlib
 import json
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -23,6 +26,8 @@ from fallow.errors import TemporaryError, UsageError, WarehouseError
 
 BUSY_S = 30.0
 """How long an append waits for another process's append (each takes milliseconds)."""
+LOOK_S = 0.05
+"""How often a process that waits to act looks whether it may."""
 GENESIS = "0" * 64
 """What the first row names as the row before it."""
 COLUMNS = "seq, at, kind, key, actor, document, previous, hash"
@@ -195,6 +200,29 @@ class Journal:
         if elsewhere:
             return Broken(min(elsewhere), "it is missing here; the warehouse's copy has it")
         return None
+
+    @contextmanager
+    def alone(self, wait_s: float = BUSY_S) -> Iterator[None]:
+        """Let no other process act by this journal meanwhile; appending stays allowed.
+
+        Raises:
+            TemporaryError: another process acts by it for too long.
+        """
+        path = self.path.with_name(self.path.name + ".acting")
+        with path.open("a") as handle:
+            deadline = time.monotonic() + wait_s
+            while True:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError:
+                    if time.monotonic() >= deadline:
+                        raise TemporaryError(
+                            f"another process acts by the journal {self.path}",
+                            hint="try again in a moment",
+                        ) from None
+                    time.sleep(LOOK_S)
+            yield
 
     def _raw(self) -> Iterator[tuple[Any, ...]]:
         with self._lock:

@@ -14,7 +14,7 @@ import msgspec
 from actions.journal import words
 from actions.journal.book import Entry, Journal
 from actions.policy.budgets import Use
-from fallow.acting import Action, Facts, History, Outcome, Reason
+from fallow.acting import Action, Facts, History, Outcome, Reason, Result
 from fallow.nouns import Finding
 
 Workload = tuple[str, str, str, str]
@@ -22,6 +22,8 @@ Workload = tuple[str, str, str, str]
 Case = tuple[str, str]
 """policy, finding"""
 HOURS_PER_DAY = 24
+READ_BACK, SUCCESS = 0, 2
+"""Answers: 0 stands for one that never came while the object shows that the change took."""
 
 
 class Progress(msgspec.Struct):
@@ -36,6 +38,16 @@ class Progress(msgspec.Struct):
     def open(self) -> dict[int, datetime]:
         """Return the changes that were sent, perhaps, and never answered."""
         return {n: at for n, at in self.sending.items() if n not in self.sent}
+
+    @property
+    def took(self) -> set[int]:
+        """Return the changes that the API took, by its answer or as read back."""
+        return {n for n, code in self.sent.items() if code == READ_BACK or code // 100 == SUCCESS}
+
+    @property
+    def last(self) -> datetime | None:
+        """Return when the last change was about to be sent."""
+        return max(self.sending.values(), default=None)
 
 
 class TakenBack(msgspec.Struct, frozen=True):
@@ -52,6 +64,8 @@ class Undoing(msgspec.Struct, frozen=True):
     by: str
     at: datetime
     asked: bool
+    ends: Result = "undone"
+    """What the outcome is to be."""
     why: tuple[Reason, ...] = ()
 
 
@@ -84,8 +98,8 @@ class Told(msgspec.Struct):
 
     @property
     def touched(self) -> bool:
-        """Tell whether any of its changes may have reached the cluster."""
-        return bool(self.writes.sending)
+        """Tell whether any of its changes took, or may have."""
+        return bool(self.writes.took or self.writes.open)
 
     @property
     def workload(self) -> Workload:
@@ -139,7 +153,7 @@ class Record:
         self.trusted: dict[str, Trust] = {}
         self.demoted: set[str] = set()
         self._seen: dict[str, datetime] = {}
-        self._noticed: dict[Case, datetime] = {}
+        self.noticed: dict[Case, datetime] = {}
         self._approved: dict[Case, dict[str, datetime]] = defaultdict(dict)
         self._snapshots: dict[Case, tuple[datetime, str]] = {}
         self._backed_off: dict[Workload, datetime] = {}
@@ -178,7 +192,7 @@ class Record:
         snapshot = self._snapshots.get(case)
         return History(
             first_seen=self._seen.get(finding.id),
-            notified_at=self._noticed.get(case),
+            notified_at=self.noticed.get(case),
             approved_by=tuple(self._approved.get(case, {})),
             kept_until=kept.until if kept else None,
             snapshot_at=snapshot[0] if snapshot else None,
@@ -272,7 +286,7 @@ class Record:
         self._seen.setdefault(entry.key, entry.at)
 
     def _on_noticed(self, entry: Entry) -> None:
-        self._noticed.setdefault((entry.document["policy"], entry.key), entry.at)
+        self.noticed.setdefault((entry.document["policy"], entry.key), entry.at)
 
     def _on_unnoticed(self, entry: Entry) -> None:
         self._unnoticed[entry.key] = entry.at
@@ -316,12 +330,15 @@ class Record:
         self.actions[entry.key].writes.sent[entry.document["change"]] = entry.document["code"]
 
     def _on_withdrawn(self, entry: Entry) -> None:
-        self.actions[entry.key].writes.sending.pop(entry.document["change"], None)
+        told = self.actions[entry.key]
+        progress = told.back if entry.document.get("undo") else told.writes
+        progress.sending.pop(entry.document["change"], None)
+        progress.sent.pop(entry.document["change"], None)
 
     def _on_undoing(self, entry: Entry) -> None:
-        why = msgspec.convert(entry.document.get("why", ()), tuple[Reason, ...])
         told = self.actions[entry.key]
-        told.undoing = Undoing(entry.actor, entry.at, bool(entry.document.get("asked")), why)
+        said = {**entry.document, "by": entry.actor, "at": entry.at}
+        told.undoing = msgspec.convert(said, Undoing)
         told.back = Progress()
         told.order = (told.order[0], entry.seq)
 

@@ -116,7 +116,7 @@ Planner = Callable[
 ]
 Decider = Callable[[Policy, Facts, Spent, datetime], Decision]
 Choose = Callable[[Decision], Executor]
-Guard = Callable[[Intent, Mapping[str, Any], Cluster], tuple[Reason, ...]]
+Guard = Callable[[Intent, Mapping[str, Any], Cluster, datetime], tuple[Reason, ...]]
 """Says why an object, as it is now, is not to be touched: protections, rivals."""
 
 

@@ -41,7 +41,7 @@ class Writes:
         halted: Callable[[], tuple[Reason, ...]],
         pulse: Pulse,
     ) -> None:
-        self._ways, self._record, self._halted, self._pulse = ways, record, halted, pulse
+        self.ways, self._record, self._halted, self._pulse = ways, record, halted, pulse
 
     def way(self, change: Change) -> Way:
         """Return the door that a change names.
@@ -49,11 +49,11 @@ class Writes:
         Raises:
             RefusedError: nothing is configured that leads there.
         """
-        found = self._ways.get(change.door)
+        found = self.ways.get(change.door)
         if found is None:
             raise RefusedError(
                 f"no way to {change.door} is configured",
-                hint=f"there is: {', '.join(sorted(self._ways))}",
+                hint=f"there is: {', '.join(sorted(self.ways))}",
             )
         return found
 

@@ -1,0 +1,186 @@
+"""Find out what became of open actions, from the cluster: after a crash, and every turn.
+
+nothing was sent             it never happened; the case is decided again from fresh evidence
+sent, no answer              read the object; what may still arrive is waited for
+sent in part                 finished where the API only throttled it, else taken back
+sent whole                   wait until pods are gone, GPUs free, and nobody took it back
+undo begun                   what is missing of it is sent
+
+Nothing is sent twice: a change that was sent, perhaps, is read and never sent again.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from actions.journal import Told, words
+from actions.loop.kit import LATE, Kit, manager_of
+from actions.loop.pointers import differing, state, writer
+from actions.loop.telling import tell
+from actions.loop.undoing import go_on, roll_back
+from actions.loop.writes import Stopped
+from fallow.acting import Change, Held, Outcome, Reason
+from fallow.errors import FallowError
+
+EVICTION = "/eviction"
+OVER = frozenset({"Succeeded", "Failed"})
+
+
+def reconcile(kit: Kit, told: Told) -> Outcome | None:
+    """Return what came of an open action; None = it is still to come.
+
+    Raises:
+        TemporaryError: no answer.
+        RefusedError: the objects may not be read.
+    """
+    if told.undoing is not None and told.order[1] > told.order[0]:
+        return go_on(kit, told)
+    if _waits_for_an_answer(kit, told):
+        return None
+    changes = told.action.intent.changes
+    missing = [n for n in range(len(changes)) if n not in told.writes.took]
+    if not told.writes.took:
+        return _nothing_done(kit, told)
+    if missing:
+        return _finish(kit, told, missing)
+    return settle(kit, told)
+
+
+def after(kit: Kit, told: Told, stopped: Stopped) -> Outcome | None:
+    """Go on after a change that did not take; None = the next turns will."""
+    if stopped.verdict == "away" or (stopped.verdict == "halted" and told.writes.took):
+        return None
+    if stopped.verdict == "throttled":
+        document = {"change": stopped.change, "why": stopped.reason.text}
+        kit.record.append(words.WITHDRAWN, told.action.id, document)
+        if told.writes.took and _evicts(told, stopped.change):
+            return None
+    if not told.writes.took:
+        return _refused(kit, told, stopped.reason)
+    return roll_back(kit, told, "failed", stopped.reason)
+
+
+def settle(kit: Kit, told: Told) -> Outcome | None:
+    """Verify that an action that was sent whole sticks; None = it is too early to say."""
+    intent, now = told.action.intent, kit.clock()
+    reverted: list[tuple[Change, Mapping[str, Any]]] = []
+    for change in intent.changes:
+        obj = kit.writes.look(change)
+        how = state(change, obj)
+        if how in ("gone", "other") and change.target.uid == intent.target.uid:
+            return kit.conclude(
+                told, "done", Reason("gone", f"{change.target.kind} is gone since"), freed_gpus=None
+            )
+        if how in ("was", "neither") and obj is not None:
+            reverted.append((change, obj))
+    if reverted:
+        return _reverted(kit, told, reverted)
+    left = _remaining(kit, told)
+    since = told.writes.last or told.action.at
+    if not left:
+        if now - since < kit.settings.stick:
+            return None
+        freed = sum(held.gpus for held in intent.frees)
+        notes = tell(kit, told.action)
+        return kit.conclude(
+            told, "done", *(Reason("annotation", note) for note in notes), freed_gpus=freed
+        )
+    if now - since < kit.settings.settle:
+        return None
+    why = Reason("not sticking", f"pods hold GPUs still: {', '.join(left[:5])}")
+    kit.back_off(told.workload, kit.settings.back_off.contested, why.text)
+    return kit.conclude(told, "not sticking", why)
+
+
+def _waits_for_an_answer(kit: Kit, told: Told) -> bool:
+    """Read what became of writes without an answer; tell whether one may still arrive."""
+    waiting = False
+    for number, at in sorted(told.writes.open.items()):
+        change = told.action.intent.changes[number]
+        how = state(change, kit.writes.look(change))
+        late = kit.clock() - at >= LATE
+        if how == "becomes" or (late and how != "was"):
+            # What cannot be compared counts as sent: it is never sent again.
+            document = {"change": number, "code": 0, "why": f"read back: {how}"}
+            kit.record.append(words.SENT, told.action.id, document)
+            kit.pulse(f"read back {number}")
+        elif late:
+            document = {"change": number, "why": "it did not arrive"}
+            kit.record.append(words.WITHDRAWN, told.action.id, document)
+        else:
+            waiting = True
+    return waiting
+
+
+def _nothing_done(kit: Kit, told: Told) -> Outcome | None:
+    """Close an action of which nothing took, once nothing of it can be seen on the cluster."""
+    for change in told.action.intent.changes:
+        how = state(change, kit.writes.look(change))
+        if how == "becomes" and change.was != change.becomes:
+            # Somebody else did the same meanwhile: it is theirs, and nothing of ours.
+            why = "somebody else did it meanwhile"
+            return kit.conclude(told, "refused", Reason("changed since", why))
+    refusal = next((c for c in told.writes.sent.values() if c), None)
+    why = "it was interrupted before anything took"
+    return _refused(kit, told, Reason("interrupted", f"{why} (HTTP {refusal})" if refusal else why))
+
+
+def _refused(kit: Kit, told: Told, reason: Reason) -> Outcome:
+    if reason.gate not in ("conflict", "interrupted", "frozen", "lease"):
+        kit.back_off(told.workload, kit.settings.back_off.failed, reason.text)
+    return kit.conclude(told, "refused", reason)
+
+
+def _finish(kit: Kit, told: Told, missing: list[int]) -> Outcome | None:
+    if kit.halted():
+        return None
+    young = kit.clock() - told.action.at < kit.settings.settle
+    if young and all(_evicts(told, n) for n in missing):
+        stopped = kit.writes.send(told, told.action.intent.changes)
+        return settle(kit, told) if stopped is None else after(kit, told, stopped)
+    why = Reason("interrupted", f"{len(missing)} of its changes did not take")
+    return roll_back(kit, told, "failed", why)
+
+
+def _evicts(told: Told, number: int) -> bool:
+    """Tell whether a change is an eviction: it is no use to take those before it back."""
+    return told.action.intent.changes[number].path.endswith(EVICTION)
+
+
+def _reverted(
+    kit: Kit, told: Told, reverted: list[tuple[Change, Mapping[str, Any]]]
+) -> Outcome | None:
+    change, obj = reverted[0]
+    fields = differing(change.becomes, obj)
+    by = manager_of(writer(obj, fields))
+    kit.contested(told, by)
+    why = Reason("reverted", f"{by} took back {', '.join(fields)} of {change.target.kind}")
+    if len(reverted) < len(told.action.intent.changes):
+        return roll_back(kit, told, "reverted", why)
+    return kit.conclude(told, "reverted", why, reverted_by=by)
+
+
+def _remaining(kit: Kit, told: Told) -> list[str]:
+    """Return the pods that should be gone and are not, and those that came in their place."""
+    intent = told.action.intent
+    left = [f"{h.namespace}/{h.pod}" for h in intent.frees if not _gone(kit, h)]
+    if intent.frees and not left:
+        old = {held.uid for held in intent.frees}
+        try:
+            now = kit.door.pods(intent.target)
+        except FallowError:
+            return []  # the pods we knew are gone; whose the others are cannot be read
+        left = [
+            f"{pod['metadata'].get('namespace', '')}/{pod['metadata']['name']}"
+            for pod in now
+            if pod["metadata"].get("uid") not in old
+            and (pod.get("status") or {}).get("phase") not in OVER
+            and intent.capability != "evict"
+        ]
+    return left
+
+
+def _gone(kit: Kit, held: Held) -> bool:
+    pod = kit.door.get(f"/api/v1/namespaces/{held.namespace}/pods/{held.pod}")
+    if pod is None or pod["metadata"].get("uid") != held.uid:
+        return True
+    return (pod.get("status") or {}).get("phase") in OVER
