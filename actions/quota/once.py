@@ -1,10 +1,12 @@
 """A cluster that is asked each thing once: one rebalance is decided on one look."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from fallow.acting import Target
 from fallow.seams import Cluster
+
+T = TypeVar("T")
 
 
 class Once:
@@ -43,7 +45,8 @@ class Once:
         """Return the pods of an object."""
         return self._asked(("pods", target.uid), lambda: self._cluster.pods(target))
 
-    def _asked(self, key: Hashable, ask: Callable[[], Any]) -> Any:
+    def _asked(self, key: Hashable, ask: Callable[[], T]) -> T:
         if key not in self._said:
             self._said[key] = ask()
-        return self._said[key]
+        said: T = self._said[key]
+        return said
