@@ -163,6 +163,9 @@ class Change(msgspec.Struct, frozen=True):
     """JSON pointers of that object and what they showed before; null = absent."""
     becomes: dict[str, Any] = {}
     """The same pointers once the change took; null = absent."""
+    when: dict[str, Any] = {}
+    """Pointers of that object and what they must show before this write is sent; until then it
+    waits, and the action stays open."""
     guarded: bool = True
     """Carry uid and resourceVersion as preconditions (not for POST)."""
 
