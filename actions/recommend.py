@@ -77,6 +77,12 @@ def verbs() -> dict[str, Verb]:
 
 
 @cache
+def stops() -> frozenset[str]:
+    """Return the verbs that stop a workload: all of it has to be idle, and its owner told."""
+    return frozenset({"evict", *(verb.verb for verb in verbs().values())})
+
+
+@cache
 def _protected() -> tuple[tuple[str, str, str], ...]:
     rows = csv.DictReader(_text("protections.csv").splitlines())
     return tuple((r["workload_kind"], r["namespace"], r["why"]) for r in rows)

@@ -1,13 +1,23 @@
-"""How much is left to be done: the most restrictive of all budgets that hold at a moment."""
+"""How much is left to be done: the most restrictive of all budgets that hold at a moment.
 
-from collections.abc import Mapping
-from datetime import datetime
-from decimal import Decimal
+A budget counts the actions of the last `per`, whatever became of them, and an action fits if it
+is still within the limit together with these: so no stretch of that length ever holds more. What
+is not known (a price, the size of the fleet) fits nothing.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import ROUND_CEILING, Decimal
 
 import msgspec
 
-from actions.policy.model import Policy
-from fallow.acting import Facts, Reason
+from actions.policy.model import Amount, Budget, Policy
+from actions.policy.schedule import closes, is_open
+from fallow.acting import Decision, Facts, Reason
+from fallow.window import format_duration
+
+HOURS_PER_DAY = 24
 
 
 class Use(msgspec.Struct, frozen=True):
@@ -43,30 +53,223 @@ class Spent(msgspec.Struct, frozen=True):
 
 
 class Left(msgspec.Struct, frozen=True):
-    """What may still be done now under the budgets that count everything together; None = any."""
+    """What may still be done now under the budgets that count everything together.
 
-    workloads: int | None
-    gpus: float | None
-    owners: int | None
-    usd_per_hour: Decimal | None
-    concurrent: int
+    None = no budget says. What cannot be counted leaves nothing.
+    """
+
+    workloads: int | None = None
+    gpus: Decimal | None = None
+    owners: int | None = None
+    usd_per_hour: Decimal | None = None
+    concurrent: int = 0
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """A budget with nothing left for a case: why, and when its window closes or a use ages out."""
+
+    reason: Reason
+    until: datetime | None
+
+
+def use(decision: Decision, at: datetime) -> Use:
+    """Return what an action by a decision counts as."""
+    usd = decision.usd_per_day
+    return Use(
+        at=at,
+        policy=decision.policy,
+        workload=decision.subject,
+        gpus=decision.gpus,
+        owner=decision.owner,
+        usd_per_hour=None if usd is None else usd / HOURS_PER_DAY,
+    )
+
+
+def spend(spent: Spent, decision: Decision, at: datetime) -> Spent:
+    """Return what is spent once an allowed act is under way."""
+    return msgspec.structs.replace(
+        spent, uses=(*spent.uses, use(decision, at)), concurrent=spent.concurrent + 1
+    )
+
+
+def horizon(policies: Sequence[Policy]) -> timedelta:
+    """Return how far back uses matter to any budget of these policies."""
+    return max((b.per for p in policies for b in p.budgets), default=timedelta(0))
 
 
 def left(policy: Policy, spent: Spent, now: datetime) -> Left:
     """Return the least that any budget in force leaves."""
-    raise NotImplementedError
+    rooms: dict[str, list[Decimal]] = {}
+    for budget in policy.budgets:
+        if not budget.each and in_force(budget, now):
+            uses = _counted(policy.name, budget, None, spent, now)
+            for meter in _meters(budget, uses, None, spent):
+                rooms.setdefault(meter.name, []).append(meter.room)
+    least = {name: min(found) for name, found in rooms.items()}
+    return Left(
+        workloads=int(least["workloads"]) if "workloads" in least else None,
+        gpus=least.get("gpus"),
+        owners=int(least["owners"]) if "owners" in least else None,
+        usd_per_hour=least.get("usd_per_hour"),
+        concurrent=max(policy.concurrent - spent.concurrent, 0),
+    )
 
 
-def use(policy: Policy, facts: Facts, now: datetime) -> Use:
-    """Return what an action on a case would count as."""
-    raise NotImplementedError
+def held(policy: Policy, facts: Facts, spent: Spent, now: datetime) -> tuple[Hold, ...]:
+    """Return every budget in force that has nothing left for a case; nothing = it fits."""
+    subject, usd = facts.finding.subject, facts.usd_per_day
+    case = Use(
+        at=now,
+        policy=policy.name,
+        workload=(subject.cluster, subject.workload_kind, subject.namespace, subject.workload),
+        gpus=facts.gpus,
+        owner=facts.owner,
+        usd_per_hour=None if usd is None else usd / HOURS_PER_DAY,
+    )
+    found = []
+    for budget in policy.budgets:
+        if in_force(budget, now):
+            uses = _counted(policy.name, budget, case, spent, now)
+            full = [m for m in _meters(budget, uses, case, spent) if not m.fits]
+            until = _free_at(budget, uses, case, spent, now) if full else None
+            found += [Hold(Reason("budget", _words(budget, m)), until) for m in full]
+    return tuple(found)
 
 
-def held(policy: Policy, facts: Facts, spent: Spent, now: datetime) -> tuple[Reason, ...]:
-    """Return every budget that has nothing left for a case; nothing = it may be done now."""
-    raise NotImplementedError
+def in_force(budget: Budget, now: datetime) -> bool:
+    """Say whether a budget counts at a moment."""
+    return budget.window is None or is_open(budget.window, now)
 
 
 def exceeded(policy: Policy, cases: int, spent: Spent) -> Reason | None:
-    """Say why so many cases in one run abort the run, or None."""
-    raise NotImplementedError
+    """Say why so many cases of a policy, ready to be acted upon at once, abort the run, or None."""
+    most = _limit(policy.max_resources, spent.fleet_workloads, whole=True)
+    if most is None:
+        text = f"the fleet's size is unknown: {policy.max_resources} of it cannot be counted"
+        return Reason("max-resources", f"{policy.name}: {text}")
+    if cases > most:
+        text = f"{cases} cases are more than max_resources ({policy.max_resources} = {most:f})"
+        return Reason("max-resources", f"{policy.name}: {text}; nothing at all is done")
+    return None
+
+
+class _Meter(msgspec.Struct, frozen=True):
+    """One limit of a budget, what is taken of it and what a case asks. None is unknown."""
+
+    name: str
+    limit: Decimal | None
+    taken: Decimal | None
+    asks: Decimal | None
+
+    @property
+    def room(self) -> Decimal:
+        if self.limit is None or self.taken is None:
+            return Decimal(0)
+        return max(self.limit - self.taken, Decimal(0))
+
+    @property
+    def fits(self) -> bool:
+        known = self.limit is not None and self.taken is not None and self.asks is not None
+        return known and self.asks <= self.limit - self.taken  # type: ignore[operator]
+
+
+def _meters(
+    budget: Budget, uses: Sequence[Use], case: Use | None, spent: Spent
+) -> Iterator[_Meter]:
+    one = [case] if case else []
+    if budget.workloads is not None:
+        limit = _limit(budget.workloads, spent.fleet_workloads, whole=True)
+        yield _Meter("workloads", limit, Decimal(len(uses)), Decimal(len(one)))
+    if budget.gpus is not None:
+        limit = _limit(budget.gpus, spent.fleet_gpus)
+        yield _Meter("gpus", limit, _sum(u.gpus for u in uses), _sum(u.gpus for u in one))
+    if budget.owners is not None:
+        limit = _limit(budget.owners, spent.fleet_owners, whole=True)
+        before = _owners(uses)
+        yield _Meter("owners", limit, Decimal(before), Decimal(_owners([*uses, *one]) - before))
+    if budget.usd_per_hour is not None:
+        limit = _limit(budget.usd_per_hour, spent.fleet_usd_per_hour)
+        asks = _sum(u.usd_per_hour for u in one)
+        yield _Meter("usd_per_hour", limit, _sum(u.usd_per_hour for u in uses), asks)
+
+
+def _counted(
+    policy: str, budget: Budget, case: Use | None, spent: Spent, now: datetime
+) -> list[Use]:
+    """Return the actions that count against a budget; one that seems to come later counts too."""
+    since = now - budget.per
+    return [
+        u
+        for u in spent.uses
+        if u.at > since
+        and (budget.counts == "all" or u.policy == policy)
+        and (case is None or _group(budget, u) == _group(budget, case))
+    ]
+
+
+def _group(budget: Budget, action: Use) -> str | None:
+    if budget.each == "namespace":
+        return f"{action.workload[0]}/{action.workload[2]}"
+    if budget.each == "cluster":
+        return action.workload[0]
+    return action.owner if budget.each == "owner" else ""
+
+
+def _limit(amount: Amount, fleet: float | Decimal | None, *, whole: bool = False) -> Decimal | None:
+    """Return a limit as a number; a share of whole things is rounded up (as in Karpenter)."""
+    if not amount.share:
+        return amount.value
+    known = _decimal(fleet)
+    if known is None:
+        return None
+    part = amount.value * known
+    return part.to_integral_value(ROUND_CEILING) if whole else part
+
+
+def _sum(values: Iterable[float | Decimal | None]) -> Decimal | None:
+    total = Decimal(0)
+    for value in values:
+        known = _decimal(value)
+        if known is None:
+            return None
+        total += known
+    return total
+
+
+def _decimal(value: float | Decimal | None) -> Decimal | None:
+    if value is None or not math.isfinite(value) or value < 0:
+        return None
+    return value if isinstance(value, Decimal) else Decimal(str(value))
+
+
+def _owners(uses: Sequence[Use]) -> int:
+    """Count owners; each unknown one may be another."""
+    unknown = sum(u.owner is None for u in uses)
+    return unknown + len({u.owner for u in uses if u.owner is not None})
+
+
+def _free_at(
+    budget: Budget, uses: Sequence[Use], case: Use, spent: Spent, now: datetime
+) -> datetime | None:
+    """Return when a case fits by itself: enough uses are too old, or the window has closed."""
+    shut = closes(budget.window, now) if budget.window is not None else None
+    for moment in sorted({u.at + budget.per for u in uses}):
+        later = [u for u in uses if u.at + budget.per > moment]
+        if all(m.fits for m in _meters(budget, later, case, spent)):
+            return moment if shut is None else min(moment, shut)
+    return shut
+
+
+def _words(budget: Budget, meter: _Meter) -> str:
+    amount = getattr(budget, meter.name)
+    per = format_duration(budget.per.total_seconds())
+    each = f" for each {budget.each}" if budget.each else ""
+    whose = " of all policies" if budget.counts == "all" else ""
+    rule = f"{meter.name} {amount} per {per}{each}{whose}"
+    if budget.window is not None:
+        rule += f" while '{budget.window.schedule}' ({budget.window.timezone}) is open"
+    if meter.limit is None:
+        return f"{rule}: the fleet's {meter.name} are unknown"
+    if meter.taken is None or meter.asks is None:
+        return f"{rule}: unknown for this case or one before it"
+    return f"{rule}: {meter.taken:f} of {meter.limit:f} taken, {meter.asks:f} more asked"

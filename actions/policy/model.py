@@ -62,6 +62,8 @@ class Allow(msgspec.Struct, frozen=True):
     """Kinds of workloads; empty = any that match, but those that serve need to be named."""
     production: bool = False
     """May it act on what looks like production (`production.csv`)?"""
+    cluster_objects: bool = False
+    """May it act on what belongs to no namespace: nodes, pools, groups of quotas?"""
 
 
 class Rung(msgspec.Struct, frozen=True):
@@ -76,6 +78,8 @@ class Rung(msgspec.Struct, frozen=True):
     """Of snapshot: without a verified one, no act."""
     do: tuple[str, ...] = ()
     """Of act: capabilities of executors, or verbs of recommendations."""
+    verbs: tuple[str, ...] = ()
+    """Of act: globs of the verbs that `do` stands for, by the executors installed when read."""
     parameters: dict[str, Any] = {}
     """Of act: what the executor is told besides the finding's own figures."""
 
@@ -152,7 +156,7 @@ class Policy(msgspec.Struct, frozen=True):
     cool_down: timedelta = timedelta(hours=6)
     """Between two actions on one object; doubles with each time its owner took it back."""
     regret: Regret = Regret()
-    max_resources: Amount = Amount(Decimal("0.05"), share=True)
+    max_resources: Amount = Amount(Decimal("0.2"), share=True)
     """More cases ready to be acted upon in one run than this abort the whole run."""
     source: str = ""
     """File and line it was read from."""

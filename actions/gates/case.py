@@ -1,0 +1,58 @@
+"""What a gate is asked about, what it answers, and the book of all gates."""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+
+import msgspec
+
+from actions.policy.budgets import Spent
+from actions.policy.model import Policy
+from fallow.acting import Facts
+from fallow.window import format_duration
+
+
+class Case(msgspec.Struct, frozen=True):
+    """All that a gate may look at."""
+
+    policy: Policy
+    facts: Facts
+    spent: Spent
+    now: datetime
+
+
+class No(msgspec.Struct, frozen=True):
+    """A gate's no: why, and until when, if time alone can change it."""
+
+    text: str
+    until: datetime | None = None
+
+
+Asks = Callable[[Case], Iterator[No]]
+ASK: dict[str, Asks] = {}
+"""What each gate asks, by its name in `gates.csv`."""
+
+
+def gate(name: str) -> Callable[[Asks], Asks]:
+    """Make a function a gate."""
+
+    def put(asks: Asks) -> Asks:
+        ASK[name] = asks
+        return asks
+
+    return put
+
+
+def listed(words: tuple[str, ...]) -> str:
+    """Return words for a sentence."""
+    return ", ".join(words) or "empty"
+
+
+def span(length: timedelta) -> str:
+    """Return a length as people say it."""
+    return format_duration(length.total_seconds())
+
+
+def notice_at(facts: Facts) -> datetime | None:
+    """Return when a notice of this stretch of waste was proved; an earlier one's does not count."""
+    told = facts.history.notified_at
+    return told if told is not None and told >= facts.finding.window.start else None

@@ -1,0 +1,139 @@
+"""What is asked of what was done and said before: by us, by the owner, by those who approve."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from actions.gates.case import Case, No, gate, notice_at, span
+from actions.policy.budgets import held
+from actions.policy.schedule import dark, light
+
+MOST_DOUBLINGS = 8
+"""Of the cool-down: a workload that was taken back so often rests 256 cool-downs, 64 days."""
+KEEP, KEEP_UNTIL, PROTECT = "fallow.dev/keep", "fallow.dev/keep-until", "fallow.dev/protect"
+_NO = frozenset({"", "false", "no", "0"})
+
+
+@gate("kept")
+def _kept(case: Case) -> Iterator[No]:
+    facts, now = case.facts, case.now
+    until = facts.history.kept_until
+    if until is not None and until > now:
+        yield No(f"kept by its owner until {until:%F %R} UTC", until)
+    for whose, notes in (
+        ("", facts.annotations),
+        ("its namespace's ", facts.namespace_annotations),
+    ):
+        for key in (KEEP, PROTECT):
+            if notes.get(key, "").strip().lower() not in _NO:
+                yield No(f"{whose}annotation {key} says {notes[key]!r}")
+        if KEEP_UNTIL in notes:
+            yield from _kept_until(f"{whose}annotation {KEEP_UNTIL}", notes[KEEP_UNTIL], now)
+
+
+def _kept_until(where: str, text: str, now: datetime) -> Iterator[No]:
+    try:
+        until = datetime.fromisoformat(text.strip())
+    except ValueError:
+        yield No(f"{where} is no moment: {text!r} is read as for ever")
+        return
+    until = until.replace(tzinfo=UTC) if until.tzinfo is None else until.astimezone(UTC)
+    if until > now:
+        yield No(f"{where}: until {until:%F %R} UTC", until)
+
+
+@gate("open")
+def _open(case: Case) -> Iterator[No]:
+    if case.facts.history.open_action is not None:
+        yield No(f"action {case.facts.history.open_action} on it has no outcome yet")
+
+
+@gate("contested")
+def _contested(case: Case) -> Iterator[No]:
+    until = case.facts.history.contested_until
+    if until is not None and until > case.now:
+        yield No(f"somebody reverted us: left alone until {until:%F %R} UTC", until)
+
+
+@gate("cool-down")
+def _cool_down(case: Case) -> Iterator[No]:
+    history, rest = case.facts.history, case.policy.cool_down
+    last = max(filter(None, (history.last_action_at, *history.restored_at)), default=None)
+    if last is None:
+        return
+    back = len(history.restored_at)
+    until = last + rest * 2 ** min(back, MOST_DOUBLINGS)
+    if case.now < until:
+        times = f", taken back {back} times" if back else ""
+        yield No(f"acted upon at {last:%F %R} UTC{times}: rests until {until:%F %R}", until)
+
+
+@gate("trusted")
+def _trusted(case: Case) -> Iterator[No]:
+    if case.policy.name not in case.spent.trusted:
+        yield No(
+            f"no back-test of this text of the policy met a regret of {case.policy.regret.rate:.1%}"
+        )
+
+
+@gate("demoted")
+def _demoted(case: Case) -> Iterator[No]:
+    if case.policy.name in case.spent.demoted:
+        yield No(f"owners took back more than {case.policy.regret.rate:.1%} of what it stopped")
+
+
+@gate("blackout")
+def _blackout(case: Case) -> Iterator[No]:
+    for blackout in case.policy.blackouts:
+        if dark(blackout, case.now):
+            yield No(blackout.name, light(blackout, case.now))
+
+
+@gate("budget")
+def _budget(case: Case) -> Iterator[No]:
+    for hold in held(case.policy, case.facts, case.spent, case.now):
+        yield No(hold.reason.text, hold.until)
+
+
+@gate("concurrent")
+def _concurrent(case: Case) -> Iterator[No]:
+    under_way, most = case.spent.concurrent, case.policy.concurrent
+    if under_way >= most:
+        yield No(f"{under_way} actions are under way, concurrent is {most}")
+
+
+@gate("approval")
+def _approval(case: Case) -> Iterator[No]:
+    asked = case.policy.approvals
+    acted = case.spent.acted.get(case.policy.name, 0)
+    if asked.when == "none" or (asked.when == "first" and acted >= asked.first):
+        return
+    people = {name.strip().casefold() for name in case.facts.history.approved_by} - {""}
+    needed = 2 if asked.four_eyes else 1
+    if len(people) < needed:
+        who = "two different people have" if asked.four_eyes else "somebody has"
+        said = f", {', '.join(sorted(people))} did" if people else ""
+        which = f" its first {asked.first} actions" if asked.when == "first" else " each action"
+        yield No(f"{who} to approve{which}{said}")
+
+
+@gate("first-sight")
+def _first_sight(case: Case) -> Iterator[No]:
+    seen = case.facts.history.first_seen
+    if seen is None or seen >= case.now:
+        yield No("seen for the first time: first sight only warns")
+
+
+@gate("notice")
+def _notice(case: Case) -> Iterator[No]:
+    if case.policy.rung("notify") is not None and notice_at(case.facts) is None:
+        yield No("no notice of it is proved to be delivered")
+
+
+@gate("grace")
+def _grace(case: Case) -> Iterator[No]:
+    rung, told = case.policy.rung("grace"), notice_at(case.facts)
+    if rung is None or told is None:
+        return
+    until = told + rung.wait
+    if case.now < until:
+        yield No(f"its owner was told at {told:%F %R}, grace is {span(rung.wait)}", until)

@@ -1,0 +1,474 @@
+"""What is decided about a case: a pure function, and whatever is not known acts on nothing."""
+
+import csv
+import math
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from decimal import Decimal
+from importlib.resources import files
+from itertools import product
+from typing import Any, cast
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actions.decide import SNAPSHOT_AGE, decide
+from actions.gates import ASK, gates
+from actions.policy.budgets import Spent, Use
+from actions.policy.model import (
+    Allow,
+    Amount,
+    Approvals,
+    Blackout,
+    Budget,
+    Match,
+    Policy,
+    Recurring,
+    Rung,
+)
+from actions.recommend import verbs
+from fallow.acting import Decision, Facts, History, Waiter
+from tests.actions.cases import (
+    HOUR,
+    NOW,
+    advice,
+    facts,
+    finding,
+    history,
+    policy,
+    spent,
+)
+
+DOUBTS: dict[str, tuple[Any, ...]] = {
+    "coverage": (0.99, 0.94, None),
+    "seen_until": (NOW, NOW - timedelta(seconds=61), NOW + HOUR, None),
+    "interval_s": (30.0, None),
+    "conflicts": ((), ("power is high, activity is 0",)),
+    "owner": ("team-a", None),
+    "owner_resolved": (True, False, None),
+    "shared": (False, True, None),
+    "nodes_ready": (True, False, None),
+    "skew_s": (0.0, 31.0, -31.0, None),
+    "vetoes": ((), ("bytes move over PCIe",)),
+}
+"""The first of each is good."""
+PASTS = (History(), history())
+SNAPSHOT = Rung("snapshot", what=("manifest",), required=True)
+
+
+def decided(
+    given_facts: Facts | None = None,
+    given_policy: Policy | None = None,
+    given_spent: Spent | None = None,
+    now: datetime = NOW,
+) -> Decision:
+    return decide(given_policy or policy(), given_facts or facts(), given_spent or spent(), now)
+
+
+def gate_names(decision: Decision) -> list[str]:
+    return [reason.gate for reason in decision.reasons]
+
+
+def acts(decision: Decision) -> bool:
+    """Say whether anything at all would be done to anybody: a notice counts."""
+    return decision.ruling == "allow" and decision.step != "observe"
+
+
+def combinations() -> Iterator[dict[str, Any]]:
+    for values in product(*DOUBTS.values()):
+        yield dict(zip(DOUBTS, values, strict=True))
+
+
+def test_the_whole_truth_table_any_doubt_leaves_the_action_set_empty() -> None:
+    good = {name: values[0] for name, values in DOUBTS.items()}
+    seen = 0
+    for row in combinations():
+        made = facts(**row)
+        for past in PASTS:
+            decision = decided(msgspec.structs.replace(made, history=past))
+            assert acts(decision) == (row == good), (row, past, decision)
+            assert (decision.ruling == "deny" and bool(decision.reasons)) == (row != good)
+            seen += 1
+    assert seen == math.prod(len(v) for v in DOUBTS.values()) * len(PASTS)
+
+
+@given(st.data())
+def test_no_policy_however_bold_acts_on_a_doubt(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(DOUBTS)))
+    bad = {name: data.draw(st.sampled_from(DOUBTS[name][1:]))}
+    bold = policy(
+        match=Match(),
+        allow=Allow(("*",), (), production=True, cluster_objects=True),
+        ladder=data.draw(
+            st.sampled_from(
+                [
+                    (Rung("act", verbs=("*",)),),
+                    (Rung("notify"), Rung("act", verbs=("*",))),
+                    (Rung("notify"),),
+                ]
+            )
+        ),
+        min_age=timedelta(0),
+        concurrent=1000,
+    )
+    past = data.draw(st.sampled_from(PASTS))
+    assert not acts(decided(facts(**bad, history=past), bold))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"coverage": math.nan},
+        {"skew_s": math.nan},
+        {"interval_s": math.nan},
+        {"interval_s": math.inf},
+        {"interval_s": 0.0},
+        {"interval_s": -30.0},
+        {"owner": ""},
+        {"gpus": math.nan},
+        {"gpus": -1.0},
+    ],
+)
+def test_figures_that_are_none_are_doubts_too(odd: dict[str, Any]) -> None:
+    able = policy(budgets=(Budget(gpus=Amount(Decimal(100))),))
+    assert acts(decided(given_policy=able))
+    assert not acts(decided(facts(**odd), able))
+
+
+def test_a_case_without_doubt_is_acted_upon_after_notice_and_grace() -> None:
+    decision = decided()
+    assert (decision.step, decision.ruling, decision.reasons) == ("act", "allow", ())
+    assert decision.verb == "stop"
+    assert decision.subject == ("c", "Notebook", "team-a", "w")
+    assert decision.parameters["capabilities"] == ["suspend"]
+
+
+def test_every_gate_of_the_table_is_asked_in_its_order_and_no_other() -> None:
+    text = files("actions").joinpath("gates.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines()))
+    assert [g.gate for g in gates()] == [row["gate"] for row in rows]
+    assert {g.gate for g in gates()} == set(ASK)
+    assert all(row["asks"] and row["source"] for row in rows)
+
+
+ONE_BY_ONE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    # gate: what to change in the facts, in the policy, in what is spent
+    "match": ({}, {"match": Match(kind=("idle_job",))}, {}),
+    "frozen": ({}, {}, {"frozen": "kill switch"}),
+    "verdict": ({"finding": finding(verdict="partly idle")}, {}, {}),
+    "evidence": ({"finding": finding(evidence="suspected")}, {}, {}),
+    "coverage": ({"coverage": 0.9}, {}, {}),
+    "fresh": ({"seen_until": NOW - HOUR}, {}, {}),
+    "conflict": ({"conflicts": ("two sources",)}, {}, {}),
+    "skew": ({"skew_s": 40.0}, {}, {}),
+    "ready": ({"nodes_ready": False}, {}, {}),
+    "shared": ({"shared": True}, {}, {}),
+    "resolved": ({"owner_resolved": False}, {}, {}),
+    "owner": ({"owner": None}, {}, {}),
+    "veto": ({"vetoes": ("checkpoint under way",)}, {}, {}),
+    "kept": ({"history": history(kept_until=NOW + HOUR)}, {}, {}),
+    "mode": ({}, {"mode": "notify"}, {}),
+    "namespace": ({}, {"allow": Allow()}, {}),
+    "kind": ({}, {"allow": Allow(("team-*",), ("Job",))}, {}),
+    "production": ({"priority_class": "prod-high"}, {}, {}),
+    "verb": ({"recommendation": advice(reversible=False)}, {}, {}),
+    "identity": ({"uid": None}, {}, {}),
+    "fights": ({"autoscaled_by": ("Argo CD",)}, {}, {}),
+    "open": ({"history": history(open_action="a1")}, {}, {}),
+    "contested": ({"history": history(contested_until=NOW + HOUR)}, {}, {}),
+    "age": ({"created_at": NOW - timedelta(minutes=59)}, {}, {}),
+    "benefit": (
+        {"recommendation": advice(gpu_hours_per_day=0.0, usd_per_day=None), "usd_per_day": None},
+        {},
+        {},
+    ),
+    "pressure": ({}, {"on_pressure": True}, {}),
+    "cool-down": ({"history": history(last_action_at=NOW - HOUR)}, {}, {}),
+    "trusted": ({}, {}, {"trusted": frozenset({"another"})}),
+    "demoted": ({}, {}, {"demoted": frozenset({"idle-notebooks"})}),
+    "blackout": ({}, {"blackouts": (Blackout("release", NOW - HOUR, NOW + HOUR),)}, {}),
+    "budget": ({}, {"budgets": (Budget(gpus=Amount(Decimal(1))),)}, {}),
+    "concurrent": ({}, {}, {"concurrent": 2}),
+    "approval": ({}, {"approvals": Approvals("always")}, {}),
+    "first-sight": ({"history": history(first_seen=None)}, {}, {}),
+    "notice": ({"history": history(notified_at=None)}, {}, {}),
+    "grace": ({"history": history(notified_at=NOW - HOUR)}, {}, {}),
+}
+
+
+@pytest.mark.parametrize("name", [g.gate for g in gates()])
+def test_each_gate_alone_keeps_the_act_away_and_rules_as_the_table_says(name: str) -> None:
+    of_facts, of_policy, of_spent = ONE_BY_ONE[name]
+    decision = decided(facts(**of_facts), policy(**of_policy), spent(**of_spent))
+    row = next(g for g in gates() if g.gate == name)
+    assert gate_names(decision) == [name], decision
+    if name == "notice":
+        assert (decision.step, decision.ruling) == ("notify", "allow")
+    else:
+        assert decision.ruling == row.ruling
+        assert decision.step == ("grace" if name == "grace" else "act")
+    untold = facts(**{**of_facts, "history": History()})
+    first = decided(untold, policy(**of_policy), spent(**of_spent))
+    assert first.step == "notify"
+    kept = name == "kept"  # which is told by the history
+    assert (first.ruling == "allow") == (row.guards == "act" or kept)
+
+
+def test_first_sight_only_warns_however_long_it_was_idle() -> None:
+    long = finding(window=msgspec.structs.replace(finding().window, start=NOW - 2000 * HOUR))
+    decision = decided(facts(finding=long, history=History()))
+    assert (decision.step, decision.ruling) == ("notify", "allow")
+    assert "first-sight" in gate_names(decision)
+    bare = policy(ladder=(Rung("act", do=("suspend",), verbs=("stop",)),))
+    for seen in (None, NOW):
+        decision = decided(facts(finding=long, history=History(first_seen=seen)), bare)
+        assert (decision.step, decision.ruling) == ("act", "hold")
+    seen_before = History(first_seen=NOW - timedelta(minutes=15))
+    assert acts(decided(facts(finding=long, history=seen_before), bare))
+
+
+def test_grace_counts_from_the_proof_of_a_notice_and_not_from_the_first_sight() -> None:
+    told = NOW - 23 * HOUR
+    decision = decided(facts(history=history(first_seen=NOW - 400 * HOUR, notified_at=told)))
+    assert (decision.step, decision.ruling) == ("grace", "hold")
+    assert decision.next_at == told + 24 * HOUR
+    assert acts(decided(facts(history=history(notified_at=NOW - 24 * HOUR))))
+
+
+def test_a_notice_of_an_earlier_stretch_is_none_of_this_one() -> None:
+    since = finding(window=msgspec.structs.replace(finding().window, start=NOW - 10 * HOUR))
+    decision = decided(facts(finding=since))
+    assert (decision.step, decision.ruling) == ("notify", "allow")
+
+
+def test_a_notify_policy_tells_and_goes_no_further() -> None:
+    for ladder in (policy().ladder, policy().ladder[:2], policy().ladder[:3]):
+        only = policy(mode="notify", ladder=ladder)
+        assert decided(facts(history=History()), only).step == "notify"
+        decision = decided(facts(), only)
+        assert decision.ruling == "deny"
+        assert "mode" in gate_names(decision)
+
+
+def test_a_policy_that_observes_does_nothing_and_says_so() -> None:
+    decision = decided(facts(history=History()), policy(ladder=(Rung("observe"),)))
+    assert (decision.step, decision.ruling, decision.reasons) == ("observe", "allow", ())
+
+
+@pytest.mark.parametrize("why", ["trusted", "demoted"])
+def test_without_a_back_test_or_after_regret_a_policy_never_leaves_notify(why: str) -> None:
+    names = frozenset() if why == "trusted" else frozenset({"idle-notebooks"})
+    now = spent(**{why: names})
+    assert decided(facts(history=History()), given_spent=now).step == "notify"
+    decision = decided(facts(), given_spent=now)
+    assert (decision.ruling, gate_names(decision)) == ("hold", [why])
+
+
+@pytest.mark.parametrize("verb", sorted({v.verb for v in verbs().values()} | {"evict"}))
+@pytest.mark.parametrize("verdict", ["busy", "unknown", "partly idle", "wasteful"])
+def test_only_what_is_idle_as_a_whole_is_stopped(verb: str, verdict: str) -> None:
+    """One busy GPU of eight, one busy replica of three: the workload is not idle."""
+    bold = policy(ladder=(Rung("act", verbs=("*",)),))
+    decision = decided(facts(finding=finding(verdict=verdict), recommendation=advice(verb)), bold)
+    assert not acts(decision)
+    assert "verdict" in gate_names(decision)
+
+
+def test_idle_without_two_witnesses_is_told_and_not_touched() -> None:
+    weak = finding(details={"actionable": False, "reasons": ["no host witness"]})
+    assert decided(facts(finding=weak, history=History())).ruling == "allow"
+    decision = decided(facts(finding=weak))
+    assert gate_names(decision) == ["evidence"]
+    assert "no host witness" in decision.reasons[0].text
+
+
+def waiter(admitted: bool | None, gpus: float = 8.0) -> Waiter:
+    return Waiter("ns", "PyTorchJob", "big", gpus, NOW - HOUR, admitted, "needs 8 on one node")
+
+
+@pytest.mark.parametrize(
+    ("waiting", "acted"),
+    [
+        (None, False),
+        ((), False),
+        ((waiter(None),), False),
+        ((waiter(False),), False),
+        ((waiter(False), waiter(None)), False),
+        ((waiter(False), waiter(True)), True),
+    ],
+)
+def test_on_pressure_acts_only_for_somebody_whom_the_gpus_admit(
+    waiting: tuple[Waiter, ...] | None, acted: bool
+) -> None:
+    decision = decided(facts(waiting=waiting), policy(on_pressure=True))
+    assert acts(decision) == acted
+
+
+def test_eight_idle_gpus_on_eight_nodes_do_not_justify_one_pod_that_wants_eight() -> None:
+    asked = policy(on_pressure=True)
+    victims = [facts(uid=f"u{n}", gpus=1.0, waiting=(waiter(False),)) for n in range(8)]
+    decisions = [decided(victim, asked) for victim in victims]
+    assert not any(acts(d) for d in decisions)
+    assert all("needs 8 on one node" in d.reasons[0].text for d in decisions)
+
+
+@pytest.mark.parametrize(
+    ("kind", "namespace", "changes", "listed"),
+    [
+        ("Deployment", "team-a", {}, ()),
+        ("InferenceService", "team-a", {}, ()),
+        ("Notebook", "team-prod", {}, ("Notebook",)),
+        ("Notebook", "team-a", {"labels": {"env": "Production"}}, ()),
+        ("Notebook", "team-a", {"namespace_labels": {"environment": "prod"}}, ()),
+        ("Notebook", "team-a", {"priority_class": "business-critical"}, ()),
+        ("Notebook", "team-a", {"priority_class": "system-node-critical"}, ()),
+        ("DaemonSet", "team-a", {}, ("*",)),
+        ("Pod", "team-a", {}, ("*",)),
+        ("Notebook", "kube-system", {}, ("*",)),
+        ("Notebook", "team-a-2", {}, ("Job",)),
+    ],
+)
+def test_production_and_what_serves_are_left_alone_unless_named(
+    kind: str, namespace: str, changes: dict[str, Any], listed: tuple[str, ...]
+) -> None:
+    able = policy(allow=Allow(("*",), listed), ladder=(Rung("act", verbs=("*",)),))
+    made = facts(finding=finding(kind, namespace), **changes)
+    assert not acts(decided(made, able))
+
+
+def test_what_serves_is_stopped_once_it_is_named_and_production_once_it_is_allowed() -> None:
+    named = policy(allow=Allow(("*",), ("Deployment",)))
+    assert acts(decided(facts(finding=finding("Deployment", "team-a")), named))
+    bold = policy(allow=Allow(("*",), ("Deployment",), production=True))
+    assert not acts(decided(facts(finding=finding("Deployment", "team-prod")), named))
+    assert acts(decided(facts(finding=finding("Deployment", "team-prod")), bold))
+    system = facts(finding=finding("Deployment", "team-a"), priority_class="system-x")
+    assert not acts(decided(system, bold))
+
+
+def test_objects_without_a_namespace_need_a_word_of_their_own() -> None:
+    node = facts(finding=finding("Node", "", verdict="wasteful"), recommendation=advice("recycle"))
+    ladder = (Rung("act", verbs=("recycle",)),)
+    assert not acts(decided(node, policy(allow=Allow(("*",)), ladder=ladder)))
+    assert acts(decided(node, policy(allow=Allow(cluster_objects=True), ladder=ladder)))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "next_at"),
+    [
+        ({"fallow.dev/keep": "true"}, None),
+        ({"fallow.dev/protect": "team-b"}, None),
+        ({"fallow.dev/keep-until": "2026-11-20T13:00:00Z"}, NOW + HOUR),
+        ({"fallow.dev/keep-until": "2026-11-20T14:00:00+01:00"}, NOW + HOUR),
+        ({"fallow.dev/keep-until": "2026-11-20T13:00:00"}, NOW + HOUR),
+        ({"fallow.dev/keep-until": "next monday"}, None),
+    ],
+)
+@pytest.mark.parametrize("where", ["annotations", "namespace_annotations"])
+def test_what_its_owner_keeps_is_neither_stopped_nor_told_again(
+    annotations: dict[str, str], next_at: datetime | None, where: str
+) -> None:
+    for past in PASTS:
+        decision = decided(facts(**{where: annotations}, history=past))
+        assert decision.ruling == "hold"
+        assert gate_names(decision)[0] == "kept"
+    assert decided(facts(**{where: annotations})).next_at == next_at
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"fallow.dev/keep": "false"},
+        {"fallow.dev/keep-until": "2026-11-20T11:59:59Z"},
+        {"fallow.dev/checkpoint-interval": "10m"},
+    ],
+)
+def test_a_keep_that_is_over_or_says_no_keeps_nothing(annotations: dict[str, str]) -> None:
+    assert acts(decided(facts(annotations=annotations)))
+
+
+def test_the_cool_down_doubles_each_time_its_owner_took_it_back() -> None:
+    last = NOW - 100 * HOUR
+    for times, rest in ((0, 6), (1, 12), (2, 24), (3, 48), (8, 1536), (50, 1536)):
+        past = history(last_action_at=last, restored_at=(last,) * times)
+        end = last + rest * HOUR
+        resting = decided(facts(history=past), now=NOW)
+        assert acts(resting) == (end <= NOW), times
+        if end > NOW:
+            assert resting.next_at == end
+
+
+def test_the_first_actions_need_approval_and_four_eyes_are_two_different_people() -> None:
+    canary = policy(approvals=Approvals("first", 3))
+    assert not acts(decided(facts(), canary))
+    assert not acts(decided(facts(), canary, spent(acted={"idle-notebooks": 2, "other": 9})))
+    assert acts(decided(facts(), canary, spent(acted={"idle-notebooks": 3})))
+    assert acts(decided(facts(history=history(approved_by=("ann",))), canary))
+    both = policy(approvals=Approvals("always", four_eyes=True))
+    for people, enough in (
+        ((), False),
+        (("ann",), False),
+        (("ann", "Ann "), False),
+        (("ann", ""), False),
+        (("ann", "bob"), True),
+    ):
+        assert acts(decided(facts(history=history(approved_by=people)), both)) == enough
+
+
+def test_a_required_snapshot_comes_before_the_act_and_only_when_all_else_allows_it() -> None:
+    ladder = (*policy().ladder[:3], SNAPSHOT, policy().ladder[3])
+    asked = policy(ladder=ladder)
+    assert (decided(facts(), asked).step, decided(facts(), asked).ruling) == ("snapshot", "allow")
+    for taken, step in (
+        (NOW, "act"),
+        (NOW - SNAPSHOT_AGE, "act"),
+        (NOW - SNAPSHOT_AGE - timedelta(seconds=1), "snapshot"),
+    ):
+        assert decided(facts(history=history(snapshot_at=taken)), asked).step == step
+    held = decided(facts(), asked, spent(concurrent=2))
+    assert (held.step, held.ruling) == ("snapshot", "hold")
+    acted = history(snapshot_at=NOW - HOUR, last_action_at=NOW - timedelta(minutes=30))
+    assert decided(facts(history=acted), asked).step == "snapshot"
+    optional = (*ladder[:3], Rung("snapshot", what=("manifest",)), ladder[4])
+    assert decided(facts(), policy(ladder=optional)).step == "act"
+
+
+def test_a_case_is_held_until_the_last_of_the_moments_that_free_it() -> None:
+    nightly = Blackout("day", window=Recurring("0 9 * * *", 8 * HOUR))
+    young = facts(created_at=NOW)
+    decision = decided(young, policy(blackouts=(nightly,), min_age=2 * HOUR))
+    assert decision.ruling == "hold"
+    assert decision.next_at == datetime.fromisoformat("2026-11-20T17:00:00+00:00")
+    stuck = decided(young, policy(blackouts=(nightly,), approvals=Approvals("always")))
+    assert stuck.next_at is None
+
+
+def test_all_reasons_are_told_and_not_only_the_first() -> None:
+    bad = facts(coverage=0.5, skew_s=99.0, owner=None, vetoes=("a", "b"), uid=None)
+    names = gate_names(decided(bad, policy(allow=Allow()), spent(frozen="breaker")))
+    assert names == [
+        *("frozen", "coverage", "skew", "owner", "veto", "veto"),
+        *("namespace", "identity"),
+    ]
+
+
+def test_the_same_inputs_give_the_same_bytes_also_after_a_round_trip() -> None:
+    uses = tuple(
+        Use(NOW - n * HOUR, "idle-notebooks", ("c", "Notebook", "a", f"w{n}"), 1.0, "a", None)
+        for n in range(5)
+    )
+    rule, case, before = policy(budgets=(Budget(workloads=Amount(Decimal(3))),)), facts(), uses
+    first = msgspec.json.encode(decide(rule, case, spent(uses=before), NOW))
+    again = [
+        msgspec.json.decode(msgspec.json.encode(part), type=type(part))
+        for part in (rule, case, spent(uses=before))
+    ]
+    told = decide(cast(Policy, again[0]), cast(Facts, again[1]), cast(Spent, again[2]), NOW)
+    assert msgspec.json.encode(told) == first
+    assert msgspec.json.decode(first, type=Decision).ruling == "hold"
+
+
+def test_facts_of_a_later_moment_decide_nothing() -> None:
+    assert not acts(decided(facts(at=NOW + timedelta(microseconds=1))))
