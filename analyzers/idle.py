@@ -8,7 +8,9 @@ Windows of up to `looks.MOST_LOOKS` raw looks are judged look by look, longer on
 five-minute rollups: the same answers but for up to a bucket at either end.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -27,6 +29,9 @@ from fallow.nouns import Finding, Subject
 from fallow.seams import Views
 from fallow.settings import IdleSettings
 from fallow.window import Window, format_duration
+
+if TYPE_CHECKING:
+    from analyzers.replay.past import IdlePast
 
 PARTLY_S = 1800
 """Ranks idle this long while others compute are a finding (domain.md 2.2, multi-GPU)."""
@@ -86,10 +91,16 @@ class IdleAnalyzer:
         ]
         return [*vetoed, *unseen]
 
+    def past(self, views: Views, window: Window, moments: Sequence[datetime]) -> "IdlePast":
+        """Return what `find` would have returned at each moment: see `analyzers.replay.past`."""
+        from analyzers.replay.past import past  # noqa: PLC0415  (it stands on this module)
+
+        return past(views, window, moments, self.settings)
+
     def _cases(self, views: Views, window: Window) -> list[Case]:
         chosen = source.plan(views, window, self.settings)
         self._check(chosen, window)
-        holds = _holds(views, window, chosen)
+        holds = holders(views, window, chosen)
         if holds.is_empty():
             return []
         merged = spans.merged_holds(holds)
@@ -136,10 +147,7 @@ class IdleAnalyzer:
                 cuts.append(spans.pieces(looks, runs, merged))
         cut = pl.concat(cuts) if cuts else pl.DataFrame()
         if not cut.is_empty():
-            facts = chosen.devices.select(
-                "number", "weight", "gpu_model", instance=pl.col("parent").is_not_null()
-            )
-            cut = cut.join(facts, on="number").with_columns(gpus=pl.col("share") * pl.col("weight"))
+            cut = weighed(cut, chosen)
         return cut, power_band.learn(models, histogram)
 
     def _stretches(self, cut: pl.DataFrame, merged: pl.DataFrame) -> pl.DataFrame:
@@ -266,6 +274,15 @@ class IdleAnalyzer:
         return cases
 
 
+def weighed(cut: pl.DataFrame, chosen: source.Plan) -> pl.DataFrame:
+    """Add what is known of each piece's device: weight, gpu_model, instance, and `gpus` held."""
+    facts = chosen.devices.select(
+        "number", "weight", "gpu_model", instance=pl.col("parent").is_not_null()
+    )
+    joined = cut.join(facts, on="number", maintain_order="left")
+    return joined.with_columns(gpus=pl.col("share") * pl.col("weight"))
+
+
 def _numbered(stretches: pl.DataFrame) -> pl.DataFrame:
     return stretches.with_row_index("span").with_columns(pl.col("span").cast(pl.Int64))
 
@@ -287,7 +304,8 @@ def overlapping(times: pl.DataFrame, parts: pl.DataFrame, *, keep: bool = False)
     return both if keep else both.drop("piece_start", "piece_end")
 
 
-def _holds(views: Views, window: Window, chosen: source.Plan) -> pl.DataFrame:
+def holders(views: Views, window: Window, chosen: source.Plan) -> pl.DataFrame:
+    """Return who held what when inside the window, workloads (`owner`) and devices numbered."""
     found = pl.DataFrame(views.query(sql("idle_holds"), source.bounds(window)))
     found = found.rename({"start_us": "start", "end_us": "end"}).filter(
         pl.col("end") > pl.col("start")

@@ -3,6 +3,7 @@ SELECT
     p.cluster,
     p.namespace,
     p.pod,
+    p.node,
     p.uid,
     p.workload_kind,
     p.phase,

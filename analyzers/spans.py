@@ -57,9 +57,9 @@ def pieces(looks: Looks, runs: Runs, holds: pl.DataFrame) -> pl.DataFrame:
         return cut.with_columns([pl.lit(0.0).alias(name) for name in _SUMMED]).drop(
             "run_start", "run_end", "first", "last"
         )
-    low, high = _rows(looks, cut)
+    low, high = rows(looks, cut)
     return cut.with_columns(
-        [pl.Series(name, values) for name, values in _summed(looks, low, high).items()]
+        [pl.Series(name, values) for name, values in summed(looks, low, high).items()]
     ).drop("run_start", "run_end", "first", "last")
 
 
@@ -69,7 +69,7 @@ _SUMMED = (
 )  # fmt: skip
 
 
-def _rows(looks: Looks, cut: pl.DataFrame) -> tuple[Any, Any]:
+def rows(looks: Looks, cut: pl.DataFrame) -> tuple[Any, Any]:
     """Return the first row of each piece and the row after its last."""
     origin = int(looks.at.min())
     wide = int(looks.at.max()) - origin + 2
@@ -82,7 +82,13 @@ def _rows(looks: Looks, cut: pl.DataFrame) -> tuple[Any, Any]:
     return low, np.maximum(high, low)
 
 
-def _summed(looks: Looks, low: Any, high: Any) -> dict[str, Any]:
+def summed(looks: Looks, low: Any, high: Any, *, running: bool = False) -> dict[str, Any]:
+    """Sum up what was seen from each row `low` to the one before `high`: see `pieces`.
+
+    `running`: a device's own floor of traffic is the least it had shown by each look, not the
+    least it ever shows.
+    """
+
     def over(values: Any) -> Any:
         if len(values) and values.strides == (0,):
             return (
@@ -106,7 +112,7 @@ def _summed(looks: Looks, low: Any, high: Any) -> dict[str, Any]:
     energy_w, flat = _energy(looks, low, high)
     traffic, procs = m["traffic_bps"], m["procs"]
     if not absent(traffic):
-        above = traffic - _floor(looks, traffic)
+        above = traffic - _floor(looks, traffic, running=running)
         traffic = np.where(np.isnan(above), np.nan, above > TRAFFIC_BPS)
     if not absent(procs):
         procs = np.where(np.isnan(procs), np.nan, procs > 0)
@@ -133,9 +139,11 @@ def _none(like: Any) -> Any:
     return np.full(len(like), np.nan)
 
 
-def _floor(looks: Looks, values: Any) -> Any:
+def _floor(looks: Looks, values: Any, *, running: bool) -> Any:
     """Return, per look, the least value its device showed: monitoring itself moves bytes."""
     begins = np.flatnonzero(np.diff(looks.device, prepend=-1))
+    if running:
+        return np.concatenate([np.fmin.accumulate(v) for v in np.split(values, begins[1:])])
     least = np.fmin.reduceat(values, begins)
     return np.repeat(least, np.diff(np.append(begins, len(values))))
 

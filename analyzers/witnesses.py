@@ -57,6 +57,13 @@ def physics(members: pl.DataFrame, bands: Mapping[str, Band], margin_w: float) -
         },
         schema={"gpu_model": pl.String, "band_w": pl.Float64, "band": pl.String},
     )
+    return by_bands(members, known, margin_w, on=["gpu_model"])
+
+
+def by_bands(
+    members: pl.DataFrame, known: pl.DataFrame, margin_w: float, *, on: list[str]
+) -> pl.DataFrame:
+    """Do what `physics` does, with the bands that `known` has for the columns `on`."""
     long_ago = pl.col("kernel_age_s") >= (pl.col("end") - pl.col("start")) / MICRO
     said = pl.any_horizontal(
         (pl.col("idle_clock") >= IDLE_CLOCK).fill_null(False),
@@ -66,7 +73,7 @@ def physics(members: pl.DataFrame, bands: Mapping[str, Band], margin_w: float) -
     within = pl.col("power_w") <= pl.col("band_w") + margin_w
     joined = members.with_columns(
         pl.col("power_w", "idle_clock", "procs", "kernel_age_s", "traffic").fill_nan(None)
-    ).join(known, on="gpu_model", how="left")
+    ).join(known, on=on, how="left")
     return joined.with_columns(
         physics=pl.when(within.not_().fill_null(False))
         .then(pl.lit(False))

@@ -1,0 +1,44 @@
+-- What pods did on their hosts between moments: idle_hosts.sql as sums per part of a stretch and
+-- moment ($first + k * $step us) by which it was known. $parts is a list of parts' pods.
+WITH part AS (
+    SELECT
+        h.member,
+        h.cluster,
+        h.namespace,
+        h.pod,
+        make_timestamp(h.start) AS start_at, -- noqa: RF01
+        make_timestamp(h."end") AS end_at -- noqa: RF01
+    FROM (
+        SELECT
+            unnest(
+                from_json(
+                    $parts,
+                    '[{
+                        "member": "BIGINT", "cluster": "VARCHAR", "namespace": "VARCHAR",
+                        "pod": "VARCHAR", "start": "BIGINT", "end": "BIGINT"
+                    }]'
+                )
+            ) AS h
+    ) AS listed
+)
+
+SELECT
+    s.member,
+    greatest(0, (epoch_us(p.ts) - $first) // $step + 1) AS k,
+    sum(p.cpu_cores) AS cpu,
+    count(p.cpu_cores) AS cpu_n,
+    sum(p.net_rx_bps + p.net_tx_bps) AS net,
+    count(p.net_rx_bps + p.net_tx_bps) AS net_n,
+    sum(p.fs_write_bps) AS fs,
+    count(p.fs_write_bps) AS fs_n,
+    count(*) FILTER (WHERE p.requests_per_s > 0) AS served_n,
+    count(p.requests_per_s) AS requests_n,
+    max(epoch_us(p.ts)) FILTER (WHERE p.requests_per_s > 0) AS served_us
+FROM part AS s
+INNER JOIN pod_sample AS p
+    ON
+        s.cluster = p.cluster AND s.namespace = p.namespace AND s.pod = p.pod
+        AND s.start_at < p.ts AND s.end_at >= p.ts
+WHERE p.ts >= $since AND p.ts < $until
+GROUP BY ALL
+ORDER BY s.member, k

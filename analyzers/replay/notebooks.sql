@@ -1,0 +1,42 @@
+-- What notebook servers said between moments: idle_notebooks.sql as sums per part of a stretch and
+-- moment ($first + k * $step us) by which it was known. $parts is a list of parts' pods.
+WITH part AS (
+    SELECT
+        h.member,
+        h.cluster,
+        h.namespace,
+        h.pod,
+        make_timestamp(h.start) AS start_at, -- noqa: RF01
+        make_timestamp(h."end") AS end_at -- noqa: RF01
+    FROM (
+        SELECT
+            unnest(
+                from_json(
+                    $parts,
+                    '[{
+                        "member": "BIGINT", "cluster": "VARCHAR", "namespace": "VARCHAR",
+                        "pod": "VARCHAR", "start": "BIGINT", "end": "BIGINT"
+                    }]'
+                )
+            ) AS h
+    ) AS listed
+)
+
+SELECT
+    s.member,
+    greatest(0, (epoch_us(n.ts) - $first) // $step + 1) AS k,
+    count(*) AS said_n,
+    count(*) FILTER (WHERE n.busy_kernels > 0) AS busy_n,
+    count(n.busy_kernels) AS kernel_n,
+    max(epoch_us(n.ts)) FILTER (WHERE n.busy_kernels > 0) AS busy_us,
+    max(epoch_us(n.last_kernel_activity)) AS last_kernel_us,
+    max(epoch_us(n.last_terminal_activity)) AS last_terminal_us,
+    max(epoch_us(greatest(n.last_activity, n.last_kernel_activity)) - epoch_us(n.ts)) AS ahead_us
+FROM part AS s
+INNER JOIN notebook_sample AS n
+    ON
+        s.cluster = n.cluster AND s.namespace = n.namespace AND s.pod = n.pod
+        AND s.start_at < n.ts AND s.end_at > n.ts
+WHERE n.ts >= $since AND n.ts < $until
+GROUP BY ALL
+ORDER BY s.member, k
