@@ -1,11 +1,12 @@
 """Compare an object with what a change found and what it leaves; say who wrote a field."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
 
+from actions.cluster.pointers import parts, shown
 from fallow.acting import Change
 
 State = Literal["was", "becomes", "neither", "gone", "other", "unsaid"]
@@ -13,6 +14,7 @@ State = Literal["was", "becomes", "neither", "gone", "other", "unsaid"]
 gone: no such object. other: an object of that name with another uid. unsaid: the change names
 nothing that could be compared."""
 MANAGER = "fallow"
+EVICTION = "/eviction"
 Object = Mapping[str, Any]
 
 
@@ -20,33 +22,30 @@ def state(change: Change, found: Object | None) -> State:
     """Return how an object stands to a change."""
     if not change.becomes:
         return "unsaid"
-    if found is None:
-        # An object that a POST makes is absent before it.
-        return "was" if not any(v is not None for v in change.was.values()) else "gone"
-    if _another(change, found):
+    posted = change.method == "POST"
+    if found is not None and not posted and _another(change, found):
         return "other"
-    if all(_same(p, at(found, p), v) for p, v in change.becomes.items()):
+    here = found or {}
+    if all(_same(p, shown(here, p), v) for p, v in change.becomes.items()):
         return "becomes"
-    if all(_same(p, at(found, p), v) for p, v in change.was.items()):
+    if all(_same(p, shown(here, p), v) for p, v in change.was.items()):
         return "was"
-    return "neither"
+    if posted and _evicts(change) and found is not None:
+        return "becomes"  # a pod of that name with another uid: the one that was meant is gone
+    return "neither" if found is not None else "gone"
 
 
-def at(found: Any, pointer: str) -> Any:
-    """Return the value at a JSON pointer, None = there is none."""
-    for part in _parts(pointer):
-        if isinstance(found, Mapping):
-            found = found.get(part)
-        elif isinstance(found, list) and part.isdecimal() and int(part) < len(found):
-            found = found[int(part)]
-        else:
-            return None
-    return found
+def pending(change: Change, how: State) -> bool:
+    """Tell whether a change that was answered may still be on its way.
+
+    What a POST asks for (an eviction, a command to an operator) happens a while later.
+    """
+    return change.method == "POST" and how == "was"
 
 
 def differing(wanted: Mapping[str, Any], found: Object) -> list[str]:
     """Return the pointers whose values are not those wanted."""
-    return [p for p, value in wanted.items() if not _same(p, at(found, p), value)]
+    return [p for p, value in wanted.items() if not _same(p, shown(found, p), value)]
 
 
 def writer(found: Object, pointers: list[str]) -> tuple[str, datetime | None] | None:
@@ -62,7 +61,7 @@ def writer(found: Object, pointers: list[str]) -> tuple[str, datetime | None] | 
         if who[0] == MANAGER or entry.get("subresource") == "status":
             continue
         others.append(who)
-        if any(_owns(entry.get("fieldsV1") or {}, _parts(p)) for p in pointers):
+        if any(_owns(entry.get("fieldsV1") or {}, parts(p)) for p in pointers):
             owners.append(who)
     found_ones = owners or others
     return max(found_ones, key=lambda w: w[1].timestamp() if w[1] else 0.0, default=None)
@@ -108,20 +107,20 @@ def _another(change: Change, found: Object) -> bool:
     return bool(mine and meta.get("uid") and meta["uid"] != change.target.uid)
 
 
+def _evicts(change: Change) -> bool:
+    return change.path.endswith(EVICTION)
+
+
 def _same(pointer: str, one: Any, other: Any) -> bool:
     if pointer.endswith("eplicas"):  # the Scale object leaves out what is 0
         return (one or 0) == (other or 0)
     return bool(one == other)
 
 
-def _parts(pointer: str) -> list[str]:
-    return [p.replace("~1", "/").replace("~0", "~") for p in pointer.split("/")[1:]]
-
-
-def _owns(fields: Mapping[str, Any], parts: list[str]) -> bool:
+def _owns(fields: Mapping[str, Any], path: Sequence[str]) -> bool:
     """Tell whether a set of managed fields holds a path; a list's items have keys of their own."""
     here: Mapping[str, Any] = fields
-    for part in parts:
+    for part in path:
         inner = here.get(f"f:{part}")
         if inner is None:
             return part.isdecimal() and bool(here)

@@ -14,14 +14,13 @@ from typing import Any
 
 from actions.journal import Told, words
 from actions.loop.kit import LATE, Kit, manager_of
-from actions.loop.pointers import differing, state, writer
+from actions.loop.pointers import EVICTION, State, differing, pending, state, writer
 from actions.loop.telling import tell
 from actions.loop.undoing import go_on, roll_back
 from actions.loop.writes import Stopped
 from fallow.acting import Change, Held, Outcome, Reason
 from fallow.errors import FallowError
 
-EVICTION = "/eviction"
 OVER = frozenset({"Succeeded", "Failed"})
 
 
@@ -63,18 +62,21 @@ def settle(kit: Kit, told: Told) -> Outcome | None:
     """Verify that an action that was sent whole sticks; None = it is too early to say."""
     intent, now = told.action.intent, kit.clock()
     reverted: list[tuple[Change, Mapping[str, Any]]] = []
+    waiting: list[str] = []
     for change in intent.changes:
         obj = kit.writes.look(change)
         how = state(change, obj)
-        if how in ("gone", "other") and change.target.uid == intent.target.uid:
+        if pending(change, how):
+            waiting.append(f"{change.target.kind} {change.target.name}")
+        elif how in ("gone", "other") and change.target.uid == intent.target.uid:
             return kit.conclude(
                 told, "done", Reason("gone", f"{change.target.kind} is gone since"), freed_gpus=None
             )
-        if how in ("was", "neither") and obj is not None:
+        elif how in ("was", "neither") and obj is not None:
             reverted.append((change, obj))
     if reverted:
         return _reverted(kit, told, reverted)
-    left = _remaining(kit, told)
+    left = waiting or _remaining(kit, told)
     since = told.writes.last or told.action.at
     if not left:
         if now - since < kit.settings.stick:
@@ -86,7 +88,7 @@ def settle(kit: Kit, told: Told) -> Outcome | None:
         )
     if now - since < kit.settings.settle:
         return None
-    why = Reason("not sticking", f"pods hold GPUs still: {', '.join(left[:5])}")
+    why = Reason("not sticking", f"still there: {', '.join(left[:5])}")
     kit.back_off(told.workload, kit.settings.back_off.contested, why.text)
     return kit.conclude(told, "not sticking", why)
 
@@ -98,7 +100,7 @@ def _waits_for_an_answer(kit: Kit, told: Told) -> bool:
         change = told.action.intent.changes[number]
         how = state(change, kit.writes.look(change))
         late = kit.clock() - at >= LATE
-        if how == "becomes" or (late and how != "was"):
+        if how == "becomes" or (late and not _never_arrived(change, how)):
             # What cannot be compared counts as sent: it is never sent again.
             document = {"change": number, "code": 0, "why": f"read back: {how}"}
             kit.record.append(words.SENT, told.action.id, document)
@@ -109,6 +111,11 @@ def _waits_for_an_answer(kit: Kit, told: Told) -> bool:
         else:
             waiting = True
     return waiting
+
+
+def _never_arrived(change: Change, how: State) -> bool:
+    """Tell whether a late write surely did not arrive: what is asked for may show much later."""
+    return how == "was" and not pending(change, how)
 
 
 def _nothing_done(kit: Kit, told: Told) -> Outcome | None:

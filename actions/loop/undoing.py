@@ -10,7 +10,7 @@ import msgspec
 
 from actions.journal import Told, words
 from actions.loop.kit import LATE, Kit, manager_of
-from actions.loop.pointers import State, differing, fresh, state, writer
+from actions.loop.pointers import State, differing, fresh, pending, state, writer
 from actions.loop.telling import untell
 from actions.loop.writes import Stopped
 from fallow.acting import Change, Outcome, Reason, Result
@@ -174,9 +174,10 @@ def _answer_late(kit: Kit, told: Told) -> bool:
     for number, at in sorted(told.back.open.items()):
         change = told.action.intent.undo[number]
         how = state(change, kit.writes.look(change))
-        if how == "becomes" or (how != "was" and kit.clock() - at >= LATE):
+        late = kit.clock() - at >= LATE
+        if how == "becomes" or (late and (how != "was" or pending(change, how))):
             kit.record.append(words.UNSENT, told.action.id, {"change": number, "code": 0})
-        elif kit.clock() - at >= LATE:
+        elif late:
             kit.record.append(words.WITHDRAWN, told.action.id, {"change": number, "undo": True})
         else:
             waiting = True

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from actions.journal import Record, Told, words
 from actions.loop.kit import Kit, manager_of
-from actions.loop.pointers import differing, state, writer
+from actions.loop.pointers import differing, pending, state, writer
 from actions.policy.model import Policy
 from fallow.acting import Outcome, Reason
 from fallow.errors import FallowError
@@ -48,7 +48,7 @@ class Watch:
             if how in ("gone", "other") and change.target.uid == told.action.intent.target.uid:
                 kit.record.append(words.ENDED, told.action.id, {"why": "its object is gone"})
                 return None
-            if how in ("was", "neither") and obj is not None:
+            if how in ("was", "neither") and obj is not None and not pending(change, how):
                 fields = differing(change.becomes, obj)
                 by = manager_of(writer(obj, fields))
                 kit.contested(told, by)

@@ -2,6 +2,22 @@
 
 import threading
 from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class BrokenWrite:
+    """How one write goes wrong."""
+
+    how: Literal["refused", "cut before", "cut after", "silent"]
+    """cut before: the connection breaks and nothing was stored; cut after: it was stored; silent:
+    it was stored and the answer never comes."""
+    code: int = 500
+    reason: str = "InternalError"
+    message: str = "something went wrong"
+    retry_after: str = ""
+    path: str = ""
+    """Only writes to paths that end so."""
 
 
 @dataclass
@@ -19,6 +35,8 @@ class Faults:
     """Watches that break off in the middle of a line."""
     refuse_watches: bool = False
     """Refuse a watch from a forgotten version with HTTP 410, as older servers do."""
+    writes: list[BrokenWrite] = field(default_factory=list)
+    """What happens to the next writes that are no dry runs, one each."""
     marks: int = 0
     closing: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -27,6 +45,14 @@ class Faults:
         """Return how the next request is refused, or None."""
         with self._lock:
             return self.throttle.pop(0) if self.throttle else None
+
+    def take_write(self, path: str) -> BrokenWrite | None:
+        """Return how this write goes wrong, or None."""
+        with self._lock:
+            for place, one in enumerate(self.writes):
+                if path.endswith(one.path):
+                    return self.writes.pop(place)
+            return None
 
     def take_expired_token(self) -> bool:
         """Tell whether the next continue token is too old."""

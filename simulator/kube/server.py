@@ -8,6 +8,7 @@ import gzip
 import select
 import socket
 import threading
+import time
 from collections import deque
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self, cast
@@ -30,6 +31,8 @@ HOST = "127.0.0.1"
 GZIP_FROM = 128 * 1024
 """Bytes from which an answer is packed for those who accept it, as on the real server."""
 REMEMBERED = 10_000
+SILENCE_S = 0.02
+"""How often a door that stays silent looks whether its client gave up."""
 _HEALTH = {"/healthz", "/livez", "/readyz"}
 _JSON = "application/json"
 
@@ -218,7 +221,26 @@ class Handler(BaseHTTPRequestHandler):
         if request.method == "GET" and request.query.get("watch") in {"true", "1"}:
             self._watch(request, about)
         else:
-            self._say(owner.answers.answer(request, about))
+            self._answered(request, about)
+
+    def _answered(self, request: Request, about: Target) -> None:
+        """Answer, or go wrong as `faults` say."""
+        faults = self._owner.faults
+        writes = request.method != "GET" and "dryRun" not in request.query
+        broken = faults.take_write(request.path) if writes else None
+        if broken is None:
+            self._say(self._owner.answers.answer(request, about))
+            return
+        if broken.how == "refused":
+            more = {"Retry-After": broken.retry_after} if broken.retry_after else {}
+            self._refuse(ApiError(broken.code, broken.reason, broken.message), more)
+            return
+        if broken.how != "cut before":
+            self._owner.answers.answer(request, about)
+        while broken.how == "silent" and not faults.closing and not self._left():
+            time.sleep(SILENCE_S)
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
 
     def _exec(self, about: Target, user: str) -> None:
         """Upgrade to a WebSocket and run a command; who may not create `pods/exec` may not."""
