@@ -94,12 +94,11 @@ def test_plans_hold_every_pod_within_every_capacity_and_above_the_bound(
     offers = [*offers, EVERYTHING]
     found = plan(Problem(pods, offers))
     check(found, pods)
-    mixed = list(pods.items())
-    shuffle.shuffle(mixed)
-    shuffle.shuffle(offers)
-    again = plan(Problem(dict(mixed), offers))
-    unique = len({o.instance_type for o in offers}) == len(offers)
-    assert not unique or again.mix == found.mix
+    if len({o.instance_type for o in offers}) == len(offers):
+        mixed = list(pods.items())
+        shuffle.shuffle(mixed)
+        shuffle.shuffle(offers)
+        assert plan(Problem(dict(mixed), offers)).mix == found.mix
     every = {o.instance_type: n for o, n in today(Problem(pods, [EVERYTHING]))}
     assert found.usd_h <= every["z"] * 30 + 1e-9  # what is there today is a candidate
 
