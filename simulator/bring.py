@@ -25,6 +25,9 @@ IMAGES = {
     "notebook": "registry.example/jupyter-pytorch:2025b",
 }
 """Image by family of behaviours (`simulator/work/behaviours.csv`)."""
+LEVEL = "e2e<=10s@95%, ttft<=1s@95%"
+FAMILY, ALIKE = "base-model", {"train", "train-wide", "pretrain"}
+"""One model, trained on one GPU, on four and on sixteen."""
 RETRIES = 100
 """Jobs here start again after every interruption, as those with checkpoints do."""
 PREEMPTS_FROM = 200
@@ -128,8 +131,19 @@ def _pod(arrival: Arrival, container: str, gpus: int | None = None, **more: Any)
 
 
 def _template(arrival: Arrival, container: str, **more: Any) -> Object:
-    labels = {"app": arrival.name}
-    return {"metadata": {"labels": labels}, "spec": _pod(arrival, container, **more)}
+    meta: Object = {"labels": {"app": arrival.name}}
+    told = _told(arrival)
+    if told:
+        meta["annotations"] = told
+    return {"metadata": meta, "spec": _pod(arrival, container, **more)}
+
+
+def _told(arrival: Arrival) -> dict[str, str]:
+    """Return what owners tell of their work: a service level, and which jobs are alike."""
+    category = arrival.category
+    if behaviours()[category.behaviour].family == "serving":
+        return {"fallow.dev/slo": LEVEL}
+    return {"fallow.dev/family": FAMILY} if category.category in ALIKE else {}
 
 
 def _notebook(arrival: Arrival) -> Object:
@@ -159,7 +173,8 @@ def _pytorch_job(arrival: Arrival) -> Object:
     template = _template(arrival, "pytorch")
     if arrival.category.replicas > 1:
         # Ranks of one job are placed together or not at all.
-        template["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": arrival.name}
+        gang = {"scheduling.k8s.io/group-name": arrival.name}
+        template["metadata"]["annotations"] = {**_told(arrival), **gang}
     roles: Object = {"Master": {"replicas": 1, "restartPolicy": "Never", "template": template}}
     if arrival.category.replicas > 1:
         roles["Worker"] = {**roles["Master"], "replicas": arrival.category.replicas - 1}

@@ -117,6 +117,26 @@ class Block(msgspec.Struct, frozen=True):
         return float(self.ticks[0])
 
 
+class Histogram(msgspec.Struct, frozen=True):
+    """What a server counted of one latency since its start."""
+
+    metric: str
+    """e2e | ttft | itl"""
+    bounds: tuple[float, ...]
+    counts: tuple[float, ...]
+    """Observations up to each bound, and all."""
+    total_s: float
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """What a training loop says of itself."""
+
+    tokens_per_s: float | None
+    """Of the whole job; only its first rank tells."""
+    allocated_bytes: float
+    reserved_bytes: float
+
+
 class HostLook(msgspec.Struct, frozen=True):
     """What the host and the intent say of one pod at one moment (witnesses beside the GPU)."""
 
@@ -133,5 +153,8 @@ class HostLook(msgspec.Struct, frozen=True):
     requests_running: float | None = None
     """Inference: None = serves nothing."""
     requests_total: float | None = None
+    latencies: tuple[Histogram, ...] = ()
+    pace: Pace | None = None
+    """Training: None = no loop runs."""
     server_last_activity: datetime | None = None
     """Jupyter's `/api/status`: an open tab's polls count, too."""

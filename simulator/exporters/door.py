@@ -5,6 +5,7 @@
     /cadvisor/<node>/metrics                     the kubelet's containers
     /jupyter/<namespace>/<pod>/api/<what>        kernels, terminals, status
     /inference/<namespace>/<pod>/metrics         vLLM or Triton
+    /training/<namespace>/<pod>/metrics          a training loop
     /sd?job=<job>                                targets for a Prometheus (http_sd)
 
 A node's own port answers /metrics. An exporter that is down breaks the connection off.
@@ -23,7 +24,7 @@ import msgspec
 from aiohttp import web
 
 from fallow.errors import UsageError
-from simulator.exporters import inference, jupyter, kube_state
+from simulator.exporters import inference, jupyter, kube_state, training
 from simulator.exporters.cadvisor import Counters
 from simulator.exporters.dcgm import RECOMMENDED, Texts, exporter_pod
 from simulator.exporters.look import Look, Source
@@ -32,7 +33,7 @@ from simulator.exporters.shown import skew_s
 from simulator.nouns import HostLook
 
 HOST = "127.0.0.1"
-JOBS = ("dcgm-exporter", "kube-state-metrics", "cadvisor", "inference")
+JOBS = ("dcgm-exporter", "kube-state-metrics", "cadvisor", "inference", "training")
 _START_S = 30
 
 
@@ -154,6 +155,7 @@ class ExporterDoor:
             "/cadvisor/{node}/metrics": self._cadvisor,
             "/jupyter/{namespace}/{pod}/api/{api}": self._jupyter,
             "/inference/{namespace}/{pod}/metrics": self._inference,
+            "/training/{namespace}/{pod}/metrics": self._training,
             "/sd": self._sd,
         }.items():
             app.router.add_get(path, answer)
@@ -228,6 +230,10 @@ class ExporterDoor:
         pod = now.pods.get((look.holder.namespace, look.holder.pod))
         return _text(inference.text(look, inference.flavour(pod)))
 
+    async def _training(self, request: web.Request) -> web.StreamResponse:
+        _, look = self._host(request, training.trains)
+        return _text(training.text(look))
+
     def _host(
         self, request: web.Request, wanted: Callable[[HostLook], bool]
     ) -> tuple[_Now, HostLook]:
@@ -282,6 +288,9 @@ def _targets(now: _Now, port: int, node_ports: Mapping[str, int], job: str) -> l
         if inference.serves(look):
             path = f"/inference/{namespace}/{pod}/metrics"
             add("inference", path, instance=f"{pod}:8000", namespace=namespace, pod=pod)
+        if training.trains(look):
+            path = f"/training/{namespace}/{pod}/metrics"
+            add("training", path, instance=f"{pod}:8001", namespace=namespace, pod=pod)
     return found
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fallow.tables import Batch
+from simulator.exporters.level_rows import latencies, steps
 from simulator.exporters.quirks import Quirks
 from simulator.exporters.shown import skew_s
 from simulator.nouns import Marks, Tenure
@@ -28,9 +29,10 @@ def host_spans(
     quirks: Quirks,
     node_of: Mapping[str, str],
 ) -> Iterator[Batch]:
-    """Yield `pod_sample` and `notebook_sample` rows of every pod at some moments (epoch s).
+    """Yield rows of hosts, notebooks, latencies and steps of every pod at some moments (epoch s).
 
-    A pod whose image is pulled says nothing.
+    Latencies are of the whole hours that end among the moments, steps of those that lie on the
+    grid of five minutes. A pod whose image is pulled says nothing.
     Moments are evenly apart. The first look at a pod's requests knows no rate: give moments that
     follow those given before, and its counter is read one moment earlier. `node_of` says by uid
     on which node a pod runs.
@@ -40,9 +42,11 @@ def host_spans(
     every_s = float(moments[1] - moments[0]) if len(moments) > 1 else 0.0
     pods: list[dict[str, object]] = []
     notebooks: list[dict[str, object]] = []
+    levels: list[Batch] = []
     for tenure in tenures:
         now = moments[(moments >= tenure.start_s) & (moments < tenure.end_s)]
         script = scripts[tenure.holder.uid]
+        levels += latencies(tenure, script, moments, cluster)
         now = now[_runs(script, now)]
         if not len(now):
             continue
@@ -53,6 +57,7 @@ def host_spans(
             "pod": _same(tenure.holder.pod, len(now)),
         }
         pods.append({**names, **_pod(script, now, every_s, tenure.start_s)})
+        levels += steps(tenure, script, now, cluster)
         node = node_of.get(tenure.holder.uid, "")
         said = _notebook(script, now, skew_s(quirks, node) or 0.0)
         if said is not None:
@@ -61,6 +66,10 @@ def host_spans(
         if parts:
             whole = [Batch.of(table, part).rows for part in parts]
             yield Batch(table, pa.concat_tables(whole).combine_chunks())
+    for table in ("latency_sample", "step_sample"):
+        told = [batch.rows for batch in levels if batch.table == table]
+        if told:
+            yield Batch(table, pa.concat_tables(told).combine_chunks())
 
 
 def _pod(script: Script, now: Array, every_s: float, start_s: float) -> dict[str, object]:

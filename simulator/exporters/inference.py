@@ -4,10 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from simulator.exporters.dcgm import quoted
-from simulator.nouns import HostLook
+from simulator.nouns import Histogram, HostLook
 
 VLLM, TRITON = "vllm", "triton"
 _MODEL = "model"
+LATENCIES = {
+    "e2e": ("vllm:e2e_request_latency_seconds", "Histogram of e2e request latency in seconds."),
+    "ttft": ("vllm:time_to_first_token_seconds", "Histogram of time to first token in seconds."),
+    "itl": ("vllm:inter_token_latency_seconds", "Histogram of inter-token latency in seconds."),
+}
 
 
 def serves(look: HostLook) -> bool:
@@ -28,7 +33,7 @@ def text(look: HostLook, server: str) -> bytes:
     """Return what a server of this flavour says of its requests."""
     running, total = look.requests_running or 0.0, look.requests_total or 0.0
     return "".join(
-        _triton(running, total) if server == TRITON else _vllm(look, running, total)
+        _triton(look, running, total) if server == TRITON else _vllm(look, running, total)
     ).encode()
 
 
@@ -50,11 +55,27 @@ def _vllm(look: HostLook, running: float, total: float) -> list[str]:
             f"vllm:request_success_total{{{quoted({**key, 'finished_reason': why})}}} {count:.1f}\n"
             for why, count in ends.items()
         ),
+        *(line for told in look.latencies for line in _histogram(told, key)),
     ]
 
 
-def _triton(running: float, total: float) -> list[str]:
+def _histogram(told: Histogram, key: Mapping[str, str]) -> list[str]:
+    name, said = LATENCIES[told.metric]
+    bounds = [*map(repr, map(float, told.bounds)), "+Inf"]
+    return [
+        *_head(name, "histogram", said),
+        *(
+            f"{name}_bucket{{{quoted({**key, 'le': bound})}}} {count:.1f}\n"
+            for bound, count in zip(bounds, told.counts, strict=True)
+        ),
+        f"{name}_count{{{quoted(key)}}} {told.counts[-1]:.1f}\n",
+        f"{name}_sum{{{quoted(key)}}} {told.total_s:.6f}\n",
+    ]
+
+
+def _triton(look: HostLook, running: float, total: float) -> list[str]:
     key = quoted({"model": _MODEL, "version": "1"})
+    spent = sum(told.total_s for told in look.latencies if told.metric == "e2e")
     done = f"{{{key}}} {total:.0f}\n"
     return [
         *_head(
@@ -75,6 +96,12 @@ def _triton(running: float, total: float) -> list[str]:
             "Number of inferences performed (does not include cached requests)",
         ),
         f"nv_inference_count{done}",
+        *_head(
+            "nv_inference_request_duration_us",
+            "counter",
+            "Cumulative inference request duration in microseconds (includes cached requests)",
+        ),
+        f"nv_inference_request_duration_us{{{key}}} {spent * 1e6:.0f}\n",
         *_head(
             "nv_inference_pending_request_count",
             "gauge",

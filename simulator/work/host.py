@@ -7,6 +7,7 @@ import numpy as np
 from simulator.nouns import Holder, HostLook
 from simulator.work.behaviours import Script
 from simulator.work.chance import Array
+from simulator.work.levels import histograms, pace
 
 MIB = 2**20
 REST_MIB = 1500.0
@@ -31,6 +32,8 @@ def host_look(holder: Holder, script: Script, at_s: float) -> HostLook:
         terminal_last_activity=_last(script.terminal_last(tick)),
         requests_running=_number(script.requests_running(tick)),
         requests_total=_number(script.requests_total(tick)),
+        latencies=histograms(script, at_s),
+        pace=pace(script, at_s),
         server_last_activity=_last(script.server_last(tick)),
     )
 

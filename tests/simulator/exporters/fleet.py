@@ -14,7 +14,17 @@ import msgspec
 import numpy as np
 
 from simulator.exporters.look import Look
-from simulator.nouns import STATES, TICK_S, Block, Device, Holder, HostLook, Tenure
+from simulator.nouns import (
+    STATES,
+    TICK_S,
+    Block,
+    Device,
+    Histogram,
+    Holder,
+    HostLook,
+    Pace,
+    Tenure,
+)
 
 START = datetime(2026, 11, 20, 6, 0, tzinfo=UTC)
 A, B, C = "gpu-node-a01", "mig-node-b07", "t4-node-c01"
@@ -101,6 +111,8 @@ def block(
         "sm_active": busy * 0.8,
         "gr_engine_active": busy,
         "tensor_active": busy * 0.4,
+        "fp32_active": busy * 0.1,
+        "throttle_mask": (busy == 0).astype(np.int16),
         "dram_active": busy * 0.45,
         "gpu_util_pct": busy * 100,
         "mem_used_mib": used + np.zeros(shape),
@@ -114,7 +126,7 @@ def block(
         **arrays,
     }
     for name, values in columns.items():
-        if name not in {"holder", "state", "hurts", "xid", "energy_mj"}:
+        if name not in {"holder", "state", "hurts", "xid", "throttle_mask", "energy_mj"}:
             columns[name] = np.asarray(values, np.float32)
     return Block(ticks=at, devices=DEVICES, holders=HOLDERS, **columns)
 
@@ -141,7 +153,12 @@ def hosts(at: datetime = START) -> list[HostLook]:
                 terminal_last_activity=at - timedelta(hours=8) if number == ALICE else None,
             )
         if number in {FRAUD, BERT}:
-            base = msgspec.structs.replace(base, requests_running=3.0, requests_total=1200.0)
+            told = Histogram("e2e", (0.5, 1.0), (600.0, 1080.0, 1200.0), 720.0)
+            base = msgspec.structs.replace(
+                base, requests_running=3.0, requests_total=1200.0, latencies=(told,)
+            )
+        if number == TRAIN:
+            base = msgspec.structs.replace(base, pace=Pace(12_000.0, 3.0 * 2**34, 2.0**36))
         looks.append(base)
     return looks
 

@@ -180,6 +180,18 @@ def test_inference_servers_count_their_requests() -> None:
     assert said["vllm:request_success_total", "stop"] == 1200
     assert said["vllm:num_requests_running", ""] == 3
     assert said["vllm:num_requests_waiting", ""] == 0
+    bounds = values(vllm, "le")
+    name = "vllm:e2e_request_latency_seconds"
+    assert [bounds[f"{name}_bucket", le] for le in ("0.5", "1.0", "+Inf")] == [600, 1080, 1200]
+    assert (bounds[f"{name}_count", ""], bounds[f"{name}_sum", ""]) == (1200, 720)
+    assert values(triton, "model")["nv_inference_request_duration_us_total", "model"] == 720e6
+
+
+def test_a_training_loop_tells_its_throughput_and_memory() -> None:
+    with ExporterDoor(fleet.World()) as door:
+        said = values(got(f"{door.url}/training/team-genai/llm-pretrain-worker-0/metrics"), "rank")
+    assert said["trainer_throughput_tokens_per_sec", ""] == 12_000
+    assert said["torch_memory_reserved_bytes", ""] == 2**36
 
 
 def test_targets_are_discovered_over_http_and_from_a_file(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def scraping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_every_target_is_up_and_every_line_was_read(scraping: str) -> None:
     jobs = {r["metric"]["job"] for r in asked(scraping, "up == 1")}
-    assert jobs == {"dcgm-exporter", "kube-state-metrics", "cadvisor", "inference"}
+    assert jobs == {"dcgm-exporter", "kube-state-metrics", "cadvisor", "inference", "training"}
     assert asked(scraping, "up == 0") == []
     power = asked(scraping, '{__name__=~"DCGM_FI_DEV_(POWER_USAGE|BOARD_POWER_WATTS)"}')
     assert len(power) == len(fleet.DEVICES)

@@ -1,0 +1,122 @@
+"""Service levels and pace: how long a server's answers take, how fast a job trains, what it holds.
+
+Drawn by names of their own, so that nothing else of a script changes. Latencies are lognormal
+with a median of the pod's own and one spread for all; buckets are vLLM's. A job's throughput per
+GPU falls with the logarithm of its size:
+
+    tokens/s = N x PER_GPU x speed / (1 + LOST x log2 N)
+"""
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+from scipy.special import ndtr
+
+from simulator.nouns import Histogram, Pace
+from simulator.work.behaviours import Script
+from simulator.work.chance import Array, drawn
+from simulator.work.kinds import kinds
+
+MIB = 2**20
+
+
+class Law(msgspec.Struct, frozen=True):
+    """A lognormal latency: medians lie between these (s); so many observations per request."""
+
+    low_s: float
+    high_s: float
+    per_request: float
+    bounds: tuple[float, ...]
+
+
+SPREAD = 0.6
+LAWS: Mapping[str, Law] = {
+    "e2e": Law(
+        0.4,
+        8.0,
+        1.0,
+        (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0),
+    ),
+    "ttft": Law(
+        0.05,
+        0.6,
+        1.0,
+        (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10),
+    ),
+    "itl": Law(
+        0.015, 0.08, 200.0, (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5)
+    ),
+}
+PER_GPU = 9_000.0
+LOST = 0.12
+"""Of the throughput per GPU, at each doubling: a guess that makes 16 GPUs do the work of 11."""
+IN_TENSORS = (0.45, 0.97)
+"""Share of the memory reserved that is allocated, by job."""
+
+
+def counted(script: Script, ticks: Array, metric: str) -> tuple[Array, Array] | None:
+    """Return cumulative counts [bound and infinity, tick] and their sum (s); None = no server."""
+    served = script.requests_total(ticks)
+    if served is None:
+        return None
+    law = LAWS[metric]
+    place = drawn(script.plan.seed, metric)
+    median = law.low_s * (law.high_s / law.low_s) ** place
+    share = ndtr(np.log(np.array(law.bounds) / median) / SPREAD)
+    whole = np.floor(served * law.per_request)
+    counts = np.floor(np.append(share, 1.0)[:, None] * whole)
+    return counts, whole * median * math.exp(SPREAD**2 / 2)
+
+
+def histograms(script: Script, at_s: float) -> tuple[Histogram, ...]:
+    """Return a server's histograms at a moment (epoch s); none = it serves nothing."""
+    tick = np.array([at_s])
+    made = []
+    for metric, law in LAWS.items():
+        found = counted(script, tick, metric)
+        if found is not None:
+            counts = tuple(found[0][:, 0].tolist())
+            made.append(Histogram(metric, law.bounds, counts, float(found[1][0])))
+    return tuple(made)
+
+
+def throughput(script: Script, ticks: Array) -> Array | None:
+    """Return the tokens per second of the whole job, NaN before its first step; None = no job.
+
+    A trainer's gauge keeps its last value while a checkpoint is written.
+    """
+    if script.family != "training":
+        return None
+    plan, facts = script.plan, kinds()
+    place = script.timeline.at(ticks)
+    kind, speed = script.timeline.kind[place], script.timeline.speed[place]
+    at_work = script.numbers["straggle"]
+    pace = np.where(speed > 0, speed, at_work)
+    silent = np.isin(kind, [facts.number(n) for n in ("pull", "load", "cpu", "bare")])
+    stopped = np.isin(kind, [facts.number(n) for n in ("spin", "idle", "done")])
+    whole = plan.ranks * PER_GPU / (1 + LOST * math.log2(plan.ranks))
+    return np.where(silent, np.nan, np.where(stopped, 0.0, whole * pace))
+
+
+def memory(script: Script, ticks: Array) -> tuple[Array, Array]:
+    """Return the bytes in tensors and reserved of all devices of a pod."""
+    low, high = IN_TENSORS
+    share = low + (high - low) * drawn(script.plan.seed, "in tensors")
+    reserved = script.memory_mib(ticks, script.plan.first_rank) * MIB * len(script.plan.own)
+    return np.rint(share * reserved), np.rint(reserved)
+
+
+def pace(script: Script, at_s: float) -> Pace | None:
+    """Return what a training loop's exporter says at a moment; None = it trains nothing yet."""
+    tick = np.array([at_s])
+    tokens = throughput(script, tick)
+    if tokens is None or np.isnan(tokens[0]):
+        return None
+    allocated, reserved = memory(script, tick)
+    return Pace(
+        tokens_per_s=float(tokens[0]) if script.plan.first_rank == 0 else None,
+        allocated_bytes=float(allocated[0]),
+        reserved_bytes=float(reserved[0]),
+    )
