@@ -106,12 +106,9 @@ class Door:
         return found
 
     def _collection(self, kind: str, group: str | None, namespace: str) -> str | None:
-        for one in self._discovery.groups() if group is None else (group,):
-            root, resource = self._discovery.root(one), self._discovery.resource(one, kind)
-            if root is not None and resource is not None:
-                inside = f"/namespaces/{namespace}" if namespace and resource.namespaced else ""
-                return f"{root}{inside}/{resource.name}"
-        return None
+        groups = self._discovery.groups() if group is None else (group,)
+        found = (self._discovery.path(one, kind, namespace) for one in groups)
+        return next((path for path in found if path is not None), None)
 
     def pods(self, target: Target) -> Sequence[Object]:
         """Return all pods whose chain of controllers (or jump of labels) ends at the object.

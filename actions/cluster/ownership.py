@@ -7,10 +7,9 @@ say of an object no GitOps tool puts back.
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 import msgspec
 
@@ -27,7 +26,7 @@ from actions.cluster.objects import (
     shown,
     uid,
 )
-from actions.cluster.pointers import MISSING, at, parts
+from actions.cluster.pointers import MISSING, at
 from fallow.acting import Intent, Reason
 from fallow.seams import Cluster
 
@@ -66,15 +65,6 @@ def rivals(obj: Object, cluster: Cluster, *, intent: Intent | None = None) -> tu
         *_kueue(obj, cluster, intent),
     ]
     return tuple(Reason(gate, text) for gate, text in dict.fromkeys(found))
-
-
-def manager_of(obj: Object, pointer: str) -> str | None:
-    """Return the field manager that last wrote a field; None = nobody is on record."""
-    found = None
-    for entry in meta(obj).get("managedFields") or ():
-        if _covers(entry.get("fieldsV1") or {}, parts(pointer)):
-            found = str(entry.get("manager") or "")
-    return found
 
 
 def _moving(obj: Object) -> Iterator[tuple[str, str]]:
@@ -179,14 +169,3 @@ def _kueue(obj: Object, cluster: Cluster, intent: Intent | None) -> Iterator[tup
         return
     if kueue.managed(obj, cluster):
         yield "kueue", f"Kueue keeps {shown(obj)}: its Workload has to be switched"
-
-
-def _covers(fields: Mapping[str, Any], path: Sequence[str]) -> bool:
-    here: Any = fields
-    for part in path:
-        here = here.get(f"f:{part}") if isinstance(here, Mapping) else None
-        if here is None:
-            return False
-        if here == {}:
-            return True
-    return True

@@ -33,22 +33,23 @@ def field(obj: Object, target: Target, path: str, pointer: str, value: Any) -> W
 def replicas(obj: Object, target: Target, path: str, value: int) -> Writes:
     """Return the write of the scale subresource, and its undo.
 
-    An object that does not say its replicas gets its silence back, which only the object itself
-    can be told.
+    An object that does not say its replicas has no Scale (the server answers 500), so its own
+    field is written, and taken away again.
     """
     pointer = "/spec/replicas"
-    was, body = shown(obj, pointer), merge(pointer, value)
+    was = shown(obj, pointer)
+    if was is None:
+        return field(obj, target, path, pointer, value)
     change = Change(
         target,
         "PATCH",
         f"{path}/scale",
-        body,
+        merge(pointer, value),
         read=path,
         was={pointer: was},
         becomes={pointer: value},
     )
-    undo = _undone(change, merge(pointer, was))
-    return Writes(change, undo if was is not None else msgspec.structs.replace(undo, path=path))
+    return Writes(change, _undone(change, merge(pointer, was)))
 
 
 def _undone(change: Change, body: dict[str, Any]) -> Change:

@@ -83,6 +83,25 @@ class Discovery:
             return None
         return f"{root}/{plural}"
 
+    def path(self, group: str, kind: str, namespace: str = "") -> str | None:
+        """Return the path of a kind's collection in the first version that has it, or None.
+
+        A group's preferred version comes first, but not every kind is in it.
+        """
+        for root in self._roots(group):
+            for found in self._resources(root):
+                if found.kind == kind and "/" not in found.name:
+                    inside = f"/namespaces/{namespace}" if namespace and found.namespaced else ""
+                    return f"{root}{inside}/{found.name}"
+        return None
+
+    def _roots(self, group: str) -> tuple[str, ...]:
+        preferred = self.root(group)
+        if preferred is None or not group:
+            return () if preferred is None else (preferred,)
+        served = (f"/apis/{group}/{v.version}" for v in self._known()[group].versions)
+        return (preferred, *(root for root in served if root != preferred))
+
     def groups(self) -> tuple[str, ...]:
         """Return all groups, the core first, then as the server orders them."""
         return ("", *self._known())

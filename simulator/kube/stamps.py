@@ -16,6 +16,8 @@ Object = dict[str, Any]
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _NAME = re.compile(r"^[a-z0-9]([-a-z0-9.:]*[a-z0-9])?$")
 _LONGEST = 253
+_LEFT_OUT = ("labels", "annotations", "finalizers", "ownerReferences")
+"""What metadata leaves out when it is empty."""
 _SERVER = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -109,7 +111,7 @@ def kept(old: Object, new: Object) -> Object:
             meta[field] = old["metadata"][field]
         else:
             meta.pop(field, None)
-    return meta
+    return {k: v for k, v in meta.items() if v or k not in _LEFT_OUT}
 
 
 def bumps(kind: Kind, old: Object, new: Object) -> bool:
