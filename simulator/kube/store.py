@@ -26,6 +26,7 @@ from simulator.kube.status import (
     not_found,
     precondition,
 )
+from simulator.kube.webhooks import Webhook
 
 Object = dict[str, Any]
 Subresource = Literal["", "status", "scale", "resize"]
@@ -58,6 +59,8 @@ class Store:
         self.changed = threading.Condition(threading.RLock())
         self.version = 0
         self.history = History(history)
+        self.webhooks: Mapping[str, Webhook] = {}
+        """Validating webhooks by kind; none are installed to begin with."""
         self._draws = stamps.Draws(seed)
         self._objects: dict[str, dict[str, Object]] = {}
         self._sorted: dict[str, list[str]] = {}
@@ -155,6 +158,7 @@ class Store:
             new = rules.filled(known, new, stamps.rfc3339(self.now()))
             new = admission.admitted(self, known, new)
             self._refuse(known, name, rules.wrongs(known, new))
+            self._ask_webhook(known, new, None)
             admission.within_quota(self, known, new, dry_run=dry_run)
             new = self._managed(known, {}, new, manager, "")
             return new if dry_run else self._commit(known, key, "ADDED", new, None)
@@ -328,6 +332,11 @@ class Store:
         if found := list(wrongs):
             raise invalid(kind.group, kind.kind, name, found)
 
+    def _ask_webhook(self, kind: Kind, new: Object, old: Object | None) -> None:
+        webhook = self.webhooks.get(kind.key)
+        if webhook is not None:
+            webhook(new, old, self.list)
+
     def _update(
         self,
         kind: Kind,
@@ -353,6 +362,8 @@ class Store:
             self._refuse(kind, name, rules.update_wrongs(kind, old, new, subresource))
         if new == old:
             return scale.shown(kind, old) if subresource == "scale" else old
+        if subresource != "status":
+            self._ask_webhook(kind, new, old)
         if stamps.bumps(kind, old, new):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         new = self._managed(kind, old, new, manager, subresource)
