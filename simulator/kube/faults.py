@@ -32,7 +32,7 @@ class Faults:
     expire_streams: int = 0
     """Watches that end with an ERROR of code 410."""
     cut_streams: int = 0
-    """Watches that break off in the middle of a line."""
+    """Watches that break off in the middle of a line, once the bookmarks that are due are told."""
     refuse_watches: bool = False
     """Refuse a watch from a forgotten version with HTTP 410, as older servers do."""
     writes: list[BrokenWrite] = field(default_factory=list)

@@ -65,7 +65,8 @@ class Watch:
             if self._faults.take_expired_stream():
                 yield _gone(at)
                 return
-            if self._faults.take_cut_stream():
+            told_marks = self._seen_marks == self._faults.marks
+            if told_marks and self._faults.take_cut_stream():
                 yield CUT
                 return
             try:

@@ -1,7 +1,7 @@
 """A watch misses nothing: bookmarks, both forms of 410, cut streams, refusals."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -22,9 +22,15 @@ class Watched:
 
     def __init__(self, api: Api) -> None:
         self.failures: list[str] = []
+        self.then: Callable[[], None] = lambda: None
+        """What happens to the cluster once a failure is said."""
         self.stop = threading.Event()
-        self.watch = ListWatch(api, PODS, Partial, limit=2, on_failure=self.failures.append)
+        self.watch = ListWatch(api, PODS, Partial, limit=2, on_failure=self._failed)
         self._steps: Iterator[Step[Partial]] = self.watch.steps(self.stop)
+
+    def _failed(self, said: str) -> None:
+        self.failures.append(said)
+        self.then()
 
     def next(self, count: int = 1) -> list[str]:
         """Return the next steps as `KIND name`."""
@@ -63,7 +69,7 @@ def test_a_broken_stream_goes_on_from_the_last_bookmark(cluster: Cluster, watche
     assert watched.next() == ["ADDED p1"]
     marked = cluster.bookmark()
     cluster.faults.cut_streams = 1
-    threading.Timer(0.2, put, (cluster, "p2")).start()
+    watched.then = lambda: put(cluster, "p2")
     assert watched.next() == ["ADDED p2"]
     assert versions_watched(cluster)[-1] == str(marked)
     assert len(watched.failures) == 1
@@ -99,7 +105,7 @@ def test_a_refused_list_is_said_and_tried_again(cluster: Cluster, watched: Watch
         cluster.access.denials.clear()
 
     put(cluster, "p0")
-    threading.Timer(0.2, allow).start()
+    watched.then = allow
     assert watched.next(2) == ["LISTED p0", "SYNCED"]
     assert watched.failures[0].startswith("forbidden: /api/v1/pods: pods is forbidden")
 
