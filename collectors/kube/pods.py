@@ -28,6 +28,10 @@ LOCAL = "fallow.local-volumes"
 
 SELECTOR = "fallow.selector"
 """Labels that the pod's node must bear, each with its legal values."""
+
+TOLERATIONS = "fallow.tolerations"
+"""Taints that the pod bears: [key, operator, value, effect] each; those of every pod are left."""
+_EVERYWHERE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _PERCENT = 100
 _MIB = 2**20
 
@@ -192,6 +196,13 @@ def _kept(pod: Pod) -> dict[str, Any]:
     selector = node_selector(pod)
     if selector:
         kept[SELECTOR] = selector
+    borne = [
+        [t.key or "", t.operator or "Equal", t.value or "", t.effect or ""]
+        for t in pod.spec.tolerations or ()
+        if t.key not in _EVERYWHERE
+    ]
+    if borne:
+        kept[TOLERATIONS] = borne
     return kept
 
 

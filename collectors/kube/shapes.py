@@ -196,6 +196,15 @@ class Spread(Shape, frozen=True):
     label_selector: dict[str, Any] | None = None
 
 
+class Toleration(Shape, frozen=True):
+    """A taint that a pod bears; without a key, every taint."""
+
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
 class PodSpec(Shape, frozen=True):
     """What a pod asks for."""
 
@@ -209,6 +218,7 @@ class PodSpec(Shape, frozen=True):
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     topology_spread_constraints: list[Spread] | None = None
+    tolerations: list[Toleration] | None = None
 
 
 class Terminated(Shape, frozen=True):

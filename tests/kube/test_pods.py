@@ -292,3 +292,17 @@ def test_what_a_pods_node_must_be_is_kept(selector: Any, terms: Any, kept: Any) 
         "nodeSelectorTerms": alternatives}}  # fmt: skip
     found = row(pod(nodeSelector=selector, affinity={"nodeAffinity": required}))["annotations"]
     assert (json.loads(found)["fallow.selector"] if found else None) == kept
+
+
+def test_taints_that_a_pod_bears_are_kept_but_for_those_that_every_pod_bears() -> None:
+    asked = [
+        {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "team", "value": "a"},
+        {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
+    ]
+    found = row(pod(tolerations=asked))["annotations"]
+    assert json.loads(found)["fallow.tolerations"] == [
+        ["gpu", "Exists", "", "NoSchedule"],
+        ["team", "Equal", "a", ""],
+    ]
+    assert row(pod(tolerations=asked[2:]))["annotations"] is None
