@@ -21,8 +21,8 @@ Key = tuple[str, str, str]
 GANGS = {"PyTorchJob"}
 """Kinds whose pods are the ranks of one job."""
 KEPT = "finished but kept"
-FINITE = {"training", "straggling training", "input-bound training", "preparing training",
-          "idle rank", "batch", KEPT}  # fmt: skip
+FINITE = {"training", "fp32 training", "straggling training", "input-bound training",
+          "preparing training", "idle rank", "batch", KEPT}  # fmt: skip
 KEPT_FROM, KEPT_TO = 0.2, 0.7
 """What is finished and kept has worked for such a part of its life."""
 PULLING_S = 1e12

@@ -94,6 +94,7 @@ class Block(msgspec.Struct, frozen=True):
     """0-1, like the other ratios."""
     gr_engine_active: Floats
     tensor_active: Floats
+    fp32_active: Floats
     dram_active: Floats
     gpu_util_pct: Floats
     mem_used_mib: Floats
@@ -108,6 +109,8 @@ class Block(msgspec.Struct, frozen=True):
     pcie_tx_bytes: Floats
     xid: Codes
     """0 = none since boot."""
+    throttle_mask: Codes
+    """Why clocks are below their most: NVML's clocks event reasons."""
     every_s: float = TICK_S
     """Seconds between ticks: more where somebody looks less often."""
 

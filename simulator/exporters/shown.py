@@ -356,6 +356,8 @@ _SENSORS = {
     "gr_engine_active": "gr_engine_active",
     "sm_active": "sm_active",
     "tensor_active": "tensor_active",
+    "fp32_active": "fp32_active",
+    "throttle_mask": "throttle_mask",
     "dram_active": "dram_active",
     "pcie_tx_bps": "pcie_tx_bytes",
     "pcie_rx_bps": "pcie_rx_bytes",

@@ -4,9 +4,10 @@ One row says of a kind: `state`, its true state (`productive` becomes `low` wher
 busy less than LOW_BELOW of the time); `computes`, whether kernels run; `hurts`, whether a stop
 would lose work; `context`, whether a CUDA context is open; `sampled`, whether its kernels are
 shorter than a scrape, so that gauges of one moment miss or overstate them. Then what the sensors
-show: SM_ACTIVE per busy time, tensor and DRAM activity per SM_ACTIVE, the standard deviation of the
-busy time from tick to tick (-1 = the law `on_ratio`), bytes per second over PCIe per busy time (per
-second where nothing computes), and the host's CPU cores and network bytes per second for each GPU.
+show: SM_ACTIVE per busy time, tensor, FP32 and DRAM activity per SM_ACTIVE, the standard deviation
+of the busy time from tick to tick (-1 = the law `on_ratio`), bytes per second over PCIe per busy
+time (per second where nothing computes), and the host's CPU cores and network bytes per second for
+each GPU.
 
 `spin` is a collective that waits for a rank that will never come: NCCL kernels keep the engine
 100 % busy on a few SMs, at little power (domain.md section 1.4, busy-hang). Judgement: the numbers

@@ -33,7 +33,11 @@ BARE_MIB = 4.0
 NOISE_W = 0.8
 HOT_C, HOT_CLOCK, HOT_POWER = 92.0, 0.6, 0.72
 """A board that throttles: its temperature, and its clock and power relative to what they were."""
-RATIOS = ("tensor", "dram", "rx_bps", "tx_bps")
+GPU_IDLE, SW_THERMAL, HW_THERMAL = 0x1, 0x20, 0x40
+"""Bits of NVML's clocks event reasons."""
+RATIOS = ("tensor", "fp32", "dram", "rx_bps", "tx_bps")
+PIPES = {"tensor", "fp32", "dram"}
+"""Ratios that are per SM activity."""
 
 
 class Carry(msgspec.Struct, frozen=True):
@@ -62,6 +66,7 @@ class _Sums(msgspec.Struct):
     sm: Array
     memory: Array
     tensor: Array
+    fp32: Array
     dram: Array
     rx_bps: Array
     tx_bps: Array
@@ -117,7 +122,7 @@ def _empty(shape: tuple[int, int]) -> _Sums:
         np.full(shape, -1, np.int16),
         np.full(shape, STATES.index("free"), np.int16),
         *(np.zeros(shape, bool) for _ in range(4)),
-        *(np.zeros(shape) for _ in range(8)),
+        *(np.zeros(shape) for _ in range(9)),
     )
 
 
@@ -141,7 +146,7 @@ def _add(sums: _Sums, place: int, tenure: Tenure, script: Script, ticks: Array) 
         getattr(sums, name)[at] += getattr(look, name)
     carried = np.where(facts.computes[look.kind], look.busy, 1.0)
     for name in RATIOS:
-        scale = look.sm if name in {"tensor", "dram"} else carried
+        scale = look.sm if name in PIPES else carried
         getattr(sums, name)[at] += facts.ratios[name][look.kind] * scale
 
 
@@ -152,7 +157,7 @@ def _rows(places: tuple[int, ...]) -> slice | list[int]:
 
 
 def _clip(sums: _Sums) -> None:
-    for name in ("busy", "now", "sm", "memory", "tensor", "dram"):
+    for name in ("busy", "now", "sm", "memory", *sorted(PIPES)):
         values = getattr(sums, name)
         np.minimum(values, 1.0, out=values)
     for values in (sums.rx_bps, sums.tx_bps):
@@ -209,6 +214,7 @@ def _measured(  # noqa: PLR0917  (everything meets here once)
         sm_active=_f32(sums.sm),
         gr_engine_active=_f32(sums.busy),
         tensor_active=_f32(sums.tensor),
+        fp32_active=_f32(sums.fp32),
         dram_active=_f32(sums.dram),
         gpu_util_pct=_f32(np.rint(100 * sums.now)),
         mem_used_mib=_f32(np.where(off, 0, np.rint(sums.memory * facts.memory_mib) + BARE_MIB)),
@@ -219,9 +225,18 @@ def _measured(  # noqa: PLR0917  (everything meets here once)
         pcie_rx_bytes=_f32(np.where(off, 0, sums.rx_bps + idle_bps)),
         pcie_tx_bytes=_f32(np.where(off, 0, sums.tx_bps + idle_bps)),
         xid=xid,
+        throttle_mask=_reasons(sums),
     )
     after = Carry(float(ticks[-1]), energy[:, -1].copy(), temp[:, -1].copy(), xid[:, -1].copy())
     return block, after
+
+
+def _reasons(sums: _Sums) -> Codes:
+    """Return why clocks are low: nothing runs, or the board is too hot for what does."""
+    rests = np.where(sums.now == 0, np.int16(GPU_IDLE), np.int16(0))
+    heat = np.where(sums.hot, np.int16(SW_THERMAL | HW_THERMAL), np.int16(0))
+    reasons: Codes = np.where(sums.off, np.int16(0), rests | heat)
+    return reasons
 
 
 def _watts(

@@ -74,6 +74,7 @@ def _job(seed: int, numbers: Numbers) -> Source:
     wanted = numbers["mean"]
     always_starved = numbers["input_share"] == 1
     low, high = (wanted,) * 2 if always_starved and not math.isnan(wanted) else INPUT_LEVEL
+    computes = "fp32 compute" if numbers["fp32"] else "compute"
     piece = 0
     while True:
         rng = generator(seed, "cycles", piece)
@@ -81,7 +82,7 @@ def _job(seed: int, numbers: Numbers) -> Source:
         names = [
             name
             for slow in starved
-            for name in ("input" if slow else "compute", "checkpoint", "wait")
+            for name in ("input" if slow else computes, "checkpoint", "wait")
         ]
         length = np.stack(
             [

@@ -79,7 +79,14 @@ def test_blocks_cut_in_two_give_the_rows_of_the_whole() -> None:
     whole = fleet.block(40)
     late = fleet.block(20, fleet.START + timedelta(seconds=30 * 20))
     late.energy_mj[:] = whole.energy_mj[:, 20:]
-    for name in ("gr_engine_active", "sm_active", "tensor_active", "dram_active", "power_w"):
+    for name in (
+        "gr_engine_active",
+        "sm_active",
+        "tensor_active",
+        "fp32_active",
+        "dram_active",
+        "power_w",
+    ):
         getattr(late, name)[:] = getattr(whole, name)[:, 20:]
     for name in ("gpu_util_pct", "temp_c", "mem_used_mib", "pcie_rx_bytes", "pcie_tx_bytes"):
         getattr(late, name)[:] = getattr(whole, name)[:, 20:]
