@@ -43,7 +43,7 @@ def undo(kit: Kit, told: Told, by: str) -> Outcome:
     document = {"asked": True, "ends": "undone"}
     kit.record.append(words.UNDOING, told.action.id, document, actor=by)
     kit.pulse("journalled the undo")
-    outcome = go_on(kit, told, found)
+    outcome = go_on(kit, told)
     if outcome is None:
         raise TemporaryError(
             f"action {told.action.id}: the API gave no answer to the undo",
@@ -66,35 +66,34 @@ def roll_back(kit: Kit, told: Told, ends: Result, *why: Reason) -> Outcome | Non
     return go_on(kit, told)
 
 
-def go_on(kit: Kit, told: Told, found: list[Found] | None = None) -> Outcome | None:
+def go_on(kit: Kit, told: Told) -> Outcome | None:
     """Send what is missing of an undo that was begun; None = it is not over yet."""
     begun = told.undoing
-    if begun is None:
+    if begun is None or (not begun.asked and kit.halted()) or _answer_late(kit, told):
         return None
-    if begun.asked is False and kit.halted():
-        return None
-    if found is None:
-        late = _answer_late(kit, told)
-        if late:
-            return None
-        found = look(kit, told)
-    skip = {n for n, one in enumerate(found) if not _to_send(told, n, one)}
+    # First our words, then our writes: what runs again must not be changed once more.
     notes = untell(kit, told.action)
     kit.pulse("took the annotations away")
-    stopped = kit.writes.unsend(told, [one.change for one in found], skip)
+    found = look(kit, told)
+    stopped = None
+    changed = [one.what for one in found if one.state == "neither"]
+    if not (begun.asked and changed):
+        skip = {n for n, one in enumerate(found) if not _to_send(told, n, one)}
+        stopped = kit.writes.unsend(told, [one.change for one in found], skip)
     if stopped is not None and stopped.verdict in ("away", "halted", "throttled"):
         _withdraw(kit, told, stopped)
         return None
-    left = [Reason("changed since", one.what) for one in found if one.state == "neither"]
+    left = [Reason("changed since", what) for what in changed]
     if stopped is not None:
         left.append(stopped.reason)
-    if begun.asked and stopped is not None:
-        before = told.outcome.result if told.outcome else "unknown"
-        return kit.conclude(told, before, *left)
+    if begun.asked and left:
+        # Nothing of it was written, or only part: it stands as it stood.
+        return kit.conclude(told, told.outcome.result if told.outcome else "unknown", *left)
     if begun.asked:
         kit.contested(told, begun.by)
     reasons = [*begun.why, *left, *(Reason("annotation", note) for note in notes)]
-    return kit.conclude(told, begun.ends, *reasons, reverted_by=_reverted_by(told))
+    by = told.restored.by if told.restored and begun.ends == "reverted" else None
+    return kit.conclude(told, begun.ends, *reasons, reverted_by=by)
 
 
 def look(kit: Kit, told: Told) -> list[Found]:
@@ -188,10 +187,6 @@ def _withdraw(kit: Kit, told: Told, stopped: Stopped) -> None:
     if stopped.verdict == "throttled":
         document = {"change": stopped.change, "undo": True}
         kit.record.append(words.WITHDRAWN, told.action.id, document)
-
-
-def _reverted_by(told: Told) -> str | None:
-    return told.restored.by if told.restored else None
 
 
 def _minute(moment: object) -> str:

@@ -1,0 +1,112 @@
+"""`kill -9` at every step of an action and of its undo: nothing twice, nothing forgotten."""
+
+import multiprocessing
+import signal
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from actions.journal import words
+from actions.loop.actor import Actor
+from tests.actions.loop import crashing
+from tests.actions.loop.site import Site, bare
+
+FRESH = multiprocessing.get_context("forkserver")
+FRESH.set_forkserver_preload(["tests.actions.loop.crashing"])
+MOST_STEPS = 60
+
+
+def killed(function: Callable[..., None], *arguments: Any) -> bool:
+    """Run a function in a process of its own; tell whether it killed itself."""
+    process = FRESH.Process(target=function, args=arguments)
+    process.start()
+    process.join(60)
+    assert process.exitcode in (0, -signal.SIGKILL), process.exitcode
+    return process.exitcode != 0
+
+
+def quiet(site: Site, actor: Actor) -> None:
+    """Let turns pass until nothing is open any more."""
+    for _ in range(12):
+        site.pass_time(minutes=2)
+        actor.turn(dry_run=False)
+        if not actor.record.open() and site.replicas_or_suspended():
+            return
+    raise AssertionError([t.action.id for t in actor.record.open()])
+
+
+def nothing_twice(site: Site) -> None:
+    """Hold the journal to its promises: each change of each action was sent once."""
+    journal = site.journal()
+    assert journal.verify() is None
+    sent = Counter(
+        (e.kind, e.key, e.document["change"])
+        for e in journal.entries(words.SENDING, words.UNSENDING)
+    )
+    gone = Counter(
+        (
+            words.UNSENDING if e.document.get("undo") else words.SENDING,
+            e.key,
+            e.document["change"],
+        )
+        for e in journal.entries(words.WITHDRAWN)
+    )
+    assert all(count - gone[key] <= 1 for key, count in sent.items()), sent
+    intents = {e.key for e in journal.entries(words.INTENT)}
+    assert intents == {e.key for e in journal.entries(words.OUTCOME)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["Deployment", "CronJob"])
+def test_killed_at_every_step_of_an_action(another_site: Callable[[], Site], kind: str) -> None:
+    for step in range(MOST_STEPS):
+        site = another_site()
+        before = site.subject(kind)
+        site.told_and_waited(site.actor())
+        arguments = (site.server.url, site.folder, site.now, site.evidence.idle, step)
+        alive = not killed(crashing.turn, *arguments)
+        actor = site.actor()
+        quiet(site, actor)
+        nothing_twice(site)
+        done = [
+            t for t in actor.record.actions.values() if t.outcome and t.outcome.result == "done"
+        ]
+        assert len(done) == 1, [t.outcome for t in actor.record.actions.values()]
+        actor.undo(done[0].action.id, "ann")
+        site.settle()
+        assert {k: bare(site.get(*k)) for k in before} == before
+        site.close()
+        if alive:
+            assert step > 10
+            return
+    raise AssertionError("the action has no end")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["Deployment", "CronJob"])
+def test_killed_at_every_step_of_an_undo(another_site: Callable[[], Site], kind: str) -> None:
+    for step in range(MOST_STEPS):
+        site = another_site()
+        before = site.subject(kind)
+        actor = site.actor()
+        site.told_and_waited(actor)
+        actor.turn(dry_run=False)
+        quiet(site, actor)
+        (told,) = actor.record.actions.values()
+        site.evidence.idle = []
+        arguments = (site.server.url, site.folder, site.now, told.action.id, step)
+        alive = not killed(crashing.undo, *arguments)
+        for _ in range(3):
+            site.pass_time(minutes=2)
+            actor.turn(dry_run=False)
+        if told.outcome and told.outcome.result != "undone":
+            actor.undo(told.action.id, "ann")  # it died before it had begun
+        nothing_twice(site)
+        assert {k: bare(site.get(*k)) for k in before} == before
+        site.close()
+        if alive:
+            assert step > 3
+            return
+    raise AssertionError("the undo has no end")
