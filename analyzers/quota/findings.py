@@ -12,6 +12,7 @@ from analyzers.queries import rows_of
 from analyzers.quota.fair import Doubles
 from analyzers.quota.gather import Group
 from analyzers.quota.measures import Measures, measures, pooling, shares
+from analyzers.quota.orders import orders
 from analyzers.quota.proposal import Proposal, propose
 from fallow.nouns import (
     Claim,
@@ -53,7 +54,7 @@ def found_in(group: Group, window: Window, settings: QuotaSettings) -> Iterator[
     proposal = None if "/mig-" in group.resource else propose(group, said, settings)
     stranded = said.total("stranded")
     if stranded >= max(least, 1e-6) or (proposal is not None and proposal.gifts):
-        yield _stranded(group, said, proposal, window)
+        yield _stranded(group, said, proposal, window, settings)
     ghost = float(group.nominal[group.inside].sum(axis=1).mean()) - group.money.gpus
     if group.money.gpus and ghost >= settings.min_gpus and len(group.members):
         yield _ghost(group, ghost, window)
@@ -131,7 +132,13 @@ def _reserved(group: Group, said: Measures, n: int, window: Window) -> Finding:
     )  # fmt: skip
 
 
-def _stranded(group: Group, said: Measures, proposal: Proposal | None, window: Window) -> Finding:
+def _stranded(
+    group: Group,
+    said: Measures,
+    proposal: Proposal | None,
+    window: Window,
+    settings: QuotaSettings,
+) -> Finding:
     hours, price = said.total("stranded"), group.money.usd_h
     moved = proposal if proposal is not None and proposal.gifts else None
     details = {
@@ -166,6 +173,7 @@ def _stranded(group: Group, said: Measures, proposal: Proposal | None, window: W
         price,
         _claims(group, served, price, "free"),
         advised=advised,
+        parameters={} if moved is None else orders(group, moved, settings),
         **words,
     )
 
@@ -220,6 +228,7 @@ def _made(  # noqa: PLR0917  (one call per kind)
     usd_h: float | None = None,
     claims: tuple[Claim, ...] = (),
     advised: str | None = None,
+    parameters: dict[str, Any] | None = None,
     **words: Any,
 ) -> Finding:
     notes = list(group.notes)
@@ -268,6 +277,7 @@ def _made(  # noqa: PLR0917  (one call per kind)
                 saving="capacity",
                 effort=cast("Effort", said["effort"]),
                 claims=claims,
+                parameters=parameters or {},
             ),
         ),
     )

@@ -107,6 +107,26 @@ def test_a_short_history_makes_no_donor(make_ground: Make) -> None:
     ]
 
 
+def test_a_proposal_tells_machines_which_objects_and_when_each_last_changed(
+    make_ground: Make,
+) -> None:
+    ground = make_ground(gpus=12, days=35)
+    ground.quota("donor", [8] * 30 + [6] * 5, 1, 0, kind="ResourceQuota")
+    ground.quota("needy", 4, 4, 4, kind="ResourceQuota")
+    ground.post(free=7)
+    said = found(ground, max_step=0.5)["stranded_quota"].recommendations[0].parameters["proposal"]
+    assert (said["kind"], said["resource"], said["flavor"]) == (
+        "ResourceQuota", "nvidia.com/gpu", ""
+    )  # fmt: skip
+    donor, needy = said["moves"]
+    assert (donor["namespace"], donor["object"]) == ("donor", "donor")
+    assert donor["to_gpus"] - donor["from_gpus"] == needy["from_gpus"] - needy["to_gpus"] < 0
+    assert donor["changed_gpus"] == -2
+    assert donor["changed_at"] == ground.window.end - timedelta(days=5, hours=1)
+    assert needy["waiting_gpus"] == 4
+    assert "changed_at" not in needy
+
+
 def test_teams_that_take_turns_would_need_half_in_one_pool(make_ground: Make) -> None:
     ground = make_ground(gpus=16, days=14)
     ground.quota("odd", 8, [8, 0], kind="ResourceQuota")
