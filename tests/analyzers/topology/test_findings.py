@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analyzers.topology.analyzer import TopologyAnalyzer
@@ -178,12 +178,66 @@ def test_the_nearest_place_is_never_farther_than_the_one_it_has(
     assert (lies.needed["node"] == 1) == bool(whole or len(used) == 1)
 
 
-def test_what_is_saved_never_exceeds_the_bill(hours: Hours) -> None:
+def test_a_flooded_link_costs_all_that_a_nearer_place_would_spare(hours: Hours) -> None:
     hours.room("n0", 7, zone="a")
     hours.room("n1", 7, zone="b")
     flood = {"net_rx_bps": 1e12, "net_tx_bps": 1e12}
     hours.workload("w", [{}] * 2, gpus_per_pod=1, nodes=["n0", "n1"], host=flood)
     made = TopologyAnalyzer().find(hours.views, hours.window)
-    poured = fall(hours.views, hours.window, made)
     assert made[0].gpu_hours == pytest.approx(96 * (1 - 5 / NVLINK), abs=1e-5)
-    assert 0 < poured.saved().gpu_hours < poured.bill.gpu_hours
+
+
+jobs = st.lists(
+    st.fixed_dictionaries(
+        {
+            "pods": st.integers(2, 4),
+            "gpus": st.sampled_from([1, 2]),
+            "nodes": st.lists(st.integers(0, 3), min_size=2, max_size=4, unique=True),
+            "begin": st.integers(0, 24),
+            "rate": st.sampled_from([0.0, 1e9, 3e10, 1e12]),
+            "heard": st.booleans(),
+            "priced": st.booleans(),
+        }
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(jobs, st.lists(st.sampled_from("ab"), min_size=4, max_size=4))
+def test_what_is_saved_never_exceeds_the_bill(
+    views: Any, wanted: list[dict[str, Any]], zones: list[str]
+) -> None:
+    for table in ("node", "device", "allocation", "rollup_1h", "ledger", "pod", "pod_sample"):
+        views.engine.execute(f"DELETE FROM {table}")
+    hours = Hours(views)
+    for n, zone in enumerate(zones):
+        hours.room(f"n{n}", 4, zone=zone)
+    for number, job in enumerate(wanted):
+        told = {"net_rx_bps": job["rate"], "net_tx_bps": job["rate"]}
+        hours.workload(
+            f"w{number}",
+            [{"pcie_bps_max": job["rate"]}] * (job["pods"] * job["gpus"]),
+            gpus_per_pod=job["gpus"],
+            nodes=[f"n{n}" for n in job["nodes"]],
+            hours=(job["begin"], 48),
+            host=told if job["heard"] else None,
+            priced=job["priced"],
+        )
+    analyzer = TopologyAnalyzer(TopologySettings(least_gpu_hours=0, talk_gbs=1e-6))
+    made = analyzer.find(views, hours.window)
+    assert made == analyzer.find(views, hours.window)
+    held = "SELECT workload, sum(gpu_seconds) / 3600, sum(usd) FROM ledger GROUP BY 1"
+    bills = {name: (h, usd) for name, h, usd in views.engine.execute(held).fetchall()}
+    for finding in made:
+        gpu_hours, usd = bills[finding.subject.workload]
+        assert 0 < finding.gpu_hours <= gpu_hours
+        assert finding.usd is None or 0 <= finding.usd <= usd
+        assert (finding.usd is None) == (usd is None)
+        assert 0 < finding.details["share"] < 1
+    poured = fall(views, hours.window, made)
+    saved, bill = poured.saved(), poured.bill
+    assert saved.gpu_hours <= bill.gpu_hours
+    assert (saved.usd or 0) <= (bill.usd or 0)
+    assert (saved.gpu_hours > 0) == bool(made)
