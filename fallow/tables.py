@@ -115,7 +115,8 @@ class Batch(msgspec.Struct, frozen=True):
         unknown = set(data) - set(wanted.names)
         if unknown:
             raise SourceError(f"table {table!r} has no columns {sorted(unknown)}")
-        length = max((len(v) for v in data.values()), default=0)  # type: ignore[arg-type]
+        given = [v for v in data.values() if v is not None]
+        length = max((len(v) for v in given), default=0)  # type: ignore[arg-type]
         arrays = [_cast(data.get(f.name), f, length, table) for f in wanted]
         return cls(table, pa.Table.from_arrays(arrays, schema=wanted))
 
