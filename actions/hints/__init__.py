@@ -1,0 +1,1 @@
+"""Hints to owners: what to change, in their framework's own lines, and whether it was changed."""

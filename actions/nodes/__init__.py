@@ -1,0 +1,1 @@
+"""Nodes and pools: take out what is sick, let pools shrink, let eligible work run on spot."""

@@ -1,0 +1,1 @@
+"""Right sizes: requests of CPU and memory, replicas, MIG layouts."""

@@ -1,0 +1,116 @@
+"""A hint says the ranges and the lines, changes nothing, and is checked afterwards."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from actions.hints.precision import PrecisionExecutor, hint, lines
+from actions.hints.waking import woke_up
+from analyzers.precision.gains import formats
+from fallow.acting import Intent
+from fallow.errors import RefusedError
+from fallow.nouns import Subject
+from tests.actions.places import Place, bare
+from tests.actions.reclaim.examples import decided, trained
+from tests.analyzers.conftest import Memory
+
+RANGES = [{"format": "TF32", "times_as_fast": [1.34, 2.12]}]
+SAID = {"ranges": RANGES, "why": "fp32 asleep", "assumptions": ["peak rates are dense"]}
+VERB = "let tensor cores do FP32's matrix work"
+START = datetime(2026, 11, 1, tzinfo=UTC)
+WHOM = Subject("c", "ml", "PyTorchJob", "bert")
+
+
+def intended(place: Place, **said: Any) -> Intent:
+    about = decided("PyTorchJob", place.name, "x", VERB, parameters=said)
+    return PrecisionExecutor().intend(about, place.door)
+
+
+def test_the_owner_reads_range_lines_and_assumptions_and_the_undo_is_exact(place: Place) -> None:
+    spec = trained("pytorchReplicaSpecs")
+    before = place.make("PyTorchJob", {"metadata": {"name": "x"}, "spec": spec})
+    intent = intended(place, **SAID)
+    place.send(*intent.changes)
+    after = place.get("PyTorchJob", "x")
+    assert after is not None
+    text = after["metadata"]["annotations"]["fallow.dev/hint"]
+    assert "TF32: 1.34 to 2.12 times as fast, estimated." in text
+    assert "PyTorch: torch.set_float32_matmul_precision('high')" in text
+    assert "Assumed: peak rates are dense." in text
+    assert after["spec"] == before["spec"]
+    with pytest.raises(RefusedError, match="carries this hint already"):
+        intended(place, **SAID)
+    place.send(*intent.undo)
+    assert bare(place.get("PyTorchJob", "x")) == bare(before)
+
+
+def test_without_a_range_there_is_no_hint() -> None:
+    with pytest.raises(RefusedError, match="holds no range"):
+        hint({}, "x")
+
+
+def test_every_format_that_is_advised_has_lines_and_every_verb_an_executor() -> None:
+    advised = {
+        (f.format, f.verb)
+        for kind in ("fp32_asleep", "fp8", "low_bit_weights")
+        for arch in ("Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell")
+        for f in formats(kind, arch)
+    }
+    assert {name for name, _ in advised} == set(lines())
+    assert {verb for _, verb in advised} == set(PrecisionExecutor.verbs)
+
+
+@pytest.fixture
+def views() -> Iterator[Memory]:
+    memory = Memory()
+    yield memory
+    memory.engine.close()
+
+
+def hours(views: Memory, tensor: list[float | None]) -> None:
+    pod = {"cluster": "c", "namespace": "ml", "pod": "bert-0", "uid": "u"}
+    owner = {"workload_kind": "PyTorchJob", "workload": "bert"}
+    views.rows("pod", [pod | owner, pod | owner | {"uid": "again"}])
+    views.rows(
+        "rollup_1h",
+        [
+            {
+                "cluster": "c",
+                "bucket": (START + timedelta(hours=n)).replace(tzinfo=None),
+                "device": "GPU-0",
+                "namespace": "ml",
+                "pod": "bert-0",
+                "busy_s": 3600.0,
+                "tensor_active_mean": value,
+                "tensor_active_n": 0 if value is None else 120,
+            }
+            for n, value in enumerate(tensor)
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("tensor", "verdict"),
+    [
+        ([0.001] * 4 + [0.3] * 4, "woke up"),
+        ([0.001] * 8, "still asleep"),
+        ([0.001] * 4 + [0.015] * 4, "still asleep"),
+        ([0.3] * 4 + [0.4] * 4, "still asleep"),
+        ([0.001] * 4 + [0.3], "unknown"),
+        ([0.001] * 4 + [None] * 4, "unknown"),
+        ([], "unknown"),
+    ],
+    ids=["woke", "slept on", "still below the sill", "was awake", "too early", "unseen", "nothing"],
+)
+def test_whether_tensor_cores_woke_up_is_measured(
+    views: Memory, tensor: list[float | None], verdict: str
+) -> None:
+    hours(views, tensor)
+    now = START + timedelta(hours=len(tensor) + 1)
+    hinted = START + timedelta(hours=4)
+    found = woke_up(views, WHOM, hinted, now, back=timedelta(days=7))
+    assert found.verdict == verdict
+    if tensor:
+        assert found.hours_before == 4, "a pod of two uids counts once"

@@ -1,0 +1,203 @@
+"""Requests, replicas and MIG layouts: never below what is used, undone exactly."""
+
+from typing import Any
+
+import pytest
+
+from actions.nodes.recycling import CORDON
+from actions.resize.mig import MigExecutor
+from actions.resize.replicas import ReplicasExecutor
+from actions.resize.requests import CPU, MEMORY, RequestsExecutor, floor
+from fallow.acting import Intent
+from fallow.errors import RefusedError
+from fallow.seams import Executor
+from tests.actions.places import Object, Place, bare
+from tests.actions.reclaim.examples import decided, replicated
+
+GIB = 2**30
+USED = {"resource": "cpu", "ask": 4000, "used_p99": 2000, "used_peak": 3000}
+AMOUNTS = {"cpu": "16", "memory": "200Gi", "nvidia.com/gpu": "1"}
+
+
+def intended(
+    place: Place, executor: Executor, kind: str, verb: str, name: str = "x", **said: Any
+) -> Intent:
+    space = "" if kind == "Node" else place.name
+    return executor.intend(decided(kind, space, name, verb, parameters=said), place.door)
+
+
+def deployment(place: Place, replicas: int = 1, **side: str) -> Object:
+    spec = replicated(replicas)
+    limits = {"nvidia.com/gpu": "1"}
+    main = {"name": "main", "image": "b", "resources": {"requests": AMOUNTS, "limits": limits}}
+    extra = {"name": "side", "image": "b", "resources": {"requests": {"cpu": "500m", **side}}}
+    spec["template"] = {**spec["template"], "spec": {"containers": [extra, main]}}
+    return place.make("Deployment", {"metadata": {"name": "x"}, "spec": spec})
+
+
+def pod(place: Place, owner: Object, name: str = "x-1") -> Object:
+    """Make a running pod of a Deployment, as its controllers would."""
+    made = place.make(
+        "ReplicaSet",
+        {
+            "metadata": {"name": f"{name}-rs", "ownerReferences": [_ref(owner, "Deployment")]},
+            "spec": {"selector": owner["spec"]["selector"], "template": owner["spec"]["template"]},
+        },
+    )
+    return place.make(
+        "Pod",
+        {
+            "metadata": {
+                "name": name,
+                "labels": {"app": "x"},
+                "ownerReferences": [_ref(made, "ReplicaSet")],
+            },
+            "spec": owner["spec"]["template"]["spec"],
+        },
+        status={"phase": "Running"},
+    )
+
+
+def _ref(obj: Object, kind: str) -> Object:
+    head = obj["metadata"]
+    named = {"name": head["name"], "uid": head["uid"]}
+    return {"apiVersion": "apps/v1", "kind": kind, "controller": True, **named}
+
+
+def test_running_pods_are_resized_in_place_and_the_undo_is_exact(place: Place) -> None:
+    before = pod(place, deployment(place))
+
+    intent = intended(place, RequestsExecutor(), "Deployment", CPU, **USED)
+    place.send(*intent.changes, dry_run=True)
+    place.send(*intent.changes)
+
+    after = place.get("Pod", "x-1")
+    assert after is not None
+    asked = [c["resources"]["requests"] for c in after["spec"]["containers"]]
+    assert asked == [{"cpu": "500m"}, {**AMOUNTS, "cpu": "3500m"}]
+    assert all(place.holds(c) for c in intent.changes)
+    place.send(*intent.undo)
+    assert bare(place.get("Pod", "x-1")) == bare(before)
+    assert intent.notes == ("a new pod asks for the old amount until its template is changed",)
+
+
+def test_the_template_is_written_where_a_policy_asks_for_it(place: Place) -> None:
+    before = deployment(place)
+    used = {"resource": "memory", "ask": 64 * GIB, "used_p99": 40 * GIB, "used_peak": 70 * GIB}
+    intent = intended(place, RequestsExecutor(), "Deployment", MEMORY, **used, template=True)
+    place.send(*intent.changes)
+    after = place.get("Deployment", "x")
+    assert after is not None
+    main = after["spec"]["template"]["spec"]["containers"][1]
+    assert main["resources"]["requests"]["memory"] == f"{70 * 1024}Mi"
+    place.send(*intent.undo)
+    assert bare(place.get("Deployment", "x")) == bare(before)
+
+
+@pytest.mark.parametrize(
+    ("ask", "p99", "peak", "least"),
+    [(4000, 1000, 1000, 4000), (1000, 2000, 1000, 2400), (1000, 1000, 5000, 5000)],
+    ids=["asked", "p99 with headroom", "peak"],
+)
+def test_nothing_goes_below_what_was_used(ask: int, p99: int, peak: int, least: float) -> None:
+    said = {"resource": "cpu", "ask": ask, "used_p99": p99, "used_peak": peak}
+    assert floor(decided("Deployment", "n", "x", CPU, parameters=said), "cpu") == least
+
+
+@pytest.mark.parametrize("missing", ["ask", "used_p99", "used_peak", "resource"])
+def test_what_is_not_known_is_not_lowered(place: Place, missing: str) -> None:
+    deployment(place)
+    said = {k: v for k, v in USED.items() if k != missing}
+    with pytest.raises(RefusedError, match="is not known, so nothing is lowered"):
+        intended(place, RequestsExecutor(), "Deployment", CPU, **said)
+
+
+def test_who_asks_for_no_more_is_left_alone(place: Place) -> None:
+    pod(place, deployment(place))
+    with pytest.raises(RefusedError, match="no more cpu than it needs"):
+        intended(place, RequestsExecutor(), "Deployment", CPU, **{**USED, "ask": 20_000})
+
+
+def test_fewer_replicas_carry_the_busiest_hour_and_never_none(place: Place) -> None:
+    before = deployment(place, replicas=4)
+    for n in range(4):
+        pod(place, before, f"x-{n}")
+    executor = ReplicasExecutor()
+    intent = intended(place, executor, "Deployment", "ask for fewer GPUs", fewer_gpus=1.5)
+    place.send(*intent.changes)
+    after = place.get("Deployment", "x")
+    assert after is not None
+    assert after["spec"]["replicas"] == 2
+    place.send(*intent.undo)
+    assert bare(place.get("Deployment", "x")) == bare(before)
+    with pytest.raises(RefusedError, match="needs its 4 replicas"):
+        intended(place, executor, "Deployment", "ask for fewer GPUs", fewer_gpus=3.5)
+    with pytest.raises(RefusedError, match="does not say how many GPUs are enough"):
+        intended(place, executor, "Deployment", "ask for fewer GPUs")
+
+
+def test_an_autoscalers_number_and_the_last_replica_are_left_alone(place: Place) -> None:
+    pod(place, deployment(place))
+    executor = ReplicasExecutor()
+    with pytest.raises(RefusedError, match="has one replica"):
+        intended(place, executor, "Deployment", "ask for fewer GPUs", fewer_gpus=0.5)
+    scaled = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"}
+    spec = {"scaleTargetRef": scaled, "maxReplicas": 4}
+    place.make("HorizontalPodAutoscaler", {"metadata": {"name": "h"}, "spec": spec})
+    with pytest.raises(RefusedError, match="scaled by HorizontalPodAutoscaler h"):
+        intended(place, executor, "Deployment", "ask for fewer GPUs", fewer_gpus=0.5)
+
+
+def board(place: Place, **spec: Any) -> tuple[str, Object]:
+    name = f"{place.name}-mig"
+    labels = {"nvidia.com/mig.config": "all-disabled", "nvidia.com/mig.config.state": "success"}
+    return name, place.make("Node", {"metadata": {"name": name, "labels": labels}, "spec": spec})
+
+
+def test_boards_are_cut_on_a_cordoned_node_that_waits_for_success(place: Place) -> None:
+    name, before = board(place)
+    said = {"mig_config": "all-2g.20gb", "processes": 0}
+    intent = intended(place, MigExecutor(), "Node", "cut-again", name, **said)
+    cordon, label, again = intent.changes
+    assert cordon.becomes == {CORDON: True}
+    assert again.when["/metadata/labels/nvidia.com~1mig.config.state"] == "success"
+    place.send(cordon, label, again)
+    after = place.get("Node", name)
+    assert after is not None
+    assert after["metadata"]["labels"]["nvidia.com/mig.config"] == "all-2g.20gb"
+    assert not after["spec"].get("unschedulable")
+    place.send(*intent.undo)
+    assert bare(place.get("Node", name)) == bare(before)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"processes": 0}, "no layout is named"),
+        ({"mig_config": "all-disabled", "processes": 0}, "already"),
+        ({"mig_config": "all-1g.10gb"}, "whether processes use its devices is not known"),
+        ({"mig_config": "all-1g.10gb", "processes": 2}, "whether processes use its devices"),
+    ],
+    ids=["no layout", "has it", "unknown", "processes"],
+)
+def test_boards_that_may_be_in_use_are_never_cut(
+    place: Place, said: dict[str, Any], why: str
+) -> None:
+    name, _ = board(place)
+    with pytest.raises(RefusedError, match=why):
+        intended(place, MigExecutor(), "Node", "cut-again", name, **said)
+
+
+def test_a_node_with_gpu_pods_or_a_strangers_cordon_is_not_cut(place: Place) -> None:
+    name, _ = board(place)
+    said = {"mig_config": "all-1g.10gb", "processes": 0}
+    limits = {"nvidia.com/mig-1g.10gb": "1"}
+    container = {"name": "m", "image": "b", "resources": {"limits": limits}}
+    place.make(
+        "Pod", {"metadata": {"name": "p"}, "spec": {"nodeName": name, "containers": [container]}}
+    )
+    with pytest.raises(RefusedError, match="has GPU pods: p"):
+        intended(place, MigExecutor(), "Node", "cut-again", name, **said)
+    place.patch("Node", name, {"spec": {"unschedulable": True}})
+    with pytest.raises(RefusedError, match="cordoned by somebody already"):
+        intended(place, MigExecutor(), "Node", "cut-again", name, **said)
