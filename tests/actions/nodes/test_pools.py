@@ -93,9 +93,8 @@ def aws(endpoint: str) -> Iterator[Any]:
         aws_access_key_id="test",
         aws_secret_access_key="test",
     )
-    made.create_cluster(
-        name="prod", roleArn="arn:aws:iam::123456789012:role/r", resourcesVpcConfig={}
-    )
+    role = "arn:aws:iam::123456789012:role/r"
+    made.create_cluster(name="prod", roleArn=role, resourcesVpcConfig={})
     made.create_nodegroup(
         clusterName="prod",
         nodegroupName="gpus",
