@@ -10,12 +10,13 @@ A class's fields are its YAML: whatever its constructor takes may stand under it
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import msgspec
 import pyarrow as pa
 
-from fallow.acting import Decision, Intent, Target
+from fallow.acting import Action, Decision, Intent, Reason, Target
 from fallow.nouns import Finding, Subject
 from fallow.tables import Batch
 from fallow.window import Window
@@ -170,4 +171,13 @@ class Executor(Protocol):
             RefusedError: it must not or cannot be done to this object; the message says why.
             TemporaryError: the API does not answer.
         """
+        ...
+
+
+@runtime_checkable
+class Reviewing(Protocol):
+    """An executor whose effect shows in stored rows, hours later: what it regrets is undone."""
+
+    def review(self, action: Action, views: Views, now: datetime) -> tuple[Reason, ...] | None:
+        """Return why an action did harm; () = it did not; None = too early to say."""
         ...

@@ -17,13 +17,14 @@ from actions.cluster.protections import protected
 from actions.quota.accounts import Account, Solution, Wish
 from actions.quota.once import Once
 from actions.quota.proposals import Move, Proposal, read
+from actions.quota.review import review
 from actions.quota.solving import solve
 from actions.quota.systems import SYSTEMS, Part, System
 from actions.quota.systems.system import Object, key_of
 from actions.quota.writes import write
-from fallow.acting import Decision, Intent, Target
+from fallow.acting import Action, Decision, Intent, Reason, Target
 from fallow.errors import RefusedError
-from fallow.seams import Cluster, Right
+from fallow.seams import Cluster, Right, Views
 
 MANAGER = "fallow"
 
@@ -64,6 +65,13 @@ class QuotaExecutor:
             whys = "; ".join(f"{key}: {why}" for key, why in step.refused)
             raise RefusedError(f"no quota of {proposal.kind} may move: {whys}")
         return _intent(step, objects, system, part, cluster)
+
+    def review(self, action: Action, views: Views, now: datetime) -> tuple[Reason, ...] | None:
+        """Return why a step made waiting worse; () = it did not; None = too early to say."""
+        said = review(action, views, now)
+        if said.worse is None:
+            return None
+        return (Reason("worsened", said.why),) if said.worse else ()
 
 
 def _found(proposal: Proposal, cluster: Cluster) -> tuple[System, str, dict[str, Object]]:

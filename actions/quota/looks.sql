@@ -1,0 +1,144 @@
+-- What some quotas of one kind said by the hour: guarantee, use and waiting, in devices. What
+-- waits is said by the objects (KAI, Koordinator, Volcano), else by a ClusterQueue's LocalQueues
+-- (split over its flavors by nominal quota), else by the namespace's pods without a place.
+WITH rows_of AS (
+    SELECT
+        ts,
+        namespace,
+        name,
+        kind,
+        parent,
+        split_part(resource, '@', 1) AS resource,
+        resource = $resource AS mine,
+        nominal,
+        used,
+        waiting,
+        date_trunc('hour', ts) AS hour
+    FROM quota
+    WHERE
+        cluster = $cluster
+        AND ts >= $since::TIMESTAMP
+        AND ts < $until::TIMESTAMP
+        AND kind IN ($kind, 'LocalQueue')
+),
+
+said AS (
+    SELECT
+        hour,
+        namespace,
+        name,
+        avg(nominal) AS nominal,
+        avg(used) AS used,
+        avg(waiting) AS waiting
+    FROM rows_of
+    WHERE kind = $kind AND mine AND nominal IS NOT null
+    GROUP BY ALL
+),
+
+parts AS (
+    SELECT
+        hour,
+        name,
+        sum(nominal) FILTER (WHERE mine) / nullif(sum(nominal), 0) AS part
+    FROM rows_of
+    WHERE kind = $kind AND resource = split_part($resource, '@', 1)
+    GROUP BY ALL
+),
+
+-- A queue where nothing waits has no such row: its other rows tell that it was looked at.
+lines AS (
+    SELECT
+        hour,
+        parent AS name,
+        coalesce(sum(waiting) FILTER (WHERE resource = split_part($resource, '@', 1)), 0)
+        / count(DISTINCT ts) AS waiting
+    FROM rows_of
+    WHERE kind = 'LocalQueue'
+    GROUP BY ALL
+),
+
+looked AS (
+    SELECT max(last_seen) AS last_look
+    FROM pod
+    WHERE cluster = $cluster
+),
+
+pods AS (
+    SELECT
+        p.namespace,
+        p.gpu_request AS gpus,
+        coalesce(p.created_at, p.scheduled_at, p.first_seen) AS made,
+        coalesce(
+            p.scheduled_at, p.started_at, CASE WHEN p.node IS NOT null THEN p.first_seen END
+        ) AS begun,
+        coalesce(
+            p.finished_at,
+            CASE
+                WHEN p.last_seen >= l.last_look - INTERVAL 10 MINUTE THEN $until::TIMESTAMP
+                ELSE p.last_seen
+            END
+        ) AS ended
+    FROM pod AS p
+    CROSS JOIN looked AS l
+    WHERE p.cluster = $cluster AND p.gpu_request > 0 AND p.gpu_resource = $resource
+),
+
+stretches AS (
+    SELECT
+        namespace,
+        gpus,
+        0 AS held,
+        made AS start,
+        coalesce(begun, ended) AS "end"
+    FROM pods
+    UNION ALL
+    SELECT
+        namespace,
+        gpus,
+        1 AS held,
+        begun AS start,
+        ended AS "end"
+    FROM pods
+    WHERE begun IS NOT null
+),
+
+hours AS (
+    SELECT DISTINCT hour
+    FROM said
+),
+
+by_pods AS (
+    SELECT
+        h.hour,
+        s.namespace,
+        sum(
+            s.gpus
+            * epoch(least(s."end", h.hour + INTERVAL 1 HOUR) - greatest(s.start, h.hour))
+            / 3600
+        ) FILTER (WHERE s.held = 0) AS waiting,
+        sum(
+            s.gpus
+            * epoch(least(s."end", h.hour + INTERVAL 1 HOUR) - greatest(s.start, h.hour))
+            / 3600
+        ) FILTER (WHERE s.held = 1) AS held
+    FROM hours AS h
+    INNER JOIN stretches AS s ON h.hour + INTERVAL 1 HOUR > s.start AND h.hour < s."end"
+    GROUP BY ALL
+)
+
+SELECT
+    s.hour,
+    s.namespace,
+    s.name,
+    s.nominal,
+    CASE WHEN s.namespace <> '' THEN coalesce(s.used, p.held, 0) ELSE s.used END AS used,
+    coalesce(
+        s.waiting,
+        CASE WHEN $kind = 'ClusterQueue' THEN l.waiting * coalesce(q.part, 1) END,
+        CASE WHEN s.namespace <> '' THEN coalesce(p.waiting, 0) END
+    ) AS waiting
+FROM said AS s
+LEFT JOIN parts AS q ON s.hour = q.hour AND s.name = q.name
+LEFT JOIN lines AS l ON s.hour = l.hour AND s.name = l.name
+LEFT JOIN by_pods AS p ON s.hour = p.hour AND s.namespace = p.namespace
+ORDER BY ALL

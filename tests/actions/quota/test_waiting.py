@@ -1,0 +1,183 @@
+"""A step is taken back when waiting worsens by it, and only then."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actions.quota.executor import QuotaExecutor
+from actions.quota.review import review
+from actions.quota.waiting import Look, worsened
+from fallow.acting import Action, Intent, Target
+from tests.actions.quota.site import GPU, decision, move
+from tests.analyzers.conftest import Memory
+
+START = datetime(2026, 11, 2, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+Course = tuple[float, float]
+"""Used and waiting."""
+
+
+def looks(start: datetime, hours: int, **said: tuple[float, Course]) -> list[Look]:
+    """Return looks: each quota's guarantee, use and waiting, the same in every hour."""
+    return [
+        Look(start + n * HOUR, key, nominal, *course)
+        for n in range(hours)
+        for key, (nominal, course) in said.items()
+    ]
+
+
+BEFORE = looks(START, 96, a=(16, (4, 0)), b=(4, (4, 4)))
+AFTER = START + 96 * HOUR
+
+
+def test_a_step_that_served_the_receiver_is_no_worse() -> None:
+    said = worsened(BEFORE, looks(AFTER, 48, a=(12, (4, 0)), b=(8, (8, 0))))
+    assert said.worse is False
+    assert (said.harm_gpu_hours, said.good_gpu_hours) == (0, 4 * 48)
+    assert (said.waited_before, said.waited_after) == (0.5, 0)
+
+
+def test_a_giver_that_waits_for_what_it_gave_is_harmed() -> None:
+    said = worsened(BEFORE, looks(AFTER, 48, a=(12, (12, 3)), b=(8, (5, 0))))
+    assert said.worse is True
+    assert (said.harm_gpu_hours, said.good_gpu_hours) == (3 * 48, 48)
+    assert "givers waited for 144.0 GPU-hours of what they gave, receivers used 48.0" in said.why
+
+
+def test_a_giver_that_waits_below_its_new_guarantee_waits_for_something_else() -> None:
+    said = worsened(BEFORE, looks(AFTER, 48, a=(12, (8, 2)), b=(8, (8, 0))))
+    assert said.harm_gpu_hours == 0
+
+
+def test_lines_that_grew_though_no_more_was_asked_for_are_worse() -> None:
+    said = worsened(BEFORE, looks(AFTER, 48, a=(12, (3, 2)), b=(8, (2, 5))))
+    assert said.worse is True
+    assert "1.400 hours were waited per GPU-hour had, 0.500 before" in said.why
+
+
+def test_lines_that_grew_with_what_was_asked_for_are_not_the_steps_doing() -> None:
+    said = worsened(BEFORE, looks(AFTER, 48, a=(12, (4, 0)), b=(8, (8, 30))))
+    assert said.worse is False
+    assert "more was asked for" in said.why
+
+
+def test_no_worse_than_the_worst_day_before_is_noise() -> None:
+    bad_day = looks(START, 24, a=(16, (2, 0)), b=(4, (2, 8)))
+    before = [*bad_day, *looks(START + 24 * HOUR, 72, a=(16, (4, 0)), b=(4, (4, 4)))]
+    said = worsened(before, looks(AFTER, 48, a=(12, (3, 0)), b=(8, (3, 6))))
+    assert said.worse is False
+
+
+@pytest.mark.parametrize(
+    ("after", "why"),
+    [
+        ([], "not known"),
+        (looks(AFTER, 23, a=(12, (4, 0)), b=(8, (8, 0))), "23 hours were seen after the step"),
+        ([Look(AFTER + n * HOUR, "a", 12, 4, None) for n in range(48)], "not known"),
+    ],
+)
+def test_too_little_seen_is_no_answer(after: list[Look], why: str) -> None:
+    said = worsened(BEFORE, after)
+    assert said.worse is None
+    assert why in said.why
+
+
+course = st.tuples(st.floats(0, 20), st.floats(0, 20))
+
+
+@given(course, course, st.integers(0, 8), st.randoms())
+def test_what_nobody_asked_for_harms_nobody_and_order_is_no_matter(
+    a: Course, b: Course, moved: int, dice: object
+) -> None:
+    after = looks(AFTER, 24, a=(16 - moved, a), b=(4 + moved, b))
+    said = worsened(BEFORE, after)
+    assert 0 <= said.harm_gpu_hours <= 24 * moved + 1e-6
+    assert 0 <= said.good_gpu_hours <= 24 * moved + 1e-6
+    if a[1] == 0:
+        assert said.harm_gpu_hours == 0
+    if not moved:
+        assert said.harm_gpu_hours == said.good_gpu_hours == 0
+    shuffled = list(after)
+    dice.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert worsened(BEFORE, shuffled).worse == said.worse
+
+
+@pytest.fixture
+def views() -> Iterator[Memory]:
+    memory = Memory()
+    yield memory
+    memory.engine.close()
+
+
+def quota(
+    views: Memory, kind: str, name: str, before: Course, after: Course, **more: object
+) -> None:
+    """Write a week before the step and two days after it; guarantees 16 -> 12 and 4 -> 8."""
+    old, new = {"a": (16, 12), "b": (4, 8)}[name]
+    rows = []
+    for n in range(-168, 49):
+        nominal, (used, waiting) = (old, before) if n < 0 else (new, after)
+        rows.append(
+            {
+                "cluster": "lab", "ts": AFTER + n * HOUR, "kind": kind, "name": name,
+                "namespace": "", "resource": GPU, "nominal": nominal, "used": used,
+                "waiting": waiting, **more,
+            }
+        )  # fmt: skip
+    views.rows("quota", rows)
+
+
+def action(kind: str, flavor: str = "", space: str = "") -> Action:
+    moves = [move(f"{space}a", 16, 12), move(f"{space}b", 4, 8)]
+    made = decision(kind, moves, flavor=flavor)
+    target = Target("lab", "v1", "Queue", "", "a", "u")
+    return Action("x", made, Intent(target, "quota", (), ()), AFTER, "actor")
+
+
+def test_the_executor_reviews_what_it_did_from_stored_rows(views: Memory) -> None:
+    quota(views, "Queue.kai", "a", (4, 0), (12, 3))
+    quota(views, "Queue.kai", "b", (4, 4), (5, 0))
+    now = AFTER + 48 * HOUR
+    said = review(action("Queue.kai"), views, now)
+    assert said.worse is True
+    assert said.harm_gpu_hours == 47 * 3, "the hour of the step itself is neither before nor after"
+    reasons = QuotaExecutor().review(action("Queue.kai"), views, now)
+    assert reasons is not None
+    assert [r.gate for r in reasons] == ["worsened"]
+    assert QuotaExecutor().review(action("Queue.kai"), views, AFTER + 5 * HOUR) is None
+
+
+def test_what_waits_for_a_cluster_queue_stands_in_its_local_queues(views: Memory) -> None:
+    for name, used in (("a", 4), ("b", 4)):
+        course = (used, None)
+        quota(views, "ClusterQueue", name, course, course, resource=f"{GPU}@h100")  # type: ignore[arg-type]
+    line = {"namespace": "team-b", "parent": "b", "nominal": None, "used": None}
+    quota(views, "LocalQueue", "b", (0, 4), (0, 1), **line)
+    idle = {"namespace": "team-a", "parent": "a", "nominal": None, "resource": "workloads"}
+    quota(views, "LocalQueue", "a", (0, 0), (0, 0), **idle)
+    said = review(action("ClusterQueue", "h100"), views, AFTER + 48 * HOUR)
+    assert said.worse is False
+    assert (said.waited_before, said.waited_after) == (0.5, 0.125)
+
+
+def test_pods_without_a_place_wait_where_objects_do_not_say_it(views: Memory) -> None:
+    for name in "ab":
+        course = (4, None)
+        quota(views, "ElasticQuota", name, course, course, namespace=f"team-{name}")  # type: ignore[arg-type]
+    pod = {
+        "cluster": "lab", "pod": "p", "namespace": "team-a", "gpu_request": 2.0,
+        "gpu_resource": GPU, "last_seen": AFTER + 48 * HOUR,
+    }  # fmt: skip
+    waits = {"uid": "1", "created_at": AFTER - 100 * HOUR, "scheduled_at": AFTER - 50 * HOUR}
+    views.rows("pod", [pod | waits | {"first_seen": AFTER - 100 * HOUR}])
+    moved = decision(
+        "ElasticQuota", [move("team-a/a", 16, 12), move("team-b/b", 4, 8)]
+    )  # fmt: skip
+    target = Target("lab", "v1", "ElasticQuota", "team-a", "a", "u")
+    made = Action("x", moved, Intent(target, "quota", (), ()), AFTER, "actor")
+    said = review(made, views, AFTER + 48 * HOUR)
+    assert said.waited_before == pytest.approx(2 * 50 / (8 * 168), abs=1e-6)
+    assert said.waited_after == 0
