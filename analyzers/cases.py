@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from analyzers.evidence import Judgement, Witness, Witnesses, confidence
+from analyzers.evidence import VETOES, Judgement, Witness, Witnesses, confidence
 from analyzers.money import SMALLEST
 from analyzers.queries import rows_of
 from analyzers.runs import MICRO
@@ -145,6 +145,9 @@ def _details(case: Case, settings: IdleSettings) -> dict[str, Any]:
             "power_margin_w": settings.power_margin_w,
         },
     }
+    vetoes = [why for name, why in VETOES.items() if getattr(case.witnesses, name)]
+    if vetoes:
+        details["vetoes"] = vetoes
     if seen["power_w"] is not None:
         details["power_w"] = round(seen["power_w"], 1)
     if seen["band_w"] is not None:

@@ -47,6 +47,12 @@ UNACTIONABLE = {
 """Vetoes on acting only: the waste is certain, whose handle to turn is not."""
 
 
+VETOES = SOFT | {
+    name: UNACTIONABLE[name] for name in ("unknown_owner", "protected", "shared_estimated")
+}
+"""What forbids more than a report, whatever a policy says: the finding's `vetoes`."""
+
+
 class Witnesses(msgspec.Struct, frozen=True):
     """What speaks for and against one idle stretch of one workload."""
 

@@ -1,18 +1,11 @@
-"""Facts: all that stored rows say about a case at one moment, and nothing later."""
+"""Facts: all that stored rows say about a case at one moment, and nothing later.
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+findings ─► gathering.py ─► Facts          ground.py  who held what, pods, nodes, read once
+                                           waiting.py who waits, and would these GPUs do
+                                           fleet.py   what budgets in percent are shares of
+"""
 
-from fallow.acting import Facts, History
-from fallow.nouns import Finding
-from fallow.seams import Views
+from actions.facts.fleet import fleet
+from actions.facts.gathering import gather
 
-
-def gather(
-    views: Views,
-    findings: Sequence[Finding],
-    now: datetime,
-    histories: Mapping[tuple[str, str], History] = {},
-) -> list[Facts]:
-    """Return the facts of all findings that recommend something, in their order."""
-    raise NotImplementedError
+__all__ = ["fleet", "gather"]

@@ -1,0 +1,30 @@
+-- How large the fleet is: what budgets in percent are shares of.
+WITH held AS (
+    SELECT
+        a.cluster,
+        a.namespace,
+        a.workload_kind,
+        a.workload,
+        a.team
+    FROM allocation AS a
+    WHERE a.start < $until AND coalesce(a."end", $until) >= $since
+)
+
+SELECT
+    (
+        SELECT sum(weight)
+        FROM device
+        WHERE first_seen < $until AND last_seen >= $since
+    ) AS gpus,
+    (
+        SELECT count(*)
+        FROM (
+            SELECT DISTINCT
+                cluster,
+                namespace,
+                workload_kind,
+                workload
+            FROM held
+        ) AS each
+    ) AS workloads,
+    (SELECT count(DISTINCT team) FROM held) AS owners

@@ -1,0 +1,21 @@
+-- Who held which device between two moments, and what the device is.
+SELECT
+    a.cluster,
+    a.device,
+    a.namespace,
+    a.workload_kind,
+    a.workload,
+    a.attribution,
+    d.node,
+    d.gpu_model,
+    d.profile,
+    d.parent,
+    epoch_us(a.start) AS start_us,
+    epoch_us(a."end") AS end_us,
+    coalesce(a.share, 1.0) AS share,
+    coalesce(d.weight, 1.0) AS weight,
+    d.interval_s::DOUBLE AS interval_s
+FROM allocation AS a
+LEFT JOIN device AS d ON a.cluster = d.cluster AND a.device = d.device
+WHERE a.start < $until AND coalesce(a."end", $until) >= $since
+ORDER BY a.cluster, a.device, a.start, a.pod_uid

@@ -1,0 +1,42 @@
+-- Pods that were there between two moments: those with GPUs, and those of the workloads asked for.
+-- A pod that nobody saw end is there until ten minutes after it was last seen.
+WITH seen AS (
+    SELECT
+        *,
+        coalesce(created_at, scheduled_at, started_at, first_seen) AS begin_at,
+        coalesce(finished_at, last_seen + INTERVAL 10 MINUTE) AS end_at
+    FROM pod
+)
+
+SELECT
+    cluster,
+    uid,
+    namespace,
+    pod,
+    node,
+    phase,
+    workload_kind,
+    workload,
+    workload_uid,
+    team,
+    queue,
+    priority_class,
+    gpu_resource,
+    coalesce(gpu_request, 0.0) AS gpus,
+    cpu_request_milli,
+    memory_request_bytes,
+    labels,
+    annotations,
+    epoch_us(begin_at) AS begin_us,
+    epoch_us(end_at) AS end_us,
+    epoch_us(coalesce(scheduled_at, started_at)) AS placed_us,
+    -- The API's clock against ours: a pod cannot be made after it was first seen.
+    epoch_us(created_at) - epoch_us(first_seen) AS ahead_us
+FROM seen
+WHERE
+    begin_at < $until AND end_at >= $since
+    AND (
+        gpu_request > 0
+        OR concat_ws('/', cluster, namespace, workload_kind, workload) IN (SELECT unnest($named))
+    )
+ORDER BY cluster, namespace, pod, uid
