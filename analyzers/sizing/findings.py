@@ -106,6 +106,7 @@ def _advice(
         caution=said["caution"].format(**words) or None,
         effort=cast("Effort", said["effort"]),
         claims=claims,
+        parameters=words.get("parameters") or {},
     )
 
 

@@ -75,6 +75,24 @@ def _claims(
     return tuple(claims)
 
 
+def _parameters(kind: str, worst: Row, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what a resize needs: what a pod should ask for, and what any of them used."""
+    _, fair, used, _, _ = ASKED[kind]
+    resource, unit = kind.removesuffix("_hog"), 1000 if kind == "cpu_hog" else 1
+
+    def most(column: str) -> float | None:
+        seen = [row[column] for row in rows]
+        return None if None in seen else round(max(seen) * unit, 3)
+
+    name = used.removesuffix("_p95")
+    return {
+        "resource": resource,
+        "ask": round(worst[fair] * worst["gpus"], 3),
+        "used_p99": most(f"{name}_p99"),
+        "used_peak": most(f"{name}_peak"),
+    }
+
+
 def _told(
     kind: str, rows: list[dict[str, Any]]
 ) -> tuple[Evidence, dict[str, Any], dict[str, Any]] | None:
@@ -96,6 +114,7 @@ def _told(
         "fair": worst[fair] / unit,
         "blocked": _excess(worst, kind),
         "used": told,
+        "parameters": _parameters(kind, worst, rows),
     }
     details = {
         "why": f"{words['asked']:.1f} {name} per GPU, a GPU's share is {words['fair']:.1f}",

@@ -22,8 +22,12 @@ SELECT
     count(*) AS looks,
     avg(p.cpu_cores) AS cpu_cores,
     quantile_cont(p.cpu_cores, 0.95) AS cpu_p95,
+    quantile_cont(p.cpu_cores, 0.99) AS cpu_p99,
+    max(p.cpu_cores) AS cpu_peak,
     avg(p.cpu_throttled_ratio) AS throttled,
     quantile_cont(p.memory_bytes, 0.95) AS memory_p95,
+    quantile_cont(p.memory_bytes, 0.99) AS memory_p99,
+    max(p.memory_bytes) AS memory_peak,
     avg(p.net_rx_bps + p.net_tx_bps) AS net_bps
 FROM pod_sample AS p
 INNER JOIN asked AS a ON p.cluster = a.cluster AND p.namespace = a.namespace AND p.pod = a.pod

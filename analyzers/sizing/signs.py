@@ -189,7 +189,12 @@ def seldom(row: Row, settings: SizingSettings) -> Sign | None:
     agrees = row["power_share"] is not None and row["power_share"] <= limit("low_power")
     fewer = max(1, int(-(-gpus * peak // settings.target)))
     share, kind = 1 - fewer / gpus, "low_duty"
-    words: dict[str, Any] = {"fewer": fewer, "gpus": gpus, "target": settings.target}
+    words: dict[str, Any] = {
+        "fewer": fewer,
+        "gpus": gpus,
+        "target": settings.target,
+        "parameters": {"fewer_gpus": fewer},
+    }
     if fewer >= gpus:
         share, kind = 1 - peak / settings.target, "low_duty_single"
         words = {"act": act}

@@ -59,10 +59,10 @@ def made(
         details=details,
         recommendations=(
             Recommendation(
-                verb=_verb(kind, plans),
+                verb=_verb(kind),
                 target=f"{subject.workload_kind}/{subject.workload}",
                 why=f"the same work for {float(saved):,.2f} USD less in the window, interruptions "
-                "paid",
+                f"paid{_base(kind, plans)}",
                 reversible=True,
                 undo="require on-demand capacity again",
                 usd_per_day=(saved / days).quantize(CENT, ROUND_DOWN),
@@ -70,6 +70,9 @@ def made(
                 saving="cash",
                 effort="advanced",
                 claims=tuple(c for p in plans for c in _claims(subject, p)),
+                parameters={"on_demand_replicas": max(p.on_demand_replicas for p in plans)}
+                if kind == "spot_service"
+                else {},
             ),
         ),
     )
@@ -81,13 +84,18 @@ def _kind(signals: Signals) -> str:
     return "spot_deadline" if signals.deadline else "spot_job"
 
 
-def _verb(kind: str, plans: Sequence[Plan]) -> str:
+def _verb(kind: str) -> str:
     if kind == "spot_service":
-        base = max(p.on_demand_replicas for p in plans)
-        return f"keep {base} of its replicas on demand, the others on spot"
+        return "run part of its replicas on spot"
     if kind == "spot_deadline":
         return "run on spot while it keeps its pace, on demand in time"
     return "run on spot"
+
+
+def _base(kind: str, plans: Sequence[Plan]) -> str:
+    if kind != "spot_service":
+        return ""
+    return f", with {max(p.on_demand_replicas for p in plans)} of its replicas on demand"
 
 
 def _doubts(signals: Signals, plans: Sequence[Plan]) -> list[str]:
