@@ -47,6 +47,8 @@ LONGEST_BUDGET = timedelta(days=32)
 """Uses older than this count against no budget."""
 APPROVAL = "approval"
 """The gate that people open."""
+LAST = ("snapshot", "act")
+"""Steps at which approval is asked for: all that comes before them is over."""
 BREAKER = "breaker"
 SAID_AGAIN = timedelta(hours=1)
 """A notice that cannot be delivered is written down again after so long."""
@@ -157,6 +159,7 @@ class Actor:
         if not halted or dry_run:
             made, facts = self._planned(now, dry_run=dry_run)
             taken = self._take(made, facts, dry_run=dry_run)
+            closed = [*closed, *self._over(taken)]
         return TurnReport(
             at=now,
             dry_run=dry_run,
@@ -204,10 +207,19 @@ class Actor:
                 continue
             if outcome is not None:
                 closed.append(outcome)
-        self._alarm([o for o in closed if o.result in ("failed", "not sticking", "reverted")])
+        self._alarm(closed)
         return closed, notes
 
-    def _alarm(self, bad: Sequence[Outcome]) -> None:
+    def _over(self, taken: Sequence[Taken]) -> list[Outcome]:
+        """Return what came at once of actions just taken."""
+        told = [self.record.actions[t.action] for t in taken if t.action is not None]
+        closed = [t.outcome for t in told if t.outcome is not None and not t.is_open]
+        self._alarm(closed)
+        return closed
+
+    def _alarm(self, closed: Sequence[Outcome]) -> None:
+        """Tell operators of what did not go well."""
+        bad = [o for o in closed if o.result in ("failed", "not sticking", "reverted", "unknown")]
         notices = [
             Notice(
                 o.action,
@@ -262,7 +274,7 @@ class Actor:
         notify = [d for d in made.decisions if d.ruling == "allow" and d.step == "notify"]
         taken += self._notify(notify, facts, policies, dry_run=dry_run)
         for decision in made.decisions:
-            if decision.ruling != "allow" or decision.step not in ("snapshot", "act"):
+            if decision.ruling != "allow" or decision.step not in LAST:
                 continue
             case = self._case(decision, facts)
             if case is not None:
@@ -320,7 +332,7 @@ class Actor:
         """Write down what waits for approval, so that people can approve it by its id."""
         notices = []
         for decision in decisions:
-            if not any(r.gate == APPROVAL for r in decision.reasons):
+            if decision.step not in LAST or not any(r.gate == APPROVAL for r in decision.reasons):
                 continue
             key = decision_id(decision.policy, decision.finding, "act")
             if decision.policy not in policies or key in self.record.asked:

@@ -25,14 +25,14 @@ def state(change: Change, found: Object | None) -> State:
     posted = change.method == "POST"
     if found is not None and not posted and _another(change, found):
         return "other"
-    here = found or {}
-    if all(_same(p, shown(here, p), v) for p, v in change.becomes.items()):
+    if found is None:
+        return _absent(change)
+    if all(_same(p, shown(found, p), v) for p, v in change.becomes.items()):
         return "becomes"
-    if all(_same(p, shown(here, p), v) for p, v in change.was.items()):
+    if all(_same(p, shown(found, p), v) for p, v in change.was.items()):
         return "was"
-    if posted and _evicts(change) and found is not None:
-        return "becomes"  # a pod of that name with another uid: the one that was meant is gone
-    return "neither" if found is not None else "gone"
+    # A pod of that name with another uid: the one that was to be evicted is gone.
+    return "becomes" if _evicts(change) else "neither"
 
 
 def pending(change: Change, how: State) -> bool:
@@ -105,6 +105,13 @@ def _another(change: Change, found: Object) -> bool:
         "Scale",
     )
     return bool(mine and meta.get("uid") and meta["uid"] != change.target.uid)
+
+
+def _absent(change: Change) -> State:
+    """Return how no object at all stands to a change: what was evicted, or not made yet."""
+    if all(value is None for value in change.becomes.values()):
+        return "becomes"
+    return "was" if all(value is None for value in change.was.values()) else "gone"
 
 
 def _evicts(change: Change) -> bool:

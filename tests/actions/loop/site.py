@@ -14,6 +14,7 @@ import msgspec
 from actions.cluster.door import Door
 from actions.executors import for_
 from actions.journal import Journal, Record
+from actions.journal import Told as Told_
 from actions.loop.actor import Actor
 from actions.loop.freeze import Freeze
 from actions.loop.lease import Lease
@@ -40,7 +41,13 @@ POLICY = Policy(
     ladder=(Rung("notify"), Rung("grace", wait=timedelta(hours=1)), Rung("act", do=("scale",))),
 )
 SETTINGS = ActionsSettings(enabled=True)
-VERBS = {"Deployment": "scale to zero", "Job": "suspend", "CronJob": "suspend"}
+VERBS = {
+    "Deployment": "scale to zero",
+    "Job": "suspend",
+    "CronJob": "suspend",
+    "Pod": "evict",
+}
+GROUPS = {"Deployment": "apps", "Job": "batch", "CronJob": "batch", "Pod": ""}
 
 
 def api(url: str, *, timeout_s: float = 5.0) -> Api:
@@ -101,8 +108,7 @@ class Evidence:
         return self.why
 
     def _facts(self, kind: str, name: str, now: datetime) -> Facts:
-        group = {"Deployment": "apps", "Job": "batch", "CronJob": "batch"}[kind]
-        path = self.door.collection(kind, group, SPACE)
+        path = self.door.collection(kind, GROUPS[kind], SPACE)
         obj = self.door.get(f"{path}/{name}") or {}
         meta = obj.get("metadata", {})
         finding = Finding(
@@ -134,6 +140,7 @@ class Evidence:
             uid=meta.get("uid"),
             generation=meta.get("generation"),
             owner="team-a",
+            usd_per_day=advice.usd_per_day,
             seen_until=now - self.age,
         )
         return msgspec.structs.replace(made, **self.changes)
@@ -157,7 +164,7 @@ def decide(policy: Policy, facts: Facts, spent: Spent, now: datetime) -> Decisio
         reasons.append(Reason("contested", "left alone"))
     if history.kept_until and history.kept_until > now:
         reasons.append(Reason("kept", "its owner keeps it"))
-    if policy.approvals.when == "always" and not history.approved_by:
+    if step == "act" and policy.approvals.when == "always" and not history.approved_by:
         reasons.append(Reason("approval", "nobody approved it"))
     if policy.name in spent.demoted:
         reasons.append(Reason("demoted", "it only notifies"))
@@ -265,7 +272,7 @@ class Site:
     def deployment(self, name: str = "web", replicas: int = 2) -> Object:
         """Make a Deployment with a GPU per replica, and name it idle."""
         labels = {"app": name}
-        template = {"metadata": {"labels": labels}, "spec": {"containers": [_container()]}}
+        template = {"metadata": {"labels": labels}, "spec": _pod()}
         spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
         self.make("Deployment", name, spec)
         self.evidence.idle.append(("Deployment", name))
@@ -274,7 +281,7 @@ class Site:
 
     def cron_job(self, name: str = "night") -> Object:
         """Make a CronJob with a Job of it that runs, and name it idle."""
-        pods = {"spec": {"restartPolicy": "Never", "containers": [_container()]}}
+        pods = {"spec": {"restartPolicy": "Never", **_pod()}}
         job = {"template": pods, "parallelism": 1, "completions": 1}
         spec = {"schedule": "0 3 * * *", "suspend": False, "jobTemplate": {"spec": job}}
         made = self.make("CronJob", name, spec)
@@ -292,6 +299,15 @@ class Site:
         self.evidence.idle.append(("CronJob", name))
         self.pass_time(minutes=3)
         return self.get("CronJob", name)
+
+    def bare_pod(self, name: str = "alone") -> Object:
+        """Make a pod without an owner that opted in to eviction, and name it idle."""
+        made = self.make("Pod", name, _pod())
+        said = {"metadata": {"annotations": {"fallow.dev/evict": "true"}, "labels": {"app": name}}}
+        self.store.patch("Pod", name, SPACE, said, manager="kubectl-annotate")
+        self.evidence.idle.append(("Pod", name))
+        self.pass_time(minutes=3)
+        return made
 
     def subject(self, kind: str) -> dict[tuple[str, str], Object]:
         """Make an idle workload and return, bare, the objects that acting on it touches."""
@@ -319,6 +335,23 @@ class Site:
         made = self.store.patch(kind, name, SPACE, body, manager=manager)
         self.settle()
         return made
+
+    def acted(self, actor: Actor) -> Told_:
+        """Act on the one case there is; return the action."""
+        self.told_and_waited(actor)
+        report = actor.turn(dry_run=False)
+        (told,) = actor.record.actions.values()
+        assert [t.result for t in report.taken] == ["acted"], report.taken
+        return told
+
+    def done(self, actor: Actor) -> Told_:
+        """Act, and let it be verified."""
+        told = self.acted(actor)
+        self.pass_time(minutes=3)
+        actor.turn(dry_run=False)
+        assert told.outcome is not None
+        assert told.outcome.result == "done", told.outcome
+        return told
 
     def replicas(self, name: str = "web") -> int:
         return int(self.get("Deployment", name)["spec"].get("replicas") or 0)
@@ -406,9 +439,10 @@ def actor_of(
     return Actor(**{**given, **more})
 
 
-def _container() -> Object:
+def _pod() -> Object:
     limits = {"nvidia.com/gpu": "1", "cpu": "1", "memory": "1Gi"}
-    return {"name": "main", "image": "work:1", "resources": {"limits": limits}}
+    main = {"name": "main", "image": "work:1", "resources": {"limits": limits}}
+    return {"containers": [main], "tolerations": [{"operator": "Exists"}]}
 
 
 def bare(obj: Object) -> Object:

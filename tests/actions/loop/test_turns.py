@@ -1,6 +1,19 @@
-"""A turn on a living cluster: notice, grace, act, verify, undo."""
+"""A turn on a living cluster: notice, grace, act, verify; and everything that holds it back."""
 
-from tests.actions.loop.site import Site, bare
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pytest
+
+from actions.journal import words
+from actions.loop.actor import Actor, approve
+from actions.loop.kit import Kit
+from actions.policy.model import Approvals, Regret, Rung
+from fallow.errors import RefusedError, UsageError
+from tests.actions.loop.site import POLICY, SPACE, Site, bare
 
 
 def test_an_idle_deployment_is_told_waited_for_scaled_down_and_verified(site: Site) -> None:
@@ -13,6 +26,10 @@ def test_an_idle_deployment_is_told_waited_for_scaled_down_and_verified(site: Si
     assert site.replicas() == 0
     annotations = site.get("Deployment", "web")["metadata"]["annotations"]
     assert annotations["fallow.dev/action"] == report.taken[0].action
+    assert annotations["fallow.dev/undo"] == f"fallow undo {report.taken[0].action}"
+    assert annotations["fallow.dev/keep"] == f"fallow keep Deployment/{SPACE}/web 24h"
+    (event,) = [e for e in site.store.list("Event", SPACE) if e["reason"] == "Fallow"]
+    assert "fallow undo" in event["message"]
     site.pass_time(minutes=3)
     assert not site.pods()
     closed = actor.turn(dry_run=False).closed
@@ -21,3 +38,518 @@ def test_an_idle_deployment_is_told_waited_for_scaled_down_and_verified(site: Si
     assert outcome.result == "undone"
     assert bare(site.get("Deployment", "web")) == before
     assert actor.record.journal.verify() is None
+
+
+def test_the_journal_is_written_before_the_first_write_and_around_each(site: Site) -> None:
+    site.deployment()
+    site.acted(site.actor())
+    kinds = site.kinds()
+    assert kinds == [words.SEEN, words.NOTICED, words.INTENT, words.SENDING, words.SENT]
+    (intent,) = site.journal().entries(words.INTENT)
+    action = intent.document["action"]
+    assert action["intent"]["undo"][0]["becomes"] == {"/spec/replicas": 2}
+    assert intent.document["facts"]["uid"] == site.get("Deployment", "web")["metadata"]["uid"]
+    assert intent.document["policy"]["fingerprint"] == POLICY.fingerprint
+
+
+def test_a_dry_run_says_what_would_be_done_and_writes_nothing(site: Site) -> None:
+    site.deployment()
+    actor = site.actor()
+    site.told_and_waited(actor)
+    rows, asked = len(site.kinds()), len(site.writes())
+    (taken,) = actor.turn().taken
+    assert taken.result == "would act"
+    assert taken.intent is not None
+    assert taken.intent.changes[0].becomes == {"/spec/replicas": 0}
+    assert (len(site.kinds()), len(site.writes())) == (rows, asked)
+
+
+def test_first_sight_of_an_idle_workload_never_acts(site: Site) -> None:
+    site.deployment()
+    report = site.actor().turn(dry_run=False)
+    assert report.plan is not None
+    assert report.plan.decisions[0].step == "notify"
+    assert not site.writes("/scale")
+
+
+def test_a_notice_that_is_not_delivered_starts_no_grace(site: Site) -> None:
+    site.deployment()
+    site.told.failing = True
+    actor = site.actor()
+    for _ in range(5):
+        actor.turn(dry_run=False)
+        site.pass_time(hours=1)
+    assert site.replicas() == 2
+    assert words.NOTICED not in site.kinds()
+    assert site.kinds().count(words.UNNOTICED) <= 5
+
+
+# Between the decision and the write.
+
+
+def _busy(site: Site) -> None:
+    site.evidence.busy_on_second_look.add("web")
+
+
+def _stale(site: Site) -> None:
+    site.evidence.age = timedelta(seconds=61)
+
+
+def _unseen(site: Site) -> None:
+    site.evidence.changes = {"seen_until": None}
+
+
+def _another(site: Site) -> None:
+    site.evidence.changes = {"uid": "another"}
+
+
+def _no_uid(site: Site) -> None:
+    site.evidence.changes = {"uid": None}
+
+
+def _older(site: Site) -> None:
+    site.evidence.changes = {"generation": 77}
+
+
+def _written(site: Site) -> None:
+    site.patch("Deployment", "web", {"spec": {"paused": False, "minReadySeconds": 5}})
+
+
+def _kept(site: Site) -> None:
+    said = {"metadata": {"annotations": {"fallow.dev/keep": "true"}}}
+    site.patch("Deployment", "web", said)
+
+
+def _kept_for_now(site: Site) -> None:
+    said = {"metadata": {"annotations": {"fallow.dev/keep-until": "2026-11-21T00:00:00Z"}}}
+    site.patch("Deployment", "web", said)
+
+
+def _kept_namespace(site: Site) -> None:
+    said = {"metadata": {"annotations": {"fallow.dev/protect": "true"}}}
+    site.store.patch("Namespace", SPACE, "", said, manager="kubectl")
+
+
+def _kept_pod(site: Site) -> None:
+    said = {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}}
+    site.patch("Pod", site.pods()[0]["metadata"]["name"], said)
+
+
+def _argo(site: Site) -> None:
+    said = {"metadata": {"annotations": {"argocd.argoproj.io/tracking-id": "x:apps/Deployment:y"}}}
+    site.patch("Deployment", "web", said)
+
+
+def _forbidden(site: Site) -> None:
+    site.server.access.deny("patch", "deployments/scale")
+
+
+def _gone(site: Site) -> None:
+    site.store.delete("Deployment", "web", SPACE)
+    site.settle()
+
+
+def _file(site: Site) -> None:
+    (site.folder / "FREEZE").write_text("stop")
+
+
+def _configmap(site: Site) -> None:
+    body = {"metadata": {"name": "fallow-freeze", "namespace": "fallow"}, "data": {"frozen": "yes"}}
+    site.store.create("ConfigMap", {"apiVersion": "v1", "kind": "ConfigMap", **body})
+
+
+def _unreadable(site: Site) -> None:
+    site.server.access.deny("get", "configmaps")
+
+
+def _command(site: Site) -> None:
+    site.journal().append(words.FROZEN, words.FLEET, {"why": "demo day"}, actor="ann")
+
+
+def _incident(site: Site) -> None:
+    site.evidence.why = "34 % of the devices turned idle within 15m"
+
+
+def _other_actor(site: Site) -> None:
+    site.pass_time(minutes=5)
+    assert site.actor(identity="two").lease.hold() is None
+
+
+@pytest.mark.parametrize(
+    ("happens", "says"),
+    [
+        (_busy, "no case any more"),
+        (_stale, "older than 60 s"),
+        (_unseen, "last looked at never"),
+        (_another, "another object"),
+        (_no_uid, "does not say which object"),
+        (_older, "generation"),
+        (_kept, "keep"),
+        (_kept_for_now, "keep-until"),
+        (_kept_namespace, "protect"),
+        (_kept_pod, "do-not-disrupt"),
+        (_argo, "Argo CD"),
+        (_forbidden, "forbidden"),
+        (_gone, ""),
+        (_file, "FREEZE exists"),
+        (_configmap, "says so"),
+        (_unreadable, "may say frozen"),
+        (_command, "demo day"),
+        (_incident, "turned idle"),
+        (_other_actor, "two acts"),
+    ],
+    ids=lambda x: x.__name__.strip("_") if callable(x) else "",
+)
+def test_nothing_is_done_once(site: Site, happens: Callable[[Site], None], says: str) -> None:
+    site.deployment()
+    actor = site.actor()
+    site.told_and_waited(actor)
+    happens(site)
+    report = actor.turn(dry_run=False)
+    said = [*report.halted, *(r for t in report.taken for r in t.reasons)]
+    assert any(says in r.text for r in said), said
+    assert not any(t.result == "acted" for t in report.taken)
+    assert not site.writes("/scale")
+    assert words.INTENT not in site.kinds()
+
+
+def test_a_spec_that_somebody_wrote_after_the_last_look_is_not_touched(site: Site) -> None:
+    site.deployment()
+    actor = site.actor()
+    site.told_and_waited(actor)
+    site.evidence.age = timedelta(seconds=30)
+    _written(site)
+    site.pass_time(seconds=10)
+    (taken,) = actor.turn(dry_run=False).taken
+    assert "kubectl-edit changed it after the last look" in taken.reasons[0].text
+    assert not site.writes("/scale")
+
+
+def test_the_same_refusal_is_written_down_once(site: Site) -> None:
+    site.deployment()
+    actor = site.actor()
+    site.told_and_waited(actor)
+    _kept(site)
+    for _ in range(3):
+        actor.turn(dry_run=False)
+    assert site.kinds().count(words.REFUSED) == 1
+
+
+def test_an_annotation_of_the_last_moment_stops_the_write(site: Site) -> None:
+    """The owner asks to keep it after everything was checked: the version no longer fits."""
+    site.deployment()
+
+    def pulse(step: str) -> None:
+        if step == "journalled the intent":
+            _kept(site)
+
+    actor = site.actor(pulse=pulse)
+    site.told_and_waited(actor)
+    (taken,) = actor.turn(dry_run=False).taken
+    assert taken.reasons[0].gate == "conflict"
+    assert site.replicas() == 2
+
+
+# One actor, few actions, a way to stop them.
+
+
+def test_of_two_actors_one_acts(site: Site) -> None:
+    site.deployment()
+    one, two = site.actor(identity="one"), site.actor(identity="two")
+    for _ in range(4):
+        reports = [one.turn(dry_run=False), two.turn(dry_run=False)]
+        assert [bool(r.halted) for r in reports] == [False, True]
+        site.pass_time(minutes=40)
+        # The one that is silent for longer than its lease lasts loses it; here it never is.
+        one.turn(dry_run=False)
+    assert len(site.writes("/scale")) == 1
+
+
+def test_a_lease_is_taken_over_only_after_its_holder_was_silent_long_enough(site: Site) -> None:
+    one, two = site.actor(identity="one"), site.actor(identity="two")
+    assert one.lease.hold() is None
+    site.pass_time(seconds=89)
+    assert two.lease.hold() is not None
+    site.pass_time(seconds=2)
+    assert two.lease.hold() is None
+    assert one.lease.hold() is not None
+    two.lease.give_up()
+    assert one.lease.hold() is None
+
+
+def test_so_many_actions_at_a_time(site: Site) -> None:
+    for name in ("a", "b", "c"):
+        site.deployment(name, replicas=1)
+    actor = site.actor()
+    site.told_and_waited(actor)
+    report = actor.turn(dry_run=False)
+    assert [t.result for t in report.taken] == ["acted", "acted", "held"]
+    site.pass_time(minutes=3)
+    assert actor.turn(dry_run=False).taken[-1].result == "acted"
+
+
+def test_a_freeze_in_the_middle_stops_the_next_write_and_a_thaw_takes_the_half_back(
+    site: Site,
+) -> None:
+    before = site.subject("CronJob")
+
+    def pulse(step: str) -> None:
+        if step == "journalled sent 0":
+            _file(site)
+
+    actor = site.actor(pulse=pulse)
+    site.told_and_waited(actor)
+    actor.turn(dry_run=False)
+    (told,) = actor.record.actions.values()
+    assert told.is_open
+    assert len(site.writes("/cronjobs", "night")) == 1
+    actor = site.actor()
+    assert actor.turn(dry_run=False).halted
+    assert len(site.writes("batch")) == 1  # frozen: not even taken back
+    site.evidence.idle = []
+    assert actor.freeze.thaw("ann") == []
+    actor.turn(dry_run=False)
+    assert {key: bare(site.get(*key)) for key in before} == before
+    (told,) = actor.record.actions.values()
+    assert told.outcome is not None
+    assert told.outcome.result == "failed"
+
+
+def test_freeze_by_command_switches_everything_and_thaw_switches_it_back(site: Site) -> None:
+    site.deployment()
+    actor, other = site.actor(), site.actor(actor="ann")
+    site.told_and_waited(actor)
+    assert other.freeze.freeze("demo day", "ann") == []
+    assert (site.folder / "FREEZE").exists()
+    assert site.get("ConfigMap", "fallow-freeze", "fallow")["data"]["frozen"] == "true"
+    report = actor.turn(dry_run=False)
+    assert "frozen by ann" in report.halted[0].text
+    assert other.freeze.thaw("ann") == []
+    assert [t.result for t in actor.turn(dry_run=False).taken] == ["acted"]
+
+
+def test_a_thaw_that_cannot_reach_a_switch_leaves_everything_frozen(site: Site) -> None:
+    actor = site.actor()
+    actor.freeze.freeze("demo day", "ann")
+    site.server.access.deny("patch", "configmaps")
+    assert actor.freeze.thaw("ann")
+    assert actor.freeze.why() is not None
+
+
+def test_the_breaker_freezes_until_somebody_thaws(site: Site) -> None:
+    site.deployment()
+    actor = site.actor()
+    site.told_and_waited(actor)
+    _incident(site)
+    actor.turn(dry_run=False)
+    site.evidence.why = None
+    assert "breaker" in actor.turn(dry_run=False).halted[0].text
+    assert any("acts no more" in text for text in site.told.operators())
+    actor.freeze.thaw("ann")
+    assert [t.result for t in actor.turn(dry_run=False).taken] == ["acted"]
+
+
+def test_undo_works_while_everything_is_frozen(site: Site) -> None:
+    site.deployment()
+    actor = site.actor()
+    told = site.done(actor)
+    _file(site)
+    assert actor.undo(told.action.id[:6], "ann").result == "undone"
+    assert site.replicas() == 2
+
+
+# Afterwards.
+
+
+def test_what_gitops_takes_back_is_tried_once_and_left_alone(site: Site) -> None:
+    before = site.deployment()
+    body = {"spec": {"replicas": before["spec"]["replicas"]}}
+    site.cluster.track("Deployment", SPACE, "web", body)
+    actor = site.actor()
+    told = site.acted(actor)
+    site.pass_time(minutes=3)
+    actor.turn(dry_run=False)
+    assert told.outcome is not None
+    assert told.outcome.result == "reverted"
+    assert told.outcome.reverted_by == "argocd-controller"
+    for _ in range(5):
+        site.pass_time(hours=2)
+        actor.turn(dry_run=False)
+    assert len(site.writes("/scale")) == 1
+    assert actor.record.regret("idle", timedelta(hours=24), site.now.replace(year=2020)) == (0, 1)
+
+
+def test_an_owner_who_takes_it_back_is_regret_and_left_alone_longer_each_time(site: Site) -> None:
+    site.deployment()
+    actor = site.actor()
+    told = site.done(actor)
+    site.pass_time(hours=2)
+    site.patch("Deployment", "web", {"spec": {"replicas": 2}}, manager="kubectl-scale")
+    actor.turn(dry_run=False)
+    assert told.restored is not None
+    assert (told.restored.by, told.restored.person) == ("kubectl-scale", True)
+    finding = site.evidence.cases(site.now)[0].finding
+    assert actor.record.history("idle", finding).contested_until == site.now + timedelta(days=1)
+    assert actor.record.regret("idle", timedelta(hours=24), site.now.replace(year=2020)) == (1, 1)
+    with pytest.raises(RefusedError, match="taken back already, by kubectl-scale"):
+        actor.undo(told.action.id, "ann")
+
+
+def test_a_policy_whose_owners_take_back_too_much_only_notifies(site: Site) -> None:
+    site.policy = msgspec.structs.replace(POLICY, regret=Regret(rate=0.0))
+    site.deployment()
+    actor = site.actor()
+    trust = {"fingerprint": site.policy.fingerprint, "forced": False}
+    actor.record.append(words.TRUSTED, "idle", trust)
+    told = site.done(actor)
+    actor.undo(told.action.id, "ann")
+    report = actor.turn(dry_run=False)
+    assert actor.record.demoted == {"idle"}
+    assert "only notifies" in report.notes[0]
+    assert any("only notifies" in text for text in site.told.operators())
+
+
+def test_pods_that_stay_are_not_sticking_and_nothing_is_tried_again(site: Site) -> None:
+    site.deployment()
+    actor = site.actor()
+    told = site.acted(actor)
+    site.now += timedelta(minutes=11)  # no controller moves meanwhile
+    actor.turn(dry_run=False)
+    assert told.outcome is not None
+    assert told.outcome.result == "not sticking"
+    assert "still there: team-a/web-" in told.outcome.reasons[0].text
+    assert any("not sticking" in text for text in site.told.operators())
+
+
+def test_an_object_that_its_owner_deletes_afterwards_is_watched_no_more(site: Site) -> None:
+    site.deployment()
+    actor = site.actor()
+    told = site.done(actor)
+    _gone(site)
+    site.evidence.idle = []
+    site.pass_time(hours=1)
+    actor.turn(dry_run=False)
+    assert told.ended
+    with pytest.raises(RefusedError, match="is gone"):
+        actor.undo(told.action.id, "ann")
+
+
+# Undo and approval.
+
+
+def test_undo_is_refused_when_somebody_changed_it_since(site: Site) -> None:
+    site.deployment()
+    actor = site.actor()
+    told = site.done(actor)
+    site.patch("Deployment", "web", {"spec": {"replicas": 1}}, manager="kubectl-scale")
+    with pytest.raises(RefusedError, match="kubectl-scale wrote it"):
+        actor.undo(told.action.id, "ann")
+    assert site.replicas() == 1
+
+
+def test_undo_is_refused_for_another_object_of_the_same_name(site: Site) -> None:
+    site.deployment()
+    actor = site.actor()
+    told = site.done(actor)
+    _gone(site)
+    site.deployment()
+    with pytest.raises(RefusedError, match="another has its name"):
+        actor.undo(told.action.id, "ann")
+
+
+def test_two_workloads_of_one_name_are_restored_each_to_its_own(site: Site) -> None:
+    site.deployment("web", replicas=3)
+    site.make("Namespace", "team-b", namespace="")
+    spec = site.get("Deployment", "web")["spec"]
+    site.make("Deployment", "web", {**spec, "replicas": 1}, namespace="team-b")
+    actor = site.actor()
+    told = site.done(actor)
+    actor.undo(told.action.id, "ann")
+    assert site.replicas() == 3
+    assert site.get("Deployment", "web", "team-b")["spec"]["replicas"] == 1
+
+
+def test_an_action_is_undone_for_so_long_and_no_longer(site: Site) -> None:
+    site.deployment()
+    actor = site.actor()
+    told = site.done(actor)
+    site.pass_time(days=15)
+    with pytest.raises(RefusedError, match="older than 14d"):
+        actor.undo(told.action.id, "ann")
+
+
+def test_an_action_waits_for_somebody_else_to_approve_it(site: Site) -> None:
+    site.policy = msgspec.structs.replace(POLICY, approvals=Approvals(when="always"))
+    site.deployment()
+    actor = site.actor(actor="ann")
+    site.told_and_waited(actor)
+    assert not actor.turn(dry_run=False).taken
+    (asked,) = actor.record.asked.values()
+    assert any(f"fallow approve {asked.decision}" in t for t in site.told.operators())
+    with pytest.raises(RefusedError, match="somebody else"):
+        approve(actor.record, asked.decision, "ann")
+    with pytest.raises(UsageError, match="no request 'nobody'"):
+        approve(actor.record, "nobody", "bob")
+    assert approve(actor.record, asked.decision[:8], "bob") == asked.decision
+    with pytest.raises(RefusedError, match="already"):
+        approve(actor.record, asked.decision, "bob")
+    actor.turn(dry_run=False)
+    (told,) = actor.record.actions.values()
+    assert told.action.approved_by == ("bob",)
+    assert site.replicas() == 0
+
+
+def test_no_stop_without_a_verified_snapshot_where_the_policy_asks_for_one(site: Site) -> None:
+    rungs = (*POLICY.ladder[:2], Rung("snapshot", what=("home",), required=True), POLICY.ladder[2])
+    site.policy = msgspec.structs.replace(POLICY, ladder=rungs)
+    site.deployment()
+
+    class Kept(msgspec.Struct):
+        verified: bool
+        id: str = "snap-1"
+        missing: tuple[str, ...] = ()
+
+    class Snapshotter:
+        verified = False
+
+        def take(self, intent: Any, what: Any) -> Kept:
+            assert intent.frees
+            assert what == ("home",)
+            assert site.replicas() == 2
+            return Kept(self.verified, missing=() if self.verified else ("home: too large",))
+
+    keeper = Snapshotter()
+    actor = site.actor(snapshotter=keeper)
+    site.told_and_waited(actor)
+    (taken,) = actor.turn(dry_run=False).taken
+    assert (taken.result, taken.reasons[0].text) == (
+        "refused",
+        "no verified snapshot: home: too large",
+    )
+    keeper.verified = True
+    (taken,) = actor.turn(dry_run=False).taken
+    assert taken.result == "acted"
+    (told,) = actor.record.actions.values()
+    assert told.action.snapshot == "snap-1"
+
+
+def test_what_was_done_counts_against_budgets_of_the_next_turn(site: Site) -> None:
+    site.deployment()
+    actor = site.actor()
+    site.acted(actor)
+    (use,) = actor.record.uses(site.now - timedelta(days=1))
+    assert (use.gpus, use.owner, use.usd_per_hour) == (2.0, "team-a", Decimal(6))
+    assert actor.record.acted() == {"idle": 1}
+
+
+def test_a_record_read_anew_is_the_record_that_was_kept(site: Site) -> None:
+    site.deployment()
+    actor = site.actor()
+    told = site.done(actor)
+    actor.undo(told.action.id, "ann")
+    other: Actor = site.actor()
+    other.record.catch_up()
+    assert msgspec.to_builtins(other.record.actions, enc_hook=str) == msgspec.to_builtins(
+        actor.record.actions, enc_hook=str
+    )
+    assert isinstance(other.kit, Kit)

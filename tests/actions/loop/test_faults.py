@@ -1,0 +1,190 @@
+"""What the API and the network do to writes: nothing acted twice, every action has an outcome."""
+
+from typing import Any
+
+import pytest
+
+from actions.loop.kit import LATE
+from fallow.errors import RefusedError, TemporaryError
+from simulator.kube.faults import BrokenWrite
+from tests.actions.loop.site import Site, bare
+
+REFUSALS = [
+    (409, "Conflict", "the object has been modified", "conflict"),
+    (410, "Gone", "it is gone", "gone"),
+    (422, "Invalid", "spec.replicas: Invalid value", "invalid"),
+    (429, "TooManyRequests", "slow down", "throttled"),
+    (403, "Forbidden", "admission webhook denied the request", "refused"),
+    (401, "Unauthorized", "the token has expired", "refused"),
+]
+UNKNOWN = [
+    BrokenWrite("refused", 500, path="/scale"),
+    BrokenWrite("cut before", path="/scale"),
+    BrokenWrite("cut after", path="/scale"),
+    BrokenWrite("silent", path="/scale"),
+]
+
+
+def scale_writes(site: Site) -> list[str]:
+    return site.writes("/scale")
+
+
+@pytest.mark.parametrize(("code", "reason", "message", "gate"), REFUSALS)
+def test_a_refused_write_changes_nothing_and_is_an_outcome(
+    site: Site, code: int, reason: str, message: str, gate: str
+) -> None:
+    before = bare(site.deployment())
+    actor = site.actor()
+    site.told_and_waited(actor)
+    site.server.faults.writes = [BrokenWrite("refused", code, reason, message, path="/scale")]
+    report = actor.turn(dry_run=False)
+    (told,) = actor.record.actions.values()
+    assert told.outcome is not None
+    assert told.outcome.result == "refused"
+    assert told.outcome.reasons[0].gate == gate
+    assert message in told.outcome.reasons[0].text
+    assert bare(site.get("Deployment", "web")) == before
+    assert [t.result for t in report.taken] == ["refused"]
+    assert not actor.record.uses(site.now.replace(year=2020))
+    with pytest.raises(RefusedError, match="nothing to undo"):
+        actor.undo(told.action.id, "ann")
+
+
+@pytest.mark.parametrize("fault", UNKNOWN, ids=lambda f: f"{f.how} {f.code}")
+def test_a_write_without_an_answer_is_read_back_and_never_sent_blindly(
+    site: Site, fault: BrokenWrite
+) -> None:
+    before = bare(site.deployment())
+    actor = site.actor(timeout_s=1.0)
+    site.told_and_waited(actor)
+    site.server.faults.writes = [fault]
+    actor.turn(dry_run=False)
+    (first,) = actor.record.actions.values()
+    assert first.is_open
+    stored = fault.how in ("cut after", "silent")
+    actor.turn(dry_run=False)
+    assert first.is_open  # too early to say that it did not arrive
+    assert len(scale_writes(site)) == 1
+    site.pass_time(seconds=LATE.total_seconds() + 1)
+    actor.turn(dry_run=False)
+    site.pass_time(minutes=5)
+    actor.turn(dry_run=False)
+    assert first.outcome is not None
+    assert first.outcome.result == ("done" if stored else "refused")
+    assert len(scale_writes(site)) == (1 if stored else 2)
+    done = [t for t in actor.record.actions.values() if t.outcome and t.outcome.result == "done"]
+    assert len(done) == 1
+    actor.undo(done[0].action.id, "ann")
+    assert bare(site.get("Deployment", "web")) == before
+
+
+@pytest.mark.parametrize("code", [409, 422, 403])
+def test_an_action_that_stops_in_the_middle_is_taken_back(site: Site, code: int) -> None:
+    before = site.subject("CronJob")
+    actor = site.actor()
+    site.told_and_waited(actor)
+    site.server.faults.writes = [BrokenWrite("refused", code, "no", "no", path="/jobs/night-1")]
+    actor.turn(dry_run=False)
+    (told,) = actor.record.actions.values()
+    assert told.outcome is not None
+    assert told.outcome.result == "failed"
+    assert {key: bare(site.get(*key)) for key in before} == before
+    assert any("is failed" in text for text in site.told.operators())
+
+
+def test_a_roll_back_that_is_cut_off_is_finished_by_the_next_turns(site: Site) -> None:
+    before = site.subject("CronJob")
+    actor = site.actor()
+    site.told_and_waited(actor)
+    site.server.faults.writes = [
+        BrokenWrite("refused", 422, "no", "no", path="/jobs/night-1"),
+        BrokenWrite("cut after", path="/cronjobs/night"),  # the action's own first write
+    ]
+    site.server.faults.writes = [
+        BrokenWrite("refused", 422, "no", "no", path="/jobs/night-1"),
+    ]
+    cut = BrokenWrite("cut before", path="/cronjobs/night")
+
+    def pulse(step: str) -> None:
+        if step == "took the annotations away":
+            site.server.faults.writes = [cut]
+
+    actor = site.actor(pulse=pulse)
+    actor.turn(dry_run=False)
+    (told,) = actor.record.actions.values()
+    assert told.is_open
+    site.evidence.idle = []
+    actor = site.actor()
+    for _ in range(3):
+        site.pass_time(minutes=2)
+        actor.turn(dry_run=False)
+    (told,) = actor.record.actions.values()
+    assert told.outcome is not None
+    assert told.outcome.result == "failed"
+    assert {key: bare(site.get(*key)) for key in before} == before
+
+
+@pytest.mark.parametrize("how", ["cut before", "cut after", "silent"])
+def test_an_undo_without_an_answer_is_finished_once(site: Site, how: Any) -> None:
+    before = bare(site.deployment())
+    actor = site.actor(timeout_s=1.0)
+    told = site.done(actor)
+    site.evidence.idle = []
+    site.server.faults.writes = [BrokenWrite(how, path="/scale")]
+    with pytest.raises(TemporaryError, match="no answer"):
+        actor.undo(told.action.id, "ann")
+    with pytest.raises(TemporaryError, match="under way"):
+        actor.undo(told.action.id, "ann")
+    for _ in range(2):
+        site.pass_time(minutes=2)
+        actor.turn(dry_run=False)
+    assert told.outcome is not None
+    assert told.outcome.result == "undone"
+    assert bare(site.get("Deployment", "web")) == before
+    with pytest.raises(RefusedError, match="undone already"):
+        actor.undo(told.action.id, "ann")
+
+
+def test_a_pod_behind_a_disruption_budget_is_not_evicted(site: Site) -> None:
+    site.bare_pod()
+    selector = {"matchLabels": {"app": "alone"}}
+    site.make("PodDisruptionBudget", "all", {"minAvailable": 1, "selector": selector})
+    site.settle()
+    actor = site.actor()
+    site.told_and_waited(actor)
+    (taken,) = actor.turn(dry_run=False).taken
+    assert taken.result == "refused"
+    assert "budget" in taken.reasons[0].text
+    assert not site.writes("/eviction")
+    site.store.remove("PodDisruptionBudget", "all", "team-a")
+    site.settle()
+    actor.turn(dry_run=False)
+    assert len(site.writes("/eviction")) == 1
+    site.pass_time(minutes=3)
+    actor.turn(dry_run=False)
+    (told,) = actor.record.actions.values()
+    assert told.outcome is not None
+    assert told.outcome.result == "done"
+    actor.undo(told.action.id, "ann")
+    assert site.get("Pod", "alone")["spec"]["containers"][0]["image"] == "work:1"
+
+
+def test_an_eviction_that_is_throttled_between_dry_run_and_write_waits(site: Site) -> None:
+    site.bare_pod()
+    actor = site.actor()
+    site.told_and_waited(actor)
+    budget = BrokenWrite("refused", 429, "TooManyRequests", "wait", path="/eviction")
+    site.server.faults.writes = [budget]
+    (taken,) = actor.turn(dry_run=False).taken
+    assert taken.result == "refused"
+    assert taken.reasons[0].gate == "throttled"
+    assert site.pods()
+
+
+def test_an_unreachable_cluster_is_temporary_and_nothing_is_journalled(site: Site) -> None:
+    site.deployment()
+    actor = site.actor(timeout_s=0.5)
+    site.server.close()
+    with pytest.raises(TemporaryError):
+        actor.turn(dry_run=False)
+    assert not site.kinds()
