@@ -85,6 +85,16 @@ class NoticesSettings(Section):
     link: str = Field("", description="such as https://fallow.example/case/{finding}; empty = none")
 
 
+class HubSettings(Section):
+    """The JupyterHub whose users' servers may be stopped."""
+
+    url: str = Field("", description="such as https://hub.example; empty = there is none")
+    token: SecretStr = Field(
+        SecretStr(""), description="needs the scopes read:servers, servers and delete:servers"
+    )
+    timeout: Duration = Field(timedelta(seconds=10), description="of one request")
+
+
 class ActionsSettings(Section):
     """Whether and how carefully Fallow acts. Nothing acts while `enabled` is false."""
 
@@ -126,3 +136,4 @@ class ActionsSettings(Section):
     lease: LeaseSettings = LeaseSettings()
     breaker: BreakerSettings = BreakerSettings()
     back_off: BackOffSettings = BackOffSettings()
+    hub: HubSettings = HubSettings()
