@@ -21,6 +21,7 @@ from simulator.cluster.hardware import Hardware
 from simulator.cluster.kubelet import Kubelet
 from simulator.cluster.nodes import NodeSpec, node_object
 from simulator.cluster.objects import Object, called, live, moment, name, namespace, uid, words
+from simulator.cluster.quota_status import QuotaStatus
 from simulator.cluster.scheduler.requests import POLICIES, Policy
 from simulator.cluster.scheduling import Scheduling
 from simulator.cluster.view import View
@@ -81,6 +82,7 @@ class Cluster:
             self._view, self._clerk, self._hardware, placement, self._remember
         )
         self._admission = Admission(self._view, self._clerk)
+        self._quota_status = QuotaStatus(self._view, self._clerk)
         self._holders: dict[str, Holder] = {}
         self._waits: dict[str, Wait] = {}
         for spec in nodes:
@@ -135,7 +137,12 @@ class Cluster:
             for change in changes:
                 self._notice(change)
             before = self._clerk.store.version
-            for turn in (self._admission.run, self._loop.run, self._scheduling.run):
+            for turn in (
+                self._admission.run,
+                self._loop.run,
+                self._scheduling.run,
+                self._quota_status.run,
+            ):
                 turn()
                 if self._clerk.store.version != before:
                     break  # the next must see what this one did
@@ -202,7 +209,7 @@ class Cluster:
     def _notice(self, change: Change) -> None:
         obj, gone = change.object, change.type == "DELETED"
         kind = called(obj)
-        if kind == "Event":
+        if kind == "Event" or self._quota_status.notice(obj, kind, gone=gone):
             return
         self._loop.notice(change)
         self._rivals.notice(obj)
