@@ -98,6 +98,33 @@ class Proving(Protocol):
         ...
 
 
+class Past(Protocol):
+    """What an analyzer would have found at each of many moments, from rows of before it."""
+
+    @property
+    def rows(self) -> pa.Table:
+        """Return a row per finding and moment, by case and moment.
+
+        case (the finding, numbered), k (which moment), mark (changes when anything does that
+        does not merely grow), cluster, namespace, workload_kind, workload, kind, evidence,
+        confidence, coverage, gpu_hours, usd, and start and end of its window (us since 1970).
+        """
+        ...
+
+    def finding(self, row: int) -> Finding:
+        """Return the finding of a row as it was found then."""
+        ...
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """An analyzer that can tell its past at once: `fallow backtest` asks it."""
+
+    def past(self, views: Views, window: Window, moments: Sequence[datetime]) -> Past:
+        """Return what `find` would have returned for [window.start, t) at each moment t."""
+        ...
+
+
 @runtime_checkable
 class PriceSource(Protocol):
     """Bring prices in."""

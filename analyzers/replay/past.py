@@ -32,6 +32,7 @@ _EMPTY = {
     "case": pl.Int64, "k": pl.Int64, "mark": pl.Int64, "cluster": pl.String,
     "namespace": pl.String, "workload_kind": pl.String, "workload": pl.String, "team": pl.String,
     "kind": pl.String, "evidence": pl.String, "actionable": pl.Boolean, "confidence": pl.Float64,
+    "coverage": pl.Float64,
     "gpu_hours": pl.Float64, "usd": pl.Float64, "start": pl.Int64, "end": pl.Int64,
 }  # fmt: skip
 
@@ -278,6 +279,7 @@ def _marked(rows: pl.DataFrame, verdicts: Sequence[tuple[Witnesses, Judgement]])
         confidence=(pl.col("coverage").clip(0, 1) * pl.col("sure")).round(4),
         gpu_hours=(pl.col("gpu_us") / (3600 * MICRO)).round(6),
         mark=pl.struct("verdict", late=pl.col("at") - pl.col("end")).rank("dense").cast(pl.Int64),
+        coverage=pl.col("coverage").round(4),
         case=pl.struct("span", "start", "kind").rank("dense").cast(pl.Int64) - 1,
     )
     return found.sort("case", "k")
