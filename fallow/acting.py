@@ -101,6 +101,8 @@ class Facts(msgspec.Struct, frozen=True):
     usd_per_day: Decimal | None = None
     waiting: tuple[Waiter, ...] | None = None
     """Who waits; None = the line is not known."""
+    over_quota: bool | None = None
+    """Does its queue or namespace hold more GPUs than it is guaranteed? None = not known."""
     removes_node: bool | None = None
     """Would a node be empty, and gone, without it? None = not known."""
     history: History = History()
@@ -130,7 +132,12 @@ class Decision(msgspec.Struct, frozen=True):
     generation: int | None = None
     seen_until: datetime | None = None
     parameters: dict[str, Any] = {}
-    """What the rung and the recommendation give the executor: a size, a profile, amounts."""
+    """What the rung and the recommendation give the executor: a size, a profile, amounts.
+
+    Always there when a policy acts: `capabilities`, the words of its `act` (an intent whose
+    capability is none of them, and whose verb is none either, must not be carried out), and
+    `allowed_namespaces`, globs that an intent which touches several namespaces has to keep to.
+    """
 
 
 class Target(msgspec.Struct, frozen=True):

@@ -48,6 +48,9 @@ def _words(wanted: Match, facts: Facts) -> Iterator[str]:
     ):
         models = ", ".join(facts.models) or "unknown"
         yield f"gpu_model is {models}, wanted: {', '.join(wanted.gpu_model)}"
+    if wanted.over_quota and facts.over_quota is not True:
+        known = facts.over_quota is False
+        yield f"over_quota is {'false' if known else 'unknown'}, wanted: true"
     yield from _labels("labels", wanted.labels, facts.labels)
     yield from _labels("namespace_labels", wanted.namespace_labels, facts.namespace_labels)
 

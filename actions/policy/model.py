@@ -46,6 +46,8 @@ class Match(msgspec.Struct, frozen=True):
     gpu_model: tuple[str, ...] = ()
     labels: dict[str, tuple[str, ...]] = {}
     namespace_labels: dict[str, tuple[str, ...]] = {}
+    over_quota: bool = False
+    """Only what belongs to a queue or namespace that holds more than it is guaranteed."""
     evidence: Evidence = "suspected"
     confidence: float = 0.0
     gpus: float = 0.0

@@ -55,7 +55,7 @@ def _debug(words: Sequence[str]) -> bool:
 
 def _command_words(words: Sequence[str]) -> list[str]:
     """Return the leading words that name the command, as far as they are plain words."""
-    groups = {"import": 2, "baseline": 2, "config": 2, "warehouse": 2, "plugins": 2}
+    groups = {"import": 2, "baseline": 2, "config": 2, "warehouse": 2, "plugins": 2, "policy": 2}
     plain = [w for w in words if w.isidentifier()]
     return plain[: groups.get(plain[0], 1)] if plain else []
 

@@ -9,6 +9,7 @@ from runtime.cli import (
     config,
     demo,
     imports,
+    policy,
     scan,
     simulate,
     spend,
@@ -39,6 +40,7 @@ def build() -> typer.Typer:
         spend,
         analyze,
         baseline,
+        policy,
         warehouse,
         config,
     ):

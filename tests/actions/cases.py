@@ -37,12 +37,12 @@ SPENT = Spent(
 TOLD = History(first_seen=NOW - 30 * HOUR, notified_at=NOW - 25 * HOUR)
 
 
-def finding(kind: str = "Notebook", namespace: str = "team-a", **changes: Any) -> Finding:
+def finding(owner_kind: str = "Notebook", namespace: str = "team-a", **changes: Any) -> Finding:
     made = Finding(
         id="f" * 12,
         analyzer="idle",
         kind="idle_notebook",
-        subject=Subject("c", namespace, kind, "w"),
+        subject=Subject("c", namespace, owner_kind, "w"),
         window=Window(NOW - 48 * HOUR, NOW),
         verdict="idle",
         evidence="confirmed",

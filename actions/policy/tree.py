@@ -1,0 +1,149 @@
+"""YAML as a tree whose nodes know their lines: plain data, and nothing that could surprise.
+
+No anchors or aliases (which can blow up), no tags, no duplicate keys, no tabs; bounded in size
+and in depth. What is wrong is collected, so that one look shows all of it.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+MOST_BYTES = 256 * 1024
+MOST_DEPTH = 16
+
+Node = yaml.Node
+
+
+class Problem(msgspec.Struct, frozen=True, order=True):
+    """What is wrong in a file, where, and what is legal."""
+
+    file: str
+    line: int
+    key: str
+    text: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        text = f"{where}: {self.key}: {self.text}" if self.key else f"{where}: {self.text}"
+        return "".join(c if c.isprintable() else " " for c in text)
+
+
+class Where(msgspec.Struct, frozen=True):
+    """A place in a file, and the list that takes what is wrong there."""
+
+    file: str
+    problems: list[Problem]
+    key: str = ""
+
+    def at(self, name: str | int) -> "Where":
+        """Return the place of a key or of an item."""
+        inner = f"{self.key}[{name}]" if isinstance(name, int) else f"{self.key}.{name}"
+        return Where(self.file, self.problems, inner.lstrip("."))
+
+    def wrong(self, node: Node | int, text: str) -> None:
+        """Take down what is wrong."""
+        line = node if isinstance(node, int) else line_of(node)
+        self.problems.append(Problem(self.file, line, self.key, text))
+
+
+def line_of(node: Node) -> int:
+    """Return a node's line, from 1."""
+    return int(node.start_mark.line) + 1
+
+
+def documents(path: Path, where: Where) -> list[Node]:
+    """Return the documents of a file that hold anything; none where the file is no plain YAML."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        where.wrong(0, f"cannot be read: {error.strerror or error}")
+        return []
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        where.wrong(raw[: error.start].count(b"\n") + 1, "is not UTF-8")
+        return []
+    if len(raw) > MOST_BYTES:
+        where.wrong(0, f"has {len(raw):,} bytes: a file of policies has {MOST_BYTES:,} at most")
+        return []
+    try:
+        if _forbidden(text, where):
+            return []
+        found = list(yaml.compose_all(text, yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        where.wrong(_line(error, text), _said(error))
+        return []
+    return [node for node in found if not null(node)]
+
+
+def pairs(node: yaml.MappingNode, where: Where) -> dict[str, tuple[Node, Node]]:
+    """Return a mapping's keys with their nodes; keys that are no text or come twice are wrong."""
+    found: dict[str, tuple[Node, Node]] = {}
+    for key, value in node.value:
+        name = key.value if isinstance(key, yaml.ScalarNode) else None
+        if name is None:
+            where.wrong(key, "a key is a word, not a list or a mapping")
+        elif name in found:
+            where.at(name).wrong(key, f"stands twice, first in line {line_of(found[name][0])}")
+        else:
+            found[name] = (key, value)
+    return found
+
+
+def kind(node: Node) -> str:
+    """Return what a node is, in the words of an error."""
+    if isinstance(node, yaml.MappingNode):
+        return "a mapping"
+    if isinstance(node, yaml.SequenceNode):
+        return "a list"
+    tag = str(node.tag).rpartition(":")[2]
+    names = {"str": "a text", "int": "a number", "float": "a number", "null": "nothing"}
+    return names.get(tag, {"bool": "true or false", "timestamp": "a date"}.get(tag, tag))
+
+
+def null(node: Node) -> bool:
+    """Say whether a node holds nothing."""
+    return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"
+
+
+def plain(node: Node) -> Any:
+    """Return a node as plain data."""
+    return yaml.SafeLoader("").construct_object(node, deep=True)
+
+
+def _forbidden(text: str, where: Where) -> bool:
+    """Take down what is YAML and not read here; stop where it gets too deep."""
+    depth, found = 0, False
+    for event in yaml.parse(text, yaml.SafeLoader):
+        line = event.start_mark.line + 1 if event.start_mark else 0
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > MOST_DEPTH:
+            where.wrong(line, f"is nested deeper than {MOST_DEPTH} levels")
+            return True
+        if isinstance(event, yaml.NodeEvent) and event.anchor:
+            sign = "*" if isinstance(event, yaml.AliasEvent) else "&"
+            said = "anchors and aliases are not read; quote a glob that begins with *"
+            where.wrong(line, f"{sign}{event.anchor}: {said}")
+            found = True
+        elif getattr(event, "tag", None) is not None:
+            where.wrong(line, f"{getattr(event, 'tag', '')}: tags are not read")
+            found = True
+    return found
+
+
+def _line(error: yaml.YAMLError, text: str) -> int:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    if mark is not None:
+        return int(mark.line) + 1
+    position = getattr(error, "position", None)
+    return text[:position].count("\n") + 1 if isinstance(position, int) else 0
+
+
+def _said(error: yaml.YAMLError) -> str:
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+    if "'\\t'" in problem:
+        return "is not YAML: a tab; indent with spaces"
+    return f"is not YAML: {' '.join(str(problem).split())}"

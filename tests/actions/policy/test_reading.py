@@ -1,0 +1,272 @@
+"""Reading policies: a table of bad files and what is said about each, and what good ones mean."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actions.policy import keys
+from actions.policy.able import Able
+from actions.policy.model import Amount, Approvals, Budget, Policy, Recurring, Regret, Rung
+from actions.policy.reading import look_at, read
+from fallow.errors import UsageError
+
+HOUR = timedelta(hours=1)
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "policies.md"
+
+
+class Reclaim:
+    capabilities = frozenset({"suspend"})
+    verbs = frozenset({"stop", "suspend", "abort"})
+
+
+class Scale:
+    capabilities = frozenset({"scale"})
+    verbs = frozenset({"scale to zero"})
+
+
+class Quota:
+    capabilities = frozenset({"quota"})
+    verbs = frozenset({"rebalance-quota"})
+
+
+CAN = Able.of((Reclaim, Scale, Quota))
+LEAST = "name: p\nladder: [observe]\n"
+
+
+def problems(tmp_path: Path, text: str | bytes) -> list[str]:
+    path = tmp_path / "p.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    found, wrong = look_at([path], can=CAN)
+    assert bool(found) != bool(wrong)
+    return [str(problem).replace(f"{tmp_path}/", "") for problem in wrong]
+
+
+def good(tmp_path: Path, text: str) -> Policy:
+    path = tmp_path / "p.yaml"
+    path.write_text(text)
+    (policy,) = read([path], can=CAN)
+    return policy
+
+
+ODD: list[tuple[str, str | bytes, str]] = [
+    ("nothing", "", "p.yaml: holds no policy"),
+    ("a tab", LEAST + "match:\n\tkind: a\n", "p.yaml:4: is not YAML: a tab; indent with spaces"),
+    ("not UTF-8", b"name: p\nladder: [\xff]\n", "p.yaml:2: is not UTF-8"),
+    ("control characters", LEAST + "description: a\x07b\n", "p.yaml:3: is not YAML"),
+    ("a deep nest", "name: " + "[" * 5000, "p.yaml:1: is nested deeper than 16 levels"),
+    ("a huge file", "# " + "x" * 300_000, "p.yaml: has 300,002 bytes"),
+    ("a long number", LEAST + "concurrent: " + "9" * 9999, "is no number in plain digits"),
+]
+
+
+def table() -> list[tuple[str, str | bytes, str]]:
+    """Return the bad files of `bad.txt`."""
+    blocks = (Path(__file__).parent / "bad.txt").read_text(encoding="utf-8").split("=== ")[1:]
+    found: list[tuple[str, str | bytes, str]] = []
+    for block in blocks:
+        title, _, rest = block.partition("\n")
+        text, _, said = rest.rpartition(">>> ")
+        found.append((title, text, said.rstrip("\n")))
+    return found
+
+
+BAD = [*ODD, *table()]
+
+
+@pytest.mark.parametrize(("text", "said"), [b[1:] for b in BAD], ids=[b[0] for b in BAD])
+def test_a_bad_file_is_refused_with_its_line_the_key_and_what_is_legal(
+    tmp_path: Path, text: str | bytes, said: str
+) -> None:
+    found = problems(tmp_path, text)
+    assert any(said in line for line in found), found
+    assert all("\n" not in line and line.startswith("p.yaml") for line in found)
+
+
+def test_all_that_is_wrong_is_told_at_once_and_read_tells_the_first(tmp_path: Path) -> None:
+    text = "name: A\nmode: x\nmatch: {kid: a, gpus: -1}\nladder: [run]\n"
+    assert [line.split(":")[1] for line in problems(tmp_path, text)] == ["1", "2", "3", "3", "4"]
+    with pytest.raises(UsageError) as refused:
+        read([tmp_path / "p.yaml"], can=CAN)
+    assert "p.yaml:1: name: 'A'" in refused.value.message
+    assert refused.value.hint == "4 more; fallow policy check lists all"
+
+
+def test_two_policies_of_one_name_are_refused_wherever_they_stand(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(LEAST + "---\n" + LEAST)
+    (tmp_path / "b.yml").write_text("\n" + LEAST)
+    _, wrong = look_at([tmp_path], can=CAN)
+    assert [(Path(p.file).name, p.line) for p in wrong] == [("a.yaml", 4), ("b.yml", 2)]
+    assert "a.yaml:1" in wrong[0].text
+
+
+def test_a_folder_is_read_by_name_and_one_without_policies_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"a folder without \.yaml"):
+        read([tmp_path])
+    for name in ("b", "a"):
+        (tmp_path / f"{name}.yaml").write_text(LEAST.replace("p\n", f"{name}\n", 1))
+    (tmp_path / "README.md").write_text("words")
+    assert [p.name for p in read([tmp_path], can=CAN)] == ["a", "b"]
+    with pytest.raises(UsageError, match=r"gone\.yaml: cannot be read: No such file"):
+        read([tmp_path / "gone.yaml"])
+
+
+def test_a_file_may_hold_several_policies(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text("---\n" + LEAST + "---\n# nothing\n---\n" + LEAST.replace("name: p", "name: q"))
+    assert [(p.name, p.source) for p in read([path])] == [("p", f"{path}:2"), ("q", f"{path}:7")]
+
+
+def test_the_least_policy_watches_and_cannot_act(tmp_path: Path) -> None:
+    policy = good(tmp_path, LEAST)
+    assert msgspec.structs.replace(policy, source="") == Policy("p")
+    assert policy.mode == "notify"
+    assert policy.allow.namespaces == ()
+
+
+def test_every_key_means_what_it_says(tmp_path: Path) -> None:
+    text = """\
+name: all-keys
+description: every key once
+mode: enforce
+match:
+  analyzer: idle
+  kind: [idle_*, x]
+  labels: {app: "web-*", tier: [a, b]}
+  confidence: 0.9
+  usd_per_day: 2.50
+allow: {namespaces: [], kinds: Notebook, production: true, cluster_objects: true}
+ladder:
+  - observe
+  - notify
+  - grace: 1d
+  - snapshot: {what: [manifest, home], required: false}
+  - act: {do: [suspend, scale], with: {floor: 2}}
+budgets:
+  - {workloads: 5%, gpus: 64, owners: 3, usd_per_hour: 12.5, per: 1h, counts: all}
+  - {workloads: 0, each: owner, schedule: "0 9 * * 1-5", duration: 8h, timezone: Europe/Berlin}
+concurrent: 7
+blackouts:
+  - {name: year's end, from: 2026-12-24, to: 2026-12-26, timezone: Europe/Berlin}
+  - {name: nights, schedule: "@daily", duration: 6h}
+  - {name: launch, from: "2026-12-01T09:00-05:00"}
+approvals: {when: first 10, four_eyes: true}
+on_pressure: true
+min_age: 0s
+cool_down: 12h
+regret: {rate: 2.5%, within: 48h}
+max_resources: 30
+"""
+    policy = good(tmp_path, text)
+    assert policy.match.kind == ("idle_*", "x")
+    assert policy.match.labels == {"app": ("web-*",), "tier": ("a", "b")}
+    assert (policy.match.confidence, policy.match.usd_per_day) == (0.9, Decimal("2.50"))
+    assert (policy.allow.kinds, policy.allow.production) == (("Notebook",), True)
+    assert policy.ladder[2:] == (
+        Rung("grace", wait=24 * HOUR),
+        Rung("snapshot", what=("manifest", "home"), required=False),
+        Rung(
+            "act",
+            do=("suspend", "scale"),
+            verbs=("abort", "scale to zero", "stop", "suspend"),
+            parameters={"floor": 2},
+        ),
+    )
+    assert policy.budgets == (
+        Budget(
+            workloads=Amount(Decimal("0.05"), share=True),
+            gpus=Amount(Decimal(64)),
+            owners=Amount(Decimal(3)),
+            usd_per_hour=Amount(Decimal("12.5")),
+            per=HOUR,
+            counts="all",
+        ),
+        Budget(
+            workloads=Amount(Decimal(0)),
+            each="owner",
+            window=Recurring("0 9 * * 1-5", 8 * HOUR, "Europe/Berlin"),
+        ),
+    )
+    assert policy.concurrent == 7
+    year, nights, launch = policy.blackouts
+    assert year.start == datetime(2026, 12, 23, 23, tzinfo=UTC)
+    assert year.end == datetime(2026, 12, 26, 23, tzinfo=UTC)
+    assert nights.window == Recurring("@daily", 6 * HOUR)
+    assert (launch.start, launch.end) == (datetime(2026, 12, 1, 14, tzinfo=UTC), None)
+    assert policy.approvals == Approvals("first", 10, four_eyes=True)
+    assert (policy.on_pressure, policy.min_age, policy.cool_down) == (True, timedelta(0), 12 * HOUR)
+    assert policy.regret == Regret(0.025, 48 * HOUR)
+    assert policy.max_resources == Amount(Decimal(30))
+    assert {name.partition(".")[0].partition("[")[0] for name, _ in keys.every()} == set(
+        yaml.safe_load(text)
+    )
+
+
+def test_a_capability_stands_for_the_verbs_of_the_executors_that_have_it() -> None:
+    assert CAN.verbs(["suspend", "rebalance-quota"]) == (
+        *("abort", "rebalance-quota", "stop", "suspend"),
+    )
+    assert Able.of(()).verbs(["suspend"]) == ()
+
+
+def test_trust_in_a_policy_ends_with_its_text_and_not_with_its_place(tmp_path: Path) -> None:
+    first = good(tmp_path, LEAST)
+    assert good(tmp_path, "# moved\n\n" + LEAST).fingerprint == first.fingerprint
+    assert good(tmp_path, LEAST + "cool_down: 7h\n").fingerprint != first.fingerprint
+    assert msgspec.json.decode(msgspec.json.encode(first), type=Policy) == first
+
+
+def test_every_key_is_in_the_reference_as_the_code_tells_it() -> None:
+    page = DOCS.read_text(encoding="utf-8")
+    assert keys.table() in page, "run: python -m actions.policy.keys  (docs/policies.md is stale)"
+    for name, key in keys.every():
+        assert key.what, name
+        assert key.required or key.default, name
+
+
+def test_the_schema_for_editors_names_every_key_and_is_json() -> None:
+    told = json.loads(json.dumps(keys.schema()))
+    assert set(told["properties"]) == set(keys.POLICY.keys)
+    assert told["additionalProperties"] is False
+    assert told["required"] == ["name", "ladder"]
+    assert "schedule" in told["properties"]["budgets"]["items"]["properties"]
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_break_the_reader(tmp_path_factory: Any, raw: bytes) -> None:
+    path = tmp_path_factory.mktemp("fuzz") / "p.yaml"
+    path.write_bytes(raw)
+    found, wrong = look_at([path], can=CAN)
+    assert found or wrong
+
+
+_scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8), st.dates()
+)
+_trees = st.recursive(
+    _scalars,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.one_of(st.sampled_from([n.rpartition(".")[2] for n, _ in keys.every()]), _scalars),
+            inner,
+            max_size=4,
+        ),
+    ),
+    max_leaves=12,
+)
+
+
+@given(_trees)
+def test_no_document_breaks_the_reader(tmp_path_factory: Any, tree: Any) -> None:
+    path = tmp_path_factory.mktemp("fuzz") / "p.yaml"
+    path.write_text(yaml.safe_dump(tree, allow_unicode=True), encoding="utf-8")
+    _, wrong = look_at([path], can=CAN)
+    assert all("\n" not in str(problem) for problem in wrong)

@@ -1,0 +1,96 @@
+"""`fallow policy`: offline, one line per error, exit 2."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Fallow = Callable[..., Any]
+GOOD = "name: watch\nladder: [observe]\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "watch.yaml").write_text(GOOD)
+    return tmp_path / "policies"
+
+
+def test_good_policies_are_listed_and_the_exit_code_is_0(fallow: Fallow) -> None:
+    for words in (["policy", "check"], ["policy", "list"], ["policy", "check", "policies"]):
+        ran = fallow(*words, "-o", "json")
+        assert ran.code == 0, ran.err
+        told = json.loads(ran.out)
+        assert told["schema"] == "fallow.policies/v1"
+        assert [row["policy"] for row in told["policies"]] == ["watch"]
+        assert told["policies"][0]["source"] == "policies/watch.yaml:1"
+
+
+def test_every_error_is_one_line_and_the_exit_code_is_2(fallow: Fallow, folder: Path) -> None:
+    (folder / "bad.yaml").write_text("name: B\nmod: x\nladder: [run]\n")
+    ran = fallow("policy", "check")
+    assert (ran.code, ran.out) == (2, "")
+    lines = ran.err.splitlines()
+    assert [line.split(": ")[1] for line in lines] == [
+        "policies/bad.yaml:1",
+        "policies/bad.yaml:2",
+        "policies/bad.yaml:3",
+    ]
+    assert all(line.startswith("fallow: ") and "legal" in line for line in lines)
+    told = fallow("policy", "check", "-o", "json")
+    assert told.code == 2
+    body = json.loads(told.out)
+    assert [row["policy"] for row in body["policies"]] == ["watch"]
+    assert [(p["file"], p["line"], p["key"]) for p in body["problems"]] == [
+        ("policies/bad.yaml", 1, "name"),
+        ("policies/bad.yaml", 2, "mod"),
+        ("policies/bad.yaml", 3, "ladder[0]"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["policy", "check", "gone.yaml"], "gone.yaml: cannot be read: No such file or directory"),
+        (["policy", "list", "gone"], "gone: cannot be read"),
+        (["policy", "show", "nope"], "no policy called 'nope'"),
+    ],
+)
+def test_what_is_not_there_is_named(fallow: Fallow, words: list[str], said: str) -> None:
+    ran = fallow(*words)
+    assert ran.code == 2
+    assert said in ran.err
+
+
+def test_a_stranger_s_policy_cannot_drive_the_terminal(fallow: Fallow, folder: Path) -> None:
+    (folder / "odd.yaml").write_text('"\\e[2J": 1\nladder: ["\\e[31m\\n"]\n')
+    ran = fallow("policy", "check")
+    assert ran.code == 2
+    assert all(c.isprintable() or c == "\n" for c in ran.err)
+
+
+def test_the_waits_of_a_policy_are_measured_by_the_site_s_own_looks(
+    fallow: Fallow, folder: Path
+) -> None:
+    (folder / "watch.yaml").write_text(GOOD + "cool_down: 10m\n")
+    assert fallow("policy", "check").code == 0
+    Path("fallow.yaml").write_text("exporters: {interval: 5m}\n")
+    ran = fallow("policy", "check")
+    assert ran.code == 2
+    assert "shorter than 3 looks of 5m; legal: 15m or more" in ran.err
+
+
+def test_show_tells_what_holds_where_nothing_is_said(fallow: Fallow) -> None:
+    told = json.loads(fallow("policy", "show", "watch", "-o", "json").out)
+    assert told["schema"] == "fallow.policy/v1"
+    assert (told["mode"], told["allow"]["namespaces"]) == ("notify", [])
+    table = fallow("policy", "show", "watch").out
+    assert "cool_down" in table
+
+
+def test_the_schema_is_json(fallow: Fallow) -> None:
+    told = json.loads(fallow("policy", "schema").out)
+    assert told["required"] == ["name", "ladder"]
