@@ -60,23 +60,26 @@ class VolcanoJobExecutor:
 
 
 def _command(found: Subject, path: str, action: str, token: str) -> Change:
+    """Return the Command as Volcano's own tool makes it: owned by the job, so tidied with it."""
     whole = found.target
-    version = path.split("/")[3]
+    job = {
+        "apiVersion": whole.api_version,
+        "kind": whole.kind,
+        "name": whole.name,
+        "uid": whole.uid,
+        "controller": True,
+    }
+    meta = {
+        "name": f"fallow-{action.lower()}-{token}",
+        "namespace": whole.namespace,
+        "ownerReferences": [job],
+    }
     body = {
-        "apiVersion": f"{BUS}/{version}",
+        "apiVersion": f"{BUS}/{path.split('/')[3]}",
         "kind": "Command",
-        "metadata": {
-            "name": f"fallow-{action.lower()}-{token}",
-            "namespace": whole.namespace,
-        },
+        "metadata": meta,
         "action": action,
-        "target": {
-            "apiVersion": whole.api_version,
-            "kind": whole.kind,
-            "name": whole.name,
-            "uid": whole.uid,
-            "controller": True,
-        },
+        "target": job,
         "reason": "Fallow",
     }
     return Change(

@@ -6,11 +6,14 @@ from simulator.cluster.alarms import Alarms
 from simulator.cluster.clerk import Clerk
 from simulator.cluster.controllers import collector, guards, single
 from simulator.cluster.controllers.deployments import deployment
+from simulator.cluster.controllers.groups import leader_worker_set
 from simulator.cluster.controllers.jobs import job, job_set, train_job
 from simulator.cluster.controllers.plan import Controller, Sight
 from simulator.cluster.controllers.ray import ray_cluster, ray_job
 from simulator.cluster.controllers.replicas import replica_set, stateful_set
 from simulator.cluster.controllers.training import kinds, training_job
+from simulator.cluster.controllers.volcano import JOB as VOLCANO_JOB
+from simulator.cluster.controllers.volcano import volcano_job
 from simulator.cluster.objects import Object, called, controller, going, name, namespace, over, uid
 from simulator.cluster.view import Key, View
 from simulator.kube.history import Change
@@ -28,6 +31,8 @@ CONTROLLERS: Mapping[str, tuple[Controller, str]] = {
     "Notebook": (single.notebook, "notebook-controller"),
     "Workspace": (single.workspace, "workspace-controller"),
     "InferenceService": (single.inference_service, "kserve-controller"),
+    "LeaderWorkerSet": (leader_worker_set, "lws-controller"),
+    VOLCANO_JOB: (volcano_job, "vc-controller-manager"),
     **dict.fromkeys(kinds(), (training_job, "training-operator")),
 }
 """Kind: what its controller does, and the name it writes under."""
