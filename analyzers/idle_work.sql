@@ -1,6 +1,7 @@
 -- When the pods of each stretch were at work, although their devices rested: a kernel or terminal
 -- that did something, requests served, CPU, network or files in two looks in a row. What is less
--- than $apart_us apart is one interval.
+-- than $apart_us apart is one interval. The looks after a stretch tell of its last moments: a mean
+-- over the device's own interval hides what began late in it.
 WITH span AS (
     SELECT
         h.span,
@@ -52,7 +53,7 @@ hosts AS (
     INNER JOIN pod_sample AS h
         ON
             a.cluster = h.cluster AND a.namespace = h.namespace AND a.pod = h.pod
-            AND a.start_at <= h.ts AND a.end_at > h.ts
+            AND a.start_at <= h.ts AND a.end_at + to_microseconds($after_us) > h.ts
     WHERE h.ts >= $since AND h.ts < $until
 ),
 
@@ -82,7 +83,7 @@ notebooks AS (
     INNER JOIN notebook_sample AS n
         ON
             a.cluster = n.cluster AND a.namespace = n.namespace AND a.pod = n.pod
-            AND a.start_at <= n.ts AND a.end_at > n.ts
+            AND a.start_at <= n.ts AND a.end_at + to_microseconds($after_us) > n.ts
     WHERE n.ts >= $since AND n.ts < $until
     WINDOW servers AS (PARTITION BY a.span, a.cluster, a.namespace, a.pod ORDER BY n.ts)
 ),

@@ -22,6 +22,9 @@ CPU_SHARE = 0.05
 BYTES_S = 10_000
 """Network or file system bytes a second, below which a pod is at rest (domain.md 2.2, K3)."""
 
+AFTER_US = 1200 * MICRO
+"""Two looks at hosts after a stretch tell of its last moments; they are ten minutes apart at most."""
+
 SKEW_US = 30 * MICRO
 MOVING = 0.10
 """Share of looks with traffic above which bytes are said to move."""
@@ -158,6 +161,7 @@ def at_work(views: Views, window: Window, held: pl.DataFrame, *, apart_us: int) 
         "cpu_share": CPU_SHARE,
         "bytes_s": BYTES_S,
         "apart_us": apart_us,
+        "after_us": AFTER_US,
     }
     return pl.DataFrame(views.query(sql("idle_work"), asked)).cast(pl.Int64)
 

@@ -210,6 +210,54 @@ def test_a_night_counts_until_somebody_comes_back_to_the_kernel_terminal_or_host
     assert minutes(found, window) == [(0, until)]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "UPDATE notebook_sample SET busy_kernels = 1 WHERE ts >= $at",
+        "UPDATE pod_sample SET cpu_cores = 2 WHERE ts >= $at",
+    ],
+)
+def test_the_look_after_a_stretch_tells_when_it_may_have_ended(
+    views: "Memory", site: "Site", window: Window, said: str
+) -> None:
+    """The device's mean hid what began in its last minutes."""
+    site.device("GPU-0", [0.0] * 678 + [0.9] * 42, power_w=100.0)
+    site.holds("nb", ["GPU-0"], kind="Notebook")
+    site.notebook("nb-0", busy_kernels=0)
+    site.host("nb-0", **REST)
+    views.engine.execute(said, {"at": after(window, 680)})
+    assert minutes(find(views, window), window) == [(0, 670)]
+
+
+@pytest.mark.parametrize(
+    ("boards", "host", "kernels", "acts"),
+    [
+        ({"parent": "GPU-0"}, REST, 0, True),
+        ({"parent": "GPU-0"}, REST, None, False),
+        ({"parent": "GPU-0"}, None, 0, False),
+        ({"parent": None}, REST, 0, False),
+    ],
+)
+def test_a_mig_instance_without_power_needs_host_and_intent(
+    views: "Memory",
+    site: "Site",
+    window: Window,
+    *,
+    boards: dict[str, Any],
+    host: dict[str, Any] | None,
+    kernels: int | None,
+    acts: bool,
+) -> None:
+    site.device("GPU-0/gi1", [0.0] * (4 * HOUR), **boards)
+    site.holds("nb", ["GPU-0/gi1"], kind="Notebook")
+    site.notebook("nb-0", busy_kernels=kernels)
+    if host is not None:
+        site.host("nb-0", **host)
+    (found,) = find(views, window)
+    assert found.details["actionable"] is acts
+    assert bool(found.details["reasons"]) is not acts
+
+
 def test_one_look_at_a_busy_host_parts_nothing(
     views: "Memory", site: "Site", window: Window
 ) -> None:
