@@ -1,0 +1,271 @@
+"""Measure what each action saved, from who held its devices afterwards.
+
+    seconds since the act, until it came back, of every device that it had held:
+
+    held by itself        nothing is saved
+    the device is gone    cash      (a cloud's node that nobody pays for any more)
+    held by another       served    (work that ran there)
+    held by nobody        released  (free, and nobody took it)
+    of a reservation      sunk      (gone or free, and paid for whatever happens)
+
+The parts of a device add up to its seconds; what starting again cost is taken off.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_DOWN, Decimal
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from actions.savings.forecast import expected_rest
+from fallow.acting import LedgerEntry, SavingKind
+from fallow.seams import Views
+from fallow.window import Window
+
+HOUR_S = 3600.0
+SLACK_S = 600.0
+"""An allocation that ended so shortly before the act is what was acted upon."""
+GONE_S = 900.0
+"""A device unseen for longer than this is gone: three looks at five minutes."""
+STARTUP_S = 6 * HOUR_S
+"""Starting again is looked for within so long after it came back."""
+FRESH_S = 3600.0
+"""A stretch whose finding is older than this has ended."""
+LEAST_PAST = 10
+"""Past stretches of a kind below which all kinds together are asked."""
+CLOUDS = frozenset({"aws", "gcp", "azure"})
+SMALLEST = Decimal("0.00000001")
+Row = Mapping[str, Any]
+
+
+class Acted(msgspec.Struct, frozen=True):
+    """An action that took: on whom, when, and until when it stood."""
+
+    action: str
+    policy: str
+    cluster: str
+    namespace: str
+    workload_kind: str
+    workload: str
+    at: datetime
+    back: datetime | None
+    """When its workload came back, whoever did that; None = it stands."""
+    idle_since: datetime | None
+    """When the idle stretch began."""
+    regretted: bool = False
+
+
+class Parts(msgspec.Struct):
+    """GPU-hours and dollars of one action, by kind."""
+
+    hours: dict[SavingKind, float] = {}
+    usd: dict[SavingKind, Decimal] = {}
+    unpriced: bool = False
+    held: float = 0.0
+    """Boards that it had held."""
+
+    def add(self, kind: SavingKind, hours: float, rate: Decimal | None) -> None:
+        """Count hours of one kind at a rate per GPU-hour; None = no price."""
+        if hours <= 0:
+            return
+        self.hours[kind] = self.hours.get(kind, 0.0) + hours
+        if rate is None:
+            self.unpriced = True
+        else:
+            self.usd[kind] = self.usd.get(kind, Decimal()) + rate * Decimal(repr(hours))
+
+
+def measure(
+    views: Views,
+    acted: Sequence[Acted],
+    rates: Sequence[Row],
+    now: datetime,
+) -> list[LedgerEntry]:
+    """Return what actions saved so far, an entry per action and kind of dollars.
+
+    `rates`: rows of `warehouse.pricing.device_rates` over the time since the first act.
+    """
+    if not acted:
+        return []
+    parts = {a.action: Parts() for a in acted}
+    ends = {a.action: min(a.back or now, now) for a in acted}
+    by_device = _rates(rates)
+    for row in _after(views, acted, ends):
+        _split(parts[row["action"]], row, by_device)
+    past = _past(views, acted, now)
+    startups = _startups(views, acted)
+    return [
+        entry
+        for one in acted
+        for entry in _entries(one, parts[one.action], (ends[one.action], now), past, startups)
+    ]
+
+
+def _split(into: Parts, row: Row, rates: Mapping[tuple[str, str], list[Row]]) -> None:
+    """Give every second of one device since the act to one kind."""
+    acted, back = _utc(row["acted"]), _utc(row["back"])
+    length = (back - acted).total_seconds()
+    share, weight = float(row["share"]), float(row["weight"] or 0.0)
+    into.held += share * weight
+    seen = _utc(row["seen_until"]) if row["seen_until"] else acted
+    gone = length - max(0.0, (min(seen, back) - acted).total_seconds())
+    gone = gone if (back - seen).total_seconds() > GONE_S else 0.0
+    own = min(row["own_s"], share * length)
+    served = min(row["served_s"], share * length - own)
+    gone = min(gone * share, share * length - own - served)
+    free = share * length - own - served - gone
+    rate = _rate(rates.get((row["cluster"], row["device"]), []), acted, back, weight)
+    reserved = row["capacity_type"] == "reserved"
+    away: SavingKind = "released"
+    if reserved:
+        away = "sunk"
+    elif row["provider"] in CLOUDS:
+        away = "cash"
+    idle: SavingKind = "sunk" if reserved else "released"
+    split: tuple[tuple[SavingKind, float], ...] = (("served", served), (away, gone), (idle, free))
+    for kind, seconds in split:
+        into.add(kind, seconds * weight / HOUR_S, rate)
+
+
+def _entries(
+    one: Acted,
+    parts: Parts,
+    until: tuple[datetime, datetime],
+    past: Mapping[str, tuple[Any, Any]],
+    startups: Mapping[str, Row],
+) -> list[LedgerEntry]:
+    """Return the entries of an action; prediction and restart go with the largest kind.
+
+    `until`: the end of what was saved, and of what was predicted. The prediction reaches to now
+    whether or not the workload came back before: else it would know how it ended.
+    """
+    end, now = until
+    kinds = sorted(parts.hours, key=lambda k: (-parts.hours[k], k)) or ["released"]
+    elapsed = (now - one.at).total_seconds() / HOUR_S
+    age = 0.0 if one.idle_since is None else (one.at - one.idle_since).total_seconds() / HOUR_S
+    lengths, ended = past.get(one.workload_kind) or past[""]
+    rest = expected_rest(lengths, ended, age, elapsed)
+    predicted = parts.held * rest
+    total = sum(parts.hours.values())
+    whole = sum(parts.usd.values(), Decimal())
+    per_hour = None if parts.unpriced or not total else whole / Decimal(repr(total))
+    restart = startups.get(one.action)
+    cost = None if restart is None or restart["unpriced"] else restart["usd"]
+    lost = 0.0 if restart is None else float(restart["gpu_hours"] or 0.0)
+    entries = []
+    for n, kind in enumerate(kinds):
+        usd = None if parts.unpriced else parts.usd.get(kind, Decimal())
+        entries.append(
+            LedgerEntry(
+                action=one.action,
+                policy=one.policy,
+                kind=kind,
+                start=one.at,
+                end=end,
+                predicted_gpu_hours=predicted if n == 0 else 0.0,
+                gpu_hours=parts.hours.get(kind, 0.0) - (lost if n == 0 else 0.0),
+                predicted_usd=_down(
+                    None if per_hour is None else per_hour * Decimal(repr(predicted))
+                )
+                if n == 0
+                else Decimal(),
+                usd=_down(None if usd is None else usd - ((cost or Decimal()) if n == 0 else 0)),
+                restart_usd=_down(cost) if n == 0 else None,
+                regretted=one.regretted,
+            )
+        )
+    return entries
+
+
+def _after(
+    views: Views, acted: Sequence[Acted], ends: Mapping[str, datetime]
+) -> list[dict[str, Any]]:
+    listed = [{**_named(a), "acted": _naive(a.at), "back": _naive(ends[a.action])} for a in acted]
+    asked = {"acts": msgspec.json.encode(listed).decode(), "slack_s": SLACK_S}
+    rows: list[dict[str, Any]] = views.query(_sql("after"), asked).to_pylist()
+    return rows
+
+
+def _startups(views: Views, acted: Sequence[Acted]) -> dict[str, Row]:
+    listed = [{**_named(a), "back": _naive(a.back)} for a in acted if a.back]
+    if not listed:
+        return {}
+    asked = {"acts": msgspec.json.encode(listed).decode(), "within_s": STARTUP_S}
+    return {row["action"]: row for row in views.query(_sql("startup"), asked).to_pylist()}
+
+
+def _past(views: Views, acted: Sequence[Acted], now: datetime) -> dict[str, tuple[Any, Any]]:
+    """Return lengths (hours) and ends of past idle stretches by kind; "" = of all kinds.
+
+    A stretch that an act of ours ended says only that it lasted at least so long.
+    """
+    asked = {"now": now, "fresh_s": FRESH_S}
+    rows = views.query(_sql("stretches"), asked).to_pylist()
+    stops: dict[tuple[str, ...], list[datetime]] = {}
+    for one in acted:
+        key = (one.cluster, one.namespace, one.workload_kind, one.workload)
+        stops.setdefault(key, []).append(one.at)
+    slack = timedelta(seconds=FRESH_S)
+    found: dict[str, list[tuple[float, bool]]] = {"": []}
+    for row in rows:
+        key = (row["cluster"], row["namespace"], row["workload_kind"], row["workload"])
+        end = _utc(row["end"])
+        ours = any(abs(end - at) <= slack for at in stops.get(key, ()))
+        pair = (float(row["hours"]), bool(row["ended"]) and not ours)
+        found[""].append(pair)
+        found.setdefault(row["workload_kind"], []).append(pair)
+    return {
+        kind: (np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs], dtype=bool))
+        for kind, pairs in found.items()
+        if not kind or len(pairs) >= LEAST_PAST
+    }
+
+
+def _rates(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row["cluster"], row["device"]), []).append(row)
+    return found
+
+
+def _rate(rows: Sequence[Row], start: datetime, end: datetime, weight: float) -> Decimal | None:
+    """Return the mean rate per GPU-hour over a time; None where a part of it has no price."""
+    total, seconds = Decimal(), 0.0
+    for row in rows:
+        since, until = max(_utc(row["from_at"]), start), min(_utc(row["to_at"]), end)
+        length = (until - since).total_seconds()
+        if length > 0 and row["loaded_usd_h"] is not None:
+            total += Decimal(str(row["loaded_usd_h"])) * Decimal(repr(length))
+            seconds += length
+    if not seconds or not weight:
+        return None
+    return total / Decimal(repr(seconds)) / Decimal(repr(weight))
+
+
+def window(acted: Sequence[Acted], now: datetime) -> Window:
+    """Return the time over which rates are needed."""
+    return Window(min(a.at for a in acted) - timedelta(seconds=SLACK_S), now)
+
+
+def _named(one: Acted) -> dict[str, str]:
+    names = ("action", "cluster", "namespace", "workload_kind", "workload")
+    return {name: getattr(one, name) for name in names}
+
+
+def _naive(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.astimezone(UTC).replace(tzinfo=None).isoformat()
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _down(usd: Decimal | None) -> Decimal | None:
+    return None if usd is None else usd.quantize(SMALLEST, ROUND_DOWN)
+
+
+def _sql(name: str) -> str:
+    return files("actions.savings").joinpath(f"{name}.sql").read_text(encoding="utf-8")

@@ -1,0 +1,293 @@
+"""What was saved: every second of every device in one kind, dollars by its rate."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actions.savings.forecast import expected_rest, survival
+from actions.savings.measuring import Acted, measure
+from fallow.acting import LedgerEntry
+from tests.analyzers.conftest import Memory
+
+START = datetime(2026, 11, 1, tzinfo=UTC)
+ACT = START + timedelta(hours=10)
+NOW = ACT + timedelta(hours=20)
+RATE = Decimal("2.50")
+
+
+def at(hours: float) -> datetime:
+    """A moment so many hours after the act, as tables keep it."""
+    return (ACT + timedelta(hours=hours)).replace(tzinfo=None)
+
+
+@pytest.fixture
+def views() -> Iterator[Memory]:
+    memory = Memory()
+    yield memory
+    memory.engine.close()
+
+
+def device(
+    views: Memory, name: str = "GPU-0", *, seen: float = 20, weight: float = 1.0, **node: Any
+) -> None:
+    where = {"cluster": "c", "node": f"n-{name}"}
+    times = {"first_seen": at(-10), "last_seen": at(seen)}
+    views.rows("device", [{**where, "device": name, "weight": weight, **times}])
+    views.rows(
+        "node", [{**where, "provider": "aws", "capacity_type": "on-demand", **times, **node}]
+    )
+
+
+def holds(  # noqa: PLR0917  (columns of one row)
+    views: Memory,
+    who: str,
+    since: float,
+    until: float | None,
+    name: str = "GPU-0",
+    share: float = 1.0,
+) -> None:
+    views.rows(
+        "allocation",
+        [
+            {
+                "cluster": "c",
+                "device": name,
+                "pod_uid": f"{who}-{since}",
+                "start": at(since),
+                "end": None if until is None else at(until),
+                "namespace": "ml",
+                "workload_kind": "Notebook",
+                "workload": who,
+                "share": share,
+            }
+        ],
+    )
+
+
+def acted(back: float | None = None, **more: Any) -> Acted:
+    return Acted(
+        action="a",
+        policy="p",
+        cluster="c",
+        namespace="ml",
+        workload_kind="Notebook",
+        workload="nb",
+        at=ACT,
+        back=None if back is None else ACT + timedelta(hours=back),
+        idle_since=ACT - timedelta(hours=2),
+        **more,
+    )
+
+
+def rates(*names: str, weight: float = 1.0) -> list[dict[str, Any]]:
+    return [
+        {
+            "cluster": "c",
+            "device": name,
+            "from_at": at(-10),
+            "to_at": at(100),
+            "loaded_usd_h": RATE * Decimal(str(weight)),
+        }
+        for name in names
+    ]
+
+
+def kinds(entries: list[LedgerEntry]) -> dict[str, float]:
+    return {e.kind: round(e.gpu_hours, 6) for e in entries}
+
+
+def test_a_device_that_nobody_took_is_released(views: Memory) -> None:
+    device(views)
+    holds(views, "nb", -5, 0.05)
+    (entry,) = measure(views, [acted()], rates("GPU-0"), NOW)
+    assert (entry.kind, round(entry.gpu_hours, 6)) == ("released", 19.95)
+    assert entry.usd == Decimal("49.875")
+    assert (entry.start, entry.end) == (ACT, NOW)
+
+
+def test_what_another_workload_ran_there_is_served_and_the_rest_released(views: Memory) -> None:
+    device(views)
+    holds(views, "nb", -5, 0)
+    holds(views, "train", 4, 12)
+    holds(views, "other", 12, None)
+    assert kinds(measure(views, [acted()], rates("GPU-0"), NOW)) == {"served": 16, "released": 4}
+
+
+def test_a_cloud_node_that_is_gone_is_cash_and_a_reservation_is_sunk(views: Memory) -> None:
+    device(views, "GPU-0", seen=1)
+    device(views, "GPU-1", seen=1, capacity_type="reserved")
+    device(views, "GPU-2", seen=1, provider="other")
+    for name in ("GPU-0", "GPU-1", "GPU-2"):
+        holds(views, "nb", -5, 0, name)
+    found = measure(views, [acted()], rates("GPU-0", "GPU-1", "GPU-2"), NOW)
+    assert kinds(found) == {"cash": 19, "sunk": 20, "released": 21}
+
+
+def test_nothing_is_saved_once_it_came_back_and_starting_again_is_taken_off(views: Memory) -> None:
+    device(views)
+    holds(views, "nb", -5, 0)
+    holds(views, "nb", 6, None)
+    views.rows(
+        "ledger",
+        [
+            {
+                "cluster": "c",
+                "bucket": at(6),
+                "device": "GPU-0",
+                "state": "startup",
+                "namespace": "ml",
+                "workload_kind": "Notebook",
+                "workload": "nb",
+                "gpu_seconds": 900.0,
+                "usd": Decimal("0.625"),
+                "priced": True,
+            }
+        ],
+    )
+    (entry,) = measure(views, [acted(back=6, regretted=True)], rates("GPU-0"), NOW)
+    assert round(entry.gpu_hours, 6) == 5.75
+    assert entry.usd == Decimal("14.375")
+    assert entry.restart_usd == Decimal("0.625")
+    assert entry.regretted
+
+
+def test_a_share_of_a_device_saves_its_share_and_neighbours_are_not_served(views: Memory) -> None:
+    device(views)
+    holds(views, "nb", -5, 0, share=0.5)
+    holds(views, "neighbour", -5, None, share=0.5)
+    assert kinds(measure(views, [acted()], rates("GPU-0"), NOW)) == {"released": 10}
+
+
+def test_a_mig_instance_saves_its_part_of_the_board(views: Memory) -> None:
+    device(views, weight=0.25)
+    holds(views, "nb", -5, 0)
+    (entry,) = measure(views, [acted()], rates("GPU-0", weight=0.25), NOW)
+    assert entry.gpu_hours == 5
+    assert entry.usd == Decimal("12.5")
+
+
+def test_without_a_price_hours_are_said_and_dollars_are_not(views: Memory) -> None:
+    device(views)
+    holds(views, "nb", -5, 0)
+    (entry,) = measure(views, [acted()], [], NOW)
+    assert (entry.gpu_hours, entry.usd, entry.predicted_usd) == (20, None, None)
+
+
+def test_an_action_on_what_held_nothing_saves_nothing(views: Memory) -> None:
+    (entry,) = measure(views, [acted()], [], NOW)
+    assert (entry.gpu_hours, entry.usd, entry.predicted_gpu_hours) == (0, Decimal(0), 0)
+    assert measure(views, [], [], NOW) == []
+
+
+def past(views: Memory, *lengths: float, end: float = -3) -> None:
+    views.rows(
+        "finding",
+        [
+            {
+                "id": f"f{n}",
+                "analyzer": "idle",
+                "verdict": "idle",
+                "cluster": "c",
+                "namespace": "ml",
+                "workload_kind": "Notebook",
+                "workload": f"w{n}",
+                "start": at(end - length),
+                "end": at(end),
+            }
+            for n, length in enumerate(lengths)
+        ],
+    )
+
+
+def test_the_prediction_is_what_past_stretches_would_have_lasted(views: Memory) -> None:
+    device(views)
+    holds(views, "nb", -5, 0)
+    past(views, *[4.0] * 5, *[12.0] * 5)
+    (entry,) = measure(views, [acted()], rates("GPU-0"), NOW)
+    # Idle for 2 h: half of them end after 2 h more, half after 10 h more.
+    assert entry.predicted_gpu_hours == pytest.approx(6.0)
+    assert entry.predicted_usd == Decimal(15)
+
+
+def test_a_stretch_that_we_ended_says_only_that_it_lasted_so_long(views: Memory) -> None:
+    device(views)
+    holds(views, "nb", -5, 0)
+    past(views, *[12.0] * 10)
+    views.engine.execute("update finding set workload = 'nb', \"end\" = $1", [at(0)])
+    (entry,) = measure(views, [acted()], rates("GPU-0"), NOW)
+    assert entry.predicted_gpu_hours == pytest.approx(13.0), "censored: no end was seen"
+
+
+def test_nothing_is_predicted_without_a_past(views: Memory) -> None:
+    device(views)
+    holds(views, "nb", -5, 0)
+    (entry,) = measure(views, [acted()], rates("GPU-0"), NOW)
+    assert entry.predicted_gpu_hours == 0
+
+
+spans = st.tuples(st.floats(0, 19), st.floats(0.1, 10))
+
+
+@given(
+    others=st.lists(spans, max_size=4),
+    seen=st.floats(0, 20),
+    share=st.sampled_from([0.25, 0.5, 1.0]),
+    weight=st.sampled_from([1 / 7, 0.5, 1.0]),
+    provider=st.sampled_from(["aws", "other"]),
+    term=st.sampled_from(["on-demand", "reserved", None]),
+)
+def test_every_second_is_of_one_kind_and_dollars_never_exceed_what_the_devices_cost(  # noqa: PLR0917
+    others: list[tuple[float, float]],
+    seen: float,
+    share: float,
+    weight: float,
+    provider: str,
+    term: str | None,
+) -> None:
+    memory = Memory()
+    try:
+        device(memory, seen=seen, weight=weight, provider=provider, capacity_type=term)
+        holds(memory, "nb", -5, 0, share=share)
+        begin = 0.0
+        for gap, length in others:
+            start = begin + gap / 4
+            begin = start + length / 2
+            holds(memory, f"o{start}", start, begin, share=share)
+        entries = measure(memory, [acted()], rates("GPU-0", weight=weight), NOW)
+    finally:
+        memory.engine.close()
+    assert all(e.gpu_hours >= -1e-9 for e in entries)
+    assert sum(e.gpu_hours for e in entries) == pytest.approx(share * weight * 20)
+    paid = sum((e.usd for e in entries if e.usd is not None), Decimal())
+    assert paid <= RATE * Decimal(repr(share * weight * 20)) + Decimal("0.000001")
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.1, 100), st.booleans()), min_size=1, max_size=30),
+    st.floats(0, 120),
+    st.floats(0.1, 200),
+)
+def test_the_expected_rest_is_within_the_horizon_and_what_history_shows(
+    stretches: list[tuple[float, bool]], age: float, horizon: float
+) -> None:
+    lengths = np.array([s[0] for s in stretches])
+    ended = np.array([s[1] for s in stretches])
+    rest = expected_rest(lengths, ended, age, horizon)
+    assert 0 <= rest <= min(horizon, max(0.0, lengths.max() - age)) + 1e-9
+    _, alive = survival(lengths, ended)
+    assert (np.diff(alive) <= 1e-12).all()
+
+
+def test_without_censoring_the_expected_rest_is_the_mean_of_those_that_last() -> None:
+    lengths = np.array([1.0, 2.0, 3.0, 8.0])
+    ended = np.ones(4, dtype=bool)
+    assert expected_rest(lengths, ended, 0.0, 100.0) == pytest.approx(3.5)
+    assert expected_rest(lengths, ended, 2.0, 100.0) == pytest.approx((0 + 1 + 6) / 3)
+    assert expected_rest(lengths, ended, 2.0, 3.0) == pytest.approx((0 + 1 + 3) / 3)
+    assert expected_rest(lengths, ended, 9.0, 3.0) == 0
