@@ -23,7 +23,7 @@ BYTES_S = 10_000
 """Network or file system bytes a second, below which a pod is at rest (domain.md 2.2, K3)."""
 
 AFTER_US = 1200 * MICRO
-"""Two looks at hosts after a stretch tell of its last moments; they are ten minutes apart at most."""
+"""Two looks at hosts after a stretch tell of its last moments; at most ten minutes apart."""
 
 SKEW_US = 30 * MICRO
 MOVING = 0.10
