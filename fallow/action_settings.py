@@ -2,9 +2,12 @@
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Self
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator, model_validator
 
+from fallow.errors import UsageError
+from fallow.quiet_hours import parse
 from fallow.sections import Duration, Section
 
 
@@ -65,6 +68,16 @@ class Channel(Section):
         default_factory=list, description="no notices then: 22:00-07:00 Europe/Berlin, sat-sun UTC"
     )
 
+    @field_validator("quiet")
+    @classmethod
+    def _readable(cls, said: list[str]) -> list[str]:
+        for text in said:
+            try:
+                parse(text)
+            except UsageError as error:
+                raise ValueError(str(error)) from error
+        return said
+
 
 class NoticesSettings(Section):
     """Who is told, how, and how often."""
@@ -83,6 +96,16 @@ class NoticesSettings(Section):
     most_lines: int = Field(50, ge=1, le=1000, description="cases in one digest; the rest waits")
     timeout: Duration = Field(timedelta(seconds=10), description="of one delivery")
     link: str = Field("", description="such as https://fallow.example/case/{finding}; empty = none")
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        """Refuse names of channels that there are none of."""
+        named = {*self.default, *self.operators, *(n for ns in self.owners.values() for n in ns)}
+        unknown = sorted(named - set(self.channels))
+        if unknown:
+            legal = ", ".join(sorted(self.channels)) or "none is defined"
+            raise ValueError(f"no channel {', '.join(unknown)}; notices.channels has: {legal}")
+        return self
 
 
 class HubSettings(Section):
