@@ -81,6 +81,15 @@ class Doubting(Protocol):
 
 
 @runtime_checkable
+class Vetoing(Protocol):
+    """An analyzer that knows workloads which must not get smaller: no advice does that to them."""
+
+    def vetoes(self, views: Views, window: Window) -> Mapping[tuple[str, str, str, str], str]:
+        """Return why, by cluster, namespace, kind and name of the workload."""
+        ...
+
+
+@runtime_checkable
 class Summarising(Protocol):
     """An analyzer with figures of the whole fleet: `fallow analyze -o json` carries them."""
 

@@ -9,7 +9,7 @@ import msgspec
 from fallow import plugins
 from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.nouns import Finding
-from fallow.seams import Analyzer, Doubt, Doubting, Summarising, Views
+from fallow.seams import Analyzer, Doubt, Doubting, Summarising, Vetoing, Views
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime import findings, windows
@@ -102,7 +102,10 @@ def analyze(
     """
     asked = chosen(settings, names)
     span, note = windows.choose(warehouse, window, now, cluster, inventory=True)
-    made = examine(warehouse, span, asked, cluster=cluster, strict=bool(names))
+    guards = [a for a in chosen(settings).values() if isinstance(a, Vetoing)] if names else []
+    made = examine(
+        warehouse, span, asked, cluster=cluster, strict=bool(names), guards=guards
+    )
     return msgspec.structs.replace(made, notes=(note, *made.notes))
 
 
@@ -114,10 +117,15 @@ def examine(
     cluster: str | None = None,
     strict: bool = True,
     summarise: bool = True,
+    guards: Sequence[Vetoing] = (),
 ) -> Analysis:
-    """Run analyzers over one window and let the waterfall say what each finding saves."""
+    """Run analyzers over one window and let the waterfall say what each finding saves.
+
+    What `guards`, or analyzers that are among them, veto is advised by nobody.
+    """
     from actions.recommend import advised  # noqa: PLC0415
     from analyzers.ranking import ranked  # noqa: PLC0415  (arrays load in 0.2 s)
+    from analyzers.services.vetoes import kept  # noqa: PLC0415
     from analyzers.waterfall import credited, fall  # noqa: PLC0415
 
     found: list[Finding] = []
@@ -136,10 +144,20 @@ def examine(
             notes.append(f"{name} is withheld: {error.message}")
             continue
         found += [f for f in made if cluster in (None, f.subject.cluster)]
-    found = advised(found)
+    found = kept(advised(found), _vetoes(views, window, [*analyzers.values(), *guards]))
     waterfall = fall(views, window, found, cluster)
     rows = ranked(credited(found, waterfall), waterfall)
     return Analysis(window, tuple(rows), waterfall, summaries, tuple(notes))
+
+
+def _vetoes(
+    views: Views, window: Window, guards: Sequence[object]
+) -> dict[tuple[str, str, str, str], str]:
+    made: dict[tuple[str, str, str, str], str] = {}
+    for guard in guards:
+        if isinstance(guard, Vetoing):
+            made.update(guard.vetoes(views, window))
+    return made
 
 
 def withheld(

@@ -1,0 +1,182 @@
+"""Scaling efficiency: the share of a distributed job's GPU-hours that its size eats up.
+
+step_sample, allocation ─► paces.sql ─► families of several sizes ─► (1 - efficiency) of the
+hours told, of the ledger's `low` and `productive` ones
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, timedelta
+from typing import Any
+
+from analyzers.idle import Unjudged
+from analyzers.queries import sql
+from analyzers.scaling.families import STEPS, Pace, paces
+from analyzers.sizing.signs import gang
+from analyzers.work import Bill, Owner, bill, part, per_day
+from fallow.nouns import Evidence, Finding, Recommendation, State, Subject, finding_id
+from fallow.seams import Views
+from fallow.service_levels import ScalingSettings
+from fallow.window import Window
+
+ANALYZER = "scaling"
+WORKED: tuple[State, ...] = ("low", "productive")
+KINDS = (
+    "PyTorchJob", "MPIJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "TrainJob", "JobSet",
+    "LeaderWorkerSet", "RayCluster", "RayJob", "Job",
+)  # fmt: skip
+HOUR = timedelta(hours=1)
+
+
+class ScalingAnalyzer:
+    """Find distributed jobs whose GPUs do much less than they do in smaller ones."""
+
+    def __init__(self, settings: ScalingSettings | None = None) -> None:
+        self.settings = settings or ScalingSettings()
+
+    def find(self, views: Views, window: Window) -> list[Finding]:
+        """Return jobs that scale badly, the most GPU-hours first."""
+        by_owner: dict[Owner, list[Pace]] = {}
+        for pace in paces(self._rows(views, window))[0]:
+            by_owner.setdefault(_owner(pace.row), []).append(pace)
+        slow = {
+            owner: told
+            for owner, told in by_owner.items()
+            if min(pace.efficiency for pace in told) < self.settings.efficiency
+        }
+        if not slow:
+            return []
+        money = bill(views, window)
+        found = [self._made(owner, told, money, window) for owner, told in slow.items()]
+        return sorted((f for f in found if f is not None), key=lambda f: (-f.gpu_hours, f.id))
+
+    def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
+        """Return the jobs of one size alone, and those that tell no pace."""
+        found = [
+            Unjudged(
+                _subject(row),
+                row["hours"] * float(row["gpus"]),
+                (f"its like was seen on {row['gpus']} GPUs only: efficiency needs two sizes",),
+                window,
+            )
+            for row in paces(self._rows(views, window))[1]
+            if row["gpus"] > 1 and gang(row["workload_kind"])
+        ]
+        asked = {**_bounds(window), "kinds": list(KINDS)}
+        for row in views.query(sql("scaling/silent"), asked).to_pylist():
+            about = Subject(row["cluster"], "", "Fleet", row["cluster"])
+            why = (
+                f"{row['jobs']} distributed jobs tell no throughput: name their metric in "
+                "prometheus.step_metrics"
+            )
+            found.append(Unjudged(about, 0.0, (why,), window))
+        return found
+
+    def proof(self, finding: Finding) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+        """Yield the paces by size, of all jobs: the family's are among them."""
+        what = "how fast each job went on how many GPUs (median of its whole hours)"
+        yield what, sql("scaling/paces"), _bounds(finding.window)
+
+    def _rows(self, views: Views, window: Window) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = views.query(sql("scaling/paces"), _bounds(window)).to_pylist()
+        return rows
+
+    def _made(self, owner: Owner, told: list[Pace], money: Bill, window: Window) -> Finding | None:
+        total = money.total(owner, WORKED)
+        if total is None or total.gpu_hours <= 0:
+            return None
+        lost = sum(p.row["gpus"] * p.row["hours"] * (1 - p.efficiency) for p in told)
+        share = min(lost / total.gpu_hours, 1 - min(p.efficiency for p in told))
+        usd = None if total.usd is None else part(total.usd, share)
+        worst = min(told, key=lambda p: p.efficiency)
+        row, subject = worst.row, _subject(worst.row)
+        why = (
+            f"each of its {row['gpus']} GPUs does {worst.efficiency:.0%} of what one does on "
+            f"{worst.base_gpus} ({worst.unit} of family {worst.family})"
+        )
+        return Finding(
+            id=finding_id(ANALYZER, "poor_scaling", subject, window.start),
+            analyzer=ANALYZER,
+            kind="poor_scaling",
+            subject=subject,
+            window=window,
+            verdict="wasteful",
+            evidence=self._evidence(told),
+            confidence=0.8 if self._evidence(told) == "confirmed" else 0.45,
+            gpu_hours=round(total.gpu_hours * share, 6),
+            usd=usd,
+            details={
+                "why": why,
+                "sizes": [_document(pace) for pace in told],
+                "share": round(share, 4),
+                "hours_of": list(WORKED),
+                "witnesses": {"work": worst.unit, "size": "allocation"},
+                "assumed": _assumed(told),
+                **({} if usd is not None else {"no_price": "part of its hours has no price"}),
+            },
+            recommendations=(
+                Recommendation(
+                    verb="make its ranks talk less, or run it smaller",
+                    target=f"{subject.workload_kind}/{subject.namespace}/{subject.workload}",
+                    why=why,
+                    reversible=True,
+                    undo="restore its settings and its size",
+                    gpu_hours_per_day=round(total.gpu_hours * share * 86_400 / window.seconds, 4),
+                    usd_per_day=per_day(usd, window),
+                    caution="a smaller job ends later: whoever waits for it decides",
+                    saving="capacity",
+                    effort="advanced",
+                    claims=money.claims(owner, share, WORKED),
+                ),
+            ),
+        )
+
+    def _evidence(self, told: list[Pace]) -> Evidence:
+        """Confirmed needs enough hours of both sizes, a real throughput, and no contradiction."""
+        least = self.settings.least_hours
+        sure = all(
+            pace.row["hours"] >= least
+            and pace.base_hours >= least
+            and pace.unit != STEPS
+            and pace.row["world_size"] in {None, pace.row["gpus"]}
+            for pace in told
+        )
+        return "confirmed" if sure else "suspected"
+
+
+def _assumed(told: list[Pace]) -> list[str]:
+    said = ["jobs of one family train the same model alike, on whatever number of GPUs"]
+    if any(pace.unit == STEPS for pace in told):
+        said.append("only steps are told: the batch is taken to grow with the GPUs, the least loss")
+    if any(pace.row["world_size"] not in {None, pace.row["gpus"]} for pace in told):
+        said.append("the job counts other ranks than the GPUs that it holds")
+    return said
+
+
+def _document(pace: Pace) -> dict[str, Any]:
+    row = pace.row
+    return {
+        "gpus": row["gpus"],
+        "model": row["model"],
+        "hours": row["hours"],
+        "per_gpu": round(pace.per_gpu, 4),
+        "smallest": {
+            "gpus": pace.base_gpus,
+            "hours": pace.base_hours,
+            "per_gpu": round(pace.base_per_gpu, 4),
+        },
+        "efficiency": round(pace.efficiency, 4),
+        "from": row["first_hour"].replace(tzinfo=UTC),
+        "to": row["last_hour"].replace(tzinfo=UTC) + HOUR,
+    }
+
+
+def _owner(row: Mapping[str, Any]) -> Owner:
+    return row["cluster"], row["namespace"], row["workload_kind"], row["workload"]
+
+
+def _subject(row: Mapping[str, Any]) -> Subject:
+    return Subject(*_owner(row), team=row["team"], models=(row["model"],))
+
+
+def _bounds(window: Window) -> dict[str, Any]:
+    return {"since": window.start, "until": window.end}

@@ -1,0 +1,79 @@
+"""Jobs that are alike but for their size, and what each GPU does in them.
+
+    efficiency(N) = (X(N) / N) / (X(M) / M)        X: samples or tokens per second, M: smallest size
+
+With M = 1 and a fixed batch this is T(1) / (N T(N)), strong scaling; with a batch that grows with
+N, weak scaling: throughput means the same in both. Steps per second alone do not say how large a
+step is: there the batch is taken to grow with N (efficiency = s(N) / s(M)), which wastes least.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+Row = Mapping[str, Any]
+Key = tuple[str, ...]
+STEPS = "steps_per_s"
+_TAIL = re.compile(r"(?:-(?:\d+|(?=[0-9a-f]*\d)[0-9a-f]{6,}))+$")
+"""What is appended to a name to tell runs apart: numbers and hashes, not sizes such as 7b."""
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """One job at one size, beside the smallest size of its family."""
+
+    row: Row
+    family: str
+    per_gpu: float
+    base_gpus: int
+    base_hours: int
+    base_per_gpu: float
+    unit: str
+
+    @property
+    def efficiency(self) -> float:
+        """Return throughput per GPU over that of the smallest size, at most 1."""
+        return min(1.0, self.per_gpu / self.base_per_gpu)
+
+
+def stem(workload: str) -> str:
+    """Return a name without what is appended to tell one run from another."""
+    return _TAIL.sub("", workload) or workload
+
+
+def paces(rows: Sequence[Row]) -> tuple[list[Pace], list[Row]]:
+    """Return the jobs of families of several sizes, and the rows of those of one."""
+    families: dict[Key, list[Row]] = {}
+    for row in rows:
+        families.setdefault(_key(row), []).append(row)
+    made: list[Pace] = []
+    alone: list[Row] = []
+    for key, members in families.items():
+        base = min(row["gpus"] for row in members)
+        if all(row["gpus"] == base for row in members):
+            alone += members
+            continue
+        smallest = [row for row in members if row["gpus"] == base]
+        hours = sum(row["hours"] for row in smallest)
+        mean = sum(_per_gpu(row) * row["hours"] for row in smallest) / hours
+        made += [
+            Pace(row, key[-3], _per_gpu(row), base, hours, mean, key[-1])
+            for row in members
+            if row["gpus"] > base
+        ]
+    return made, alone
+
+
+def _key(row: Row) -> Key:
+    unit = STEPS if row["work_per_s"] is None else row["work"] or "work_per_s"
+    if row["family"]:
+        return (row["cluster"], row["family"], row["model"], unit)
+    place = (row["cluster"], row["namespace"], row["workload_kind"])
+    return (*place, stem(row["workload"]), row["model"], unit)
+
+
+def _per_gpu(row: Row) -> float:
+    if row["work_per_s"] is None:
+        return float(row[STEPS])
+    return float(row["work_per_s"]) / int(row["gpus"])

@@ -1,0 +1,34 @@
+-- Jobs on several pods that say nothing of their pace, by cluster.
+WITH told AS (
+    SELECT DISTINCT
+        cluster,
+        namespace,
+        pod
+    FROM step_sample
+    WHERE ts >= $since AND ts < $until
+),
+
+jobs AS (
+    SELECT
+        a.cluster,
+        a.namespace,
+        a.workload_kind,
+        a.workload,
+        count(t.pod) AS told
+    FROM allocation AS a
+    LEFT JOIN told AS t
+        ON a.cluster = t.cluster AND a.namespace = t.namespace AND a.pod = t.pod
+    WHERE
+        a.start < $until AND a."end" > $since AND a.workload IS NOT null
+        AND list_contains($kinds, a.workload_kind)
+    GROUP BY ALL
+    HAVING count(DISTINCT a.pod_uid) > 1
+)
+
+SELECT
+    cluster,
+    count(*) AS jobs
+FROM jobs
+WHERE told = 0
+GROUP BY ALL
+ORDER BY ALL

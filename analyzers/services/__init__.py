@@ -1,0 +1,1 @@
+"""Service levels of inference: attained or missed, and replicas that they do not need."""

@@ -1,0 +1,116 @@
+"""Service levels of inference: attained, missed, and what that lets go or keeps.
+
+latency_sample, objectives ─► levels.py ─► missed ─► nothing of it may shrink (vetoes)
+                                  └─────► met, with room
+rollup_1h, allocation ─► replicas.sql ────────┴─► fewer replicas, of `low` and `idle` hours
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+from analyzers.idle import Unjudged
+from analyzers.queries import sql
+from analyzers.services.findings import missed, roomy
+from analyzers.services.levels import OWNER, Owner, Service, parameters, services
+from analyzers.work import bill
+from fallow.nouns import Finding, Subject
+from fallow.seams import Views
+from fallow.service_levels import ServicesSettings
+from fallow.window import Window
+
+RECENT = timedelta(days=2)
+"""Looks of hosts say who serves at all: only the last are asked."""
+
+
+class ServicesAnalyzer:
+    """Judge service levels, and find replicas that they do not need."""
+
+    def __init__(self, settings: ServicesSettings | None = None) -> None:
+        self.settings = settings or ServicesSettings()
+
+    def find(self, views: Views, window: Window) -> list[Finding]:
+        """Return missed levels and services with room, the most GPU-hours first."""
+        judged = services(views, window, self.settings)
+        found = [f for one in judged if (f := missed(one, window)) is not None]
+        found += self._roomy(views, window, judged)
+        return sorted(found, key=lambda f: (-f.gpu_hours, f.id))
+
+    def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
+        """Return the services of which a level is not known, and why."""
+        found = []
+        for one in services(views, window, self.settings):
+            reasons = [*one.doubts]
+            reasons += [
+                f"{level.spoken()}: the bucket is too wide to tell"
+                + (" (only a mean is exported)" if level.mean_only else "")
+                for level in one.levels
+                if level.state == "unsure"
+            ]
+            found += [Unjudged(one.subject, 0.0, (why,), window) for why in reasons]
+        asked = {**_bounds(window), "recent": max(window.start, window.end - RECENT)}
+        for row in views.query(sql("services/silent"), asked).to_pylist():
+            about = Subject(row["cluster"], "", "Fleet", row["cluster"])
+            why = (
+                f"{row['pods']} serving pods tell no latency histogram: "
+                "scrape theirs (docs/prometheus.md), or name it in prometheus.latency_metrics"
+            )
+            found.append(Unjudged(about, 0.0, (why,), window))
+        return found
+
+    def vetoes(self, views: Views, window: Window) -> Mapping[Owner, str]:
+        """Return the workloads that must not shrink, and why."""
+        return {
+            one.owner: one.keeps
+            for one in services(views, window, self.settings)
+            if one.keeps is not None
+        }
+
+    def summary(self, views: Views, window: Window) -> Mapping[str, Any]:
+        """Return how many services keep their levels, and the share of requests that did."""
+        levels = [level for one in services(views, window, self.settings) for level in one.levels]
+        states = [level.state for level in levels]
+        requests = sum(level.requests for level in levels)
+        kept = sum(level.about * level.requests for level in levels)
+        return {
+            "levels": len(levels),
+            **{state: states.count(state) for state in ("met", "missed", "unsure")},
+            "observations": round(requests, 3),
+            "attained": round(kept / requests, 6) if requests else None,
+        }
+
+    def proof(self, finding: Finding) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+        """Yield the counts within each objective, and what the replicas did."""
+        about = finding.subject
+        owner = (about.cluster, about.namespace, about.workload_kind, about.workload)
+        base = dict(zip(OWNER, owner, strict=True))
+        unique = {
+            (level["metric"], level["within_s"], level["target"])
+            for level in finding.details["levels"]
+        }
+        wanted = [
+            {**base, "metric": metric, "within_s": within_s, "target": target}
+            for metric, within_s, target in sorted(unique)
+        ]
+        asked = _bounds(finding.window)
+        what = "how many requests kept the objective: least, about, most"
+        yield what, sql("services/attained"), {**asked, **parameters(wanted)}
+        if finding.kind == "slo_headroom":
+            what = "how many replicas there were, and how active they were"
+            yield what, sql("services/replicas"), {**asked, **parameters([base])}
+
+    def _roomy(self, views: Views, window: Window, judged: list[Service]) -> Iterator[Finding]:
+        happy = {one.owner: one for one in judged if one.levels and one.keeps is None}
+        if not happy:
+            return
+        asked = parameters([dict(zip(OWNER, owner, strict=True)) for owner in happy])
+        money = bill(views, window)
+        for row in views.query(sql("services/replicas"), _bounds(window) | asked).to_pylist():
+            one = happy[row["cluster"], row["namespace"], row["workload_kind"], row["workload"]]
+            found = roomy(one, row, money, self.settings, window)
+            if found is not None:
+                yield found
+
+
+def _bounds(window: Window) -> dict[str, Any]:
+    return {"since": window.start, "until": window.end}

@@ -1,0 +1,168 @@
+"""Service levels of a window: objectives in, shares of the requests that kept them out.
+
+    pod, latency_sample ─► told.sql ─► objectives ─┐
+    latency_sample ────────────────────────────────┴─► attained.sql ─► Level
+
+A histogram tells a share only between two bounds: `least` takes none of the bucket in which the
+objective lies, `most` all of it, `about` a part as if its requests lay evenly (as
+`histogram_quantile` assumes). Of a mean alone, Markov's inequality tells `least`, and `most` is 1.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from analyzers.queries import sql
+from analyzers.services.objectives import expected, told
+from fallow.errors import UsageError
+from fallow.nouns import Subject
+from fallow.seams import Views
+from fallow.service_levels import ServicesSettings
+from fallow.window import Window
+
+Owner = tuple[str, str, str, str]
+OWNER = ("cluster", "namespace", "workload_kind", "workload")
+NO_OBJECTIVE = (
+    "its latencies are known, but no objective: set services.objectives, or fallow.dev/slo on its "
+    "pods"
+)
+
+
+class Level(msgspec.Struct, frozen=True):
+    """One objective of one service as one source saw it."""
+
+    metric: str
+    source: str
+    within_s: float
+    target: float
+    requests: float
+    least: float
+    about: float
+    most: float
+    hours: int
+    hours_missed: int
+    worst_hour: float
+    mean_only: bool
+
+    @property
+    def state(self) -> Literal["met", "missed", "unsure"]:
+        """Say what is sure whatever lies inside the objective's bucket."""
+        if self.least >= self.target:
+            return "met"
+        return "missed" if self.most < self.target else "unsure"
+
+    def burned(self, attained: float) -> float:
+        """Return the share of the error budget that is used up: (1 - attained) / (1 - target)."""
+        return (1 - attained) / (1 - self.target)
+
+    def spoken(self) -> str:
+        """Say it in words."""
+        share = f"{self.about:.2%} within {self.within_s:g} s"
+        if self.most - self.least > 0.0005:  # noqa: PLR2004  (less is not seen in print)
+            share = f"{self.least:.2%} to {self.most:.2%} within {self.within_s:g} s"
+        return f"{self.metric}: {share}, of {self.target:.2%} ({self.source})"
+
+
+class Service(msgspec.Struct, frozen=True):
+    """A workload that serves, its levels, and why some are not known."""
+
+    subject: Subject
+    levels: tuple[Level, ...] = ()
+    doubts: tuple[str, ...] = ()
+    misread: bool = False
+
+    @property
+    def owner(self) -> Owner:
+        """The key of its workload."""
+        about = self.subject
+        return about.cluster, about.namespace, about.workload_kind, about.workload
+
+    @property
+    def keeps(self) -> str | None:
+        """Say why it must not shrink, or None: a level is missed, or may be."""
+        if self.misread:
+            return self.doubts[0]
+        bad = [level for level in self.levels if level.state != "met"]
+        if not bad:
+            return None
+        missed = any(level.state == "missed" for level in bad)
+        said = "; ".join(level.spoken() for level in bad)
+        return f"its service level is {'missed' if missed else 'not surely met'}: {said}"
+
+
+def services(views: Views, window: Window, settings: ServicesSettings) -> list[Service]:
+    """Return every workload whose latencies are known, judged where it has objectives."""
+    asked = {"since": window.start, "until": window.end}
+    rows = views.query(sql("services/told"), asked).to_pylist()
+    wanted: list[dict[str, Any]] = []
+    found: dict[Owner, Service] = {}
+    for row in rows:
+        owner: Owner = tuple(row[name] for name in OWNER)
+        about = Subject(*owner, team=row["team"])
+        try:
+            ours = (
+                told(row["told"])
+                if row["told"]
+                else expected(
+                    settings.objectives, row["namespace"], row["workload"], row["metrics"]
+                )
+            )
+        except UsageError as error:
+            found[owner] = Service(about, doubts=(error.message,), misread=True)
+            continue
+        doubts = tuple(
+            f"its objective for {one.metric} is of a latency that nobody collects"
+            for one in ours
+            if one.metric not in row["metrics"]
+        )
+        if not ours:
+            doubts = (NO_OBJECTIVE,)
+        found[owner] = Service(about, doubts=doubts)
+        wanted += [
+            {**dict(zip(OWNER, owner, strict=True)), "metric": one.metric,
+             "within_s": one.within.total_seconds(), "target": one.target}
+            for one in ours
+        ]  # fmt: skip
+    if wanted:
+        for row in views.query(sql("services/attained"), asked | parameters(wanted)).to_pylist():
+            owner = tuple(row[name] for name in OWNER)
+            found[owner] = _with(found[owner], row, settings.least_requests)
+    return list(found.values())
+
+
+def parameters(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return objectives as the lists that `attained.sql` and `replicas.sql` unnest."""
+    names = {
+        "clusters": "cluster",
+        "namespaces": "namespace",
+        "kinds": "workload_kind",
+        "workloads": "workload",
+        "metrics": "metric",
+        "within": "within_s",
+        "targets": "target",
+    }
+    return {
+        name: [row[column] for row in rows] for name, column in names.items() if column in rows[0]
+    }
+
+
+def _with(service: Service, row: Mapping[str, Any], least_requests: int) -> Service:
+    requests = float(row["requests"])
+    if requests < least_requests:
+        few = f"{requests:,.0f} observations of {row['metric']} in the window: too few to judge"
+        return msgspec.structs.replace(service, doubts=(*service.doubts, few))
+    shares = {name: min(1.0, max(0.0, row[name] / requests)) for name in ("least", "about", "most")}
+    level = Level(
+        metric=row["metric"],
+        source=row["source"],
+        within_s=row["within_s"],
+        target=row["target"],
+        requests=requests,
+        hours=row["hours"],
+        hours_missed=row["hours_missed"],
+        worst_hour=row["worst_hour"],
+        mean_only=row["mean_only"],
+        **shares,
+    )
+    return msgspec.structs.replace(service, levels=(*service.levels, level))

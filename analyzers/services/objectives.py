@@ -1,0 +1,50 @@
+"""What is expected of a service: what its owner says, else what the site's settings say.
+
+fallow.dev/slo: e2e<=2s@99%, ttft<=300ms@95%
+"""
+
+import re
+from collections.abc import Sequence
+
+from fallow.errors import UsageError
+from fallow.service_levels import Objective
+from fallow.window import parse_duration
+
+SLO = "fallow.dev/slo"
+_ONE = re.compile(r"([\w.:-]+)\s*<=\s*([\w.]+)\s*@\s*([\d.]+)\s*%")
+
+
+def told(text: str) -> list[Objective]:
+    """Read an annotation.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return [_one(part.strip()) for part in text.split(",")]
+    except (ValueError, UsageError) as error:
+        raise UsageError(
+            f"{SLO} is {text!r}: not like e2e<=2s@99%, ttft<=300ms@95% (50% to below 100%)"
+        ) from error
+
+
+def _one(text: str) -> Objective:
+    match = _ONE.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    metric, within, share = match.groups()
+    return Objective(
+        metric=metric, within=parse_duration(within), target=round(float(share) / 100, 9)
+    )
+
+
+def expected(
+    settings: Sequence[Objective], namespace: str, workload: str, metrics: Sequence[str]
+) -> list[Objective]:
+    """Return the settings' objective of each metric: the most particular, of those the last."""
+    found: dict[str, Objective] = {}
+    for one in sorted(settings, key=lambda o: (bool(o.workload), bool(o.namespace))):
+        ours = one.namespace in {"", namespace} and one.workload in {"", workload}
+        if ours and one.metric in metrics:
+            found[one.metric] = one
+    return list(found.values())

@@ -1,0 +1,32 @@
+-- Who serves with latencies that are known, and what the owner says the service level is.
+WITH owners AS (
+    SELECT
+        cluster,
+        namespace,
+        pod,
+        max_by(workload_kind, coalesce(last_seen, TIMESTAMP '1970-01-01')) AS workload_kind,
+        max_by(workload, coalesce(last_seen, TIMESTAMP '1970-01-01')) AS workload,
+        max_by(team, coalesce(last_seen, TIMESTAMP '1970-01-01')) AS team,
+        max_by(
+            json_extract_string(annotations, '$."fallow.dev/slo"'),
+            coalesce(last_seen, TIMESTAMP '1970-01-01')
+        ) AS told,
+        max(coalesce(last_seen, TIMESTAMP '1970-01-01')) AS last_seen
+    FROM pod
+    GROUP BY ALL
+)
+
+SELECT
+    o.cluster,
+    o.namespace,
+    o.workload_kind,
+    o.workload,
+    max(o.team) AS team,
+    max_by(o.told, o.last_seen) FILTER (WHERE o.told IS NOT null) AS told,
+    list_sort(list(DISTINCT s.metric)) AS metrics,
+    sum(s.count) AS observed
+FROM latency_sample AS s
+INNER JOIN owners AS o ON s.cluster = o.cluster AND s.namespace = o.namespace AND s.pod = o.pod
+WHERE s.ts >= $since AND s.ts < $until AND o.workload IS NOT null
+GROUP BY o.cluster, o.namespace, o.workload_kind, o.workload
+ORDER BY o.cluster, o.namespace, o.workload_kind, o.workload

@@ -1,0 +1,32 @@
+"""Advice that a service level takes back: whoever misses it never gets smaller.
+
+The finding stays, for the hours are what they are; nothing is claimed, and nobody may act on it.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from fallow.nouns import Finding
+
+Owner = tuple[str, str, str, str]
+SHRINK = {"idle", "sizing"}
+"""Analyzers whose advice makes a workload smaller or stops it."""
+
+
+def kept(found: Sequence[Finding], vetoes: Mapping[Owner, str]) -> list[Finding]:
+    """Return findings without the advice that a veto forbids; they say why."""
+    return [_kept(finding, vetoes) for finding in found]
+
+
+def _kept(finding: Finding, vetoes: Mapping[Owner, str]) -> Finding:
+    about = finding.subject
+    why = vetoes.get((about.cluster, about.namespace, about.workload_kind, about.workload))
+    if why is None or finding.analyzer not in SHRINK:
+        return finding
+    details = {**finding.details, "vetoed": why}
+    if "actionable" in details:
+        details["actionable"] = False
+    return msgspec.structs.replace(
+        finding, recommendations=(), evidence="suspected", details=details
+    )
