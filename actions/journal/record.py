@@ -22,6 +22,8 @@ Workload = tuple[str, str, str, str]
 Case = tuple[str, str]
 """policy, finding"""
 HOURS_PER_DAY = 24
+REMEMBERED = timedelta(days=1)
+"""A case that lasts is written down again after so long; analyzers look back a week."""
 READ_BACK, SUCCESS = 0, 2
 """Answers: 0 stands for one that never came while the object shows that the change took."""
 
@@ -134,6 +136,13 @@ class Frozen(msgspec.Struct, frozen=True):
     why: str
 
 
+class Lasting(msgspec.Struct, frozen=True):
+    """A case that was seen until a moment."""
+
+    case: str
+    until: datetime
+
+
 class Trust(msgspec.Struct, frozen=True):
     """That a policy of this text may do more than notify, since a moment."""
 
@@ -153,6 +162,7 @@ class Record:
         self.trusted: dict[str, Trust] = {}
         self.demoted: set[str] = set()
         self._seen: dict[str, datetime] = {}
+        self._lasting: dict[tuple[str, ...], Lasting] = {}
         self.noticed: dict[Case, datetime] = {}
         self._approved: dict[Case, dict[str, datetime]] = defaultdict(dict)
         self._snapshots: dict[Case, tuple[datetime, str]] = {}
@@ -208,6 +218,30 @@ class Record:
         """Return what is known about all cases, by policy and finding."""
         return {(p, f.id): self.history(p, f) for p in policies for f in findings}
 
+    def case(self, finding: Finding) -> str:
+        """Return the id under which a case was first seen.
+
+        What goes on for longer than analyzers look back begins, for them, a little later each
+        time, and is another finding by its id. It is the same case as long as each sight overlaps
+        the one before.
+        """
+        known = self._lasting.get(_kin(finding))
+        if known is None or finding.id == known.case or finding.window.start >= known.until:
+            return finding.id
+        return known.case
+
+    def sightings(self, findings: Iterable[Finding]) -> list[tuple[str, str, Any]]:
+        """Return the rows to write of findings that are new, or were written down long ago."""
+        rows: list[tuple[str, str, Any]] = []
+        for finding in findings:
+            case, known = self.case(finding), self._lasting.get(_kin(finding))
+            until = finding.window.end
+            if case in self._seen and known is not None and until - known.until < REMEMBERED:
+                continue
+            document = {"kin": list(_kin(finding)), "until": until.isoformat()}
+            rows.append((words.SEEN, case, document))
+        return rows
+
     def snapshot_of(self, policy: str, finding: str) -> str | None:
         """Return the id of the last verified snapshot of a case."""
         found = self._snapshots.get((policy, finding))
@@ -224,10 +258,6 @@ class Record:
     def unnoticed_at(self, finding: str) -> datetime | None:
         """Return when a notice last could not be delivered."""
         return self._unnoticed.get(finding)
-
-    def seen(self, finding: str) -> bool:
-        """Tell whether a turn saw the finding."""
-        return finding in self._seen
 
     def open(self) -> list[Told]:
         """Return the actions whose outcome is still to come, oldest first."""
@@ -284,6 +314,9 @@ class Record:
 
     def _on_seen(self, entry: Entry) -> None:
         self._seen.setdefault(entry.key, entry.at)
+        if kin := tuple(entry.document.get("kin", ())):
+            until = datetime.fromisoformat(entry.document["until"])
+            self._lasting[kin] = Lasting(entry.key, until)
 
     def _on_noticed(self, entry: Entry) -> None:
         self.noticed.setdefault((entry.document["policy"], entry.key), entry.at)
@@ -383,6 +416,19 @@ _STOPPED = frozenset({"done", "not sticking", "reverted"})
 _TAKE: dict[str, Callable[[Record, Entry], None]] = {
     kind: getattr(Record, "_on_" + kind.replace("-", "_")) for kind in words.kinds()
 }
+
+
+def _kin(finding: Finding) -> tuple[str, ...]:
+    """Return what two findings of one case have in common."""
+    whom = finding.subject
+    return (
+        finding.analyzer,
+        finding.kind,
+        whom.cluster,
+        whom.workload_kind,
+        whom.namespace,
+        whom.workload,
+    )
 
 
 def _regretted(told: Told, within: timedelta) -> bool:

@@ -241,13 +241,12 @@ class Actor:
     # What is new.
 
     def _planned(self, now: datetime, *, dry_run: bool) -> tuple[Plan, dict[str, Facts]]:
-        facts = self._evidence.cases(now)
+        facts = [self._carrier.same(f) for f in self._evidence.cases(now)]
         findings = [f.finding for f in facts]
-        names = [p.name for p in self.policies]
-        histories = self.record.histories(names, findings)
+        histories = self.record.histories([p.name for p in self.policies], findings)
         if not dry_run:
-            fresh = {f.id for f in findings if not self.record.seen(f.id)}
-            self.record.extend((words.SEEN, finding, {}) for finding in sorted(fresh))
+            # After the histories were read: what is seen for the first time has none.
+            self.record.extend(self.record.sightings(findings))
         made = self._planner(self.policies, facts, self._spent(now), now, histories)
         return made, {f.finding.id: f for f in facts}
 

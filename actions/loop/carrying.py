@@ -59,6 +59,14 @@ class Carrier(msgspec.Struct, frozen=True):
             return self._no(decision, Reason("failed", error.message), dry_run=dry_run)
         return Taken(decision, "held", (Reason("snapshot", "the snapshot is not enough"),))
 
+    def same(self, facts: Facts) -> Facts:
+        """Return the facts with their finding under the id of the case that it goes on."""
+        case = self.kit.record.case(facts.finding)
+        if case == facts.finding.id:
+            return facts
+        finding = msgspec.structs.replace(facts.finding, id=case)
+        return msgspec.structs.replace(facts, finding=finding)
+
     def _step(
         self, policy: Policy, decision: Decision, facts: Facts, *, dry_run: bool
     ) -> Taken | tuple[Decision, Facts]:
@@ -95,6 +103,7 @@ class Carrier(msgspec.Struct, frozen=True):
         if found is None:
             return self._no(decision, Reason("evidence", "a fresh look finds no case any more"))
         now = kit.clock()
+        found = self.same(found)
         history = kit.record.catch_up().history(policy.name, found.finding)
         facts = msgspec.structs.replace(found, history=history)
         if old := self._old(facts, now):

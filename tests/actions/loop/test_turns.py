@@ -1,7 +1,7 @@
 """A turn on a living cluster: notice, grace, act, verify; and everything that holds it back."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +12,9 @@ from actions.journal import words
 from actions.loop.actor import Actor, approve
 from actions.loop.kit import Kit
 from actions.policy.model import Approvals, Regret, Rung
+from fallow.acting import Facts
 from fallow.errors import RefusedError, UsageError
+from fallow.window import Window
 from tests.actions.loop.site import POLICY, SPACE, Site, bare
 
 
@@ -82,6 +84,32 @@ def test_a_notice_that_is_not_delivered_starts_no_grace(site: Site) -> None:
     assert site.replicas() == 2
     assert words.NOTICED not in site.kinds()
     assert site.kinds().count(words.UNNOTICED) <= 5
+
+
+def test_a_case_that_lasts_longer_than_analyzers_look_back_stays_the_same(site: Site) -> None:
+    """Its finding begins a little later each time, and has another id."""
+    site.deployment()
+    actor = site.actor()
+    found = site.evidence.cases
+
+    def moving(now: datetime) -> list[Facts]:
+        made = []
+        for facts in found(now):
+            window = Window(now - timedelta(days=7), now)
+            finding = msgspec.structs.replace(facts.finding, id=f"f-{now:%H%M%S}", window=window)
+            made.append(msgspec.structs.replace(facts, finding=finding))
+        return made
+
+    site.evidence.cases = moving  # type: ignore[method-assign]
+    site.evidence.again = lambda facts, now: moving(now)[0]  # type: ignore[method-assign]  # noqa: ARG005
+    told = site.acted(actor)
+    assert told.action.decision.finding == "f-120300"
+    assert site.kinds().count(words.SEEN) == 1
+    site.evidence.cases = found  # type: ignore[method-assign]
+    again = msgspec.structs.replace(
+        found(site.now)[0].finding, id="later", window=Window(site.now, site.now + timedelta(1))
+    )
+    assert actor.record.case(again) == "later"
 
 
 # Between the decision and the write.
