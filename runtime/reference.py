@@ -1,5 +1,7 @@
 """The reference pages of `docs/`, written from the settings and from the command line itself.
 
+The table of kinds in `docs/actions.md`, between its two marks, is written from the executors.
+
     python -m runtime.reference docs
 
 A test keeps the pages equal to what this writes.
@@ -42,6 +44,8 @@ legal, and a hint; `--debug` or `FALLOW_DEBUG=1` adds the traceback.
 | 130 | interrupted |
 """
 
+KINDS = ("<!-- kinds -->", "<!-- end of kinds -->")
+
 
 def settings_page() -> str:
     """Return `docs/settings.md`."""
@@ -79,6 +83,15 @@ def cli_page() -> str:
     while "\n\n\n" in text:
         text = text.replace("\n\n\n", "\n\n")
     return text.rstrip() + "\n"
+
+
+def actions_page(page: str) -> str:
+    """Return `docs/actions.md` with the table of kinds as the executors have it."""
+    from actions.reclaim.page import table  # noqa: PLC0415  (loads every executor)
+
+    head, _, rest = page.partition(KINDS[0])
+    _, _, tail = rest.partition(KINDS[1])
+    return f"{head}{KINDS[0]}\n{table()}\n{KINDS[1]}{tail}"
 
 
 def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo, Any]]:
@@ -149,6 +162,8 @@ def main(folder: str) -> None:
     """Write the pages into a folder."""
     for name, page in (("settings.md", settings_page()), ("cli.md", cli_page())):
         Path(folder, name).write_text(page, encoding="utf-8")
+    actions = Path(folder, "actions.md")
+    actions.write_text(actions_page(actions.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

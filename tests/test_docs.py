@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.reference import cli_page, settings_page
+from runtime.reference import KINDS, actions_page, cli_page, settings_page
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -14,6 +14,12 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 def test_reference_page_is_what_the_code_writes(name: str, page: Callable[[], str]) -> None:
     written = (DOCS / name).read_text(encoding="utf-8")
     assert written == page(), f"run: python -m runtime.reference docs  ({name} is stale)"
+
+
+def test_the_table_of_kinds_is_what_the_executors_do() -> None:
+    written = (DOCS / "actions.md").read_text(encoding="utf-8")
+    assert all(mark in written for mark in KINDS)
+    assert written == actions_page(written), "run: python -m runtime.reference docs"
 
 
 def test_every_setting_and_every_command_is_told_with_a_meaning() -> None:

@@ -24,6 +24,8 @@ class Kind(msgspec.Struct, frozen=True):
     """A JSON value, or `now`: the moment of stopping."""
     kueue: str
     """workload: under Kueue the Workload is switched, as the object's own switch is undone."""
+    refuses: str
+    """When nothing is done, beside what holds for every kind."""
 
     @property
     def api_kind(self) -> str:

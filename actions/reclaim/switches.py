@@ -3,6 +3,8 @@
 from datetime import datetime
 from typing import ClassVar
 
+import msgspec
+
 from actions.cluster.pointers import MISSING, at
 from actions.reclaim import kueue
 from actions.reclaim.subjects import LOOK, Subject, intent, rights, subject
@@ -10,6 +12,9 @@ from actions.reclaim.writes import Writes, field
 from fallow.acting import Decision, Intent
 from fallow.errors import RefusedError
 from fallow.seams import Cluster, Right
+
+FUTURE_ONLY = {"CronWorkflow"}
+"""Kinds whose switch stops runs to come: what they began runs on, and frees nothing."""
 
 
 class Switch:
@@ -29,7 +34,10 @@ class Switch:
         writes = switched(found, cluster, decision.at)
         queued = writes[0].change.target.uid != found.target.uid
         notes = (kueue.RETURNS,) if queued else ()
-        return intent(found, cluster, "suspend", writes, notes)
+        whole = intent(found, cluster, "suspend", writes, notes)
+        if found.kind.kind in FUTURE_ONLY:
+            return msgspec.structs.replace(whole, frees=())
+        return whole
 
     def refuse(self, found: Subject) -> None:
         """Refuse what must not be stopped; families say what."""
