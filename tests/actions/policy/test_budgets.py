@@ -1,0 +1,442 @@
+"""Budgets: never more than allowed in any stretch, whatever comes, whenever; and never less."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actions.decide import decide
+from actions.policy.budgets import Spent, Use, exceeded, held, horizon, left, spend, use
+from actions.policy.model import Amount, Budget, Each, Policy, Recurring
+from actions.policy.schedule import is_open
+from fallow.acting import Facts
+from tests.actions.cases import HOUR, NOW, facts, finding, policy, spent
+
+SECOND = timedelta(seconds=1)
+FLEET = {"workloads": 40, "gpus": 96.0, "owners": 7, "usd_per_hour": Decimal(250)}
+
+
+def number(value: float) -> Amount:
+    return Amount(Decimal(str(value)))
+
+
+def percent(value: float) -> Amount:
+    return Amount(Decimal(str(value)) / 100, share=True)
+
+
+def limited(name: str, amount: Amount) -> Budget:
+    return msgspec.structs.replace(Budget(), **{name: amount})
+
+
+def done(at: datetime, **changes: Any) -> Use:
+    made = Use(at, "idle-notebooks", ("c", "Notebook", "team-a", "x"), 1.0, "team-a", Decimal(4))
+    return msgspec.structs.replace(made, **changes)
+
+
+def fits(budget: Budget, uses: Sequence[Use] = (), case: Facts | None = None, **fleet: Any) -> bool:
+    rule = policy(budgets=(budget,))
+    return not held(rule, case or facts(), spent(uses=tuple(uses), **fleet), NOW)
+
+
+def test_a_budget_counts_the_last_stretch_and_not_the_calendar() -> None:
+    two = Budget(workloads=number(2), per=HOUR)
+    assert fits(two, [done(NOW - HOUR + SECOND)])
+    assert not fits(two, [done(NOW - HOUR + SECOND), done(NOW - SECOND)])
+    assert fits(two, [done(NOW - HOUR), done(NOW - SECOND)])
+    assert not fits(two, [done(NOW), done(NOW + SECOND)]), "one that seems to come later counts"
+
+
+def test_nothing_fits_into_a_budget_of_nothing() -> None:
+    for name in ("workloads", "gpus", "owners", "usd_per_hour"):
+        assert not fits(limited(name, number(0))), name
+        assert not fits(limited(name, percent(0))), name
+
+
+def test_gpus_owners_and_dollars_are_counted_exactly() -> None:
+    tenths = [done(NOW - SECOND, gpus=0.1) for _ in range(8)]
+    assert fits(Budget(gpus=number(1)), tenths, facts(gpus=0.2))
+    assert not fits(Budget(gpus=number(1)), tenths, facts(gpus=0.2001))
+    known = [done(NOW - SECOND, owner="a"), done(NOW - SECOND, owner="b")]
+    assert fits(Budget(owners=number(2)), known, facts(owner="a"))
+    assert not fits(Budget(owners=number(2)), known, facts(owner="c"))
+    assert not fits(Budget(owners=number(2)), [done(NOW, owner=None)] * 2, facts(owner="a"))
+    # 96 dollars a day are 4 an hour.
+    assert fits(Budget(usd_per_hour=number(8)), [done(NOW)])
+    assert not fits(Budget(usd_per_hour=number(7.999)), [done(NOW)])
+
+
+def test_what_is_not_known_does_not_fit() -> None:
+    dollars = Budget(usd_per_hour=number(1000))
+    assert not fits(dollars, case=facts(usd_per_day=None))
+    assert not fits(dollars, [done(NOW, usd_per_hour=None)])
+    fleets = (
+        ("workloads", "fleet_workloads"),
+        ("gpus", "fleet_gpus"),
+        ("owners", "fleet_owners"),
+        ("usd_per_hour", "fleet_usd_per_hour"),
+    )
+    for name, fleet in fleets:
+        unknown: dict[str, Any] = {fleet: None}
+        share = limited(name, percent(50))
+        assert fits(share), name
+        assert not fits(share, **unknown), name
+        (hold,) = held(policy(budgets=(share,)), facts(), spent(**unknown), NOW)
+        assert "unknown" in hold.reason.text
+
+
+def test_a_percentage_of_things_is_rounded_up_and_one_of_gpus_is_not() -> None:
+    five = percent(5)
+    assert fits(Budget(workloads=five), fleet_workloads=12)
+    assert not fits(Budget(workloads=five), [done(NOW)], fleet_workloads=12)
+    assert fits(Budget(workloads=five), [done(NOW)], fleet_workloads=21)
+    assert not fits(Budget(workloads=five), fleet_workloads=0)
+    assert not fits(Budget(gpus=five), case=facts(gpus=1.0), fleet_gpus=12.0)
+    assert fits(Budget(gpus=five), case=facts(gpus=0.6), fleet_gpus=12.0)
+
+
+@pytest.mark.parametrize(
+    ("each", "changes", "counted"),
+    [
+        ("", {"workload": ("d", "Job", "team-z", "y"), "owner": "z"}, True),
+        ("namespace", {"workload": ("c", "Job", "team-a", "y"), "owner": "z"}, True),
+        ("namespace", {"workload": ("c", "Job", "team-b", "y")}, False),
+        ("namespace", {"workload": ("d", "Job", "team-a", "y")}, False),
+        ("owner", {"owner": "team-b"}, False),
+        ("owner", {"workload": ("d", "Job", "team-z", "y")}, True),
+        ("cluster", {"workload": ("d", "Job", "team-a", "y")}, False),
+        ("cluster", {"workload": ("c", "Job", "team-z", "y"), "owner": "z"}, True),
+    ],
+)
+def test_each_counts_apart(each: Each, changes: dict[str, Any], *, counted: bool) -> None:
+    one = Budget(workloads=number(1), each=each)
+    assert fits(one, [done(NOW, **changes)]) != counted
+
+
+def test_a_policy_counts_its_own_actions_or_those_of_all() -> None:
+    others = [done(NOW, policy="another")]
+    assert fits(Budget(workloads=number(1)), others)
+    assert not fits(Budget(workloads=number(1), counts="all"), others)
+
+
+def test_the_most_restrictive_of_the_budgets_in_force_wins() -> None:
+    always = Budget(workloads=percent(10))
+    office = Budget(workloads=number(0), window=Recurring("0 9 * * mon-fri", 8 * HOUR))
+    rule = policy(budgets=(always, office))
+    noon, night, sunday = NOW, NOW.replace(hour=22), NOW + timedelta(days=2)
+    assert [h.reason.gate for h in held(rule, facts(), spent(), noon)] == ["budget"]
+    assert not held(rule, facts(), spent(), night)
+    assert not held(rule, facts(), spent(), sunday)
+    assert left(rule, spent(), noon).workloads == 0
+    assert left(rule, spent(), night).workloads == 10
+    (hold,) = held(rule, facts(), spent(), noon)
+    assert hold.until == NOW.replace(hour=17)
+
+
+def test_what_is_left_is_the_least_of_all_and_nothing_where_it_cannot_be_counted() -> None:
+    rule = policy(
+        budgets=(
+            Budget(workloads=number(9), gpus=number(20)),
+            Budget(gpus=percent(2), owners=number(3), per=HOUR),
+            Budget(workloads=number(1), each="namespace"),
+        )
+    )
+    now = spent(uses=(done(NOW - 2 * HOUR, gpus=15.0), done(NOW)), concurrent=1)
+    room = left(rule, now, NOW)
+    assert (room.workloads, room.gpus, room.owners) == (7, Decimal(4), 2)
+    assert (room.usd_per_hour, room.concurrent) == (None, 1)
+    unknown = left(policy(budgets=(Budget(gpus=percent(2)),)), spent(fleet_gpus=None), NOW)
+    assert unknown.gpus == 0
+
+
+def test_the_eleventh_of_ten_aborts_the_whole_run_and_the_tenth_does_not() -> None:
+    ten = policy(max_resources=number(10))
+    assert exceeded(ten, 10, spent()) is None
+    reason = exceeded(ten, 11, spent())
+    assert reason is not None
+    assert "11 cases are more than max_resources" in reason.text
+    share = policy(max_resources=percent(20))
+    assert exceeded(share, 20, spent(fleet_workloads=100)) is None
+    assert exceeded(share, 21, spent(fleet_workloads=100)) is not None
+    assert exceeded(share, 1, spent(fleet_workloads=None)) is not None
+
+
+def test_an_allowed_act_is_spent_at_once() -> None:
+    rule = policy(budgets=(Budget(workloads=number(1)),))
+    first = decide(rule, facts(), spent(), NOW)
+    assert first.ruling == "allow"
+    after = spend(spent(), first, NOW)
+    assert after.concurrent == 1
+    assert after.uses == (use(first, NOW),)
+    assert after.uses[0].usd_per_hour == Decimal(4)
+    second = decide(rule, facts(), after, NOW)
+    assert (second.ruling, second.next_at) == ("hold", NOW + timedelta(days=1))
+
+
+def test_uses_matter_as_far_back_as_the_longest_budget() -> None:
+    rules = [policy(), policy(budgets=(Budget(per=HOUR), Budget(per=50 * HOUR)))]
+    assert horizon(rules) == 50 * HOUR
+    assert horizon([]) == timedelta(0)
+
+
+# Random fleets: candidates come at random moments, around clocks that jump, and ask.
+
+STARTS = (
+    datetime(2026, 3, 28, 20, tzinfo=UTC),  # Berlin's spring
+    datetime(2026, 10, 24, 20, tzinfo=UTC),  # Berlin's autumn
+    datetime(2026, 11, 1, 3, tzinfo=UTC),  # New York's autumn
+    datetime(2026, 11, 18, tzinfo=UTC),
+)
+WINDOWS = st.sampled_from(
+    [
+        None,
+        Recurring("0 9 * * 1-5", 8 * HOUR, "Europe/Berlin"),
+        Recurring("30 2 * * *", HOUR, "Europe/Berlin"),
+        Recurring("0 1 * * sun", 3 * HOUR, "America/New_York"),
+        Recurring("*/30 * * * *", timedelta(minutes=10)),
+    ]
+)
+AMOUNTS = st.one_of(
+    st.integers(0, 12).map(number), st.sampled_from([1, 5, 12.5, 50]).map(percent), st.none()
+)
+BUDGETS = st.builds(
+    Budget,
+    workloads=AMOUNTS,
+    gpus=AMOUNTS,
+    owners=AMOUNTS,
+    usd_per_hour=AMOUNTS,
+    per=st.sampled_from([timedelta(minutes=10), HOUR, 6 * HOUR]),
+    counts=st.sampled_from(["policy", "all"]),
+    window=WINDOWS,
+).flatmap(
+    lambda b: st.sampled_from(["", "namespace", "owner"] if not _shares(b) else [""]).map(
+        lambda each: msgspec.structs.replace(b, each=each)
+    )
+)
+
+
+def _shares(budget: Budget) -> bool:
+    amounts = (budget.workloads, budget.gpus, budget.owners, budget.usd_per_hour)
+    return any(a is not None and a.share for a in amounts)
+
+
+ASKS = st.tuples(
+    st.integers(0, 90),  # minutes since the one before
+    st.sampled_from(["p", "q"]),  # policy
+    st.sampled_from(["n1", "n2"]),  # namespace
+    st.sampled_from(["o1", "o2", "o3"]),  # owner
+    st.sampled_from([0.25, 1.0, 2.0, 8.0]),  # GPUs
+    st.sampled_from([Decimal(24), Decimal(96), None]),  # dollars a day
+)
+
+
+def asked(minutes: int, what: tuple[Any, ...], start: datetime) -> tuple[datetime, Facts]:
+    _, _, namespace, owner, gpus, usd = what
+    at = start + timedelta(minutes=minutes)
+    return at, facts(
+        finding=finding("Notebook", namespace), owner=owner, gpus=gpus, usd_per_day=usd, at=at
+    )
+
+
+FLEET_SPENT = Spent(
+    fleet_gpus=96.0,
+    fleet_workloads=40,
+    fleet_owners=7,
+    fleet_usd_per_hour=Decimal(250),
+)
+
+
+def total(name: str, uses: Sequence[Use]) -> Fraction | None:
+    """Count anew, in fractions: what a limit of this name is about."""
+    if name == "workloads":
+        return Fraction(len(uses))
+    if name == "owners":
+        return Fraction(len({u.owner for u in uses}))
+    values = [u.gpus if name == "gpus" else u.usd_per_hour for u in uses]
+    if any(v is None for v in values):
+        return None
+    return sum((Fraction(str(v)) for v in values), Fraction(0))
+
+
+def limit(name: str, amount: Amount) -> Fraction:
+    part = Fraction(str(amount.value))
+    if not amount.share:
+        return part
+    whole = part * Fraction(str(FLEET[name]))
+    return Fraction(ceil(whole)) if name in ("workloads", "owners") else whole
+
+
+def overdrawn(budget: Budget, name: str, mine: str, uses: Sequence[Use]) -> bool:
+    """Say whether an action, allowed while the budget held, overdrew the stretch that ends with it.
+
+    Any stretch ends with some action; one that is overdrawn is so at its last one.
+    """
+    amount = getattr(budget, name)
+    if amount is None:
+        return False
+    for number_, last in enumerate(uses):
+        if last.policy != mine or (budget.window and not is_open(budget.window, last.at)):
+            continue
+        stretch = [
+            u
+            for u in uses[: number_ + 1]
+            if last.at - u.at < budget.per
+            and (budget.counts == "all" or u.policy == mine)
+            and (budget.each != "namespace" or u.workload[2] == last.workload[2])
+            and (budget.each != "owner" or u.owner == last.owner)
+        ]
+        found = total(name, stretch)
+        if found is None or found > limit(name, amount):
+            return True
+    return False
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    budgets=st.dictionaries(st.sampled_from(["p", "q"]), st.lists(BUDGETS, max_size=3), min_size=1),
+    start=st.sampled_from(STARTS),
+    asks=st.lists(ASKS, max_size=40),
+)
+def test_no_stretch_ever_holds_more_than_any_budget_allows_and_no_less_is_allowed(
+    budgets: dict[str, list[Budget]], start: datetime, asks: list[tuple[Any, ...]]
+) -> None:
+    rules = {name: Policy(name, budgets=tuple(mine)) for name, mine in budgets.items()}
+    uses: list[Use] = []
+    minutes = 0
+    for what in asks:
+        minutes += what[0]
+        if what[1] not in rules:
+            continue
+        rule = rules[what[1]]
+        at, case = asked(minutes, what, start)
+        usd = case.usd_per_day
+        candidate = Use(
+            at,
+            rule.name,
+            ("c", "Notebook", what[2], "w"),
+            case.gpus,
+            case.owner,
+            None if usd is None else usd / 24,
+        )
+        holds = held(rule, case, msgspec.structs.replace(FLEET_SPENT, uses=tuple(uses)), at)
+        broken = [
+            name
+            for budget in rule.budgets
+            for name in ("workloads", "gpus", "owners", "usd_per_hour")
+            if overdrawn(budget, name, rule.name, [*uses, candidate])
+        ]
+        assert bool(holds) == bool(broken), (holds, broken)
+        if not holds:
+            uses.append(candidate)
+
+
+@settings(deadline=None)
+@given(
+    budgets=st.lists(BUDGETS, max_size=3),
+    more=BUDGETS,
+    start=st.sampled_from(STARTS),
+    asks=st.lists(ASKS, max_size=12),
+    last=ASKS,
+)
+def test_one_more_budget_or_one_more_use_never_allows_more(
+    budgets: list[Budget],
+    more: Budget,
+    start: datetime,
+    asks: list[tuple[Any, ...]],
+    last: tuple[Any, ...],
+) -> None:
+    uses = [
+        done(start + timedelta(minutes=5 * n), policy=a[1], owner=a[3], gpus=a[4])
+        for n, a in enumerate(asks)
+    ]
+    at, case = asked(5 * len(asks), last, start)
+    before = msgspec.structs.replace(FLEET_SPENT, uses=tuple(uses))
+    after = msgspec.structs.replace(before, uses=(*uses, done(at, policy="p")))
+    fewer, all_of = Policy("p", budgets=tuple(budgets)), Policy("p", budgets=(*budgets, more))
+    for allowed_least, allowed_most in ((all_of, fewer), (fewer, fewer)):
+        state = after if allowed_least is allowed_most else before
+        if not held(allowed_least, case, state, at):
+            assert not held(allowed_most, case, before, at)
+
+
+@settings(deadline=None)
+@given(
+    budget=BUDGETS.filter(lambda b: b.window is None),
+    start=st.sampled_from(STARTS),
+    asks=st.lists(ASKS, max_size=12),
+    last=ASKS,
+)
+def test_a_case_fits_at_the_very_moment_it_is_told_and_not_before(
+    budget: Budget, start: datetime, asks: list[tuple[Any, ...]], last: tuple[Any, ...]
+) -> None:
+    rule = Policy("p", budgets=(budget,))
+    uses = tuple(
+        done(start + timedelta(minutes=7 * n), policy="p", owner=a[3], gpus=a[4])
+        for n, a in enumerate(asks)
+    )
+    state = msgspec.structs.replace(FLEET_SPENT, uses=uses)
+    at, case = asked(7 * len(asks), last, start)
+    holds = held(rule, case, state, at)
+    if not holds:
+        return
+    until = {hold.until for hold in holds}
+    assert len(until) == 1
+    moment = until.pop()
+    if moment is None:
+        assert held(rule, case, state, at + timedelta(days=400))
+    else:
+        assert moment > at
+        assert not held(rule, case, state, moment)
+        assert held(rule, case, state, moment - timedelta(microseconds=1))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    budgets=st.lists(BUDGETS, max_size=3),
+    start=st.sampled_from(STARTS),
+    gaps=st.lists(st.integers(0, 240), max_size=30),
+    concurrent=st.integers(1, 4),
+)
+def test_a_site_that_follows_decisions_never_overdraws_and_never_does_too_much_at_once(
+    budgets: list[Budget], start: datetime, gaps: list[int], concurrent: int
+) -> None:
+    """The whole decision, turn by turn: each action is under way for an hour."""
+    rule = policy(
+        budgets=tuple(budgets), concurrent=concurrent, min_age=timedelta(0), ladder=(LAST,)
+    )
+    uses: list[Use] = []
+    now = start
+    for number_, gap in enumerate(gaps):
+        now += timedelta(minutes=gap)
+        under_way = sum(now - u.at < HOUR for u in uses)
+        state = msgspec.structs.replace(
+            FLEET_SPENT,
+            uses=tuple(uses),
+            concurrent=under_way,
+            trusted=frozenset({rule.name}),
+        )
+        case = facts(
+            finding=finding("Notebook", f"team-{number_ % 3}"),
+            owner=f"o{number_ % 2}",
+            at=now,
+            seen_until=now,
+            created_at=now,
+            history=msgspec.structs.replace(facts().history, first_seen=now - HOUR),
+        )
+        decision = decide(rule, case, state, now)
+        if decision.ruling == "allow":
+            uses.append(use(decision, now))
+            assert under_way < concurrent
+    for budget in budgets:
+        for name in ("workloads", "gpus", "owners", "usd_per_hour"):
+            for number_ in range(len(uses)):
+                assert not overdrawn(budget, name, rule.name, uses[: number_ + 1])
+
+
+LAST = msgspec.structs.replace(policy().ladder[-1])
