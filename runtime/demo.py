@@ -31,9 +31,10 @@ from simulator.cluster.nodes import fleet
 from simulator.exporters.host_spans import host_spans
 from simulator.exporters.quirks import Quirks
 from simulator.exporters.rows import rows
+from simulator.mishaps import Mishap
 from simulator.nouns import Block
 from simulator.work.behaviours import Script
-from simulator.world import Spec, World
+from simulator.world import Heat, Spec, World
 
 if TYPE_CHECKING:
     from dashboards.story import Planted, Story
@@ -44,13 +45,22 @@ END = datetime(2026, 11, 16, tzinfo=UTC)
 INTERVAL_S = 300.0
 """Between two looks. A week of 128 GPUs at 5 minutes is 3 million values, seconds of work."""
 CLUSTER = "demo"
-STEP_S = 24 * 3600.0
+DAY_S = 24 * 3600.0
+STEP_S = DAY_S
 MIX = {
     "pretrain": 0.14, "train": 0.01, "train-wide": 0.02, "input-bound": 0.02, "idle-rank": 0.05,
     "kept": 0.05, "day-notebook": 0.06, "forgotten": 0.04, "night": 0.04, "train-a100": 0.01,
     "straggling": 0.02, "abandoned": 0.06, "batch": 0.004, "bursty": 0.05, "scoring": 0.004,
 }  # fmt: skip
 """Fewer short jobs than a real fleet has, so that the story is about what people can see."""
+MISHAPS = (
+    ("h100-3", "xid", 1.6, 7.0, 5), ("h100-3", "xid", 4.3, 5.0, 5),
+    ("a100-1", "node-lost", 3.4, 1.3, None),
+    ("h100-spot-0", "spot", 2.5, 0.7, None), ("h100-spot-0", "spot", 5.2, 0.5, None),
+)  # fmt: skip
+"""What befalls which node: days after the start, hours, board."""
+HOT = (("h100-1", 2, 1.0, 4.0),)
+"""Boards whose cooling fails, from which day to which."""
 QUIRKS = ("exporter-down:rate=0.02", "gr-engine-stuck-zero:rate=0.02", "time-slicing-copies")
 """What a site's telemetry shows even on good days."""
 
@@ -83,7 +93,7 @@ def _walk(settings: Settings, gpus: int, window: Window, seed: int, progress: Pr
 
     with Warehouse.open(settings, write=True, clock=lambda: END) as warehouse:
         pipeline.price(warehouse, price_rows(settings, END))
-        truth, scripts = watch(warehouse, gpus, window, seed, progress)
+        truth, scripts, _ = watch(warehouse, gpus, window, seed, progress)
         progress("doing the books", 0.6)
         failures = pipeline.account(warehouse, window)[1]
         progress("finding waste", 0.9)
@@ -100,14 +110,38 @@ def _walk(settings: Settings, gpus: int, window: Window, seed: int, progress: Pr
 
 def watch(
     warehouse: "Warehouse", gpus: int, window: Window, seed: int, progress: Progress
-) -> tuple[Truth, dict[str, Script]]:
+) -> tuple[Truth, dict[str, Script], World]:
     """Let the fleet live through the window, store what it shows, and keep what is true."""
     start_s = window.start.timestamp()
-    spec = Spec(nodes=fleet(gpus), start_s=start_s, mix=mixed(MIX), horizon_s=window.seconds)
-    world = World(spec, seed)
+    world = World(planted(gpus, start_s, window.seconds), seed)
     scripts: dict[str, Script] = {}
     truth = gather(_blocks(warehouse, world, window, scripts, progress), ())
-    return msgspec.structs.replace(truth, tenures=tuple(world.cluster.tenures)), scripts
+    truth = msgspec.structs.replace(truth, tenures=tuple(world.cluster.tenures))
+    return truth, scripts, world
+
+
+def planted(gpus: int, start_s: float, seconds: float) -> Spec:
+    """Return the demo's world: the mix, and what befalls the nodes that a fleet so large has."""
+    nodes = fleet(gpus)
+    there, end_s = {n.name for n in nodes}, start_s + seconds
+    mishaps = [
+        Mishap(at_s, node, why, at_s + hours * 3600, index)
+        for node, why, day, hours, index in MISHAPS
+        if node in there and (at_s := start_s + day * DAY_S) < end_s
+    ]
+    heat = [
+        Heat(node, index, start_s + first * DAY_S, start_s + last * DAY_S)
+        for node, index, first, last in HOT
+        if node in there
+    ]
+    return Spec(
+        nodes=nodes,
+        start_s=start_s,
+        mix=mixed(MIX),
+        horizon_s=seconds,
+        planted=tuple(mishaps),
+        heat=tuple(heat),
+    )
 
 
 def _blocks(
@@ -118,7 +152,7 @@ def _blocks(
     progress: Progress,
 ) -> Iterator[Block]:
     quirks = Quirks.of(QUIRKS, world.seed)
-    seen = Inventory(world.store, CLUSTER)
+    seen = Inventory(world, CLUSTER)
     while world.now_s < window.end.timestamp():
         since_s = world.now_s
         block = world.advance(min(since_s + STEP_S, window.end.timestamp()))

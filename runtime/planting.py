@@ -1,11 +1,15 @@
 """What is truly unused in a simulated fleet, laid under what was found.
 
 Planted is every device that its workload leaves idle for an hour and more, while stopping it would
-lose nothing or its other devices compute.
+lose nothing or its other devices compute. Other troubles are those of `planted.csv`: work that is
+badly done, and what befalls nodes and boards.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import cache
+from importlib.resources import files
 
 import msgspec
 import numpy as np
@@ -14,8 +18,10 @@ from fallow.nouns import Finding
 from runtime.accuracy.truth import HOUR_S, Course, Doubles, Owner, Truth, runs
 from simulator.exporters.shown import key
 from simulator.nouns import TICK_S, Marks
+from simulator.world import Spec
 
 LEAST_S = 3600.0
+IDLE = "idle"
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -34,14 +40,25 @@ class Comparison(msgspec.Struct, frozen=True):
     """None where a device has no price."""
 
 
+class Trouble(msgspec.Struct, frozen=True):
+    """Something that is planted, and the findings that tell of it."""
+
+    what: str
+    subject: str
+    analyzer: str
+    found: tuple[str, ...]
+    """Ids; empty = nobody noticed."""
+
+
 def compare(
     truth: Truth,
     courses: Mapping[Owner, Course],
     found: Sequence[Finding],
     rates: Mapping[str, float],
 ) -> Comparison:
-    """Lay findings over the truth; `rates` are dollars per hour by device."""
+    """Lay findings of idle devices over the truth; `rates` are dollars per hour by device."""
     by_owner: dict[Owner, list[Finding]] = {}
+    found = [finding for finding in found if finding.analyzer == IDLE]
     for finding in found:
         subject = finding.subject
         owner = (subject.namespace, subject.workload_kind, subject.workload)
@@ -71,6 +88,58 @@ def compare(
         false_alarms=sum(hours == 0 for hours in hit),
         planted_usd=None if usd is None else Decimal(f"{usd:.2f}"),
     )
+
+
+def troubles(
+    spec: Spec,
+    courses: Mapping[Owner, Course],
+    behaviours: Mapping[Owner, str],
+    found: Sequence[Finding],
+) -> list[Trouble]:
+    """Return what was planted besides idle devices, and who found it.
+
+    Work counts from the hours on that its analyzer wants to see. Nodes count where the world's
+    spec names them; what befell others by chance is not among them.
+    """
+    made = []
+    for what, subject, hours in (*_work(courses, behaviours), *_struck(spec)):
+        for row in _kinds():
+            if row["planted"] == what and hours >= float(row["least_gpu_hours"]):
+                told = tuple(
+                    f.id
+                    for f in found
+                    if f.analyzer == row["analyzer"]
+                    and f.kind in row["kinds"].split()
+                    and _tells(f, subject, row["of"])
+                )
+                made.append(Trouble(what, subject, row["analyzer"], told))
+    return made
+
+
+def _work(
+    courses: Mapping[Owner, Course], behaviours: Mapping[Owner, str]
+) -> Iterator[tuple[str, str, float]]:
+    for owner, course in sorted(courses.items()):
+        worked = _hours(course.held[~course.idle])
+        yield behaviours.get(owner, ""), "/".join(owner), worked
+
+
+def _struck(spec: Spec) -> Iterator[tuple[str, str, float]]:
+    yield from sorted({(m.why, m.node, 0.0) for m in spec.planted})
+    yield from sorted({("thermal", h.node, 0.0) for h in spec.heat})
+
+
+def _tells(finding: Finding, subject: str, of: str) -> bool:
+    about = finding.subject
+    if of == "node":
+        return subject in about.nodes
+    return subject == f"{about.namespace}/{about.workload_kind}/{about.workload}"
+
+
+@cache
+def _kinds() -> tuple[dict[str, str], ...]:
+    text = files("runtime").joinpath("planted.csv").read_text(encoding="utf-8")
+    return tuple(csv.DictReader(text.splitlines()))
 
 
 def _unused(course: Course, held: Doubles, idle: Marks) -> Marks:

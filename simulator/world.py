@@ -11,7 +11,7 @@ it next moves. Everything follows from the spec, the seed and those writes.
 import heapq
 import itertools
 import threading
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from math import inf
 from typing import Any
@@ -32,10 +32,10 @@ from simulator.cluster.scheduler.requests import Policy
 from simulator.exporters.look import Look
 from simulator.kube.history import Change
 from simulator.kube.store import Store
-from simulator.mishaps import mishaps
+from simulator.mishaps import Mishap, mishaps
 from simulator.nouns import TICK_S, Block, Device, HostLook, Tenure
 from simulator.supply import fitted, offered
-from simulator.work.effects import effects
+from simulator.work.effects import Effect, effects
 from simulator.work.host import host_look
 from simulator.work.signals import Carry, signals
 
@@ -48,10 +48,20 @@ TIDIED_S = 3600.0
 LONGEST_EFFECT_S = 5400.0
 SHOWN = ("Pod", "Node", "Namespace", "ReplicaSet", "Job")
 """Kinds that kube-state-metrics tells of."""
+MOST_HEARD = 20_000
 AT_ONCE = 50
 """So many workloads are brought before the cluster acts: the store forgets old changes."""
 PIECE_S = 6 * 3600.0
 """Ticks are made for so long at a time: about 0.5 GB for 600 devices."""
+
+
+class Heat(msgspec.Struct, frozen=True):
+    """A board is too hot for full speed in [start, end)."""
+
+    node: str
+    index: int
+    start_s: float
+    end_s: float
 
 
 class Spec(msgspec.Struct, frozen=True):
@@ -70,6 +80,10 @@ class Spec(msgspec.Struct, frozen=True):
     """Whether owners start again what somebody stopped."""
     horizon_s: float = HORIZON_S
     """How long people bring work."""
+    planted: tuple[Mishap, ...] = ()
+    """What happens whatever is drawn; nothing else happens to these nodes."""
+    heat: tuple[Heat, ...] = ()
+    """Boards that are hot besides those that are drawn."""
 
 
 class Stop(msgspec.Struct, frozen=True):
@@ -112,7 +126,13 @@ class World:
         end_s = spec.start_s + spec.horizon_s
         gpus = sum(n.pool.gpu_count for n in spec.nodes)
         self._coming = arrivals(mix, gpus, spec.start_s, end_s, seed)
-        self._mishaps = mishaps(spec.nodes, spec.start_s, end_s, seed, often=spec.mishaps)
+        struck = {m.node for m in spec.planted}
+        drawn = mishaps(spec.nodes, spec.start_s, end_s, seed, often=spec.mishaps)
+        happens = [*spec.planted, *(m for m in drawn if m.node not in struck)]
+        self._mishaps = sorted(happens, key=lambda m: (m.at_s, m.node))
+        self._heat = _heated(spec.heat, self.cluster.devices)
+        self.heard: deque[Object] = deque(maxlen=MOST_HEARD)
+        """Events as they were said, for whoever looks too seldom: the server forgets them."""
         self._kinds = {c.kind for c in mix}
         self._came = self._struck = 0
         self._due: list[tuple[float, int, str, Any]] = []
@@ -292,7 +312,9 @@ class World:
         acted = False
         self._version, changes = self.store.changes(self._version)
         for change in changes:
-            if change.kind == "Pod":
+            if change.kind == "Event" and change.type != "DELETED":
+                self.heard.append(change.object)
+            elif change.kind == "Pod":
                 acted |= self._pod(change)
             elif change.type == "MODIFIED" and called(change.object) in self._kinds:
                 self._owner(change.object)
@@ -389,7 +411,7 @@ class World:
                 self.cluster.outages,
                 ticks,
                 self._carry,
-                happened,
+                (*happened, *self._heat),
             )
             self._pieces.append(block)
             self._from_s = upto_s
@@ -409,6 +431,15 @@ class World:
             if role is not None:
                 category = role.arrival.category
                 yield rows[category.product, category.resource], wait.queued_s, ends
+
+
+def _heated(heat: Sequence[Heat], devices: Sequence[Device]) -> tuple[Effect, ...]:
+    return tuple(
+        Effect(place, one.start_s, one.end_s, "thermal")
+        for one in heat
+        for place, device in enumerate(devices)
+        if (device.node, device.index) == (one.node, one.index)
+    )
 
 
 def _key(role: Role) -> Key:

@@ -26,7 +26,6 @@ from runtime.accuracy.truth import Owner, Truth, gather
 from simulator.exporters.host_spans import host_spans
 from simulator.exporters.quirks import Quirks
 from simulator.exporters.rows import rows
-from simulator.kube.store import Store
 from simulator.nouns import Block
 from simulator.work.behaviours import Script
 from simulator.world import World
@@ -40,7 +39,8 @@ STEP_S = 6 * 3600.0
 """The world moves so far at a time."""
 KINDS = (
     "Node", "Pod", "Namespace", "ReplicaSet", "StatefulSet", "Deployment", "Job", "PyTorchJob",
-    "Notebook", "InferenceService", "RayCluster",
+    "Notebook", "InferenceService", "RayCluster", "PodDisruptionBudget", "ResourceQuota",
+    "ElasticQuota.scheduling.x-k8s.io", "ClusterQueue", "LocalQueue", "Cohort", "Workload",
 )  # fmt: skip
 HOSTS_EVERY_S = 60.0
 """Kubelets and notebooks are asked as often as the service collects."""
@@ -76,7 +76,7 @@ def _steps(  # noqa: PLR0917  (one caller)
     scripts: dict[str, Script],
     step_s: float,
 ) -> Iterator[Block]:
-    seen = Inventory(world.store)
+    seen = Inventory(world)
     now_s, end_s = window.start.timestamp(), window.end.timestamp()
     while now_s < end_s:
         until_s = min(now_s + step_s, end_s)
@@ -101,10 +101,10 @@ def _steps(  # noqa: PLR0917  (one caller)
 
 
 class Inventory:
-    """Nodes and pods of a store, as `fallow import kubectl` reads them."""
+    """What a world's API server has, as `fallow import kubectl` reads it."""
 
-    def __init__(self, store: Store, cluster: str = CLUSTER) -> None:
-        self._store, self._cluster = store, cluster
+    def __init__(self, world: World, cluster: str = CLUSTER) -> None:
+        self._store, self._cluster, self._heard = world.store, cluster, world.heard
         self._version = 0
 
     def batches(self, now_s: float) -> Iterator[Batch]:
@@ -116,7 +116,8 @@ class Inventory:
         there = [o for kind in KINDS for o in self._store.list(kind)]
         uids = {o["metadata"]["uid"] for o in there}
         gone = [o for o in gone if o["metadata"]["uid"] not in uids]
-        document = {"apiVersion": "v1", "kind": "List", "items": [*there, *gone]}
+        said = [self._heard.popleft() for _ in range(len(self._heard))]
+        document = {"apiVersion": "v1", "kind": "List", "items": [*there, *gone, *said]}
         with tempfile.TemporaryDirectory(prefix="fallow-accuracy-") as folder:
             path = Path(folder) / "dump.json"
             path.write_text(json.dumps(document), encoding="utf-8")

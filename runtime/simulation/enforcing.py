@@ -64,7 +64,7 @@ class Enforcer:
         self.settings, self.look_s = settings, look_s
         self.analyzer = IdleAnalyzer(settings)
         self.applied: list[Applied] = []
-        self._seen = Inventory(world.store)
+        self._seen = Inventory(world)
         self._start_s = world.now_s
 
     def turn(self, until_s: float) -> Block:

@@ -192,6 +192,8 @@ class Failures:
                 one["status"] = "Unknown"
         self._clerk.status(there, {"conditions": every}, "")
         self._taint(there, UNREACHABLE, "NoExecute")
+        said_so = f"Node {node} status is now: NodeNotReady"
+        self._clerk.event(there, "NodeNotReady", said_so, "node-controller")
         for pod in self._on(node):
             false = ("Ready", False, "NodeStatusUnknown", "")
             self._clerk.status(pod, {"conditions": conditions(pod, now, false)}, "")
@@ -239,15 +241,23 @@ class Failures:
             self._shut.discard(node)
             self._outage(node, "")
             body = node_object(self._hardware.specs[node], now)
-            self._clerk.create(body, "kubelet")
+            made = self._clerk.create(body, "kubelet")
+            if made is not None:
+                self._ready(made)
             return
         self._untaint(there, UNREACHABLE)
         up = conditions(there, now, ("Ready", True, "KubeletReady", ""))
         self._clerk.status(there, {"conditions": up}, "")
+        self._ready(there)
         if node not in self._shut:
             self._hardware.fleet.reopen(node)
         for pod in self._on(node):
             self._resume(pod, now)
+
+    def _ready(self, node: Object) -> None:
+        self._clerk.event(
+            node, "NodeReady", f"Node {name(node)} status is now: NodeReady", "kubelet"
+        )
 
     def _resume(self, pod: Object, now: float) -> None:
         """Start a pod that waited for its node again, on the devices it had."""

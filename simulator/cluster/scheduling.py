@@ -19,7 +19,7 @@ from simulator.cluster.objects import (
     over,
     uid,
 )
-from simulator.cluster.quotas.claims import Claim, Preempt, Refuse
+from simulator.cluster.quotas.claims import Claim, Preempt, Refuse, Verdict
 from simulator.cluster.quotas.elastic import ElasticQuota, ElasticQuotas
 from simulator.cluster.scheduler.placing import place, place_gang
 from simulator.cluster.scheduler.requests import Gang, Placement, PodRequest, Policy, size
@@ -51,6 +51,8 @@ class Scheduling:
         self._evictions = Evictions(view, hardware, policy, self._evict)
         self._elastic = ElasticQuotas([])
         self._quotas = False
+        self._judged: dict[tuple[object, ...], tuple[str, Verdict]] = {}
+        """What the quota said to such a pod, and to which; holds while nobody begins or ends."""
 
     def stir(self) -> None:
         """Try again: nodes have changed."""
@@ -92,6 +94,7 @@ class Scheduling:
                 least[key] = int(deep(group, "spec", "minMember", default=0))
         failed: set[int] = set()
         self._full.clear()
+        self._judged.clear()
         turn = self._pending.turn(least)
         while (one := turn.step()) is not None:
             if one.form in failed:
@@ -136,6 +139,7 @@ class Scheduling:
         now = self._clerk.now_s
         self._hardware.hold(asked, placement, self._holder(pod), now)
         self._elastic.hold(self._claim(asked, pod), now)
+        self._judged.clear()
         self._pending.remove(asked.uid)
         self._evictions.forget(asked.uid)
         self._clerk.store.bind(name(pod), namespace(pod), placement.node)
@@ -190,7 +194,7 @@ class Scheduling:
             pod = self._view.pods[member.uid]
             if namespace(pod) not in self._elastic.quotas:
                 continue
-            verdict = self._elastic.admit(self._claim(member, pod))
+            verdict = self._verdict(self._claim(member, pod))
             if isinstance(verdict, Refuse):
                 self._wait(one, verdict.message)
                 return False
@@ -200,6 +204,16 @@ class Scheduling:
                 self._wait(one, "the pods that hold this quota are being preempted")
                 return False
         return True
+
+    def _verdict(self, claim: Claim) -> Verdict:
+        """Judge a claim; of a long line that asks for the same, only the first."""
+        form = (claim.queue, claim.priority, *sorted(claim.uses.items()))
+        if form not in self._judged:
+            self._judged[form] = claim.uid, self._elastic.admit(claim)
+        told, verdict = self._judged[form]
+        if isinstance(verdict, Refuse):
+            return Refuse(verdict.message.replace(told, claim.uid))
+        return verdict
 
     def _read_quotas(self) -> None:
         self._quotas = False

@@ -270,7 +270,10 @@ class Store:
         known = self.kind(kind)
         with self.changed:
             old = self._existing(known, name, namespace)
-            self._settle(known, old, old, gone=not old["metadata"].get("finalizers"))
+            last = copied(old)
+            # Whoever watches is told when it went, also where nobody had asked for it before.
+            last["metadata"].setdefault("deletionTimestamp", stamps.rfc3339(self.now()))
+            self._settle(known, old, last, gone=not old["metadata"].get("finalizers"))
 
     def evict(
         self, name: str, namespace: str, how: Ending | None = None, *, manager: str = ""

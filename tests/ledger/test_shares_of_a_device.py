@@ -132,6 +132,31 @@ def test_a_name_used_again_is_two_lives(kit: Any, tables: Any) -> None:
     assert [r["pod_uid"] for r in tables.rows("allocation", "start")] == ["first", "second"]
 
 
+def test_a_pod_that_waits_again_under_its_name_did_not_hold_before(kit: Any, tables: Any) -> None:
+    tables.put("device", [kit.device("d", 120)])
+    first = pod(kit, "p", uid="first", finished_at=kit.at(62), phase="Failed")
+    waits = pod(kit, "p", uid="waits", phase="Pending", created_at=kit.at(62))
+    tables.put("pod", [first, waits | {"scheduled_at": None, "node": None}])
+    tables.put("rollup_5m", kit.looks("d", 0, 65, "p"))
+    allocate(tables, kit.window(0, 120))
+    assert [r["pod_uid"] for r in tables.rows("allocation", "start")] == ["first"]
+
+
+@pytest.mark.parametrize(("node", "held"), [("n", ["first"]), ("other", ["first", "second"])])
+def test_a_pod_made_anew_on_another_node_does_not_hold_the_first_ones_device(
+    kit: Any, tables: Any, node: str, held: list[str]
+) -> None:
+    tables.put("device", [kit.device("d", 120, node=node)])
+    first = pod(kit, "p", uid="first", finished_at=kit.at(52))
+    second = pod(kit, "p", uid="second", scheduled_at=kit.at(52), node="m")
+    tables.put("pod", [first, second])
+    looks = [row | {"node": node} for row in kit.looks("d", 0, 60, "p")]
+    tables.put("rollup_5m", looks)
+    allocate(tables, kit.window(0, 120))
+    # Where exporters name nodes in their own way, nodes tell nothing.
+    assert sorted({r["pod_uid"] for r in tables.rows("allocation")}) == held
+
+
 def test_instances_are_held_whole_and_weigh_their_slices(kit: Any, tables: Any) -> None:
     tables.put("device", [kit.device("G/gi1", 60, parent="G", weight=2 / 7)])
     tables.put("pod", [pod(kit, "p", gpu_request=2 / 7, gpu_resource="nvidia.com/mig-2g.20gb")])

@@ -2,14 +2,17 @@
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import numpy as np
 import pytest
 
 from fallow.nouns import Finding, Subject
 from fallow.window import Window
 from runtime.accuracy.truth import Course, Truth
-from runtime.planting import compare
+from runtime.planting import compare, troubles
+from simulator.mishaps import Mishap
 from simulator.nouns import TICK_S, Device
+from simulator.world import Spec
 
 START = datetime(2026, 11, 2, tzinfo=UTC)
 TICKS = START.timestamp() + TICK_S * np.arange(480.0)  # four hours
@@ -89,3 +92,33 @@ def test_an_idle_rank_beside_ranks_at_work_is_planted() -> None:
     told = compare(truth(), {OWNER: one}, [finding(0, 240, devices=1)], {"GPU-a": 1.0})
     assert told.planted_gpu_hours == 4.0
     assert (told.recall, told.precision) == (1.0, 1.0)
+
+
+def test_findings_of_other_analyzers_are_no_claims_of_idleness() -> None:
+    other = msgspec.structs.replace(finding(0, 120), analyzer="sizing")
+    told = compare(truth(), {OWNER: course(idle={})}, [other], {})
+    assert (told.found_gpu_hours, told.false_alarms) == (0, 0)
+
+
+def test_what_befalls_nodes_and_bad_work_is_found_by_its_own_analyzer() -> None:
+    spec = Spec(nodes=(), start_s=0, planted=(Mishap(0, "n", "xid", 60, 0),))
+    long = course(idle={})
+    long = msgspec.structs.replace(long, held=long.held * 10)
+    told = finding(0, 120)
+    sick = msgspec.structs.replace(
+        told,
+        id="s",
+        analyzer="reliability",
+        kind="sick_node",
+        subject=Subject("c", "", "Node", "n", nodes=("n",)),
+    )
+    asleep = msgspec.structs.replace(told, id="f", analyzer="precision", kind="fp32_asleep")
+    wrong = msgspec.structs.replace(asleep, subject=Subject("c", "team", "Notebook", "bob"))
+    behaviours = {OWNER: "fp32 training"}
+    made = troubles(spec, {OWNER: long}, behaviours, [told, sick, asleep, wrong])
+    assert [(t.what, t.subject, t.found) for t in made] == [
+        ("fp32 training", "team/Notebook/alice", ("f",)),
+        ("xid", "n", ("s",)),
+    ]
+    # Four hours are less than the analyzer wants to see.
+    assert len(troubles(spec, {OWNER: course(idle={})}, behaviours, [])) == 1

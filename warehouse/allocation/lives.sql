@@ -1,5 +1,6 @@
 -- Pods that may have lived in the window. A life is known when the inventory says when the pod
--- was admitted; it lasts to the pod's end, or as long as the inventory or telemetry sees it.
+-- was admitted; it lasts to the pod's end, or as long as the inventory or telemetry sees it. One
+-- that waits still may have begun since it was seen, but not before it was made.
 -- Pods that ended in the hour before are named too: their series linger.
 -- A source without UIDs hashes the name: beside the real UID of the same life it is left out.
 WITH named AS (
@@ -19,6 +20,7 @@ WITH named AS (
         coalesce(p.workload, p.pod) AS workload,
         coalesce(p.team, p.namespace) AS team,
         coalesce(p.scheduled_at, p.started_at) AS life_start,
+        CASE WHEN p.phase = 'Pending' THEN p.created_at END AS made_at,
         coalesce(p.finished_at, p.last_seen) AS life_end,
         p.finished_at IS NOT null AS ended,
         p.namespace IN (SELECT unnest($holder_namespaces)) AS holder,

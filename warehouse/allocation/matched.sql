@@ -1,5 +1,6 @@
 -- Telemetry's names joined to the inventory's pods. Names are used again (StatefulSets): a life
--- must overlap the stretch in which the name was seen by a bucket, or be the best there is.
+-- must overlap the stretch in which the name was seen by a bucket, or be the best there is. Of
+-- lives on several nodes only those on the device's own count, where nodes go by one name.
 WITH known AS (
     SELECT
         s.*,
@@ -10,14 +11,22 @@ WITH known AS (
             ELSE greatest(l.life_end, s.last_bucket + INTERVAL 5 MINUTE)
         END AS life_end,
         least(l.life_end, s.last_bucket + INTERVAL 5 MINUTE) AS until_at,
-        greatest(coalesce(l.life_start, s.first_bucket), s.first_bucket) AS from_at
+        greatest(coalesce(l.life_start, l.made_at, s.first_bucket), s.first_bucket) AS from_at,
+        coalesce(l.node = s.node, true) AS here
     FROM seen AS s
     INNER JOIN lives AS l
         ON s.cluster = l.cluster AND s.namespace = l.namespace AND s.pod = l.pod
     WHERE
         s.pod <> ''
-        AND coalesce(l.life_start, s.first_bucket) < s.last_bucket + INTERVAL 5 MINUTE
+        AND coalesce(l.life_start, l.made_at, s.first_bucket)
+        < s.last_bucket + INTERVAL 5 MINUTE
         AND (NOT l.ended OR s.first_bucket < l.life_end)
+),
+
+placed AS (
+    SELECT *
+    FROM known
+    QUALIFY here OR NOT bool_or(here) OVER (PARTITION BY cluster, device, namespace, pod)
 ),
 
 best AS (
@@ -32,7 +41,7 @@ best AS (
         uid,
         life_start,
         life_end
-    FROM known
+    FROM placed
     QUALIFY
         row_number() OVER (
             PARTITION BY cluster, device, namespace, pod

@@ -6,6 +6,7 @@ SELECT
     pod,
     min(bucket) AS first_bucket,
     max(bucket) AS last_bucket,
+    max(node) AS node,
     count(*) AS buckets
 FROM rollup_5m
 WHERE bucket >= $since AND bucket < $until

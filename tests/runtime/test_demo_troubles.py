@@ -1,0 +1,26 @@
+"""Every analyzer on the demo's fleet: what is planted besides idle devices is found."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from fallow.settings import Settings
+from fallow.window import Window
+from runtime import analyzing, demo, pipeline
+from runtime.accuracy.truth import courses
+from runtime.planting import troubles
+from warehouse.lake import Warehouse
+
+
+def test_troubles_of_work_and_nodes_are_found_where_they_were_planted(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, cluster=demo.CLUSTER)
+    window = Window(demo.END - timedelta(days=5), demo.END)
+    with Warehouse.open(settings, write=True, clock=lambda: demo.END) as warehouse:
+        truth, scripts, world = demo.watch(warehouse, 128, window, 0, lambda *_: None)
+        assert pipeline.account(warehouse, window)[1] == []
+        made = analyzing.examine(warehouse, window, analyzing.chosen(settings), strict=False)
+    behaviours = {key: role.arrival.category.behaviour for key, role in world.cast.roles.items()}
+    owners = {(space, kind, name): b for (kind, space, name), b in behaviours.items()}
+    planted = troubles(world.spec, courses(truth, scripts), owners, made.findings)
+    missed = {(t.what, t.subject) for t in planted if not t.found}
+    assert missed == set()
+    assert {t.analyzer for t in planted} == {"precision", "reliability", "sizing"}
