@@ -5,7 +5,8 @@ validation (an operator too old for a field refuses it instead of dropping it) a
 change is guarded, the uid and resourceVersion of the object it was meant for.
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,6 +26,8 @@ Object = Mapping[str, Any]
 
 MANAGER = "fallow"
 PAGE = 500
+REDISCOVER_S = 60.0
+"""What the server does not serve is believed for so long."""
 JSON_PATCH = "application/json-patch+json"
 _pages = msgspec.json.Decoder(Page[dict[str, Any]])
 
@@ -32,9 +35,19 @@ _pages = msgspec.json.Decoder(Page[dict[str, Any]])
 class Door:
     """One cluster, by the name that rows give it."""
 
-    def __init__(self, api: Api, name: str, *, page: int = PAGE) -> None:
-        self._api, self._name, self._page = api, name, page
-        self._discovery = Discovery(api)
+    def __init__(
+        self,
+        api: Api,
+        name: str,
+        *,
+        page: int = PAGE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api, self._name, self._page, self._clock = api, name, page, clock
+        self._discover()
+
+    def _discover(self) -> None:
+        self._discovery, self._discovered = Discovery(self._api), self._clock()
 
     @property
     def name(self) -> str:
@@ -94,12 +107,12 @@ class Door:
         """Return the path of a kind's collection by discovery; None = it is not served here.
 
         Without a group the core is asked first, then the others in the server's order. What is
-        not known is asked for anew, so that a kind that was installed meanwhile is found.
+        not known is asked for anew once a minute, so that what was installed meanwhile is found.
         """
         try:
             found = self._collection(kind, group, namespace)
-            if found is None:
-                self._discovery = Discovery(self._api)
+            if found is None and self._clock() - self._discovered >= REDISCOVER_S:
+                self._discover()
                 found = self._collection(kind, group, namespace)
         except ApiError as error:
             raise _raised(error) from error

@@ -18,6 +18,7 @@ from actions.loop.pointers import spec_written
 from actions.loop.reconciling import after
 from actions.loop.seams import Choose, Decider, Evidence, Guard, Snapshotter, Taken
 from actions.loop.telling import tell
+from actions.policy.bounds import beyond
 from actions.policy.budgets import Spent
 from actions.policy.model import Policy
 from fallow.acting import Action, Decision, Facts, Intent, Reason, action_id
@@ -130,6 +131,8 @@ class Carrier(msgspec.Struct, frozen=True):
 
     def _unfit(self, facts: Facts, decision: Decision, intent: Intent) -> tuple[Reason, ...]:
         """Say why the object is not the one of the evidence, or is not to be touched."""
+        if further := beyond(decision, intent):
+            return further
         if why := _unlike(facts, intent):
             return (Reason("identity", why),)
         obj = self._object(intent)
@@ -254,12 +257,15 @@ def standard_guard(
     from actions.cluster.protections import protected  # noqa: PLC0415
 
     target = intent.target
-    if not target.api_version:
+    if not (target.api_version or target.namespace):
         return ()
     chain: Sequence[Mapping[str, Any]] = [*door.pods(target)]
-    if target.kind != "Node":
+    if target.api_version and target.kind != "Node":
         chain = [*chain, obj]
     space: Mapping[str, Any] | None = {}
     if target.namespace:
         space = door.get(f"/api/v1/namespaces/{target.namespace}")
-    return (*protected(chain, space, now), *rivals(obj, door, intent=intent))
+    guarded = protected(chain, space, now)
+    if not target.api_version:  # a hub's server: its pods and namespace are the cluster's
+        return guarded
+    return (*guarded, *rivals(obj, door, intent=intent))

@@ -1,6 +1,7 @@
 """A Kubernetes API to act upon: the stand-in always, a real kube-apiserver where one is at hand."""
 
 import itertools
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,14 @@ _spaces = itertools.count()
 _KINDS = {k.key: k for k in known()}
 
 
-def door(url: str, *, ca: str | None = None, token: str = real.ADMIN, name: str = CLUSTER) -> Door:
+def door(
+    url: str,
+    *,
+    ca: str | None = None,
+    token: str = real.ADMIN,
+    name: str = CLUSTER,
+    clock: Callable[[], float] = time.monotonic,
+) -> Door:
     """Return a door to a server, whose pauses are none."""
     from kubernetes import client
 
@@ -32,7 +40,7 @@ def door(url: str, *, ca: str | None = None, token: str = real.ADMIN, name: str 
     if ca is not None:
         configuration.ssl_ca_cert = ca
     pause = Pause(sleep=lambda _: None)
-    return Door(Api(client.ApiClient(configuration), timeout_s=20, pause=pause), name)
+    return Door(Api(client.ApiClient(configuration), timeout_s=20, pause=pause), name, clock=clock)
 
 
 class Place:

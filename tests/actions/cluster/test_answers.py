@@ -13,6 +13,7 @@ from fallow.errors import AuthError, FallowError, RefusedError, TemporaryError
 from tests.actions.places import Place, door
 from tests.actions.reclaim.examples import POD, replicated
 from tests.servers import kube_apiserver as real
+from tests.simulator.kube.conftest import definition, until
 
 PATCH = {"metadata": {"annotations": {"a": "b"}}}
 
@@ -293,3 +294,18 @@ def test_a_door_is_a_cluster_as_executors_see_it(place: Place) -> None:
     assert found.collection("Workspace", "kubeflow.org", place.name) == place.path("Workspace")
     assert found.collection("Nonsense", "kubeflow.org") is None
     assert found.collection("Namespace", "", place.name) == "/api/v1/namespaces"
+
+
+def test_a_kind_that_is_installed_meanwhile_is_found_within_a_minute(place: Place) -> None:
+    now = [0.0]
+    reader = door(place.kube.url, ca=place.kube.ca, clock=lambda: now[0])
+    group = f"{place.name}.example.org"
+    assert reader.collection("Late", group) is None
+    body = definition(group, "Late")
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert place.kube.ask("POST", path, body).code == 201
+    until(lambda: place.kube.ask("GET", f"/apis/{group}/v1/lates").code == 200)
+    now[0] = 59.0
+    assert reader.collection("Late", group) is None
+    now[0] = 60.0
+    assert reader.collection("Late", group, "a") == f"/apis/{group}/v1/namespaces/a/lates"

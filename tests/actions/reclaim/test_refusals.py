@@ -9,7 +9,7 @@ from actions.executors import for_
 from fallow.acting import Intent
 from fallow.errors import RefusedError
 from tests.actions.places import Object, Place, bare, says
-from tests.actions.reclaim.examples import EXAMPLES, POD, RUNNING, decided, job, replicated
+from tests.actions.reclaim.examples import EXAMPLES, NOW, POD, RUNNING, decided, job, replicated
 
 STOPPED = "serving.kserve.io/stop"
 
@@ -336,3 +336,17 @@ def test_a_hubs_server_is_stopped_by_the_hub_and_never_by_its_pod(place: Place) 
         intend(place, "JupyterServer", "stop", "ada@x.org/big", uid="another")
     with pytest.raises(RefusedError, match="no pod of it runs"):
         intend(place, "JupyterServer", "stop", "ada@x.org")
+
+
+def test_a_hubs_server_is_protected_by_the_words_of_its_pod_and_namespace(place: Place) -> None:
+    from actions.loop.carrying import standard_guard  # noqa: PLC0415
+
+    notes = {"hub.jupyter.org/username": "ada", "fallow.dev/keep": "true"}
+    body = {"name": "j", "labels": {"component": "singleuser-server"}, "annotations": notes}
+    place.make("Pod", {"metadata": body, "spec": POD})
+    intent = intend(place, "JupyterServer", "stop", "ada")
+    user = {"name": "ada", "servers": {"": {"ready": True}}}
+    (reason,) = standard_guard(intent, user, place.door, NOW)
+    assert "fallow.dev/keep=true on Pod" in reason.text
+    place.patch("Pod", "j", {"metadata": {"annotations": {"fallow.dev/keep": None}}})
+    assert standard_guard(intent, user, place.door, NOW) == ()
