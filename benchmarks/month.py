@@ -21,29 +21,38 @@ from warehouse.pricing import keep
 START = datetime(2026, 10, 1, tzinfo=UTC)
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 SPOT_CHANGES_PER_DAY = 4
+FILLED = "filled"
+"""A file in the folder of a month that is whole."""
 
 
 @contextmanager
-def rolled_up(gpus: int, days: int, *, booked: bool = False) -> Iterator[tuple[Warehouse, Window]]:
+def rolled_up(
+    gpus: int, days: int, *, booked: bool = False, spoken: bool = False, kept: Path | None = None
+) -> Iterator[tuple[Warehouse, Window]]:
     """Give a warehouse of `days` days of rollups, inventory and prices, and their window.
 
-    With `booked`, who held what is said and the ledger is posted too.
+    With `booked`, who held what is said and the ledger is posted too; with `spoken`, notebooks
+    and hosts were asked every ten minutes. A folder `kept` is filled once and used again.
 
     Another process fills it, so that this one's peak memory is that of what is measured.
     """
-    with TemporaryDirectory() as home:
-        spawned = multiprocessing.get_context("spawn").Process(
-            target=fill, args=(Path(home), gpus, days, booked)
-        )
-        spawned.start()
-        spawned.join()
-        if spawned.exitcode:
-            raise RuntimeError(f"the month could not be filled (exit {spawned.exitcode})")
-        with _opened(Path(home)) as warehouse:
+    with TemporaryDirectory() as folder:
+        home = kept or Path(folder)
+        if not (home / FILLED).exists():
+            home.mkdir(parents=True, exist_ok=True)
+            spawned = multiprocessing.get_context("spawn").Process(
+                target=fill, args=(home, gpus, days, booked, spoken)
+            )
+            spawned.start()
+            spawned.join()
+            if spawned.exitcode:
+                raise RuntimeError(f"the month could not be filled (exit {spawned.exitcode})")
+            (home / FILLED).touch()
+        with _opened(home) as warehouse:
             yield warehouse, Window(START, START + timedelta(days=days))
 
 
-def fill(home: Path, gpus: int, days: int, booked: bool = False) -> None:
+def fill(home: Path, gpus: int, days: int, booked: bool = False, spoken: bool = False) -> None:
     """Write the month: day by day in the order in which it would have come."""
     here = Path(__file__).parent
     size = {"gpus": gpus, "days": days}
@@ -52,6 +61,8 @@ def fill(home: Path, gpus: int, days: int, booked: bool = False) -> None:
             for name in ("month.sql", "month_inventory.sql"):
                 _run(cursor, (here / name).read_text(encoding="utf-8"), size)
         text = (here / "month_day.sql").read_text(encoding="utf-8")
+        if spoken:
+            text += ";\n" + (here / "month_spoken.sql").read_text(encoding="utf-8")
         for day in range(days):
             with warehouse.transaction() as cursor:
                 _run(cursor, (here / "month.sql").read_text(encoding="utf-8"), size)

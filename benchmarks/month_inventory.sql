@@ -55,6 +55,7 @@ SELECT
         WHEN 'serve' THEN 'Deployment' WHEN 'notebook' THEN 'Notebook' ELSE 'Job'
     END AS workload_kind,
     kind || '-' || node || '-' || slot || '-' || turn AS workload,
+    md5('top' || node || '-' || slot || '-' || turn) AS workload_uid,
     'nvidia.com/gpu' AS gpu_resource,
     size AS gpu_request,
     from_at AS scheduled_at,

@@ -1,1 +1,10 @@
-"""Replay a policy over the site's own history, with data only up to each moment."""
+"""Replay a policy over the site's own history, with data only up to each moment.
+
+analyzer ─► Past (what was found when) ─► replay (the same `decide`, as it would have gone)
+         ─► harm (was it used again?) ─► verdict (regret against what the policy declares)
+"""
+
+from actions.backtest.replaying import backtest
+from actions.backtest.result import Backtest, Stop
+
+__all__ = ["Backtest", "Stop", "backtest"]

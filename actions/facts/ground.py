@@ -28,6 +28,7 @@ class Hold(msgspec.Struct, frozen=True):
     """That a workload held a device, or a share of it, for a time."""
 
     key: Key
+    owner: str | None
     device: str
     node: str | None
     model: str | None
@@ -116,10 +117,38 @@ class Ground:
         self._views, self.since, self.until = views, since, until
         self._keys = frozenset(keys)
         self._taken: dict[datetime, dict[Place, tuple[int, int]]] = {}
+        self._edges: dict[Key, list[int]] = {}
 
     def held(self, key: Key, at: int) -> list[Hold]:
         """Return what a workload held just before a moment."""
         return [h for h in self._by_key.get(key, ()) if h.start < at <= h.end]
+
+    def all_held(self, key: Key) -> list[Hold]:
+        """Return what a workload ever held."""
+        return self._by_key.get(key, [])
+
+    def next_edge(self, key: Key, at: int) -> int | None:
+        """Return the next moment at which its pods, holders of its devices or nodes change."""
+        if key not in self._edges:
+            self._edges[key] = self._edges_of(key)
+        edges = self._edges[key]
+        place = bisect_left(edges, at)
+        return edges[place] if place < len(edges) else None
+
+    def _edges_of(self, key: Key) -> list[int]:
+        held = self._by_key.get(key, [])
+        pods = self._pods_by_key.get(key, [])
+        on = {(h.key[0], h.device) for h in held}
+        places = {(key[0], name) for name in (*(h.node for h in held), *(p.node for p in pods))}
+        moments = [
+            *(edge for device in on for h in self._by_device[device] for edge in (h.start, h.end)),
+            *(edge for pod in pods for edge in (pod.begin, pod.end)),
+            *(edge for place in places if place[1] for edge in self._turns(place)),
+        ]
+        return sorted(set(moments))
+
+    def _turns(self, place: tuple[str, str | None]) -> list[int]:
+        return self._events.get((place[0], place[1] or ""), ([], []))[0]
 
     def sharing(self, device: tuple[str, str], at: int) -> list[Hold]:
         """Return who held a device just before a moment."""
@@ -198,10 +227,10 @@ class Ground:
         last = micros(self.until) + 1
         return [
             Hold(
-                (c, ns or "", kind or "", name or ""), device, node, model, profile, parent,
+                (c, ns or "", kind or "", name or ""), team, device, node, model, profile, parent,
                 start, last if end is None else end, share, weight, said == "exact", interval,
             )
-            for c, device, ns, kind, name, said, node, model, profile, parent, start, end,
+            for c, device, ns, kind, name, team, said, node, model, profile, parent, start, end,
             share, weight, interval in zip(*(rows[name] for name in _HOLD), strict=True)
         ]  # fmt: skip
 
@@ -264,7 +293,7 @@ class Ground:
 
 
 _HOLD = (
-    "cluster", "device", "namespace", "workload_kind", "workload", "attribution", "node",
+    "cluster", "device", "namespace", "workload_kind", "workload", "team", "attribution", "node",
     "gpu_model", "profile", "parent", "start_us", "end_us", "share", "weight", "interval_s",
 )  # fmt: skip
 _POD = (

@@ -5,6 +5,7 @@ SELECT
     a.namespace,
     a.workload_kind,
     a.workload,
+    a.team,
     a.attribution,
     d.node,
     d.gpu_model,

@@ -1,0 +1,339 @@
+"""The replay: at each moment the same `decide` as live, on what was known then.
+
+What is taken for granted, because history does not tell: notices are delivered at once, whoever
+has to approve does, snapshots succeed, actions stick, and no more actions are under way than the
+policy allows. Owners did what they truly did: a workload that was stopped comes back when it was
+next at work, and is left alone until then.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from importlib.resources import files
+
+import msgspec
+import polars as pl
+
+from actions.backtest.chances import Chances
+from actions.backtest.fleets import Fleets
+from actions.backtest.result import Backtest, Stop, held
+from actions.decide import decide
+from actions.facts.gathering import facts_of
+from actions.facts.ground import Ground, Key, key_of, micros, moment
+from actions.facts.waiting import Line
+from actions.gates import Case, closed
+from actions.planning import ACTING, ROOM, Subject, is_ready, rank
+from actions.policy.budgets import Spent, Use, exceeded, horizon, use
+from actions.policy.model import Approvals, Policy
+from actions.recommend import recommend
+from fallow.acting import Decision, Facts, History, Reason
+from fallow.nouns import Finding, Recommendation
+from fallow.seams import Past, Views
+from fallow.window import Window
+
+HOUR_US = 3600 * 1_000_000
+DAY_HOURS = 24
+_LADDER = frozenset({"first-sight", "notice", "grace"})
+_FLEETING = frozenset({"first-sight", "notice", "pressure", "open", "frozen"})
+"""Gates that may open at the next moment although nothing about the case changes."""
+
+
+class _Case:
+    """What happened to one case so far."""
+
+    def __init__(self) -> None:
+        self.first_seen: datetime | None = None
+        self.notified_at: datetime | None = None
+        self.snapshot_at: datetime | None = None
+
+
+class _Owned:
+    """What happened to one workload so far."""
+
+    def __init__(self) -> None:
+        self.last_action_at: datetime | None = None
+        self.restored: list[datetime] = []
+        self.stopped_until: float = 0.0
+
+
+def as_enforced(policy: Policy) -> Policy:
+    """Return a policy as it would enforce: that is what its back-test is of."""
+    return msgspec.structs.replace(policy, mode="enforce")
+
+
+def backtest(  # noqa: PLR0917  (what it replays, over what, how)
+    policy: Policy,
+    past: Past,
+    views: Views,
+    window: Window,
+    moments: Sequence[datetime],
+    within: timedelta | None = None,
+    *,
+    exact: bool = False,
+) -> Backtest:
+    """Replay a policy over what an analyzer found at each moment; see the module's docstring.
+
+    `within`: used again so soon after a stop is regret; None = what the policy says.
+    """
+    return _Replay(policy, past, views, window, moments, within).run(exact=exact)
+
+
+class _Replay:
+    def __init__(  # noqa: PLR0917  (one caller)
+        self,
+        policy: Policy,
+        past: Past,
+        views: Views,
+        window: Window,
+        moments: Sequence[datetime],
+        within: timedelta | None,
+    ) -> None:
+        self._told = policy
+        self._policy = msgspec.structs.replace(as_enforced(policy), approvals=Approvals())
+        self._past, self._views, self._window = past, views, window
+        self._moments, self._at = moments, [micros(m) for m in moments]
+        self._within = within or policy.regret.within
+        self._chances = Chances(past.rows, policy.match, len(moments))
+        lasts = self._chances.lasts()
+        self._ground = Ground(
+            views, window.start, window.end, lasts.select(_KEY).unique().iter_rows()
+        )
+        self._used = _used(views, lasts, window, self._at)
+        self._fleets = Fleets(views, self._ground, self._policy, moments)
+        self._horizon = horizon([self._policy])
+        self._due = self._chances.at
+        self._cases: dict[int, _Case] = defaultdict(_Case)
+        self._owned: dict[Subject, _Owned] = defaultdict(_Owned)
+        self._ready: set[int] = set()
+        self._uses: list[Use] = []
+        self._stops: list[tuple[int, Stop]] = []
+        self._held: dict[tuple[str, str], set[int]] = defaultdict(set)
+        self._aborted: list[tuple[datetime, Reason]] = []
+        self._notified = 0
+        self._spent = Spent()
+
+    def run(self, *, exact: bool) -> Backtest:
+        for k in range(len(self._moments)):
+            self._turn(k)
+        return Backtest(
+            policy=self._told.name,
+            fingerprint=as_enforced(self._told).fingerprint,
+            window=Window(self._moments[0], self._moments[-1])
+            if len(self._moments) > 1
+            else self._window,
+            step=self._moments[1] - self._moments[0] if len(self._moments) > 1 else timedelta(0),
+            moments=len(self._moments),
+            cases=self._chances.count,
+            told=self._notified,
+            stops=tuple(stop for _, stop in self._stops),
+            held=held(self._held, [case for case, _ in self._stops]),
+            aborted=tuple(self._aborted),
+            within=self._within,
+            declared=self._told.regret.rate,
+            exact=exact,
+        )
+
+    def _turn(self, k: int) -> None:
+        now = self._moments[k]
+        found = []
+        for case in sorted(set(self._due[k])):
+            row = self._chances.row_at(case, k)
+            self._ready.discard(case)
+            if row is None:
+                continue
+            finding = self._past.finding(row)
+            until = self._owned[_subject(finding)].stopped_until
+            if until > self._at[k]:
+                self._wake(case, until)
+                continue
+            self._cases[case].first_seen = self._cases[case].first_seen or now
+            found.append((case, finding))
+        waiting = {c for c in self._ready if self._chances.row_at(c, k) is not None}
+        self._ready = waiting
+        if found:
+            self._decide(k, now, found, len(waiting))
+
+    def _decide(
+        self, k: int, now: datetime, found: Sequence[tuple[int, Finding]], waiting: int
+    ) -> None:
+        spent = self._fleets.at(k)
+        self._uses = [u for u in self._uses if u.at > now - self._horizon]
+        too_many = exceeded(self._policy, waiting, spent) if waiting else None
+        if too_many is not None:
+            self._abort(k, now, too_many, [case for case, _ in found])
+            return
+        line = Line(self._ground, now) if self._policy.on_pressure else None
+        cases = []
+        for case, finding in found:
+            advice = recommend(finding)
+            if advice:
+                cases.append((self._facts(case, finding, advice[0], now, line), case))
+        cases.sort(key=lambda each: rank(each[0]))
+        uses = list(self._uses)
+        made: list[tuple[int, Facts, Decision]] = []
+        ready = waiting
+        for facts, case in cases:
+            now_spent = msgspec.structs.replace(
+                spent, uses=tuple(uses), trusted=frozenset({self._policy.name})
+            )
+            self._spent = now_spent
+            decision = decide(self._policy, facts, now_spent, now)
+            if decision.step == "snapshot" and decision.ruling == "allow":
+                self._cases[case].snapshot_at = now
+                history = msgspec.structs.replace(facts.history, snapshot_at=now)
+                facts = msgspec.structs.replace(facts, history=history)  # noqa: PLW2901
+                decision = decide(self._policy, facts, now_spent, now)
+            if is_ready(decision):
+                ready += 1
+            if decision.ruling == "allow" and decision.step in ACTING:
+                uses.append(use(decision, now))
+            made.append((case, facts, decision))
+        too_many = exceeded(self._policy, ready, spent) if ready else None
+        if too_many is not None:
+            self._ready |= {case for case, _, decision in made if is_ready(decision)}
+            self._abort(k, now, too_many, [case for case, _, _ in made])
+            return
+        for case, facts, decision in made:
+            self._apply(k, now, case, facts, decision)
+
+    def _abort(self, k: int, now: datetime, why: Reason, cases: Sequence[int]) -> None:
+        self._aborted.append((now, why))
+        if k + 1 < len(self._due):
+            self._due[k + 1] += [c for c in cases if c not in self._ready]
+
+    def _apply(self, k: int, now: datetime, case: int, facts: Facts, decision: Decision) -> None:
+        if decision.ruling == "allow":
+            if decision.step == "notify":
+                self._cases[case].notified_at = now
+                self._notified += 1
+                self._again(k, case)
+            elif decision.step in ACTING:
+                self._stop(now, case, facts, decision)
+            return
+        self._hold(k, now, case, facts, decision)
+
+    def _hold(self, k: int, now: datetime, case: int, facts: Facts, decision: Decision) -> None:
+        """Remember what keeps a case, and when to ask about it again."""
+        ready = is_ready(decision)
+        for reason in decision.reasons:
+            if reason.gate not in _LADDER and (ready or reason.gate not in ROOM):
+                self._held[reason.gate, _what(reason)].add(case)
+        if ready:
+            self._ready.add(case)
+        elif any(r.gate in ROOM for r in decision.reasons):
+            self._alone(case, facts, now)
+        if decision.ruling == "hold" and decision.next_at is not None:
+            self._wake(case, micros(decision.next_at))
+        elif any(r.gate in _FLEETING for r in decision.reasons):
+            self._again(k, case)
+        edge = self._ground.next_edge(key_of(facts.finding.subject), self._at[k])
+        if edge is not None:
+            # Strictly after: what changes at a moment is not known before the next one.
+            self._wake(case, edge + 1)
+
+    def _alone(self, case: int, facts: Facts, now: datetime) -> None:
+        """Ask again when only budgets may be shut, to know what they keep."""
+        shut = closed(Case(self._policy, facts, self._spent, now))
+        others = [c.until for c in shut if c.gate.gate not in ROOM]
+        if others and None not in others:
+            self._wake(case, max(micros(until) for until in others if until is not None))
+
+    def _stop(self, now: datetime, case: int, facts: Facts, decision: Decision) -> None:
+        self._uses.append(use(decision, now))
+        at, finding = micros(now), facts.finding
+        used = self._used.get(case)
+        used = None if used is None else max(used, at)
+        gone, gpu_hours = self._freed(key_of(finding.subject), at, used)
+        known = used is not None or micros(self._window.end) - at >= _us(self._within)
+        regretted = used is not None and used - at <= _us(self._within)
+        rate = decision.usd_per_day
+        share = gpu_hours / (facts.gpus * DAY_HOURS) if facts.gpus else 0.0
+        usd = None if rate is None else (rate * Decimal(repr(round(share, 9)))).quantize(_CENT)
+        owned = self._owned[decision.subject]
+        owned.last_action_at = now
+        owned.stopped_until = float("inf") if used is None else used
+        if used is not None:
+            owned.restored.append(moment(used))
+        stop = Stop(
+            at=now,
+            finding=finding.id,
+            subject=decision.subject,
+            verb=decision.verb,
+            owner=decision.owner,
+            gpus=decision.gpus,
+            usd_per_day=rate,
+            idle_since=finding.window.start,
+            told_at=self._cases[case].notified_at,
+            used_at=None if used is None else moment(used),
+            back_at=moment(gone),
+            gpu_hours=gpu_hours,
+            usd=usd,
+            regretted=regretted if known else None,
+        )
+        self._stops.append((case, stop))
+
+    def _freed(self, key: Key, at: int, used: int | None) -> tuple[int, float]:
+        """Return until when a workload's GPUs would have been free, and the GPU-hours till then."""
+        end = micros(self._window.end) if used is None else used
+        parts = [
+            (min(h.end, end) - max(h.start, at), min(h.end, end), h.share * h.weight)
+            for h in self._ground.all_held(key)
+            if h.end > at and h.start < end
+        ]
+        hours = sum(length * gpus for length, _, gpus in parts) / HOUR_US
+        return max((until for _, until, _ in parts), default=at), round(hours, 6)
+
+    def _facts(
+        self, case: int, finding: Finding, advice: Recommendation, now: datetime, line: Line | None
+    ) -> Facts:
+        facts = facts_of(self._ground, finding, advice, now, line=line)
+        known, owned = self._cases[case], self._owned[_subject(finding)]
+        history = History(
+            first_seen=known.first_seen,
+            notified_at=known.notified_at,
+            snapshot_at=known.snapshot_at,
+            last_action_at=owned.last_action_at,
+            restored_at=tuple(owned.restored),
+        )
+        return msgspec.structs.replace(facts, history=history)
+
+    def _again(self, k: int, case: int) -> None:
+        if k + 1 < len(self._due):
+            self._due[k + 1].append(case)
+
+    def _wake(self, case: int, at: float) -> None:
+        """Ask again at the first moment that is not before `at`."""
+        k = bisect_left(self._at, at)
+        if k < len(self._at):
+            self._due[k].append(case)
+
+
+_KEY = ("cluster", "namespace", "workload_kind", "workload")
+_CENT = Decimal("0.01")
+
+
+def _subject(finding: Finding) -> Subject:
+    whose = finding.subject
+    return whose.cluster, whose.workload_kind, whose.namespace, whose.workload
+
+
+def _what(reason: Reason) -> str:
+    """Return a budget's rule, or nothing: other gates are counted as a whole."""
+    return reason.text.partition(": ")[0] if reason.gate in {"budget", "blackout"} else ""
+
+
+def _us(length: timedelta) -> int:
+    return round(length.total_seconds() * 1_000_000)
+
+
+def _used(views: Views, lasts: pl.DataFrame, window: Window, at: Sequence[int]) -> dict[int, int]:
+    """Return when each case's workload was next at work after its stretch."""
+    if lasts.is_empty():
+        return {}
+    hourly = all(moment_us % HOUR_US == 0 for moment_us in at)
+    text = (files("actions.backtest") / "used.sql").read_text(encoding="utf-8").strip()
+    asked = {"cases": lasts.write_json(), "since": window.start, "until": window.end}
+    rows = views.query(text, {**asked, "hourly": hourly}).to_pylist()
+    return {r["case_id"]: r["used_us"] for r in rows if r["used_us"] is not None}

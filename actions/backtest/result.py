@@ -1,0 +1,130 @@
+"""What a back-test says: what would have been stopped, what it freed, whom it harmed."""
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+import msgspec
+
+from actions.planning import Subject
+from fallow.acting import Reason
+from fallow.window import Window
+
+Z = 1.959963984540054
+"""Of a 95 % interval."""
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """One thing the policy would have done, and what came of the workload in truth."""
+
+    at: datetime
+    finding: str
+    subject: Subject
+    verb: str
+    owner: str | None
+    gpus: float
+    usd_per_day: Decimal | None
+    idle_since: datetime
+    told_at: datetime | None
+    """When its owner would have been told; None = the policy tells nobody."""
+    used_at: datetime | None
+    """When it was next at work in truth; None = never again in the data."""
+    back_at: datetime
+    """Until when its GPUs would have been free: used again, gone by itself, or the end of data."""
+    gpu_hours: float
+    usd: Decimal | None
+    regretted: bool | None
+    """Was it at work again within the time? None = the data end before that is known."""
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A gate or one budget of it, and how many cases it ever kept from the next step."""
+
+    gate: str
+    what: str
+    cases: int
+    never: int
+    """Of these, how many were never acted upon at all."""
+
+
+class Backtest(msgspec.Struct, frozen=True):
+    """A policy's verdict on the site's own history."""
+
+    policy: str
+    fingerprint: str
+    """Of the policy as it would enforce: trust in one text is none in another."""
+    window: Window
+    step: timedelta
+    moments: int
+    cases: int
+    """Findings that the policy is about."""
+    told: int
+    """Owners' notices."""
+    stops: tuple[Stop, ...]
+    held: tuple[Held, ...]
+    aborted: tuple[tuple[datetime, Reason], ...]
+    within: timedelta
+    declared: float
+    exact: bool
+    """True: the analyzer was asked at every moment; False: its past was told at once."""
+
+    @property
+    def judged(self) -> int:
+        """Return of how many stops it is known whether they were regretted."""
+        return sum(s.regretted is not None for s in self.stops)
+
+    @property
+    def regretted(self) -> int:
+        """Return how many stops would have been regretted."""
+        return sum(s.regretted is True for s in self.stops)
+
+    @property
+    def rate(self) -> float | None:
+        """Return the share of judged stops that was regretted; None = nothing to judge."""
+        return self.regretted / self.judged if self.judged else None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Return the 95 % interval of the rate."""
+        return wilson(self.regretted, self.judged)
+
+    @property
+    def met(self) -> bool:
+        """Say whether the regret is what the policy declares, or less; no stop proves nothing."""
+        return self.rate is not None and self.rate <= self.declared
+
+    @property
+    def gpu_hours(self) -> float:
+        """Return the GPU-hours it would have freed."""
+        return math.fsum(s.gpu_hours for s in self.stops)
+
+    @property
+    def usd(self) -> Decimal | None:
+        """Return the dollars of the hours it would have freed; None = a price is not known."""
+        known = [s.usd for s in self.stops]
+        return None if None in known else sum((u for u in known if u is not None), Decimal(0))
+
+    @property
+    def wasted(self) -> float:
+        """Return the GPU-hours freed by stops that were not regretted."""
+        return math.fsum(s.gpu_hours for s in self.stops if not s.regretted)
+
+
+def wilson(bad: int, of: int) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a share (Wilson 1927); nothing judged says nothing."""
+    if not of:
+        return 0.0, 1.0
+    share, square = bad / of, Z * Z
+    middle = (share + square / (2 * of)) / (1 + square / of)
+    half = Z / (1 + square / of) * math.sqrt(share * (1 - share) / of + square / (4 * of * of))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def held(found: Mapping[tuple[str, str], set[int]], acted: Sequence[int]) -> tuple[Held, ...]:
+    """Sum up which gate kept which cases, the most cases first."""
+    done = set(acted)
+    rows = [
+        Held(gate, what, len(cases), len(cases - done)) for (gate, what), cases in found.items()
+    ]
+    return tuple(sorted(rows, key=lambda h: (-h.cases, h.gate, h.what)))
