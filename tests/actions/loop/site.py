@@ -185,6 +185,10 @@ def decide(policy: Policy, facts: Facts, spent: Spent, now: datetime) -> Decisio
         uid=facts.uid,
         generation=facts.generation,
         seen_until=facts.seen_until,
+        parameters={
+            "capabilities": ["scale", "suspend", "evict"],
+            "allowed_namespaces": ["*"],
+        },
     )
 
 

@@ -1,0 +1,60 @@
+"""The circuit breaker: is telemetry as a whole to be trusted now?
+
+When many devices turn idle or silent at once, exporters, a driver or a Prometheus went wrong more
+often than people all stopped working. A breaker that trips freezes everything until a person
+thaws it: zeros that a broken exporter goes on writing look like idle devices ever after.
+"""
+
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
+
+from fallow.action_settings import BreakerSettings
+from fallow.seams import Views
+from fallow.window import format_duration
+
+
+def tripped(
+    views: Views,
+    settings: BreakerSettings,
+    now: datetime,
+    *,
+    idle: float = 0.05,
+    cluster: str | None = None,
+) -> str | None:
+    """Say why everything is to be frozen, None = nothing is out of the usual.
+
+    `idle` is the activity (0-1) at or below which a device idles. What cannot be said of few
+    devices is not said: see `breaker.least_devices`.
+    """
+    since = now - settings.within
+    asked = {
+        "before": since - settings.within,
+        "since": since,
+        "until": now,
+        "idle": idle,
+        "cluster": cluster,
+    }
+    row = views.query(_sql(), asked).to_pylist()[0]
+    why = []
+    length = format_duration(settings.within.total_seconds())
+    if row["devices"] >= settings.least_devices:
+        share = row["turned"] / row["devices"]
+        if share > settings.devices:
+            why.append(
+                f"{share:.0%} of {row['devices']:,} devices turned idle or silent within {length} "
+                f"(breaker.devices {settings.devices:.0%})"
+            )
+    if row["targets"]:
+        share = row["down"] / row["targets"]
+        if share > settings.exporters:
+            why.append(
+                f"{share:.0%} of {row['targets']:,} targets are down "
+                f"(breaker.exporters {settings.exporters:.0%})"
+            )
+    return "; ".join(why) or None
+
+
+@cache
+def _sql() -> str:
+    return files("actions.loop").joinpath("breaker.sql").read_text(encoding="utf-8")

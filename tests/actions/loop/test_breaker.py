@@ -1,0 +1,97 @@
+"""The breaker sees telemetry break as a whole, and people go home one after the other."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from actions.loop.breaker import tripped
+from fallow.action_settings import BreakerSettings
+from fallow.settings import Settings
+from fallow.tables import Batch
+from warehouse.lake import Warehouse
+
+DEVICES = 20
+EVERY = timedelta(minutes=1)
+
+
+def samples(now: datetime, idle_from: dict[int, int], silent_from: dict[int, int]) -> Batch:
+    """Return half an hour of looks: devices work, until so many minutes before now."""
+    rows = []
+    for minute in range(30, 0, -1):
+        for device in range(DEVICES):
+            if minute <= silent_from.get(device, 0):
+                continue
+            idle = minute <= idle_from.get(device, 0)
+            rows.append((now - minute * EVERY, f"GPU-{device}", 0.0 if idle else 0.8))
+    return Batch.of(
+        "sample",
+        {
+            "cluster": ["c"] * len(rows),
+            "ts": [at.replace(tzinfo=None) for at, _, _ in rows],
+            "device": [device for _, device, _ in rows],
+            "sm_active": [active for _, _, active in rows],
+        },
+    )
+
+
+def scrapes(now: datetime, targets: int, down: int, silent: int = 0) -> Batch:
+    ts = [now - timedelta(minutes=20 if n < silent else 1) for n in range(targets)]
+    return Batch.of(
+        "scrape",
+        {
+            "cluster": ["c"] * targets,
+            "ts": [at.replace(tzinfo=None) for at in ts],
+            "collector": ["exporters"] * targets,
+            "target": [f"http://n{n}:9400/metrics" for n in range(targets)],
+            "up": [n >= down for n in range(targets)],
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("idle", "silent", "says"),
+    [
+        (4, 0, None),
+        (5, 0, "25% of 20 devices turned idle or silent within 15m"),
+        (0, 5, "25% of 20 devices"),
+        (3, 2, "25% of 20 devices"),
+    ],
+)
+def test_devices_that_turn_at_once_trip_it(
+    settings: Settings, now: datetime, idle: int, silent: int, says: str | None
+) -> None:
+    idle_from = dict.fromkeys(range(idle), 15)
+    silent_from = dict.fromkeys(range(idle, idle + silent), 15)
+    with Warehouse.open(settings, write=True, clock=lambda: now) as lake:
+        lake.ingest([samples(now, idle_from, silent_from)])
+        why = tripped(lake, BreakerSettings(), now)
+    assert (why is None) if says is None else (why is not None and says in why), why
+
+
+def test_devices_that_idled_long_before_or_worked_meanwhile_do_not_trip_it(
+    settings: Settings, now: datetime
+) -> None:
+    idle_from = {**dict.fromkeys(range(8), 30), **dict.fromkeys(range(8, 16), 14)}
+    with Warehouse.open(settings, write=True, clock=lambda: now) as lake:
+        lake.ingest([samples(now, idle_from, {})])
+        assert tripped(lake, BreakerSettings(), now) is None
+
+
+@pytest.mark.parametrize(
+    ("targets", "down", "trips"),
+    [(10, (1, 0), False), (10, (2, 0), True), (20, (0, 3), True), (10, (0, 0), False)],
+)
+def test_exporters_that_are_down_trip_it(
+    settings: Settings, now: datetime, targets: int, down: tuple[int, int], trips: bool
+) -> None:
+    with Warehouse.open(settings, write=True, clock=lambda: now) as lake:
+        lake.ingest([scrapes(now, targets, *down)])
+        why = tripped(lake, BreakerSettings(), now)
+    assert (why is not None) is trips
+    if why is not None:
+        assert "targets are down" in why
+
+
+def test_an_empty_warehouse_trips_nothing(settings: Settings, now: datetime) -> None:
+    with Warehouse.open(settings, write=True, clock=lambda: now) as lake:
+        assert tripped(lake, BreakerSettings(), now) is None
