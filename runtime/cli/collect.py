@@ -44,8 +44,17 @@ def doctor(
     window: Annotated[
         str | None, typer.Option(help="of what analyzers withhold: 7d, or START/END")
     ] = None,
+    actions: Annotated[
+        bool, typer.Option("--actions", help="only: which cluster, and what we may do there")
+    ] = False,
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="with --actions: rights in this one; repeatable"),
+    ] = None,
 ) -> int:
     """Say what a Prometheus has for us and what is missing, and what analyzers withhold and why."""
+    if actions:
+        return _proved(run, namespace or [])
     from fallow.errors import UsageError, WarehouseError  # noqa: PLC0415
     from runtime import analyzing  # noqa: PLC0415
     from runtime.collecting import examine  # noqa: PLC0415
@@ -66,6 +75,14 @@ def doctor(
         rows.append({"check": "warehouse", "status": "warn", **told})
     run.data(rows, noun="checks")
     return 1 if any(row["status"] == "bad" for row in rows) else 0
+
+
+def _proved(run: Run, namespaces: list[str]) -> int:
+    from runtime.proving import examine  # noqa: PLC0415
+
+    rows = examine(run.settings(), namespaces)
+    run.data(rows, noun="checks")
+    return 1 if any(row["status"] == "warn" for row in rows) else 0
 
 
 def up(

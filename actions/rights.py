@@ -1,0 +1,147 @@
+"""What each executor may do to a cluster: roles generated from what it declares, and the proof.
+
+One small ClusterRole per executor, so that a site grants only what its policies use, and binds it
+only in the namespaces they allow. Nothing here ever grants `delete`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from actions.reclaim.kinds import kinds
+from actions.reclaim.subjects import plural
+from actions.snapshots.snapshotter import RIGHTS as SNAPSHOT
+from fallow.errors import UsageError
+from fallow.seams import Executor, Right
+
+LOOP = (
+    Right("", "events", ("create",)),
+    Right("", "namespaces", ("get",)),
+    Right("", "pods", ("get", "list")),
+    Right("apps", "replicasets", ("get",)),
+    Right("autoscaling", "horizontalpodautoscalers", ("list",)),
+    Right("keda.sh", "scaledobjects", ("list",)),
+)
+"""What the loop needs wherever it acts: owners, protections, rivals, a word to the owner."""
+OWN = (
+    Right("coordination.k8s.io", "leases", ("get", "create", "patch")),
+    Right("", "configmaps", ("get", "create", "patch")),
+)
+"""What it needs in its own namespace: the lease of the one actor, the switch that freezes all."""
+VERBS = ("get", "list", "watch", "create", "patch")
+"""Every verb that a right may name; update and delete are not among them."""
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """What the API says about one right."""
+
+    role: str
+    group: str
+    resource: str
+    verb: str
+    namespace: str
+    allowed: bool
+    why: str = ""
+
+
+def annotating() -> tuple[Right, ...]:
+    """Return what leaving a note on the workload takes: a site may do without."""
+    named = sorted({(k.group, plural(n)) for n, k in kinds().items() if k.switch != "hub"})
+    return tuple(Right(group, resource, ("patch",)) for group, resource in named)
+
+
+def roles(executors: Mapping[str, Executor]) -> dict[str, tuple[Right, ...]]:
+    """Return the rights of each role by its name: one for each executor, and the loop's."""
+    found = {f"fallow-act-{name}": tuple(e.rights) for name, e in executors.items() if e.rights}
+    more = {
+        "fallow-actor": LOOP,
+        "fallow-annotate": annotating(),
+        "fallow-snapshot": SNAPSHOT,
+    }
+    for name, rights in (found | more).items():
+        if strange := sorted({v for r in rights for v in r.verbs} - set(VERBS)):
+            raise UsageError(f"{name} asks for {', '.join(strange)}: legal are {', '.join(VERBS)}")
+    return dict(sorted((found | more).items()))
+
+
+def rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
+    """Return rights as rules of a role: one for each group and set of verbs."""
+    verbs: dict[tuple[str, str], set[str]] = {}
+    for right in rights:
+        verbs.setdefault((right.group, right.resource), set()).update(right.verbs)
+    grouped: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (group, resource), said in sorted(verbs.items()):
+        key = group, tuple(v for v in VERBS if v in said)
+        grouped.setdefault(key, []).append(resource)
+    return [
+        {"apiGroups": [group], "resources": resources, "verbs": list(said)}
+        for (group, said), resources in grouped.items()
+    ]
+
+
+def manifests(executors: Mapping[str, Executor]) -> list[dict[str, Any]]:
+    """Return the ClusterRoles of all executors and the loop, and the Role of its own namespace."""
+    labels = {"app.kubernetes.io/part-of": "fallow"}
+    found = [
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": name, "labels": labels},
+            "rules": rules(rights),
+        }
+        for name, rights in roles(executors).items()
+    ]
+    own = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": "fallow-own", "namespace": "fallow", "labels": labels},
+        "rules": rules(OWN),
+    }
+    return [*found, own]
+
+
+def prove(
+    ask: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    rights: Mapping[str, Sequence[Right]],
+    namespaces: Sequence[str],
+) -> list[Proof]:
+    """Ask the API what we may do (SelfSubjectAccessReview), for each right and namespace.
+
+    `ask` posts a review and returns the answer; no namespace = the whole cluster.
+    """
+    asked: dict[tuple[str, str, str, str], tuple[bool, str]] = {}
+    proofs = []
+    for role, listed in rights.items():
+        for right in listed:
+            for space in namespaces or ("",):
+                for verb in right.verbs:
+                    key = right.group, right.resource, verb, space
+                    if key not in asked:
+                        asked[key] = _review(ask, *key)
+                    allowed, why = asked[key]
+                    proofs.append(Proof(role, *key, allowed, why))
+    return proofs
+
+
+def _review(
+    ask: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    group: str,
+    resource: str,
+    verb: str,
+    namespace: str,
+) -> tuple[bool, str]:
+    plain, _, part = resource.partition("/")
+    wanted = {"group": group, "resource": plain, "subresource": part, "verb": verb}
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {
+            "resourceAttributes": {
+                **{k: v for k, v in wanted.items() if v},
+                **({"namespace": namespace} if namespace else {}),
+            }
+        },
+    }
+    status = ask(body).get("status") or {}
+    return bool(status.get("allowed")), str(status.get("reason") or "")

@@ -1,0 +1,112 @@
+"""Roles are what the code declares, never more; the API itself is asked what is granted."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from actions import executors
+from actions.rights import prove, roles, rules
+from fallow.errors import UsageError
+from fallow.seams import Right
+from fallow.settings import load
+from runtime.proving import examine
+from runtime.rbac import pages
+from tests.actions.places import Place
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("name", sorted(pages()))
+def test_the_files_are_what_the_code_declares(name: str) -> None:
+    written = (ROOT / "deploy" / "rbac" / name).read_text()
+    assert written == pages()[name], "run: python -m runtime.rbac deploy/rbac"
+
+
+def test_no_role_may_delete_update_or_do_anything_to_everything() -> None:
+    documents = [d for text in pages().values() for d in yaml.safe_load_all(text)]
+    said = [rule for d in documents for rule in d["rules"]]
+    assert {v for r in said for v in r["verbs"]} <= {"get", "list", "watch", "create", "patch"}
+    assert "*" not in {w for r in said for w in (*r["resources"], *r["apiGroups"])}
+    secret = {r for rule in said for r in rule["resources"] if "secret" in r}
+    assert not secret
+
+
+def test_a_reader_only_reads() -> None:
+    (reader,) = yaml.safe_load_all(pages()["reader.yaml"])
+    assert {v for r in reader["rules"] for v in r["verbs"]} <= {"get", "list", "watch"}
+
+
+def test_every_executor_has_a_role_of_its_own() -> None:
+    found = roles(executors.every())
+    assert {f"fallow-act-{name}" for name in executors.every()} <= set(found)
+
+
+def test_an_executor_that_asks_to_delete_is_refused() -> None:
+    class Greedy:
+        rights = (Right("", "pods", ("delete",)),)
+
+    with pytest.raises(UsageError, match="fallow-act-greedy asks for delete: legal are get"):
+        roles({"greedy": Greedy()})  # type: ignore[dict-item]
+
+
+def test_rights_to_one_resource_are_one_rule() -> None:
+    found = rules(
+        [
+            Right("", "pods", ("list",)),
+            Right("", "nodes", ("get", "list")),
+            Right("", "pods", ("get",)),
+        ]
+    )
+    assert found == [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list"]}]
+
+
+def test_the_api_is_asked_once_for_each_right_and_namespace() -> None:
+    asked: list[Any] = []
+
+    def answer(body: Any) -> Any:
+        asked.append(body["spec"]["resourceAttributes"])
+        return {"status": {"allowed": asked[-1]["verb"] == "get", "reason": "because"}}
+
+    rights = {
+        "a": [Right("apps", "deployments/scale", ("get", "patch"))],
+        "b": [Right("apps", "deployments/scale", ("get",))],
+    }
+    proofs = prove(answer, rights, ["ml", "dev"])
+    assert len(asked) == 4
+    assert asked[0] == {
+        "group": "apps",
+        "resource": "deployments",
+        "subresource": "scale",
+        "verb": "get",
+        "namespace": "ml",
+    }
+    assert [(p.role, p.verb, p.namespace, p.allowed) for p in proofs] == [
+        ("a", "get", "ml", True),
+        ("a", "patch", "ml", False),
+        ("a", "get", "dev", True),
+        ("a", "patch", "dev", False),
+        ("b", "get", "ml", True),
+        ("b", "get", "dev", True),
+    ]
+
+
+def test_the_doctor_names_the_cluster_and_what_each_role_lacks(place: Place) -> None:
+    if place.server is None:
+        pytest.skip("rights of a real server are bound by its own roles")
+    settings = load(environ={}, flags={"cluster": "sim"}).settings
+    rows = {r["check"]: r for r in examine(settings, api=place.door._api)}
+    assert rows["cluster"]["finding"].startswith(f"sim: {place.kube.url}")
+    assert {r["status"] for r in rows.values()} == {"ok"}
+    place.server.access.deny("patch", "statefulsets/scale")
+    place.server.access.deny("*", "pods/exec")
+    try:
+        rows = {r["check"]: r for r in examine(settings, ["ml"], api=place.door._api)}
+    finally:
+        place.server.access.denials = {d for d in place.server.access.denials if d.user == "nobody"}
+    lacking = rows["fallow-act-stateful-set"]
+    assert lacking["status"] == "warn"
+    assert lacking["finding"] == "may not patch statefulsets/scale.apps in ml"
+    assert rows["fallow-snapshot"]["status"] == "warn"
+    assert rows["fallow-act-scale"]["status"] == "ok"
