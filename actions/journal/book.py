@@ -147,7 +147,7 @@ class Journal:
                 ).fetchone() or (0, GENESIS)
                 seq, previous = int(last[0]), str(last[1])
                 for kind, key, document in rows:
-                    seq, whole = seq + 1, _canonical(document)
+                    seq, whole = seq + 1, canonical(document)
                     own = _hash(previous, seq, at.isoformat(), kind, key, who, whole)
                     row = (seq, at.isoformat(), kind, key, who, whole, previous, own)
                     self._connection.execute(
@@ -253,7 +253,8 @@ def _hash(previous: str, seq: int, *parts: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _canonical(document: Any) -> str:
+def canonical(document: Any) -> str:
+    """Return a document as rows keep it: JSON that is spelled one way only."""
     plain = msgspec.to_builtins(document, enc_hook=str)
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 

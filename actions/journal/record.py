@@ -86,6 +86,8 @@ class Told(msgspec.Struct):
     restored: "TakenBack | None" = None
     ended: bool = False
     """Its object is gone."""
+    reviewed: bool = False
+    """Stored rows show that it did no harm."""
 
     @property
     def outcome(self) -> Outcome | None:
@@ -393,6 +395,9 @@ class Record:
 
     def _on_ended(self, entry: Entry) -> None:
         self.actions[entry.key].ended = True
+
+    def _on_reviewed(self, entry: Entry) -> None:
+        self.actions[entry.key].reviewed = True
 
     def _on_backed_off(self, entry: Entry) -> None:
         self._backed_off[_workload(entry)] = datetime.fromisoformat(entry.document["until"])

@@ -4,7 +4,7 @@ lease ─► kill switch ─► reconcile what is open ─► watch what was don
 decision after the other, the dearest first
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime, timedelta
 
@@ -28,13 +28,14 @@ from actions.loop.seams import (
     Notifier,
     Planner,
     Proof,
+    Reviewer,
     Snapshotter,
     Taken,
     TurnReport,
     Way,
 )
 from actions.loop.undoing import undo
-from actions.loop.watching import Watch, demote
+from actions.loop.watching import Watch, demote, review
 from actions.loop.writes import KUBERNETES, Writes
 from actions.planning import Plan, plan
 from actions.policy.budgets import Spent
@@ -76,13 +77,14 @@ class Actor:
         planner: Planner = plan,
         decider: Decider = decide,
         guard: Guard = standard_guard,
+        reviewer: Reviewer = lambda _action, _now: None,
         pulse: Callable[[str], None] = lambda _step: None,
     ) -> None:
         self.policies = tuple(policies)
         self.record, self.lease, self.freeze = record, lease, freeze
         self.clock, self.settings = clock, settings
         self._evidence, self._notifier, self._planner = evidence, notifier, planner
-        self._link = link
+        self._link, self._reviewer = link, reviewer
         writes = Writes({KUBERNETES: door, **(ways or {})}, record, self._halted, pulse)
         self.kit = Kit(door, record, writes, settings, clock, pulse, self._halted)
         self._watch = Watch(self.kit)
@@ -97,8 +99,10 @@ class Actor:
             link=link,
         )
 
-    def turn(self, *, dry_run: bool = True) -> TurnReport:
+    def turn(self, *, dry_run: bool = True, only: Collection[str] = ()) -> TurnReport:
         """Do one turn. A dry run takes no lease and writes nothing, not even to the journal.
+
+        `only`: findings (or what their ids begin with) to act upon; none = all.
 
         Raises:
             TemporaryError: the cluster or the journal does not answer.
@@ -109,14 +113,16 @@ class Actor:
             now = self.clock()
             self.record.catch_up()
             if dry_run:
-                return self._report(now, dry_run=True, halted=self._frozen())
+                return self._report(now, dry_run=True, halted=self._frozen(), only=only)
             if held := self.lease.hold():
                 return TurnReport(now, dry_run, halted=(Reason("lease", held),))
             closed, notes = self._reconcile()
-            closed += self._watch.look()
+            closed += self._looked_back()
             notes += self._demote(now)
             halted = self._frozen() or self._break(now)
-            return self._report(now, dry_run=False, halted=halted, closed=closed, notes=notes)
+            return self._report(
+                now, dry_run=False, halted=halted, closed=closed, notes=notes, only=only
+            )
 
     def settle(self) -> list[Outcome]:
         """Only find out what became of open actions, and of those that stand."""
@@ -124,7 +130,7 @@ class Actor:
             self.record.catch_up()
             if self.lease.hold():
                 return []
-            return self._reconcile()[0] + self._watch.look()
+            return self._reconcile()[0] + self._looked_back()
 
     def undo(self, prefix: str, by: str) -> Outcome:
         """Take one action back; see `undoing.undo`. It works while everything is frozen.
@@ -153,12 +159,15 @@ class Actor:
         halted: tuple[Reason, ...],
         closed: Sequence[Outcome] = (),
         notes: Sequence[str] = (),
+        only: Collection[str] = (),
     ) -> TurnReport:
         made: Plan | None = None
         taken: list[Taken] = []
         if not halted or dry_run:
             made, facts = self._planned(now, dry_run=dry_run)
-            taken = self._take(made, facts, dry_run=dry_run)
+            _all_there(only, facts)
+            chosen = [d for d in made.decisions if not only or d.finding.startswith(tuple(only))]
+            taken = [] if made.aborted else self._take(chosen, facts, dry_run=dry_run)
             closed = [*closed, *self._over(taken)]
         return TurnReport(
             at=now,
@@ -209,6 +218,12 @@ class Actor:
                 closed.append(outcome)
         self._alarm(closed)
         return closed, notes
+
+    def _looked_back(self) -> list[Outcome]:
+        """See what was taken back since, and take back what did harm."""
+        changed = self._watch.look() + review(self.kit, self._reviewer)
+        self._alarm(changed)
+        return changed
 
     def _over(self, taken: Sequence[Taken]) -> list[Outcome]:
         """Return what came at once of actions just taken."""
@@ -263,16 +278,15 @@ class Actor:
             acted=self.record.acted(),
         )
 
-    def _take(self, made: Plan, facts: Mapping[str, Facts], *, dry_run: bool) -> list[Taken]:
+    def _take(
+        self, decisions: Sequence[Decision], facts: Mapping[str, Facts], *, dry_run: bool
+    ) -> list[Taken]:
         policies = {p.name: p for p in self.policies}
-        taken: list[Taken] = []
-        if made.aborted is not None:
-            return taken
         if not dry_run:
-            self._ask(made.decisions, policies)
-        notify = [d for d in made.decisions if d.ruling == "allow" and d.step == "notify"]
-        taken += self._notify(notify, facts, policies, dry_run=dry_run)
-        for decision in made.decisions:
+            self._ask(decisions, policies)
+        notify = [d for d in decisions if d.ruling == "allow" and d.step == "notify"]
+        taken = self._notify(notify, facts, policies, dry_run=dry_run)
+        for decision in decisions:
             if decision.ruling != "allow" or decision.step not in LAST:
                 continue
             case = self._case(decision, facts)
@@ -370,6 +384,16 @@ def approve(record: Record, prefix: str, by: str) -> str:
     document = {"policy": asked.policy, "finding": asked.finding}
     record.append(words.APPROVED, asked.decision, document, actor=by)
     return asked.decision
+
+
+def _all_there(only: Collection[str], facts: Mapping[str, Facts]) -> None:
+    """Refuse findings that are no case now."""
+    for prefix in only:
+        if not any(finding.startswith(prefix) for finding in facts):
+            raise UsageError(
+                f"no finding {prefix!r} is a case now: it is gone, or recommends nothing",
+                hint="fallow plan lists those that are",
+            )
 
 
 def one_of(prefix: str, known: Iterable[str], noun: str) -> str:

@@ -10,7 +10,7 @@ from actions.cluster.explain import Answer
 from actions.planning import Plan
 from actions.policy.budgets import Spent
 from actions.policy.model import Policy
-from fallow.acting import Change, Decision, Facts, History, Intent, Outcome, Reason
+from fallow.acting import Action, Change, Decision, Facts, History, Intent, Outcome, Reason
 from fallow.seams import Cluster, Executor
 
 Case = tuple[str, str]
@@ -118,6 +118,10 @@ Decider = Callable[[Policy, Facts, Spent, datetime], Decision]
 Choose = Callable[[Decision], Executor]
 Guard = Callable[[Intent, Mapping[str, Any], Cluster, datetime], tuple[Reason, ...]]
 """Says why an object, as it is now, is not to be touched: protections, rivals."""
+
+
+Reviewer = Callable[[Action, datetime], tuple[Reason, ...] | None]
+"""Says why an action did harm; () = it did not; None = too early to say, or nobody can."""
 
 
 class Taken(msgspec.Struct, frozen=True):

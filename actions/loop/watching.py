@@ -5,6 +5,8 @@ from datetime import datetime, timedelta
 from actions.journal import Record, Told, words
 from actions.loop.kit import Kit, manager_of
 from actions.loop.pointers import differing, pending, state, writer
+from actions.loop.seams import Reviewer
+from actions.loop.undoing import roll_back
 from actions.policy.model import Policy
 from fallow.acting import Outcome, Reason
 from fallow.errors import FallowError
@@ -57,6 +59,26 @@ class Watch:
                 why = Reason("reverted", f"{by} took back {', '.join(fields)}")
                 return kit.conclude(told, "reverted", why, reverted_by=by)
         return None
+
+
+def review(kit: Kit, reviewer: Reviewer) -> list[Outcome]:
+    """Take back what stored rows show to have done harm, hours after it was done."""
+    now, taken = kit.clock(), []
+    for told in kit.record.standing(now - kit.settings.watch):
+        if told.reviewed or kit.halted():
+            continue
+        try:
+            harm = reviewer(told.action, now)
+            if harm == ():
+                kit.record.append(words.REVIEWED, told.action.id, {})
+            elif harm:
+                outcome = roll_back(kit, told, "failed", *harm)
+                length = kit.settings.back_off.contested
+                kit.back_off(told.workload, length, "; ".join(r.text for r in harm))
+                taken += [outcome] if outcome is not None else []
+        except FallowError:
+            continue  # nobody knows yet: the next turn may
+    return taken
 
 
 def demote(record: Record, policies: tuple[Policy, ...], now: datetime) -> list[str]:

@@ -72,6 +72,11 @@ class Api:
         self.pause = pause or Pause()
 
     @property
+    def client(self) -> Any:
+        """The official client, for what is no plain request (a command inside a container)."""
+        return self._client
+
+    @property
     def host(self) -> str:
         """URL of the API server."""
         return str(self._client.configuration.host)
