@@ -56,7 +56,7 @@ class DatapathAnalyzer:
         return sorted(found, key=lambda f: (-(f.usd or 0), -f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
-        """Return the workloads and datasets that cannot be judged, and what nobody collects."""
+        """Return the workloads and datasets that cannot be judged, and why."""
         found = []
         for row in self._rows(views, window):
             hours = row["gpu_hours"] - row["watched"]
@@ -71,16 +71,6 @@ class DatapathAnalyzer:
             for read in self._reads(views, window)
             if read.bounds is None
         ]
-        asked = {**_bounds(window), "recent": max(window.start, window.end - RECENT)}
-        for row in views.query(sql("datapath/missing"), asked).to_pylist():
-            about = Subject(row["cluster"], "", "Fleet", row["cluster"])
-            for count, what in (
-                (row["serving"], "serving pods: service levels need latency histograms"),
-                (row["distributed"], "distributed jobs: scaling efficiency needs step times"),
-            ):
-                if count:
-                    why = f"{count} {what}, and no collector brings them"
-                    found.append(Unjudged(about, 0.0, (why,), window))
         return found
 
     def _waits(self, views: Views, window: Window) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ import polars as pl
 
 from analyzers.gpu_peaks import gpu_peaks
 from analyzers.idle import Unjudged
+from analyzers.precision.allocator import fragmented
 from analyzers.precision.gains import Gain, formats, of_pipe, of_weights
 from analyzers.queries import sql
 from analyzers.sizing.signs import gang, interactive
@@ -60,18 +61,24 @@ class PrecisionAnalyzer:
         self.settings = settings or PrecisionSettings()
 
     def find(self, views: Views, window: Window) -> list[Finding]:
-        """Return workloads and what other formats could save, the most GPU-hours first."""
+        """Return workloads and what other formats could save, the most GPU-hours first.
+
+        And those whose framework reserves much memory that is in no tensor.
+        """
+        found = [*self._formats(views, window), *fragmented(views, window, self.settings)]
+        return sorted(found, key=lambda f: (-f.gpu_hours, f.id))
+
+    def _formats(self, views: Views, window: Window) -> list[Finding]:
         rows = self._rows(views, window)
         candidates = [(row, *kind) for row in rows if (kind := self._kind(row)) is not None]
         if not candidates:
             return []
         costs = bill(views, window)
         shares = _shares(rows)
-        found = [
+        return [
             _made(row, kind, gains, _cost(row, costs, shares), window, costs)
             for row, kind, gains in candidates
         ]
-        return sorted(found, key=lambda f: (-f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
         """Return workloads whose pipes nobody measures, and the lines that turn counters on."""

@@ -11,12 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analyzers.services.analyzer import ServicesAnalyzer
-from analyzers.services.levels import Service, services
+from analyzers.services.levels import Level, Service, services
 from analyzers.services.objectives import told
 from analyzers.sizing.analyzer import SizingAnalyzer
 from analyzers.waterfall import fall
 from fallow.errors import SettingsError, UsageError
 from fallow.nouns import Finding
+from fallow.seams import Analyzer
 from fallow.service_levels import ServicesSettings
 from fallow.settings import load
 from runtime import analyzing
@@ -158,7 +159,7 @@ def test_each_source_is_judged_by_itself(served: Served) -> None:
 def test_a_missed_level_takes_back_what_others_advise(served: Served) -> None:
     served.service("slow", BAD, replicas=8)
     served.service("fine", GOOD, replicas=8)
-    both = {"sizing": SizingAnalyzer(), "services": analyzer()}
+    both: dict[str, Analyzer] = {"sizing": SizingAnalyzer(), "services": analyzer()}
     made = analyzing.examine(served.views, served.window, both)
     sized = {f.subject.workload: f for f in made.findings if f.analyzer == "sizing"}
     assert sized["fine"].recommendations
@@ -240,7 +241,7 @@ def test_attainment_is_a_share_that_rises_with_the_objective(  # noqa: PLR0917
     site.service("a", counts, replicas=replicas, hours=range(3),
                  rank={"act": rank, "gr_engine_active": rank})  # fmt: skip
     site.told("a", others, replicas, (0.3, 1.1, 4.0, 8.0), hours=range(3, 6))
-    held = []
+    held: list[Level] = []
     for end in ends:
         within = timedelta(seconds=end)
         levels = judged(site, objectives=[{"within": within}], least_requests=1).levels
