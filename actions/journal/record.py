@@ -419,7 +419,8 @@ class Record:
 
 _STOPPED = frozenset({"done", "not sticking", "reverted"})
 _TAKE: dict[str, Callable[[Record, Entry], None]] = {
-    kind: getattr(Record, "_on_" + kind.replace("-", "_")) for kind in words.kinds()
+    kind: getattr(Record, "_on_" + kind.replace("-", "_"))
+    for kind in words.kinds() - {words.BACKTESTED}  # its verdict is a row of its own
 }
 
 

@@ -38,14 +38,12 @@ from actions.loop.undoing import undo
 from actions.loop.watching import Watch, demote, review
 from actions.loop.writes import KUBERNETES, Writes
 from actions.planning import Plan, plan
-from actions.policy.budgets import Spent
+from actions.policy.budgets import Spent, horizon
 from actions.policy.model import Policy
 from fallow.acting import Decision, Facts, History, Outcome, Reason, decision_id
 from fallow.action_settings import ActionsSettings
 from fallow.errors import FallowError, RefusedError, UsageError
 
-LONGEST_BUDGET = timedelta(days=32)
-"""Uses older than this count against no budget."""
 APPROVAL = "approval"
 """The gate that people open."""
 LAST = ("snapshot", "act")
@@ -271,7 +269,7 @@ class Actor:
         trusted = {n for n, t in self.record.trusted.items() if texts.get(n) == t.fingerprint}
         return msgspec.structs.replace(
             fleet,
-            uses=self.record.uses(now - LONGEST_BUDGET),
+            uses=self.record.uses(now - horizon(self.policies)),
             concurrent=len(self.record.open()),
             demoted=frozenset(self.record.demoted),
             trusted=frozenset(trusted),
