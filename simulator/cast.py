@@ -53,7 +53,7 @@ class Role:
 
     def place(self, holder: Holder) -> int:
         """Return the place of a new pod: a rank by its name, else the first that is vacant."""
-        if self.gang:
+        if self.arrival.category.kind in GANGS:
             _, _, tail = holder.pod.removeprefix(f"{self.arrival.name}-").rpartition("-")
             return 0 if "-master-" in holder.pod else 1 + int(tail)
         return next(n for n in range(len(self.plans) + 1) if n not in self.parts)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from fallow.errors import UsageError
-from simulator.arrivals import mixed
+from simulator.arrivals import Arrival, categories, mixed
+from simulator.cast import Part, Role
 from simulator.cluster.nodes import fleet, nodes_of
-from simulator.nouns import STATES, TICK_S, Block
+from simulator.nouns import STATES, TICK_S, Block, Holder
 from simulator.world import Spec, World
 
 START = 1_793_577_600.0  # Monday, 2026-11-02
@@ -199,3 +200,11 @@ def test_a_world_goes_forward_and_tick_by_tick_alone() -> None:
             world.advance(wrong)
     with pytest.raises(UsageError, match="best-fit"):
         World(msgspec.structs.replace(world.spec, placement="worst"), 1)
+
+
+def test_a_master_made_again_takes_the_place_of_the_one_before() -> None:
+    alone = next(c for c in categories() if c.kind == "PyTorchJob" and c.replicas == 1)
+    role = Role(Arrival(0.0, alone, "job", 1, 3600.0))
+    role.parts[0] = Part("old")
+    pod = Holder("new", alone.namespace, "job-master-0", "pytorch", "PyTorchJob", "job", "team")
+    assert role.place(pod) == 0
