@@ -9,6 +9,7 @@ from runtime.cli import (
     config,
     demo,
     imports,
+    plan,
     policy,
     scan,
     simulate,
@@ -41,6 +42,7 @@ def build() -> typer.Typer:
         analyze,
         baseline,
         policy,
+        plan,
         warehouse,
         config,
     ):
