@@ -16,6 +16,8 @@ Row = Mapping[str, Any]
 HOUR = timedelta(hours=1)
 FIGURES = ("gpus", "act", "engine", "sm", "tensor", "fp32", "dram", "sm_peak", "dram_peak", "eff")
 
+CEILING = "the share is the most that may be wasted; what a change wins back is not known before"
+
 
 def owner_of(row: Row) -> Owner:
     """Return the key of a row's workload."""
@@ -40,7 +42,10 @@ def made(row: Row, sign: Sign, window: Window, bill: Bill, reserved: bool) -> Fi
         "share": round(sign.share, 4),
         "hours_of": list(sign.states),
         "memory": _memory(row, reserved=reserved),
-        "assumptions": _assumptions(row, priced=usd is not None, posted=total is not None),
+        "assumptions": [
+            *((CEILING,) if sign.ceiling else ()),
+            *_assumptions(row, priced=usd is not None, posted=total is not None),
+        ],
     }
     return Finding(
         id=finding_id(ANALYZER, sign.kind, subject, start),

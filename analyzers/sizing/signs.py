@@ -31,6 +31,8 @@ class Sign(msgspec.Struct, frozen=True):
     states: tuple[State, ...] = WORKED
     advice: tuple[tuple[str, float, dict[str, Any]], ...] = ()
     """Kinds of advice, the share each would save, and the words that fill its gaps."""
+    ceiling: bool = False
+    """`share` is the most that may be wasted, not what is: a suspicion, whoever witnesses it."""
 
 
 def hang(row: Row) -> Sign | None:
@@ -152,7 +154,7 @@ def comm_bound(row: Row) -> Sign | None:
     return Sign(
         "comm_bound",
         link,
-        "confirmed" if network else "suspected",
+        "suspected",
         {
             "compute": f"tensor activity {tensor:.2f}",
             "links": f"{link:.0%} of the NVLink peak at the height of a typical hour",
@@ -161,6 +163,7 @@ def comm_bound(row: Row) -> Sign | None:
             else "unknown",
         },
         advice=(("comm_bound", link, {"link": link, "tensor": tensor}),),
+        ceiling=True,
     )
 
 
@@ -170,16 +173,16 @@ def shallow(row: Row) -> Sign | None:
     if sm is None or engine is None or engine < limit("deep_engine"):
         return None
     share = 1 - sm / limit("useful_sm")
-    agrees = row["power_share"] is not None and row["power_share"] <= limit("low_power")
     return Sign(
         "low_depth",
         share,
-        "confirmed" if agrees else "suspected",
+        "suspected",
         {
             "compute": f"engines {engine:.2f}, SM activity {sm:.2f}",
             "physics": _power(row),
         },
         advice=(("low_depth", share, {"engine": engine, "sm": sm}),),
+        ceiling=True,
     )
 
 

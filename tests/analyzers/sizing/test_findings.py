@@ -85,6 +85,23 @@ def test_a_signature_is_named_for_what_it_is(
     assert {f.kind for f in found(hours).values()} == ({kind} if kind else set())
 
 
+@pytest.mark.parametrize(
+    "shown",
+    [
+        {"sm_active": 0.15, "tensor_active": 0.01, "dram_active": 0.1, "power_w": 150.0},
+        {"nvlink_bps_max": 5e11, "tensor_active": 0.1},
+    ],
+)
+def test_the_most_that_may_be_wasted_is_a_suspicion_whoever_agrees(
+    hours: Hours, shown: dict[str, Any]
+) -> None:
+    hours.workload("w", [shown] * 2, host={"cpu_cores": 4.0, "net_rx_bps": 5e9, "net_tx_bps": 5e9})
+    wide = found(hours)["w"]
+    assert wide.kind in {"low_depth", "comm_bound"}
+    assert wide.evidence == "suspected"
+    assert "the most that may be wasted" in wide.details["assumptions"][0]
+
+
 def test_a_hang_costs_all_of_its_hours_but_the_first(hours: Hours) -> None:
     hours.workload("w", [SPINNING] * 2)
     hang = found(hours)["w"]
