@@ -22,6 +22,7 @@ from actions.backtest.result import Backtest, Stop, held
 from actions.decide import decide
 from actions.facts.gathering import facts_of
 from actions.facts.ground import Ground, Key, key_of, micros, moment
+from actions.facts.quotas import Quotas
 from actions.facts.waiting import Line
 from actions.gates import Case, closed
 from actions.planning import ACTING, ROOM, Subject, is_ready, rank
@@ -103,6 +104,8 @@ class _Replay:
         self._used = _used(views, lasts, window, self._at)
         self._fleets = Fleets(views, self._ground, self._policy, moments)
         self._horizon = horizon([self._policy])
+        # Who holds more than its guarantee changes without any row of a case.
+        self._fleeting = _FLEETING | ({"match"} if policy.match.over_quota else set())
         self._due = self._chances.at
         self._cases: dict[int, _Case] = defaultdict(_Case)
         self._owned: dict[Subject, _Owned] = defaultdict(_Owned)
@@ -165,11 +168,13 @@ class _Replay:
             self._abort(k, now, too_many, [case for case, _ in found])
             return
         line = Line(self._ground, now) if self._policy.on_pressure else None
+        quotas = Quotas(self._views, now) if self._policy.match.over_quota else None
         cases = []
         for case, finding in found:
             advice = recommend(finding)
             if advice:
-                cases.append((self._facts(case, finding, advice[0], now, line), case))
+                made_of = self._facts(case, finding, advice[0], now, line, quotas)
+                cases.append((made_of, case))
         cases.sort(key=lambda each: rank(each[0]))
         uses = list(self._uses)
         made: list[tuple[int, Facts, Decision]] = []
@@ -226,7 +231,7 @@ class _Replay:
             self._alone(case, facts, now)
         if decision.ruling == "hold" and decision.next_at is not None:
             self._wake(case, micros(decision.next_at))
-        elif any(r.gate in _FLEETING for r in decision.reasons):
+        elif any(r.gate in self._fleeting for r in decision.reasons):
             self._again(k, case)
         edge = self._ground.next_edge(key_of(facts.finding.subject), self._at[k])
         if edge is not None:
@@ -285,10 +290,16 @@ class _Replay:
         hours = sum(length * gpus for length, _, gpus in parts) / HOUR_US
         return max((until for _, until, _ in parts), default=at), round(hours, 6)
 
-    def _facts(
-        self, case: int, finding: Finding, advice: Recommendation, now: datetime, line: Line | None
+    def _facts(  # noqa: PLR0917  (one caller)
+        self,
+        case: int,
+        finding: Finding,
+        advice: Recommendation,
+        now: datetime,
+        line: Line | None,
+        quotas: Quotas | None,
     ) -> Facts:
-        facts = facts_of(self._ground, finding, advice, now, line=line)
+        facts = facts_of(self._ground, finding, advice, now, line=line, quotas=quotas)
         known, owned = self._cases[case], self._owned[_subject(finding)]
         history = History(
             first_seen=known.first_seen,

@@ -20,6 +20,7 @@ from actions.facts.ground import (
     micros,
     moment,
 )
+from actions.facts.quotas import Quotas
 from actions.recommend import recommend
 from fallow.acting import Facts, History
 from fallow.nouns import Finding, Recommendation
@@ -51,12 +52,12 @@ def gather(
         return []
     since = min(min(f.window.end, now) for f, _ in advised) - timedelta(hours=1)
     ground = Ground(views, since, now, (key_of(f.subject) for f, _ in advised))
-    line = waiting.Line(ground, now)
+    line, quotas = waiting.Line(ground, now), Quotas(views, now)
     seen = _Seen(views, ground, [f for f, _ in advised], now)
     alone = _alone(histories)
     made = []
     for finding, advice in advised:
-        facts = facts_of(ground, finding, advice[0], now, line=line, seen=seen)
+        facts = facts_of(ground, finding, advice[0], now, line=line, seen=seen, quotas=quotas)
         made.append(_with_history(facts, alone.get(finding.id)))
     return made
 
@@ -69,6 +70,7 @@ def facts_of(
     *,
     line: "waiting.Line | None" = None,
     seen: "_Seen | None" = None,
+    quotas: Quotas | None = None,
 ) -> Facts:
     """Return the facts of one finding; without a `line`, who waits is unknown."""
     key, cluster = key_of(finding.subject), finding.subject.cluster
@@ -80,6 +82,7 @@ def facts_of(
     uids = {p.workload_uid for p in pods}
     node = None if workload else ground.nodes.get((cluster, finding.subject.workload))
     uid = uids.pop() if len(uids) == 1 else None
+    queue = _one(p.queue for p in pods)
     owned = finding.subject.team or _one(p.team for p in pods)
     return Facts(
         finding=finding,
@@ -89,7 +92,7 @@ def facts_of(
         models=_models(finding, holds),
         uid=node.uid if node else uid,
         owner=owned or (None if workload else PLATFORM),
-        queue=_one(p.queue for p in pods),
+        queue=queue,
         labels=_common([p.words for p in pods]),
         annotations=_all([p.notes for p in pods]),
         priority_class=_priority(pods),
@@ -107,6 +110,9 @@ def facts_of(
         vetoes=tuple(map(str, finding.details.get("vetoes") or ())),
         usd_per_day=_usd(advice),
         waiting=line.admits(holds, pods) if line is not None else None,
+        over_quota=quotas.over(cluster, finding.subject.namespace, queue)
+        if quotas is not None and workload
+        else None,
         removes_node=_removes(ground, key, holds, end),
     )
 

@@ -1,0 +1,52 @@
+"""Whether a workload's queue, or its namespace, holds more GPUs than it is guaranteed."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from fallow.seams import Views
+
+OF_NAMESPACES = "ElasticQuota"
+"""Kinds that begin so guarantee something to a namespace; a ResourceQuota guarantees nothing."""
+Row = Mapping[str, Any]
+
+
+class Quotas:
+    """What quotas and queues held at a moment, as they were last seen before it."""
+
+    def __init__(self, views: Views, now: datetime) -> None:
+        rows = views.query(_sql(), {"until": now}).to_pylist()
+        self._named = {(r["cluster"], r["kind"], r["namespace"], r["name"]): r for r in rows}
+        self._queues: dict[tuple[str, str], list[Row]] = {}
+        self._spaces: dict[tuple[str, str], list[Row]] = {}
+        for row in rows:
+            if row["kind"].startswith(OF_NAMESPACES):
+                self._spaces.setdefault((row["cluster"], row["namespace"]), []).append(row)
+            elif not row["namespace"] and row["kind"] != "Cohort":
+                self._queues.setdefault((row["cluster"], row["name"]), []).append(row)
+
+    def over(self, cluster: str, namespace: str, queue: str | None) -> bool | None:
+        """Say whether more is held than guaranteed; None = nothing says, or not all is known.
+
+        A Kueue workload names the LocalQueue of its namespace, which names the ClusterQueue.
+        """
+        if queue is None:
+            return _all(self._spaces.get((cluster, namespace), []))
+        local = self._named.get((cluster, "LocalQueue", namespace, queue))
+        if local is not None:
+            name = (cluster, "ClusterQueue", "", str(local["parent"]))
+            return _all([self._named[name]] if name in self._named else [])
+        return _all(self._queues.get((cluster, queue), []))
+
+
+def _all(found: list[Row]) -> bool | None:
+    """Return what all say; None where none says anything, or they do not agree."""
+    said = {row["over"] for row in found}
+    return said.pop() if len(said) == 1 else None
+
+
+@cache
+def _sql() -> str:
+    return files("actions.facts").joinpath("quotas.sql").read_text(encoding="utf-8").strip()
