@@ -350,3 +350,16 @@ def test_a_hubs_server_is_protected_by_the_words_of_its_pod_and_namespace(place:
     assert "fallow.dev/keep=true on Pod" in reason.text
     place.patch("Pod", "j", {"metadata": {"annotations": {"fallow.dev/keep": None}}})
     assert standard_guard(intent, user, place.door, NOW) == ()
+
+
+@pytest.mark.parametrize("kind", ["Notebook", "InferenceService"])
+def test_an_undo_leaves_annotations_that_came_meanwhile(place: Place, kind: str) -> None:
+    make(place, kind, {"template": {"spec": POD}})
+    intent = intend(place, kind, "stop")
+    place.send(*intent.changes)
+    place.patch(kind, "x", {"metadata": {"annotations": {"fallow.dev/action": "a1"}}})
+    (undo,) = intent.undo
+    assert says(place.door, undo, undo.was), "another's annotation is no change of ours"
+    place.send(undo)
+    left = (place.get(kind, "x") or {})["metadata"]["annotations"]
+    assert left == {"fallow.dev/action": "a1"}
