@@ -194,11 +194,14 @@ class Scheduling:
             pod = self._view.pods[member.uid]
             if namespace(pod) not in self._elastic.quotas:
                 continue
-            verdict = self._verdict(self._claim(member, pod))
+            claim = self._claim(member, pod)
+            verdict = self._verdict(claim)
             if isinstance(verdict, Refuse):
                 self._wait(one, verdict.message)
                 return False
             if isinstance(verdict, Preempt):
+                if not self._elastic.rises_above(claim):
+                    self._elastic.nominate(claim)
                 for victim in verdict.victims:
                     self._evict(victim, f"Preempted by pod {member.uid}")
                 self._wait(one, "the pods that hold this quota are being preempted")

@@ -35,6 +35,7 @@ class ElasticQuotas:
         self._held: dict[str, tuple[Claim, float]] = {}
         self._used: dict[str, Counter[str]] = {}
         self._leaving: set[str] = set()
+        self._nominated: dict[str, Claim] = {}
         self.configure(quotas)
 
     def configure(self, quotas: Iterable[ElasticQuota]) -> None:
@@ -57,12 +58,17 @@ class ElasticQuotas:
         self._held[claim.uid] = claim, since_s
         self._used.setdefault(claim.queue, Counter()).update(claim.uses)
 
+    def nominate(self, claim: Claim) -> None:
+        """Keep what a claim evicts others for: they would take it again the moment it is free."""
+        self._nominated[claim.uid] = claim
+
     def leaving(self, uid: str) -> None:
         """Say that a claim is being evicted: it counts until `release`, and goes first."""
         self._leaving.add(uid)
 
     def release(self, uid: str) -> None:
         """Stop counting it."""
+        self._nominated.pop(uid, None)
         if uid in self._held:
             gone, _ = self._held.pop(uid)
             self._used[gone.queue].subtract(gone.uses)
@@ -85,7 +91,7 @@ class ElasticQuotas:
                     f" {quota.namespace} is more than Max ({resource}: {after[resource]} > {most})"
                 )
         if self._within_all(claim, self._used):
-            return Admit(borrows=self._rises_above(claim))
+            return Admit(borrows=self.rises_above(claim))
         victims = self._victims(claim)
         if victims:
             return Preempt(victims)
@@ -104,9 +110,9 @@ class ElasticQuotas:
         if claim.queue not in self.quotas or held is None or held[0].queue not in self.quotas:
             neither = claim.queue not in self.quotas and held is None
             return neither and priority < claim.priority
-        return self._yields(claim, held[0], self._used, above=self._rises_above(claim))
+        return self._yields(claim, held[0], self._used, above=self.rises_above(claim))
 
-    def _rises_above(self, claim: Claim) -> bool:
+    def rises_above(self, claim: Claim) -> bool:
         """Say whether the claim takes its namespace above its min."""
         own = _sum([self._used.get(claim.queue, {}), claim.uses])
         return self._above(own, self.quotas[claim.queue], claim.uses)
@@ -130,7 +136,7 @@ class ElasticQuotas:
         return any(used.get(r, 0) > quota.min.get(r, 0) for r in resources)
 
     def _victims(self, claim: Claim) -> tuple[str, ...]:
-        above = self._rises_above(claim)
+        above = self.rises_above(claim)
         used = {name: some.copy() for name, some in self._used.items()}
         # Whoever does not yield now would not yield later: what others hold only shrinks.
         line = sorted(
@@ -160,10 +166,17 @@ class ElasticQuotas:
 
     def _within_all(self, claim: Claim, used: Mapping[str, Counter[str]]) -> bool:
         """Say whether all namespaces together stay within the sum of mins."""
+        others = [
+            one
+            for one in self._nominated.values()
+            if one.queue != claim.queue and one.priority >= claim.priority
+        ]
         return not any(
             amount
             and resource in self._guaranteed
-            and amount + sum(used[name][resource] for name in self.quotas if name in used)
+            and amount
+            + sum(one.uses.get(resource, 0) for one in others)
+            + sum(used[name][resource] for name in self.quotas if name in used)
             > self._guaranteed[resource]
             for resource, amount in claim.uses.items()
         )

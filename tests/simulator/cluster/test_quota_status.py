@@ -48,3 +48,21 @@ def test_an_elastic_quota_counts_the_pods_of_its_namespace_that_have_a_node(
     world.run(600)
     found = world.store.get("ElasticQuota.scheduling.x-k8s.io", "q", "team-a")
     assert found["status"]["used"] == {GPU: "4"}
+
+
+def test_what_a_guarantee_takes_back_is_not_borrowed_again_at_the_same_moment(
+    small: Make, shapes: Any
+) -> None:
+    world = small({"h100": 1})
+    world.make("Namespace", "team-b", namespace="")
+    for team in ("team-a", "team-b"):
+        spec = {"min": {GPU: "4"}, "max": {GPU: "8"}}
+        world.make("ElasticQuota.scheduling.x-k8s.io", "q", spec, namespace=team)
+    world.make("Deployment", "greedy", shapes.deployment(8, app="greedy"))
+    world.run(600)
+    assert world.held() == 8
+    world.make("Job", "owed", shapes.job(1, width=4), namespace="team-b")
+    world.run(600)
+    running = [p for p in world.store.list("Pod", "team-b") if p["status"]["phase"] == "Running"]
+    assert len(running) == 4
+    assert len(world.pods("Running")) == 4
