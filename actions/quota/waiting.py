@@ -1,15 +1,17 @@
 """Did the waiting fall? Rows of the quota table from before and after a step, compared.
 
-Two questions, each enough to take a step back:
+Three questions, each enough to take a step back:
 
   harm > good   harm: what givers waited for within what they gave away,
                 sum over hours of max(0, min(used + waiting, old) - max(used, new));
                 good: what receivers used of what they got, max(0, min(used, new) - old)
+  regret        harm above a twentieth of what givers asked within their old guarantees: the
+                back-test promised less, and a guarantee goes before somebody else's good
   longer lines  hours waited per GPU-hour had, sum waiting / sum used, rose by a quarter and above
                 that of every single day before, though no more was asked for
 
-Demand that grew makes everybody wait longer, whoever has which quota: then only the first question
-counts. Too few hours, or nobody who says what waits, is no answer: worse is None.
+Demand that grew makes everybody wait longer, whoever has which quota: then lines say nothing. Too
+few hours, or nobody who says what waits, is no answer: worse is None.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +23,7 @@ LEAST_HOURS = 24
 """Hours seen after a step, and before it, that make an answer."""
 LEAST_HARM = 1.0
 """GPU-hours."""
+REGRET = 0.05
 LONGER = 1.25
 LEAST_RISE = 0.02
 """Hours waited per GPU-hour had: less is noise."""
@@ -61,8 +64,9 @@ def worsened(before: Sequence[Look], after: Sequence[Look]) -> Judged:
     good = round(sum(_good(one, old, new) for one in after), 6)
     was, now = _waited(before), _waited(after)
     worse, why = _longer(before, after, was, now)
-    if harm > good and harm >= LEAST_HARM:
-        gave = f"givers waited for {harm:,.1f} GPU-hours of what they gave"
+    asked = sum(_within(one, old, new) for one in after)
+    if harm >= LEAST_HARM and (harm > good or harm > REGRET * asked):
+        gave = f"givers waited for {harm:,.1f} GPU-hours of what they gave ({harm / asked:.1%})"
         worse, why = True, f"{gave}, receivers used {good:,.1f}"
     return Judged(worse, why, harm, good, _rounded(was), _rounded(now))
 
@@ -88,6 +92,12 @@ def _harm(one: Look, old: Mapping[str, float], new: Mapping[str, float]) -> floa
     had, has = old.get(one.key, 0.0), new[one.key]
     asked = one.used + (one.waiting or 0.0)
     return max(0.0, min(asked, had) - max(one.used, has)) if has < had else 0.0
+
+
+def _within(one: Look, old: Mapping[str, float], new: Mapping[str, float]) -> float:
+    """Return what a giver asked for within its old guarantee."""
+    had = old.get(one.key, 0.0)
+    return min(one.used + (one.waiting or 0.0), had) if new[one.key] < had else 0.0
 
 
 def _good(one: Look, old: Mapping[str, float], new: Mapping[str, float]) -> float:

@@ -44,7 +44,16 @@ def test_a_giver_that_waits_for_what_it_gave_is_harmed() -> None:
     said = worsened(BEFORE, looks(AFTER, 48, a=(12, (12, 3)), b=(8, (5, 0))))
     assert said.worse is True
     assert (said.harm_gpu_hours, said.good_gpu_hours) == (3 * 48, 48)
-    assert "givers waited for 144.0 GPU-hours of what they gave, receivers used 48.0" in said.why
+    assert said.why.startswith("givers waited for 144.0 GPU-hours of what they gave (20.0%)")
+
+
+def test_a_guarantee_goes_before_somebody_elses_good() -> None:
+    said = worsened(BEFORE, looks(AFTER, 48, a=(12, (12, 1)), b=(8, (8, 0))))
+    assert said.good_gpu_hours > 3 * said.harm_gpu_hours
+    assert said.worse is True
+    rare = [*looks(AFTER, 8, a=(12, (12, 1)), b=(8, (8, 0)))]
+    rare += looks(AFTER + 8 * HOUR, 40, a=(12, (12, 0)), b=(8, (8, 0)))
+    assert worsened(BEFORE, rare).worse is False, "8 of 600 GPU-hours"
 
 
 def test_a_giver_that_waits_below_its_new_guarantee_waits_for_something_else() -> None:
