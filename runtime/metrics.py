@@ -17,6 +17,7 @@ from fallow.nouns import Finding
 from fallow.window import Window
 
 if TYPE_CHECKING:
+    from actions.loop.seams import TurnReport
     from warehouse.audits import AuditFailure
     from warehouse.lake import Warehouse
 
@@ -51,6 +52,22 @@ class SelfMetrics:
             "fallow_waste_usd_per_hour", "Dollars found per hour of the window", ["analyzer"],
             registry=registry,
         )  # fmt: skip
+        self._steps = Counter(
+            "fallow_act_steps", "What turns of acting did, by result", ["result"], registry=registry
+        )
+        self._outcomes = Counter(
+            "fallow_act_outcomes", "Actions by what came of them", ["result"], registry=registry
+        )
+        self._open = Gauge(
+            "fallow_act_open", "Actions whose outcome is still to come", registry=registry
+        )
+        self._halted = Gauge(
+            "fallow_act_halted", "1 while nothing acts: frozen, another actor", registry=registry
+        )
+        self._beat = Gauge(
+            "fallow_act_last_turn_timestamp_seconds", "When the last turn was over",
+            registry=registry,
+        )  # fmt: skip
         self._age = Gauge(
             "fallow_data_age_seconds", "Age of the newest row of a tier", ["tier"],
             registry=registry,
@@ -82,6 +99,16 @@ class SelfMetrics:
         for finding in findings:
             self._findings.labels(finding.analyzer).inc()
             self._waste.labels(finding.analyzer).inc(float(finding.usd or 0) / hours)
+
+    def acted(self, report: "TurnReport") -> None:
+        """Record one turn of acting; its moment is the actor's heartbeat."""
+        for taken in report.taken:
+            self._steps.labels(taken.result).inc()
+        for outcome in report.closed:
+            self._outcomes.labels(outcome.result).inc()
+        self._open.set(len(report.open))
+        self._halted.set(bool(report.halted))
+        self._beat.set(report.at.timestamp())
 
     def tidied(self, warehouse: "Warehouse", now: datetime) -> None:
         """Record the tiers' sizes and ages."""

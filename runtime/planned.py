@@ -80,10 +80,9 @@ def plan(
     Raises:
         UsageError: there are no telemetry or no rows before that moment.
     """
-    from actions.facts import gather  # noqa: PLC0415
     from actions.planning import plan as decided  # noqa: PLC0415
 
-    facts, notes = _facts(warehouse, settings, at, cluster, gather)
+    facts, notes = cases(warehouse, settings, at=at, cluster=cluster)
     with _Book(settings) as book:
         facts = [book.same(f) for f in facts]
         findings = [f.finding for f in facts]
@@ -106,10 +105,9 @@ def why_not(
     Raises:
         UsageError: no workload is meant, or several are.
     """
-    from actions.facts import gather  # noqa: PLC0415
     from actions.whynot import answers, chosen  # noqa: PLC0415
 
-    facts, _ = _facts(warehouse, settings, at, cluster, gather)
+    facts, _ = cases(warehouse, settings, at=at, cluster=cluster)
     subject = chosen(workload, [*(f.finding.subject for f in facts), *_lately(warehouse, at)])
     key = _key(subject)
     mine = [f for f in facts if _key(f.finding.subject) == key]
@@ -308,14 +306,24 @@ def _never() -> datetime:
     raise RuntimeError("a plan writes nothing into the journal")
 
 
-def _facts(
-    warehouse: "Warehouse", settings: Settings, at: datetime, cluster: str | None, gather: Any
+def cases(
+    warehouse: "Warehouse",
+    settings: Settings,
+    *,
+    at: datetime,
+    cluster: str | None,
+    names: Sequence[str] = (),
 ) -> tuple[list[Facts], list[str]]:
-    """Return the facts of what every analyzer finds now.
+    """Return the facts of what analyzers (those named; none = all) find now, and what to say.
 
     Idle work is looked for in the hours that its verdict rests on, look by look where these are
     few enough; the others look at the last days, as `fallow analyze` does.
+
+    Raises:
+        UsageError: there are no telemetry or no rows before that moment.
     """
+    from actions.facts import gather  # noqa: PLC0415
+
     window, said = windows.choose(warehouse, None, at, cluster, inventory=True)
     if window.start >= at:
         raise UsageError(
@@ -332,7 +340,7 @@ def _facts(
     longest = max(settings.idle.min_duration, settings.idle.service_duration) + BACK
     brief = Window(max(window.start, window.end - longest), window.end)
     found: list[Finding] = []
-    for name, analyzer in analyzing.chosen(settings).items():
+    for name, analyzer in analyzing.chosen(settings, names).items():
         span = brief if name == IDLE else window
         try:
             found += list(analyzer.find(warehouse, span))

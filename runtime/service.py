@@ -9,8 +9,9 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
@@ -50,6 +51,7 @@ class Service:
         metrics: SelfMetrics,
         clock: Callable[[], datetime],
         since: Mapping[str, datetime] | None = None,
+        act: Callable[[], None] | None = None,
     ) -> None:
         self.warehouse = warehouse
         self.settings = settings
@@ -59,15 +61,18 @@ class Service:
         self.clock = clock
         self._since: dict[str, datetime] = dict(since or {})
         self._aws_asked = datetime(1970, 1, 1, tzinfo=UTC)
+        self._act = act
 
     def jobs(self) -> list[tuple[str, timedelta, Callable[[], None]]]:
         """Return each job with its period; they run in this order on the first turn."""
         every = self.settings.service
+        acting = [] if self._act is None else [("act", self.settings.actions.every, self._act)]
         return [
             ("inventory", every.inventory_every, self.inventory),
             ("collect", every.collect_every, self.collect),
             ("account", every.rollup_every, self.account),
             ("analyze", every.analyze_every, self.analyze),
+            *acting,
             ("maintain", every.maintain_every, self.maintain),
         ]
 
@@ -153,6 +158,7 @@ def serve(settings: Settings, stop: threading.Event | None = None) -> None:
     with (
         Endpoint(settings.service.listen, metrics) as endpoint,
         Warehouse.open(settings, write=True) as warehouse,
+        _acting(settings, warehouse, metrics) as act,
     ):
         done = cursors(warehouse)
         collectors = configured(settings, done=done)
@@ -165,11 +171,32 @@ def serve(settings: Settings, stop: threading.Event | None = None) -> None:
             metrics=metrics,
             clock=lambda: datetime.now(UTC),
             since={"prometheus": since(past, done, datetime.now(UTC))} if past else None,
+            act=act,
         )
         _listen_to_signals(stop)
         log.info("up", extra={"listen": endpoint.address, "collectors": sorted(collectors)})
         _run(service, stop)
     log.info("stopped; nothing is half-written")
+
+
+@contextmanager
+def _acting(
+    settings: Settings, warehouse: "Warehouse", metrics: SelfMetrics
+) -> Iterator[Callable[[], None] | None]:
+    """Give the job `act` where acting is enabled, over a journal that is open meanwhile.
+
+    Raises:
+        UsageError: a policy is not legal.
+        RefusedError: the cluster does not let us in.
+        TemporaryError: the cluster cannot be reached.
+    """
+    if not settings.actions.enabled:
+        yield None
+        return
+    from runtime import acting  # noqa: PLC0415  (loads the API's client)
+
+    with acting.standing(settings, warehouse, lambda: datetime.now(UTC), metrics.acted) as act:
+        yield act
 
 
 def _run(service: Service, stop: threading.Event) -> None:

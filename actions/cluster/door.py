@@ -55,6 +55,11 @@ class Door:
         return self._name
 
     @property
+    def client(self) -> Any:
+        """The official client, for what is no plain request (a command inside a container)."""
+        return self._api.client
+
+    @property
     def host(self) -> str:
         """URL of the API server."""
         return self._api.host

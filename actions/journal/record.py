@@ -22,8 +22,8 @@ Workload = tuple[str, str, str, str]
 Case = tuple[str, str]
 """policy, finding"""
 HOURS_PER_DAY = 24
-REMEMBERED = timedelta(days=1)
-"""A case that lasts is written down again after so long; analyzers look back a week."""
+REMEMBERED = 1 / 4
+"""A case that lasts is written down again after this part of what its analyzer looks back."""
 READ_BACK, SUCCESS = 0, 2
 """Answers: 0 stands for one that never came while the object shows that the change took."""
 
@@ -237,8 +237,8 @@ class Record:
         rows: list[tuple[str, str, Any]] = []
         for finding in findings:
             case, known = self.case(finding), self._lasting.get(_kin(finding))
-            until = finding.window.end
-            if case in self._seen and known is not None and until - known.until < REMEMBERED:
+            until, most = finding.window.end, finding.window.seconds * REMEMBERED
+            if case in self._seen and known and (until - known.until).total_seconds() < most:
                 continue
             document = {"kin": list(_kin(finding)), "until": until.isoformat()}
             rows.append((words.SEEN, case, document))

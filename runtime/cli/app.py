@@ -3,6 +3,7 @@
 import typer
 
 from runtime.cli import (
+    act,
     analyze,
     baseline,
     collect,
@@ -43,6 +44,7 @@ def build() -> typer.Typer:
         baseline,
         policy,
         plan,
+        act,
         warehouse,
         config,
     ):
