@@ -22,7 +22,7 @@ ANALYZER = "scaling"
 WORKED: tuple[State, ...] = ("low", "productive")
 KINDS = (
     "PyTorchJob", "MPIJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "TrainJob", "JobSet",
-    "LeaderWorkerSet", "RayCluster", "RayJob", "Job",
+    "LeaderWorkerSet", "RayCluster", "RayJob",
 )  # fmt: skip
 HOUR = timedelta(hours=1)
 

@@ -109,6 +109,7 @@ SELECT
     sum(about) AS about,
     sum(most) AS most,
     count(*) AS hours,
+    max(hour) AS last_hour,
     count(*) FILTER (WHERE most < target * observed) AS hours_missed,
     min(about / observed) AS worst_hour,
     bool_or(mean_only) AS mean_only

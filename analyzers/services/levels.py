@@ -9,6 +9,7 @@ objective lies, `most` all of it, `about` a part as if its requests lay evenly (
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import msgspec
@@ -23,6 +24,8 @@ from fallow.window import Window
 
 Owner = tuple[str, str, str, str]
 OWNER = ("cluster", "namespace", "workload_kind", "workload")
+LAPSES = timedelta(hours=24)
+"""A service without requests for so long has left the hours in which it missed its level behind."""
 NO_OBJECTIVE = (
     "its latencies are known, but no objective: set services.objectives, or fallow.dev/slo on its "
     "pods"
@@ -41,6 +44,8 @@ class Level(msgspec.Struct, frozen=True):
     about: float
     most: float
     hours: int
+    last_hour: datetime
+    """Naive UTC; the last in which anything was observed."""
     hours_missed: int
     worst_hour: float
     mean_only: bool
@@ -68,6 +73,8 @@ class Service(msgspec.Struct, frozen=True):
     """A workload that serves, its levels, and why some are not known."""
 
     subject: Subject
+    until: datetime
+    """End of the window."""
     levels: tuple[Level, ...] = ()
     doubts: tuple[str, ...] = ()
     misread: bool = False
@@ -80,10 +87,15 @@ class Service(msgspec.Struct, frozen=True):
 
     @property
     def keeps(self) -> str | None:
-        """Say why it must not shrink, or None: a level is missed, or may be."""
+        """Say why it must not shrink, or None: a level is missed, or may be.
+
+        What nobody has asked for `LAPSES` protects nobody any more.
+        """
         if self.misread:
             return self.doubts[0]
-        bad = [level for level in self.levels if level.state != "met"]
+        since = (self.until - LAPSES).astimezone(UTC).replace(tzinfo=None)
+        asked = [level for level in self.levels if level.last_hour >= since]
+        bad = [level for level in asked if level.state != "met"]
         if not bad:
             return None
         missed = any(level.state == "missed" for level in bad)
@@ -109,7 +121,7 @@ def services(views: Views, window: Window, settings: ServicesSettings) -> list[S
                 )
             )
         except UsageError as error:
-            found[owner] = Service(about, doubts=(error.message,), misread=True)
+            found[owner] = Service(about, window.end, doubts=(error.message,), misread=True)
             continue
         doubts = tuple(
             f"its objective for {one.metric} is of a latency that nobody collects"
@@ -118,7 +130,7 @@ def services(views: Views, window: Window, settings: ServicesSettings) -> list[S
         )
         if not ours:
             doubts = (NO_OBJECTIVE,)
-        found[owner] = Service(about, doubts=doubts)
+        found[owner] = Service(about, window.end, doubts=doubts)
         wanted += [
             {**dict(zip(OWNER, owner, strict=True)), "metric": one.metric,
              "within_s": one.within.total_seconds(), "target": one.target}
@@ -160,6 +172,7 @@ def _with(service: Service, row: Mapping[str, Any], least_requests: int) -> Serv
         target=row["target"],
         requests=requests,
         hours=row["hours"],
+        last_hour=row["last_hour"],
         hours_missed=row["hours_missed"],
         worst_hour=row["worst_hour"],
         mean_only=row["mean_only"],

@@ -174,6 +174,13 @@ def test_a_missed_level_takes_back_what_others_advise(served: Served) -> None:
     assert [f.subject.workload for f in guarded.findings if not f.recommendations] == ["slow"]
 
 
+@pytest.mark.parametrize(("last", "kept"), [(24, True), (23, False)])
+def test_a_level_protects_while_somebody_asks(last: int, kept: bool, served: Served) -> None:
+    served.service("slow", BAD, hours=range(last + 1))  # of 48: the last request lies a day back
+    assert found(served)["slow"].kind == "slo_missed"
+    assert bool(analyzer().vetoes(served.views, served.window)) is kept
+
+
 def test_serving_pods_without_a_histogram_are_counted(served: Served) -> None:
     served.workload("mute", [QUIET], kind="Deployment", host={"requests_per_s": 3.0})
     (why,) = reasons(served)

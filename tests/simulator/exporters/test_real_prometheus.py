@@ -64,6 +64,14 @@ def test_every_target_is_up_and_every_line_was_read(scraping: str) -> None:
     assert asked(scraping, "up == 0") == []
     power = asked(scraping, '{__name__=~"DCGM_FI_DEV_(POWER_USAGE|BOARD_POWER_WATTS)"}')
     assert len(power) == len(fleet.DEVICES)
+    bounds = asked(scraping, 'vllm:e2e_request_latency_seconds_bucket{pod="bert-embed-5f7-abcde"}')
+    assert {r["metric"]["le"]: r["value"][1] for r in bounds} == {
+        "0.5": "600", "1.0": "1080", "+Inf": "1200",
+    }  # fmt: skip
+    pace = asked(scraping, "trainer_throughput_tokens_per_sec")
+    assert [(r["metric"]["pod"], r["value"][1]) for r in pace] == [
+        ("llm-pretrain-worker-0", "12000")
+    ]
 
 
 def test_the_workload_is_exported_because_the_target_has_a_pod_of_its_own(scraping: str) -> None:
