@@ -94,6 +94,18 @@ def actions_page(page: str) -> str:
     return f"{head}{KINDS[0]}\n{table()}\n{KINDS[1]}{tail}"
 
 
+def policies_page(written: str) -> str:
+    """Return `docs/policies.md` with the tables of gates and keys as the code has them."""
+    from actions.gates import table as gates  # noqa: PLC0415
+    from actions.policy.keys import table as keys  # noqa: PLC0415
+
+    for name, table in (("gates", gates()), ("keys", keys())):
+        head, tail = f"<!-- {name}: written from the code -->", f"<!-- end of {name} -->"
+        before, _, rest = written.partition(head)
+        written = f"{before}{head}\n{table}{tail}{rest.partition(tail)[2]}"
+    return written
+
+
 def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo, Any]]:
     for name, field in model.model_fields.items():
         default = field.get_default(call_default_factory=False)
@@ -160,7 +172,9 @@ def _prose(text: str | None) -> str:
 
 def main(folder: str) -> None:
     """Write the pages into a folder."""
-    for name, page in (("settings.md", settings_page()), ("cli.md", cli_page())):
+    policies = policies_page(Path(folder, "policies.md").read_text(encoding="utf-8"))
+    pages = {"settings.md": settings_page(), "cli.md": cli_page(), "policies.md": policies}
+    for name, page in pages.items():
         Path(folder, name).write_text(page, encoding="utf-8")
     actions = Path(folder, "actions.md")
     actions.write_text(actions_page(actions.read_text(encoding="utf-8")), encoding="utf-8")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.reference import KINDS, actions_page, cli_page, settings_page
+from runtime.reference import KINDS, actions_page, cli_page, policies_page, settings_page
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -20,6 +20,13 @@ def test_the_table_of_kinds_is_what_the_executors_do() -> None:
     written = (DOCS / "actions.md").read_text(encoding="utf-8")
     assert all(mark in written for mark in KINDS)
     assert written == actions_page(written), "run: python -m runtime.reference docs"
+
+
+def test_the_gates_and_the_keys_of_policies_are_as_the_code_has_them() -> None:
+    written = (DOCS / "policies.md").read_text(encoding="utf-8")
+    assert written == policies_page(written), "run: python -m runtime.reference docs"
+    assert "| cool-down | act | hold | " in written
+    assert "| `match.gpu_model` | " in written
 
 
 def test_every_setting_and_every_command_is_told_with_a_meaning() -> None:

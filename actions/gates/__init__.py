@@ -17,7 +17,7 @@ from actions.gates import evidence, past, rule, world
 from actions.gates.case import ASK, Case, notice_at
 from fallow.acting import Reason, Ruling
 
-__all__ = ["ASK", "Case", "Closed", "Gate", "closed", "gates", "notice_at"]
+__all__ = ["ASK", "Case", "Closed", "Gate", "closed", "gates", "notice_at", "table"]
 _BOOKS = (rule, evidence, world, past)
 """Whose gates register themselves."""
 
@@ -54,3 +54,10 @@ def closed(case: Case) -> tuple[Closed, ...]:
         for gate in gates()
         for no in ASK[gate.gate](case)
     )
+
+
+def table() -> str:
+    """Return the gates as a table in Markdown."""
+    lines = ["| gate | guards | its no | asks | from |", "|---|---|---|---|---|"]
+    lines += [f"| {g.gate} | {g.guards} | {g.ruling} | {g.asks}? | {g.source} |" for g in gates()]
+    return "\n".join(lines) + "\n"

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from actions.cluster.protections import Protection, protections
 from actions.gates.case import Case, No, gate, notice_at, span
 from actions.policy.budgets import held
 from actions.policy.schedule import dark, light
 
 MOST_DOUBLINGS = 8
 """Of the cool-down: a workload that was taken back so often rests 256 cool-downs, 64 days."""
-KEEP, KEEP_UNTIL, PROTECT = "fallow.dev/keep", "fallow.dev/keep-until", "fallow.dev/protect"
-_NO = frozenset({"", "false", "no", "0"})
+_NO = frozenset({"false", "no", "0", "off"})
 
 
 @gate("kept")
@@ -19,26 +19,29 @@ def _kept(case: Case) -> Iterator[No]:
     until = facts.history.kept_until
     if until is not None and until > now:
         yield No(f"kept by its owner until {until:%F %R} UTC", until)
-    for whose, notes in (
-        ("", facts.annotations),
-        ("its namespace's ", facts.namespace_annotations),
+    for whose, words in (
+        ("", {**facts.labels, **facts.annotations}),
+        ("its namespace's ", {**facts.namespace_labels, **facts.namespace_annotations}),
     ):
-        for key in (KEEP, PROTECT):
-            if notes.get(key, "").strip().lower() not in _NO:
-                yield No(f"{whose}annotation {key} says {notes[key]!r}")
-        if KEEP_UNTIL in notes:
-            yield from _kept_until(f"{whose}annotation {KEEP_UNTIL}", notes[KEEP_UNTIL], now)
+        for row in protections():
+            said = words.get(row.key)
+            if row.where == "words" and said is not None:
+                yield from _said(row, f"{whose}{row.key}={said}", said.strip(), now)
 
 
-def _kept_until(where: str, text: str, now: datetime) -> Iterator[No]:
+def _said(row: Protection, where: str, said: str, now: datetime) -> Iterator[No]:
+    if row.value != "until":
+        if said.lower() not in _NO if row.value == "set" else said.lower() == row.value:
+            yield No(f"{row.why}: {where}")
+        return
     try:
-        until = datetime.fromisoformat(text.strip())
+        until = datetime.fromisoformat(said)
     except ValueError:
-        yield No(f"{where} is no moment: {text!r} is read as for ever")
+        yield No(f"{row.why}: {where} (no moment, so for ever)")
         return
     until = until.replace(tzinfo=UTC) if until.tzinfo is None else until.astimezone(UTC)
     if until > now:
-        yield No(f"{where}: until {until:%F %R} UTC", until)
+        yield No(f"{row.why}: {where}", until)
 
 
 @gate("open")

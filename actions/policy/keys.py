@@ -327,9 +327,3 @@ def schema() -> dict[str, Any]:
     """Return a JSON schema of one policy, for editors."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Fallow policy"}
     return {**head, **POLICY.schema}
-
-
-if __name__ == "__main__":
-    import sys
-
-    sys.stdout.write(table())

@@ -359,6 +359,9 @@ def test_objects_without_a_namespace_need_a_word_of_their_own() -> None:
     ("annotations", "next_at"),
     [
         ({"fallow.dev/keep": "true"}, None),
+        ({"fallow.dev/keep": "please"}, None),
+        ({"karpenter.sh/do-not-disrupt": "true"}, None),
+        ({"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}, None),
         ({"fallow.dev/protect": "team-b"}, None),
         ({"fallow.dev/keep-until": "2026-11-20T13:00:00Z"}, NOW + HOUR),
         ({"fallow.dev/keep-until": "2026-11-20T14:00:00+01:00"}, NOW + HOUR),
@@ -381,6 +384,7 @@ def test_what_its_owner_keeps_is_neither_stopped_nor_told_again(
     "annotations",
     [
         {"fallow.dev/keep": "false"},
+        {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"},
         {"fallow.dev/keep-until": "2026-11-20T11:59:59Z"},
         {"fallow.dev/checkpoint-interval": "10m"},
     ],

@@ -225,7 +225,7 @@ def test_trust_in_a_policy_ends_with_its_text_and_not_with_its_place(tmp_path: P
 
 def test_every_key_is_in_the_reference_as_the_code_tells_it() -> None:
     page = DOCS.read_text(encoding="utf-8")
-    assert keys.table() in page, "run: python -m actions.policy.keys  (docs/policies.md is stale)"
+    assert keys.table() in page, "run: python -m runtime.reference docs"
     for name, key in keys.every():
         assert key.what, name
         assert key.required or key.default, name

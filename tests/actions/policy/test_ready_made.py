@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from actions.decide import decide
-from actions.policy.able import Able
 from actions.policy.model import Policy
 from actions.policy.reading import read
 from fallow.acting import Facts, History, Waiter
@@ -25,15 +24,6 @@ NAMES = [
     "right-size-memory",
     "spot-batch",
 ]
-WORDS = {
-    "suspend": ("stop", "suspend", "abort"),
-    "scale": ("scale to zero",),
-    "quota": ("rebalance-quota",),
-    "cordon": ("recycle node",),
-    "drain": ("recycle node",),
-    "spot": ("run on spot",),
-    "ask for less memory per GPU": ("ask for less memory per GPU",),
-}
 CASES = {
     # policy: analyzer, kind of finding, kind of workload, namespace, verdict, verb
     "idle-inference": ("idle", "idle_inference", "InferenceService", "team-a", "idle", "stop"),
@@ -51,7 +41,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def policies() -> dict[str, Policy]:
-    return {policy.name: policy for policy in read([FOLDER], can=Able(WORDS))}
+    return {policy.name: policy for policy in read([FOLDER])}
 
 
 def test_they_are_the_eight_and_each_is_in_the_file_of_its_name(
