@@ -56,11 +56,9 @@ def test_what_a_guarantee_takes_back_is_not_borrowed_again_at_the_same_moment(
     world = small({"h100": 1})
     world.make("Namespace", "team-b", namespace="")
     for team in ("team-a", "team-b"):
-        spec = {"min": {GPU: "4"}, "max": {GPU: "8"}}
+        spec = {"min": {GPU: "4"}, "max": {GPU: "12"}}
         world.make("ElasticQuota.scheduling.x-k8s.io", "q", spec, namespace=team)
-    world.make("Deployment", "greedy", shapes.deployment(8, app="greedy"))
-    world.run(600)
-    assert world.held() == 8
+    world.make("Deployment", "greedy", shapes.deployment(12, app="greedy"))
     world.make("Job", "owed", shapes.job(1, width=4), namespace="team-b")
     world.run(600)
     running = [p for p in world.store.list("Pod", "team-b") if p["status"]["phase"] == "Running"]
