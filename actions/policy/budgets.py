@@ -6,6 +6,7 @@ is not known (a price, the size of the fleet) fits nothing.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
@@ -197,14 +198,12 @@ def _counted(
     policy: str, budget: Budget, case: Use | None, spent: Spent, now: datetime
 ) -> list[Use]:
     """Return the actions that count against a budget; one that seems to come later counts too."""
-    since = now - budget.per
-    return [
-        u
-        for u in spent.uses
-        if u.at > since
-        and (budget.counts == "all" or u.policy == policy)
-        and (case is None or _group(budget, u) == _group(budget, case))
-    ]
+    since, every = now - budget.per, budget.counts == "all"
+    found = [u for u in spent.uses if u.at > since and (every or u.policy == policy)]
+    if case is None or not budget.each:
+        return found
+    group = _group(budget, case)
+    return [u for u in found if _group(budget, u) == group]
 
 
 def _group(budget: Budget, action: Use) -> str | None:
@@ -253,11 +252,17 @@ def _free_at(
 ) -> datetime | None:
     """Return when a case fits by itself: enough uses are too old, or the window has closed."""
     shut = closes(budget.window, now) if budget.window is not None else None
-    for moment in sorted({u.at + budget.per for u in uses}):
+    moments = sorted({u.at + budget.per for u in uses})
+
+    def fits(moment: datetime) -> bool:
         later = [u for u in uses if u.at + budget.per > moment]
-        if all(m.fits for m in _meters(budget, later, case, spent)):
-            return moment if shut is None else min(moment, shut)
-    return shut
+        return all(m.fits for m in _meters(budget, later, case, spent))
+
+    # Fewer uses never leave less: the first moment that fits is found by halves.
+    first = bisect_left(moments, True, key=fits)
+    if first == len(moments):
+        return shut
+    return moments[first] if shut is None else min(moments[first], shut)
 
 
 def _words(budget: Budget, meter: _Meter) -> str:
