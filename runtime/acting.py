@@ -167,7 +167,7 @@ def empty_journal(clock: Callable[[], datetime]) -> "Iterator[Journal]":
         yield opened
 
 
-def freeze(settings: Settings, record: "Record", door: "Door | None") -> "Freeze":
+def freeze(settings: Settings, record: "Record | None", door: "Door | None") -> "Freeze":
     """Return the kill switch of these settings."""
     from actions.loop.freeze import Freeze  # noqa: PLC0415
 

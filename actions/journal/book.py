@@ -182,6 +182,29 @@ class Journal:
                 raise _failed(self.path, error) from error
         return [_entry(row) for row in found]
 
+    def follow(self, after: int, previous: str) -> list[Entry]:
+        """Return the rows after one, of which the hash is given, each held to the chain.
+
+        Raises:
+            WarehouseError: a link does not hold. Nothing may act by a journal that was changed.
+        """
+        with self._lock:
+            try:
+                rows = self._connection.execute(
+                    f"SELECT {COLUMNS} FROM entry WHERE seq > ? ORDER BY seq", (after,)
+                ).fetchall()
+            except sqlite3.Error as error:
+                raise _failed(self.path, error) from error
+        for row in rows:
+            why = _link(row, after + 1, previous)
+            if why is not None:
+                raise WarehouseError(
+                    f"the journal {self.path} is broken at row {row[0]}: {why}",
+                    hint="nothing acts by it; keep the file and find out who changed it",
+                )
+            after, previous = row[0], str(row[7])
+        return [_entry(row) for row in rows]
+
     def verify(self, known: Iterable[tuple[int, str]] = ()) -> Broken | None:
         """Return the first broken link of the chain, None = every row is as it was written.
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from actions.journal import words
-from actions.journal.book import Entry, Journal
+from actions.journal.book import GENESIS, Entry, Journal
 from actions.policy.budgets import Use
 from fallow.acting import Action, Facts, History, Outcome, Reason, Result
 from fallow.nouns import Finding
@@ -172,12 +172,16 @@ class Record:
         self._of: dict[Workload, list[Told]] = defaultdict(list)
         self._refused: dict[str, str] = {}
         self._unnoticed: dict[str, datetime] = {}
-        self._after = 0
+        self._after = (0, GENESIS)
 
     def catch_up(self) -> "Record":
-        """Take in what was written since."""
-        for entry in self.journal.entries(after=self._after):
-            self._after = entry.seq
+        """Take in what was written since.
+
+        Raises:
+            WarehouseError: a row is not what was written.
+        """
+        for entry in self.journal.follow(*self._after):
+            self._after = (entry.seq, entry.hash)
             take = _TAKE.get(entry.kind)
             if take is not None:
                 take(self, entry)

@@ -24,7 +24,13 @@ class Freeze:
     """The three switches."""
 
     def __init__(
-        self, record: Record, door: Door | None, *, file: Path, namespace: str, configmap: str
+        self,
+        record: Record | None,
+        door: Door | None,
+        *,
+        file: Path,
+        namespace: str,
+        configmap: str,
     ) -> None:
         self._record, self._door, self._file = record, door, file
         self._collection = f"/api/v1/namespaces/{namespace}/configmaps" if configmap else ""
@@ -33,7 +39,7 @@ class Freeze:
     def why(self) -> str | None:
         """Return why nothing may act, None = acting is allowed."""
         try:
-            frozen = self._record.catch_up().frozen
+            frozen = self._record.catch_up().frozen if self._record else None
         except FallowError as error:
             return f"the journal cannot be read: {error.message}"
         if frozen is not None:
@@ -59,10 +65,7 @@ class Freeze:
         return None if said in NO else f"frozen: {name} says so"
 
     def freeze(self, why: str, by: str) -> list[str]:
-        """Switch all three on; return which could not be, in words.
-
-        The journal's row comes last: where nothing else could be written, it is what counts.
-        """
+        """Switch all three on, the quickest first; return which could not be, in words."""
         failed = []
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +73,11 @@ class Freeze:
         except OSError as error:
             failed.append(f"the file {self._file}: {error.strerror or error}")
         failed += self._set("true", why, by)
-        self._record.append(words.FROZEN, words.FLEET, {"why": why}, actor=by)
+        try:
+            if self._record is not None:
+                self._record.append(words.FROZEN, words.FLEET, {"why": why}, actor=by)
+        except FallowError as error:
+            failed.append(error.message)
         return failed
 
     def thaw(self, by: str) -> list[str]:
@@ -81,7 +88,7 @@ class Freeze:
         except OSError as error:
             failed.append(f"the file {self._file}: {error.strerror or error}")
         failed += self._set("false", "", by)
-        if not failed:
+        if not failed and self._record is not None:
             self._record.append(words.THAWED, words.FLEET, {}, actor=by)
         return failed
 

@@ -139,12 +139,19 @@ def freeze(
     by: By = None,
 ) -> int:
     """Stop everything that acts, within one turn: the kill switch."""
+    from actions.journal import Record  # noqa: PLC0415
+    from fallow.errors import FallowError  # noqa: PLC0415
     from runtime import acting  # noqa: PLC0415
 
     settings = run.settings()
-    with _record(run, settings, write=True, by=by) as record:
-        switch = acting.freeze(settings, record, _door_or_none(run, settings))
-        failed = switch.freeze(why, record.journal.actor)
+    failed: list[str] = []
+    try:
+        with acting.journal(settings, run.now, actor=by or "") as opened:
+            switch = acting.freeze(settings, Record(opened), _door_or_none(run, settings))
+            failed += switch.freeze(why, opened.actor)
+    except FallowError as error:  # a kill switch works whatever became of the journal
+        switch = acting.freeze(settings, None, _door_or_none(run, settings))
+        failed += [error.message, *switch.freeze(why, by or acting.who(settings))]
     for text in failed:
         run.say(f"not switched: {text}")
     run.say("frozen: nothing acts until `fallow thaw`")
@@ -178,9 +185,9 @@ def actions(
     from runtime import acting_shown  # noqa: PLC0415
 
     settings = run.settings()
+    if verify:
+        return _verify(run, settings)
     with _record(run, settings, write=False, needed=True) as record:
-        if verify:
-            return _verify(run, settings, record)
         if action is not None:
             run.text(acting_shown.whole(record, action, run.output))
         elif run.output is Output.json:
@@ -195,9 +202,10 @@ def actions(
     return 0
 
 
-def _verify(run: Run, settings: "Settings", record: "Record") -> int:
+def _verify(run: Run, settings: "Settings") -> int:
     from actions.journal.copying import known  # noqa: PLC0415
     from fallow.errors import FallowError  # noqa: PLC0415
+    from runtime import acting  # noqa: PLC0415
 
     copy: list[tuple[int, str]] = []
     try:
@@ -205,11 +213,12 @@ def _verify(run: Run, settings: "Settings", record: "Record") -> int:
             copy = known(warehouse, settings.cluster)
     except FallowError as error:
         run.say(f"without the warehouse's copy: {error.message}")
-    broken = record.journal.verify(copy)
-    if broken is not None:
-        run.say(f"fallow: the journal is broken at row {broken.seq}: {broken.why}")
-        return 1
-    rows = len(record.journal.entries())
+    with acting.journal(settings, run.now, write=False) as journal:
+        broken = journal.verify(copy)
+        if broken is not None:
+            run.say(f"fallow: the journal is broken at row {broken.seq}: {broken.why}")
+            return 1
+        rows = len(journal.entries())
     run.say(f"{rows:,} rows, every link holds; {len(copy):,} of them as the warehouse copied them")
     return 0
 

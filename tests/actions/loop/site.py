@@ -214,9 +214,9 @@ def plan(
 class Site:
     """Everything a test of the loop needs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, start: datetime = START) -> None:
         self.folder = folder
-        self.now = START
+        self.now = start
         self.store = Store(self._seconds, 7)
         self.cluster = Cluster(self.store, nodes.nodes_of({"h100": 1, "a100": 1}), seed=7)
         self.server = KubeServer(self.store)
