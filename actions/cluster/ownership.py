@@ -72,7 +72,7 @@ def _moving(obj: Object) -> Iterator[tuple[str, str]]:
         yield "terminating", f"{shown(obj)} is being deleted"
     above = controller(obj)
     if above is not None:
-        yield "owner", f"{shown(obj)} is controlled by {above.get('kind')} {above.get('name')}"
+        yield "controlled", f"{shown(obj)} is controlled by {above.get('kind')} {above.get('name')}"
     if why := rolling(obj):
         yield "rollout", f"{shown(obj)}: {why}"
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from actions.cluster import scalers
 from actions.cluster.ownership import kept_by, rivals, rolling
 from actions.executors import for_
 from fallow.acting import Intent
@@ -116,6 +117,21 @@ def test_an_hpa_of_another_object_is_nobodys_business(place: Place) -> None:
     assert gates(obj, place) == set()
 
 
+def test_the_hpa_that_keda_made_is_kedas(place: Place) -> None:
+    obj = deployed(place)
+    made = keda(place)
+    above = {
+        "apiVersion": made["apiVersion"],
+        "kind": "ScaledObject",
+        "name": "k",
+        "uid": made["metadata"]["uid"],
+        "controller": True,
+    }
+    scaler(place, ownerReferences=[above])
+    assert gates(obj, place, intend(place)) == set()
+    assert [s["kind"] for s in scalers.of(obj, place.door)] == ["ScaledObject"]
+
+
 def test_keda_is_paused_at_none_instead_of_scaling_below_it(place: Place) -> None:
     obj = deployed(place)
     before = keda(place)
@@ -164,7 +180,7 @@ def test_whoever_controls_an_object_fights_back(place: Place) -> None:
         "controller": True,
     }
     obj = deployed(place, ownerReferences=[reference])
-    assert gates(obj, place) == {"owner"}
+    assert gates(obj, place) == {"controlled"}
     with pytest.raises(RefusedError, match="controlled by ConfigMap c"):
         intend(place)
 
