@@ -252,17 +252,17 @@ def _free_at(
 ) -> datetime | None:
     """Return when a case fits by itself: enough uses are too old, or the window has closed."""
     shut = closes(budget.window, now) if budget.window is not None else None
-    moments = sorted({u.at + budget.per for u in uses})
+    ordered = sorted(uses, key=lambda u: u.at)
 
-    def fits(moment: datetime) -> bool:
-        later = [u for u in uses if u.at + budget.per > moment]
-        return all(m.fits for m in _meters(budget, later, case, spent))
+    def fits(gone: int) -> bool:
+        return all(m.fits for m in _meters(budget, ordered[gone:], case, spent))
 
-    # Fewer uses never leave less: the first moment that fits is found by halves.
-    first = bisect_left(moments, True, key=fits)
-    if first == len(moments):
+    # Fewer uses never leave less: how many must be gone first is found by halves.
+    gone = bisect_left(range(len(ordered) + 1), True, key=fits)
+    if gone > len(ordered):
         return shut
-    return moments[first] if shut is None else min(moments[first], shut)
+    moment = ordered[gone - 1].at + budget.per if gone else now
+    return moment if shut is None else min(moment, shut)
 
 
 def _words(budget: Budget, meter: _Meter) -> str:
