@@ -55,6 +55,6 @@ def highest_absent(obj: Any, where: str) -> str:
     keys = parts(where)
     first = 3 if keys[:1] == ("metadata",) else 1
     for length in range(first, len(keys)):
-        if at(obj, pointer(*keys[:length])) is MISSING:
+        if shown(obj, pointer(*keys[:length])) is None:
             return pointer(*keys[:length])
     return where
