@@ -37,6 +37,11 @@ def _benefit(case: Case) -> Iterator[No]:
     worth = [w for w in (advice.gpu_hours_per_day, case.facts.usd_per_day) if w is not None]
     if worth and not any(w > 0 for w in worth):
         yield No("it would free nothing")
+    if case.policy.on_benefit and case.facts.removes_node is not True:
+        unknown = case.facts.waiting is None or case.facts.removes_node is None
+        if not any(waiter.admitted is True for waiter in case.facts.waiting or ()):
+            what = "whether anybody gains is unknown" if unknown else "nobody gains by it"
+            yield No(f"{what}: no waiter is admitted, no node goes (on_benefit)")
 
 
 @gate("pressure")

@@ -271,6 +271,12 @@ POLICY = Section(
         "on_pressure": Key(
             Flag(), "only if somebody waits whom the freed GPUs really admit", "`false`"
         ),
+        "on_benefit": Key(
+            Flag(),
+            "only if so, or if a node would be empty and could go: freed GPUs that nobody wants "
+            "save nothing",
+            "`false`",
+        ),
         "min_age": Key(
             Span(MINUTE, 90 * DAY, zero=True), "younger workloads are left alone", "`1h`"
         ),

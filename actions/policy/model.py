@@ -154,6 +154,8 @@ class Policy(msgspec.Struct, frozen=True):
     approvals: Approvals = Approvals()
     on_pressure: bool = False
     """Only if somebody waits whom the freed GPUs really admit."""
+    on_benefit: bool = False
+    """Only if so, or if a node would be empty and could go: else acting saves nothing."""
     min_age: timedelta = timedelta(hours=1)
     cool_down: timedelta = timedelta(hours=6)
     """Between two actions on one object; doubles with each time its owner took it back."""

@@ -101,6 +101,7 @@ def _policy(node: Node, where: Where, can: Able, look: timedelta) -> Policy | No
         blackouts=tuple(_blackout(told) for _, told in said.get("blackouts", ())),
         approvals=_approvals(said.get("approvals")),
         on_pressure=said.get("on_pressure", False),
+        on_benefit=said.get("on_benefit", False),
         min_age=said.get("min_age", bare.min_age),
         cool_down=said.get("cool_down", bare.cool_down),
         regret=_regret(said.get("regret", {})),

@@ -306,6 +306,24 @@ def test_on_pressure_acts_only_for_somebody_whom_the_gpus_admit(
     assert acts(decision) == acted
 
 
+@pytest.mark.parametrize(
+    ("waiting", "removes_node", "acted"),
+    [
+        ((), False, False),
+        ((), None, False),
+        (None, False, False),
+        ((waiter(False),), False, False),
+        ((waiter(True),), None, True),
+        (None, True, True),
+    ],
+)
+def test_on_benefit_acts_for_somebody_or_for_a_node_that_goes(
+    waiting: tuple[Waiter, ...] | None, removes_node: bool | None, acted: bool
+) -> None:
+    given = facts(waiting=waiting, removes_node=removes_node)
+    assert acts(decided(given, policy(on_benefit=True))) == acted
+
+
 def test_eight_idle_gpus_on_eight_nodes_do_not_justify_one_pod_that_wants_eight() -> None:
     asked = policy(on_pressure=True)
     victims = [facts(uid=f"u{n}", gpus=1.0, waiting=(waiter(False),)) for n in range(8)]

@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,18 @@ def table() -> list[tuple[str, str | bytes, str]]:
 
 
 BAD = [*ODD, *table()]
+SEEN_BY_THE_SCHEMA = {
+    "no name",
+    "no ladder",
+    "an unknown key",
+    "an unknown key inside",
+    "a mode",
+    "a duration without unit",
+    "a rung",
+    "a number too large",
+    "regret as a number",
+    "a blackout without a name",
+}
 
 
 @pytest.mark.parametrize(("text", "said"), [b[1:] for b in BAD], ids=[b[0] for b in BAD])
@@ -159,6 +172,7 @@ blackouts:
   - {name: launch, from: "2026-12-01T09:00-05:00"}
 approvals: {when: first 10, four_eyes: true}
 on_pressure: true
+on_benefit: true
 min_age: 0s
 cool_down: 12h
 regret: {rate: 2.5%, within: 48h}
@@ -201,7 +215,8 @@ max_resources: 30
     assert nights.window == Recurring("@daily", 6 * HOUR)
     assert (launch.start, launch.end) == (datetime(2026, 12, 1, 14, tzinfo=UTC), None)
     assert policy.approvals == Approvals("first", 10, four_eyes=True)
-    assert (policy.on_pressure, policy.min_age, policy.cool_down) == (True, timedelta(0), 12 * HOUR)
+    assert (policy.on_pressure, policy.on_benefit) == (True, True)
+    assert (policy.min_age, policy.cool_down) == (timedelta(0), 12 * HOUR)
     assert policy.regret == Regret(0.025, 48 * HOUR)
     assert policy.max_resources == Amount(Decimal(30))
     assert {name.partition(".")[0].partition("[")[0] for name, _ in keys.every()} == set(
@@ -237,6 +252,12 @@ def test_the_schema_for_editors_names_every_key_and_is_json() -> None:
     assert told["additionalProperties"] is False
     assert told["required"] == ["name", "ladder"]
     assert "schedule" in told["properties"]["budgets"]["items"]["properties"]
+    validator = import_module("jsonschema").Draft202012Validator(told)
+    for path in sorted((DOCS.parents[1] / "policies").glob("*.yaml")):
+        assert not list(validator.iter_errors(yaml.safe_load(path.read_text(encoding="utf-8"))))
+    for title, text, _ in table():
+        if title in SEEN_BY_THE_SCHEMA:
+            assert list(validator.iter_errors(yaml.safe_load(text))), title
 
 
 @given(st.binary(max_size=200))
