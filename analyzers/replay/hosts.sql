@@ -24,7 +24,9 @@ WITH part AS (
 
 SELECT
     s.member,
-    greatest(0, (epoch_us(p.ts) - $first) // $step + 1) AS k,
+    CASE
+        WHEN epoch_us(p.ts) < $first THEN 0 ELSE (epoch_us(p.ts) - $first) // $step + 1
+    END AS k,
     sum(p.cpu_cores) AS cpu,
     count(p.cpu_cores) AS cpu_n,
     sum(p.net_rx_bps + p.net_tx_bps) AS net,

@@ -24,7 +24,9 @@ WITH part AS (
 
 SELECT
     s.member,
-    greatest(0, (epoch_us(n.ts) - $first) // $step + 1) AS k,
+    CASE
+        WHEN epoch_us(n.ts) < $first THEN 0 ELSE (epoch_us(n.ts) - $first) // $step + 1
+    END AS k,
     count(*) AS said_n,
     count(*) FILTER (WHERE n.busy_kernels > 0) AS busy_n,
     count(n.busy_kernels) AS kernel_n,

@@ -130,13 +130,16 @@ def _scan(
     number = {name: n for n, name in enumerate(models)}
     model_of = np.array([number.get(m, -1) for m in chosen.devices["gpu_model"]], dtype=np.int64)
     model_of[chosen.devices["parent"].is_not_null().to_numpy()] = -1
+    held_from = np.zeros(chosen.devices.height, dtype=np.int64)
+    first = merged.group_by("number").agg(pl.col("start").min())
+    held_from[first["number"].to_numpy()] = first["start"].to_numpy()
     shortest = min(settings.min_duration.total_seconds(), PARTLY_S)
     taught: Any = 0
     whole, inside, count = [], [], 0
     for looks in source.parts(views, chosen, settings):
         if not len(looks):
             continue
-        taught = taught + sums.taught(looks, model_of, len(models), at)
+        taught = taught + sums.taught(looks, model_of, held_from, len(models), at)
         runs = idle_runs(looks, exit_samples=settings.exit_samples, shortest_s=shortest)
         if not len(runs):
             continue

@@ -61,16 +61,17 @@ def pieces(
     )
 
 
-def taught(looks: Looks, model_of: Ints, models: int, moments: Ints) -> Any:
+def taught(looks: Looks, model_of: Ints, held_from: Ints, models: int, moments: Ints) -> Any:
     """Count the idle looks that teach a model's idle power, by the first moment that knows them.
 
-    Returns an array (moments + 1) x models x watts; see `power_band.count`.
+    A device teaches once somebody has held it (`held_from`, by device). Returns an array (moments + 1) x models x watts; see `power_band.count`.
     """
     watts, context = looks.measures["power_w"], looks.measures["context"]
     model = model_of[looks.device]
     used = (looks.kind == IDLE) & ~np.isnan(watts) & (model >= 0) & ~(context == 0)
     watt = np.clip(np.rint(watts[used]), 0, BINS - 1).astype(np.int64)
-    known = np.searchsorted(moments, looks.at[used], side="right")
+    since = np.maximum(looks.at[used], held_from[looks.device[used]])
+    known = np.searchsorted(moments, since, side="right")
     flat = np.bincount(
         (known * models + model[used]) * BINS + watt, minlength=(len(moments) + 1) * models * BINS
     )

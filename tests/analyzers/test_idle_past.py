@@ -1,0 +1,185 @@
+"""The past told at once is what the analyzer would have said at every moment."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from analyzers.idle import IdleAnalyzer
+from fallow.nouns import Finding
+from fallow.settings import IdleSettings
+from fallow.window import Window
+from tests.analyzers.conftest import START, Memory, Site
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+LENGTH = 9
+"""Hours of each site."""
+FRESH = timedelta(minutes=10)
+
+IDLE: dict[str, Any] = {"gr_engine_active": 0.0, "power_w": 118.0, "mem_used_bytes": 4_000_000_000}
+BUSY: dict[str, Any] = {"gr_engine_active": 0.8, "power_w": 600.0, "mem_used_bytes": 4_000_000_000}
+LOOKS = {
+    "idle": IDLE,
+    "busy": BUSY,
+    "warm": IDLE | {"power_w": 240.0},
+    "unseen": {"gr_engine_active": None},
+    "liar": {"gr_engine_active": 0.0, "gpu_util_pct": 60.0},
+}
+
+
+def spell() -> st.SearchStrategy[tuple[str, int]]:
+    """Return a strategy of what a device shows for how many looks: idle mostly, long mostly."""
+    mostly = st.sampled_from(["idle", "idle", "idle", "busy", "busy", "warm", "unseen", "liar"])
+    return st.tuples(mostly, st.sampled_from([1, 1, 2, 3, 20, 45, 90, 200, 400]))
+
+
+def shown(spells: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
+    values = [LOOKS[what] for what, count in spells for _ in range(count)]
+    return (values + [BUSY] * (LENGTH * 60))[: LENGTH * 60]
+
+
+@st.composite
+def sites(draw: st.DrawFn) -> dict[str, Any]:
+    return {
+        "devices": [draw(st.lists(spell(), min_size=2, max_size=8)) for _ in range(3)],
+        "late": draw(st.integers(0, 200)),
+        "gone": draw(st.integers(250, LENGTH * 60)),
+        "kind": draw(st.sampled_from(["Notebook", "Deployment", "Job"])),
+        "shared": draw(st.booleans()),
+        "kernels": draw(st.lists(st.sampled_from([0, 0, 0, 1]), min_size=9, max_size=54)),
+        "cores": draw(st.lists(st.sampled_from([0.01, 0.01, 0.01, 2.0]), min_size=9, max_size=54)),
+        "away": draw(st.one_of(st.none(), st.integers(0, LENGTH * 60))),
+    }
+
+
+def build(told: dict[str, Any]) -> Memory:
+    """Two workloads: one of two devices, the second of them taken later, and one of one."""
+    memory = Memory()
+    site = Site(memory, MINUTE)
+    for n, spells in enumerate(told["devices"]):
+        site.device(f"GPU-{n}", shown(spells))
+    length = told["gone"] * MINUTE
+    site.holds("a", ["GPU-0"], kind=told["kind"], length=length, workload_uid="top-a")
+    late = min(told["late"], told["gone"] - 1) * MINUTE
+    site.holds("a", ["GPU-1"], kind=told["kind"], pod="a-1", begin=late, length=length - late)
+    site.holds(
+        "b", ["GPU-2"], length=LENGTH * HOUR, share=0.5 if told["shared"] else 1.0,
+        attribution="estimated" if told["shared"] else "exact",
+    )  # fmt: skip
+    first = START.replace(tzinfo=None)
+    for pod in ("a-0", "a-1"):
+        memory.rows(
+            "notebook_sample",
+            [
+                {
+                    "cluster": "c", "ts": first + n * timedelta(minutes=10), "namespace": "ns",
+                    "pod": pod, "kernels": 1, "busy_kernels": busy, "terminals": 0,
+                    "last_kernel_activity": first - timedelta(hours=9),
+                }
+                for n, busy in enumerate(told["kernels"])
+            ],
+        )  # fmt: skip
+    memory.rows(
+        "pod_sample",
+        [
+            {
+                "cluster": "c", "ts": first + n * timedelta(minutes=10), "namespace": "ns",
+                "pod": "b-0", "interval_s": 600.0, "cpu_cores": cores, "net_rx_bps": 1.0,
+                "net_tx_bps": 1.0,
+            }
+            for n, cores in enumerate(told["cores"])
+        ],
+    )  # fmt: skip
+    if told["away"] is not None:
+        memory.rows(
+            "event",
+            [
+                {
+                    "cluster": "c", "uid": "e", "ts": first + told["away"] * MINUTE,
+                    "kind": "Node", "name": "n1", "reason": "NodeNotReady",
+                }
+            ],
+        )  # fmt: skip
+    memory.rows("node", [{"cluster": "c", "node": "n1", "ready": True}])
+    site.price("4")
+    return memory
+
+
+def alike(finding: Finding) -> Any:
+    """Return a finding to compare: a rounded-off millionth of a dollar is the same dollar."""
+    usd = None if finding.usd is None else round(finding.usd + Decimal("0.0000005"), 5)
+    return finding.id, finding.window, finding.evidence, finding.confidence, usd, finding.details
+
+
+def asked(analyzer: IdleAnalyzer, views: Any, at: datetime) -> dict[str, Any]:
+    from actions.backtest.asof import AsOf
+
+    found = analyzer.find(AsOf(views, at), Window(START, at))
+    return {f.id: alike(f) for f in found if f.verdict == "idle" and f.window.end >= at - FRESH}
+
+
+@settings(
+    max_examples=8,
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
+@given(told=sites())
+def test_the_past_is_what_was_found_at_each_moment(told: dict[str, Any]) -> None:
+    memory = build(told)
+    try:
+        analyzer = IdleAnalyzer(IdleSettings(service_duration=timedelta(hours=3)))
+        moments = [START + n * timedelta(minutes=30) for n in range(3, 2 * LENGTH + 1)]
+        past = analyzer.past(memory, Window(START, moments[-1]), moments)
+        rows = past.rows.to_pylist()
+        for k, at in enumerate(moments):
+            known = [past.finding(n) for n, row in enumerate(rows) if row["k"] == k]
+            assert {f.id: alike(f) for f in known} == asked(analyzer, memory, at)
+    finally:
+        memory.engine.close()
+
+
+def test_what_is_only_read_from_rollups_is_told_the_same(views: Memory) -> None:
+    site = Site(views, MINUTE)
+    first = START.replace(tzinfo=None)
+    site.device("GPU-0", [])
+    site.holds("nb", ["GPU-0"], kind="Notebook")
+    site.notebook("nb-0", busy_kernels=0)
+    views.rows(
+        "rollup_5m",
+        [
+            {
+                "cluster": "c", "bucket": first + n * timedelta(minutes=5), "device": "GPU-0",
+                "namespace": "ns", "pod": "nb-0", "node": "n1", "interval_s": 60.0, "n": 5,
+                "covered_s": 300.0, "conflict_s": 0.0, "act_n": 5, "power_w_n": 5,
+                "act_min": 0.8 * (n == 40), "act_mean": 0.8 * (n == 40), "act_max": 0.8 * (n == 40),
+                "power_w_mean": 118.0, "mem_used_bytes_max": 4_000_000_000,
+            }
+            for n in range(100)
+        ],
+    )  # fmt: skip
+    analyzer = IdleAnalyzer()
+    moments = [START + n * HOUR for n in range(1, 9)]
+    past = analyzer.past(views, Window(START, moments[-1]), moments)
+    rows = past.rows.to_pylist()
+    assert len({row["case"] for row in rows}) == 2
+    for k, at in enumerate(moments):
+        known = [past.finding(n) for n, row in enumerate(rows) if row["k"] == k]
+        assert {f.id: alike(f) for f in known} == asked(analyzer, views, at)
+
+
+def test_moments_that_are_not_equally_far_apart_are_refused(site: Site) -> None:
+    from fallow.errors import UsageError
+
+    moments = [START + HOUR, START + 2 * HOUR, START + 5 * HOUR]
+    with pytest.raises(UsageError, match="equally far apart"):
+        IdleAnalyzer().past(site.views, Window(START, moments[-1]), moments)
+
+
+def test_a_site_without_holders_has_no_past(views: Memory) -> None:
+    past = IdleAnalyzer().past(views, Window(START, START + HOUR), [START + HOUR])
+    assert past.rows.num_rows == 0
