@@ -37,7 +37,7 @@ from fallow.window import Window
 HOUR_US = 3600 * 1_000_000
 DAY_HOURS = 24
 _LADDER = frozenset({"first-sight", "notice", "grace"})
-_FLEETING = frozenset({"first-sight", "notice", "pressure", "open", "frozen"})
+_FLEETING = frozenset({"first-sight", "notice", "pressure", "benefit", "open", "frozen"})
 """Gates that may open at the next moment although nothing about the case changes."""
 
 
@@ -167,7 +167,8 @@ class _Replay:
         if too_many is not None:
             self._abort(k, now, too_many, [case for case, _ in found])
             return
-        line = Line(self._ground, now) if self._policy.on_pressure else None
+        asks = self._policy.on_pressure or self._policy.on_benefit
+        line = Line(self._ground, now) if asks else None
         quotas = Quotas(self._views, now) if self._policy.match.over_quota else None
         cases = []
         for case, finding in found:
