@@ -5,7 +5,7 @@ from typing import Any
 
 from simulator.cluster.asks import request, units
 from simulator.cluster.clerk import Clerk
-from simulator.cluster.evictions import Evictions
+from simulator.cluster.evictions import Evictions, shape
 from simulator.cluster.hardware import Hardware
 from simulator.cluster.line import Line
 from simulator.cluster.objects import (
@@ -54,6 +54,9 @@ class Scheduling:
         self._judged: dict[tuple[object, ...], tuple[str, Verdict]] = {}
         """What the quota said to such a pod, and to which; holds while nobody begins or ends."""
 
+        self._helped: dict[tuple[object, ...], bool] = {}
+        """Whether such pods would have room without these; for as long."""
+
     def stir(self) -> None:
         """Try again: nodes have changed."""
         self._stirred = True
@@ -95,6 +98,7 @@ class Scheduling:
         failed: set[int] = set()
         self._full.clear()
         self._judged.clear()
+        self._helped.clear()
         turn = self._pending.turn(least)
         while (one := turn.step()) is not None:
             if one.form in failed:
@@ -140,6 +144,7 @@ class Scheduling:
         self._hardware.hold(asked, placement, self._holder(pod), now)
         self._elastic.hold(self._claim(asked, pod), now)
         self._judged.clear()
+        self._helped.clear()
         self._pending.remove(asked.uid)
         self._evictions.forget(asked.uid)
         self._clerk.store.bind(name(pod), namespace(pod), placement.node)
@@ -200,6 +205,9 @@ class Scheduling:
                 self._wait(one, verdict.message)
                 return False
             if isinstance(verdict, Preempt):
+                if not (member.preempts and self._would_help(one, verdict.victims)):
+                    self._wait(one, "preemption is not helpful for scheduling")
+                    return False
                 if not self._elastic.rises_above(claim):
                     self._elastic.nominate(claim)
                 for victim in verdict.victims:
@@ -207,6 +215,20 @@ class Scheduling:
                 self._wait(one, "the pods that hold this quota are being preempted")
                 return False
         return True
+
+    def _would_help(self, one: Gang, victims: tuple[str, ...]) -> bool:
+        """Say whether the pods would have room once those that owe them quota are gone.
+
+        The plug-in tries nodes before it evicts, and pods that never preempt evict nobody.
+        """
+        known = (shape(one), victims)
+        if known not in self._helped:
+            rest = self._hardware.fleet.copy()
+            for victim in victims:
+                if victim in rest.running:
+                    rest.release(victim)
+            self._helped[known] = place_gang(one, rest, self._policy) is not None
+        return self._helped[known]
 
     def _verdict(self, claim: Claim) -> Verdict:
         """Judge a claim; of a long line that asks for the same, only the first."""
