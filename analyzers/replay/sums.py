@@ -64,7 +64,8 @@ def pieces(
 def taught(looks: Looks, model_of: Ints, held_from: Ints, models: int, moments: Ints) -> Any:
     """Count the idle looks that teach a model's idle power, by the first moment that knows them.
 
-    A device teaches once somebody has held it (`held_from`, by device). Returns an array (moments + 1) x models x watts; see `power_band.count`.
+    A device teaches once somebody has held it (`held_from`, by device). Returns an array
+    (moments + 1) x models x watts; see `power_band.count`.
     """
     watts, context = looks.measures["power_w"], looks.measures["context"]
     model = model_of[looks.device]

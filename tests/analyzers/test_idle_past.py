@@ -9,7 +9,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from actions.backtest.asof import AsOf
 from analyzers.idle import IdleAnalyzer
+from fallow.errors import UsageError
 from fallow.nouns import Finding
 from fallow.settings import IdleSettings
 from fallow.window import Window
@@ -117,8 +119,6 @@ def alike(finding: Finding) -> Any:
 
 
 def asked(analyzer: IdleAnalyzer, views: Any, at: datetime) -> dict[str, Any]:
-    from actions.backtest.asof import AsOf
-
     found = analyzer.find(AsOf(views, at), Window(START, at))
     return {f.id: alike(f) for f in found if f.verdict == "idle" and f.window.end >= at - FRESH}
 
@@ -173,8 +173,6 @@ def test_what_is_only_read_from_rollups_is_told_the_same(views: Memory) -> None:
 
 
 def test_moments_that_are_not_equally_far_apart_are_refused(site: Site) -> None:
-    from fallow.errors import UsageError
-
     moments = [START + HOUR, START + 2 * HOUR, START + 5 * HOUR]
     with pytest.raises(UsageError, match="equally far apart"):
         IdleAnalyzer().past(site.views, Window(START, moments[-1]), moments)
