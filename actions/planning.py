@@ -106,8 +106,10 @@ def is_ready(decision: Decision) -> bool:
     return decision.step in ACTING and all(r.gate in ROOM for r in decision.reasons)
 
 
-def _strength(decision: Decision) -> tuple[int, int]:
-    return RULINGS.index(decision.ruling), STEPS.index(decision.step)
+def _strength(decision: Decision) -> tuple[bool, int, int]:
+    """Order decisions: a policy that only watches hides nothing that another one holds."""
+    does = decision.step != "observe" and decision.ruling != "deny"
+    return does, RULINGS.index(decision.ruling), STEPS.index(decision.step)
 
 
 def _known(case: Facts, policy: Policy, histories: Mapping[tuple[str, str], History]) -> Facts:

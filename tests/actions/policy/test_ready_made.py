@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from actions.decide import decide
+from actions.planning import plan
 from actions.policy.model import Policy
 from actions.policy.reading import read
 from fallow.acting import Facts, History, Waiter
@@ -100,3 +101,23 @@ def test_watching_everything_touches_nothing(policies: dict[str, Policy]) -> Non
     for name in CASES:
         decision = decide(policies["observe-all"], case(name), spent(), NIGHT)
         assert (decision.step, decision.ruling) == ("observe", "allow")
+
+
+@pytest.mark.parametrize(("trusted", "approved"), [(True, True), (True, False), (False, True)])
+def test_watching_everything_hides_nothing_that_another_policy_does_or_holds(
+    policies: dict[str, Policy], *, trusted: bool, approved: bool
+) -> None:
+    shipped = policies["idle-notebooks"]
+    allow = msgspec.structs.replace(shipped.allow, namespaces=("team-*",))
+    opened = msgspec.structs.replace(shipped, allow=allow)
+    given = case("idle-notebooks")
+    if not approved:
+        silent = msgspec.structs.replace(given.history, approved_by=())
+        given = msgspec.structs.replace(given, history=silent)
+    now = spent(trusted=frozenset({opened.name}) if trusted else frozenset())
+    for rules in ((opened, policies["observe-all"]), (policies["observe-all"], opened)):
+        (decision,) = plan(rules, [given], now, NIGHT).decisions
+        assert decision.policy == "idle-notebooks"
+        assert decision.ruling == ("allow" if trusted and approved else "hold")
+    (watched,) = plan(tuple(policies.values()), [given], now, NIGHT).decisions
+    assert (watched.policy, watched.step) == ("observe-all", "observe")
