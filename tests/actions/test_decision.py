@@ -216,6 +216,24 @@ def test_each_gate_alone_keeps_the_act_away_and_rules_as_the_table_says(name: st
     assert (first.ruling == "allow") == (row.guards == "act" or kept)
 
 
+@given(st.sets(st.sampled_from(sorted(set(ONE_BY_ONE) - {"notice"})), max_size=6))
+def test_reasons_are_exactly_the_gates_that_are_shut_in_their_order(shut: set[str]) -> None:
+    merged: tuple[dict[str, Any], ...] = ({}, {}, {})
+    expected = set()
+    for name in sorted(shut):
+        if any(set(into) & set(more) for into, more in zip(merged, ONE_BY_ONE[name], strict=True)):
+            continue  # both would change the same field
+        for into, more in zip(merged, ONE_BY_ONE[name], strict=True):
+            into.update(more)
+        expected.add(name)
+    decision = decided(facts(**merged[0]), policy(**merged[1]), spent(**merged[2]))
+    order = [g.gate for g in gates()]
+    assert gate_names(decision) == sorted(expected, key=order.index)
+    rulings = {g.ruling for g in gates() if g.gate in expected}
+    strictest = "deny" if "deny" in rulings else "hold" if "hold" in rulings else "allow"
+    assert decision.ruling == strictest
+
+
 def test_first_sight_only_warns_however_long_it_was_idle() -> None:
     long = finding(window=msgspec.structs.replace(finding().window, start=NOW - 2000 * HOUR))
     decision = decided(facts(finding=long, history=History()))
