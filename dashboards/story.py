@@ -54,6 +54,21 @@ class Waste(msgspec.Struct, frozen=True):
     finding: str
 
 
+class Other(msgspec.Struct, frozen=True):
+    """What another analyzer than the idle one found, by what acting on it would save."""
+
+    subject: str
+    analyzer: str
+    kind: str
+    saving: str
+    gpu_hours: float
+    usd: Decimal | None
+    evidence: str
+    why: str
+    advice: str
+    finding: str
+
+
 class Unjudged(msgspec.Struct, frozen=True):
     """A workload whose telemetry allows no verdict."""
 
@@ -83,6 +98,8 @@ class Story(msgspec.Struct, frozen=True):
     nodes: int
     states: tuple[StateTotal, ...]
     wastes: tuple[Waste, ...]
+    others: tuple[Other, ...] = ()
+    """The dearest first; no GPU-hour is saved twice, also not one that idle work holds."""
     unjudged: tuple[Unjudged, ...] = ()
     planted: Planted | None = None
     audit_failures: tuple[str, ...] = ()
@@ -102,6 +119,7 @@ class Story(msgspec.Struct, frozen=True):
 
 
 WORST = 5
+BESIDE = "Beside idle work, each GPU-hour saved once"
 
 
 def terminal(story: Story, *, width: int = 100, colour: bool = False) -> str:
@@ -110,6 +128,7 @@ def terminal(story: Story, *, width: int = 100, colour: bool = False) -> str:
     lines += ["What grows, and what lies fallow", *_bars(story, width, colour=colour), ""]
     lines += _worst(story, width)
     lines += _todo(story, width)
+    lines += _beside(story, width)
     if story.unjudged:
         lines += [
             "Not judged: telemetry is missing or contradicts itself, so neither idle nor busy"
@@ -144,6 +163,17 @@ def markdown(story: Story) -> str:
         f"| {money(w.usd)} | {w.evidence}: {_cell(w.why)} | {_cell(w.advice)} | `{w.finding}` |"
         for w in story.wastes[:WORST]
     ]
+    if story.others:
+        lines += ["", f"## {BESIDE}", ""]
+        lines += [
+            "| what | finding of | GPU-hours | USD | saves | evidence | what to do | finding |"
+        ]
+        lines += ["|---|---|--:|--:|---|---|---|---|"]
+        lines += [
+            f"| {_cell(o.subject)} | {o.analyzer}: {o.kind} | {o.gpu_hours:,.1f} | {money(o.usd)} "
+            f"| {o.saving} | {o.evidence}: {_cell(o.why)} | {_cell(o.advice)} | `{o.finding}` |"
+            for o in story.others[:WORST]
+        ]
     if story.unjudged:
         lines += ["", "## Not judged", "", "| workload | GPU-hours | why |", "|---|--:|---|"]
         lines += [
@@ -228,6 +258,18 @@ def _todo(story: Story, width: int) -> list[str]:
         lines += textwrap.wrap(
             f"{number} {w.advice}", width - 2, initial_indent="  ", subsequent_indent="    "
         )
+    return [*lines, ""]
+
+
+def _beside(story: Story, width: int) -> list[str]:
+    if not story.others:
+        return []
+    lines = [f"{BESIDE} ({len(story.others)}); the most:"]
+    for number, o in enumerate(story.others[:WORST], start=1):
+        what = f"  {number} {o.subject}"
+        lines.append(f"{what:<52} {money(o.usd):>12} {o.gpu_hours:>9,.1f} GPU-h  {o.saving}")
+        said = f"{o.kind}, {o.evidence}: {o.why}; {o.advice} [{o.finding}]"
+        lines += _wrapped(said, width)
     return [*lines, ""]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fallow.errors import SourceError, UsageError
 from fallow.settings import Settings, WarehouseSettings
 from fallow.window import Window, parse_moment
-from runtime import collecting, pipeline, windows
+from runtime import analyzing, collecting, pipeline, windows
 from runtime.importing import Extent, price_rows
 from runtime.showing import Progress
 from runtime.telling import tell
@@ -16,6 +16,9 @@ from runtime.telling import tell
 if TYPE_CHECKING:
     from collectors.prometheus.collector import PrometheusCollector
     from dashboards.story import Story
+
+IDLE = "idle"
+"""The analyzer whose findings are told by workload."""
 
 
 def look(settings: Settings, *, since: str, now: datetime, progress: Progress) -> "Story":
@@ -41,8 +44,7 @@ def look(settings: Settings, *, since: str, now: datetime, progress: Progress) -
 def _through(
     settings: Settings, collector: "PrometheusCollector", window: Window, progress: Progress
 ) -> "Story":
-    from analyzers.idle import IdleAnalyzer  # noqa: PLC0415  (frames and engine load in 0.5 s)
-    from warehouse.lake import Warehouse  # noqa: PLC0415
+    from warehouse.lake import Warehouse  # noqa: PLC0415  (the engine loads in 0.3 s)
 
     with Warehouse.open(settings, write=True, clock=lambda: window.end) as warehouse:
         extent = Extent()
@@ -57,12 +59,19 @@ def _through(
             )
         seen = Window(max(window.start, held.start), min(window.end, held.end))
         failures = pipeline.account(warehouse, seen)[1]
-        found = pipeline.analyze(warehouse, seen, [IdleAnalyzer(settings.idle)])
+        progress("looking for waste", 0.9)
+        made = analyzing.examine(
+            warehouse, seen, analyzing.chosen(settings), strict=False, summarise=False
+        )
         return tell(
             warehouse,
             seen,
             cluster=settings.cluster,
-            findings=found,
+            findings=[f for f in made.findings if f.analyzer == IDLE],
+            others=[row for row in made.ranked if row.finding.analyzer != IDLE],
             failures=failures,
-            notes=[f"Read from {settings.prometheus.url}; nothing was installed or kept."],
+            notes=[
+                *made.notes,
+                f"Read from {settings.prometheus.url}; nothing was installed or kept.",
+            ],
         )

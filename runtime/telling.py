@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from dashboards.story import Planted, StateTotal, Story, Unjudged, Waste, in_order
+from dashboards.story import Other, Planted, StateTotal, Story, Unjudged, Waste, in_order
 from fallow.nouns import Finding
 from fallow.seams import Views
 from fallow.window import Window, format_duration
+from runtime.findings import named
 from runtime.queries import sql
 
 if TYPE_CHECKING:
+    from analyzers.ranking import Ranked
     from warehouse.audits import AuditFailure
 
 CENT = Decimal("0.01")
@@ -22,11 +24,15 @@ def tell(
     *,
     cluster: str,
     findings: Sequence[Finding],
+    others: "Sequence[Ranked]" = (),
     failures: "Sequence[AuditFailure]" = (),
     planted: Planted | None = None,
     notes: Sequence[str] = (),
 ) -> Story:
-    """Gather what the story says of one cluster and window."""
+    """Gather what the story says of one cluster and window.
+
+    `findings` are told as wastes of workloads, `others` by what they would save.
+    """
     where = {"since": window.start, "until": window.end, "cluster": cluster}
     states = views.query(sql("states"), where).to_pylist()
     fleet = views.query(sql("fleet"), where).to_pylist()[0]
@@ -40,6 +46,7 @@ def tell(
         nodes=int(fleet["nodes"]),
         states=in_order([StateTotal(r["state"], r["gpu_hours"], _cents(r["usd"])) for r in states]),
         wastes=tuple(wastes(findings, window)),
+        others=tuple(_other(row) for row in others if row.gpu_hours or row.usd),
         unjudged=tuple(_unjudged(row) for row in views.query(sql("unjudged"), where).to_pylist()),
         planted=planted,
         audit_failures=tuple(str(failure) for failure in failures),
@@ -82,6 +89,22 @@ def _waste(group: Sequence[Finding], window: Window) -> Waste:
         why=because(largest),
         advice=f"{advised.verb} {advised.target}: {advised.why}" if advised else "",
         finding=largest.id,
+    )
+
+
+def _other(row: "Ranked") -> Other:
+    finding, advice = row.finding, row.finding.recommendations[0]
+    return Other(
+        subject=named(finding.subject),
+        analyzer=finding.analyzer,
+        kind=finding.kind,
+        saving=advice.saving,
+        gpu_hours=row.gpu_hours,
+        usd=_cents(row.usd),
+        evidence=finding.evidence,
+        why=because(finding),
+        advice=f"{advice.verb} {advice.target}",
+        finding=finding.id,
     )
 
 

@@ -157,6 +157,9 @@ def test_scan_of_a_real_prometheus_tells_idle_from_unknown_from_free(
     assert story["gpu_hours"] == pytest.approx(sum(states.values()))
     assert sum(Decimal(str(s["usd"])) for s in story["states"]) == Decimal(str(story["usd"]))
     assert story["audit_failures"] == []
+    # The other analyzers were asked too, and what they save is none of the hours above.
+    assert not {o["analyzer"] for o in story["others"]} & {"idle"}
+    assert sum(o["gpu_hours"] for o in story["others"]) <= story["gpu_hours"]
     assert not (Path(os.environ["FALLOW_HOME"])).exists()  # nothing was kept
 
 

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from dashboards.story import (
+    Other,
     Planted,
     StateTotal,
     Story,
@@ -46,6 +47,20 @@ STORY = Story(
             finding="abc123def456",
         ),
     ),
+    others=(
+        Other(
+            subject="NodePool/h100",
+            analyzer="pools",
+            kind="oversized_pool",
+            saving="cash",
+            gpu_hours=96.0,
+            usd=Decimal("660.48"),
+            evidence="suspected",
+            why="three nodes would do",
+            advice="consolidate NodePool/h100",
+            finding="0123456789ab",
+        ),
+    ),
     unjudged=(Unjudged("team-vision/sweep-17", 168.0, "witnesses contradict each other"),),
     planted=Planted(160.0, 150.0, None, Decimal(1031), 1.0, 0.9375, 0),
     prices="as of 2026-07-20",
@@ -64,6 +79,10 @@ def test_the_terminal_story_says_everything_with_units() -> None:
         "150.0 GPU-h",
         "confirmed: power 120 W",
         "stop Notebook/jupyter-alice",
+        "Beside idle work, each GPU-hour saved once (1)",
+        "NodePool/h100",
+        "$660.48",
+        "oversized_pool, suspected: three nodes would do",
         "team-vision/sweep-17",
         "precision 100.0%, recall 93.8%",
         "0 false alarms",
