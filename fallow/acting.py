@@ -175,6 +175,8 @@ class Change(msgspec.Struct, frozen=True):
     waits, and the action stays open."""
     guarded: bool = True
     """Carry uid and resourceVersion as preconditions (not for POST)."""
+    depends: bool = False
+    """Valid only once the changes before it took: alone it cannot be rehearsed."""
 
 
 class Held(msgspec.Struct, frozen=True):

@@ -259,7 +259,10 @@ def standard_guard(
     target = intent.target
     if not (target.api_version or target.namespace):
         return ()
-    chain: Sequence[Mapping[str, Any]] = [*door.pods(target)]
+    # A quota has no pods of its own, and to look for some would read all of the cluster's.
+    chain: Sequence[Mapping[str, Any]] = (
+        [] if intent.capability == "quota" else [*door.pods(target)]
+    )
     if target.api_version and target.kind != "Node":
         chain = [*chain, obj]
     space: Mapping[str, Any] | None = {}

@@ -67,8 +67,14 @@ class Writes:
         return self.way(change).get(read_path(change))
 
     def rehearse(self, changes: Sequence[Change]) -> Reason | None:
-        """Send all changes as a server-side dry run; return the first refusal."""
+        """Send all changes as a server-side dry run; return the first refusal.
+
+        Those that depend on others before them cannot be judged alone: the first refusal of the
+        writes themselves takes back what was done.
+        """
         for change in changes:
+            if change.depends:
+                continue
             try:
                 answer = self.way(change).send(change, dry_run=True)
             except FallowError as error:

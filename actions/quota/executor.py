@@ -17,7 +17,7 @@ from actions.cluster.protections import protected
 from actions.quota.accounts import Account, Solution, Wish
 from actions.quota.once import Once
 from actions.quota.proposals import Move, Proposal, read
-from actions.quota.review import review
+from actions.quota.review import verdict
 from actions.quota.solving import solve
 from actions.quota.systems import SYSTEMS, Part, System
 from actions.quota.systems.system import Object, key_of
@@ -68,10 +68,7 @@ class QuotaExecutor:
 
     def review(self, action: Action, views: Views, now: datetime) -> tuple[Reason, ...] | None:
         """Return why a step made waiting worse; () = it did not; None = too early to say."""
-        said = review(action, views, now)
-        if said.worse is None:
-            return None
-        return (Reason("worsened", said.why),) if said.worse else ()
+        return verdict(action, views, now)
 
 
 def _found(proposal: Proposal, cluster: Cluster) -> tuple[System, str, dict[str, Object]]:
@@ -162,7 +159,10 @@ def _intent(
         root = cluster.collection(system.api_kind, system.group or "", space)
         path = f"{root}/{item['metadata']['name']}"
         target = _target(item, system, path, cluster.name)
-        pairs.append(write(target, path, system.fields(item, part, shift.change)))
+        fields = system.fields(item, part, shift.change)
+        # Only a leaf that shrinks leaves every sum valid, whatever comes after it.
+        alone = shift.change < 0 and shift.key not in step.parents
+        pairs.append(write(target, path, fields, depends=system.sums and not alone))
     changes = tuple(change for change, _ in pairs)
     gave = [f"{s.key} {s.before:g} -> {s.after:g}" for s in step.shifts]
     return Intent(

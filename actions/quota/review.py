@@ -5,12 +5,16 @@ from functools import cache
 from importlib.resources import files
 
 from actions.quota.proposals import Proposal, read
-from actions.quota.waiting import Judged, Look, worsened
-from fallow.acting import Action
+from actions.quota.waiting import LEAST_HOURS, Judged, Look, worsened
+from fallow.acting import Action, Reason
 from fallow.seams import Views
 
 BEFORE = timedelta(days=7)
 """What a step is held against."""
+SOON = timedelta(hours=LEAST_HOURS + 1)
+"""Nothing can be said earlier."""
+OVER = timedelta(days=7)
+"""So long it may still turn out to be harm: then the step stands for good."""
 
 
 def review(action: Action, views: Views, now: datetime) -> Judged:
@@ -22,6 +26,16 @@ def review(action: Action, views: Views, now: datetime) -> Judged:
     first = action.at.replace(minute=0, second=0, microsecond=0)
     later = looks(views, cluster, proposal, first + timedelta(hours=1), now)
     return worsened([one for one in before if one.hour < first], later)
+
+
+def verdict(action: Action, views: Views, now: datetime) -> tuple[Reason, ...] | None:
+    """Return why a step is to be taken back; () = it stands for good; None = too early to say."""
+    if now - action.at < SOON:
+        return None
+    said = review(action, views, now)
+    if said.worse:
+        return (Reason("worsened", said.why),)
+    return () if said.worse is False and now - action.at >= OVER else None
 
 
 def looks(

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from actions.quota.systems.system import Field
 from fallow.acting import Change, Target
 
@@ -10,7 +12,9 @@ JSON_PATCH = "application/json-patch+json"
 UID = "/metadata/uid"
 
 
-def write(target: Target, path: str, fields: Sequence[Field]) -> tuple[Change, Change]:
+def write(
+    target: Target, path: str, fields: Sequence[Field], *, depends: bool = False
+) -> tuple[Change, Change]:
     """Return the change and its undo.
 
     Every field is tested for what it was before anything is written. The uid is, too, but not the
@@ -18,10 +22,11 @@ def write(target: Target, path: str, fields: Sequence[Field]) -> tuple[Change, C
     A failed test is 422: the sum would change, so somebody has to decide again.
     """
     back = [Field(f.pointer, f.after, f.before) for f in fields]
-    return _change(target, path, fields), _change(target, path, back)
+    later = msgspec.structs.replace(target, resource_version=None)
+    return _change(target, path, fields, depends=depends), _change(later, path, back, depends=True)
 
 
-def _change(target: Target, path: str, fields: Sequence[Field]) -> Change:
+def _change(target: Target, path: str, fields: Sequence[Field], *, depends: bool) -> Change:
     tests: list[dict[str, Any]] = [{"op": "test", "path": UID, "value": target.uid}]
     tests += [
         {"op": "test", "path": f.pointer, "value": f.before} for f in fields if f.before is not None
@@ -35,6 +40,7 @@ def _change(target: Target, path: str, fields: Sequence[Field]) -> Change:
         was={f.pointer: f.before for f in fields},
         becomes={f.pointer: f.after for f in fields},
         guarded=False,
+        depends=depends,
     )
 
 

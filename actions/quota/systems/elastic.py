@@ -140,6 +140,7 @@ KOORDINATOR = System(
         Right("scheduling.sigs.k8s.io", "elasticquotas", ("get", "list", "patch")),
         Right(PROFILES, "elasticquotaprofiles", ("list",)),
     ),
+    sums=True,
     stuck=profiled,
 )
 NOS = System(

@@ -40,6 +40,8 @@ class System(msgspec.Struct, frozen=True):
     fields: Callable[[Object, Part, float], list[Field]]
     """What a change of the guarantee writes; what must not have moved has before == after."""
     rights: tuple[Right, ...] = ()
+    sums: bool = False
+    """A webhook of its judges sums: what grows before others shrank is refused."""
     closed: Callable[[Cluster], str] | None = None
     """Why none of its objects may be written in this cluster; empty = they may."""
     stuck: Callable[[Object, Cluster], str] | None = None

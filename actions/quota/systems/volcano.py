@@ -76,4 +76,5 @@ SYSTEM = System(
     accounts,
     fields,
     (Right("scheduling.volcano.sh", "queues", ("get", "list", "patch")),),
+    sums=True,
 )

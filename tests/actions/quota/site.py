@@ -96,11 +96,14 @@ class Site:
                     self.ask("DELETE", self.path(row["kind"], row["group"], space, name))
 
     def send(self, intent: Intent) -> list[Answer]:
-        """Write as the loop does: a dry run of the next, then the next, until one is refused."""
+        """Write as the loop does: rehearse what can be, then one by one until one is refused."""
+        for change in intent.changes:
+            tried = None if change.depends else self.door.send(change, dry_run=True)
+            if tried is not None and not tried.ok:
+                return [tried]
         answers = []
         for change in intent.changes:
-            tried = self.door.send(change, dry_run=True)
-            answers.append(self.door.send(change, dry_run=False) if tried.ok else tried)
+            answers.append(self.door.send(change, dry_run=False))
             if not answers[-1].ok:
                 break
         return answers

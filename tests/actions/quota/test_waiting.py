@@ -159,6 +159,14 @@ def test_the_executor_reviews_what_it_did_from_stored_rows(views: Memory) -> Non
     assert QuotaExecutor().review(action("Queue.kai"), views, AFTER + 5 * HOUR) is None
 
 
+def test_a_step_stands_for_good_after_a_week_without_harm(views: Memory) -> None:
+    quota(views, "Queue.kai", "a", (4, 0), (4, 0))
+    quota(views, "Queue.kai", "b", (4, 4), (8, 0))
+    executor = QuotaExecutor()
+    assert executor.review(action("Queue.kai"), views, AFTER + 48 * HOUR) is None
+    assert executor.review(action("Queue.kai"), views, AFTER + 168 * HOUR) == ()
+
+
 def test_what_waits_for_a_cluster_queue_stands_in_its_local_queues(views: Memory) -> None:
     for name, used in (("a", 4), ("b", 4)):
         course = (used, None)
