@@ -16,12 +16,12 @@ WITH owners AS (
     GROUP BY ALL
 ),
 
-pods AS (
+pods AS MATERIALIZED (
     SELECT
         cluster,
         namespace,
         pod,
-        date_trunc('hour', ts) AS hour,
+        time_bucket(INTERVAL 1 HOUR, ts) AS hour,
         max(work) AS work,
         avg(steps_per_s) AS steps_per_s,
         avg(work_per_s) AS work_per_s,
@@ -33,7 +33,7 @@ pods AS (
     HAVING sum(interval_s) >= 3000
 ),
 
-paces AS (
+paces AS MATERIALIZED (
     SELECT
         o.cluster,
         o.namespace,
@@ -54,6 +54,27 @@ paces AS (
     GROUP BY ALL
 ),
 
+-- Devices that a job held from one moment to another, before they meet its hours: eight by eight.
+spans AS (
+    SELECT
+        a.cluster,
+        a.namespace,
+        a.workload_kind,
+        a.workload,
+        a.start,
+        a."end",
+        count(*) AS gpus,
+        count(DISTINCT a.pod_uid) AS pods,
+        min(d.gpu_model) AS model,
+        max(d.gpu_model) AS last_model,
+        min(coalesce(a.share, 1.0)) AS share,
+        min(coalesce(d.weight, 1.0)) AS weight
+    FROM allocation AS a
+    LEFT JOIN device AS d ON a.cluster = d.cluster AND a.device = d.device
+    WHERE a.start < $until AND a."end" > $since AND a.workload IS NOT null
+    GROUP BY ALL
+),
+
 sizes AS (
     SELECT
         p.cluster,
@@ -61,22 +82,18 @@ sizes AS (
         p.workload_kind,
         p.workload,
         p.hour,
-        count(DISTINCT a.device)::INTEGER AS gpus,
-        count(DISTINCT a.pod_uid) AS pods,
-        max(d.gpu_model) AS model
+        sum(s.gpus)::INTEGER AS gpus,
+        sum(s.pods) AS pods,
+        min(s.model) AS model
     FROM paces AS p
-    INNER JOIN allocation AS a
+    INNER JOIN spans AS s
         ON
-            p.cluster = a.cluster AND p.namespace = a.namespace
-            AND p.workload_kind = a.workload_kind AND p.workload = a.workload
-            AND p.hour >= a.start AND p.hour + INTERVAL 1 HOUR <= a."end"
-    LEFT JOIN device AS d ON a.cluster = d.cluster AND a.device = d.device
+            p.cluster = s.cluster AND p.namespace = s.namespace
+            AND p.workload_kind = s.workload_kind AND p.workload = s.workload
+            AND p.hour >= s.start AND p.hour + INTERVAL 1 HOUR <= s."end"
     GROUP BY ALL
     -- Parts of devices and mixed models are no size.
-    HAVING
-        min(coalesce(a.share, 1.0)) > 0.999
-        AND min(coalesce(d.weight, 1.0)) > 0.999
-        AND count(DISTINCT d.gpu_model) = 1
+    HAVING min(s.share) > 0.999 AND min(s.weight) > 0.999 AND min(s.model) = max(s.last_model)
 )
 
 SELECT

@@ -36,7 +36,7 @@ def missed(service: Service, window: Window) -> Finding | None:
         details={
             "why": why,
             "levels": [_document(level) for level in service.levels],
-            "means": "nothing that makes this workload smaller is advised in this window",
+            "means": "while it is asked, nothing that makes this workload smaller is advised",
         },
     )
 

@@ -5,7 +5,10 @@ decode.py      answers straight into NumPy arrays
 queries.csv    what is asked for beside device telemetry
 telemetry.py   device series of one chunk of time -> sample, holding, gaps
 kube_state.py  kube-state-metrics -> node, pod
+grid.py        rates by pod over whole stretches of the clock's grid
 usage.py       cAdvisor and request counters -> pod_sample
+latencies.py   latency histograms (service_metrics.csv) -> latency_sample
+steps.py       training loops (step_metrics.csv) -> step_sample
 cursors.py     what is done, and what is left to do
 collector.py   the collector
 """
