@@ -196,8 +196,9 @@ def actor(
     policies: "Sequence[Policy]",
     clock: Callable[[], datetime],
     identity: str = "",
+    notifier: Any = None,
 ) -> "Actor":
-    """Return an actor over an open door, journal and warehouse."""
+    """Return an actor over an open door, journal and warehouse; no notifier = the settings'."""
     from actions.cluster.hub import Hub  # noqa: PLC0415
     from actions.executors import for_  # noqa: PLC0415
     from actions.loop.actor import Actor  # noqa: PLC0415
@@ -214,7 +215,7 @@ def actor(
         lease=Lease(door, acting.lease, me, clock),
         freeze=freeze(settings, record, door),
         evidence=evidence,
-        notifier=Channels(settings.notices),
+        notifier=notifier or Channels(settings.notices),
         choose=for_,
         clock=clock,
         settings=acting,

@@ -232,6 +232,15 @@ class LineStream:
             return
 
 
+def at(url: str, *, timeout_s: float = 30.0, pause: Pause | None = None) -> Api:
+    """Open an API server that wants no credentials, such as a simulated one on loopback."""
+    from kubernetes import client
+
+    settings = client.Configuration(host=url)
+    settings.retries = False
+    return Api(client.ApiClient(settings), timeout_s=timeout_s, pause=pause)
+
+
 def connect(context: str = "", *, timeout_s: float = 30.0, pause: Pause | None = None) -> Api:
     """Open the API server of a kubeconfig context, else of the pod we run in.
 

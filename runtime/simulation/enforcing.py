@@ -1,83 +1,202 @@
-"""The closed loop until actions exist: idle verdicts are applied to the world that they are of.
+"""The closed loop: what is found in a world is acted upon through the world's own API door.
 
-    world ─► rows, with quirks ─► warehouse ─► idle verdicts ─► the workload's own stop handle
-      ▲                                                                        │
-      └────────────────────────────────────────────────────────────────────────┘
+    world ─► rows, with quirks ─► warehouse ─► findings ─► policies ─► the actor's loop
+      ▲                                                                      │
+      └── controllers ◄── Kubernetes API over HTTP ◄── writes, as anywhere ──┘
 
-A workload is stopped when its verdict is actionable, of the whole of it, and holds at this very
-moment. The rows are those that closed doors show; nothing true enters the warehouse.
+The rows are those that closed doors show; nothing true enters the warehouse. The parts of a site's
+people are played: whoever is told is told, the admin lists every namespace, approves what waits,
+and lets it go on when a freeze is over; owners start again what they miss.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 import numpy as np
 
-from fallow.nouns import Finding
-from fallow.settings import IdleSettings
+from fallow.acting import Facts
+from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime import pipeline
+from runtime import findings, pipeline
 from runtime.accuracy.watching import CLUSTER, Inventory
+from runtime.acting import LiveEvidence, actor
 from simulator.blocks import thinned
-from simulator.cast import Key
 from simulator.exporters.host_spans import host_spans
 from simulator.exporters.quirks import Quirks
 from simulator.exporters.rows import rows
+from simulator.kube.exec import Machine
+from simulator.kube.server import KubeServer
 from simulator.nouns import Block
 from simulator.world import World
 
 if TYPE_CHECKING:
+    from actions.loop.actor import Actor
+    from actions.policy.model import Policy
     from warehouse.lake import Warehouse
 
-SLACK = 2
-"""A verdict holds now when it reaches to within so many looks of now."""
 BACK = timedelta(hours=1)
 """Looks back for longer than the longest duration that a verdict asks for."""
+IDLE = ("idle",)
+ADMIN, SIMULATE = "admin", "simulate"
+OWN = Path(__file__).parent / "policies"
 
 
-class Applied(msgspec.Struct, frozen=True):
-    """A verdict that was applied."""
+class Channels:
+    """Everybody is reached: a made-up channel that always delivers."""
 
-    key: Key
-    at_s: float
-    finding: Finding
+    def tell(self, notices: Sequence[Any], now: datetime) -> list[Any]:
+        """Return that each notice was delivered."""
+        from actions.loop.seams import Proof  # noqa: PLC0415
+
+        del now
+        return [Proof(notice, delivered=("simulated",)) for notice in notices]
+
+
+class Evidence(LiveEvidence):
+    """Idle work of one world; a fresh look lets the world go on to its next look."""
+
+    def __init__(self, enforcer: "Enforcer") -> None:
+        super().__init__(enforcer.warehouse, enforcer.settings, lambda _now: None)
+        self._enforcer = enforcer
+        self._kept: tuple[datetime, list[Facts]] | None = None
+
+    def cases(self, now: datetime) -> Sequence[Facts]:
+        """Return the facts of what is idle now."""
+        if self._kept is None or self._kept[0] != now:
+            self._kept = now, self._facts(now, IDLE)
+        return self._kept[1]
+
+    def again(self, facts: Facts, now: datetime) -> Facts | None:
+        """Let the world go on by a look, once for all actions of a turn, and judge again."""
+        now = self._enforcer.refresh(now)
+        key = _key(facts)
+        same = (f for f in self.cases(now) if f.finding.kind == facts.finding.kind)
+        return next((f for f in same if _key(f) == key), None)
 
 
 class Enforcer:
-    """Watches one world and applies what is found."""
+    """Watches one world and lets policies act in it. Opens its API's door; close it after."""
 
     def __init__(
         self,
         warehouse: "Warehouse",
         world: World,
         quirks: Quirks,
-        settings: IdleSettings,
+        settings: Settings,
+        policies: "Sequence[Policy]",
         *,
         look_s: float,
     ) -> None:
-        from analyzers.idle import IdleAnalyzer  # noqa: PLC0415  (frames load in 0.5 s)
-
         self.warehouse, self.world, self.quirks = warehouse, world, quirks
         self.settings, self.look_s = settings, look_s
-        self.analyzer = IdleAnalyzer(settings)
-        self.applied: list[Applied] = []
+        self.policies = tuple(_listed(policy) for policy in policies)
+        self.blocks: list[Block] = []
+        self.freezes = 0
         self._seen = Inventory(world)
         self._start_s = world.now_s
+        self._fresh_s = world.now_s
+        self._stack = ExitStack()
 
-    def turn(self, until_s: float) -> Block:
-        """Move the world, store what it showed, judge it, and stop what is idle."""
+    def __enter__(self) -> Self:
+        from actions.cluster.door import Door  # noqa: PLC0415
+        from actions.journal import Journal, Record, words  # noqa: PLC0415
+        from fallow.kube.api import at  # noqa: PLC0415
+
+        own = {"apiVersion": "v1", "kind": "Namespace"}
+        name = self.settings.actions.lease.namespace
+        self.world.store.create("Namespace", {**own, "metadata": {"name": name}})
+        server = self._stack.enter_context(KubeServer(self.world.store))
+        home = self.settings.home / "container"
+        (home / "home" / "jovyan").mkdir(parents=True)
+        server.containers.default = Machine(home)
+        path = self.settings.home / "journal.sqlite"
+        journal = self._stack.enter_context(Journal.open(path, self.now, actor=SIMULATE))
+        self.record: Record = Record(journal).catch_up()
+        self.record.extend(
+            (words.TRUSTED, p.name, {"fingerprint": p.fingerprint, "by": SIMULATE})
+            for p in self.policies
+        )
+        evidence = Evidence(self)
+        self.actor: Actor = actor(
+            self.settings,
+            self.record,
+            evidence,
+            door=Door(at(server.url), CLUSTER),
+            policies=self.policies,
+            clock=self.now,
+            identity=SIMULATE,
+            notifier=Channels(),
+        )
+        self.evidence = evidence
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def now(self) -> datetime:
+        """Return the world's moment."""
+        return datetime.fromtimestamp(self.world.now_s, UTC)
+
+    def turn(self, until_s: float, end_s: float) -> list[Block]:
+        """Move the world, store what it showed, and before the end let the actor have its turn."""
+        self.blocks = []
+        self._advance(until_s)
+        least = self.settings.idle.min_duration.total_seconds()
+        if self.world.now_s - self._start_s > least and until_s < end_s:
+            self._fresh_s = -1.0
+            self._people()
+            self.actor.turn(dry_run=False)
+            self._remember()
+        return self.blocks
+
+    def refresh(self, now: datetime) -> datetime:
+        """Let the world go on to its next look, once a turn; return the moment it reached."""
+        if self._fresh_s < 0 or now.timestamp() - self._fresh_s > self.look_s:
+            self._advance((now.timestamp() // self.look_s + 1) * self.look_s)
+            self._fresh_s = self.world.now_s
+        return self.now()
+
+    def _people(self) -> None:
+        """Play the admin: approve what waits, and thaw what froze once that is over."""
+        from actions.journal import words  # noqa: PLC0415
+        from actions.loop.actor import approve  # noqa: PLC0415
+
+        self.record.catch_up()
+        if self.record.frozen is not None and self.evidence.incident(self.now()) is None:
+            self.freezes += 1
+            self.record.append(words.THAWED, words.FLEET, {}, actor=ADMIN)
+        for key, asked in list(self.record.asked.items()):
+            if not self.record.approvals(asked.policy, asked.finding):
+                approve(self.record, key, ADMIN)
+
+    def _remember(self) -> None:
+        """Keep what is idle: predictions rest on how long such stretches last."""
+        facts = self.evidence.cases(self.now())
+        found = [f.finding for f in facts]
+        if found:
+            self.warehouse.ingest([findings.rows(found, found_at=self.now())])
+
+    def _advance(self, until_s: float) -> None:
         since_s = self.world.now_s
         block = self.world.advance(until_s)
+        self.blocks.append(block)
         pipeline.ingest(self.warehouse, self._rows(block, since_s, until_s))
-        for found in self._judge(until_s):
-            subject = found.subject
-            key = (subject.workload_kind, subject.namespace, subject.workload)
-            if self.world.switch_off(key):
-                self.applied.append(Applied(key, until_s, found))
-        return block
+        self._account()
+
+    def _account(self) -> None:
+        from warehouse.allocation import allocate  # noqa: PLC0415  (the engine loads in 0.3 s)
+        from warehouse.rollup import roll_up  # noqa: PLC0415
+
+        idle = self.settings.idle
+        longest = max(idle.min_duration, idle.service_duration) + BACK
+        begin = max(self.now() - longest, datetime.fromtimestamp(self._start_s, UTC))
+        roll_up(self.warehouse)
+        allocate(self.warehouse, Window(begin, self.now()))
 
     def _rows(self, block: Block, since_s: float, until_s: float) -> Iterator[Batch]:
         scripts = self.world.cast.scripts
@@ -95,28 +214,15 @@ class Enforcer:
             node_of={t.holder.uid: block.devices[t.devices[0]].node for t in held},
         )
 
-    def _judge(self, now_s: float) -> list[Finding]:
-        """Return what may be stopped now."""
-        from actions.recommend import never, verbs  # noqa: PLC0415
-        from warehouse.allocation import allocate  # noqa: PLC0415  (the engine loads in 0.3 s)
-        from warehouse.rollup import roll_up  # noqa: PLC0415
 
-        longest = max(self.settings.min_duration, self.settings.service_duration) + BACK
-        now = datetime.fromtimestamp(now_s, UTC)
-        begin = max(now - longest, datetime.fromtimestamp(self._start_s, UTC))
-        least = self.settings.min_duration.total_seconds()
-        if (now - begin).total_seconds() <= least:
-            return []
-        window = Window(begin, now)
-        roll_up(self.warehouse)
-        allocate(self.warehouse, window)
-        fresh = now - timedelta(seconds=SLACK * self.look_s)
-        return [
-            f
-            for f in self.analyzer.find(self.warehouse, window)
-            if f.verdict == "idle"
-            and f.details["actionable"]
-            and f.window.end >= fresh
-            and never(f.subject.workload_kind, f.subject.namespace) is None
-            and f.subject.workload_kind in verbs()
-        ]
+def _listed(policy: "Policy") -> "Policy":
+    """Return a policy as an admin lists every namespace in it who listed none."""
+    if policy.allow.namespaces:
+        return policy
+    allow = msgspec.structs.replace(policy.allow, namespaces=("*",))
+    return msgspec.structs.replace(policy, allow=allow)
+
+
+def _key(facts: Facts) -> tuple[str, ...]:
+    whom = facts.finding.subject
+    return whom.cluster, whom.namespace, whom.workload_kind, whom.workload

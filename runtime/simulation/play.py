@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,11 +13,14 @@ from runtime import pipeline
 from runtime.accuracy.watching import isolated
 from runtime.importing import price_rows
 from runtime.showing import Progress
-from runtime.simulation.enforcing import Applied, Enforcer
+from runtime.simulation.enforcing import OWN, Enforcer
 from runtime.simulation.options import Options
 from runtime.simulation.tally import HOUR_S, Measures, Tally, document, measures
 from simulator.nouns import STATES
 from simulator.world import Stop, World
+
+if TYPE_CHECKING:
+    from actions.policy.model import Policy
 
 STEP_S = 6 * 3600.0
 REGRET_S = 1800.0
@@ -25,19 +28,34 @@ REGRET_S = 1800.0
 
 
 class Enforced(msgspec.Struct, frozen=True):
-    """What enforcement did, against the truth."""
+    """What enforcement did: by the world's truth, and by its own books."""
 
+    policies: tuple[str, ...]
     actions: int
     precision: float
     recall: float
     harm: dict[str, float]
-    predicted_usd: float
-    realised_usd: float
-    released_gpu_hours: float
+    predicted_gpu_hours: float
+    """By the books: what past stretches let expect."""
+    saved_gpu_hours: float
+    """By the books: what its devices did afterwards, the restart taken off."""
+    saved_usd: dict[str, float]
+    """The same in dollars, by kind."""
+    true_gpu_hours: float
+    """By the truth: until its owner would have had it back, or taken it away."""
+    refused: int
+    taken_back: int
+    open: int
+    freezes: int
 
 
-def simulate(options: Options, progress: Progress) -> dict[str, Any]:
-    """Return the document of `fallow simulate` (docs/simulator.md)."""
+def simulate(
+    options: Options, progress: Progress, policies: "Sequence[Policy] | None" = None
+) -> dict[str, Any]:
+    """Return the document of `fallow simulate` (docs/simulator.md); no policies = its own."""
+    from actions.policy.reading import read  # noqa: PLC0415
+
+    policies = policies if policies is not None else read([OWN])
     baseline, tally = _without(options, progress)
     world = World(options.spec, options.seed)
     enforced = Tally(world.devices)
@@ -46,23 +64,27 @@ def simulate(options: Options, progress: Progress) -> dict[str, Any]:
         return datetime.fromtimestamp(world.now_s, UTC)
 
     from warehouse.lake import Warehouse  # noqa: PLC0415  (the engine loads in 0.3 s)
-    from warehouse.pricing import device_rates  # noqa: PLC0415
 
     end = datetime.fromtimestamp(options.end_s, UTC)
+    window = Window(datetime.fromtimestamp(options.spec.start_s, UTC), end)
     with tempfile.TemporaryDirectory(prefix="fallow-simulate-") as folder:
         settings = isolated(Path(folder), threads=1)
-        with Warehouse.open(settings, write=True, clock=now) as warehouse:
+        with (
+            Warehouse.open(settings, write=True, clock=now) as warehouse,
+            Enforcer(
+                warehouse, world, options.quirks, settings, policies, look_s=options.look_s
+            ) as enforcer,
+        ):
             pipeline.price(warehouse, price_rows(settings, end))
-            enforcer = Enforcer(
-                warehouse, world, options.quirks, settings.idle, look_s=options.look_s
-            )
             while world.now_s < options.end_s:
-                enforced.add(enforcer.turn(min(world.now_s + options.every_s, options.end_s)))
-                progress("with enforcement", 0.2 + 0.8 * _part(world, options))
-            window = Window(datetime.fromtimestamp(options.spec.start_s, UTC), end)
-            rows = device_rates(warehouse, window).to_pylist()
-    rates = {r["device"]: float(r["loaded_usd_h"]) for r in rows if r["loaded_usd_h"] is not None}
-    did = _measured(world, enforcer.applied, enforced)
+                # A fresh look may have moved the world on since the last turn.
+                turns = (world.now_s - options.spec.start_s) // options.every_s + 1
+                until_s = options.spec.start_s + turns * options.every_s
+                for block in enforcer.turn(min(until_s, options.end_s), options.end_s):
+                    enforced.add(block)
+                progress("with enforcement", 0.2 + 0.75 * _part(world, options))
+            did, rates = _measured(world, enforcer, enforced, window)
+            progress("its books", 1.0)
     return {
         "seed": options.seed,
         "days": options.days,
@@ -90,28 +112,35 @@ def _part(world: World, options: Options) -> float:
     return (world.now_s - options.spec.start_s) / (options.end_s - options.spec.start_s)
 
 
-def _measured(world: World, applied: Sequence[Applied], tally: Tally) -> Enforced:
-    """Lay what was done over the truth.
+def _measured(
+    world: World, enforcer: Enforcer, tally: Tally, window: Window
+) -> tuple[Enforced, dict[str, float]]:
+    """Lay what was done over the truth, and beside it what the books say was saved.
 
-    Released are the GPU-hours from a stop until its owner started it again, would have taken it
-    away, or the end: truly idle ones where the stop was right.
+    True are the GPU-hours from a stop until its owner started it again, would have taken it away,
+    or the end.
     """
-    end_s = world.now_s
-    done = {(stop.key, stop.at_s): stop for stop in world.stops}
-    predicted = realised = released = idle = 0.0
-    for one in applied:
-        stop = done.get((one.key, one.at_s))
-        if stop is None:  # the last moment's, which the world has not seen
-            continue
-        hours = (_until(world, stop, end_s) - stop.at_s) / HOUR_S
-        rate = float(one.finding.usd or 0) / one.finding.gpu_hours
-        predicted += rate * stop.gpus * (end_s - stop.at_s) / HOUR_S
-        realised += rate * stop.gpus * hours
-        released += stop.gpus * hours
-        idle += stop.gpus * hours if _right(stop) else 0.0
-    right = sum(_right(stop) for stop in world.stops)
-    remaining = tally.hours("idle")
-    return Enforced(
+    from actions.savings.measuring import measure  # noqa: PLC0415
+    from actions.savings.standing import acted_of  # noqa: PLC0415
+    from warehouse.pricing import device_rates  # noqa: PLC0415
+
+    pipeline.account(enforcer.warehouse, window)
+    end_s, now = world.now_s, enforcer.now()
+    record = enforcer.record.catch_up()
+    acted = acted_of(record)
+    prices = device_rates(enforcer.warehouse, Window(window.start, now)).to_pylist()
+    entries = measure(enforcer.warehouse, acted, prices, now)
+    true = sum(s.gpus * (_until(world, s, end_s) - s.at_s) for s in world.stops) / HOUR_S
+    idle = sum(
+        s.gpus * (_until(world, s, end_s) - s.at_s) / HOUR_S for s in world.stops if _right(s)
+    )
+    usd: dict[str, float] = {}
+    for entry in entries:
+        usd[entry.kind] = round(usd.get(entry.kind, 0.0) + float(entry.usd or 0), 2)
+    right, remaining = sum(_right(stop) for stop in world.stops), tally.hours("idle")
+    told = list(record.actions.values())
+    did = Enforced(
+        policies=tuple(p.name for p in enforcer.policies),
         actions=len(world.stops),
         precision=round(right / len(world.stops), 5) if world.stops else 1.0,
         recall=round(idle / (idle + remaining), 5) if idle + remaining else 1.0,
@@ -120,10 +149,17 @@ def _measured(world: World, applied: Sequence[Applied], tally: Tally) -> Enforce
             "lost_gpu_hours": round(sum(s.lost_gpu_s for s in world.stops) / HOUR_S, 3),
             "regretted_stops": sum(_regretted(stop) for stop in world.stops),
         },
-        predicted_usd=round(predicted, 2),
-        realised_usd=round(realised, 2),
-        released_gpu_hours=round(released, 3),
+        predicted_gpu_hours=round(sum(e.predicted_gpu_hours for e in entries), 3),
+        saved_gpu_hours=round(sum(e.gpu_hours for e in entries), 3),
+        saved_usd=dict(sorted(usd.items())),
+        true_gpu_hours=round(true, 3),
+        refused=sum(not t.touched for t in told),
+        taken_back=sum(t.restored is not None for t in told),
+        open=sum(t.is_open for t in told),
+        freezes=enforcer.freezes,
     )
+    rates = {r["device"]: float(r["loaded_usd_h"]) for r in prices if r["loaded_usd_h"] is not None}
+    return did, rates
 
 
 def _right(stop: Stop) -> bool:

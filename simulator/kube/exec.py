@@ -57,6 +57,8 @@ class Containers:
 
     def __init__(self) -> None:
         self._machines: dict[tuple[str, str, str], Machine] = {}
+        self.default: Machine | None = None
+        """What runs in every other container."""
 
     def add(self, namespace: str, pod: str, machine: Machine, container: str = "") -> None:
         """Give a pod's container a machine; no name = whichever is asked for."""
@@ -82,7 +84,7 @@ class Containers:
             raise bad_request("you must specify at least 1 command for the container")
         named = container or names[0]
         machine = self._machines.get((namespace, pod, named))
-        machine = machine or self._machines.get((namespace, pod, ""))
+        machine = machine or self._machines.get((namespace, pod, "")) or self.default
         if machine is None or found.get("status", {}).get("phase") != "Running":
             said = f'unable to upgrade connection: container not found ("{named}")'
             raise ApiError(500, "InternalError", said, {})
