@@ -1,27 +1,5 @@
 -- What the pods did on the host during each stretch: cores, bytes a second, requests. A look speaks
 -- for the time before it.
-WITH span AS (
-    SELECT
-        h.span,
-        h.cluster,
-        h.namespace,
-        h.pod,
-        make_timestamp(h.start) AS start_at, -- noqa: RF01
-        make_timestamp(h."end") AS end_at -- noqa: RF01
-    FROM (
-        SELECT
-            unnest(
-                from_json(
-                    $held,
-                    '[{
-                        "span": "BIGINT", "cluster": "VARCHAR", "namespace": "VARCHAR",
-                        "pod": "VARCHAR", "pod_uid": "VARCHAR", "start": "BIGINT", "end": "BIGINT"
-                    }]'
-                )
-            ) AS h
-    ) AS listed
-)
-
 SELECT
     s.span,
     count(*) AS looks,
@@ -33,7 +11,7 @@ SELECT
     max(epoch_us(p.ts)) FILTER (WHERE p.requests_per_s > 0) AS served_us,
     count(DISTINCT p.pod) FILTER (WHERE p.cpu_cores IS NOT null) AS pods_cpu,
     count(DISTINCT p.pod) FILTER (WHERE p.requests_per_s IS NOT null) AS pods_requests
-FROM span AS s
+FROM idle_span AS s
 INNER JOIN pod_sample AS p
     ON
         s.cluster = p.cluster AND s.namespace = p.namespace AND s.pod = p.pod

@@ -1,28 +1,6 @@
 -- What the notebook servers said during each stretch. An idle kernel's or terminal's age is
 -- counted at the last look; a busy kernel is busy whatever its age (idle-culler issue 55). A cell
 -- that ran for a moment long ago is told by its share of the looks and when it was last seen.
-WITH span AS (
-    SELECT
-        h.span,
-        h.cluster,
-        h.namespace,
-        h.pod,
-        make_timestamp(h.start) AS start_at, -- noqa: RF01
-        make_timestamp(h."end") AS end_at -- noqa: RF01
-    FROM (
-        SELECT
-            unnest(
-                from_json(
-                    $held,
-                    '[{
-                        "span": "BIGINT", "cluster": "VARCHAR", "namespace": "VARCHAR",
-                        "pod": "VARCHAR", "pod_uid": "VARCHAR", "start": "BIGINT", "end": "BIGINT"
-                    }]'
-                )
-            ) AS h
-    ) AS listed
-)
-
 SELECT
     s.span,
     count(*) AS looks,
@@ -34,7 +12,7 @@ SELECT
     max(epoch_us(n.last_kernel_activity)) AS last_kernel_us,
     max(epoch_us(n.last_terminal_activity)) AS last_terminal_us,
     max(epoch_us(greatest(n.last_activity, n.last_kernel_activity)) - epoch_us(n.ts)) AS ahead_us
-FROM span AS s
+FROM idle_span AS s
 INNER JOIN notebook_sample AS n
     ON
         s.cluster = n.cluster AND s.namespace = n.namespace AND s.pod = n.pod

@@ -2,30 +2,7 @@
 -- that did something, requests served, CPU, network or files in two looks in a row. What is less
 -- than $apart_us apart is one interval. The looks after a stretch tell of its last moments: a mean
 -- over the device's own interval hides what began late in it.
-WITH span AS (
-    SELECT
-        h.span,
-        h.cluster,
-        h.namespace,
-        h.pod,
-        h.pod_uid AS uid,
-        make_timestamp(h.start) AS start_at, -- noqa: RF01
-        make_timestamp(h."end") AS end_at -- noqa: RF01
-    FROM (
-        SELECT
-            unnest(
-                from_json(
-                    $held,
-                    '[{
-                        "span": "BIGINT", "cluster": "VARCHAR", "namespace": "VARCHAR",
-                        "pod": "VARCHAR", "pod_uid": "VARCHAR", "start": "BIGINT", "end": "BIGINT"
-                    }]'
-                )
-            ) AS h
-    ) AS listed
-),
-
-asked AS (
+WITH asked AS (
     SELECT
         s.span,
         s.cluster,
@@ -34,7 +11,7 @@ asked AS (
         s.start_at,
         s.end_at,
         greatest(1.0, coalesce(p.cpu_request_milli, 1000) / 1000) * $cpu_share AS cores
-    FROM span AS s
+    FROM idle_span AS s
     LEFT JOIN pod AS p ON s.cluster = p.cluster AND s.uid = p.uid
 ),
 

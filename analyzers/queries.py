@@ -1,14 +1,26 @@
-"""The analyzers' SQL and facts: one statement or table per file, beside the module that uses it."""
+"""The analyzers' SQL and facts: one statement, step or table per file, beside what uses it."""
 
 import csv
 from functools import cache
 from importlib.resources import files
+
+from warehouse.steps import compose
 
 
 @cache
 def sql(name: str) -> str:
     """Return the text of `<name>.sql`."""
     return files("analyzers").joinpath(f"{name}.sql").read_text(encoding="utf-8").strip()
+
+
+@cache
+def steps(*names: str, once: str = "") -> str:
+    """Return one query of steps that are files, each `<name>.sql`; the last one's rows answer.
+
+    A step is read by the last part of its name. `once` names one that is worked out once, however
+    many read it.
+    """
+    return compose(names, "analyzers", once=(once,))
 
 
 def rows_of(name: str) -> list[dict[str, str]]:

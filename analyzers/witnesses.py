@@ -10,12 +10,13 @@ import polars as pl
 from analyzers.evidence import Witness, Witnesses
 from analyzers.looks import bounds
 from analyzers.power_band import Band
-from analyzers.queries import rows_of, sql
+from analyzers.queries import rows_of, sql, steps
 from analyzers.runs import MICRO
 from fallow.seams import Views
 from fallow.settings import IdleSettings
 from fallow.window import Window
 
+SPAN = "idle_span"
 CPU_SHARE = 0.05
 """Cores per requested core, at or below which a pod is at rest (domain.md 2.2, K3)."""
 
@@ -145,8 +146,8 @@ def gather(views: Views, window: Window, held: pl.DataFrame) -> Pods:
     for span, uid in held.select("span", "pod_uid").unique(maintain_order=True).iter_rows():
         inventory.setdefault(span, []).append(by_uid.get(uid, {}))
     spans = _pods_of(window, held)
-    hosts = views.query(sql("idle_hosts"), spans).to_pylist()
-    notebooks = views.query(sql("idle_notebooks"), spans).to_pylist()
+    hosts = views.query(steps(SPAN, "idle_hosts"), spans).to_pylist()
+    notebooks = views.query(steps(SPAN, "idle_notebooks"), spans).to_pylist()
     return Pods(inventory, {r["span"]: r for r in hosts}, {r["span"]: r for r in notebooks})
 
 
@@ -163,7 +164,7 @@ def at_work(views: Views, window: Window, held: pl.DataFrame, *, apart_us: int) 
         "apart_us": apart_us,
         "after_us": AFTER_US,
     }
-    return pl.DataFrame(views.query(sql("idle_work"), asked)).cast(pl.Int64)
+    return pl.DataFrame(views.query(steps(SPAN, "idle_work"), asked)).cast(pl.Int64)
 
 
 def _pods_of(window: Window, held: pl.DataFrame) -> dict[str, Any]:

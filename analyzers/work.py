@@ -1,6 +1,6 @@
 """What workloads did while they worked, from hourly rollups, and what those hours cost.
 
-    rollup_1h ─► hours at work, per pod and device ─► a frame (columns of `work.sql`)
+    rollup_1h ─► hours at work, per pod and device ─► a frame (`hours/devices.sql`)
     ledger ───► GPU-hours and dollars per workload and state ─► `Bill`
 
 An hour is one at work when the device is active for half of what was seen of it, so that what rests
@@ -15,7 +15,7 @@ import msgspec
 import polars as pl
 
 from analyzers.money import CENT, SMALLEST
-from analyzers.queries import sql
+from analyzers.queries import sql, steps
 from fallow.nouns import Claim, State, Subject
 from fallow.seams import Views
 from fallow.window import Window
@@ -26,6 +26,7 @@ MOST_NAMED = 16
 WORKED: tuple[State, ...] = ("low", "productive", "lost")
 HELD: tuple[State, ...] = (*WORKED, "idle")
 
+HOURS = ("hours/owners", "hours/worked", "hours/hours", "hours/devices")
 SPIN = {"spin_engine": 0.95, "spin_tensor": 0.01, "spin_dram": 0.02, "spin_bps": 1e6}
 """Busy and yet nothing moves: the hours of a collective that hangs (domain.md section 1.4)."""
 
@@ -74,9 +75,9 @@ class Bill(msgspec.Struct, frozen=True):
 
 
 def work(views: Views, window: Window) -> pl.DataFrame:
-    """Return one row per pod and device: what it did while it worked (columns of `work.sql`)."""
+    """Return one row per pod and device: what it did while it worked (`hours/devices.sql`)."""
     asked = {"since": window.start, "until": window.end, **SPIN}
-    return pl.DataFrame(views.query(sql("work"), asked))
+    return pl.DataFrame(views.query(steps(*HOURS, once="worked"), asked))
 
 
 def bill(views: Views, window: Window) -> Bill:

@@ -15,7 +15,7 @@ from analyzers.gpu_peaks import gpu_peaks
 from analyzers.idle import Unjudged
 from analyzers.precision.allocator import fragmented
 from analyzers.precision.gains import Gain, formats, of_pipe, of_weights
-from analyzers.queries import sql
+from analyzers.queries import steps
 from analyzers.sizing.signs import gang, interactive
 from analyzers.work import WORKED, Amount, Bill, Owner, bill, counter_lines, named, part, per_day
 from fallow.gpu_models import gpu_models
@@ -25,6 +25,7 @@ from fallow.settings import PrecisionSettings
 from fallow.window import Window
 
 ANALYZER = "precision"
+PIPES = ("hours/owners", "precision/worked", "hours/hours", "precision/pipes")
 HOUR = timedelta(hours=1)
 CONFIDENCE = 0.45
 """Half of what a confirmed finding has: one witness."""
@@ -101,7 +102,7 @@ class PrecisionAnalyzer:
             "until": window.end,
             "least_gpu_hours": self.settings.least_gpu_hours,
         }
-        rows: list[dict[str, Any]] = views.query(sql("precision/pipes"), asked).to_pylist()
+        rows: list[dict[str, Any]] = views.query(steps(*PIPES, once="worked"), asked).to_pylist()
         return rows
 
     def _asleep(self, row: Row) -> bool:

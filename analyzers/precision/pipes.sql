@@ -1,52 +1,5 @@
--- Which pipes each pod's devices used in the hours in which they were mostly at work. Shared
--- devices show everybody's work and are left out.
-WITH owners AS (
-    SELECT
-        cluster,
-        namespace,
-        pod,
-        max_by(workload_kind, start) AS workload_kind,
-        max_by(workload, start) AS workload,
-        max_by(team, start) AS team
-    FROM allocation
-    WHERE start < $until AND "end" > $since
-    GROUP BY cluster, namespace, pod
-),
-
-worked AS MATERIALIZED (
-    SELECT
-        cluster,
-        bucket,
-        device,
-        namespace,
-        pod,
-        node,
-        covered_s,
-        sm_active_mean,
-        tensor_active_mean,
-        fp32_active_mean,
-        dram_active_mean
-    FROM rollup_1h
-    WHERE
-        bucket >= $since AND bucket < $until AND act_n > 0
-        AND low_s + busy_s >= 0.5 * covered_s AND coalesce(sharers, 1) <= 1
-),
-
-hours AS (
-    SELECT *
-    FROM worked
-    WHERE pod <> ''
-    UNION ALL
-    SELECT w.* REPLACE (a.namespace AS namespace, a.pod AS pod) -- noqa: PRS
-    FROM worked AS w
-    INNER JOIN allocation AS a
-        ON
-            w.cluster = a.cluster AND w.device = a.device
-            AND w.bucket >= a.start AND w.bucket + INTERVAL 1 HOUR <= a."end"
-    WHERE w.pod = '' AND coalesce(a.share, 1.0) > 0.999
-),
-
-summed AS (
+-- Which pipes each pod's devices used in the hours in which they were mostly at work.
+WITH summed AS (
     SELECT
         cluster,
         namespace,

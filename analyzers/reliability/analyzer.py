@@ -154,7 +154,7 @@ class ReliabilityAnalyzer:
             "until": window.end.replace(tzinfo=None),
         }
         recent = max(window.start, window.end - RECENT).replace(tzinfo=None)
-        pods = pl.DataFrame(views.query(sql("reliability/pods"), asked))
+        pods = pl.DataFrame(views.query(sql("lives"), asked))
         events = views.query(
             sql("reliability/events"), {**asked, "reasons": list(_causes())}
         ).to_pylist()

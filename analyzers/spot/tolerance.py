@@ -61,7 +61,7 @@ class Signals(msgspec.Struct, frozen=True):
 
 def read(views: Views, window: Window, settings: SpotSettings) -> dict[Owner, Signals]:
     """Return the signals of every workload whose pods ask for GPUs."""
-    pods = pl.DataFrame(views.query(sql("spot/pods"), bounds(window)))
+    pods = pl.DataFrame(views.query(sql("lives"), bounds(window)))
     if pods.is_empty():
         return {}
     asked = {**bounds(window), "burst_bps": settings.burst_bps}

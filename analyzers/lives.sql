@@ -13,13 +13,16 @@ SELECT
     p.namespace,
     coalesce(p.workload_kind, p.owner_kind, 'Pod') AS workload_kind,
     coalesce(p.workload, p.owner_name, p.pod) AS workload,
+    p.team,
     p.pod,
     hash(p.cluster, p.namespace, p.pod) AS who,
     p.node,
     coalesce(p.phase, 'Unknown') AS phase,
-    coalesce(p.gpu_request, 0) AS gpus,
+    p.gpu_request AS gpus,
     p.labels,
     p.annotations,
+    p.created_at,
+    p.deleted_at,
     coalesce(p.started_at, p.scheduled_at, p.created_at, p.first_seen) AS start,
     coalesce(
         p.finished_at,
@@ -30,7 +33,7 @@ FROM pod AS p
 INNER JOIN looked AS l ON p.cluster = l.cluster
 WHERE
     p.node IS NOT null
-    AND coalesce(p.gpu_request, 0) > 0
+    AND p.gpu_request > 0
     AND start < $until
     AND coalesce(ended, l.last_look) > $since
 ORDER BY p.cluster, p.namespace, workload_kind, workload, start, p.pod
