@@ -1,0 +1,268 @@
+"""A policy over the site's past: what it would have stopped, freed and harmed."""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from actions.backtest import Backtest, backtest
+from actions.backtest.result import wilson
+from actions.backtest.slow import remembered
+from actions.policy.model import Amount, Budget, Match, Policy, Regret, Rung
+from analyzers.idle import IdleAnalyzer
+from fallow.nouns import Finding
+from fallow.settings import IdleSettings
+from fallow.window import Window
+from tests.actions.backtest.town import BUSY, HOUR, HOURS, MINUTE, Town, moments, rests, rule
+from tests.analyzers.conftest import START, Memory
+
+IDLE = IdleAnalyzer(IdleSettings(service_duration=timedelta(hours=2)))
+WHOLE = Window(START, START + HOURS * HOUR)
+
+
+class WholeWorkloads:
+    """The analyzer without what concerns single ranks: nothing of it is ever stopped."""
+
+    def find(self, views: Any, window: Window) -> list[Finding]:
+        return [f for f in IDLE.find(views, window) if f.verdict == "idle"]
+
+
+def replayed(views: Memory, policy: Policy, at: list[datetime] | None = None) -> Backtest:
+    when = at or moments()
+    window = Window(START, max(when[-1], WHOLE.end))
+    return backtest(policy, IDLE.past(views, Window(START, when[-1]), when), views, window, when)
+
+
+def asked(views: Memory, policy: Policy) -> Backtest:
+    past = remembered(WholeWorkloads(), views, WHOLE, moments())
+    return backtest(policy, past, views, WHOLE, moments(), exact=True)
+
+
+@pytest.fixture
+def town() -> Iterator[Town]:
+    with Town() as one:
+        yield one
+
+
+def decided(made: Backtest, until: datetime) -> list[Any]:
+    """Return what was decided by a moment, without what came of it."""
+    return [
+        (s.at, s.finding, s.subject, s.verb, s.owner, s.gpus, s.usd_per_day, s.idle_since,
+         s.told_at)
+        for s in made.stops
+        if s.at <= until
+    ]  # fmt: skip
+
+
+def test_what_rests_is_told_and_stopped_after_grace(town: Town) -> None:
+    town.add("resting")
+    town.settle()
+    made = replayed(town.views, rule())
+    (stop,) = made.stops
+    assert stop.subject == ("c", "Job", "ns", "resting")
+    assert (stop.told_at, stop.at) == (START + 1 * HOUR, START + 4 * HOUR)
+    assert stop.gpu_hours == pytest.approx(44)
+    assert stop.usd == Decimal("105.60")
+    assert stop.used_at is None
+    assert stop.regretted is False
+
+
+def test_what_is_used_again_is_regretted_and_freed_only_until_then(town: Town) -> None:
+    town.add("back", rests((10, 12)))
+    town.settle()
+    made = replayed(town.views, rule(cool_down=timedelta(hours=6)))
+    first = made.stops[0]
+    assert (first.at, first.used_at) == (START + 4 * HOUR, START + 10 * HOUR)
+    assert first.gpu_hours == pytest.approx(6)
+    assert first.regretted is True
+    # Its owner came back at ten: the cool-down doubles, 6 h become 12.
+    assert made.stops[1].at == START + 22 * HOUR
+    assert (made.judged, made.regretted, made.met) == (2, 1, False)
+
+
+def test_a_stop_is_not_judged_where_the_data_end_too_early(town: Town) -> None:
+    town.add("late", rests((0, 30)))
+    town.settle()
+    (stop,) = replayed(town.views, rule()).stops
+    assert stop.at == START + 34 * HOUR
+    assert stop.regretted is None
+
+
+def test_nothing_stopped_proves_nothing(town: Town) -> None:
+    town.add("busy", rests((0, HOURS)))
+    town.settle()
+    made = replayed(town.views, rule())
+    assert (made.stops, made.rate, made.met) == ((), None, False)
+
+
+def test_a_budget_holds_what_comes_after_the_dearest(town: Town) -> None:
+    for size in (1, 2, 3):
+        town.add(f"w{size}", devices=size)
+    town.settle()
+    made = replayed(town.views, rule(budgets=(Budget(workloads=Amount(Decimal(1))),)))
+    stopped = [(s.subject[3], (s.at - START) / HOUR) for s in made.stops]
+    assert stopped == [("w3", 4), ("w2", 28)]
+    (held,) = [h for h in made.held if h.gate == "budget"]
+    assert (held.what, held.cases, held.never) == ("workloads 1 per 1d", 2, 1)
+
+
+def test_more_cases_than_max_resources_abort_every_moment(town: Town) -> None:
+    for n in range(4):
+        town.add(f"w{n}")
+    town.settle()
+    made = replayed(town.views, rule(max_resources=Amount(Decimal(3))))
+    assert made.stops == ()
+    assert made.aborted[0][0] == START + 4 * HOUR
+    assert "4 cases are more than max_resources" in made.aborted[0][1].text
+
+
+def test_who_is_protected_by_an_annotation_is_not_stopped(town: Town) -> None:
+    town.add("kept", annotations=json.dumps({"fallow.dev/keep": "true"}))
+    town.add("free")
+    town.settle()
+    assert [s.subject[3] for s in replayed(town.views, rule()).stops] == ["free"]
+
+
+def test_the_fingerprint_is_that_of_the_policy_as_it_enforces(town: Town) -> None:
+    town.add("resting")
+    town.settle()
+    one, other = replayed(town.views, rule()), replayed(town.views, rule(mode="enforce"))
+    assert one.fingerprint == other.fingerprint == rule(mode="enforce").fingerprint
+    assert replayed(town.views, rule(min_age=2 * HOUR)).fingerprint != one.fingerprint
+
+
+def test_pressure_is_asked_anew_at_every_moment(town: Town) -> None:
+    town.add("resting")
+    town.views.rows(
+        "pod",
+        [
+            {
+                "cluster": "c", "uid": "w", "namespace": "ns", "pod": "waits-0",
+                "phase": "Pending", "workload_kind": "Job", "workload": "waits",
+                "gpu_request": 1.0, "gpu_resource": "nvidia.com/gpu",
+                "created_at": START.replace(tzinfo=None) + 20 * HOUR,
+                "first_seen": START.replace(tzinfo=None) + 20 * HOUR,
+                "last_seen": START.replace(tzinfo=None) + HOURS * HOUR,
+            }
+        ],
+    )  # fmt: skip
+    town.settle()
+    (stop,) = replayed(town.views, rule(on_pressure=True)).stops
+    assert stop.at == START + 21 * HOUR
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        rule(),
+        rule(cool_down=timedelta(hours=2), budgets=(Budget(gpus=Amount(Decimal(3))),)),
+        rule(match=Match(analyzer=("idle",), gpu_hours=7.0, usd_per_day=Decimal(60))),
+        rule(ladder=(*rule().ladder[:3], Rung("snapshot", required=True), rule().ladder[3])),
+        rule(min_age=timedelta(hours=60), max_resources=Amount(Decimal("0.4"), share=True)),
+    ],
+)
+def test_the_replay_decides_as_asking_at_every_moment_does(town: Town, policy: Policy) -> None:
+    town.add("resting", devices=2)
+    town.add("back", rests((10, 12), (30, 31)), kind="Notebook")
+    town.add("serving", rests((8, 18)), kind="Deployment")
+    town.add("short", hours=20)
+    town.add("later", begin=7.5)
+    town.add("flickers", [BUSY if n % 50 == 7 else look for n, look in enumerate(rests())])
+    town.settle()
+    town.views.rows(
+        "event",
+        [
+            {
+                "cluster": "c", "uid": f"e{n}", "kind": "Node", "name": "n1", "reason": reason,
+                "ts": START.replace(tzinfo=None) + hours * HOUR,
+            }
+            for n, (hours, reason) in enumerate([(25, "NodeNotReady"), (27, "NodeReady")])
+        ],
+    )  # fmt: skip
+    fast, slow = replayed(town.views, policy), asked(town.views, policy)
+    assert fast.stops == slow.stops
+    assert (fast.told, fast.cases) == (slow.told, slow.cases)
+    assert len(fast.stops) + len(fast.aborted) > 0
+
+
+@settings(
+    max_examples=8,
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
+@given(
+    hour=st.integers(6, 40),
+    used=st.booleans(),
+    pods=st.booleans(),
+    away=st.booleans(),
+    dear=st.booleans(),
+)
+def test_rows_after_a_moment_never_change_what_was_decided_at_it(
+    hour: int, used: bool, pods: bool, away: bool, dear: bool
+) -> None:
+    """Point in time: whatever comes later, decisions up to `hour` stay what they were."""
+    until = START + hour * HOUR
+    after = until.replace(tzinfo=None)
+    with Town() as town:
+        town.add("resting", rests()[: hour * 12], devices=2, hours=hour)
+        town.add("back", rests((5, 6))[: hour * 12], kind="Notebook", hours=hour)
+        town.settle()
+        policy = rule(cool_down=HOUR, on_pressure=False)
+        before = decided(replayed(town.views, policy, moments(hours=hour)), until)
+        town.go_on(hour, [BUSY if used else rests()[0]] * ((HOURS - hour) * 12))
+        if pods:
+            town.add("new", begin=hour + 0.5)
+        if away:
+            row = {"cluster": "c", "uid": "e", "kind": "Node", "name": "n1", "ts": after}
+            town.views.rows("event", [row | {"reason": "NodeNotReady"}])
+        if dear:
+            row = {
+                "source": "test", "provider": "override", "region": "", "zone": "",
+                "instance_type": "", "gpu_model": "", "cluster": "c", "term": "on-demand",
+                "valid_from": after, "as_of": after, "gpu_count": 1,
+                "node_usd_h": Decimal(99), "gpu_usd_h": Decimal(99),
+            }  # fmt: skip
+            town.views.rows("rate", [row])
+        town.roll()
+        assert decided(replayed(town.views, policy, moments()), until) == before
+        assert decided(asked(town.views, policy), until) == before
+
+
+@pytest.mark.parametrize(
+    ("bad", "of", "low", "high"),
+    [
+        # Brown, Cai and DasGupta (2001) and R's prop.test(correct = FALSE).
+        (0, 10, 0.0, 0.2775328),
+        (1, 10, 0.0178762, 0.4041500),
+        (5, 100, 0.0215437, 0.1117509),
+        (10, 10, 0.7224672, 1.0),
+        (0, 0, 0.0, 1.0),
+    ],
+)
+def test_wilsons_interval(bad: int, of: int, low: float, high: float) -> None:
+    assert wilson(bad, of) == pytest.approx((low, high), abs=1e-6)
+
+
+def test_the_declared_regret_is_met_or_not(town: Town) -> None:
+    town.add("back", rests((10, 12)))
+    for n in range(3):
+        town.add(f"w{n}")
+    town.settle()
+    made = replayed(town.views, rule(regret=Regret(rate=0.25)))
+    assert (made.judged, made.regretted) == (5, 1)
+    assert made.met
+    assert not replayed(town.views, rule(regret=Regret(rate=0.1))).met
+
+
+def test_used_again_is_told_to_the_five_minutes_where_moments_are_not_whole_hours(
+    town: Town,
+) -> None:
+    town.add("back", rests((10, 12)))
+    town.settle()
+    made = replayed(town.views, rule(), moments(MINUTE * 6))
+    assert made.stops[0].used_at == START + 10 * HOUR
