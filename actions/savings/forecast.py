@@ -1,8 +1,10 @@
 """How much longer an idle stretch would have lasted: from stretches of the past that ended or not.
 
 Kaplan-Meier (1958) over the lengths of past stretches, those still going or stopped by us being
-censored; the rest that is expected of a stretch of some age is the mean of what survives from
-there on, restricted to a horizon: beyond what history shows, nothing more is promised.
+censored. Where the longest was still going, its share is carried on with the mean rate at which
+stretches end (the exponential tail of Brown, Hollander and Korwar, 1974): else whatever outlasts
+history would be promised nothing. The rest that is expected of a stretch of some age is the mean of
+what goes on from there, restricted to a horizon.
 """
 
 from typing import Literal
@@ -13,32 +15,44 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
+HALF = 0.5
+"""Ends counted where none was seen: half an event, so that a rate is never 0."""
+
+
 def expected_rest(lengths: Floats, ended: NDArray[np.bool_], age: float, horizon: float) -> float:
     """Return the expected rest of a stretch of `age`, at most `horizon`; same unit as lengths.
 
-    Without a past stretch that reached this age nothing is known, and nothing is expected.
+    Without any past stretch nothing is known, and nothing is expected.
     """
-    if horizon <= 0 or not (lengths >= age).any():
+    if horizon <= 0 or not lengths.size:
         return 0.0
+    mean = float(lengths.sum()) / max(float(ended.sum()), HALF)
     times, alive = survival(lengths, ended)
+    longest = float(times[-1])
+    if age >= longest:
+        return _tail(mean, horizon) if alive[-1] > 0 or age > longest else 0.0
     within = (times > age) & (times < age + horizon)
-    knots = np.concatenate(([age], times[within], [age + horizon]))
+    knots = np.concatenate(([age], times[within], [min(age + horizon, longest)]))
+    knots = np.minimum(knots, longest)
     reached, outlived = _at(times, alive, age, "left"), _at(times, alive, age, "right")
     levels = np.concatenate(([outlived], alive[within]))
-    return float((np.diff(knots) * levels).sum() / reached) if reached > 0 else 0.0
+    rest = float((np.diff(knots) * levels).sum())
+    rest += float(alive[-1]) * _tail(mean, age + horizon - longest)
+    return rest / reached if reached > 0 else 0.0
 
 
 def survival(lengths: Floats, ended: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """Return the moments at which the share that goes on changes, and that share after each.
-
-    After the longest stretch nothing is promised: the share is 0 from there on.
-    """
+    """Return the moments at which the share that goes on changes, and that share after each."""
     times = np.unique(lengths)
     at_risk = lengths.size - np.searchsorted(np.sort(lengths), times, side="left")
     ends = np.bincount(np.searchsorted(times, lengths[ended]), minlength=times.size)
     alive: Floats = np.cumprod(1 - ends / at_risk).astype(np.float64)
-    alive[-1] = 0.0
     return times, alive
+
+
+def _tail(mean: float, horizon: float) -> float:
+    """Return the mean of an exponential rest, restricted to a horizon."""
+    return mean * -np.expm1(-horizon / mean).item() if horizon > 0 and mean > 0 else 0.0
 
 
 def _at(times: Floats, alive: Floats, moment: float, side: Literal["left", "right"]) -> float:

@@ -221,7 +221,9 @@ def test_a_stretch_that_we_ended_says_only_that_it_lasted_so_long(views: Memory)
     past(views, *[12.0] * 10)
     views.engine.execute("update finding set workload = 'nb', \"end\" = $1", [at(0)])
     (entry,) = measure(views, [acted()], rates("GPU-0"), NOW)
-    assert entry.predicted_gpu_hours == pytest.approx(13.0), "censored: no end was seen"
+    # 13 h more are certain by the past; the 7 h beyond it at half an end in 150 h.
+    tail = 300 * (1 - np.exp(-7 / 300))
+    assert entry.predicted_gpu_hours == pytest.approx(13 + tail)
 
 
 def test_nothing_is_predicted_without_a_past(views: Memory) -> None:
@@ -279,7 +281,9 @@ def test_the_expected_rest_is_within_the_horizon_and_what_history_shows(
     lengths = np.array([s[0] for s in stretches])
     ended = np.array([s[1] for s in stretches])
     rest = expected_rest(lengths, ended, age, horizon)
-    assert 0 <= rest <= min(horizon, max(0.0, lengths.max() - age)) + 1e-9
+    assert 0 <= rest <= horizon + 1e-9
+    if ended[lengths == lengths.max()].all() and age < lengths.max():
+        assert rest <= lengths.max() - age + 1e-9, "everything ended by then"
     _, alive = survival(lengths, ended)
     assert (np.diff(alive) <= 1e-12).all()
 
@@ -290,4 +294,16 @@ def test_without_censoring_the_expected_rest_is_the_mean_of_those_that_last() ->
     assert expected_rest(lengths, ended, 0.0, 100.0) == pytest.approx(3.5)
     assert expected_rest(lengths, ended, 2.0, 100.0) == pytest.approx((0 + 1 + 6) / 3)
     assert expected_rest(lengths, ended, 2.0, 3.0) == pytest.approx((0 + 1 + 3) / 3)
-    assert expected_rest(lengths, ended, 9.0, 3.0) == 0
+    assert expected_rest(lengths, ended, 8.0, 3.0) == 0
+
+
+def test_what_outlasts_history_goes_on_at_the_rate_at_which_stretches_end() -> None:
+    lengths, ended = np.array([4.0, 8.0, 12.0]), np.array([True, True, False])
+    mean = 24 / 2
+    tail = mean * (1 - np.exp(-6 / mean))
+    assert expected_rest(lengths, ended, 12.0, 6.0) == pytest.approx(tail)
+    before = 2 + tail * 1.0
+    assert expected_rest(lengths, ended, 10.0, 8.0) == pytest.approx(before)
+    assert expected_rest(np.array([10.0]), np.array([False]), 10.0, 1.0) == pytest.approx(
+        20 * (1 - np.exp(-1 / 20))
+    ), "half an end where none was seen"
