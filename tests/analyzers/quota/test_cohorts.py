@@ -1,6 +1,7 @@
 """Cohorts: what may be borrowed through trees with limits on lending and borrowing."""
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pytest
 from hypothesis import given
@@ -9,9 +10,10 @@ from hypothesis import strategies as st
 from analyzers.quota.cohorts import Tree, trees
 
 INF = np.inf
+Doubles = npt.NDArray[np.float64]
 
 
-def hours(*values: float) -> np.ndarray:
+def hours(*values: float) -> Doubles:
     return np.array([values], dtype=np.float64)
 
 
@@ -34,10 +36,10 @@ def test_a_queue_has_what_kueue_would_let_it_have(
     room: tuple[float, float],
 ) -> None:
     """Queue a (nominal 4, all used) in A, b (nominal 6, 1 used, lends 2) in B, both under R."""
-    amounts = {name: tuple(np.array([v]) for v in said) for name, said in own.items()}
+    amounts = {n: (np.array([a]), np.array([b]), np.array([c])) for n, (a, b, c) in own.items()}
     tree = Tree(
         ("A", "B"), {"A": "R", "B": "R"}, amounts, hours(4, 6), hours(*limit), hours(INF, 2)
-    )  # type: ignore[arg-type]
+    )
     assert tree.room(hours(4, 1)).tolist() == [list(room)]
 
 
@@ -48,11 +50,12 @@ quantities = st.lists(st.floats(0, 16), min_size=3, max_size=3)
 def test_no_queue_can_have_more_than_the_tree_or_less_for_lending_more(
     nominal: list[float], used: list[float], lending: float
 ) -> None:
-    def room(most: float) -> np.ndarray:
+    def room(most: float) -> Doubles:
         lends = np.full((1, 3), most)
         parents, up = ("A", "A", "B"), {"A": "R", "B": "R"}
         tree = Tree(parents, up, {}, hours(*nominal), hours(INF, INF, INF), lends)
-        return tree.room(hours(*used))[0]
+        found: Doubles = tree.room(hours(*used))[0]
+        return found
 
     whole = max(sum(nominal) - sum(used), 0)
     assert room(INF) == pytest.approx([whole] * 3)

@@ -64,3 +64,17 @@ def test_what_a_guarantee_takes_back_is_not_borrowed_again_at_the_same_moment(
     running = [p for p in world.store.list("Pod", "team-b") if p["status"]["phase"] == "Running"]
     assert len(running) == 4
     assert len(world.pods("Running")) == 4
+
+
+def test_a_guarantee_evicts_nobody_where_that_makes_no_room(small: Make, shapes: Any) -> None:
+    world = small({"h100": 1})
+    world.make("Namespace", "team-b", namespace="")
+    for team in ("team-a", "team-b"):
+        spec = {"min": {GPU: "4"}, "max": {GPU: "12"}}
+        world.make("ElasticQuota.scheduling.x-k8s.io", "q", spec, namespace=team)
+    world.make("Deployment", "greedy", shapes.deployment(8, app="greedy"))
+    elsewhere = shapes.job(1, width=4)
+    elsewhere["template"]["spec"]["nodeSelector"] = {"nvidia.com/gpu.product": "NVIDIA-L4"}
+    world.make("Job", "owed", elsewhere, namespace="team-b")
+    world.run(600)
+    assert len(world.pods("Running")) == 8
