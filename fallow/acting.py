@@ -173,6 +173,8 @@ class Change(msgspec.Struct, frozen=True):
     when: dict[str, Any] = {}
     """Pointers of that object and what they must show before this write is sent; until then it
     waits, and the action stays open."""
+    vacant: str = ""
+    """A node on which no pod may hold GPUs when this write is sent; until then it waits."""
     guarded: bool = True
     """Carry uid and resourceVersion as preconditions (not for POST)."""
     depends: bool = False

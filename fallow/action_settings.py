@@ -142,6 +142,12 @@ class ActionsSettings(Section):
         timedelta(minutes=2),
         description="nobody may have reverted it for so long before it is done",
     )
+    wait: Duration = Field(
+        timedelta(minutes=30),
+        ge=timedelta(minutes=1),
+        le=timedelta(hours=24),
+        description="a write that waits for what the one before brings about is given up then",
+    )
     contest: Duration = Field(
         timedelta(minutes=30),
         description="what is taken back this soon is contested, not regretted",

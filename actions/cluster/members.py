@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from actions.cluster.climbing import Climber, Unknown
-from actions.cluster.objects import Object, controller, deep, group, meta, uid
+from actions.cluster.objects import Object, controller, deep, ended, group, meta, uid
 from fallow.acting import Target
 from fallow.kube.gpu_resources import COUNTED, MIG_SLICES, gpu_resource
 from fallow.kube.owner_jumps import jumps
@@ -28,6 +28,13 @@ def members(target: Target, cluster: Cluster) -> Sequence[Object]:
         return [p for p in pods if uid(p) == target.uid]
     climber = Climber(cluster)
     return [p for p in pods if _named(p, target) or _owned(p, target, climber)]
+
+
+def pods_on(node: str, cluster: Cluster) -> list[Object]:
+    """Return the pods of a node that have not ended."""
+    path = cluster.collection("Pod", "")
+    found = cluster.items(path, fields=f"spec.nodeName={node}") if path else ()
+    return [p for p in found if not ended(p)]
 
 
 def _named(pod: Object, target: Target) -> bool:

@@ -109,6 +109,8 @@ class Carrier(msgspec.Struct, frozen=True):
         facts = msgspec.structs.replace(found, history=history)
         if old := self._old(facts, now):
             return Taken(decision, "held", old)
+        if woke := self.evidence.awake(facts, now):
+            return self._no(decision, Reason("awake", woke))
         again = self.decider(policy, facts, self.spent(now), now)
         if again.ruling == "allow" and again.step == decision.step:
             return again, facts
@@ -194,10 +196,11 @@ class Carrier(msgspec.Struct, frozen=True):
         kit.pulse("journalled the intent")
         told = kit.record.actions[action.id]
         stopped = kit.writes.send(told, intent.changes)
-        if stopped is None:
+        if stopped is None or (stopped.verdict == "waiting" and told.writes.took):
             tell(kit, action, self.link)
             kit.pulse("told the object")
-            return Taken(decision, "acted", action=action.id, intent=intent)
+            waits = () if stopped is None else (stopped.reason,)
+            return Taken(decision, "acted", waits, action.id, intent)
         outcome = after(kit, told, stopped)
         refused = outcome is not None and outcome.result == "refused"
         result = "refused" if refused else "acted"

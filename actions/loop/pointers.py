@@ -1,6 +1,6 @@
 """Compare an object with what a change found and what it leaves; say who wrote a field."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -46,6 +46,36 @@ def pending(change: Change, how: State) -> bool:
 def differing(wanted: Mapping[str, Any], found: Object) -> list[str]:
     """Return the pointers whose values are not those wanted."""
     return [p for p, value in wanted.items() if not _same(p, shown(found, p), value)]
+
+
+def standing(changes: Sequence[Change], numbers: Iterable[int] | None = None) -> list[Change]:
+    """Return the changes (of some numbers) as what they leave in the end.
+
+    Of several that write a pointer of one object, only the last is to be seen there: what an
+    earlier one left is gone, and nobody took it back.
+    """
+    asked = sorted(range(len(changes)) if numbers is None else numbers)
+    return _once(changes, reversed(asked))[::-1]
+
+
+def begun(changes: Sequence[Change]) -> list[Change]:
+    """Return the changes as what the first of them finds and leaves."""
+    return _once(changes, range(len(changes)))
+
+
+def _once(changes: Sequence[Change], order: Iterable[int]) -> list[Change]:
+    """Return changes, in an order, each with the pointers that none before it writes."""
+    seen: set[tuple[str, str, str]] = set()
+    found = []
+    for number in order:
+        change = changes[number]
+        where = change.door, read_path(change)
+        mine = {p: v for p, v in change.becomes.items() if (*where, p) not in seen}
+        seen |= {(*where, p) for p in mine}
+        if mine:
+            was = {p: v for p, v in change.was.items() if p in mine}
+            found.append(msgspec.structs.replace(change, was=was, becomes=mine))
+    return found
 
 
 def writer(found: Object, pointers: list[str]) -> tuple[str, datetime | None] | None:

@@ -3,6 +3,7 @@
 nothing was sent             it never happened; the case is decided again from fresh evidence
 sent, no answer              read the object; what may still arrive is waited for
 sent in part                 finished where the API only throttled it, else taken back
+sent until one that waits     sent on once the object shows what it waits for; too late, taken back
 sent whole                   wait until pods are gone, GPUs free, and nobody took it back
 undo begun                   what is missing of it is sent
 
@@ -14,7 +15,16 @@ from typing import Any
 
 from actions.journal import Told, words
 from actions.loop.kit import LATE, Kit, manager_of
-from actions.loop.pointers import EVICTION, State, differing, pending, state, writer
+from actions.loop.pointers import (
+    EVICTION,
+    State,
+    begun,
+    differing,
+    pending,
+    standing,
+    state,
+    writer,
+)
 from actions.loop.telling import tell
 from actions.loop.undoing import go_on, roll_back
 from actions.loop.writes import Stopped
@@ -48,6 +58,8 @@ def after(kit: Kit, told: Told, stopped: Stopped) -> Outcome | None:
     """Go on after a change that did not take; None = the next turns will."""
     if stopped.verdict == "away" or (stopped.verdict == "halted" and told.writes.took):
         return None
+    if stopped.verdict == "waiting":
+        return _wait(kit, told, stopped)
     if stopped.verdict == "throttled":
         document = {"change": stopped.change, "why": stopped.reason.text}
         kit.record.append(words.WITHDRAWN, told.action.id, document)
@@ -63,7 +75,8 @@ def settle(kit: Kit, told: Told) -> Outcome | None:
     intent, now = told.action.intent, kit.clock()
     reverted: list[tuple[Change, Mapping[str, Any]]] = []
     waiting: list[str] = []
-    for change in intent.changes:
+    changes = standing(intent.changes)
+    for change in changes:
         obj = kit.writes.look(change)
         how = state(change, obj)
         if pending(change, how):
@@ -75,7 +88,7 @@ def settle(kit: Kit, told: Told) -> Outcome | None:
         elif how in ("was", "neither") and obj is not None:
             reverted.append((change, obj))
     if reverted:
-        return _reverted(kit, told, reverted)
+        return _reverted(kit, told, reverted, whole=len(reverted) == len(changes))
     left = waiting or _remaining(kit, told)
     since = told.writes.last or told.action.at
     if not left:
@@ -120,7 +133,7 @@ def _never_arrived(change: Change, how: State) -> bool:
 
 def _nothing_done(kit: Kit, told: Told) -> Outcome | None:
     """Close an action of which nothing took, once nothing of it can be seen on the cluster."""
-    for change in told.action.intent.changes:
+    for change in begun(told.action.intent.changes):
         how = state(change, kit.writes.look(change))
         if how == "becomes" and change.was != change.becomes:
             # Somebody else did the same meanwhile: it is theirs, and nothing of ours.
@@ -141,11 +154,29 @@ def _finish(kit: Kit, told: Told, missing: list[int]) -> Outcome | None:
     if kit.halted():
         return None
     young = kit.clock() - told.action.at < kit.settings.settle
-    if young and all(_evicts(told, n) for n in missing):
+    first = told.action.intent.changes[missing[0]]
+    # The evidence grows old, but what waits for the object to show something is the way back.
+    if first.when or (young and (first.vacant or all(_evicts(told, n) for n in missing))):
         stopped = kit.writes.send(told, told.action.intent.changes)
         return settle(kit, told) if stopped is None else after(kit, told, stopped)
     why = Reason("interrupted", f"{len(missing)} of its changes did not take")
     return roll_back(kit, told, "failed", why)
+
+
+def _wait(kit: Kit, told: Told, stopped: Stopped) -> Outcome | None:
+    """Leave an action open whose next change waits, as long as what was sent stands and is new."""
+    if not told.writes.took:
+        return _refused(kit, told, stopped.reason)
+    reverted = []
+    for change in standing(told.action.intent.changes, told.writes.took):
+        obj = kit.writes.look(change)
+        if obj is not None and state(change, obj) in ("was", "neither"):
+            reverted.append((change, obj))
+    if reverted:
+        return _reverted(kit, told, reverted, whole=False)
+    if kit.clock() - (told.writes.last or told.action.at) < kit.settings.wait:
+        return None
+    return roll_back(kit, told, "failed", stopped.reason)
 
 
 def _evicts(told: Told, number: int) -> bool:
@@ -154,14 +185,14 @@ def _evicts(told: Told, number: int) -> bool:
 
 
 def _reverted(
-    kit: Kit, told: Told, reverted: list[tuple[Change, Mapping[str, Any]]]
+    kit: Kit, told: Told, reverted: list[tuple[Change, Mapping[str, Any]]], *, whole: bool
 ) -> Outcome | None:
     change, obj = reverted[0]
     fields = differing(change.becomes, obj)
     by = manager_of(writer(obj, fields))
     kit.contested(told, by)
     why = Reason("reverted", f"{by} took back {', '.join(fields)} of {change.target.kind}")
-    if len(reverted) < len(told.action.intent.changes):
+    if not whole:
         return roll_back(kit, told, "reverted", why)
     return kit.conclude(told, "reverted", why, reverted_by=by)
 

@@ -40,13 +40,14 @@ def undo(kit: Kit, told: Told, by: str) -> Outcome:
     _allowed(kit, told)
     found = look(kit, told)
     _unchanged(kit, told, found)
+    _possible(kit, told, found)
     document = {"asked": True, "ends": "undone"}
     kit.record.append(words.UNDOING, told.action.id, document, actor=by)
     kit.pulse("journalled the undo")
     outcome = go_on(kit, told)
     if outcome is None:
         raise TemporaryError(
-            f"action {told.action.id}: the API gave no answer to the undo",
+            f"action {told.action.id}: the undo is begun and not over: no answer, or it waits",
             hint="the next turn, or the same command again, finds out and finishes it",
         )
     if outcome.result != "undone":
@@ -83,6 +84,10 @@ def go_on(kit: Kit, told: Told) -> Outcome | None:
     if stopped is not None and stopped.verdict in ("away", "halted", "throttled"):
         _withdraw(kit, told, stopped)
         return None
+    if stopped is not None and stopped.verdict == "waiting":
+        since = told.back.last or begun.at
+        if kit.clock() - since < kit.settings.wait:
+            return None
     left = [Reason("changed since", what) for what in changed]
     if stopped is not None:
         left.append(stopped.reason)
@@ -157,6 +162,14 @@ def _unchanged(kit: Kit, told: Told, found: list[Found]) -> None:
         by = found[0].by
         kit.contested(told, by)
         raise RefusedError(f"action {told.action.id} was taken back already, by {by}")
+
+
+def _possible(kit: Kit, told: Told, found: list[Found]) -> None:
+    """Refuse an undo whose first write would wait: it would hold up what it has begun."""
+    first = next((one.change for one in found if one.state == "was"), None)
+    why = None if first is None else kit.writes.waits(first)
+    if why is not None:
+        raise RefusedError(f"action {told.action.id} cannot be undone now: {why}")
 
 
 def _to_send(told: Told, number: int, one: Found) -> bool:

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from actions.journal import Record, Told, words
 from actions.loop.kit import Kit, manager_of
-from actions.loop.pointers import differing, pending, state, writer
+from actions.loop.pointers import differing, pending, standing, state, writer
 from actions.loop.seams import Reviewer
 from actions.loop.undoing import roll_back
 from actions.policy.model import Policy
@@ -44,7 +44,7 @@ class Watch:
 
     def _one(self, told: Told) -> Outcome | None:
         kit = self._kit
-        for change in told.action.intent.changes:
+        for change in standing(told.action.intent.changes):
             obj = kit.writes.look(change)
             how = state(change, obj)
             if how in ("gone", "other") and change.target.uid == told.action.intent.target.uid:

@@ -5,14 +5,16 @@ refused did not happen, and the changes after it are not sent.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from actions.cluster.explain import Answer
+from actions.cluster.members import gpus, pods_on
+from actions.cluster.objects import name, namespace
 from actions.journal import Record, Told, words
-from actions.loop.pointers import fresh, read_path
-from actions.loop.seams import Way
+from actions.loop.pointers import differing, fresh, read_path
+from actions.loop.seams import Door, Way
 from fallow.acting import Change, Reason
 from fallow.errors import FallowError, RefusedError, TemporaryError
 
@@ -27,7 +29,7 @@ class Stopped(msgspec.Struct, frozen=True):
     change: int
     verdict: str
     """conflict | gone | refused | throttled | invalid (it did not happen), away (nobody knows),
-    halted (it was not sent)"""
+    halted (it was not sent), waiting (nor was it: what it waits for is not there yet)"""
     reason: Reason
 
 
@@ -42,6 +44,10 @@ class Writes:
         pulse: Pulse,
     ) -> None:
         self.ways, self._record, self._halted, self._pulse = ways, record, halted, pulse
+
+    @property
+    def _cluster(self) -> Door:
+        return cast(Door, self.ways[KUBERNETES])
 
     def way(self, change: Change) -> Way:
         """Return the door that a change names.
@@ -66,14 +72,32 @@ class Writes:
         """
         return self.way(change).get(read_path(change))
 
+    def waits(self, change: Change) -> str | None:
+        """Say what a change still waits for; None = it may be sent.
+
+        Raises:
+            TemporaryError: no answer.
+            RefusedError: what it waits for may not be read.
+        """
+        found = self.look(change) if change.when else {}
+        missing = differing(change.when, found or {})
+        if missing:
+            asked = ", ".join(f"{p} = {change.when[p]}" for p in missing)
+            return f"{change.target.kind} {change.target.name} does not show {asked}"
+        if change.vacant:
+            holding = [p for p in pods_on(change.vacant, self._cluster) if gpus(p)]
+            if holding:
+                return f"pods hold GPUs of {change.vacant}: {_named(holding)}"
+        return None
+
     def rehearse(self, changes: Sequence[Change]) -> Reason | None:
         """Send all changes as a server-side dry run; return the first refusal.
 
-        Those that depend on others before them cannot be judged alone: the first refusal of the
-        writes themselves takes back what was done.
+        Those that depend on others before them, or wait for what these bring about, cannot be
+        judged alone: the first refusal of the writes themselves takes back what was done.
         """
         for change in changes:
-            if change.depends:
+            if change.depends or change.when:
                 continue
             try:
                 answer = self.way(change).send(change, dry_run=True)
@@ -102,6 +126,11 @@ class Writes:
             why = self._halted()
             if why:
                 return Stopped(number, "halted", why[0])
+            if change.when or change.vacant:
+                late = self.waits(change)
+                if late:
+                    return Stopped(number, "waiting", Reason("waiting", late))
+                versions[change.target.uid] = self.look(change) or {}
             change = fresh(change, versions.get(change.target.uid))  # noqa: PLW2901
             self._pulse(f"{rows[0]} {number}")
             self._record.append(rows[0], action, {"change": number})
@@ -122,6 +151,10 @@ class Writes:
             return self.way(change).send(change, dry_run=False)
         except TemporaryError as error:
             return Answer("away", 0, reason=error.message)
+
+
+def _named(pods: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(sorted(f"{namespace(p)}/{name(p)}" for p in pods)[:3])
 
 
 def said(answer: Answer) -> str:

@@ -7,13 +7,12 @@ is deleted.
 
 from typing import ClassVar
 
-from actions.cluster.members import gpus
+from actions.cluster.members import gpus, pods_on
 from actions.cluster.objects import (
     Object,
     annotations,
     controller,
     deep,
-    ended,
     going,
     labels,
     name,
@@ -95,13 +94,6 @@ def read(decision: Decision, cluster: Cluster) -> tuple[Object, str]:
     if any(word in labels(node) for word in CONTROL):
         raise RefusedError(f"Node/{called} is of the control plane")
     return node, path
-
-
-def pods_on(node: str, cluster: Cluster) -> list[Object]:
-    """Return the pods of a node that have not ended."""
-    path = cluster.collection("Pod", "")
-    found = cluster.items(path, fields=f"spec.nodeName={node}") if path else ()
-    return [p for p in found if not ended(p)]
 
 
 def _moving(node: Object, cluster: Cluster) -> tuple[Object, ...]:

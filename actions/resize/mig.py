@@ -4,20 +4,23 @@ Only nodes without GPU pods and without processes: mig-manager drains no workloa
 board under it. The node lets pods in again once mig-manager says `success`.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
-from actions.cluster.members import gpus
+from actions.cluster.members import gpus, pods_on
 from actions.cluster.objects import deep, labels, name, target
-from actions.nodes.recycling import CORDON, pods_on, read
+from actions.cluster.pointers import pointer
+from actions.nodes.recycling import CORDON, read
 from actions.reclaim.writes import Writes, field
 from fallow.acting import Change, Decision, Intent
 from fallow.errors import RefusedError
 from fallow.seams import Cluster, Right
 
-CONFIG = "/metadata/labels/nvidia.com~1mig.config"
-STATE = "/metadata/labels/nvidia.com~1mig.config.state"
+LABEL, LABEL_STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
+CONFIG, STATE = pointer("metadata", "labels", LABEL), pointer("metadata", "labels", LABEL_STATE)
+ASKED = "pending"
+"""What mig-manager itself writes while it cuts."""
 
 
 class MigExecutor:
@@ -47,7 +50,7 @@ class MigExecutor:
                 f"Node/{told.name}: no layout is named",
                 hint="name one of mig-parted's configurations in the policy's rung: mig_config",
             )
-        if labels(node).get("nvidia.com/mig.config") == wanted:
+        if labels(node).get(LABEL) == wanted:
             raise RefusedError(f"Node/{told.name} is asked to be {wanted} already")
         if deep(node, "spec", "unschedulable"):
             raise RefusedError(f"Node/{told.name} is cordoned by somebody already")
@@ -55,18 +58,38 @@ class MigExecutor:
             raise RefusedError(f"Node/{told.name} has GPU pods: {', '.join(sorted(holding)[:3])}")
         if decision.parameters.get("processes") != 0:
             raise RefusedError(f"Node/{told.name}: whether processes use its devices is not known")
+        before, state = labels(node).get(LABEL), labels(node).get(LABEL_STATE)
+        if before is None or state != "success":
+            raise RefusedError(
+                f"Node/{told.name}: mig-manager has not said that the boards are cut as asked",
+                hint=f"{LABEL} is {before}, {LABEL_STATE} is {state}; the first cut is people's",
+            )
         cordon = field(node, told, path, CORDON, value=True)
-        label = field(node, told, path, CONFIG, wanted)
-        again = _again(cordon, wanted)
+        label = _asked(field(node, told, path, CONFIG, wanted), told.name)
         return Intent(
             target=told,
             capability="mig",
-            changes=(cordon.change, label.change, again),
-            undo=(label.undo,),
+            changes=(cordon.change, label.change, _again(cordon, wanted)),
+            undo=(label.undo, _again(cordon, before)),
+            lost="to undo it later, somebody has to empty and cordon the node first",
             notes=("pods are let in again when mig-manager says success; until then it waits",),
         )
 
 
-def _again(cordon: Writes, wanted: str) -> Change:
+def _asked(label: Writes, node: str) -> Writes:
+    """Return the label's writes for an empty node, with the word of the last time taken away.
+
+    `success` is mig-manager's, and of this layout then; while it stands there from the time
+    before, nobody could tell. The undo is sent to a cordoned node only.
+    """
+
+    def sent(change: Change, **when: Any) -> Change:
+        body = {"metadata": {"labels": {**change.body["metadata"]["labels"], LABEL_STATE: ASKED}}}
+        return msgspec.structs.replace(change, body=body, vacant=node, when=when)
+
+    return Writes(sent(label.change), sent(label.undo, **{CORDON: True}))
+
+
+def _again(cordon: Writes, layout: str) -> Change:
     """Return the uncordon, which waits until the boards are cut."""
-    return msgspec.structs.replace(cordon.undo, when={CONFIG: wanted, STATE: "success"})
+    return msgspec.structs.replace(cordon.undo, when={CONFIG: layout, STATE: "success"})

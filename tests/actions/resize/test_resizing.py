@@ -166,7 +166,9 @@ def test_boards_are_cut_on_a_cordoned_node_that_waits_for_success(place: Place) 
     assert after is not None
     assert after["metadata"]["labels"]["nvidia.com/mig.config"] == "all-2g.20gb"
     assert not after["spec"].get("unschedulable")
+    cut = {"metadata": {"labels": {"nvidia.com/mig.config.state": "success"}}}
     place.send(*intent.undo)
+    place.patch("Node", name, cut)  # mig-manager's word
     assert bare(place.get("Node", name)) == bare(before)
 
 

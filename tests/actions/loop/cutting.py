@@ -1,0 +1,81 @@
+"""A node whose boards are to be cut again, and the mig-manager that a test plays."""
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from actions.cluster.door import Door
+from actions.journal import Record
+from actions.loop.actor import Actor
+from actions.planning import Plan
+from actions.policy.model import Rung
+from fallow.acting import Decision, Facts, History
+from tests.actions.loop import site as sites
+from tests.actions.loop.crashing import Death
+from tests.actions.loop.site import POLICY, Evidence, Site, Told, actor_of, api, journal_in
+
+NODE = "h100-0"
+LAYOUT, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
+OLD, NEW = "all-disabled", "all-1g.10gb"
+CUTS = msgspec.structs.replace(POLICY, ladder=(*POLICY.ladder[:-1], Rung("act", do=("mig",))))
+ASKED = {"mig_config": NEW, "processes": 0, "capabilities": ["mig"], "allowed_namespaces": ["*"]}
+sites.GROUPS["Node"], sites.VERBS["Node"] = "", "cut-again"
+
+
+def decide(policy: Any, facts: Facts, spent: Any, now: datetime) -> Decision:
+    made = sites.decide(policy, facts, spent, now)
+    return msgspec.structs.replace(made, parameters=ASKED)
+
+
+def plan(policies: Any, facts: Any, spent: Any, now: datetime, histories: Any) -> Plan:
+    known = [(f, histories.get((policies[0].name, f.finding.id), History())) for f in facts]
+    made = [
+        decide(policies[0], msgspec.structs.replace(f, history=h), spent, now) for f, h in known
+    ]
+    return Plan(tuple(made), ())
+
+
+def node(site: Site) -> str:
+    """Give a node the labels of mig-manager, and name it as one to be cut again."""
+    name: str = site.store.list("Node")[0]["metadata"]["name"]
+    labels(site, name, **{LAYOUT: OLD, STATE: "success"})
+    site.evidence.idle.append(("Node", name))
+    return name
+
+
+def labels(site: Site, name: str, **said: str) -> None:
+    body = {"metadata": {"labels": said}}
+    site.store.patch("Node", name, "", body, manager="nvidia-mig-manager")
+
+
+def managed(site: Site, name: str, word: str = "success") -> None:
+    """Let mig-manager cut the boards, if it is asked to."""
+    if shown(site, name)[1] == "pending":
+        labels(site, name, **{STATE: word})
+
+
+def shown(site: Site, name: str) -> tuple[str, str, bool]:
+    """Return layout, state and cordon of a node."""
+    found = site.store.get("Node", name)
+    assert found is not None
+    said = found["metadata"]["labels"]
+    return said.get(LAYOUT, ""), said.get(STATE, ""), bool(found["spec"].get("unschedulable"))
+
+
+def actor(site: Site, **more: Any) -> Actor:
+    given: dict[str, Any] = {"planner": plan, "decider": decide, "policies": [CUTS]}
+    return site.actor(**{**given, **more})
+
+
+def turn(url: str, folder: Path, now: datetime, idle: list[tuple[str, str]], step: int) -> None:
+    """Do one turn in a process of its own and die at a step."""
+    evidence = Evidence(url, lambda: now)
+    evidence.idle = idle
+    record = Record(journal_in(folder, lambda: now))
+    more: dict[str, Any] = {"evidence": evidence, "notifier": Told(), "pulse": Death(step)}
+    more |= {"planner": plan, "decider": decide, "policies": [CUTS]}
+    clock: Callable[[], datetime] = lambda: now  # noqa: E731
+    actor_of(Door(api(url), "c"), record, folder, clock, "one", **more).turn(dry_run=False)
