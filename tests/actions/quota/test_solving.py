@@ -2,9 +2,10 @@
 
 from datetime import UTC, datetime, timedelta
 from math import floor
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -140,40 +141,44 @@ def test_a_giver_behind_a_parent_that_may_not_shrink_serves_its_own_house_first(
 amounts = st.integers(0, 40).map(float) | st.floats(0, 40).map(lambda x: round(x, 1))
 
 
-def _plus(drawn: float | None, below: float) -> float | None:
-    return None if drawn is None else drawn + below
+def seldom(draw: st.DrawFn, odd: st.SearchStrategy[Any], usual: Any) -> Any:
+    """Draw what is out of the ordinary, one time in five."""
+    return draw(odd) if draw(st.integers(0, 4)) == 4 else usual
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[list[Account], list[Wish], Rules]:
-    """Draw a forest, wishes about some of it, and rules; sums may be broken to begin with."""
-    size = draw(st.integers(2, 12))
+    """Draw a forest, wishes about its leaves, and rules; seldom are sums broken to begin with."""
+    size = draw(st.integers(2, 9))
     parents = [draw(st.none() | st.integers(0, n - 1)) if n else None for n in range(size)]
     inner = {p for p in parents if p is not None}
     made: dict[int, Account] = {}
     for n in reversed(range(size)):
         below = sum(made[k].guarantee or 0 for k, p in enumerate(parents) if p == n)
-        have = _plus(draw(st.none() | amounts), below) if n in inner else None
-        if n not in inner or draw(st.integers(0, 9)) == 0:
-            have = draw(st.none() | amounts)
+        have = below + draw(st.integers(0, 3)) if n in inner else float(draw(st.integers(8, 40)))
+        have = seldom(draw, st.none() | amounts, float(have))
         parent = parents[n]
         made[n] = Account(
             f"q{n}",
             have,
             None if parent is None else f"q{parent}",
-            draw(st.none() | amounts),
-            draw(st.just(0.0) | amounts),
-            draw(st.just(0.0) | amounts),
-            None if have is None else _plus(draw(st.none() | amounts), have),
-            draw(st.sampled_from(["", "", "", "GitOps"])),
-            draw(st.sampled_from([0.0, 3.0, -3.0])),
-            draw(st.none() | st.integers(0, 40).map(lambda d: NOW - d * DAY)),
+            seldom(draw, st.none() | amounts, float(draw(st.integers(0, 8)))),
+            seldom(draw, amounts, 0.0),
+            seldom(draw, amounts, 0.0),
+            None if have is None else seldom(draw, st.integers(0, 3).map(have.__add__), None),
+            seldom(draw, st.just("GitOps"), ""),
+            draw(st.sampled_from([3.0, -3.0])),
+            seldom(draw, st.integers(0, 40).map(lambda d: NOW - d * DAY), None),
         )
-    names = draw(st.lists(st.sampled_from(sorted(made)), unique=True))
-    wishes = [Wish(f"q{n}", draw(amounts)) for n in names]
+    turns = draw(st.permutations(range(size)))
+    wishes = [
+        Wish(f"q{n}", (made[n].guarantee or 0.0) + (1 if at % 2 else -1) * draw(st.integers(1, 20)))
+        for at, n in enumerate(turns)
+        if n not in inner or draw(st.integers(0, 9)) == 9
+    ]
     rules = Rules(
-        draw(st.integers(0, 3)), draw(st.sampled_from([0.1, 0.25, 1.0])),
-        least_move=draw(st.integers(1, 3)),
+        draw(st.integers(0, 3)), draw(st.sampled_from([0.25, 0.5, 1.0])),
+        least_move=seldom(draw, st.integers(1, 3), 1),
     )  # fmt: skip
     return list(made.values()), wishes, rules
 
@@ -184,6 +189,7 @@ def test_every_step_keeps_sums_promises_caps_and_bounds(
 ) -> None:
     accounts, wishes, rules = case
     said = solve(accounts, wishes, rules, NOW)
+    event(f"{len(said.shifts)} shifts, {len(said.parents)} of parents")
     known = {a.key: a for a in accounts}
     wanted = {w.key: w.to for w in wishes}
     leaves = [s for s in said.shifts if s.key not in said.parents]
