@@ -1,0 +1,192 @@
+"""The dashboard: `streamlit run dashboards/app.py`, or `fallow dashboard`, which does that.
+
+Pages are the modules of `dashboards/views`: one that lies there is in the navigation, under the
+audience that its name's prefix says. Every page is asked the same things, which stand in the URL.
+"""
+
+import pkgutil
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from types import ModuleType
+
+import streamlit as st
+
+from dashboards import data, page, signin, views
+from dashboards.figures import extent as extents
+from dashboards.figures.asking import Filters
+from dashboards.page import Asked
+from fallow.errors import UsageError
+from fallow.window import Window, format_duration, parse_duration, parse_moment
+
+AUDIENCES = {"finance": "Finance", "sre": "SRE", "mine": "Mine"}
+VIEWS = {"loaded": "whole node", "gpu": "GPU only"}
+WINDOWS = ("24h", "7d", "30d", "month", "90d")
+STALE = timedelta(hours=1)
+"""Data older than this are said to be old."""
+
+
+def main() -> None:
+    """Draw the page that the URL names."""
+    st.set_page_config(page_title="Fallow", page_icon=":material/grass:", layout="wide")
+    person = signin.local()
+    sections: dict[str, list[st.Page]] = {}
+    for name in names():
+        module = import_module(f"{views.__name__}.{name}")
+        sections.setdefault(AUDIENCES[name.partition("_")[0]], []).append(_entry(module, person))
+    st.navigation(sections, expanded=True).run()
+
+
+def names() -> list[str]:
+    """Return the views there are, audience by audience, in their order."""
+    found = [m.name for m in pkgutil.iter_modules(views.__path__)]
+    known = [name for name in found if name.partition("_")[0] in AUDIENCES]
+    return sorted(known, key=lambda name: (_place(name), _module(name).ORDER, name))
+
+
+def one(name: str) -> None:
+    """Draw one page alone, as tests do."""
+    draw(_module(name), signin.local())
+
+
+def draw(module: ModuleType, person: signin.Person) -> None:
+    """Draw a page: its title first, then what is asked, then its cards."""
+    st.title(module.TITLE)
+    page.guard(_drawn, module, person)
+
+
+def _drawn(module: ModuleType, person: signin.Person) -> None:
+    line = st.empty()
+    settings = data.settings()
+    held = data.ask(extents.extent)
+    if held is None:
+        page.nothing(
+            "Nothing was looked at yet.",
+            "`fallow collect --once`, `fallow up` or `fallow import` bring telemetry in; "
+            "`fallow doctor` says what is missing. This page will fill by itself.",
+        )
+        return
+    window = _window(held)
+    if window is None:
+        return
+    filters = _filters(held)
+    asked = Asked(window, filters, held, person, settings)
+    line.caption(_told(asked))
+    if window.start >= held.looks.end or window.end <= held.looks.start:
+        whole = f"{held.looks.start:%Y-%m-%d %H:%M} to {held.looks.end:%Y-%m-%d %H:%M} UTC"
+        when = "in the future" if window.start >= datetime.now(UTC) else "there"
+        page.nothing(
+            f"Nothing lies {when}.", f"The data are {whole}: choose a window that touches them."
+        )
+        return
+    module.show(asked)
+
+
+def _window(held: extents.Extent) -> Window | None:
+    with st.sidebar:
+        said = st.selectbox(
+            "Window",
+            WINDOWS,
+            index=1,
+            key="window",
+            accept_new_options=True,
+            bind="query-params",
+            help="7d, or START/END such as 2026-11-01/2026-11-08 (UTC)",
+        )
+    now = min(datetime.now(UTC), held.looks.end)
+    try:
+        return parsed(said or WINDOWS[1], now)
+    except UsageError as error:
+        page.guard(_raise(error))
+        return None
+
+
+def parsed(text: str, now: datetime) -> Window:
+    """Read `7d`, `month` (this one, to now) or `START/END`; durations end at the newest data.
+
+    Raises:
+        UsageError: the text is none of these, or the window is empty.
+    """
+    if text == "month":
+        start = (now - timedelta(seconds=1)).replace(day=1, hour=0, minute=0, second=0)
+        return Window(start.replace(microsecond=0), now)
+    if "/" not in text:
+        return Window.last(parse_duration(text), now=now)
+    start_text, _, end_text = text.partition("/")
+    return Window(parse_moment(start_text, now=now), parse_moment(end_text or "now", now=now))
+
+
+def _filters(held: extents.Extent) -> Filters:
+    offered = data.ask(extents.names, held.looks)
+    chosen: dict[str, str | None] = {}
+    with st.sidebar:
+        for key in ("cluster", "team", "namespace", "model", "pool"):
+            chosen[key] = st.selectbox(
+                key.capitalize(),
+                offered.get(key, ()),
+                index=None,
+                key=key,
+                placeholder="all",
+                accept_new_options=True,
+                bind="query-params",
+            )
+        view = st.segmented_control(
+            "Cost of a GPU",
+            [*VIEWS],
+            default="loaded",
+            required=True,
+            key="view",
+            bind="query-params",
+            format_func=VIEWS.__getitem__,
+            help="whole node: with its part of CPU, memory and disk",
+        )
+    return Filters(view="gpu" if view == "gpu" else "loaded", **chosen)
+
+
+def _told(asked: Asked) -> str:
+    window, looks = asked.window, asked.extent.looks
+    span = f"{window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M} UTC"
+    parts = [
+        f"{span} ({format_duration(window.seconds)})",
+        *(f"{key} {page.plain(name, 40)}" for key, name in asked.filters.named.items()),
+        "US dollars" + (", GPU part only" if asked.filters.view == "gpu" else ""),
+        f"data as of {looks.end:%Y-%m-%d %H:%M} UTC",
+    ]
+    late = datetime.now(UTC) - looks.end
+    if late > STALE:
+        parts[-1] += f", {format_duration(late.total_seconds())} old"
+    return " · ".join(parts)
+
+
+def _entry(module: ModuleType, person: signin.Person) -> st.Page:
+    name = module.__name__.rpartition(".")[2]
+
+    def run() -> None:
+        draw(module, person)
+
+    return st.Page(
+        run,
+        title=module.TITLE,
+        icon=module.ICON,
+        url_path=name.partition("_")[2].replace("_", "-"),
+        help=(module.__doc__ or "").partition("\n")[0],
+    )
+
+
+def _raise(error: Exception) -> Callable[[], None]:
+    def refuse() -> None:
+        raise error
+
+    return refuse
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(f"{views.__name__}.{name}")
+
+
+def _place(name: str) -> int:
+    return [*AUDIENCES].index(name.partition("_")[0])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+-- The ledger's rows of the window under the names of `fallow spend`, filtered. What nobody held is
+-- the platform's, under a name that no namespace or team can have.
+SELECT
+    bucket,
+    cluster,
+    CASE WHEN namespace = '' THEN '(platform)' ELSE namespace END AS namespace,
+    CASE WHEN namespace = '' THEN '(platform)' ELSE coalesce(team, namespace) END AS team,
+    CASE
+        WHEN namespace = '' THEN '(platform)'
+        ELSE namespace || '/' || workload_kind || '/' || workload
+    END AS workload,
+    coalesce(model, '(unknown)') AS model,
+    coalesce(pool, '(none)') AS pool,
+    state,
+    gpu_seconds / 3600 AS gpu_hours,
+    CASE WHEN $view = 'gpu' THEN usd_gpu ELSE usd END AS usd,
+    price_as_of
+FROM ledger
+WHERE
+    bucket >= $since AND bucket < $until
+    AND ($cluster IS null OR cluster = $cluster)
+    AND (
+        $team IS null
+        OR CASE WHEN namespace = '' THEN '(platform)' ELSE coalesce(team, namespace) END = $team
+    )
+    AND (
+        $namespace IS null
+        OR CASE WHEN namespace = '' THEN '(platform)' ELSE namespace END = $namespace
+    )
+    AND ($model IS null OR coalesce(model, '(unknown)') = $model)
+    AND ($pool IS null OR coalesce(pool, '(none)') = $pool)

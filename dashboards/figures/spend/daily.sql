@@ -1,0 +1,9 @@
+-- GPU-hours and dollars per day and state; hours says how much of the day is accounted.
+SELECT
+    date_trunc('day', bucket) AS day,
+    state,
+    sum(gpu_hours) AS gpu_hours,
+    sum(usd) AS usd
+FROM paid
+GROUP BY ALL
+ORDER BY day ASC, state ASC

@@ -1,0 +1,30 @@
+-- One row per name, the dearest first.
+WITH keyed AS (
+    SELECT
+        CASE $by
+            WHEN 'cluster' THEN cluster
+            WHEN 'team' THEN team
+            WHEN 'namespace' THEN namespace
+            WHEN 'workload' THEN workload
+            WHEN 'model' THEN model
+            WHEN 'pool' THEN pool
+            WHEN 'state' THEN state
+        END AS name,
+        state,
+        gpu_hours,
+        usd
+    FROM paid
+)
+
+SELECT
+    name,
+    sum(gpu_hours) AS gpu_hours,
+    sum(usd) AS usd,
+    coalesce(sum(gpu_hours) FILTER (WHERE state = 'idle'), 0) AS idle_gpu_hours,
+    sum(usd) FILTER (WHERE state = 'idle') AS idle_usd,
+    coalesce(sum(gpu_hours) FILTER (WHERE state = 'unknown'), 0) AS unknown_gpu_hours,
+    coalesce(sum(gpu_hours) FILTER (WHERE usd IS null), 0) AS unpriced_gpu_hours,
+    100 * sum(gpu_hours) / nullif(sum(sum(gpu_hours)) OVER (), 0) AS share_pct
+FROM keyed
+GROUP BY name
+ORDER BY usd DESC NULLS LAST, gpu_hours DESC, name ASC

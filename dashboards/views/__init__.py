@@ -1,0 +1,1 @@
+"""A page per module: `TITLE`, `ICON`, `ORDER`, `show(asked)`; its prefix names the audience."""
