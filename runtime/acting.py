@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from actions.journal import Journal, Record
     from actions.loop.actor import Actor
     from actions.loop.freeze import Freeze
-    from actions.loop.seams import Taken, TurnReport
+    from actions.loop.seams import Taken, TurnReport, Way
     from actions.policy.budgets import Spent
     from actions.policy.model import Policy
     from warehouse.lake import Warehouse
@@ -43,27 +43,48 @@ BOOKS = timedelta(hours=2)
 class LiveEvidence:
     """Cases of a warehouse that may be refreshed; see `actions.loop.seams.Evidence`."""
 
-    def __init__(self, warehouse: "Warehouse", settings: Settings, refresh: Refresh) -> None:
-        self._warehouse, self._settings, self._refresh = warehouse, settings, refresh
+    def __init__(
+        self,
+        warehouse: "Warehouse",
+        settings: Settings,
+        refresh: Refresh,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._warehouse, self._settings = warehouse, settings
+        self._refresh, self._clock = refresh, clock
         self._looked: datetime | None = None
+
+    def look(self, now: datetime) -> None:
+        """Look at the sources anew; one look serves for a sixth of the age that it may have.
+
+        To judge takes time too, and policies ask for two intervals of the devices at most.
+        """
+        stale = self._settings.actions.evidence_age / 6
+        if self._looked is None or now - self._looked > stale:
+            self._refresh(now)
+            self._looked = now
 
     def cases(self, now: datetime) -> Sequence[Facts]:
         """Return the facts of every finding of now."""
         return self._facts(now)
 
     def again(self, facts: Facts, now: datetime) -> Facts | None:
-        """Look at the sources anew, and let the case's own analyzer judge again.
-
-        One look serves all actions of half the age that evidence may have.
-        """
-        stale = self._settings.actions.evidence_age / 2
-        if self._looked is None or now - self._looked > stale:
-            self._refresh(now)
-            self._looked = now
+        """Look at the sources anew, and let the case's own analyzer judge again."""
+        self.look(now)
         mine = facts.finding
+        now = self._clock()  # what was just seen is later
         found = self._facts(now, (mine.analyzer,))
         same = (mine.kind, _key(facts))
         return next((f for f in found if (f.finding.kind, _key(f)) == same), None)
+
+    def awake(self, facts: Facts, now: datetime) -> str | None:
+        """Say which device of an idle workload was just seen at work."""
+        from actions.loop.awake import awake  # noqa: PLC0415
+
+        if facts.finding.verdict != "idle":
+            return None
+        idle = self._settings.idle.threshold
+        return awake(self._warehouse, facts.finding, now, idle=idle, interval_s=facts.interval_s)
 
     def fleet(self, now: datetime) -> "Spent":
         """Return the size of the fleet."""
@@ -199,7 +220,6 @@ def actor(
     notifier: Any = None,
 ) -> "Actor":
     """Return an actor over an open door, journal and warehouse; no notifier = the settings'."""
-    from actions.cluster.hub import Hub  # noqa: PLC0415
     from actions.executors import for_  # noqa: PLC0415
     from actions.loop.actor import Actor  # noqa: PLC0415
     from actions.loop.lease import Lease  # noqa: PLC0415
@@ -207,7 +227,6 @@ def actor(
 
     acting = settings.actions
     me = identity or acting.lease.identity or f"{socket.gethostname()}-{os.getpid()}"
-    ways = {"jupyterhub": Hub(acting.hub)} if acting.hub.url else {}
     return Actor(
         policies=policies,
         door=door,
@@ -220,10 +239,19 @@ def actor(
         clock=clock,
         settings=acting,
         snapshotter=_snapshotter(settings, door, clock),
-        ways=ways,
+        ways=ways(settings),
         link=settings.notices.link,
         reviewer=getattr(evidence, "review", lambda _action, _now: None),
     )
+
+
+def ways(settings: Settings) -> "dict[str, Way]":
+    """Return the doors beside Kubernetes: changes name them."""
+    from actions.cluster.hub import Hub  # noqa: PLC0415
+    from actions.nodes.eks import EksDoor  # noqa: PLC0415
+
+    hub = settings.actions.hub
+    return {"aws": EksDoor(), **({"jupyterhub": Hub(hub)} if hub.url else {})}
 
 
 @contextmanager
@@ -243,7 +271,7 @@ def standing(
     from actions.journal import Record  # noqa: PLC0415
     from actions.journal.copying import copy  # noqa: PLC0415
 
-    evidence = LiveEvidence(warehouse, settings, refresher(warehouse, settings))
+    evidence = LiveEvidence(warehouse, settings, refresher(warehouse, settings), clock)
     with journal(settings, clock) as opened:
         acting = actor(
             settings,
@@ -299,6 +327,9 @@ def _snapshotter(settings: Settings, door: "Door", clock: Callable[[], datetime]
 class NoCluster:
     """Evidence for what needs none: settling, undoing."""
 
+    def look(self, now: datetime) -> None:
+        """Look at nothing."""
+
     def cases(self, now: datetime) -> Sequence[Facts]:
         """Return no case."""
         del now
@@ -306,6 +337,11 @@ class NoCluster:
 
     def again(self, facts: Facts, now: datetime) -> Facts | None:
         """Return no case."""
+        del facts, now
+        return None
+
+    def awake(self, facts: Facts, now: datetime) -> str | None:
+        """Say nothing."""
         del facts, now
         return None
 

@@ -117,7 +117,11 @@ class Actor:
             closed, notes = self._reconcile()
             closed += self._looked_back()
             notes += self._demote(now)
-            halted = self._frozen() or self._break(now)
+            halted = self._frozen()
+            if not halted:
+                self._evidence.look(self.clock())
+                now = self.clock()
+                halted = self._break(now)
             return self._report(
                 now, dry_run=False, halted=halted, closed=closed, notes=notes, only=only
             )

@@ -36,12 +36,20 @@ class Door(Way, Cluster, Protocol):
 class Evidence(Protocol):
     """Where cases come from, and a fresh look at one of them."""
 
+    def look(self, now: datetime) -> None:
+        """Take a fresh look at the sources, unless one was taken just now."""
+        ...
+
     def cases(self, now: datetime) -> Sequence[Facts]:
         """Return the facts of every case there is."""
         ...
 
     def again(self, facts: Facts, now: datetime) -> Facts | None:
         """Look at the sources anew and return the case's facts; None = it is no case any more."""
+        ...
+
+    def awake(self, facts: Facts, now: datetime) -> str | None:
+        """Say what of an idle workload was just seen at work; None = nothing."""
         ...
 
     def fleet(self, now: datetime) -> Spent:

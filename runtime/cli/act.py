@@ -60,7 +60,7 @@ def apply(
     door = acting.door(settings)
     with run.warehouse(settings, write=yes) as warehouse:
         refresh = acting.refresher(warehouse, settings) if yes else _no_refresh
-        evidence = acting.LiveEvidence(warehouse, settings, refresh)
+        evidence = acting.LiveEvidence(warehouse, settings, refresh, run.now)
         with _record(run, settings, write=yes) as record:
             actor = acting.actor(
                 settings, record, evidence, door=door, policies=rules, clock=run.now

@@ -86,9 +86,13 @@ class Evidence:
         self.door, self.clock = Door(api(url), "c"), clock
         self.idle: list[tuple[str, str]] = []
         self.busy_on_second_look: set[str] = set()
+        self.awake_at_last: set[str] = set()
         self.age = timedelta(seconds=20)
         self.changes: dict[str, Any] = {}
         self.why: str | None = None
+
+    def look(self, now: datetime) -> None:
+        """Say what is so when asked."""
 
     def cases(self, now: datetime) -> list[Facts]:
         return [self._facts(kind, name, now) for kind, name in self.idle]
@@ -98,6 +102,11 @@ class Evidence:
         if subject.workload in self.busy_on_second_look:
             return None
         return self._facts(subject.workload_kind, subject.workload, now)
+
+    def awake(self, facts: Facts, now: datetime) -> str | None:
+        del now
+        name = facts.finding.subject.workload
+        return "GPU-1 was seen at work (90%)" if name in self.awake_at_last else None
 
     def fleet(self, now: datetime) -> Spent:
         del now
@@ -276,7 +285,7 @@ class Site:
     def deployment(self, name: str = "web", replicas: int = 2) -> Object:
         """Make a Deployment with a GPU per replica, and name it idle."""
         labels = {"app": name}
-        template = {"metadata": {"labels": labels}, "spec": _pod()}
+        template = {"metadata": {"labels": labels}, "spec": pod_spec()}
         spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
         self.make("Deployment", name, spec)
         self.evidence.idle.append(("Deployment", name))
@@ -285,7 +294,7 @@ class Site:
 
     def cron_job(self, name: str = "night") -> Object:
         """Make a CronJob with a Job of it that runs, and name it idle."""
-        pods = {"spec": {"restartPolicy": "Never", **_pod()}}
+        pods = {"spec": {"restartPolicy": "Never", **pod_spec()}}
         job = {"template": pods, "parallelism": 1, "completions": 1}
         spec = {"schedule": "0 3 * * *", "suspend": False, "jobTemplate": {"spec": job}}
         made = self.make("CronJob", name, spec)
@@ -306,7 +315,7 @@ class Site:
 
     def bare_pod(self, name: str = "alone") -> Object:
         """Make a pod without an owner that opted in to eviction, and name it idle."""
-        made = self.make("Pod", name, _pod())
+        made = self.make("Pod", name, pod_spec())
         said = {"metadata": {"annotations": {"fallow.dev/evict": "true"}, "labels": {"app": name}}}
         self.store.patch("Pod", name, SPACE, said, manager="kubectl-annotate")
         self.evidence.idle.append(("Pod", name))
@@ -443,7 +452,7 @@ def actor_of(
     return Actor(**{**given, **more})
 
 
-def _pod() -> Object:
+def pod_spec() -> Object:
     limits = {"nvidia.com/gpu": "1", "cpu": "1", "memory": "1Gi"}
     main = {"name": "main", "image": "work:1", "resources": {"limits": limits}}
     return {"containers": [main], "tolerations": [{"operator": "Exists"}]}

@@ -119,6 +119,10 @@ def _busy(site: Site) -> None:
     site.evidence.busy_on_second_look.add("web")
 
 
+def _woken(site: Site) -> None:
+    site.evidence.awake_at_last.add("web")
+
+
 def _stale(site: Site) -> None:
     site.evidence.age = timedelta(seconds=61)
 
@@ -207,6 +211,7 @@ def _other_actor(site: Site) -> None:
     ("happens", "says"),
     [
         (_busy, "no case any more"),
+        (_woken, "seen at work"),
         (_stale, "older than 60 s"),
         (_unseen, "last looked at never"),
         (_another, "another object"),

@@ -1,0 +1,39 @@
+-- The most active of the last looks at the devices that a workload holds, or that are named.
+WITH held AS (
+    SELECT DISTINCT a.device
+    FROM allocation AS a
+    WHERE
+        a.cluster = $cluster
+        AND a.namespace = $namespace
+        AND a.workload_kind = $kind
+        AND a.workload = $workload
+        AND a.start < $until::TIMESTAMP
+        AND coalesce(a."end", $until::TIMESTAMP) >= $since::TIMESTAMP
+    UNION
+    SELECT unnest($devices) AS device
+)
+
+SELECT
+    s.device,
+    s.ts,
+    list_max([
+        s.gr_engine_active,
+        s.sm_active,
+        s.tensor_active,
+        s.fp64_active,
+        s.fp32_active,
+        s.fp16_active,
+        s.dram_active,
+        s.gpu_util_pct / 100,
+        s.enc_util_pct / 100,
+        s.dec_util_pct / 100,
+        s.mem_copy_util_pct / 100
+    ]) AS activity
+FROM sample AS s
+INNER JOIN held AS h ON s.device = h.device
+WHERE
+    s.cluster = $cluster
+    AND s.ts >= $since::TIMESTAMP
+    AND s.ts <= $until::TIMESTAMP
+ORDER BY activity DESC NULLS LAST, s.ts DESC
+LIMIT 1
