@@ -22,7 +22,8 @@ LAYOUT, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 OLD, NEW = "all-disabled", "all-1g.10gb"
 CUTS = msgspec.structs.replace(POLICY, ladder=(*POLICY.ladder[:-1], Rung("act", do=("mig",))))
 ASKED = {"mig_config": NEW, "processes": 0, "capabilities": ["mig"], "allowed_namespaces": ["*"]}
-sites.GROUPS["Node"], sites.VERBS["Node"] = "", "cut-again"
+sites.GROUPS |= {"Node": "", "NodePool": "karpenter.sh"}
+sites.VERBS |= {"Node": "cut-again", "NodePool": "scale in pool"}
 
 
 def decide(policy: Any, facts: Facts, spent: Any, now: datetime) -> Decision:
