@@ -5,18 +5,17 @@ audience that its name's prefix says. Every page is asked the same things, which
 """
 
 import pkgutil
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from types import ModuleType
 
 import streamlit as st
 
-from dashboards import data, page, signin, views
+from dashboards import data, in_force, page, signin, views
 from dashboards.figures import extent as extents
 from dashboards.figures.asking import Filters
 from dashboards.page import Asked
-from fallow.errors import UsageError
+from fallow.errors import SettingsError, UsageError
 from fallow.window import Window, format_duration, parse_duration, parse_moment
 
 AUDIENCES = {"finance": "Finance", "sre": "SRE", "mine": "Mine"}
@@ -29,12 +28,32 @@ STALE = timedelta(hours=1)
 def main() -> None:
     """Draw the page that the URL names."""
     st.set_page_config(page_title="Fallow", page_icon=":material/grass:", layout="wide")
-    person = signin.local()
+    try:
+        person = signin.person(in_force.settings())
+    except SettingsError as error:
+        page.complain(error)
+        return
+    if person is None:
+        return
     sections: dict[str, list[st.Page]] = {}
     for name in names():
         module = import_module(f"{views.__name__}.{name}")
         sections.setdefault(AUDIENCES[name.partition("_")[0]], []).append(_entry(module, person))
-    st.navigation(sections, expanded=True).run()
+    chosen = st.navigation(sections, expanded=True)
+    with st.sidebar:
+        _who(person)
+    chosen.run()
+
+
+def _who(person: signin.Person) -> None:
+    if person.local:
+        st.caption(
+            "No sign-in is configured: these pages answer on this machine only.",
+            help="Set `dashboard.oidc` to let people sign in from elsewhere.",
+        )
+        return
+    st.text(f"{person.name}, {person.role}")
+    st.button("Sign out", icon=":material/logout:", on_click=st.logout, key="sign-out")
 
 
 def names() -> list[str]:
@@ -57,7 +76,7 @@ def draw(module: ModuleType, person: signin.Person) -> None:
 
 def _drawn(module: ModuleType, person: signin.Person) -> None:
     line = st.empty()
-    settings = data.settings()
+    settings = in_force.settings()
     held = data.ask(extents.extent)
     if held is None:
         page.nothing(
@@ -97,7 +116,7 @@ def _window(held: extents.Extent) -> Window | None:
     try:
         return parsed(said or WINDOWS[1], now)
     except UsageError as error:
-        page.guard(_raise(error))
+        page.complain(error)
         return None
 
 
@@ -171,13 +190,6 @@ def _entry(module: ModuleType, person: signin.Person) -> st.Page:
         url_path=name.partition("_")[2].replace("_", "-"),
         help=(module.__doc__ or "").partition("\n")[0],
     )
-
-
-def _raise(error: Exception) -> Callable[[], None]:
-    def refuse() -> None:
-        raise error
-
-    return refuse
 
 
 def _module(name: str) -> ModuleType:

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import streamlit as st
 
-from fallow.settings import Settings, load
+from dashboards.in_force import settings
 from warehouse.lake import Warehouse
 
 TTL = timedelta(seconds=60)
@@ -21,16 +21,6 @@ MEMORY = "2GB"
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-@st.cache_resource(ttl=TTL * 10, max_entries=1, show_spinner=False)
-def settings() -> Settings:
-    """Return the settings in force: the parent passes file, home and cluster on as `FALLOW_*`.
-
-    Raises:
-        SettingsError: they are not legal.
-    """
-    return load().settings
 
 
 def ask(figure: Callable[..., T], *args: Any) -> T:

@@ -1,10 +1,7 @@
 """What every page is made of: what was asked, cards that load apart, text that is only text."""
 
 import logging
-import re
-import unicodedata
 from collections.abc import Callable, Sequence
-from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -15,16 +12,25 @@ from dashboards.charts import Chart
 from dashboards.figures.asking import Filters
 from dashboards.figures.extent import Extent
 from dashboards.signin import Person
+from dashboards.text import hours, money, plain, share
 from fallow.errors import FallowError, TemporaryError
 from fallow.settings import Settings
 from fallow.window import Window
 
 log = logging.getLogger("fallow.dashboard")
-
-LONGEST = 80
-"""Characters of a name in running text; tables and charts cut what is longer themselves."""
-_MARKUP = re.compile(r"([\\`*_{}\[\]()#+\-.!|~:$<>&^=@\"'/])")
-_DIRECTION = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+__all__ = [
+    "Asked",
+    "card",
+    "chart",
+    "complain",
+    "guard",
+    "hours",
+    "money",
+    "nothing",
+    "plain",
+    "share",
+    "table",
+]
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -35,35 +41,6 @@ class Asked(msgspec.Struct, frozen=True):
     extent: Extent
     person: Person
     settings: Settings
-
-
-def plain(text: object, longest: int = LONGEST) -> str:
-    """Return a name of a stranger so that Markdown shows exactly its characters.
-
-    Control and direction characters are spelled out, what is too long is cut, and the whole is
-    isolated, so that a name in another direction does not turn the words around it.
-    """
-    said = "".join(_visible(c) for c in str(text))
-    said = said if len(said) <= longest else said[: longest - 1] + "…"
-    return "\u2068" + _MARKUP.sub(r"\\\1", said) + "\u2069"
-
-
-def money(usd: Decimal | None, *, cents: bool = False) -> str:
-    """Write dollars for a metric or a sentence; the sign is escaped, for two make a formula."""
-    if usd is None:
-        return "no price"
-    digits = 2 if cents or abs(usd) < 100 else 0  # noqa: PLR2004  (cents say nothing beyond)
-    return f"{'-' if usd < 0 else ''}\\${abs(usd):,.{digits}f}"
-
-
-def hours(gpu_hours: float) -> str:
-    """Write GPU-hours."""
-    return f"{gpu_hours:,.0f} GPU-h" if gpu_hours >= 100 else f"{gpu_hours:,.1f} GPU-h"  # noqa: PLR2004
-
-
-def share(part: Any, whole: Any) -> str:
-    """Write a part as a percentage of a whole."""
-    return f"{float(part) / float(whole):.1%}" if part is not None and whole else "-"
 
 
 def card(body: Callable[[Asked], None], asked: Asked) -> None:
@@ -82,10 +59,10 @@ def guard(body: Callable[..., None], *args: Any) -> None:
     try:
         body(*args)
     except TemporaryError as error:
-        _say(st.warning, error)
+        complain(error)
         st.button("Try again", key=f"again-{body.__module__}.{body.__qualname__}")
     except FallowError as error:
-        _say(st.error, error)
+        complain(error)
     except Exception:
         log.exception("a part of a page failed", extra={"part": body.__qualname__})
         st.error(
@@ -128,12 +105,8 @@ def chart(drawn: Chart, alt: str) -> None:
     st.altair_chart(drawn, alt=alt)
 
 
-def _say(box: Callable[..., Any], error: FallowError) -> None:
+def complain(error: FallowError) -> None:
+    """Say what failed and what to do next."""
+    box = st.warning if isinstance(error, TemporaryError) else st.error
     text = f"**{plain(error.message, 400)}**"
     box(f"{text}\n\n{plain(error.hint, 400)}" if error.hint else text)
-
-
-def _visible(char: str) -> str:
-    if _DIRECTION.match(char) or unicodedata.category(char) in ("Cc", "Cs", "Co", "Cn"):
-        return f"\\u{ord(char):04x}"
-    return char

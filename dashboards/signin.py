@@ -6,9 +6,15 @@ may do there what its command line may do.
 
 import getpass
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 import msgspec
+import streamlit as st
+
+from dashboards.text import plain
+from fallow.dashboard_settings import OidcSettings
+from fallow.settings import Settings
 
 Role = Literal["viewer", "operator", "approver"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -27,6 +33,58 @@ class Person(msgspec.Struct, frozen=True):
         return ROLES.index(self.role) >= ROLES.index(role)
 
 
+def person(settings: Settings) -> Person | None:
+    """Return who is looking; None = nobody who may, and the page says why and what to do."""
+    oidc = settings.dashboard.oidc
+    if not oidc.on:
+        if not _bound_to_loopback():
+            st.error(
+                "**Nobody signs in here, so this page answers on its own machine only.** "
+                "Start it with `fallow dashboard`, or set `dashboard.oidc`.",
+                icon=":material/lock:",
+            )
+            return None
+        return local()
+    claims = signed_in()
+    if claims is None or expired(claims, oidc, datetime.now(UTC)):
+        st.title("Fallow")
+        st.write("What the GPUs of this fleet cost, what lies fallow, and what was done about it.")
+        st.button("Sign in", type="primary", icon=":material/login:", on_click=st.login)
+        return None
+    name = str(claims.get(oidc.name_claim) or claims.get("sub") or "")
+    role = role_of(claims, oidc)
+    if role is None or not name:
+        st.title("Fallow")
+        st.error(
+            f"**{plain(name or 'You')} has no role here.** Ask whoever runs Fallow for one of the "
+            f"values of the claim `{oidc.roles_claim}` that `dashboard.oidc` names as viewers, "
+            "operators or approvers; then sign in again.",
+            icon=":material/lock:",
+        )
+        st.button("Sign out", icon=":material/logout:", on_click=st.logout)
+        return None
+    return Person(name, role)
+
+
+def signed_in() -> Mapping[str, Any] | None:
+    """Return the claims of the identity token in the cookie; None = nobody is signed in."""
+    return st.user.to_dict() if st.user.is_logged_in else None
+
+
+def expired(claims: Mapping[str, Any], oidc: OidcSettings, now: datetime) -> bool:
+    """Return whether a sign-in is older than the settings allow; one without a moment is."""
+    issued = claims.get("iat")
+    if not isinstance(issued, int | float):
+        return True
+    return now.timestamp() - issued > oidc.session.total_seconds()
+
+
+def _bound_to_loopback() -> bool:
+    from dashboards.serving import loopback  # noqa: PLC0415  (it imports what imports this)
+
+    return loopback(str(st.get_option("server.address") or ""))
+
+
 def local() -> Person:
     """Return the person at this machine, where no sign-in is configured."""
     try:
@@ -36,16 +94,19 @@ def local() -> Person:
     return Person(name, "approver", local=True)
 
 
-def role_of(claims: Mapping[str, Any], claim: str, groups: Mapping[str, list[str]]) -> Role | None:
+def role_of(claims: Mapping[str, Any], oidc: OidcSettings) -> Role | None:
     """Return the highest role that claims give; None = none.
 
-    `claim` may be a path with dots, such as `realm_access.roles`; its value a list or one name.
+    The claim may be a path with dots, such as `realm_access.roles`; its value a list or one name.
     """
+    claim = oidc.roles_claim
+    groups = {"viewer": oidc.viewers, "operator": oidc.operators, "approver": oidc.approvers}
     found: Any = claims.get(claim)
     if found is None:
         found = claims
         for part in claim.split("."):
             found = found.get(part) if isinstance(found, Mapping) else None
-    said = {found} if isinstance(found, str) else {g for g in found or () if isinstance(g, str)}
-    held = [role for role in ROLES if said.intersection(groups.get(role, []))]
+    listed = [found] if isinstance(found, str) else found
+    said = {g for g in listed if isinstance(g, str)} if isinstance(listed, list | tuple) else set()
+    held = [role for role in ROLES if said.intersection(groups[role])]
     return held[-1] if held else None

@@ -15,6 +15,7 @@ import msgspec
 from pydantic import AwareDatetime, BaseModel, Field, SecretStr, ValidationError
 
 from fallow.action_settings import ActionsSettings, NoticesSettings
+from fallow.dashboard_settings import DashboardSettings, FinanceSettings
 from fallow.errors import SettingsError
 from fallow.sections import S3, Duration, Section
 from fallow.service_levels import LatencyMetric, ScalingSettings, ServicesSettings, StepMetric
@@ -559,6 +560,8 @@ class Settings(Section):
     actions: ActionsSettings = ActionsSettings()
     notices: NoticesSettings = NoticesSettings()
     snapshots: SnapshotSettings = SnapshotSettings()
+    dashboard: DashboardSettings = DashboardSettings()
+    finance: FinanceSettings = FinanceSettings()
 
 
 class Loaded(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from runtime.cli import (
     baseline,
     collect,
     config,
+    dashboard,
     demo,
     imports,
     plan,
@@ -45,6 +46,7 @@ def build() -> typer.Typer:
         policy,
         plan,
         act,
+        dashboard,
         warehouse,
         config,
     ):

@@ -1,0 +1,121 @@
+"""Start the app: Streamlit in this process, bound to loopback unless people sign in.
+
+Secrets of the sign-in lie in a private folder while the app runs; no command line shows them.
+"""
+
+import ipaddress
+import json
+import logging
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dashboards import in_force
+from fallow.errors import UsageError
+from fallow.settings import Settings
+
+log = logging.getLogger("fallow.dashboard")
+
+APP = Path(__file__).with_name("app.py")
+CONFIG = APP.parent / ".streamlit" / "config.toml"
+LOOPBACK = ["127.0.0.1", "localhost", "[::1]", "::1"]
+"""What a browser on this machine calls us: any other name is somebody's page that points here."""
+
+
+def address(settings: Settings) -> tuple[str, int]:
+    """Return host and port to bind.
+
+    Raises:
+        UsageError: `dashboard.listen` is no host:port, or not loopback while nobody signs in.
+    """
+    said = settings.dashboard.listen
+    host, colon, port = said.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdigit() or not 0 <= int(port) <= 65535:  # noqa: PLR2004
+        raise UsageError(f"dashboard.listen {said!r} is no host:port", hint="write 127.0.0.1:8501")
+    if not settings.dashboard.oidc.on and not loopback(host):
+        raise UsageError(
+            f"without a sign-in the dashboard answers on this machine only, not on {host}",
+            hint="listen on 127.0.0.1, or set dashboard.oidc (docs/settings.md)",
+        )
+    return host, int(port)
+
+
+def loopback(host: str) -> bool:
+    """Return whether only this machine reaches a host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def serve(settings: Settings) -> None:
+    """Answer until SIGTERM or SIGINT.
+
+    Raises:
+        UsageError: see `address`.
+    """
+    host, port = address(settings)
+    from streamlit.web import bootstrap  # noqa: PLC0415  (2 s that a usage error need not pay)
+
+    in_force.use(settings)
+    with _secrets(settings) as secrets:
+        flags = options(settings, host, port, secrets)
+        said = "people sign in" if settings.dashboard.oidc.on else "no sign-in: this machine only"
+        log.info("dashboard", extra={"url": f"http://{host}:{port}", "who": said})
+        bootstrap.load_config_options(flag_options=flags)
+        bootstrap.run(str(APP), is_hello=False, args=[], flag_options=flags)
+
+
+def options(settings: Settings, host: str, port: int, secrets: Path | None) -> dict[str, Any]:
+    """Return Streamlit's options by their name on its command line (dots are underscores)."""
+    made: dict[str, Any] = {
+        "server_address": host,
+        "server_port": port,
+        "server_baseUrlPath": settings.dashboard.base_path,
+        "secrets_files": [str(secrets)] if secrets else [],
+    }
+    made = {**_flat(tomllib.loads(CONFIG.read_text(encoding="utf-8"))), **made}
+    hosts = settings.dashboard.hosts or ([] if settings.dashboard.oidc.on else LOOPBACK)
+    if hosts:
+        made["server_allowedHosts"] = hosts
+    if settings.dashboard.oidc.on:
+        made["server_cookieSecret"] = settings.dashboard.oidc.cookie_secret.get_secret_value()
+    return made
+
+
+def _flat(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name, value in options.items():
+        made |= (
+            _flat(value, f"{prefix}{name}_") if isinstance(value, dict) else {prefix + name: value}
+        )
+    return made
+
+
+@contextmanager
+def _secrets(settings: Settings) -> Iterator[Path | None]:
+    """Write what `st.login` reads into a folder of mode 0700 that goes when the app ends."""
+    oidc = settings.dashboard.oidc
+    if not oidc.on:
+        yield None
+        return
+    auth = {
+        "redirect_uri": oidc.redirect_uri,
+        "cookie_secret": oidc.cookie_secret.get_secret_value(),
+        "client_id": oidc.client_id,
+        "client_secret": oidc.client_secret.get_secret_value(),
+        "server_metadata_url": oidc.metadata_url,
+    }
+    # A JSON string is a TOML string as long as it holds no \/ or surrogate escapes.
+    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in auth.items()]
+    scope = json.dumps(oidc.scope, ensure_ascii=False)
+    with tempfile.TemporaryDirectory(prefix="fallow-sign-in-") as folder:
+        path = Path(folder) / "secrets.toml"
+        path.touch(mode=0o600)
+        text = "\n".join(["[auth]", *lines, f"client_kwargs = {{ scope = {scope} }}", ""])
+        path.write_text(text, encoding="utf-8")
+        yield path

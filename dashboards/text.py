@@ -1,0 +1,46 @@
+"""Names, dollars and shares as text: a stranger's name is data, whatever it holds."""
+
+import re
+import unicodedata
+from decimal import Decimal
+from typing import Any
+
+LONGEST = 80
+"""Characters of a name in running text; tables and charts cut what is longer themselves."""
+_MARKUP = re.compile(r"([\\`*_{}\[\]()#+\-.!|~:$<>&^=@\"'/])")
+_DIRECTION = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def plain(text: object, longest: int = LONGEST) -> str:
+    """Return a name of a stranger so that Markdown shows exactly its characters.
+
+    Control and direction characters are spelled out, what is too long is cut, and the whole is
+    isolated, so that a name in another direction does not turn the words around it.
+    """
+    said = "".join(_visible(c) for c in str(text))
+    said = said if len(said) <= longest else said[: longest - 1] + "…"
+    return "\u2068" + _MARKUP.sub(r"\\\1", said) + "\u2069"
+
+
+def money(usd: Decimal | None, *, cents: bool = False) -> str:
+    """Write dollars for a metric or a sentence; the sign is escaped, for two make a formula."""
+    if usd is None:
+        return "no price"
+    digits = 2 if cents or abs(usd) < 100 else 0  # noqa: PLR2004  (cents say nothing beyond)
+    return f"{'-' if usd < 0 else ''}\\${abs(usd):,.{digits}f}"
+
+
+def hours(gpu_hours: float) -> str:
+    """Write GPU-hours."""
+    return f"{gpu_hours:,.0f} GPU-h" if gpu_hours >= 100 else f"{gpu_hours:,.1f} GPU-h"  # noqa: PLR2004
+
+
+def share(part: Any, whole: Any) -> str:
+    """Write a part as a percentage of a whole."""
+    return f"{float(part) / float(whole):.1%}" if part is not None and whole else "-"
+
+
+def _visible(char: str) -> str:
+    if _DIRECTION.match(char) or unicodedata.category(char) in ("Cc", "Cs", "Co", "Cn"):
+        return f"\\u{ord(char):04x}"
+    return char
