@@ -170,7 +170,8 @@ def _wait(kit: Kit, told: Told, stopped: Stopped) -> Outcome | None:
     reverted = []
     for change in standing(told.action.intent.changes, told.writes.took):
         obj = kit.writes.look(change)
-        if obj is not None and state(change, obj) in ("was", "neither"):
+        how = state(change, obj)
+        if obj is not None and how in ("was", "neither") and not pending(change, how):
             reverted.append((change, obj))
     if reverted:
         return _reverted(kit, told, reverted, whole=False)
