@@ -262,10 +262,9 @@ def standard_guard(
     target = intent.target
     if not (target.api_version or target.namespace):
         return ()
-    # A quota has no pods of its own, and to look for some would read all of the cluster's.
-    chain: Sequence[Mapping[str, Any]] = (
-        [] if intent.capability == "quota" else [*door.pods(target)]
-    )
+    # What has no pods of its own: to look for some would read all of the cluster's.
+    without = intent.capability in {"quota", "warm-pool"}
+    chain: Sequence[Mapping[str, Any]] = [] if without else [*door.pods(target)]
     if target.api_version and target.kind != "Node":
         chain = [*chain, obj]
     space: Mapping[str, Any] | None = {}

@@ -28,6 +28,7 @@ ELSEWHERE = {
     "requests": "tests/actions/resize",
     "spot": "tests/actions/nodes",
     "jupyterhub": "tests/actions/cluster",
+    "warm-pool": "tests/actions/scaling",
 }
 """Executors whose examples are more than one object: where they are held to the same."""
 NEVER = {"delete", "deletecollection", "*", "escalate", "bind", "impersonate"}
