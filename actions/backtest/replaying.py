@@ -19,12 +19,12 @@ import polars as pl
 from actions.backtest.chances import Chances
 from actions.backtest.fleets import Fleets
 from actions.backtest.result import Backtest, Stop, held
+from actions.backtest.rooms import Room
 from actions.decide import decide
 from actions.facts.gathering import facts_of
 from actions.facts.ground import Ground, Key, key_of, micros, moment
 from actions.facts.quotas import Quotas
 from actions.facts.waiting import Line
-from actions.gates import Case, closed
 from actions.planning import ACTING, ROOM, Subject, is_ready, rank
 from actions.policy.budgets import Spent, Use, exceeded, horizon, use
 from actions.policy.model import Approvals, Policy
@@ -115,7 +115,6 @@ class _Replay:
         self._held: dict[tuple[str, str], set[int]] = defaultdict(set)
         self._aborted: list[tuple[datetime, Reason]] = []
         self._notified = 0
-        self._spent = Spent()
 
     def run(self, *, exact: bool) -> Backtest:
         for k in range(len(self._moments)):
@@ -177,24 +176,16 @@ class _Replay:
                 made_of = self._facts(case, finding, advice[0], now, line, quotas)
                 cases.append((made_of, case))
         cases.sort(key=lambda each: rank(each[0]))
-        uses = list(self._uses)
+        free = msgspec.structs.replace(spent, trusted=frozenset({self._policy.name}))
+        room = Room(self._policy, free, self._uses, now)
         made: list[tuple[int, Facts, Decision]] = []
         ready = waiting
         for facts, case in cases:
-            now_spent = msgspec.structs.replace(
-                spent, uses=tuple(uses), trusted=frozenset({self._policy.name})
-            )
-            self._spent = now_spent
-            decision = decide(self._policy, facts, now_spent, now)
-            if decision.step == "snapshot" and decision.ruling == "allow":
-                self._cases[case].snapshot_at = now
-                history = msgspec.structs.replace(facts.history, snapshot_at=now)
-                facts = msgspec.structs.replace(facts, history=history)  # noqa: PLW2901
-                decision = decide(self._policy, facts, now_spent, now)
+            decision, facts = self._decided(case, facts, free, now)  # noqa: PLW2901
+            if decision.ruling == "allow" and decision.step in ACTING:
+                decision = room.taken(decision, facts)
             if is_ready(decision):
                 ready += 1
-            if decision.ruling == "allow" and decision.step in ACTING:
-                uses.append(use(decision, now))
             made.append((case, facts, decision))
         too_many = exceeded(self._policy, ready, spent) if ready else None
         if too_many is not None:
@@ -203,6 +194,18 @@ class _Replay:
             return
         for case, facts, decision in made:
             self._apply(k, now, case, facts, decision)
+
+    def _decided(
+        self, case: int, facts: Facts, free: Spent, now: datetime
+    ) -> tuple[Decision, Facts]:
+        """Decide as if nothing was spent; a snapshot that comes next is taken, and kept."""
+        decision = decide(self._policy, facts, free, now)
+        if decision.step != "snapshot" or decision.ruling != "allow":
+            return decision, facts
+        self._cases[case].snapshot_at = now
+        history = msgspec.structs.replace(facts.history, snapshot_at=now)
+        known = msgspec.structs.replace(facts, history=history)
+        return decide(self._policy, known, free, now), known
 
     def _abort(self, k: int, now: datetime, why: Reason, cases: Sequence[int]) -> None:
         self._aborted.append((now, why))
@@ -214,13 +217,16 @@ class _Replay:
             if decision.step == "notify":
                 self._cases[case].notified_at = now
                 self._notified += 1
-                self._again(k, case)
+                # Until its grace is over nothing else comes of it; at least one moment passes.
+                grace = self._policy.rung("grace")
+                wait = _us(grace.wait) if grace else 0
+                self._wake(case, self._at[k] + max(wait, 1))
             elif decision.step in ACTING:
                 self._stop(now, case, facts, decision)
             return
-        self._hold(k, now, case, facts, decision)
+        self._hold(k, case, facts, decision)
 
-    def _hold(self, k: int, now: datetime, case: int, facts: Facts, decision: Decision) -> None:
+    def _hold(self, k: int, case: int, facts: Facts, decision: Decision) -> None:
         """Remember what keeps a case, and when to ask about it again."""
         ready = is_ready(decision)
         for reason in decision.reasons:
@@ -228,8 +234,6 @@ class _Replay:
                 self._held[reason.gate, _what(reason)].add(case)
         if ready:
             self._ready.add(case)
-        elif any(r.gate in ROOM for r in decision.reasons):
-            self._alone(case, facts, now)
         if decision.ruling == "hold" and decision.next_at is not None:
             self._wake(case, micros(decision.next_at))
         elif any(r.gate in self._fleeting for r in decision.reasons):
@@ -238,13 +242,6 @@ class _Replay:
         if edge is not None:
             # Strictly after: what changes at a moment is not known before the next one.
             self._wake(case, edge + 1)
-
-    def _alone(self, case: int, facts: Facts, now: datetime) -> None:
-        """Ask again when only budgets may be shut, to know what they keep."""
-        shut = closed(Case(self._policy, facts, self._spent, now))
-        others = [c.until for c in shut if c.gate.gate not in ROOM]
-        if others and None not in others:
-            self._wake(case, max(micros(until) for until in others if until is not None))
 
     def _stop(self, now: datetime, case: int, facts: Facts, decision: Decision) -> None:
         self._uses.append(use(decision, now))

@@ -37,6 +37,13 @@ _EMPTY = {
 }  # fmt: skip
 
 
+_SEEN = (
+    "gpu_us", "looks", "devices", "power_w", "band_w", "band", "processes", "idle_clock",
+    "kernel_age_s", "numbers", "verdict",
+)  # fmt: skip
+"""What a finding tells besides: the columns of `by_stretch` that `cases.made` reads."""
+
+
 class IdlePast:
     """What was known of each idle workload at each moment."""
 
@@ -285,7 +292,7 @@ def _marked(rows: pl.DataFrame, verdicts: Sequence[tuple[Witnesses, Judgement]])
         coverage=pl.col("coverage").round(4),
         case=pl.struct("span", "start", "kind").rank("dense").cast(pl.Int64) - 1,
     )
-    return found.sort("case", "k")
+    return found.sort("case", "k").select(*_EMPTY, *_SEEN)
 
 
 def _nothing(devices: Sequence[dict[str, Any]], read_from: str, settings: IdleSettings) -> IdlePast:
