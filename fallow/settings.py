@@ -515,14 +515,25 @@ class DatapathSettings(Section):
 
 
 class ServiceSettings(Section):
-    """The schedules of `fallow up`."""
+    """The schedules of `fallow up`, and where it answers."""
 
     collect_every: Duration = timedelta(seconds=60)
     inventory_every: Duration = timedelta(minutes=2)
     rollup_every: Duration = timedelta(minutes=5)
     analyze_every: Duration = timedelta(minutes=15)
     maintain_every: Duration = timedelta(hours=1)
-    listen: str = Field("127.0.0.1:9410", description="host:port of /metrics and /healthz")
+    listen: str = Field(
+        "127.0.0.1:9410", description="host:port of /metrics, /healthz, /readyz and /v1"
+    )
+    token: SecretStr = Field(
+        SecretStr(""), description="what /v1 asks for; empty = /v1 answers on loopback only"
+    )
+    url: str = Field("", description="where pages find /v1; empty = http:// and service.listen")
+    grace: Duration = Field(
+        timedelta(minutes=10),
+        ge=timedelta(0),
+        description="a job that is later than three of its periods and this is not ready",
+    )
 
 
 class Settings(Section):

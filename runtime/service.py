@@ -1,28 +1,35 @@
-"""`fallow up`: collect, account, analyze and tidy on a schedule, until told to stop.
+"""`fallow up`: collect, account, analyze, act and tidy on a schedule, until told to stop.
 
-One thread does all writing, so that two jobs never meet in the warehouse; a job that is late is
-run once, not as often as it was missed. SIGTERM and SIGINT let the running job finish: nothing is
-left half-written, and a second signal does not hurry it (ingest is one transaction).
+One thread does all the jobs' writing, so that two jobs never meet in the warehouse; a job that is
+late is run once, not as often as it was missed. SIGTERM and SIGINT let the running job finish and
+begin no other: nothing is left half-written, and a second signal does not hurry it (ingest is one
+transaction). `runtime.roles` says which process of several does what.
 """
 
 import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
-from fallow.errors import FallowError, UsageError
+from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.seams import Analyzer, Collector
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime import analyzing, pipeline
+from runtime.api import Api
+from runtime.child import COMMAND, Child, absent
+from runtime.endpoint import Endpoint, loopback
 from runtime.importing import aws_rows, price_rows
-from runtime.metrics import Endpoint, SelfMetrics
+from runtime.metrics import SelfMetrics
+from runtime.people import People, vouch
+from runtime.readiness import Readiness
+from runtime.roles import PARTS, WRITERS, Job, Role, parts
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
@@ -33,6 +40,10 @@ AWS_EVERY = timedelta(hours=6)
 """Spot prices change a few times a day; the price list of all types takes a minute to read."""
 INVENTORY = frozenset({"kubernetes"})
 """Collectors that ask for the inventory, on a slower schedule than telemetry."""
+
+
+class Stopped(Exception):  # noqa: N818  (no error: it was asked for)
+    """A job that may be left between two of its parts was left."""
 
 
 class Service:
@@ -52,6 +63,8 @@ class Service:
         clock: Callable[[], datetime],
         since: Mapping[str, datetime] | None = None,
         act: Callable[[], None] | None = None,
+        roles: AbstractSet[Role] = PARTS,
+        stop: threading.Event | None = None,
     ) -> None:
         self.warehouse = warehouse
         self.settings = settings
@@ -62,19 +75,23 @@ class Service:
         self._since: dict[str, datetime] = dict(since or {})
         self._aws_asked = datetime(1970, 1, 1, tzinfo=UTC)
         self._act = act
+        self._roles = roles
+        self._stop = stop or threading.Event()
 
-    def jobs(self) -> list[tuple[str, timedelta, Callable[[], None]]]:
-        """Return each job with its period; they run in this order on the first turn."""
-        every = self.settings.service
-        acting = [] if self._act is None else [("act", self.settings.actions.every, self._act)]
-        return [
-            ("inventory", every.inventory_every, self.inventory),
-            ("collect", every.collect_every, self.collect),
-            ("account", every.rollup_every, self.account),
-            ("analyze", every.analyze_every, self.analyze),
-            *acting,
-            ("maintain", every.maintain_every, self.maintain),
+    def jobs(self) -> list[Job]:
+        """Return the jobs of this process's roles; they run in this order on the first turn."""
+        every, acting = self.settings.service, self.settings.actions.every
+        act = [] if self._act is None else [Job("act", acting, self._act, Role.actor)]
+        every_job = [
+            Job("inventory", every.inventory_every, self.inventory, Role.collector),
+            Job("collect", every.collect_every, self.collect, Role.collector),
+            Job("account", every.rollup_every, self.account, Role.collector),
+            Job("analyze", every.analyze_every, self.analyze, Role.analyzer),
+            *act,
+            Job("vouch", every.maintain_every, self.vouch, Role.actor),
+            Job("maintain", every.maintain_every, self.maintain, Role.collector),
         ]
+        return [job for job in every_job if job.role in self._roles]
 
     def inventory(self) -> None:
         """Ask for nodes, pods and owners, and for prices."""
@@ -94,6 +111,7 @@ class Service:
         end = self.clock()
         buckets, failures = pipeline.account(self.warehouse, Window(end - timedelta(hours=2), end))
         self.metrics.audited(failures)
+        self.metrics.accounted(self.warehouse, self.settings.cluster, end)
         log.info("accounted", extra={"buckets": buckets, "audit_failures": len(failures)})
         for failure in failures:
             log.error("the books do not balance", extra={"audit": str(failure)})
@@ -104,6 +122,16 @@ class Service:
         found = pipeline.analyze(self.warehouse, window, self.analyzers)
         self.metrics.found(found, window)
         log.info("analyzed", extra={"findings": len(found)})
+
+    def vouch(self) -> None:
+        """Check every link of the journal, and count who waits for approval."""
+        found = vouch(self.settings, self.warehouse, self.clock)
+        if found is None:
+            return
+        rows, broken, waiting = found
+        self.metrics.vouched(rows, broken=broken is not None, waiting=waiting)
+        if broken is not None:
+            log.error("the journal is broken", extra={"row": broken.seq, "why": broken.why})
 
     def maintain(self) -> None:
         """Move old rows to their tier and merge small files."""
@@ -117,6 +145,8 @@ class Service:
     def _gather(self, names: AbstractSet[str], period: timedelta) -> None:
         now = self.clock()
         for name in sorted(names):
+            if self._stop.is_set():
+                raise Stopped
             window = Window(min(self._since.get(name, now - period), now - period), now)
             began = time.monotonic()
             try:
@@ -126,7 +156,8 @@ class Service:
                 log.warning("collector failed", extra={"collector": name, "error": str(error)})
                 continue
             self._since[name] = now
-            self.metrics.collected(name, time.monotonic() - began, added=added, up=True)
+            took = time.monotonic() - began
+            self.metrics.collected(name, took, added=added, up=True, now=now)
             log.info("collected", extra={"collector": name, "added": added})
 
     def _bring(self, collector: Collector, window: Window) -> int:
@@ -134,54 +165,146 @@ class Service:
         if hasattr(collector, "failure"):
             from runtime.collecting import drain  # noqa: PLC0415  (it imports the collectors)
 
-            return drain(self.warehouse, cast(Any, collector), window, lambda _what, _part: None)[0]
+            return drain(self.warehouse, cast(Any, collector), window, self._between)[0]
         return pipeline.ingest(self.warehouse, collector.collect(window)).added
 
+    def _between(self, _what: str, _part: float) -> None:
+        """Leave a long past between two chunks: what was read is stored, the next run goes on."""
+        if self._stop.is_set():
+            raise Stopped
 
-def serve(settings: Settings, stop: threading.Event | None = None) -> None:
-    """Run until SIGTERM or SIGINT (or until `stop` is set).
+
+def serve(
+    settings: Settings,
+    stop: threading.Event | None = None,
+    *,
+    roles: Collection[Role] = (),
+    environ: Mapping[str, str] | None = None,
+) -> None:
+    """Run these roles (none = all) until SIGTERM or SIGINT (or until `stop` is set).
+
+    `environ`: what the dashboard's process is told beside our own environment: which settings.
 
     Raises:
-        UsageError: nothing to collect from is configured, or service.listen cannot be bound.
+        UsageError: nothing to collect from is configured, service.listen cannot be bound, a role
+            of several has to share an embedded warehouse, or there is no dashboard to run alone.
         TemporaryError: another process writes this warehouse.
     """
-    from runtime.collecting import configured, cursors, since  # noqa: PLC0415
-    from warehouse.lake import Warehouse  # noqa: PLC0415
+    mine, stop = parts(roles), stop or threading.Event()
+    _check(settings, mine)
+    shows = Role.dashboard in mine and absent() is None
+    acts = Role.actor in mine
+    told = mine - (set() if settings.actions.enabled else {Role.actor})
+    metrics = SelfMetrics(told - (set() if shows else {Role.dashboard}))
+    ready = Readiness(settings.service.grace, _now)
+    local = loopback(settings.service.listen)
+    token = settings.service.token.get_secret_value()
+    api = Api(token, loopback=local, told=metrics.requested) if acts else None
+    with ExitStack() as stack:
+        stack.enter_context(_signals(stop))
+        endpoint = Endpoint(settings.service.listen, metrics, why_not=ready.why_not, api=api)
+        stack.enter_context(endpoint)
+        jobs: list[Job] = []
+        if mine & WRITERS:
+            warehouse = stack.enter_context(_opened(settings, mine))
+            act = stack.enter_context(_acting(settings, warehouse, metrics, mine))
+            service = _service(settings, warehouse, metrics, act=act, roles=mine, stop=stop)
+            jobs = service.jobs()
+            metrics.expects(service.collectors, _now())
+            if api is not None:
+                api.people = People(settings, warehouse, _now)
+        metrics.scheduled(jobs, _now())
+        ready.expects(jobs)
+        if shows:
+            url = settings.service.url or f"http://{endpoint.address}"
+            said = {**(environ or {}), "FALLOW_SERVICE__URL": url}
+            stack.enter_context(Child(COMMAND, said, lambda up: metrics.shown(up=up)))
+        elif Role.dashboard in mine:
+            log.warning("no dashboard", extra={"why": absent()})
+        log.info(
+            "up",
+            extra={
+                "listen": endpoint.address,
+                "roles": sorted(mine),
+                "jobs": [job.name for job in jobs],
+            },
+        )
+        stack.enter_context(_signals(stop))  # engines that loaded since take SIGINT for themselves
+        _run(jobs, stop, metrics, ready)
+    log.info("stopped; nothing is half-written")
 
-    if not configured(settings):
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _check(settings: Settings, mine: AbstractSet[Role]) -> None:
+    from runtime.collecting import configured  # noqa: PLC0415
+
+    asks = Role.collector in mine or (Role.actor in mine and settings.actions.enabled)
+    if asks and not configured(settings):
         raise UsageError(
             "no source is configured",
             hint="set prometheus.url, exporters.targets or kubernetes.enabled in fallow.yaml",
         )
-    stop = stop or threading.Event()
-    metrics = SelfMetrics()
-    with (
-        Endpoint(settings.service.listen, metrics) as endpoint,
-        Warehouse.open(settings, write=True) as warehouse,
-        _acting(settings, warehouse, metrics) as act,
-    ):
-        done = cursors(warehouse)
-        collectors = configured(settings, done=done)
-        past = collectors.get("prometheus")
-        service = Service(
-            warehouse,
-            settings,
-            collectors=collectors,
-            analyzers=[*analyzing.chosen(settings).values()],
-            metrics=metrics,
-            clock=lambda: datetime.now(UTC),
-            since={"prometheus": since(past, done, datetime.now(UTC))} if past else None,
-            act=act,
-        )
-        _listen_to_signals(stop)
-        log.info("up", extra={"listen": endpoint.address, "collectors": sorted(collectors)})
-        _run(service, stop)
-    log.info("stopped; nothing is half-written")
+    if mine == {Role.dashboard} and (why := absent()) is not None:
+        raise UsageError("there is no dashboard to run", hint=why)
+
+
+@contextmanager
+def _opened(settings: Settings, mine: AbstractSet[Role]) -> "Iterator[Warehouse]":
+    """Open the warehouse; roles that were split cannot take turns at an embedded one."""
+    from warehouse.lake import Warehouse  # noqa: PLC0415
+
+    try:
+        warehouse = Warehouse.open(settings, write=True)
+    except TemporaryError as error:
+        if settings.warehouse.catalog or mine >= WRITERS:
+            raise
+        names = ", ".join(sorted(mine & WRITERS))
+        raise UsageError(
+            f"{names} cannot share this warehouse: {error.message}",
+            hint="run every role in one process (fallow up), or set warehouse.catalog = "
+            "postgres:... for all of them",
+        ) from error
+    with warehouse:
+        yield warehouse
+
+
+def _service(
+    settings: Settings,
+    warehouse: "Warehouse",
+    metrics: SelfMetrics,
+    *,
+    act: Callable[[], None] | None,
+    roles: AbstractSet[Role],
+    stop: threading.Event,
+) -> Service:
+    from runtime.collecting import configured, cursors, since  # noqa: PLC0415
+
+    done = cursors(warehouse)
+    collectors = configured(settings, done=done) if Role.collector in roles else {}
+    past = collectors.get("prometheus")
+    return Service(
+        warehouse,
+        settings,
+        collectors=collectors,
+        analyzers=[*analyzing.chosen(settings).values()],
+        metrics=metrics,
+        clock=_now,
+        since={"prometheus": since(past, done, _now())} if past else None,
+        act=act,
+        roles=roles,
+        stop=stop,
+    )
 
 
 @contextmanager
 def _acting(
-    settings: Settings, warehouse: "Warehouse", metrics: SelfMetrics
+    settings: Settings,
+    warehouse: "Warehouse",
+    metrics: SelfMetrics,
+    roles: AbstractSet[Role],
 ) -> Iterator[Callable[[], None] | None]:
     """Give the job `act` where acting is enabled, over a journal that is open meanwhile.
 
@@ -190,16 +313,18 @@ def _acting(
         RefusedError: the cluster does not let us in.
         TemporaryError: the cluster cannot be reached.
     """
-    if not settings.actions.enabled:
+    if not settings.actions.enabled or Role.actor not in roles:
         yield None
         return
     from runtime import acting  # noqa: PLC0415  (loads the API's client)
 
-    with acting.standing(settings, warehouse, lambda: datetime.now(UTC), metrics.acted) as act:
+    with acting.standing(settings, warehouse, _now, metrics.acted) as act:
         yield act
 
 
-def _run(service: Service, stop: threading.Event) -> None:
+def _run(
+    jobs: Sequence[Job], stop: threading.Event, metrics: SelfMetrics, ready: Readiness
+) -> None:
     from apscheduler.executors.pool import ThreadPoolExecutor  # noqa: PLC0415
     from apscheduler.schedulers.background import BackgroundScheduler  # noqa: PLC0415
 
@@ -208,15 +333,15 @@ def _run(service: Service, stop: threading.Event) -> None:
         executors={"default": ThreadPoolExecutor(1)},
         job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
     )
-    now = datetime.now(UTC)
-    for order, (name, period, job) in enumerate(service.jobs()):
+    now = _now()
+    for order, job in enumerate(jobs):
         scheduler.add_job(
-            _guarded,
+            _turn,
             "interval",
-            args=(name, job, service.metrics),
-            seconds=period.total_seconds(),
+            args=(job, stop, metrics, ready),
+            seconds=job.every.total_seconds(),
             next_run_time=now + timedelta(milliseconds=order),
-            id=name,
+            id=job.name,
         )
     scheduler.start()
     try:
@@ -226,21 +351,36 @@ def _run(service: Service, stop: threading.Event) -> None:
         scheduler.shutdown(wait=True)
 
 
-def _guarded(name: str, job: Callable[[], None], metrics: SelfMetrics) -> None:
+def _turn(job: Job, stop: threading.Event, metrics: SelfMetrics, ready: Readiness) -> None:
     """Run a job; what it raises is logged and counted, and the next turn tries again."""
+    if stop.is_set():  # it waited for the one that was running when we were told
+        return
+    began = time.monotonic()
     try:
-        job()
+        job.run()
+    except Stopped:
+        return
     except Exception as error:  # noqa: BLE001  (a service outlives one failed turn)
-        metrics.failed(name)
-        log.error("job failed, will try again", extra={"job": name, "error": str(error)})  # noqa: TRY400
+        metrics.ran(job.name, time.monotonic() - began, _now(), well=False)
+        log.error("job failed, will try again", extra={"job": job.name, "error": str(error)})  # noqa: TRY400
+        return
+    metrics.ran(job.name, time.monotonic() - began, _now(), well=True)
+    ready.went_well(job.name)
 
 
-def _listen_to_signals(stop: threading.Event) -> None:
+@contextmanager
+def _signals(stop: threading.Event) -> Iterator[None]:
+    """Let SIGTERM and SIGINT set `stop` meanwhile."""
     if threading.current_thread() is not threading.main_thread():
+        yield
         return
 
     def told(_number: int, _frame: FrameType | None) -> None:
         stop.set()
 
-    signal.signal(signal.SIGTERM, told)
-    signal.signal(signal.SIGINT, told)
+    before = {number: signal.signal(number, told) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

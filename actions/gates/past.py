@@ -18,7 +18,7 @@ def _kept(case: Case) -> Iterator[No]:
     facts, now = case.facts, case.now
     until = facts.history.kept_until
     if until is not None and until > now:
-        yield No(f"kept by its owner until {until:%F %R} UTC", until)
+        yield No(f"kept until {until:%F %R} UTC", until)
     for whose, words in (
         ("", {**facts.labels, **facts.annotations}),
         ("its namespace's ", {**facts.namespace_labels, **facts.namespace_annotations}),

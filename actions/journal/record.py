@@ -161,6 +161,7 @@ class Record:
         self.asked: dict[str, Asked] = {}
         self.frozen: Frozen | None = None
         self.kept: dict[Workload, Kept] = {}
+        self.snoozed: dict[str, datetime] = {}
         self.trusted: dict[str, Trust] = {}
         self.demoted: set[str] = set()
         self._seen: dict[str, datetime] = {}
@@ -205,12 +206,12 @@ class Record:
         case = (policy, finding.id)
         kept, told = self.kept.get(whom), self._of.get(whom, [])
         open_ = [t.action.id for t in told if t.is_open]
-        snapshot = self._snapshots.get(case)
+        snapshot, rests = self._snapshots.get(case), self._rests(finding)
         return History(
             first_seen=self._seen.get(finding.id),
             notified_at=self.noticed.get(case),
             approved_by=tuple(self._approved.get(case, {})),
-            kept_until=kept.until if kept else None,
+            kept_until=max(filter(None, (kept.until if kept else None, rests)), default=None),
             snapshot_at=snapshot[0] if snapshot else None,
             last_action_at=max((t.action.at for t in told if t.touched), default=None),
             restored_at=tuple(t.restored.at for t in told if t.restored and t.restored.person),
@@ -247,6 +248,11 @@ class Record:
             document = {"kin": list(_kin(finding)), "until": until.isoformat()}
             rows.append((words.SEEN, case, document))
         return rows
+
+    def _rests(self, finding: Finding) -> datetime | None:
+        """Return until when somebody snoozed a finding, under any id that its case has had."""
+        ids = {finding.id, self.case(finding)}
+        return max((self.snoozed[i] for i in ids if i in self.snoozed), default=None)
 
     def snapshot_of(self, policy: str, finding: str) -> str | None:
         """Return the id of the last verified snapshot of a case."""
@@ -341,6 +347,9 @@ class Record:
     def _on_kept(self, entry: Entry) -> None:
         until = datetime.fromisoformat(entry.document["until"])
         self.kept[_workload(entry)] = Kept(until, entry.actor)
+
+    def _on_snoozed(self, entry: Entry) -> None:
+        self.snoozed[entry.key] = datetime.fromisoformat(entry.document["until"])
 
     def _on_refused(self, entry: Entry) -> None:
         self._refused[entry.key] = entry.document["line"]

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from runtime.cli.frame import Run, command
+from runtime.roles import Role
 
 
 def register(app: typer.Typer) -> None:
@@ -90,8 +91,14 @@ def up(
     listen: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="where /metrics and /healthz answer")
     ] = None,
+    role: Annotated[
+        list[Role] | None, typer.Option(help="only this part of the service; repeatable [all]")
+    ] = None,
 ) -> None:
-    """Run the service: collect, account, analyze and tidy on a schedule until told to stop."""
+    """Run the service: collect, account, analyze, act, tidy and show until told to stop."""
     from runtime.service import serve  # noqa: PLC0415
 
-    serve(run.settings(service__listen=listen))
+    told = {"config": "CONFIG", "cluster": "CLUSTER", "home": "HOME"}
+    given = {k: run.options.get(k) for k in told}
+    environ = {f"FALLOW_{told[k]}": str(value) for k, value in given.items() if value}
+    serve(run.settings(service__listen=listen), roles=role or (), environ=environ)

@@ -18,7 +18,8 @@ from fallow.errors import SourceError, UsageError
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.metrics import Endpoint, SelfMetrics
+from runtime.endpoint import Endpoint
+from runtime.metrics import SelfMetrics
 from runtime.service import Service
 from warehouse.lake import Warehouse
 
@@ -26,6 +27,10 @@ NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TEXT = (
     'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-1",modelName="NVIDIA H100 80GB HBM3",Hostname="n1"} 5\n'
 )
+
+
+ROLES = ("--role", "collector", "--role", "analyzer", "--role", "actor")
+"""All but the dashboard, which is tested as a process beside."""
 
 
 class Looking:
@@ -143,7 +148,7 @@ def test_up_collects_and_stops_gracefully(
     }
     command = [sys.executable, "-c", "from runtime.cli import main; main()", "up"]
     with subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0"],
+        [*command, "--listen", "127.0.0.1:0", *ROLES],
         env=environ,
         cwd=tmp_path,
         stdout=subprocess.PIPE,
