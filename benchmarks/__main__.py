@@ -31,6 +31,7 @@ NAMES = (
     "analyzers",
     "fragmentation",
     "pools",
+    "acting",
     "peers",
     "simulator",
     "simulator_kube",
