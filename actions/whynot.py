@@ -50,7 +50,7 @@ def answers(policy: Policy, facts: Facts, spent: Spent, now: datetime) -> list[A
                 open=False,
                 said="; ".join(text for text, _ in found),
                 until=max(until) if len(until) == len(found) else None,
-                way=_ways().get(gate.gate, ""),
+                way=ways().get(gate.gate, ""),
             )
         )
     return made
@@ -96,6 +96,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 @cache
-def _ways() -> dict[str, str]:
+def ways() -> dict[str, str]:
+    """Return what would open each gate (`ways.csv`)."""
     text = files("actions").joinpath("ways.csv").read_text(encoding="utf-8")
     return {row["gate"]: row["way"] for row in csv.DictReader(text.splitlines())}

@@ -1,0 +1,142 @@
+"""Plans: one decision per object, the dearest first, within budgets, and all refusals with why."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from actions.gates import gates
+from actions.planning import plan
+from actions.policy.model import Amount, Budget, Match, Rung
+from actions.whynot import answers, chosen, ways
+from fallow.acting import Facts, History
+from fallow.errors import UsageError
+from fallow.nouns import Subject
+from tests.actions.cases import HOUR, NOW, POLICY, SPENT, TOLD, facts, finding
+
+
+def case(name: str, usd: str | None = "10", **changes: Any) -> Facts:
+    """Return a case that passes every gate, about a workload of this name."""
+    made = facts(**changes)
+    subject = replace(made.finding.subject, workload=name)
+    about = replace(made.finding, id=f"id-{name}", subject=subject)
+    return replace(made, finding=about, usd_per_day=None if usd is None else Decimal(usd))
+
+
+WIDE = replace(POLICY, max_resources=Amount(Decimal(100)))
+
+
+def test_the_dearest_comes_first_and_takes_the_budget() -> None:
+    rule = replace(WIDE, budgets=(Budget(workloads=Amount(Decimal(2))),), concurrent=10)
+    made = plan([rule], [case("a", "1"), case("b", "30"), case("c", "20")], SPENT, NOW)
+    said = [(d.subject[3], d.ruling) for d in made.decisions]
+    assert said == [("b", "allow"), ("c", "allow"), ("a", "hold")]
+    assert [r.gate for r in made.decisions[2].reasons] == ["budget"]
+
+
+def test_who_took_it_back_before_comes_later() -> None:
+    back = replace(TOLD, restored_at=(NOW - 20 * 24 * HOUR,))
+    cases = [case("a", "30", history=back), case("b", "20")]
+    assert [d.subject[3] for d in plan([WIDE], cases, SPENT, NOW).decisions] == ["b", "a"]
+
+
+def test_what_has_no_price_comes_last() -> None:
+    made = plan([WIDE], [case("a", None), case("b", "0.01")], SPENT, NOW)
+    assert [d.subject[3] for d in made.decisions] == ["b", "a"]
+
+
+def test_an_object_gets_one_decision_by_the_policy_that_goes_furthest() -> None:
+    watching = replace(WIDE, name="observe-all", ladder=(Rung("observe"),))
+    second = replace(case("a"), finding=replace(case("a").finding, id="other"))
+    made = plan([watching, WIDE], [case("a"), second], SPENT, NOW)
+    assert [(d.policy, d.step) for d in made.decisions] == [("idle-notebooks", "act")]
+
+
+def test_histories_are_by_policy_and_finding() -> None:
+    told = {("idle-notebooks", "id-a"): History()}
+    (made,) = plan([WIDE], [case("a")], SPENT, NOW, told).decisions
+    assert (made.step, made.ruling) == ("notify", "allow")
+
+
+def test_the_eleventh_case_of_ten_aborts_the_whole_run_before_any_write() -> None:
+    """peers.md regression 18: c7n stops after ten, we stop before the first."""
+    rule = replace(WIDE, max_resources=Amount(Decimal(10)), concurrent=1)
+    cases = [case(f"w{n}") for n in range(11)]
+    made = plan([rule], cases, SPENT, NOW)
+    assert made.aborted is not None
+    assert "11 cases" in made.aborted.text
+    assert plan([rule], cases[:10], SPENT, NOW).aborted is None
+
+
+def test_all_that_is_refused_says_why() -> None:
+    other = replace(WIDE, name="jobs", match=Match(workload_kind=("Job",)))
+    bare = replace(case("b"), uid=None)
+    made = plan([other, WIDE], [bare], SPENT, NOW)
+    (refused,) = made.refused
+    assert (refused.policy, [r.gate for r in refused.reasons]) == ("idle-notebooks", ["identity"])
+    (unmatched,) = plan([other], [case("a")], SPENT, NOW).refused
+    assert unmatched.policy == ""
+    assert "jobs: workload_kind is Notebook" in unmatched.reasons[0].text
+    (lawless,) = plan([], [case("a")], SPENT, NOW).refused
+    assert lawless.reasons[0].text == "there are no policies"
+
+
+def test_why_not_asks_every_gate_and_says_what_would_help() -> None:
+    shut = replace(case("a"), coverage=0.5, uid=None)
+    told = answers(replace(WIDE, mode="notify"), shut, SPENT, NOW)
+    assert [a.gate for a in told] == [g.gate for g in gates()]
+    no = {a.gate: a for a in told if not a.open}
+    assert set(no) == {"coverage", "mode", "identity"}
+    assert no["coverage"].said == "coverage is 50.0%, below 95%"
+    assert no["mode"].way == "set `mode: enforce`"
+
+
+def test_why_not_says_until_when() -> None:
+    told = answers(WIDE, replace(case("a"), history=History(notified_at=NOW - HOUR)), SPENT, NOW)
+    (grace,) = [a for a in told if a.gate == "grace"]
+    assert grace.until == NOW + 23 * HOUR
+
+
+@pytest.mark.parametrize("gate", [g.gate for g in gates()])
+def test_every_gate_has_a_way(gate: str) -> None:
+    assert ways().get(gate)
+
+
+WORKLOADS = [
+    Subject("c", "team-a", "Notebook", "home"),
+    Subject("c", "team-b", "Notebook", "home"),
+    Subject("c", "team-b", "Job", "train"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Notebook/team-a/home", 0),
+        ("team-a/home", 0),
+        ("train", 2),
+        ("TRAI", 2),
+        ("Job/", 2),
+    ],
+)
+def test_a_workload_is_meant_by_what_only_it_has(text: str, expected: int) -> None:
+    assert chosen(text, WORKLOADS) == WORKLOADS[expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("home", "may be several workloads", "Notebook/team-a/home, Notebook/team-b/home"),
+        ("nobody", "no workload 'nobody' was seen lately", "Kind/namespace/name"),
+    ],
+)
+def test_who_is_not_clearly_meant_is_asked_for(text: str, message: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        chosen(text, WORKLOADS)
+    assert hint in (caught.value.hint or "")
+
+
+def test_cases_of_tests_pass_every_gate() -> None:
+    assert finding().verdict == "idle"
+    assert plan([WIDE], [case("a")], SPENT, NOW).decisions[0].step == "act"
