@@ -10,7 +10,7 @@ from analyzers.demand.forecast import DAY, Forecast, forecast
 from analyzers.demand.reservations import Reserved
 from analyzers.queries import sql
 from analyzers.quota.fair import Doubles
-from analyzers.quota.gather import by_hour, read
+from analyzers.quota.tables import by_hour, read
 from fallow.gpu_models import canonical
 from fallow.seams import Views
 from fallow.settings import DemandSettings

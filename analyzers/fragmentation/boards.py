@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from analyzers.fragmentation.inventory import model_name
 from analyzers.fragmentation.mix import Demand
-from analyzers.fragmentation.picture import model_name
 from fallow import mig
 
 _FREE = 1e-6

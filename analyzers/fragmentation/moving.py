@@ -8,8 +8,9 @@ import msgspec
 import numpy as np
 
 from analyzers.fragmentation.ground import Ground, Place, Plan, Slot, Tenant
+from analyzers.fragmentation.inventory import Node, named_devices
 from analyzers.fragmentation.movable import Terms, terms
-from analyzers.fragmentation.picture import Node, Picture, named_devices
+from analyzers.fragmentation.picture import Picture
 from analyzers.selectors import matches
 from fallow.fragmentation import Integers
 

@@ -8,39 +8,24 @@ import msgspec
 import numpy as np
 
 from analyzers.budgets import Budgets
+from analyzers.fragmentation.inventory import (
+    UNKNOWN_CPU,
+    WHOLE,
+    Node,
+    known_or,
+    named_devices,
+    nodes_of,
+)
 from analyzers.fragmentation.mix import Demand, demands
 from analyzers.queries import sql
 from fallow.fragmentation import Integers
-from fallow.gpu_models import canonical
 from fallow.seams import Views
 from fallow.window import Window
 
 PARTS = 24
 """Moments of a window at which the fleet is measured; the last one is told in full."""
-
 UNSEEN_S = 600
 """A pod that the inventory saw so lately is taken to be there still."""
-
-WHOLE = 1000
-UNKNOWN_CPU = 1 << 50
-"""Free milli-CPU of a node whose inventory names none: it is never what is lacking."""
-
-
-class Node(msgspec.Struct, frozen=True):
-    """A node with GPUs, as its inventory has it; memory in bytes."""
-
-    name: str
-    pool: str
-    model: str
-    gpus: int
-    cpu_milli: int | None = None
-    memory_bytes: int | None = None
-    zone: str = ""
-    instance_type: str = ""
-    capacity_type: str = ""
-    taints: frozenset[str] = frozenset()
-    labels: Mapping[str, str] = {}
-    open: bool = True
 
 
 class Money(msgspec.Struct):
@@ -136,7 +121,7 @@ def _picture(
     devices = rows.get("devices", [])
     parents = {row["parent"] for row in devices if row["parent"]}
     boards = [r for r in devices if not r["parent"] and r["device"] not in parents]
-    nodes = _nodes(rows.get("nodes", []), boards)
+    nodes = nodes_of(rows.get("nodes", []), boards)
     row_of = {node.name: n for n, node in enumerate(nodes)}
     names: list[list[str]] = [[] for _ in nodes]
     if still:
@@ -156,8 +141,8 @@ def _picture(
         for r in boards:
             gpu[(r["nth"] - 1, *place[r["device"]])] = max(0, round(WHOLE * (1 - r["held"])))
     gpu[:, [n for n, node in enumerate(nodes) if not node.open]] = 0
-    cpu = np.array([_or(node.cpu_milli, UNKNOWN_CPU) for node in nodes], np.int64)
-    memory = np.array([_or(node.memory_bytes, 1 << 60) for node in nodes], np.int64)
+    cpu = np.array([known_or(node.cpu_milli, UNKNOWN_CPU) for node in nodes], np.int64)
+    memory = np.array([known_or(node.memory_bytes, 1 << 60) for node in nodes], np.int64)
     cpus, memories = np.tile(cpu, (moments, 1)), np.tile(memory, (moments, 1))
     for r in rows.get("asked", []):
         if r["node"] in row_of:
@@ -219,59 +204,6 @@ def hold(
     return guessed
 
 
-def named_devices(pod: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Return the devices a pod holds and how much of each, where somebody says so."""
-    if pod["held"]:
-        return list(zip(pod["held"], pod["shares"], strict=True))
-    if not pod["devices"]:
-        return []
-    each = msgspec.json.decode(pod["devices"])
-    told = [(d, 1.0) if isinstance(d, str) else (d.get("device"), d.get("share")) for d in each]
-    return [(name, 1.0 if share is None else share) for name, share in told if name]
-
-
-def model_name(text: str | None) -> str:
-    """Return the canonical name of a model, else the site's own word."""
-    known = canonical(text)
-    return known.gpu_model if known else (text or "")
-
-
-def _nodes(inventory: list[dict[str, Any]], boards: list[dict[str, Any]]) -> list[Node]:
-    seen = {r["node"]: r["model"] for r in boards}
-    nodes = [
-        Node(
-            r["node"],
-            r["pool"],
-            model_name(r["model"] or seen.get(r["node"])),
-            r["gpus"],
-            r["cpu_milli"],
-            r["memory_bytes"],
-            r["zone"],
-            r["instance_type"],
-            r["capacity_type"],
-            _taints(r["taints"]),
-            msgspec.json.decode(r["labels"]) if r["labels"] else {},
-            r["open"],
-        )
-        for r in inventory
-    ]
-    known = {node.name for node in nodes}
-    counts: dict[str, set[str]] = {}
-    for r in boards:
-        counts.setdefault(r["node"], set()).add(r["device"])
-    extra = sorted(set(seen) - known)
-    return [*nodes, *(Node(n, "", model_name(seen[n]), len(counts[n])) for n in extra)]
-
-
-def _taints(text: str | None) -> frozenset[str]:
-    told = msgspec.json.decode(text) if text else []
-    return frozenset(
-        f"{t.get('key')}={t.get('value') or ''}:{t.get('effect')}"
-        for t in told
-        if isinstance(t, dict) and t.get("effect") != "PreferNoSchedule"
-    )
-
-
 def _money(rows: list[dict[str, Any]], state: str) -> dict[str, Money]:
     return {r["node"]: Money(r["gpu_hours"], r["usd"]) for r in rows if r["state"] == state}
 
@@ -284,7 +216,3 @@ def _notes(nodes: Sequence[Node], unplaced: int) -> list[str]:
     if unplaced:
         told.append(f"devices of {unplaced} pods are not named: taken as packed on their nodes")
     return told
-
-
-def _or(value: int | None, other: int) -> int:
-    return other if value is None else value

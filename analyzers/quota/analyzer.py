@@ -5,7 +5,8 @@ from typing import Any
 
 from analyzers.idle import Unjudged
 from analyzers.quota.findings import found_in
-from analyzers.quota.gather import Gathered, gather
+from analyzers.quota.gather import gather
+from analyzers.quota.groups import Gathered
 from analyzers.quota.measures import measures, shares
 from fallow.nouns import Finding
 from fallow.seams import Views

@@ -1,34 +1,22 @@
-"""What is said of quotas: the findings, their money, and what would remove the waste."""
+"""What is said of quotas: the kinds of waste, and what shows each."""
 
-from collections.abc import Iterator, Mapping
-from decimal import ROUND_DOWN
-from functools import cache
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from analyzers.money import CENT, worth
-from analyzers.queries import rows_of
-from analyzers.quota.fair import Doubles
-from analyzers.quota.gather import Group
+from analyzers.quota.groups import Group
+from analyzers.quota.making import MOST_NAMED, about_group, by_member, claims_of, made, mean
 from analyzers.quota.measures import Measures, measures, pooling, shares
 from analyzers.quota.orders import orders
+from analyzers.quota.patches import document
 from analyzers.quota.proposal import Proposal, propose
 from fallow.nouns import (
-    Claim,
-    Effort,
-    Evidence,
     Finding,
-    Recommendation,
-    State,
-    Subject,
-    finding_id,
 )
 from fallow.settings import QuotaSettings
 from fallow.window import Window
 
-ANALYZER = "quota"
-MOST_NAMED = 16
 RECLAIM = {
     "ClusterQueue": "preemption.reclaimWithinCohort: Any",
     "Queue.volcano": "reclaimable: true on the borrowers, the reclaim action",
@@ -67,8 +55,8 @@ def _starved(group: Group, said: Measures, n: int, window: Window) -> Finding:
     others = np.delete(np.arange(len(group.members)), n)
     borrowed = said.above[hours > 0][:, others].sum(axis=0)
     details = {
-        "why": f"entitled to {_mean(group.nominal, group, n):.1f} GPUs, had "
-        f"{_mean(group.used, group, n):.1f} and waited for {_mean(group.waiting, group, n):.1f}: "
+        "why": f"entitled to {mean(group.nominal, group, n):.1f} GPUs, had "
+        f"{mean(group.used, group, n):.1f} and waited for {mean(group.waiting, group, n):.1f}: "
         f"its guarantee was broken in {int((hours > 0).sum())} of {len(hours)} hours",
         "starved_gpu_hours": said.total("starved", n),
         "guarantee_violated_hours": int((hours > 0).sum()),
@@ -84,7 +72,7 @@ def _starved(group: Group, said: Measures, n: int, window: Window) -> Finding:
         **shares(group),
     }
     how = RECLAIM.get(group.kind, "ElasticQuota takes back by preemption; it must be enabled")
-    return _made(
+    return made(
         group, "starved_queue", group.subject(n), window, details, name=group.label(n), how=how
     )
 
@@ -96,7 +84,7 @@ def _hoarded(group: Group, said: Measures, n: int, window: Window) -> Finding:
     paid = None if np.isnan(usd).any() or not idle.sum() else float(usd.sum() / idle.sum())
     waited = np.delete(group.waiting[group.inside], n, axis=1)
     details = {
-        "why": f"held {_mean(group.used, group, n):.1f} GPUs and left {idle.mean():.1f} of them "
+        "why": f"held {mean(group.used, group, n):.1f} GPUs and left {idle.mean():.1f} of them "
         f"idle, while others of {group.name} waited for {waited.sum(axis=1).mean():.1f}",
         "idle_gpu_hours": round(float(idle.sum()), 6),
         "waited_gpu_hours_elsewhere": round(float(waited.sum()), 6),
@@ -108,8 +96,8 @@ def _hoarded(group: Group, said: Measures, n: int, window: Window) -> Finding:
         **shares(group),
     }
     namespace = group.members[n][0] or None
-    claims = _claims(group, hours, paid, "idle", namespace) if namespace else ()
-    return _made(
+    claims = claims_of(group, hours, paid, "idle", namespace) if namespace else ()
+    return made(
         group, "hoarded_quota", group.subject(n), window, details, hours, paid, claims,
         name=group.label(n), others=group.name,
     )  # fmt: skip
@@ -125,8 +113,8 @@ def _reserved(group: Group, said: Measures, n: int, window: Window) -> Finding:
         "reserved_gpu_hours": said.total("reserved", n),
         "free_meanwhile_gpu_hours": hours,
     }
-    claims = _claims(group, hours, group.money.usd_h, "free")
-    return _made(
+    claims = claims_of(group, hours, group.money.usd_h, "free")
+    return made(
         group, "ghost_reservation", group.subject(n), window, details, hours,
         group.money.usd_h, claims, name=group.label(n), gpus=mean,
     )  # fmt: skip
@@ -146,9 +134,9 @@ def _stranded(
         f"{said.blocked.sum(axis=1).mean():.1f} were waited for under a full quota and others of "
         f"{group.name} left theirs unused",
         "blocked_gpu_hours": said.total("blocked"),
-        "unused_quota_of": _by_member(group, said.stranded),
-        "would_have_served": _by_member(group, said.served),
-        "proposal": _document(group, proposal),
+        "unused_quota_of": by_member(group, said.stranded),
+        "would_have_served": by_member(group, said.served),
+        "proposal": document(group, proposal),
         **shares(group),
     }
     words: dict[str, Any] = {}
@@ -162,16 +150,16 @@ def _stranded(
     advised = "stranded_quota"
     if moved is None:
         advised = "stranded_quota_limit" if group.lends else "stranded_quota_pool"
-        words = {"blocked": ", ".join(_by_member(group, said.served)) or "nobody"}
-    return _made(
+        words = {"blocked": ", ".join(by_member(group, said.served)) or "nobody"}
+    return made(
         group,
         "stranded_quota",
-        _subject(group),
+        about_group(group),
         window,
         details,
         hours,
         price,
-        _claims(group, served, price, "free"),
+        claims_of(group, served, price, "free"),
         advised=advised,
         parameters={} if moved is None else orders(group, moved, settings),
         **words,
@@ -191,7 +179,7 @@ def _ghost(group: Group, ghost: float, window: Window) -> Finding:
             for n in np.argsort(-nominal, kind="stable")[:MOST_NAMED]
         },
     }
-    return _made(group, "ghost_quota", _subject(group), window, details, ghost=ghost)
+    return made(group, "ghost_quota", about_group(group), window, details, ghost=ghost)
 
 
 def _unpooled(group: Group, window: Window, settings: QuotaSettings) -> Iterator[Finding]:
@@ -211,128 +199,11 @@ def _unpooled(group: Group, window: Window, settings: QuotaSettings) -> Iterator
         "days": round(len(group.hours) / 24, 1),
         **shares(group),
     }
-    yield _made(
-        group, "unpooled_quota", _subject(group), window, details, hours, group.money.usd_h,
-        _claims(group, hours, group.money.usd_h, "free"),
+    yield made(
+        group, "unpooled_quota", about_group(group), window, details, hours, group.money.usd_h,
+        claims_of(group, hours, group.money.usd_h, "free"),
         each=each, pooled=pooled, quantile=settings.pool_quantile,
     )  # fmt: skip
-
-
-def _made(  # noqa: PLR0917  (one call per kind)
-    group: Group,
-    kind: str,
-    about: Subject,
-    window: Window,
-    details: Mapping[str, Any],
-    gpu_hours: float = 0.0,
-    usd_h: float | None = None,
-    claims: tuple[Claim, ...] = (),
-    advised: str | None = None,
-    parameters: dict[str, Any] | None = None,
-    **words: Any,
-) -> Finding:
-    notes = list(group.notes)
-    blind = kind == "hoarded_quota" or not group.money.matched
-    if group.money.models > 1 and gpu_hours and blind:
-        notes.append(
-            "the cluster has several GPU models: what is there may be another than is asked"
-        )
-    if kind == "ghost_quota" and group.kind == "ResourceQuota":
-        notes.append("a ResourceQuota caps, it promises nothing: more than there is may be meant")
-    evidence: Evidence = "suspected" if notes or not group.money.known else "confirmed"
-    if gpu_hours and usd_h is None:
-        notes.append("a part of these hours has no price")
-    said = {
-        column: text.format(**words) if column in {"why", "undo", "caution"} else text
-        for column, text in _advice()[advised or kind].items()
-    }
-    usd = None if usd_h is None else worth(gpu_hours, usd_h)
-    days = window.seconds / 86_400
-    return Finding(
-        id=finding_id(ANALYZER, kind, about, window.start),
-        analyzer=ANALYZER,
-        kind=kind,
-        subject=about,
-        window=window,
-        verdict="wasteful",
-        evidence=evidence,
-        confidence=0.9 if evidence == "confirmed" else 0.6,
-        gpu_hours=gpu_hours,
-        usd=usd,
-        details={**details, "assumed": notes},
-        recommendations=(
-            Recommendation(
-                verb=said["verb"],
-                target=f"{about.workload_kind}/{about.workload}",
-                why=said["why"],
-                reversible=True,
-                undo=said["undo"],
-                gpu_hours_per_day=round(sum(c.gpu_hours for c in claims) / days, 4),
-                usd_per_day=None
-                if usd_h is None
-                else worth(sum(c.gpu_hours for c in claims) / days, usd_h).quantize(
-                    CENT, ROUND_DOWN
-                ),
-                caution=said["caution"],
-                saving="capacity",
-                effort=cast("Effort", said["effort"]),
-                claims=claims,
-                parameters=parameters or {},
-            ),
-        ),
-    )
-
-
-def _document(group: Group, proposal: Proposal | None) -> dict[str, Any]:
-    if proposal is None:
-        return {"moves": [], "refused": []}
-    return {
-        "gpus": proposal.gpus,
-        "moves": [
-            *(
-                {
-                    "name": group.label(g.column),
-                    "from_gpus": g.before,
-                    "to_gpus": g.after,
-                    "keeps_quantile": g.trial.keep_quantile,
-                    "backtest_steps": g.trial.steps,
-                    "regret_gpu_hours": g.trial.regret_gpu_hours,
-                    "regret_share": g.trial.regret_share,
-                    "patch": _patch(group, g.column, g.before, g.after),
-                }
-                for g in proposal.gifts
-            ),
-            *(
-                {
-                    "name": group.label(n),
-                    "from_gpus": before,
-                    "to_gpus": after,
-                    "patch": _patch(group, n, before, after),
-                }
-                for n, before, after in proposal.receipts
-            ),
-        ],
-        "refused": [{"name": group.label(n), "why": why} for n, why in proposal.refused],
-    }
-
-
-def _patch(group: Group, n: int, before: float, after: float) -> Any:
-    """Return what changes a guarantee: a merge-patch, or for Kueue's lists what to replace."""
-    resource, _, flavor = group.resource.partition("@")
-    limit = float(group.limit[-1, n])
-    raised = {} if after <= limit else {resource: f"{after:g}"}
-    if group.kind == "ClusterQueue":
-        return {"flavor": flavor, "resource": resource, "nominalQuota": f"{after:g}",
-                "test": f"{before:g}"}  # fmt: skip
-    if group.kind == "ResourceQuota":
-        return {"spec": {"hard": {f"requests.{resource}": f"{after:g}"}}}
-    if group.kind == "Queue.kai":
-        most = -1 if np.isinf(limit) else max(limit, after)
-        return {"spec": {"resources": {"gpu": {"quota": after, "limit": most}}}}
-    if group.kind == "Queue.volcano":
-        more = {"capability": raised} if raised else {}
-        return {"spec": {"deserved": {resource: f"{after:g}"}, **more}}
-    return {"spec": {"min": {resource: f"{after:g}"}, **({"max": raised} if raised else {})}}
 
 
 def _served_by(said: Measures, proposal: Proposal) -> float:
@@ -341,33 +212,3 @@ def _served_by(said: Measures, proposal: Proposal) -> float:
     for n, before, after in proposal.receipts:
         got[:, n] = np.minimum(said.served[:, n], after - before)
     return round(float(got.sum()), 6)
-
-
-def _claims(
-    group: Group, hours: float, usd_h: float | None, state: State, namespace: str | None = ""
-) -> tuple[Claim, ...]:
-    if hours <= 0:
-        return ()
-    usd = None if usd_h is None else worth(hours, usd_h)
-    if state == "free":
-        return (Claim(group.cluster, None, None, None, None, "free", hours, usd),)
-    return (Claim(group.cluster, namespace, None, None, None, state, hours, usd),)
-
-
-def _by_member(group: Group, values: Doubles) -> dict[str, float]:
-    sums = values.sum(axis=0)
-    order = np.argsort(-sums, kind="stable")[:MOST_NAMED]
-    return {group.label(int(n)): round(float(sums[n]), 3) for n in order if sums[n] > 0}
-
-
-def _subject(group: Group) -> Subject:
-    return Subject(group.cluster, "", "Quota", group.name)
-
-
-def _mean(values: Doubles, group: Group, n: int) -> float:
-    return float(values[group.inside][:, n].mean())
-
-
-@cache
-def _advice() -> dict[str, dict[str, str]]:
-    return {row["kind"]: row for row in rows_of("quota/advice")}

@@ -1,7 +1,7 @@
 """Read quotas, demand and the ledger into groups of queues that could share, hour by hour."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -10,8 +10,20 @@ import numpy.typing as npt
 import polars as pl
 
 from analyzers.queries import sql
-from analyzers.quota.cohorts import Tree, Trees, trees
+from analyzers.quota.cohorts import Trees, trees
 from analyzers.quota.fair import Doubles
+from analyzers.quota.groups import Gathered, Group, Money
+from analyzers.quota.tables import (
+    MIG,
+    by_hour,
+    hour_of,
+    leaves,
+    of_profile,
+    read,
+    refused_of,
+    routes_of,
+    with_waiting,
+)
 from analyzers.quota.usable import usable
 from fallow.nouns import Subject
 from fallow.seams import Views
@@ -25,8 +37,6 @@ LENDING = {
 BY_QUEUE = {"Queue.volcano", "Queue.kai"}
 """Kinds whose pods name the object as their queue; others are a namespace's."""
 _LOCAL, _COHORT = "LocalQueue", "Cohort"
-_MIG = "/mig-"
-
 
 SOME_REFUSED = (
     "pods that a ResourceQuota refused were never made: of each owner whose events say so, one "
@@ -36,85 +46,6 @@ NONE_REFUSED = (
     "pods that a ResourceQuota refused were never made: no event tells of any, what they asked is "
     "unknown"
 )
-
-
-class Money(msgspec.Struct, frozen=True):
-    """GPUs of a cluster that those who wait could have, by hour, and what an hour of one costs."""
-
-    free: Doubles
-    usd_h: float | None
-    known: bool
-    """The ledger has hours of the cluster: what is free was looked at."""
-    gpus: float
-    cpu: float
-    memory: float
-    models: int
-    matched: bool = False
-    """`free` counts only GPUs of the models that are waited for."""
-
-
-class Group(msgspec.Struct, frozen=True):
-    """Quotas of one kind, parent and flavor: rows are hours in which somebody looked."""
-
-    cluster: str
-    kind: str
-    parent: str
-    resource: str
-    lends: bool
-    members: tuple[tuple[str, str], ...]
-    """Namespace and name of each column."""
-    hours: npt.NDArray[np.int64]
-    """Hours since 1970."""
-    inside: npt.NDArray[np.bool_]
-    """Rows of the window; the others are history."""
-    nominal: Doubles
-    limit: Doubles
-    used: Doubles
-    waiting: Doubles
-    held: Doubles
-    """What the inventory's pods hold."""
-    queued: Doubles
-    """What pods that were made ask for and do not have."""
-    idle: Doubles
-    idle_usd: Doubles
-    """Dollars of that; NaN where a part has no price."""
-    cpu: Doubles
-    memory: Doubles
-    money: Money
-    notes: tuple[str, ...] = ()
-    tree: Tree | None = None
-    """Of a ClusterQueue's cohorts: what each member could have on top."""
-
-    @property
-    def name(self) -> str:
-        """Return what people call it."""
-        words = [
-            self.kind,
-            self.parent or "(no cohort)" if self.kind == "ClusterQueue" else self.parent,
-        ]
-        return "/".join([*filter(None, words), self.resource])
-
-    @property
-    def demand(self) -> Doubles:
-        """Return what is had and waited for."""
-        return self.used + self.waiting
-
-    def subject(self, column: int) -> Subject:
-        """Return whom a finding about one member is about."""
-        namespace, name = self.members[column]
-        return Subject(self.cluster, namespace, "Quota" if namespace else "Queue", name)
-
-    def label(self, column: int) -> str:
-        """Return a member's name; a namespace's own quota is the namespace's."""
-        namespace, name = self.members[column]
-        return f"{namespace}/{name}" if namespace else name
-
-
-class Gathered(msgspec.Struct, frozen=True):
-    """All groups, and the quotas that entitle nobody to a number of GPUs."""
-
-    groups: tuple[Group, ...]
-    unjudged: tuple[tuple[Subject, str], ...]
 
 
 def gather(views: Views, window: Window, history: timedelta) -> Gathered:
@@ -133,13 +64,13 @@ def gather(views: Views, window: Window, history: timedelta) -> Gathered:
     local, cohorts = (quotas.filter(pl.col("kind") == kind) for kind in (_LOCAL, _COHORT))
     quotas = quotas.filter(~pl.col("kind").is_in([_LOCAL, _COHORT]))
     above = trees(cohorts)
-    quotas = above.rooted(_with_waiting(quotas, local))
-    routes = _routes(local)
+    quotas = above.rooted(with_waiting(quotas, local))
+    routes = routes_of(local)
     groups, unjudged = [], []
     keys = ["cluster", "kind", "parent", "resource", "flavor"]
-    for key, rows in _leaves(quotas).group_by(keys, maintain_order=True):
+    for key, rows in leaves(quotas).group_by(keys, maintain_order=True):
         cluster, kind, parent, resource, flavor = (str(k) for k in key)
-        late = rows.filter(pl.col("hour") >= _hour(window.start))
+        late = rows.filter(pl.col("hour") >= hour_of(window.start))
         unset = late.group_by("namespace", "name").agg(pl.col("nominal").count())
         for namespace, name, count in unset.sort("namespace", "name").iter_rows():
             if not count:
@@ -155,12 +86,12 @@ def gather(views: Views, window: Window, history: timedelta) -> Gathered:
                 place,
                 said,
                 window,
-                _of_profile(pods, resource),
-                _of_profile(ledger, resource),
-                _refused(refused, cluster, kind, resource),
+                of_profile(pods, resource),
+                of_profile(ledger, resource),
+                refused_of(refused, cluster, kind, resource),
                 routes,
                 sizes,
-                None if _MIG in resource else takes.get(cluster),
+                None if MIG in resource else takes.get(cluster),
                 above,
                 lends=lends,
             )
@@ -266,7 +197,7 @@ def _group(  # noqa: PLR0917  (the one place where everything meets)
         lends,
         members,
         hours,
-        hours >= _hour(window.start),
+        hours >= hour_of(window.start),
         nominal,
         limit,
         np.maximum(used, 0),
@@ -287,19 +218,6 @@ def _group(  # noqa: PLR0917  (the one place where everything meets)
         notes,
         tree,
     )
-
-
-def _of_profile(rows: pl.DataFrame, resource: str) -> pl.DataFrame:
-    """Return the rows of a MIG profile; of whole GPUs for every other resource."""
-    return rows.filter(
-        pl.col("profile") == (resource.partition(_MIG)[2] if _MIG in resource else "")
-    )
-
-
-def _refused(rows: pl.DataFrame, cluster: str, kind: str, resource: str) -> pl.DataFrame:
-    """Return what ResourceQuotas refused of a resource; other kinds let pods wait."""
-    mine = (pl.col("cluster") == cluster) & (pl.col("resource") == resource)
-    return rows.filter(mine & pl.lit(kind == "ResourceQuota"))
 
 
 def _columned(rows: pl.DataFrame, number: Mapping[tuple[str, str], int]) -> pl.DataFrame:
@@ -352,74 +270,3 @@ def _money(
         int(row.get("models") or 0),
         takes is not None,
     )
-
-
-def _leaves(quotas: pl.DataFrame) -> pl.DataFrame:
-    """Drop queues that only stand above others: their quota is their children's."""
-    flat = quotas.with_columns(pl.col("parent").fill_null(""))
-    parents = flat.filter((pl.col("parent") != "") & (pl.col("kind") != "ClusterQueue")).select(
-        "cluster", "kind", name="parent"
-    )
-    kept = flat.join(parents.unique(), on=["cluster", "kind", "name"], how="anti")
-    # An object that was moved belongs where it stands now.
-    keys = ["cluster", "kind", "namespace", "name", "resource", "flavor"]
-    return kept.sort("hour").with_columns(pl.col("parent").last().over(keys)).sort(*keys, "hour")
-
-
-def _with_waiting(quotas: pl.DataFrame, local: pl.DataFrame) -> pl.DataFrame:
-    """Give ClusterQueues what waits in their LocalQueues, flavors by their nominal quota."""
-    waits = (
-        local.filter(pl.col("waiting").is_not_null())
-        .group_by("cluster", "resource", "hour", name="parent")
-        .agg(pl.col("waiting").sum().alias("local"))
-        .with_columns(kind=pl.lit("ClusterQueue"))
-    )
-    keys = ["cluster", "kind", "name", "resource", "hour"]
-    whole = pl.col("nominal").sum().over(keys)
-    return quotas.join(waits, on=keys, how="left").with_columns(
-        waiting=pl.when(pl.col("kind") == "ClusterQueue")
-        .then(
-            pl.col("local")
-            * pl.when(whole > 0).then(pl.col("nominal") / whole).otherwise(1 / pl.len().over(keys))
-        )
-        .otherwise(pl.col("waiting"))
-    )
-
-
-def _routes(local: pl.DataFrame) -> dict[tuple[str, str, str], str]:
-    """Return the ClusterQueue of each LocalQueue."""
-    rows = local.filter(pl.col("parent").is_not_null()).sort("hour")
-    return {
-        (c, ns, name): parent
-        for c, ns, name, parent in rows.select("cluster", "namespace", "name", "parent").iter_rows()
-    }
-
-
-def by_hour(edges: pl.DataFrame, span: Mapping[str, datetime]) -> pl.DataFrame:
-    """Return what is held and waited for in each hour, from what began and ended in it."""
-    keys = ["cluster", "namespace", "queue", "profile", "held"]
-    amounts = ["gpus", "cpu", "memory"]
-    if edges.is_empty():
-        return edges.select(*keys, "hour", *amounts)
-    since, until = (_hour(span[name]) for name in ("since", "until"))
-    hours = pl.int_range(since, until + 1, eager=True).alias("hour")
-    grid = edges.select(keys).unique().sort(keys).join(hours.to_frame(), how="cross")
-    full = grid.join(edges, on=[*keys, "hour"], how="left").fill_null(0)
-    return full.select(
-        *keys,
-        "hour",
-        *(
-            (pl.col(a).cum_sum().over(keys) - pl.col(a) + pl.col(f"{a}_first")).alias(a)
-            for a in amounts
-        ),
-    )
-
-
-def _hour(moment: datetime) -> int:
-    return int(moment.timestamp()) // 3600
-
-
-def read(views: Views, name: str, span: Mapping[str, datetime]) -> pl.DataFrame:
-    """Return rows with `hour` as hours since 1970."""
-    found = pl.DataFrame(views.query(sql(f"quota/{name}"), span))
-    return found.with_columns(pl.col("hour").dt.epoch("s") // 3600)

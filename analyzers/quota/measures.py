@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 
 from analyzers.quota.fair import EPS, Doubles, dominant_shares, drf, fair_share, jain
-from analyzers.quota.gather import Group
+from analyzers.quota.groups import Group
 
 
 class Measures(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from analyzers.quota.gather import Group
+from analyzers.quota.groups import Group
 from analyzers.quota.proposal import Proposal
 from fallow.settings import QuotaSettings
 

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from analyzers.quota.fair import Doubles
-from analyzers.quota.gather import Group
+from analyzers.quota.groups import Group
 from analyzers.quota.measures import Measures
 from fallow.settings import QuotaSettings
 

@@ -22,14 +22,9 @@ from analyzers.queries import rows_of, sql
 from analyzers.reliability import clocks, devices
 from analyzers.reliability.devices import Sick, Xid
 from analyzers.reliability.failures import STEPS, TOGETHER, Failure, failures, signs
-from analyzers.reliability.findings import (
-    Bill,
-    lost_work,
-    outages,
-    sick_node,
-    slow_gpus,
-    unknown_loss,
-)
+from analyzers.reliability.findings import outages, sick_node
+from analyzers.reliability.making import Bill
+from analyzers.reliability.work import lost_work, slow_gpus, unknown_loss
 from analyzers.spot.tolerance import tolerances
 from fallow.checkpointing import mtbf
 from fallow.nouns import Finding

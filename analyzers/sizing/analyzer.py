@@ -18,12 +18,12 @@ import polars as pl
 
 from analyzers.idle import Unjudged
 from analyzers.queries import sql
-from analyzers.sizing import signs
+from analyzers.sizing import broken, small
 from analyzers.sizing.findings import made
 from analyzers.sizing.fitting import need_bytes, options
 from analyzers.sizing.hogs import Free, hogs
 from analyzers.sizing.limits import limit
-from analyzers.sizing.signs import Sign
+from analyzers.sizing.signs import Sign, interactive
 from analyzers.sizing.using import workloads
 from analyzers.work import HELD, OWNER, Bill, bill, counter_lines, named, work
 from fallow.nouns import Finding
@@ -119,29 +119,29 @@ class SizingAnalyzer:
                 yield made(row, sign, window, costs, bool(row["reserved"]))
 
     def _sign(self, row: dict[str, Any], prices: dict[str, float]) -> Sign | None:
-        broken = (
-            signs.hang(row)
-            or signs.straggler(row)
-            or signs.starved(row, self.settings)
-            or signs.input_bound(row)
-            or signs.comm_bound(row)
+        first = (
+            broken.hang(row)
+            or broken.straggler(row)
+            or broken.starved(row, self.settings)
+            or broken.input_bound(row)
+            or broken.comm_bound(row)
         )
-        if broken is not None or (row["dram"] or 0) >= limit("memory_bound"):
-            return broken
+        if first is not None or (row["dram"] or 0) >= limit("memory_bound"):
+            return first
         need = need_bytes(row, self.settings)
         known = None not in {need, row["eff"], row["sm_peak"]}
         if need is not None and known and row["eff"] < limit("low_eff"):
             found = options(row, need, prices, self.settings)
             if found:
-                return signs.smaller(row, found)
-        if signs.interactive(row["workload_kind"]):
+                return small.smaller(row, found)
+        if interactive(row["workload_kind"]):
             return None
         if row["sm"] is not None and row["sm"] < self.settings.low_depth:
-            shallow = signs.shallow(row)
+            shallow = small.shallow(row)
             if shallow is not None:
                 return shallow
         if row["act"] is not None and row["act"] < self.settings.low_duty:
-            return signs.seldom(row, self.settings)
+            return small.seldom(row, self.settings)
         return None
 
 

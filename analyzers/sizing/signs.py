@@ -1,7 +1,7 @@
 """What a workload's figures are a sign of, and which share of its hours that wastes.
 
-The first sign that is seen counts, from what is broken to what is merely small: a hang, a
-straggler, a host at its limit, an input pipeline, links; only then a smaller device is looked for.
+The first sign that is seen counts, from what is broken (`broken.py`: a hang, a straggler, a host at
+its limit, an input pipeline, links) to what is merely small (`small.py`).
 """
 
 from collections.abc import Mapping
@@ -10,15 +10,11 @@ from typing import Any
 
 import msgspec
 
-from analyzers.gpu_peaks import gpu_peaks
 from analyzers.queries import rows_of
-from analyzers.sizing.limits import limit
-from analyzers.work import HELD, WORKED
+from analyzers.work import WORKED
 from fallow.nouns import Evidence, State
-from fallow.settings import SizingSettings
 
 Row = Mapping[str, Any]
-GIGA = 1e9
 
 
 class Sign(msgspec.Struct, frozen=True):
@@ -33,205 +29,6 @@ class Sign(msgspec.Struct, frozen=True):
     """Kinds of advice, the share each would save, and the words that fill its gaps."""
     ceiling: bool = False
     """`share` is the most that may be wasted, not what is: a suspicion, whoever witnesses it."""
-
-
-def hang(row: Row) -> Sign | None:
-    """Engines busy, no tensor, no memory, no traffic, for whole hours and after some work."""
-    spun = row["spin_s"] / 3600
-    all_spin = row["spinning"] >= 0.9 * row["gpus"]
-    worked = row["spin_s"] < row["device_s"]
-    if not (all_spin and worked and spun >= limit("hang_hours") * row["gpus"]):
-        return None
-    power, most = row["spin_w"], limit("hang_power") * (row["tdp_w"] or 0)
-    if power is not None and most and power >= most:
-        return None
-    agrees = power is not None and bool(most)
-    share = row["spin_s"] / row["device_s"]
-    return Sign(
-        "busy_hang",
-        share,
-        "confirmed" if agrees else "suspected",
-        {
-            "compute": f"engines busy for {spun:.1f} device-hours without tensor, memory or link "
-            "activity, after work",
-            "physics": f"{power:.0f} W, below {most:.0f} W" if agrees else "unknown",
-        },
-        advice=(("busy_hang", share, {}),),
-    )
-
-
-def straggler(row: Row) -> Sign | None:
-    """One rank works, the others wait for it: SM activity, and power where it is measured."""
-    if (row["ranks"] or 0) < 2 or row["pod_gpus"] is None or not gang(row["workload_kind"]):  # noqa: PLR2004
-        return None
-    if not row["rank_most"] or row["rank_busy"] > max(1, row["ranks"] // 4):
-        return None
-    median = row["rank_median"] / row["rank_most"]
-    if median > limit("straggler_ratio"):
-        return None
-    power = row["slow_power"]
-    agrees = power is not None and power <= limit("straggler_power")
-    clock = row["slow_clock"]
-    slow = clock is not None and clock < limit("slow_clock")
-    share = 1 - row["rank_mean"] / row["rank_most"]
-    words = {
-        "median": median,
-        "slow": f"{row['slow_device']} on {row['slow_node']}",
-        "clock": f", whose clock runs at {clock:.0%} of theirs" if slow else "",
-    }
-    return Sign(
-        "straggler",
-        share,
-        "confirmed" if agrees else "suspected",
-        {
-            "compute": f"SM activity {row['rank_most']:.2f} on one rank, {row['rank_median']:.2f} "
-            "on the median",
-            "physics": "unknown"
-            if power is None
-            else f"the others draw {power:.0%} of its power above idle",
-            "clock": "lower on the slow rank" if slow else "alike",
-        },
-        advice=(("straggler", share, words),),
-    )
-
-
-def starved(row: Row, settings: SizingSettings) -> Sign | None:
-    """The pods' CPU is throttled, or at its limit, while the engines wait."""
-    if row["engine"] is None or row["engine"] >= limit("starved_engine"):
-        return None
-    throttled, full = row["throttled"], row["cpu_full"]
-    said = []
-    if throttled is not None and throttled > settings.throttled:
-        said.append(f"CFS throttles {throttled:.0%} of the periods")
-    if full is not None and full >= limit("at_limit"):
-        said.append(f"CPU in use is {full:.0%} of the limit")
-    if not said:
-        return None
-    share = 1 - row["engine"]
-    host = " and ".join(said)
-    words = {"host": host, "engine": row["engine"]}
-    return Sign(
-        "cpu_starved",
-        share,
-        "confirmed",
-        {"compute": f"engines work {row['engine']:.0%} of the time", "host": host},
-        advice=(("cpu_starved", share, words),),
-    )
-
-
-def input_bound(row: Row) -> Sign | None:
-    """Much arrives over PCIe and little is computed."""
-    sm, pcie, engine = row["sm"], row["pcie_bps"], row["engine"]
-    if None in {sm, pcie, engine} or sm >= limit("input_sm") or pcie < limit("pcie_bps"):
-        return None
-    agrees = row["power_share"] is not None and row["power_share"] <= limit("low_power")
-    share = 1 - engine
-    return Sign(
-        "input_bound",
-        share,
-        "confirmed" if agrees else "suspected",
-        {
-            "compute": f"SM activity {sm:.2f}",
-            "input": f"{pcie / GIGA:.1f} GB/s over PCIe at the height of a typical hour",
-            "physics": _power(row),
-        },
-        advice=(("input_bound", share, {"pcie": pcie / GIGA, "sm": sm}),),
-    )
-
-
-def comm_bound(row: Row) -> Sign | None:
-    """Links near their peak and tensor cores at rest, on more than one device."""
-    peaks = gpu_peaks().get(row["model"] or "")
-    if peaks is None or not peaks.nvlink_gbs or row["gpus"] < 2:  # noqa: PLR2004
-        return None
-    tensor, bps = row["tensor"], row["nvlink_bps"]
-    if tensor is None or bps is None or tensor >= limit("comm_tensor"):
-        return None
-    link = min(1.0, bps / GIGA / peaks.nvlink_gbs)
-    if link < limit("link_share"):
-        return None
-    network = row["net_bps"] is not None and row["net_bps"] >= GIGA
-    return Sign(
-        "comm_bound",
-        link,
-        "suspected",
-        {
-            "compute": f"tensor activity {tensor:.2f}",
-            "links": f"{link:.0%} of the NVLink peak at the height of a typical hour",
-            "host": f"{row['net_bps'] / GIGA:.1f} GB/s per pod on the network"
-            if network
-            else "unknown",
-        },
-        advice=(("comm_bound", link, {"link": link, "tensor": tensor}),),
-        ceiling=True,
-    )
-
-
-def shallow(row: Row) -> Sign | None:
-    """A kernel always runs, on few of the SMs."""
-    sm, engine = row["sm"], row["engine"]
-    if sm is None or engine is None or engine < limit("deep_engine"):
-        return None
-    share = 1 - sm / limit("useful_sm")
-    return Sign(
-        "low_depth",
-        share,
-        "suspected",
-        {
-            "compute": f"engines {engine:.2f}, SM activity {sm:.2f}",
-            "physics": _power(row),
-        },
-        advice=(("low_depth", share, {"engine": engine, "sm": sm}),),
-        ceiling=True,
-    )
-
-
-def seldom(row: Row, settings: SizingSettings) -> Sign | None:
-    """Hours at work in which kernels run little of the time."""
-    act, peak, gpus = row["act"], row["act_peak"], row["gpus"]
-    agrees = row["power_share"] is not None and row["power_share"] <= limit("low_power")
-    fewer = max(1, int(-(-gpus * peak // settings.target)))
-    share, kind = 1 - fewer / gpus, "low_duty"
-    words: dict[str, Any] = {
-        "fewer": fewer,
-        "gpus": gpus,
-        "target": settings.target,
-        "parameters": {"fewer_gpus": fewer},
-    }
-    if fewer >= gpus:
-        share, kind = 1 - peak / settings.target, "low_duty_single"
-        words = {"act": act}
-    if share <= 0 or (row["instance"] and kind == "low_duty_single"):
-        return None
-    return Sign(
-        "low_duty",
-        share,
-        "confirmed" if agrees else "suspected",
-        {
-            "compute": f"active {act:.0%} of the hours it worked, {peak:.0%} in the busiest",
-            "physics": _power(row),
-        },
-        advice=((kind, share, words),),
-    )
-
-
-def smaller(row: Row, options: list[tuple[str, float, dict[str, Any]]]) -> Sign:
-    """Return the sign of a workload that something smaller would hold; the best option first."""
-    agrees = row["power_share"] is not None and row["power_share"] <= limit("low_power")
-    shared_only = options[0][0] == "share_gpu"
-    return Sign(
-        "oversized",
-        options[0][1],
-        "confirmed" if agrees and not shared_only else "suspected",
-        {
-            "compute": f"busiest hour: SM {row['sm_peak']:.2f}, DRAM {row['dram_peak'] or 0:.2f}",
-            "memory": f"{row['mem_most'] / 2**30:.1f} of {row['memory_bytes'] / 2**30:.0f} GiB at "
-            "most, which bounds the need from above",
-            "physics": _power(row),
-        },
-        states=HELD,
-        advice=tuple(options),
-    )
 
 
 def gang(workload_kind: str) -> bool:
@@ -249,6 +46,7 @@ def _kinds() -> dict[str, str]:
     return {r["workload_kind"]: r["kind"] for r in rows_of("workload_kinds")}
 
 
-def _power(row: Row) -> str:
+def said_power(row: Row) -> str:
+    """Say where its power lies."""
     share = row["power_share"]
     return "unknown" if share is None else f"{share:.0%} of the power between idle and design"

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzers.quota.analyzer import QuotaAnalyzer
-from analyzers.quota.gather import Group, Money
+from analyzers.quota.groups import Group, Money
 from analyzers.quota.measures import Measures, measures
 from analyzers.quota.proposal import propose
 from analyzers.waterfall import fall

@@ -1,0 +1,88 @@
+"""Nodes and their boards, as the inventory and telemetry tell them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from fallow.gpu_models import canonical
+
+WHOLE = 1000
+UNKNOWN_CPU = 1 << 50
+"""Free milli-CPU of a node whose inventory names none: it is never what is lacking."""
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A node with GPUs, as its inventory has it; memory in bytes."""
+
+    name: str
+    pool: str
+    model: str
+    gpus: int
+    cpu_milli: int | None = None
+    memory_bytes: int | None = None
+    zone: str = ""
+    instance_type: str = ""
+    capacity_type: str = ""
+    taints: frozenset[str] = frozenset()
+    labels: Mapping[str, str] = {}
+    open: bool = True
+
+
+def named_devices(pod: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Return the devices a pod holds and how much of each, where somebody says so."""
+    if pod["held"]:
+        return list(zip(pod["held"], pod["shares"], strict=True))
+    if not pod["devices"]:
+        return []
+    each = msgspec.json.decode(pod["devices"])
+    told = [(d, 1.0) if isinstance(d, str) else (d.get("device"), d.get("share")) for d in each]
+    return [(name, 1.0 if share is None else share) for name, share in told if name]
+
+
+def model_name(text: str | None) -> str:
+    """Return the canonical name of a model, else the site's own word."""
+    known = canonical(text)
+    return known.gpu_model if known else (text or "")
+
+
+def nodes_of(inventory: list[dict[str, Any]], boards: list[dict[str, Any]]) -> list[Node]:
+    """Return the nodes that the inventory or telemetry knows, by name."""
+    seen = {r["node"]: r["model"] for r in boards}
+    nodes = [
+        Node(
+            r["node"],
+            r["pool"],
+            model_name(r["model"] or seen.get(r["node"])),
+            r["gpus"],
+            r["cpu_milli"],
+            r["memory_bytes"],
+            r["zone"],
+            r["instance_type"],
+            r["capacity_type"],
+            _taints(r["taints"]),
+            msgspec.json.decode(r["labels"]) if r["labels"] else {},
+            r["open"],
+        )
+        for r in inventory
+    ]
+    known = {node.name for node in nodes}
+    counts: dict[str, set[str]] = {}
+    for r in boards:
+        counts.setdefault(r["node"], set()).add(r["device"])
+    extra = sorted(set(seen) - known)
+    return [*nodes, *(Node(n, "", model_name(seen[n]), len(counts[n])) for n in extra)]
+
+
+def _taints(text: str | None) -> frozenset[str]:
+    told = msgspec.json.decode(text) if text else []
+    return frozenset(
+        f"{t.get('key')}={t.get('value') or ''}:{t.get('effect')}"
+        for t in told
+        if isinstance(t, dict) and t.get("effect") != "PreferNoSchedule"
+    )
+
+
+def known_or(value: int | None, other: int) -> int:
+    """Return a value, or another where nobody told it."""
+    return other if value is None else value

@@ -1,0 +1,94 @@
+"""What was read of quotas, pods and the ledger, by the hour."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import polars as pl
+
+from analyzers.queries import sql
+from fallow.seams import Views
+
+MIG = "/mig-"
+
+
+def of_profile(rows: pl.DataFrame, resource: str) -> pl.DataFrame:
+    """Return the rows of a MIG profile; of whole GPUs for every other resource."""
+    return rows.filter(pl.col("profile") == (resource.partition(MIG)[2] if MIG in resource else ""))
+
+
+def refused_of(rows: pl.DataFrame, cluster: str, kind: str, resource: str) -> pl.DataFrame:
+    """Return what ResourceQuotas refused of a resource; other kinds let pods wait."""
+    mine = (pl.col("cluster") == cluster) & (pl.col("resource") == resource)
+    return rows.filter(mine & pl.lit(kind == "ResourceQuota"))
+
+
+def leaves(quotas: pl.DataFrame) -> pl.DataFrame:
+    """Drop queues that only stand above others: their quota is their children's."""
+    flat = quotas.with_columns(pl.col("parent").fill_null(""))
+    parents = flat.filter((pl.col("parent") != "") & (pl.col("kind") != "ClusterQueue")).select(
+        "cluster", "kind", name="parent"
+    )
+    kept = flat.join(parents.unique(), on=["cluster", "kind", "name"], how="anti")
+    # An object that was moved belongs where it stands now.
+    keys = ["cluster", "kind", "namespace", "name", "resource", "flavor"]
+    return kept.sort("hour").with_columns(pl.col("parent").last().over(keys)).sort(*keys, "hour")
+
+
+def with_waiting(quotas: pl.DataFrame, local: pl.DataFrame) -> pl.DataFrame:
+    """Give ClusterQueues what waits in their LocalQueues, flavors by their nominal quota."""
+    waits = (
+        local.filter(pl.col("waiting").is_not_null())
+        .group_by("cluster", "resource", "hour", name="parent")
+        .agg(pl.col("waiting").sum().alias("local"))
+        .with_columns(kind=pl.lit("ClusterQueue"))
+    )
+    keys = ["cluster", "kind", "name", "resource", "hour"]
+    whole = pl.col("nominal").sum().over(keys)
+    return quotas.join(waits, on=keys, how="left").with_columns(
+        waiting=pl.when(pl.col("kind") == "ClusterQueue")
+        .then(
+            pl.col("local")
+            * pl.when(whole > 0).then(pl.col("nominal") / whole).otherwise(1 / pl.len().over(keys))
+        )
+        .otherwise(pl.col("waiting"))
+    )
+
+
+def routes_of(local: pl.DataFrame) -> dict[tuple[str, str, str], str]:
+    """Return the ClusterQueue of each LocalQueue."""
+    rows = local.filter(pl.col("parent").is_not_null()).sort("hour")
+    return {
+        (c, ns, name): parent
+        for c, ns, name, parent in rows.select("cluster", "namespace", "name", "parent").iter_rows()
+    }
+
+
+def by_hour(edges: pl.DataFrame, span: Mapping[str, datetime]) -> pl.DataFrame:
+    """Return what is held and waited for in each hour, from what began and ended in it."""
+    keys = ["cluster", "namespace", "queue", "profile", "held"]
+    amounts = ["gpus", "cpu", "memory"]
+    if edges.is_empty():
+        return edges.select(*keys, "hour", *amounts)
+    since, until = (hour_of(span[name]) for name in ("since", "until"))
+    hours = pl.int_range(since, until + 1, eager=True).alias("hour")
+    grid = edges.select(keys).unique().sort(keys).join(hours.to_frame(), how="cross")
+    full = grid.join(edges, on=[*keys, "hour"], how="left").fill_null(0)
+    return full.select(
+        *keys,
+        "hour",
+        *(
+            (pl.col(a).cum_sum().over(keys) - pl.col(a) + pl.col(f"{a}_first")).alias(a)
+            for a in amounts
+        ),
+    )
+
+
+def hour_of(moment: datetime) -> int:
+    """Return hours since 1970."""
+    return int(moment.timestamp()) // 3600
+
+
+def read(views: Views, name: str, span: Mapping[str, datetime]) -> pl.DataFrame:
+    """Return rows with `hour` as hours since 1970."""
+    found = pl.DataFrame(views.query(sql(f"quota/{name}"), span))
+    return found.with_columns(pl.col("hour").dt.epoch("s") // 3600)

@@ -1,0 +1,102 @@
+"""Jobs on several nodes: where their ranks lie, and what was free when they started."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from analyzers.queries import rows_of, sql
+from analyzers.topology.spread import Place, Spread, blocks, spread
+from analyzers.work import Owner
+from fallow.seams import Views
+
+MICRO = 1_000_000
+Row = Mapping[str, Any]
+
+
+class Gang(msgspec.Struct, frozen=True):
+    """A job on several nodes: its rows by node, how it lies, and how it could have lain."""
+
+    number: int
+    rows: tuple[dict[str, Any], ...]
+    lies: Spread
+    then: Spread | None = None
+    """Against what was free when it started."""
+
+    @property
+    def owner(self) -> Owner:
+        """Return the key of its workload."""
+        row = self.rows[0]
+        return row["cluster"], row["namespace"], row["workload_kind"], row["workload"]
+
+
+def nodes_of(views: Views) -> dict[tuple[str, str | None], dict[str, Place]]:
+    """Return the nodes of each cluster and model."""
+    found: dict[tuple[str, str | None], dict[str, Place]] = {}
+    for row in views.query(sql("topology/nodes")).to_pylist():
+        where = blocks(row["node"], row["zone"], row["labels"])
+        place = Place(row["node"], row["gpus"], where, row["pool"])
+        found.setdefault((row["cluster"], row["model"]), {})[row["node"]] = place
+    return found
+
+
+def lain(rows: Sequence[Row], places: Mapping[str, Place]) -> list[Place]:
+    """Return the nodes that a job's rows name, with the GPUs that it holds of them."""
+    return [msgspec.structs.replace(places[row["node"]], gpus=row["gpus"]) for row in rows]
+
+
+def pooled(used: Sequence[Place], places: Mapping[str, Place]) -> list[Place]:
+    """Return the nodes of the pools that a job lies in: it may be tied to them."""
+    pools = {place.pool for place in used}
+    return [place for place in places.values() if place.pool in pools]
+
+
+def compared(
+    views: Views, gangs: list[Gang], site: Mapping[tuple[str, str | None], Mapping[str, Place]]
+) -> Iterator[Gang]:
+    """Compare each job with what was free when it started, its own GPUs among it."""
+    if not gangs:
+        return
+    asked = [
+        {
+            "gang": gang.number, "cluster": gang.rows[0]["cluster"],
+            "model": gang.rows[0]["model"], "moment": micro(gang.rows[0]["moment"]),
+        }
+        for gang in gangs
+    ]  # fmt: skip
+    taken: dict[int, dict[str, int]] = {}
+    for row in views.query(sql("topology/taken"), {"gangs": json.dumps(asked)}).to_pylist():
+        taken.setdefault(row["gang"], {})[row["node"]] = row["gpus"]
+    for gang in gangs:
+        places = site[gang.rows[0]["cluster"], gang.rows[0]["model"]]
+        gone = taken.get(gang.number, {})
+        used = lain(gang.rows, places)
+        own = {place.node: place.gpus for place in used}
+        free = [
+            msgspec.structs.replace(
+                place,
+                gpus=max(
+                    own.get(place.node, 0),
+                    place.gpus - gone.get(place.node, 0) + own.get(place.node, 0),
+                ),
+            )
+            for place in pooled(used, places)
+        ]
+        then = spread(used, free, gang.rows[0]["model"])
+        yield msgspec.structs.replace(gang, then=then)
+
+
+def micro(moment: datetime) -> int:
+    """Return a naive moment in UTC as microseconds since 1970."""
+    return round(moment.replace(tzinfo=UTC).timestamp() * MICRO)
+
+
+@cache
+def gang_kinds() -> tuple[str, ...]:
+    """Return the kinds whose pods are ranks of one job."""
+    rows = rows_of("workload_kinds")
+    kinds = [r["workload_kind"] for r in rows if r["kind"] == "idle_job"]
+    return (*kinds, "LeaderWorkerSet")
