@@ -20,7 +20,8 @@ def simulate(
     gpus: Annotated[int, typer.Option(min=1, max=4096, help="how many GPUs")] = 128,
     seed: Annotated[int, typer.Option(min=0, help="another world")] = 7,
     policies: Annotated[
-        Path | None, typer.Option(help="folder of policies (idle verdicts act directly until then)")
+        Path | None,
+        typer.Option(help="folder of policies to enforce [its own: stop what is idle after 4h]"),
     ] = None,
     pool: Annotated[
         list[str] | None, typer.Option(help="POOL=NODES, repeatable: these nodes, not --gpus")
@@ -72,10 +73,14 @@ def simulate(
     from runtime.simulation.play import simulate as played  # noqa: PLC0415
     from runtime.simulation.play import table  # noqa: PLC0415
 
+    rules = None
     if policies is not None:
-        run.say("policies are not read yet: actionable idle verdicts are applied as they are")
+        from actions.policy.reading import read as read_policies  # noqa: PLC0415
+
+        rules = read_policies([policies])
+        run.say("namespaces that no policy lists are listed, back-tests are taken as passed")
     with watching() as progress:
-        found = played(options, progress)
+        found = played(options, progress, rules)
     if run.output is Output.json:
         run.text(document("simulation", found))
         return

@@ -61,7 +61,7 @@ class Evidence(LiveEvidence):
     """Idle work of one world; a fresh look lets the world go on to its next look."""
 
     def __init__(self, enforcer: "Enforcer") -> None:
-        super().__init__(enforcer.warehouse, enforcer.settings, lambda _now: None)
+        super().__init__(enforcer.warehouse, enforcer.settings, lambda _now: None, enforcer.now)
         self._enforcer = enforcer
         self._kept: tuple[datetime, list[Facts]] | None = None
 
