@@ -2,10 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from actions.loop.kit import LATE
+from actions.reclaim.evicting import EvictExecutor
+from fallow.acting import Decision, Intent
 from fallow.errors import RefusedError, TemporaryError
+from fallow.seams import Cluster
 from simulator.kube.faults import BrokenWrite
 from tests.actions.loop.site import Site, bare
 
@@ -179,6 +183,45 @@ def test_an_eviction_that_is_throttled_between_dry_run_and_write_waits(site: Sit
     assert taken.result == "refused"
     assert taken.reasons[0].gate == "throttled"
     assert site.pods()
+
+
+def test_of_several_evictions_only_the_throttled_one_is_sent_again(site: Site) -> None:
+    for name in ("one", "two"):
+        site.bare_pod(name)
+    site.evidence.idle = [("Pod", "one")]
+
+    class Both:
+        """Evicts both pods for the sake of the first."""
+
+        def intend(self, decision: Decision, cluster: Cluster) -> Intent:
+            other = msgspec.structs.replace(
+                decision, subject=(*decision.subject[:3], "two"), uid=None
+            )
+            made = [EvictExecutor().intend(d, cluster) for d in (decision, other)]
+            return msgspec.structs.replace(
+                made[0],
+                changes=made[0].changes + made[1].changes,
+                undo=made[0].undo + made[1].undo,
+                frees=made[0].frees + made[1].frees,
+            )
+
+    actor = site.actor(choose=lambda _decision: Both())
+    site.told_and_waited(actor)
+    wait = BrokenWrite("refused", 429, "TooManyRequests", "wait", path="/pods/two/eviction")
+    site.server.faults.writes = [wait]
+    actor.turn(dry_run=False)
+    (told,) = actor.record.actions.values()
+    assert told.is_open
+    actor = site.actor(choose=lambda _decision: Both())
+    site.pass_time(seconds=20)
+    actor.turn(dry_run=False)
+    assert len(site.writes("/pods/one/eviction")) == 1
+    assert len(site.writes("/pods/two/eviction")) == 2
+    site.pass_time(minutes=3)
+    actor.turn(dry_run=False)
+    (told,) = actor.record.actions.values()
+    assert told.outcome is not None
+    assert (told.outcome.result, told.outcome.freed_gpus) == ("done", 2.0)
 
 
 def test_an_unreachable_cluster_is_temporary_and_nothing_is_journalled(site: Site) -> None:
