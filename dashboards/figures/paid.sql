@@ -11,9 +11,12 @@ SELECT
     END AS workload,
     coalesce(model, '(unknown)') AS model,
     coalesce(pool, '(none)') AS pool,
+    coalesce(node, '(unknown)') AS node,
     state,
     gpu_seconds / 3600 AS gpu_hours,
     CASE WHEN $view = 'gpu' THEN usd_gpu ELSE usd END AS usd,
+    usd AS usd_loaded,
+    usd_gpu,
     price_as_of
 FROM ledger
 WHERE

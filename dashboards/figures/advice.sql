@@ -1,0 +1,82 @@
+-- What each analyzer's last run advises, a row per recommendation: what it saves on top of those
+-- before it in the waterfall, as far as its finding lies in the window.
+WITH runs AS (
+    SELECT
+        analyzer,
+        cluster,
+        max(found_at) AS found_at
+    FROM finding
+    GROUP BY analyzer, cluster
+),
+
+known AS (
+    SELECT
+        f.id,
+        f.analyzer,
+        f.kind,
+        f.cluster,
+        CASE WHEN f.namespace = '' THEN '(platform)' ELSE f.namespace END AS namespace,
+        CASE
+            WHEN f.workload_kind = 'Team' THEN f.workload
+            WHEN f.namespace = '' THEN '(platform)'
+            ELSE coalesce(f.document ->> '$.subject.team', f.namespace)
+        END AS team,
+        CASE
+            WHEN f.namespace = '' THEN f.workload_kind || '/' || f.workload
+            ELSE f.namespace || '/' || f.workload_kind || '/' || f.workload
+        END AS workload,
+        (f.document ->> '$.subject.models[*]') AS models,
+        f.evidence,
+        f.start,
+        f."end",
+        f.found_at,
+        greatest(
+            0,
+            epoch(least(f."end", $until::TIMESTAMP)) - epoch(greatest(f.start, $since::TIMESTAMP))
+        ) / greatest(1, epoch(f."end") - epoch(f.start)) AS part,
+        unnest(
+            from_json(
+                f.document -> '$.recommendations',
+                '[{
+                    "verb": "VARCHAR",
+                    "target": "VARCHAR",
+                    "saving": "VARCHAR",
+                    "effort": "VARCHAR",
+                    "marginal_gpu_hours": "DOUBLE",
+                    "marginal_usd": "DECIMAL(18, 6)"
+                }]'
+            )
+        ) AS advised
+    FROM finding AS f
+    INNER JOIN runs
+        ON
+            f.analyzer = runs.analyzer
+            AND f.cluster = runs.cluster
+            AND f.found_at = runs.found_at
+    WHERE f.start < $until::TIMESTAMP AND f."end" > $since::TIMESTAMP
+)
+
+SELECT
+    known.id,
+    known.analyzer,
+    known.kind,
+    known.cluster,
+    known.namespace,
+    known.team,
+    known.workload,
+    known.evidence,
+    known.start,
+    known."end",
+    known.found_at,
+    advised.verb,
+    advised.target,
+    coalesce(advised.saving, 'capacity') AS saving,
+    coalesce(advised.effort, 'quick win') AS effort,
+    coalesce(advised.marginal_gpu_hours, 0) * known.part AS gpu_hours,
+    (advised.marginal_usd::DOUBLE * known.part)::DECIMAL(18, 6) AS usd
+FROM known
+WHERE
+    ($cluster::VARCHAR IS null OR known.cluster = $cluster)
+    AND ($team::VARCHAR IS null OR known.team = $team)
+    AND ($namespace::VARCHAR IS null OR known.namespace = $namespace)
+    AND ($model::VARCHAR IS null OR list_contains(known.models, $model))

@@ -1,0 +1,75 @@
+"""Anomalies of spend and waste, and budgets: what is out of the usual, and of what was planned."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import msgspec
+import pyarrow as pa
+
+from dashboards.figures import spend
+from dashboards.figures.asking import Filters, ask
+from fallow.seams import Views
+from fallow.window import Window
+from warehouse.ledger import aligned
+
+WEEKS = timedelta(weeks=8)
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """A team's month (UTC): what is planned, paid and expected; None = unknown."""
+
+    team: str
+    budget: Decimal
+    usd: Decimal | None
+    forecast: Decimal | None
+    high: Decimal | None
+
+    @property
+    def stands(self) -> str:
+        """Say where it stands: over, will be over, may be over, within, or unknown."""
+        if self.usd is None or self.forecast is None or self.high is None:
+            return "unknown"
+        if self.usd > self.budget:
+            return "over"
+        if self.forecast > self.budget:
+            return "will be over"
+        return "may be over" if self.high > self.budget else "within"
+
+
+def found(views: Views, window: Window, filters: Filters) -> pa.Table:
+    """Return the last analysis' rises that touch the window, the dearest first.
+
+    Columns: id, kind, cluster, name (team or namespace), start, end, gpu_hours, usd, why, seen_by,
+    unit (usd or gpu_hours), actual, usual and change in it, weeks_compared, because (JSON; its
+    parts sum to change).
+    """
+    return ask(views, ("anomalies/listed",), window, filters)
+
+
+def usual(views: Views, window: Window, filters: Filters) -> pa.Table:
+    """Return each hour's dollars beside the median of the same hour in up to eight weeks before.
+
+    Columns: hour (UTC), usd, wasted_usd (idle and lost), usual_usd (null = no week before), weeks.
+    """
+    shown = aligned(window)
+    wide = Window(shown.start - WEEKS, shown.end)
+    return ask(
+        views,
+        ("paid", "anomalies/hours"),
+        wide,
+        filters,
+        shown=shown.start.replace(tzinfo=None),
+    )
+
+
+def budgets(
+    views: Views, until: datetime, filters: Filters, planned: Mapping[str, Decimal]
+) -> tuple[Budget, ...]:
+    """Return where each budgeted team's month stands at a moment, the worst first."""
+    made = []
+    for team, budget in planned.items():
+        only = msgspec.structs.replace(filters, team=team, namespace=None, model=None, pool=None)
+        month = spend.month(views, until.astimezone(UTC), only, budget)
+        made.append(Budget(team, budget, month.usd, month.forecast, month.high))
+    return tuple(sorted(made, key=lambda b: (-((b.forecast or Decimal()) / b.budget), b.team)))

@@ -1,0 +1,39 @@
+-- Rises of spend and of waste, the dearest first; the whole finding is in its document.
+WITH runs AS (
+    SELECT
+        cluster,
+        max(found_at) AS found_at
+    FROM finding
+    WHERE analyzer = 'anomalies'
+    GROUP BY cluster
+)
+
+SELECT
+    f.id,
+    f.kind,
+    f.cluster,
+    CASE WHEN f.workload_kind = 'Team' THEN f.workload ELSE f.namespace END AS name,
+    f.start,
+    f."end",
+    f.gpu_hours,
+    f.usd,
+    f.document ->> '$.details.why' AS why,
+    f.document ->> '$.details.seen_by' AS seen_by,
+    f.document ->> '$.details.unit' AS unit,
+    (f.document ->> '$.details.actual')::DOUBLE AS actual,
+    (f.document ->> '$.details.usual')::DOUBLE AS usual,
+    (f.document ->> '$.details.change')::DOUBLE AS change,
+    (f.document ->> '$.details.weeks_compared')::INTEGER AS weeks_compared,
+    (f.document -> '$.details.because')::VARCHAR AS because
+FROM finding AS f
+INNER JOIN runs
+    ON f.cluster = runs.cluster AND f.found_at = runs.found_at
+WHERE
+    f.analyzer = 'anomalies'
+    AND f.start < $until AND f."end" > $since
+    AND ($cluster::VARCHAR IS null OR f.cluster = $cluster)
+    AND (
+        $team::VARCHAR IS null
+        OR CASE WHEN f.workload_kind = 'Team' THEN f.workload ELSE f.namespace END = $team
+    )
+ORDER BY f.usd DESC NULLS LAST, f.gpu_hours DESC, f.id ASC

@@ -1,0 +1,91 @@
+"""The bill bridge: why this window cost more or less than the one before it.
+
+    before --volume--waste--mix--price--> after
+
+With R the average rate before, h the GPU-hours and r the rates of each kind of capacity (cluster,
+pool, model): volume = change of hours that were not wasted x R; waste = change of wasted hours x R;
+price = sum of h_after x (r_after - r_before); mix = what hours moved to dearer or cheaper kinds
+made, a kind that was not there before wholly so. The four sum to the difference exactly.
+"""
+
+from datetime import datetime
+from decimal import Decimal
+
+import msgspec
+
+from dashboards.figures.asking import Filters, ask
+from fallow.seams import Views
+from fallow.window import Window
+from warehouse.ledger import aligned
+
+_SMALLEST = Decimal("0.00000001")
+
+
+class Bridge(msgspec.Struct, frozen=True):
+    """Dollars of two windows and what led from one to the other; None = nothing to compare."""
+
+    before: Window
+    after: Window
+    usd_before: Decimal
+    usd_after: Decimal
+    volume: Decimal
+    waste: Decimal
+    mix: Decimal
+    price: Decimal
+    hours_before: float
+    hours_after: float
+    waste_before: float
+    waste_after: float
+
+
+def bridge(views: Views, window: Window, filters: Filters) -> Bridge | None:
+    """Return the bridge from the window of the same length before; None = nothing was paid then.
+
+    Hours without a price are in neither.
+    """
+    after = aligned(window)
+    before = Window(after.start - (after.end - after.start), after.start)
+    rows = ask(
+        views,
+        ("paid", "bridge/segments"),
+        Window(before.start, after.end),
+        filters,
+        cut=_naive(after.start),
+    ).to_pylist()
+    hours_before = sum(r["hours_before"] for r in rows)
+    if hours_before <= 0:
+        return None
+    usd_before = sum((r["usd_before"] for r in rows), Decimal())
+    usd_after = sum((r["usd_after"] for r in rows), Decimal())
+    rate = float(usd_before) / hours_before
+    waste = [sum(r[f"waste_{when}"] for r in rows) for when in ("before", "after")]
+    hours_after = sum(r["hours_after"] for r in rows)
+    price = sum(
+        float(r["usd_after"]) - r["hours_after"] * float(r["usd_before"]) / r["hours_before"]
+        for r in rows
+        if r["hours_before"] > 0 and r["hours_after"] > 0
+    )
+    volume = _usd((hours_after - waste[1] - hours_before + waste[0]) * rate)
+    wasted, priced = _usd((waste[1] - waste[0]) * rate), _usd(price)
+    return Bridge(
+        before=before,
+        after=after,
+        usd_before=usd_before,
+        usd_after=usd_after,
+        volume=volume,
+        waste=wasted,
+        mix=usd_after - usd_before - volume - wasted - priced,
+        price=priced,
+        hours_before=hours_before,
+        hours_after=hours_after,
+        waste_before=waste[0],
+        waste_after=waste[1],
+    )
+
+
+def _usd(amount: float) -> Decimal:
+    return Decimal(repr(amount)).quantize(_SMALLEST)
+
+
+def _naive(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=None)

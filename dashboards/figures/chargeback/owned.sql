@@ -1,0 +1,14 @@
+-- Hours and dollars per cluster's bill and team; the platform's are nobody's.
+SELECT
+    cluster,
+    team,
+    team <> '(platform)' AS owned,
+    sum(gpu_hours) AS gpu_hours,
+    coalesce(sum(gpu_hours) FILTER (WHERE state = 'idle'), 0) AS idle_gpu_hours,
+    coalesce(sum(gpu_hours) FILTER (WHERE state IN ('productive', 'low')), 0) AS used_gpu_hours,
+    coalesce(sum(gpu_hours) FILTER (WHERE usd_loaded IS null), 0) AS unpriced_gpu_hours,
+    sum(usd_gpu) AS usd_gpu,
+    sum(usd_loaded) AS usd_loaded,
+    coalesce(sum(usd_loaded) FILTER (WHERE state = 'idle'), sum(usd_loaded) * 0) AS idle_usd
+FROM paid
+GROUP BY ALL

@@ -1,0 +1,68 @@
+"""The savings ledger: identified, approved, acted, verified; what is verified was measured.
+
+Identified is what findings would save (no GPU-hour twice). Approved: a person or a policy let it
+through. Acted: it was done and took. Verified: measured afterwards, in four kinds of dollars that
+are never one sum in the bill: cash (the bill falls), served (others ran there), released (free),
+sunk (paid for whatever happens).
+"""
+
+from decimal import Decimal
+
+import msgspec
+import pyarrow as pa
+
+from dashboards.figures.asking import Filters, ask
+from fallow.seams import Views
+from fallow.window import Window
+
+MOST = 500
+KINDS = {
+    "cash": "the bill fell",
+    "served": "others ran there",
+    "released": "free for others, and nobody took it",
+    "sunk": "reserved: paid for whatever happens",
+}
+
+
+class Stages(msgspec.Struct, frozen=True):
+    """Cases, GPU-hours and dollars of each stage; dollars None = nothing of it has a price."""
+
+    identified: int
+    identified_gpu_hours: float
+    identified_usd: Decimal | None
+    approved: int
+    approved_gpu_hours: float
+    approved_usd: Decimal | None
+    acted: int
+    acted_gpu_hours: float
+    acted_usd: Decimal | None
+    verified: int
+    verified_gpu_hours: float
+    verified_usd: Decimal | None
+    waiting: int
+    """Cases that wait for somebody's approval."""
+
+
+def stages(views: Views, window: Window, filters: Filters) -> Stages:
+    """Return how far the findings of the window came."""
+    steps = ("advice", "savings/cases", "savings/stages")
+    return Stages(**ask(views, steps, window, filters).to_pylist()[0])
+
+
+def cases(views: Views, window: Window, filters: Filters) -> pa.Table:
+    """Return the cases that somebody asked about, approved or acted upon, the newest first.
+
+    Columns: id (of the finding), stage, team, workload, kind, gpu_hours and usd it would save,
+    asked_at, approved_at, acted_at (UTC), result, verified_gpu_hours, verified_usd.
+    """
+    steps = ("advice", "savings/cases", "savings/listed")
+    return ask(views, steps, window, filters, most=MOST)
+
+
+def verified(views: Views, window: Window, filters: Filters) -> pa.Table:
+    """Return what actions begun in the window saved as measured, a row per kind of dollars.
+
+    Columns: kind (`KINDS`), actions, gpu_hours, usd, predicted_gpu_hours, predicted_usd,
+    restart_usd (already taken off), regretted (actions), held_gpu_hours, held_usd.
+    """
+    return ask(views, ("savings/verified",), window, filters)

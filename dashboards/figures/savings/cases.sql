@@ -1,0 +1,114 @@
+-- One row per finding: what it would save, and how far it came. The journal's dollars are the
+-- finding's own where the last analysis no longer has it, as happens once it was acted upon.
+WITH advised AS (
+    SELECT
+        id,
+        any_value(cluster) AS cluster,
+        any_value(team) AS team,
+        any_value(workload) AS workload,
+        any_value(analyzer) AS analyzer,
+        any_value(kind) AS kind,
+        sum(gpu_hours) AS gpu_hours,
+        sum(usd) AS usd
+    FROM advice
+    GROUP BY id
+),
+
+journal AS (
+    SELECT
+        cluster,
+        kind,
+        ts,
+        about,
+        coalesce(document ->> '$.action.decision.finding', document ->> '$.finding') AS finding,
+        document ->> '$.result' AS result
+    FROM action
+    WHERE
+        ts >= $since AND ts < $until
+        AND kind IN ('asked', 'approved', 'intent', 'outcome')
+        AND ($cluster::VARCHAR IS null OR cluster = $cluster)
+),
+
+acts AS (
+    SELECT
+        i.about AS action,
+        i.finding,
+        i.ts,
+        max(o.result) FILTER (WHERE o.result = 'done') AS done,
+        arg_max(o.result, o.ts) AS result
+    FROM journal AS i
+    LEFT JOIN journal AS o ON i.cluster = o.cluster AND i.about = o.about AND o.kind = 'outcome'
+    WHERE i.kind = 'intent'
+    GROUP BY ALL
+),
+
+measured AS (
+    SELECT
+        a.finding,
+        sum(s.gpu_hours) AS gpu_hours,
+        sum(s.usd) AS usd
+    FROM saving AS s
+    INNER JOIN acts AS a ON s.action = a.action
+    GROUP BY a.finding
+),
+
+steps AS (
+    SELECT
+        finding,
+        min(ts) FILTER (WHERE kind = 'asked') AS asked_at,
+        min(ts) FILTER (WHERE kind = 'approved') AS approved_at,
+        min(ts) FILTER (WHERE kind = 'intent') AS acted_at
+    FROM journal
+    WHERE finding IS NOT null
+    GROUP BY finding
+),
+
+ends AS (
+    SELECT
+        finding,
+        arg_max(result, ts) AS result,
+        bool_or(done IS NOT null) AS took
+    FROM acts
+    GROUP BY finding
+),
+
+known AS (
+    SELECT
+        coalesce(a.id, s.finding) AS id,
+        coalesce(a.cluster, f.cluster) AS cluster,
+        coalesce(a.team, f.document ->> '$.subject.team', f.namespace, '(unknown)') AS team,
+        coalesce(
+            a.workload, f.namespace || '/' || f.workload_kind || '/' || f.workload, '(unknown)'
+        ) AS workload,
+        coalesce(a.analyzer, f.analyzer) AS analyzer,
+        coalesce(a.kind, f.kind) AS kind,
+        coalesce(a.gpu_hours, f.gpu_hours, 0) AS gpu_hours,
+        CASE WHEN a.id IS null THEN f.usd ELSE a.usd END AS usd,
+        s.asked_at,
+        s.approved_at,
+        s.acted_at,
+        e.result,
+        coalesce(e.took, false) AS took,
+        m.gpu_hours AS verified_gpu_hours,
+        m.usd AS verified_usd
+    FROM advised AS a
+    FULL JOIN steps AS s ON a.id = s.finding
+    LEFT JOIN finding AS f ON s.finding = f.id
+    LEFT JOIN ends AS e ON coalesce(a.id, s.finding) = e.finding
+    LEFT JOIN measured AS m ON coalesce(a.id, s.finding) = m.finding
+)
+
+SELECT
+    *,
+    CASE
+        WHEN verified_gpu_hours IS NOT null THEN 'verified'
+        WHEN took THEN 'acted'
+        WHEN approved_at IS NOT null OR acted_at IS NOT null THEN 'approved'
+        WHEN asked_at IS NOT null THEN 'asked'
+        ELSE 'identified'
+    END AS stage
+FROM known
+WHERE
+    (gpu_hours > 0 OR acted_at IS NOT null)
+    AND ($team::VARCHAR IS null OR team = $team)
+    AND ($namespace::VARCHAR IS null OR split_part(workload, '/', 1) = $namespace)

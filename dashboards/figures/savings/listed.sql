@@ -1,0 +1,19 @@
+-- The cases that went beyond being identified, the newest first.
+SELECT
+    id,
+    stage,
+    team,
+    workload,
+    kind,
+    gpu_hours,
+    usd,
+    asked_at,
+    approved_at,
+    acted_at,
+    result,
+    verified_gpu_hours,
+    verified_usd
+FROM cases
+WHERE stage <> 'identified'
+ORDER BY coalesce(acted_at, approved_at, asked_at) DESC, id ASC
+LIMIT $most

@@ -1,0 +1,18 @@
+-- Identified, approved, acted, verified: each stage is part of the one before it.
+SELECT
+    count(*) AS identified,
+    coalesce(sum(gpu_hours), 0) AS identified_gpu_hours,
+    sum(usd) AS identified_usd,
+    count(*) FILTER (WHERE approved_at IS NOT null OR acted_at IS NOT null) AS approved,
+    coalesce(
+        sum(gpu_hours) FILTER (WHERE approved_at IS NOT null OR acted_at IS NOT null), 0
+    ) AS approved_gpu_hours,
+    sum(usd) FILTER (WHERE approved_at IS NOT null OR acted_at IS NOT null) AS approved_usd,
+    count(*) FILTER (WHERE took) AS acted,
+    coalesce(sum(gpu_hours) FILTER (WHERE took), 0) AS acted_gpu_hours,
+    sum(usd) FILTER (WHERE took) AS acted_usd,
+    count(verified_gpu_hours) AS verified,
+    coalesce(sum(verified_gpu_hours), 0) AS verified_gpu_hours,
+    sum(verified_usd) AS verified_usd,
+    count(*) FILTER (WHERE stage = 'asked') AS waiting
+FROM cases

@@ -1,0 +1,20 @@
+-- What actions measurably saved in the window, by kind of dollars; nothing is counted twice.
+SELECT
+    kind,
+    count(DISTINCT action) AS actions,
+    sum(gpu_hours) AS gpu_hours,
+    sum(usd) AS usd,
+    sum(predicted_gpu_hours) AS predicted_gpu_hours,
+    sum(predicted_usd) AS predicted_usd,
+    sum(restart_usd) AS restart_usd,
+    count(DISTINCT action) FILTER (WHERE is_regretted) AS regretted,
+    sum(held_gpu_hours) AS held_gpu_hours,
+    sum(held_usd) AS held_usd
+FROM saving
+WHERE
+    start >= $since AND start < $until
+    AND ($cluster::VARCHAR IS null OR cluster = $cluster)
+    AND ($team::VARCHAR IS null OR team = $team)
+    AND ($namespace::VARCHAR IS null OR namespace = $namespace)
+GROUP BY kind
+ORDER BY kind ASC

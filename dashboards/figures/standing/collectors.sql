@@ -1,0 +1,24 @@
+-- How each collector's newest looks went: the last hour of its looks.
+WITH newest AS (
+    SELECT
+        cluster,
+        collector,
+        max(ts) AS last_ts
+    FROM scrape
+    WHERE ts >= $recent
+    GROUP BY ALL
+)
+
+SELECT
+    s.cluster,
+    s.collector,
+    count(*) AS looks,
+    count(*) FILTER (WHERE s.up) AS succeeded,
+    max(s.until) FILTER (WHERE s.up) AS last_success,
+    count(DISTINCT s.target) FILTER (WHERE NOT s.up) AS targets_down,
+    arg_max(s.error, s.ts) FILTER (WHERE NOT s.up) AS error
+FROM scrape AS s
+INNER JOIN newest AS n ON s.cluster = n.cluster AND s.collector = n.collector
+WHERE s.ts >= $recent AND s.ts > n.last_ts - INTERVAL 1 HOUR
+GROUP BY ALL
+ORDER BY s.cluster ASC, s.collector ASC

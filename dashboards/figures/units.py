@@ -1,0 +1,59 @@
+"""Unit economics: dollars per training run, per million requests or tokens, per working GPU-hour.
+
+Everything paid for a workload is in its unit, its idle and starting hours too: that is the point.
+"""
+
+import pyarrow as pa
+
+from dashboards.figures.asking import Filters, ask
+from fallow.errors import UsageError
+from fallow.seams import Views
+from fallow.window import Window
+
+KEYS = ("team", "namespace", "model", "pool", "cluster")
+RUNS = (
+    "Job", "CronJob", "JobSet", "PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob",
+    "JAXJob", "TrainJob", "RayJob", "AppWrapper", "SparkApplication", "Workflow",
+)  # fmt: skip
+"""Kinds of workloads that end: one of them is one run."""
+
+
+def by_owner(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
+    """Return what a productive GPU-hour cost per name of `key`, the dearest name first.
+
+    Columns: name, usd, gpu_hours, productive_gpu_hours, usd_per_gpu_hour,
+    usd_per_productive_gpu_hour (null = no hour was productive, or no price).
+
+    Raises:
+        UsageError: `key` is none of `KEYS`.
+    """
+    if key not in KEYS:
+        raise UsageError(f"cannot group units by {key!r}", hint=f"legal: {', '.join(KEYS)}")
+    return ask(views, ("paid", "units/owners"), window, filters, by=key)
+
+
+def runs(views: Views, window: Window, filters: Filters) -> pa.Table:
+    """Return a row per training or batch run that held GPUs in the window, the dearest first.
+
+    Columns: cluster, team, workload, began, last_hour (UTC), gpu_hours, productive_gpu_hours, usd.
+    A run that began before the window or goes on after it is told in part.
+    """
+    return ask(views, ("paid", "units/runs"), window, filters, kinds=[*RUNS])
+
+
+def served(views: Views, window: Window, filters: Filters) -> pa.Table:
+    """Return a row per workload that served in the window, the dearest first.
+
+    Columns: cluster, team, workload, gpu_hours, usd, requests, tokens (null = its telemetry counts
+    none), usd_per_million_requests, usd_per_million_tokens.
+    """
+    return ask(views, ("paid", "units/served"), window, filters)
+
+
+def trained(views: Views, window: Window, filters: Filters) -> pa.Table:
+    """Return a row per workload that tells how much it trained on, the dearest first.
+
+    Columns: cluster, team, workload, work (the metric counted), amount, gpu_hours, usd,
+    usd_per_million (of what the metric counts).
+    """
+    return ask(views, ("paid", "units/trained"), window, filters)

@@ -1,0 +1,28 @@
+-- What an hour that worked cost: everything paid for a name over its working hours.
+WITH keyed AS (
+    SELECT
+        CASE $by
+            WHEN 'team' THEN team
+            WHEN 'namespace' THEN namespace
+            WHEN 'model' THEN model
+            WHEN 'pool' THEN pool
+            WHEN 'cluster' THEN cluster
+        END AS name,
+        state,
+        gpu_hours,
+        usd
+    FROM paid
+)
+
+SELECT
+    name,
+    sum(usd) AS usd,
+    sum(gpu_hours) AS gpu_hours,
+    coalesce(sum(gpu_hours) FILTER (WHERE state = 'productive'), 0) AS productive_gpu_hours,
+    sum(usd)::DOUBLE / nullif(sum(gpu_hours) FILTER (WHERE usd IS NOT null), 0)
+        AS usd_per_gpu_hour,
+    sum(usd)::DOUBLE / nullif(sum(gpu_hours) FILTER (WHERE state = 'productive'), 0)
+        AS usd_per_productive_gpu_hour
+FROM keyed
+GROUP BY name
+ORDER BY usd DESC NULLS LAST, gpu_hours DESC, name ASC

@@ -1,0 +1,35 @@
+-- What lay fallow, by owner and state. Low use is no waste here, unknown is never waste.
+WITH keyed AS (
+    SELECT
+        CASE $by
+            WHEN 'team' THEN team
+            WHEN 'namespace' THEN namespace
+            WHEN 'workload' THEN workload
+            WHEN 'model' THEN model
+            WHEN 'pool' THEN pool
+            WHEN 'cluster' THEN cluster
+        END AS name,
+        state,
+        gpu_hours,
+        usd,
+        state IN ('idle', 'lost', 'free', 'stranded', 'unavailable') AS wasted
+    FROM paid
+)
+
+SELECT
+    name,
+    coalesce(sum(gpu_hours) FILTER (WHERE wasted), 0) AS waste_gpu_hours,
+    coalesce(sum(usd) FILTER (WHERE wasted), sum(usd) * 0) AS waste_usd,
+    coalesce(sum(usd) FILTER (WHERE state = 'idle'), sum(usd) * 0) AS idle_usd,
+    coalesce(sum(usd) FILTER (WHERE state = 'lost'), sum(usd) * 0) AS lost_usd,
+    coalesce(sum(usd) FILTER (WHERE state = 'free'), sum(usd) * 0) AS free_usd,
+    coalesce(sum(usd) FILTER (WHERE state = 'stranded'), sum(usd) * 0) AS stranded_usd,
+    coalesce(sum(usd) FILTER (WHERE state = 'unavailable'), sum(usd) * 0) AS unavailable_usd,
+    coalesce(sum(usd) FILTER (WHERE state = 'unknown'), sum(usd) * 0) AS unknown_usd,
+    sum(gpu_hours) AS gpu_hours,
+    sum(usd) AS usd,
+    100 * coalesce(sum(gpu_hours) FILTER (WHERE wasted), 0)
+    / nullif(sum(gpu_hours), 0) AS waste_pct
+FROM keyed
+GROUP BY name
+ORDER BY waste_usd DESC NULLS LAST, waste_gpu_hours DESC, name ASC
