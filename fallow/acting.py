@@ -244,6 +244,11 @@ class LedgerEntry(msgspec.Struct, frozen=True):
     restart_usd: Decimal | None = None
     """Cost of coming back: restart and cold start, already taken off `usd`."""
     regretted: bool = False
+    held_gpu_hours: float = 0.0
+    """GPU-hours of the devices that it had held, from the act on; with the largest kind. What is
+    saved is a part of them, and no hour of a device is two actions'."""
+    held_usd: Decimal | None = None
+    """What these cost."""
 
 
 def decision_id(policy: str, finding: str, step: Step) -> str:

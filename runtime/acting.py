@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fallow.acting import Action, Facts, Reason
+from fallow.acting import Action, Facts, LedgerEntry, Reason
 from fallow.errors import FallowError, RefusedError, UsageError
 from fallow.seams import Reviewing
 from fallow.settings import Settings
@@ -260,8 +260,11 @@ def standing(
     warehouse: "Warehouse",
     clock: Callable[[], datetime],
     told: "Callable[[TurnReport], None]",
+    saved: "Callable[[Sequence[LedgerEntry]], None]" = lambda _entries: None,
 ) -> Iterator[Callable[[], None]]:
     """Give a job that does one turn; journal and cluster stay open, the lease is given up after.
+
+    Once an hour it measures what was saved, too (the noun `saving`); `saved` is told.
 
     Raises:
         UsageError: a policy is not legal, or no source is configured.
@@ -270,6 +273,7 @@ def standing(
     """
     from actions.journal import Record  # noqa: PLC0415
     from actions.journal.copying import copy  # noqa: PLC0415
+    from actions.savings.keeping import hourly  # noqa: PLC0415
 
     evidence = LiveEvidence(warehouse, settings, refresher(warehouse, settings), clock)
     with journal(settings, clock) as opened:
@@ -281,6 +285,9 @@ def standing(
             policies=planned.policies(settings),
             clock=clock,
         )
+
+        watched = settings.actions.watch
+        measure = hourly(warehouse, acting.record, settings.cluster, watched, saved)
 
         def turn() -> None:
             report = acting.turn(dry_run=False)
@@ -294,6 +301,7 @@ def standing(
                 said = {"action": outcome.action, "result": outcome.result, "why": why}
                 log.info("an action is over", extra=said)
             copy(opened, warehouse, settings.cluster)
+            measure(clock())
 
         try:
             yield turn

@@ -1,4 +1,6 @@
--- What became of the devices that stopped workloads had held: seconds of each, by device.
+-- What became of the devices that stopped workloads had held: seconds of each, by device and
+-- stretch. Where what came to a device was stopped there too, the later stop explains why it is
+-- free, and takes its share from the earlier one: no second of a device is saved twice.
 with acts as (
     select unnest(
         from_json(
@@ -37,6 +39,61 @@ held as (
     group by all
 ),
 
+-- moments at which what is stopped on a device changes
+edges as (
+    select distinct
+        cluster,
+        device,
+        unnest([acted, back]) as edge
+    from held
+),
+
+cuts as (
+    select
+        h.action,
+        h.cluster,
+        h.device,
+        e.edge as since,
+        lead(e.edge) over (partition by h.action, h.cluster, h.device order by e.edge) as until
+    from held as h
+    inner join edges as e
+        on
+            h.cluster = e.cluster
+            and h.device = e.device
+            and h.acted <= e.edge
+            and h.back >= e.edge
+),
+
+-- the share that no later stop has taken
+left_over as (
+    select
+        h.action,
+        h.cluster,
+        h.namespace,
+        h.workload,
+        h.device,
+        h.acted,
+        h.back,
+        h.share,
+        c.since,
+        c.until,
+        greatest(0.0, least(any_value(h.share), 1.0 - coalesce(sum(o.share), 0.0))) as kept
+    from held as h
+    inner join cuts as c
+        on h.action = c.action and h.cluster = c.cluster and h.device = c.device
+    left join held as o
+        on
+            h.cluster = o.cluster
+            and h.device = o.device
+            and (o.acted, o.action) > (h.acted, h.action)
+            and c.since >= o.acted
+            and c.until <= o.back
+    where c.until is not null
+    group by
+        h.action, h.cluster, h.namespace, h.workload, h.device, h.acted, h.back, h.share,
+        c.since, c.until
+),
+
 -- when the device itself, or its node, was last seen
 there as (
     select
@@ -45,8 +102,10 @@ there as (
         d.node,
         n.capacity_type,
         n.provider,
-        least(d.last_seen, coalesce(n.last_seen, d.last_seen)) as seen_until
-    from held as h
+        least(d.last_seen, coalesce(n.last_seen, d.last_seen)) as seen_until,
+        min(h.since) filter (where h.kept < h.share)
+            over (partition by h.action, h.cluster, h.device) as taken_over
+    from left_over as h
     inner join device as d on h.cluster = d.cluster and h.device = d.device
     left join node as n on d.cluster = n.cluster and d.node = n.node
 ),
@@ -56,13 +115,14 @@ since as (
     select
         t.action,
         t.device,
+        t.since,
         sum(
             al.share
-            * epoch(least(coalesce(al."end", t.back), t.back) - greatest(al.start, t.acted))
+            * epoch(least(coalesce(al."end", t.until), t.until) - greatest(al.start, t.since))
         ) filter (where al.workload = t.workload and al.namespace = t.namespace) as own_s,
         sum(
             al.share
-            * epoch(least(coalesce(al."end", t.back), t.back) - greatest(al.start, t.acted))
+            * epoch(least(coalesce(al."end", t.until), t.until) - greatest(al.start, t.since))
         ) filter (
             where (al.workload <> t.workload or al.namespace <> t.namespace) and al.start >= t.acted
         ) as served_s
@@ -71,9 +131,9 @@ since as (
         on
             t.cluster = al.cluster
             and t.device = al.device
-            and t.back > al.start
-            and t.acted < coalesce(al."end", t.back)
-    group by t.action, t.device
+            and t.until > al.start
+            and t.since < coalesce(al."end", t.until)
+    group by t.action, t.device, t.since
 )
 
 select
@@ -81,15 +141,19 @@ select
     t.cluster,
     t.device,
     t.node,
-    t.acted,
+    t.since,
+    t.until,
     t.back,
     t.weight,
     t.share,
+    t.kept,
+    t.taken_over,
+    t.since = t.acted as is_first,
     t.capacity_type,
     t.provider,
     t.seen_until,
     coalesce(s.own_s, 0.0) as own_s,
     coalesce(s.served_s, 0.0) as served_s
 from there as t
-left join since as s on t.action = s.action and t.device = s.device
-order by t.action, t.device
+left join since as s on t.action = s.action and t.device = s.device and t.since = s.since
+order by t.action, t.device, t.since

@@ -8,12 +8,13 @@
     held by nobody        released  (free, and nobody took it)
     of a reservation      sunk      (gone or free, and paid for whatever happens)
 
-The parts of a device add up to its seconds; what starting again cost is taken off.
+The parts of a device add up to its seconds, and no second is two actions': where what came to a
+device was stopped there too, the later stop has it. What starting again cost is taken off.
 """
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from decimal import ROUND_DOWN, Decimal
+from decimal import ROUND_DOWN, ROUND_UP, Decimal
 from importlib.resources import files
 from typing import Any
 
@@ -56,6 +57,8 @@ class Acted(msgspec.Struct, frozen=True):
     idle_since: datetime | None
     """When the idle stretch began."""
     regretted: bool = False
+    until: datetime | None = None
+    """After this nobody looks whether it came back, and nothing is claimed."""
 
 
 class Parts(msgspec.Struct):
@@ -64,8 +67,11 @@ class Parts(msgspec.Struct):
     hours: dict[SavingKind, float] = {}
     usd: dict[SavingKind, Decimal] = {}
     unpriced: bool = False
-    held: float = 0.0
-    """Boards that it had held."""
+    held: list[tuple[float, datetime | None]] = []
+    """Boards that it had held, and when later stops took them over."""
+    held_hours: float = 0.0
+    held_usd: Decimal = Decimal()
+    """GPU-hours and dollars of these since: what was saved is a part of them."""
 
     def add(self, kind: SavingKind, hours: float, rate: Decimal | None) -> None:
         """Count hours of one kind at a rate per GPU-hour; None = no price."""
@@ -91,7 +97,7 @@ def measure(
     if not acted:
         return []
     parts = {a.action: Parts() for a in acted}
-    ends = {a.action: min(a.back or now, now) for a in acted}
+    ends = {a.action: min(a.back or now, _horizon(a, now)) for a in acted}
     by_device = _rates(rates)
     for row in _after(views, acted, ends):
         _split(parts[row["action"]], row, by_device)
@@ -100,24 +106,31 @@ def measure(
     return [
         entry
         for one in acted
-        for entry in _entries(one, parts[one.action], (ends[one.action], now), past, startups)
+        for entry in _entries(
+            one, parts[one.action], (ends[one.action], _horizon(one, now)), past, startups
+        )
     ]
 
 
 def _split(into: Parts, row: Row, rates: Mapping[tuple[str, str], list[Row]]) -> None:
-    """Give every second of one device since the act to one kind."""
-    acted, back = _utc(row["acted"]), _utc(row["back"])
-    length = (back - acted).total_seconds()
-    share, weight = float(row["share"]), float(row["weight"] or 0.0)
-    into.held += share * weight
-    seen = _utc(row["seen_until"]) if row["seen_until"] else acted
-    gone = length - max(0.0, (min(seen, back) - acted).total_seconds())
-    gone = gone if (back - seen).total_seconds() > GONE_S else 0.0
+    """Give every second of one stretch of a device since the act to one kind."""
+    since, until = _utc(row["since"]), _utc(row["until"])
+    length = (until - since).total_seconds()
+    share, weight = float(row["kept"]), float(row["weight"] or 0.0)
+    if row["is_first"]:
+        taken = row["taken_over"]
+        into.held.append((float(row["share"]) * weight, _utc(taken) if taken else None))
+    seen = _utc(row["seen_until"]) if row["seen_until"] else since
+    gone = length - max(0.0, (min(seen, until) - since).total_seconds())
+    gone = gone if (_utc(row["back"]) - seen).total_seconds() > GONE_S else 0.0
     own = min(row["own_s"], share * length)
     served = min(row["served_s"], share * length - own)
     gone = min(gone * share, share * length - own - served)
     free = share * length - own - served - gone
-    rate = _rate(rates.get((row["cluster"], row["device"]), []), acted, back, weight)
+    rate = _rate(rates.get((row["cluster"], row["device"]), []), since, until, weight)
+    into.held_hours += share * length * weight / HOUR_S
+    if rate is not None:
+        into.held_usd += rate * Decimal(repr(share * length * weight / HOUR_S))
     reserved = row["capacity_type"] == "reserved"
     away: SavingKind = "released"
     if reserved:
@@ -144,11 +157,16 @@ def _entries(
     """
     end, now = until
     kinds = sorted(parts.hours, key=lambda k: (-parts.hours[k], k)) or ["released"]
-    elapsed = (now - one.at).total_seconds() / HOUR_S
     age = 0.0 if one.idle_since is None else (one.at - one.idle_since).total_seconds() / HOUR_S
     lengths, ended = past.get(one.workload_kind) or past[""]
-    rest = expected_rest(lengths, ended, age, elapsed)
-    predicted = parts.held * rest
+    rests: dict[datetime, float] = {}
+    predicted = 0.0
+    for boards, taken in parts.held:
+        last = now if taken is None else min(taken, now)
+        if last not in rests:
+            within = (last - one.at).total_seconds() / HOUR_S
+            rests[last] = expected_rest(lengths, ended, age, within)
+        predicted += boards * rests[last]
     total = sum(parts.hours.values())
     whole = sum(parts.usd.values(), Decimal())
     per_hour = None if parts.unpriced or not total else whole / Decimal(repr(total))
@@ -175,6 +193,8 @@ def _entries(
                 usd=_down(None if usd is None else usd - ((cost or Decimal()) if n == 0 else 0)),
                 restart_usd=_down(cost) if n == 0 else None,
                 regretted=one.regretted,
+                held_gpu_hours=parts.held_hours if n == 0 else 0.0,
+                held_usd=None if parts.unpriced else _up(parts.held_usd if n == 0 else Decimal()),
             )
         )
     return entries
@@ -265,6 +285,14 @@ def _utc(moment: datetime) -> datetime:
 
 def _down(usd: Decimal | None) -> Decimal | None:
     return None if usd is None else usd.quantize(SMALLEST, ROUND_DOWN)
+
+
+def _up(usd: Decimal) -> Decimal:
+    return usd.quantize(SMALLEST, ROUND_UP)
+
+
+def _horizon(one: Acted, now: datetime) -> datetime:
+    return now if one.until is None else min(one.until, now)
 
 
 def _sql(name: str) -> str:

@@ -9,10 +9,15 @@ from actions.savings.measuring import Acted
 TOOK = frozenset({"done", "not sticking", "reverted", "undone"})
 
 
-def acted_of(record: Record, *, since: datetime | None = None) -> list[Acted]:
-    """Return the actions that took, oldest first, and when their workloads came back."""
+def acted_of(
+    record: Record, *, since: datetime | None = None, watched: timedelta | None = None
+) -> list[Acted]:
+    """Return the actions that took, oldest first, and when their workloads came back.
+
+    `watched`: how long it is looked whether they did; nothing is claimed of what comes after.
+    """
     return [
-        _acted(told)
+        _acted(told, watched)
         for told in record.actions.values()
         if told.touched
         and told.action.intent.frees
@@ -21,7 +26,7 @@ def acted_of(record: Record, *, since: datetime | None = None) -> list[Acted]:
     ]
 
 
-def _acted(told: Told) -> Acted:
+def _acted(told: Told, watched: timedelta | None) -> Acted:
     cluster, kind, namespace, name = told.workload
     facts = told.facts
     return Acted(
@@ -35,6 +40,7 @@ def _acted(told: Told) -> Acted:
         back=back(told),
         idle_since=facts.finding.window.start if facts is not None else None,
         regretted=_regretted(told),
+        until=None if watched is None else told.action.at + watched,
     )
 
 

@@ -16,6 +16,23 @@ from warehouse.ledger import post
 from warehouse.rollup import roll_up
 
 HOURS = 2
+SAVED = """
+    INSERT INTO saving BY NAME
+    SELECT
+        cluster,
+        'a' AS action,
+        unnest(['served', 'released']) AS kind,
+        namespace,
+        workload_kind,
+        workload,
+        TIMESTAMP '2026-11-20 11:00' AS start,
+        TIMESTAMP '2026-11-20 12:00' AS "end",
+        unnest([0.5, 0.25]) AS gpu_hours,
+        unnest([1.0, 0.0]) AS held_gpu_hours,
+        unnest([1.0, 0.5]) AS usd,
+        unnest([2.0, 0.0]) AS held_usd
+    FROM (FROM allocation WHERE workload IS NOT NULL LIMIT 1)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +85,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
         window = Window(now - timedelta(hours=HOURS), now)
         allocate(warehouse, window)
         post(warehouse, window)
+        with warehouse.transaction() as cursor:
+            cursor.execute(SAVED)
         yield warehouse
 
 
@@ -106,6 +125,11 @@ BREAKS = {
     ),
     "energy falls": ("rollup_1h", "UPDATE rollup_1h SET energy_mj = -1"),
     "energy beyond TDP": ("rollup_1h", "UPDATE rollup_1h SET energy_mj = 5040000000"),
+    "more hours saved than held": ("saving", "UPDATE saving SET gpu_hours = 0.51"),
+    "more dollars saved than paid": ("saving", "UPDATE saving SET usd = 1.01"),
+    "held more than was there": ("saving", "UPDATE saving SET held_gpu_hours = 0.6"),
+    "saved by a stranger": ("saving", "UPDATE saving SET workload = 'other'"),
+    "a kind twice": ("saving", "UPDATE saving SET kind = 'cash'"),
     "tomorrow": (
         "sample",
         "INSERT INTO sample SELECT * REPLACE (ts + INTERVAL 1 DAY AS ts) FROM sample LIMIT 1",
@@ -132,6 +156,11 @@ SPEAKS = {
     "shares beyond one": {"over_allocated"},
     "energy falls": {"energy"},
     "energy beyond TDP": {"energy"},
+    "more hours saved than held": {"saved"},
+    "more dollars saved than paid": {"saved"},
+    "held more than was there": {"saved"},
+    "saved by a stranger": {"saved"},
+    "a kind twice": {"saved"},
     "tomorrow": {"future"},
     "more than the bucket": {"coverage"},
     "two names speak for one bucket twice": {"coverage"},

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -307,3 +308,86 @@ def test_what_outlasts_history_goes_on_at_the_rate_at_which_stretches_end() -> N
     assert expected_rest(np.array([10.0]), np.array([False]), 10.0, 1.0) == pytest.approx(
         20 * (1 - np.exp(-1 / 20))
     ), "half an end where none was seen"
+
+
+def second(at_h: float, who: str = "train", back: float | None = None) -> Acted:
+    return Acted(
+        action="b",
+        policy="p",
+        cluster="c",
+        namespace="ml",
+        workload_kind="Notebook",
+        workload=who,
+        at=ACT + timedelta(hours=at_h),
+        back=None if back is None else ACT + timedelta(hours=back),
+        idle_since=ACT,
+    )
+
+
+def test_what_is_stopped_where_another_was_stopped_saves_no_hour_twice(views: Memory) -> None:
+    device(views)
+    holds(views, "nb", -5, 0)
+    holds(views, "train", 4, 12)
+    first, *rest = measure(views, [acted(), second(12)], rates("GPU-0"), NOW)
+    assert (first.action, first.kind, round(first.gpu_hours, 6)) == ("a", "served", 8)
+    assert [(e.action, e.kind, round(e.gpu_hours, 6)) for e in rest] == [
+        ("a", "released", 4),
+        ("b", "released", 8),
+    ]
+    assert first.held_gpu_hours == pytest.approx(12)
+
+
+def test_an_earlier_stop_goes_on_once_the_later_one_came_back(views: Memory) -> None:
+    device(views)
+    holds(views, "nb", -5, 0)
+    holds(views, "train", 4, 12)
+    holds(views, "train", 15, None)
+    found = measure(views, [acted(), second(12, back=15)], rates("GPU-0"), NOW)
+    assert {(e.action, e.kind): round(e.gpu_hours, 6) for e in found} == {
+        ("a", "served"): 13,
+        ("a", "released"): 4,
+        ("b", "released"): 3,
+    }
+
+
+def test_nothing_is_claimed_once_nobody_looks_any_more(views: Memory) -> None:
+    device(views)
+    holds(views, "nb", -5, 0)
+    past(views, *[30.0] * 10)
+    (entry,) = measure(views, [acted(until=ACT + timedelta(hours=6))], rates("GPU-0"), NOW)
+    assert (entry.gpu_hours, entry.end) == (6, ACT + timedelta(hours=6))
+    assert entry.predicted_gpu_hours == pytest.approx(6)
+
+
+stops = st.lists(
+    st.tuples(st.floats(0, 18), st.sampled_from([0.25, 0.5, 1.0]), st.floats(0.01, 10)),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(stops)
+def test_actions_together_never_save_more_than_their_devices_cost(
+    many: list[tuple[float, float, float]],
+) -> None:
+    memory = Memory()
+    try:
+        device(memory)
+        acts = []
+        for n, (when, share, length) in enumerate(many):
+            holds(memory, f"w{n}", max(-1.0, when - 1), when, share=share)
+            one = second(when, f"w{n}", when + length)
+            acts.append(msgspec.structs.replace(one, action=f"a{n}"))
+        entries = measure(memory, acts, rates("GPU-0"), NOW)
+    finally:
+        memory.engine.close()
+    first = min(a.at for a in acts)
+    hours = (NOW - first).total_seconds() / 3600
+    assert all(e.gpu_hours >= -1e-9 for e in entries)
+    assert sum(e.gpu_hours for e in entries) <= hours + 1e-6
+    assert sum(e.held_gpu_hours for e in entries) <= hours + 1e-6
+    for act in acts:
+        mine = [e for e in entries if e.action == act.action]
+        assert sum(e.gpu_hours for e in mine) <= sum(e.held_gpu_hours for e in mine) + 1e-9
+        usd = sum((e.usd or Decimal() for e in mine), Decimal())
+        assert usd <= sum((e.held_usd or Decimal() for e in mine), Decimal())

@@ -1,0 +1,62 @@
+"""`fallow saved`: what acting saved, predicted and measured, in one kind of dollars each."""
+
+from typing import Annotated
+
+import typer
+
+from runtime.cli.frame import Output, Run, command
+
+BY = ("policy", "action", "team", "kind")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app, "saved")(saved)
+
+
+def saved(
+    run: Run,
+    *,
+    since: Annotated[str, typer.Option(help="of what was done since, such as 30d")] = "30d",
+    by: Annotated[str, typer.Option(help=" | ".join(BY))] = "policy",
+    cases: Annotated[
+        bool, typer.Option("--cases", help="each case: identified, approved, acted, verified")
+    ] = False,
+) -> None:
+    """Show what acting saved: predicted, measured, and what it cost to start again.
+
+    Dollars are cash (node gone), served (others ran there), released (nobody took it) or sunk
+    (reserved); together never more than the devices cost.
+    """
+    from fallow.errors import UsageError  # noqa: PLC0415
+    from fallow.window import parse_moment  # noqa: PLC0415
+    from runtime import saved as books  # noqa: PLC0415
+
+    if by not in BY:
+        raise UsageError(f"--by {by!r} is none of: {', '.join(BY)}")
+    settings, now = run.settings(), run.now()
+    moment = parse_moment(since, now=now)
+    with run.warehouse(settings) as warehouse:
+        if cases:
+            cluster = run.options.get("cluster")
+            rows = books.cases(warehouse, since=moment, cluster=cluster)
+            run.data(rows, noun="cases")
+            return
+        found, total = books.saved(warehouse, settings, since=moment, by=by, now=now)
+    if run.output is Output.json:
+        run.data(found, noun="savings", by=by, since=moment, until=now, total=total)
+        return
+    run.data(found, noun="savings")
+    if run.output is Output.csv:
+        return
+    usd = "no price" if total["usd"] is None else f"${total['usd']:,.2f}"
+    parts = [f"${total[k]:,.2f} {k}" for k in books.KINDS if total[k]]
+    run.say(
+        f"{total['actions']} actions since {moment:%Y-%m-%d %H:%M} UTC saved "
+        f"{total['gpu_hours']:,.1f} GPU-hours, {usd}" + (f" ({', '.join(parts)})" if parts else "")
+    )
+    if total["actions"]:
+        run.say(
+            f"taken back by their owners within 24 h: {total['regretted']} of {total['actions']} "
+            f"({total['regret_low']:.1%} to {total['regret_high']:.1%})"
+        )

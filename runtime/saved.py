@@ -1,0 +1,122 @@
+"""What acting saved, as rows: stored measures, and fresh ones where a journal is at hand."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from fallow.seams import Views
+from fallow.settings import Settings
+from runtime.planned import journal_of
+from runtime.queries import sql
+
+if TYPE_CHECKING:
+    from warehouse.lake import Warehouse
+
+KINDS = ("cash", "served", "released", "sunk")
+ABOUT = ("policy", "namespace", "workload_kind", "workload", "verb", "start", "end")
+"""Of a row by action, beside its id."""
+Row = dict[str, Any]
+
+
+def saved(
+    warehouse: "Warehouse", settings: Settings, *, since: datetime, by: str, now: datetime
+) -> tuple[list[Row], Row]:
+    """Return what actions since a moment saved, by policy, action, team or kind, and the sum.
+
+    `usd` is null where a part has no price. Regret is of actions: those that their owner took back
+    within 24 h, as a share with its 95 % Wilson interval.
+    """
+    rows = [r for r in _rows(warehouse, settings, now) if _utc(r["start"]) >= since]
+    groups: dict[Any, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row[by], []).append(row)
+    found = [_summed({by: key}, mine, by) for key, mine in groups.items()]
+    found.sort(key=lambda r: (-(r["usd"] or Decimal()), -r["gpu_hours"], str(r[by])))
+    return found, _summed({}, rows, "")
+
+
+def cases(views: Views, *, since: datetime, cluster: str | None) -> list[Row]:
+    """Return what became of each case since a moment: identified, told, acted upon, verified."""
+    rows: list[Row] = views.query(sql("cases"), {"since": since, "cluster": cluster}).to_pylist()
+    return rows
+
+
+def of_action(warehouse: "Warehouse", settings: Settings, action: str, now: datetime) -> list[Row]:
+    """Return an action's rows, one per kind."""
+    return [row for row in _rows(warehouse, settings, now) if row["action"] == action]
+
+
+def _rows(warehouse: "Warehouse", settings: Settings, now: datetime) -> list[Row]:
+    stored: list[Row] = warehouse.query(
+        "SELECT * FROM saving WHERE cluster = $c ORDER BY start, action, kind",
+        {"c": settings.cluster},
+    ).to_pylist()
+    fresh = _fresh(warehouse, settings, now)
+    measured = {row["action"] for row in fresh}
+    return [*(row for row in stored if row["action"] not in measured), *fresh]
+
+
+def _fresh(warehouse: "Warehouse", settings: Settings, now: datetime) -> list[Row]:
+    """Measure what is under way now, where the journal lies here."""
+    path = journal_of(settings)
+    if not path.is_file():
+        return []
+    from actions.journal import Journal, Record  # noqa: PLC0415
+    from actions.savings.keeping import measured  # noqa: PLC0415
+
+    with Journal.open(path, lambda: now, write=False) as journal:
+        record = Record(journal).catch_up()
+        _, batch = measured(
+            warehouse,
+            record,
+            settings.cluster,
+            settings.actions.watch,
+            now,
+            region=settings.prices.region,
+        )
+    rows: list[Row] = batch.rows.to_pylist()
+    return rows
+
+
+def _summed(key: Mapping[str, Any], rows: Sequence[Row], by: str) -> Row:
+    actions = {row["action"]: row for row in rows}
+    regretted = sum(bool(row["is_regretted"]) for row in actions.values())
+    made: Row = dict(key)
+    if by == "action" and rows:
+        made |= {name: rows[0][name] for name in ABOUT}
+        made["end"] = max(row["end"] for row in rows)
+    made |= {
+        "actions": len(actions),
+        "predicted_gpu_hours": _hours(rows, "predicted_gpu_hours"),
+        "gpu_hours": _hours(rows, "gpu_hours"),
+        "predicted_usd": _usd(rows, "predicted_usd"),
+        "usd": _usd(rows, "usd"),
+    }
+    for kind in KINDS:
+        made[kind] = _usd([row for row in rows if row["kind"] == kind], "usd")
+    made["restart_usd"] = sum((row["restart_usd"] or Decimal() for row in rows), Decimal())
+    if by == "kind":
+        return {name: value for name, value in made.items() if name not in KINDS}
+    return made | _regret(regretted, len(actions))
+
+
+def _regret(regretted: int, of: int) -> Row:
+    from actions.backtest.result import wilson  # noqa: PLC0415
+
+    low, high = wilson(regretted, of) if of else (0.0, 1.0)
+    rate = regretted / of if of else None
+    return {"regretted": regretted, "regret": rate, "regret_low": low, "regret_high": high}
+
+
+def _hours(rows: Iterable[Row], name: str) -> float:
+    return round(sum(row[name] or 0.0 for row in rows), 6)
+
+
+def _usd(rows: Iterable[Row], name: str) -> Decimal | None:
+    values = [row[name] for row in rows]
+    return None if any(v is None for v in values) else sum(values, Decimal())
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
