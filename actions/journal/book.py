@@ -96,7 +96,7 @@ class Journal:
         except (OSError, sqlite3.Error) as error:
             raise WarehouseError(f"the journal {path} cannot be opened: {error}") from error
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            _write_ahead(connection)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA fullfsync = ON")
             if write:
@@ -253,6 +253,20 @@ class Journal:
                 yield from self._connection.execute(f"SELECT {COLUMNS} FROM entry ORDER BY seq")
             except sqlite3.Error as error:
                 raise _failed(self.path, error) from error
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch to WAL; SQLite does not wait where another process opens the new file just now."""
+    deadline = time.monotonic() + BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() >= deadline:
+                raise
+            time.sleep(LOOK_S)
+        else:
+            return
 
 
 def _schema() -> str:

@@ -88,6 +88,8 @@ class Told(msgspec.Struct):
     """Its object is gone."""
     reviewed: bool = False
     """Stored rows show that it did no harm."""
+    given: bool = False
+    """What its snapshot kept was given back, or cannot be."""
 
     @property
     def outcome(self) -> Outcome | None:
@@ -275,6 +277,26 @@ class Record:
         """Return the actions whose outcome is still to come, oldest first."""
         return [told for told in self.actions.values() if told.is_open]
 
+    def to_give_back(self) -> list[Told]:
+        """Return undone actions whose snapshot is still to be given back."""
+        return [
+            told
+            for told in self.actions.values()
+            if told.action.snapshot is not None
+            and not told.given
+            and not told.is_open
+            and told.outcome is not None
+            and told.outcome.result == "undone"
+        ]
+
+    def kept_as(self, told: Told) -> dict[str, Any] | None:
+        """Return the snapshot of an action as it was written down."""
+        for entry in reversed(self.journal.entries(words.SNAPSHOT)):
+            if entry.document["id"] == told.action.snapshot:
+                found: dict[str, Any] = entry.document["snapshot"]
+                return found
+        return None
+
     def standing(self, since: datetime) -> list[Told]:
         """Return what was done since a moment, and neither undone nor taken back."""
         return [
@@ -408,6 +430,9 @@ class Record:
 
     def _on_ended(self, entry: Entry) -> None:
         self.actions[entry.key].ended = True
+
+    def _on_given(self, entry: Entry) -> None:
+        self.actions[entry.key].given = True
 
     def _on_reviewed(self, entry: Entry) -> None:
         self.actions[entry.key].reviewed = True

@@ -7,7 +7,7 @@ from importlib.resources import files
 SEEN, NOTICED, UNNOTICED = "seen", "noticed", "unnoticed"
 ASKED, APPROVED, KEPT, REFUSED = "asked", "approved", "kept", "refused"
 SNOOZED = "snoozed"
-SNAPSHOT, INTENT, OUTCOME = "snapshot", "intent", "outcome"
+SNAPSHOT, GIVEN, INTENT, OUTCOME = "snapshot", "given", "intent", "outcome"
 SENDING, SENT, WITHDRAWN = "sending", "sent", "withdrawn"
 UNDOING, UNSENDING, UNSENT = "undoing", "unsending", "unsent"
 RESTORED, ENDED, REVIEWED, BACKED_OFF = "restored", "ended", "reviewed", "backed-off"

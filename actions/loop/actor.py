@@ -15,6 +15,7 @@ from actions.journal import Record, words
 from actions.journal.record import Case
 from actions.loop.carrying import Carrier, standard_guard
 from actions.loop.freeze import Freeze
+from actions.loop.giving import give_back
 from actions.loop.kit import Kit
 from actions.loop.lease import Lease
 from actions.loop.reconciling import reconcile
@@ -116,7 +117,7 @@ class Actor:
                 return TurnReport(now, dry_run, halted=(Reason("lease", held),))
             closed, notes = self._reconcile()
             closed += self._looked_back()
-            notes += self._demote(now)
+            notes += self._demote(now) + self._give_back()
             halted = self._frozen()
             if not halted:
                 self._evidence.look(self.clock())
@@ -226,6 +227,15 @@ class Actor:
         changed = self._watch.look() + review(self.kit, self._reviewer)
         self._alarm(changed)
         return changed
+
+    def _give_back(self) -> list[str]:
+        """Restore snapshots of what was undone; tell operators of what could not be."""
+        keeper = self._carrier.snapshotter
+        said = give_back(self.kit, keeper) if keeper is not None else []
+        if said:
+            notices = [Notice("snapshot", "", text, operators=True) for text in said]
+            self._notifier.tell(notices, self.clock())
+        return said
 
     def _over(self, taken: Sequence[Taken]) -> list[Outcome]:
         """Return what came at once of actions just taken."""

@@ -10,7 +10,7 @@ from actions.cluster.explain import Answer
 from actions.planning import Plan
 from actions.policy.budgets import Spent
 from actions.policy.model import Policy
-from fallow.acting import Action, Change, Decision, Facts, History, Intent, Outcome, Reason
+from fallow.acting import Action, Change, Decision, Facts, History, Intent, Outcome, Reason, Target
 from fallow.seams import Cluster, Executor
 
 Case = tuple[str, str]
@@ -116,6 +116,10 @@ class Snapshotter(Protocol):
 
     def take(self, intent: Intent, what: Sequence[str]) -> Kept:
         """Keep what is asked for of every pod that the intent would stop."""
+        ...
+
+    def restore(self, snapshot: Any, target: Target) -> Sequence[Any]:
+        """Give back to the target's running pods what was kept (`actions.snapshots`)."""
         ...
 
 

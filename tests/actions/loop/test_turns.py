@@ -1,9 +1,8 @@
 """A turn on a living cluster: notice, grace, act, verify; and everything that holds it back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
 
 import msgspec
 import pytest
@@ -12,7 +11,8 @@ from actions.journal import words
 from actions.loop.actor import Actor, approve
 from actions.loop.kit import Kit
 from actions.policy.model import Approvals, Regret, Rung
-from fallow.acting import Facts
+from actions.snapshots import Part, Restored, Snapshot
+from fallow.acting import Facts, Intent, Target
 from fallow.errors import RefusedError, UsageError
 from fallow.window import Window
 from tests.actions.loop.site import POLICY, SPACE, Site, bare
@@ -537,21 +537,23 @@ def test_no_stop_without_a_verified_snapshot_where_the_policy_asks_for_one(site:
     site.policy = msgspec.structs.replace(POLICY, ladder=rungs)
     site.deployment()
 
-    class Kept(msgspec.Struct):
-        verified: bool
-        id: str = "snap-1"
-        missing: tuple[str, ...] = ()
-
-    class Snapshotter:
+    class Keeper:
         verified = False
+        given: list[str] = []  # noqa: RUF012
 
-        def take(self, intent: Any, what: Any) -> Kept:
+        def take(self, intent: Intent, what: Sequence[str]) -> Snapshot:
             assert intent.frees
             assert what == ("home",)
             assert site.replicas() == 2
-            return Kept(self.verified, missing=() if self.verified else ("home: too large",))
+            missing = () if self.verified else ("home: too large",)
+            part = Part("home", "a/b.tar.gz", self.verified)
+            return Snapshot("snap-1", intent.target, site.now, (part,), missing)
 
-    keeper = Snapshotter()
+        def restore(self, snapshot: Snapshot, target: Target) -> list[Restored]:
+            self.given.append(f"{snapshot.id} to {target.name}")
+            return [Restored(snapshot.parts[0], "restored")]
+
+    keeper = Keeper()
     actor = site.actor(snapshotter=keeper)
     site.told_and_waited(actor)
     (taken,) = actor.turn(dry_run=False).taken
@@ -564,6 +566,15 @@ def test_no_stop_without_a_verified_snapshot_where_the_policy_asks_for_one(site:
     assert taken.result == "acted"
     (told,) = actor.record.actions.values()
     assert told.action.snapshot == "snap-1"
+    site.pass_time(minutes=3)
+    actor.turn(dry_run=False)
+    actor.undo(told.action.id, "ann")
+    actor.turn(dry_run=False)
+    assert not keeper.given  # its pods do not run yet
+    site.pass_time(minutes=5)
+    for _ in range(2):
+        actor.turn(dry_run=False)
+    assert keeper.given == ["snap-1 to web"]
 
 
 def test_what_was_done_counts_against_budgets_of_the_next_turn(site: Site) -> None:
