@@ -1,11 +1,6 @@
 """A PostgreSQL catalog: the same warehouse, several writing processes. A real server."""
 
-import os
-import pwd
-import shutil
-import socket
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
@@ -17,68 +12,25 @@ import pytest
 from fallow.errors import TemporaryError, WarehouseError
 from fallow.settings import Settings, load
 from fallow.tables import Batch
+from tests.servers.postgres import Server, serving
 from warehouse import maintenance, tiers
 from warehouse.lake import Warehouse
 from warehouse.rollup import roll_up
 from warehouse.verification import verify
 
-BIN = max(Path("/usr/lib/postgresql").glob("*/bin"), default=None)
-
-
-class Server:
-    """A PostgreSQL of the test's own on a free port; another user's when root runs the tests."""
-
-    def __init__(self, bin_: Path, folder: Path) -> None:
-        self.bin, self.folder = bin_, folder
-        self.user = "postgres" if os.geteuid() == 0 else None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
-
-    def run(self, name: str, *words: str) -> None:
-        subprocess.run(
-            [str(self.bin / name), *words],
-            check=True,
-            user=self.user,
-            cwd=self.folder,
-            stdout=subprocess.DEVNULL,
-        )
-
-    def start(self) -> None:
-        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off"
-        self.run("pg_ctl", "-D", "db", "-w", "-l", "log", "-o", options, "start")
-
-    def stop(self) -> None:
-        self.run("pg_ctl", "-D", "db", "-w", "-m", "immediate", "stop")
-
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    if BIN is None or not (BIN / "initdb").exists():
-        pytest.skip("no postgresql here (Debian: apt-get install postgresql)")
-    # Not under pytest's folders: those are closed to other users, and long for a socket's path.
-    folder = Path(tempfile.mkdtemp(prefix="fallow-pg-"))
-    made = Server(BIN, folder)
-    if made.user:
-        if not any(entry.pw_name == made.user for entry in pwd.getpwall()):
-            pytest.skip("root may not run PostgreSQL and there is no user postgres")
-        shutil.chown(folder, made.user)
-    try:
-        made.run("initdb", "-D", "db", "-U", "fallow", "-A", "trust", "-N")
-        made.start()
+    with serving() as made:
         yield made
-        made.stop()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
 def on_postgres(server: Server, tmp_path: Path) -> Settings:
     """Return settings with a database of this test's own."""
     name = f"lake{abs(hash(tmp_path)) % 10**9}"
-    server.run("createdb", "-h", "127.0.0.1", "-p", str(server.port), "-U", "fallow", name)
-    where = f"postgres:dbname={name} host=127.0.0.1 port={server.port} user=fallow"
-    flags = {"home": tmp_path / "home", "cluster": "test", "warehouse.catalog": where}
+    catalog = server.catalog(name)
+    flags = {"home": tmp_path / "home", "cluster": "test", "warehouse.catalog": catalog}
     return load(environ={}, flags=flags).settings
 
 
@@ -133,6 +85,7 @@ import sys
 from datetime import datetime, timedelta
 from fallow.settings import Settings
 from fallow.tables import Batch
+from tests.servers.postgres import Server, serving
 from warehouse import maintenance
 from warehouse.lake import Warehouse
 settings, first, devices = Settings.model_validate_json(sys.argv[1]), int(sys.argv[2]), 20

@@ -1,0 +1,165 @@
+"""SIGTERM in the middle of each job: that job is finished, no other is begun, all is whole."""
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import runtime.service
+from actions.cluster.door import Door
+from actions.journal import words
+from actions.policy.reading import read
+from fallow.acting import Change
+from fallow.settings import Settings, load
+from runtime.metrics import SelfMetrics
+from runtime.readiness import Readiness
+from runtime.roles import Job, Role
+from runtime.service import Service, serve
+from tests.actions.loop.site import Site
+from tests.actions.notices.conftest import Hook
+from tests.cli.conftest import Fallow
+from tests.cli.conftest import fallow as fallow  # noqa: PLC0414  (fixtures)
+from tests.cli.test_acting_whole import Exporter
+from tests.cli.test_acting_whole import exporter as exporter  # noqa: PLC0414
+from tests.cli.test_acting_whole import hook as hook  # noqa: PLC0414
+from tests.cli.test_acting_whole import site as site  # noqa: PLC0414
+from warehouse.lake import Warehouse
+from warehouse.verification import verify
+
+JOBS = ("inventory", "collect", "account", "analyze", "vouch", "maintain")
+WORKERS = (Role.collector, Role.analyzer, Role.actor)
+WAIT_S = 60.0
+"""Only a deadlock waits so long."""
+
+
+class Told:
+    """Sends SIGTERM once, in a job, and waits until the service has heard of it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, victim: str) -> None:
+        self.stop = threading.Event()
+        self.victim, self.running = victim, ""
+        self.begun: list[str] = []
+        self.ended: list[str] = []
+        for job in JOBS:
+            monkeypatch.setattr(Service, job, self._watched(job, getattr(Service, job)))
+        monkeypatch.setattr(Warehouse, "transaction", self._writing(Warehouse.transaction))
+
+    def send(self) -> None:
+        if not self.stop.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert self.stop.wait(WAIT_S)
+
+    def _watched(self, job: str, real: Callable[[Service], None]) -> Callable[[Service], None]:
+        def run(service: Service) -> None:
+            self.running = job
+            self.begun.append(job)
+            real(service)
+            if job == self.victim:
+                self.send()  # a job that writes nothing
+            self.ended.append(job)
+            self.running = ""
+
+        return run
+
+    def _writing(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        @contextmanager
+        def transaction(warehouse: Warehouse) -> Iterator[Any]:
+            with real(warehouse) as cursor:
+                if self.running == self.victim:
+                    self.send()  # the write is begun, and nothing of it is there yet
+                yield cursor
+
+        return transaction
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_the_running_job_is_finished_and_no_other_begun(
+    job: str,
+    tmp_path: Path,
+    exporter: Exporter,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    exporter.labels = {"node": "n1", "space": "a", "pod": "p"}
+    flags = {
+        "home": tmp_path / "home",
+        "cluster": "c",
+        "exporters.targets": [exporter.url],
+        "service.listen": "127.0.0.1:0",
+        "prices.usd_per_gpu_hour": "2.00",
+    }
+    settings = load(environ={}, flags=flags).settings
+    told = Told(monkeypatch, job)
+    caplog.set_level(logging.INFO, "fallow")
+    before = signal.getsignal(signal.SIGTERM)
+    serve(settings, told.stop, roles=WORKERS)
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert told.begun == told.ended == list(JOBS[: JOBS.index(job) + 1])
+    assert caplog.messages[-1] == "stopped; nothing is half-written"
+    assert not [r for r in caplog.records if r.levelno >= logging.ERROR]
+    assert_whole(settings, looks=job != "inventory")
+
+
+def assert_whole(settings: Settings, *, looks: bool) -> None:
+    with Warehouse.open(settings, write=True) as lake:  # the writer's lock is free
+        assert [c for c in verify(lake) if not c.ok] == []
+        stored = lake.query("SELECT count(*) AS n FROM sample").to_pylist()[0]["n"]
+    assert bool(stored) is looks
+
+
+@pytest.mark.slow
+def test_the_actor_finishes_its_turn_and_gives_the_lease_up(
+    site: Site, fallow: Fallow, hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = load(
+        file=site.folder.parent / "fallow.yaml",
+        environ={},
+        flags={"actions.enabled": True, "service.listen": "127.0.0.1:0"},
+    ).settings
+    earlier = timedelta(seconds=370)
+    monkeypatch.setattr("runtime.cli.frame.Run.now", lambda _run: datetime.now(UTC) - earlier)
+    assert fallow("collect", "--once").code == 0
+    assert fallow("apply", "--yes").code == 0
+    assert hook.got
+    (policy,) = read([site.folder.parent / "policies"], look=timedelta(minutes=2))
+    trust = {"fingerprint": policy.fingerprint, "forced": True}
+    site.journal().append(words.TRUSTED, "notebooks", trust)
+
+    stop, real, sent = threading.Event(), Door.send, []
+
+    def send(door: Door, change: Change, *, dry_run: bool) -> Any:
+        if change.target.kind == "Notebook" and not dry_run and not stop.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert stop.wait(WAIT_S)
+            sent.append(change.path)
+        return real(door, change, dry_run=dry_run)
+
+    monkeypatch.setattr(Door, "send", send)
+    serve(settings, stop, roles=[Role.actor])
+    assert len(sent) == 1
+    assert "kubeflow-resource-stopped" in site.get("Notebook", "nb")["metadata"]["annotations"]
+    journal = site.journal()
+    assert journal.verify() is None
+    rows = [e.kind for e in journal.entries(words.INTENT, words.SENDING, words.SENT)]
+    assert rows == [words.INTENT, words.SENDING, words.SENT]
+    lease = site.door().get("/apis/coordination.k8s.io/v1/namespaces/fallow/leases/fallow-actor")
+    assert lease is not None
+    assert lease["spec"]["holderIdentity"] == ""
+
+
+def test_a_job_that_waited_its_turn_is_not_begun_after_all() -> None:
+    stop, ran = threading.Event(), []
+    metrics = SelfMetrics()
+    ready = Readiness(timedelta(0), lambda: datetime.now(UTC))
+    job = Job("late", timedelta(minutes=1), lambda: ran.append(1), Role.collector)
+    runtime.service._turn(job, stop, metrics, ready)
+    stop.set()
+    runtime.service._turn(job, stop, metrics, ready)
+    assert ran == [1]
