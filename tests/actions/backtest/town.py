@@ -80,6 +80,11 @@ class Town:
         )  # fmt: skip
 
     def settle(self) -> None:
+        """Put the node, and roll up."""
+        self.place()
+        self.roll()
+
+    def place(self) -> None:
         """Put the node."""
         self.views.rows(
             "node",
@@ -91,7 +96,6 @@ class Town:
                 }
             ],
         )  # fmt: skip
-        self.roll()
 
     def go_on(self, hour: int, looks: Sequence[Mapping[str, Any]]) -> None:
         """Let all that is there live on from an hour: new looks, and rows seen again later."""

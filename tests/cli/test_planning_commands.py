@@ -1,0 +1,191 @@
+"""`fallow plan`, `why-not` and `backtest` through the command line, on a stored past."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from actions.journal import Journal, Record
+from fallow.settings import load
+from fallow.tables import Batch
+from fallow.window import Window
+from tests.actions.backtest.town import HOUR, HOURS, Town, rests
+from tests.analyzers.conftest import START
+from warehouse.lake import Warehouse
+from warehouse.rollup import roll_up
+
+Fallow = Callable[..., Any]
+END = START + HOURS * HOUR
+AT = f"{END:%Y-%m-%dT%H:%M}"
+SPAN = f"{START:%Y-%m-%d}/{AT}"
+POLICY = """
+name: {name}
+mode: enforce
+match: {{analyzer: idle, kind: [idle_job, idle_notebook]}}
+allow: {{namespaces: [ns]}}
+ladder: [observe, notify, {{grace: 3h}}, {{act: suspend}}]
+budgets: [{{workloads: 5, per: 1d}}]
+regret: {{rate: {rate}, within: 24h}}
+max_resources: 100%
+"""
+
+
+class Rows:
+    """Takes rows as the towns of tests give them, for a warehouse of its own."""
+
+    def __init__(self) -> None:
+        self.taken: dict[str, list[Mapping[str, object]]] = {}
+
+    def rows(self, table: str, rows: Iterable[Mapping[str, object]]) -> None:
+        self.taken.setdefault(table, []).extend(rows)
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a home whose warehouse holds two days of a job that rests and one that comes back."""
+    home = tmp_path_factory.mktemp("stored")
+    with Town() as town:
+        kept = Rows()
+        town.views.rows = kept.rows  # type: ignore[method-assign]
+        town.site.price("2.40")
+        town.add("resting")
+        town.add("back", rests((10, 12)))
+        town.place()
+    settings = load(environ={}, flags={"home": home, "cluster": "c"}).settings
+    with Warehouse.open(settings, write=True, clock=lambda: END) as warehouse:
+        for table, rows in kept.taken.items():
+            names = {name: None for row in rows for name in row}
+            batch = Batch.of(table, {n: [row.get(n) for row in rows] for n in names})
+            if table == "allocation":
+                warehouse.replace(table, pa.Table.from_batches(batch.rows.to_batches()))
+            else:
+                warehouse.ingest([batch])
+        roll_up(warehouse)
+    return home
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    for name, rate in (("strict", "1%"), ("easy", "60%")):
+        (folder / f"{name}.yaml").write_text(POLICY.format(name=name, rate=rate))
+    return folder
+
+
+def test_a_plan_is_a_diff_with_reasons(fallow: Fallow, stored: Path, rules: Path) -> None:
+    ran = fallow("plan", "--home", stored, "--policies", rules / "easy.yaml", "--at", AT)
+    assert ran.code == 0, ran.err
+    assert "Job/ns/resting" in ran.out
+    assert "~  notify  allow" in ran.out
+    assert "nothing would be acted upon now" in ran.err
+
+
+def test_a_plan_as_a_document(fallow: Fallow, stored: Path, rules: Path) -> None:
+    ran = fallow(
+        "plan", "--home", stored, "--policies", rules / "easy.yaml", "--at", AT, "-o", "json"
+    )
+    told = json.loads(ran.out)
+    assert told["schema"] == "fallow.plan/v1"
+    assert {tuple(d["subject"]) for d in told["decisions"]} == {
+        ("c", "Job", "ns", "resting"), ("c", "Job", "ns", "back"),
+    }  # fmt: skip
+    assert {d["usd_per_day"] for d in told["decisions"]} == {57.6}
+    assert told["saves"]["workloads"] == 0
+
+
+def test_a_plan_of_an_old_past_says_so(fallow: Fallow, stored: Path, rules: Path) -> None:
+    ran = fallow("plan", "--home", stored, "--policies", rules / "easy.yaml")
+    assert ran.code == 0, ran.err
+    assert "nothing can be acted upon (--at 2026-11-03T00:00 shows the plan of then)" in ran.err
+
+
+def test_why_not_lists_the_gates_that_are_shut(fallow: Fallow, stored: Path, rules: Path) -> None:
+    words = ("why-not", "resting", "--home", stored, "--policies", rules, "--at", AT)
+    ran = fallow(*words, "--policy", "easy")
+    assert ran.code == 0, ran.err
+    assert "trusted" in ran.out
+    assert "`fallow backtest POLICY`" in ran.out
+    told = json.loads(fallow(*words, "-o", "json").out)
+    assert told["schema"] == "fallow.why_not/v1"
+    assert told["workload"] == "Job/ns/resting"
+    assert {row["policy"] for row in told["why_not"]} == {"strict", "easy"}
+
+
+def test_a_met_regret_is_trusted_and_a_missed_one_exits_with_3(
+    fallow: Fallow, stored: Path, rules: Path
+) -> None:
+    words = ("--home", stored, "--policies", rules, "--since", SPAN)
+    missed = fallow("backtest", "strict", *words)
+    assert missed.code == 3, missed.err
+    assert "declared 1.0%: NOT met" in missed.err
+    met = fallow("backtest", "easy", *words, "-o", "json")
+    assert met.code == 0, met.err
+    told = json.loads(met.out)
+    assert told["schema"] == "fallow.backtest/v1"
+    assert (told["stopped"], told["regret"]["met"]) == (3, True)
+    with Journal.open(stored / "journal.sqlite", lambda: END, write=False) as journal:
+        record = Record(journal).catch_up()
+        assert record.trusted["easy"].fingerprint == told["fingerprint"]
+        assert set(record.trusted) == {"easy"}
+        assert [e.key for e in journal.entries("backtested")] == ["strict", "easy"]
+        assert journal.verify() is None
+
+
+def test_a_dry_run_writes_nothing(fallow: Fallow, stored: Path, rules: Path) -> None:
+    path = stored / "journal.sqlite"
+    before = path.read_bytes() if path.exists() else None
+    ran = fallow(
+        "backtest", "easy", "--home", stored, "--policies", rules, "--since", SPAN, "--dry-run"
+    )
+    assert ran.code == 0, ran.err
+    assert (path.read_bytes() if path.exists() else None) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["backtest", "nobody"], 2, "no policy called 'nobody'"),
+        (["backtest", "easy", "--since", "2031-01-01/2031-02-01"], 2, "lies in the future"),
+        (["backtest", "easy", "--since", "2026-01-01/2026-02-01"], 2, "nothing lies in"),
+        (["backtest", "easy", "--since", "soon"], 2, "'soon' is not a duration"),
+        (["backtest", "easy", "--since", SPAN, "--step", "7m"], 2, "no multiple of 5m"),
+        (["backtest", "easy", "--since", SPAN, "--step", "9d"], 2, "shorter than a step"),
+        (["plan", "--at", "2031-01-01"], 2, "--at 2031-01-01 lies in the future"),
+        (["plan", "--at", "2026-01-01"], 2, "there are no rows before 2026-01-01 00:00 UTC"),
+        (["plan", "--policies", "nowhere.yaml"], 2, "nowhere.yaml"),
+        (["why-not", "nobody", "--at", AT], 2, "no workload 'nobody' was seen lately"),
+        (["why-not", "resting", "--at", AT, "--policy", "x"], 2, "no policy called 'x'"),
+    ],
+)
+def test_bad_input_is_one_line(  # noqa: PLR0917  (fixtures and a row)
+    fallow: Fallow, stored: Path, rules: Path, words: list[str], code: int, said: str
+) -> None:
+    given = ["--policies", rules] if "--policies" not in words else []
+    ran = fallow(*words, "--home", stored, *given)
+    assert ran.code == code, ran.err
+    assert said in ran.err
+    assert len(ran.err.strip().splitlines()) <= 2
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize("words", [["plan"], ["why-not", "x"], ["backtest", "easy"]])
+def test_without_a_warehouse_there_is_nothing_to_say(
+    fallow: Fallow, tmp_path: Path, rules: Path, words: list[str]
+) -> None:
+    ran = fallow(*words, "--home", tmp_path / "none", "--policies", rules)
+    assert ran.code == 1
+    assert "there is no warehouse" in ran.err
+
+
+def test_an_empty_warehouse_has_no_past(fallow: Fallow, tmp_path: Path, rules: Path) -> None:
+    settings = load(environ={}, flags={"home": tmp_path / "empty", "cluster": "c"}).settings
+    with Warehouse.open(settings, write=True):
+        pass
+    ran = fallow("backtest", "easy", "--home", tmp_path / "empty", "--policies", rules)
+    assert ran.code == 2
+    assert "the warehouse holds no telemetry" in ran.err
+    assert Window(START, END).seconds == HOURS * 3600
