@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from actions.journal import Journal, Record
     from actions.loop.actor import Actor
     from actions.loop.freeze import Freeze
-    from actions.loop.seams import Taken, TurnReport, Way
+    from actions.loop.seams import Notice, Notifier, Proof, Taken, TurnReport, Way
     from actions.policy.budgets import Spent
     from actions.policy.model import Policy
     from warehouse.lake import Warehouse
@@ -260,11 +260,14 @@ def standing(
     warehouse: "Warehouse",
     clock: Callable[[], datetime],
     told: "Callable[[TurnReport], None]",
+    *,
     saved: "Callable[[Sequence[LedgerEntry]], None]" = lambda _entries: None,
+    noticed: "Callable[[Sequence[Proof]], None]" = lambda _proofs: None,
 ) -> Iterator[Callable[[], None]]:
     """Give a job that does one turn; journal and cluster stay open, the lease is given up after.
 
     Once an hour it measures what was saved, too (the noun `saving`); `saved` is told.
+    `noticed` hears what came of every notice.
 
     Raises:
         UsageError: a policy is not legal, or no source is configured.
@@ -273,6 +276,7 @@ def standing(
     """
     from actions.journal import Record  # noqa: PLC0415
     from actions.journal.copying import copy  # noqa: PLC0415
+    from actions.notices.channels import Channels  # noqa: PLC0415
     from actions.savings.keeping import hourly  # noqa: PLC0415
 
     evidence = LiveEvidence(warehouse, settings, refresher(warehouse, settings), clock)
@@ -284,6 +288,7 @@ def standing(
             door=door(settings),
             policies=planned.policies(settings),
             clock=clock,
+            notifier=_Heard(Channels(settings.notices), noticed),
         )
 
         watched = settings.actions.watch
@@ -308,6 +313,18 @@ def standing(
         finally:
             with suppress(FallowError):  # its duration ends it anyway
                 acting.lease.give_up()
+
+
+class _Heard:
+    """A notifier that also says what came of notices."""
+
+    def __init__(self, notifier: "Notifier", heard: "Callable[[Sequence[Proof]], None]") -> None:
+        self._notifier, self._heard = notifier, heard
+
+    def tell(self, notices: "Sequence[Notice]", now: datetime) -> "list[Proof]":
+        proofs = self._notifier.tell(notices, now)
+        self._heard(proofs)
+        return proofs
 
 
 def _log(taken: "Taken") -> None:

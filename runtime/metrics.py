@@ -11,7 +11,14 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 
 from fallow import __version__
 from fallow.acting import LedgerEntry, Result, SavingKind
@@ -24,6 +31,8 @@ if TYPE_CHECKING:
     from actions.loop.seams import Proof, TurnReport
     from warehouse.audits import AuditFailure
     from warehouse.lake import Warehouse
+
+disable_created_metrics()  # a series more for each counter, which nothing here asks for
 
 SHARES = timedelta(hours=24)
 """How far back the fleet's states are told: a day, so that no hour of it stands out."""

@@ -98,10 +98,11 @@ class People:
         return {"action": outcome.action, "result": outcome.result}
 
     def _until(self, length: timedelta) -> datetime:
-        if not timedelta(0) < length <= LONGEST:
+        if length > LONGEST:
+            most = format_duration(LONGEST.total_seconds())
             raise UsageError(
-                f"{format_duration(length.total_seconds())} is too short or too long",
-                hint=f"legal: above 0s up to {format_duration(LONGEST.total_seconds())}",
+                f"{format_duration(length.total_seconds())} is too long",
+                hint=f"legal: up to {most}",
             )
         return self._clock() + length
 

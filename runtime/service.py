@@ -318,7 +318,9 @@ def _acting(
         return
     from runtime import acting  # noqa: PLC0415  (loads the API's client)
 
-    with acting.standing(settings, warehouse, _now, metrics.acted) as act:
+    with acting.standing(
+        settings, warehouse, _now, metrics.acted, saved=metrics.saved, noticed=metrics.noticed
+    ) as act:
         yield act
 
 

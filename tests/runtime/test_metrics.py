@@ -1,0 +1,155 @@
+"""Every metric is exported by what happens, described once, and named by no tenant."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as families
+
+from actions.loop.seams import Notice, Proof, Taken, TurnReport
+from fallow.acting import Decision, LedgerEntry, Outcome, Reason
+from fallow.nouns import Finding, Subject
+from fallow.settings import Settings
+from fallow.tables import Batch
+from fallow.window import Window
+from runtime import pipeline
+from runtime.metrics import SelfMetrics, metrics
+from runtime.roles import PARTS, Job, Role
+from warehouse.audits import AuditFailure
+from warehouse.lake import Warehouse
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+TENANT = "somebodys-secret"
+LABELS = {"job", "collector", "state", "audit", "tier", "analyzer", "saving", "result", "gate"} | {
+    "version", "role", "what", "code",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> SelfMetrics:
+    """Return metrics after everything that they tell of has happened once."""
+    made = SelfMetrics()
+    settings = Settings(cluster="test", home=tmp_path_factory.mktemp("metrics"))
+    with Warehouse.open(settings, write=True, clock=lambda: NOW) as lake:
+        lake.ingest(_looks())
+        pipeline.account(lake, Window(NOW - timedelta(hours=3), NOW))
+        made.accounted(lake, "test", NOW)
+        made.tidied(lake, NOW)
+    made.scheduled([Job("collect", timedelta(minutes=1), lambda: None, Role.collector)], NOW)
+    made.expects(["exporters"], NOW)
+    made.ran("collect", 1.0, NOW, well=True)
+    made.ran("collect", 1.0, NOW, well=False)
+    made.readied(ready=True)
+    made.collected("exporters", 1.0, added=2, up=True, now=NOW)
+    made.audited([AuditFailure("ledger_capacity", 3, ({"device": TENANT},))])
+    made.found([_finding()], Window(NOW - timedelta(hours=10), NOW))
+    made.saved([_entry("cash", "12.50"), _entry("cash", "2.50"), _entry("released", None)])
+    made.acted(_report())
+    notice = Notice("f", "p", TENANT)
+    made.noticed([Proof(notice, delivered=("x",)), Proof(notice, failed=(TENANT,))])
+    made.vouched(7, broken=False, waiting=2)
+    made.requested("approve", 200)
+    made.shown(up=True)
+    return made
+
+
+def _looks() -> list[Batch]:
+    moments = [(NOW - timedelta(minutes=m)).replace(tzinfo=None) for m in range(180, 0, -1)]
+    count = len(moments)
+    sample: dict[str, Any] = {
+        "cluster": ["test"] * count, "ts": moments, "device": ["GPU-1"] * count,
+        "node": ["n1"] * count, "interval_s": [60.0] * count, "gpu_util_pct": [90.0] * count,
+        "namespace": [TENANT] * count, "pod": [TENANT] * count,
+    }  # fmt: skip
+    scrape: dict[str, Any] = {
+        "cluster": ["test"] * 3, "ts": [moments[-30], moments[-20], moments[-10]],
+        "collector": ["exporters"] * 3, "target": ["a", "b", "b"], "up": [True, True, False],
+    }  # fmt: skip
+    return [Batch.of("sample", sample), Batch.of("scrape", scrape)]
+
+
+def _finding() -> Finding:
+    return Finding(
+        id="f", analyzer="idle", kind="idle",
+        subject=Subject("test", TENANT, "Deployment", TENANT, team=TENANT),
+        window=Window(NOW - timedelta(hours=10), NOW), verdict="idle", evidence="confirmed",
+        confidence=1.0, gpu_hours=10.0, usd=Decimal(20), details={},
+    )  # fmt: skip
+
+
+def _entry(kind: Any, usd: str | None) -> LedgerEntry:
+    money = None if usd is None else Decimal(usd)
+    return LedgerEntry("a", TENANT, kind, NOW, NOW, 1.0, 2.0, money, money)
+
+
+def _report() -> TurnReport:
+    decision = Decision(
+        id="d", policy=TENANT, finding="f", ruling="allow", step="act", verb="suspend", reasons=(),
+        subject=("test", "Deployment", TENANT, TENANT), at=NOW, gpus=1.0,
+    )  # fmt: skip
+    return TurnReport(
+        NOW,
+        dry_run=False,
+        halted=(Reason("breaker", TENANT),),
+        taken=(Taken(decision, "acted"), Taken(decision, "held")),
+        closed=(Outcome("a", "done", NOW),),
+        open=("a", "b"),
+    )
+
+
+def value(told: SelfMetrics, name: str, **labels: str) -> float | None:
+    return told.registry.get_sample_value(name, labels)
+
+
+def test_every_metric_that_is_described_is_exported_and_none_else(told: SelfMetrics) -> None:
+    text = told.text().decode()
+    sampled = {s.name for f in families(text) for s in f.samples}
+    assert sampled == {name for one in metrics() for name in one.exported()}
+    for one in metrics():
+        assert one.meaning
+        assert set(one.labels) <= LABELS
+        assert one.name.startswith("fallow_")
+
+
+def test_no_label_names_a_tenant(told: SelfMetrics) -> None:
+    assert TENANT not in told.text().decode()
+
+
+def test_what_happened_is_what_is_told(told: SelfMetrics) -> None:
+    for name, labels, expected in (
+        ("fallow_state_share", {"state": "productive"}, 1.0),
+        ("fallow_state_share", {"state": "unknown"}, 0.0),
+        ("fallow_gpus", {}, 1.0),
+        ("fallow_unpriced_share", {}, 1.0),
+        ("fallow_targets", {"collector": "exporters", "state": "up"}, 1.0),
+        ("fallow_targets", {"collector": "exporters", "state": "down"}, 1.0),
+        ("fallow_job_failures_total", {"job": "collect"}, 1.0),
+        ("fallow_job_duration_seconds_count", {"job": "collect"}, 2.0),
+        ("fallow_job_last_success_timestamp_seconds", {"job": "collect"}, NOW.timestamp()),
+        ("fallow_audit_failures", {"audit": "ledger_capacity"}, 3.0),
+        ("fallow_waste_usd_per_hour", {"analyzer": "idle"}, 2.0),
+        ("fallow_saved_usd", {"saving": "cash"}, 15.0),
+        ("fallow_saved_usd", {"saving": "sunk"}, 0.0),
+        ("fallow_saved_gpu_hours", {"saving": "released"}, 2.0),
+        ("fallow_act_steps_total", {"result": "held"}, 1.0),
+        ("fallow_act_steps_total", {"result": "refused"}, 0.0),
+        ("fallow_act_outcomes_total", {"result": "failed"}, 0.0),
+        ("fallow_act_halted", {"gate": "breaker"}, 1.0),
+        ("fallow_act_halted", {"gate": "lease"}, 0.0),
+        ("fallow_notices_total", {"result": "failed"}, 1.0),
+        ("fallow_act_waiting", {}, 2.0),
+    ):
+        assert value(told, name, **labels) == pytest.approx(expected), (name, labels)
+
+
+def test_a_process_tells_only_what_its_roles_know() -> None:
+    for role in PARTS:
+        text = SelfMetrics({role}).text().decode()
+        named = {line.split()[2] for line in text.splitlines() if line.startswith("# HELP")}
+        mine = {
+            one.exported()[0] if one.kind == "counter" else one.name
+            for one in metrics()
+            if one.role in {role, Role.all}
+        }
+        assert named == mine
