@@ -13,6 +13,7 @@ import streamlit as st
 
 from dashboards import data, in_force, page, signin, views
 from dashboards.figures import extent as extents
+from dashboards.figures import standing
 from dashboards.figures.asking import Filters
 from dashboards.page import Asked
 from fallow.errors import SettingsError, UsageError
@@ -91,6 +92,7 @@ def _drawn(module: ModuleType, person: signin.Person) -> None:
     filters = _filters(held)
     asked = Asked(window, filters, held, person, settings)
     line.caption(_told(asked))
+    page.card(_doubts, asked, height=0)
     if window.start >= held.looks.end or window.end <= held.looks.start:
         whole = f"{held.looks.start:%Y-%m-%d %H:%M} to {held.looks.end:%Y-%m-%d %H:%M} UTC"
         when = "in the future" if window.start >= datetime.now(UTC) else "there"
@@ -99,6 +101,28 @@ def _drawn(module: ModuleType, person: signin.Person) -> None:
         )
         return
     module.show(asked)
+
+
+def _doubts(asked: Asked) -> None:
+    """Say above every figure what makes it doubtful."""
+    held = asked.extent
+    down = [one for one in data.ask(standing.looking, held.looks.end) if one.down]
+    for one in down[:3]:
+        last = f"{one.last_success:%Y-%m-%d %H:%M} UTC" if one.last_success else "a day ago or more"
+        st.warning(
+            f"**Collector {page.plain(one.collector)} of cluster {page.plain(one.cluster)} is "
+            f"down:** its last {one.looks:,} looks failed, the last success was {last}. What it "
+            f"brings is missing below. {page.plain(one.error or '', 200)}",
+            icon=":material/cloud_off:",
+        )
+    failed = data.ask(standing.audits, held.accounted) if held.accounted else ()
+    if failed:
+        said = "; ".join(page.plain(why, 200) for why in failed[:3])
+        st.error(
+            f"**The books do not balance:** {said}. Do not rely on the figures below; "
+            "`fallow warehouse status` and the log of `fallow up` say more.",
+            icon=":material/balance:",
+        )
 
 
 def _window(held: extents.Extent) -> Window | None:

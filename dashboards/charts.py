@@ -4,6 +4,7 @@ Every colour has a contrast of 3 or more on white and on the dark page (a test s
 meaning hangs on colour alone: bars are labelled, lines are named.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -33,6 +34,7 @@ BLUE, AMBER, GREY, RED, VIOLET, GREEN = (
 )  # fmt: skip
 SERIES = (BLUE, AMBER, "#0d9488", VIOLET, "#db2777", "#64748b", "#0891b2", RED, GREEN, GREY)
 DAY: Literal["utcyearmonthdate"] = "utcyearmonthdate"
+HOUR: Literal["utcyearmonthdatehours"] = "utcyearmonthdatehours"
 MOST_POINTS = 5000
 LABEL_PX = 260
 """Widest label of an axis; the whole name is in the tooltip."""
@@ -107,6 +109,129 @@ def ranked_bars(
     if part:
         bars = bars + base.mark_bar(color=AMBER).encode(x=alt.X(f"{part}:Q"))
     return bars.properties(height=max(120, 26 * len(listed) + 40))
+
+
+def fall(steps: Sequence[Mapping[str, Any]], title: str, height: int = 340) -> Chart:
+    """Draw a waterfall: columns name, low, high, amount, colour; bars stand where they lie."""
+    order = [str(step["name"]) for step in steps]
+    wide = alt.Axis(labelAngle=0, labelLimit=110, labelOverlap=False)
+    base = alt.Chart(values([{**s, "said": _short(s["amount"])} for s in steps])).encode(
+        x=alt.X("name:N", sort=order, title=None, axis=wide),
+        tooltip=[
+            alt.Tooltip("name:N"),
+            alt.Tooltip("amount:Q", title=title, format=",.2f"),
+            alt.Tooltip("low:Q", title="from", format=",.2f"),
+            alt.Tooltip("high:Q", title="to", format=",.2f"),
+        ],
+    )
+    bars = base.mark_bar().encode(
+        y=alt.Y("low:Q", title=title, axis=alt.Axis(format="~s")),
+        y2="high:Q",
+        color=alt.Color("colour:N", scale=None),
+    )
+    text = base.mark_text(dy=-7, fontSize=11, color=GREY).encode(y="high:Q", text="said:N")
+    drawn: Chart = (bars + text).properties(height=height)
+    return drawn
+
+
+def stacked_bars(
+    rows: Sequence[Mapping[str, Any]], *, names: Sequence[str], title: str, most: int = 15
+) -> Chart:
+    """Stack states per name: columns name, state, usd; `names` is their order."""
+    shown = [*names][:most]
+    listed = [row for row in rows if row["name"] in set(shown)]
+    used = {str(row["state"]) for row in listed}
+    drawn: alt.Chart = (
+        alt.Chart(values(listed))
+        .mark_bar()
+        .encode(
+            y=alt.Y("name:N", title=None, sort=shown, axis=alt.Axis(labelLimit=LABEL_PX)),
+            x=alt.X("usd:Q", title=title, axis=alt.Axis(format="$~s")),
+            color=alt.Color("state:N", title=None, scale=state_scale([*used])),
+            tooltip=["name:N", "state:N", alt.Tooltip("usd:Q", title="USD", format=",.2f")],
+        )
+        .properties(height=max(120, 26 * len(shown) + 40))
+    )
+    return drawn
+
+
+def usual_lines(rows: pa.Table, height: int = 260) -> Chart:
+    """Draw each hour's dollars over what is usual: columns hour, usd, usual_usd."""
+    names = {"usd": "paid", "usual_usd": "usual in this hour", "wasted_usd": "of it idle or lost"}
+    base = alt.Chart(values(rows)).transform_fold([*names], as_=["key", "value"])
+    drawn: Chart = (
+        base.transform_filter("isValid(datum.value)")
+        .transform_calculate(series=f"{json.dumps(names)}[datum.key]")
+        .mark_line(interpolate="step-after")
+        .encode(
+            x=alt.X("hour:T", title=None, timeUnit=HOUR, axis=alt.Axis(format="%d %b %H:%M")),
+            y=alt.Y("value:Q", title="USD per hour"),
+            color=alt.Color(
+                "series:N",
+                title=None,
+                scale=alt.Scale(domain=[*names.values()], range=[BLUE, GREY, AMBER]),
+                legend=alt.Legend(orient="top"),
+            ),
+            strokeDash=alt.StrokeDash(
+                "series:N",
+                legend=None,
+                scale=alt.Scale(domain=[*names.values()], range=[[1, 0], [6, 4], [1, 0]]),
+            ),
+            tooltip=[
+                alt.Tooltip("hour:T", timeUnit=HOUR, title="hour"),
+                alt.Tooltip("series:N", title="what"),
+                alt.Tooltip("value:Q", title="USD", format=",.2f"),
+            ],
+        )
+        .properties(height=height)
+    )
+    return drawn
+
+
+def funnel(rows: Sequence[Mapping[str, Any]], title: str = "USD") -> Chart:
+    """Draw stages as bars, one below the other: columns name, usd, colour, said."""
+    order = [str(row["name"]) for row in rows]
+    base = alt.Chart(values(rows)).encode(
+        y=alt.Y("name:N", sort=order, title=None),
+        x=alt.X("usd:Q", title=title, axis=alt.Axis(format="$~s")),
+        tooltip=["name:N", alt.Tooltip("usd:Q", title=title, format=",.2f")],
+    )
+    bars = base.mark_bar().encode(color=alt.Color("colour:N", scale=None))
+    text = base.mark_text(align="left", dx=6, color=GREY).encode(text="said:N")
+    drawn: Chart = (bars + text).properties(height=44 * len(rows) + 30)
+    return drawn
+
+
+def month_end(rows: Sequence[Mapping[str, Any]], height: int = 240) -> Chart:
+    """Draw a month: columns day, paid (so far, summed), expected, low, high, budget."""
+    base = alt.Chart(values(rows)).encode(
+        x=alt.X("day:T", title=None, timeUnit=DAY, axis=alt.Axis(format="%d %b"))
+    )
+    money = alt.Axis(format="$~s")
+    band = base.mark_area(color=BLUE, opacity=0.2).encode(
+        y=alt.Y("low:Q", title="USD since the month began", axis=money), y2="high:Q"
+    )
+    said = [alt.Tooltip("day:T", timeUnit=DAY)]
+    paid = base.mark_line(color=BLUE, strokeWidth=2.5).encode(
+        y="paid:Q", tooltip=[*said, alt.Tooltip("paid:Q", title="paid", format=",.2f")]
+    )
+    expected = base.mark_line(color=BLUE, strokeDash=[5, 4]).encode(
+        y="expected:Q", tooltip=[*said, alt.Tooltip("expected:Q", title="expected", format=",.2f")]
+    )
+    budget = base.mark_line(color=RED, strokeDash=[2, 3]).encode(y="budget:Q")
+    drawn: Chart = (band + paid + expected + budget).properties(height=height)
+    return drawn
+
+
+def _short(amount: Any) -> str:
+    if amount is None:
+        return "no price"
+    size = abs(float(amount))
+    sign = "-" if amount < 0 else ""
+    for unit, name in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if size >= unit:
+            return f"{sign}{size / unit:.1f}{name}"
+    return f"{sign}{size:.0f}"
 
 
 def _value(value: Any) -> Any:

@@ -2,17 +2,19 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import streamlit as st
 
 from dashboards.charts import Chart
 from dashboards.figures.asking import Filters
 from dashboards.figures.extent import Extent
 from dashboards.signin import Person
-from dashboards.text import hours, money, plain, share
+from dashboards.text import exact, hours, money, plain, share
 from fallow.errors import FallowError, TemporaryError
 from fallow.settings import Settings
 from fallow.window import Window
@@ -20,16 +22,27 @@ from fallow.window import Window
 log = logging.getLogger("fallow.dashboard")
 __all__ = [
     "Asked",
+    "by",
     "card",
     "chart",
     "complain",
+    "exact",
     "guard",
+    "heading",
     "hours",
+    "metrics",
+    "moment",
     "money",
+    "name",
+    "nobody",
+    "note",
     "nothing",
+    "number",
+    "percent",
     "plain",
     "share",
     "table",
+    "usd",
 ]
 
 
@@ -43,11 +56,14 @@ class Asked(msgspec.Struct, frozen=True):
     settings: Settings
 
 
-def card(body: Callable[[Asked], None], asked: Asked) -> None:
-    """Draw one part of a page: apart from the others, and a failure stays inside it."""
+def card(body: Callable[[Asked], None], asked: Asked, *, height: int = 160) -> None:
+    """Draw one part of a page: apart from the others, and a failure stays inside it.
+
+    `height`: of what stands there until it is drawn, in pixels; 0 = nothing.
+    """
 
     def guarded() -> None:
-        with st.skeleton(height=160):
+        with st.skeleton(height=height) if height else nullcontext():
             guard(body, asked)
 
     guarded.__module__, guarded.__qualname__ = body.__module__, body.__qualname__
@@ -72,6 +88,31 @@ def guard(body: Callable[..., None], *args: Any) -> None:
         )
 
 
+def heading(text: str) -> None:
+    """Head a card. Our own words."""
+    st.subheader(text, anchor=False)
+
+
+def note(text: str) -> None:
+    """Say how a figure is to be read. Our own words; names in it through `plain`."""
+    st.caption(text)
+
+
+def nobody(asked: Asked) -> None:
+    """Say that nothing is accounted for whom the filters name in this window."""
+    chosen = ", ".join(f"{key} {plain(name, 40)}" for key, name in asked.filters.named.items())
+    if chosen:
+        nothing(
+            f"Nothing is accounted for {chosen} in this window.",
+            "Check the spelling, clear a filter, or choose a longer window.",
+        )
+        return
+    nothing(
+        "No hour of this window is accounted yet.",
+        "`fallow up` does the books every five minutes; `fallow collect --once` does them now.",
+    )
+
+
 def nothing(what: str, then: str) -> None:
     """Say that there is nothing to show, and what to do about it. Both are our own words."""
     st.info(f"**{what}** {then}", icon=":material/inbox:")
@@ -81,7 +122,7 @@ def table(
     rows: pa.Table | Sequence[dict[str, Any]],
     columns: dict[str, Any],
     *,
-    name: str,
+    called: str,
     height: int | None = None,
 ) -> None:
     """Show rows as a table: `columns` maps a row's column to `st.column_config`, in order.
@@ -90,14 +131,64 @@ def table(
     """
     shown = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist([*rows])
     names = [column for column in columns if column in shown.column_names]
+    shown = pa.table({n: _rounded(shown[n]) for n in names})
     st.dataframe(
-        shown.select(names),
+        shown,
         column_config=columns,
         column_order=names,
         hide_index=True,
         height="auto" if height is None else height,
-        alt=name,
+        alt=called,
     )
+
+
+def usd(label: str, told: str | None = None) -> Any:
+    """Return how a column of dollars is shown."""
+    return st.column_config.NumberColumn(label, format="dollar", help=told)
+
+
+def number(label: str, told: str | None = None) -> Any:
+    """Return how a column of GPU-hours, or of anything counted, is shown."""
+    return st.column_config.NumberColumn(label, format="localized", help=told)
+
+
+def name(label: str, width: Literal["small", "medium", "large"] = "medium") -> Any:
+    """Return how a column of names is shown: drawn as it is, whatever it holds."""
+    return st.column_config.TextColumn(label, width=width)
+
+
+def moment(label: str) -> Any:
+    """Return how a column of moments (UTC) is shown."""
+    return st.column_config.DatetimeColumn(label, format="YYYY-MM-DD HH:mm", timezone="UTC")
+
+
+def percent(label: str, told: str | None = None) -> Any:
+    """Return how a column of percentages is shown: a bar and the number."""
+    return st.column_config.ProgressColumn(
+        label, format="%.1f%%", min_value=0, max_value=100, help=told
+    )
+
+
+def metrics(*cells: tuple[str, str, str]) -> None:
+    """Show figures side by side: label, value and one line about it. All are our own words."""
+    for column, (label, value, about) in zip(st.columns(len(cells)), cells, strict=True):
+        column.metric(
+            label,
+            value,
+            about or None,
+            delta_color="off",
+            delta_arrow="off",
+            border=True,
+            height="stretch",
+        )
+
+
+def by(keys: Sequence[str], first: str = "team") -> str:
+    """Let people choose what a table is by; the choice stands in the URL."""
+    chosen = st.segmented_control(
+        "By", [*keys], default=first, required=True, key="by", bind="query-params"
+    )
+    return chosen or first
 
 
 def chart(drawn: Chart, alt: str) -> None:
@@ -110,3 +201,8 @@ def complain(error: FallowError) -> None:
     box = st.warning if isinstance(error, TemporaryError) else st.error
     text = f"**{plain(error.message, 400)}**"
     box(f"{text}\n\n{plain(error.hint, 400)}" if error.hint else text)
+
+
+def _rounded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Round what is no money to three digits; dollars keep all of theirs."""
+    return pc.round(column, ndigits=3) if pa.types.is_floating(column.type) else column

@@ -30,6 +30,11 @@ def money(usd: Decimal | None, *, cents: bool = False) -> str:
     return f"{'-' if usd < 0 else ''}\\${abs(usd):,.{digits}f}"
 
 
+def exact(number: float) -> Decimal:
+    """Return a number as the decimal that it prints."""
+    return Decimal(repr(number))
+
+
 def hours(gpu_hours: float) -> str:
     """Write GPU-hours."""
     return f"{gpu_hours:,.0f} GPU-h" if gpu_hours >= 100 else f"{gpu_hours:,.1f} GPU-h"  # noqa: PLR2004

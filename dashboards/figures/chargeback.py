@@ -18,7 +18,7 @@ def teams(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return a line per team, the dearest first and `(platform)` last.
 
     Columns: team, gpu_hours, used_gpu_hours, idle_gpu_hours, unpriced_gpu_hours (GPU h), usd_gpu,
-    usd_node, usd_loaded (their sum), idle_usd (part of it), shared_usd (a share of what nobody held;
+    usd_node, usd_loaded (their sum), idle_usd (part of it), shared_usd (of what nobody held;
     the platform's is what it gave), total_usd, total_usd_gpu. Null dollars = no price. Of the
     filters only the cluster counts: who pays what is a matter of everybody.
     """

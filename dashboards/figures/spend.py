@@ -36,6 +36,32 @@ class Totals(msgspec.Struct, frozen=True):
     price_as_of: datetime | None
 
 
+class Point(msgspec.Struct, frozen=True):
+    """A day's end in the month: dollars since it began, paid or expected with its band."""
+
+    day: datetime
+    paid: float | None = None
+    expected: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """What a day costs (mean of the days known), by how much days differ, how many are known."""
+
+    usd_per_day: float
+    spread: float
+    days: int
+
+    def after(self, days: float) -> tuple[float, float]:
+        """Return what so many days cost, and half the width of the band of 80 %.
+
+        n days around an estimated mean of m spread by s * sqrt(n + n^2 / m).
+        """
+        half = Z80 * self.spread * math.sqrt(days + days * days / self.days)
+        return self.usd_per_day * days, half
+
+
 class Month(msgspec.Struct, frozen=True):
     """The calendar month (UTC) that `until` lies in.
 
@@ -54,6 +80,8 @@ class Month(msgspec.Struct, frozen=True):
     high: Decimal | None
     budget: Decimal | None
     missing_hours: int
+    path: tuple[Point, ...] = ()
+    """Each day's end: as paid until now, as expected from now on."""
 
     @property
     def method(self) -> str:
@@ -90,48 +118,44 @@ def daily(views: Views, window: Window, filters: Filters) -> pa.Table:
 
 
 def month(views: Views, until: datetime, filters: Filters, budget: Decimal | None = None) -> Month:
-    """Return month to date, run rate and forecast at a moment (UTC)."""
+    """Return month to date, run rate, forecast and the way there at a moment (UTC)."""
     until = until.astimezone(UTC)
-    start = until.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    if start == until:  # the first moment of a month belongs to the one that ended
-        start = (until - timedelta(seconds=1)).replace(day=1, hour=0, minute=0, second=0)
+    start = _month_of(until)
     end = (start + timedelta(days=32)).replace(day=1)
-    rows = ask(
-        views,
-        ("paid", "spend/hourly"),
-        Window(min(start, until - HISTORY), until),
-        filters,
-    )
-    hours = [hour.replace(tzinfo=UTC) for hour in rows["hour"].to_pylist()]
-    usd = rows["usd"].to_pylist()
-    mine = [u for h, u in zip(hours, usd, strict=True) if h >= start]
-    paid = [u for u in mine if u is not None]
-    recent = [(h, float(u)) for h, u in zip(hours, usd, strict=True) if u is not None and h < until]
+    wide = Window(min(start, until - HISTORY), until)
+    rows = ask(views, ("paid", "spend/hourly"), wide, filters)
+    moments = [hour.replace(tzinfo=UTC) for hour in rows["hour"].to_pylist()]
+    known = [h for h in zip(moments, rows["usd"].to_pylist(), strict=True) if h[0] < until]
+    mine = [(hour, usd) for hour, usd in known if hour >= start]
+    paid = [usd for _, usd in mine if usd is not None]
     spent = sum(paid, Decimal()) if paid else None
-    whole = _hours(start, end)
-    last = [u for h, u in recent if h >= until - timedelta(days=1)]
-    expected = _expected(recent, until, _hours(until, end))
+    recent = [(hour, float(usd)) for hour, usd in known if usd is not None]
+    last = [usd for hour, usd in recent if hour >= until - timedelta(days=1)]
+    outlook = _outlook(recent, until)
+    ahead = _hours(until, end)
+    forecast, low, high = _ends(spent, outlook, ahead)
     return Month(
         start=start,
         until=until,
         end=end,
         usd=spent,
-        run_rate=_cents(sum(last) / len(last) * whole) if last else None,
-        forecast=None if spent is None or expected is None else spent + _cents(expected[0]),
-        low=_at_least(spent, expected, -1),
-        high=_at_least(spent, expected, 1),
+        run_rate=_cents(sum(last) / len(last) * _hours(start, end)) if last else None,
+        forecast=forecast,
+        low=low,
+        high=high,
         budget=budget,
         missing_hours=max(0, math.ceil(_hours(start, until)) - len(mine)),
+        path=_path(mine, spent, outlook, until, end),
     )
 
 
-def _expected(
-    hours: list[tuple[datetime, float]], until: datetime, ahead: float
-) -> tuple[float, float] | None:
-    """Return what the hours to come cost, and half the width of the band.
+def _month_of(until: datetime) -> datetime:
+    # The first moment of a month belongs to the one that ended.
+    inside = until - timedelta(microseconds=1)
+    return inside.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
-    From whole days: the spread of n future days around an estimated mean is s * sqrt(n + n^2 / m).
-    """
+
+def _outlook(hours: list[tuple[datetime, float]], until: datetime) -> Outlook | None:
     days: dict[int, list[float]] = {}
     for hour, usd in hours:
         days.setdefault(int((until - hour).total_seconds() - 1) // 86400, []).append(usd)
@@ -140,17 +164,47 @@ def _expected(
     )
     if not len(rates):
         return None
-    n, m = ahead / 24, len(rates)
-    spread = float(rates.std(ddof=1)) if m > 1 else float(rates.mean())
-    return float(rates.mean()) * n, Z80 * spread * math.sqrt(n + n * n / m)
+    spread = rates.std(ddof=1) if len(rates) > 1 else rates.mean()
+    return Outlook(float(rates.mean()), float(spread), len(rates))
 
 
-def _at_least(
-    spent: Decimal | None, expected: tuple[float, float] | None, sign: int
-) -> Decimal | None:
-    if spent is None or expected is None:
-        return None
-    return spent + max(Decimal(), _cents(expected[0] + sign * expected[1]))
+def _ends(
+    spent: Decimal | None, outlook: Outlook | None, ahead: float
+) -> tuple[Decimal | None, Decimal | None, Decimal | None]:
+    if spent is None or outlook is None:
+        return None, None, None
+    more, half = outlook.after(ahead / 24)
+    return spent + _cents(more), spent + _cents(max(0.0, more - half)), spent + _cents(more + half)
+
+
+def _path(
+    mine: list[tuple[datetime, Decimal | None]],
+    spent: Decimal | None,
+    outlook: Outlook | None,
+    until: datetime,
+    end: datetime,
+) -> tuple[Point, ...]:
+    """Return the sum at the end of each day: as paid until now, as expected from now on."""
+    sums: dict[datetime, float] = {}
+    total = 0.0
+    for hour, usd in mine:
+        total += float(usd or 0)
+        sums[hour.replace(hour=0)] = total
+    points = [Point(day=day, paid=paid) for day, paid in sums.items()]
+    if spent is None or outlook is None:
+        return tuple(points)
+    day = until
+    while day < end:
+        more, half = outlook.after(_hours(until, day) / 24)
+        at = float(spent) + more
+        # The day's mark is the day's beginning; the sum is the one at its end.
+        shown = (day - timedelta(microseconds=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+        points.append(Point(shown, None, at, max(float(spent), at - half), at + half))
+        day = min(end, day + timedelta(days=1))
+    more, half = outlook.after(_hours(until, end) / 24)
+    at = float(spent) + more
+    last = (end - timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+    return (*points, Point(last, None, at, max(float(spent), at - half), at + half))
 
 
 def _hours(start: datetime, end: datetime) -> float:

@@ -1,22 +1,21 @@
-"""Spend: month to date, run rate and forecast against the budget; by whom and by what."""
+"""Month to date, run rate and forecast against the budget; by whom and by what."""
 
-import streamlit as st
+from decimal import Decimal
 
 from dashboards import charts, data, page
 from dashboards.figures import spend
-from dashboards.page import Asked, money
+from dashboards.page import Asked, hours, money, share
 
 TITLE, ICON, ORDER = "Spend", ":material/payments:", 10
 
 COLUMNS = {
-    "name": st.column_config.TextColumn("name", width="large"),
-    "usd": st.column_config.NumberColumn("USD", format="dollar"),
-    "gpu_hours": st.column_config.NumberColumn("GPU-hours", format="localized"),
-    "share_pct": st.column_config.ProgressColumn(
-        "of all GPU-hours", format="%.1f%%", min_value=0, max_value=100
-    ),
-    "idle_usd": st.column_config.NumberColumn("of it idle, USD", format="dollar"),
-    "unpriced_gpu_hours": st.column_config.NumberColumn("without a price", format="localized"),
+    "name": page.name("name", "large"),
+    "usd": page.usd("USD"),
+    "gpu_hours": page.number("GPU-hours"),
+    "share_pct": page.percent("of all GPU-hours"),
+    "idle_usd": page.usd("of it idle", "held, and not used"),
+    "unknown_gpu_hours": page.number("unknown hours", "no telemetry, or it contradicts itself"),
+    "unpriced_gpu_hours": page.number("hours without a price"),
 }
 
 
@@ -29,35 +28,69 @@ def show(asked: Asked) -> None:
 
 def month(asked: Asked) -> None:
     """Say what the month cost so far, and where it will end."""
-    made = data.ask(spend.month, asked.window.end, asked.filters)
+    made = data.ask(spend.month, asked.window.end, asked.filters, budget(asked))
     paid = data.ask(spend.totals, asked.window, asked.filters)
-    cells = st.columns(4)
-    cells[0].metric(
-        "In this window",
-        money(paid.usd),
-        page.hours(paid.gpu_hours),
-        delta_arrow="off",
-        delta_color="off",
-        border=True,
+    band = f"{money(made.low)} to {money(made.high)}" if made.low != made.high else ""
+    planned = f"budget {money(made.budget)}" if made.budget else "no budget is set"
+    page.metrics(
+        ("Paid in this window", money(paid.usd), hours(paid.gpu_hours)),
+        (f"{made.start:%B} so far", money(made.usd), _missing(made)),
+        ("A month at this rate", money(made.run_rate), "the last 24 hours"),
+        (f"Forecast of {made.start:%B}", money(made.forecast), band or planned),
     )
-    cells[1].metric(f"Month to date ({made.start:%B})", money(made.usd), border=True)
-    cells[2].metric("Run rate of a month", money(made.run_rate), border=True)
-    cells[3].metric("Forecast of the month", money(made.forecast), border=True)
+    if made.path:
+        drawn = [{**_point(point), "budget": _float(made.budget)} for point in made.path]
+        page.chart(
+            charts.month_end(drawn),
+            f"Dollars since the month began: {made.usd or 0:,.0f} so far, "
+            f"{made.forecast or 0:,.0f} expected at its end",
+        )
+        page.note(f"Line: paid, then expected; band: {made.method}. {planned.capitalize()}.")
+    if paid.unpriced_gpu_hours:
+        page.note(
+            f"{hours(paid.unpriced_gpu_hours)} ({share(paid.unpriced_gpu_hours, paid.gpu_hours)}) "
+            "have no price and are in no figure of dollars: `fallow doctor` names their nodes."
+        )
 
 
 def over_time(asked: Asked) -> None:
     """Draw dollars per day and state."""
     rows = data.ask(spend.daily, asked.window, asked.filters)
     if not rows.num_rows:
-        page.nothing("No hour of this is accounted.", "Choose another window or other filters.")
+        page.nobody(asked)
         return
-    page.chart(charts.states_over_time(rows), "US dollars per day, stacked by state")
+    priced = any(usd is not None for usd in rows["usd"].to_pylist())
+    page.heading("What was paid, by what the GPUs did")
+    unit = "usd" if priced else "gpu_hours"
+    page.chart(charts.states_over_time(rows, unit), "Per day, stacked by state of the GPUs")
 
 
 def by_name(asked: Asked) -> None:
-    """Draw and list who spent it."""
-    key = st.segmented_control(
-        "By", spend.KEYS, default="team", required=True, key="by", bind="query-params"
-    )
+    """List who spent it."""
+    page.heading("Who spent it")
+    key = page.by(spend.KEYS)
     rows = data.ask(spend.by, asked.window, asked.filters, key)
-    page.table(rows, COLUMNS, name=f"Spend by {key}")
+    if rows.num_rows:
+        page.table(rows, COLUMNS, called=f"Spend by {key}")
+    else:
+        page.nobody(asked)
+
+
+def budget(asked: Asked) -> Decimal | None:
+    """Return the month's budget of whom the filters name: a team's, or everybody's."""
+    planned, chosen = asked.settings.finance, asked.filters.named
+    if set(chosen) == {"team"}:
+        return planned.teams_usd_per_month.get(chosen["team"])
+    return None if chosen else planned.usd_per_month
+
+
+def _missing(made: spend.Month) -> str:
+    return f"{made.missing_hours:,} hours of it are unknown" if made.missing_hours else "UTC"
+
+
+def _point(point: spend.Point) -> dict[str, object]:
+    return {name: getattr(point, name) for name in point.__struct_fields__}
+
+
+def _float(value: Decimal | None) -> float | None:
+    return None if value is None else float(value)

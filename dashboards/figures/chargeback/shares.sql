@@ -1,5 +1,5 @@
 -- What nobody held goes to each cluster's teams in proportion to their dollars, as `fallow spend
--- --share-unallocated` does it: the largest takes what rounding left; rows keep summing to the bill.
+-- --share-unallocated` does it: the largest takes what rounding left; rows still sum to the bill.
 WITH bills AS (
     SELECT
         cluster,

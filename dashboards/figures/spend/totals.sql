@@ -3,7 +3,7 @@ SELECT
     coalesce(sum(gpu_hours), 0) AS gpu_hours,
     sum(usd) AS usd,
     coalesce(sum(gpu_hours) FILTER (WHERE state = 'idle'), 0) AS idle_gpu_hours,
-    sum(usd) FILTER (WHERE state = 'idle') AS idle_usd,
+    coalesce(sum(usd) FILTER (WHERE state = 'idle'), sum(usd) * 0) AS idle_usd,
     coalesce(sum(gpu_hours) FILTER (WHERE state = 'unknown'), 0) AS unknown_gpu_hours,
     coalesce(sum(gpu_hours) FILTER (WHERE usd IS null), 0) AS unpriced_gpu_hours,
     max(price_as_of) AS price_as_of
