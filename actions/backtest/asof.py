@@ -27,10 +27,10 @@ _AT = "TIMESTAMP '{at}'"
 class AsOf:
     """Views in which every noun is as it was known just before a moment."""
 
-    def __init__(self, views: Views, at: datetime) -> None:
+    def __init__(self, views: Views, at: datetime, *, looked: datetime | None = None) -> None:
+        """`looked`: until when looks at any device spoke then; none = until the moment itself."""
         self._views = views
-        moment = at.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" ")
-        self._shadows = _shadows(_AT.format(at=moment))
+        self._shadows = _shadows(_written(at), _written(looked or at))
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
         """Run one read-only statement over what was known then."""
@@ -46,7 +46,12 @@ class AsOf:
         return self._views.query(f"WITH {shadows}\n{body}", parameters)
 
 
-def _shadows(at: str) -> dict[str, str]:
+def _written(moment: datetime) -> str:
+    said = moment.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" ")
+    return _AT.format(at=said)
+
+
+def _shadows(at: str, looked: str) -> dict[str, str]:
     """Return a common table expression per noun, of the noun's own name."""
     found = {
         noun: f"{noun} AS (SELECT * FROM {noun} WHERE {moment} < {at})"
@@ -62,7 +67,7 @@ def _shadows(at: str) -> dict[str, str]:
         f"WHERE start < {at})"
     )
     found["device"] = (
-        f"device AS (SELECT * REPLACE (least(last_seen, {at}) AS last_seen) FROM device "
+        f"device AS (SELECT * REPLACE (least(last_seen, {looked}) AS last_seen) FROM device "
         f"WHERE first_seen < {at})"
     )
     found["pod"] = f"pod AS ({_POD.format(at=at)})"

@@ -8,7 +8,7 @@ Whatever says no before the journal's row leaves nothing behind but a refusal wi
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -29,6 +29,14 @@ MOST_RUNGS = 2
 """A snapshot, and the act right after it."""
 ON_WORKLOADS = frozenset({"suspend", "scale", "evict", "resize"})
 """Capabilities that need to know which object the evidence saw."""
+
+
+class Decided(NamedTuple):
+    """A decision and what it is a function of, beside its policy and moment."""
+
+    decision: Decision
+    facts: Facts
+    spent: Spent
 
 
 class Carrier(msgspec.Struct, frozen=True):
@@ -71,11 +79,12 @@ class Carrier(msgspec.Struct, frozen=True):
     def _step(
         self, policy: Policy, decision: Decision, facts: Facts, *, dry_run: bool
     ) -> Taken | tuple[Decision, Facts]:
+        spent = Spent()
         if not dry_run:
             checked = self._again(policy, decision, facts)
             if isinstance(checked, Taken):
                 return checked
-            decision, facts = checked
+            decision, facts, spent = checked
         self.kit.pulse("decided again")
         intent = self.choose(decision).intend(decision, self.kit.door)
         self.kit.pulse("intended")
@@ -90,11 +99,9 @@ class Carrier(msgspec.Struct, frozen=True):
         self.kit.pulse("rehearsed")
         if dry_run:
             return Taken(decision, "would act", intent=intent)
-        return self._act(policy, decision, facts, intent)
+        return self._act(policy, Decided(decision, facts, spent), intent)
 
-    def _again(
-        self, policy: Policy, decision: Decision, facts: Facts
-    ) -> Taken | tuple[Decision, Facts]:
+    def _again(self, policy: Policy, decision: Decision, facts: Facts) -> "Taken | Decided":
         """Look at the sources anew and decide again: minutes may lie between."""
         kit = self.kit
         if why := (kit.halted() or self._busy()):
@@ -111,9 +118,10 @@ class Carrier(msgspec.Struct, frozen=True):
             return Taken(decision, "held", old)
         if woke := self.evidence.awake(facts, now):
             return self._no(decision, Reason("awake", woke))
-        again = self.decider(policy, facts, self.spent(now), now)
+        spent = self.spent(now)
+        again = self.decider(policy, facts, spent, now)
         if again.ruling == "allow" and again.step == decision.step:
-            return again, facts
+            return Decided(again, facts, spent)
         said = again.reasons or (Reason("evidence", f"the next step is {again.step} now"),)
         return Taken(again, "held", said) if again.ruling == "hold" else self._no(again, *said)
 
@@ -176,8 +184,8 @@ class Carrier(msgspec.Struct, frozen=True):
             return Taken(decision, "kept a snapshot", again.reasons)
         return again, facts
 
-    def _act(self, policy: Policy, decision: Decision, facts: Facts, intent: Intent) -> Taken:
-        kit = self.kit
+    def _act(self, policy: Policy, decided: "Decided", intent: Intent) -> Taken:
+        kit, (decision, facts, spent) = self.kit, decided
         if why := kit.halted():
             return Taken(decision, "held", why)
         now = kit.clock()
@@ -191,7 +199,13 @@ class Carrier(msgspec.Struct, frozen=True):
             snapshot=kit.record.snapshot_of(policy.name, facts.finding.id),
         )
         kit.pulse("before the journal")
-        document = {"action": action, "facts": facts, "policy": policy_document(policy)}
+        # All that the decision was a function of: it can be decided again, byte for byte.
+        document = {
+            "action": action,
+            "facts": facts,
+            "policy": policy_document(policy),
+            "spent": spent,
+        }
         kit.record.append(words.INTENT, action.id, document)
         kit.pulse("journalled the intent")
         told = kit.record.actions[action.id]

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from analyzers.ranking import Ranked
+    from fallow.settings import Settings
     from runtime.analyzing import Analysis
 
 IDLE = "idle"
@@ -109,12 +110,20 @@ def _show(
 
 def explain(
     run: Run,
-    finding: Annotated[str, typer.Argument(metavar="ID", help="a finding's id or its beginning")],
+    finding: Annotated[
+        str, typer.Argument(metavar="ID", help="of a finding or an action, or its beginning")
+    ],
 ) -> None:
-    """Print what a finding rests on: rows, SQL with its parameters, rate and arithmetic."""
+    """Print what a finding rests on: rows, SQL with its parameters, rate and arithmetic.
+
+    Of an action: policy, facts, gates, writes, proofs, outcome and saving, and whether its verdict
+    comes out again from the stored rows.
+    """
     from runtime.explaining import explanation  # noqa: PLC0415
 
     settings = run.settings()
+    if _explained_action(run, settings, finding):
+        return
     with run.warehouse(settings) as warehouse:
         told = explanation(warehouse, finding, settings)
     if run.output is Output.json:
@@ -125,3 +134,29 @@ def explain(
     from runtime.explaining import spoken  # noqa: PLC0415
 
     run.text(spoken(told))
+
+
+def _explained_action(run: Run, settings: "Settings", prefix: str) -> bool:
+    """Explain the action of that id, if the journal has one."""
+    from runtime.planned import journal_of  # noqa: PLC0415
+
+    path = journal_of(settings)
+    if not path.is_file():
+        return False
+    from actions.journal import Journal, Record  # noqa: PLC0415
+    from runtime import explaining_actions as explaining  # noqa: PLC0415
+
+    with Journal.open(path, run.now, write=False) as journal:
+        record = Record(journal).catch_up()
+        action = explaining.action_of(record, prefix)
+        if action is None:
+            return False
+        with run.warehouse(settings) as warehouse:
+            told = explaining.explanation(warehouse, settings, record, action, run.now())
+    if run.output is Output.json:
+        from runtime.output import document  # noqa: PLC0415
+
+        run.text(document("action_explanation", told))
+    else:
+        run.text(explaining.spoken(told))
+    return True

@@ -1,0 +1,94 @@
+"""`fallow explain ACTION`: a verdict comes out again, bit for bit, from stored rows alone."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from actions.journal import Journal, Record, words
+from actions.policy.budgets import Spent
+from actions.policy.reading import read
+from fallow.settings import load
+from runtime import explaining_actions as explaining
+from runtime.cli.frame import Run
+from tests.actions.loop.site import SPACE, Site
+from tests.actions.notices.conftest import Hook
+from tests.cli.conftest import Fallow
+from tests.cli.test_acting_whole import exporter as exporter  # noqa: PLC0414  (fixtures)
+from tests.cli.test_acting_whole import hook as hook  # noqa: PLC0414
+from tests.cli.test_acting_whole import site as site  # noqa: PLC0414
+from warehouse.lake import Warehouse
+
+
+@pytest.fixture
+def acted(site: Site, fallow: Fallow, hook: Hook, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Tell, wait and stop the notebook by the command line; return the action's id."""
+    del hook
+    offset = [timedelta(seconds=370)]
+    monkeypatch.setattr(Run, "now", lambda _run: datetime.now(UTC) - offset[0])
+    assert fallow("collect", "--once").code == 0
+    assert fallow("apply", "--yes").code == 0
+    (policy,) = read([site.folder.parent / "policies"], look=timedelta(minutes=2))
+    trust = {"fingerprint": policy.fingerprint, "forced": True}
+    site.journal().append(words.TRUSTED, "notebooks", trust)
+    offset[0] = timedelta(0)
+    assert fallow("apply", "--yes").code == 0
+    (row,) = json.loads(fallow("actions", "-o", "json").out)["actions"]
+    return str(row["action"])
+
+
+def explained(fallow: Fallow, action: str) -> dict[str, Any]:
+    ran = fallow("explain", action[:8], "-o", "json")
+    assert ran.code == 0, ran.err
+    told: dict[str, Any] = json.loads(ran.out)
+    assert told["schema"] == "fallow.action_explanation/v1"
+    return told
+
+
+@pytest.mark.slow
+def test_a_verdict_comes_out_again_from_stored_rows(site: Site, fallow: Fallow, acted: str) -> None:
+    told = explained(fallow, acted)
+    assert told["reproduced"] == {"decision": "same", "finding": "same"}
+    assert told["policy"]["fingerprint"] == told["policy"]["fingerprint_now"]
+    assert all(gate["open"] for gate in told["gates"])
+    assert len(told["gates"]) > 10
+    kinds = [row["kind"] for row in told["rows"]]
+    assert kinds[:2] == ["seen", "noticed"]
+    assert kinds.index("intent") < kinds.index("sending") < kinds.index("sent")
+
+    ran = fallow("explain", acted)
+    assert "decided again on the stored facts and budgets: same" in ran.out
+    assert f"PATCH /apis/kubeflow.org/v1/namespaces/{SPACE}/notebooks/nb" in ran.out
+    assert "name: notebooks" in ran.out
+
+    settings = load(file=site.folder.parent / "fallow.yaml").settings
+    with Warehouse.open(settings, write=True) as lake, lake.transaction() as cursor:
+        cursor.execute("UPDATE sample SET gpu_util_pct = 60 WHERE gpu_util_pct = 0")
+        cursor.execute("DELETE FROM rollup_5m")
+    said = explained(fallow, acted)["reproduced"]
+    assert said["decision"] == "same", "it is of the journal alone"
+    assert said["finding"].startswith("differs"), said
+    with Warehouse.open(settings, write=True) as lake, lake.transaction() as cursor:
+        cursor.execute("DELETE FROM sample")
+    gone = datetime.now(UTC) + timedelta(days=7)
+    said = explained(fallow, acted)["reproduced"]
+    assert said["finding"] == f"the rows are gone (kept until {gone:%Y-%m-%d})"
+
+
+@pytest.mark.slow
+def test_what_was_changed_since_is_named(site: Site, acted: str) -> None:
+    with Journal.open(site.folder / "journal.sqlite", lambda: site.now, write=False) as journal:
+        told = Record(journal).catch_up().actions[acted]
+        (row,) = journal.entries("intent", key=acted)
+    spent = msgspec.convert(row.document["spent"], Spent, strict=False)
+    policy = explaining._policy(told)
+    assert explaining.decided_again(told, policy, spent) == "same"
+    frozen = msgspec.structs.replace(spent, frozen="by ann")
+    said = explaining.decided_again(told, policy, frozen)
+    assert said.startswith("differs in ")
+    assert "ruling (allow then," in said
+    other = msgspec.structs.replace(policy, max_resources=99)
+    assert "not the one of its fingerprint" in explaining.decided_again(told, other, spent)
+    assert "older Fallow" in explaining.decided_again(told, policy, None)
