@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from importlib.resources import files
 
+from actions.loop.breaker import EPSILON
 from fallow.nouns import Finding
 from fallow.seams import Views
 
@@ -36,7 +37,7 @@ def awake(
         "until": now,
     }
     rows = views.query(_sql(), asked).to_pylist()
-    if not rows or rows[0]["activity"] is None or rows[0]["activity"] <= idle:
+    if not rows or rows[0]["activity"] is None or rows[0]["activity"] <= idle + EPSILON:
         return None
     row = rows[0]
     return f"{row['device']} was seen at work ({row['activity']:.0%}) at {row['ts']:%H:%M:%S}"

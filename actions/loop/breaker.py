@@ -13,6 +13,9 @@ from fallow.action_settings import BreakerSettings
 from fallow.seams import Views
 from fallow.window import format_duration
 
+EPSILON = 1e-6
+"""A stored (single precision) 0.05 is 0.0500000007; it is still at a threshold of 0.05."""
+
 
 def tripped(
     views: Views,
@@ -32,7 +35,7 @@ def tripped(
         "before": since - settings.within,
         "since": since,
         "until": now,
-        "idle": idle,
+        "idle": idle + EPSILON,
         "cluster": cluster,
     }
     row = views.query(_sql(), asked).to_pylist()[0]

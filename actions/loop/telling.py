@@ -8,7 +8,8 @@ from fallow.errors import FallowError
 
 PREFIX = "fallow.dev/"
 KEPT_UNTIL = PREFIX + "keep-until"
-OURS = tuple(PREFIX + name for name in ("action", "acted-at", "undo", "keep", "link"))
+# Not `keep`: that word on an object opts it out for good.
+OURS = tuple(PREFIX + name for name in ("action", "acted-at", "undo", "how-to-keep", "link"))
 _GONE = 300
 _EXISTS = "exists"
 

@@ -3,19 +3,23 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 import pytest
 
+from actions.cluster.protections import protections
 from actions.journal import words
 from actions.loop.actor import Actor, approve
 from actions.loop.kit import Kit
+from actions.loop.telling import OURS
+from actions.planning import Plan
 from actions.policy.model import Approvals, Regret, Rung
 from actions.snapshots import Part, Restored, Snapshot
-from fallow.acting import Facts, Intent, Target
+from fallow.acting import Facts, Intent, Reason, Target
 from fallow.errors import RefusedError, UsageError
 from fallow.window import Window
-from tests.actions.loop.site import POLICY, SPACE, Site, bare
+from tests.actions.loop.site import POLICY, SPACE, Site, bare, plan
 
 
 def test_an_idle_deployment_is_told_waited_for_scaled_down_and_verified(site: Site) -> None:
@@ -29,7 +33,7 @@ def test_an_idle_deployment_is_told_waited_for_scaled_down_and_verified(site: Si
     annotations = site.get("Deployment", "web")["metadata"]["annotations"]
     assert annotations["fallow.dev/action"] == report.taken[0].action
     assert annotations["fallow.dev/undo"] == f"fallow undo {report.taken[0].action}"
-    assert annotations["fallow.dev/keep"] == f"fallow keep Deployment/{SPACE}/web 24h"
+    assert annotations["fallow.dev/how-to-keep"] == f"fallow keep Deployment/{SPACE}/web 24h"
     (event,) = [e for e in site.store.list("Event", SPACE) if e["reason"] == "Fallow"]
     assert "fallow undo" in event["message"]
     site.pass_time(minutes=3)
@@ -40,6 +44,10 @@ def test_an_idle_deployment_is_told_waited_for_scaled_down_and_verified(site: Si
     assert outcome.result == "undone"
     assert bare(site.get("Deployment", "web")) == before
     assert actor.record.journal.verify() is None
+
+
+def test_what_we_write_on_an_object_protects_it_from_nothing() -> None:
+    assert not set(OURS) & {p.key for p in protections()}
 
 
 def test_the_journal_is_written_before_the_first_write_and_around_each(site: Site) -> None:
@@ -283,6 +291,24 @@ def test_an_annotation_of_the_last_moment_stops_the_write(site: Site) -> None:
     assert site.replicas() == 2
 
 
+def test_a_run_that_is_aborted_does_nothing_at_all(site: Site) -> None:
+    """The eleventh of ten is not refused after ten were done: none is."""
+    for name in ("a", "b"):
+        site.deployment(name, replicas=1)
+
+    def aborting(*asked: Any) -> Plan:
+        return msgspec.structs.replace(plan(*asked), aborted=Reason("max_resources", "2 of 1"))
+
+    actor = site.actor(planner=aborting)
+    site.told_and_waited(actor)
+    report = actor.turn(dry_run=False)
+    assert report.plan is not None
+    assert report.plan.aborted is not None
+    assert not report.taken
+    assert not site.writes()
+    assert not site.told.notices
+
+
 # One actor, few actions, a way to stop them.
 
 
@@ -426,6 +452,14 @@ def test_an_owner_who_takes_it_back_is_regret_and_left_alone_longer_each_time(si
     assert actor.record.regret("idle", timedelta(hours=24), site.now.replace(year=2020)) == (1, 1)
     with pytest.raises(RefusedError, match="taken back already, by kubectl-scale"):
         actor.undo(told.action.id, "ann")
+    site.pass_time(days=1, minutes=1)
+    report = actor.turn(dry_run=False)
+    assert [t.result for t in report.taken] == ["acted"], report
+    site.pass_time(hours=2)
+    site.patch("Deployment", "web", {"spec": {"replicas": 2}}, manager="kubectl-scale")
+    actor.turn(dry_run=False)
+    assert len(actor.record.actions) == 2
+    assert actor.record.history("idle", finding).contested_until == site.now + timedelta(days=2)
 
 
 def test_a_policy_whose_owners_take_back_too_much_only_notifies(site: Site) -> None:
