@@ -19,14 +19,15 @@ from fallow.seams import Cluster, Right
 
 LABEL, LABEL_STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 CONFIG, STATE = pointer("metadata", "labels", LABEL), pointer("metadata", "labels", LABEL_STATE)
+POOL = "NodePool"
 ASKED = "pending"
 """What mig-manager itself writes while it cuts."""
 
 
 class MigExecutor:
-    """Set the label `nvidia.com/mig.config` of an empty node."""
+    """Set the label `nvidia.com/mig.config` of an empty node; of a pool, of one such node."""
 
-    kinds: ClassVar[frozenset[str]] = frozenset({"Node"})
+    kinds: ClassVar[frozenset[str]] = frozenset({"Node", POOL})
     capabilities: ClassVar[frozenset[str]] = frozenset({"mig"})
     verbs: ClassVar[frozenset[str]] = frozenset({"cut-again"})
     rights: ClassVar[tuple[Right, ...]] = (
@@ -42,6 +43,8 @@ class MigExecutor:
                 evidence does not say that no process is on its devices.
             TemporaryError: the API does not answer.
         """
+        if decision.subject[1] == POOL:
+            return self._one_of(decision, cluster)
         node, path = read(decision, cluster)
         told = target(node, cluster.name, "Node", "v1")
         wanted = decision.parameters.get("mig_config")
@@ -73,6 +76,23 @@ class MigExecutor:
             undo=(label.undo, _again(cordon, before)),
             lost="to undo it later, somebody has to empty and cordon the node first",
             notes=("pods are let in again when mig-manager says success; until then it waits",),
+        )
+
+    def _one_of(self, decision: Decision, cluster: Cluster) -> Intent:
+        """Return the writes of the first of a pool's nodes that may be cut again now."""
+        said, why = decision.parameters, []
+        for one in said.get("nodes") or ():
+            subject = (decision.subject[0], "Node", "", str(one["node"]))
+            asked = {"mig_config": one["mig_config"], **said, "processes": one["processes"]}
+            about = msgspec.structs.replace(decision, subject=subject, uid=None, parameters=asked)
+            try:
+                return self.intend(about, cluster)
+            except RefusedError as error:
+                why.append(error.message)
+        raise RefusedError(
+            f"NodePool/{decision.subject[3]}: no node may be cut again"
+            + (f": {'; '.join(why)}" if why else ""),
+            hint="all boards of a node have to be free, and would be cut alike",
         )
 
 

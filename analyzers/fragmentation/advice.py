@@ -43,8 +43,13 @@ def advice(loss: Loss, details: dict[str, Any], freed: float) -> tuple[Recommend
     return tuple(found)
 
 
-def mig_advice(loss: Loss, details: dict[str, Any]) -> tuple[Recommendation, ...]:
-    """Return the layouts that would strand less, where there are any."""
+def mig_advice(
+    loss: Loss, details: dict[str, Any], parameters: dict[str, Any]
+) -> tuple[Recommendation, ...]:
+    """Return the layouts that would strand less, where there are any.
+
+    `parameters`: of the nodes that may be cut again as a whole (`cutting.py`).
+    """
     gain = details["fragmented_gpus"] - details["fragmented_gpus_cut_again"]
     if gain <= 0:
         return ()
@@ -58,6 +63,7 @@ def mig_advice(loss: Loss, details: dict[str, Any]) -> tuple[Recommendation, ...
         undo="restore the earlier nvidia.com/mig.config label",
         caution="only boards without processes: mig-manager does not drain workloads by itself",
         effort="advanced",
+        parameters=parameters,
     )
     return (_priced(one, loss, 1.0, "stranded"),)
 

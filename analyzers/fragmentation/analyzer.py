@@ -47,7 +47,7 @@ class FragmentationAnalyzer:
             for pool in pools(picture):
                 made = (
                     pool_finding(picture, said, pool, window, self.settings),
-                    mig_finding(picture, pool, window, self.settings),
+                    mig_finding(views, picture, pool, window, self.settings),
                 )
                 found += [finding for finding in made if finding is not None]
         return sorted(

@@ -11,6 +11,7 @@ import numpy as np
 from analyzers.fragmentation.advice import Loss, advice, mig_advice
 from analyzers.fragmentation.boards import Board, boards
 from analyzers.fragmentation.causers import causers
+from analyzers.fragmentation.cutting import parameters
 from analyzers.fragmentation.figures import Figures, Measured, cpu_probe, figures
 from analyzers.fragmentation.ground import Slot
 from analyzers.fragmentation.moving import after, document, ground
@@ -19,6 +20,7 @@ from analyzers.fragmentation.planning import plan
 from analyzers.money import SMALLEST
 from fallow.fragmentation import Measure
 from fallow.nouns import Evidence, Finding, Subject, finding_id
+from fallow.seams import Views
 from fallow.settings import FragmentationSettings
 from fallow.window import Window
 
@@ -96,7 +98,7 @@ def pool_finding(
 
 
 def mig_finding(
-    picture: Picture, pool: Pool, window: Window, settings: FragmentationSettings
+    views: Views, picture: Picture, pool: Pool, window: Window, settings: FragmentationSettings
 ) -> Finding | None:
     """Return what a pool's MIG boards strand; None below `min_gpus`."""
     names = {picture.nodes[n].name for n in pool.rows}
@@ -114,6 +116,8 @@ def mig_finding(
         models=(pool.model,) if pool.model else (),
     )
     details = mig_details(cut)
+    again = parameters(views, picture.cluster, window.end, cut)
+    loss = Loss(subject, pool.pool, pool.model, money, window)
     return Finding(
         id=finding_id("fragmentation", STRANDED, subject, window.start),
         analyzer="fragmentation",
@@ -126,7 +130,7 @@ def mig_finding(
         gpu_hours=money.gpu_hours,
         usd=money.usd,
         details=details,
-        recommendations=mig_advice(Loss(subject, pool.pool, pool.model, money, window), details),
+        recommendations=mig_advice(loss, details, again or {}),
     )
 
 

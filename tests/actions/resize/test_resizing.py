@@ -190,6 +190,20 @@ def test_boards_that_may_be_in_use_are_never_cut(
         intended(place, MigExecutor(), "Node", "cut-again", name, **said)
 
 
+def test_of_a_pool_the_first_node_that_may_be_is_cut(place: Place) -> None:
+    name, _ = board(place)
+    said = {"mig_config": "all-1g.10gb"}
+    busy, unknown = {"node": "x", "processes": 1}, {"node": name, "processes": None}
+    nodes = [{**busy, **said}, {**unknown, **said}]
+    with pytest.raises(RefusedError, match=r"no node may be cut again: .*is not known"):
+        intended(place, MigExecutor(), "NodePool", "cut-again", "pool", nodes=nodes)
+    nodes.append({"node": name, "processes": 0, **said})
+    intent = intended(place, MigExecutor(), "NodePool", "cut-again", "pool", nodes=nodes)
+    assert (intent.target.kind, intent.target.name) == ("Node", name)
+    with pytest.raises(RefusedError, match="no node may be cut again"):
+        intended(place, MigExecutor(), "NodePool", "cut-again", "pool")
+
+
 def test_a_node_with_gpu_pods_or_a_strangers_cordon_is_not_cut(place: Place) -> None:
     name, _ = board(place)
     said = {"mig_config": "all-1g.10gb", "processes": 0}

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,11 @@ from analyzers.waterfall import fall
 from fallow.settings import FragmentationSettings
 from fallow.window import Window
 from runtime.findings import document
+from tests.analyzers.fragmentation.conftest import WINDOW
 
 GOLDEN = Path(__file__).parent / "golden"
+END = WINDOW.end.replace(tzinfo=None)
+LAST = END - timedelta(minutes=5)
 OWN_MIX = FragmentationSettings(least_pods=1, min_gpus=0.1)
 Fleet = Any
 
@@ -93,6 +97,7 @@ WEB = '{"app": "web"}'
 
 
 def budgeted(fleet: Fleet, window: Window, **budgets: int) -> None:
+    empty = {"cluster": "c", "bucket": LAST, "namespace": "", "pod": ""}
     rows = [
         {
             "cluster": "c", "namespace": "ns", "name": name, "max_unavailable": "1",
@@ -212,21 +217,65 @@ def test_an_empty_warehouse_has_no_findings(views: Any, window: Window) -> None:
     assert analyzer.unjudged(views, window) == []
 
 
-def test_a_board_cut_badly_strands_slices_and_the_layout_that_would_not_is_named(
-    fleet: Fleet, window: Window
-) -> None:
+def _cut_badly(fleet: Fleet) -> list[str]:
+    """Cut two boards of a node into what nobody asks for; return the instances."""
     fleet.node("n0", looked_at=False)
     for b in range(2):
         for k, profile in enumerate(["4g.40gb", "1g.10gb"]):
             name = f"GPU-{b}/gi{k}"
             fleet.device(name, "n0", parent=f"GPU-{b}", profile=profile, weight=0.5)
     fleet.pod("asks", None, [0], gpu_resource="nvidia.com/mig-3g.40gb")
+    return [f"GPU-{b}/gi{k}" for b in range(2) for k in range(2)]
+
+
+def _held(fleet: Fleet, device: str) -> None:
+    row = {"cluster": "c", "device": device, "pod_uid": "small", "namespace": "ns"}
+    times = {"start": END - timedelta(hours=24), "end": END, "share": 1.0}
+    fleet.views.rows("allocation", [{**row, **times}])
+
+
+def test_a_board_cut_badly_strands_slices_and_the_layout_that_would_not_is_named(
+    fleet: Fleet, window: Window
+) -> None:
+    _cut_badly(fleet)
     found = FragmentationAnalyzer(OWN_MIX).find(fleet.views, window)
     (one,) = [f for f in found if f.kind == "mig_slices"]
     assert one.details["fragmented_gpus"] == 2
     assert one.details["fragmented_gpus_cut_again"] == 0
     assert one.details["layouts"][0]["cut_again"] == ["3g.40gb", "3g.40gb"]
     assert one.recommendations[0].verb == "cut-again"
+    (node,) = one.recommendations[0].parameters["nodes"]
+    assert node == {"node": "n0", "mig_config": "all-3g.40gb", "processes": None}
+
+
+@pytest.mark.parametrize(
+    ("counts", "told"),
+    [([0, 0, 0, 0], 0), ([0, 2, 0, 1], 3), ([0, 0, 0, None], None), ([0, 0, 0], None)],
+    ids=["none", "some", "one does not say", "one is not seen"],
+)
+def test_processes_of_a_node_are_known_only_where_every_device_says(
+    fleet: Fleet, window: Window, counts: list[int | None], told: int | None
+) -> None:
+    devices = _cut_badly(fleet)
+    empty = {"cluster": "c", "bucket": LAST, "namespace": "", "pod": ""}
+    rows = [
+        {**empty, "device": d, "proc_count_max": n}
+        for d, n in zip(devices, counts, strict=False)
+    ]
+    fleet.views.rows("rollup_5m", rows)
+    found = FragmentationAnalyzer(OWN_MIX).find(fleet.views, window)
+    (one,) = [f for f in found if f.kind == "mig_slices"]
+    (node,) = one.recommendations[0].parameters["nodes"]
+    assert node["processes"] == told
+
+
+def test_a_node_with_a_board_in_use_is_not_cut_as_a_whole(fleet: Fleet, window: Window) -> None:
+    devices = _cut_badly(fleet)
+    _held(fleet, devices[1])
+    found = FragmentationAnalyzer(OWN_MIX).find(fleet.views, window)
+    (one,) = [f for f in found if f.kind == "mig_slices"]
+    assert one.recommendations[0].verb == "cut-again"
+    assert one.recommendations[0].parameters == {}
 
 
 pods = st.lists(
