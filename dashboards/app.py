@@ -7,6 +7,7 @@ audience that its name's prefix says. Every page is asked the same things, which
 import pkgutil
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 import streamlit as st
@@ -22,13 +23,15 @@ from fallow.window import Window, format_duration, parse_duration, parse_moment
 AUDIENCES = {"finance": "Finance", "sre": "SRE", "mine": "Mine"}
 VIEWS = {"loaded": "whole node", "gpu": "GPU only"}
 WINDOWS = ("24h", "7d", "30d", "month", "90d")
+MARK = Path(__file__).with_name("mark.png")
+"""The browser fetches a Material icon for a tab from the internet; a file is ours."""
 STALE = timedelta(hours=1)
 """Data older than this are said to be old."""
 
 
 def main() -> None:
     """Draw the page that the URL names."""
-    st.set_page_config(page_title="Fallow", page_icon=":material/grass:", layout="wide")
+    st.set_page_config(page_title="Fallow", page_icon=str(MARK), layout="wide")
     try:
         person = signin.person(in_force.settings())
     except SettingsError as error:

@@ -29,8 +29,8 @@ STATE_COLOURS = {
     "unknown": "#8b5cf6",
 }
 """Used blue and its neighbours, held idle amber, free grey, thrown away red, unknown violet."""
-BLUE, AMBER, GREY, RED, VIOLET, GREEN = (
-    "#2f7de1", "#d97706", "#8b93a1", "#dc2626", "#8b5cf6", "#16a34a",
+BLUE, AMBER, GREY, RED, VIOLET, GREEN, SLATE = (
+    "#2f7de1", "#d97706", "#8b93a1", "#dc2626", "#8b5cf6", "#16a34a", "#64748b",
 )  # fmt: skip
 SERIES = (BLUE, AMBER, "#0d9488", VIOLET, "#db2777", "#64748b", "#0891b2", RED, GREEN, GREY)
 DAY: Literal["utcyearmonthdate"] = "utcyearmonthdate"
@@ -63,13 +63,14 @@ def states_over_time(rows: pa.Table, unit: str = "usd", height: int = 280) -> al
     title, form = ("USD per day", "$,.0f") if unit == "usd" else ("GPU-hours per day", ",.0f")
     order = {state: n for n, state in enumerate(STATE_COLOURS)}
     listed = [{**row, "order": order.get(row["state"], 99)} for row in rows.to_pylist()]
+    used = {str(row["state"]) for row in listed}
     drawn: alt.Chart = (
         alt.Chart(values(listed))
         .mark_bar()
         .encode(
             x=alt.X("day:T", title=None, timeUnit=DAY, axis=alt.Axis(format="%d %b")),
             y=alt.Y(f"{unit}:Q", title=title, axis=alt.Axis(format=form)),
-            color=alt.Color("state:N", title=None, scale=state_scale(), sort=[*STATE_COLOURS]),
+            color=alt.Color("state:N", title=None, scale=state_scale([*used])),
             order=alt.Order("order:Q"),
             tooltip=[
                 alt.Tooltip("day:T", title="day", timeUnit=DAY),

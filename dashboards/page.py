@@ -131,7 +131,7 @@ def table(
     """
     shown = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist([*rows])
     names = [column for column in columns if column in shown.column_names]
-    shown = pa.table({n: _rounded(shown[n]) for n in names})
+    shown = pa.table({n: _rounded(n, shown[n]) for n in names})
     st.dataframe(
         shown,
         column_config=columns,
@@ -203,6 +203,7 @@ def complain(error: FallowError) -> None:
     box(f"{text}\n\n{plain(error.hint, 400)}" if error.hint else text)
 
 
-def _rounded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Round what is no money to three digits; dollars keep all of theirs."""
-    return pc.round(column, ndigits=3) if pa.types.is_floating(column.type) else column
+def _rounded(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Round what is counted to one digit; dollars keep all of theirs."""
+    counted = pa.types.is_floating(column.type) and "usd" not in name
+    return pc.round(column, ndigits=1) if counted else column

@@ -59,7 +59,8 @@ def steps(asked: Asked) -> None:
 
 def spoken(window: Window) -> str:
     """Write a window in a few characters."""
-    return f"{window.start:%d %b %H:%M} to {window.end:%d %b %H:%M}"
+    form = "%d %b" if window.seconds % 86400 == 0 else "%d %b %H:%M"
+    return f"{window.start:{form}} to {window.end:{form}}"
 
 
 def _drawn(made: bridge.Bridge) -> list[dict[str, object]]:

@@ -77,7 +77,7 @@ def statement(asked: Asked) -> None:
         return
     page.metrics(
         ("Fully loaded", money(line["total_usd"], cents=True), "own + node + shared"),
-        ("GPU only", money(line["total_usd_gpu"], cents=True), "GPU part + shared GPU part"),
+        ("GPU only", money(line["total_usd_gpu"], cents=True), "own + shared GPU part"),
         ("Shared", money(line["shared_usd"], cents=True), "of what nobody held"),
         (
             "Idle",

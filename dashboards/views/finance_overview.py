@@ -40,7 +40,7 @@ def headline(asked: Asked) -> None:
         (
             "Could be saved",
             money(done.identified_usd) if done.identified else money(page.exact(0)),
-            f"{done.identified} findings; verified {money(done.verified_usd or page.exact(0))}",
+            f"{done.identified} findings",
         ),
     )
 

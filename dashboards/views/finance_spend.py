@@ -9,7 +9,7 @@ from dashboards.page import Asked, hours, money, share
 TITLE, ICON, ORDER = "Spend", ":material/payments:", 10
 
 COLUMNS = {
-    "name": page.name("name", "large"),
+    "name": page.name("name"),
     "usd": page.usd("USD"),
     "gpu_hours": page.number("GPU-hours"),
     "share_pct": page.percent("of all GPU-hours"),
@@ -85,7 +85,7 @@ def budget(asked: Asked) -> Decimal | None:
 
 
 def _missing(made: spend.Month) -> str:
-    return f"{made.missing_hours:,} hours of it are unknown" if made.missing_hours else "UTC"
+    return f"{made.missing_hours:,} h unknown" if made.missing_hours else "UTC"
 
 
 def _point(point: spend.Point) -> dict[str, object]:

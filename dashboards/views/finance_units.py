@@ -2,12 +2,13 @@
 
 from dashboards import charts, data, page
 from dashboards.figures import units
+from dashboards.figures.asking import PLATFORM
 from dashboards.page import Asked, money
 
 TITLE, ICON, ORDER = "Unit economics", ":material/straighten:", 70
 
 OWNERS = {
-    "name": page.name("name", "large"),
+    "name": page.name("name"),
     "usd_per_productive_gpu_hour": page.usd("per productive GPU-hour"),
     "usd_per_gpu_hour": page.usd("per paid GPU-hour"),
     "usd": page.usd("USD"),
@@ -60,7 +61,9 @@ def owners(asked: Asked) -> None:
     if not rows.num_rows:
         page.nobody(asked)
         return
-    drawn = [r for r in rows.to_pylist() if r["usd_per_productive_gpu_hour"] is not None]
+    drawn = [
+        r for r in rows.to_pylist() if r["usd_per_productive_gpu_hour"] and r["name"] != PLATFORM
+    ]
     if drawn:
         drawn = sorted(drawn, key=lambda r: -r["usd_per_productive_gpu_hour"])
         page.chart(

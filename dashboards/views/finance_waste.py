@@ -11,7 +11,7 @@ from dashboards.page import Asked, hours, money, share
 TITLE, ICON, ORDER = "Waste by owner", ":material/local_fire_department:", 40
 
 COLUMNS = {
-    "name": page.name("name", "large"),
+    "name": page.name("name"),
     "waste_usd": page.usd("wasted, USD"),
     "waste_pct": page.percent("of its GPU-hours"),
     "waste_gpu_hours": page.number("wasted GPU-hours"),

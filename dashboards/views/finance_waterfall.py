@@ -51,7 +51,7 @@ def states(asked: Asked) -> None:
             money(
                 None if made.usd is None or not worked else made.usd / page.exact(worked.gpu_hours)
             ),
-            "the whole bill over the hours that worked",
+            "bill over working hours",
         ),
     )
     page.chart(
@@ -100,7 +100,7 @@ def savings(asked: Asked) -> None:
 def _drawn(made: waterfall.Waterfall) -> list[dict[str, object]]:
     whole = made.gpu_hours
     rows: list[dict[str, object]] = [
-        {"name": "paid", "low": 0.0, "high": whole, "amount": whole, "colour": charts.GREY}
+        {"name": "paid", "low": 0.0, "high": whole, "amount": whole, "colour": charts.SLATE}
     ]
     for step in made.steps:
         low = step.left_gpu_hours - step.gpu_hours
