@@ -24,7 +24,7 @@ Place = tuple[str, str]
 """cluster, node"""
 
 
-class Hold(msgspec.Struct, frozen=True):
+class Hold(msgspec.Struct, frozen=True, gc=False):
     """That a workload held a device, or a share of it, for a time."""
 
     key: Key
@@ -42,7 +42,7 @@ class Hold(msgspec.Struct, frozen=True):
     interval_s: float | None
 
 
-class Pod(msgspec.Struct, frozen=True):
+class Pod(msgspec.Struct, frozen=True, gc=False):
     """A pod and when it was there; moments in microseconds."""
 
     key: Key
