@@ -1,0 +1,105 @@
+"""Environment defaults for pods whose owner asked for a format by a label, as admission policies.
+
+Fallow installs none of this and needs no right to: the manifests are for the platform's people to
+read and apply. Who does not put the label into a pod template is never touched; a variable that a
+container sets itself is left; a pod is admitted whatever goes wrong.
+"""
+
+import csv
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+API = "admissionregistration.k8s.io/v1"
+"""Stable from Kubernetes 1.36 on (KEP-3962)."""
+LABEL = "fallow.dev/precision"
+"""On a pod, put there by its owner: the format it may use."""
+_NEVER = ("kube-system", "kube-public", "kube-node-lease")
+_GPU = (
+    "has(c.resources) && has(c.resources.limits) && "
+    "c.resources.limits.exists(r, r.startsWith('nvidia.com/'))"
+)
+
+
+class Default(msgspec.Struct, frozen=True):
+    """A variable that lets a framework use a format."""
+
+    format: str
+    variable: str
+    value: str
+    framework: str
+    source: str
+
+
+@cache
+def defaults() -> tuple[Default, ...]:
+    """Return the rows of `admission.csv`."""
+    text = files("actions.hints").joinpath("admission.csv").read_text(encoding="utf-8")
+    return tuple(Default(**row) for row in csv.DictReader(text.splitlines()))
+
+
+def manifests() -> list[dict[str, Any]]:
+    """Return a policy and its binding for each format."""
+    formats = dict.fromkeys(row.format for row in defaults())
+    return [document for name in formats for document in (_policy(name), _binding(name))]
+
+
+def expression(row: Default) -> str:
+    """Return the CEL that gives the variable to containers with GPUs which do not set it."""
+    wanted = f"{_GPU} && !(has(c.env) && c.env.exists(e, e.name == '{row.variable}'))"
+    made = f"Object.spec.containers.env{{name: '{row.variable}', value: '{row.value}'}}"
+    return (
+        "Object{spec: Object.spec{containers: object.spec.containers"
+        f".filter(c, {wanted})"
+        f".map(c, Object.spec.containers{{name: c.name, env: [{made}]}})}}}}"
+    )
+
+
+def _policy(name: str) -> dict[str, Any]:
+    rows = [row for row in defaults() if row.format == name]
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["pods"],
+    }
+    return {
+        "apiVersion": API,
+        "kind": "MutatingAdmissionPolicy",
+        "metadata": _meta(name),
+        "spec": {
+            "failurePolicy": "Ignore",
+            "reinvocationPolicy": "Never",
+            "matchConstraints": {
+                "objectSelector": {"matchLabels": {LABEL: name}},
+                "resourceRules": [rule],
+            },
+            "mutations": [
+                {
+                    "patchType": "ApplyConfiguration",
+                    "applyConfiguration": {"expression": expression(row)},
+                }
+                for row in rows
+            ],
+        },
+    }
+
+
+def _binding(name: str) -> dict[str, Any]:
+    where = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [*_NEVER]}
+    return {
+        "apiVersion": API,
+        "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": _meta(name),
+        "spec": {
+            "policyName": f"fallow-precision-{name}",
+            "matchResources": {"namespaceSelector": {"matchExpressions": [where]}},
+        },
+    }
+
+
+def _meta(name: str) -> dict[str, Any]:
+    part = {"app.kubernetes.io/part-of": "fallow"}
+    return {"name": f"fallow-precision-{name}", "labels": part}
