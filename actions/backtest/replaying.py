@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from importlib.resources import files
+from typing import NamedTuple
 
 import msgspec
 import polars as pl
@@ -21,7 +22,7 @@ from actions.backtest.fleets import Fleets
 from actions.backtest.result import Backtest, Stop, held
 from actions.backtest.rooms import Room
 from actions.decide import decide
-from actions.facts.gathering import facts_of
+from actions.facts.gathering import Seen, facts_of, tells
 from actions.facts.ground import Ground, Key, key_of, micros, moment
 from actions.facts.quotas import Quotas
 from actions.facts.waiting import Line
@@ -39,6 +40,14 @@ DAY_HOURS = 24
 _LADDER = frozenset({"first-sight", "notice", "grace"})
 _FLEETING = frozenset({"first-sight", "notice", "pressure", "benefit", "open", "frozen"})
 """Gates that may open at the next moment although nothing about the case changes."""
+
+
+class _Around(NamedTuple):
+    """Who waits, quotas and looks at a moment; None = nobody asks."""
+
+    line: Line | None
+    quotas: Quotas | None
+    seen: Seen | None
 
 
 class _Case:
@@ -166,15 +175,12 @@ class _Replay:
         if too_many is not None:
             self._abort(k, now, too_many, [case for case, _ in found])
             return
-        asks = self._policy.on_pressure or self._policy.on_benefit
-        line = Line(self._ground, now) if asks else None
-        quotas = Quotas(self._views, now) if self._policy.match.over_quota else None
-        cases = []
-        for case, finding in found:
-            advice = recommend(finding)
-            if advice:
-                made_of = self._facts(case, finding, advice[0], now, line, quotas)
-                cases.append((made_of, case))
+        around = self._around(now, [finding for _, finding in found])
+        cases = [
+            (self._facts(case, finding, advice[0], now, around), case)
+            for case, finding in found
+            if (advice := recommend(finding))
+        ]
         cases.sort(key=lambda each: rank(each[0]))
         free = msgspec.structs.replace(spent, trusted=frozenset({self._policy.name}))
         room = Room(self._policy, free, self._uses, now)
@@ -288,16 +294,26 @@ class _Replay:
         hours = sum(length * gpus for length, _, gpus in parts) / HOUR_US
         return max((until for _, until, _ in parts), default=at), round(hours, 6)
 
-    def _facts(  # noqa: PLR0917  (one caller)
+    def _around(self, now: datetime, findings: Sequence[Finding]) -> "_Around":
+        """Return what facts need besides the ground, where this policy or a case asks for it."""
+        asks = self._policy.on_pressure or self._policy.on_benefit
+        quiet = [finding for finding in findings if not tells(finding)]
+        return _Around(
+            Line(self._ground, now) if asks else None,
+            Quotas(self._views, now) if self._policy.match.over_quota else None,
+            Seen(self._views, self._ground, quiet, now) if quiet else None,
+        )
+
+    def _facts(
         self,
         case: int,
         finding: Finding,
         advice: Recommendation,
         now: datetime,
-        line: Line | None,
-        quotas: Quotas | None,
+        around: "_Around",
     ) -> Facts:
-        facts = facts_of(self._ground, finding, advice, now, line=line, quotas=quotas)
+        line, quotas, seen = around
+        facts = facts_of(self._ground, finding, advice, now, line=line, quotas=quotas, seen=seen)
         known, owned = self._cases[case], self._owned[_subject(finding)]
         history = History(
             first_seen=known.first_seen,

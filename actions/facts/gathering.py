@@ -53,7 +53,7 @@ def gather(
     since = min(min(f.window.end, now) for f, _ in advised) - timedelta(hours=1)
     ground = Ground(views, since, now, (key_of(f.subject) for f, _ in advised))
     line, quotas = waiting.Line(ground, now), Quotas(views, now)
-    seen = _Seen(views, ground, [f for f, _ in advised], now)
+    seen = Seen(views, ground, [f for f, _ in advised], now)
     alone = _alone(histories)
     made = []
     for finding, advice in advised:
@@ -69,7 +69,7 @@ def facts_of(
     now: datetime,
     *,
     line: "waiting.Line | None" = None,
-    seen: "_Seen | None" = None,
+    seen: "Seen | None" = None,
     quotas: Quotas | None = None,
 ) -> Facts:
     """Return the facts of one finding; without a `line`, who waits is unknown."""
@@ -117,7 +117,7 @@ def facts_of(
     )
 
 
-class _Seen:
+class Seen:
     """Looks at the devices, and at the clusters' APIs, of findings that do not tell them."""
 
     def __init__(
@@ -139,7 +139,7 @@ def tells(finding: Finding) -> bool:
 
 
 def _looked(
-    finding: Finding, holds: Sequence[Hold], now: datetime, seen: _Seen | None
+    finding: Finding, holds: Sequence[Hold], now: datetime, seen: Seen | None
 ) -> tuple[datetime | None, float | None, float | None, tuple[str, ...]]:
     """Return until when it was seen, how often, how well, and what contradicted itself.
 

@@ -15,7 +15,7 @@ from actions.backtest.result import wilson
 from actions.backtest.slow import remembered
 from actions.policy.model import Amount, Budget, Match, Policy, Regret, Rung
 from analyzers.idle import IdleAnalyzer
-from fallow.nouns import Finding
+from fallow.nouns import Finding, Recommendation, Subject
 from fallow.settings import IdleSettings
 from fallow.window import Window
 from tests.actions.backtest.town import BUSY, HOUR, HOURS, MINUTE, Town, moments, rests, rule
@@ -266,3 +266,31 @@ def test_used_again_is_told_to_the_five_minutes_where_moments_are_not_whole_hour
     town.settle()
     made = replayed(town.views, rule(), moments(MINUTE * 6))
     assert made.stops[0].used_at == START + 10 * HOUR
+
+
+class Wasteful:
+    """Finds one thing that wastes without resting, at every moment."""
+
+    def find(self, _views: Any, window: Window) -> list[Finding]:
+        advice = Recommendation(
+            "annotate", "Job/ns/resting", "it wastes", reversible=True, gpu_hours_per_day=24.0
+        )
+        return [
+            Finding(
+                id="w" * 12, analyzer="third", kind="waste", verdict="wasteful",
+                subject=Subject("c", "ns", "Job", "resting"), window=window,
+                evidence="confirmed", confidence=1.0, gpu_hours=1.0, usd=None, details={},
+                recommendations=(advice,),
+            )
+        ]  # fmt: skip
+
+
+def test_what_tells_nothing_of_its_looks_is_seen_by_them_as_they_were(town: Town) -> None:
+    town.add("resting")
+    town.settle()
+    ladder = (Rung("observe"), Rung("notify"), Rung("act", verbs=("annotate",)))
+    at = [START + n * 12 * HOUR for n in range(1, 4)]
+    past = remembered(Wasteful(), town.views, WHOLE, at)
+    policy = rule(match=Match(kind=("waste",)), ladder=ladder)
+    made = backtest(policy, past, town.views, WHOLE, at, exact=True)
+    assert [(s.verb, (s.at - START) / HOUR) for s in made.stops] == [("annotate", 24)]
