@@ -44,6 +44,17 @@ legal, and a hint; `--debug` or `FALLOW_DEBUG=1` adds the traceback.
 | 130 | interrupted |
 """
 
+METRICS_HEAD = """\
+# Metrics
+
+What `fallow up` tells of itself at `/metrics` (`service.listen`, 127.0.0.1:9410 unless set). No
+workload, pod, namespace or team is a label: details belong to the warehouse. A process tells what
+its roles know ([the service](service.md)); `all` in the column below means every process.
+
+Alerts over them: `deploy/prometheus/rules.yaml`, what to do about each: [the runbook](runbook.md).
+A board: `deploy/grafana/fallow.json`. Histograms have `_bucket`, `_count` and `_sum`.
+"""
+
 KINDS = ("<!-- kinds -->", "<!-- end of kinds -->")
 
 
@@ -104,6 +115,22 @@ def policies_page(written: str) -> str:
         before, _, rest = written.partition(head)
         written = f"{before}{head}\n{table}{tail}{rest.partition(tail)[2]}"
     return written
+
+
+def metrics_page() -> str:
+    """Return `docs/metrics.md`."""
+    from runtime.metrics import metrics  # noqa: PLC0415  (only this page needs the client)
+
+    lines = [
+        METRICS_HEAD,
+        "| metric | kind | labels | told by | meaning |",
+        "|---|---|---|---|---|",
+    ]
+    for one in metrics():
+        (name, *_) = one.exported() if one.kind == "counter" else (one.name,)
+        labels = ", ".join(f"`{label}`" for label in one.labels)
+        lines.append(f"| `{name}` | {one.kind} | {labels} | {one.role} | {one.meaning} |")
+    return "\n".join(lines) + "\n"
 
 
 def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo, Any]]:
@@ -174,6 +201,7 @@ def main(folder: str) -> None:
     """Write the pages into a folder."""
     policies = policies_page(Path(folder, "policies.md").read_text(encoding="utf-8"))
     pages = {"settings.md": settings_page(), "cli.md": cli_page(), "policies.md": policies}
+    pages["metrics.md"] = metrics_page()
     for name, page in pages.items():
         Path(folder, name).write_text(page, encoding="utf-8")
     actions = Path(folder, "actions.md")

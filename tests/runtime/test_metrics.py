@@ -21,7 +21,7 @@ from warehouse.lake import Warehouse
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TENANT = "somebodys-secret"
-LABELS = {"job", "collector", "state", "audit", "tier", "analyzer", "saving", "result", "gate"} | {
+LABELS = {"job_name", "collector", "state", "audit", "tier", "analyzer", "saving", "result", "gate"} | {
     "version", "role", "what", "code",
 }  # fmt: skip
 
@@ -124,9 +124,9 @@ def test_what_happened_is_what_is_told(told: SelfMetrics) -> None:
         ("fallow_unpriced_share", {}, 1.0),
         ("fallow_targets", {"collector": "exporters", "state": "up"}, 1.0),
         ("fallow_targets", {"collector": "exporters", "state": "down"}, 1.0),
-        ("fallow_job_failures_total", {"job": "collect"}, 1.0),
-        ("fallow_job_duration_seconds_count", {"job": "collect"}, 2.0),
-        ("fallow_job_last_success_timestamp_seconds", {"job": "collect"}, NOW.timestamp()),
+        ("fallow_job_failures_total", {"job_name": "collect"}, 1.0),
+        ("fallow_job_duration_seconds_count", {"job_name": "collect"}, 2.0),
+        ("fallow_job_last_success_timestamp_seconds", {"job_name": "collect"}, NOW.timestamp()),
         ("fallow_audit_failures", {"audit": "ledger_capacity"}, 3.0),
         ("fallow_waste_usd_per_hour", {"analyzer": "idle"}, 2.0),
         ("fallow_saved_usd", {"saving": "cash"}, 15.0),
