@@ -107,25 +107,25 @@ class Actor:
             TemporaryError: the cluster or the journal does not answer.
             RefusedError: the lease may not be written.
         """
-        alone = nullcontext() if dry_run else self.record.journal.alone()
-        with alone:
-            now = self.clock()
+        now = self.clock()
+        if dry_run:
             self.record.catch_up()
-            if dry_run:
-                return self._report(now, dry_run=True, halted=self._frozen(), only=only)
+            return self._report(now, dry_run=True, halted=self._frozen(), only=only)
+        with self.record.journal.alone():
+            self.record.catch_up()
             if held := self.lease.hold():
                 return TurnReport(now, dry_run, halted=(Reason("lease", held),))
             closed, notes = self._reconcile()
             closed += self._looked_back()
             notes += self._demote(now) + self._give_back()
-            halted = self._frozen()
-            if not halted:
-                self._evidence.look(self.clock())
-                now = self.clock()
-                halted = self._break(now)
-            return self._report(
-                now, dry_run=False, halted=halted, closed=closed, notes=notes, only=only
-            )
+        halted = self._frozen()
+        if not halted:
+            self._evidence.look(self.clock())
+            now = self.clock()
+            halted = self._break(now)
+        return self._report(
+            now, dry_run=False, halted=halted, closed=closed, notes=notes, only=only
+        )
 
     def settle(self) -> list[Outcome]:
         """Only find out what became of open actions, and of those that stand."""
@@ -301,10 +301,12 @@ class Actor:
         for decision in decisions:
             if decision.ruling != "allow" or decision.step not in LAST:
                 continue
-            case = self._case(decision, facts)
-            if case is not None:
-                policy = policies[decision.policy]
-                taken.append(self._carrier.carry(policy, decision, case, dry_run=dry_run))
+            # One at a time: people who undo something do not wait for a whole turn.
+            with nullcontext() if dry_run else self.record.journal.alone():
+                case = self._case(decision, facts)
+                if case is not None:
+                    policy = policies[decision.policy]
+                    taken.append(self._carrier.carry(policy, decision, case, dry_run=dry_run))
         return taken
 
     def _case(self, decision: Decision, facts: Mapping[str, Facts]) -> Facts | None:

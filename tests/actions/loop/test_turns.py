@@ -417,6 +417,23 @@ def test_undo_works_while_everything_is_frozen(site: Site) -> None:
     assert site.replicas() == 2
 
 
+def test_people_undo_while_a_turn_plans(site: Site) -> None:
+    site.deployment()
+    actor, other = site.actor(), site.actor(actor="ann")
+    told = site.done(actor)
+    found = site.evidence.cases
+
+    def planning(now: datetime) -> list[Facts]:
+        site.evidence.cases = found  # type: ignore[method-assign]
+        assert other.undo(told.action.id, "ann").result == "undone"
+        return found(now)
+
+    site.evidence.cases = planning  # type: ignore[method-assign]
+    report = actor.turn(dry_run=False)
+    assert not any(t.result == "acted" for t in report.taken)
+    assert site.replicas() == 2
+
+
 # Afterwards.
 
 
