@@ -39,7 +39,7 @@ wheel-check: setup     ## build the wheel and run it outside the checkout
 
 lock:                  ## refresh requirements.lock: hashes, no addresses
 	@$(BIN)/uv pip compile -q --generate-hashes --no-header --no-annotate --no-emit-index-url \
-	  --universal --python-version 3.11 pyproject.toml --group dev -o requirements.lock
+	  --universal --python-version 3.11 pyproject.toml --extra dashboards --group dev -o requirements.lock
 
 clean:
 	rm -rf $(VENV) dist build bench-results
