@@ -44,10 +44,18 @@ def measured(
     *,
     region: str = "",
 ) -> tuple[list[LedgerEntry], Batch]:
-    """Return what the actions that are not over for long saved so far, and that as rows."""
+    """Return what actions saved so far, and that as rows.
+
+    Those that are over for long and were kept since are left out.
+    """
     from warehouse.pricing import device_rates  # noqa: PLC0415  (the engine loads in 0.3 s)
 
-    acts = [a for a in acted_of(record, watched=watched) if _open(a.back, a.until, now)]
+    final = _final(views, cluster)
+    acts = [
+        a
+        for a in acted_of(record, watched=watched)
+        if a.action not in final or _open(a.back, a.until, now)
+    ]
     if not acts:
         return [], _batch([], record, cluster, set(), now)
     rates = device_rates(views, window(acts, now), region=region).to_pylist()
@@ -73,6 +81,12 @@ def hourly(
             last = now
 
     return once
+
+
+def _final(views: Views, cluster: str) -> set[str]:
+    """Return the actions that were measured when they were over."""
+    asked = "SELECT DISTINCT action FROM saving WHERE cluster = $c AND is_final"
+    return set(views.query(asked, {"c": cluster}).column("action").to_pylist())
 
 
 def _open(back: datetime | None, until: datetime | None, now: datetime) -> bool:

@@ -217,6 +217,14 @@ def test_what_is_over_is_left_as_it_was_measured(settings: Settings, lake: Wareh
     assert stored(lake) == before
 
 
+def test_what_was_over_before_anybody_looked_is_measured_all_the_same(
+    settings: Settings, lake: Warehouse
+) -> None:
+    journalled(settings.home, "back", back=0.5)
+    keep(lake, record(settings), "c", WATCHED, NOW + timedelta(days=3))
+    assert [(r["gpu_hours"], r["is_final"]) for r in stored(lake)] == [(0.5, True)]
+
+
 def test_a_turn_measures_once_an_hour(settings: Settings, lake: Warehouse) -> None:
     journalled(settings.home, "nb")
     told: list[int] = []
