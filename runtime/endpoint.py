@@ -48,6 +48,13 @@ class Endpoint:
         """Return host:port as bound."""
         return "{}:{}".format(*self._server.server_address[:2])
 
+    @property
+    def url(self) -> str:
+        """Return where this machine finds it, whatever address it was bound to."""
+        host, port = self._server.server_address[:2]
+        name = "127.0.0.1" if host == "0.0.0.0" else str(host)  # noqa: S104  (compared only)
+        return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+
     def __enter__(self) -> Self:
         """Begin to answer."""
         self._thread.start()
@@ -60,6 +67,10 @@ class Endpoint:
         trace: TracebackType | None,
     ) -> None:
         """Stop answering, after the requests that are being answered."""
+        self.close()
+
+    def close(self) -> None:
+        """Stop answering; closing twice is once."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

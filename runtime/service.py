@@ -30,6 +30,7 @@ from runtime.metrics import SelfMetrics
 from runtime.people import People, vouch
 from runtime.readiness import Readiness
 from runtime.roles import PARTS, WRITERS, Job, Role, parts
+from runtime.tracing import Span, tracing, untraced
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
@@ -200,9 +201,13 @@ def serve(
     local = loopback(settings.service.listen)
     token = settings.service.token.get_secret_value()
     api = Api(token, loopback=local, told=metrics.requested) if acts else None
+
+    def why_not() -> list[str]:
+        return ["it is stopping"] if stop.is_set() else ready.why_not()
+
     with ExitStack() as stack:
         stack.enter_context(_signals(stop))
-        endpoint = Endpoint(settings.service.listen, metrics, why_not=ready.why_not, api=api)
+        endpoint = Endpoint(settings.service.listen, metrics, why_not=why_not, api=api)
         stack.enter_context(endpoint)
         jobs: list[Job] = []
         if mine & WRITERS:
@@ -213,10 +218,12 @@ def serve(
             metrics.expects(service.collectors, _now())
             if api is not None:
                 api.people = People(settings, warehouse, _now)
+            # What people asked is done before the warehouse is closed.
+            stack.callback(endpoint.close)
         metrics.scheduled(jobs, _now())
         ready.expects(jobs)
         if shows:
-            url = settings.service.url or f"http://{endpoint.address}"
+            url = settings.service.url or endpoint.url
             said = {**(environ or {}), "FALLOW_SERVICE__URL": url}
             stack.enter_context(Child(COMMAND, said, lambda up: metrics.shown(up=up)))
         elif Role.dashboard in mine:
@@ -230,7 +237,7 @@ def serve(
             },
         )
         stack.enter_context(_signals(stop))  # engines that loaded since take SIGINT for themselves
-        _run(jobs, stop, metrics, ready)
+        _run(jobs, stop, metrics, ready, stack.enter_context(tracing()))
     log.info("stopped; nothing is half-written")
 
 
@@ -325,7 +332,7 @@ def _acting(
 
 
 def _run(
-    jobs: Sequence[Job], stop: threading.Event, metrics: SelfMetrics, ready: Readiness
+    jobs: Sequence[Job], stop: threading.Event, metrics: SelfMetrics, ready: Readiness, span: Span
 ) -> None:
     from apscheduler.executors.pool import ThreadPoolExecutor  # noqa: PLC0415
     from apscheduler.schedulers.background import BackgroundScheduler  # noqa: PLC0415
@@ -340,7 +347,7 @@ def _run(
         scheduler.add_job(
             _turn,
             "interval",
-            args=(job, stop, metrics, ready),
+            args=(job, stop, metrics, ready, span),
             seconds=job.every.total_seconds(),
             next_run_time=now + timedelta(milliseconds=order),
             id=job.name,
@@ -353,13 +360,20 @@ def _run(
         scheduler.shutdown(wait=True)
 
 
-def _turn(job: Job, stop: threading.Event, metrics: SelfMetrics, ready: Readiness) -> None:
+def _turn(
+    job: Job,
+    stop: threading.Event,
+    metrics: SelfMetrics,
+    ready: Readiness,
+    span: Span = untraced,
+) -> None:
     """Run a job; what it raises is logged and counted, and the next turn tries again."""
     if stop.is_set():  # it waited for the one that was running when we were told
         return
     began = time.monotonic()
     try:
-        job.run()
+        with span(job.name):
+            job.run()
     except Stopped:
         return
     except Exception as error:  # noqa: BLE001  (a service outlives one failed turn)

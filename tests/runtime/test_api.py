@@ -208,6 +208,13 @@ def test_loopback_is_what_only_this_machine_reaches(listen: str, local: bool) ->
     assert loopback(listen) is local
 
 
+def test_the_dashboard_is_told_where_this_machine_finds_it() -> None:
+    with Endpoint("0.0.0.0:0", SelfMetrics()) as endpoint:
+        port = endpoint.address.rpartition(":")[2]
+        assert endpoint.url == f"http://127.0.0.1:{port}"
+        assert urllib.request.urlopen(f"{endpoint.url}/healthz").read() == b"ok\n"
+
+
 def test_a_process_without_the_journal_says_who_has_it() -> None:
     with Endpoint("127.0.0.1:0", SelfMetrics()) as endpoint:
         url = f"http://{endpoint.address}/v1/approve"
