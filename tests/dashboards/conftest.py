@@ -1,0 +1,70 @@
+"""Warehouses that pages are drawn from: the demo's, one of hostile names, one that is empty."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("streamlit", reason="the dashboard is an extra: fallow[dashboards]")
+
+from streamlit.testing.v1 import AppTest
+
+from dashboards import in_force
+from fallow.settings import Settings
+from runtime import analyzing, demo, pipeline
+from tests.dashboards.drawing import DAYS, GPUS, HOSTILE, Draw, hostile_rows, stored
+from warehouse.lake import Warehouse
+
+
+@pytest.fixture(scope="session")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Return the settings of the demo's warehouse, analyzed by every analyzer."""
+    home = tmp_path_factory.mktemp("fleet") / "home"
+    demo.play(days=DAYS, gpus=GPUS, seed=1, progress=lambda _what, _part: None, home=home)
+    settings = Settings(home=home, cluster=demo.CLUSTER)
+    with Warehouse.open(settings, write=True, clock=lambda: demo.END) as warehouse:
+        held = demo.Window(demo.END - timedelta(days=DAYS), demo.END)
+        pipeline.analyze(warehouse, held, [*analyzing.chosen(settings).values()])
+    return settings
+
+
+@pytest.fixture(scope="session")
+def views(fleet: Settings) -> Iterator[Warehouse]:
+    """Return the demo's warehouse, open for reading."""
+    with Warehouse.open(fleet) as warehouse:
+        yield warehouse
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Settings:
+    """Return the settings of a warehouse that holds nothing."""
+    settings = Settings(home=tmp_path / "empty")
+    with Warehouse.open(settings, write=True):
+        pass
+    return settings
+
+
+@pytest.fixture(scope="session")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Return the settings of a warehouse whose every name is hostile."""
+    settings = Settings(home=tmp_path_factory.mktemp("hostile") / "home")
+    with Warehouse.open(settings, write=True) as warehouse:
+        stored(warehouse, *hostile_rows(HOSTILE))
+    return settings
+
+
+@pytest.fixture
+def draw() -> Draw:
+    """Return a function that draws one view over settings, with parameters of the URL."""
+
+    def drawn(view: str, settings: Settings, /, **query: str) -> AppTest:
+        in_force.use(settings)
+        page = AppTest.from_string(
+            f"from dashboards.app import one\none({view!r})", default_timeout=120
+        )
+        for name, value in query.items():
+            page.query_params[name] = value
+        return page.run()
+
+    return drawn

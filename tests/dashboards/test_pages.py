@@ -1,0 +1,187 @@
+"""Every view that lies in `dashboards/views`, held to the rules of pages."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboards import app, charts, data
+from dashboards.text import plain
+from fallow.errors import TemporaryError
+from fallow.settings import Settings
+from tests.dashboards.drawing import HOSTILE, Draw, elements, texts
+
+VIEWS = app.names()
+FINANCE = [name for name in VIEWS if name.startswith("finance_")]
+MOST_ELEMENTS = 30
+FAILED = "This part of the page failed"
+each_view = pytest.mark.parametrize("view", VIEWS)
+
+
+def whole(page: AppTest) -> list[str]:
+    """Return what a page says, once it is sure that nothing of it failed."""
+    assert not page.exception
+    said = texts(page)
+    assert not [text for text in said if FAILED in text], said
+    return said
+
+
+def test_every_page_the_issue_asks_finance_for_is_there() -> None:
+    wanted = "overview spend bridge waterfall waste chargeback commitments units savings anomalies"
+    assert [name.removeprefix("finance_") for name in FINANCE] == wanted.split()
+
+
+@each_view
+def test_page_keeps_the_rules(view: str, fleet: Settings, draw: Draw) -> None:
+    page = draw(view, fleet)
+    whole(page)
+    assert len(page.title) == 1
+    assert elements(page) <= MOST_ELEMENTS
+    assert any("data as of 2026-11-16 00:00 UTC" in c.value for c in page.caption)
+    for drawn in page.get("vega_lite_chart"):
+        assert len(drawn.proto.alt) > 10
+        assert len(drawn.proto.spec) < 2_000_000
+
+
+@each_view
+def test_page_of_an_empty_team_says_so(view: str, fleet: Settings, draw: Draw) -> None:
+    page = draw(view, fleet, team="nobody-at-all")
+    said = whole(page)
+    assert page.info or page.dataframe or page.get("vega_lite_chart"), said
+
+
+@each_view
+def test_hostile_names_are_text_on_every_page(view: str, hostile: Settings, draw: Draw) -> None:
+    name = HOSTILE[VIEWS.index(view) % len(HOSTILE)]
+    for page in (draw(view, hostile, window="24h"), draw(view, hostile, window="24h", team=name)):
+        for text in whole(page):
+            unescaped = re.sub(r"\\.", "", text)
+            assert "<script" not in unescaped
+            assert "](http" not in unescaped
+            assert "**bold**" not in unescaped
+            assert "\u202e" not in text
+            assert "x" * 220 not in text
+        for element in [*page.markdown, *page.caption]:
+            assert not element.proto.allow_html
+        down = [w for w in page.warning if "is down" in w.value and "missing below" in w.value]
+        assert len(down) == 3, "of many collectors that are down the first three are named"
+
+
+def test_page_without_any_data_says_what_to_do(empty: Settings, draw: Draw) -> None:
+    said = whole(draw("finance_spend", empty))
+    assert any("Nothing was looked at yet" in text and "fallow collect" in text for text in said)
+
+
+def test_page_without_a_warehouse_says_what_to_do(tmp_path: Path, draw: Draw) -> None:
+    page = draw("finance_spend", Settings(home=tmp_path / "nowhere"))
+    assert any("there is no warehouse" in e.value and "fallow demo" in e.value for e in page.error)
+    assert not page.exception
+
+
+@pytest.mark.parametrize("window", ["2031-01-01/2031-01-08", "2019-01-01/2019-01-08"])
+def test_window_without_data_is_said(window: str, fleet: Settings, draw: Draw) -> None:
+    page = draw("finance_spend", fleet, window=window)
+    whole(page)
+    word = "in the future" if window.startswith("2031") else "there"
+    assert any(f"Nothing lies {word}" in i.value and "2026-11-13" in i.value for i in page.info)
+
+
+def test_warehouse_in_use_is_a_page_that_can_try_again(
+    fleet: Settings, draw: Draw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_home: str) -> None:
+        raise TemporaryError("the warehouse is in use: database is locked", hint="try again")
+
+    data.forget()
+    with monkeypatch.context() as patched:
+        patched.setattr(data, "_opened", away)
+        page = draw("finance_spend", fleet)
+    assert not page.exception
+    assert any("in use" in warning.value for warning in page.warning)
+    assert [button.label for button in page.button] == ["Try again"]
+    assert len(whole(page.button[0].click().run())) > 5
+    assert page.metric
+
+
+@pytest.mark.parametrize(
+    ("window", "said"),
+    [
+        ("yesterday", "is not a duration"),
+        ("2026-11-15/2026-11-14", "ends"),
+        ("0d", "is not a duration"),
+        ("/", "is not a duration"),
+    ],
+)
+def test_window_that_is_none_is_refused_with_what_is_legal(
+    window: str, said: str, fleet: Settings, draw: Draw
+) -> None:
+    page = draw("finance_spend", fleet, window=window)
+    assert not page.exception
+    assert any(said in error.value.replace("\\", "") for error in page.error)
+
+
+def test_url_is_the_page(fleet: Settings, draw: Draw) -> None:
+    narrow = draw("finance_spend", fleet, window="24h", team="genai", view="gpu", by="pool")
+    wide = draw("finance_spend", fleet, window="2d")
+    assert "24h" not in [c.value for c in wide.caption]
+    caption = narrow.caption[0].value
+    assert "(1d)" in caption
+    assert "genai" in caption
+    assert "GPU part only" in caption
+    assert "name" in narrow.dataframe[0].value.columns
+    assert set(narrow.dataframe[0].value["name"]) <= {
+        "h100",
+        "h100-spot",
+        "h100-gke",
+        "a100",
+        "l40s",
+        "l4",
+        "h100-mig",
+    }
+    assert narrow.metric[0].value != wide.metric[0].value
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [("24h", timedelta(hours=24)), ("2026-11-14/2026-11-15", timedelta(days=1))],
+)
+def test_windows_end_at_the_newest_data(text: str, length: timedelta) -> None:
+    now = datetime(2026, 11, 16, tzinfo=UTC)
+    window = app.parsed(text, now)
+    assert window.end - window.start == length
+    assert window.end <= now
+
+
+def test_month_is_the_one_that_the_data_end_in() -> None:
+    first = datetime(2026, 11, 1, tzinfo=UTC)
+    assert app.parsed("month", first).start == datetime(2026, 10, 1, tzinfo=UTC)
+    assert app.parsed("month", first + timedelta(hours=1)).start == first
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_plain_text_shows_exactly_its_characters(name: str) -> None:
+    shown = plain(name, 300)
+    assert shown.startswith("\u2068")
+    assert shown.endswith("\u2069")
+    back = re.sub(r"\\(.)", r"\1", shown[1:-1])
+    assert back == name.replace("\u202e", "\\u202e")
+
+
+def test_colours_can_be_told_from_both_pages() -> None:
+    for colour in {*charts.STATE_COLOURS.values(), *charts.SERIES}:
+        for page in ("#ffffff", "#12161d"):
+            assert contrast(colour, page) >= 3, (colour, page)
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast of two colours as WCAG 2.2 defines it."""
+    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
