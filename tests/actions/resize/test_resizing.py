@@ -15,7 +15,7 @@ from tests.actions.places import Object, Place, bare
 from tests.actions.reclaim.examples import decided, replicated
 
 GIB = 2**30
-USED = {"resource": "cpu", "ask": 4000, "used_p99": 2000, "used_peak": 3000}
+USED: dict[str, Any] = {"resource": "cpu", "ask": 4000, "used_p99": 2000, "used_peak": 3000}
 AMOUNTS = {"cpu": "16", "memory": "200Gi", "nvidia.com/gpu": "1"}
 
 
@@ -83,7 +83,12 @@ def test_running_pods_are_resized_in_place_and_the_undo_is_exact(place: Place) -
 
 def test_the_template_is_written_where_a_policy_asks_for_it(place: Place) -> None:
     before = deployment(place)
-    used = {"resource": "memory", "ask": 64 * GIB, "used_p99": 40 * GIB, "used_peak": 70 * GIB}
+    used: dict[str, Any] = {
+        "resource": "memory",
+        "ask": 64 * GIB,
+        "used_p99": 40 * GIB,
+        "used_peak": 70 * GIB,
+    }
     intent = intended(place, RequestsExecutor(), "Deployment", MEMORY, **used, template=True)
     place.send(*intent.changes)
     after = place.get("Deployment", "x")
