@@ -21,7 +21,6 @@ from fallow.errors import SettingsError, UsageError
 from fallow.window import Window, format_duration, parse_duration, parse_moment
 
 AUDIENCES = {"finance": "Finance", "sre": "SRE", "mine": "Mine"}
-VIEWS = {"loaded": "whole node", "gpu": "GPU only"}
 WINDOWS = ("24h", "7d", "30d", "month", "90d")
 MARK = Path(__file__).with_name("mark.png")
 """The browser fetches a Material icon for a tab from the internet; a file is ours."""
@@ -178,13 +177,12 @@ def _filters(held: extents.Extent) -> Filters:
             )
         view = st.segmented_control(
             "Cost of a GPU",
-            [*VIEWS],
+            ("loaded", "gpu"),
             default="loaded",
             required=True,
             key="view",
             bind="query-params",
-            format_func=VIEWS.__getitem__,
-            help="whole node: with its part of CPU, memory and disk",
+            help="loaded: with its part of the node's CPU, memory and disk; gpu: the GPU part only",
         )
     return Filters(view="gpu" if view == "gpu" else "loaded", **chosen)
 

@@ -12,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboards import in_force
 from fallow.settings import Settings
+from fallow.window import Window
 from runtime import analyzing, demo, pipeline
 from tests.dashboards.drawing import DAYS, GPUS, HOSTILE, Draw, hostile_rows, stored
 from warehouse.lake import Warehouse
@@ -24,7 +25,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     demo.play(days=DAYS, gpus=GPUS, seed=1, progress=lambda _what, _part: None, home=home)
     settings = Settings(home=home, cluster=demo.CLUSTER)
     with Warehouse.open(settings, write=True, clock=lambda: demo.END) as warehouse:
-        held = demo.Window(demo.END - timedelta(days=DAYS), demo.END)
+        held = Window(demo.END - timedelta(days=DAYS), demo.END)
         pipeline.analyze(warehouse, held, [*analyzing.chosen(settings).values()])
     return settings
 

@@ -91,7 +91,12 @@ def hostile_rows(
         }
         for name in names
     ]
-    rows = {"device": devices, "ledger": ledger, "finding": findings, "scrape": looks}
+    rows: dict[str, list[dict[str, Any]]] = {
+        "device": devices,
+        "ledger": ledger,
+        "finding": findings,
+        "scrape": looks,
+    }
     return [_batch(table, listed) for table, listed in rows.items()]
 
 

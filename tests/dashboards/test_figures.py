@@ -1,0 +1,337 @@
+"""Figures add up, to the cent, and say the same as the commands."""
+
+import itertools
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dashboards.figures import (
+    anomalies,
+    bridge,
+    chargeback,
+    commitments,
+    extent,
+    savings,
+    spend,
+    units,
+    waste,
+    waterfall,
+)
+from dashboards.figures.asking import Filters
+from fallow.errors import UsageError
+from fallow.settings import ReservedCapacity, Settings
+from fallow.tables import Batch
+from fallow.window import Window
+from tests.dashboards.drawing import HOSTILE, hostile_rows, stored
+from warehouse.lake import Warehouse
+from warehouse.spend import spend as told
+
+END = datetime(2026, 11, 16, tzinfo=UTC)
+WINDOW = Window(END - timedelta(days=3), END)
+ALL = Filters()
+
+
+@pytest.mark.parametrize("view", ["loaded", "gpu"])
+@pytest.mark.parametrize("key", spend.KEYS)
+def test_spend_is_what_the_command_says(views: Warehouse, key: str, view: str) -> None:
+    filters = Filters(view="gpu" if view == "gpu" else "loaded")
+    mine = {
+        r["name"]: (r["gpu_hours"], r["usd"])
+        for r in spend.by(views, WINDOW, filters, key).to_pylist()
+    }
+    theirs = {
+        r[key]: (r["gpu_hours"], r["usd"]) for r in told(views, WINDOW, [key], view).to_pylist()
+    }
+    assert {k: v[1] for k, v in mine.items()} == {k: v[1] for k, v in theirs.items()}
+    assert {k: round(v[0], 6) for k, v in mine.items()} == {
+        k: round(v[0], 6) for k, v in theirs.items()
+    }
+    whole = spend.totals(views, WINDOW, filters)
+    assert sum(usd for _, usd in mine.values()) == whole.usd
+    daily = spend.daily(views, WINDOW, filters).to_pylist()
+    assert sum(row["usd"] for row in daily) == whole.usd
+
+
+def test_states_fall_from_the_paid_hours_to_nothing(views: Warehouse) -> None:
+    made = waterfall.waterfall(views, WINDOW, ALL)
+    assert made.gpu_hours == pytest.approx(72 * 32)
+    assert made.usd == spend.totals(views, WINDOW, ALL).usd
+    assert sum(s.gpu_hours for s in made.steps) == pytest.approx(made.gpu_hours)
+    for above, below in itertools.pairwise(made.steps):
+        assert below.left_gpu_hours == pytest.approx(above.left_gpu_hours - above.gpu_hours)
+    assert made.steps[-1].left_gpu_hours == pytest.approx(made.steps[-1].gpu_hours)
+
+
+def test_what_could_be_saved_never_exceeds_the_bill(views: Warehouse) -> None:
+    made = waterfall.waterfall(views, WINDOW, ALL)
+    assert made.savings
+    assert made.usd is not None
+    assert sum(s.usd or 0 for s in made.savings) <= made.usd
+    assert sum(s.gpu_hours for s in made.savings) + made.kept_gpu_hours == pytest.approx(
+        made.gpu_hours
+    )
+    half = Window(WINDOW.start, WINDOW.start + timedelta(hours=36))
+    parts = [waterfall.savings_of(views, w, ALL) for w in (half, Window(half.end, WINDOW.end))]
+    whole = sum(s.gpu_hours for s in made.savings)
+    assert sum(s.gpu_hours for p in parts for s in p) == pytest.approx(whole, rel=1e-6)
+
+
+@pytest.mark.parametrize("key", waste.KEYS)
+def test_waste_by_owner_sums_to_its_states(views: Warehouse, key: str) -> None:
+    rows = waste.by_owner(views, WINDOW, ALL, key).to_pylist()
+    states = {r["name"]: r for r in spend.by(views, WINDOW, ALL, "state").to_pylist()}
+    for state in waste.STATES:
+        assert sum(r[f"{state}_usd"] for r in rows) == (
+            states[state]["usd"] if state in states else 0
+        )
+    for row in rows:
+        assert row["waste_usd"] == sum(row[f"{state}_usd"] for state in waste.STATES)
+
+
+def test_chargeback_sums_to_the_bill_and_to_what_the_command_shares_out(views: Warehouse) -> None:
+    rows = {r["team"]: r for r in chargeback.teams(views, WINDOW, ALL).to_pylist()}
+    for view, column in (("loaded", "total_usd"), ("gpu", "total_usd_gpu")):
+        shared = told(views, WINDOW, ["team"], view, share_unallocated=True).to_pylist()
+        assert {r["team"]: r["usd"] for r in shared} == {t: r[column] for t, r in rows.items()}
+    bill = spend.totals(views, WINDOW, ALL).usd
+    assert sum(r["total_usd"] for r in rows.values()) == bill
+    assert sum(r["usd_loaded"] for r in rows.values()) == bill
+    for team, row in rows.items():
+        assert row["usd_gpu"] + row["usd_node"] == row["usd_loaded"]
+        assert row["usd_loaded"] + row["shared_usd"] == row["total_usd"]
+        lines = chargeback.lines(views, WINDOW, ALL, team).to_pylist()
+        assert sum(line["usd_loaded"] for line in lines) == row["usd_loaded"]
+
+
+def test_units_carry_all_that_was_paid(views: Warehouse) -> None:
+    bill = spend.totals(views, WINDOW, ALL).usd
+    rows = units.by_owner(views, WINDOW, ALL, "team").to_pylist()
+    assert sum(r["usd"] for r in rows) == bill
+    workloads = {r["name"]: r["usd"] for r in spend.by(views, WINDOW, ALL, "workload").to_pylist()}
+    served = units.served(views, WINDOW, ALL).to_pylist()
+    trained = units.trained(views, WINDOW, ALL).to_pylist()
+    runs = units.runs(views, WINDOW, ALL).to_pylist()
+    assert served
+    assert trained
+    assert runs
+    for row in [*served, *trained, *runs]:
+        assert row["usd"] == workloads[row["workload"]]
+    for row in served:
+        if row["requests"]:
+            again = row["usd_per_million_requests"] * row["requests"] / 1e6
+            assert again == pytest.approx(float(row["usd"]))
+
+
+@pytest.mark.parametrize(
+    "figure", [spend.by, waste.by_owner, units.by_owner], ids=["spend", "waste", "units"]
+)
+def test_unknown_keys_name_the_legal_ones(views: Warehouse, figure: Callable[..., object]) -> None:
+    with pytest.raises(UsageError, match="cannot group") as refused:
+        figure(views, WINDOW, ALL, "colour")
+    assert "team" in (refused.value.hint or "")
+
+
+Hours = st.floats(0, 500, allow_nan=False)
+Segment = st.tuples(Hours, Hours, Hours, Hours, st.integers(1, 40), st.integers(1, 40))
+
+
+class Segments:
+    """Views that answer one question: these segments."""
+
+    def __init__(self, rows: list[tuple[float, float, float, float, int, int]]) -> None:
+        self._rows = rows
+
+    def query(self, _sql: str, _parameters: object = None) -> "Segments":
+        """Answer."""
+        return self
+
+    def to_pylist(self) -> list[dict[str, object]]:
+        """Return the segments as the SQL would."""
+        return [
+            {
+                "hours_before": busy0 + waste0,
+                "hours_after": busy1 + waste1,
+                "waste_before": waste0,
+                "waste_after": waste1,
+                "usd_before": Decimal(repr((busy0 + waste0) * rate0)).quantize(Decimal("1e-8")),
+                "usd_after": Decimal(repr((busy1 + waste1) * rate1)).quantize(Decimal("1e-8")),
+            }
+            for busy0, waste0, busy1, waste1, rate0, rate1 in self._rows
+        ]
+
+
+@given(st.lists(Segment, min_size=1, max_size=6))
+def test_bridge_leads_exactly_from_one_bill_to_the_next(
+    rows: list[tuple[float, float, float, float, int, int]],
+) -> None:
+    made = bridge.bridge(Segments(rows), WINDOW, ALL)
+    if made is None:
+        assert sum(r[0] + r[1] for r in rows) == 0
+        return
+    assert made.usd_before + made.volume + made.waste + made.mix + made.price == made.usd_after
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "step"),
+    [
+        ((10, 0, 4), (15, 0, 4), "volume"),
+        ((10, 2, 4), (10, 5, 4), "waste"),
+        ((10, 2, 4), (10, 2, 6), "price"),
+    ],
+)
+def test_bridge_names_what_changed_alone(
+    before: tuple[int, int, int], after: tuple[int, int, int], step: str
+) -> None:
+    row = (
+        float(before[0]),
+        float(before[1]),
+        float(after[0]),
+        float(after[1]),
+        before[2],
+        after[2],
+    )
+    made = bridge.bridge(Segments([row]), WINDOW, ALL)
+    assert made is not None
+    steps = {name: getattr(made, name) for name in ("volume", "waste", "mix", "price")}
+    assert steps[step] == made.usd_after - made.usd_before != 0
+    assert all(usd == 0 for name, usd in steps.items() if name != step)
+
+
+def test_bridge_calls_a_move_to_dearer_capacity_mix() -> None:
+    rows = [(10.0, 0.0, 4.0, 0.0, 2, 2), (0.0, 0.0, 6.0, 0.0, 8, 8)]
+    made = bridge.bridge(Segments(rows), WINDOW, ALL)
+    assert made is not None
+    assert made.mix == 36
+    assert made.volume == made.price == made.waste == 0
+
+
+def test_month_of_a_steady_bill_is_forecast_exactly(views: Warehouse) -> None:
+    made = spend.month(views, END, ALL, Decimal(1000))
+    per_day = spend.totals(views, Window(END - timedelta(days=1), END), ALL).usd
+    assert made.usd is not None
+    assert per_day is not None
+    assert made.forecast == pytest.approx(made.usd + 15 * per_day, abs=Decimal("0.05"))
+    assert made.missing_hours == 12 * 24
+    assert made.path[-1].expected == pytest.approx(float(made.forecast or 0), abs=0.05)
+
+
+def test_band_holds_the_end_of_a_restless_month_in_four_of_five_cases() -> None:
+    random = np.random.default_rng(1)
+    inside = 0
+    for _ in range(400):
+        known, to_come = random.normal(100, 15, 28), random.normal(100, 15, 12)
+        outlook = spend.Outlook(float(known.mean()), float(known.std(ddof=1)), 28)
+        mean, half = outlook.after(12)
+        inside += abs(to_come.sum() - mean) <= half
+    assert 0.74 <= inside / 400 <= 0.86
+
+
+def test_month_without_rows_knows_nothing(empty: Settings) -> None:
+    with Warehouse.open(empty) as warehouse:
+        made = spend.month(warehouse, END, ALL)
+        assert (made.usd, made.forecast, made.run_rate, made.path) == (None, None, None, ())
+        assert extent.extent(warehouse) is None
+        assert bridge.bridge(warehouse, WINDOW, ALL) is None
+        assert savings.stages(warehouse, WINDOW, ALL).identified == 0
+
+
+def test_budgets_stand_where_they_stand(views: Warehouse) -> None:
+    planned = {"genai": Decimal(1), "vision": Decimal(10_000_000), "nobody": Decimal(5)}
+    stands = {b.team: b.stands for b in anomalies.budgets(views, END, ALL, planned)}
+    assert stands == {"genai": "over", "vision": "within", "nobody": "unknown"}
+
+
+def test_commitments_are_used_in_their_order_and_what_does_not_run_is_told(
+    views: Warehouse,
+) -> None:
+    one = ReservedCapacity(
+        name="a",
+        provider="aws",
+        instance_type="p5.48xlarge",
+        nodes=1,
+        gpus_per_node=8,
+        usd_per_node_hour=Decimal(30),
+        start=END - timedelta(days=400),
+        end=END + timedelta(days=10),
+    )
+    more = one.model_copy(update={"name": "b", "nodes": 50})
+    ended = one.model_copy(update={"name": "gone", "end": END - timedelta(days=30)})
+    first, second = commitments.commitments(views, WINDOW, ALL, (one, more, ended))
+    assert first.utilisation == pytest.approx(1.0)
+    assert first.days_left == 10
+    assert first.coverage is not None
+    assert second.coverage is not None
+    assert second.utilisation is not None
+    assert first.coverage + second.coverage == pytest.approx(1)
+    assert second.unused_usd > 0
+    assert second.utilisation < 1
+    assert first.break_even == pytest.approx(30 / 55.04)
+    assert first.used_node_hours <= first.held_node_hours <= first.running_node_hours + 1e-6
+
+
+def test_savings_go_from_identified_to_verified(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path / "home")
+    with Warehouse.open(settings, write=True) as warehouse:
+        stored(warehouse, *hostile_rows(HOSTILE), *_acted())
+        window = Window(END - timedelta(days=2), END + timedelta(hours=1))
+        made = savings.stages(warehouse, window, ALL)
+        assert (made.identified, made.approved, made.acted, made.verified) == (5, 2, 1, 1)
+        assert made.identified_usd == 10
+        assert made.approved_usd == 4
+        assert made.acted_usd == 2
+        assert made.verified_usd == Decimal("1.5")
+        assert made.waiting == 1
+        cases = savings.cases(warehouse, window, ALL).to_pylist()
+        assert sorted(c["stage"] for c in cases) == ["approved", "asked", "verified"]
+        verified = savings.verified(warehouse, window, ALL).to_pylist()
+        assert [(v["kind"], v["usd"], v["actions"]) for v in verified] == [
+            ("cash", Decimal("1.5"), 1)
+        ]
+
+
+def _acted() -> list[Batch]:
+    at = (END - timedelta(hours=3)).replace(tzinfo=None)
+    ids = [f"{n:012x}" for n in range(3)]
+    rows = [
+        ("asked", "d0", {"finding": ids[0]}),
+        ("asked", "d1", {"finding": ids[1]}),
+        ("asked", "d2", {"finding": ids[2]}),
+        ("approved", "d0", {"finding": ids[0]}),
+        ("approved", "d1", {"finding": ids[1]}),
+        ("intent", "a0", {"action": {"id": "a0", "decision": {"finding": ids[0]}}}),
+        ("outcome", "a0", {"action": "a0", "result": "done"}),
+    ]
+    journal = Batch.of(
+        "action",
+        {
+            "cluster": [HOSTILE[0]] * len(rows),
+            "seq": [*range(1, len(rows) + 1)],
+            "ts": [at] * len(rows),
+            "kind": [kind for kind, _, _ in rows],
+            "about": [about for _, about, _ in rows],
+            "actor": ["somebody"] * len(rows),
+            "document": [json.dumps(document) for _, _, document in rows],
+            "hash": [""] * len(rows),
+        },
+    )
+    measured = Batch.of(
+        "saving",
+        {
+            "cluster": [HOSTILE[0]],
+            "action": ["a0"],
+            "kind": ["cash"],
+            "start": [at],
+            "end": [at + timedelta(hours=2)],
+            "gpu_hours": [0.75],
+            "usd": [Decimal("1.5")],
+            "is_regretted": [False],
+        },
+    )
+    return [journal, measured]

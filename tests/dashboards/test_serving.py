@@ -1,0 +1,187 @@
+"""Who may see the pages, and where they answer."""
+
+import re
+import stat
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from streamlit.testing.v1 import AppTest
+
+from dashboards import in_force, serving, signin
+from fallow.dashboard_settings import DashboardSettings, OidcSettings
+from fallow.errors import UsageError
+from fallow.settings import Settings
+
+OIDC = OidcSettings(
+    metadata_url="https://id.example/.well-known/openid-configuration",
+    client_id="fallow",
+    client_secret="s3cret\"\\'",
+    redirect_uri="https://fallow.example/oauth2callback",
+    cookie_secret="c" * 32,
+    viewers=["finance"],
+    operators=["sre"],
+    approvers=["leads"],
+)
+NOW = datetime.now(UTC).timestamp()
+
+
+def settings(home: Path, oidc: OidcSettings = OIDC, listen: str = "0.0.0.0:8501") -> Settings:
+    return Settings(home=home, dashboard=DashboardSettings(listen=listen, oidc=oidc))
+
+
+@pytest.mark.parametrize(
+    ("claims", "role"),
+    [
+        ({"groups": ["finance"]}, "viewer"),
+        ({"groups": ["finance", "sre"]}, "operator"),
+        ({"groups": ["leads", "finance"]}, "approver"),
+        ({"groups": "sre"}, "operator"),
+        ({"groups": ["Finance", "leads ", "financ"]}, None),
+        ({"groups": []}, None),
+        ({"groups": None}, None),
+        ({"groups": {"leads": True}}, None),
+        ({"groups": [["leads"], 1, None]}, None),
+        ({"groups": 7}, None),
+        ({}, None),
+        ({"roles": ["leads"]}, None),
+    ],
+)
+def test_role_is_the_highest_that_claims_give(claims: dict[str, Any], role: str | None) -> None:
+    assert signin.role_of(claims, OIDC) == role
+
+
+@pytest.mark.parametrize("name", ["realm_access.roles", "https://fallow.example/roles"])
+def test_roles_may_lie_deep_or_under_an_address(name: str) -> None:
+    oidc = OIDC.model_copy(update={"roles_claim": name})
+    deep = {"realm_access": {"roles": ["sre"]}, "https://fallow.example/roles": ["sre"]}
+    assert signin.role_of(deep, oidc) == "operator"
+    assert signin.role_of({"realm_access": ["sre"]}, oidc) is None
+
+
+def test_roles_include_those_below() -> None:
+    operator = signin.Person("ann", "operator")
+    assert [operator.may(role) for role in signin.ROLES] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("claims", "expected"),
+    [({"iat": NOW}, False), ({"iat": NOW - 13 * 3600}, True), ({}, True), ({"iat": "now"}, True)],
+)
+def test_sign_in_ends_after_its_time(claims: dict[str, Any], expected: bool) -> None:
+    assert signin.expired(claims, OIDC, datetime.now(UTC)) is expected
+
+
+def drawn(
+    monkeypatch: pytest.MonkeyPatch, wanted: Settings, claims: Mapping[str, Any] | None
+) -> AppTest:
+    in_force.use(wanted)
+    monkeypatch.setattr(signin, "signed_in", lambda: claims)
+    return AppTest.from_string("from dashboards.app import main\nmain()", default_timeout=60).run()
+
+
+def test_nobody_signed_in_sees_a_button_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    page = drawn(monkeypatch, settings(tmp_path), None)
+    assert [b.label for b in page.button] == ["Sign in"]
+    assert not page.metric
+    assert not page.sidebar.selectbox
+
+
+def test_signed_in_without_a_role_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    claims = {"email": "<b>eve</b>@example", "groups": ["others"], "iat": NOW}
+    page = drawn(monkeypatch, settings(tmp_path), claims)
+    assert "has no role here" in page.error[0].value
+    assert "<b>" not in re.sub(r"\\.", "", page.error[0].value)
+    assert [b.label for b in page.button] == ["Sign out"]
+    assert not page.metric
+    assert not page.sidebar.selectbox
+
+
+def test_signed_in_with_a_role_sees_pages(fleet: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = fleet.model_copy(update={"dashboard": settings(fleet.home).dashboard})
+    claims = {"email": "ann@example", "groups": ["finance"], "iat": NOW}
+    page = drawn(monkeypatch, wanted, claims)
+    assert not page.exception
+    assert page.metric
+    assert "ann@example, viewer" in [t.value for t in page.sidebar.text]
+
+
+def test_without_sign_in_pages_say_so(fleet: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signin, "_bound_to_loopback", lambda: True)
+    page = drawn(monkeypatch, fleet, None)
+    assert any("this machine only" in c.value for c in page.sidebar.caption)
+    assert page.metric
+
+
+def test_without_sign_in_and_not_on_loopback_nothing_is_shown(
+    fleet: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signin, "_bound_to_loopback", lambda: False)
+    page = drawn(monkeypatch, fleet, None)
+    assert "answers on its own machine only" in page.error[0].value
+    assert not page.metric
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:8501", "[::]:8501", "example.org:80", "10.0.0.1:1"])
+def test_without_sign_in_only_loopback_is_bound(listen: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="this machine only"):
+        serving.address(settings(tmp_path, OidcSettings(), listen))
+    assert serving.address(settings(tmp_path, OIDC, listen))[1] > 0
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:8501", "localhost:1", "[::1]:8501", "127.3.2.1:9"])
+def test_loopback_is_bound_without_sign_in(listen: str, tmp_path: Path) -> None:
+    assert serving.address(settings(tmp_path, OidcSettings(), listen))[1] > 0
+
+
+@pytest.mark.parametrize("listen", ["", "8501", "127.0.0.1", ":8501", "127.0.0.1:x", "a:99999"])
+def test_address_that_is_none_is_refused(listen: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no host:port"):
+        serving.address(settings(tmp_path, OidcSettings(), listen))
+
+
+def test_options_bind_and_name_hosts(tmp_path: Path) -> None:
+    local = serving.options(settings(tmp_path, OidcSettings()), "127.0.0.1", 8501, None)
+    assert local["server_address"] == "127.0.0.1"
+    assert "localhost" in local["server_allowedHosts"]
+    assert local["browser_gatherUsageStats"] is False
+    assert local["runner_magicEnabled"] is False
+    assert "server_allowedHosts" not in serving.options(settings(tmp_path), "0.0.0.0", 80, None)
+
+
+def test_secrets_lie_where_nobody_else_reads_and_go(tmp_path: Path) -> None:
+    import tomllib  # noqa: PLC0415
+
+    with serving._secrets(settings(tmp_path)) as path:
+        assert path is not None
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+        auth = tomllib.loads(path.read_text())["auth"]
+        assert auth["client_secret"] == "s3cret\"\\'"
+        assert auth["server_metadata_url"] == OIDC.metadata_url
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ("client_id", "client_id is needed"),
+        ("client_secret", "client_secret is needed"),
+        ("redirect_uri", "redirect_uri is needed"),
+        ("cookie_secret", "32 characters"),
+        ("viewers", "nobody could sign in"),
+    ],
+)
+def test_half_a_sign_in_is_refused(missing: str, said: str) -> None:
+    given = OIDC.model_dump() | {missing: [] if missing == "viewers" else ""}
+    if missing == "viewers":
+        given |= {"operators": [], "approvers": []}
+    with pytest.raises(ValidationError, match=said):
+        OidcSettings(**given)
