@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from warehouse.audits import AuditFailure
     from warehouse.lake import Warehouse
 
-disable_created_metrics()  # a series more for each counter, which nothing here asks for
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more for each counter, which nothing here asks for
 
 SHARES = timedelta(hours=24)
 """How far back the fleet's states are told: a day, so that no hour of it stands out."""

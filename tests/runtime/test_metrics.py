@@ -21,9 +21,10 @@ from warehouse.lake import Warehouse
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TENANT = "somebodys-secret"
-LABELS = {"job_name", "collector", "state", "audit", "tier", "analyzer", "saving", "result", "gate"} | {
-    "version", "role", "what", "code",
-}  # fmt: skip
+LABELS = {
+    *("job_name", "collector", "state", "audit", "tier", "analyzer", "saving", "result"),
+    *("gate", "version", "role", "what", "code"),
+}
 
 
 @pytest.fixture(scope="module")

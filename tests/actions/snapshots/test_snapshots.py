@@ -206,7 +206,7 @@ def bucket(endpoint: str, name: str = "snaps", **more: str) -> BucketStore:
         endpoint=endpoint,
         region="us-east-1",
         access_key_id="test",
-        secret_access_key="test",  # type: ignore[arg-type]
+        secret_access_key="test",
     )
     return BucketStore(f"s3://{name}/fallow", account, **more)
 

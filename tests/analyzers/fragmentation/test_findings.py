@@ -259,8 +259,7 @@ def test_processes_of_a_node_are_known_only_where_every_device_says(
     devices = _cut_badly(fleet)
     empty = {"cluster": "c", "bucket": LAST, "namespace": "", "pod": ""}
     rows = [
-        {**empty, "device": d, "proc_count_max": n}
-        for d, n in zip(devices, counts, strict=False)
+        {**empty, "device": d, "proc_count_max": n} for d, n in zip(devices, counts, strict=False)
     ]
     fleet.views.rows("rollup_5m", rows)
     found = FragmentationAnalyzer(OWN_MIX).find(fleet.views, window)

@@ -74,7 +74,7 @@ def test_efficiency_is_throughput_per_gpu_over_that_of_the_smallest(stepped: Ste
     ],
 )
 def test_what_is_confirmed(what: str, big: dict[str, Any], evidence: str, stepped: Stepped) -> None:
-    small = {"steps": 1.0} if "steps" in big else {"work": 1000.0}
+    small: dict[str, Any] = {"steps": 1.0} if "steps" in big else {"work": 1000.0}
     stepped.job("llm-1", 1, **small)
     stepped.job("llm-2", 8, **big)
     (finding,) = found(stepped).values()
