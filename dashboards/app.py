@@ -113,8 +113,8 @@ def _doubts(asked: Asked) -> None:
         last = f"{one.last_success:%Y-%m-%d %H:%M} UTC" if one.last_success else "a day ago or more"
         st.warning(
             f"**Collector {page.plain(one.collector)} of cluster {page.plain(one.cluster)} is "
-            f"down:** its last {one.looks:,} looks failed, the last success was {last}. What it "
-            f"brings is missing below. {page.plain(one.error or '', 200)}",
+            f"down:** each of its newest looks failed ({one.looks:,}), the last success was "
+            f"{last}. What it brings is missing below. {page.plain(one.error or '', 200)}",
             icon=":material/cloud_off:",
         )
     failed = data.ask(standing.audits, held.accounted) if held.accounted else ()

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 import altair as alt
 import pyarrow as pa
 
+from dashboards.text import visible
 from fallow.errors import FallowError
 
 Chart: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart | alt.HConcatChart | alt.VConcatChart
@@ -38,6 +39,7 @@ HOUR: Literal["utcyearmonthdatehours"] = "utcyearmonthdatehours"
 MOST_POINTS = 5000
 LABEL_PX = 260
 """Widest label of an axis; the whole name is in the tooltip."""
+NAMES = alt.Axis(labelLimit=LABEL_PX, labelOverlap=False)
 
 
 def values(rows: pa.Table | Sequence[Mapping[str, Any]]) -> alt.InlineData:
@@ -95,9 +97,9 @@ def ranked_bars(
 ) -> Chart:
     """Draw the largest names as bars; `part` is a column whose share of the bar is amber."""
     listed = [*rows][:most]
-    names = [str(row["name"]) for row in listed]
+    names = [visible(str(row["name"])) for row in listed]
     base = alt.Chart(values(listed)).encode(
-        y=alt.Y("name:N", title=None, sort=names, axis=alt.Axis(labelLimit=LABEL_PX)),
+        y=alt.Y("name:N", title=None, sort=names, axis=NAMES),
         tooltip=[
             alt.Tooltip("name:N"),
             alt.Tooltip(f"{value}:Q", title=title, format=",.2f"),
@@ -139,14 +141,15 @@ def stacked_bars(
     rows: Sequence[Mapping[str, Any]], *, names: Sequence[str], title: str, most: int = 15
 ) -> Chart:
     """Stack states per name: columns name, state, usd; `names` is their order."""
-    shown = [*names][:most]
-    listed = [row for row in rows if row["name"] in set(shown)]
+    wanted = [*names][:most]
+    shown = [visible(name) for name in wanted]
+    listed = [row for row in rows if row["name"] in set(wanted)]
     used = {str(row["state"]) for row in listed}
     drawn: alt.Chart = (
         alt.Chart(values(listed))
         .mark_bar()
         .encode(
-            y=alt.Y("name:N", title=None, sort=shown, axis=alt.Axis(labelLimit=LABEL_PX)),
+            y=alt.Y("name:N", title=None, sort=shown, axis=NAMES),
             x=alt.X("usd:Q", title=title, axis=alt.Axis(format="$~s")),
             color=alt.Color("state:N", title=None, scale=state_scale([*used])),
             tooltip=["name:N", "state:N", alt.Tooltip("usd:Q", title="USD", format=",.2f")],
@@ -237,6 +240,8 @@ def _short(amount: Any) -> str:
 
 def _value(value: Any) -> Any:
     match value:
+        case str():
+            return visible(value)
         case Decimal():
             return float(value)
         case datetime():

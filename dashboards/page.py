@@ -14,7 +14,7 @@ from dashboards.charts import Chart
 from dashboards.figures.asking import Filters
 from dashboards.figures.extent import Extent
 from dashboards.signin import Person
-from dashboards.text import exact, hours, money, plain, share
+from dashboards.text import exact, hours, money, plain, share, visible
 from fallow.errors import FallowError, TemporaryError
 from fallow.settings import Settings
 from fallow.window import Window
@@ -43,6 +43,7 @@ __all__ = [
     "share",
     "table",
     "usd",
+    "visible",
 ]
 
 
@@ -131,7 +132,7 @@ def table(
     """
     shown = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist([*rows])
     names = [column for column in columns if column in shown.column_names]
-    shown = pa.table({n: _rounded(n, shown[n]) for n in names})
+    shown = pa.table({n: _shown(n, shown[n]) for n in names})
     st.dataframe(
         shown,
         column_config=columns,
@@ -203,7 +204,11 @@ def complain(error: FallowError) -> None:
     box(f"{text}\n\n{plain(error.hint, 400)}" if error.hint else text)
 
 
-def _rounded(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Round what is counted to one digit; dollars keep all of theirs."""
+def _shown(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Round what is counted to one digit (dollars keep all of theirs); spell out odd characters."""
+    if pa.types.is_string(column.type):
+        return pa.array(
+            [None if t is None else visible(t) for t in column.to_pylist()], pa.string()
+        )
     counted = pa.types.is_floating(column.type) and "usd" not in name
     return pc.round(column, ndigits=1) if counted else column

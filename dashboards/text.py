@@ -8,6 +8,7 @@ from typing import Any
 LONGEST = 80
 """Characters of a name in running text; tables and charts cut what is longer themselves."""
 _MARKUP = re.compile(r"([\\`*_{}\[\]()#+\-.!|~:$<>&^=@\"'/])")
+_LINKED = re.compile(r"\\[:@]|(?i:www)")
 _DIRECTION = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -15,11 +16,17 @@ def plain(text: object, longest: int = LONGEST) -> str:
     """Return a name of a stranger so that Markdown shows exactly its characters.
 
     Control and direction characters are spelled out, what is too long is cut, and the whole is
-    isolated, so that a name in another direction does not turn the words around it.
+    isolated, so that a name in another direction does not turn the words around it. An invisible
+    joiner keeps addresses from becoming links: those are found after escapes are gone.
     """
-    said = "".join(_visible(c) for c in str(text))
+    said = visible(str(text))
     said = said if len(said) <= longest else said[: longest - 1] + "…"
-    return "\u2068" + _MARKUP.sub(r"\\\1", said) + "\u2069"
+    return "\u2068" + _LINKED.sub("\\g<0>\u2060", _MARKUP.sub(r"\\\1", said)) + "\u2069"
+
+
+def visible(text: str) -> str:
+    """Return a text with its control and direction characters spelled out."""
+    return text if text.isascii() and text.isprintable() else "".join(map(_visible, text))
 
 
 def money(usd: Decimal | None, *, cents: bool = False) -> str:

@@ -68,7 +68,7 @@ def statement(asked: Asked) -> None:
         return
     page.heading("Statement of one team")
     team = asked.filters.team or next(iter(listed))
-    st.text(team)
+    st.text(page.visible(team))
     line = listed.get(team)
     if line is None:
         page.nothing(

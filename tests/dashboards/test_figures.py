@@ -110,6 +110,16 @@ def test_chargeback_sums_to_the_bill_and_to_what_the_command_shares_out(views: W
         assert sum(line["usd_loaded"] for line in lines) == row["usd_loaded"]
 
 
+def test_cluster_in_which_everything_is_held_shares_nothing_out(hostile: Settings) -> None:
+    window = Window(END - timedelta(days=1), END)
+    with Warehouse.open(hostile) as warehouse:
+        rows = chargeback.teams(warehouse, window, ALL).to_pylist()
+        shared = told(warehouse, window, ["team"], share_unallocated=True).to_pylist()
+    assert {r["team"]: r["total_usd"] for r in rows} == dict.fromkeys(HOSTILE, Decimal(48))
+    assert {r["team"]: r["usd"] for r in shared} == dict.fromkeys(HOSTILE, Decimal(48))
+    assert {r["shared_usd"] for r in rows} == {0}
+
+
 def test_units_carry_all_that_was_paid(views: Warehouse) -> None:
     bill = spend.totals(views, WINDOW, ALL).usd
     rows = units.by_owner(views, WINDOW, ALL, "team").to_pylist()

@@ -165,8 +165,27 @@ def test_plain_text_shows_exactly_its_characters(name: str) -> None:
     shown = plain(name, 300)
     assert shown.startswith("\u2068")
     assert shown.endswith("\u2069")
-    back = re.sub(r"\\(.)", r"\1", shown[1:-1])
+    back = re.sub(r"\\(.)", r"\1", shown[1:-1]).replace("\u2060", "")
     assert back == name.replace("\u202e", "\\u202e")
+
+
+@pytest.mark.parametrize("name", ["http://evil.example", "www.evil.example", "WWW.e.co", "a@b.co"])
+def test_addresses_in_names_are_no_links(name: str) -> None:
+    shown = re.sub(r"\\(.)", r"\1", plain(name))
+    assert not re.search(r"://|:/|www\.|@b", shown, re.IGNORECASE)
+    assert shown[1:-1].replace("\u2060", "") == name
+
+
+def test_tables_and_charts_show_what_would_turn_a_name_around(
+    hostile: Settings, draw: Draw
+) -> None:
+    page = draw("finance_chargeback", hostile, window="24h")
+    teams = page.dataframe[0].value["team"].to_list()
+    assert len(teams) == len(HOSTILE)
+    assert not any("\u202e" in team for team in teams)
+    assert any("\\u202egnp.exe" in team for team in teams)
+    drawn = charts.values([{"name": name} for name in HOSTILE]).to_dict()
+    assert "\\u202egnp.exe" in drawn["values"][1]["name"]
 
 
 def test_colours_can_be_told_from_both_pages() -> None:

@@ -12,7 +12,9 @@ WITH bills AS (
 portions AS (
     SELECT
         g.*,
-        $share_unallocated AND coalesce(b.owned_usd, 0) > 0 AND b.unowned_usd > 0 AS spread,
+        $share_unallocated
+        AND coalesce(b.owned_usd, 0) > 0
+        AND coalesce(b.unowned_usd, 0) > 0 AS spread,
         b.unowned_usd,
         CASE
             WHEN g.owned

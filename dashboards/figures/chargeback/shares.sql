@@ -16,8 +16,8 @@ portions AS (
         o.*,
         b.nobodys,
         b.nobodys_gpu,
-        coalesce(b.somebodys, 0) > 0 AND b.nobodys > 0 AS spread,
-        coalesce(b.somebodys_gpu, 0) > 0 AND b.nobodys_gpu > 0 AS spread_gpu,
+        coalesce(b.somebodys, 0) > 0 AND coalesce(b.nobodys, 0) > 0 AS spread,
+        coalesce(b.somebodys_gpu, 0) > 0 AND coalesce(b.nobodys_gpu, 0) > 0 AS spread_gpu,
         CASE
             WHEN o.owned
                 THEN
