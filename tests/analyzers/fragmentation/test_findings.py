@@ -97,7 +97,6 @@ WEB = '{"app": "web"}'
 
 
 def budgeted(fleet: Fleet, window: Window, **budgets: int) -> None:
-    empty = {"cluster": "c", "bucket": LAST, "namespace": "", "pod": ""}
     rows = [
         {
             "cluster": "c", "namespace": "ns", "name": name, "max_unavailable": "1",
