@@ -103,9 +103,7 @@ def analyze(
     asked = chosen(settings, names)
     span, note = windows.choose(warehouse, window, now, cluster, inventory=True)
     guards = [a for a in chosen(settings).values() if isinstance(a, Vetoing)] if names else []
-    made = examine(
-        warehouse, span, asked, cluster=cluster, strict=bool(names), guards=guards
-    )
+    made = examine(warehouse, span, asked, cluster=cluster, strict=bool(names), guards=guards)
     return msgspec.structs.replace(made, notes=(note, *made.notes))
 
 
