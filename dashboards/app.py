@@ -24,6 +24,8 @@ AUDIENCES = {"finance": "Finance", "sre": "SRE", "mine": "Mine"}
 WINDOWS = ("24h", "7d", "30d", "month", "90d")
 MARK = Path(__file__).with_name("mark.png")
 """The browser fetches a Material icon for a tab from the internet; a file is ours."""
+NAMED = timedelta(days=31)
+"""Filters offer the names of so many days; others may be typed."""
 STALE = timedelta(hours=1)
 """Data older than this are said to be old."""
 
@@ -117,7 +119,7 @@ def _doubts(asked: Asked) -> None:
             f"{last}. What it brings is missing below. {page.plain(one.error or '', 200)}",
             icon=":material/cloud_off:",
         )
-    failed = data.ask(standing.audits, held.accounted) if held.accounted else ()
+    failed = data.ask_seldom(standing.audits, held.accounted) if held.accounted else ()
     if failed:
         said = "; ".join(page.plain(why, 200) for why in failed[:3])
         st.error(
@@ -153,8 +155,7 @@ def parsed(text: str, now: datetime) -> Window:
         UsageError: the text is none of these, or the window is empty.
     """
     if text == "month":
-        start = (now - timedelta(seconds=1)).replace(day=1, hour=0, minute=0, second=0)
-        return Window(start.replace(microsecond=0), now)
+        return Window(_midnight(now - timedelta(microseconds=1)).replace(day=1), now)
     if "/" not in text:
         return Window.last(parse_duration(text), now=now)
     start_text, _, end_text = text.partition("/")
@@ -162,7 +163,7 @@ def parsed(text: str, now: datetime) -> Window:
 
 
 def _filters(held: extents.Extent) -> Filters:
-    offered = data.ask(extents.names, held.looks)
+    offered = data.ask_seldom(extents.names, _days(held.looks))
     chosen: dict[str, str | None] = {}
     with st.sidebar:
         for key in ("cluster", "team", "namespace", "model", "pool"):
@@ -185,6 +186,16 @@ def _filters(held: extents.Extent) -> Filters:
             help="loaded: with its part of the node's CPU, memory and disk; gpu: the GPU part only",
         )
     return Filters(view="gpu" if view == "gpu" else "loaded", **chosen)
+
+
+def _days(looks: Window) -> Window:
+    """Return whole days around a window, so that what is asked of them is asked once a day."""
+    end = _midnight(looks.end + timedelta(days=1))
+    return Window(max(_midnight(looks.start), end - NAMED), end)
+
+
+def _midnight(moment: datetime) -> datetime:
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def _told(asked: Asked) -> str:

@@ -14,6 +14,7 @@ from dashboards.in_force import settings
 from warehouse.lake import Warehouse
 
 TTL = timedelta(seconds=60)
+SELDOM = timedelta(minutes=30)
 MOST_ANSWERS = 512
 MOST_BYTES = "256MB"
 MEMORY = "2GB"
@@ -36,9 +37,16 @@ def ask(figure: Callable[..., T], *args: Any) -> T:
     return cast(T, _answer(str(_home()), key, repr(args), figure, args))
 
 
+def ask_seldom(figure: Callable[..., T], *args: Any) -> T:
+    """Return what `ask` does, read again once in `SELDOM`: for what changes by the hour."""
+    key = f"{figure.__module__}.{figure.__qualname__}"
+    return cast(T, _kept(str(_home()), key, repr(args), figure, args))
+
+
 def forget() -> None:
     """Drop every cached answer: after a write, people want to see it."""
     _answer.clear()
+    _kept.clear()
 
 
 @st.cache_data(
@@ -52,6 +60,20 @@ def _answer(
     home: str, key: str, asked: str, _figure: Callable[..., Any], _args: tuple[Any, ...]
 ) -> Any:
     del key, asked  # they are what the cache knows the answer by
+    return _figure(_opened(home), *_args)
+
+
+@st.cache_data(
+    ttl=SELDOM,
+    max_entries=MOST_ANSWERS,
+    max_size=MOST_BYTES,
+    show_spinner=False,
+    refresh_mode="background",
+)
+def _kept(
+    home: str, key: str, asked: str, _figure: Callable[..., Any], _args: tuple[Any, ...]
+) -> Any:
+    del key, asked
     return _figure(_opened(home), *_args)
 
 

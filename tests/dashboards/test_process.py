@@ -1,0 +1,73 @@
+"""`fallow dashboard` as people start it: it answers, and it stops when told."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from fallow.settings import Settings
+
+START_S = 120
+COMMAND = (sys.executable, "-c", "from runtime.cli import main; main()", "dashboard")
+
+
+def test_dashboard_answers_on_loopback_and_stops_when_told(fleet: Settings, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    words = [*COMMAND, "--home", str(fleet.home), "--listen", f"127.0.0.1:{port}"]
+    environ = {k: v for k, v in os.environ.items() if not k.startswith(("FALLOW_", "STREAMLIT_"))}
+    log = tmp_path / "log"
+    with (
+        log.open("wb") as err,
+        subprocess.Popen(words, cwd=tmp_path, env=environ, stdout=err, stderr=err) as process,
+    ):
+        try:
+            assert answer(process, f"http://127.0.0.1:{port}/_stcore/health") == b"ok"
+            assert b"Streamlit" in answer(process, f"http://127.0.0.1:{port}/")
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    said = log.read_text()
+    assert f"http://127.0.0.1:{port}" in said
+    assert "this machine only" in said
+    assert "Traceback" not in said
+
+
+def answer(process: "subprocess.Popen[bytes]", url: str) -> bytes:
+    """Return what is answered, once anything answers there."""
+    for _ in range(START_S * 5):
+        if process.poll() is not None:
+            pytest.fail(f"it ended with {process.returncode}")
+        try:
+            with urllib.request.urlopen(url, timeout=5) as response:
+                return bytes(response.read())
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            try:
+                process.wait(0.2)
+            except subprocess.TimeoutExpired:
+                continue
+    pytest.fail(f"nothing answered at {url} in {START_S} s")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--listen", "0.0.0.0:8501"], "this machine only, not on 0.0.0.0"),
+        (["--listen", "nowhere"], "no host:port"),
+    ],
+)
+def test_address_that_is_not_allowed_ends_at_once(
+    words: list[str], said: str, tmp_path: Path
+) -> None:
+    run = subprocess.run(
+        [*COMMAND, "--home", str(tmp_path), *words], check=False, capture_output=True, text=True
+    )
+    assert run.returncode == 2
+    assert said in run.stderr
+    assert "Traceback" not in run.stderr
