@@ -3,9 +3,9 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-JOBS ?= 2
+JOBS ?= 3
 
-.PHONY: demo test lint bench bench-small setup wheel-check lock clean
+.PHONY: demo test lint bench bench-small setup wheel-check written lock clean
 
 setup: $(VENV)/.installed
 
@@ -37,9 +37,21 @@ bench-small: setup     ## the same benchmarks, small: keeps them working
 wheel-check: setup     ## build the wheel and run it outside the checkout
 	@bash .ci/wheel-check "$(VENV)"
 
+written: setup         ## write what the code declares: reference pages, roles, the chart, its manifests
+	@$(BIN)/uv pip install -q --require-hashes -r deploy/helm/tools.lock
+	@$(BIN)/python -m runtime.reference docs
+	@$(BIN)/python -m runtime.rbac deploy/rbac
+	@$(BIN)/python -m runtime.chart deploy/helm/fallow
+	@$(BIN)/python -m runtime.manifests deploy
+
 lock:                  ## refresh requirements.lock: hashes, no addresses
 	@$(BIN)/uv pip compile -q --generate-hashes --no-header --no-annotate --no-emit-index-url \
-	  --universal --python-version 3.11 pyproject.toml --extra dashboards --group dev -o requirements.lock
+	  --universal --python-version 3.11 pyproject.toml --extra dashboards --extra reports --group dev -o requirements.lock
+	@$(BIN)/uv pip compile -q --generate-hashes --no-header --no-annotate --no-emit-index-url \
+	  --universal --python-version 3.11 pyproject.toml --extra dashboards --extra reports --extra otel \
+	  --group image -c requirements.lock -o deploy/container/requirements.lock
+	@$(BIN)/uv pip compile -q --generate-hashes --no-header --no-annotate --no-emit-index-url \
+	  --universal --python-version 3.11 --group chart -c requirements.lock -o deploy/helm/tools.lock
 
 clean:
 	rm -rf $(VENV) dist build bench-results

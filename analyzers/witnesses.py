@@ -17,6 +17,12 @@ from fallow.settings import IdleSettings
 from fallow.window import Window
 
 SPAN = "idle_span"
+AT_WORK_STEPS = (
+    SPAN,
+    *(f"at_work/{n}" for n in ("asked", "hosts", "followed", "notebooks", "told")),
+)
+"""What tells when the pods of stretches were at work beside their devices."""
+
 CPU_SHARE = 0.05
 """Cores per requested core, at or below which a pod is at rest (domain.md 2.2, K3)."""
 
@@ -164,7 +170,9 @@ def at_work(views: Views, window: Window, held: pl.DataFrame, *, apart_us: int) 
         "apart_us": apart_us,
         "after_us": AFTER_US,
     }
-    return pl.DataFrame(views.query(steps(SPAN, "idle_work"), asked)).cast(pl.Int64)
+    return pl.DataFrame(views.query(steps(*AT_WORK_STEPS, "at_work/intervals"), asked)).cast(
+        pl.Int64
+    )
 
 
 def _pods_of(window: Window, held: pl.DataFrame) -> dict[str, Any]:

@@ -32,6 +32,7 @@ NAMES = (
     "fragmentation",
     "pools",
     "acting",
+    "pages",
     "peers",
     "simulator",
     "simulator_kube",

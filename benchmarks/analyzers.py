@@ -1,4 +1,4 @@
-"""Every analyzer over 30 days of a fleet's rollups, one after another, with what they save."""
+"""Every analyzer over 30 days of a fleet's rollups, alone and all together."""
 
 import time
 from typing import Any
@@ -23,7 +23,11 @@ def run(small: bool) -> list[Result]:
         alone = peak_gib()
         began = time.perf_counter(), time.process_time()
         made = analyzing.examine(
-            warehouse, window, analyzing.chosen(warehouse.settings), strict=False
+            warehouse,
+            window,
+            analyzing.chosen(warehouse.settings),
+            strict=False,
+            at_once=analyzing.AT_ONCE,
         )
         took, worked = time.perf_counter() - began[0], time.process_time() - began[1]
     about = f"{days} d of {gpus} GPUs"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib.resources import files
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -23,7 +23,7 @@ from collectors.series import labels_meaning, measure_of, node_of, resolve
 from fallow.errors import SourceError
 from fallow.window import Window, format_duration
 
-Status = Literal["ok", "warn", "bad"]
+Status = Literal["ok", "warn", "bad", "away", "off"]
 SKEW = timedelta(seconds=30)
 """Clocks further apart than this put looks on the wrong side of a bucket (domain.md 2.2)."""
 SLOW = timedelta(seconds=60)
@@ -42,7 +42,10 @@ _GENERATION = {
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One check: `ok`, `warn` (works, less well) or `bad` (something cannot work)."""
+    """One check: `ok`, `warn` (works, less well) or `bad` (something cannot work); and what to do.
+
+    `away`: it does not answer now, which may pass. `off`: nobody wants it.
+    """
 
     check: str
     status: Status
@@ -84,6 +87,21 @@ def diagnose(
     rows += [doctor.interval(seen), doctor.conflicts(seen), doctor.up(seen)]
     rows += [doctor.silent_nodes(seen), doctor.kube_state(seen), owners(seen), cadvisor(seen)]
     return [*rows, doctor.reach(seen)]
+
+
+def flavour(build: Mapping[str, Any]) -> str:
+    """Name the server by its build information: Mimir names itself, Prometheus its revision.
+
+    VictoriaMetrics says only the version of Prometheus that it can stand in for.
+    """
+    version = build.get("version")
+    if not version:
+        return "the query API (no build information)"
+    if build.get("application"):
+        return f"{build['application']} {version}"
+    if "revision" in build or "goVersion" in build:
+        return f"Prometheus {version}, or what is built on it"
+    return f"VictoriaMetrics or another that stands in for Prometheus {version}"
 
 
 def exporters(seen: Seen) -> Row:
@@ -185,10 +203,9 @@ class _Doctor:
         self._ask("vector(1)")
         try:
             body = self._client.get("status/buildinfo", {})
-            version = msgspec.json.decode(body)["data"].get("version", "")
+            what = flavour(msgspec.json.decode(body)["data"])
         except (SourceError, KeyError, AttributeError, TypeError):
-            version = ""
-        what = f"Prometheus {version}" if version else "the query API (no build information)"
+            what = flavour({})
         return Row("server", "ok", f"{self._client.url} answers: {what}")
 
     def skew(self, clock: Callable[[], datetime]) -> Row:
@@ -226,7 +243,7 @@ class _Doctor:
         total = Counter(_model(words) for words in seen.series)
         there: dict[str, Counter[str]] = {}
         legal: dict[str, Counter[str]] = {}
-        for field in _fields():
+        for field in fields():
             column = field["column"]
             for name in seen.columns.get(column, ()):
                 what = self._select(name)
@@ -237,9 +254,9 @@ class _Doctor:
             have = legal.get(model, Counter())
             blank = [c for c in there.get(model, ()) if not have[c]]
             instances = any(w.get("GPU_I_ID") for w in seen.series if _model(w) == model)
-            wanted = [f for f in _fields() if not (instances and f["column"] == "gpu_util_pct")]
+            wanted = [f for f in fields() if not (instances and f["column"] == "gpu_util_pct")]
             missing = [f for f in wanted if not have[f["column"]] and f["column"] not in blank]
-            yield _witness_row(model, devices, have, missing, blank)
+            yield witness_row(model, devices, have, missing, blank)
 
     def interval(self, seen: Seen) -> Row:
         found = self._ask(f"max(count_over_time({self._select(seen.witness)}[10m]))")
@@ -276,7 +293,7 @@ class _Doctor:
             return Row("exporters up", "ok", f"every target of {', '.join(jobs)} is up")
         names = sorted(node_of(words) or words.get("instance", "?") for words in down)
         step = "look at these exporters' pods and at Prometheus' targets page"
-        finding = f"{_counted(len(names), 'exporter')} down: {_few(names)}"
+        finding = f"{_counted(len(names), 'exporter')} down: {few(names)}"
         return Row("exporters up", "bad", finding, step)
 
     def silent_nodes(self, seen: Seen) -> Row:
@@ -292,7 +309,7 @@ class _Doctor:
             finding = f"all {len(with_gpus)} nodes with GPUs have telemetry"
             return Row("silent nodes", "ok", finding)
         step = "is the exporter's DaemonSet on these nodes (taints, selectors)?"
-        finding = f"{_counted(len(silent), 'node')} with GPUs but no telemetry: {_few(silent)}"
+        finding = f"{_counted(len(silent), 'node')} with GPUs but no telemetry: {few(silent)}"
         return Row("silent nodes", "bad", finding, step)
 
     def kube_state(self, seen: Seen) -> Row:
@@ -329,15 +346,16 @@ class _Doctor:
         return Row("history", "ok", f"GPU series reach back {reached.days} days or more")
 
 
-def _witness_row(
+def witness_row(
     model: str,
     devices: int,
     have: Counter[str],
     missing: Sequence[Mapping[str, str]],
     blank: Sequence[str],
 ) -> Row:
+    """Say which of the fields that matter a model's devices have, and which line adds the rest."""
     check = f"witnesses of {model}"
-    names = [f["column"] for f in _fields() if have[f["column"]]]
+    names = [f["column"] for f in fields() if have[f["column"]]]
     finding = f"{devices} devices with {', '.join(names) or 'nothing we know'}"
     if not missing and not blank:
         return Row(check, "ok", finding)
@@ -359,7 +377,8 @@ def _highest(name: str) -> float:
 
 
 @cache
-def _fields() -> tuple[dict[str, str], ...]:
+def fields() -> tuple[dict[str, str], ...]:
+    """Return the fields that matter: the column, dcgm-exporter's line, and why."""
     text = files("collectors").joinpath("dcgm_fields.csv").read_text(encoding="utf-8")
     return tuple(csv.DictReader(text.splitlines()))
 
@@ -372,6 +391,7 @@ def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _few(names: Sequence[str], most: int = 5) -> str:
+def few(names: Sequence[str], most: int = 5) -> str:
+    """Return the first names and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -45,6 +45,7 @@ def main() -> None:
         module = import_module(f"{views.__name__}.{name}")
         sections.setdefault(AUDIENCES[name.partition("_")[0]], []).append(_entry(module, person))
     chosen = st.navigation(sections, expanded=True)
+    st.set_page_config(page_title=f"{chosen.title} · Fallow")
     with st.sidebar:
         _who(person)
     chosen.run()

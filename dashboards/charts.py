@@ -192,6 +192,27 @@ def usual_lines(rows: pa.Table, height: int = 260) -> Chart:
     return drawn
 
 
+def coverage_lines(rows: pa.Table, height: int = 220) -> Chart:
+    """Draw how much of an hour was looked at: columns hour, coverage_pct, conflict_pct."""
+    base = alt.Chart(values(rows)).encode(
+        x=alt.X("hour:T", title=None, timeUnit=HOUR, axis=alt.Axis(format="%d %b %H:%M")),
+        tooltip=[
+            alt.Tooltip("hour:T", timeUnit=HOUR, title="hour"),
+            alt.Tooltip("coverage_pct:Q", title="looks made %", format=".1f"),
+            alt.Tooltip("conflict_pct:Q", title="in conflict %", format=".2f"),
+            alt.Tooltip("blind_pct:Q", title="blind %", format=".2f"),
+            alt.Tooltip("devices:Q", title="devices"),
+        ],
+    )
+    scale = alt.Scale(domain=[0, 100])
+    made = base.mark_area(color=BLUE, opacity=0.35, line={"color": BLUE}).encode(
+        y=alt.Y("coverage_pct:Q", title="% of expected looks", scale=scale)
+    )
+    odd = base.mark_line(color=VIOLET).encode(y="conflict_pct:Q")
+    drawn: Chart = (made + odd).properties(height=height)
+    return drawn
+
+
 def funnel(rows: Sequence[Mapping[str, Any]], title: str = "USD") -> Chart:
     """Draw stages as bars, one below the other: columns name, usd, colour, said."""
     order = [str(row["name"]) for row in rows]

@@ -125,10 +125,13 @@ def table(
     *,
     called: str,
     height: int | None = None,
+    key: str | None = None,
+    on_select: Callable[[], None] | None = None,
 ) -> None:
     """Show rows as a table: `columns` maps a row's column to `st.column_config`, in order.
 
     Cells are drawn, not parsed: a name is shown as it is. Dollars keep their cents in the export.
+    `on_select` is called when a row was clicked; `st.session_state[key]` says which.
     """
     shown = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist([*rows])
     names = [column for column in columns if column in shown.column_names]
@@ -140,6 +143,9 @@ def table(
         hide_index=True,
         height="auto" if height is None else height,
         alt=called,
+        key=key,
+        on_select=on_select or "ignore",
+        selection_mode="single-row",
     )
 
 

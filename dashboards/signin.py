@@ -27,6 +27,8 @@ class Person(msgspec.Struct, frozen=True):
     name: str
     role: Role
     local: bool = False
+    groups: tuple[str, ...] = ()
+    """What the claim of roles holds: teams and namespaces of these names are the person's."""
 
     def may(self, role: Role) -> bool:
         """Return whether the person has a role, or a higher one."""
@@ -63,7 +65,7 @@ def person(settings: Settings) -> Person | None:
         )
         st.button("Sign out", icon=":material/logout:", on_click=st.logout)
         return None
-    return Person(name, role)
+    return Person(name, role, groups=tuple(sorted(groups_of(claims, oidc.roles_claim))))
 
 
 def signed_in() -> Mapping[str, Any] | None:
@@ -95,18 +97,22 @@ def local() -> Person:
 
 
 def role_of(claims: Mapping[str, Any], oidc: OidcSettings) -> Role | None:
-    """Return the highest role that claims give; None = none.
-
-    The claim may be a path with dots, such as `realm_access.roles`; its value a list or one name.
-    """
-    claim = oidc.roles_claim
+    """Return the highest role that claims give; None = none."""
     groups = {"viewer": oidc.viewers, "operator": oidc.operators, "approver": oidc.approvers}
+    said = groups_of(claims, oidc.roles_claim)
+    held = [role for role in ROLES if said.intersection(groups[role])]
+    return held[-1] if held else None
+
+
+def groups_of(claims: Mapping[str, Any], claim: str) -> set[str]:
+    """Return the texts that a claim holds: a list or one name.
+
+    The claim may be a path with dots, such as `realm_access.roles`.
+    """
     found: Any = claims.get(claim)
     if found is None:
         found = claims
         for part in claim.split("."):
             found = found.get(part) if isinstance(found, Mapping) else None
     listed = [found] if isinstance(found, str) else found
-    said = {g for g in listed if isinstance(g, str)} if isinstance(listed, list | tuple) else set()
-    held = [role for role in ROLES if said.intersection(groups[role])]
-    return held[-1] if held else None
+    return {g for g in listed if isinstance(g, str)} if isinstance(listed, list | tuple) else set()

@@ -9,14 +9,22 @@ from collections.abc import Mapping
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
 import msgspec
-from pydantic import AwareDatetime, BaseModel, Field, SecretStr, ValidationError
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 
 from fallow.action_settings import ActionsSettings, NoticesSettings
 from fallow.dashboard_settings import DashboardSettings, FinanceSettings
 from fallow.errors import SettingsError
+from fallow.report_settings import ReportsSettings
 from fallow.sections import S3, Duration, Section
 from fallow.service_levels import LatencyMetric, ScalingSettings, ServicesSettings, StepMetric
 from fallow.snapshot_settings import SnapshotSettings
@@ -573,6 +581,22 @@ class Settings(Section):
     snapshots: SnapshotSettings = SnapshotSettings()
     dashboard: DashboardSettings = DashboardSettings()
     finance: FinanceSettings = FinanceSettings()
+    reports: ReportsSettings = ReportsSettings()
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        """Refuse reports to where there is nothing."""
+        channels, stores = set(self.notices.channels), set(self.reports.stores)
+        if both := sorted(channels & stores):
+            raise ValueError(f"reports.stores and notices.channels both have {', '.join(both)}")
+        for schedule in self.reports.schedules:
+            if unknown := sorted(set(schedule.to) - channels - stores):
+                legal = ", ".join(sorted(channels | stores)) or "none is defined"
+                raise ValueError(
+                    f"reports.schedules: {schedule.name} goes to {', '.join(unknown)}; "
+                    f"notices.channels and reports.stores have: {legal}"
+                )
+        return self
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -694,6 +718,8 @@ def _explain(error: ValidationError, origin: Mapping[str, str]) -> SettingsError
             f"unknown setting {dotted!r}{stands}", hint=f"legal here: {', '.join(legal)}"
         )
     message = first["msg"].removeprefix("Value error, ")
+    if not path:  # it is about how sections go together, and says which
+        return SettingsError(message)
     return SettingsError(f"setting {dotted!r}{stands}: {message}", hint=_legal_range(path))
 
 

@@ -21,6 +21,7 @@ from fallow.seams import Reviewing
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime import pipeline, planned
+from runtime.plan_rows import Telling
 
 if TYPE_CHECKING:
     from actions.cluster.door import Door
@@ -53,6 +54,8 @@ class LiveEvidence:
         self._warehouse, self._settings = warehouse, settings
         self._refresh, self._clock = refresh, clock
         self._looked: datetime | None = None
+        self.judged: Sequence[Facts] = ()
+        """The cases of the last plan."""
 
     def look(self, now: datetime) -> None:
         """Look at the sources anew; one look serves for a sixth of the age that it may have.
@@ -66,7 +69,8 @@ class LiveEvidence:
 
     def cases(self, now: datetime) -> Sequence[Facts]:
         """Return the facts of every finding of now."""
-        return self._facts(now)
+        self.judged = self._facts(now)
+        return self.judged
 
     def again(self, facts: Facts, now: datetime) -> Facts | None:
         """Look at the sources anew, and let the case's own analyzer judge again."""
@@ -293,6 +297,7 @@ def standing(
 
         watched = settings.actions.watch
         measure = hourly(warehouse, acting.record, settings.cluster, watched, saved)
+        telling = Telling(warehouse, settings)
 
         def turn() -> None:
             report = acting.turn(dry_run=False)
@@ -306,6 +311,8 @@ def standing(
                 said = {"action": outcome.action, "result": outcome.result, "why": why}
                 log.info("an action is over", extra=said)
             copy(opened, warehouse, settings.cluster)
+            if report.plan is not None:
+                telling.tell(report.plan, evidence.judged, acting.policies, report.at)
             measure(clock())
 
         try:

@@ -17,7 +17,11 @@ from runtime import findings, windows
 if TYPE_CHECKING:
     from analyzers.ranking import Ranked
     from analyzers.waterfall import Waterfall
+    from collectors.doctor import Row
     from warehouse.lake import Warehouse
+
+AT_ONCE = 2
+"""Analyzers that look at a warehouse at the same time: one counts while the other asks."""
 
 MOST_NAMED = 5
 """Subjects that a line of the doctor names; the others are counted."""
@@ -103,7 +107,15 @@ def analyze(
     asked = chosen(settings, names)
     span, note = windows.choose(warehouse, window, now, cluster, inventory=True)
     guards = [a for a in chosen(settings).values() if isinstance(a, Vetoing)] if names else []
-    made = examine(warehouse, span, asked, cluster=cluster, strict=bool(names), guards=guards)
+    made = examine(
+        warehouse,
+        span,
+        asked,
+        cluster=cluster,
+        strict=bool(names),
+        guards=guards,
+        at_once=AT_ONCE,
+    )
     return msgspec.structs.replace(made, notes=(note, *made.notes))
 
 
@@ -116,11 +128,15 @@ def examine(
     strict: bool = True,
     summarise: bool = True,
     guards: Sequence[Vetoing] = (),
+    at_once: int = 1,
 ) -> Analysis:
     """Run analyzers over one window and let the waterfall say what each finding saves.
 
-    What `guards`, or analyzers that are among them, veto is advised by nobody.
+    What `guards`, or analyzers that are among them, veto is advised by nobody. `at_once`: how many
+    run at the same time, which views of one connection do not bear; the outcome is the same.
     """
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
     from actions.recommend import advised  # noqa: PLC0415
     from analyzers.ranking import ranked  # noqa: PLC0415  (arrays load in 0.2 s)
     from analyzers.services.vetoes import kept  # noqa: PLC0415
@@ -129,19 +145,31 @@ def examine(
     found: list[Finding] = []
     summaries: dict[str, dict[str, Any]] = {}
     notes: list[str] = []
-    for name, analyzer in analyzers.items():
+
+    def look(analyzer: Analyzer) -> tuple[list[Finding], dict[str, Any] | None]:
+        made = [*analyzer.find(views, window)]
+        if summarise and isinstance(analyzer, Summarising):
+            return made, dict(analyzer.summary(views, window))
+        return made, None
+
+    with ThreadPoolExecutor(at_once, thread_name_prefix="analyzer") as pool:
+        asked = {name: pool.submit(look, analyzer) for name, analyzer in analyzers.items()}
         try:
-            made = [*analyzer.find(views, window)]
-            if summarise and isinstance(analyzer, Summarising):
-                summaries[name] = dict(analyzer.summary(views, window))
-        except TemporaryError:
-            raise
-        except FallowError as error:
-            if strict:
-                raise
-            notes.append(f"{name} is withheld: {error.message}")
-            continue
-        found += [f for f in made if cluster in (None, f.subject.cluster)]
+            for name, answer in asked.items():
+                try:
+                    made, summary = answer.result()
+                except TemporaryError:
+                    raise
+                except FallowError as error:
+                    if strict:
+                        raise
+                    notes.append(f"{name} is withheld: {error.message}")
+                    continue
+                found += [f for f in made if cluster in (None, f.subject.cluster)]
+                if summary is not None:
+                    summaries[name] = summary
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
     found = kept(advised(found), _vetoes(views, window, [*analyzers.values(), *guards]))
     waterfall = fall(views, window, found, cluster)
     rows = ranked(credited(found, waterfall), waterfall)
@@ -190,22 +218,25 @@ def doubts(
     *,
     now: datetime,
     cluster: str | None,
-) -> list[dict[str, Any]]:
+) -> "list[Row]":
     """Return what analyzers withhold as rows of `fallow doctor`; one row ok where it is nothing."""
+    from collectors.doctor import Row  # noqa: PLC0415
+
     span, note = windows.choose(warehouse, window, now, cluster, inventory=True)
     rows = withheld(warehouse, span, chosen(settings), cluster)
     if not rows:
-        told = f"every analyzer judges all of {note}"
-        return [{"check": "withheld", "status": "ok", "finding": told, "next_step": ""}]
+        return [Row("withheld", "ok", f"every analyzer judges all of {note}")]
     return [
-        {
-            "check": f"withheld by {row.analyzer}",
-            "status": "warn",
-            "finding": f"{row.reason}{_whom(row)}",
-            "next_step": "",
-        }
+        Row(
+            f"withheld by {row.analyzer}", "warn", f"{row.reason}{_whom(row)}", _needs(row.analyzer)
+        )
         for row in rows
     ]
+
+
+def _needs(analyzer: str) -> str:
+    page = "docs/idle.md" if analyzer == "idle" else f"docs/analyzers/{analyzer}.md"
+    return f"{page} says what it needs; a third party's: its own documentation"
 
 
 def _whom(row: Withheld) -> str:

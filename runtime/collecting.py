@@ -18,6 +18,7 @@ from runtime.importing import aws_rows, price_rows
 from runtime.showing import Progress
 
 if TYPE_CHECKING:
+    from collectors.doctor import Row
     from collectors.prometheus.collector import PrometheusCollector
     from warehouse.lake import Warehouse
 
@@ -215,18 +216,17 @@ class _Watched:
             yield batch
 
 
-def examine(settings: Settings, *, now: datetime) -> list[dict[str, Any]]:
+def examine(settings: Settings, *, now: datetime) -> "list[Row]":
     """Return what a Prometheus has for us and what is missing, one row per check.
 
     Raises:
-        UsageError: no URL.
         FallowError: it cannot be asked at all.
     """
     from collectors.doctor import diagnose  # noqa: PLC0415
     from collectors.prometheus.client import PrometheusClient  # noqa: PLC0415
 
-    if not settings.prometheus.url:
-        raise UsageError("which Prometheus?", hint="fallow doctor --prometheus http://host:9090")
     client = PrometheusClient(settings.prometheus)
-    rows = diagnose(client, now, matchers=settings.prometheus.selector)
-    return [msgspec.structs.asdict(row) for row in rows]
+    try:
+        return diagnose(client, now, matchers=settings.prometheus.selector)
+    finally:
+        client.close()

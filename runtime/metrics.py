@@ -24,6 +24,7 @@ from fallow import __version__
 from fallow.acting import LedgerEntry, Result, SavingKind
 from fallow.nouns import Finding
 from fallow.window import Window
+from runtime.delivery.book import RESULTS
 from runtime.queries import sql
 from runtime.roles import PARTS, Job, Role
 
@@ -94,6 +95,7 @@ class SelfMetrics:
         self._begin("act_outcomes", get_args(Result))
         self._begin("notices", NOTICES)
         self._begin("act_halted", GATES)
+        self._begin("report_deliveries", RESULTS)
 
     def scheduled(self, jobs: Iterable[Job], now: datetime) -> None:
         """Tell which jobs run, how often, and that none has run yet."""
@@ -178,6 +180,15 @@ class SelfMetrics:
             mine = [entry for entry in entries if entry.kind == kind]
             self._of("saved_usd").labels(kind).set(float(sum(e.usd or 0 for e in mine)))
             self._of("saved_gpu_hours").labels(kind).set(sum(e.gpu_hours for e in mine))
+
+    def delivered(self, result: str) -> None:
+        """Record what came of a report to one destination."""
+        self._of("report_deliveries").labels(result).inc()
+
+    def owing(self, waiting: int, oldest_s: float) -> None:
+        """Record how many reports wait to be sent, and the oldest for how long."""
+        self._of("report_waiting").set(waiting)
+        self._of("report_oldest_seconds").set(oldest_s)
 
     def acted(self, report: "TurnReport") -> None:
         """Record one turn of acting; its moment is the actor's heartbeat."""

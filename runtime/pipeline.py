@@ -96,7 +96,9 @@ def analyze(warehouse: "Warehouse", window: Window, analyzers: Iterable[Analyzer
     An analyzer that cannot judge the window is logged and left out.
     """
     named = {f"{type(analyzer).__name__} {n}": analyzer for n, analyzer in enumerate(analyzers)}
-    made = analyzing.examine(warehouse, window, named, strict=False, summarise=False)
+    made = analyzing.examine(
+        warehouse, window, named, strict=False, summarise=False, at_once=analyzing.AT_ONCE
+    )
     for note in made.notes:
         log.warning("an analyzer found nothing to judge", extra={"why": note})
     found = made.findings

@@ -80,15 +80,26 @@ def plan(
     Raises:
         UsageError: there are no telemetry or no rows before that moment.
     """
+    facts, notes = cases(warehouse, settings, at=at, cluster=cluster)
+    made, facts = decide(warehouse, settings, rules, facts, at)
+    findings = {f.finding.id: f.finding for f in facts}
+    return Planned(at, made, findings, tuple(facts), tuple(notes))
+
+
+def decide(
+    warehouse: "Warehouse",
+    settings: Settings,
+    rules: "Sequence[Policy]",
+    facts: Sequence[Facts],
+    at: datetime,
+) -> "tuple[Plan, list[Facts]]":
+    """Return what policies decide about cases, and these under the ids the journal knows."""
     from actions.planning import plan as decided  # noqa: PLC0415
 
-    facts, notes = cases(warehouse, settings, at=at, cluster=cluster)
     with _Book(settings) as book:
-        facts = [book.same(f) for f in facts]
-        findings = [f.finding for f in facts]
-        histories = book.histories([p.name for p in rules], findings)
-        made = decided(rules, facts, book.spent(warehouse, rules, at), at, histories)
-    return Planned(at, made, {f.id: f for f in findings}, tuple(facts), tuple(notes))
+        known = [book.same(f) for f in facts]
+        histories = book.histories([p.name for p in rules], [f.finding for f in known])
+        return decided(rules, known, book.spent(warehouse, rules, at), at, histories), known
 
 
 def why_not(

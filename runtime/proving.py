@@ -30,9 +30,9 @@ def examine(
     context = settings.actions.context or settings.kubernetes.context
     api = api or connect(context, timeout_s=settings.kubernetes.timeout.total_seconds())
     rights = roles(executors.every())
-    proofs = prove(lambda body: _ask(api, body), rights, namespaces)
+    proofs = prove(lambda body: ask(api, body), rights, namespaces)
     own = prove(
-        lambda body: _ask(api, body), {"fallow-own": OWN}, [settings.actions.lease.namespace]
+        lambda body: ask(api, body), {"fallow-own": OWN}, [settings.actions.lease.namespace]
     )
     where = context or "the current context, or the pod's own account"
     first = {
@@ -54,7 +54,7 @@ def _row(role: str, proofs: Sequence[Proof]) -> dict[str, Any]:
             "finding": f"all {len(proofs)} rights are granted",
             "next_step": "",
         }
-    shown = [_words(p) for p in lacking[:3]]
+    shown = [words(p) for p in lacking[:3]]
     more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""  # noqa: PLR2004
     return {
         "check": role,
@@ -64,13 +64,20 @@ def _row(role: str, proofs: Sequence[Proof]) -> dict[str, Any]:
     }
 
 
-def _words(proof: Proof) -> str:
+def words(proof: Proof) -> str:
+    """Return a right as people say it."""
     group = f".{proof.group}" if proof.group else ""
     where = f" in {proof.namespace}" if proof.namespace else ""
     return f"{proof.verb} {proof.resource}{group}{where}"
 
 
-def _ask(api: Api, body: Mapping[str, Any]) -> Mapping[str, Any]:
+def ask(api: Api, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Post a review of one right and return the answer.
+
+    Raises:
+        RefusedError: the API does not say.
+        TemporaryError: no answer.
+    """
     reply = api.write("POST", REVIEWS, body, content_type="application/json")
     if reply.code >= _ERRORS:
         raise RefusedError(f"{api.host} does not say what we may do: HTTP {reply.code}")

@@ -25,6 +25,18 @@ Later wins: defaults, then `fallow.yaml` (or the file named by `--config` or `FA
 unknown key is an error that names the legal ones. Durations are written `30s`, `5m`, `1h30m`, `7d`.
 
 A variable is the key in capitals with two underscores for the dot: `FALLOW_IDLE__THRESHOLD=0.02`.
+Other variables:
+
+| variable | meaning |
+|---|---|
+| `FALLOW_CONFIG` | the settings file, in place of `./fallow.yaml` |
+| `FALLOW_DEBUG` | `1`: tracebacks and debug logs, as `--debug` |
+| `XDG_DATA_HOME` | where `home` lies unless it is set; `~/.local/share` |
+| `NO_COLOR` | no colours on a terminal |
+| `KUBECONFIG` | which clusters and contexts there are; in a pod its own account |
+| `AWS_*` | credentials and region where `s3` sections and `prices.aws_regions` name none |
+| `OTEL_EXPORTER_OTLP_ENDPOINT` | spans of the service's jobs go there (extra `otel`) |
+| `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` | the same, for spans alone |
 """
 CLI_HEAD = """\
 # Command line

@@ -16,7 +16,7 @@ class Role(StrEnum):
     collector = "collector"
     """inventory, telemetry, rollups, ledger, audits, tiers: all that keeps the warehouse"""
     analyzer = "analyzer"
-    """findings and what acting saved"""
+    """findings and what acting saved; the reports that are due"""
     actor = "actor"
     """policies, the journal, what people approve, keep, snooze and undo"""
     dashboard = "dashboard"
@@ -35,8 +35,10 @@ class Job(NamedTuple):
 
     name: str
     every: timedelta
-    run: Callable[[], None]
+    run: Callable[[], object]
     role: Role
+    apart: bool = False
+    """It only reads the warehouse, so it has a thread of its own and holds nobody up."""
 
 
 def parts(roles: Collection[Role]) -> frozenset[Role]:

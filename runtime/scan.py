@@ -61,7 +61,12 @@ def _through(
         failures = pipeline.account(warehouse, seen)[1]
         progress("looking for waste", 0.9)
         made = analyzing.examine(
-            warehouse, seen, analyzing.chosen(settings), strict=False, summarise=False
+            warehouse,
+            seen,
+            analyzing.chosen(settings),
+            strict=False,
+            summarise=False,
+            at_once=analyzing.AT_ONCE,
         )
         return tell(
             warehouse,

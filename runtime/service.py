@@ -1,9 +1,10 @@
 """`fallow up`: collect, account, analyze, act and tidy on a schedule, until told to stop.
 
-One thread does all the jobs' writing, so that two jobs never meet in the warehouse; a job that is
-late is run once, not as often as it was missed. SIGTERM and SIGINT let the running job finish and
-begin no other: nothing is left half-written, and a second signal does not hurry it (ingest is one
-transaction). `runtime.roles` says which process of several does what.
+One thread does all the jobs' writing, so that two jobs never meet in the warehouse; reports, which
+only read, have another. A job that is late is run once, not as often as it was missed. SIGTERM and
+SIGINT let the running jobs finish and begin no other: nothing is left half-written, and a second
+signal does not hurry it (ingest is one transaction). `runtime.roles` says which process of several
+does what.
 """
 
 import logging
@@ -28,17 +29,21 @@ from runtime.endpoint import Endpoint, loopback
 from runtime.importing import aws_rows, price_rows
 from runtime.metrics import SelfMetrics
 from runtime.people import People, vouch
+from runtime.plan_rows import Telling
 from runtime.readiness import Readiness
 from runtime.roles import PARTS, WRITERS, Job, Role, parts
 from runtime.tracing import Span, tracing, untraced
 
 if TYPE_CHECKING:
+    from runtime.scheduling.store import Timetable
     from warehouse.lake import Warehouse
 
 log = logging.getLogger("fallow.service")
 
 AWS_EVERY = timedelta(hours=6)
 """Spot prices change a few times a day; the price list of all types takes a minute to read."""
+REPORTS_EVERY = timedelta(seconds=30)
+"""How soon a report that a destination did not take is looked at again."""
 INVENTORY = frozenset({"kubernetes"})
 """Collectors that ask for the inventory, on a slower schedule than telemetry."""
 
@@ -78,6 +83,7 @@ class Service:
         self._act = act
         self._roles = roles
         self._stop = stop or threading.Event()
+        self._telling = Telling(warehouse, settings)
 
     def jobs(self) -> list[Job]:
         """Return the jobs of this process's roles; they run in this order on the first turn."""
@@ -123,6 +129,8 @@ class Service:
         found = pipeline.analyze(self.warehouse, window, self.analyzers)
         self.metrics.found(found, window)
         log.info("analyzed", extra={"findings": len(found)})
+        if not self.settings.actions.enabled:
+            self._telling.would(found, window.end)
 
     def vouch(self) -> None:
         """Check every link of the journal, and count who waits for approval."""
@@ -210,11 +218,15 @@ def serve(
         endpoint = Endpoint(settings.service.listen, metrics, why_not=why_not, api=api)
         stack.enter_context(endpoint)
         jobs: list[Job] = []
+        timetable: Timetable | None = None
         if mine & WRITERS:
             warehouse = stack.enter_context(_opened(settings, mine))
             act = stack.enter_context(_acting(settings, warehouse, metrics, mine))
             service = _service(settings, warehouse, metrics, act=act, roles=mine, stop=stop)
             jobs = service.jobs()
+            if Role.analyzer in mine and settings.reports.schedules:
+                job, timetable = stack.enter_context(_reporting(settings, warehouse, metrics, stop))
+                jobs.append(job)
             metrics.expects(service.collectors, _now())
             if api is not None:
                 api.people = People(settings, warehouse, _now)
@@ -237,7 +249,7 @@ def serve(
             },
         )
         stack.enter_context(_signals(stop))  # engines that loaded since take SIGINT for themselves
-        _run(jobs, stop, metrics, ready, stack.enter_context(tracing()))
+        _run(jobs, stop, metrics, ready, stack.enter_context(tracing()), timetable=timetable)
     log.info("stopped; nothing is half-written")
 
 
@@ -331,15 +343,44 @@ def _acting(
         yield act
 
 
+@contextmanager
+def _reporting(
+    settings: Settings, warehouse: "Warehouse", metrics: SelfMetrics, stop: threading.Event
+) -> "Iterator[tuple[Job, Timetable]]":
+    """Give the job that sends reports, and when it is to run because one is due."""
+    from runtime.delivery.book import Book, path_of  # noqa: PLC0415
+    from runtime.delivery.sending import Deliveries  # noqa: PLC0415
+    from runtime.scheduling.store import Timetable  # noqa: PLC0415
+
+    with Book.open(path_of(settings)) as book:
+        deliveries = Deliveries(
+            settings,
+            warehouse,
+            book,
+            clock=_now,
+            told=metrics.delivered,
+            left=metrics.owing,
+            stop=stop,
+        )
+        job = Job("report", REPORTS_EVERY, deliveries.turn, Role.analyzer, apart=True)
+        yield job, Timetable(book, settings.reports.schedules)
+
+
 def _run(
-    jobs: Sequence[Job], stop: threading.Event, metrics: SelfMetrics, ready: Readiness, span: Span
+    jobs: Sequence[Job],
+    stop: threading.Event,
+    metrics: SelfMetrics,
+    ready: Readiness,
+    span: Span,
+    *,
+    timetable: "Timetable | None" = None,
 ) -> None:
     from apscheduler.executors.pool import ThreadPoolExecutor  # noqa: PLC0415
     from apscheduler.schedulers.background import BackgroundScheduler  # noqa: PLC0415
 
     scheduler: Any = BackgroundScheduler(
         timezone=UTC,
-        executors={"default": ThreadPoolExecutor(1)},
+        executors={"default": ThreadPoolExecutor(1), "apart": ThreadPoolExecutor(1)},
         job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
     )
     now = _now()
@@ -351,7 +392,10 @@ def _run(
             seconds=job.every.total_seconds(),
             next_run_time=now + timedelta(milliseconds=order),
             id=job.name,
+            executor="apart" if job.apart else "default",
         )
+        if job.apart and timetable is not None:
+            timetable.arrange(scheduler, _turn, (job, stop, metrics, ready, span), "apart")
     scheduler.start()
     try:
         stop.wait()

@@ -1,11 +1,21 @@
-"""The pages of docs/ that are written from the code stay equal to it."""
+"""Pages that are written from the code stay equal to it, and nothing of it is left untold."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+from pydantic import BaseModel
 
+from actions.policy.keys import schema
+from fallow.settings import _RESERVED, Settings
+from runtime.cli.app import build
+from runtime.cli.frame import GLOBALS
+from runtime.metrics import metrics
 from runtime.reference import KINDS, actions_page, cli_page, policies_page, settings_page
+from runtime.tracing import SWITCHES
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -39,3 +49,101 @@ def test_every_setting_and_every_command_is_told_with_a_meaning() -> None:
     for line in commands.splitlines():
         if line.startswith("| `--"):
             assert line.split("|")[3].strip(), f"no meaning: {line}"
+
+
+def _leaf_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        default = field.get_default(call_default_factory=False)
+        if isinstance(default, BaseModel):
+            yield from _leaf_keys(type(default), f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def _written(*, but: str = "") -> dict[str, str]:
+    """Return the text of every page by its name."""
+    pages = [DOCS.parent / "README.md", *DOCS.rglob("*.md")]
+    return {p.name: p.read_text(encoding="utf-8") for p in pages if p.name != but}
+
+
+def _all_commands() -> Iterator[tuple[str, Any]]:
+    def under(group: Any, words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+        for name, command in group.commands.items():
+            if hasattr(command, "commands"):
+                yield from under(command, (*words, name))
+            else:
+                yield " ".join((*words, name)), command
+
+    return under(typer.main.get_command(build()), ())
+
+
+def test_every_setting_is_documented() -> None:
+    page = _written()["settings.md"]
+    keys = list(_leaf_keys(Settings))
+    assert len(keys) > 200
+    assert not [key for key in keys if f"| `{key}` | " not in page]
+
+
+def test_every_command_and_option_is_documented_and_commands_in_words_too() -> None:
+    page = _written()["cli.md"]
+    parts = dict(
+        re.findall(r"^## fallow ([a-z \-]+)$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    )
+    told = "\n".join(_written(but="cli.md").values())
+    for name, command in _all_commands():
+        part = parts[name]
+        for parameter in command.params:
+            if parameter.param_type_name == "option" and parameter.name not in (*GLOBALS, "help"):
+                assert all(f"`{o}`" in part for o in parameter.opts), f"{name} {parameter.opts}"
+        assert re.search(rf"(fallow |`|/){name}\b", told), f"only cli.md knows fallow {name}"
+
+
+def test_every_metric_is_documented() -> None:
+    page = _written()["metrics.md"]
+    named = [name for metric in metrics() for name in metric.exported()]
+    assert len(named) > 20
+    for metric in metrics():
+        (name, *_) = metric.exported() if metric.kind == "counter" else (metric.name,)
+        assert f"| `{name}` | {metric.kind} | " in page
+
+
+def test_every_key_of_a_policy_is_documented() -> None:
+    page = _written()["policies.md"]
+    keys = _keys(schema())
+    assert {"match.gpu_model", "ladder", "budgets"} & keys
+    assert not [key for key in sorted(keys) if f"`{key}`" not in page]
+
+
+def _keys(node: Any, prefix: str = "") -> set[str]:
+    """Return the keys of a JSON schema's objects, dotted; lists are seen through."""
+    found: set[str] = set()
+    for name, child in (node.get("properties") or {}).items():
+        found |= {f"{prefix}{name}"}
+        found |= _keys(child, f"{prefix}{name}.") if child.get("properties") else set()
+    return found
+
+
+def test_every_variable_of_the_environment_is_documented() -> None:
+    text = "\n".join(_written().values())
+    read: set[str] = set()
+    for room in (
+        "fallow",
+        "collectors",
+        "warehouse",
+        "analyzers",
+        "actions",
+        "dashboards",
+        "runtime",
+    ):
+        for path in (DOCS.parent / room).rglob("*.py"):
+            code = path.read_text(encoding="utf-8")
+            read |= set(re.findall(r"environ(?:\.get\(|\[)\s*\"([A-Z][A-Z0-9_]+)\"", code))
+    assert {"XDG_DATA_HOME", "NO_COLOR"} <= read
+    for name in sorted({*read, *SWITCHES, *_RESERVED}):
+        assert f"`{name}`" in text or (name.startswith("AWS_") and "`AWS_*`" in text), name
+
+
+def test_every_page_is_on_the_map() -> None:
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    pages = [str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md") if p.name != "index.md"]
+    assert not [page for page in pages if f"({page})" not in index]

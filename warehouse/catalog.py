@@ -59,10 +59,11 @@ def connect(settings: Settings, where: Place, *, write: bool) -> duckdb.DuckDBPy
         WarehouseError: an extension is missing.
         duckdb.Error: the catalog cannot be opened.
     """
-    connection = duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false"})
+    needed = _needed(settings, where)
+    connection = duckdb.connect(":memory:", config=extensions.config(needed))
     try:
         _configure(connection, settings, where)
-        for name in _needed(settings, where):
+        for name in needed:
             extensions.load(connection, name)
         _secret(connection, settings)
         _attach(connection, where, write=write)

@@ -15,13 +15,15 @@ def step(path: str, package: str = "warehouse") -> str:
 def compose(paths: Sequence[str], package: str = "warehouse", *, once: Collection[str] = ()) -> str:
     """Return `WITH a AS (...), b AS (...) SELECT * FROM b` over the steps' files.
 
-    A step's name is its file's name; the last step's rows are the answer, in their order. The query
-    runs as one statement, so that every step sees one snapshot. Steps of the names `once` are
-    worked out once, however many read them.
+    A step's name is its file's name, and `package:path` is one of another package; the last
+    step's rows are the answer, in their order. The query runs as one statement, so that every step
+    sees one snapshot. Steps of the names `once` are worked out once, however many read them.
     """
-    names = [path.rpartition("/")[2] for path in paths]
-    parts = [
-        f"{name} AS {'MATERIALIZED ' if name in once else ''}(\n{step(path, package)}\n)"
-        for name, path in zip(names, paths, strict=True)
-    ]
+    names, parts = [], []
+    for path in paths:
+        whose, _, where = path.rpartition(":")
+        name = where.rpartition("/")[2]
+        names.append(name)
+        held = "MATERIALIZED " if name in once else ""
+        parts.append(f"{name} AS {held}(\n{step(where, whose or package)}\n)")
     return f"WITH {', '.join(parts)}\nSELECT * FROM {names[-1]}"

@@ -16,6 +16,7 @@ import msgspec
 
 from fallow.nouns import Subject
 from fallow.seams import Views
+from warehouse.steps import step
 
 MICRO = 1_000_000
 Key = tuple[str, str, str, str]
@@ -283,7 +284,7 @@ class Ground:
 
     @cached_property
     def _events(self) -> Mapping[Place, tuple[list[int], list[bool]]]:
-        rows = self._views.query(_sql("ready"), {"until": self.until}).to_pylist()
+        rows = self._views.query(step("inventory/ready"), {"until": self.until}).to_pylist()
         found: dict[Place, tuple[list[int], list[bool]]] = {}
         for row in rows:
             moments, said = found.setdefault((row["cluster"], row["node"]), ([], []))

@@ -4,19 +4,15 @@ The hint is an annotation; the workload is not changed and nothing restarts. Whe
 it is measured afterwards (`waking.py`).
 """
 
-import csv
 from collections.abc import Mapping
-from functools import cache
-from importlib.resources import files
 from typing import Any, ClassVar
-
-import msgspec
 
 from actions.reclaim.kinds import kinds
 from actions.reclaim.subjects import plural, subject
 from actions.reclaim.writes import field
 from fallow.acting import Decision, Intent
 from fallow.errors import RefusedError
+from fallow.precision_lines import lines
 from fallow.seams import Cluster, Right
 
 HINT = "/metadata/annotations/fallow.dev~1hint"
@@ -24,25 +20,6 @@ LONGEST = 8192
 """Characters of a hint; the API takes 256 KiB for all annotations together."""
 OPEN = tuple(k for k, row in kinds().items() if row.switch in {"replicas", "field"})
 """Kinds that take an annotation without being anybody's copy: a pod's is lost with the pod."""
-
-
-class Line(msgspec.Struct, frozen=True):
-    """What to write in one framework."""
-
-    format: str
-    framework: str
-    line: str
-    source: str
-
-
-@cache
-def lines() -> Mapping[str, tuple[Line, ...]]:
-    """Return the lines of each format."""
-    text = files("actions.hints").joinpath("lines.csv").read_text(encoding="utf-8")
-    found: dict[str, list[Line]] = {}
-    for row in csv.DictReader(text.splitlines()):
-        found.setdefault(row["format"], []).append(Line(**row))
-    return {name: tuple(rows) for name, rows in found.items()}
 
 
 class PrecisionExecutor:

@@ -13,7 +13,7 @@ import msgspec
 
 from actions.journal import words
 from actions.journal.book import GENESIS, Entry, Journal
-from actions.policy.budgets import Use
+from actions.policy.budgets import Use, use
 from fallow.acting import Action, Facts, History, Outcome, Reason, Result
 from fallow.nouns import Finding
 
@@ -21,7 +21,6 @@ Workload = tuple[str, str, str, str]
 """cluster, kind, namespace, name"""
 Case = tuple[str, str]
 """policy, finding"""
-HOURS_PER_DAY = 24
 REMEMBERED = 1 / 4
 """A case that lasts is written down again after this part of what its analyzer looks back."""
 READ_BACK, SUCCESS = 0, 2
@@ -84,8 +83,8 @@ class Told(msgspec.Struct):
     order: tuple[int, int] = (0, 0)
     """Numbers of the rows of its last outcome and of its last undo."""
     restored: "TakenBack | None" = None
-    ended: bool = False
-    """Its object is gone."""
+    ended: datetime | None = None
+    """When its object was seen to be gone."""
     reviewed: bool = False
     """Stored rows show that it did no harm."""
     given: bool = False
@@ -305,7 +304,7 @@ class Record:
             if told.outcome is not None
             and told.outcome.result in ("done", "not sticking")
             and told.restored is None
-            and not told.ended
+            and told.ended is None
             and told.action.at >= since
             and not told.is_open
         ]
@@ -313,7 +312,9 @@ class Record:
     def uses(self, since: datetime) -> tuple[Use, ...]:
         """Return what counts against budgets since a moment: all that may have reached anybody."""
         return tuple(
-            _use(told) for told in self.actions.values() if told.touched and told.action.at >= since
+            use(told.action.decision, told.action.at)
+            for told in self.actions.values()
+            if told.touched and told.action.at >= since
         )
 
     def acted(self) -> dict[str, int]:
@@ -429,7 +430,7 @@ class Record:
         self.actions[entry.key].restored = msgspec.convert(said, TakenBack)
 
     def _on_ended(self, entry: Entry) -> None:
-        self.actions[entry.key].ended = True
+        self.actions[entry.key].ended = entry.at
 
     def _on_given(self, entry: Entry) -> None:
         self.actions[entry.key].given = True
@@ -488,16 +489,3 @@ def workload_key(whom: Workload) -> str:
 def _workload(entry: Entry) -> Workload:
     cluster, kind, namespace, name = entry.key.split("/", 3)
     return cluster, kind, namespace, name
-
-
-def _use(told: Told) -> Use:
-    decision = told.action.decision
-    usd = decision.usd_per_day
-    return Use(
-        at=told.action.at,
-        policy=decision.policy,
-        workload=decision.subject,
-        gpus=decision.gpus,
-        owner=decision.owner,
-        usd_per_hour=None if usd is None else usd / HOURS_PER_DAY,
-    )

@@ -138,10 +138,12 @@ def _another(change: Change, found: Object) -> bool:
 
 
 def _absent(change: Change) -> State:
-    """Return how no object at all stands to a change: what was evicted, or not made yet."""
+    """Return how no object at all stands to a change: evicted, not made yet, or gone."""
     if all(value is None for value in change.becomes.values()):
         return "becomes"
-    return "was" if all(value is None for value in change.was.values()) else "gone"
+    # What sets a field that was absent was sent to an object: without it there is none.
+    made = change.method == "POST" and all(value is None for value in change.was.values())
+    return "was" if made else "gone"
 
 
 def _evicts(change: Change) -> bool:

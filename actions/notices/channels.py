@@ -11,6 +11,7 @@ from datetime import datetime
 import msgspec
 
 from actions.loop.seams import Notice, Proof
+from actions.notices.handing import hand, opened
 from fallow.action_settings import Channel, NoticesSettings
 from fallow.quiet_hours import parse
 
@@ -121,17 +122,11 @@ def digest(notices: Sequence[Notice]) -> tuple[str, str]:
 
 def by_apprise(channel: Channel, title: str, text: str, timeout: float) -> str | None:
     """Deliver by the channel's Apprise URL, which is never printed: it holds the password."""
-    import apprise  # noqa: PLC0415  (0.3 s and 170 services)
-
-    made = apprise.Apprise.instantiate(channel.url.get_secret_value(), suppress_exceptions=True)
+    made = opened(channel.url.get_secret_value())
     if made is None:
         return "its url is no Apprise URL"
-    made.socket_connect_timeout = made.socket_read_timeout = timeout
-    try:
-        took = made.notify(body=text, title=title, body_format=apprise.NotifyFormat.TEXT)
-    except Exception as error:  # noqa: BLE001  (a service's own client may raise anything)
-        return type(error).__name__
-    return None if took else "the service did not take it"
+    handed = hand(made, title, text, timeout)
+    return None if handed.taken else handed.said
 
 
 def _plain(text: str) -> str:

@@ -7,7 +7,7 @@ is not known (a price, the size of the fleet) fits nothing.
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
 
@@ -28,9 +28,10 @@ class Use(msgspec.Struct, frozen=True):
     policy: str
     workload: tuple[str, str, str, str]
     """cluster, kind, namespace, name"""
-    gpus: float
+    gpus: Decimal | None
     owner: str | None
     usd_per_hour: Decimal | None
+    """None is unknown, of GPUs and of dollars."""
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -75,14 +76,13 @@ class Hold(msgspec.Struct, frozen=True):
 
 def use(decision: Decision, at: datetime) -> Use:
     """Return what an action by a decision counts as."""
-    usd = decision.usd_per_day
     return Use(
         at=at,
         policy=decision.policy,
         workload=decision.subject,
-        gpus=decision.gpus,
+        gpus=exact(decision.gpus),
         owner=decision.owner,
-        usd_per_hour=None if usd is None else usd / HOURS_PER_DAY,
+        usd_per_hour=_hourly(decision.usd_per_day),
     )
 
 
@@ -118,14 +118,14 @@ def left(policy: Policy, spent: Spent, now: datetime) -> Left:
 
 def held(policy: Policy, facts: Facts, spent: Spent, now: datetime) -> tuple[Hold, ...]:
     """Return every budget in force that has nothing left for a case; nothing = it fits."""
-    subject, usd = facts.finding.subject, facts.usd_per_day
+    subject = facts.finding.subject
     case = Use(
         at=now,
         policy=policy.name,
         workload=(subject.cluster, subject.workload_kind, subject.namespace, subject.workload),
-        gpus=facts.gpus,
+        gpus=exact(facts.gpus),
         owner=facts.owner,
-        usd_per_hour=None if usd is None else usd / HOURS_PER_DAY,
+        usd_per_hour=_hourly(facts.usd_per_day),
     )
     found = []
     for budget in policy.budgets:
@@ -135,6 +135,13 @@ def held(policy: Policy, facts: Facts, spent: Spent, now: datetime) -> tuple[Hol
             until = _free_at(budget, uses, case, spent, now) if full else None
             found += [Hold(Reason("budget", _words(budget, m)), until) for m in full]
     return tuple(found)
+
+
+def exact(value: float | Decimal | None) -> Decimal | None:
+    """Return a number as it is written; None = unknown: none, no finite one, or one below zero."""
+    if value is None or not math.isfinite(value) or value < 0:
+        return None
+    return value if isinstance(value, Decimal) else Decimal(str(value))
 
 
 def in_force(budget: Budget, now: datetime) -> bool:
@@ -183,15 +190,15 @@ def _meters(
         yield _Meter("workloads", limit, Decimal(len(uses)), Decimal(len(one)))
     if budget.gpus is not None:
         limit = _limit(budget.gpus, spent.fleet_gpus)
-        yield _Meter("gpus", limit, _sum(u.gpus for u in uses), _sum(u.gpus for u in one))
+        yield _Meter("gpus", limit, _sum([u.gpus for u in uses]), _sum([u.gpus for u in one]))
     if budget.owners is not None:
         limit = _limit(budget.owners, spent.fleet_owners, whole=True)
         before = _owners(uses)
         yield _Meter("owners", limit, Decimal(before), Decimal(_owners([*uses, *one]) - before))
     if budget.usd_per_hour is not None:
         limit = _limit(budget.usd_per_hour, spent.fleet_usd_per_hour)
-        asks = _sum(u.usd_per_hour for u in one)
-        yield _Meter("usd_per_hour", limit, _sum(u.usd_per_hour for u in uses), asks)
+        asks = _sum([u.usd_per_hour for u in one])
+        yield _Meter("usd_per_hour", limit, _sum([u.usd_per_hour for u in uses]), asks)
 
 
 def _counted(
@@ -218,27 +225,20 @@ def _limit(amount: Amount, fleet: float | Decimal | None, *, whole: bool = False
     """Return a limit as a number; a share of whole things is rounded up (as in Karpenter)."""
     if not amount.share:
         return amount.value
-    known = _decimal(fleet)
+    known = exact(fleet)
     if known is None:
         return None
     part = amount.value * known
     return part.to_integral_value(ROUND_CEILING) if whole else part
 
 
-def _sum(values: Iterable[float | Decimal | None]) -> Decimal | None:
-    total = Decimal(0)
-    for value in values:
-        known = _decimal(value)
-        if known is None:
-            return None
-        total += known
-    return total
+def _sum(values: Sequence[Decimal | None]) -> Decimal | None:
+    known = [value for value in values if value is not None]
+    return sum(known, Decimal(0)) if len(known) == len(values) else None
 
 
-def _decimal(value: float | Decimal | None) -> Decimal | None:
-    if value is None or not math.isfinite(value) or value < 0:
-        return None
-    return value if isinstance(value, Decimal) else Decimal(str(value))
+def _hourly(usd_per_day: Decimal | None) -> Decimal | None:
+    return None if usd_per_day is None else exact(usd_per_day / HOURS_PER_DAY)
 
 
 def _owners(uses: Sequence[Use]) -> int:

@@ -6,16 +6,14 @@ counts. Windows only ever restrain, so both err on the safe side.
 """
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import islice
 from zoneinfo import ZoneInfo
 
-from actions.policy.crontab import following, parsed
 from actions.policy.model import Blackout, Recurring
+from fallow.crontab import JUMP, following, moments, parsed
 
-JUMP = timedelta(hours=3)
-"""More than any clock jumps at once."""
 MOST_STARTS = 1000
 """After so many windows in a row it is taken never to close."""
 
@@ -64,24 +62,6 @@ def dark(blackout: Blackout, now: datetime) -> bool:
 def light(blackout: Blackout, now: datetime) -> datetime | None:
     """Return when a blackout that is on ends; None = not foreseeable."""
     return blackout.end if blackout.window is None else closes(blackout.window, now)
-
-
-def moments(wall: datetime, zone: ZoneInfo) -> tuple[datetime, ...]:
-    """Return when a clock shows a time: once, twice, or, skipped, when it has jumped past it."""
-    first = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
-    second = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
-    if first == second:
-        return (first,)
-    if first < second:
-        return (first, second)
-    low, high = second, first
-    while high - low > timedelta(seconds=1):
-        middle = low + (high - low) / 2
-        if middle.astimezone(zone).replace(tzinfo=None) < wall:
-            low = middle
-        else:
-            high = middle
-    return (high.replace(microsecond=0),)
 
 
 def _end(window: Recurring, start: datetime) -> datetime:

@@ -1,6 +1,7 @@
 """What a key of a policy may hold: read from a node, said in words, and as JSON schema."""
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from datetime import datetime, time, timedelta
 from decimal import Decimal
@@ -11,9 +12,9 @@ from zoneinfo import ZoneInfo, available_timezones
 import msgspec
 import yaml
 
-from actions.policy.crontab import parsed
 from actions.policy.model import Amount
 from actions.policy.tree import Node, Where, kind, null, pairs, plain
+from fallow.crontab import parsed
 from fallow.errors import UsageError
 from fallow.window import format_duration, parse_duration
 
@@ -29,15 +30,23 @@ class Bad(Exception):  # noqa: N818  (it is no error of ours: it becomes a line 
     node: Node | None = None
 
 
-class Shape(Generic[T]):
+class Shape(ABC, Generic[T]):
     """Read one kind of value."""
 
     words: str = ""
     schema: Mapping[str, Any] = {}
 
+    @abstractmethod
+    def read(self, node: Node, where: Where) -> T | None:
+        """Return the value; what is wrong is taken down, and None returned."""
+
+
+class Value(Shape[T]):
+    """Read a value of which at most one thing is wrong."""
+
+    @abstractmethod
     def of(self, node: Node) -> T:
         """Return the value of a node, or raise Bad."""
-        raise NotImplementedError
 
     def read(self, node: Node, where: Where) -> T | None:
         """Return the value; what is wrong is taken down, and None returned."""
@@ -48,7 +57,7 @@ class Shape(Generic[T]):
             return None
 
 
-class Text(Shape[str]):
+class Text(Value[str]):
     """A text of a form."""
 
     def __init__(self, words: str, pattern: str = r".+") -> None:
@@ -63,7 +72,7 @@ class Text(Shape[str]):
         return text
 
 
-class Choice(Shape[str]):
+class Choice(Value[str]):
     """One of some words."""
 
     def __init__(self, *choices: str) -> None:
@@ -78,7 +87,7 @@ class Choice(Shape[str]):
         return text
 
 
-class Flag(Shape[bool]):
+class Flag(Value[bool]):
     """True or false, in these words only: YAML's yes, on and y are traps."""
 
     words = "true, false"
@@ -92,7 +101,7 @@ class Flag(Shape[bool]):
         return text == "true"
 
 
-class Number(Shape[Decimal]):
+class Number(Value[Decimal]):
     """A number in plain digits."""
 
     def __init__(self, low: int = 0, high: int | None = None, *, whole: bool = False) -> None:
@@ -111,7 +120,7 @@ class Number(Shape[Decimal]):
         return value
 
 
-class Share(Shape[Decimal]):
+class Share(Value[Decimal]):
     """A percentage, as a part of one."""
 
     words = "a percentage, 0% to 100%"
@@ -128,7 +137,7 @@ class Share(Shape[Decimal]):
         return value
 
 
-class AmountShape(Shape[Amount]):
+class AmountShape(Value[Amount]):
     """A number, or a percentage of the fleet."""
 
     def __init__(self, *, whole: bool) -> None:
@@ -143,7 +152,7 @@ class AmountShape(Shape[Amount]):
         return Amount(self.number.of(node))
 
 
-class Span(Shape[timedelta]):
+class Span(Value[timedelta]):
     """A duration."""
 
     def __init__(self, least: timedelta, most: timedelta, *, zero: bool = False) -> None:
@@ -166,7 +175,7 @@ class Span(Shape[timedelta]):
         return value
 
 
-class Zone(Shape[str]):
+class Zone(Value[str]):
     """A time zone by its name."""
 
     words = "a name of the IANA time zones such as UTC or Europe/Berlin"
@@ -182,7 +191,7 @@ class Zone(Shape[str]):
         return text
 
 
-class Cron(Shape[str]):
+class Cron(Value[str]):
     """A cron expression."""
 
     words = "minute, hour, day of month, month, day of week, such as '0 9 * * mon-fri'"
@@ -198,7 +207,7 @@ class Cron(Shape[str]):
         return text
 
 
-class Moment(Shape[datetime]):
+class Moment(Value[datetime]):
     """A day or a moment, without a zone where none is written; `last` = the day's end."""
 
     words = "a day such as 2026-12-24, or a moment such as 2026-12-24T18:00"
@@ -220,7 +229,7 @@ class Moment(Shape[datetime]):
         return datetime.combine(found + timedelta(days=1), time()) if day and self.last else found
 
 
-class When(Shape[tuple[str, int]]):
+class When(Value[tuple[str, int]]):
     """Which actions need approval."""
 
     words = "none, first N (such as first 10), always"
@@ -237,10 +246,10 @@ class When(Shape[tuple[str, int]]):
         return "first", int(found.group(1))
 
 
-class Words(Shape[tuple[str, ...]]):
+class Words(Value[tuple[str, ...]]):
     """A text, or a list of texts; perhaps of some words only."""
 
-    def __init__(self, words: str, one: Shape[str], *, empty: bool = False) -> None:
+    def __init__(self, words: str, one: Value[str], *, empty: bool = False) -> None:
         self.words, self.one, self.empty = words, one, empty
         listed = {"type": "array", "items": one.schema, "minItems": 0 if empty else 1}
         self.schema = {"anyOf": [one.schema, listed]}
@@ -264,7 +273,7 @@ class Words(Shape[tuple[str, ...]]):
             raise
 
 
-class Labels(Shape[dict[str, tuple[str, ...]]]):
+class Labels(Value[dict[str, tuple[str, ...]]]):
     """Labels, each with the values that match."""
 
     words = "a mapping of label: value, or label: [value, ...]; values are globs"
@@ -284,7 +293,7 @@ class Labels(Shape[dict[str, tuple[str, ...]]]):
         return found
 
 
-class Anything(Shape[dict[str, Any]]):
+class Anything(Value[dict[str, Any]]):
     """A mapping that the executor reads."""
 
     words = "a mapping, as the executor reads it"

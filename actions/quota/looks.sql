@@ -57,30 +57,15 @@ lines AS (
     GROUP BY ALL
 ),
 
-looked AS (
-    SELECT max(last_seen) AS last_look
-    FROM pod
-    WHERE cluster = $cluster
-),
-
 pods AS (
     SELECT
-        p.namespace,
-        p.gpu_request AS gpus,
-        coalesce(p.created_at, p.scheduled_at, p.first_seen) AS made,
-        coalesce(
-            p.scheduled_at, p.started_at, CASE WHEN p.node IS NOT null THEN p.first_seen END
-        ) AS begun,
-        coalesce(
-            p.finished_at,
-            CASE
-                WHEN p.last_seen >= l.last_look - INTERVAL 10 MINUTE THEN $until::TIMESTAMP
-                ELSE p.last_seen
-            END
-        ) AS ended
-    FROM pod AS p
-    CROSS JOIN looked AS l
-    WHERE p.cluster = $cluster AND p.gpu_request > 0 AND p.gpu_resource = $resource
+        namespace,
+        gpus,
+        made,
+        begun,
+        ended
+    FROM lives
+    WHERE cluster = $cluster AND gpu_resource = $resource
 ),
 
 stretches AS (

@@ -2,12 +2,12 @@
 
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from importlib.resources import files
 
 from actions.quota.proposals import Proposal, read
 from actions.quota.waiting import LEAST_HOURS, Judged, Look, worsened
 from fallow.acting import Action, Reason
 from fallow.seams import Views
+from warehouse.steps import compose
 
 BEFORE = timedelta(days=7)
 """What a step is held against."""
@@ -66,4 +66,4 @@ def looks(
 
 @cache
 def _sql() -> str:
-    return files("actions.quota").joinpath("looks.sql").read_text(encoding="utf-8")
+    return compose(("warehouse:inventory/lives", "looks"), "actions.quota")

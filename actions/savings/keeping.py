@@ -15,16 +15,17 @@ if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
 LATE = timedelta(seconds=STARTUP_S + HOUR_S)
-"""What is over so long is measured no more: rows that come late are in, its restart is too."""
+"""So long after its watch an action is measured no more: late rows are in, its restart is too."""
 EVERY = timedelta(hours=1)
 
 
 def keep(
     warehouse: "Warehouse", record: Record, cluster: str, watched: timedelta, now: datetime
 ) -> list[LedgerEntry]:
-    """Measure the actions that are not over for long, and put that in the place of what was kept.
+    """Measure the actions that are watched, and put that in the place of what was kept.
 
-    The same rows give the same rows again. Actions that are over are left as they were measured.
+    The same rows give the same rows again. What came back is measured on, and saves no more: what
+    was predicted of it must not know when it did. After its watch it is left as it was measured.
     """
     region = warehouse.settings.prices.region
     entries, rows = measured(warehouse, record, cluster, watched, now, region=region)
@@ -46,21 +47,19 @@ def measured(
 ) -> tuple[list[LedgerEntry], Batch]:
     """Return what actions saved so far, and that as rows.
 
-    Those that are over for long and were kept since are left out.
+    Those whose watch is over for long, and that were kept since, are left out.
     """
     from warehouse.pricing import device_rates  # noqa: PLC0415  (the engine loads in 0.3 s)
 
     final = _final(views, cluster)
     acts = [
-        a
-        for a in acted_of(record, watched=watched)
-        if a.action not in final or _open(a.back, a.until, now)
+        a for a in acted_of(record, watched=watched) if a.action not in final or _open(a.until, now)
     ]
     if not acts:
         return [], _batch([], record, cluster, set(), now)
     rates = device_rates(views, window(acts, now), region=region).to_pylist()
     entries = measure(views, acts, rates, now)
-    over = {a.action for a in acts if a.back is not None or (a.until is not None and now > a.until)}
+    over = {a.action for a in acts if a.until is not None and now > a.until}
     return entries, _batch(entries, record, cluster, over, now)
 
 
@@ -89,9 +88,8 @@ def _final(views: Views, cluster: str) -> set[str]:
     return set(views.query(asked, {"c": cluster}).column("action").to_pylist())
 
 
-def _open(back: datetime | None, until: datetime | None, now: datetime) -> bool:
-    ends = [moment for moment in (back, until) if moment is not None]
-    return not ends or now - min(ends) <= LATE
+def _open(until: datetime | None, now: datetime) -> bool:
+    return until is None or now - until <= LATE
 
 
 def _batch(

@@ -19,9 +19,10 @@ from importlib.resources import files
 from typing import Any
 
 import msgspec
-import numpy as np
 
+from actions.savings.acted import Acted
 from actions.savings.forecast import expected_rest
+from actions.savings.past import Past
 from fallow.acting import LedgerEntry, SavingKind
 from fallow.seams import Views
 from fallow.window import Window
@@ -33,32 +34,9 @@ GONE_S = 900.0
 """A device unseen for longer than this is gone: three looks at five minutes."""
 STARTUP_S = 6 * HOUR_S
 """Starting again is looked for within so long after it came back."""
-FRESH_S = 3600.0
-"""A stretch whose finding is older than this has ended."""
-LEAST_PAST = 10
-"""Past stretches of a kind below which all kinds together are asked."""
 CLOUDS = frozenset({"aws", "gcp", "azure"})
 SMALLEST = Decimal("0.00000001")
 Row = Mapping[str, Any]
-
-
-class Acted(msgspec.Struct, frozen=True):
-    """An action that took: on whom, when, and until when it stood."""
-
-    action: str
-    policy: str
-    cluster: str
-    namespace: str
-    workload_kind: str
-    workload: str
-    at: datetime
-    back: datetime | None
-    """When its workload came back, whoever did that; None = it stands."""
-    idle_since: datetime | None
-    """When the idle stretch began."""
-    regretted: bool = False
-    until: datetime | None = None
-    """After this nobody looks whether it came back, and nothing is claimed."""
 
 
 class Parts(msgspec.Struct):
@@ -97,17 +75,21 @@ def measure(
     if not acted:
         return []
     parts = {a.action: Parts() for a in acted}
-    ends = {a.action: min(a.back or now, _horizon(a, now)) for a in acted}
+    ends = {a.action: min((now, *a.ends)) for a in acted}
     by_device = _rates(rates)
     for row in _after(views, acted, ends):
         _split(parts[row["action"]], row, by_device)
-    past = _past(views, acted, now)
+    past = Past.of(views, acted, now)
     startups = _startups(views, acted)
     return [
         entry
         for one in acted
         for entry in _entries(
-            one, parts[one.action], (ends[one.action], _horizon(one, now)), past, startups
+            one,
+            parts[one.action],
+            (ends[one.action], _horizon(one, now)),
+            past,
+            startups,
         )
     ]
 
@@ -147,7 +129,7 @@ def _entries(
     one: Acted,
     parts: Parts,
     until: tuple[datetime, datetime],
-    past: Mapping[str, tuple[Any, Any]],
+    past: Past,
     startups: Mapping[str, Row],
 ) -> list[LedgerEntry]:
     """Return the entries of an action; prediction and restart go with the largest kind.
@@ -157,8 +139,7 @@ def _entries(
     """
     end, now = until
     kinds = sorted(parts.hours, key=lambda k: (-parts.hours[k], k)) or ["released"]
-    age = 0.0 if one.idle_since is None else (one.at - one.idle_since).total_seconds() / HOUR_S
-    lengths, ended = past.get(one.workload_kind) or past[""]
+    lengths, ended, age = past.before(one)
     rests: dict[datetime, float] = {}
     predicted = 0.0
     for boards, taken in parts.held:
@@ -215,33 +196,6 @@ def _startups(views: Views, acted: Sequence[Acted]) -> dict[str, Row]:
         return {}
     asked = {"acts": msgspec.json.encode(listed).decode(), "within_s": STARTUP_S}
     return {row["action"]: row for row in views.query(_sql("startup"), asked).to_pylist()}
-
-
-def _past(views: Views, acted: Sequence[Acted], now: datetime) -> dict[str, tuple[Any, Any]]:
-    """Return lengths (hours) and ends of past idle stretches by kind; "" = of all kinds.
-
-    A stretch that an act of ours ended says only that it lasted at least so long.
-    """
-    asked = {"now": now, "fresh_s": FRESH_S}
-    rows = views.query(_sql("stretches"), asked).to_pylist()
-    stops: dict[tuple[str, ...], list[datetime]] = {}
-    for one in acted:
-        key = (one.cluster, one.namespace, one.workload_kind, one.workload)
-        stops.setdefault(key, []).append(one.at)
-    slack = timedelta(seconds=FRESH_S)
-    found: dict[str, list[tuple[float, bool]]] = {"": []}
-    for row in rows:
-        key = (row["cluster"], row["namespace"], row["workload_kind"], row["workload"])
-        end = _utc(row["end"])
-        ours = any(abs(end - at) <= slack for at in stops.get(key, ()))
-        pair = (float(row["hours"]), bool(row["ended"]) and not ours)
-        found[""].append(pair)
-        found.setdefault(row["workload_kind"], []).append(pair)
-    return {
-        kind: (np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs], dtype=bool))
-        for kind, pairs in found.items()
-        if not kind or len(pairs) >= LEAST_PAST
-    }
 
 
 def _rates(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:

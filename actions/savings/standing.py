@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from actions.journal import Record, Told
-from actions.savings.measuring import Acted
+from actions.savings.acted import Acted
 
 TOOK = frozenset({"done", "not sticking", "reverted", "undone"})
 
@@ -38,6 +38,7 @@ def _acted(told: Told, watched: timedelta | None) -> Acted:
         workload=name,
         at=told.action.at,
         back=back(told),
+        left=told.ended,
         idle_since=facts.finding.window.start if facts is not None else None,
         regretted=_regretted(told),
         until=None if watched is None else told.action.at + watched,

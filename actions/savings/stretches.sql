@@ -1,17 +1,44 @@
--- Idle stretches of the past by kind of workload: how long, and whether they ended by themselves.
+-- Idle stretches of the past.
+-- What is judged anew every hour over a moving window begins at another moment each time: findings
+-- of one workload that touch, or stand no more than $fresh_s apart, are one stretch.
+with told as (
+    select
+        cluster,
+        namespace,
+        workload_kind,
+        workload,
+        start,
+        "end",
+        max("end") over (
+            partition by cluster, namespace, workload_kind, workload
+            order by start, "end"
+            rows between unbounded preceding and 1 preceding
+        ) as before_end
+    from finding
+    where
+        analyzer = 'idle'
+        and verdict = 'idle'
+        and start < $now
+        and "end" <= $now
+),
+
+islands as (
+    select
+        *,
+        sum((before_end is null or start > before_end + to_seconds($fresh_s))::integer) over (
+            partition by cluster, namespace, workload_kind, workload
+            order by start, "end"
+        ) as island
+    from told
+)
+
 select
     workload_kind,
-    epoch("end" - start) / 3600 as hours,
-    "end" < $now - to_seconds($fresh_s) as ended,
     cluster,
     namespace,
     workload,
-    start,
-    "end"
-from finding
-where
-    analyzer = 'idle'
-    and verdict = 'idle'
-    and start < $now
-    and "end" <= $now
+    min(start) as start,
+    max("end") as "end"
+from islands
+group by cluster, namespace, workload_kind, workload, island
 order by workload_kind, cluster, namespace, workload, start

@@ -10,7 +10,7 @@ from analyzers.demand.forecast import DAY, Forecast, forecast
 from analyzers.demand.reservations import Reserved
 from analyzers.queries import sql
 from analyzers.quota.fair import Doubles
-from analyzers.quota.tables import by_hour, read
+from analyzers.quota.tables import demand
 from fallow.gpu_models import canonical
 from fallow.seams import Views
 from fallow.settings import DemandSettings
@@ -47,7 +47,7 @@ class Cluster(msgspec.Struct, frozen=True):
 def clusters(views: Views, window: Window, settings: DemandSettings) -> list[Cluster]:
     """Return the clusters in which pods asked for GPUs, by name."""
     span = {"since": window.end - timedelta(days=settings.history_days), "until": window.end}
-    pods = _named(by_hour(read(views, "demand", span), span), views)
+    pods = _named(demand(views, span), views)
     lead_s = settings.lead.total_seconds()
     arrived = views.query(sql("demand/arrivals"), {**span, "lead_s": lead_s}).to_pylist()
     bought = pl.DataFrame(

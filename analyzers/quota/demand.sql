@@ -1,37 +1,18 @@
 -- GPUs, cores and bytes that pods held, and GPUs they waited for, on the mean of each hour, by
--- namespace, queue and MIG profile (empty = whole GPUs). A pod that the last look at its cluster
--- still saw lives to the end.
-WITH looked AS (
+-- namespace, queue and MIG profile (empty = whole GPUs). Pods' lives are inventory/lives.sql.
+WITH pods AS (
     SELECT
         cluster,
-        max(last_seen) AS last_look
-    FROM pod
-    GROUP BY cluster
-),
-
-lives AS (
-    SELECT
-        p.cluster,
-        p.namespace,
-        coalesce(p.queue, '') AS queue,
-        regexp_extract(coalesce(p.gpu_resource, ''), '/mig-(.*)$', 1) AS profile,
-        p.gpu_request,
-        coalesce(p.cpu_request_milli, 0) / 1000 AS cpu,
-        coalesce(p.memory_request_bytes, 0) AS memory,
-        coalesce(p.created_at, p.scheduled_at, p.first_seen) AS created,
-        coalesce(
-            p.scheduled_at, p.started_at, CASE WHEN p.node IS NOT null THEN p.first_seen END
-        ) AS begun,
-        coalesce(
-            p.finished_at,
-            CASE
-                WHEN p.last_seen >= l.last_look - INTERVAL 10 MINUTE THEN $until::TIMESTAMP
-                ELSE p.last_seen
-            END
-        ) AS ended
-    FROM pod AS p
-    INNER JOIN looked AS l ON p.cluster = l.cluster
-    WHERE p.gpu_request > 0
+        namespace,
+        coalesce(queue, '') AS queue,
+        regexp_extract(coalesce(gpu_resource, ''), '/mig-(.*)$', 1) AS profile,
+        gpus,
+        coalesce(cpu_request_milli, 0) / 1000 AS cpu,
+        coalesce(memory_request_bytes, 0) AS memory,
+        made,
+        begun,
+        ended
+    FROM lives
 ),
 
 -- One row per pod and stretch: waiting (held = 0) until it was placed, held from then on.
@@ -42,12 +23,12 @@ stretches AS (
         queue,
         profile,
         0 AS held,
-        gpu_request AS gpus,
+        gpus,
         0 AS cpu,
         0 AS memory,
-        greatest(created, $since::TIMESTAMP) AS start,
+        greatest(made, $since::TIMESTAMP) AS start,
         least(coalesce(begun, ended), $until::TIMESTAMP) AS "end"
-    FROM lives
+    FROM pods
     UNION ALL
     SELECT
         cluster,
@@ -55,12 +36,12 @@ stretches AS (
         queue,
         profile,
         1 AS held,
-        gpu_request AS gpus,
+        gpus,
         cpu,
         memory,
         greatest(begun, $since::TIMESTAMP) AS start,
         least(ended, $until::TIMESTAMP) AS "end"
-    FROM lives
+    FROM pods
     WHERE begun IS NOT null
 ),
 

@@ -15,7 +15,7 @@ from analyzers.quota.fair import Doubles
 from analyzers.quota.groups import Gathered, Group, Money
 from analyzers.quota.tables import (
     MIG,
-    by_hour,
+    demand,
     hour_of,
     leaves,
     of_profile,
@@ -54,7 +54,7 @@ def gather(views: Views, window: Window, history: timedelta) -> Gathered:
     quotas = read(views, "quotas", span)
     if quotas.is_empty():
         return Gathered((), ())
-    pods = by_hour(read(views, "demand", span), span)
+    pods = demand(views, span)
     asked = {"since": window.start, "until": window.end}
     ledger = read(views, "ledger", asked)
     sizes = {row["cluster"]: row for row in views.query(sql("quota/capacity"), asked).to_pylist()}

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import polars as pl
 
-from analyzers.queries import sql
+from analyzers.queries import sql, steps
 from fallow.seams import Views
 
 MIG = "/mig-"
@@ -63,6 +63,11 @@ def routes_of(local: pl.DataFrame) -> dict[tuple[str, str, str], str]:
     }
 
 
+def demand(views: Views, span: Mapping[str, datetime]) -> pl.DataFrame:
+    """Return what pods held and waited for, by the hour."""
+    return by_hour(read(views, "demand", span, "warehouse:inventory/lives"), span)
+
+
 def by_hour(edges: pl.DataFrame, span: Mapping[str, datetime]) -> pl.DataFrame:
     """Return what is held and waited for in each hour, from what began and ended in it."""
     keys = ["cluster", "namespace", "queue", "profile", "held"]
@@ -88,7 +93,8 @@ def hour_of(moment: datetime) -> int:
     return int(moment.timestamp()) // 3600
 
 
-def read(views: Views, name: str, span: Mapping[str, datetime]) -> pl.DataFrame:
-    """Return rows with `hour` as hours since 1970."""
-    found = pl.DataFrame(views.query(sql(f"quota/{name}"), span))
+def read(views: Views, name: str, span: Mapping[str, datetime], *before: str) -> pl.DataFrame:
+    """Return rows with `hour` as hours since 1970; `before` are steps that the query reads."""
+    text = steps(*before, f"quota/{name}") if before else sql(f"quota/{name}")
+    found = pl.DataFrame(views.query(text, span))
     return found.with_columns(pl.col("hour").dt.epoch("s") // 3600)

@@ -1,27 +1,5 @@
 -- What pods did on their hosts between moments: idle_hosts.sql as sums per part of a stretch and
--- moment ($first + k * $step us) by which it was known. $parts is a list of parts' pods.
-WITH part AS (
-    SELECT
-        h.member,
-        h.cluster,
-        h.namespace,
-        h.pod,
-        make_timestamp(h.start) AS start_at, -- noqa: RF01
-        make_timestamp(h."end") AS end_at -- noqa: RF01
-    FROM (
-        SELECT
-            unnest(
-                from_json(
-                    $parts,
-                    '[{
-                        "member": "BIGINT", "cluster": "VARCHAR", "namespace": "VARCHAR",
-                        "pod": "VARCHAR", "start": "BIGINT", "end": "BIGINT"
-                    }]'
-                )
-            ) AS h
-    ) AS listed
-)
-
+-- moment ($first + k * $step us) by which it was known.
 SELECT
     s.member,
     CASE

@@ -3,8 +3,8 @@
 import polars as pl
 
 from analyzers.looks import bounds
-from analyzers.queries import sql
-from analyzers.witnesses import BYTES_S, CPU_SHARE
+from analyzers.queries import steps
+from analyzers.witnesses import AT_WORK_STEPS, BYTES_S, CPU_SHARE
 from fallow.seams import Views
 from fallow.window import Window
 
@@ -24,12 +24,13 @@ def parted(
     named = held.select("span", *_KEY, "start", "end").unique()
     told = pl.DataFrame(
         views.query(
-            sql("replay/work"),
+            steps(*AT_WORK_STEPS, "at_work/known"),
             {
                 **bounds(window),
                 "held": named.write_json(),
                 "cpu_share": CPU_SHARE,
                 "bytes_s": BYTES_S,
+                "after_us": 0,
             },
         )
     )

@@ -6,11 +6,12 @@ from typing import Any
 import polars as pl
 
 from analyzers.looks import bounds
-from analyzers.queries import sql
+from analyzers.queries import sql, steps
 from analyzers.runs import Ints
 from analyzers.witnesses import protections
 from fallow.seams import Views
 from fallow.window import Window
+from warehouse.steps import step
 
 HOST = ("cpu", "cpu_n", "net", "net_n", "fs", "fs_n", "served_n", "requests_n")
 BOOK = ("said_n", "busy_n", "kernel_n")
@@ -67,7 +68,7 @@ def unready(
 
     `places` are held, cluster, node.
     """
-    events = pl.DataFrame(views.query(sql("replay/ready"), {"until": bounds(window)["until"]}))
+    events = pl.DataFrame(views.query(step("inventory/ready"), {"until": bounds(window)["until"]}))
     asked = pods.select("row", "k", "held").join(
         places.join(events.select("cluster", "node").unique(), on=["cluster", "node"]), on="held"
     )
@@ -98,8 +99,8 @@ def hosts(
         "first": int(moments[0]),
         "step": int(moments[1] - moments[0]) if len(moments) > 1 else 1,
     }
-    host = pl.DataFrame(views.query(sql("replay/hosts"), asked))
-    book = pl.DataFrame(views.query(sql("replay/notebooks"), asked))
+    host = pl.DataFrame(views.query(steps("replay/part", "replay/hosts"), asked))
+    book = pl.DataFrame(views.query(steps("replay/part", "replay/notebooks"), asked))
     seen = pods.select("row", "k", "member", "weight").sort("k")
     return (
         _summed(seen, host, HOST, LATEST, {"pods_cpu": "cpu_n", "pods_requests": "requests_n"}),

@@ -1,5 +1,6 @@
 -- The ledger's rows of the window under the names of `fallow spend`, filtered. What nobody held is
--- the platform's, under a name that no namespace or team can have.
+-- the platform's, under a name that no namespace or team can have. To group millions of rows by
+-- the parts of `workload` and to join the parts afterwards takes a quarter of the time.
 SELECT
     bucket,
     cluster,
@@ -9,10 +10,14 @@ SELECT
         WHEN namespace = '' THEN '(platform)'
         ELSE namespace || '/' || workload_kind || '/' || workload
     END AS workload,
+    workload_kind,
+    workload AS workload_name,
     coalesce(model, '(unknown)') AS model,
     coalesce(pool, '(none)') AS pool,
     coalesce(node, '(unknown)') AS node,
+    device,
     state,
+    seconds / 3600 AS hours,
     gpu_seconds / 3600 AS gpu_hours,
     CASE WHEN $view = 'gpu' THEN usd_gpu ELSE usd END AS usd,
     usd AS usd_loaded,

@@ -17,6 +17,8 @@ RUNS = (
 )  # fmt: skip
 """Kinds of workloads that end: one of them is one run."""
 
+UNITS = ("paid", "units/pods", "units/spent")
+
 
 def by_owner(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
     """Return what a productive GPU-hour cost per name of `key`, the dearest name first.
@@ -47,7 +49,7 @@ def served(views: Views, window: Window, filters: Filters) -> pa.Table:
     Columns: cluster, team, workload, gpu_hours, usd, requests, tokens (null = its telemetry counts
     none), usd_per_million_requests, usd_per_million_tokens.
     """
-    return ask(views, ("paid", "units/served"), window, filters)
+    return ask(views, (*UNITS, "units/served"), window, filters)
 
 
 def trained(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -56,4 +58,4 @@ def trained(views: Views, window: Window, filters: Filters) -> pa.Table:
     Columns: cluster, team, workload, work (the metric counted), amount, gpu_hours, usd,
     usd_per_million (of what the metric counts).
     """
-    return ask(views, ("paid", "units/trained"), window, filters)
+    return ask(views, (*UNITS, "units/trained"), window, filters)

@@ -2,18 +2,12 @@
 
 from datetime import timedelta
 
-from dashboards import charts, data, page
+from dashboards import charts, data, drawn, page
 from dashboards.figures import bridge
 from dashboards.page import Asked, hours, money
 from fallow.window import Window
 
 TITLE, ICON, ORDER = "Bill bridge", ":material/stacked_bar_chart:", 20
-TOLD = {
-    "volume": "GPU-hours that were not wasted, at the average rate before",
-    "waste": "idle, lost, free, stranded and broken GPU-hours, at the same rate",
-    "mix": "hours moved to dearer or cheaper kinds of capacity",
-    "price": "the same kinds of capacity at other rates",
-}
 
 
 def show(asked: Asked) -> None:
@@ -39,12 +33,15 @@ def steps(asked: Asked) -> None:
         ),
     )
     page.chart(
-        charts.fall(_drawn(made), "USD"),
+        charts.fall(drawn.bridged(made), "USD"),
         f"From {made.usd_before:,.0f} to {made.usd_after:,.0f} US dollars by volume "
         f"{made.volume:+,.0f}, waste {made.waste:+,.0f}, mix {made.mix:+,.0f}, "
         f"price {made.price:+,.0f}",
     )
-    rows = [{"step": step, "usd": getattr(made, step), "told": told} for step, told in TOLD.items()]
+    rows = [
+        {"step": step, "usd": getattr(made, step), "told": told}
+        for step, told in drawn.BRIDGE.items()
+    ]
     rows = [
         {"step": "before", "usd": made.usd_before, "told": spoken(made.before)},
         *rows,
@@ -61,22 +58,6 @@ def spoken(window: Window) -> str:
     """Write a window in a few characters."""
     form = "%d %b" if window.seconds % 86400 == 0 else "%d %b %H:%M"
     return f"{window.start:{form}} to {window.end:{form}}"
-
-
-def _drawn(made: bridge.Bridge) -> list[dict[str, object]]:
-    at = float(made.usd_before)
-    rows: list[dict[str, object]] = [_bar("before", 0.0, at, at, charts.BLUE)]
-    for step in TOLD:
-        amount = float(getattr(made, step))
-        colour = charts.RED if amount > 0 else charts.GREEN
-        rows.append(_bar(step, min(at, at + amount), max(at, at + amount), amount, colour))
-        at += amount
-    after = float(made.usd_after)
-    return [*rows, _bar("after", 0.0, after, after, charts.BLUE)]
-
-
-def _bar(name: str, low: float, high: float, amount: float, colour: str) -> dict[str, object]:
-    return {"name": name, "low": low, "high": high, "amount": amount, "colour": colour}
 
 
 def _nothing(asked: Asked) -> None:

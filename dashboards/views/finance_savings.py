@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from dashboards import charts, data, page
+from dashboards import charts, data, drawn, page
 from dashboards.figures import savings
 from dashboards.page import Asked, hours, money
 
@@ -58,13 +58,9 @@ def stages(asked: Asked) -> None:
         ("Acted", _some(made.acted, made.acted_usd), f"{made.acted} cases"),
         ("Verified", _some(made.verified, made.verified_usd), hours(made.verified_gpu_hours)),
     )
-    rows = [
-        _stage("identified", made.identified_usd, charts.GREY),
-        _stage("approved", made.approved_usd, charts.VIOLET),
-        _stage("acted", made.acted_usd, charts.BLUE),
-        _stage("verified", made.verified_usd, charts.GREEN),
-    ]
-    page.chart(charts.funnel(rows), "Dollars identified, approved, acted upon and verified")
+    page.chart(
+        charts.funnel(drawn.staged(made)), "Dollars identified, approved, acted upon and verified"
+    )
     page.note(
         "Identified, approved and acted: what the findings of this window would save. Verified: "
         "measured after the act, from who held the devices then; restarts are taken off."
@@ -97,7 +93,3 @@ def cases(asked: Asked) -> None:
 
 def _some(count: int, usd: Decimal | None) -> str:
     return money(usd) if count else money(Decimal())
-
-
-def _stage(name: str, usd: Decimal | None, colour: str) -> dict[str, object]:
-    return {"name": name, "usd": usd or 0, "colour": colour, "said": f"${usd or 0:,.0f}"}

@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from dashboards import charts, data, page
+from dashboards import charts, data, drawn, page
 from dashboards.figures import spend
 from dashboards.page import Asked, hours, money, share
 
@@ -39,9 +39,8 @@ def month(asked: Asked) -> None:
         (f"Forecast of {made.start:%B}", money(made.forecast), band or planned),
     )
     if made.path:
-        drawn = [{**_point(point), "budget": _float(made.budget)} for point in made.path]
         page.chart(
-            charts.month_end(drawn),
+            charts.month_end(drawn.month(made)),
             f"Dollars since the month began: {made.usd or 0:,.0f} so far, "
             f"{made.forecast or 0:,.0f} expected at its end",
         )
@@ -86,11 +85,3 @@ def budget(asked: Asked) -> Decimal | None:
 
 def _missing(made: spend.Month) -> str:
     return f"{made.missing_hours:,} h unknown" if made.missing_hours else "UTC"
-
-
-def _point(point: spend.Point) -> dict[str, object]:
-    return {name: getattr(point, name) for name in point.__struct_fields__}
-
-
-def _float(value: Decimal | None) -> float | None:
-    return None if value is None else float(value)

@@ -1,5 +1,9 @@
 """What a training run, a million requests or tokens, and an hour that worked cost."""
 
+from typing import Any
+
+import pyarrow as pa
+
 from dashboards import charts, data, page
 from dashboards.figures import units
 from dashboards.figures.asking import PLATFORM
@@ -94,24 +98,30 @@ def runs(asked: Asked) -> None:
 def served(asked: Asked) -> None:
     """List services by what their requests and tokens cost."""
     page.heading("A million requests or tokens")
-    rows = data.ask(units.served, asked.window, asked.filters)
-    if not rows.num_rows:
-        page.nothing(
-            "No service tells how much it served.",
-            "Collect its request rate and latencies: `docs/prometheus.md` names the metrics.",
-        )
-        return
-    page.table(rows, SERVED, called="Services by unit cost")
+    _listed(
+        data.ask(units.served, asked.window, asked.filters),
+        SERVED,
+        "Services by unit cost",
+        "No service tells how much it served.",
+        "Collect its request rate and latencies: `docs/prometheus.md` names the metrics.",
+    )
 
 
 def trained(asked: Asked) -> None:
     """List jobs by what the work they tell of cost."""
     page.heading("A million samples or tokens trained on")
-    rows = data.ask(units.trained, asked.window, asked.filters)
-    if not rows.num_rows:
-        page.nothing(
-            "No job tells its throughput.",
-            "`prometheus.step_metrics` names metrics of samples or tokens per second.",
-        )
-        return
-    page.table(rows, TRAINED, called="Training by unit cost")
+    _listed(
+        data.ask(units.trained, asked.window, asked.filters),
+        TRAINED,
+        "Training by unit cost",
+        "No job tells its throughput.",
+        "`prometheus.step_metrics` names metrics of samples or tokens per second.",
+    )
+
+
+def _listed(rows: pa.Table, columns: dict[str, Any], called: str, none: str, then: str) -> None:
+    """Show rows; where there are none, say so and what to do about it."""
+    if rows.num_rows:
+        page.table(rows, columns, called=called)
+    else:
+        page.nothing(none, then)

@@ -1,6 +1,6 @@
 """From the GPU-hours that were paid to those that grew, and what could be saved of the rest."""
 
-from dashboards import charts, data, page
+from dashboards import charts, data, drawn, page
 from dashboards.figures import waterfall
 from dashboards.page import Asked, hours, money, share
 
@@ -55,7 +55,7 @@ def states(asked: Asked) -> None:
         ),
     )
     page.chart(
-        charts.fall(_drawn(made), "GPU-hours"),
+        charts.fall(drawn.fall(made), "GPU-hours"),
         "GPU-hours that were paid, less each state in which nothing grew",
     )
     rows = [
@@ -95,22 +95,3 @@ def savings(asked: Asked) -> None:
         f"twice; {hours(made.kept_gpu_hours)} would stay as they are. Cash: the bill falls; "
         "capacity: others get the GPUs; commitment: paid for whatever happens."
     )
-
-
-def _drawn(made: waterfall.Waterfall) -> list[dict[str, object]]:
-    whole = made.gpu_hours
-    rows: list[dict[str, object]] = [
-        {"name": "paid", "low": 0.0, "high": whole, "amount": whole, "colour": charts.SLATE}
-    ]
-    for step in made.steps:
-        low = step.left_gpu_hours - step.gpu_hours
-        rows.append(
-            {
-                "name": step.state,
-                "low": max(0.0, low),
-                "high": step.left_gpu_hours,
-                "amount": step.gpu_hours,
-                "colour": charts.STATE_COLOURS[step.state],
-            }
-        )
-    return rows

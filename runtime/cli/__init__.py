@@ -7,6 +7,7 @@ and the exit code of its kind (`fallow.errors`); a traceback only with --debug o
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 INTERRUPTED = 130
 
@@ -24,8 +25,9 @@ def run(words: Sequence[str]) -> int:
     from fallow.errors import FallowError  # noqa: PLC0415
     from runtime.cli.app import build  # noqa: PLC0415
 
+    called = _called()
     try:
-        code = build()(list(words), standalone_mode=False, prog_name="fallow")
+        code = build()(list(words), standalone_mode=False, prog_name=called)
     except FallowError as error:
         if _debug(words):
             raise
@@ -36,7 +38,7 @@ def run(words: Sequence[str]) -> int:
         message = " ".join(error.format_message().split())
         unknown = message.startswith("No such command")
         known = _command_words(words)[: -1 if unknown else None]
-        help_command = " ".join(["fallow", *known, "--help"])
+        help_command = " ".join([called, *known, "--help"])
         return _complain(message, f"see {help_command}", error.exit_code)
     except Exception as error:  # the last line of defence: one line, never a page of frames
         if _debug(words):
@@ -47,6 +49,12 @@ def run(words: Sequence[str]) -> int:
     if code == INTERRUPTED:
         return _complain("interrupted", None, INTERRUPTED)
     return code if isinstance(code, int) else 0
+
+
+def _called() -> str:
+    """Return the words that start us: kubectl runs the script kubectl-fallow."""
+    script = Path(sys.argv[0]).stem if sys.argv else ""
+    return "kubectl fallow" if script == "kubectl-fallow" else "fallow"
 
 
 def _debug(words: Sequence[str]) -> bool:

@@ -53,29 +53,21 @@ def doctor(
         typer.Option(metavar="NAME", help="with --actions: rights in this one; repeatable"),
     ] = None,
 ) -> int:
-    """Say what a Prometheus has for us and what is missing, and what analyzers withhold and why."""
+    """Check sources, rights, prices, storage, channels and pages, and say what to do about each."""
     if actions:
         return _proved(run, namespace or [])
-    from fallow.errors import UsageError, WarehouseError  # noqa: PLC0415
-    from runtime import analyzing  # noqa: PLC0415
-    from runtime.collecting import examine  # noqa: PLC0415
+    from runtime.doctor import examining  # noqa: PLC0415
 
     settings = run.settings(prometheus__url=prometheus)
-    rows = examine(settings, now=run.now()) if settings.prometheus.url else []
-    try:
-        with run.warehouse(settings) as warehouse:
-            rows += analyzing.doubts(
-                warehouse, settings, window, now=run.now(), cluster=run.options.get("cluster")
-            )
-    except (UsageError, WarehouseError) as error:
-        if window is not None:
-            raise
-        if not rows:
-            examine(settings, now=run.now())  # which Prometheus?
-        told = {"finding": error.message, "next_step": error.hint or ""}
-        rows.append({"check": "warehouse", "status": "warn", **told})
+    rows = examining.examine(
+        settings,
+        now=run.now(),
+        opening=lambda: run.warehouse(settings),
+        window=window,
+        only=run.options.get("cluster"),
+    )
     run.data(rows, noun="checks")
-    return 1 if any(row["status"] == "bad" for row in rows) else 0
+    return examining.exit_code(rows)
 
 
 def _proved(run: Run, namespaces: list[str]) -> int:

@@ -99,15 +99,20 @@ class Run:
         typer.echo(text, err=True)
 
 
-def command(app: typer.Typer, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register `function(run, ...)` as a command that also takes the global options."""
+def command(
+    app: typer.Typer, name: str, *, output: bool = True
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register `function(run, ...)` as a command that also takes the global options.
+
+    `output` False: the command has an -o of its own.
+    """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def call(ctx: typer.Context, **values: Any) -> Any:
-            here = {key: values.pop(key) for key in GLOBALS}
+            here = {key: values.pop(key, None) for key in GLOBALS if output or key != "output"}
             outer = ctx.find_root().obj or {}
-            run = Run({key: here[key] or outer.get(key) for key in GLOBALS})
+            run = Run({key: here.get(key) or outer.get(key) for key in GLOBALS})
             from runtime.logs import configure  # noqa: PLC0415
 
             configure(debug=run.debug)
@@ -118,7 +123,7 @@ def command(app: typer.Typer, name: str) -> Callable[[Callable[..., Any]], Calla
             [
                 inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
                 *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own),
-                *_global_parameters(),
+                *(p for p in _global_parameters() if output or p.name != "output"),
             ]
         )
         app.command(name)(call)

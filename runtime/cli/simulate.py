@@ -36,6 +36,9 @@ def simulate(
     failures: Annotated[float, typer.Option(help="rate of failures; 1 as published")] = 1.0,
     every: Annotated[str, typer.Option(help="time between two judgements")] = "4h",
     interval: Annotated[str, typer.Option(help="time between two looks at exporters")] = "5m",
+    warm_up: Annotated[
+        str | None, typer.Option(help="so long it only watches, and learns [0]")
+    ] = None,
     serve: Annotated[bool, typer.Option("--serve", help="open its doors until Ctrl-C")] = False,
     speed: Annotated[float, typer.Option(help="with --serve: times as fast, 1 to 3600")] = 60.0,
     port: Annotated[
@@ -59,6 +62,7 @@ def simulate(
         failures=failures,
         every=every,
         interval=interval,
+        warm_up=warm_up,
         policies=policies,
     )
     if serve:

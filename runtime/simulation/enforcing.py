@@ -91,6 +91,7 @@ class Enforcer:
         policies: "Sequence[Policy]",
         *,
         look_s: float,
+        warm_up_s: float = 0.0,
     ) -> None:
         self.warehouse, self.world, self.quirks = warehouse, world, quirks
         self.settings, self.look_s = settings, look_s
@@ -99,6 +100,7 @@ class Enforcer:
         self.freezes = 0
         self._seen = Inventory(world)
         self._start_s = world.now_s
+        self._acts_s = world.now_s + warm_up_s
         self._fresh_s = world.now_s
         self._stack = ExitStack()
 
@@ -148,9 +150,10 @@ class Enforcer:
         self._advance(until_s)
         least = self.settings.idle.min_duration.total_seconds()
         if self.world.now_s - self._start_s > least and until_s < end_s:
-            self._fresh_s = -1.0
-            self._people()
-            self.actor.turn(dry_run=False)
+            if self.world.now_s >= self._acts_s:
+                self._fresh_s = -1.0
+                self._people()
+                self.actor.turn(dry_run=False)
             self._remember()
         return self.blocks
 

@@ -31,6 +31,8 @@ class Options(msgspec.Struct, frozen=True):
     """Between two judgements."""
     look_s: float
     """Between two looks at the exporters."""
+    warm_up_s: float = 0.0
+    """So long it is only watched, before anything may be done."""
 
     @property
     def end_s(self) -> float:
@@ -50,6 +52,7 @@ def read(
     failures: float = 1.0,
     every: str = "4h",
     interval: str = "5m",
+    warm_up: str | None = None,
     policies: Path | None = None,
 ) -> Options:
     """Return what the words of a command line mean.
@@ -74,6 +77,12 @@ def read(
         raise UsageError(
             f"--every {every} is no multiple of --interval {interval}", hint="such as 2h and 5m"
         )
+    warm_up_s = parse_duration(warm_up).total_seconds() if warm_up else 0.0
+    if warm_up_s >= days * DAY_S:
+        raise UsageError(
+            f"--warm-up {warm_up} leaves nothing of --days {days} to act in",
+            hint="a shorter one, or more days",
+        )
     nodes = _nodes(pool) or fleet(gpus)
     spec = Spec(
         nodes=nodes,
@@ -85,7 +94,7 @@ def read(
         horizon_s=days * DAY_S,
     )
     size = sum(n.pool.gpu_count for n in nodes)
-    return Options(spec, seed, days, size, Quirks.of(quirk, seed), every_s, look_s)
+    return Options(spec, seed, days, size, Quirks.of(quirk, seed), every_s, look_s, warm_up_s)
 
 
 def _placement(text: str) -> Policy:

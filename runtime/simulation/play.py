@@ -72,7 +72,13 @@ def simulate(
         with (
             Warehouse.open(settings, write=True, clock=now) as warehouse,
             Enforcer(
-                warehouse, world, options.quirks, settings, policies, look_s=options.look_s
+                warehouse,
+                world,
+                options.quirks,
+                settings,
+                policies,
+                look_s=options.look_s,
+                warm_up_s=options.warm_up_s,
             ) as enforcer,
         ):
             pipeline.price(warehouse, price_rows(settings, end))

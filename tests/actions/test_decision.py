@@ -496,7 +496,9 @@ def test_all_reasons_are_told_and_not_only_the_first() -> None:
 
 def test_the_same_inputs_give_the_same_bytes_also_after_a_round_trip() -> None:
     uses = tuple(
-        Use(NOW - n * HOUR, "idle-notebooks", ("c", "Notebook", "a", f"w{n}"), 1.0, "a", None)
+        Use(
+            NOW - n * HOUR, "idle-notebooks", ("c", "Notebook", "a", f"w{n}"), Decimal(1), "a", None
+        )
         for n in range(5)
     )
     rule, case, before = policy(budgets=(Budget(workloads=Amount(Decimal(3))),)), facts(), uses

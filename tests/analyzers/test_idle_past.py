@@ -112,10 +112,24 @@ def build(told: dict[str, Any]) -> Memory:
     return memory
 
 
+class Alike(float):
+    """A number of four digits that equals its neighbour."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, float) and abs(self - other) < 1.5e-4
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 def alike(finding: Finding) -> Any:
-    """Return a finding to compare: a rounded-off millionth of a dollar is the same dollar."""
+    """Return a finding to compare: a rounded-off millionth of a dollar is the same dollar.
+
+    Sums over one's looks in another order differ by their last bit, which may turn the last of the
+    four digits of a confidence.
+    """
     usd = None if finding.usd is None else round(finding.usd + Decimal("0.0000005"), 5)
-    return finding.id, finding.window, finding.evidence, finding.confidence, usd, finding.details
+    confidence = Alike(finding.confidence)
+    return finding.id, finding.window, finding.evidence, confidence, usd, finding.details
 
 
 def asked(analyzer: IdleAnalyzer, views: Any, at: datetime) -> dict[str, Any]:

@@ -51,9 +51,17 @@ class Notebook:
         asyncio.set_event_loop(self._loop)
         self._loop.run_until_complete(self._start())
         self._loop.run_forever()
-        assert self._runner is not None
-        self._loop.run_until_complete(self._runner.cleanup())
+        self._loop.run_until_complete(self._end())
         self._loop.close()
+
+    async def _end(self) -> None:
+        """Shut the server, and leave no answer pending: it would complain in another test."""
+        assert self._runner is not None
+        await self._runner.cleanup()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     async def _start(self) -> None:
         app = web.Application()

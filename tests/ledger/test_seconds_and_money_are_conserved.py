@@ -56,7 +56,7 @@ def cell_by_cell(tables: Any, window: Window, step: str) -> list[tuple[Any, ...]
     return ledger(tables)
 
 
-@tries(max_examples=40)
+@tries(max_examples=20)
 @given(
     jobs=JOBS, looks=LOOKS, end=st.integers(3, 180), usd=st.sampled_from(["1.861", "0.33333333"])
 )
@@ -135,7 +135,7 @@ HOURS = st.lists(
 )
 
 
-@tries(max_examples=60)
+@tries(max_examples=30)
 @given(halves=HALVES, hours=HOURS, later=st.booleans())
 @pytest.mark.parametrize("step", ["1h", "5m"])
 def test_plain_buckets_are_counted_like_all_others(

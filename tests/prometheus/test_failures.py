@@ -1,5 +1,6 @@
 """How a Prometheus can fail us: the kind of error, its words, its exit code, who tries again."""
 
+import json
 import shutil
 import socket
 import ssl
@@ -71,7 +72,7 @@ def test_each_failure_has_its_kind_its_words_and_its_tries(
 
 
 @pytest.mark.parametrize("how", FAILURES)
-def test_on_the_command_line_a_failure_is_one_line_and_its_exit_code(
+def test_the_doctor_says_a_failure_and_its_fix_in_one_row_and_goes_on(
     server: Misbehaving,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -83,14 +84,16 @@ def test_on_the_command_line_a_failure_is_one_line_and_its_exit_code(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FALLOW_PROMETHEUS__RETRIES", "0")
     monkeypatch.setenv("FALLOW_HOME", str(tmp_path / "home"))
-    code = run(["doctor", "--prometheus", server.url])
-    said = capsys.readouterr()
+    monkeypatch.setenv("FALLOW_DASHBOARD__LISTEN", "127.0.0.1:0")
+    monkeypatch.setenv("FALLOW_SERVICE__LISTEN", "127.0.0.1:0")
+    code = run(["doctor", "--prometheus", server.url, "-o", "json"])
+    rows = {row["check"]: row for row in json.loads(capsys.readouterr().out)["checks"]}
     assert code == kind.exit_code
-    assert said.out == ""
-    first, *hint = [line for line in said.err.splitlines() if not line.startswith("{")]
-    assert first.startswith(f"fallow: {server.url}")
-    assert word in first
-    assert len(hint) <= 1
+    assert rows["server"]["status"] == ("away" if kind is TemporaryError else "bad")
+    assert rows["server"]["finding"].startswith(server.url)
+    assert word in rows["server"]["finding"]
+    assert rows["server"]["next_step"]
+    assert rows["home"]["status"] in ("ok", "warn")
 
 
 def test_a_passing_failure_passes_with_growing_waits(

@@ -1,6 +1,7 @@
 """Analyzers of any make side by side: one waterfall, one that refuses hides no other."""
 
 import json
+import threading
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -116,6 +117,23 @@ def test_one_that_refuses_is_noted_beside_the_others_and_raises_alone(warehouse:
         analyzing.examine(warehouse, WINDOW, both)
 
 
+def test_two_look_at_the_same_time_and_the_outcome_is_the_same(warehouse: Warehouse) -> None:
+    met = threading.Barrier(2)
+
+    class Meeting(Found):
+        def find(self, views: Views, window: Window) -> list[Finding]:
+            met.wait(timeout=30)  # alone it would wait in vain
+            return super().find(views, window)
+
+    meeting = {"pools": Meeting("pools"), "theirs": Meeting("theirs")}
+    alone = analyzing.examine(
+        warehouse, WINDOW, {"pools": Found("pools"), "theirs": Found("theirs")}
+    )
+    both = analyzing.examine(warehouse, WINDOW, meeting, at_once=2)
+    assert both.ranked == alone.ranked
+    assert both.summaries == alone.summaries
+
+
 def test_what_is_withheld_is_summed_by_reason(warehouse: Warehouse) -> None:
     rows = analyzing.withheld(warehouse, WINDOW, {"no": Refusing(), "pools": Found()})
     assert [(r.analyzer, r.reason, r.gpu_hours, r.subjects) for r in rows] == [
@@ -175,11 +193,12 @@ def test_the_doctor_says_what_is_withheld_from_whom(
     monkeypatch.setattr(analyzing, "chosen", lambda *_: made)
     monkeypatch.setattr(windows, "choose", lambda *_, **__: (WINDOW, "2h"))
     (row,) = analyzing.doubts(warehouse, settings, None, now=WINDOW.end, cluster=None)
-    assert (row["check"], row["status"]) == ("withheld by pools", "warn")
-    assert row["finding"] == "dark: 3.0 GPU-hours of ns/Job/a, ns/Job/b"
+    assert (row.check, row.status) == ("withheld by pools", "warn")
+    assert row.finding == "dark: 3.0 GPU-hours of ns/Job/a, ns/Job/b"
+    assert row.next_step.startswith("docs/analyzers/pools.md")
     made.clear()
     (row,) = analyzing.doubts(warehouse, settings, None, now=WINDOW.end, cluster=None)
-    assert row["status"] == "ok"
+    assert row.status == "ok"
 
 
 def test_one_that_cannot_be_loaded_hides_no_other(

@@ -51,6 +51,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> SelfMetrics:
     made.noticed([Proof(notice, delivered=("x",)), Proof(notice, failed=(TENANT,))])
     made.vouched(7, broken=False, waiting=2)
     made.requested("approve", 200)
+    made.delivered("sent")
+    made.owing(2, 90.0)
     made.shown(up=True)
     return made
 

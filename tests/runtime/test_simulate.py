@@ -6,7 +6,9 @@ import socket
 import threading
 import urllib.request
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,14 +16,19 @@ import pytest
 from actions.policy.model import Policy
 from actions.policy.reading import read as policies
 from fallow.errors import UsageError
+from runtime.accuracy.watching import isolated
 from runtime.cli import run
 from runtime.simulation.doors import serve
-from runtime.simulation.enforcing import OWN
+from runtime.simulation.enforcing import OWN, Enforcer
 from runtime.simulation.options import Options, read
 from runtime.simulation.play import simulate, table
 from simulator.nouns import STATES
+from simulator.world import World
+from warehouse.lake import Warehouse
 
+pytestmark = pytest.mark.xdist_group("simulate")  # its worlds are simulated once
 GPUS = 16
+HOUR = 3600.0
 SMALL: dict[str, Any] = {
     "days": 2,
     "gpus": GPUS,
@@ -90,6 +97,25 @@ def test_what_is_stopped_is_measured_against_the_truth(found: dict[str, Any]) ->
     assert idle["enforced"] < idle["baseline"]
 
 
+def test_while_it_only_watches_the_actor_has_no_turn(tmp_path: Path) -> None:
+    options = small()
+    world = World(options.spec, options.seed)
+    home = isolated(tmp_path, threads=1)
+    turns: list[float] = []
+    with (
+        Warehouse.open(
+            home, write=True, clock=lambda: datetime.fromtimestamp(world.now_s, UTC)
+        ) as warehouse,
+        Enforcer(
+            warehouse, world, options.quirks, home, hasty(tmp_path), look_s=300, warm_up_s=5 * HOUR
+        ) as enforcer,
+    ):
+        enforcer.actor = SimpleNamespace(turn=lambda **_: turns.append(world.now_s))  # type: ignore[assignment]
+        for hours in (3, 4, 5, 6):
+            enforcer.turn(options.spec.start_s + hours * HOUR, options.end_s)
+    assert turns == [options.spec.start_s + hours * HOUR for hours in (5, 6)]
+
+
 def test_people_see_both_worlds_side_by_side(found: dict[str, Any]) -> None:
     rows = {row["measure"]: row for row in table(found)}
     assert rows["idle GPU-hours"]["without"] > rows["idle GPU-hours"]["with"]
@@ -125,6 +151,7 @@ def test_one_seed_prints_one_document_that_names_its_schema(
         (["--failures", "-1"], "-1", "0 = never"),
         (["--every", "7m"], "7m", "5m"),
         (["--interval", "45s"], "45s", "30 s"),
+        (["--days", "2", "--warm-up", "2d"], "2d", "more days"),
         (["--policies", "nowhere"], "nowhere", "folder"),
         (["--serve", "--speed", "4000", "--gpus", "2"], "4000", "3600"),
     ],

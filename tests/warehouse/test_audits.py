@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 
 import pytest
 
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
+from tests.rates import every_gpu
 from warehouse import audits
 from warehouse.allocation import allocate
 from warehouse.lake import Warehouse
@@ -62,23 +62,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
                         "energy_mj": [int((ts - start).total_seconds() * 1e5) for ts, _ in looks],
                     },
                 ),
-                Batch.of(
-                    "rate",
-                    {
-                        "source": ["settings"],
-                        "provider": ["override"],
-                        "region": [""],
-                        "zone": [""],
-                        "instance_type": [""],
-                        "gpu_model": [""],
-                        "cluster": [""],
-                        "term": ["on-demand"],
-                        "valid_from": [datetime(2020, 1, 1)],  # noqa: DTZ001
-                        "gpu_count": [1],
-                        "node_usd_h": [Decimal(2)],
-                        "gpu_usd_h": [Decimal(2)],
-                    },
-                ),
+                every_gpu("2"),
             ]
         )
         roll_up(warehouse)

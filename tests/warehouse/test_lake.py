@@ -2,12 +2,15 @@
 
 from datetime import datetime, timedelta
 
+import duckdb
 import pytest
 
 from fallow.errors import UsageError, WarehouseError
 from fallow.settings import Settings
 from fallow.tables import Batch
 from warehouse.lake import Warehouse
+from warehouse.views import ViewSets
+from warehouse.views.tiers import TierState
 
 
 def samples(now: datetime, n: int = 4, **more: object) -> Batch:
@@ -71,3 +74,22 @@ def test_refuse(settings: Settings) -> None:
         Warehouse.open(settings)
     with Warehouse.open(settings, write=True) as wh, pytest.raises(UsageError):
         wh.query("DELETE FROM sample")
+
+
+def test_views_that_another_reader_makes_meanwhile_are_seen(
+    settings: Settings, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transaction began before them: it begins anew instead of failing."""
+    look, looks = ViewSets._state, []
+
+    def beside_another(self: ViewSets, cursor: duckdb.DuckDBPyConnection) -> TierState:
+        state = look(self, cursor)
+        looks.append(state)
+        if len(looks) == 1:
+            self.ready()
+        return state
+
+    with Warehouse.open(settings, write=True, clock=lambda: now) as warehouse:
+        monkeypatch.setattr(ViewSets, "_state", beside_another)
+        assert warehouse.query("SELECT count(*) AS n FROM node")["n"].to_pylist() == [0]
+    assert len(looks) > 2

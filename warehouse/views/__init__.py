@@ -33,10 +33,9 @@ class ViewSets:
             state = self._state(cursor)
             with self._lock:
                 name = self._made.get(state)
-            if name is not None:
-                cursor.execute(f"USE memory.{name}")
+            # Views younger than this transaction, made now or by another reader, it cannot see.
+            if name is not None and _entered(cursor, name):
                 return
-            # Views made now would be younger than this transaction and invisible to it.
             cursor.rollback()
             with self._lock:
                 if state not in self._made:
@@ -49,9 +48,7 @@ class ViewSets:
         """
         with self._lock:
             name = self._made.get(self._state(cursor))
-        if name is not None:
-            cursor.execute(f"USE memory.{name}")
-        return name is not None
+        return name is not None and _entered(cursor, name)
 
     def ready(self) -> None:
         """Make the views of the present state, for transactions that begin from now on."""
@@ -86,3 +83,11 @@ class ViewSets:
             cursor.execute(f'CREATE VIEW memory.{name}."{noun}" AS {listed}')
         cursor.close()
         return name
+
+
+def _entered(cursor: duckdb.DuckDBPyConnection, name: str) -> bool:
+    try:
+        cursor.execute(f"USE memory.{name}")
+    except duckdb.CatalogException:
+        return False
+    return True

@@ -2,13 +2,13 @@
 SELECT
     p.cluster,
     p.team,
-    p.workload,
+    p.namespace || '/' || p.workload_kind || '/' || p.workload_name AS workload,
     min(p.bucket) AS began,
     max(p.bucket) AS last_hour,
     sum(p.gpu_hours) AS gpu_hours,
     coalesce(sum(p.gpu_hours) FILTER (WHERE p.state = 'productive'), 0) AS productive_gpu_hours,
     sum(p.usd) AS usd
 FROM paid AS p
-WHERE list_contains($kinds, split_part(p.workload, '/', 2))
-GROUP BY ALL
-ORDER BY usd DESC NULLS LAST, gpu_hours DESC, p.workload ASC
+WHERE list_contains($kinds, p.workload_kind)
+GROUP BY p.cluster, p.team, p.namespace, p.workload_kind, p.workload_name
+ORDER BY usd DESC NULLS LAST, gpu_hours DESC, workload ASC

@@ -1,16 +1,5 @@
 -- What served work cost: requests by the pods' own rate, tokens by the latencies between them.
-WITH pods AS (
-    SELECT
-        cluster,
-        namespace,
-        pod,
-        any_value(namespace || '/' || workload_kind || '/' || workload) AS workload
-    FROM pod
-    WHERE workload IS NOT null AND ($cluster::VARCHAR IS null OR cluster = $cluster)
-    GROUP BY ALL
-),
-
-requests AS (
+WITH requests AS (
     SELECT
         cluster,
         namespace,
@@ -42,17 +31,6 @@ counted AS (
     LEFT JOIN requests AS r ON p.cluster = r.cluster AND p.namespace = r.namespace AND p.pod = r.pod
     LEFT JOIN tokens AS t ON p.cluster = t.cluster AND p.namespace = t.namespace AND p.pod = t.pod
     WHERE r.requests > 0 OR t.tokens > 0
-    GROUP BY ALL
-),
-
-spent AS (
-    SELECT
-        cluster,
-        team,
-        workload,
-        sum(usd) AS usd,
-        sum(gpu_hours) AS gpu_hours
-    FROM paid
     GROUP BY ALL
 )
 

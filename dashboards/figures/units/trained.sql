@@ -1,17 +1,6 @@
 -- What trained work cost: samples or tokens as the job's own metric counts them. A metric that
 -- tells the whole job's throughput is counted once, from the pod that tells most of it.
-WITH pods AS (
-    SELECT
-        cluster,
-        namespace,
-        pod,
-        any_value(namespace || '/' || workload_kind || '/' || workload) AS workload
-    FROM pod
-    WHERE workload IS NOT null AND ($cluster::VARCHAR IS null OR cluster = $cluster)
-    GROUP BY ALL
-),
-
-told AS (
+WITH told AS (
     SELECT
         cluster,
         namespace,
@@ -33,17 +22,6 @@ counted AS (
     FROM told AS t
     INNER JOIN pods AS p
         ON t.cluster = p.cluster AND t.namespace = p.namespace AND t.pod = p.pod
-    GROUP BY ALL
-),
-
-spent AS (
-    SELECT
-        cluster,
-        team,
-        workload,
-        sum(usd) AS usd,
-        sum(gpu_hours) AS gpu_hours
-    FROM paid
     GROUP BY ALL
 )
 

@@ -191,7 +191,7 @@ def test_the_replay_decides_as_asking_at_every_moment_does(town: Town, policy: P
 
 
 @settings(
-    max_examples=8,
+    max_examples=4,
     suppress_health_check=[HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from actions.hints.admission import LABEL, defaults, expression, manifests
-from actions.hints.precision import lines
+from fallow.precision_lines import lines
 from runtime.admission import page
 
 ROOT = Path(__file__).resolve().parents[3]

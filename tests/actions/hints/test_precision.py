@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from actions.hints.precision import PrecisionExecutor, hint, lines
+from actions.hints.precision import PrecisionExecutor, hint
 from actions.hints.waking import woke_up
 from analyzers.precision.gains import formats
 from fallow.acting import Intent
 from fallow.errors import RefusedError
 from fallow.nouns import Subject
+from fallow.precision_lines import lines
 from tests.actions.places import Place, bare
 from tests.actions.reclaim.examples import decided, trained
 from tests.analyzers.conftest import Memory

@@ -633,7 +633,7 @@ def test_what_was_done_counts_against_budgets_of_the_next_turn(site: Site) -> No
     actor = site.actor()
     site.acted(actor)
     (use,) = actor.record.uses(site.now - timedelta(days=1))
-    assert (use.gpus, use.owner, use.usd_per_hour) == (2.0, "team-a", Decimal(6))
+    assert (use.gpus, use.owner, use.usd_per_hour) == (Decimal(2), "team-a", Decimal(6))
     assert actor.record.acted() == {"idle": 1}
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actions.decide import decide
-from actions.policy.budgets import Spent, Use, exceeded, held, horizon, left, spend, use
+from actions.policy.budgets import Spent, Use, exact, exceeded, held, horizon, left, spend, use
 from actions.policy.model import Amount, Budget, Each, Policy, Recurring
 from actions.policy.schedule import is_open
 from fallow.acting import Facts
@@ -36,7 +36,8 @@ def limited(name: str, amount: Amount) -> Budget:
 
 
 def done(at: datetime, **changes: Any) -> Use:
-    made = Use(at, "idle-notebooks", ("c", "Notebook", "team-a", "x"), 1.0, "team-a", Decimal(4))
+    whom = ("c", "Notebook", "team-a", "x")
+    made = Use(at, "idle-notebooks", whom, Decimal(1), "team-a", Decimal(4))
     return msgspec.structs.replace(made, **changes)
 
 
@@ -60,7 +61,7 @@ def test_nothing_fits_into_a_budget_of_nothing() -> None:
 
 
 def test_gpus_owners_and_dollars_are_counted_exactly() -> None:
-    tenths = [done(NOW - SECOND, gpus=0.1) for _ in range(8)]
+    tenths = [done(NOW - SECOND, gpus=Decimal("0.1")) for _ in range(8)]
     assert fits(Budget(gpus=number(1)), tenths, facts(gpus=0.2))
     assert not fits(Budget(gpus=number(1)), tenths, facts(gpus=0.2001))
     known = [done(NOW - SECOND, owner="a"), done(NOW - SECOND, owner="b")]
@@ -147,7 +148,7 @@ def test_what_is_left_is_the_least_of_all_and_nothing_where_it_cannot_be_counted
             Budget(workloads=number(1), each="namespace"),
         )
     )
-    now = spent(uses=(done(NOW - 2 * HOUR, gpus=15.0), done(NOW)), concurrent=1)
+    now = spent(uses=(done(NOW - 2 * HOUR, gpus=Decimal(15)), done(NOW)), concurrent=1)
     room = left(rule, now, NOW)
     assert (room.workloads, room.gpus, room.owners) == (7, Decimal(4), 2)
     assert (room.usd_per_hour, room.concurrent) == (None, 1)
@@ -320,7 +321,7 @@ def test_no_stretch_ever_holds_more_than_any_budget_allows_and_no_less_is_allowe
             at,
             rule.name,
             ("c", "Notebook", what[2], "w"),
-            case.gpus,
+            exact(case.gpus),
             case.owner,
             None if usd is None else usd / 24,
         )
@@ -352,7 +353,7 @@ def test_one_more_budget_or_one_more_use_never_allows_more(
     last: tuple[Any, ...],
 ) -> None:
     uses = [
-        done(start + timedelta(minutes=5 * n), policy=a[1], owner=a[3], gpus=a[4])
+        done(start + timedelta(minutes=5 * n), policy=a[1], owner=a[3], gpus=exact(a[4]))
         for n, a in enumerate(asks)
     ]
     at, case = asked(5 * len(asks), last, start)
@@ -377,7 +378,7 @@ def test_a_case_fits_at_the_very_moment_it_is_told_and_not_before(
 ) -> None:
     rule = Policy("p", budgets=(budget,))
     uses = tuple(
-        done(start + timedelta(minutes=7 * n), policy="p", owner=a[3], gpus=a[4])
+        done(start + timedelta(minutes=7 * n), policy="p", owner=a[3], gpus=exact(a[4]))
         for n, a in enumerate(asks)
     )
     state = msgspec.structs.replace(FLEET_SPENT, uses=uses)

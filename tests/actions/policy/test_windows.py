@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from actions.policy.crontab import parsed
 from actions.policy.model import Blackout, Recurring
-from actions.policy.schedule import JUMP, closes, dark, is_open, light, starts
+from actions.policy.schedule import closes, dark, is_open, light, starts
+from fallow.crontab import JUMP, parsed
 
 HOUR = timedelta(hours=1)
 ZONES = [

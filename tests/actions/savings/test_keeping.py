@@ -28,6 +28,7 @@ from fallow.tables import Batch
 from fallow.window import Window
 from tests.cli.conftest import Fallow
 from tests.cli.conftest import fallow as fallow  # noqa: PLC0414  (a fixture)
+from tests.rates import every_gpu
 from warehouse import audits
 from warehouse.lake import Warehouse
 
@@ -120,23 +121,7 @@ def lake(settings: Settings) -> Iterator[Warehouse]:
                         "last_seen": [naive(10)] * 3,
                     },
                 ),
-                Batch.of(
-                    "rate",
-                    {
-                        "source": ["settings"],
-                        "provider": ["override"],
-                        "region": [""],
-                        "zone": [""],
-                        "instance_type": [""],
-                        "gpu_model": [""],
-                        "cluster": [""],
-                        "term": ["on-demand"],
-                        "valid_from": [datetime(2020, 1, 1)],  # noqa: DTZ001
-                        "gpu_count": [1],
-                        "node_usd_h": [Decimal(2)],
-                        "gpu_usd_h": [Decimal(2)],
-                    },
-                ),
+                every_gpu("2"),
             ]
         )
         held = [
@@ -186,7 +171,7 @@ def test_savings_are_kept_and_keeping_them_again_changes_nothing(
         ("a-nb", "served", 4.0, Decimal(8)),
     ]
     assert len(entries) == 3
-    assert [r["is_final"] for r in rows] == [True, False, False]
+    assert not any(r["is_final"] for r in rows)
     assert [r["is_regretted"] for r in rows] == [True, False, False]
     assert {r["team"] for r in rows} == {"team-a"}
     keep(lake, record(settings), "c", WATCHED, NOW)
@@ -209,20 +194,36 @@ def test_a_kind_that_is_none_any_more_is_gone_from_the_noun(
     assert [(r["kind"], r["gpu_hours"]) for r in stored(lake)] == [("released", 10.0)]
 
 
-def test_what_is_over_is_left_as_it_was_measured(settings: Settings, lake: Warehouse) -> None:
+LATER = ACT + WATCHED + timedelta(hours=1)
+
+
+def test_after_its_watch_it_is_left_as_it_was_measured(settings: Settings, lake: Warehouse) -> None:
     journalled(settings.home, "back", back=0.5)
-    keep(lake, record(settings), "c", WATCHED, ACT + timedelta(hours=1))
+    keep(lake, record(settings), "c", WATCHED, LATER)
     before = stored(lake)
-    assert keep(lake, record(settings), "c", WATCHED, NOW) == []
+    assert [(r["gpu_hours"], r["is_final"]) for r in before] == [(0.5, True)]
+    assert keep(lake, record(settings), "c", WATCHED, LATER + timedelta(days=1)) == []
     assert stored(lake) == before
 
 
-def test_what_was_over_before_anybody_looked_is_measured_all_the_same(
+def test_what_came_back_saves_no_more_while_its_prediction_goes_on(
     settings: Settings, lake: Warehouse
 ) -> None:
     journalled(settings.home, "back", back=0.5)
-    keep(lake, record(settings), "c", WATCHED, NOW + timedelta(days=3))
-    assert [(r["gpu_hours"], r["is_final"]) for r in stored(lake)] == [(0.5, True)]
+    idle = {
+        "analyzer": "idle", "verdict": "idle", "cluster": "c", "namespace": "ml",
+        "workload_kind": "Notebook",
+        "start": ACT.replace(tzinfo=None) - timedelta(hours=50),
+        "end": ACT.replace(tzinfo=None) - timedelta(hours=10),
+    }  # fmt: skip
+    names = [f"w{n}" for n in range(10)]
+    rows = {key: [value] * len(names) for key, value in idle.items()}
+    lake.replace("finding", Batch.of("finding", rows | {"id": names, "workload": names}).rows)
+    told = []
+    for hours in (1, 10):
+        keep(lake, record(settings), "c", WATCHED, ACT + timedelta(hours=hours))
+        told += [(r["gpu_hours"], r["predicted_gpu_hours"]) for r in stored(lake)]
+    assert told == [(0.5, pytest.approx(1)), (0.5, pytest.approx(10))]
 
 
 def test_a_turn_measures_once_an_hour(settings: Settings, lake: Warehouse) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actions.savings.acted import Acted
 from actions.savings.forecast import expected_rest, survival
-from actions.savings.measuring import Acted, measure
+from actions.savings.measuring import measure
 from fallow.acting import LedgerEntry
 from tests.analyzers.conftest import Memory
 
@@ -110,6 +111,13 @@ def test_a_device_that_nobody_took_is_released(views: Memory) -> None:
     assert (entry.kind, round(entry.gpu_hours, 6)) == ("released", 19.95)
     assert entry.usd == Decimal("49.875")
     assert (entry.start, entry.end) == (ACT, NOW)
+
+
+def test_what_its_owner_deletes_would_have_held_nothing_from_then_on(views: Memory) -> None:
+    device(views)
+    holds(views, "nb", -5, 0)
+    gone = acted(left=ACT + timedelta(hours=6))
+    assert kinds(measure(views, [gone], rates("GPU-0"), NOW)) == {"released": 6}
 
 
 def test_what_another_workload_ran_there_is_served_and_the_rest_released(views: Memory) -> None:
@@ -219,12 +227,21 @@ def test_the_prediction_is_what_past_stretches_would_have_lasted(views: Memory) 
 def test_a_stretch_that_we_ended_says_only_that_it_lasted_so_long(views: Memory) -> None:
     device(views)
     holds(views, "nb", -5, 0)
-    past(views, *[12.0] * 10)
-    views.engine.execute("update finding set workload = 'nb', \"end\" = $1", [at(0)])
+    past(views, 12.0, end=0)
+    views.engine.execute("update finding set workload = 'nb'")
     (entry,) = measure(views, [acted()], rates("GPU-0"), NOW)
-    # 13 h more are certain by the past; the 7 h beyond it at half an end in 150 h.
-    tail = 300 * (1 - np.exp(-7 / 300))
-    assert entry.predicted_gpu_hours == pytest.approx(13 + tail)
+    # It was 12 h old, and nothing older is known: half an end in its last 6 h.
+    assert entry.predicted_gpu_hours == pytest.approx(12 * (1 - np.exp(-20 / 12)))
+
+
+def test_what_a_moving_window_found_again_and_again_is_one_stretch(views: Memory) -> None:
+    device(views)
+    holds(views, "nb", -5, 0)
+    # A window of 10 h, moved on by 4 h: the verdict on a stretch of 30 h begins anew each time.
+    for seen in range(10, 34, 4):
+        past(views, *[10.0] * 10, end=-33 + min(seen, 30))
+    (entry,) = measure(views, [acted()], rates("GPU-0"), NOW)
+    assert entry.predicted_gpu_hours == pytest.approx(20.0)  # 28 h more are certain by the past
 
 
 def test_nothing_is_predicted_without_a_past(views: Memory) -> None:
@@ -237,6 +254,7 @@ def test_nothing_is_predicted_without_a_past(views: Memory) -> None:
 spans = st.tuples(st.floats(0, 19), st.floats(0.1, 10))
 
 
+@settings(max_examples=40)
 @given(
     others=st.lists(spans, max_size=4),
     seen=st.floats(0, 20),
@@ -298,16 +316,22 @@ def test_without_censoring_the_expected_rest_is_the_mean_of_those_that_last() ->
     assert expected_rest(lengths, ended, 8.0, 3.0) == 0
 
 
-def test_what_outlasts_history_goes_on_at_the_rate_at_which_stretches_end() -> None:
+def test_what_outlasts_history_goes_on_at_the_rate_at_which_the_old_end() -> None:
     lengths, ended = np.array([4.0, 8.0, 12.0]), np.array([True, True, False])
-    mean = 24 / 2
+    mean = (2 + 6) / 1  # from 6 h on: one of two ended
     tail = mean * (1 - np.exp(-6 / mean))
     assert expected_rest(lengths, ended, 12.0, 6.0) == pytest.approx(tail)
     before = 2 + tail * 1.0
     assert expected_rest(lengths, ended, 10.0, 8.0) == pytest.approx(before)
     assert expected_rest(np.array([10.0]), np.array([False]), 10.0, 1.0) == pytest.approx(
-        20 * (1 - np.exp(-1 / 20))
-    ), "half an end where none was seen"
+        10 * (1 - np.exp(-1 / 10))
+    ), "half an end in the 5 h since half of its age, where none was seen"
+
+
+def test_a_week_of_forgetting_is_not_carried_on_at_the_rate_of_lunch_breaks() -> None:
+    lengths = np.array([1.0] * 500 + [168.0] * 2)
+    ended = np.array([True] * 500 + [False] * 2)
+    assert expected_rest(lengths, ended, 168.0, 24.0) > 23
 
 
 def second(at_h: float, who: str = "train", back: float | None = None) -> Acted:
@@ -366,6 +390,7 @@ stops = st.lists(
 )
 
 
+@settings(max_examples=40)
 @given(stops)
 def test_actions_together_never_save_more_than_their_devices_cost(
     many: list[tuple[float, float, float]],

@@ -1,7 +1,6 @@
 """What a fleet with telemetry loses: hours, dollars, causers, advice; and what is withheld."""
 
 import json
-import os
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
@@ -16,8 +15,8 @@ from analyzers.fragmentation.analyzer import FragmentationAnalyzer
 from analyzers.waterfall import fall
 from fallow.settings import FragmentationSettings
 from fallow.window import Window
-from runtime.findings import document
 from tests.analyzers.fragmentation.conftest import WINDOW
+from tests.analyzers.goldens import agree
 
 GOLDEN = Path(__file__).parent / "golden"
 END = WINDOW.end.replace(tzinfo=None)
@@ -47,12 +46,7 @@ def test_a_fleet_becomes_its_document(case: str, fleet: Fleet, window: Window) -
         fleet.pod("etl", "n0", cpu_request_milli=50_000)
     fleet.post()
     found = FragmentationAnalyzer(OWN_MIX).find(fleet.views, window)
-    made = {"schema": "fallow.findings/v1", "findings": [document(f) for f in found]}
-    path = GOLDEN / case / "findings.json"
-    if os.environ.get("FALLOW_GOLDEN") == "write":
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(made, indent=2) + "\n")
-    assert made == json.loads(path.read_text())
+    agree(GOLDEN / case, found)
 
 
 def test_the_plan_frees_a_whole_node_with_the_fewest_moves(fleet: Fleet, window: Window) -> None:

@@ -1,7 +1,6 @@
 """What is found in pools: their size, their shape, empty and squatted nodes, stranded GPUs."""
 
 import json
-import os
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +14,7 @@ from analyzers.pools.analyzer import PoolsAnalyzer
 from analyzers.waterfall import fall
 from fallow.nouns import Finding
 from fallow.settings import PoolsSettings
-from runtime.findings import document
+from tests.analyzers.goldens import agree
 
 GOLDEN = Path(__file__).parent / "golden"
 Pools = Any
@@ -40,14 +39,7 @@ def fill(pools: Pools, given: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", sorted(p.name for p in GOLDEN.iterdir()))
 def test_a_site_becomes_its_document(case: str, pools: Pools) -> None:
     fill(pools, json.loads((GOLDEN / case / "site.json").read_text()))
-    made = {
-        "schema": "fallow.findings/v1",
-        "findings": [document(f) for f in PoolsAnalyzer().find(pools.views, pools.window)],
-    }
-    path = GOLDEN / case / "findings.json"
-    if os.environ.get("FALLOW_GOLDEN") == "write":
-        path.write_text(json.dumps(made, indent=2) + "\n")
-    assert made == json.loads(path.read_text())
+    agree(GOLDEN / case, PoolsAnalyzer().find(pools.views, pools.window))
 
 
 def test_empty_tables_give_nothing(pools: Pools) -> None:

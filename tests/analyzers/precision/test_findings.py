@@ -1,7 +1,6 @@
 """What fewer bits could save: by pipe, by architecture, and never more than the roofline allows."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from fallow.errors import SettingsError
 from fallow.gpu_models import gpu_models
 from fallow.nouns import Finding
 from fallow.settings import PrecisionSettings, load
-from runtime.findings import document
+from tests.analyzers.goldens import agree
 from tests.analyzers.hourly import Hours
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -35,14 +34,7 @@ def found(hours: Hours, **chosen: Any) -> dict[str, Finding]:
 def test_a_site_becomes_its_document(case: str, hours: Hours) -> None:
     for workload in json.loads((GOLDEN / case / "site.json").read_text())["workloads"]:
         hours.workload(**workload)
-    made = {
-        "schema": "fallow.findings/v1",
-        "findings": [document(f) for f in PrecisionAnalyzer().find(hours.views, hours.window)],
-    }
-    path = GOLDEN / case / "findings.json"
-    if os.environ.get("FALLOW_GOLDEN") == "write":
-        path.write_text(json.dumps(made, indent=2) + "\n")
-    assert made == json.loads(path.read_text())
+    agree(GOLDEN / case, PrecisionAnalyzer().find(hours.views, hours.window))
 
 
 def test_empty_tables_give_nothing(hours: Hours) -> None:

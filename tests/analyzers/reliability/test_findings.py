@@ -1,7 +1,6 @@
 """What failures cost, which boards are sick, who is slow, and what no finding may say."""
 
 import json
-import os
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from analyzers.waterfall import fall
 from fallow.nouns import Finding
 from fallow.settings import ReliabilitySettings
 from runtime.findings import document
+from tests.analyzers.goldens import agree
 
 GOLDEN = Path(__file__).parent / "golden"
 Ward = Any
@@ -45,15 +45,11 @@ def fill(ward: Ward, given: dict[str, Any]) -> None:
 def test_a_ward_becomes_its_document(case: str, ward: Ward) -> None:
     fill(ward, json.loads((GOLDEN / case / "site.json").read_text()))
     analyzer = ReliabilityAnalyzer()
-    made = {
-        "schema": "fallow.findings/v1",
-        "findings": [document(f) for f in analyzer.find(ward.views, ward.window)],
-        "summary": analyzer.summary(ward.views, ward.window),
-    }
-    path = GOLDEN / case / "findings.json"
-    if os.environ.get("FALLOW_GOLDEN") == "write":
-        path.write_text(json.dumps(made, indent=2) + "\n")
-    assert made == json.loads(path.read_text())
+    agree(
+        GOLDEN / case,
+        analyzer.find(ward.views, ward.window),
+        summary=analyzer.summary(ward.views, ward.window),
+    )
 
 
 def test_empty_tables_give_nothing(ward: Ward) -> None:

@@ -1,7 +1,6 @@
 """What is lost by size: against the smallest of the family, and never more than the ledger has."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from fallow.errors import SettingsError
 from fallow.nouns import Finding
 from fallow.service_levels import ScalingSettings
 from fallow.settings import load
-from runtime.findings import document
+from tests.analyzers.goldens import agree
 from tests.analyzers.stepped import Stepped
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -37,11 +36,7 @@ def test_a_site_becomes_its_document(case: str, stepped: Stepped) -> None:
     for job in json.loads((GOLDEN / case / "site.json").read_text())["jobs"]:
         stepped.job(**job)
     made = ScalingAnalyzer().find(stepped.views, stepped.window)
-    shown = {"schema": "fallow.findings/v1", "findings": [document(f) for f in made]}
-    path = GOLDEN / case / "findings.json"
-    if os.environ.get("FALLOW_GOLDEN") == "write":
-        path.write_text(json.dumps(shown, indent=2) + "\n")
-    assert shown == json.loads(path.read_text())
+    agree(GOLDEN / case, made)
     fallen = fall(stepped.views, stepped.window, made)
     assert 0 < fallen.saved().gpu_hours <= fallen.bill.gpu_hours
 

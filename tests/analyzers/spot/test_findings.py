@@ -1,7 +1,6 @@
 """What is advised to run on spot, what is refused and why, and what that saves."""
 
 import json
-import os
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +17,7 @@ from analyzers.waterfall import fall
 from fallow.nouns import Finding
 from fallow.settings import SpotSettings
 from fallow.window import Window
-from runtime.findings import document
+from tests.analyzers.goldens import agree
 
 GOLDEN = Path(__file__).parent / "golden"
 Fleet = Any
@@ -51,15 +50,11 @@ def fill(fleet: Fleet, given: dict[str, Any]) -> None:
 def test_a_fleet_becomes_its_document(case: str, fleet: Fleet) -> None:
     fill(fleet, json.loads((GOLDEN / case / "site.json").read_text()))
     analyzer = SpotAnalyzer()
-    made = {
-        "schema": "fallow.findings/v1",
-        "findings": [document(f) for f in analyzer.find(fleet.views, fleet.window)],
-        "summary": analyzer.summary(fleet.views, fleet.window),
-    }
-    path = GOLDEN / case / "findings.json"
-    if os.environ.get("FALLOW_GOLDEN") == "write":
-        path.write_text(json.dumps(made, indent=2) + "\n")
-    assert made == json.loads(path.read_text())
+    agree(
+        GOLDEN / case,
+        analyzer.find(fleet.views, fleet.window),
+        summary=analyzer.summary(fleet.views, fleet.window),
+    )
 
 
 def test_empty_tables_give_nothing(fleet: Fleet) -> None:

@@ -1,7 +1,6 @@
 """Which jobs lie too wide: for their size, for what was free, and only while they talk."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from analyzers.waterfall import fall
 from fallow.errors import SettingsError
 from fallow.nouns import Finding
 from fallow.settings import TopologySettings, load
-from runtime.findings import document
+from tests.analyzers.goldens import agree
 from tests.analyzers.hourly import Hours
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -40,14 +39,7 @@ def test_a_site_becomes_its_document(case: str, hours: Hours) -> None:
         hours.room(**room)
     for workload in site["workloads"]:
         hours.workload(**workload)
-    made = {
-        "schema": "fallow.findings/v1",
-        "findings": [document(f) for f in TopologyAnalyzer().find(hours.views, hours.window)],
-    }
-    path = GOLDEN / case / "findings.json"
-    if os.environ.get("FALLOW_GOLDEN") == "write":
-        path.write_text(json.dumps(made, indent=2) + "\n")
-    assert made == json.loads(path.read_text())
+    agree(GOLDEN / case, TopologyAnalyzer().find(hours.views, hours.window))
 
 
 def test_empty_tables_give_nothing(hours: Hours) -> None:

@@ -1,0 +1,151 @@
+"""How long pages take in a real browser, on a month of a large fleet.
+
+Each page is opened with a window that nobody asked for before, so that nothing of it is cached but
+what every page shares (names of the filters, audits), by a browser that has the scripts already.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+from benchmarks import month
+from benchmarks.acting import KEPT
+from benchmarks.result import Result
+from benchmarks.servers import PeerMissingError, free_port, serving
+from dashboards import app
+from fallow.window import Window
+from runtime import analyzing, pipeline
+from warehouse.lake import Warehouse
+
+PAINTED_S, WHOLE_S = 2, 5
+COMMAND = (
+    "env",
+    "-u",
+    KEPT,
+    sys.executable,
+    "-c",
+    "from runtime.cli import main; main()",
+    "dashboard",
+)
+"""What is the benchmark's own in the environment is no setting of the dashboard."""
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+PATIENCE_MS = 300_000
+WATCH = """(() => {
+  const whole = %s;
+  const seen = e => e && e.getBoundingClientRect().height > 0;
+  window.painted = window.whole = null;
+  const watch = setInterval(() => {
+    if (window.painted === null && seen(document.querySelector('h1'))
+        && seen(document.querySelector('[data-testid=stSidebar] [data-testid=stSelectbox]')))
+      window.painted = performance.now();
+    if (window.painted !== null && whole()) {
+      window.whole = performance.now();
+      clearInterval(watch);
+    }
+  }, 20);
+})()"""
+"""Looks every 20 ms; moments are milliseconds since the address was entered."""
+
+
+class Visit(NamedTuple):
+    """Seconds until title and filters were there and until all was; what the server worked."""
+
+    painted_s: float
+    whole_s: float
+    cpu_s: float
+
+
+def run(small: bool) -> list[Result]:
+    """Open every page over 30 days of 10,000 GPUs; small: three pages over 3 days of 400."""
+    gpus, days = (400, 3) if small else (10_000, 30)
+    views = app.names()[:3] if small else app.names()
+    folder = os.environ.get(KEPT)
+    kept = Path(folder) / f"{gpus}x{days}" if folder else None
+    with ExitStack() as stack:
+        home = kept or Path(stack.enter_context(TemporaryDirectory()))
+        with month.rolled_up(gpus, days, booked=True, spoken=True, kept=home) as (held, window):
+            _analyzed(held, window)
+        return [*_measured(home, window, views, f"{days} d of {gpus} GPUs")]
+
+
+def _analyzed(warehouse: Warehouse, window: Window) -> None:
+    """Store every analyzer's findings, once."""
+    if warehouse.query("SELECT count(*) AS n FROM finding")["n"][0].as_py():
+        return
+    pipeline.analyze(warehouse, window, [*analyzing.chosen(warehouse.settings).values()])
+
+
+def _measured(home: Path, window: Window, views: list[str], about: str) -> Iterator[Result]:
+    port = free_port()
+    command = [*COMMAND, "--home", str(home), "--listen", f"127.0.0.1:{port}"]
+    url = f"http://127.0.0.1:{port}"
+    with (
+        TemporaryDirectory() as logs,
+        serving(command, f"{url}/_stcore/health", Path(logs) / "log") as process,
+    ):
+        visits = _visited(url, process, window, views)
+    first, pages = visits.pop(""), visits
+    yield Result(
+        name=f"first page after a start, {about}",
+        value=first.whole_s,
+        unit="s",
+        note=f"title and filters at {first.painted_s:.1f} s; server {first.cpu_s:.1f} s of CPU",
+    )
+    slowest = max(pages, key=lambda view: pages[view].painted_s)
+    yield Result(
+        name=f"pages: slowest title and filters, {about}",
+        value=pages[slowest].painted_s,
+        unit="s",
+        reach=PAINTED_S,
+        note=f"{slowest}; {len(pages)} pages",
+    )
+    for view, visit in pages.items():
+        yield Result(
+            name=f"page complete: {view.replace('_', ' ', 1)}",
+            value=visit.whole_s,
+            unit="s",
+            reach=WHOLE_S,
+            note=f"title and filters at {visit.painted_s:.2f} s; server {visit.cpu_s:.1f} s of CPU",
+        )
+
+
+def _visited(url: str, process: int, window: Window, views: list[str]) -> dict[str, Visit]:
+    """Open pages one after another, each for a window an hour shorter; "" is the first visit."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415  (of the test group)
+
+    from tests.browser.visiting import WHOLE  # noqa: PLC0415  (it imports the same)
+
+    path = shutil.which("chromium")
+    if path is None:
+        raise PeerMissingError("chromium is not installed (Debian package chromium)")
+    visits: dict[str, Visit] = {}
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        context = browser.new_context(viewport={"width": 1440, "height": 900})
+        context.add_init_script(WATCH % WHOLE)
+        for n, view in enumerate(["", *views]):
+            begin, end = window.start + timedelta(hours=n), window.end
+            query = urlencode({"window": f"{begin:%Y-%m-%dT%H:%M}/{end:%Y-%m-%dT%H:%M}"})
+            place = view.partition("_")[2].replace("_", "-") if view != app.names()[0] else ""
+            page = context.new_page()
+            before = _worked(process)
+            page.goto(f"{url}/{place}?{query}", wait_until="commit")
+            page.wait_for_function("window.whole !== null", timeout=PATIENCE_MS)
+            painted, whole = page.evaluate("[window.painted, window.whole]")
+            visits[view] = Visit(painted / 1000, whole / 1000, _worked(process) - before)
+            page.close()
+        browser.close()
+    return visits
+
+
+def _worked(process: int) -> float:
+    """Return the seconds of CPU that a process has used, as the kernel counts them."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,52 @@
+-- What waits for somebody's approval: asked and approved by nobody, or by one where two have to.
+WITH asked AS (
+    SELECT
+        cluster,
+        about AS id,
+        any_value(document ->> '$.policy') AS policy,
+        any_value(document ->> '$.finding') AS finding,
+        any_value(document ->> '$.verb') AS verb,
+        any_value(document ->> '$.subject[1]') AS workload_kind,
+        any_value(document ->> '$.subject[2]') AS namespace,
+        any_value(document ->> '$.subject[3]') AS workload,
+        min(ts) AS asked_at,
+        any_value(actor) AS asked_by
+    FROM journal
+    WHERE kind = 'asked'
+    GROUP BY cluster, about
+),
+
+agreed AS (
+    SELECT
+        cluster,
+        about AS id,
+        count(DISTINCT actor) AS approvals,
+        string_agg(DISTINCT actor, ', ') AS approved_by
+    FROM journal
+    WHERE kind = 'approved'
+    GROUP BY cluster, about
+)
+
+SELECT
+    a.id,
+    a.cluster,
+    concat_ws('/', nullif(a.namespace, ''), a.workload_kind, a.workload) AS whom,
+    a.verb,
+    a.policy,
+    a.finding,
+    a.asked_at,
+    a.asked_by,
+    g.approved_by,
+    p.owner,
+    p.gpus,
+    p.usd_per_day,
+    p.finding IS NOT null AS planned
+FROM asked AS a
+LEFT JOIN agreed AS g ON a.cluster = g.cluster AND a.id = g.id
+LEFT JOIN planned AS p ON a.cluster = p.cluster AND a.finding = p.finding AND a.policy = p.policy
+WHERE
+    (g.approvals IS null OR p.gate = 'approval')
+    AND ($namespace::VARCHAR IS null OR a.namespace = $namespace)
+    AND ($team::VARCHAR IS null OR p.owner = $team)
+ORDER BY planned DESC, p.usd_per_day DESC NULLS LAST, a.asked_at ASC
+LIMIT $most

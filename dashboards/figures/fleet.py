@@ -1,0 +1,62 @@
+"""The fleet now: every GPU's state in the newest accounted hour, and what burns idle per hour."""
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+import msgspec
+import pyarrow as pa
+
+from dashboards.figures.asking import Filters, ask
+from fallow.seams import Views
+from fallow.window import Window
+
+MOST_CELLS = 4500
+"""Of more GPUs than this, those of one node in one state are one cell."""
+MOST_ROWS = 500
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """One state now: GPUs in it, and what they cost per hour; None = no price."""
+
+    state: str
+    gpus: float
+    gpu_hours: float
+    usd: Decimal | None
+    usd_h: Decimal | None
+
+
+def hour(until: datetime) -> Window:
+    """Return the hour that ends at or holds a moment, up to the moment."""
+    inside = until - timedelta(microseconds=1)
+    return Window(inside.replace(minute=0, second=0, microsecond=0), until)
+
+
+def states(views: Views, until: datetime, filters: Filters) -> tuple[Pace, ...]:
+    """Return how many GPUs are in each state, most first; `usd` sums to the hour's bill."""
+    rows = ask(views, ("paid", "fleet/span", "fleet/states"), hour(until), filters).to_pylist()
+    return tuple(Pace(**row) for row in rows)
+
+
+def cells(views: Views, until: datetime, filters: Filters) -> pa.Table:
+    """Return a row per GPU, or per node and state of a fleet of more than `MOST_CELLS`.
+
+    Columns: cluster, pool, node, device (null = several), state (the longest of the hour), model,
+    devices, gpus (physical), usd_h, idle_usd_h, workload (null = several), workloads, node_gpus.
+    """
+    steps = ("paid", "fleet/span", "fleet/told", "fleet/cells")
+    return ask(views, steps, hour(until), filters, most=MOST_CELLS)
+
+
+def nodes(views: Views, until: datetime, filters: Filters) -> pa.Table:
+    """Return the nodes that burn the most dollars idle.
+
+    Columns: cluster, pool, node, model, gpus, idle_gpus, free_gpus, unknown_gpus, idle_usd_h,
+    usd_h, workload (who holds the most of it).
+    """
+    steps = ("paid", "fleet/span", "fleet/told", "fleet/nodes")
+    return ask(views, steps, hour(until), filters, most=MOST_ROWS)
+
+
+def holders(views: Views, until: datetime, filters: Filters) -> pa.Table:
+    """Return who holds idle GPUs: cluster, team, workload, model, idle_gpus, idle_usd_h, nodes."""
+    return ask(views, ("paid", "fleet/span", "fleet/holders"), hour(until), filters, most=MOST_ROWS)

@@ -1,0 +1,48 @@
+"""Health: boards that fail, throttle or run slow, and nodes that were away."""
+
+import pyarrow as pa
+
+from dashboards.figures.asking import Filters, ask
+from fallow.seams import Views
+from fallow.window import Window
+
+MOST = 300
+SLOW = 0.9
+"""Of the median clock of its model while busy: a device below is listed."""
+LEAST_PEERS = 4
+"""A median of fewer devices is no measure of a device."""
+
+
+def away(views: Views, window: Window, filters: Filters) -> pa.Table:
+    """Return what was not available or lost per node; sums are those of `fallow spend --by state`.
+
+    Columns: cluster, pool, node, unavailable_gpu_hours, unavailable_usd, lost_gpu_hours, lost_usd,
+    gpu_hours.
+    """
+    return ask(views, ("paid", "health/away"), window, filters)
+
+
+def xids(views: Views, window: Window, filters: Filters) -> pa.Table:
+    """Return the XIDs that devices showed, the newest first.
+
+    Columns: cluster, node, device, model, xid, first_hour, last_hour (UTC), hours (that it stood
+    there), pod (that held the device in the first one).
+    """
+    return ask(views, ("paid", "health/devices", "health/xids"), window, filters, most=MOST)
+
+
+def clocks(views: Views, window: Window, filters: Filters) -> pa.Table:
+    """Return the devices that throttled or ran slower than their model's, the worst first.
+
+    Columns: cluster, node, device, model, busy_hours, clock_mhz (mean while busy), peers_mhz,
+    peers (devices of the model), slower_pct, hot_hours, hot_pct (of its busy hours), reasons,
+    temp_c (highest). A workload may clock lower by what it computes: the analyzer compares within
+    one workload, this does not.
+    """
+    steps = ("paid", "health/devices", "health/clocks")
+    return ask(views, steps, window, filters, most=MOST, slow=SLOW, least_peers=LEAST_PEERS)
+
+
+def events(views: Views, window: Window, filters: Filters) -> pa.Table:
+    """Return what was said of nodes: ts, cluster, node, reason, type, message, count."""
+    return ask(views, ("paid", "health/devices", "health/events"), window, filters, most=MOST)

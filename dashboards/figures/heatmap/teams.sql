@@ -1,0 +1,20 @@
+-- Who holds GPUs idle outside office hours, the dearest first.
+SELECT
+    team,
+    sum(usd) FILTER (WHERE NOT in_office) AS idle_usd,
+    coalesce(sum(gpu_hours) FILTER (WHERE NOT in_office), 0) AS idle_gpu_hours,
+    coalesce(sum(gpu_hours) FILTER (WHERE in_office), 0) AS office_idle_gpu_hours,
+    100 * idle_gpu_hours / sum(gpu_hours) AS outside_pct
+FROM (
+    SELECT
+        team,
+        usd,
+        gpu_hours,
+        isodow(bucket) <= 5 AND hour(bucket) >= $first AND hour(bucket) < $last AS in_office
+    FROM paid
+    WHERE state = 'idle'
+) AS idle
+GROUP BY team
+HAVING idle_gpu_hours > 0
+ORDER BY idle_usd DESC NULLS LAST, idle_gpu_hours DESC, team ASC
+LIMIT $most

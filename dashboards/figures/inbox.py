@@ -1,0 +1,100 @@
+"""The findings inbox: what to do next, by dollars over disruption, and everything about one."""
+
+import json
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from dashboards.figures.asking import Filters, ask
+from fallow.seams import Views
+from fallow.window import Window
+
+MOST = 1000
+LONGEST = 400
+"""Characters of a value that a list of details shows."""
+
+
+class Whole(msgspec.Struct, frozen=True):
+    """One finding: what was measured as rows, and what would remove the waste."""
+
+    id: str
+    analyzer: str
+    kind: str
+    cluster: str
+    start: datetime
+    end: datetime
+    found_at: datetime
+    verdict: str
+    evidence: str
+    confidence: float | None
+    gpu_hours: float
+    usd: Decimal | None
+    why: str
+    details: tuple[dict[str, str], ...]
+    """what, value"""
+    advice: tuple[dict[str, Any], ...]
+    """verb, target, why, usd_per_day, gpu_hours_per_day, saving, caution, undo"""
+
+
+def listed(views: Views, window: Window, filters: Filters) -> pa.Table:
+    """Return a row per finding that advises something, the most dollars over disruption first.
+
+    Columns: id, cluster, analyzer, kind, evidence, team, workload, since, verb, effort, saving,
+    gpu_hours and usd it would save (no GPU-hour twice), disruption (1 + how often owners took back
+    what was done to it), usd_rank (usd / disruption), snoozed_until; and what the last plan says:
+    policy, step, ruling, why, next_at, request.
+    """
+    steps = ("advice", "journal", "acted", "planned", "inbox/listed")
+    return ask(views, steps, window, filters, most=MOST)
+
+
+def one(views: Views, finding: str) -> Whole | None:
+    """Return a finding whole; None = there is none of that id."""
+    rows = ask(views, ("inbox/one",), None, id=finding).to_pylist()
+    if not rows:
+        return None
+    row = rows[0]
+    document = json.loads(row.pop("document") or "{}")
+    details = document.get("details") or {}
+    return Whole(
+        **row,
+        why=str(details.get("why", "")),
+        details=tuple(_flat(details)),
+        advice=tuple(_advice(one) for one in document.get("recommendations") or ()),
+    )
+
+
+def _advice(said: dict[str, Any]) -> dict[str, Any]:
+    names = ("verb", "target", "why", "caution", "undo")
+    made = {name: str(said[name]) if said.get(name) else None for name in names}
+    return made | {
+        "usd_per_day": said.get("usd_per_day"),
+        "gpu_hours_per_day": said.get("gpu_hours_per_day"),
+        "saving": str(said.get("saving", "capacity")),
+    }
+
+
+def _flat(details: dict[str, Any], above: str = "") -> list[dict[str, str]]:
+    made: list[dict[str, str]] = []
+    for name, value in details.items():
+        what = f"{above}{name}".replace("_", " ")
+        match value:
+            case dict():
+                made += _flat(value, f"{what}: ")
+            case list() if all(isinstance(one, str | int | float) for one in value):
+                if value:
+                    made.append({"what": what, "value": _cut(", ".join(map(str, value)))})
+            case list():
+                made.append({"what": what, "value": _cut(json.dumps(value, ensure_ascii=False))})
+            case None:
+                made.append({"what": what, "value": "not known"})
+            case _:
+                made.append({"what": what, "value": _cut(str(value))})
+    return made
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

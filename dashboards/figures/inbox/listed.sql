@@ -1,0 +1,70 @@
+-- Findings that advise something, by dollars over disruption: one, and one more for each time that
+-- the owner took back what was done to the workload before.
+WITH back AS (
+    SELECT
+        cluster,
+        concat_ws('/', nullif(namespace, ''), workload_kind, workload) AS workload,
+        count(*) AS times
+    FROM acted
+    WHERE restored_at IS NOT null
+    GROUP BY ALL
+),
+
+rests AS (
+    SELECT
+        cluster,
+        about AS finding,
+        max((document ->> '$.until')::TIMESTAMP) AS until
+    FROM journal
+    WHERE kind = 'snoozed'
+    GROUP BY ALL
+),
+
+found AS (
+    SELECT
+        id,
+        any_value(cluster) AS cluster,
+        any_value(analyzer) AS analyzer,
+        any_value(kind) AS kind,
+        any_value(evidence) AS evidence,
+        any_value(team) AS team,
+        any_value(workload) AS workload,
+        any_value(start) AS since,
+        arg_max(verb, gpu_hours) AS verb,
+        arg_max(effort, gpu_hours) AS effort,
+        arg_max(saving, gpu_hours) AS saving,
+        sum(gpu_hours) AS gpu_hours,
+        sum(usd) AS usd
+    FROM advice
+    GROUP BY id
+)
+
+SELECT
+    f.id,
+    f.cluster,
+    f.analyzer,
+    f.kind,
+    f.evidence,
+    f.team,
+    f.workload,
+    f.since,
+    f.verb,
+    f.effort,
+    f.saving,
+    f.gpu_hours,
+    f.usd,
+    1 + coalesce(b.times, 0) AS disruption,
+    (f.usd / (1 + coalesce(b.times, 0)))::DECIMAL(18, 6) AS usd_rank,
+    r.until AS snoozed_until,
+    p.policy,
+    p.step,
+    p.ruling,
+    p.why,
+    p.next_at,
+    p.request
+FROM found AS f
+LEFT JOIN back AS b ON f.cluster = b.cluster AND f.workload = b.workload
+LEFT JOIN rests AS r ON f.cluster = r.cluster AND f.id = r.finding
+LEFT JOIN planned AS p ON f.cluster = p.cluster AND f.id = p.finding
+ORDER BY usd_rank DESC NULLS LAST, f.gpu_hours DESC, f.id ASC
+LIMIT $most

@@ -1,0 +1,17 @@
+-- One finding whole.
+SELECT
+    id,
+    analyzer,
+    kind,
+    cluster,
+    start,
+    "end",
+    found_at,
+    verdict,
+    evidence,
+    confidence,
+    gpu_hours,
+    usd,
+    document
+FROM finding
+WHERE id = $id

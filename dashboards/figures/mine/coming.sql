@@ -1,0 +1,82 @@
+-- What policies have in mind for somebody's workloads, and what these asked for.
+WITH keeps AS (
+    SELECT
+        cluster,
+        about AS whom,
+        arg_max((document ->> '$.until')::TIMESTAMPTZ::TIMESTAMP, seq) AS until
+    FROM journal
+    WHERE kind = 'kept'
+    GROUP BY ALL
+),
+
+rests AS (
+    SELECT
+        cluster,
+        about AS finding,
+        arg_max((document ->> '$.until')::TIMESTAMPTZ::TIMESTAMP, seq) AS until
+    FROM journal
+    WHERE kind = 'snoozed'
+    GROUP BY ALL
+),
+
+notices AS (
+    SELECT
+        cluster,
+        about AS finding,
+        min(ts) AS told_at
+    FROM journal
+    WHERE kind = 'noticed'
+    GROUP BY ALL
+)
+
+SELECT
+    p.cluster,
+    p.whom,
+    p.namespace,
+    p.workload_kind,
+    p.workload,
+    p.owner,
+    p.verb,
+    p.policy,
+    p.finding,
+    p.step,
+    p.ruling,
+    p.gate,
+    p.why,
+    p.next_at,
+    p.gpus,
+    p.usd_per_day,
+    p.acts,
+    p.ts AS at,
+    n.told_at,
+    greatest(k.until, r.until) AS kept_until,
+    CASE
+        WHEN p.gate = 'kept' THEN 'nothing: it is kept'
+        WHEN p.ruling = 'deny' THEN 'nothing'
+        WHEN p.step IN ('act', 'snapshot') AND p.gate = 'approval' THEN 'waits for approval'
+        WHEN p.step IN ('act', 'snapshot') AND p.ruling = 'allow' THEN 'now: ' || p.verb
+        WHEN p.next_at IS NOT null AND p.gate = 'grace' THEN p.verb || ', once its notice is over'
+        WHEN p.step IN ('notify', 'grace') AND p.ruling = 'allow' THEN 'its owner is told'
+        WHEN p.ruling = 'hold' THEN 'held for now'
+        ELSE 'nothing: it is watched'
+    END AS says
+FROM planned AS p
+LEFT JOIN keeps AS k
+    ON
+        p.cluster = k.cluster
+        AND concat_ws('/', p.cluster, p.workload_kind, p.namespace, p.workload) = k.whom
+LEFT JOIN rests AS r ON p.cluster = r.cluster AND p.finding = r.finding
+LEFT JOIN notices AS n ON p.cluster = n.cluster AND p.finding = n.finding
+WHERE
+    list_contains($owners, p.owner)
+    OR list_contains($owners, p.namespace)
+ORDER BY
+    CASE
+        WHEN p.step IN ('act', 'snapshot', 'grace') AND p.ruling <> 'deny' THEN 0
+        WHEN p.step = 'notify' AND p.ruling = 'allow' THEN 1
+        WHEN p.ruling = 'hold' THEN 2
+        ELSE 3
+    END ASC,
+    p.next_at ASC NULLS LAST,
+    p.usd_per_day DESC NULLS LAST,
+    p.whom ASC

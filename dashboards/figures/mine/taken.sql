@@ -1,0 +1,22 @@
+-- What was done to somebody's workloads, and stands: the newest first.
+SELECT
+    action AS id,
+    cluster,
+    ts AS at,
+    concat_ws('/', nullif(namespace, ''), workload_kind, workload) AS whom,
+    owner,
+    namespace,
+    verb,
+    policy,
+    result,
+    why,
+    freed_gpus,
+    restored_by,
+    restored_at,
+    lost
+FROM acted
+WHERE
+    (list_contains($owners, owner) OR list_contains($owners, namespace))
+    AND ts >= $oldest
+ORDER BY ts DESC, action ASC
+LIMIT $most

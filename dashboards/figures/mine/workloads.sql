@@ -1,0 +1,38 @@
+-- Workloads of somebody's teams or namespaces, the dearest first, and what is decided about them.
+WITH held AS (
+    SELECT
+        cluster,
+        workload,
+        any_value(team) AS team,
+        sum(gpu_hours) AS gpu_hours,
+        sum(usd) AS usd,
+        coalesce(sum(usd) FILTER (WHERE state = 'idle'), sum(usd) * 0) AS idle_usd,
+        coalesce(sum(gpu_hours) FILTER (WHERE state = 'idle'), 0) AS idle_gpu_hours,
+        100 * coalesce(sum(gpu_hours) FILTER (WHERE state = 'productive'), 0)
+        / sum(gpu_hours) AS productive_pct,
+        max(bucket) AS last_hour,
+        arg_max(state, (bucket, gpu_hours)) AS last_state
+    FROM paid
+    WHERE list_contains($owners, team) OR list_contains($owners, namespace)
+    GROUP BY ALL
+)
+
+SELECT
+    h.cluster,
+    h.workload,
+    h.team,
+    h.gpu_hours,
+    h.usd,
+    h.idle_usd,
+    h.idle_gpu_hours,
+    h.productive_pct,
+    h.last_hour,
+    CASE
+        WHEN h.last_hour < (SELECT max(bucket) FROM paid) THEN 'over'
+        ELSE h.last_state
+    END AS state,
+    p.says
+FROM held AS h
+LEFT JOIN coming AS p ON h.cluster = p.cluster AND h.workload = p.whom
+ORDER BY h.usd DESC NULLS LAST, h.gpu_hours DESC, h.workload ASC
+LIMIT $most

@@ -1,0 +1,32 @@
+-- The rows of the last plan of each cluster, filtered, with the first reason in words.
+SELECT
+    cluster,
+    namespace,
+    workload_kind,
+    workload,
+    ts,
+    policy,
+    finding,
+    request,
+    verb,
+    step,
+    ruling,
+    reasons,
+    next_at,
+    owner,
+    gpus,
+    gpu_hours_per_day,
+    usd_per_day,
+    aborted,
+    acts,
+    reasons ->> '$[0].gate' AS gate,
+    array_to_string(from_json(reasons -> '$[*].text', '["VARCHAR"]'), '; ') AS why,
+    concat_ws('/', nullif(namespace, ''), workload_kind, workload) AS whom
+FROM plan
+WHERE
+    ($cluster::VARCHAR IS null OR cluster = $cluster)
+    AND ($team::VARCHAR IS null OR owner = $team)
+    AND (
+        $namespace::VARCHAR IS null
+        OR CASE WHEN namespace = '' THEN '(platform)' ELSE namespace END = $namespace
+    )

@@ -1,0 +1,11 @@
+-- Of the looks that healthy sources would have given, how many came, hour by hour; and blind time.
+SELECT
+    bucket AS hour,
+    100 * least(1, sum(n) / nullif(sum(expected), 0)) AS coverage_pct,
+    100 * sum(conflict_s) / nullif(sum(covered_s), 0) AS conflict_pct,
+    100 * sum(blind_s) / nullif(sum(covered_s), 0) AS blind_pct,
+    count(DISTINCT device) AS devices
+FROM rollup_1h
+WHERE bucket >= $since AND bucket < $until AND ($cluster::VARCHAR IS null OR cluster = $cluster)
+GROUP BY bucket
+ORDER BY bucket ASC

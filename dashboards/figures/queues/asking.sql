@@ -1,0 +1,40 @@
+-- Pods that ask for GPUs: since when, and until when they waited (null = they wait still). A pod
+-- that the inventory does not show any more stopped waiting when it was last seen.
+WITH looks AS (
+    SELECT
+        cluster,
+        max(last_seen) - INTERVAL 15 MINUTE AS newest
+    FROM pod
+    GROUP BY cluster
+)
+
+SELECT
+    p.cluster,
+    p.namespace,
+    coalesce(p.team, p.namespace) AS team,
+    p.namespace
+    || '/' || coalesce(p.workload_kind, 'Pod') || '/' || coalesce(p.workload, p.pod) AS workload,
+    p.pod,
+    coalesce(p.queue, '(none)') AS queue,
+    coalesce(p.priority_class, '(none)') AS priority,
+    p.gpu_request
+    * coalesce(try_cast(regexp_extract(p.gpu_resource, '/mig-([0-9]+)g', 1) AS INTEGER) / 7, 1)
+        AS gpus,
+    p.created_at,
+    coalesce(p.scheduled_at, p.started_at) AS placed_at,
+    CASE
+        WHEN p.scheduled_at IS NOT null OR p.started_at IS NOT null
+            THEN coalesce(p.scheduled_at, p.started_at)
+        WHEN p.node IS NOT null THEN p.created_at
+        WHEN coalesce(p.finished_at, p.deleted_at) IS NOT null
+            THEN coalesce(p.finished_at, p.deleted_at)
+        WHEN p.last_seen < looks.newest THEN p.last_seen
+    END AS waited_until
+FROM pod AS p
+INNER JOIN looks ON p.cluster = looks.cluster
+WHERE
+    p.gpu_request > 0
+    AND p.created_at < $until
+    AND ($cluster::VARCHAR IS null OR p.cluster = $cluster)
+    AND ($team::VARCHAR IS null OR coalesce(p.team, p.namespace) = $team)
+    AND ($namespace::VARCHAR IS null OR p.namespace = $namespace)

@@ -1,0 +1,9 @@
+-- What a scheduler last said of each pod.
+SELECT
+    cluster,
+    namespace,
+    name AS pod,
+    arg_max(message, ts) AS message
+FROM event
+WHERE ts < $until AND kind = 'Pod' AND reason = 'FailedScheduling'
+GROUP BY ALL

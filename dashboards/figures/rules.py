@@ -1,0 +1,30 @@
+"""Policies: what they say, how far each may go now, and what replays over the past gave."""
+
+import pyarrow as pa
+
+from dashboards.figures.asking import Filters, ask
+from fallow.seams import Views
+
+MOST = 500
+
+
+def listed(views: Views, filters: Filters) -> pa.Table:
+    """Return a row per policy: its words, its rung and what the last plan does by it.
+
+    rung: notifies (its text says so), not trusted yet (no back-test of this text met its regret),
+    may act, demoted (owners took back too much). closed: the blackout that is on; opens_at (UTC).
+    does, tells, holds, refuses: cases of the last plan; usd_per_day of those it does, tells or
+    holds; actions and taken_back: ever.
+    """
+    steps = ("journal", "acted", "rules/listed")
+    return ask(views, steps, None, filters, most=MOST)
+
+
+def backtests(views: Views, filters: Filters) -> pa.Table:
+    """Return the replays, the newest first.
+
+    Columns: policy, at, actor, since, until (UTC), stops, judged, regretted, rate_pct with its
+    95 % interval low_pct to high_pct, declared_pct, gpu_hours freed, met, is_its_text (of the text
+    in force).
+    """
+    return ask(views, ("journal", "rules/backtests"), None, filters, most=MOST)

@@ -1,0 +1,78 @@
+-- Policies as the service reads them, and how far each may go: what the journal knows of its text.
+WITH said AS (
+    SELECT
+        cluster,
+        about AS policy,
+        max(seq) FILTER (WHERE kind = 'demoted') AS demoted,
+        max(ts) FILTER (WHERE kind = 'demoted') AS demoted_at,
+        arg_max(document, seq) FILTER (WHERE kind = 'demoted') AS demotion,
+        max(seq) FILTER (WHERE kind = 'trusted') AS trusted,
+        arg_max(document ->> '$.fingerprint', seq) FILTER (WHERE kind = 'trusted') AS trusts
+    FROM journal
+    WHERE kind IN ('demoted', 'trusted')
+    GROUP BY ALL
+),
+
+decided AS (
+    SELECT
+        cluster,
+        policy,
+        count(*) FILTER (WHERE ruling = 'allow' AND step IN ('act', 'snapshot')) AS acts,
+        count(*) FILTER (WHERE ruling = 'allow' AND step IN ('notify', 'grace')) AS tells,
+        count(*) FILTER (WHERE ruling = 'hold') AS holds,
+        count(*) FILTER (WHERE ruling = 'deny') AS refuses,
+        sum(usd_per_day) FILTER (WHERE ruling IN ('allow', 'hold') AND step <> 'observe')
+            AS usd_per_day
+    FROM plan
+    GROUP BY ALL
+),
+
+did AS (
+    SELECT
+        cluster,
+        policy,
+        count(*) AS actions,
+        count(restored_at) AS taken_back
+    FROM acted
+    GROUP BY ALL
+)
+
+SELECT
+    p.cluster,
+    p.policy,
+    p.ts,
+    p.fingerprint,
+    p.description,
+    p.mode,
+    p.source,
+    p.matches,
+    p.allows,
+    p.ladder,
+    p.budgets,
+    p.approvals,
+    p.regret_rate,
+    p.regret_within_s,
+    p.closed,
+    p.opens_at,
+    CASE
+        WHEN p.mode = 'notify' THEN 'notifies'
+        WHEN coalesce(s.demoted, -1) > coalesce(s.trusted, -1) THEN 'demoted'
+        WHEN s.trusts = p.fingerprint THEN 'may act'
+        ELSE 'not trusted yet'
+    END AS rung,
+    CASE WHEN coalesce(s.demoted, -1) > coalesce(s.trusted, -1) THEN s.demoted_at END AS demoted_at,
+    (s.demotion ->> '$.taken_back')::INTEGER AS demoted_for,
+    coalesce(d.acts, 0) AS does,
+    coalesce(d.tells, 0) AS tells,
+    coalesce(d.holds, 0) AS holds,
+    coalesce(d.refuses, 0) AS refuses,
+    d.usd_per_day,
+    coalesce(a.actions, 0) AS actions,
+    coalesce(a.taken_back, 0) AS taken_back
+FROM policy AS p
+LEFT JOIN said AS s ON p.cluster = s.cluster AND p.policy = s.policy
+LEFT JOIN decided AS d ON p.cluster = d.cluster AND p.policy = d.policy
+LEFT JOIN did AS a ON p.cluster = a.cluster AND p.policy = a.policy
+WHERE $cluster::VARCHAR IS null OR p.cluster = $cluster
+ORDER BY p.cluster ASC, p.policy ASC
+LIMIT $most

@@ -1,0 +1,63 @@
+"""Node pools and how capacity is bought: today, the least that would do, and what is advised."""
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from dashboards.figures.asking import Filters, ask
+from fallow.seams import Views
+from fallow.window import Window
+
+MOST = 500
+POOLS = ("pools",)
+SPOT = ("spot",)
+
+
+def pools(views: Views, window: Window, filters: Filters) -> pa.Table:
+    """Return a row per pool, the dearest first.
+
+    Columns: cluster, pool, nodes, gpus (mean), gpu_hours, usd, usd_h, productive_pct, idle_pct,
+    free_pct (of its GPU-hours); and where the analyzer of pools sized it: nodes and USD per hour
+    today, packed (a mix that holds the peak) and bound (no mix holds it for less), gap_pct.
+    """
+    return ask(views, ("paid", "supply/pools"), window, filters, most=MOST)
+
+
+def states(views: Views, window: Window, filters: Filters) -> pa.Table:
+    """Return dollars by pool and state: columns name, state, usd."""
+    return ask(views, ("paid", "supply/states"), window, filters)
+
+
+def advised(
+    views: Views, window: Window, filters: Filters, analyzers: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    """Return what these analyzers advise, a row per recommendation, what saves most first.
+
+    Columns: id, kind, cluster, team, workload, evidence, verb, effort, saving, gpu_hours and usd
+    it would save, why, caution, and details (the finding's own figures).
+    """
+    steps = ("advice", "supply/advised")
+    rows = ask(views, steps, window, filters, analyzers=[*analyzers], most=MOST).to_pylist()
+    return [worded(row) for row in rows]
+
+
+def capacity(views: Views, window: Window, filters: Filters) -> pa.Table:
+    """Return GPU-hours by how nodes are bought: on-demand, spot, reserved.
+
+    Columns: capacity, nodes, gpu_hours, usd, usd_per_gpu_hour, productive_pct, lost_gpu_hours.
+    """
+    return ask(views, ("paid", "supply/capacity"), window, filters)
+
+
+def worded(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of advice with the words of its finding in the place of the document."""
+    document = json.loads(row.pop("document") or "{}")
+    said = [r for r in document.get("recommendations") or () if r.get("verb") == row["verb"]]
+    mine = said[0] if said else {}
+    details = document.get("details") or {}
+    return row | {
+        "why": str(mine.get("why") or details.get("why") or ""),
+        "caution": str(mine.get("caution") or ""),
+        "details": details,
+    }

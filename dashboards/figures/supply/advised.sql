@@ -1,0 +1,19 @@
+-- What one analyzer advises, whole, what saves most first.
+SELECT
+    a.id,
+    a.kind,
+    a.cluster,
+    a.team,
+    a.workload,
+    a.evidence,
+    a.verb,
+    a.effort,
+    a.saving,
+    a.gpu_hours,
+    a.usd,
+    f.document
+FROM advice AS a
+INNER JOIN finding AS f ON a.id = f.id
+WHERE list_contains($analyzers, a.analyzer)
+ORDER BY a.usd DESC NULLS LAST, a.gpu_hours DESC, a.id ASC, a.verb ASC
+LIMIT $most

@@ -1,0 +1,117 @@
+"""One workload, node or device over time: what it held, what it did with it, what it cost."""
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from dashboards.figures.asking import Filters, ask
+from fallow.errors import UsageError
+from fallow.seams import Views
+from fallow.window import Window
+from warehouse.ledger import aligned
+
+KEYS = ("workload", "node", "device")
+FINE = timedelta(hours=36)
+"""Windows up to this are looked at in steps of five minutes."""
+STEPS_H = (1, 2, 3, 6, 12, 24, 48, 168)
+MOST_STEPS, MOST, MOST_EVENTS = 500, 500, 1000
+PAID = ("paid", "timeline/subject")
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """Whose timeline: of several, what all of them share. `workload` as `fallow spend` names it."""
+
+    workload: str | None = None
+    node: str | None = None
+    device: str | None = None
+
+    def __bool__(self) -> bool:
+        """Whether anybody is named."""
+        return bool(self.workload or self.node or self.device)
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """A subject's window in one row; dollars None = nothing of it has a price."""
+
+    gpu_hours: float
+    usd: Decimal | None
+    productive_gpu_hours: float
+    idle_gpu_hours: float
+    idle_usd: Decimal | None
+    unknown_gpu_hours: float
+    nodes: int
+    devices: int
+    workloads: int
+    team: str | None
+
+
+def known(views: Views, window: Window, filters: Filters, subject: Subject, key: str) -> pa.Table:
+    """Return whom there is, those that burnt the most dollars idle first.
+
+    Columns: cluster, name, team, gpu_hours, idle_gpu_hours, usd, idle_usd.
+
+    Raises:
+        UsageError: `key` is none of `KEYS`.
+    """
+    if key not in KEYS:
+        raise UsageError(f"there is no timeline of {key!r}", hint=f"legal: {', '.join(KEYS)}")
+    return _ask(views, (*PAID, "timeline/known"), window, filters, subject, by=key, most=MOST)
+
+
+def totals(views: Views, window: Window, filters: Filters, subject: Subject) -> Totals:
+    """Return the subject in one row; it sums to `fallow spend` of it."""
+    rows = _ask(views, (*PAID, "timeline/totals"), window, filters, subject).to_pylist()
+    return Totals(**rows[0])
+
+
+def states(views: Views, window: Window, filters: Filters, subject: Subject) -> pa.Table:
+    """Return moment, later (UTC), state, gpu_hours, usd, gpus and usd_h (means) by step."""
+    return _ask(
+        views, (*PAID, "timeline/states"), window, filters, subject, step_s=3600 * step_h(window)
+    )
+
+
+def places(views: Views, window: Window, filters: Filters, subject: Subject) -> pa.Table:
+    """Return who had which device, the most GPU-hours first, what nobody held last.
+
+    Columns: cluster, workload, team, node, device, model, first_hour, last_hour (UTC), gpu_hours,
+    idle_gpu_hours, usd, idle_usd.
+    """
+    return _ask(views, (*PAID, "timeline/places"), window, filters, subject, most=MOST)
+
+
+def measures(views: Views, window: Window, filters: Filters, subject: Subject) -> pa.Table:
+    """Return what telemetry said, a row per step; null = nobody looked.
+
+    Columns: moment (UTC), activity_pct (mean of the devices), most_pct, memory_gb and power_w (of
+    the devices together: whole ones, also where shared), temp_c (hottest), devices.
+    """
+    fine = aligned(window).seconds <= FINE.total_seconds()
+    steps = ("timeline/held", f"timeline/{'fine' if fine else 'coarse'}/looked")
+    step_s = 300 if fine else 3600 * step_h(window)
+    return _ask(views, (*steps, "timeline/measures"), window, filters, subject, step_s=step_s)
+
+
+def events(views: Views, window: Window, filters: Filters, subject: Subject) -> pa.Table:
+    """Return what happened, the newest first: moment (UTC), kind, what."""
+    return _ask(views, ("timeline/events",), window, filters, subject, most=MOST_EVENTS)
+
+
+def step_h(window: Window) -> int:
+    """Return the hours of a step: at most `MOST_STEPS` fit into the window."""
+    hours = aligned(window).seconds / 3600
+    return next((step for step in STEPS_H if hours / step <= MOST_STEPS), STEPS_H[-1])
+
+
+def _ask(
+    views: Views,
+    steps: tuple[str, ...],
+    window: Window,
+    filters: Filters,
+    subject: Subject,
+    **more: Any,
+) -> pa.Table:
+    return ask(views, steps, window, filters, **msgspec.structs.asdict(subject), **more)

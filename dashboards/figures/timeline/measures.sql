@@ -1,0 +1,49 @@
+-- Activity, memory and power of the subject's devices together, on the mean of each step.
+WITH each AS (
+    SELECT
+        bucket,
+        cluster,
+        device,
+        sum(act_mean * act_n) / nullif(sum(act_n), 0) AS activity,
+        max(act_max) AS most,
+        sum(mem_used_bytes_mean * mem_used_bytes_n) / nullif(sum(mem_used_bytes_n), 0) AS memory,
+        sum(power_w_mean * power_w_n) / nullif(sum(power_w_n), 0) AS power,
+        max(temp_c_max) AS temp
+    FROM looked
+    GROUP BY bucket, cluster, device
+),
+
+together AS (
+    SELECT
+        bucket,
+        avg(activity) AS activity,
+        max(most) AS most,
+        sum(memory) AS memory,
+        sum(power) AS power,
+        max(temp) AS temp,
+        count(*) AS devices
+    FROM each
+    GROUP BY bucket
+),
+
+steps AS (
+    SELECT
+        unnest(
+            generate_series(
+                $since::TIMESTAMP, $until::TIMESTAMP - INTERVAL 1 SECOND, to_seconds($step_s)
+            )
+        ) AS step
+)
+
+SELECT
+    s.step AS moment,
+    100 * avg(t.activity) AS activity_pct,
+    100 * max(t.most)::DOUBLE AS most_pct,
+    avg(t.memory) / 1e9 AS memory_gb,
+    avg(t.power) AS power_w,
+    max(t.temp)::DOUBLE AS temp_c,
+    max(t.devices) AS devices
+FROM steps AS s
+LEFT JOIN together AS t ON s.step <= t.bucket AND s.step + to_seconds($step_s) > t.bucket
+GROUP BY s.step
+ORDER BY s.step ASC

@@ -1,0 +1,273 @@
+"""Pictures of many things at once: GPUs as cells, hours of the week, tracks of a timeline.
+
+As in `dashboards.charts`: Altair only, one palette, at most 5,000 points a chart.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+import altair as alt
+
+from dashboards.charts import AMBER, BLUE, GREEN, GREY, SLATE, Chart, state_scale, values
+from dashboards.text import visible
+
+WIDTH_PX = 1080
+"""What a page is wide on a usual screen; cells are square there."""
+LABEL_PX, ROW_GAP, NODE_GAP, NARROWEST = 22.0, 0.3, 0.6, 44.0
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+def cells(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    colours: alt.Scale | None = None,
+    told: Sequence[tuple[str, str]] = (),
+    outlined: str | None = None,
+) -> Chart:
+    """Draw nodes as strips and their GPUs as cells, pool by pool.
+
+    Rows are sorted by cluster, pool and node: columns of these, state, gpus, usd_h, workload and
+    `told` (column and title of more tooltips). Nodes that have something in the column `outlined`
+    are framed: green where they are emptied, else amber.
+    """
+    tiles, labels, wide, high = _placed(rows)
+    height = max(60, math.ceil(high * WIDTH_PX / wide))
+    x = alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, wide], nice=False))
+    y = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[high, 0], nice=False))
+    used = {str(row["state"]) for row in rows}
+    drawn = (
+        alt.Chart(values(tiles))
+        .mark_rect()
+        .encode(
+            x=x,
+            x2="x2:Q",
+            y=y,
+            y2="y2:Q",
+            color=alt.Color(
+                "state:N",
+                title=None,
+                scale=colours or state_scale([*used]),
+                legend=alt.Legend(orient="top"),
+            ),
+            tooltip=[
+                alt.Tooltip("state:N"),
+                alt.Tooltip("gpus:Q", title="GPUs", format=",.2~f"),
+                alt.Tooltip("usd_h:Q", title="USD per hour", format=",.2f"),
+                alt.Tooltip("workload:N"),
+                alt.Tooltip("node:N"),
+                alt.Tooltip("pool:N"),
+                *(alt.Tooltip(f"{name}:N", title=title) for name, title in told),
+            ],
+        )
+    )
+    heads = (
+        alt.Chart(values(labels))
+        .mark_text(align="left", baseline="bottom", fontSize=12, color=GREY, limit=WIDTH_PX // 2)
+        .encode(x=x, y=y, text="text:N")
+    )
+    framed = _frames(tiles, outlined) if outlined else []
+    if framed:
+        heads = heads + (
+            alt.Chart(values(framed))
+            .mark_rect(filled=False, strokeWidth=2.5)
+            .encode(x=x, x2="x2:Q", y=y, y2="y2:Q", stroke=alt.Stroke("colour:N", scale=None))
+        )
+    both: Chart = (drawn + heads).properties(height=height).configure_view(strokeWidth=0)
+    return both
+
+
+def _placed(
+    rows: Sequence[Mapping[str, Any]],
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], float, float]:
+    """Return cells and labels with their places, in GPUs, and how wide and high it all is."""
+    pools = [
+        [[*parts] for _, parts in groupby(pool, key=lambda r: r["node"])]
+        for _, pool in groupby(rows, key=lambda r: (r["cluster"], r["pool"]))
+    ]
+    slots = [
+        max(math.ceil(sum(r["gpus"] for r in node) - 1e-6) for node in pool) + NODE_GAP
+        for pool in pools
+    ]
+    area = sum(len(pool) * slot for pool, slot in zip(pools, slots, strict=True))
+    wide = max(NARROWEST, math.sqrt(2.4 * area * (1 + ROW_GAP)), *slots)
+    label = LABEL_PX * wide / WIDTH_PX
+    gap = 0.08 if len(rows) < 2000 else 0.0  # noqa: PLR2004  (a pixel; smaller cells touch)
+    tiles, labels, y = [], [], 0.0
+    for pool, slot in zip(pools, slots, strict=True):
+        first, across = pool[0][0], max(1, int(wide // slot))
+        gpus = sum(r["gpus"] for node in pool for r in node)
+        said = f"{visible(str(first['pool']))[:60]}  ({len(pool):,} nodes, {gpus:,.0f} GPUs)"
+        y += label
+        labels.append({"text": said, "x": 0.0, "y": y - label * 0.15})
+        for n, node in enumerate(pool):
+            x, top = (n % across) * slot, y + (n // across) * (1 + ROW_GAP)
+            for part in node:
+                place = {"x": x, "x2": x + part["gpus"] - gap, "y": top, "y2": top + 1}
+                tiles.append({**part, **place})
+                x += part["gpus"]
+        y += math.ceil(len(pool) / across) * (1 + ROW_GAP) + ROW_GAP
+    return tiles, labels, wide, y
+
+
+def _frames(tiles: Sequence[Mapping[str, Any]], role: str) -> list[dict[str, Any]]:
+    """Return a frame around each node that has a role."""
+    framed = [tile for tile in tiles if tile[role]]
+    parts = [[*g] for _, g in groupby(framed, key=lambda t: (t["cluster"], t["node"]))]
+    return [
+        {
+            "x": part[0]["x"],
+            "x2": part[-1]["x2"],
+            "y": part[0]["y"],
+            "y2": part[0]["y2"],
+            "colour": GREEN if part[0][role] == "is emptied" else AMBER,
+        }
+        for part in parts
+    ]
+
+
+def week(rows: Sequence[Mapping[str, Any]], measure: str, title: str, colour: str) -> Chart:
+    """Draw the hours of a week: columns weekday (1 = Monday), hour, the measure, and tooltips."""
+    named = [{**r, "day": DAYS[r["weekday"] - 1]} for r in rows]
+    dollars = measure.endswith("usd")
+    drawn: alt.Chart = (
+        alt.Chart(values(named))
+        .mark_rect()
+        .encode(
+            x=alt.X("hour:O", title="hour of the day, UTC", axis=alt.Axis(labelAngle=0)),
+            y=alt.Y("day:O", title=None, sort=[*DAYS], axis=alt.Axis(labelOverlap=False)),
+            color=alt.Color(
+                f"{measure}:Q",
+                title=title,
+                scale=alt.Scale(range=[f"{colour}14", colour], domainMin=0, interpolate="rgb"),
+                legend=alt.Legend(
+                    orient="top", format="$,.0f" if dollars else ".0f", titleLimit=500
+                ),
+            ),
+            tooltip=[
+                alt.Tooltip("day:N"),
+                alt.Tooltip("hour:O"),
+                alt.Tooltip("productive_pct:Q", title="productive %", format=".1f"),
+                alt.Tooltip("idle_pct:Q", title="held idle %", format=".1f"),
+                alt.Tooltip("free_pct:Q", title="free %", format=".1f"),
+                alt.Tooltip("unknown_pct:Q", title="unknown %", format=".1f"),
+                alt.Tooltip("idle_usd:Q", title="idle, USD", format=",.2f"),
+                alt.Tooltip("gpu_hours:Q", title="GPU-hours", format=",.1f"),
+            ],
+        )
+        .properties(height=300)
+    )
+    return drawn
+
+
+def track(
+    rows: Sequence[Mapping[str, Any]],
+    lines: Mapping[str, str],
+    span: tuple[datetime, datetime],
+    *,
+    title: str,
+    form: str = "~s",
+    height: int = 110,
+    colours: Sequence[str] = (BLUE, SLATE),
+) -> Chart:
+    """Draw lines over time: column moment, and one per key of `lines`, which says its name."""
+    palette = dict(zip(lines, colours, strict=False))
+    listed = [
+        {"moment": row["moment"], "series": name, "value": row[key]}
+        for key, name in lines.items()
+        for row in rows
+    ]
+    drawn: alt.Chart = (
+        alt.Chart(values(listed))
+        .mark_line(interpolate="step-after", invalid="break-paths-filter-domains", clip=True)
+        .encode(
+            x=_time(span),
+            y=alt.Y("value:Q", title=title, axis=alt.Axis(format=form, tickCount=3)),
+            color=alt.Color(
+                "series:N",
+                title=None,
+                scale=alt.Scale(domain=[*lines.values()], range=[*palette.values()]),
+                legend=alt.Legend(orient="top") if len(lines) > 1 else None,
+            ),
+            tooltip=[
+                alt.Tooltip("moment:T", title="from", format="%d %b %H:%M"),
+                alt.Tooltip("series:N", title="what"),
+                alt.Tooltip("value:Q", title=title, format=form),
+            ],
+        )
+        .properties(height=height + (60 if len(lines) > 1 else 0))
+    )
+    return drawn
+
+
+def state_track(
+    rows: Sequence[Mapping[str, Any]],
+    span: tuple[datetime, datetime],
+    *,
+    value: str,
+    title: str,
+    form: str = "~s",
+    height: int = 150,
+) -> Chart:
+    """Stack states over time: columns moment, later, state and the value's."""
+    order = {state: n for n, state in enumerate(state_scale().domain)}
+    listed: list[dict[str, Any]] = []
+    for _, step in groupby(rows, key=lambda r: r["moment"]):
+        low = 0.0
+        for row in sorted(step, key=lambda r: order.get(r["state"], 99)):
+            high = low + float(row[value] or 0)
+            listed.append({**row, "low": low, "high": high})
+            low = high
+    used = {str(row["state"]) for row in rows}
+    drawn: alt.Chart = (
+        alt.Chart(values(listed))
+        .mark_rect()
+        .encode(
+            x=_time(span),
+            x2="later:T",
+            y=alt.Y("low:Q", title=title, axis=alt.Axis(format=form, tickCount=4)),
+            y2="high:Q",
+            color=alt.Color("state:N", title=None, scale=state_scale([*used])),
+            tooltip=[
+                alt.Tooltip("moment:T", title="from", format="%d %b %H:%M"),
+                alt.Tooltip("state:N"),
+                alt.Tooltip(f"{value}:Q", title=title, format=",.2f"),
+            ],
+        )
+        .properties(height=height)
+    )
+    return drawn
+
+
+def marks(
+    rows: Sequence[Mapping[str, Any]], span: tuple[datetime, datetime], height: int = 150
+) -> Chart:
+    """Draw what happened as ticks, a row per kind: columns moment, kind, what."""
+    kinds = sorted({visible(str(row["kind"])) for row in rows})
+    drawn: alt.Chart = (
+        alt.Chart(values(rows))
+        .mark_tick(thickness=2, size=14, color=SLATE)
+        .encode(
+            x=_time(span),
+            y=alt.Y("kind:N", title=None, sort=kinds, axis=alt.Axis(labelLimit=120)),
+            tooltip=[
+                alt.Tooltip("moment:T", title="at", format="%d %b %H:%M:%S"),
+                alt.Tooltip("kind:N"),
+                alt.Tooltip("what:N"),
+            ],
+        )
+        .properties(height=max(60, min(height, 24 * len(kinds) + 40)))
+    )
+    return drawn
+
+
+def _time(span: tuple[datetime, datetime]) -> alt.X:
+    ends = [f"{moment:%Y-%m-%dT%H:%M:%S}Z" for moment in span]
+    return alt.X(
+        "moment:T",
+        title=None,
+        scale=alt.Scale(type="utc", domain=ends, nice=False),
+        axis=alt.Axis(format="%d %b %H:%M", labelOverlap=True),
+    )

@@ -1,0 +1,56 @@
+"""A document as one tidy table: a row per number, said where it stands and in what unit."""
+
+import csv
+import io
+from datetime import datetime
+from typing import Any
+
+from dashboards.reports.document import Document, Kind, Table
+
+HEAD = ("section", "item", "whose", "measure", "value", "unit")
+UNITS: dict[Kind, str] = {"usd": "USD", "percent": "%", "moment": "UTC", "number": "", "text": ""}
+WHOSE = ("team", "cluster", "namespace")
+
+
+def write(document: Document) -> bytes:
+    """Return every table's every cell as a row: section, item, whose, measure, value, unit.
+
+    `item` is the row's first column, `whose` its team where it has one; dollars are exact.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(HEAD)
+    for section in document.sections:
+        for block in section.blocks:
+            if isinstance(block, Table):
+                writer.writerows(_rows(section.title, block))
+    return out.getvalue().encode()
+
+
+def _rows(section: str, table: Table) -> list[list[Any]]:
+    first, *others = table.columns
+    return [
+        [
+            section,
+            _value(row.get(first.name)),
+            _value(next((row[n] for n in WHOSE if row.get(n)), None)),
+            column.label,
+            _value(row[column.name]),
+            UNITS[column.kind] or ("GPU-hours" if "gpu_hours" in column.name else ""),
+        ]
+        for row in table.rows
+        for column in others
+        if row.get(column.name) is not None
+    ]
+
+
+def _value(value: Any) -> Any:
+    match value:
+        case None:
+            return ""
+        case datetime():
+            return value.isoformat()
+        case str() if value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+            return f"'{value}"  # a spreadsheet would run it as a formula
+        case _:
+            return value

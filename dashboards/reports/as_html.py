@@ -1,0 +1,105 @@
+"""A document as one HTML file: pictures inside, nothing remote, no script; light and dark."""
+
+from collections.abc import Iterator
+from html import escape
+from importlib.resources import files
+from itertools import count
+from string import Template
+
+from dashboards.reports import amounts, pictures
+from dashboards.reports.asked import spoken
+from dashboards.reports.document import Block, Column, Document, Figure, Picture, Table, Text
+
+FONT = "system-ui"
+WIDTH = 680
+"""Of a picture, in pixels; a page scales it."""
+
+
+def write(document: Document) -> bytes:
+    """Return the document as a file that opens anywhere and asks nobody for anything."""
+    numbers = count(1)
+    first = "".join(_block(block, numbers) for block in document.first)
+    sections = "".join(
+        f"<section><h2>{escape(section.title)}</h2>"
+        f"{''.join(_block(block, numbers) for block in section.blocks)}</section>"
+        for section in document.sections
+    )
+    warned = "".join(f"<li>{_sentence(line)}</li>" for line in document.warnings)
+    page = Template(_read("page.html")).substitute(
+        title=escape(document.title),
+        style=_read("page.css"),
+        whose=_sentence(amounts.name(document.whose)),
+        window=escape(spoken(document.window)),
+        made_at=f"{document.made_at:%d %b %Y %H:%M} UTC",
+        warnings=f'<ul class="warned">{warned}</ul>' if warned else "",
+        figures="".join(map(_figure, document.figures)),
+        story="".join(
+            f"<dt>{escape(said.about)}</dt><dd>{_sentence(said.text)}</dd>"
+            for said in document.story
+        ),
+        first=first,
+        sections=sections,
+    )
+    return page.encode()
+
+
+def _read(name: str) -> str:
+    return files("dashboards.reports").joinpath(name).read_text(encoding="utf-8")
+
+
+def _sentence(text: str) -> str:
+    return amounts.NAMED.sub(r"<bdi>\1</bdi>", escape(text))
+
+
+def _figure(figure: Figure) -> str:
+    return (
+        f'<div class="figure {figure.tone}"><span>{escape(figure.label)}</span>'
+        f"<b>{escape(figure.value)}</b><small>{_sentence(figure.about)}</small></div>"
+    )
+
+
+def _block(block: Block, numbers: Iterator[int]) -> str:
+    match block:
+        case Text(lines, points, small):
+            kind = ' class="small"' if small else ""
+            if points:
+                return f"<ul{kind}>{''.join(f'<li>{_sentence(x)}</li>' for x in lines)}</ul>"
+            return "".join(f"<p{kind}>{_sentence(line)}</p>" for line in lines)
+        case Picture(chart, alt):
+            drawn = pictures.svg(chart, WIDTH, FONT)
+            inside = pictures.inline(drawn, next(numbers), alt)
+            return f"<figure>{inside}<figcaption>{escape(alt)}</figcaption></figure>"
+        case Table():
+            return _table(block)
+
+
+def _table(table: Table) -> str:
+    if not table.rows:
+        return '<p class="small">nothing</p>'
+    head = "".join(f"<th{_aligned(c)}>{escape(c.label)}</th>" for c in table.columns)
+    body = "".join(
+        f"<tr>{''.join(_cell(c, row.get(c.name)) for c in table.columns)}</tr>"
+        for row in table.rows
+    )
+    foot = ""
+    if table.total:
+        cells = (
+            _cell(c, table.total[c.name]) if c.name in table.total else "<td></td>"
+            for c in table.columns
+        )
+        foot = f"<tfoot><tr>{''.join(cells)}</tr></tfoot>"
+    more = f'<p class="small">and {table.left_out:,} more</p>' if table.left_out else ""
+    return (
+        f'<div class="table"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody>{foot}</table></div>{more}"
+    )
+
+
+def _cell(column: Column, value: object) -> str:
+    text = escape(amounts.written(value, column.kind))
+    shown = f"<bdi>{text}</bdi>" if column.kind == "text" else text
+    return f"<td{_aligned(column)}>{shown}</td>"
+
+
+def _aligned(column: Column) -> str:
+    return "" if column.kind == "text" else ' class="n"'

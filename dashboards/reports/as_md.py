@@ -1,0 +1,84 @@
+"""A document as Markdown: for a wiki, a merge request, a chat. Pictures are left out."""
+
+import re
+
+from dashboards.reports import amounts
+from dashboards.reports.asked import spoken
+from dashboards.reports.document import Block, Column, Document, Picture, Table, Text
+
+_MARKUP = re.compile(r"([\\`*_{}\[\]#|~<>&!@:$])")
+_OURS = re.compile(r"([\\`*_\[\]|<>$])")
+
+
+def write(document: Document) -> bytes:
+    """Return the document as Markdown; a name in it shows exactly its characters."""
+    lines = [
+        f"# {document.title}",
+        "",
+        (
+            f"{_name(document.whose)}, {spoken(document.window)}, US dollars, made "
+            f"{document.made_at:%Y-%m-%d %H:%M} UTC"
+        ),
+        "",
+        *(f"> {_sentence(line)}\n" for line in document.warnings),
+        "| | | |",
+        "|---|--:|---|",
+        *(
+            f"| {f.label} | **{_sentence(f.value)}** | {_sentence(f.about)} |"
+            for f in document.figures
+        ),
+        "",
+        *(f"- **{said.about}**: {_sentence(said.text)}" for said in document.story),
+        "",
+    ]
+    for section in document.sections:
+        lines += [f"## {section.title}", ""]
+        for block in section.blocks:
+            lines += _block(block)
+    return "\n".join(lines).encode()
+
+
+def _block(block: Block) -> list[str]:
+    match block:
+        case Picture():
+            return []
+        case Text(texts, points):
+            head, gap = ("- ", []) if points else ("", [""])
+            lines = [line for text in texts for line in (head + _sentence(text), *gap)]
+            return [*lines, ""] if points else lines
+        case Table():
+            return _table(block)
+
+
+def _table(table: Table) -> list[str]:
+    if not table.rows:
+        return ["nothing", ""]
+    rows = [*table.rows, *([table.total] if table.total else [])]
+    lines = [
+        "| " + " | ".join(c.label for c in table.columns) + " |",
+        "|" + "|".join("---" if c.kind == "text" else "--:" for c in table.columns) + "|",
+    ]
+    lines += [
+        "| "
+        + " | ".join(_cell(c, row.get(c.name)) if c.name in row else "" for c in table.columns)
+        + " |"
+        for row in rows
+    ]
+    return [*lines, "", *([f"and {table.left_out:,} more", ""] if table.left_out else [])]
+
+
+def _cell(column: Column, value: object) -> str:
+    text = amounts.written(value, column.kind)
+    return _name(text) if column.kind == "text" else text.replace("$", "\\$")
+
+
+def _name(text: str) -> str:
+    # Joined invisibly, so that an address in a name does not become a link.
+    return re.sub(r"(?i)(https?|www)", "\\1\u2060", _MARKUP.sub(r"\\\1", amounts.cut(text, 90)))
+
+
+def _sentence(text: str) -> str:
+    parts = amounts.NAMED.split(text)
+    return "".join(
+        _name(part) if odd % 2 else _OURS.sub(r"\\\1", part) for odd, part in enumerate(parts)
+    )

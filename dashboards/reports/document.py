@@ -1,0 +1,90 @@
+"""What a report says, whatever it is written as: a headline, then sections of blocks."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgspec
+
+from fallow.window import Window
+
+if TYPE_CHECKING:
+    from dashboards.charts import Chart
+
+Kind: TypeAlias = Literal["text", "usd", "number", "percent", "moment"]
+Tone: TypeAlias = Literal["plain", "good", "waste", "warn"]
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """One figure of the headline: what it is, how much, and one line about it."""
+
+    label: str
+    value: str
+    about: str = ""
+    tone: Tone = "plain"
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of a table: the rows' name of it, its heading, and how its values are written."""
+
+    name: str
+    label: str
+    kind: Kind = "text"
+
+
+class Text(msgspec.Struct, frozen=True):
+    """A paragraph, or a list of them as points."""
+
+    lines: tuple[str, ...]
+    points: bool = False
+    small: bool = False
+
+
+class Table(msgspec.Struct, frozen=True):
+    """Rows under columns; `left_out` says how many rows are not shown."""
+
+    columns: tuple[Column, ...]
+    rows: Sequence[Mapping[str, Any]]
+    left_out: int = 0
+    total: Mapping[str, Any] | None = None
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """A chart and what it shows in words."""
+
+    chart: "Chart"
+    alt: str
+
+
+Block: TypeAlias = Text | Table | Picture
+
+
+class Section(msgspec.Struct, frozen=True):
+    """A headed part of a report."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+
+class Said(msgspec.Struct, frozen=True):
+    """A sentence of the first page, and what it is about in a word or two."""
+
+    about: str
+    text: str
+
+
+class Document(msgspec.Struct, frozen=True):
+    """A whole report. `story` and `figures` are its first page: what a director needs."""
+
+    title: str
+    audience: str
+    window: Window
+    made_at: datetime
+    whose: str
+    """The team, or the clusters that it is about."""
+    figures: tuple[Figure, ...]
+    story: tuple[Said, ...]
+    warnings: tuple[str, ...]
+    sections: tuple[Section, ...]
+    first: tuple[Block, ...] = ()
+    """Blocks of the first page, below the story."""

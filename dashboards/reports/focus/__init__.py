@@ -1,0 +1,88 @@
+"""FOCUS: the ledger as charges of the FinOps Open Cost and Usage Specification, 1.2 or 1.0.
+
+The dollars are the ledger's, to the cent; idle time and what nobody held are rows of their own.
+What is written is `columns.csv`; `charges.sql` says where each column comes from.
+"""
+
+import csv
+import io
+from decimal import Decimal
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+import pyarrow as pa
+
+from dashboards.figures.asking import Filters
+from dashboards.figures.spend import totals
+from dashboards.reports.amounts import hours, usd
+from fallow.seams import Views
+from fallow.window import Window
+from warehouse.allocation import bounds
+from warehouse.ledger import aligned
+from warehouse.steps import step
+
+VERSIONS = ("1.2", "1.0")
+FORM = "%Y-%m-%dT%H:%M:%SZ"
+
+
+class Charges(msgspec.Struct, frozen=True):
+    """A FOCUS file's rows, and a few lines about them."""
+
+    rows: pa.Table
+    summary: str
+
+
+def rows(views: Views, window: Window, filters: Filters, version: str) -> Charges:
+    """Return a row per day, node, state and holder under the specification's names.
+
+    Dollars sum to the ledger's; GPU-hours without a price are no charge and are counted in the
+    summary. Costs are decimal(28, 8), moments text in UTC, tags JSON.
+    """
+    asked = {
+        **bounds(aligned(window)),
+        "cluster": filters.cluster,
+        "team": filters.team,
+        "form": FORM,
+    }
+    found = views.query(step("charges", "dashboards.reports.focus"), asked)
+    made = pa.table({name: found[source] for name, source in columns(version).items()})
+    whole = totals(views, window, filters)
+    cost = sum((c for c in made["EffectiveCost"].to_pylist() if c is not None), Decimal())
+    said = [f"{made.num_rows:,} charges of {usd(cost)} ({cost:,.2f} USD), FOCUS {version}"]
+    if whole.unpriced_gpu_hours:
+        said.append(f"{hours(whole.unpriced_gpu_hours)} have no price and are no charge.")
+    return Charges(made, "\n".join(said))
+
+
+@cache
+def columns(version: str) -> dict[str, str]:
+    """Return the columns of a version in their order, and of which of ours each is a copy.
+
+    A copy stands in 1.0 under the name by which focus-validator 1.0.0 asks for a column.
+    """
+    text = files("dashboards.reports.focus").joinpath("columns.csv").read_text(encoding="utf-8")
+    listed = csv.DictReader(io.StringIO(text))
+    return {
+        row["column"]: row["same_as"] or row["column"]
+        for row in listed
+        if version in row["versions"].split()
+    }
+
+
+def as_csv(table: pa.Table) -> bytes:
+    """Return the rows as CSV: a null is an empty cell, numbers are plain."""
+    from pyarrow import csv as arrow_csv  # noqa: PLC0415
+
+    out = pa.BufferOutputStream()
+    arrow_csv.write_csv(table, out, arrow_csv.WriteOptions(quoting_style="needed"))
+    return bytes(out.getvalue())
+
+
+def as_parquet(table: pa.Table) -> bytes:
+    """Return the rows as Parquet, costs as decimals."""
+    from pyarrow import parquet  # noqa: PLC0415
+
+    out = pa.BufferOutputStream()
+    parquet.write_table(table, out, compression="zstd")
+    return bytes(out.getvalue())

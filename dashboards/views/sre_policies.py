@@ -1,0 +1,121 @@
+"""What each policy says, how far it may go now, and what a replay over the past gave."""
+
+from typing import Any
+
+from dashboards import data, page
+from dashboards.figures import rules
+from dashboards.page import Asked, money
+
+TITLE, ICON, ORDER = "Policies", ":material/policy:", 70
+
+POLICIES = {
+    "policy": page.name("policy"),
+    "rung": page.name("may it act"),
+    "open": page.name("open now", "small"),
+    "does": page.number("acts on", "cases of the last plan that it acts on now"),
+    "tells": page.number("tells"),
+    "holds": page.number("holds"),
+    "refuses": page.number("refuses"),
+    "usd_per_day": page.usd("USD a day", "of what it does, tells or holds"),
+    "actions": page.number("actions ever"),
+    "taken_back": page.number("taken back"),
+    "ladder": page.name("ladder", "large"),
+    "description": page.name("in words", "large"),
+}
+TEXT = {
+    "policy": page.name("policy"),
+    "matches": page.name("is about", "large"),
+    "allows": page.name("may act in", "large"),
+    "budgets": page.name("budgets", "large"),
+    "approvals": page.name("who approves", "small"),
+    "declared": page.name("regret declared"),
+    "fingerprint": page.name("text", "small"),
+    "source": page.name("file and line", "large"),
+}
+BACKTESTS = {
+    "policy": page.name("policy"),
+    "verdict": page.name("regret", "small"),
+    "rate_pct": page.percent("used again"),
+    "interval": page.name("95 %"),
+    "declared_pct": page.percent("declared"),
+    "stops": page.number("would have stopped"),
+    "judged": page.number("of them judged"),
+    "gpu_hours": page.number("GPU-hours freed"),
+    "text": page.name("of which text", "small"),
+    "since": page.moment("from"),
+    "until": page.moment("to"),
+    "at": page.moment("replayed"),
+}
+
+
+def show(asked: Asked) -> None:
+    """Draw the page."""
+    page.card(policies, asked)
+    page.card(backtests, asked)
+
+
+def policies(asked: Asked) -> None:
+    """List the policies: how far each may go, and what it says."""
+    rows = data.ask(rules.listed, asked.filters).to_pylist()
+    if not rows:
+        page.nothing(
+            "No policy is known here.",
+            "Put them into the folder that `actions.policies` names; `fallow policy check` says "
+            "what is wrong with them, and `fallow up` shows them here with its next analysis.",
+        )
+        return
+    of = {rung: [r for r in rows if r["rung"] == rung] for rung in _RUNGS}
+    known = [row["usd_per_day"] for row in rows if row["usd_per_day"] is not None]
+    page.metrics(
+        ("May act", f"{len(of['may act'])}", f"of {len(rows)} policies"),
+        ("Not trusted yet", f"{len(of['not trusted yet'])}", "no back-test met their regret"),
+        ("Demoted", f"{len(of['demoted'])}", "owners took back too much"),
+        ("In their hands", money(sum(known) if known else None), "a day: done, told or held"),
+    )
+    page.table([_row(row) for row in rows], POLICIES, called="Policies and how far they may go")
+    page.heading("What they say")
+    page.table([_row(row) for row in rows], TEXT, called="Policies in words")
+
+
+def backtests(asked: Asked) -> None:
+    """List what replays gave."""
+    page.heading("Back-tests")
+    rows = data.ask(rules.backtests, asked.filters).to_pylist()
+    if not rows:
+        page.nothing(
+            "No policy was replayed over this site's past.",
+            "`fallow backtest POLICY --since 30d` does it: a policy that enforces needs one that "
+            "met the regret it declares.",
+        )
+        return
+    page.table([_backtest(row) for row in rows], BACKTESTS, called="Back-tests, the newest first")
+    page.note(
+        "Regret: of what it would have stopped, the share that was used again within the time that "
+        "the policy names. A changed text has to be replayed again."
+    )
+
+
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    closed = row["closed"]
+    until = f" until {row['opens_at']:%Y-%m-%d %H:%M} UTC" if row["opens_at"] else ""
+    within = (row["regret_within_s"] or 0) / 3600
+    rung = row["rung"]
+    return {
+        **row,
+        "rung": f"{rung} since {row['demoted_at']:%Y-%m-%d}" if row["demoted_at"] else rung,
+        "open": f"closed{until}: {closed}" if closed else "open",
+        "declared": f"{row['regret_rate'] or 0:.1%} within {within:g} h",
+    }
+
+
+def _backtest(row: dict[str, Any]) -> dict[str, Any]:
+    known = row["low_pct"] is not None and row["high_pct"] is not None
+    return {
+        **row,
+        "verdict": "met" if row["met"] else "not met",
+        "interval": f"{row['low_pct']:.1f} to {row['high_pct']:.1f} %" if known else "",
+        "text": "in force" if row["is_its_text"] else "an older one",
+    }
+
+
+_RUNGS = ("may act", "not trusted yet", "demoted", "notifies")

@@ -1,0 +1,191 @@
+"""Who waits for GPUs, how long, and because of whom."""
+
+from dashboards import charts, choosing, data, links, maps, page
+from dashboards.figures import fleet, queues
+from dashboards.page import Asked, hours, money
+from dashboards.views.sre_fleet import HOLDERS, now
+
+TITLE, ICON, ORDER = "Queues", ":material/hourglass_top:", 30
+
+WAITING = {
+    "workload": page.name("workload", "large"),
+    "timeline": links.column(),
+    "gpus": page.number("GPUs asked for"),
+    "hours": page.number("hours, the longest"),
+    "gpu_hours": page.number("GPU-hours waited"),
+    "pods": page.number("pods"),
+    "team": page.name("team", "small"),
+    "queue": page.name("queue", "small"),
+    "priority": page.name("priority", "small"),
+    "message": page.name("the scheduler said", "large"),
+    "since": page.moment("since"),
+}
+PAIRS = {
+    "waits": page.name("waits"),
+    "because_of": page.name("because of"),
+    "how": page.name("which"),
+    "gpu_hours": page.number("GPU-hours"),
+    "usd": page.usd("finding, USD"),
+    "why": page.name("why", "large"),
+    "kind": page.name("kind", "small"),
+    "cluster": page.name("cluster", "small"),
+    "id": page.name("finding", "small"),
+}
+WAITS = {
+    "name": page.name("name"),
+    "p50_minutes": page.number("half waited less, minutes"),
+    "p95_minutes": page.number("19 of 20 waited less, minutes"),
+    "longest_minutes": page.number("longest, minutes"),
+    "placed": page.number("pods placed"),
+    "waiting": page.number("pods that wait"),
+    "gpu_hours": page.number("GPU-hours waited"),
+}
+QUOTAS = {
+    "name": page.name("quota"),
+    "kind": page.name("kind", "small"),
+    "parent": page.name("cohort or parent", "small"),
+    "nominal": page.number("guaranteed GPUs"),
+    "used": page.number("used"),
+    "borrowed": page.number("borrowed"),
+    "waiting": page.number("waited for"),
+    "pending": page.number("workloads waiting"),
+    "limit": page.number("limit"),
+    "resource": page.name("resource"),
+    "ts": page.moment("as of"),
+    "cluster": page.name("cluster", "small"),
+}
+LINES = {
+    "waiting_gpus": ("waited for", charts.RED),
+    "idle_gpus": ("held idle", charts.AMBER),
+    "free_gpus": ("free", charts.GREY),
+}
+
+
+def show(asked: Asked) -> None:
+    """Draw the page."""
+    page.card(headline, asked)
+    page.card(waiting, asked)
+    page.card(more, asked)
+
+
+def headline(asked: Asked) -> None:
+    """Say how much is waited for, and draw it beside what lies free and idle."""
+    rows = data.ask(queues.waiting, asked.window, asked.filters).to_pylist()
+    over = data.ask(queues.hours, asked.window, asked.filters).to_pylist()
+    last = over[-1] if over else {}
+    idle, free = last.get("idle_gpus"), last.get("free_gpus")
+    page.metrics(
+        (
+            "Waited for now",
+            f"{sum(r['gpus'] for r in rows):,.0f} GPUs",
+            f"{sum(r['pods'] for r in rows):,} pods of {len(rows):,} workloads",
+        ),
+        (
+            "Longest wait now",
+            f"{max((r['hours'] for r in rows), default=0.0):,.1f} h",
+            f"{hours(sum(r['gpu_hours'] for r in rows))} waited so far",
+        ),
+        ("Held idle meanwhile", "-" if idle is None else f"{idle:,.1f} GPUs", "in the newest hour"),
+        ("Free meanwhile", "-" if free is None else f"{free:,.1f} GPUs", "in the newest hour"),
+    )
+    page.chart(
+        maps.track(
+            over,
+            {key: name for key, (name, _) in LINES.items()},
+            (asked.window.start, asked.window.end),
+            title="GPUs",
+            form=",.0f",
+            height=220,
+            colours=[colour for _, colour in LINES.values()],
+        ),
+        "GPUs that are waited for beside those that lie free and those that are held idle",
+    )
+    if asked.filters.model or asked.filters.pool:
+        page.note("Who waits has no model and no pool yet: these filters apply to the GPUs only.")
+
+
+def waiting(asked: Asked) -> None:
+    """List who waits."""
+    page.heading("Who waits now")
+    rows = data.ask(queues.waiting, asked.window, asked.filters).to_pylist()
+    if not rows:
+        page.nothing(
+            "Nobody waits for a GPU.",
+            "Pods are known by the Kubernetes collector; `fallow doctor` says whether it looks.",
+        )
+        return
+    made = [
+        {**r, "timeline": links.timeline(cluster=r["cluster"], workload=r["workload"])}
+        for r in rows
+    ]
+    page.table(made, WAITING, called="Workloads that wait for GPUs")
+
+
+def more(asked: Asked) -> None:
+    """Show why they wait: pairs, idle holders, waits before, or quotas."""
+    parts = {
+        "because of whom": pairs,
+        "held idle meanwhile": holders,
+        "how long": waits,
+        "quotas": quotas,
+    }
+    choosing.one_of(parts, asked)
+
+
+def pairs(asked: Asked) -> None:
+    """List who waits because of whom."""
+    made = data.ask(queues.pairs, asked.window, asked.filters)
+    if not made:
+        page.nothing(
+            "No quota keeps anybody waiting, as far as the last analysis saw.",
+            "It reads ResourceQuota, ElasticQuota and the queues of Kueue, Volcano and KAI; "
+            "without any, see who holds GPUs idle meanwhile.",
+        )
+        return
+    rows = [{name: getattr(pair, name) for name in PAIRS} for pair in made]
+    page.table(rows, PAIRS, called="Who waits because of whom")
+    page.note(
+        f"As the last analysis found it, at {max(p.found_at for p in made):%Y-%m-%d %H:%M} UTC. "
+        "A borrower's GPU-hours are those above its guarantee while the other waited."
+    )
+
+
+def holders(asked: Asked) -> None:
+    """List who holds GPUs idle while others wait."""
+    rows = data.ask(fleet.holders, now(asked), asked.filters).to_pylist()
+    if not rows:
+        page.nothing("Nobody holds a GPU idle now.", "Who waits needs GPUs that are not there.")
+        return
+    made = [
+        {**r, "timeline": links.timeline(cluster=r["cluster"], workload=r["workload"])}
+        for r in rows
+    ]
+    page.table(made, HOLDERS, called="Workloads that hold GPUs idle now", height=280)
+    known = [r["idle_usd_h"] for r in rows if r["idle_usd_h"] is not None]
+    page.note(
+        f"{money(sum(known, page.exact(0)) if known else None)} per hour. Whether those who wait "
+        "could use these GPUs, the scheduler's words above say."
+    )
+
+
+def waits(asked: Asked) -> None:
+    """Say how long pods waited."""
+    key = page.by(queues.KEYS)
+    rows = data.ask(queues.waits, asked.window, asked.filters, key)
+    if not rows.num_rows:
+        page.nothing("No pod asked for a GPU in this window.", "Choose a longer window.")
+        return
+    page.table(rows, WAITS, called=f"Waits by {key}")
+    page.note("Minutes are of pods that were placed in the window; who waits still is not in them.")
+
+
+def quotas(asked: Asked) -> None:
+    """List the quotas."""
+    rows = data.ask(queues.quotas, asked.window, asked.filters)
+    if not rows.num_rows:
+        page.nothing(
+            "No quota of GPUs was seen on the window's last day.",
+            "The Kubernetes collector reads ResourceQuota, ElasticQuota and queues where they are.",
+        )
+        return
+    page.table(rows, QUOTAS, called="Quotas of GPUs as last seen")

@@ -1,0 +1,106 @@
+{{- define "fallow.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "fallow.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else if contains (include "fallow.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "fallow.name" .) | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Which workloads there are, by role; the one that does everything is `all`. */}}
+{{- define "fallow.roles" -}}
+{{- if .Values.split }}collector analyzer actor dashboard{{ else }}all{{ end -}}
+{{- end -}}
+
+{{/* The name of a role's objects: (list $ "actor") */}}
+{{- define "fallow.part" -}}
+{{- $full := include "fallow.fullname" (index . 0) -}}
+{{- if eq (index . 1) "all" }}{{ $full }}{{ else }}{{ $full }}-{{ index . 1 }}{{ end -}}
+{{- end -}}
+
+{{- define "fallow.labels" -}}
+app.kubernetes.io/name: {{ include "fallow.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/part-of: fallow
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{/* What selectors match: (list $ "actor") */}}
+{{- define "fallow.selector" -}}
+app.kubernetes.io/name: {{ include "fallow.name" (index . 0) }}
+app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end -}}
+
+{{/* The account of a role: only those that ask the cluster have one that may. */}}
+{{- define "fallow.account" -}}
+{{- $top := index . 0 -}}
+{{- if not $top.Values.serviceAccount.create -}}
+{{- default "default" $top.Values.serviceAccount.name -}}
+{{- else if and $top.Values.serviceAccount.name (eq (index . 1) "all") -}}
+{{- $top.Values.serviceAccount.name -}}
+{{- else -}}
+{{- include "fallow.part" . -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "fallow.claim" -}}
+{{- default (include "fallow.fullname" .) .Values.persistence.existingClaim -}}
+{{- end -}}
+
+{{- define "fallow.image" -}}
+{{- $image := .Values.image -}}
+{{- if $image.digest }}{{ $image.repository }}@{{ $image.digest }}
+{{- else }}{{ $image.repository }}:{{ default .Chart.AppVersion $image.tag }}{{ end -}}
+{{- end -}}
+
+{{/* fallow.yaml: what follows from where things are mounted, and over it the values. */}}
+{{- define "fallow.settings" -}}
+{{- $service := dict "listen" "0.0.0.0:9410" -}}
+{{- if .Values.split -}}
+{{- $_ := set $service "url" (printf "http://%s.%s.svc:9410" (include "fallow.part" (list . "actor")) .Release.Namespace) -}}
+{{- end -}}
+{{- $lease := dict "namespace" .Release.Namespace -}}
+{{- $actions := dict "policies" "/etc/fallow/policies" "lease" $lease -}}
+{{- $ours := dict "home" "/var/lib/fallow" "service" $service "actions" $actions -}}
+{{- $merged := mustMergeOverwrite $ours (deepCopy .Values.settings) -}}
+{{- if (include "fallow.shown" .) -}}
+{{- $pages := dict "dashboard" (dict "listen" "0.0.0.0:8501") -}}
+{{- $merged = mustMergeOverwrite $pages $merged -}}
+{{- end -}}
+{{- toYaml $merged -}}
+{{- end -}}
+
+{{/* Whether pages answer beyond their pod: only with a sign-in. */}}
+{{- define "fallow.shown" -}}
+{{- if dig "dashboard" "oidc" "metadata_url" "" .Values.settings }}yes{{ end -}}
+{{- end -}}
+
+{{- define "fallow.acts" -}}
+{{- if dig "actions" "enabled" false .Values.settings }}yes{{ end -}}
+{{- end -}}
+
+{{/* What cannot work is refused before anything is made. */}}
+{{- define "fallow.check" -}}
+{{- if .Values.split -}}
+{{- if not (dig "warehouse" "data" "" .Values.settings) -}}
+{{- fail "split needs settings.warehouse.data: s3://bucket/prefix that every role reaches" -}}
+{{- end -}}
+{{- if not (or (dig "warehouse" "catalog" "" .Values.settings) .Values.secrets) -}}
+{{- fail "split needs a PostgreSQL catalog: settings.warehouse.catalog, or FALLOW_WAREHOUSE__CATALOG in a Secret named in secrets" -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.rights.executors (not .Values.rights.namespaces) -}}
+{{- fail "rights.executors needs rights.namespaces: where may they act?" -}}
+{{- end -}}
+{{- if and .Values.rights.executors (not (include "fallow.acts" .)) -}}
+{{- fail "rights.executors are granted, but settings.actions.enabled is not true: grant nothing that is not used" -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,99 @@
+"""`fallow report`: what was paid, what grew nothing and what to do, as a file to forward."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runtime.cli.frame import Run, command
+
+if TYPE_CHECKING:
+    from runtime.reporting import Report
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app, "report", output=False)(report)
+
+
+def report(
+    run: Run,
+    audience: Annotated[str, typer.Argument(help="finance | sre | team", metavar="WHOM")],
+    *,
+    window: Annotated[str, typer.Option(help="30d, or START/END")] = "30d",
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help="html | pdf | md | csv | focus; else by FILE's ending"),
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="- = stdout; a folder takes a name of its own"
+        ),
+    ] = None,
+    team: Annotated[str | None, typer.Option(help="whose, for the team's report")] = None,
+    focus_version: Annotated[str, typer.Option(help="1.2 | 1.0")] = "1.2",
+) -> None:
+    """Write a report over a window: the same numbers as the dashboard, to the cent.
+
+    Text (md, csv, focus) goes to stdout without -o; html and pdf to a file here. FOCUS is Parquet
+    where FILE ends in .parquet.
+    """
+    from runtime import reporting, windows  # noqa: PLC0415
+
+    fmt = format_ or _format_of(file)
+    reporting.legal(audience=audience, fmt=fmt, team=team, focus_version=focus_version)
+    settings, now = run.settings(), run.now()
+    asked = windows.parse(window, now)
+    with run.warehouse(settings) as warehouse:
+        made = reporting.produce(
+            warehouse,
+            settings,
+            audience=audience,
+            window=asked,
+            fmt=fmt,
+            team=team,
+            cluster=run.options.get("cluster"),
+            now=now,
+            focus_version=focus_version,
+            parquet=fmt == "focus" and str(file).endswith(".parquet"),
+        )
+    _put(run, made, file, fmt)
+
+
+def _format_of(file: str | None) -> str:
+    endings = {".htm": "html", ".parquet": "focus"}
+    from runtime.reporting import FORMATS  # noqa: PLC0415
+
+    ending = Path(file or "").suffix.lower()
+    known = endings.get(ending, ending.removeprefix("."))
+    return known if known in FORMATS else "html"
+
+
+def _put(run: Run, made: "Report", file: str | None, fmt: str) -> None:
+    from fallow.errors import FallowError, UsageError  # noqa: PLC0415
+
+    if file == "-" or (file is None and fmt in ("md", "csv", "focus")):
+        if fmt == "pdf" and sys.stdout.isatty():
+            raise UsageError("a PDF is not for a terminal", hint="-o FILE, or | into a program")
+        try:
+            sys.stdout.buffer.write(made.body)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:  # its reader went away: that is the end of it
+            import os  # noqa: PLC0415
+
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return
+    path = Path(file or made.name)
+    if path.is_dir():
+        path /= made.name
+    try:
+        path.write_bytes(made.body)
+    except OSError as error:
+        raise FallowError(
+            f"cannot write {path}: {error.strerror or error}",
+            hint="-o FILE names another place, -o - is stdout",
+        ) from error
+    run.say(f"{made.title}: {path} ({len(made.body):,} bytes)")
+    run.say(made.summary)

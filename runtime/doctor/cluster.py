@@ -1,0 +1,55 @@
+"""Whether the cluster's API answers, and whether we may read what collecting reads."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from actions.rights import prove
+from collectors.doctor import Row, few
+from fallow.errors import FallowError
+from fallow.kube.api import Api, Pause, connect
+from fallow.settings import Settings
+from runtime import proving
+from runtime.doctor.fault import fault
+from runtime.rbac import reading as rights
+
+NEEDED = frozenset({"nodes", "pods"})
+"""Without these there is no inventory at all; without another a part of it is missing."""
+ROLE = "fallow-reader"
+BIND = (
+    f"kubectl apply -f deploy/rbac/reader.yaml; kubectl create clusterrolebinding {ROLE} "
+    f"--clusterrole={ROLE} --serviceaccount=NAMESPACE:ACCOUNT"
+)
+
+
+def reading(settings: Settings, api: Api | None = None) -> Iterator[Row]:
+    """Say which API server it is and which of the reader's rights are missing."""
+    if not settings.kubernetes.enabled:
+        return
+    try:
+        api = api or connect(
+            settings.kubernetes.context,
+            timeout_s=settings.kubernetes.timeout.total_seconds(),
+            pause=Pause(sleep=lambda _: None),
+        )
+        version = msgspec.json.decode(api.get("/version")).get("gitVersion", "unknown version")
+        yield Row("kubernetes", "ok", f"{api.host} answers: {version}")
+        yield _granted(api)
+    except FallowError as error:
+        step = "kubernetes.context: does `kubectl --context NAME get nodes` work from here?"
+        yield fault("kubernetes", error, step)
+        return
+    if settings.actions.enabled:
+        for row in proving.examine(settings, api=api):
+            if row["check"] != "cluster" and row["status"] != "off":
+                yield Row(**row)
+
+
+def _granted(api: Api) -> Row:
+    proofs = prove(lambda body: proving.ask(api, body), {ROLE: rights()}, [])
+    lacking = [proof for proof in proofs if not proof.allowed]
+    if not lacking:
+        return Row("rights to read", "ok", f"all {len(proofs)} rights are granted")
+    needed = any(proof.resource in NEEDED for proof in lacking)
+    named = few([proving.words(proof) for proof in lacking])
+    return Row("rights to read", "bad" if needed else "warn", f"may not {named}", BIND)

@@ -1,0 +1,1 @@
+"""When reports are due, kept over restarts."""

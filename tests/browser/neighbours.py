@@ -1,0 +1,57 @@
+"""A warehouse whose every page has something to show: the demo's fleet, and hostile neighbours."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+
+from fallow.action_settings import ActionsSettings
+from fallow.settings import Settings
+from fallow.window import Window
+from runtime import analyzing, demo, pipeline
+from tests.dashboards import acted
+from tests.dashboards.drawing import DAYS, GPUS, HOSTILE, hostile_rows
+from warehouse.lake import Warehouse
+
+
+def settle(home: Path) -> Settings:
+    """Fill a warehouse and return its settings."""
+    made = alone(home)
+    with Warehouse.open(made, write=True, clock=lambda: demo.END) as warehouse:
+        move_in(warehouse)
+    return made
+
+
+def alone(home: Path, *, days: int = DAYS, gpus: int = GPUS) -> Settings:
+    """Fill a warehouse with the demo's fleet only, policies in force, and return its settings."""
+    demo.play(days=days, gpus=gpus, seed=1, progress=lambda _what, _part: None, home=home)
+    actions = ActionsSettings(policies=home / "policies")
+    made = Settings(home=home, cluster=demo.CLUSTER, actions=actions)
+    acted.policies(made, ("idle-inference", "idle-notebooks"))
+    with Warehouse.open(made, write=True, clock=lambda: demo.END) as warehouse:
+        held = Window(demo.END - timedelta(days=days), demo.END)
+        pipeline.analyze(warehouse, held, [*analyzing.chosen(made).values()])
+        acted.lived(made, warehouse, demo.END)
+    return made
+
+
+def move_in(warehouse: Warehouse) -> None:
+    """Add clusters, teams, pools and workloads of hostile names; nobody knows their price."""
+    for batch in hostile_rows(HOSTILE):
+        rows = batch.rows
+        if batch.table == "ledger":
+            nothing = pa.nulls(rows.num_rows, rows["usd"].type)
+            for name in ("usd", "usd_gpu"):
+                rows = _with(rows, name, nothing)
+            rows = _with(rows, "priced", pa.repeat(False, rows.num_rows))
+        warehouse.replace(batch.table, rows, "false")
+
+
+def _with(rows: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    return rows.set_column(rows.schema.get_field_index(name), name, column)
+
+
+def given(settings: Settings, **more: object) -> dict[str, object]:
+    """Return what `fallow.yaml` says of a warehouse, and more."""
+    policies = {"policies": str(settings.actions.policies)}
+    return {"home": str(settings.home), "cluster": settings.cluster, "actions": policies, **more}

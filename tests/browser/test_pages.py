@@ -1,0 +1,111 @@
+"""Every page in a real browser: whole, quiet, reachable, and deaf to hostile names."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import Page
+
+from dashboards import app
+from dashboards.text import visible
+from tests.browser.visiting import NAMELESS, WIDTH, Visitor
+from tests.dashboards.drawing import HOSTILE
+
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(900)]
+VIEWS = app.names()
+FAILED = re.compile(r"part of the page failed|Traceback \(most recent|\bError:", re.IGNORECASE)
+Visitors = Callable[..., Visitor]
+
+
+def path(view: str) -> str:
+    """Return the address of a view; the first is what opens."""
+    return "" if view == VIEWS[0] else view.partition("_")[2].replace("_", "-")
+
+
+def filter_box(page: Page, label: str) -> Any:
+    """Return the box of the sidebar that bears a label."""
+    boxes = page.locator("[data-testid=stSidebar] [data-testid=stSelectbox]")
+    return boxes.filter(has_text=label).locator("input")
+
+
+def holding(value: str) -> Callable[[str], bool]:
+    """Return whether an address holds a value, as a function of the address."""
+    return lambda url: [value] in parse_qs(urlsplit(url).query).values()
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_page_is_whole_and_quiet(view: str, visitors: Visitors) -> None:
+    visitor = visitors()
+    page = visitor.go(path(view), window="2d")
+    assert page.locator("h1").all_inner_texts() == [app._module(view).TITLE]
+    assert page.title() == f"{app._module(view).TITLE} · Fallow"
+    assert "data as of 2026-11-16 00:00 UTC" in visitor.text()
+    assert visitor.alerts("Error") == []
+    assert not FAILED.search(visitor.text())
+    assert page.locator("[data-testid=stException]").count() == 0
+    visitor.hears_nothing()
+    assert page.evaluate(NAMELESS) == []
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.wait_for_function(f"({WIDTH})() <= 0")
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
+@pytest.mark.parametrize("name", HOSTILE[:3], ids=["script", "direction", "253"])
+def test_hostile_name_is_shown_as_its_characters(name: str, visitors: Visitors) -> None:
+    visitor = visitors()
+    page = visitor.go("chargeback", window="2d", team=name)
+    said = re.sub("[\u2060\u2066-\u2069]", "", visitor.text())
+    assert visible(name)[:39] in said
+    assert page.locator("[data-testid=stMain] script").count() == 0
+    assert page.evaluate(WIDTH) <= 0
+    visitor.hears_nothing()
+
+
+def test_what_is_chosen_stands_in_the_url_and_survives_a_reload(visitors: Visitors) -> None:
+    visitor = visitors()
+    page = visitor.go("spend")
+    for label, value in (("Window", "12h"), ("Team", HOSTILE[0])):
+        filter_box(page, label).click()
+        filter_box(page, label).fill(value)
+        page.locator("[role=option]").first.wait_for()  # else Enter is of the box, not the list
+        filter_box(page, label).press("Enter")
+        page.wait_for_url(holding(value))
+        visitor.arrive()
+    page.reload()
+    visitor.arrive()
+    caption = page.locator("[data-testid=stCaptionContainer]", has_text="data as of")
+    caption.filter(has_text="(12h)").filter(has_text=HOSTILE[0]).wait_for()
+    visitor.hears_nothing()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "colour"), [("light", "rgb(255, 255, 255)"), ("dark", "rgb(18, 22, 29)")]
+)
+def test_page_has_the_colours_that_people_asked_for(
+    scheme: str, colour: str, visitors: Visitors
+) -> None:
+    visitor = visitors() if scheme == "light" else visitors(color_scheme=scheme)
+    page = visitor.go("spend", window="2d")
+    behind = "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
+    assert page.evaluate(behind) == colour
+
+
+def test_keyboard_reaches_every_page_and_filter(visitors: Visitors) -> None:
+    visitor = visitors()
+    page = visitor.go("spend", window="2d")
+    wanted = {f"{visitor.home}/{path(view)}" for view in VIEWS}
+    reached: set[str] = set()
+    for _ in range(3 * len(VIEWS) + 30):
+        page.keyboard.press("Tab")
+        reached.add(
+            page.evaluate(
+                "(e => e.href || e.ariaLabel || e.innerText || '')(document.activeElement)"
+            )
+        )
+    assert wanted <= {address.partition("?")[0] for address in reached}
+    assert any("Window" in label for label in reached)
+    page.locator(f"[data-testid=stSidebarNav] a[href*='/{path(VIEWS[1])}']").focus()
+    page.keyboard.press("Enter")
+    page.locator("h1", has_text=app._module(VIEWS[1]).TITLE).wait_for()

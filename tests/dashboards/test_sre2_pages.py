@@ -1,0 +1,190 @@
+"""Findings, actions, policies and one's own workloads: hostile names, roles, and the buttons."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from actions.journal import Journal, words
+from actions.journal.copying import copy
+from actions.planning import Plan, Refused
+from actions.policy.model import Policy
+from dashboards import signin
+from dashboards.signin import Person
+from fallow.acting import Decision, Reason
+from fallow.settings import Settings
+from runtime import plan_rows, planned
+from runtime.api import Api
+from runtime.endpoint import Endpoint
+from runtime.metrics import SelfMetrics
+from tests.dashboards.acted import Clock, done
+from tests.dashboards.drawing import HOSTILE, Draw, hostile_rows, stored, texts
+from tests.dashboards.test_writing import Heard
+from warehouse.lake import Warehouse
+
+NAME = HOSTILE[0]
+END = datetime(2026, 11, 16, tzinfo=UTC)
+VIEWS = ("sre_inbox", "sre_actions", "sre_policies", "sre_pools", "sre_spot", "sre_quality",
+         "mine_workloads", "mine_coming", "mine_hints")  # fmt: skip
+FIRST = f"{0:012x}"
+WHOM = f"Job/{NAME}/{NAME}"
+WEEK, DAY = "7 days, 0:00:00", "1 day, 0:00:00"
+LAYOUT = ("unknown", "container", "column", "flex_container", "main")
+
+
+def decision(name: str, n: int, step: str = "act", *reasons: Reason) -> Decision:
+    return Decision(
+        id=f"d{n}",
+        policy=name,
+        finding=f"{n:012x}",
+        subject=(name, "Job", name, name),
+        verb=name,
+        step=step,  # type: ignore[arg-type]
+        ruling="hold" if reasons else "allow",
+        reasons=reasons,
+        at=END,
+        next_at=END + timedelta(days=1),
+        gpus=2.0,
+        owner=name,
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Return the settings of a fleet of hostile names that was acted upon."""
+    settings = Settings(home=tmp_path_factory.mktemp("acted") / "home", cluster=NAME)
+    held = Reason("approval", f"somebody has to approve {NAME}")
+    with Warehouse.open(settings, write=True) as lake:
+        stored(lake, *hostile_rows([NAME]))
+        plan = Plan(
+            (decision(NAME, 0, "act", held),),
+            (Refused("f2", (NAME, "Job", NAME, "other"), NAME, (Reason("evidence", NAME),)),),
+            Reason("max_resources", f"too much of {NAME}"),
+        )
+        rules = [Policy(NAME, description=NAME, mode="enforce")]
+        stored(
+            lake,
+            plan_rows.plan_rows(settings, plan, (), END),
+            plan_rows.policy_rows(NAME, rules, END),
+        )
+        clock = Clock(END - timedelta(hours=10))
+        with Journal.open(planned.journal_of(settings), clock, actor="fallow") as journal:
+            case = {"policy": NAME, "finding": f"{0:012x}", "verb": NAME}
+            journal.append(words.ASKED, "d0", {**case, "subject": (NAME, "Job", NAME, NAME)})
+            done(journal, decision(NAME, 0), clock, "done", why=NAME)
+            journal.append(words.REFUSED, "d1", {**case, "line": f"fresh: {NAME}"})
+            journal.append(words.TRUSTED, NAME, {"fingerprint": rules[0].fingerprint})
+            journal.append(words.FROZEN, words.FLEET, {"why": NAME}, actor=NAME)
+            copy(journal, lake, NAME)
+    return settings
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return Heard()
+
+
+@pytest.fixture
+def served(site: Settings, heard: Heard) -> Iterator[Settings]:
+    """Return the site's settings with a service that answers."""
+    api = Api("", loopback=True)
+    with Endpoint("127.0.0.1:0", SelfMetrics(), api=api) as endpoint:
+        api.people = heard  # type: ignore[assignment]  # it says what People says
+        there = site.service.model_copy(update={"url": endpoint.url})
+        yield site.model_copy(update={"service": there})
+
+
+@pytest.fixture
+def signed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Person], None]:
+    """Return a function that signs somebody in."""
+    return lambda person: monkeypatch.setattr(signin, "local", lambda: person)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_names_are_text_and_the_page_is_small(view: str, site: Settings, draw: Draw) -> None:
+    chosen = {"window": "24h", "owner": NAME, "finding": FIRST, "request": "d0"}
+    page = draw(view, site, **chosen)
+    assert not page.exception
+    for text in texts(page):
+        assert "<script" not in text.replace("\\<", ""), text
+        assert "This part of the page failed" not in text
+    assert sum(1 for one in page.main if one.type not in LAYOUT) <= 30
+
+
+def test_policy_whose_text_is_trusted_may_act(site: Settings, draw: Draw) -> None:
+    page = draw("sre_policies", site, window="24h")
+    assert page.dataframe[0].value["rung"].to_list() == ["may act"]
+    assert [m.value for m in page.metric if m.label == "May act"] == ["1"]
+
+
+def test_plan_that_is_called_off_says_so(site: Settings, draw: Draw) -> None:
+    page = draw("sre_actions", site, window="24h")
+    said = " ".join(w.value for w in page.warning)
+    assert "Nothing of the plan is done" in said
+    assert "Nothing acts on cluster" in said
+    plan = next(d.value for d in page.dataframe if "says" in d.value.columns)
+    assert plan["says"].to_list() == ["holds", "refuses"]
+
+
+def press(page: AppTest, label: str) -> AppTest:
+    """Press a button of this label."""
+    return next(b for b in page.button if b.label == label).click().run()
+
+
+@pytest.mark.parametrize(
+    ("view", "query", "label", "said"),
+    [
+        ("sre_actions", {"request": "d0"}, "Approve", ("approve", "d0", "ann")),
+        ("sre_inbox", {"finding": FIRST}, "Snooze", ("snooze", FIRST, WEEK, "ann")),
+        ("mine_coming", {"owner": NAME, "case": WHOM}, "Keep", ("keep", WHOM, DAY, "ann")),
+    ],
+    ids=["approve", "snooze", "keep"],
+)  # fmt: skip
+def test_button_asks_in_the_persons_name(  # noqa: PLR0917
+    view: str,
+    query: dict[str, str],
+    label: str,
+    said: tuple[str, ...],
+    served: Settings,
+    heard: Heard,
+    signed: Callable[[Person], None],
+    draw: Draw,
+) -> None:
+    signed(Person("ann", "approver"))
+    page = press(draw(view, served, window="24h", **query), label)
+    assert heard.said == [said]
+    assert any("by" in one.value and "ann" in one.value for one in page.success)
+
+
+def test_undo_gives_back_an_action(
+    served: Settings, heard: Heard, signed: Callable[[Person], None], draw: Draw
+) -> None:
+    signed(Person("ann", "approver"))
+    page = draw("sre_actions", served, window="24h")
+    chosen = next(d.value for d in page.dataframe if "result" in d.value.columns)
+    action = chosen["id"].to_list()[0]
+    press(draw("sre_actions", served, window="24h", action=action), "Undo")
+    assert heard.said == [("undo", action, "ann")]
+
+
+def test_viewer_sees_grey_buttons_but_keeps_what_is_their_own(
+    served: Settings, signed: Callable[[Person], None], draw: Draw
+) -> None:
+    signed(Person("eve", "viewer"))
+    page = draw("sre_actions", served, window="24h", request="d0")
+    assert [(b.label, b.disabled) for b in page.button] == [("Approve", True)]
+    signed(Person("mia", "viewer", groups=(NAME,)))
+    mine = draw("mine_coming", served, window="24h", case=WHOM)
+    assert ("Keep", False) in [(b.label, b.disabled) for b in mine.button]
+
+
+def test_service_that_is_down_is_one_line(
+    site: Settings, signed: Callable[[Person], None], draw: Draw
+) -> None:
+    signed(Person("ann", "approver"))
+    gone = site.service.model_copy(update={"url": "http://127.0.0.1:9"})
+    there = site.model_copy(update={"service": gone})
+    page = press(draw("sre_actions", there, window="24h", request="d0"), "Approve")
+    assert not page.exception
+    assert any("does not answer" in one.value for one in page.warning)

@@ -1,0 +1,113 @@
+"""Pages for those who run the fleet: links lead on, names stay text, drawings are bounded."""
+
+import itertools
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from dashboards import maps
+from dashboards.charts import MOST_POINTS
+from dashboards.figures import fleet
+from fallow.settings import Settings
+from tests.dashboards import sre_rows
+from tests.dashboards.drawing import HOSTILE, Draw, stored, texts
+from warehouse.lake import Warehouse
+
+FAILED = "This part of the page failed"
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Return the settings of a warehouse of the rows that are known by heart."""
+    settings = Settings(home=tmp_path_factory.mktemp("small") / "home")
+    with Warehouse.open(settings, write=True) as warehouse:
+        found = sre_rows.together(
+            sre_rows.finding("quota", "starved_queue", "poor", sre_rows.STARVED),
+            sre_rows.finding("fragmentation", "fragmented_gpus", "p/H100", sre_rows.FRAGMENTED),
+        )
+        stored(warehouse, *sre_rows.fleet(), *sre_rows.pods(), *sre_rows.quotas(), found)
+    return settings
+
+
+def test_links_lead_from_node_to_device_to_workload(small: Settings, draw: Draw) -> None:
+    page = draw("sre_fleet", small, show="nodes")
+    link = page.dataframe[0].value["timeline"][0]
+    for subject, column in (("node", "of_device"), ("device", "of_workload"), ("workload", "")):
+        asked = {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
+        assert urlsplit(link).path == "timeline"
+        assert subject in asked
+        page = draw("sre_timeline", small, **asked)
+        assert not page.exception
+        assert page.metric[0].value != "\\$0.00"
+        assert len(page.get("vega_lite_chart")) >= 5
+        if column:
+            link = page.dataframe[0].value[column][0]
+
+
+@pytest.mark.parametrize(
+    ("view", "show", "said"),
+    [
+        ("sre_queues", "because of whom", "greedy"),
+        ("sre_queues", "quotas", "ClusterQueue"),
+        ("sre_fragmentation", "whose place", "red/Job/train"),
+        ("sre_fragmentation", "what fits", "p/H100"),
+        ("sre_health", "XIDs", "GPU-3"),
+        ("sre_health", "events of nodes", "NodeNotReady"),
+    ],
+)
+def test_each_part_shows_its_table(
+    view: str, show: str, said: str, small: Settings, draw: Draw
+) -> None:
+    page = draw(view, small, show=show)
+    assert not page.exception
+    assert not [text for text in texts(page) if FAILED in text]
+    cells = {str(cell) for d in page.dataframe for cell in d.value.to_numpy().ravel()}
+    assert said in cells
+
+
+def test_plan_is_told_with_its_restarts(small: Settings, draw: Draw) -> None:
+    page = draw("sre_fragmentation", small)
+    assert page.dataframe[0].value["pod"].to_list() == ["red/train-0"]
+    told = [c.value for c in page.caption if "proven the fewest" in c.value]
+    assert any("1 whole slots of 2 GPUs for 1 restarts" in text for text in told)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_timeline_of_a_hostile_name_is_text(name: str, hostile: Settings, draw: Draw) -> None:
+    page = draw("sre_timeline", hostile, window="24h", workload=f"{name}/Job/{name}")
+    assert not page.exception
+    said = [re.sub(r"\\.", "", text) for text in texts(page)]
+    assert not [text for text in said if FAILED in text or "<script" in text or "\u202e" in text]
+    assert page.metric
+    assert not any("\u202e" in str(cell) for cell in page.dataframe[0].value.to_numpy().ravel())
+
+
+def test_nobody_has_a_timeline_that_says_so(small: Settings, draw: Draw) -> None:
+    page = draw("sre_timeline", small, workload="no/such/thing")
+    assert any("Nothing is accounted for it" in info.value for info in page.info)
+    assert not page.exception
+
+
+def test_ten_thousand_gpus_are_few_enough_points_and_lie_apart() -> None:
+    states = ("productive", "idle", "free")
+    rows = [
+        {"cluster": "c", "pool": f"p{n // 625}", "node": f"n{n:04}", "device": None,
+         "state": state, "gpus": gpus, "usd_h": 1.0, "workload": None}
+        for n in range(1250)
+        for state, gpus in zip(states, (4.0, 3.0, 1.0), strict=True)
+    ]  # fmt: skip
+    assert len(rows) <= fleet.MOST_CELLS <= MOST_POINTS
+    drawn = maps.cells(rows).to_dict()
+    sets = drawn.get("datasets") or {
+        n: layer["data"]["values"] for n, layer in enumerate(drawn["layer"])
+    }
+    tiles = max(sets.values(), key=len)
+    assert sum(t["x2"] - t["x"] for t in tiles) == pytest.approx(10_000)
+    lines: dict[float, list[tuple[float, float]]] = {}
+    for tile in tiles:
+        lines.setdefault(tile["y"], []).append((tile["x"], tile["x2"]))
+    for line in lines.values():
+        line.sort()
+        assert all(a[1] <= b[0] + 1e-9 for a, b in itertools.pairwise(line))
+    assert drawn["height"] < 1200

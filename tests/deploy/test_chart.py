@@ -1,0 +1,307 @@
+"""The chart makes what it says: legal objects, least rights, a locked-down pod, no secret."""
+
+import csv
+import json
+from collections.abc import Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from actions import executors
+from actions.policy.reading import read
+from actions.rights import OWN, roles, rules
+from fallow.errors import UsageError
+from fallow.settings import Settings, load
+from runtime import chart, manifests
+from runtime.rbac import reading
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+CHART = DEPLOY / "helm" / "fallow"
+EXAMPLES = sorted((DEPLOY / "helm" / "examples").glob("*.yaml"))
+READS = {"get", "list", "watch"}
+Objects = list[dict[str, Any]]
+
+
+def values(name: str) -> dict[str, Any]:
+    return dict(yaml.safe_load((DEPLOY / "helm" / "examples" / f"{name}.yaml").read_text()))
+
+
+def made(said: Mapping[str, Any]) -> Objects:
+    pytest.importorskip("helm_python", reason="no Helm here: see deploy/helm/tools.lock")
+    return manifests.objects(manifests.rendered(CHART, said))
+
+
+def of(found: Objects, kind: str) -> Objects:
+    return [one for one in found if one["kind"] == kind]
+
+
+def pages() -> list[tuple[str, Objects]]:
+    """Return what stands in deploy/manifests: legal to look at without Helm."""
+    texts = [(p.stem, p.read_text()) for p in sorted((DEPLOY / "manifests").glob("*.yaml"))]
+    return [(name, list(yaml.safe_load_all(text))) for name, text in texts]
+
+
+def pods(found: Objects) -> list[dict[str, Any]]:
+    return [one["spec"]["template"]["spec"] for one in of(found, "StatefulSet")]
+
+
+def test_what_the_chart_takes_from_the_code_is_current() -> None:
+    for name, text in chart.pages(CHART).items():
+        assert (CHART / name).read_text() == text, "run: python -m runtime.chart deploy/helm/fallow"
+
+
+def test_manifests_are_what_the_chart_makes() -> None:
+    made({})
+    for name, text in manifests.pages(DEPLOY).items():
+        same = (DEPLOY / "manifests" / name).read_text() == text
+        assert same, "run: python -m runtime.manifests deploy"
+    assert [name for name, _ in pages()] == [one.stem for one in EXAMPLES]
+
+
+def test_helm_finds_nothing_to_mend() -> None:
+    helm = pytest.importorskip("helm_python", reason="no Helm here: see deploy/helm/tools.lock")
+    for said in ({}, *(yaml.safe_load(one.read_text()) for one in EXAMPLES)):
+        found = helm.lint(str(CHART), said)
+        assert not found["errors"]
+        assert [m["error"] for m in found["messages"]] == ["icon is recommended"]
+
+
+@pytest.mark.parametrize(("name", "found"), pages(), ids=[name for name, _ in pages()])
+@pytest.mark.parametrize(
+    ("version", "kinds"), [("1.27", {"StatefulSet", "NetworkPolicy", "Role"}), ("1.37", None)]
+)
+def test_every_manifest_is_legal_for_the_api(
+    name: str, found: Objects, version: str, kinds: set[str] | None
+) -> None:
+    validate = pytest.importorskip("kubernetes_validate", reason="see deploy/helm/tools.lock")
+    ours = [one for one in found if not one["apiVersion"].startswith("monitoring.coreos.com")]
+    assert len(ours) >= 10, name
+    for one in ours if kinds is None else [o for o in ours if o["kind"] in kinds]:
+        validate.validate(one, version, strict=True)
+    broken = dict(of(found, "StatefulSet")[0])
+    broken["spec"] = {**broken["spec"], "replica": 1}
+    with pytest.raises(validate.ValidationError, match="replica"):
+        validate.validate(broken, version, strict=True)
+
+
+@pytest.mark.parametrize(("name", "found"), pages(), ids=[name for name, _ in pages()])
+def test_every_pod_is_locked_down(name: str, found: Objects) -> None:
+    assert len(pods(found)) == (4 if name == "split" else 1)
+    for pod in pods(found):
+        who = pod["securityContext"]
+        assert who["runAsNonRoot"] is True
+        assert who["runAsUser"] == who["runAsGroup"] == who["fsGroup"] == 65532
+        assert who["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert pod["enableServiceLinks"] is False, "FALLOW_PORT would be an unknown setting"
+        assert pod["terminationGracePeriodSeconds"] >= 120
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+        assert not any("hostPath" in volume for volume in pod["volumes"])
+        (container,) = pod["containers"]
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        written = {m["mountPath"] for m in container["volumeMounts"] if not m.get("readOnly")}
+        assert written == {"/var/lib/fallow", "/tmp"}
+        assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
+        assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+        assert container["resources"]["limits"]["memory"]
+    (space,) = of(found, "Namespace")
+    assert space["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_only_roles_that_ask_the_cluster_have_a_token_and_a_disk() -> None:
+    found = dict(pages())["split"]
+    told = {
+        one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in of(found, "StatefulSet")
+    }
+    tokens = {name for name, pod in told.items() if pod["automountServiceAccountToken"]}
+    assert tokens == {"fallow-collector", "fallow-actor"}
+    disks = {n for n, p in told.items() if any("persistentVolumeClaim" in v for v in p["volumes"])}
+    assert disks == {"fallow-actor"}
+    args = {name: pod["containers"][0]["args"] for name, pod in told.items()}
+    assert args["fallow-analyzer"] == ["up", "--role", "analyzer"]
+    assert len({pod["serviceAccountName"] for pod in told.values()}) == 4
+
+
+@pytest.mark.parametrize("name", ["all-in-one", "split"])
+def test_it_only_reads_until_acting_is_switched_on(name: str) -> None:
+    found = dict(pages())[name]
+    granted = [rule for one in of(found, "ClusterRole") for rule in one["rules"]]
+    assert granted == rules(reading())
+    assert {verb for rule in granted for verb in rule["verbs"]} <= READS
+    assert not of(found, "Role")
+    assert not of(found, "RoleBinding")
+
+
+def test_acting_grants_what_its_executors_declare_where_it_may_act() -> None:
+    found = dict(pages())["acting"]
+    told = {one["metadata"]["name"]: one["rules"] for one in of(found, "ClusterRole")}
+    every = roles(executors.every())
+    for name in ("fallow-act-notebook", "fallow-act-scale", "fallow-actor", "fallow-annotate"):
+        assert told[name] == rules(every[name])
+    assert set(told) == {
+        "fallow-reader", "fallow-actor", "fallow-annotate", "fallow-act-notebook",
+        "fallow-act-scale", "fallow-snapshot", "fallow-snapshot-cluster",
+    }  # fmt: skip
+    (own,) = of(found, "Role")
+    assert own["rules"] == rules(OWN)
+    wide = {one["roleRef"]["name"] for one in of(found, "ClusterRoleBinding")}
+    assert wide == {"fallow-reader", "fallow-snapshot-cluster"}
+    cluster = [verb for name in wide for rule in told[name] for verb in rule["verbs"]]
+    assert set(cluster) <= READS, "nothing is written cluster-wide"
+    spaces = {(b["metadata"]["namespace"], b["roleRef"]["name"]) for b in of(found, "RoleBinding")}
+    narrow = set(told) - wide
+    assert spaces == {(s, n) for s in ("research", "vision") for n in narrow} | {
+        ("fallow", "fallow-own")
+    }
+
+
+def test_a_role_is_parted_without_loss() -> None:
+    """What reaches beyond namespaces is what the API says is not in one."""
+    with (ROOT / "simulator" / "kube" / "resources.csv").open(encoding="utf-8") as lines:
+        wide = {(r["group"], r["plural"]) for r in csv.DictReader(lines) if r["namespaced"] == "0"}
+    parts = chart.rights()["executors"]
+    for name, asked in roles(executors.every()).items():
+        if not name.startswith(chart.ACTS):
+            continue
+        part = parts[name.removeprefix(chart.ACTS)]
+        pairs = {(r.group, r.resource, v) for r in asked for v in r.verbs}
+        split = {
+            where: {
+                triple
+                for rule in part[where]
+                for triple in product(rule["apiGroups"], rule["resources"], rule["verbs"])
+            }
+            for where in ("cluster", "namespaced")
+        }
+        assert split["cluster"] | split["namespaced"] == pairs
+        for group, resource, verb in split["namespaced"]:
+            at_home = resource == "namespaces" and verb == "get"  # a RoleBinding grants its own
+            assert at_home or (group, resource.partition("/")[0]) not in wide, (name, resource)
+        assert {(g, n) for g, n, _ in split["cluster"]} <= wide
+
+
+def test_every_executor_can_be_granted() -> None:
+    every = sorted(chart.rights()["executors"])
+    said = values("acting")
+    found = made({**said, "rights": {"executors": every, "namespaces": ["a"]}})
+    bound = {one["roleRef"]["name"] for one in of(found, "RoleBinding")}
+    bound |= {one["roleRef"]["name"] for one in of(found, "ClusterRoleBinding")}
+    assert {one["metadata"]["name"] for one in of(found, "ClusterRole")} == bound - {"fallow-own"}
+    verbs = {v for one in of(found, "ClusterRole") for rule in one["rules"] for v in rule["verbs"]}
+    assert not verbs & {"delete", "deletecollection", "update", "*", "escalate", "bind"}
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"settings": {"prometheus": {"urls": "x"}}}, "urls"),
+        ({"settings": {"service": {"token": "t"}}}, "token"),
+        ({"settings": {"prometheus": {"bearer_token": "t"}}}, "bearer_token"),
+        ({"settings": {"notices": {"channels": {"a": {"url": "json://h"}}}}}, "channels"),
+        ({"settings": {"home": "/elsewhere"}}, "home"),
+        ({"settings": {"idle": {"threshold": "much"}}}, "threshold"),
+        ({"setting": {}}, "setting"),
+        ({"rights": {"executors": ["everything"]}}, "executors"),
+        ({"rights": {"executors": ["scale"]}}, "where may they act"),
+        ({"rights": {"executors": ["scale"], "namespaces": ["a"]}}, "grant nothing"),
+        ({"split": True}, "settings.warehouse.data"),
+        ({"split": True, "settings": {"warehouse": {"data": "s3://a/b"}}}, "PostgreSQL catalog"),
+        ({"image": {"digest": "latest"}}, "digest"),
+        ({"policies": {"../evil": "x"}}, "evil"),
+        ({"networkPolicy": {"egressPorts": [{"port": 99999}]}}, "port"),
+    ],
+)
+def test_values_that_cannot_work_are_refused_and_named(said: dict[str, Any], why: str) -> None:
+    pytest.importorskip("helm_python", reason="no Helm here: see deploy/helm/tools.lock")
+    with pytest.raises(UsageError, match=why):
+        manifests.rendered(CHART, said)
+
+
+def test_the_schema_knows_every_setting_that_is_no_secret() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    text = json.dumps(schema)
+    assert '"format": "password"' not in text
+    assert "(?" not in text, "Go's regular expressions know no lookahead"
+    known = schema["properties"]["settings"]["properties"]
+    assert set(Settings.model_fields) - {"home"} == set(known)
+
+
+@pytest.mark.parametrize(("name", "found"), pages(), ids=[name for name, _ in pages()])
+def test_fallow_reads_the_settings_and_policies_that_are_mounted(
+    name: str, found: Objects, tmp_path: Path
+) -> None:
+    maps = {one["metadata"]["name"]: one.get("data") or {} for one in of(found, "ConfigMap")}
+    file = tmp_path / "fallow.yaml"
+    file.write_text(maps["fallow"]["fallow.yaml"])
+    secrets = {
+        "FALLOW_SERVICE__TOKEN": "t",
+        "FALLOW_DASHBOARD__OIDC__CLIENT_SECRET": "c",
+        "FALLOW_DASHBOARD__OIDC__COOKIE_SECRET": "0123456789abcdef0123456789abcdef",
+        "FALLOW_WAREHOUSE__CATALOG": "postgres:host=db",
+    }
+    settings = load(file=file, environ=secrets if name != "all-in-one" else {}).settings
+    assert str(settings.home) == "/var/lib/fallow"
+    assert settings.service.listen == "0.0.0.0:9410"
+    assert settings.actions.lease.namespace == "fallow"
+    assert settings.actions.enabled == (name == "acting")
+    shown = settings.dashboard.oidc.on
+    assert settings.dashboard.listen == ("0.0.0.0:8501" if shown else "127.0.0.1:8501")
+    (tmp_path / "policies").mkdir()
+    for key, text in maps["fallow-policies"].items():
+        (tmp_path / "policies" / key).write_text(text)
+    if maps["fallow-policies"]:
+        assert len(read([tmp_path / "policies"])) == len(maps["fallow-policies"])
+    ports = {p["name"] for one in of(found, "Service") for p in one["spec"]["ports"]}
+    assert ports == ({"http", "pages"} if shown else {"http"})
+
+
+def test_networks_reach_it_only_from_home_and_where_values_say() -> None:
+    for name, found in pages():
+        (policy,) = of(found, "NetworkPolicy")
+        assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+        (ingress,) = policy["spec"]["ingress"]
+        assert len(ingress["from"]) == (3 if name == "acting" else 1)
+        assert {"podSelector": {}} in ingress["from"]
+        (egress,) = policy["spec"]["egress"]
+        assert {"port": 443, "protocol": "TCP"} in egress["ports"]
+
+
+def test_monitoring_is_what_deploy_has() -> None:
+    found = made({**values("acting"), "grafana": {"enabled": True}})
+    (rule,) = of(found, "PrometheusRule")
+    assert rule["spec"] == yaml.safe_load((DEPLOY / "prometheus" / "rules.yaml").read_text())
+    (monitor,) = of(found, "ServiceMonitor")
+    (service,) = of(found, "Service")
+    wanted = monitor["spec"]["selector"]["matchLabels"]
+    assert wanted.items() <= service["metadata"]["labels"].items()
+    board = next(o for o in of(found, "ConfigMap") if o["metadata"]["name"] == "fallow-board")
+    assert json.loads(board["data"]["fallow.json"]) == json.loads(
+        (DEPLOY / "grafana" / "fallow.json").read_text()
+    )
+
+
+def test_the_exporter_is_told_to_count_every_column_that_we_read_once() -> None:
+    with (ROOT / "collectors" / "metrics.csv").open(encoding="utf-8") as lines:
+        rows = [r for r in csv.DictReader(lines) if r["metric"].startswith("DCGM_")]
+    column = {r["metric"]: r["column"] for r in rows}
+    lines_ = [line for line in chart.counters().splitlines() if not line.startswith("#")]
+    told = [line.split(", ", 2) for line in lines_]
+    assert {kind for _, kind, _ in told} == {"gauge", "counter"}
+    columns = [column[metric] for metric, _, _ in told]
+    assert sorted(columns) == sorted(set(column.values()))
+    with (ROOT / "collectors" / "dcgm_fields.csv").open(encoding="utf-8") as advised:
+        for row in csv.DictReader(advised):
+            assert row["line"] in lines_, "the doctor and the chart advise the same line"
+    assert not any("," in said for _, _, said in told)
+    (counted,) = [
+        o for o in of(dict(pages())["acting"], "ConfigMap") if "dcgm" in o["metadata"]["name"]
+    ]
+    assert counted["data"]["dcgm-metrics.csv"] == chart.counters()
+    assert counted["metadata"]["namespace"] == "gpu-operator"

@@ -1,0 +1,225 @@
+"""Documentation is held to the code: links lead somewhere, files exist, commands parse and run."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import typer
+
+from fallow.settings import Settings
+from runtime import demo
+from runtime.cli import run
+from runtime.cli.app import build
+from warehouse.lake import Warehouse
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "dashboards/README.md"])
+FENCE = re.compile(r"^(`{3,})(\S*)[^\n]*\n(.*?)^\1\s*$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+CODE = re.compile(r"`([^`\n]+)`")
+SHELL = {"", "sh", "bash", "console"}
+FOLDERS = {p.name for p in ROOT.iterdir() if p.is_dir() and p.name[0] not in ".~"}
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+
+
+class Line(NamedTuple):
+    """A command line of a page."""
+
+    page: str
+    text: str
+
+    @property
+    def words(self) -> list[str]:
+        """Its words after `fallow`, without the comment; up to the first pipe."""
+        words = shlex.split(self.text, comments=True)
+        ends = [n for n, word in enumerate(words) if word in {"|", "&&", ";", ">", "2>"}]
+        return [word.rstrip(";") for word in words[1 : min(ends, default=len(words))]]
+
+
+def prose(page: Path) -> str:
+    """Return a page without its blocks of code."""
+    return FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    found: list[str] = []
+    for heading in re.findall(r"^#{1,6}\s+(.+?)\s*$", prose(page), re.MULTILINE):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+        slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+        again = sum(one == slug or one.rpartition("-")[0] == slug for one in found)
+        found.append(f"{slug}-{again}" if slug in found else slug)
+    return frozenset(found)
+
+
+@each_page
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    broken = []
+    for target in LINK.findall(prose(page)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        if not there.exists():
+            broken.append(f"{target}: no such file")
+        elif anchor and anchor not in anchors(there):
+            broken.append(f"{target}: no such heading")
+    assert not broken
+
+
+@each_page
+def test_every_file_that_a_page_names_is_there(page: Path) -> None:
+    missing = []
+    for code in CODE.findall(prose(page)):
+        name = code.removeprefix("./").partition("::")[0].rstrip("/")
+        if not re.fullmatch(r"[\w.\-]+(/[\w.\-]+)+", name) or name.split("/")[0] not in FOLDERS:
+            continue
+        if name.startswith("fallow/") and "." not in name:
+            continue  # a namespace and a name in a cluster
+        if not (ROOT / name).exists():
+            missing.append(name)
+    assert not missing
+
+
+@each_page
+def test_every_module_and_target_that_a_page_runs_is_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for module, name in re.findall(r"python -m ([\w.]+)(?: ([a-z_]+))?", text):
+        path = ROOT / module.replace(".", "/")
+        assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
+        if module == "benchmarks" and name:
+            assert (path / f"{name}.py").exists(), f"python -m benchmarks {name}"
+    for target in re.findall(r"[`$] ?make ([a-z-]+)", text):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"make {target}"
+
+
+@cache
+def command_line() -> Any:
+    """Return the whole command line."""
+    return typer.main.get_command(build())
+
+
+def lines() -> Iterator[Line]:
+    """Yield every `fallow` command of every block of code."""
+    for page in PAGES:
+        for _, language, body in FENCE.findall(page.read_text(encoding="utf-8")):
+            if language not in SHELL or page.name == "cli.md":
+                continue
+            joined = re.sub(r"\\\n\s*", " ", body)
+            joined = re.sub(r'(?m)^([^"\n]*"[^"\n]*)\n\s*([^"\n]*"[^"\n]*)$', r"\1 \2", joined)
+            for line in joined.splitlines():
+                text = line.strip().removeprefix("$ ")
+                if re.match(r"(kubectl )?fallow [a-z]", text):
+                    yield Line(str(page.relative_to(ROOT)), text.removeprefix("kubectl "))
+
+
+def parsed(words: list[str]) -> str | None:
+    """Return what the parser has against a command line; nothing is run."""
+    group, left = command_line(), list(words)
+    path: list[str] = []
+    while hasattr(group, "commands"):
+        while left and left[0].startswith("-"):
+            left = left[2:]
+        name = left.pop(0) if left else ""
+        if name not in group.commands:
+            return f"no command {' '.join([*path, name])}"
+        group = group.commands[name]
+        path.append(name)
+    try:
+        group.make_context(" ".join(path), left)
+    except typer.TyperException as error:
+        return error.format_message()
+    return None
+
+
+EXAMPLES = sorted(set(lines()))
+
+
+@pytest.mark.parametrize("line", EXAMPLES, ids=lambda line: f"{line.page}: {line.text[:60]}")
+def test_every_command_of_a_block_has_a_command_and_options_that_exist(line: Line) -> None:
+    assert parsed(line.words) is None
+
+
+@each_page
+def test_every_command_in_a_sentence_has_options_that_exist(page: Path) -> None:
+    wrong = []
+    for code in CODE.findall(prose(page)):
+        words = code.split()
+        if len(words) < 2 or words[0] != "fallow" or not words[1].isidentifier():
+            continue
+        group, names = command_line(), words[1:]
+        while hasattr(group, "commands") and names and names[0] in group.commands:
+            group, names = group.commands[names[0]], names[1:]
+        if group is command_line():
+            wrong.append(f"{code}: no such command")
+            continue
+        if hasattr(group, "commands") and names and names[0].islower():
+            wrong.append(f"{code}: no such command")
+        known = {name for p in getattr(group, "params", ()) for name in (*p.opts, "--help")}
+        unknown = {w.partition("=")[0] for w in names if re.match(r"--?[a-z]", w)} - known
+        wrong += [f"{code}: no option {name}" for name in sorted(unknown)]
+    assert not wrong
+
+
+def test_a_wrong_command_line_is_seen() -> None:
+    assert parsed(["spend", "--by", "team"]) is None
+    assert "--nope" in (parsed(["spend", "--nope"]) or "")
+    assert parsed(["spent"]) == "no command spent"
+    assert parsed(["warehouse", "stats"]) == "no command warehouse stats"
+    assert parsed(["explain"]) is not None
+
+
+RUNS = {"spend", "analyze", "explain", "plan", "why-not", "saved", "actions", "demo"}
+GROUPS = {"policy", "plugins", "config", "warehouse", "baseline"}
+"""Commands that need nothing but a warehouse: the demo's."""
+ANSWERS = {0, 3, 4}
+"""Done, refused by a policy, findings exist: the documented ends of a command that worked."""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the home of a small demo's warehouse."""
+    home = tmp_path_factory.mktemp("examples") / "home"
+    demo.play(days=2, gpus=16, seed=1, progress=lambda _what, _part: None, home=home)
+    return home
+
+
+@pytest.fixture(scope="module")
+def case(home: Path) -> dict[str, str]:
+    """Return one finding of that warehouse, which the examples' placeholders stand for."""
+    with Warehouse.open(Settings(home=home, cluster="demo")) as warehouse:
+        (row,) = warehouse.query("SELECT * FROM finding ORDER BY usd DESC, id LIMIT 1").to_pylist()
+    workload = f"{row['workload_kind']}/{row['namespace']}/{row['workload']}"
+    return {"id": row["id"], "workload": workload}
+
+
+def runnable() -> Iterator[Line]:
+    """Yield the README's commands that can run on a demo's warehouse."""
+    for line in EXAMPLES:
+        if line.page == "README.md" and line.words[0] in RUNS | GROUPS:
+            yield line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", list(runnable()), ids=lambda line: line.text[:60])
+def test_the_readme_s_examples_run(
+    line: Line,
+    home: Path,
+    case: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("FALLOW_HOME", str(home))
+    monkeypatch.setenv("FALLOW_CLUSTER", "demo")
+    stands_for = {"ID": case["id"], "Notebook/team-a/nb-1": case["workload"]}
+    code = run([stands_for.get(word, word) for word in line.words])
+    said = capsys.readouterr()
+    assert code in ANSWERS, said.err
+    assert said.out

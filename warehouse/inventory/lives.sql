@@ -1,0 +1,32 @@
+-- When each pod that asks for GPUs was made, placed and over. One that the last look at its cluster
+-- still saw lives to the end.
+WITH looked AS (
+    SELECT
+        cluster,
+        max(last_seen) AS last_look
+    FROM pod
+    GROUP BY cluster
+)
+
+SELECT
+    p.cluster,
+    p.namespace,
+    p.queue,
+    p.gpu_resource,
+    p.gpu_request AS gpus,
+    p.cpu_request_milli,
+    p.memory_request_bytes,
+    coalesce(p.created_at, p.scheduled_at, p.first_seen) AS made,
+    coalesce(
+        p.scheduled_at, p.started_at, CASE WHEN p.node IS NOT null THEN p.first_seen END
+    ) AS begun,
+    coalesce(
+        p.finished_at,
+        CASE
+            WHEN p.last_seen >= l.last_look - INTERVAL 10 MINUTE THEN $until::TIMESTAMP
+            ELSE p.last_seen
+        END
+    ) AS ended
+FROM pod AS p
+INNER JOIN looked AS l ON p.cluster = l.cluster
+WHERE p.gpu_request > 0
