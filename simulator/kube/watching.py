@@ -65,21 +65,21 @@ class Watch:
             if self._faults.take_expired_stream():
                 yield _gone(at)
                 return
-            told_marks = self._seen_marks == self._faults.marks
-            if told_marks and self._faults.take_cut_stream():
+            if self._cut():
                 yield CUT
                 return
             try:
-                version, changes = self._news(at, min(end - self._clock(), WAKE_S))
+                version, marks, changes = self._news(at, min(end - self._clock(), WAKE_S))
             except ApiError as error:
                 yield {"type": "ERROR", "object": error.body()}
                 return
             told = [e for e in map(self._event, changes) if e is not None]
             yield from told
             at = max(at, version)
-            due = self._clock() >= marked + self._bookmark_s
-            if self._marks and (due or self._seen_marks != self._faults.marks):
-                self._seen_marks, marked = self._faults.marks, self._clock()
+            due = self._clock() >= marked + self._bookmark_s or self._seen_marks != marks
+            self._seen_marks = marks
+            if self._marks and due:
+                marked = self._clock()
                 yield self._bookmark(at)
             elif not told:
                 yield None
@@ -95,13 +95,20 @@ class Watch:
             events.append(self._bookmark(at, _INITIAL_END))
         return at, events
 
-    def _news(self, at: int, wait_s: float) -> tuple[int, list[Change]]:
+    def _cut(self) -> bool:
+        # A bookmark is asked for under this lock: one asked for before the cut is told before it.
+        with self._store.changed:
+            return self._seen_marks == self._faults.marks and self._faults.take_cut_stream()
+
+    def _news(self, at: int, wait_s: float) -> tuple[int, int, list[Change]]:
+        """Return the version, the bookmarks asked for up to it, and what changed of this kind."""
         kind = self._target.kind.key
         with self._store.changed:
             if self._store.version <= at and self._seen_marks == self._faults.marks:
                 self._store.changed.wait(max(wait_s, 0.0))
             version, changes = self._store.changes(at)
-        return version, [c for c in changes if c.kind == kind]
+            marks = self._faults.marks
+        return version, marks, [c for c in changes if c.kind == kind]
 
     def _event(self, change: Change) -> Object | None:
         """Return what this watch sees of a change: objects enter and leave its selection."""
