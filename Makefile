@@ -25,7 +25,7 @@ lint: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/sqlfluff lint -q warehouse analyzers actions dashboards
+	@$(BIN)/sqlfluff lint -q --processes 0 warehouse analyzers actions dashboards
 
 bench: setup           ## full size: minutes; writes bench-results/*.json
 	@bash .ci/test-servers

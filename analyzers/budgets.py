@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from analyzers.queries import sql
+from analyzers.queries import LOOKED, sql, steps
 from analyzers.selectors import matches
 from fallow.seams import Views
 from fallow.window import Window
@@ -56,7 +56,9 @@ class Budgets:
         until = window.end.replace(tzinfo=None)
         asked = {"since": until - RECENT, "until": until}
         looked = views.query(sql("budgets_looked"), asked).to_pylist()
-        return cls(views.query(sql("budgets")).to_pylist(), (r["cluster"] for r in looked))
+        return cls(
+            views.query(steps(LOOKED, "budgets")).to_pylist(), (r["cluster"] for r in looked)
+        )
 
     def known(self, cluster: str) -> bool:
         """Say whether anybody read a cluster's budgets: else none is known, not none there."""

@@ -1,13 +1,5 @@
 -- The disruption budgets that the last looks at each cluster saw. Pods are watched, budgets listed
 -- now and then: one that was not seen for an hour of looks at pods is gone.
-WITH looked AS (
-    SELECT
-        cluster,
-        max(last_seen) AS last_look
-    FROM pod
-    GROUP BY cluster
-)
-
 SELECT
     b.cluster,
     b.namespace,

@@ -1,13 +1,5 @@
 -- Lives of the pods that ask for GPUs, as far as the window reaches: who ended how, what they say
 -- of themselves. A pod that the last look still saw lives; one that vanished ended when last seen.
-WITH looked AS (
-    SELECT
-        cluster,
-        max(last_seen) AS last_look
-    FROM pod
-    GROUP BY cluster
-)
-
 SELECT
     p.cluster,
     p.namespace,

@@ -6,6 +6,11 @@ from importlib.resources import files
 
 from warehouse.steps import compose
 
+LOOKED = "warehouse:inventory/looked"
+"""Step: when each cluster's pods were last looked at."""
+OWNERS = "owners"
+"""Step: whose each pod's name was when it was last seen."""
+
 
 @cache
 def sql(name: str) -> str:

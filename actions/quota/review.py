@@ -66,4 +66,5 @@ def looks(
 
 @cache
 def _sql() -> str:
-    return compose(("warehouse:inventory/lives", "looks"), "actions.quota")
+    lives = ("warehouse:inventory/looked", "warehouse:inventory/lives")
+    return compose((*lives, "looks"), "actions.quota")

@@ -13,6 +13,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+HOUR_S = 3600.0
+
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 

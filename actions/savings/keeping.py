@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from actions.journal import Record, Told
-from actions.savings.measuring import HOUR_S, STARTUP_S, measure, window
+from actions.savings.forecast import HOUR_S
+from actions.savings.measuring import STARTUP_S, measure, window
 from actions.savings.standing import acted_of
 from fallow.acting import LedgerEntry
 from fallow.seams import Views

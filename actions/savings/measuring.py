@@ -21,13 +21,12 @@ from typing import Any
 import msgspec
 
 from actions.savings.acted import Acted
-from actions.savings.forecast import expected_rest
+from actions.savings.forecast import HOUR_S, expected_rest
 from actions.savings.past import Past
 from fallow.acting import LedgerEntry, SavingKind
 from fallow.seams import Views
 from fallow.window import Window
 
-HOUR_S = 3600.0
 SLACK_S = 600.0
 """An allocation that ended so shortly before the act is what was acted upon."""
 GONE_S = 900.0

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actions.savings.acted import Acted
-from actions.savings.forecast import Flags, Floats
+from actions.savings.forecast import HOUR_S, Flags, Floats
 from fallow.seams import Views
 
-HOUR_S = 3600.0
 FRESH_S = HOUR_S
 """A stretch whose finding is older than this has ended."""
 LEAST = 10

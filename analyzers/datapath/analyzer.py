@@ -16,7 +16,7 @@ import msgspec
 from analyzers.datapath.findings import cached, moved, waited
 from analyzers.datapath.tiers import Reads, best, cache_return
 from analyzers.idle import Unjudged
-from analyzers.queries import sql
+from analyzers.queries import OWNERS, sql, steps
 from analyzers.work import bill
 from fallow.errors import SettingsError
 from fallow.nouns import Finding, Subject
@@ -89,7 +89,9 @@ class DatapathAnalyzer:
             "activity": self.settings.activity,
             "input_bps": self.settings.input_bps,
         }
-        rows: list[Mapping[str, Any]] = views.query(sql("datapath/waits"), asked).to_pylist()
+        rows: list[Mapping[str, Any]] = views.query(
+            steps(OWNERS, "datapath/waits"), asked
+        ).to_pylist()
         return rows
 
     def _storage(self, views: Views, window: Window) -> Iterator[Finding]:

@@ -29,19 +29,8 @@ gpus AS (
         bucket >= $since AND bucket < $until
         AND pod <> '' AND act_n > 0 AND low_s + busy_s >= 0.5 * covered_s
     GROUP BY ALL
-),
-
-owners AS (
-    SELECT
-        cluster,
-        namespace,
-        pod,
-        max_by(workload_kind, coalesce(first_seen, TIMESTAMP '1970-01-01')) AS workload_kind,
-        max_by(workload, coalesce(first_seen, TIMESTAMP '1970-01-01')) AS workload,
-        max_by(team, coalesce(first_seen, TIMESTAMP '1970-01-01')) AS team
-    FROM pod
-    GROUP BY ALL
 )
+
 
 SELECT
     g.cluster,

@@ -1,15 +1,7 @@
 -- Pods of nodes with GPUs, and pods that ask for GPUs and have no node, while they lived in the
 -- window. A pod that the last look at its cluster still saw lives to the window's end; one of an
 -- imported placement was never seen to end.
-WITH looked AS (
-    SELECT
-        cluster,
-        max(last_seen) AS last_look
-    FROM pod
-    GROUP BY cluster
-),
-
-boards AS (
+WITH boards AS (
     SELECT
         cluster,
         node,

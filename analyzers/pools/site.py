@@ -12,7 +12,7 @@ from analyzers.pools import catalogue
 from analyzers.pools.catalogue import Market, Overhead
 from analyzers.pools.demand import model_name, with_shapes
 from analyzers.pools.shapes import Offer, Shape
-from analyzers.queries import sql
+from analyzers.queries import LOOKED, sql, steps
 from fallow.gpu_models import canonical
 from fallow.seams import Views
 from fallow.settings import PoolsSettings
@@ -101,14 +101,14 @@ def read(views: Views, window: Window, settings: PoolsSettings) -> Site:
         arch_told=pl.coalesce("arch", known).is_not_null(),
         arch=pl.coalesce("arch", known, pl.lit(ARCH)),
     )
-    pods = with_shapes(_frame(views, "pods", asked), nodes)
+    pods = with_shapes(_frame(views, "pods", asked, LOOKED), nodes)
     bill = _frame(views, "bill", asked)
     rates = views.query(sql("pools/offers"), {"until": asked["until"]}).to_pylist()
     return Site(tuple(_pools(nodes, pods, bill, settings)), tuple(rates))
 
 
-def _frame(views: Views, name: str, asked: Mapping[str, Any]) -> pl.DataFrame:
-    found = pl.from_arrow(views.query(sql(f"pools/{name}"), asked))
+def _frame(views: Views, name: str, asked: Mapping[str, Any], *before: str) -> pl.DataFrame:
+    found = pl.from_arrow(views.query(steps(*before, f"pools/{name}"), asked))
     if not isinstance(found, pl.DataFrame):  # pragma: no cover  (a table is a frame)
         raise TypeError(name)
     return found

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from analyzers.queries import sql
+from analyzers.queries import OWNERS, steps
 from fallow.nouns import Finding, Recommendation, Subject, finding_id
 from fallow.seams import Views
 from fallow.settings import PrecisionSettings
@@ -27,7 +27,7 @@ GIB = 2**30
 def fragmented(views: Views, window: Window, settings: PrecisionSettings) -> Iterator[Finding]:
     """Yield workloads of whose reserved memory a large share is in no tensor."""
     asked = {"since": window.start, "until": window.end}
-    for row in views.query(sql("precision/allocators"), asked).to_pylist():
+    for row in views.query(steps(OWNERS, "precision/allocators"), asked).to_pylist():
         if row["pod_hours"] >= LEAST_HOURS and row["fragmented"] >= settings.fragmented:
             yield _made(row, window)
 

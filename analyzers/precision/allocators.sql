@@ -1,16 +1,4 @@
 -- What frameworks reserved and what of it lay in tensors, by workload, and how much they held.
-WITH owners AS (
-    SELECT
-        cluster,
-        namespace,
-        pod,
-        max_by(workload_kind, coalesce(last_seen, TIMESTAMP '1970-01-01')) AS workload_kind,
-        max_by(workload, coalesce(last_seen, TIMESTAMP '1970-01-01')) AS workload,
-        max_by(team, coalesce(last_seen, TIMESTAMP '1970-01-01')) AS team
-    FROM pod
-    GROUP BY ALL
-)
-
 SELECT
     o.cluster,
     o.namespace,

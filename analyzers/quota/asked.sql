@@ -1,13 +1,5 @@
 -- GPUs that placeless pods asked for, on the mean of each hour, by the product that they name.
-WITH looked AS (
-    SELECT
-        cluster,
-        max(last_seen) AS last_look
-    FROM pod
-    GROUP BY cluster
-),
-
-waits AS (
+WITH waits AS (
     SELECT
         p.cluster,
         p.gpu_request,

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import polars as pl
 
-from analyzers.queries import sql, steps
+from analyzers.queries import LOOKED, sql, steps
 from fallow.seams import Views
 
 MIG = "/mig-"
@@ -65,7 +65,7 @@ def routes_of(local: pl.DataFrame) -> dict[tuple[str, str, str], str]:
 
 def demand(views: Views, span: Mapping[str, datetime]) -> pl.DataFrame:
     """Return what pods held and waited for, by the hour."""
-    return by_hour(read(views, "demand", span, "warehouse:inventory/lives"), span)
+    return by_hour(read(views, "demand", span, LOOKED, "warehouse:inventory/lives"), span)
 
 
 def by_hour(edges: pl.DataFrame, span: Mapping[str, datetime]) -> pl.DataFrame:

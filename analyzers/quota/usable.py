@@ -5,7 +5,7 @@ from datetime import datetime
 
 import polars as pl
 
-from analyzers.queries import sql
+from analyzers.queries import LOOKED, steps
 from fallow.gpu_models import canonical
 from fallow.seams import Views
 
@@ -47,7 +47,7 @@ def usable(
 
 def _hourly(views: Views, name: str, span: Mapping[str, datetime]) -> pl.DataFrame:
     """Return GPUs by cluster, hour and canonical model (empty = any)."""
-    rows = pl.DataFrame(views.query(sql(f"quota/{name}"), span))
+    rows = pl.DataFrame(views.query(steps(LOOKED, f"quota/{name}"), span))
     rows = rows.rename({"product": "model"}, strict=False)
     names = {m: known.gpu_model if (known := canonical(m)) else m for m in rows["model"].unique()}
     return (

@@ -18,7 +18,7 @@ import polars as pl
 from analyzers.budgets import Budget, Budgets
 from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, told, written_by
 from analyzers.idle import Unjudged
-from analyzers.queries import rows_of, sql
+from analyzers.queries import LOOKED, rows_of, sql, steps
 from analyzers.reliability import clocks, devices
 from analyzers.reliability.devices import Sick, Xid
 from analyzers.reliability.failures import STEPS, TOGETHER, Failure, failures, signs
@@ -149,7 +149,7 @@ class ReliabilityAnalyzer:
             "until": window.end.replace(tzinfo=None),
         }
         recent = max(window.start, window.end - RECENT).replace(tzinfo=None)
-        pods = pl.DataFrame(views.query(sql("lives"), asked))
+        pods = pl.DataFrame(views.query(steps(LOOKED, "lives"), asked))
         events = views.query(
             sql("reliability/events"), {**asked, "reasons": list(_causes())}
         ).to_pylist()

@@ -9,7 +9,7 @@ from datetime import UTC, timedelta
 from typing import Any
 
 from analyzers.idle import Unjudged
-from analyzers.queries import sql
+from analyzers.queries import OWNERS, sql, steps
 from analyzers.scaling.families import STEPS, Pace, paces
 from analyzers.sizing.signs import gang
 from analyzers.work import Bill, Owner, bill, part, per_day
@@ -74,10 +74,12 @@ class ScalingAnalyzer:
     def proof(self, finding: Finding) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
         """Yield the paces by size, of all jobs: the family's are among them."""
         what = "how fast each job went on how many GPUs (median of its whole hours)"
-        yield what, sql("scaling/paces"), _bounds(finding.window)
+        yield what, steps(OWNERS, "scaling/paces"), _bounds(finding.window)
 
     def _rows(self, views: Views, window: Window) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = views.query(sql("scaling/paces"), _bounds(window)).to_pylist()
+        rows: list[dict[str, Any]] = views.query(
+            steps(OWNERS, "scaling/paces"), _bounds(window)
+        ).to_pylist()
         return rows
 
     def _made(self, owner: Owner, told: list[Pace], money: Bill, window: Window) -> Finding | None:

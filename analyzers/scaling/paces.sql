@@ -1,22 +1,6 @@
 -- How fast each job went on how many GPUs: the median of its whole hours, by size. An hour counts
 -- when the same GPUs were held all through it and most of it is told.
-WITH owners AS (
-    SELECT
-        cluster,
-        namespace,
-        pod,
-        max_by(workload_kind, coalesce(last_seen, TIMESTAMP '1970-01-01')) AS workload_kind,
-        max_by(workload, coalesce(last_seen, TIMESTAMP '1970-01-01')) AS workload,
-        max_by(team, coalesce(last_seen, TIMESTAMP '1970-01-01')) AS team,
-        max_by(
-            json_extract_string(annotations, '$."fallow.dev/family"'),
-            coalesce(last_seen, TIMESTAMP '1970-01-01')
-        ) AS family
-    FROM pod
-    GROUP BY ALL
-),
-
-pods AS MATERIALIZED (
+WITH pods AS MATERIALIZED (
     SELECT
         cluster,
         namespace,

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from analyzers.idle import Unjudged
-from analyzers.queries import sql
+from analyzers.queries import OWNERS, sql, steps
 from analyzers.services.findings import missed, roomy
 from analyzers.services.levels import OWNER, Owner, Service, parameters, services
 from analyzers.work import bill
@@ -94,10 +94,10 @@ class ServicesAnalyzer:
         ]
         asked = _bounds(finding.window)
         what = "how many requests kept the objective: least, about, most"
-        yield what, sql("services/attained"), {**asked, **parameters(wanted)}
+        yield what, steps(OWNERS, "services/attained"), {**asked, **parameters(wanted)}
         if finding.kind == "slo_headroom":
             what = "how many replicas there were, and how active they were"
-            yield what, sql("services/replicas"), {**asked, **parameters([base])}
+            yield what, steps("hours/owners", "services/replicas"), {**asked, **parameters([base])}
 
     def _roomy(self, views: Views, window: Window, judged: list[Service]) -> Iterator[Finding]:
         happy = {one.owner: one for one in judged if one.levels and one.keeps is None}
@@ -105,7 +105,9 @@ class ServicesAnalyzer:
             return
         asked = parameters([dict(zip(OWNER, owner, strict=True)) for owner in happy])
         money = bill(views, window)
-        for row in views.query(sql("services/replicas"), _bounds(window) | asked).to_pylist():
+        for row in views.query(
+            steps("hours/owners", "services/replicas"), _bounds(window) | asked
+        ).to_pylist():
             one = happy[row["cluster"], row["namespace"], row["workload_kind"], row["workload"]]
             found = roomy(one, row, money, self.settings, window)
             if found is not None:

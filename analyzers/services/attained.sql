@@ -11,17 +11,6 @@ WITH objectives AS (
         unnest($targets) AS target
 ),
 
-owners AS (
-    SELECT
-        cluster,
-        namespace,
-        pod,
-        max_by(workload_kind, coalesce(last_seen, TIMESTAMP '1970-01-01')) AS workload_kind,
-        max_by(workload, coalesce(last_seen, TIMESTAMP '1970-01-01')) AS workload
-    FROM pod
-    GROUP BY ALL
-),
-
 looks AS (
     SELECT
         o.*,

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from analyzers.queries import sql
+from analyzers.queries import OWNERS, steps
 from analyzers.services.objectives import expected, told
 from fallow.errors import UsageError
 from fallow.nouns import Subject
@@ -106,7 +106,7 @@ class Service(msgspec.Struct, frozen=True):
 def services(views: Views, window: Window, settings: ServicesSettings) -> list[Service]:
     """Return every workload whose latencies are known, judged where it has objectives."""
     asked = {"since": window.start, "until": window.end}
-    rows = views.query(sql("services/told"), asked).to_pylist()
+    rows = views.query(steps(OWNERS, "services/told"), asked).to_pylist()
     wanted: list[dict[str, Any]] = []
     found: dict[Owner, Service] = {}
     for row in rows:
@@ -137,7 +137,9 @@ def services(views: Views, window: Window, settings: ServicesSettings) -> list[S
             for one in ours
         ]  # fmt: skip
     if wanted:
-        for row in views.query(sql("services/attained"), asked | parameters(wanted)).to_pylist():
+        for row in views.query(
+            steps(OWNERS, "services/attained"), asked | parameters(wanted)
+        ).to_pylist():
             owner = tuple(row[name] for name in OWNER)
             found[owner] = _with(found[owner], row, settings.least_requests)
     return list(found.values())

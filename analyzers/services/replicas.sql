@@ -8,18 +8,6 @@ WITH asked AS (
         unnest($workloads) AS workload
 ),
 
-owners AS (
-    SELECT
-        cluster,
-        namespace,
-        pod,
-        max_by(workload_kind, start) AS workload_kind,
-        max_by(workload, start) AS workload
-    FROM allocation
-    WHERE start < $until AND "end" > $since
-    GROUP BY ALL
-),
-
 held AS MATERIALIZED (
     SELECT
         cluster,

@@ -1,21 +1,4 @@
 -- Who serves with latencies that are known, and what the owner says the service level is.
-WITH owners AS (
-    SELECT
-        cluster,
-        namespace,
-        pod,
-        max_by(workload_kind, coalesce(last_seen, TIMESTAMP '1970-01-01')) AS workload_kind,
-        max_by(workload, coalesce(last_seen, TIMESTAMP '1970-01-01')) AS workload,
-        max_by(team, coalesce(last_seen, TIMESTAMP '1970-01-01')) AS team,
-        max_by(
-            json_extract_string(annotations, '$."fallow.dev/slo"'),
-            coalesce(last_seen, TIMESTAMP '1970-01-01')
-        ) AS told,
-        max(coalesce(last_seen, TIMESTAMP '1970-01-01')) AS last_seen
-    FROM pod
-    GROUP BY ALL
-)
-
 SELECT
     o.cluster,
     o.namespace,

@@ -14,4 +14,4 @@ def listed(views: Views, window: Window, filters: Filters) -> pa.Table:
     most), effort, saving, gpu_hours (GPU h) and usd it would save on top of those before it in the
     waterfall; null dollars = no price. Rows sum to `waterfall.savings_of`.
     """
-    return ask(views, ("advice", "advised/listed"), window, filters)
+    return ask(views, ("advice", "first_advice", "advised/listed"), window, filters)

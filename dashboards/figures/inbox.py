@@ -47,7 +47,7 @@ def listed(views: Views, window: Window, filters: Filters) -> pa.Table:
     what was done to it), usd_rank (usd / disruption), snoozed_until; and what the last plan says:
     policy, step, ruling, why, next_at, request.
     """
-    steps = ("advice", "journal", "acted", "planned", "inbox/listed")
+    steps = ("advice", "first_advice", "journal", "acted", "rests", "planned", "inbox/listed")
     return ask(views, steps, window, filters, most=MOST)
 
 

@@ -25,7 +25,7 @@ def workloads(views: Views, window: Window, filters: Filters, owners: Owners) ->
     last_hour (UTC), state (of the newest hour; `over` = it holds nothing any more), says (what
     policies have in mind).
     """
-    steps = ("paid", "journal", "planned", "mine/coming", "mine/workloads")
+    steps = ("paid", "journal", "planned", "rests", "mine/coming", "mine/workloads")
     return ask(views, steps, window, filters, owners=[*owners], most=MOST)
 
 
@@ -35,7 +35,7 @@ def coming(views: Views, filters: Filters, owners: Owners) -> pa.Table:
     Columns: cluster, whom, namespace, workload_kind, workload, owner, verb, policy, finding, step,
     ruling, gate, why, next_at, told_at, kept_until (UTC), gpus, usd_per_day, acts, at, says.
     """
-    steps = ("journal", "planned", "mine/coming")
+    steps = ("journal", "planned", "rests", "mine/coming")
     return ask(views, steps, None, filters, owners=[*owners])
 
 

@@ -90,9 +90,11 @@ def measures(views: Views, window: Window, filters: Filters, subject: Subject) -
     the devices together: whole ones, also where shared), temp_c (hottest), devices.
     """
     fine = aligned(window).seconds <= FINE.total_seconds()
-    steps = ("timeline/held", f"timeline/{'fine' if fine else 'coarse'}/looked")
-    step_s = 300 if fine else 3600 * step_h(window)
-    return _ask(views, (*steps, "timeline/measures"), window, filters, subject, step_s=step_s)
+    rolled = f"timeline/{'fine' if fine else 'coarse'}/rolled"
+    steps = ("timeline/held", rolled, "timeline/looked", "timeline/measures")
+    look_s = 300 if fine else 3600
+    step_s = look_s if fine else look_s * step_h(window)
+    return _ask(views, steps, window, filters, subject, look_s=look_s, step_s=step_s)
 
 
 def events(views: Views, window: Window, filters: Filters, subject: Subject) -> pa.Table:

@@ -1,13 +1,5 @@
 -- When each pod that asks for GPUs was made, placed and over. One that the last look at its cluster
 -- still saw lives to the end.
-WITH looked AS (
-    SELECT
-        cluster,
-        max(last_seen) AS last_look
-    FROM pod
-    GROUP BY cluster
-)
-
 SELECT
     p.cluster,
     p.namespace,

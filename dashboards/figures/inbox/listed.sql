@@ -8,35 +8,6 @@ WITH back AS (
     FROM acted
     WHERE restored_at IS NOT null
     GROUP BY ALL
-),
-
-rests AS (
-    SELECT
-        cluster,
-        about AS finding,
-        max((document ->> '$.until')::TIMESTAMP) AS until
-    FROM journal
-    WHERE kind = 'snoozed'
-    GROUP BY ALL
-),
-
-found AS (
-    SELECT
-        id,
-        any_value(cluster) AS cluster,
-        any_value(analyzer) AS analyzer,
-        any_value(kind) AS kind,
-        any_value(evidence) AS evidence,
-        any_value(team) AS team,
-        any_value(workload) AS workload,
-        any_value(start) AS since,
-        arg_max(verb, gpu_hours) AS verb,
-        arg_max(effort, gpu_hours) AS effort,
-        arg_max(saving, gpu_hours) AS saving,
-        sum(gpu_hours) AS gpu_hours,
-        sum(usd) AS usd
-    FROM advice
-    GROUP BY id
 )
 
 SELECT
@@ -62,7 +33,7 @@ SELECT
     p.why,
     p.next_at,
     p.request
-FROM found AS f
+FROM first_advice AS f
 LEFT JOIN back AS b ON f.cluster = b.cluster AND f.workload = b.workload
 LEFT JOIN rests AS r ON f.cluster = r.cluster AND f.id = r.finding
 LEFT JOIN planned AS p ON f.cluster = p.cluster AND f.id = p.finding

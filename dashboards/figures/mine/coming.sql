@@ -9,16 +9,6 @@ WITH keeps AS (
     GROUP BY ALL
 ),
 
-rests AS (
-    SELECT
-        cluster,
-        about AS finding,
-        arg_max((document ->> '$.until')::TIMESTAMPTZ::TIMESTAMP, seq) AS until
-    FROM journal
-    WHERE kind = 'snoozed'
-    GROUP BY ALL
-),
-
 notices AS (
     SELECT
         cluster,

@@ -1,5 +1,5 @@
--- What telemetry said of the subject's devices, in steps of 5 minutes: only of its own time where
--- several had the device.
+-- What telemetry said of the subject's devices, step by step: only of its own time where several
+-- had the device.
 SELECT
     r.cluster,
     r.bucket,
@@ -12,7 +12,7 @@ SELECT
     r.power_w_n,
     r.power_w_mean,
     r.temp_c_max
-FROM rollup_5m AS r
+FROM rolled AS r
 WHERE
     r.bucket >= $since
     AND r.bucket < $until
@@ -27,7 +27,7 @@ WHERE
             WHERE
                 h.cluster = r.cluster
                 AND h.device = r.device
-                AND h.start < r.bucket + INTERVAL 5 MINUTE
+                AND h.start < r.bucket + to_seconds($look_s)
                 AND h."end" > r.bucket
                 AND (r.pod = '' OR (r.namespace = h.namespace AND r.pod = h.pod))
         )

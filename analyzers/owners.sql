@@ -1,0 +1,19 @@
+-- Whose each pod's name was when it was last seen, and what the owner's annotations say.
+SELECT
+    cluster,
+    namespace,
+    pod,
+    max_by(workload_kind, coalesce(last_seen, TIMESTAMP '1970-01-01')) AS workload_kind,
+    max_by(workload, coalesce(last_seen, TIMESTAMP '1970-01-01')) AS workload,
+    max_by(team, coalesce(last_seen, TIMESTAMP '1970-01-01')) AS team,
+    max_by(
+        json_extract_string(annotations, '$."fallow.dev/family"'),
+        coalesce(last_seen, TIMESTAMP '1970-01-01')
+    ) AS family,
+    max_by(
+        json_extract_string(annotations, '$."fallow.dev/slo"'),
+        coalesce(last_seen, TIMESTAMP '1970-01-01')
+    ) AS told,
+    max(coalesce(last_seen, TIMESTAMP '1970-01-01')) AS last_seen
+FROM pod
+GROUP BY ALL

@@ -1,0 +1,17 @@
+-- What is advised, a row per finding: the first advice is the one to take, the hours are of all.
+SELECT
+    id,
+    any_value(cluster) AS cluster,
+    any_value(analyzer) AS analyzer,
+    any_value(kind) AS kind,
+    any_value(evidence) AS evidence,
+    any_value(team) AS team,
+    any_value(workload) AS workload,
+    any_value(start) AS since,
+    arg_max(verb, gpu_hours) AS verb,
+    arg_max(effort, gpu_hours) AS effort,
+    arg_max(saving, gpu_hours) AS saving,
+    sum(gpu_hours) AS gpu_hours,
+    sum(usd) AS usd
+FROM advice
+GROUP BY id
