@@ -13,6 +13,7 @@ import duckdb
 
 from fallow import __version__, tables
 from fallow.errors import WarehouseError
+from warehouse import reading
 from warehouse.storage import TYPES, storage
 
 _LAKE_OPTIONS = {
@@ -96,6 +97,7 @@ def migrate(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
                 raise
             cursor.commit()
             found = number
+            cursor.begin()  # one look at the catalog for all options
             for table in _INLINED:
                 _set(cursor, "data_inlining_row_limit", "100", table)
             for table in tables.table_names():
@@ -103,6 +105,7 @@ def migrate(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
                     # Compaction sorts; sorting each look or posting as well would slow it.
                     # Rollups are written by both cores only when they are sorted.
                     _set(cursor, "sort_on_insert", "false", table)
+            cursor.commit()
     if _missing(cursor):
         cursor.begin()
         try:
@@ -138,14 +141,10 @@ def _set(cursor: duckdb.DuckDBPyConnection, option: str, value: str, table: str)
 
 
 def _record(cursor: duckdb.DuckDBPyConnection, number: int) -> None:
-    cursor.execute(
-        "INSERT INTO schema_version VALUES ($number, $now, $fallow)",
-        {
-            "number": number,
-            "now": datetime.now(UTC).replace(tzinfo=None),
-            "fallow": __version__,
-        },
-    )
+    row = (number, datetime.now(UTC), __version__)
+    # Literals: the binding of a parameter imports pandas, half a second of a command's life.
+    values = ", ".join(map(reading.literal, row))
+    cursor.execute(f"INSERT INTO schema_version VALUES ({values})")
 
 
 def _columns(cursor: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:

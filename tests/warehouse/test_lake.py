@@ -93,3 +93,29 @@ def test_views_that_another_reader_makes_meanwhile_are_seen(
         monkeypatch.setattr(ViewSets, "_state", beside_another)
         assert warehouse.query("SELECT count(*) AS n FROM node")["n"].to_pylist() == [0]
     assert len(looks) > 2
+
+
+def test_a_table_that_never_had_a_row_is_planned_without_it_until_it_has_one(
+    settings: Settings, now: datetime
+) -> None:
+    plan = "EXPLAIN SELECT count(*) FROM sample"
+    with Warehouse.open(settings, write=True, clock=lambda: now) as wh:
+        bare = wh.query("FROM sample")
+        assert bare.num_rows == 0
+        with wh.snapshot() as cursor:
+            wh._views.use(cursor)
+            assert "EMPTY_RESULT" in str(cursor.execute(plan).fetchall())
+        wh.ingest([samples(now)])
+        full = wh.query("FROM sample")
+        assert full.num_rows == 4
+        assert full.schema == bare.schema
+        wh.replace("sample", full.slice(0, 0))
+        assert wh.query("FROM sample").num_rows == 0
+
+
+def test_rows_that_the_catalog_keeps_itself_are_seen(settings: Settings, now: datetime) -> None:
+    with Warehouse.open(settings, write=True, clock=lambda: now) as wh:
+        assert wh.query("FROM watermark").num_rows == 0
+        with wh.transaction() as cursor:
+            cursor.execute("INSERT INTO watermark VALUES ('a', TIMESTAMP '2026-11-20')")
+        assert wh.query("FROM watermark").num_rows == 1

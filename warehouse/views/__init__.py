@@ -12,9 +12,12 @@ import duckdb
 from fallow import tables
 from warehouse.views.tiers import TierState, definition
 
+_MOVES = {"watermark", "cold_file"}
+"""What says where rows lie."""
 _INTERNAL = ("watermark", "dirty", "unposted", "cold_file", "schema_version")
 
 _STATE = (files("warehouse.views") / "state.sql").read_text(encoding="utf-8")
+_BARE = (files("warehouse.views") / "bare.sql").read_text(encoding="utf-8")
 
 
 class ViewSets:
@@ -66,10 +69,12 @@ class ViewSets:
         known = self._by_snapshot
         if known is not None and known[0] == snapshot:
             return known[1]
-        found = cursor.execute(_STATE).fetchall()
+        bare = tuple(name for (name,) in cursor.execute(_BARE).fetchall())
+        found = [] if {*bare} >= _MOVES else cursor.execute(_STATE).fetchall()
         state = TierState(
             tuple((name, moment) for name, moment, path in found if path is None),
             tuple((name, path) for name, _, path in found if path is not None),
+            bare,
         )
         self._by_snapshot = (snapshot, state)
         return state
@@ -77,11 +82,15 @@ class ViewSets:
     def _make(self, state: TierState, number: int) -> str:
         name = f"nouns_{number}"
         cursor = self._connection.cursor()
-        cursor.execute(f"CREATE SCHEMA memory.{name}")
-        for noun in (*tables.table_names(), *_INTERNAL):
-            listed = definition(noun, state) or f'SELECT * FROM lake.main."{noun}"'
-            cursor.execute(f'CREATE VIEW memory.{name}."{noun}" AS {listed}')
-        cursor.close()
+        try:
+            cursor.begin()  # one look at the catalog for all of them
+            cursor.execute(f"CREATE SCHEMA memory.{name}")
+            for noun in (*tables.table_names(), *_INTERNAL):
+                listed = definition(noun, state) or f'SELECT * FROM lake.main."{noun}"'
+                cursor.execute(f'CREATE VIEW memory.{name}."{noun}" AS {listed}')
+            cursor.commit()
+        finally:
+            cursor.close()
         return name
 
 

@@ -23,6 +23,8 @@ class TierState(msgspec.Struct, frozen=True):
     watermarks: tuple[tuple[str, datetime], ...] = ()
     cold: tuple[tuple[str, str], ...] = ()
     """(table, path) of every archived Parquet file, in order."""
+    bare: tuple[str, ...] = ()
+    """Tables that never had a row, in order."""
 
     def watermark(self, name: str) -> datetime | None:
         """Return a watermark's moment (UTC, naive), or None when it was never set."""
@@ -37,7 +39,8 @@ def definition(noun: str, state: TierState) -> str | None:
     """Return the SELECT that is the noun at this state, or None for the lake's table."""
     files = state.files(noun)
     if not files:
-        return None
+        # Of a table without statistics DuckLake 1.5 asks the catalog again for each column.
+        return f'SELECT * FROM lake.main."{noun}" WHERE false' if noun in state.bare else None
     months: dict[tuple[str, str], list[str]] = {}
     for path in files:
         day, shape = named(path)
