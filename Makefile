@@ -18,7 +18,7 @@ demo: setup            ## the main job on an embedded synthetic fleet: no cluste
 
 test: setup            ## every test; those whose server or data is absent say so
 	@bash .ci/test-servers
-	@$(BIN)/pytest -n $(JOBS) --dist loadgroup
+	@$(BIN)/pytest -n $(JOBS)
 
 lint: setup
 	@$(BIN)/ruff check .

@@ -1,13 +1,16 @@
 """What every test may ask for: public data, a fixed clock, settings with a home of their own."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings as hypothesis_settings
 
 from fallow.settings import Settings, load
+from tests.by_file import ByFile, scope, slow
 from tests.servers import kube_apiserver
 from tests.servers import prometheus as real_prometheus
 
@@ -17,6 +20,23 @@ hypothesis_settings.load_profile("fallow")
 
 DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 REFERENCE = DATA.parent / "reference"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Give each process whole files."""
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest first: the last file to begin should not be one of them."""
+    whole: Counter[str] = Counter()
+    paths = {item.nodeid.partition("::")[0] for item in items}
+    for path in paths:
+        whole[scope(path)] += slow(path)
+    items.sort(key=lambda item: -whole[scope(item.nodeid.partition("::")[0])])
 
 
 def pytest_report_header() -> str:

@@ -8,12 +8,11 @@ it is the application's.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Any, Literal
 
 import msgspec
 
-from analyzers.queries import rows_of
+from fallow.xids import xid_meaning
 
 Key = tuple[str, str]
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
@@ -86,21 +85,9 @@ def applications(xids: Iterable[Xid]) -> set[tuple[str, str, str, int]]:
     """Return the pods (cluster, namespace, pod, code) that meet an XID on several GPUs."""
     where: dict[tuple[str, str, str, int], set[str]] = defaultdict(set)
     for xid in xids:
-        if xid.pod and facts(xid.code)["class"] in {"application", "log"}:
+        if xid.pod and xid_meaning(xid.code).class_ in {"application", "log"}:
             where[xid.cluster, xid.namespace, xid.pod, xid.code].add(xid.device)
     return {key for key, devices in where.items() if len(devices) > 1}
-
-
-@cache
-def table() -> dict[int, dict[str, str]]:
-    """Return the classes of XIDs by code (`xids.csv`)."""
-    return {int(row["xid"]): row for row in rows_of("reliability/xids")}
-
-
-def facts(code: int) -> dict[str, str]:
-    """Return an XID's row; one that is not listed condemns nothing."""
-    unknown = {"class": "unknown", "severity": "log", "action": "look it up", "meaning": ""}
-    return table().get(code, unknown)
 
 
 def _device(  # noqa: PLR0917  (one caller)
@@ -113,12 +100,12 @@ def _device(  # noqa: PLR0917  (one caller)
     struck: Sequence[datetime],
     downs: Sequence[datetime],
 ) -> Sick | None:
-    fatal = [x for x in seen if facts(x.code)["severity"] == "fatal"]
+    fatal = [x for x in seen if xid_meaning(x.code).severity == "fatal"]
     warned = [
         x
         for x in seen
-        if facts(x.code)["severity"] == "warn"
-        and facts(x.code)["class"] not in {"application", "log"}
+        if xid_meaning(x.code).severity == "warn"
+        and xid_meaning(x.code).class_ not in {"application", "log"}
     ]
     signs = [_told(x) for x in [*fatal, *warned]]
     witnesses = ["driver"] if fatal or warned else []
@@ -136,15 +123,15 @@ def _device(  # noqa: PLR0917  (one caller)
     if fatal:
         codes = [x.code for x in fatal]
         often = max(codes.count(code) for code in codes) > MOST_REBOOTS
-        action = INSPECT if often else facts(fatal[-1].code)["action"]
+        action = INSPECT if often else xid_meaning(fatal[-1].code).action
         return Sick(key[1], node, "sick", action, tuple(signs), tuple(witnesses))
     if len(warned) > 1 or (warned and "memory" in witnesses):
-        action = facts(warned[-1].code)["action"]
+        action = xid_meaning(warned[-1].code).action
         return Sick(key[1], node, "sick", action, tuple(signs), tuple(witnesses))
     mine = [
         x
         for x in seen
-        if facts(x.code)["class"] == "application"
+        if xid_meaning(x.code).class_ == "application"
         and x.pod
         and (x.cluster, x.namespace, x.pod, x.code) not in theirs
     ]
@@ -165,6 +152,6 @@ def _near(moments: Sequence[datetime], others: Sequence[datetime]) -> bool:
 
 
 def _told(xid: Xid) -> str:
-    meaning = facts(xid.code)["meaning"]
+    meaning = xid_meaning(xid.code).meaning
     when = "before the window" if xid.older else f"{xid.at:%Y-%m-%dT%H:%MZ}"
     return f"XID {xid.code}" + (f" ({meaning})" if meaning else "") + f", {when}"

@@ -14,7 +14,8 @@ from typing import Any, Literal
 import msgspec
 
 from analyzers.checkpoints import WORKLOAD, Owner
-from analyzers.reliability.devices import Xid, facts
+from analyzers.reliability.devices import Xid
+from fallow.xids import xid_meaning
 
 Cause = Literal["spot", "node", "device", "application"]
 Row = Mapping[str, Any]
@@ -64,8 +65,8 @@ def signs(events: Iterable[Row], causes: Mapping[str, str], xids: Iterable[Xid])
         elif row["kind"] == "Pod" and cause == "evicted":
             pods[row["cluster"], row["namespace"] or "", row["name"]].append((row["ts"], "down"))
     for xid in xids:
-        row = facts(xid.code)
-        bad = row["severity"] in {"fatal", "warn"} and row["class"] not in {"application", "log"}
+        said = xid_meaning(xid.code)
+        bad = said.severity in {"fatal", "warn"} and said.class_ not in {"application", "log"}
         if bad and not xid.older:
             devices[xid.cluster, xid.node].append(xid.at)
     return Signs(dict(nodes), dict(pods), dict(devices))

@@ -5,6 +5,7 @@ import pyarrow as pa
 from dashboards.figures.asking import Filters, ask
 from fallow.seams import Views
 from fallow.window import Window
+from fallow.xids import xid_meaning
 
 MOST = 300
 SLOW = 0.9
@@ -26,9 +27,14 @@ def xids(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return the XIDs that devices showed, the newest first.
 
     Columns: cluster, node, device, model, xid, first_hour, last_hour (UTC), hours (that it stood
-    there), pod (that held the device in the first one).
+    there), pod (that held the device in the first one); severity, meaning (empty = not listed) and
+    action as NVIDIA's catalogue has them.
     """
-    return ask(views, ("paid", "health/devices", "health/xids"), window, filters, most=MOST)
+    rows = ask(views, ("paid", "health/devices", "health/xids"), window, filters, most=MOST)
+    said = [xid_meaning(code) for code in rows["xid"].to_pylist()]
+    for name in ("severity", "meaning", "action"):
+        rows = rows.append_column(name, pa.array([getattr(s, name) for s in said], pa.string()))
+    return rows
 
 
 def clocks(views: Views, window: Window, filters: Filters) -> pa.Table:

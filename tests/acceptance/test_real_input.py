@@ -28,6 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.real_data
 @pytest.mark.usefixtures("home")
 def test_gentd26_has_415_idle_windows_in_75_pods(

@@ -137,6 +137,7 @@ def asked(analyzer: IdleAnalyzer, views: Any, at: datetime) -> dict[str, Any]:
     return {f.id: alike(f) for f in found if f.verdict == "idle" and f.window.end >= at - FRESH}
 
 
+@pytest.mark.slow
 @settings(
     max_examples=8,
     suppress_health_check=[HealthCheck.too_slow],

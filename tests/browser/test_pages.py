@@ -35,6 +35,7 @@ def holding(value: str) -> Callable[[str], bool]:
     return lambda url: [value] in parse_qs(urlsplit(url).query).values()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
 def test_page_is_whole_and_quiet(view: str, visitors: Visitors) -> None:
     visitor = visitors()

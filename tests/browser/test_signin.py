@@ -70,6 +70,7 @@ def site(
             yield Site(browser, url, provider, service)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("groups", "role"),
     [(["finance"], "viewer"), (["sre", "finance"], "operator"), (["leads"], "approver")],
@@ -138,6 +139,7 @@ def wishes(settings: Settings) -> list[Wish]:
     ]
 
 
+@pytest.mark.slow
 def test_what_people_ask_reaches_the_service_in_their_name(site: Site, wishes: list[Wish]) -> None:
     with site.sends("leads") as visitor:
         for wish in wishes:

@@ -21,6 +21,7 @@ VIEWERS = 10
 LOOK = datetime(2026, 11, 15, 23, 59)  # noqa: DTZ001  (the tables' naive UTC)
 
 
+@pytest.mark.slow
 def test_ten_viewers_and_the_collector_never_wait_for_each_other(
     browser: Browser, url: str, settings: Settings
 ) -> None:

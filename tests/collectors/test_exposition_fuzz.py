@@ -10,6 +10,7 @@ import pytest
 HARNESS = Path(__file__).resolve().parents[2] / "fuzz" / "fuzz_exposition.py"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     importlib.util.find_spec("atheris") is None,
     reason="atheris (dependency group fuzz) is not installed",

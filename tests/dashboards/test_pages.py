@@ -33,6 +33,7 @@ def test_every_page_the_issue_asks_finance_for_is_there() -> None:
     assert [name.removeprefix("finance_") for name in FINANCE] == wanted.split()
 
 
+@pytest.mark.slow
 @each_view
 def test_page_keeps_the_rules(view: str, fleet: Settings, draw: Draw) -> None:
     page = draw(view, fleet)
@@ -45,6 +46,7 @@ def test_page_keeps_the_rules(view: str, fleet: Settings, draw: Draw) -> None:
         assert len(drawn.proto.spec) < 2_000_000
 
 
+@pytest.mark.slow
 @each_view
 def test_page_of_an_empty_team_says_so(view: str, fleet: Settings, draw: Draw) -> None:
     page = draw(view, fleet, team="nobody-at-all")

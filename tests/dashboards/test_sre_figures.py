@@ -199,6 +199,7 @@ def test_health_tells_what_was_away_struck_and_slow(known: Warehouse) -> None:
     assert (away["node"], away["unavailable_usd"]) == ("two", state["unavailable"]["usd"])
     (xid,) = health.xids(known, DAY, ALL).to_pylist()
     assert (xid["device"], xid["xid"], xid["hours"]) == ("GPU-3", 79, 2)
+    assert (xid["severity"], xid["meaning"]) == ("fatal", "GPU has fallen off the bus")
     (slow,) = health.clocks(known, DAY, ALL).to_pylist()
     assert (slow["device"], slow["slower_pct"], slow["hot_pct"]) == ("GPU-3", 50.0, 25.0)
     assert slow["reasons"] == "hardware too hot"

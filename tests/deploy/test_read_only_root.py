@@ -86,6 +86,7 @@ def test_nothing_but_the_volume_and_tmp_can_be_written(tmp_path: Path) -> None:
     assert said.returncode == 0, said.stderr
 
 
+@pytest.mark.slow
 def test_it_collects_gets_ready_and_stops_there(tmp_path: Path, exporter: Exporter) -> None:
     exporter.labels = {"node": "n1", "space": "a", "pod": "p"}
     said = {"FALLOW_HOME": HOME, "FALLOW_EXPORTERS__TARGETS": f'["{exporter.url}"]'}

@@ -181,6 +181,7 @@ def test_chunks_are_no_longer_than_the_settings_and_the_memory_allow(
     assert keys(rows) == keys(within(two_days, LAST_DAY))
 
 
+@pytest.mark.slow
 def test_a_coarser_step_keeps_the_last_look_of_each(home: Settings, two_days: Rows) -> None:
     rows = samples(collector(home, step=timedelta(minutes=10)).collect(LAST_DAY))
     fine = keys(within(two_days, LAST_DAY))
@@ -243,6 +244,7 @@ def test_a_sample_on_a_chunks_edge_belongs_to_one_chunk(
     assert float(server.asked[0][1]["time"]) == pytest.approx(start + 60 - 0.001, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_live_passes_go_on_from_one_another_and_a_late_one_leaves_no_hole(
     home: Settings,
     passing_on: Misbehaving,

@@ -73,6 +73,7 @@ def test_a_training_loop_tells_its_pace_and_memory(two_days: Rows) -> None:
     assert row["reserved_bytes"] == 2 * row["allocated_bytes"] == 2**36
 
 
+@pytest.mark.slow
 def test_passes_a_minute_apart_leave_no_hole(prometheus_with_history: str) -> None:
     settings = load(environ={}, flags={"prometheus.url": prometheus_with_history}).settings
     now = [END - timedelta(hours=5, minutes=40) + timedelta(seconds=20)]

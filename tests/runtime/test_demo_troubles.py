@@ -3,6 +3,8 @@
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime import analyzing, demo, pipeline
@@ -11,6 +13,7 @@ from runtime.planting import troubles
 from warehouse.lake import Warehouse
 
 
+@pytest.mark.slow
 def test_troubles_of_work_and_nodes_are_found_where_they_were_planted(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, cluster=demo.CLUSTER)
     window = Window(demo.END - timedelta(days=5), demo.END)

@@ -91,6 +91,7 @@ def test_every_job_is_some_roles_and_a_role_has_only_its_own(settings: Settings)
     assert jobs(frozenset({Role.dashboard})) == []
 
 
+@pytest.mark.slow
 def test_roles_share_a_warehouse_with_a_postgresql_catalog(
     tmp_path: Path, exporter: Exporter
 ) -> None:

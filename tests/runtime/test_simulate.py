@@ -69,6 +69,7 @@ def test_nothing_simulated_enters_the_warehouse_of_the_site(site: Path) -> None:
     assert [path.name for path in site.iterdir()] == ["fallow.yaml"]
 
 
+@pytest.mark.slow
 def test_both_worlds_pay_for_the_same_devices_and_their_states_add_up(
     found: dict[str, Any],
 ) -> None:
@@ -83,6 +84,7 @@ def test_both_worlds_pay_for_the_same_devices_and_their_states_add_up(
         assert world["job_completion_p50_s"] > 0
 
 
+@pytest.mark.slow
 def test_what_is_stopped_is_measured_against_the_truth(found: dict[str, Any]) -> None:
     did = found["enforced"]["enforcer"]
     assert did["actions"] > 0
@@ -116,6 +118,7 @@ def test_while_it_only_watches_the_actor_has_no_turn(tmp_path: Path) -> None:
     assert turns == [options.spec.start_s + hours * HOUR for hours in (5, 6)]
 
 
+@pytest.mark.slow
 def test_people_see_both_worlds_side_by_side(found: dict[str, Any]) -> None:
     rows = {row["measure"]: row for row in table(found)}
     assert rows["idle GPU-hours"]["without"] > rows["idle GPU-hours"]["with"]

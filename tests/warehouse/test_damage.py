@@ -114,7 +114,7 @@ from fallow.tables import Batch
 from warehouse import maintenance
 from warehouse.lake import Warehouse
 
-home, n = Path(sys.argv[1]), 3000
+home, n = Path(sys.argv[1]), 20000
 settings = load(environ={}, flags={"home": home, "cluster": "test"}).settings
 start = datetime(2026, 11, 20)
 def look(k):
@@ -148,6 +148,7 @@ print(json.dumps(out))
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_temporary_and_loses_nothing(
     tmp_path: Path, process: Callable[..., subprocess.Popen[str]]
 ) -> None:
@@ -170,8 +171,8 @@ def test_a_full_disk_is_temporary_and_loses_nothing(
     assert n > 3
     for failed in seen["failed"]:
         assert (failed["code"], "the disk is full" in failed["text"]) == (75, True)
-    assert seen["when_full"] == seen["reopened"] == {"n": 3000 * n, "looks": n}
-    assert seen["after"] == {"n": 3000 * (n + 1), "looks": n + 1}
+    assert seen["when_full"] == seen["reopened"] == {"n": 20000 * n, "looks": n}
+    assert seen["after"] == {"n": 20000 * (n + 1), "looks": n + 1}
 
 
 @pytest.fixture

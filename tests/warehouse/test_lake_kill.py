@@ -94,6 +94,7 @@ def acknowledged(parent: subprocess.Popen[str], first: int, seconds: float) -> s
     raise AssertionError("the writers' parent ended")
 
 
+@pytest.mark.slow
 def test_killed_writers_lose_nothing_and_readers_see_whole_batches(
     settings: Settings,
     writers: subprocess.Popen[str],

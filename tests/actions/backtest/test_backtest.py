@@ -190,6 +190,7 @@ def test_the_replay_decides_as_asking_at_every_moment_does(town: Town, policy: P
     assert len(fast.stops) + len(fast.aborted) > 0
 
 
+@pytest.mark.slow
 @settings(
     max_examples=4,
     suppress_health_check=[HealthCheck.too_slow],

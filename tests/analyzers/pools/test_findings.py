@@ -207,6 +207,7 @@ HELD = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_savings_never_exceed_the_bill_and_are_the_same_again(pools: Pools) -> None:
     for n in range(4):
         pools.node(f"n{n}", "g6.12xlarge" if n % 2 else "g6.xlarge", pool=f"pool-{n // 2}")

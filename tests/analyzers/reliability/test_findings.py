@@ -10,15 +10,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analyzers.reliability.analyzer import ReliabilityAnalyzer
-from analyzers.reliability.devices import facts, table
 from analyzers.waterfall import fall
 from fallow.nouns import Finding
 from fallow.settings import ReliabilitySettings
+from fallow.xids import xid_meaning, xid_meanings
 from runtime.findings import document
 from tests.analyzers.goldens import agree
 
 GOLDEN = Path(__file__).parent / "golden"
 Ward = Any
+APPLICATIONS = [c for c, said in xid_meanings().items() if said.class_ == "application"]
+FATAL = [c for c, said in xid_meanings().items() if said.severity == "fatal"]
 
 
 def found(ward: Ward, **chosen: Any) -> dict[str, Finding]:
@@ -78,7 +80,7 @@ def test_the_budgets_over_a_sick_nodes_pods_are_named(ward: Ward) -> None:
     assert told == [{"name": "ns/mine", "wants": "minAvailable 1", "evictions_allowed": 0}]
 
 
-@pytest.mark.parametrize("code", [c for c, row in table().items() if row["class"] == "application"])
+@pytest.mark.parametrize("code", APPLICATIONS)
 def test_no_application_xid_condemns_a_node(ward: Ward, code: int) -> None:
     """Not even again and again, on every board, with pods that fail by it."""
     ward.node("n0")
@@ -92,7 +94,7 @@ def test_no_application_xid_condemns_a_node(ward: Ward, code: int) -> None:
     assert "sick_node" not in found(ward)
 
 
-@pytest.mark.parametrize("code", [c for c, row in table().items() if row["severity"] == "fatal"])
+@pytest.mark.parametrize("code", FATAL)
 def test_a_fatal_xid_alone_is_a_suspicion_and_with_a_failed_pod_certain(
     ward: Ward, code: int
 ) -> None:
@@ -106,7 +108,7 @@ def test_a_fatal_xid_alone_is_a_suspicion_and_with_a_failed_pod_certain(
 
 
 def test_an_unlisted_xid_condemns_nobody() -> None:
-    assert facts(4711)["severity"] == "log"
+    assert xid_meaning(4711).severity == "log"
 
 
 def test_one_gpu_that_different_pods_stumble_over_is_suspect_and_one_pod_s_own_errors_are_not(

@@ -1,0 +1,39 @@
+"""What NVIDIA's XIDs mean: class, severity, action (`xids.csv`)."""
+
+import csv
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+
+class XidMeaning(msgspec.Struct, frozen=True):
+    """One XID; `meaning` is empty where the source has none.
+
+    Source: NVIDIA's XID catalogue by its immediate action, as gpud lists it; see the table.
+    """
+
+    class_: str
+    """application, workflow, gpu, node, mechanics, software, support, log or unknown."""
+    severity: str
+    """log, application, warn or fatal."""
+    action: str
+    meaning: str
+
+
+_UNKNOWN = XidMeaning("unknown", "log", "look it up", "")
+
+
+@cache
+def xid_meanings() -> dict[int, XidMeaning]:
+    """Return every XID that is listed, by its code."""
+    text = files("fallow").joinpath("xids.csv").read_text(encoding="utf-8")
+    return {
+        int(row["xid"]): XidMeaning(row["class"], row["severity"], row["action"], row["meaning"])
+        for row in csv.DictReader(text.splitlines())
+    }
+
+
+def xid_meaning(code: int) -> XidMeaning:
+    """Return what an XID means; one that is not listed condemns nothing."""
+    return xid_meanings().get(code, _UNKNOWN)
