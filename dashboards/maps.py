@@ -136,7 +136,7 @@ def week(rows: Sequence[Mapping[str, Any]], measure: str, title: str, colour: st
         alt.Chart(values(named))
         .mark_rect()
         .encode(
-            x=alt.X("hour:O", title="hour of the day, UTC", axis=alt.Axis(labelAngle=0)),
+            x=alt.X("hour:O", title="hour of the day", axis=alt.Axis(labelAngle=0)),
             y=alt.Y("day:O", title=None, sort=[*DAYS], axis=alt.Axis(labelOverlap=False)),
             color=alt.Color(
                 f"{measure}:Q",

@@ -4,9 +4,9 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
-from fallow.sections import Duration, Section
+from fallow.sections import Duration, Section, TimeZone
 
 LEAST_SECRET = 32
 """Characters of the secret that signs cookies: 32 random ones cannot be guessed."""
@@ -74,7 +74,19 @@ class DashboardSettings(Section):
     hosts: list[str] = Field(
         default_factory=list, description="host names it answers to; empty = any with oidc"
     )
+    time_zone: TimeZone = Field("UTC", description="whose clock tells office hours")
+    office_hours: tuple[int, int] = Field(
+        (8, 20), description="first hour and the hour after the last, Monday to Friday"
+    )
     oidc: OidcSettings = OidcSettings()
+
+    @field_validator("office_hours")
+    @classmethod
+    def _a_day(cls, hours: tuple[int, int]) -> tuple[int, int]:
+        first, last = hours
+        if not 0 <= first < last <= 24:  # noqa: PLR2004  (a day's)
+            raise ValueError("write two hours of a day in order, such as [8, 20]")
+        return hours
 
 
 class FinanceSettings(Section):

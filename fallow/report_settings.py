@@ -4,12 +4,11 @@ import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, Self
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from fallow.crontab import parsed
-from fallow.sections import S3, Duration, Section
+from fallow.sections import S3, Duration, Section, TimeZone
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _STORE = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](?:/[^?#\s]*)?")
@@ -57,7 +56,7 @@ class Schedule(Section):
     format: Literal["html", "pdf", "md", "csv", "focus"] = "html"
     focus_version: Literal["1.2", "1.0"] = "1.2"
     cron: str = Field(description="when it is due, as in crontab: 0 7 * * mon, or @monthly")
-    time_zone: str = Field("UTC", description="whose clock that is, such as Europe/Berlin")
+    time_zone: TimeZone = Field("UTC", description="whose clock that is, such as Europe/Berlin")
     to: list[str] = Field(
         min_length=1, description="names of notices.channels and of reports.stores"
     )
@@ -67,17 +66,6 @@ class Schedule(Section):
     def _readable(cls, cron: str) -> str:
         parsed(cron)
         return cron
-
-    @field_validator("time_zone")
-    @classmethod
-    def _zone(cls, name: str) -> str:
-        try:
-            ZoneInfo(name)
-        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-            raise ValueError(
-                f"there is no time zone {name!r}: write one such as Europe/Berlin or UTC"
-            ) from error
-        return name
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

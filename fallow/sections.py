@@ -2,8 +2,9 @@
 
 from datetime import timedelta
 from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic import PlainSerializer as Serialize
 
 from fallow.errors import UsageError
@@ -24,6 +25,19 @@ Duration = Annotated[
     BeforeValidator(_duration),
     Serialize(lambda d: format_duration(d.total_seconds()), return_type=str),
 ]
+
+
+def _zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(
+            f"there is no time zone {name!r}: write one such as Europe/Berlin or UTC"
+        ) from error
+    return name
+
+
+TimeZone = Annotated[str, AfterValidator(_zone)]
 
 
 class Section(BaseModel):

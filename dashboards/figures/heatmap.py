@@ -9,9 +9,15 @@ from dashboards.figures.asking import Filters, ask
 from fallow.seams import Views
 from fallow.window import Window
 
-OFFICE = (8, 20)
-"""Office hours, Monday to Friday, UTC: what people call the day."""
 MOST = 100
+
+
+class Office(msgspec.Struct, frozen=True):
+    """Whose clock tells the hour, and which hours, Monday to Friday, people call the day."""
+
+    zone: str = "UTC"
+    first: int = 8
+    last: int = 20
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -26,28 +32,31 @@ class Part(msgspec.Struct, frozen=True):
     idle_usd: Decimal | None
 
 
-def week(views: Views, window: Window, filters: Filters) -> pa.Table:
+def week(views: Views, window: Window, filters: Filters, office: Office) -> pa.Table:
     """Return a row per hour of the week that was accounted; they sum to the window's bill.
 
-    Columns: weekday (1 = Monday), hour (UTC), days (that it was seen), gpu_hours, usd, GPU-hours
-    and per cent of it productive, idle, free (with stranded) and unknown, idle_usd.
+    Columns: weekday (1 = Monday), hour (of the office's clock), days (that it was seen), gpu_hours,
+    usd, GPU-hours and per cent of it productive, idle, free (with stranded) and unknown, idle_usd.
     """
-    return ask(views, ("paid", "heatmap/week"), window, filters)
+    return _ask(views, "week", window, filters, office)
 
 
-def halves(views: Views, window: Window, filters: Filters) -> tuple[Part, ...]:
+def halves(views: Views, window: Window, filters: Filters, office: Office) -> tuple[Part, ...]:
     """Return office hours first, then the rest of the week; what was not seen is left out."""
-    first, last = OFFICE
-    steps = ("paid", "heatmap/halves")
-    rows = ask(views, steps, window, filters, first=first, last=last).to_pylist()
+    rows = _ask(views, "halves", window, filters, office).to_pylist()
     return tuple(Part(**row) for row in rows)
 
 
-def teams(views: Views, window: Window, filters: Filters) -> pa.Table:
+def teams(views: Views, window: Window, filters: Filters, office: Office) -> pa.Table:
     """Return who holds GPUs idle outside office hours, the dearest first.
 
     Columns: team, idle_usd, idle_gpu_hours (outside), office_idle_gpu_hours, outside_pct.
     """
-    first, last = OFFICE
-    steps = ("paid", "heatmap/teams")
-    return ask(views, steps, window, filters, first=first, last=last, most=MOST)
+    return _ask(views, "teams", window, filters, office, most=MOST)
+
+
+def _ask(
+    views: Views, name: str, window: Window, filters: Filters, office: Office, **more: int
+) -> pa.Table:
+    steps = ("paid", "heatmap/clocked", f"heatmap/{name}")
+    return ask(views, steps, window, filters, **msgspec.structs.asdict(office), **more)

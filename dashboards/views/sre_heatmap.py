@@ -36,7 +36,7 @@ def week(asked: Asked) -> None:
     chosen = st.segmented_control(
         "Show", [*MEASURES], default="idle", required=True, key="measure", bind="query-params"
     )
-    rows = data.ask(heatmap.week, asked.window, asked.filters)
+    rows = data.ask(heatmap.week, asked.window, asked.filters, _office(asked))
     if not rows.num_rows:
         page.nobody(asked)
         return
@@ -52,15 +52,15 @@ def week(asked: Asked) -> None:
     blank = (
         "" if len(listed) == 7 * 24 else f" {7 * 24 - len(listed)} hours lie outside the window."
     )
-    page.note(f"Moments are UTC. Each hour was seen {few:,} times or more.{blank}")
+    zone = asked.settings.dashboard.time_zone
+    page.note(f"The clock is that of {zone}. Each hour was seen {few:,} times or more.{blank}")
 
 
 def halves(asked: Asked) -> None:
     """Say what lies idle in office hours and outside them."""
-    made = data.ask(heatmap.halves, asked.window, asked.filters)
+    made = data.ask(heatmap.halves, asked.window, asked.filters, _office(asked))
     if not made:
         return
-    first, last = heatmap.OFFICE
     page.metrics(
         *(
             (
@@ -79,13 +79,17 @@ def halves(asked: Asked) -> None:
             for part in made
         ),
     )
-    page.note(f"Office hours: Monday to Friday, {first}:00 to {last}:00 UTC.")
+    office = _office(asked)
+    page.note(
+        f"Office hours: Monday to Friday, {office.first}:00 to {office.last}:00, {office.zone} "
+        "(`dashboard.office_hours`, `dashboard.time_zone`)."
+    )
 
 
 def teams(asked: Asked) -> None:
     """List who leaves GPUs idle at night and at weekends."""
     page.heading("Who holds GPUs idle outside office hours")
-    rows = data.ask(heatmap.teams, asked.window, asked.filters)
+    rows = data.ask(heatmap.teams, asked.window, asked.filters, _office(asked))
     if not rows.num_rows:
         page.nothing(
             "Nobody holds a GPU idle outside office hours.",
@@ -93,3 +97,8 @@ def teams(asked: Asked) -> None:
         )
         return
     page.table(rows, TEAMS, called="Teams that hold GPUs idle outside office hours")
+
+
+def _office(asked: Asked) -> heatmap.Office:
+    told = asked.settings.dashboard
+    return heatmap.Office(told.time_zone, *told.office_hours)

@@ -29,6 +29,7 @@ from warehouse.lake import Warehouse
 DAY = Window(END - timedelta(days=1), END)
 HOUR = Window(END - timedelta(hours=1), END)
 ALL = Filters()
+OFFICE = heatmap.Office()
 
 
 @pytest.fixture(scope="module")
@@ -183,14 +184,28 @@ def test_a_document_of_another_version_is_no_failure(tmp_path: Path) -> None:
 
 
 def test_hours_of_the_week_sum_to_the_bill(known: Warehouse) -> None:
-    rows = heatmap.week(known, DAY, ALL).to_pylist()
-    halves = heatmap.halves(known, DAY, ALL)
+    rows = heatmap.week(known, DAY, ALL, OFFICE).to_pylist()
+    halves = heatmap.halves(known, DAY, ALL, OFFICE)
     bill = spend.totals(known, DAY, ALL)
     assert sum(r["usd"] for r in rows) == sum(p.usd or 0 for p in halves) == bill.usd == 192
     assert {(r["weekday"], r["idle_pct"], r["productive_pct"]) for r in rows} == {(7, 25.0, 25.0)}
     assert [p.in_office for p in halves] == [False], "a Sunday has no office hours"
-    (team,) = heatmap.teams(known, DAY, ALL).to_pylist()
+    (team,) = heatmap.teams(known, DAY, ALL, OFFICE).to_pylist()
     assert (team["team"], team["idle_usd"], team["outside_pct"]) == ("red", 48, 100.0)
+
+
+def test_office_hours_are_those_of_a_place(known: Warehouse) -> None:
+    """The day is a Sunday in Greenwich; on Kiritimati its second part is Monday already."""
+    bill = spend.totals(known, DAY, ALL).usd
+    office = heatmap.Office("Pacific/Kiritimati", 0, 10)
+    here = heatmap.halves(known, DAY, ALL, office)
+    assert [(p.in_office, p.hours) for p in here] == [(True, 10), (False, 14)]
+    assert sum(p.usd or 0 for p in here) == bill
+    rows = heatmap.week(known, DAY, ALL, office).to_pylist()
+    assert {(r["weekday"], r["hour"]) for r in rows} == {
+        *((7, h) for h in range(14, 24)),
+        *((1, h) for h in range(14)),
+    }
 
 
 def test_health_tells_what_was_away_struck_and_slow(known: Warehouse) -> None:
@@ -215,7 +230,7 @@ def test_filters_take_away_what_is_not_asked_for(known: Warehouse) -> None:
         health.xids(known, DAY, nobody),
         health.events(known, DAY, nobody),
         queues.waiting(known, DAY, nobody),
-        heatmap.week(known, DAY, nobody),
+        heatmap.week(known, DAY, nobody, OFFICE),
         timeline.places(known, DAY, nobody, Subject(node="one")),
     ):
         assert rows.num_rows == 0

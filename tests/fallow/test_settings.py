@@ -57,6 +57,8 @@ BAD_FILES = [
     ("warehouse:\n  raw_days: 0\n", "setting 'warehouse.raw_days' (from {file})", "greater"),
     ("prices:\n  usd_per_gpu_hour: -1\n", "setting 'prices.usd_per_gpu_hour'", "greater than 0"),
     ("exporters:\n  targets: {a: b}\n", "setting 'exporters.targets' (from {file})", "list"),
+    ("dashboard:\n  office_hours: [20, 8]\n", "setting 'dashboard.office_hours'", "[8, 20]"),
+    ("dashboard:\n  time_zone: Mars\n", "no time zone 'Mars'", "Europe/Berlin"),
     ("cluster: ''\n", "setting 'cluster' (from {file})", "at least 1 character"),
     ("- a\n- b\n", "{file} holds a list, not a mapping of settings", ""),
     ("a: [\n", "{file} is not YAML", ""),

@@ -5,15 +5,8 @@ SELECT
     coalesce(sum(gpu_hours) FILTER (WHERE NOT in_office), 0) AS idle_gpu_hours,
     coalesce(sum(gpu_hours) FILTER (WHERE in_office), 0) AS office_idle_gpu_hours,
     100 * idle_gpu_hours / sum(gpu_hours) AS outside_pct
-FROM (
-    SELECT
-        team,
-        usd,
-        gpu_hours,
-        isodow(bucket) <= 5 AND hour(bucket) >= $first AND hour(bucket) < $last AS in_office
-    FROM paid
-    WHERE state = 'idle'
-) AS idle
+FROM clocked
+WHERE state = 'idle'
 GROUP BY team
 HAVING idle_gpu_hours > 0
 ORDER BY idle_usd DESC NULLS LAST, idle_gpu_hours DESC, team ASC

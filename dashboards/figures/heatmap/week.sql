@@ -1,8 +1,8 @@
--- Each hour of the week (UTC): what was paid in it and how it was used, over all weeks together.
+-- Each hour of the week: what was paid in it and how it was used, over all weeks together.
 SELECT
-    isodow(bucket)::INTEGER AS weekday,
-    hour(bucket)::INTEGER AS hour,
-    count(DISTINCT date_trunc('day', bucket))::INTEGER AS days,
+    weekday,
+    hour,
+    count(DISTINCT date_trunc('day', moment))::INTEGER AS days,
     sum(gpu_hours) AS gpu_hours,
     sum(usd) AS usd,
     coalesce(sum(gpu_hours) FILTER (WHERE state = 'productive'), 0) AS productive_gpu_hours,
@@ -14,6 +14,6 @@ SELECT
     100 * idle_gpu_hours / nullif(sum(gpu_hours), 0) AS idle_pct,
     100 * free_gpu_hours / nullif(sum(gpu_hours), 0) AS free_pct,
     100 * unknown_gpu_hours / nullif(sum(gpu_hours), 0) AS unknown_pct
-FROM paid
+FROM clocked
 GROUP BY ALL
 ORDER BY weekday ASC, hour ASC

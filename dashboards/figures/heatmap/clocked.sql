@@ -1,0 +1,22 @@
+-- What was paid by team and state, with the hour of the week by the clock of the place.
+WITH summed AS (
+    SELECT
+        timezone($zone, timezone('UTC', bucket)) AS moment,
+        team,
+        state,
+        sum(gpu_hours) AS gpu_hours,
+        sum(usd) AS usd
+    FROM paid
+    GROUP BY bucket, team, state
+)
+
+SELECT
+    moment,
+    isodow(moment)::INTEGER AS weekday,
+    hour(moment)::INTEGER AS hour,
+    weekday <= 5 AND hour >= $first AND hour < $last AS in_office,
+    team,
+    state,
+    gpu_hours,
+    usd
+FROM summed
