@@ -16,7 +16,7 @@ _GROUP = re.compile(r'xdist_group\("([^"]+)"\)')
 _SLOW = re.compile(r"\bmark\.slow\b")
 
 
-class ByFile(LoadScopeScheduling):
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
     """Hands out whole files, or whole groups of files, in the order in which they are met."""
 
     def _split_scope(self, nodeid: str) -> str:
