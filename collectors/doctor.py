@@ -343,7 +343,8 @@ class _Doctor:
         if not reached:
             finding = "less than a day of GPU series"
             return Row("history", "warn", finding, "longer history: a later scan sees more")
-        return Row("history", "ok", f"GPU series reach back {reached.days} days or more")
+        days = f"{reached.days} day" + ("s" if reached.days > 1 else "")
+        return Row("history", "ok", f"GPU series reach back {days} or more")
 
 
 def witness_row(

@@ -67,7 +67,7 @@ def reference() -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def prometheus_with_history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the URL of a real Prometheus whose two days end at `now`; skip where it is absent.
+    """Return the URL of a real Prometheus whose day ends at `now`; skip where it is absent.
 
     Its users bear `xdist_group("prometheus")`, so that one process builds the blocks once.
     """

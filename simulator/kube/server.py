@@ -10,6 +10,8 @@ import socket
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self, cast
 from urllib.parse import parse_qs, parse_qsl, urlsplit
@@ -31,6 +33,8 @@ HOST = "127.0.0.1"
 GZIP_FROM = 128 * 1024
 """Bytes from which an answer is packed for those who accept it, as on the real server."""
 REMEMBERED = 10_000
+GOODBYE_S = 2.0
+"""How long a door that shuts waits for its watches to say that they end."""
 SILENCE_S = 0.02
 """How often a door that stays silent looks whether its client gave up."""
 _HEALTH = {"/healthz", "/livez", "/readyz"}
@@ -55,6 +59,7 @@ class KubeServer:
         self.containers = exec.Containers()
         self.answers = Answers(store, self.access, self.faults)
         self.asked: deque[Asked] = deque(maxlen=REMEMBERED)
+        self._watches = 0
         try:
             self._http = _Http(self, port)
         except OSError as error:
@@ -94,8 +99,22 @@ class KubeServer:
         if self._thread.is_alive():
             self._http.shutdown()
             self._thread.join()
+        with self.store.changed:
+            self.store.changed.wait_for(lambda: not self._watches, GOODBYE_S)
         self._http.server_close()
         self._http.hang_up()
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Say that a watch is open: closing waits for its end."""
+        with self.store.changed:
+            self._watches += 1
+        try:
+            yield
+        finally:
+            with self.store.changed:
+                self._watches -= 1
+                self.store.changed.notify_all()
 
     def bookmark(self) -> int:
         """Move every open watch on to a new version without a change; return the version."""
@@ -170,9 +189,11 @@ class Handler(BaseHTTPRequestHandler):
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
         body = self._body(headers)
         request = Request(self.command, parts.path.rstrip("/"), query, headers, body)
-        self._owner.asked.append(Asked(self.command, request.path, query, headers))
+        watches = query.get("watch") in {"true", "1"}
         try:
-            self._dispatch(request)
+            with self._owner.watching() if watches else nullcontext():
+                self._owner.asked.append(Asked(self.command, request.path, query, headers))
+                self._dispatch(request)
         except ApiError as error:
             self._refuse(error)
         except OSError:  # the client hung up

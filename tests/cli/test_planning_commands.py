@@ -118,20 +118,22 @@ def test_why_not_lists_the_gates_that_are_shut(fallow: Fallow, stored: Path, rul
 def test_a_met_regret_is_trusted_and_a_missed_one_exits_with_3(
     fallow: Fallow, stored: Path, rules: Path
 ) -> None:
+    # Trust stays in the journal, which others read too: a policy of this test's own.
+    (rules / "own.yaml").write_text(POLICY.format(name="own", rate="60%"))
     words = ("--home", stored, "--policies", rules, "--since", SPAN)
     missed = fallow("backtest", "strict", *words)
     assert missed.code == 3, missed.err
     assert "declared 1.0%: NOT met" in missed.err
-    met = fallow("backtest", "easy", *words, "-o", "json")
+    met = fallow("backtest", "own", *words, "-o", "json")
     assert met.code == 0, met.err
     told = json.loads(met.out)
     assert told["schema"] == "fallow.backtest/v1"
     assert (told["stopped"], told["regret"]["met"]) == (3, True)
     with Journal.open(stored / "journal.sqlite", lambda: END, write=False) as journal:
         record = Record(journal).catch_up()
-        assert record.trusted["easy"].fingerprint == told["fingerprint"]
-        assert set(record.trusted) == {"easy"}
-        assert [e.key for e in journal.entries("backtested")] == ["strict", "easy"]
+        assert record.trusted["own"].fingerprint == told["fingerprint"]
+        assert set(record.trusted) == {"own"}
+        assert [e.key for e in journal.entries("backtested")] == ["strict", "own"]
         assert journal.verify() is None
 
 

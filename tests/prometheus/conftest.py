@@ -1,4 +1,4 @@
-"""Servers that misbehave, and a collector of the real one's two days, read once."""
+"""Servers that misbehave, and a collector of the real one's day, read once."""
 
 import urllib.error
 import urllib.parse
@@ -49,8 +49,8 @@ def asking(server: Misbehaving, slept: list[float]) -> Iterator[Asking]:
 
 
 @pytest.fixture(scope="session")
-def two_days(prometheus_with_history: str) -> Rows:
-    """Return everything that the collector yields of the real server's two days, by table."""
+def past_rows(prometheus_with_history: str) -> Rows:
+    """Return everything that the collector yields of the real server's day, by table."""
     settings = load(environ={}, flags={"prometheus.url": prometheus_with_history}).settings
     collector = PrometheusCollector(settings.prometheus, "real", lambda: END + timedelta(hours=2))
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)

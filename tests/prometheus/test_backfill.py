@@ -75,25 +75,25 @@ def ranges(server: Misbehaving) -> list[tuple[datetime, float]]:
 
 
 def test_an_interrupted_backfill_goes_on_where_it_stopped_and_doubles_nothing(
-    warehouse: Warehouse, home: Settings, passing_on: Misbehaving, two_days: Rows
+    warehouse: Warehouse, home: Settings, passing_on: Misbehaving, past_rows: Rows
 ) -> None:
     with pytest.raises(BudgetSpentError):
-        drain(warehouse, collector(home, query_budget=120), WHOLE, quiet)
+        drain(warehouse, collector(home, query_budget=60), WHOLE, quiet)
     [(_, until)] = cursors(warehouse).items()
     assert START < until < END
     half = count(warehouse, "sample")
-    assert 0 < half < len(two_days["sample"])
+    assert 0 < half < len(past_rows["sample"])
     first = len(passing_on.asked)
-    assert first == 120
+    assert first == 60
 
     passing_on.asked.clear()
     added, duplicates = drain(warehouse, collector(home, cursors(warehouse)), WHOLE, quiet)
     assert duplicates == 0
-    assert added > len(two_days["sample"]) - half
+    assert added > len(past_rows["sample"]) - half
     assert min(end - timedelta(hours=h) for end, h in ranges(passing_on)) >= until
     for table in ("sample", "pod_sample"):
-        assert count(warehouse, table) == len(two_days[table])
-    assert count(warehouse, "(SELECT DISTINCT device, ts FROM sample)") == len(two_days["sample"])
+        assert count(warehouse, table) == len(past_rows[table])
+    assert count(warehouse, "(SELECT DISTINCT device, ts FROM sample)") == len(past_rows["sample"])
 
     passing_on.asked.clear()
     assert drain(warehouse, collector(home, cursors(warehouse)), WHOLE, quiet)[0] == 0
@@ -101,18 +101,18 @@ def test_an_interrupted_backfill_goes_on_where_it_stopped_and_doubles_nothing(
 
 
 def test_an_earlier_start_asks_only_for_what_is_missing_before(
-    warehouse: Warehouse, home: Settings, passing_on: Misbehaving, two_days: Rows
+    warehouse: Warehouse, home: Settings, passing_on: Misbehaving, past_rows: Rows
 ) -> None:
     middle = END - timedelta(hours=6)
     drain(warehouse, collector(home), Window(middle, END), quiet)
     passing_on.asked.clear()
     drain(warehouse, collector(home, cursors(warehouse)), LAST_DAY, quiet)
     assert max(end for end, _ in ranges(passing_on)) <= middle
-    assert count(warehouse, "sample") == len(within(two_days, LAST_DAY))
+    assert count(warehouse, "sample") == len(within(past_rows, LAST_DAY))
 
 
 def test_a_server_that_stumbles_is_asked_again_and_nothing_is_lost(
-    warehouse: Warehouse, home: Settings, passing_on: Misbehaving, two_days: Rows
+    warehouse: Warehouse, home: Settings, passing_on: Misbehaving, past_rows: Rows
 ) -> None:
     real = passing_on.answering
     busy = iter(range(10_000))
@@ -126,7 +126,7 @@ def test_a_server_that_stumbles_is_asked_again_and_nothing_is_lost(
 
     passing_on.answering = stumbling
     drain(warehouse, collector(home), LAST_DAY, quiet)
-    assert count(warehouse, "sample") == len(within(two_days, LAST_DAY))
+    assert count(warehouse, "sample") == len(within(past_rows, LAST_DAY))
 
 
 def test_a_server_that_falls_silent_half_way_keeps_what_came_before(
@@ -150,7 +150,7 @@ def test_a_server_that_falls_silent_half_way_keeps_what_came_before(
 
 @pytest.mark.parametrize("refusal", ["too many samples", "11,000 points"])
 def test_a_stretch_that_is_too_much_is_asked_in_halves(
-    home: Settings, passing_on: Misbehaving, two_days: Rows, refusal: str
+    home: Settings, passing_on: Misbehaving, past_rows: Rows, refusal: str
 ) -> None:
     real = passing_on.answering
     body = f'{{"status":"error","errorType":"execution","error":"exceeded {refusal}"}}'
@@ -163,13 +163,13 @@ def test_a_stretch_that_is_too_much_is_asked_in_halves(
 
     passing_on.answering = small
     rows = samples(collector(home).collect(LAST_DAY))
-    assert keys(rows) == keys(within(two_days, LAST_DAY))
+    assert keys(rows) == keys(within(past_rows, LAST_DAY))
     served = [hours for _, hours in ranges(passing_on) if hours <= 2]
     assert max(served) == pytest.approx(1.5)
 
 
 def test_chunks_are_no_longer_than_the_settings_and_the_memory_allow(
-    home: Settings, passing_on: Misbehaving, two_days: Rows
+    home: Settings, passing_on: Misbehaving, past_rows: Rows
 ) -> None:
     list(collector(home, chunk=timedelta(hours=4)).collect(LAST_DAY))
     assert {hours for _, hours in ranges(passing_on)} == {4.0}
@@ -178,25 +178,25 @@ def test_chunks_are_no_longer_than_the_settings_and_the_memory_allow(
     tight._held = 10_000  # the fleet fills 2 values a second
     rows = samples(tight.collect(LAST_DAY))
     assert max(hours for _, hours in ranges(passing_on)) == 1.0
-    assert keys(rows) == keys(within(two_days, LAST_DAY))
+    assert keys(rows) == keys(within(past_rows, LAST_DAY))
 
 
 @pytest.mark.slow
-def test_a_coarser_step_keeps_the_last_look_of_each(home: Settings, two_days: Rows) -> None:
+def test_a_coarser_step_keeps_the_last_look_of_each(home: Settings, past_rows: Rows) -> None:
     rows = samples(collector(home, step=timedelta(minutes=10)).collect(LAST_DAY))
-    fine = keys(within(two_days, LAST_DAY))
+    fine = keys(within(past_rows, LAST_DAY))
     assert keys(rows) < fine
     assert len(rows) == pytest.approx(len(fine) / 5, rel=0.02)
 
 
-def test_a_silence_is_a_look_that_failed_and_no_row(two_days: Rows) -> None:
-    gaps = [r for r in two_days["scrape"] if not r["up"]]
+def test_a_silence_is_a_look_that_failed_and_no_row(past_rows: Rows) -> None:
+    gaps = [r for r in past_rows["scrape"] if not r["up"]]
     assert [g["target"] for g in gaps] == [H100]
     assert gaps[0]["error"].startswith("no GPU series of this node for 46m")
     near = timedelta(minutes=2)
     assert abs(gaps[0]["ts"] - naive(SILENCE[0])) <= near
     assert abs(gaps[0]["until"] - naive(SILENCE[1])) <= near
-    inside = {r["node"] for r in two_days["sample"] if SILENCE[0] <= aware(r["ts"]) < SILENCE[1]}
+    inside = {r["node"] for r in past_rows["sample"] if SILENCE[0] <= aware(r["ts"]) < SILENCE[1]}
     assert inside == {MIG}
 
 
@@ -248,7 +248,7 @@ def test_a_sample_on_a_chunks_edge_belongs_to_one_chunk(
 def test_live_passes_go_on_from_one_another_and_a_late_one_leaves_no_hole(
     home: Settings,
     passing_on: Misbehaving,
-    two_days: Rows,
+    past_rows: Rows,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -264,7 +264,7 @@ def test_live_passes_go_on_from_one_another_and_a_late_one_leaves_no_hole(
     with Warehouse.open(home, clock=lambda: LATER) as opened:
         stored = opened.query("SELECT device, ts FROM sample").to_pylist()
     seen = Window(begin - timedelta(minutes=5), begin + timedelta(minutes=50, seconds=-30))
-    assert keys(stored) == keys(within(two_days, seen))
+    assert keys(stored) == keys(within(past_rows, seen))
     assert len(stored) == len(keys(stored))
 
 

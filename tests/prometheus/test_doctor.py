@@ -55,7 +55,7 @@ def rows(prometheus_with_history: str) -> Mapping[str, Row]:
         ("inventory", "ok", ["kube-state-metrics", "honorLabels: true"]),
         ("owners", "ok", ["name their owners"]),
         ("host", "ok", ["cAdvisor"]),
-        ("history", "ok", ["2 days"]),
+        ("history", "ok", ["1 day"]),
     ],
 )
 def test_what_a_real_server_has(

@@ -25,8 +25,8 @@ def of(rows: list[dict[str, Any]], pod: str) -> list[dict[str, Any]]:
     return [row for row in rows if row["pod"].startswith(pod)]
 
 
-def test_a_histogram_is_a_row_per_hour_with_its_bounds(two_days: Rows) -> None:
-    rows = of(two_days["latency_sample"], "fraud-scorer")
+def test_a_histogram_is_a_row_per_hour_with_its_bounds(past_rows: Rows) -> None:
+    rows = of(past_rows["latency_sample"], "fraud-scorer")
     assert len(rows) == HOURS
     assert {(r["metric"], r["source"], r["interval_s"]) for r in rows} == {
         ("e2e", "vllm:e2e_request_latency_seconds", 3600.0)
@@ -39,30 +39,30 @@ def test_a_histogram_is_a_row_per_hour_with_its_bounds(two_days: Rows) -> None:
         assert row["total_s"] == pytest.approx(2160, rel=0.01)
 
 
-def test_a_restart_loses_no_hour_and_gains_none(two_days: Rows) -> None:
-    counts = [r["count"] for r in of(two_days["latency_sample"], "infer-0")]
+def test_a_restart_loses_no_hour_and_gains_none(past_rows: Rows) -> None:
+    counts = [r["count"] for r in of(past_rows["latency_sample"], "infer-0")]
     assert len(counts) == HOURS
     assert min(counts) > 3300
     assert max(counts) < 3700
 
 
-def test_units_and_labels_of_other_servers_are_told_by_their_table(two_days: Rows) -> None:
-    (knative, *_) = of(two_days["latency_sample"], "bert-embed")[1:]
+def test_units_and_labels_of_other_servers_are_told_by_their_table(past_rows: Rows) -> None:
+    (knative, *_) = of(past_rows["latency_sample"], "bert-embed")[1:]
     assert (knative["namespace"], knative["bounds"]) == ("serving", [0.05])
     assert knative["counts"] == pytest.approx([1800, 1800], rel=0.01)
     assert knative["total_s"] == pytest.approx(216, rel=0.01)
-    (triton, *_) = of(two_days["latency_sample"], "infer-1")[1:]
+    (triton, *_) = of(past_rows["latency_sample"], "infer-1")[1:]
     assert (triton["bounds"], triton["counts"]) == ([], [])
     assert triton["total_s"] / triton["count"] == pytest.approx(0.03)
     assert triton["count"] == pytest.approx(7200, rel=0.01)
 
 
-def test_servers_that_hold_no_device_are_not_asked(two_days: Rows) -> None:
-    assert not of(two_days["latency_sample"], "kube-proxy")
+def test_servers_that_hold_no_device_are_not_asked(past_rows: Rows) -> None:
+    assert not of(past_rows["latency_sample"], "kube-proxy")
 
 
-def test_a_training_loop_tells_its_pace_and_memory(two_days: Rows) -> None:
-    rows = two_days["step_sample"]
+def test_a_training_loop_tells_its_pace_and_memory(past_rows: Rows) -> None:
+    rows = past_rows["step_sample"]
     assert {r["pod"] for r in rows} == {"llm-pretrain-worker-0"}
     assert len(rows) == pytest.approx(HOURS * 12 - 9, abs=2)  # its node is silent for 46 minutes
     row = rows[100]

@@ -32,7 +32,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 END = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
-HOURS = 50
+HOURS = 26
 START = END - timedelta(hours=HOURS)
 EVERY = 120
 KSM_EVERY = 300
