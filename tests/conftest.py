@@ -1,11 +1,13 @@
 """What every test may ask for: public data, a fixed clock, settings with a home of their own."""
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from hypothesis import settings as hypothesis_settings
 
@@ -13,6 +15,11 @@ from fallow.settings import Settings, load
 from tests.by_file import ByFile, scope, slow
 from tests.servers import kube_apiserver
 from tests.servers import prometheus as real_prometheus
+from warehouse import catalog
+
+SHARED = "PYTEST_XDIST_WORKER" in os.environ
+if SHARED:  # before anybody imports it
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
 # Two shared cores and an engine behind many properties: time is benchmarks' business.
 hypothesis_settings.register_profile("fallow", deadline=None)
@@ -51,6 +58,27 @@ def _beside(root: Path, name: str) -> Path:
     if not path.exists():
         pytest.skip(f"public data set {name!r} is not beside the checkout")
     return path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def engine_alone() -> Iterator[None]:
+    """Give an engine one thread where several test processes share the cores.
+
+    Its threads would only wait for each other: a quarter of the processors' time.
+    """
+    configure = catalog._configure
+
+    def alone(
+        connection: duckdb.DuckDBPyConnection, settings: Settings, where: catalog.Place
+    ) -> None:
+        configure(connection, settings, where)
+        if not settings.warehouse.threads:
+            connection.execute("SET threads = 1")
+
+    with pytest.MonkeyPatch.context() as patch:
+        if SHARED:
+            patch.setattr(catalog, "_configure", alone)
+        yield
 
 
 @pytest.fixture
