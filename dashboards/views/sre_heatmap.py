@@ -53,7 +53,8 @@ def week(asked: Asked) -> None:
         "" if len(listed) == 7 * 24 else f" {7 * 24 - len(listed)} hours lie outside the window."
     )
     zone = asked.settings.dashboard.time_zone
-    page.note(f"The clock is that of {zone}. Each hour was seen {few:,} times or more.{blank}")
+    often = "once" if few == 1 else f"{few:,} times"
+    page.note(f"Hours by the clock of {zone}; each was seen {often} or more.{blank}")
 
 
 def halves(asked: Asked) -> None:
