@@ -5,6 +5,8 @@ Tables and columns that `fallow/tables.csv` gained are added after them, so that
 the nouns need no migration.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -85,35 +87,36 @@ def migrate(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
     _refuse_newer(cursor, found, where)
     for number, sql in migrations().items():
         if number > found:
-            cursor.begin()
-            try:
+            with _whole(cursor):
                 if found == 0:
                     _found(cursor)
                 cursor.execute(sql)
                 _reconcile(cursor)
                 _record(cursor, number)
-            except BaseException:
-                cursor.rollback()
-                raise
-            cursor.commit()
             found = number
-            cursor.begin()  # one look at the catalog for all options
-            for table in _INLINED:
-                _set(cursor, "data_inlining_row_limit", "100", table)
-            for table in tables.table_names():
-                if storage(table).mode == "append" or table == "ledger":
-                    # Compaction sorts; sorting each look or posting as well would slow it.
-                    # Rollups are written by both cores only when they are sorted.
-                    _set(cursor, "sort_on_insert", "false", table)
-            cursor.commit()
+            with _whole(cursor):  # one look at the catalog for all options
+                for table in _INLINED:
+                    _set(cursor, "data_inlining_row_limit", "100", table)
+                for table in tables.table_names():
+                    if storage(table).mode == "append" or table == "ledger":
+                        # Compaction sorts; sorting each look or posting as well would slow it.
+                        # Rollups are written by both cores only when they are sorted.
+                        _set(cursor, "sort_on_insert", "false", table)
     if _missing(cursor):
-        cursor.begin()
-        try:
+        with _whole(cursor):
             _reconcile(cursor)
-        except BaseException:
-            cursor.rollback()
-            raise
-        cursor.commit()
+
+
+@contextmanager
+def _whole(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Do all of the block in one transaction, or nothing of it."""
+    cursor.begin()
+    try:
+        yield
+    except BaseException:
+        cursor.rollback()
+        raise
+    cursor.commit()
 
 
 def _refuse_newer(cursor: duckdb.DuckDBPyConnection, found: int, where: str) -> None:

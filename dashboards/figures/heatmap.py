@@ -15,9 +15,9 @@ MOST = 100
 class Office(msgspec.Struct, frozen=True):
     """Whose clock tells the hour, and which hours, Monday to Friday, people call the day."""
 
-    zone: str = "UTC"
-    first: int = 8
-    last: int = 20
+    zone: str
+    first: int
+    last: int
 
 
 class Part(msgspec.Struct, frozen=True):

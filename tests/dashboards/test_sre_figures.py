@@ -29,7 +29,7 @@ from warehouse.lake import Warehouse
 DAY = Window(END - timedelta(days=1), END)
 HOUR = Window(END - timedelta(hours=1), END)
 ALL = Filters()
-OFFICE = heatmap.Office()
+OFFICE = heatmap.Office("UTC", 8, 20)
 
 
 @pytest.fixture(scope="module")
