@@ -1,13 +1,10 @@
 """Back-test 30 days of a fleet, and plan for a thousand findings of it."""
 
-import os
 import resource
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from decimal import Decimal
-from pathlib import Path
 
 import msgspec
 
@@ -26,14 +23,12 @@ from warehouse.lake import Warehouse
 REACH_S = 60
 PLAN_S = 2
 FINDINGS = 1000
-KEPT = "FALLOW_BENCH_MONTH"
-"""Folder of a month that was built before, or will be kept; unset = a new one each time."""
 
 
 def run(small: bool) -> list[Result]:
     """Measure 30 days of 10,000 GPUs and a plan for 1,000 findings; small: 3 days of 400."""
     gpus, days = (400, 3) if small else (10_000, 30)
-    with _spoken(gpus, days) as (warehouse, window):
+    with month.whole(gpus, days) as (warehouse, window):
         return [*_backtest(warehouse, window, gpus, days), _plan(warehouse, window)]
 
 
@@ -106,15 +101,3 @@ def _another(finding: Finding, n: int) -> Finding:
 def _processors() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
-
-
-@contextmanager
-def _spoken(gpus: int, days: int) -> Iterator[tuple[Warehouse, Window]]:
-    """Give a month whose notebooks and hosts were asked too."""
-    with month.rolled_up(gpus, days, booked=True, spoken=True, kept=_kept(gpus, days)) as found:
-        yield found
-
-
-def _kept(gpus: int, days: int) -> Path | None:
-    folder = os.environ.get(KEPT)
-    return Path(folder) / f"{gpus}x{days}" if folder else None

@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from benchmarks.month import peak_gib, rolled_up
+from benchmarks.month import peak_gib, whole
 from benchmarks.result import Result
 from fallow.errors import FallowError
 from fallow.window import Window
@@ -17,7 +17,7 @@ REACH_GIB = 4
 def run(small: bool) -> list[Result]:
     """Measure 30 days of 10,000 GPUs, rolled up and in the books; small: 3 days of 400."""
     gpus, days = (400, 3) if small else (10_000, 30)
-    with rolled_up(gpus, days, booked=True) as (warehouse, window):
+    with whole(gpus, days) as (warehouse, window):
         before = peak_gib()
         each = [_alone(warehouse, window, name) for name in analyzing.chosen(warehouse.settings)]
         alone = peak_gib()

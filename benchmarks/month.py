@@ -1,6 +1,7 @@
 """A month of rollups of a fleet whose GPUs change hands, for what reads rollups: ledger, idle."""
 
 import multiprocessing
+import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ NOW = datetime(2026, 11, 20, tzinfo=UTC)
 SPOT_CHANGES_PER_DAY = 4
 FILLED = "filled"
 """A file in the folder of a month that is whole."""
+KEPT = "FALLOW_BENCH_MONTH"
+"""Folder of months that were filled before, or will be kept; unset = a new one each time."""
 
 
 @contextmanager
@@ -50,6 +53,15 @@ def rolled_up(
             (home / FILLED).touch()
         with _opened(home) as warehouse:
             yield warehouse, Window(START, START + timedelta(days=days))
+
+
+@contextmanager
+def whole(gpus: int, days: int) -> Iterator[tuple[Warehouse, Window]]:
+    """Give a month with its books and all that is spoken, of the kept folder where one is named."""
+    folder = os.environ.get(KEPT)
+    kept = Path(folder) / f"{gpus}x{days}" if folder else None
+    with rolled_up(gpus, days, booked=True, spoken=True, kept=kept) as found:
+        yield found
 
 
 def fill(home: Path, gpus: int, days: int, booked: bool = False, spoken: bool = False) -> None:

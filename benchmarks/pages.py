@@ -8,7 +8,6 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +15,6 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 from benchmarks import month
-from benchmarks.acting import KEPT
 from benchmarks.result import Result
 from benchmarks.servers import PeerMissingError, free_port, serving
 from dashboards import app
@@ -28,7 +26,7 @@ PAINTED_S, WHOLE_S = 2, 5
 COMMAND = (
     "env",
     "-u",
-    KEPT,
+    month.KEPT,
     sys.executable,
     "-c",
     "from runtime.cli import main; main()",
@@ -66,13 +64,9 @@ def run(small: bool) -> list[Result]:
     """Open every page over 30 days of 10,000 GPUs; small: three pages over 3 days of 400."""
     gpus, days = (400, 3) if small else (10_000, 30)
     views = app.names()[:3] if small else app.names()
-    folder = os.environ.get(KEPT)
-    kept = Path(folder) / f"{gpus}x{days}" if folder else None
-    with ExitStack() as stack:
-        home = kept or Path(stack.enter_context(TemporaryDirectory()))
-        with month.rolled_up(gpus, days, booked=True, spoken=True, kept=home) as (held, window):
-            _analyzed(held, window)
-        return [*_measured(home, window, views, f"{days} d of {gpus} GPUs")]
+    with month.whole(gpus, days) as (held, window):
+        _analyzed(held, window)
+        return [*_measured(held.settings.home, window, views, f"{days} d of {gpus} GPUs")]
 
 
 def _analyzed(warehouse: Warehouse, window: Window) -> None:
