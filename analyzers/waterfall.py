@@ -101,17 +101,18 @@ def poured(cells: pa.Table, found: Sequence[Finding]) -> Waterfall:
     steps: list[Step] = []
     given: list[Grant] = []
     numbers: list[int] = []
-    alone = Cells(cells)
+    alone = books.whole()
     for finding in sorted(found, key=_turn):
         shown = _shown(finding)
         for number, advice in enumerate(finding.recommendations):
             if not advice.claims:
                 continue
-            gross = [alone.take(claim) for claim in advice.claims]
+            asked = [(claim, books.matching(claim)) for claim in advice.claims]
+            gross = [alone.take(claim, rows=rows) for claim, rows in asked]
             alone.give_back(gross)
             granted = []
-            for claim in advice.claims:
-                granted.append(books.take(claim, shown))
+            for claim, rows in asked:
+                granted.append(books.take(claim, shown, rows))
                 shown -= int(granted[-1].gpu_us.sum())
             given += granted
             numbers += [len(steps)] * len(granted)
@@ -233,8 +234,10 @@ def _part(claim: Claim, part: float) -> Claim:
 
 
 def _of(grants: Sequence[Grant], books: Cells) -> Amount:
-    made = _table(grants, [0] * len(grants))
-    return _sum(made, books.priced)
+    if len(grants) == 1:  # as most have: tens of thousands of tables are not made
+        (one,) = grants
+        return _amount(one.gpu_us, one.saved, books.priced[one.rows])
+    return _sum(_table(grants, [0] * len(grants)), books.priced)
 
 
 def _sum(granted: pa.Table, priced: npt.NDArray[np.bool_]) -> Amount:
@@ -243,7 +246,9 @@ def _sum(granted: pa.Table, priced: npt.NDArray[np.bool_]) -> Amount:
 
 
 def _amount(gpu_us: Ints, usd_e8: Ints, priced: npt.NDArray[np.bool_]) -> Amount:
-    known = bool(priced.any()) or not len(priced)
+    if priced.all():
+        return Amount(hours(int(gpu_us.sum())), dollars(int(usd_e8.sum())))
+    known = bool(priced.any())
     return Amount(
         hours(int(gpu_us.sum())),
         dollars(int(usd_e8.sum())) if known else None,

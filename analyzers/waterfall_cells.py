@@ -5,6 +5,7 @@ what is granted never sums to more than what was there, whatever the grouping.
 """
 
 from collections.abc import Sequence
+from copy import copy
 from decimal import Decimal
 from typing import Any
 
@@ -31,6 +32,7 @@ PLATFORM = "(platform)"
 ABSENT = {"model": "(unknown)", "pool": "(none)", "node": "(unknown)"}
 """As `warehouse/spend/grouped.sql` calls them."""
 
+_NONE: Ints = np.empty(0, dtype=np.int64)
 _MOST_US = 2**62
 _MOST_E8 = Decimal(2**62)
 
@@ -75,39 +77,73 @@ class Cells:
         asked = {name: getattr(claim, name) for name in (*OWNER, *PLACE)}
         wanted = {name: value for name, value in asked.items() if value is not None}
         if not states or any(v not in self._numbered[name] for name, v in wanted.items()):
-            return np.empty(0, dtype=np.int64)
+            return _NONE
         codes = {name: self._numbered[name][value] for name, value in wanted.items()}
         if all(name in codes for name in OWNER):
             rows = self._by_owner.get(tuple(codes[name] for name in OWNER))
-            rows = np.empty(0, dtype=np.int64) if rows is None else rows
+            rows = _NONE if rows is None else rows
             codes = {name: code for name, code in codes.items() if name not in OWNER}
         else:
             rows = np.arange(len(self.all_us), dtype=np.int64)
         for name, code in codes.items():
             rows = rows[self._codes[name][rows] == code]
-        return rows[np.isin(self._codes["state"][rows], states)]
+        shown = self._codes["state"][rows]
+        # Each claim asks: two comparisons are a fifth of `isin`'s time.
+        mine: npt.NDArray[np.bool_] = shown == states[0]
+        for other in states[1:]:
+            mine |= shown == other
+        return rows[mine]
 
-    def take(self, claim: Claim, most_us: int = _MOST_US) -> Grant:
+    def take(self, claim: Claim, most_us: int = _MOST_US, rows: Ints | None = None) -> Grant:
         """Take what a claim asks for, up to `most_us`; cells give in proportion to what they have.
 
         The saving is the claim's own dollars for the part granted, never more than these hours
-        cost; without dollars of its own it is their cost. Unpriced cells save no dollars.
+        cost; without dollars of its own it is their cost. Unpriced cells save no dollars. `rows`
+        are those that match, where they are known.
         """
-        rows = self.matching(claim)
-        left, money = self.left_us[rows], self.left_e8[rows]
-        wanted = units(claim.gpu_hours)
-        granted = max(0, min(wanted, most_us, int(left.sum())))
+        rows = self.matching(claim) if rows is None else rows
+        if len(rows) == 1:
+            return self._take_one(rows, claim, most_us)
+        left, wanted = self.left_us[rows], units(claim.gpu_hours)
+        total = int(left.sum())
+        granted = min(wanted, most_us, total)
+        if granted <= 0:
+            return Grant(_NONE, _NONE, _NONE, _NONE)
         hours = portion(left, granted)
         kept = hours > 0
-        rows, left, money, hours = rows[kept], left[kept], money[kept], hours[kept]
-        share = np.where(hours == left, 1.0, hours / np.maximum(left, 1))
-        cost = np.where(hours == left, money, np.minimum(money, (money * share).astype(np.int64)))
+        if not kept.all():
+            rows, left, hours = rows[kept], left[kept], hours[kept]
+        cost = self.left_e8[rows]
+        if granted < total:
+            part = np.minimum(cost, (cost * (hours / left)).astype(np.int64))
+            cost = np.where(hours == left, cost, part)
         worth = int(cost.sum())
         if claim.usd is not None and wanted:
             worth = min(worth, _money(claim.usd) * granted // wanted)
         self.left_us[rows] -= hours
         self.left_e8[rows] -= cost
         return Grant(rows, hours, cost, portion(cost, worth))
+
+    def _take_one(self, rows: Ints, claim: Claim, most_us: int) -> Grant:
+        """Take of one cell, as most claims do: the same in a fifth of the time."""
+        row, wanted = rows[0], units(claim.gpu_hours)
+        left, money = int(self.left_us[row]), int(self.left_e8[row])
+        granted = min(wanted, most_us, left)
+        if granted <= 0:
+            return Grant(_NONE, _NONE, _NONE, _NONE)
+        cost = money if granted == left else min(money, int(money * (granted / left)))
+        worth = cost
+        if claim.usd is not None and wanted:
+            worth = min(worth, _money(claim.usd) * granted // wanted)
+        self.left_us[row] -= granted
+        self.left_e8[row] -= cost
+        return Grant(rows, np.array([granted]), np.array([cost]), np.array([worth]))
+
+    def whole(self) -> "Cells":
+        """Return the same cells, of which nothing was taken."""
+        other = copy(self)
+        other.left_us, other.left_e8 = self.all_us.copy(), self.all_e8.copy()
+        return other
 
     def give_back(self, grants: Sequence[Grant]) -> None:
         """Undo what `take` did."""
@@ -132,6 +168,8 @@ def portion(have: Ints, amount: int) -> Ints:
         return np.zeros_like(have)
     given = np.minimum(have, (have * (amount / total)).astype(np.int64))
     rest = amount - int(given.sum())
+    if not rest:
+        return given
     # Fractions lose a unit per cell: the first cells with room make it good.
     return given + _fill(rest, have - given) if rest >= 0 else given - _fill(-rest, given)
 

@@ -138,6 +138,7 @@ def examine(
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
 
     from actions.recommend import advised  # noqa: PLC0415
+    from analyzers.once import Once  # noqa: PLC0415
     from analyzers.ranking import ranked  # noqa: PLC0415  (arrays load in 0.2 s)
     from analyzers.services.vetoes import kept  # noqa: PLC0415
     from analyzers.waterfall import credited, fall  # noqa: PLC0415
@@ -147,10 +148,10 @@ def examine(
     notes: list[str] = []
 
     def look(analyzer: Analyzer) -> tuple[list[Finding], dict[str, Any] | None]:
-        made = [*analyzer.find(views, window)]
         if summarise and isinstance(analyzer, Summarising):
-            return made, dict(analyzer.summary(views, window))
-        return made, None
+            seen = Once(views)
+            return [*analyzer.find(seen, window)], dict(analyzer.summary(seen, window))
+        return [*analyzer.find(views, window)], None
 
     with ThreadPoolExecutor(at_once, thread_name_prefix="analyzer") as pool:
         asked = {name: pool.submit(look, analyzer) for name, analyzer in analyzers.items()}

@@ -1,6 +1,7 @@
 """Let people's SQL read and nothing else."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -12,6 +13,7 @@ import pyarrow as pa
 from fallow import tables
 from fallow.errors import UsageError
 
+_NAME = re.compile(rb"\w+")
 _REFUSED = (
     duckdb.ParserException,
     duckdb.BinderException,
@@ -99,8 +101,10 @@ def literal(value: Any) -> str:  # noqa: PLR0911  (one case per type)
             return str(truth).lower()
         case float() as number:
             return f"'{number!r}'::DOUBLE"
-        case int() | Decimal() as number:
+        case int() as number:
             return str(number)
+        case Decimal() as number:
+            return format(number, "f")  # with an exponent it would be a DOUBLE
         case datetime() as moment:
             return f"TIMESTAMP '{moment.isoformat(sep=' ')}'"
         case date() as day:
@@ -108,17 +112,41 @@ def literal(value: Any) -> str:  # noqa: PLR0911  (one case per type)
         case list() | tuple() as several:
             return f"[{', '.join(map(literal, several))}]"
         case text:
-            return "'" + str(text).replace("'", "''") + "'"
+            return "'" + str(text).replace("'", "''") + "'::VARCHAR"
 
 
 def _executed(
     cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]
 ) -> duckdb.DuckDBPyConnection:
-    # The Python binding of a parameter imports pandas (0.5 s of a command's life); EXECUTE with
-    # literals plans the same query, prunes the same files, and does not.
-    values = ", ".join(f'"{name}" := {literal(value)}' for name, value in parameters.items())
-    cursor.execute(f"PREPARE asked AS {sql.strip().rstrip(';')}")
-    return cursor.execute(f"EXECUTE asked({values})")
+    # The Python binding of a parameter imports pandas (0.5 s of a command's life). With literals
+    # in their places the engine plans the same query and prunes the same files; unlike that of an
+    # EXECUTE its answer streams, which spares a large one a copy (a third of its processors' time).
+    return cursor.execute(_written(sql, parameters))
+
+
+def _written(sql: str, parameters: Mapping[str, Any]) -> str:
+    """Return a statement with literals in the places of its `$name` parameters.
+
+    Raises:
+        duckdb.InvalidInputException: a name has no value, or a value has no place.
+    """
+    said, named = sql.encode(), set()
+    starts = [start for start, _ in duckdb.tokenize(sql)]
+    made, done = [], 0
+    # The engine's own tokens: what looks like a parameter in a text or a comment is none.
+    for start, word, end in zip(starts, starts[1:], [*starts[2:], len(said)], strict=False):
+        found = _NAME.match(said, word, end)
+        if said[start:word] != b"$" or not found:
+            continue
+        name = found[0].decode()
+        if name not in parameters:
+            raise duckdb.InvalidInputException(f"parameter ${name} has no value")
+        named.add(name)
+        made += [said[done:start].decode(), f"({literal(parameters[name])})"]
+        done = found.end()
+    if unused := sorted(set(parameters) - named):
+        raise duckdb.InvalidInputException(f"there is no parameter ${unused[0]} in the statement")
+    return "".join([*made, said[done:].decode()])
 
 
 def _writable(value: Any) -> bool:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from analyzers.anomalies.chart import BESIDE, WEEK
+from analyzers.once import once
 from analyzers.queries import sql
 from fallow.seams import Views
 from fallow.settings import AnomaliesSettings
@@ -77,6 +78,7 @@ class Grid(msgspec.Struct, frozen=True):
     """By cluster, what was posted as held by somebody."""
 
 
+@once
 def read(views: Views, window: Window, settings: AnomaliesSettings) -> Grid:
     """Read the window and the weeks before it; an hour that has not ended yet is left out."""
     start = -(-int((window.start - _EPOCH).total_seconds()) // 3600)

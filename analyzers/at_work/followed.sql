@@ -7,4 +7,4 @@ SELECT
     lag(ts, 1, ts) OVER pods AS before_ts,
     lag(ts, 2) OVER pods AS earlier_ts
 FROM hosts
-WINDOW pods AS (PARTITION BY span, cluster, namespace, pod ORDER BY ts)
+WINDOW pods AS (PARTITION BY piece ORDER BY ts)

@@ -2,10 +2,8 @@
 -- after a stretch tell of its last moments: a mean over the device's own interval hides what began
 -- late in it.
 SELECT
+    a.piece,
     a.span,
-    a.cluster,
-    a.namespace,
-    a.pod,
     h.ts,
     h.requests_per_s > 0 AS serves,
     coalesce(h.cpu_cores > a.cores, false)

@@ -14,4 +14,4 @@ INNER JOIN notebook_sample AS n
         a.cluster = n.cluster AND a.namespace = n.namespace AND a.pod = n.pod
         AND a.start_at <= n.ts AND a.end_at + to_microseconds($after_us) > n.ts
 WHERE n.ts >= $since AND n.ts < $until
-WINDOW servers AS (PARTITION BY a.span, a.cluster, a.namespace, a.pod ORDER BY n.ts)
+WINDOW servers AS (PARTITION BY a.piece ORDER BY n.ts)

@@ -8,6 +8,7 @@ import polars as pl
 
 from analyzers.demand.forecast import DAY, Forecast, forecast
 from analyzers.demand.reservations import Reserved
+from analyzers.once import once
 from analyzers.queries import sql
 from analyzers.quota.fair import Doubles
 from analyzers.quota.tables import demand
@@ -44,6 +45,7 @@ class Cluster(msgspec.Struct, frozen=True):
     capacity: Capacity | None
 
 
+@once
 def clusters(views: Views, window: Window, settings: DemandSettings) -> list[Cluster]:
     """Return the clusters in which pods asked for GPUs, by name."""
     span = {"since": window.end - timedelta(days=settings.history_days), "until": window.end}

@@ -24,6 +24,7 @@ from analyzers.fragmentation.cases import (
 from analyzers.fragmentation.figures import figures, measured
 from analyzers.fragmentation.picture import Money, Picture, pictures
 from analyzers.idle import Unjudged
+from analyzers.once import once
 from fallow.nouns import Finding, Subject
 from fallow.seams import Views
 from fallow.settings import FragmentationSettings
@@ -77,6 +78,7 @@ class FragmentationAnalyzer:
             found += [Unjudged(about, 0.0, (reason,)) for reason in reasons]
         return found
 
+    @once
     def _pictures(self, views: Views, window: Window) -> list[Picture]:
         return pictures(views, window, self.settings.cover, self.settings.least_pods)
 

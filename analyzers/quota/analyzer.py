@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from analyzers.idle import Unjudged
+from analyzers.once import once
 from analyzers.quota.findings import found_in
 from analyzers.quota.gather import gather
 from analyzers.quota.groups import Gathered
@@ -52,5 +53,6 @@ class QuotaAnalyzer:
             ]
         return found
 
+    @once
     def _gathered(self, views: Views, window: Window) -> Gathered:
         return gather(views, window, timedelta(days=self.settings.history_days))

@@ -18,6 +18,7 @@ import polars as pl
 from analyzers.budgets import Budget, Budgets
 from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, told, written_by
 from analyzers.idle import Unjudged
+from analyzers.once import once
 from analyzers.queries import LOOKED, rows_of, sql, steps
 from analyzers.reliability import clocks, devices
 from analyzers.reliability.devices import Sick, Xid
@@ -143,6 +144,7 @@ class ReliabilityAnalyzer:
             if made.gpu_hours >= self.settings.min_gpu_hours:
                 yield made
 
+    @once
     def _read(self, views: Views, window: Window) -> Site:
         asked: dict[str, Any] = {
             "since": window.start.replace(tzinfo=None),

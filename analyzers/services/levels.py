@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from analyzers.once import once
 from analyzers.queries import OWNERS, steps
 from analyzers.services.objectives import expected, told
 from fallow.errors import UsageError
@@ -103,6 +104,7 @@ class Service(msgspec.Struct, frozen=True):
         return f"its service level is {'missed' if missed else 'not surely met'}: {said}"
 
 
+@once
 def services(views: Views, window: Window, settings: ServicesSettings) -> list[Service]:
     """Return every workload whose latencies are known, judged where it has objectives."""
     asked = {"since": window.start, "until": window.end}

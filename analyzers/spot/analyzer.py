@@ -14,6 +14,7 @@ import msgspec
 
 from analyzers.checkpoints import Owner
 from analyzers.idle import Unjudged
+from analyzers.once import once
 from analyzers.queries import sql
 from analyzers.spot import tolerance
 from analyzers.spot.findings import made
@@ -59,7 +60,7 @@ class SpotAnalyzer:
         """Return what each tolerant workload would save, the most dollars first."""
         found = [
             made(case.subject, case.signals, case.plans, window, case.usd)
-            for case in self._cases(views, window, self._hours(views, window))
+            for case in self._cases(views, window)
             if case.plans and case.signals
         ]
         return sorted(found, key=lambda f: (-(f.usd or Decimal()), f.id))
@@ -68,7 +69,7 @@ class SpotAnalyzer:
         """Return the workloads whose tolerance, price or risk is unknown, and which."""
         return [
             Unjudged(case.subject, round(case.gpu_hours, 6), case.reasons)
-            for case in self._cases(views, window, self._hours(views, window))
+            for case in self._cases(views, window)
             if case.unknown
         ]
 
@@ -87,7 +88,7 @@ class SpotAnalyzer:
                 add(f"on {bought} already", row["gpu_hours"], row["usd"])
             elif row["provider"] not in CLOUDS:
                 add("in no known cloud", row["gpu_hours"], row["usd"])
-        for case in self._cases(views, window, hours):
+        for case in self._cases(views, window):
             name = "advised" if case.plans else "unknown" if case.unknown else "not suited"
             add(name, case.gpu_hours, case.usd)
         return {
@@ -95,6 +96,7 @@ class SpotAnalyzer:
             "usd": {name: round(float(values[1]), 2) for name, values in sorted(sums.items())},
         }
 
+    @once
     def _hours(self, views: Views, window: Window) -> dict[Owner, Rows]:
         found: dict[Owner, Rows] = defaultdict(list)
         for row in views.query(sql("spot/hours"), bounds(window)).to_pylist():
@@ -103,9 +105,12 @@ class SpotAnalyzer:
             )
         return found
 
-    def _cases(self, views: Views, window: Window, hours: Mapping[Owner, Rows]) -> Iterator[Case]:
-        if not hours:
-            return
+    @once
+    def _cases(self, views: Views, window: Window) -> list[Case]:
+        hours = self._hours(views, window)
+        return [*self._judging(views, window, hours)] if hours else []
+
+    def _judging(self, views: Views, window: Window, hours: Mapping[Owner, Rows]) -> Iterator[Case]:
         signals = tolerance.read(views, window, self.settings)
         market = Market(views, window, self.settings)
         for owner, rows in hours.items():

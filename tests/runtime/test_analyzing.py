@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from analyzers.once import once
 from fallow import plugins
 from fallow.errors import UsageError
 from fallow.nouns import Claim, Finding, Recommendation, Subject, finding_id
@@ -115,6 +116,40 @@ def test_one_that_refuses_is_noted_beside_the_others_and_raises_alone(warehouse:
     assert len(made.findings) == 1
     with pytest.raises(UsageError, match="too short"):
         analyzing.examine(warehouse, WINDOW, both)
+
+
+class Reading(Found):
+    """Reads the warehouse for its findings and for its summary, by one function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[Window] = []
+
+    @once
+    def _hours(self, views: Views, window: Window) -> int:
+        self.read.append(window)
+        return views.query("SELECT count(*) AS n FROM ledger")["n"][0].as_py()  # type: ignore[no-any-return]
+
+    def find(self, views: Views, window: Window) -> list[Finding]:
+        return super().find(views, window) if self._hours(views, window) else []
+
+    def summary(self, views: Views, window: Window) -> dict[str, Any]:
+        return {"rows": self._hours(views, window)}
+
+
+def test_what_was_read_for_findings_serves_their_summary_but_no_later_look(
+    warehouse: Warehouse,
+) -> None:
+    reading = Reading()
+    made = analyzing.examine(warehouse, WINDOW, {"pools": reading})
+    assert made.summaries == {"pools": {"rows": 4}}
+    assert len(reading.read) == 1
+    warehouse.replace("ledger", warehouse.query("FROM ledger LIMIT 1"), "true", {})
+    again = analyzing.examine(warehouse, WINDOW, {"pools": reading})
+    assert again.summaries == {"pools": {"rows": 1}}
+    reading.summary(warehouse, WINDOW)
+    reading.summary(warehouse, WINDOW)
+    assert len(reading.read) == 4, "views that remember nothing are asked each time"
 
 
 def test_two_look_at_the_same_time_and_the_outcome_is_the_same(warehouse: Warehouse) -> None:

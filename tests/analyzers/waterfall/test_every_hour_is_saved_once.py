@@ -9,12 +9,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
 from analyzers.waterfall import Waterfall, clipped, credited, fall, hours
-from analyzers.waterfall_cells import portion
+from analyzers.waterfall_cells import Cells, portion
 from fallow.nouns import STATES, Claim, Finding, Recommendation, Subject
 from fallow.window import Window
 
@@ -84,6 +85,32 @@ def test_the_second_gets_what_the_first_leaves_in_the_documented_order(views: Me
     assert fallen.saved() == fallen.bill
     advice = credited(found, fallen)[0].recommendations[0]
     assert (advice.gross_usd, advice.marginal_usd) == (Decimal(3), Decimal(1))
+
+
+@for_all(
+    gpu_us=st.integers(0, 10**13),
+    usd_e8=st.integers(0, 10**11),
+    asked=st.lists(
+        st.tuples(st.floats(0, 4000), st.none() | st.decimals(0, 10**4, places=4)), max_size=4
+    ),
+)
+def test_of_one_cell_is_taken_what_would_be_taken_of_several(
+    gpu_us: int, usd_e8: int, asked: list[tuple[float, Decimal | None]]
+) -> None:
+    about = {
+        name: getattr(claim(1), name)
+        for name in ("cluster", "namespace", "workload_kind", "workload", "state")
+    }
+    row = {**about, "pool": "p", "node": "n", "model": "H100", "priced": True}
+    one = {**row, "gpu_us": gpu_us, "usd_e8": usd_e8}
+    empty = {**row, "node": "other", "gpu_us": 0, "usd_e8": 0}
+    alone, beside = (Cells(pa.Table.from_pylist(rows)) for rows in ([one], [one, empty]))
+    for hours_, usd in asked:
+        grants = [cells.take(claim(hours_, usd)) for cells in (alone, beside)]
+        first, second = ([*map(list, (g.rows, g.gpu_us, g.cost, g.saved))] for g in grants)
+        assert first == second
+    assert (alone.left_us[0], alone.left_e8[0]) == (beside.left_us[0], beside.left_e8[0])
+    assert alone.left_us[0] >= 0
 
 
 def test_what_nobody_orders_comes_last(views: Memory) -> None:
