@@ -21,14 +21,32 @@ TYPES = {
 
 
 class Memory:
-    """Views over tables in memory, and a way to put rows into them."""
+    """Views over tables in memory, and a way to put rows into them.
+
+    Rows wait in Python until somebody asks: a thousand small inserts are most of a test's time.
+    """
 
     def __init__(self) -> None:
-        self.engine = duckdb.connect()
         self.asked: list[str] = []
+        self._waiting: dict[str, list[pa.Table]] = {}
+        self._rows: dict[str, list[Mapping[str, object]]] = {}
+        self._engine = duckdb.connect(config={"threads": "1"})
+        self._engine.begin()
         for name in tables.table_names():
             columns = ", ".join(f'"{c.name}" {TYPES[c.type]}' for c in tables.columns(name))
-            self.engine.execute(f'CREATE TABLE "{name}" ({columns})')
+            self._engine.execute(f'CREATE TABLE "{name}" ({columns})')
+        self._engine.commit()
+
+    @property
+    def engine(self) -> duckdb.DuckDBPyConnection:
+        """The engine, with all rows in it."""
+        for table in [*self._rows]:
+            self._batch(table)
+        for table, batches in self._waiting.items():
+            rows = pa.concat_tables(batches)  # noqa: F841  (the engine finds it by its name)
+            self._engine.execute(f'INSERT INTO "{table}" BY NAME SELECT * FROM rows')
+        self._waiting.clear()
+        return self._engine
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
         self.asked.append(sql)
@@ -42,15 +60,22 @@ class Memory:
 
     def put(self, *batches: Batch) -> None:
         for batch in batches:
-            rows = batch.rows
-            self.engine.register("incoming", rows)
-            self.engine.execute(f'INSERT INTO "{batch.table}" BY NAME SELECT * FROM incoming')
-            self.engine.unregister("incoming")
+            if batch.table in self._rows:
+                self._batch(batch.table)
+            self._waiting.setdefault(batch.table, []).append(batch.rows)
 
     def rows(self, table: str, rows: Iterable[Mapping[str, object]]) -> None:
-        listed = list(rows)
+        known = {column.name for column in tables.columns(table)}
+        for row in rows:
+            if not row.keys() <= known:
+                raise ValueError(f"table {table!r} has no columns {sorted(row.keys() - known)}")
+            self._rows.setdefault(table, []).append(dict(row))
+
+    def _batch(self, table: str) -> None:
+        listed = self._rows.pop(table)
         names = {name: None for row in listed for name in row}
-        self.put(Batch.of(table, {n: [row.get(n) for row in listed] for n in names}))
+        batch = Batch.of(table, {n: [row.get(n) for row in listed] for n in names})
+        self._waiting.setdefault(table, []).append(batch.rows)
 
 
 @pytest.fixture
