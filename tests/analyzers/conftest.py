@@ -11,13 +11,7 @@ import pytest
 
 from fallow import tables
 from fallow.tables import Batch
-
-TYPES = {
-    "string": "VARCHAR", "timestamp": "TIMESTAMP", "bool": "BOOLEAN", "i16": "SMALLINT",
-    "i32": "INTEGER", "i64": "BIGINT", "f32": "FLOAT", "f64": "DOUBLE",
-    "decimal": "DECIMAL(18, 8)", "hist": "INTEGER[]",
-    "floats": "DOUBLE[]",
-}  # fmt: skip
+from tests import engine
 
 
 class Memory:
@@ -30,12 +24,7 @@ class Memory:
         self.asked: list[str] = []
         self._waiting: dict[str, list[pa.Table]] = {}
         self._rows: dict[str, list[Mapping[str, object]]] = {}
-        self._engine = duckdb.connect(config={"threads": "1"})
-        self._engine.begin()
-        for name in tables.table_names():
-            columns = ", ".join(f'"{c.name}" {TYPES[c.type]}' for c in tables.columns(name))
-            self._engine.execute(f'CREATE TABLE "{name}" ({columns})')
-        self._engine.commit()
+        self._engine = engine.empty()
 
     @property
     def engine(self) -> duckdb.DuckDBPyConnection:

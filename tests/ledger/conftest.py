@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
 from fallow.settings import Settings
-from fallow.tables import Batch, schema, table_names
+from fallow.tables import Batch
 from fallow.window import Window
+from tests import engine
 
 T = datetime(2026, 11, 1)  # noqa: DTZ001  (tables hold naive UTC)
 Row = dict[str, Any]
@@ -22,9 +22,7 @@ class Tables:
 
     def __init__(self) -> None:
         self.settings = Settings()
-        self._connection = duckdb.connect()
-        for name in table_names():
-            self._put(f"CREATE TABLE {name} AS", schema(name).empty_table())
+        self._connection = engine.empty()
 
     def put(self, table: str, rows: Iterable[Row]) -> None:
         listed = list(rows)

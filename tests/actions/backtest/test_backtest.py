@@ -16,6 +16,7 @@ from actions.backtest.slow import remembered
 from actions.policy.model import Amount, Budget, Match, Policy, Regret, Rung
 from analyzers.idle import IdleAnalyzer
 from fallow.nouns import Finding, Recommendation, Subject
+from fallow.seams import Past
 from fallow.settings import IdleSettings
 from fallow.window import Window
 from tests.actions.backtest.town import BUSY, HOUR, HOURS, MINUTE, Town, moments, rests, rule
@@ -38,9 +39,9 @@ def replayed(views: Memory, policy: Policy, at: list[datetime] | None = None) ->
     return backtest(policy, IDLE.past(views, Window(START, when[-1]), when), views, window, when)
 
 
-def asked(views: Memory, policy: Policy) -> Backtest:
-    past = remembered(WholeWorkloads(), views, WHOLE, moments())
-    return backtest(policy, past, views, WHOLE, moments(), exact=True)
+def asked(views: Memory, policy: Policy, at: list[datetime]) -> Backtest:
+    past = remembered(WholeWorkloads(), views, WHOLE, at)
+    return backtest(policy, past, views, WHOLE, at, exact=True)
 
 
 @pytest.fixture
@@ -156,6 +157,30 @@ def test_pressure_is_asked_anew_at_every_moment(town: Town) -> None:
     assert stop.at == START + 21 * HOUR
 
 
+@pytest.fixture(scope="module")
+def eventful() -> Iterator[tuple[Memory, Past]]:
+    """A town of many kinds of rest, and its past as it is when asked at every moment."""
+    with Town() as town:
+        town.add("resting", devices=2)
+        town.add("back", rests((10, 12), (30, 31)), kind="Notebook")
+        town.add("serving", rests((8, 18)), kind="Deployment")
+        town.add("short", hours=20)
+        town.add("later", begin=7.5)
+        town.add("flickers", [BUSY if n % 50 == 7 else look for n, look in enumerate(rests())])
+        town.settle()
+        town.views.rows(
+            "event",
+            [
+                {
+                    "cluster": "c", "uid": f"e{n}", "kind": "Node", "name": "n1", "reason": reason,
+                    "ts": START.replace(tzinfo=None) + hours * HOUR,
+                }
+                for n, (hours, reason) in enumerate([(25, "NodeNotReady"), (27, "NodeReady")])
+            ],
+        )  # fmt: skip
+        yield town.views, remembered(WholeWorkloads(), town.views, WHOLE, moments())
+
+
 @pytest.mark.parametrize(
     "policy",
     [
@@ -166,25 +191,12 @@ def test_pressure_is_asked_anew_at_every_moment(town: Town) -> None:
         rule(min_age=timedelta(hours=60), max_resources=Amount(Decimal("0.4"), share=True)),
     ],
 )
-def test_the_replay_decides_as_asking_at_every_moment_does(town: Town, policy: Policy) -> None:
-    town.add("resting", devices=2)
-    town.add("back", rests((10, 12), (30, 31)), kind="Notebook")
-    town.add("serving", rests((8, 18)), kind="Deployment")
-    town.add("short", hours=20)
-    town.add("later", begin=7.5)
-    town.add("flickers", [BUSY if n % 50 == 7 else look for n, look in enumerate(rests())])
-    town.settle()
-    town.views.rows(
-        "event",
-        [
-            {
-                "cluster": "c", "uid": f"e{n}", "kind": "Node", "name": "n1", "reason": reason,
-                "ts": START.replace(tzinfo=None) + hours * HOUR,
-            }
-            for n, (hours, reason) in enumerate([(25, "NodeNotReady"), (27, "NodeReady")])
-        ],
-    )  # fmt: skip
-    fast, slow = replayed(town.views, policy), asked(town.views, policy)
+def test_the_replay_decides_as_asking_at_every_moment_does(
+    eventful: tuple[Memory, Past], policy: Policy
+) -> None:
+    views, past = eventful
+    fast = replayed(views, policy)
+    slow = backtest(policy, past, views, WHOLE, moments(), exact=True)
     assert fast.stops == slow.stops
     assert (fast.told, fast.cases) == (slow.told, slow.cases)
     assert len(fast.stops) + len(fast.aborted) > 0
@@ -231,7 +243,7 @@ def test_rows_after_a_moment_never_change_what_was_decided_at_it(
             town.views.rows("rate", [row])
         town.roll()
         assert decided(replayed(town.views, policy, moments()), until) == before
-        assert decided(asked(town.views, policy), until) == before
+        assert decided(asked(town.views, policy, moments(hours=hour)), until) == before
 
 
 @pytest.mark.parametrize(
