@@ -135,7 +135,7 @@ HOURS = st.lists(
 )
 
 
-@tries(max_examples=30)
+@tries(max_examples=20)
 @given(halves=HALVES, hours=HOURS, later=st.booleans())
 @pytest.mark.parametrize("step", ["1h", "5m"])
 def test_plain_buckets_are_counted_like_all_others(
