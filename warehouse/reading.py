@@ -24,6 +24,10 @@ _REFUSED = (
     duckdb.NotImplementedException,
 )
 
+_MOST_ALLOWED = 1000
+_ALLOWED: set[str] = set()
+"""Texts of queries that only read, as far as this process has asked them."""
+
 _LOOKS = {
     "ducklake_current_snapshot",
     "ducklake_list_files",
@@ -56,20 +60,10 @@ def run(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, An
         UsageError: it is not one SELECT, it calls what would act, or the engine refuses it.
     """
     try:
-        statements = cursor.extract_statements(sql)
-        kinds = [statement.type for statement in statements]
-        if kinds != [duckdb.StatementType.SELECT]:
-            said = ", ".join(kind.name for kind in kinds) or "nothing"
-            raise UsageError(
-                f"the warehouse answers one SELECT at a time, not {said}",
-                hint="write SELECT, WITH, FROM, VALUES, DESCRIBE or SUMMARIZE",
-            )
-        acting = sorted(name for name in _calls(cursor, sql) if _acts(name))
-        if acting:
-            raise UsageError(f"a query only reads, and {acting[0]} does more")
-        if parameters and all(map(_writable, parameters.values())):
+        _allow(cursor, sql)
+        if all(map(_writable, parameters.values())):
             return _executed(cursor, sql, parameters).to_arrow_table()
-        return cursor.execute(statements[0], bound(parameters) or None).to_arrow_table()
+        return cursor.execute(sql, bound(parameters)).to_arrow_table()
     except _REFUSED as error:
         if ".parquet" in str(error):
             raise
@@ -78,6 +72,25 @@ def run(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, An
             f"the warehouse refuses that query: {first}",
             hint=f"there are {', '.join(tables.table_names())}",
         ) from error
+
+
+def _allow(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
+    """Refuse what is not one SELECT that only reads; what was allowed once is not parsed again."""
+    if sql in _ALLOWED:
+        return
+    kinds = [statement.type for statement in cursor.extract_statements(sql)]
+    if kinds != [duckdb.StatementType.SELECT]:
+        said = ", ".join(kind.name for kind in kinds) or "nothing"
+        raise UsageError(
+            f"the warehouse answers one SELECT at a time, not {said}",
+            hint="write SELECT, WITH, FROM, VALUES, DESCRIBE or SUMMARIZE",
+        )
+    acting = sorted(name for name in _calls(cursor, sql) if _acts(name))
+    if acting:
+        raise UsageError(f"a query only reads, and {acting[0]} does more")
+    if len(_ALLOWED) >= _MOST_ALLOWED:
+        _ALLOWED.clear()
+    _ALLOWED.add(sql)
 
 
 def act(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]) -> int:

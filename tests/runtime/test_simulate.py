@@ -33,7 +33,7 @@ SMALL: dict[str, Any] = {
     "days": 2,
     "gpus": GPUS,
     "seed": 5,
-    "every": "4h",
+    "every": "6h",
     "mix": ["day-notebook=0.3", "train=0.2", "forgotten=0", "night=0"],
 }
 
