@@ -13,9 +13,11 @@ from hypothesis import settings as hypothesis_settings
 
 from fallow.settings import Settings, load
 from tests.by_file import ByFile, scope, slow
+from tests.copies import copied
 from tests.servers import kube_apiserver
 from tests.servers import prometheus as real_prometheus
 from warehouse import catalog
+from warehouse.lake import Warehouse
 
 SHARED = "PYTEST_XDIST_WORKER" in os.environ
 if SHARED:  # before anybody imports it
@@ -78,6 +80,33 @@ def engine_alone() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if SHARED:
             patch.setattr(catalog, "_configure", alone)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def born_whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let a new embedded warehouse be the copy of one that was made before, in these processes.
+
+    Hundreds of tests begin with an empty one. Other processes, and a run without xdist, make it.
+    """
+    opened = Warehouse.open.__func__  # type: ignore[attr-defined]
+    made: list[Path] = []
+
+    def open_(cls: type[Warehouse], settings: Settings, /, **how: Any) -> Warehouse:
+        where = catalog.place(settings)
+        data = where.home / "data"
+        new = where.embedded and not (where.home / catalog.CATALOG_FILE).exists()
+        if how.get("write") and new and where.data == f"{data}/" and not data.exists():
+            if not made:
+                first = Settings(home=tmp_path_factory.mktemp("empty") / "home")
+                opened(cls, first, write=True).close()
+                made.append(first.home)
+            copied(made[0], where.home)
+        return opened(cls, settings, **how)  # type: ignore[no-any-return]
+
+    with pytest.MonkeyPatch.context() as patch:
+        if SHARED:
+            patch.setattr(Warehouse, "open", classmethod(open_))
         yield
 
 

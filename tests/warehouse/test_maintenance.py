@@ -14,6 +14,7 @@ import pytest
 from fallow.errors import WarehouseError
 from fallow.settings import Settings
 from fallow.tables import Batch
+from tests.copies import copied
 from warehouse import maintenance, tiers
 from warehouse.lake import Warehouse
 
@@ -54,14 +55,23 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture
-def wh(settings: Settings, clock: Clock) -> Iterator[Warehouse]:
-    """Return a warehouse of small files over two days, one of them with deleted rows."""
-    with Warehouse.open(settings, write=True, clock=clock) as warehouse:
+@pytest.fixture(scope="module")
+def small_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the home of a warehouse of small files over two days, one with deleted rows."""
+    settings = Settings(home=tmp_path_factory.mktemp("small") / "home", cluster="test")
+    with Warehouse.open(settings, write=True, clock=Clock()) as warehouse:
         for number in range(LOOKS):
             warehouse.ingest([look(number)])
         with warehouse.transaction() as cursor:
             cursor.execute("DELETE FROM sample WHERE device = 'GPU-4' AND ts < '2026-11-19 23:20'")
+    return settings.home
+
+
+@pytest.fixture
+def wh(settings: Settings, clock: Clock, small_files: Path) -> Iterator[Warehouse]:
+    """Return a warehouse of small files of a test's own."""
+    copied(small_files, settings.home)
+    with Warehouse.open(settings, write=True, clock=clock) as warehouse:
         yield warehouse
 
 
