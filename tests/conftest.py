@@ -16,7 +16,7 @@ from tests.by_file import ByFile, scope, slow
 from tests.copies import copied
 from tests.servers import kube_apiserver
 from tests.servers import prometheus as real_prometheus
-from warehouse import catalog
+from warehouse import catalog, schema
 from warehouse.lake import Warehouse
 
 SHARED = "PYTEST_XDIST_WORKER" in os.environ
@@ -90,12 +90,14 @@ def born_whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     Hundreds of tests begin with an empty one. Other processes, and a run without xdist, make it.
     """
     opened = Warehouse.open.__func__  # type: ignore[attr-defined]
+    migrations = schema.migrations
     made: list[Path] = []
 
     def open_(cls: type[Warehouse], settings: Settings, /, **how: Any) -> Warehouse:
         where = catalog.place(settings)
         data = where.home / "data"
         new = where.embedded and not (where.home / catalog.CATALOG_FILE).exists()
+        new = new and schema.migrations is migrations
         if how.get("write") and new and where.data == f"{data}/" and not data.exists():
             if not made:
                 first = Settings(home=tmp_path_factory.mktemp("empty") / "home")

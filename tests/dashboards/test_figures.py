@@ -33,6 +33,8 @@ from tests.dashboards.drawing import HOSTILE, hostile_rows, stored
 from warehouse.lake import Warehouse
 from warehouse.spend import spend as told
 
+pytestmark = pytest.mark.xdist_group("pages")  # the demo's fleet is played once
+
 END = datetime(2026, 11, 16, tzinfo=UTC)
 WINDOW = Window(END - timedelta(days=3), END)
 ALL = Filters()

@@ -13,6 +13,8 @@ from fallow.errors import TemporaryError
 from fallow.settings import Settings
 from tests.dashboards.drawing import HOSTILE, Draw, elements, texts
 
+pytestmark = pytest.mark.xdist_group("pages")  # the demo's fleet is played once
+
 VIEWS = app.names()
 FINANCE = [name for name in VIEWS if name.startswith("finance_")]
 MOST_ELEMENTS = 30

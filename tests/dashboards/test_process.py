@@ -13,6 +13,8 @@ import pytest
 
 from fallow.settings import Settings
 
+pytestmark = pytest.mark.xdist_group("pages")  # the demo's fleet is played once
+
 START_S = 120
 COMMAND = (sys.executable, "-c", "from runtime.cli import main; main()", "dashboard")
 

@@ -16,6 +16,8 @@ from fallow.dashboard_settings import DashboardSettings, OidcSettings
 from fallow.errors import UsageError
 from fallow.settings import Settings
 
+pytestmark = pytest.mark.xdist_group("pages")  # the demo's fleet is played once
+
 OIDC = OidcSettings(
     metadata_url="https://id.example/.well-known/openid-configuration",
     client_id="fallow",
