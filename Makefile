@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-JOBS ?= 3
+JOBS ?= 4
 
 .PHONY: demo test lint bench bench-small setup wheel-check written lock clean
 
@@ -16,9 +16,10 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 demo: setup            ## the main job on an embedded synthetic fleet: no cluster, no GPU
 	@$(BIN)/fallow demo
 
+# The hundreds of processes that tests start need not compile our modules each anew.
 test: setup            ## every test; those whose server or data is absent say so
 	@bash .ci/test-servers
-	@$(BIN)/pytest -n $(JOBS)
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(JOBS)
 
 lint: setup
 	@$(BIN)/ruff check .

@@ -1,9 +1,10 @@
 """Ten people look while the collector writes: nobody fails, nobody waits for anybody."""
 
-import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 
 import pytest
@@ -45,6 +46,23 @@ def test_ten_viewers_and_the_collector_never_wait_for_each_other(
     assert collector.written >= 3
 
 
+FREE = """
+import sqlite3, sys
+other = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)
+for _ in sys.stdin:
+    try:
+        other.execute("BEGIN IMMEDIATE").execute("ROLLBACK")
+    except sqlite3.Error as error:
+        print(error, flush=True)
+    else:
+        print("free", flush=True)
+"""
+"""Tells whether a writer without any patience could write: a reader's lock would refuse it.
+
+A process of its own, for SQLite's locks are a process's: one that closes a file lets go of all.
+"""
+
+
 class Collector(threading.Thread):
     """Writes look after look; before each, checks that no reader holds what a writer needs."""
 
@@ -54,15 +72,19 @@ class Collector(threading.Thread):
         self.written = 0
         self.failure: BaseException | None = None
         self._over = threading.Event()
+        file = self.warehouse.place.home / catalog.CATALOG_FILE
+        self._asked = subprocess.Popen(
+            [sys.executable, "-c", FREE, str(file)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def run(self) -> None:
         """Write until told to stop."""
-        file = self.warehouse.place.home / catalog.CATALOG_FILE
         try:
             for batch in looks():
-                # Without any patience: a reader's lock would refuse it at once.
-                with closing(sqlite3.connect(file, timeout=0, isolation_level=None)) as other:
-                    other.execute("BEGIN IMMEDIATE").execute("ROLLBACK")
+                self._free()
                 self.warehouse.ingest([batch])
                 self.written += 1
                 if self._over.is_set():
@@ -75,6 +97,17 @@ class Collector(threading.Thread):
         self._over.set()
         if self.is_alive():
             self.join()
+        self._asked.kill()
+        self._asked.communicate()
+
+    def _free(self) -> None:
+        assert self._asked.stdin is not None
+        assert self._asked.stdout is not None
+        self._asked.stdin.write("free?\n")
+        self._asked.stdin.flush()
+        said = self._asked.stdout.readline()
+        if said != "free\n":
+            raise RuntimeError(f"a writer could not write: {said}")
 
 
 def looks() -> Iterator[Batch]:

@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Mapping
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -39,10 +40,11 @@ def of(found: Objects, kind: str) -> Objects:
     return [one for one in found if one["kind"] == kind]
 
 
+@cache
 def pages() -> list[tuple[str, Objects]]:
     """Return what stands in deploy/manifests: legal to look at without Helm."""
     texts = [(p.stem, p.read_text()) for p in sorted((DEPLOY / "manifests").glob("*.yaml"))]
-    return [(name, list(yaml.safe_load_all(text))) for name, text in texts]
+    return [(name, list(yaml.load_all(text, Loader=yaml.CSafeLoader))) for name, text in texts]
 
 
 def pods(found: Objects) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from fallow import tables
 from fallow.errors import WarehouseError
 from fallow.settings import Settings
 from fallow.tables import Batch
-from warehouse import schema, tiers
+from warehouse import schema, tiers, verification
 from warehouse.lake import Warehouse
 from warehouse.verification import verify
 
@@ -174,6 +174,15 @@ def test_a_full_disk_is_temporary_and_loses_nothing(
         assert (failed["code"], "the disk is full" in failed["text"]) == (75, True)
     assert seen["when_full"] == seen["reopened"] == {"n": 10000 * n, "looks": n}
     assert seen["after"] == {"n": 10000 * (n + 1), "looks": n + 1}
+
+
+def test_a_catalog_that_is_no_database_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a catalog?.sqlite"
+    path.write_bytes(b"no database" * 100)
+    check = verification._catalog(path)
+    assert not check.ok
+    assert "file is not a database" in check.detail
+    assert f"restore {path}" in check.detail
 
 
 @pytest.fixture
