@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-JOBS ?= 4
+JOBS ?= 3
 
 .PHONY: demo test lint bench bench-small setup wheel-check written lock clean
 

@@ -116,9 +116,15 @@ def _attach(connection: duckdb.DuckDBPyConnection, where: Place, *, write: bool)
         options += ["META_JOURNAL_MODE 'WAL'", "META_BUSY_TIMEOUT 5000"]
     if not write:
         options += ["CREATE_IF_NOT_EXISTS false"]
-    connection.execute(
-        f"ATTACH {quoted('ducklake:' + where.catalog)} AS lake ({', '.join(options)})"
-    )
+    attach = f"ATTACH {quoted('ducklake:' + where.catalog)} AS lake ({', '.join(options)})"
+    try:
+        connection.execute(attach)
+    except duckdb.Error as error:
+        # Of several processes that begin a new catalog at once PostgreSQL lets one make its tables,
+        # and tells the others when they are there.
+        if where.embedded or not write or "already exists" not in str(error):
+            raise
+        connection.execute(attach)
 
 
 def quoted(text: str) -> str:

@@ -1,7 +1,9 @@
 """A PostgreSQL catalog: the same warehouse, several writing processes. A real server."""
 
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -65,6 +67,21 @@ def test_rows_are_stored_once_and_every_stage_runs(on_postgres: Settings, now: d
         checks = list(verify(reader))
         assert all(check.ok for check in checks)
         assert "cold sample" in {check.subject for check in checks}
+
+
+def test_several_may_begin_a_new_warehouse_at_once(on_postgres: Settings) -> None:
+    together = threading.Barrier(4)
+
+    def begin(number: int) -> int:
+        together.wait(timeout=60)
+        with Warehouse.open(on_postgres, write=True) as wh:
+            return wh.ingest([look(number)]).added
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [*pool.map(begin, range(4))] == [20] * 4
+    with Warehouse.open(on_postgres) as reader:
+        (row,) = reader.query("SELECT count(*) AS n FROM sample").to_pylist()
+    assert row == {"n": 80}
 
 
 def test_replaced_files_stay_for_a_day_and_go_after(on_postgres: Settings) -> None:
