@@ -201,7 +201,7 @@ def coverage_lines(rows: pa.Table, height: int = 220) -> Chart:
             alt.Tooltip("coverage_pct:Q", title="looks made %", format=".1f"),
             alt.Tooltip("conflict_pct:Q", title="in conflict %", format=".2f"),
             alt.Tooltip("blind_pct:Q", title="blind %", format=".2f"),
-            alt.Tooltip("devices:Q", title="devices"),
+            alt.Tooltip("devices:Q", title="devices, about"),
         ],
     )
     scale = alt.Scale(domain=[0, 100])

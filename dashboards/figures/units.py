@@ -17,7 +17,6 @@ RUNS = (
 )  # fmt: skip
 """Kinds of workloads that end: one of them is one run."""
 
-UNITS = ("paid", "units/pods", "units/spent")
 
 
 def by_owner(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
@@ -49,7 +48,7 @@ def served(views: Views, window: Window, filters: Filters) -> pa.Table:
     Columns: cluster, team, workload, gpu_hours, usd, requests, tokens (null = its telemetry counts
     none), usd_per_million_requests, usd_per_million_tokens.
     """
-    return ask(views, (*UNITS, "units/served"), window, filters)
+    return ask(views, _unit("served"), window, filters)
 
 
 def trained(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -58,4 +57,9 @@ def trained(views: Views, window: Window, filters: Filters) -> pa.Table:
     Columns: cluster, team, workload, work (the metric counted), amount, gpu_hours, usd,
     usd_per_million (of what the metric counts).
     """
-    return ask(views, (*UNITS, "units/trained"), window, filters)
+    return ask(views, _unit("trained"), window, filters)
+
+
+def _unit(name: str) -> tuple[str, ...]:
+    """Return the steps of a unit of work: whose pods counted how much, and what that cost."""
+    return ("paid", "units/pods", f"units/{name}/counted", "units/spent", f"units/{name}/{name}")

@@ -1,9 +1,9 @@
--- Whose each pod is, by the name that `paid` has for its workload.
+-- Whose each pod is.
 SELECT
     cluster,
     namespace,
     pod,
-    any_value(namespace || '/' || workload_kind || '/' || workload) AS workload
+    any_value(struct_pack(kind := workload_kind, name := workload)) AS owner
 FROM pod
 WHERE workload IS NOT null AND ($cluster::VARCHAR IS null OR cluster = $cluster)
 GROUP BY ALL

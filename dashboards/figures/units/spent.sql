@@ -1,9 +1,15 @@
--- What each workload was paid for.
+-- What each workload that counted anything was paid for.
 SELECT
-    cluster,
-    team,
-    namespace || '/' || workload_kind || '/' || workload_name AS workload,
-    sum(usd) AS usd,
-    sum(gpu_hours) AS gpu_hours
-FROM paid
-GROUP BY cluster, team, namespace, workload_kind, workload_name
+    p.cluster,
+    p.team,
+    p.namespace,
+    p.workload_kind,
+    p.workload_name,
+    sum(p.usd) AS usd,
+    sum(p.gpu_hours) AS gpu_hours
+FROM paid AS p
+SEMI JOIN counted AS c
+    ON
+        p.cluster = c.cluster AND p.namespace = c.namespace
+        AND p.workload_kind = c.workload_kind AND p.workload_name = c.workload_name
+GROUP BY p.cluster, p.team, p.namespace, p.workload_kind, p.workload_name

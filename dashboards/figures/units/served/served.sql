@@ -1,0 +1,17 @@
+-- What served work cost.
+SELECT
+    s.cluster,
+    s.team,
+    s.namespace || '/' || s.workload_kind || '/' || s.workload_name AS workload,
+    s.gpu_hours,
+    s.usd,
+    c.requests,
+    c.tokens,
+    1e6 * s.usd::DOUBLE / nullif(c.requests, 0) AS usd_per_million_requests,
+    1e6 * s.usd::DOUBLE / nullif(c.tokens, 0) AS usd_per_million_tokens
+FROM counted AS c
+INNER JOIN spent AS s
+    ON
+        c.cluster = s.cluster AND c.namespace = s.namespace
+        AND c.workload_kind = s.workload_kind AND c.workload_name = s.workload_name
+ORDER BY s.usd DESC NULLS LAST, workload ASC
