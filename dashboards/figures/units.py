@@ -18,7 +18,6 @@ RUNS = (
 """Kinds of workloads that end: one of them is one run."""
 
 
-
 def by_owner(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
     """Return what a productive GPU-hour cost per name of `key`, the dearest name first.
 

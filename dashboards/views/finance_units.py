@@ -10,6 +10,8 @@ from dashboards.figures.asking import PLATFORM
 from dashboards.page import Asked, money
 
 TITLE, ICON, ORDER = "Unit economics", ":material/straighten:", 70
+LISTED = 1000
+"""Rows of a table: tens of thousands would take a browser longer than people wait."""
 
 OWNERS = {
     "name": page.name("name"),
@@ -92,7 +94,7 @@ def runs(asked: Asked) -> None:
         f"{rows.num_rows:,} runs, the one in the middle {money(middle)}, the dearest "
         f"{money(known[-1] if known else None)}. A run that goes beyond the window is told in part."
     )
-    page.table(rows, RUNS, called="Training and batch runs")
+    _table(rows, RUNS, "Training and batch runs")
 
 
 def served(asked: Asked) -> None:
@@ -122,6 +124,14 @@ def trained(asked: Asked) -> None:
 def _listed(rows: pa.Table, columns: dict[str, Any], called: str, none: str, then: str) -> None:
     """Show rows; where there are none, say so and what to do about it."""
     if rows.num_rows:
-        page.table(rows, columns, called=called)
+        _table(rows, columns, called)
     else:
         page.nothing(none, then)
+
+
+def _table(rows: pa.Table, columns: dict[str, Any], called: str) -> None:
+    """Show the dearest rows, and say so where there are more."""
+    page.table(rows.slice(0, LISTED), columns, called=called)
+    if rows.num_rows > LISTED:
+        many = f"{rows.num_rows:,}; `fallow spend --by workload` has all"
+        page.note(f"The {LISTED:,} dearest of {many}.")

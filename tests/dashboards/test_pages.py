@@ -9,6 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboards import app, charts, data
 from dashboards.text import plain
+from dashboards.views import finance_units
 from fallow.errors import TemporaryError
 from fallow.settings import Settings
 from tests.dashboards.drawing import HOSTILE, Draw, elements, texts
@@ -71,6 +72,15 @@ def test_hostile_names_are_text_on_every_page(view: str, hostile: Settings, draw
             assert not element.proto.allow_html
         down = [w for w in page.warning if "is down" in w.value and "missing below" in w.value]
         assert len(down) == 3, "of many collectors that are down the first three are named"
+
+
+def test_a_long_list_shows_its_dearest_and_says_how_many_there_are(
+    fleet: Settings, draw: Draw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finance_units, "LISTED", 1)
+    page = draw("finance_units", fleet)
+    assert any(text.startswith("The 1 dearest of ") for text in whole(page))
+    assert {table.value.shape[0] for table in page.dataframe[1:]} == {1}
 
 
 def test_page_without_any_data_says_what_to_do(empty: Settings, draw: Draw) -> None:
