@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Literal
 
 import streamlit as st
 
@@ -41,9 +42,11 @@ def main() -> None:
     if person is None:
         return
     sections: dict[str, list[st.Page]] = {}
-    for name in names():
-        module = import_module(f"{views.__name__}.{name}")
-        sections.setdefault(AUDIENCES[name.partition("_")[0]], []).append(_entry(module, person))
+    for number, name in enumerate(names()):
+        pages = sections.setdefault(AUDIENCES[name.partition("_")[0]], [])
+        pages.append(_entry(_module(name), person, first=not number))
+        if not number:  # the first page's address is `/`; its name is one too
+            pages.append(_entry(_module(name), person, visibility="hidden"))
     chosen = st.navigation(sections, expanded=True)
     st.set_page_config(page_title=f"{chosen.title} · Fallow")
     with st.sidebar:
@@ -214,7 +217,13 @@ def _told(asked: Asked) -> str:
     return " · ".join(parts)
 
 
-def _entry(module: ModuleType, person: signin.Person) -> st.Page:
+def _entry(
+    module: ModuleType,
+    person: signin.Person,
+    *,
+    first: bool = False,
+    visibility: Literal["visible", "hidden"] = "visible",
+) -> st.Page:
     name = module.__name__.rpartition(".")[2]
 
     def run() -> None:
@@ -224,7 +233,9 @@ def _entry(module: ModuleType, person: signin.Person) -> st.Page:
         run,
         title=module.TITLE,
         icon=module.ICON,
-        url_path=name.partition("_")[2].replace("_", "-"),
+        url_path=None if first else name.partition("_")[2].replace("_", "-"),
+        default=first,
+        visibility=visibility,
         help=(module.__doc__ or "").partition("\n")[0],
     )
 

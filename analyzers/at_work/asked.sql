@@ -1,5 +1,5 @@
 -- The pods of each stretch, with the cores above which they are at work: a share of what they ask.
--- Looks are put in order by the number of the `piece`: names would take three times as long.
+-- Looks are put in order by the number of the `piece`: by four names it took half as long again.
 SELECT
     dense_rank() OVER (ORDER BY s.span, s.cluster, s.namespace, s.pod) AS piece,
     s.span,

@@ -53,6 +53,15 @@ def test_page_is_whole_and_quiet(view: str, visitors: Visitors) -> None:
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
+def test_the_first_page_answers_to_its_name_too(visitors: Visitors) -> None:
+    visitor = visitors()
+    page = visitor.go(VIEWS[0].partition("_")[2], window="2d")
+    assert page.locator("h1").all_inner_texts() == [app._module(VIEWS[0]).TITLE]
+    assert page.get_by_text("Page not found").count() == 0
+    assert page.locator("[data-testid=stSidebarNavLink]").count() == len(VIEWS)
+    visitor.hears_nothing()
+
+
 @pytest.mark.parametrize("name", HOSTILE[:3], ids=["script", "direction", "253"])
 def test_hostile_name_is_shown_as_its_characters(name: str, visitors: Visitors) -> None:
     visitor = visitors()

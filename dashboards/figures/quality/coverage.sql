@@ -4,7 +4,7 @@ SELECT
     100 * least(1, sum(n) / nullif(sum(expected), 0)) AS coverage_pct,
     100 * sum(conflict_s) / nullif(sum(covered_s), 0) AS conflict_pct,
     100 * sum(blind_s) / nullif(sum(covered_s), 0) AS blind_pct,
-    -- Exactly would take ten times as long.
+    -- Exactly takes five times as long.
     approx_count_distinct(device) AS devices
 FROM rollup_1h
 WHERE bucket >= $since AND bucket < $until AND ($cluster::VARCHAR IS null OR cluster = $cluster)
