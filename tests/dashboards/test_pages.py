@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import duckdb
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -13,6 +14,8 @@ from dashboards.views import finance_units
 from fallow.errors import TemporaryError
 from fallow.settings import Settings
 from tests.dashboards.drawing import HOSTILE, Draw, elements, texts
+from warehouse import reading
+from warehouse.failures import explained
 
 pytestmark = pytest.mark.xdist_group("pages")  # the demo's fleet is played once
 
@@ -116,6 +119,28 @@ def test_warehouse_in_use_is_a_page_that_can_try_again(
     assert any("in use" in warning.value for warning in page.warning)
     assert [button.label for button in page.button] == ["Try again"]
     assert len(whole(page.button[0].click().run())) > 5
+    assert page.metric
+
+
+def test_a_store_that_is_away_is_said_on_the_page_which_can_try_again(
+    fleet: Settings, draw: Draw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        with explained("the store"):
+            raise duckdb.IOException(
+                "Connection error for HTTP HEAD to http://127.0.0.1:9/lake/a.parquet"
+            )
+
+    data.forget()
+    with monkeypatch.context() as patched:
+        patched.setattr(reading, "run", away)
+        page = draw("finance_spend", fleet)
+    said = [warning.value for warning in page.warning]
+    assert not page.exception
+    assert said
+    assert all("S3" in text or "object store" in text for text in said), said
+    assert "Try again" in {button.label for button in page.button}
+    assert whole(page.button[0].click().run())
     assert page.metric
 
 
