@@ -6,8 +6,8 @@
     some ranks idle         ask for fewer devices, never stop
     recommended already     what its analyzer recommends
 
-Nothing is ever deleted, and what `protections.csv` lists is never stopped. The verbs, how they
-are undone and what is lost are those of the objects' own controllers: the wrong handle does
+Nothing is ever deleted, and what `fallow/protections.csv` lists is never stopped. The verbs, how
+they are undone and what is lost are those of the objects' own controllers: the wrong handle does
 nothing or does damage.
 """
 
@@ -19,7 +19,9 @@ from importlib.resources import files
 
 import msgspec
 
+from fallow.continuity import judged_part
 from fallow.nouns import Claim, Finding, Recommendation
+from fallow.protections import protections
 
 DAY_S = 86_400
 _SMALLEST = Decimal("0.01")
@@ -63,10 +65,8 @@ def advised(findings: Iterable[Finding]) -> list[Finding]:
 
 def never(workload_kind: str, namespace: str) -> str | None:
     """Say why a workload is never stopped, or None."""
-    for kind, space, why in _protected():
-        if (kind and kind == workload_kind) or (space and space == namespace):
-            return why
-    return None
+    here = {"kind": workload_kind, "namespace": namespace}
+    return next((row.why for row in protections() if here.get(row.where) == row.key), None)
 
 
 @cache
@@ -80,12 +80,6 @@ def verbs() -> dict[str, Verb]:
 def stops() -> frozenset[str]:
     """Return the verbs that stop a workload: all of it has to be idle, and its owner told."""
     return frozenset({"evict", *(verb.verb for verb in verbs().values())})
-
-
-@cache
-def _protected() -> tuple[tuple[str, str, str], ...]:
-    rows = csv.DictReader(_text("protections.csv").splitlines())
-    return tuple((r["workload_kind"], r["namespace"], r["why"]) for r in rows)
 
 
 def _text(name: str) -> str:
@@ -177,13 +171,15 @@ def claims(finding: Finding) -> tuple[Claim, ...]:
 
 
 def gpu_hours_per_day(finding: Finding) -> float:
-    """Return the GPU-hours that go to waste each day at the finding's own rate."""
-    return round(finding.gpu_hours * DAY_S / finding.window.seconds, 4)
+    """Return the GPU-hours that go to waste each day at the rate that was judged last."""
+    start, hours, _ = judged_part(finding)
+    return round(hours * DAY_S / (finding.window.end - start).total_seconds(), 4)
 
 
 def usd_per_day(finding: Finding) -> Decimal | None:
-    """Return the dollars that go to waste each day at the finding's own rate, None = no price."""
-    if finding.usd is None:
+    """Return the dollars that go to waste each day at the rate judged last, None = no price."""
+    start, _, usd = judged_part(finding)
+    if usd is None:
         return None
-    per_day = finding.usd * DAY_S / Decimal(repr(finding.window.seconds))
+    per_day = usd * DAY_S / Decimal(repr((finding.window.end - start).total_seconds()))
     return per_day.quantize(_SMALLEST, ROUND_DOWN)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from actions.cluster.allocations import BETTER, CLAIMS
 from actions.reclaim.kinds import kinds
 from actions.reclaim.subjects import plural
 from actions.snapshots.snapshotter import RIGHTS as SNAPSHOT
@@ -22,8 +23,11 @@ LOOP = (
     Right("apps", "replicasets", ("get",)),
     Right("autoscaling", "horizontalpodautoscalers", ("list",)),
     Right("keda.sh", "scaledobjects", ("list",)),
+    CLAIMS,
+    *BETTER,
 )
-"""What the loop needs wherever it acts: owners, protections, rivals, a word to the owner."""
+"""What the loop needs wherever it acts: owners, protections, rivals, what pods hold, a word to
+the owner."""
 OWN = (
     Right("coordination.k8s.io", "leases", ("get", "create", "patch")),
     Right("", "configmaps", ("get", "create", "patch")),

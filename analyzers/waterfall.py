@@ -117,8 +117,11 @@ def poured(cells: pa.Table, found: Sequence[Finding]) -> Waterfall:
             given += granted
             numbers += [len(steps)] * len(granted)
             steps.append(_step(finding, number, advice, _of(gross, books), _of(granted, books)))
+    bill = _amount(books.all_us, books.all_e8, books.priced)
+    if bill.usd is not None:  # every digit: the bill is rounded once, where it is shown
+        bill = msgspec.structs.replace(bill, usd=Decimal(int(books.all_e8.sum())) / CENT_E8)
     return Waterfall(
-        bill=_amount(books.all_us, books.all_e8, books.priced),
+        bill=bill,
         steps=tuple(steps),
         cells=books.table,
         grants=_table(given, numbers),

@@ -1,6 +1,7 @@
 """Run the benchmarks: a table on stdout, JSON beside it.
 
     python -m benchmarks [--small] [--out FOLDER] [NAME ...]
+    python -m benchmarks acting [--seeds 3,5 | 1-10 | x10] [--days 3] [--gpus 128] [--quirks all]
 
 Each benchmark module runs in a process of its own, so that its peak memory is its own and one
 failure does not hide the others.
@@ -13,6 +14,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,6 +33,7 @@ NAMES = (
     "analyzers",
     "fragmentation",
     "pools",
+    "planning",
     "acting",
     "pages",
     "peers",
@@ -39,6 +42,9 @@ NAMES = (
     "accuracy",
 )
 
+OF_ACTING = {"seeds": str, "days": int, "gpus": int, "quirks": str}
+"""Options that one benchmark alone has."""
+
 
 def main() -> int:
     """Run the named benchmarks and report; 1 when one of them failed to run."""
@@ -46,10 +52,13 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}")
     parser.add_argument("--small", action="store_true", help="seconds instead of minutes")
     parser.add_argument("--out", type=Path, default=Path("bench-results"))
+    for option, kind in OF_ACTING.items():
+        parser.add_argument(f"--{option}", type=kind, help="of acting")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        results = importlib.import_module(f"benchmarks.{options.child}").run(options.small)
+        asked = {n: v for n in OF_ACTING if (v := getattr(options, n)) is not None}
+        results = importlib.import_module(f"benchmarks.{options.child}").run(options.small, **asked)
         Path(options.out).write_bytes(msgspec.json.encode(results))
         return 0
     unknown = set(options.names) - set(NAMES)
@@ -57,17 +66,21 @@ def main() -> int:
         parser.error(f"no benchmark called {sorted(unknown)}; there are {', '.join(NAMES)}")
     options.out.mkdir(parents=True, exist_ok=True)
     size = "small" if options.small else "full"
-    failed = [n for n in options.names or NAMES if not _run(n, size, options.out)]
+    more = [f"--{n}={v}" for n in OF_ACTING if (v := getattr(options, n)) is not None]
+    if more and options.names != ["acting"]:
+        parser.error(f"{', '.join(more)} are options of acting alone")
+    failed = [n for n in options.names or NAMES if not _run(n, size, options.out, more)]
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return bool(failed)
 
 
-def _run(name: str, size: str, out: Path) -> bool:
+def _run(name: str, size: str, out: Path, more: Sequence[str] = ()) -> bool:
     raw = out / f"{name}.{size}.raw.json"
     raw.unlink(missing_ok=True)
     command = [sys.executable, "-m", "benchmarks", "--child", name, "--out", str(raw)]
-    done = subprocess.run([*command, *(["--small"] if size == "small" else [])], check=False)
+    flags = ["--small"] if size == "small" else []
+    done = subprocess.run([*command, *flags, *more], check=False)
     if done.returncode or not raw.exists():
         return False
     results = msgspec.json.decode(raw.read_bytes(), type=list[Result])

@@ -1,103 +1,299 @@
-"""Back-test 30 days of a fleet, and plan for a thousand findings of it."""
+"""Simulated sites whose seeds nobody has used: what the shipped policies do, beside the truth.
 
-import resource
-import time
-from collections.abc import Iterator
-from datetime import timedelta
-from decimal import Decimal
+One process per seed, two at a time. The seeds are drawn from the commit, so that they are new for
+every state of the code and the same for whoever runs that state again; `--seeds` names others.
+Prints the table of docs/accuracy.md.
+"""
+
+import csv
+import hashlib
+import multiprocessing
+import statistics
+import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from actions.backtest import backtest
-from actions.facts import fleet, gather
-from actions.planning import plan
-from actions.policy.model import Allow, Amount, Budget, Match, Policy, Rung
-from analyzers.idle import IdleAnalyzer
-from benchmarks import month
-from benchmarks.month import peak_gib
 from benchmarks.result import Result
-from fallow.nouns import Finding
-from fallow.window import Window
-from warehouse.lake import Warehouse
+from runtime.simulation.harm import interval
+from simulator import arrivals
 
-REACH_S = 60
-PLAN_S = 2
-FINDINGS = 1000
+SEEDS, DAYS, GPUS, EVERY = 10, 3, 128, "1h"
+WORKERS = 2
+BEFORE = "bef8a1a"
+"""The commit whose mix is the measure."""
+POLICIES = Path("policies")
+RELEASED, COVERED, HALF_WIDTH = 0.8, 0.9, 0.4
+HEAD = (
+    "| seed | actions | harmful | early returns (4 h / 24 h) | interval | released | oracle "
+    "| share | not time-sliced | predicted | measured | true | steps, differ |\n"
+    "|--:|--:|--:|--:|---|--:|--:|--:|--:|---|--:|--:|--:|"
+)
 
 
-def run(small: bool) -> list[Result]:
-    """Measure 30 days of 10,000 GPUs and a plan for 1,000 findings; small: 3 days of 400."""
-    gpus, days = (400, 3) if small else (10_000, 30)
-    with month.whole(gpus, days) as (warehouse, window):
-        return [*_backtest(warehouse, window, gpus, days), _plan(warehouse, window)]
+class World(msgspec.Struct, frozen=True):
+    """One world to simulate."""
+
+    seed: int
+    days: int
+    gpus: int
+    quirks: str
 
 
-def policy() -> Policy:
-    """Return a policy that stops idle notebooks and jobs after a day's grace, within budgets."""
-    return Policy(
-        name="bench",
-        mode="enforce",
-        match=Match(analyzer=("idle",)),
-        allow=Allow(namespaces=("*",)),
-        ladder=(
-            Rung("observe"),
-            Rung("notify"),
-            Rung("grace", wait=timedelta(hours=4)),
-            Rung("act", do=("suspend",), verbs=("suspend", "stop", "scale to zero")),
-        ),
-        budgets=(
-            Budget(workloads=Amount(Decimal(400))),
-            Budget(gpus=Amount(Decimal("0.2"), share=True)),
-        ),
-        max_resources=Amount(Decimal(1), share=True),
+def run(
+    small: bool, *, seeds: str = "", days: int = 0, gpus: int = 0, quirks: str = ""
+) -> list[Result]:
+    """Simulate ten worlds of 128 GPUs over 3 days, a turn every hour; small: one of 16 over one.
+
+    `seeds`: their numbers (`3,5` or `1-10`), or how many are drawn (`x10`).
+    """
+    days, gpus = days or (1 if small else DAYS), gpus or (16 if small else GPUS)
+    chosen = numbers(seeds or f"x{1 if small else SEEDS}")
+    worlds = [World(seed, days, gpus, quirks) for seed in chosen]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(WORKERS, mp_context=context, max_tasks_per_child=1) as pool:
+        found = list(pool.map(simulated, worlds))
+    print(table(found), flush=True)
+    print(categories(found), flush=True)
+    print(mix(), flush=True)
+    return _results(found)
+
+
+def numbers(text: str) -> list[int]:
+    """Return the seeds that a text names, or draws so many from the commit.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if text.startswith("x"):
+        return drawn(int(text[1:]))
+    out: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        out += range(int(first), int(last or first) + 1)
+    return out
+
+
+def drawn(count: int) -> list[int]:
+    """Return seeds that follow from the commit alone: nobody can have used them before it."""
+    said = subprocess.run(
+        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    made = (hashlib.sha256(f"{said} {n}".encode()).digest() for n in range(count))
+    return [int.from_bytes(digest[:4], "big") % 1_000_000 for digest in made]
+
+
+def simulated(world: World) -> dict[str, Any]:
+    """Return the document of one world under the shipped policies."""
+    from actions.policy.reading import read as policies  # noqa: PLC0415  (in a process of its own)
+    from runtime.simulation.options import read  # noqa: PLC0415
+    from runtime.simulation.play import simulate  # noqa: PLC0415
+
+    options = read(
+        days=world.days,
+        gpus=world.gpus,
+        seed=world.seed,
+        every=EVERY,
+        quirk=(world.quirks,) if world.quirks else (),
     )
+    return simulate(options, lambda _what, _part: None, policies([POLICIES]))
 
 
-def _backtest(warehouse: Warehouse, window: Window, gpus: int, days: int) -> Iterator[Result]:
-    steps = int(window.seconds // 3600)
-    moments = [window.start + timedelta(hours=k + 1) for k in range(steps)]
-    began = time.perf_counter(), _processors()
-    past = IdleAnalyzer(warehouse.settings.idle).past(warehouse, window, moments)
-    remembered = time.perf_counter() - began[0]
-    made = backtest(policy(), past, warehouse, window, moments)
-    took, worked = time.perf_counter() - began[0], _processors() - began[1]
-    about = f"{days} d of {gpus} GPUs"
-    yield Result(
-        name=f"backtest, {about}",
-        value=took,
-        unit="s",
-        reach=REACH_S,
-        note=f"{past.rows.num_rows:,} findings at {steps} moments in {remembered:.1f} s; "
-        f"{made.cases:,} cases, {made.told:,} told, {len(made.stops):,} stopped, "
-        f"{made.gpu_hours:,.0f} GPU-hours; {worked:.1f} s of processors",
+def table(found: Sequence[dict[str, Any]]) -> str:
+    """Return a row per world, and all together, as Markdown."""
+    rows = [_row(str(each["seed"]), [each]) for each in found]
+    if len(found) > 1:
+        rows.append(_row("together", found))
+    return "\n".join([HEAD, *rows])
+
+
+def _row(name: str, found: Sequence[dict[str, Any]]) -> str:
+    did = [each["enforced"]["enforcer"] for each in found]
+    early = [each["early_returns"]["*"] for each in did]
+    kept = [each["backtest"] for each in did]
+    stops = sum(e["stops"] for e in early)
+    soon, day = (sum(e[key] for e in early) for key in ("within_min_expected_rest", "within_24h"))
+    low, high = interval(day, stops)
+    released, most, shared, predicted, saved, true = (
+        sum(each[key] for each in did)
+        for key in (
+            "released_gpu_hours",
+            "oracle_gpu_hours",
+            "oracle_shared_gpu_hours",
+            "predicted_gpu_hours",
+            "saved_gpu_hours",
+            "true_gpu_hours",
+        )
     )
-    yield Result(name="backtest: peak memory", value=peak_gib(), unit="GiB")
+    within = " to ".join(f"{end:,.0f}" for end in did[0]["predicted_interval"])
+    shown = f"{predicted:,.0f} ({within})" if len(did) == 1 else f"{predicted:,.0f}"
+    cells = (
+        name,
+        sum(each["actions"] for each in did),
+        sum(each["harm"]["harmful_stops"] for each in did),
+        f"{soon} / {day} of {stops}",
+        f"{low:.1%} to {high:.1%}",
+        f"{released:,.0f}",
+        f"{most:,.0f}",
+        f"{released / most:.2f}" if most else "",
+        f"{released / (most - shared):.2f}" if most > shared else "",
+        shown,
+        f"{saved:,.0f}",
+        f"{true:,.0f}",
+        f"{_sum(kept, 'lived'):.0f}, {sum(len(each['differences']) for each in kept)}",
+    )
+    return f"| {' | '.join(map(str, cells))} |"
 
 
-def _plan(warehouse: Warehouse, window: Window) -> Result:
-    """Plan for the findings of the last day; where they are fewer, the same again."""
-    now = window.end
-    since = max(window.start, now - timedelta(hours=49))
-    found = IdleAnalyzer(warehouse.settings.idle).find(warehouse, Window(since, now))
-    several = [_another(f, n) for n in range(FINDINGS // max(len(found), 1) + 1) for f in found]
-    began = time.perf_counter(), _processors()
-    facts = gather(warehouse, several[:FINDINGS], now)
-    made = plan([policy()], facts, fleet(warehouse, now), now)
-    took, worked = time.perf_counter() - began[0], _processors() - began[1]
+def categories(found: Sequence[dict[str, Any]]) -> str:
+    """Return what the oracle and the policies released by category, and which gates held it."""
+    parts: dict[str, list[dict[str, Any]]] = {}
+    shares = found[0]["mix"]
+    for each in found:
+        for name, part in each["enforced"]["enforcer"]["by_category"].items():
+            parts.setdefault(name, []).append(part)
+    lines = [
+        "| category | share of the mix | oracle | released | missed | gates (turns) |",
+        "|---|--:|--:|--:|--:|---|",
+    ]
+    for name, mine in sorted(parts.items(), key=lambda p: -_sum(p[1], "oracle_gpu_hours")):
+        gates: dict[str, int] = {}
+        for part in mine:
+            for gate, turns in part["gates"].items():
+                gates[gate] = gates.get(gate, 0) + turns
+        first = sorted(gates.items(), key=lambda g: -g[1])[:6]
+        lines.append(
+            f"| {name} | {shares.get(name, 0.0):.1%} | {_sum(mine, 'oracle_gpu_hours'):,.0f} | "
+            f"{_sum(mine, 'released_gpu_hours'):,.0f} | {_sum(mine, 'missed'):.0f} | "
+            f"{', '.join(f'{g} {n}' for g, n in first)} |"
+        )
+    return "\n".join(lines)
+
+
+def mix() -> str:
+    """Return the shares of the mix, then and now: no work that is hard to judge became rarer."""
+    now = {c.category: c for c in arrivals.categories()}
+    said = subprocess.run(
+        ["git", "show", f"{BEFORE}:simulator/mix.csv"], capture_output=True, text=True, check=False
+    )
+    then = {r["category"]: r for r in csv.DictReader(said.stdout.splitlines())}
+    lines = [
+        f"| category | share at {BEFORE} | share now | files on a volume, then | now |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for name in {**then, **now}:
+        before, after = then.get(name), now.get(name)
+        lines.append(
+            f"| {name} | {float(before['share']) if before else 0:.1%} | "
+            f"{after.share if after else 0:.1%} | {'100%' if before else ''} | "
+            f"{after.on_volume if after else 0:.0%} |"
+        )
+    return "\n".join(lines)
+
+
+def _sum(parts: Sequence[dict[str, Any]], key: str) -> float:
+    return float(sum(part[key] for part in parts))
+
+
+def _results(found: Sequence[dict[str, Any]]) -> list[Result]:
+    did = [each["enforced"]["enforcer"] for each in found]
+    about = f"{len(found)} worlds of {found[0]['gpus']} GPUs, {found[0]['days']} d"
+    harmful = sum(each["harm"]["harmful_stops"] for each in did)
+    causes = {
+        cause: sum(each["harm"]["causes"][cause] for each in did)
+        for cause in did[0]["harm"]["causes"]
+    }
+    released, most = (_sum(did, key) for key in ("released_gpu_hours", "oracle_gpu_hours"))
+    acted = [each for each in did if each["actions"]]
+    within = [_within(each) for each in acted]
+    widths = [_half_width(each) for each in acted]
+    why = ", ".join(f"{n} {cause}" for cause, n in causes.items() if n)
+    return [
+        Result(
+            name="acting: harmful stops",
+            value=harmful,
+            unit="",
+            reach=0,
+            note=f"of {_sum(did, 'actions'):.0f} in {about}{f': {why}' if why else ''}",
+        ),
+        Result(
+            name="acting: released, of what the oracle releases",
+            value=released / most if most else 0.0,
+            unit="",
+            reach=RELEASED,
+            at_most=False,
+            note=f"{released:,.0f} of {most:,.0f} GPU-h",
+        ),
+        *_early(did),
+        _kept(did),
+        Result(
+            name="acting: worlds whose truth lies in the interval predicted",
+            value=sum(within) / len(within) if within else 0.0,
+            unit="",
+            reach=COVERED,
+            at_most=False,
+            note=f"{sum(within)} of {len(within)} worlds with actions",
+        ),
+        Result(
+            name="acting: half-width of that interval, of the prediction",
+            value=statistics.median(widths) if widths else 0.0,
+            unit="",
+            reach=HALF_WIDTH,
+            note="median",
+        ),
+    ]
+
+
+def _early(did: Sequence[dict[str, Any]]) -> list[Result]:
+    """Return, of each policy that acted, how early owners came back against what it declares."""
+    by_policy: dict[str, list[dict[str, Any]]] = {}
+    for each in did:
+        for name, early in each["early_returns"].items():
+            if name != "*" and early["declared"] is not None:
+                by_policy.setdefault(name, []).append(early)
+    out = []
+    for name, parts in sorted(by_policy.items()):
+        stops, back = (int(_sum(parts, key)) for key in ("stops", "within_declared"))
+        if not stops:
+            continue
+        soon, day = (_sum(parts, key) for key in ("within_min_expected_rest", "within_24h"))
+        out.append(
+            Result(
+                name=f"acting: {name}: upper end of its reversals",
+                value=interval(back, stops)[1],
+                unit="",
+                reach=parts[0]["declared"],
+                note=f"{back} of {stops}; within 4 h {soon:.0f}, within 24 h {day:.0f}",
+            )
+        )
+    return out
+
+
+def _kept(did: Sequence[dict[str, Any]]) -> Result:
+    """Return how often the service did not do what its back-test promises, or did more."""
+    each = [one["backtest"] for one in did]
+    others = [text for one in each for text in one["differences"]]
+    for text in others[:20]:
+        print(f"back-test and service differ: {text}", flush=True)
     return Result(
-        name=f"plan for {len(facts):,} findings",
-        value=took,
-        unit="s",
-        reach=PLAN_S,
-        note=f"{len(made.decisions):,} decisions, {len(made.refused):,} refused; "
-        f"{worked:.1f} s of processors",
+        name="acting: steps in which back-test and service differ",
+        value=len(others),
+        unit="",
+        reach=0,
+        note=f"{_sum(each, 'both'):.0f} of {_sum(each, 'promised'):.0f} promised steps were taken; "
+        f"{_sum(each, 'refused'):.0f} acts refused by what was read at their moment",
     )
 
 
-def _another(finding: Finding, n: int) -> Finding:
-    return msgspec.structs.replace(finding, id=f"{finding.id}-{n}") if n else finding
+def _within(did: dict[str, Any]) -> bool:
+    low, high = did["predicted_interval"]
+    return bool(low <= did["true_gpu_hours"] <= high)
 
 
-def _processors() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+def _half_width(did: dict[str, Any]) -> float:
+    low, high = did["predicted_interval"]
+    predicted = did["predicted_gpu_hours"]
+    return float((high - low) / 2 / predicted) if predicted else float("inf")

@@ -62,6 +62,11 @@ def look(
     }
 
 
-def pod_uid(cluster: str, namespace: str, pod: str) -> str:
-    """Return the stable UID of a pod whose source has none."""
-    return hashlib.sha256(f"{cluster}/{namespace}/{pod}".encode()).hexdigest()[:32]
+def pod_uid(cluster: str, namespace: str, pod: str, created: float | None = None) -> str:
+    """Return the stable UID of a pod whose source has none.
+
+    `created` (seconds since 1970) tells pods apart that bore one name after another; where it is
+    unknown, the name is all there is. `warehouse/allocation/lives.sql` knows both forms.
+    """
+    words = [cluster, namespace, pod, *([] if created is None else [f"{created:.0f}"])]
+    return hashlib.sha256("/".join(words).encode()).hexdigest()[:32]

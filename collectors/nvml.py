@@ -4,13 +4,15 @@ A value that a board or driver does not support is null. Where there is no drive
 with "no NVIDIA driver"; nothing is raised.
 """
 
+import os
+import socket
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from collectors.inventory import batches, look
 from collectors.processes import placed, pod_names
+from fallow.settings import NvmlSettings
 from fallow.tables import Batch
 from fallow.window import Window
 
@@ -28,24 +30,20 @@ Held = dict[tuple[str, str], int | None]
 class NvmlCollector:
     """Yields `sample`, `holding` and `scrape` rows of one node, as of now.
 
-    `proc_root` and `pod_logs` are the host's `/proc` and `/var/log/pods`, wherever they are
-    mounted; `binding` is the `pynvml` module, or what stands in for it.
+    `binding` is the `pynvml` module, or what stands in for it.
     """
 
     def __init__(
         self,
+        settings: NvmlSettings,
         cluster: str,
-        node: str,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        proc_root: str | Path = "/proc",
         binding: Any = None,
-        *,
-        pod_logs: str | Path = "/var/log/pods",
-        interval_s: float = 30.0,
     ) -> None:
-        self._cluster, self._node, self._clock = cluster, node, clock
-        self._proc_root, self._pod_logs = Path(proc_root), Path(pod_logs)
-        self._binding, self._interval_s = binding, interval_s
+        self._cluster, self._clock, self._binding = cluster, clock, binding
+        self._node = settings.node or os.environ.get("NODE_NAME") or socket.gethostname()
+        self._proc_root, self._pod_logs = settings.proc_root, settings.pod_logs
+        self._interval_s = settings.interval.total_seconds()
 
     def collect(self, window: Window) -> Iterator[Batch]:
         """Look once; the window only says that a look is due."""

@@ -2,7 +2,8 @@
 
 The caller says which of the file's columns is what: `workload` and `ts` are needed, then any
 numeric column of the `sample` table, and `device`, `node`, `model`, `namespace`, `pod`, `team`.
-Without a device the pod stands for it, and without a pod the workload.
+Without a device the pod stands for it, and without a pod the workload. A row with a device
+and neither workload nor pod is of a device that is not allocated.
 """
 
 from collections.abc import Iterator, Mapping
@@ -111,10 +112,10 @@ def _inspect(plan: _Plan) -> int:
     facts = (
         plan.frame.select(
             pl.len().alias("rows"),
-            _usable().sum().alias("usable"),
+            _usable(plan).sum().alias("usable"),
             pl.col("ts").count().alias("moments"),
             *(_strange(name).alias(name) for name in ("ts", *numbers)),
-            *(_impossible(name).sum().alias(f"{name}-") for name in numbers),
+            *(_impossible(plan, name).sum().alias(f"{name}-") for name in numbers),
         )
         .collect(engine="streaming")
         .row(0, named=True)
@@ -135,13 +136,15 @@ def _inspect(plan: _Plan) -> int:
             hint="name the column with the time of each look: --columns ts=NAME",
         )
     if not facts["usable"]:
-        raise UsageError(f"{plan.path}: no row has both a workload and a ts")
+        named = " or a device" if "device" in plan.mapping else ""
+        raise UsageError(f"{plan.path}: no row has both a ts and a workload{named}")
     refused = sum(facts[f"{name}-"] for name in numbers)
     return int(facts["rows"] - facts["usable"] + refused)
 
 
-def _usable() -> pl.Expr:
-    return pl.col("ts").is_not_null() & pl.col("workload").is_not_null()
+def _usable(plan: _Plan) -> pl.Expr:
+    names = [pl.col(w).is_not_null() for w in ("workload", "device") if w in plan.mapping]
+    return pl.col("ts").is_not_null() & pl.any_horizontal(names)
 
 
 def _strange(name: str) -> pl.Expr:
@@ -151,11 +154,11 @@ def _strange(name: str) -> pl.Expr:
     return raw.filter(lost).first().cast(pl.String)
 
 
-def _impossible(name: str) -> pl.Expr:
+def _impossible(plan: _Plan, name: str) -> pl.Expr:
     low, high = legal_range(name)
     value = pl.col(name)
     # NaN is how data frames write a missing value; it is null, not a refusal.
-    return value.is_not_nan() & ~value.is_between(low, high) & _usable()
+    return value.is_not_nan() & ~value.is_between(low, high) & _usable(plan)
 
 
 def _owned(plan: _Plan) -> pl.LazyFrame:
@@ -167,18 +170,22 @@ def _owned(plan: _Plan) -> pl.LazyFrame:
     if "namespace" in mapped:
         namespace = pl.col("namespace").fill_null(NAMESPACE)
     frame: pl.LazyFrame = plan.frame
-    return frame.filter(_usable()).with_columns(
+    owned = frame.filter(_usable(plan)).with_columns(
         pod.alias("pod"), device.alias("device"), namespace.alias("namespace")
     )
+    # A namespace without a pod names no holder.
+    holder = pl.when(pl.col("pod").is_not_null()).then(pl.col("namespace"))
+    return owned.with_columns(holder.alias("namespace"))
 
 
 def _pods(plan: _Plan) -> pl.DataFrame:
     extra = [pl.col(w).drop_nulls().last() for w in ("team", "node") if w in plan.mapping]
+    """Return the pods; what is not allocated is one row without a pod."""
     return (
         _owned(plan)
         .group_by("namespace", "pod")
         .agg(
-            pl.col("workload").last(),
+            pl.coalesce(pl.col("workload").drop_nulls().last(), pl.col("pod").last()),
             pl.col("ts").min().alias("first_seen"),
             pl.col("ts").max().alias("last_look"),
             *extra,
@@ -190,7 +197,7 @@ def _pods(plan: _Plan) -> pl.DataFrame:
 
 def _batches(plan: _Plan, pods: pl.DataFrame, rejected: int) -> Iterator[Batch]:
     end = timedelta(seconds=plan.interval_s)
-    rows = pods.select(
+    rows = pods.filter(pl.col("pod").is_not_null()).select(
         pl.lit(plan.cluster).alias("cluster"),
         pl.struct("namespace", "pod")
         .map_elements(
@@ -203,7 +210,8 @@ def _batches(plan: _Plan, pods: pl.DataFrame, rejected: int) -> Iterator[Batch]:
         pl.col("first_seen").alias("started_at"),
         (pl.col("last_look") + end).alias("last_seen"),
     )
-    yield _batch("pod", rows)
+    if rows.height:
+        yield _batch("pod", rows)
     read = 0
     numbers = plan.numbers
     clean = _owned(plan).select(

@@ -19,7 +19,8 @@ from dashboards.figures import standing
 from dashboards.figures.asking import Filters
 from dashboards.page import Asked
 from fallow.errors import SettingsError, UsageError
-from fallow.window import Window, format_duration, parse_duration, parse_moment
+from fallow.window import Window, format_duration
+from warehouse import coverage
 
 AUDIENCES = {"finance": "Finance", "sre": "SRE", "mine": "Mine"}
 WINDOWS = ("24h", "7d", "30d", "month", "90d")
@@ -29,6 +30,8 @@ NAMED = timedelta(days=31)
 """Filters offer the names of so many days; others may be typed."""
 STALE = timedelta(hours=1)
 """Data older than this are said to be old."""
+MOST_STALE = 5
+"""So many clusters with stale data have a banner each."""
 
 
 def main() -> None:
@@ -94,11 +97,15 @@ def _drawn(module: ModuleType, person: signin.Person) -> None:
             "`fallow doctor` says what is missing. This page will fill by itself.",
         )
         return
-    window = _window(held)
+    text = _window_text()
+    filters = _filters(held)
+    newest = data.ask(coverage.newest, settings.ledger.max_lag, filters.cluster)
+    window = _window(text, held, newest)
     if window is None:
         return
-    filters = _filters(held)
-    asked = Asked(window, filters, held, person, settings)
+    behind = newest.behind if newest else {}
+    known = data.ask(coverage.coverage, window, behind, filters.cluster)
+    asked = Asked(window, filters, held, known, person, settings)
     line.caption(_told(asked))
     page.card(_doubts, asked, height=0)
     if window.start >= held.looks.end or window.end <= held.looks.start:
@@ -123,6 +130,11 @@ def _doubts(asked: Asked) -> None:
             f"{last}. What it brings is missing below. {page.plain(one.error or '', 200)}",
             icon=":material/cloud_off:",
         )
+    now, every = datetime.now(UTC), asked.settings.service.collect_every
+    ages = data.ask(coverage.ages, asked.filters.cluster)
+    late = coverage.stale(ages, now, every, page.plain)
+    for line in [*late[:MOST_STALE], *asked.coverage.late(now, page.plain)]:
+        st.warning(f"{line[0].upper()}{line[1:]}.", icon=":material/schedule:")
     failed = data.ask_seldom(standing.audits, held.accounted) if held.accounted else ()
     if failed:
         said = "; ".join(page.plain(why, 200) for why in failed[:3])
@@ -133,7 +145,7 @@ def _doubts(asked: Asked) -> None:
         )
 
 
-def _window(held: extents.Extent) -> Window | None:
+def _window_text() -> str:
     with st.sidebar:
         said = st.selectbox(
             "Window",
@@ -142,28 +154,32 @@ def _window(held: extents.Extent) -> Window | None:
             key="window",
             accept_new_options=True,
             bind="query-params",
-            help="7d, or START/END such as 2026-11-01/2026-11-08 (UTC)",
+            help="7d (until the newest hour in the ledger), 7d/now, or START/END such as "
+            "2026-11-01/2026-11-08 (UTC)",
         )
-    now = min(datetime.now(UTC), held.looks.end)
+    return said or WINDOWS[1]
+
+
+def _window(text: str, held: extents.Extent, newest: coverage.Newest | None) -> Window | None:
+    now = datetime.now(UTC)
+    hour = Window(now - coverage.HOUR, now).whole().end
+    end = min(newest.end, hour) if newest else min(held.looks.end, now)
     try:
-        return parsed(said or WINDOWS[1], now)
+        return parsed(text, now, end).whole()
     except UsageError as error:
         page.complain(error)
         return None
 
 
-def parsed(text: str, now: datetime) -> Window:
-    """Read `7d`, `month` (this one, to now) or `START/END`; durations end at the newest data.
+def parsed(text: str, now: datetime, end: datetime) -> Window:
+    """Read `7d` (until `end`), `month` (the one that `end` is in, so far) or `START/END`.
 
     Raises:
         UsageError: the text is none of these, or the window is empty.
     """
     if text == "month":
-        return Window(_midnight(now - timedelta(microseconds=1)).replace(day=1), now)
-    if "/" not in text:
-        return Window.last(parse_duration(text), now=now)
-    start_text, _, end_text = text.partition("/")
-    return Window(parse_moment(start_text, now=now), parse_moment(end_text or "now", now=now))
+        return Window(_midnight(end - timedelta(microseconds=1)).replace(day=1), end)
+    return coverage.requested(text, now, end)
 
 
 def _filters(held: extents.Extent) -> Filters:
@@ -207,6 +223,7 @@ def _told(asked: Asked) -> str:
     span = f"{window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M} UTC"
     parts = [
         f"{span} ({format_duration(window.seconds)})",
+        asked.coverage.spoken,
         *(f"{key} {page.plain(name, 40)}" for key, name in asked.filters.named.items()),
         "US dollars" + (", GPU part only" if asked.filters.view == "gpu" else ""),
         f"data as of {looks.end:%Y-%m-%d %H:%M} UTC",

@@ -18,6 +18,7 @@ from dashboards.text import exact, hours, money, plain, share, visible
 from fallow.errors import FallowError, TemporaryError
 from fallow.settings import Settings
 from fallow.window import Window
+from warehouse.coverage import Coverage
 
 log = logging.getLogger("fallow.dashboard")
 __all__ = [
@@ -53,6 +54,7 @@ class Asked(msgspec.Struct, frozen=True):
     window: Window
     filters: Filters
     extent: Extent
+    coverage: Coverage
     person: Person
     settings: Settings
 

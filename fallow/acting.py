@@ -50,6 +50,8 @@ class History(msgspec.Struct, frozen=True):
     """When a turn first saw the finding: first sight never acts."""
     notified_at: datetime | None = None
     """When a notice was proved to be delivered."""
+    announced: dict[str, datetime] = {}
+    """When a notice that announced a verb was, by verb. Journals of before name none."""
     approved_by: tuple[str, ...] = ()
     kept_until: datetime | None = None
     snapshot_at: datetime | None = None
@@ -63,6 +65,15 @@ class History(msgspec.Struct, frozen=True):
     """An action on the same object whose outcome is not known yet."""
 
 
+class PodRef(msgspec.Struct, frozen=True):
+    """A pod by its name in the workload's namespace and its uid; no uid = the source names none."""
+
+    pod: str
+    uid: str = ""
+    node: str = ""
+    """Where its devices are; empty = not known."""
+
+
 class Facts(msgspec.Struct, frozen=True):
     """All that stored rows say about one case at one moment. None is unknown, never false."""
 
@@ -71,6 +82,8 @@ class Facts(msgspec.Struct, frozen=True):
     at: datetime
     """The moment the facts are of; nothing later is in them."""
     gpus: float
+    pods: tuple[PodRef, ...] | None = None
+    """Pods that hold its devices in the evidence; None = not known."""
     models: tuple[str, ...] = ()
     uid: str | None = None
     """The workload's uid as the evidence saw it."""
@@ -92,6 +105,8 @@ class Facts(msgspec.Struct, frozen=True):
     shared: bool | None = None
     """Somebody else holds part of its devices, or its share is an estimate."""
     owner_resolved: bool | None = None
+    unidentified: str = ""
+    """Why it is not known which object it is; empty = known, or nobody was asked."""
     nodes_ready: bool | None = None
     skew_s: float | None = None
     """Largest difference between the clocks of the sources, in seconds."""
@@ -103,6 +118,8 @@ class Facts(msgspec.Struct, frozen=True):
     """Who waits; None = the line is not known."""
     over_quota: bool | None = None
     """Does its queue or namespace hold more GPUs than it is guaranteed? None = not known."""
+    pool_others: int | None = None
+    """Of a node: how many other nodes of its pool are ready and schedulable. None = not known."""
     removes_node: bool | None = None
     """Would a node be empty, and gone, without it? None = not known."""
     history: History = History()
@@ -244,6 +261,9 @@ class LedgerEntry(msgspec.Struct, frozen=True):
     restart_usd: Decimal | None = None
     """Cost of coming back: restart and cold start, already taken off `usd`."""
     regretted: bool = False
+    unknown_gpu_hours: float = 0.0
+    """Of devices whose telemetry ended while nothing says that their node is gone: counted neither
+    as saved nor as spent. With the largest kind."""
     held_gpu_hours: float = 0.0
     """GPU-hours of the devices that it had held, from the act on; with the largest kind. What is
     saved is a part of them, and no hour of a device is two actions'."""

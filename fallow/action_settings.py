@@ -18,13 +18,10 @@ class LeaseSettings(Section):
     namespace: str = Field("fallow", min_length=1, description="where the Lease lies")
     identity: str = Field("", description="who holds it; empty = host name and process")
     duration: Duration = Field(
-        timedelta(seconds=60),
+        timedelta(minutes=2),
         ge=timedelta(seconds=10),
         le=timedelta(minutes=15),
-        description="a holder that is silent for so long has lost it",
-    )
-    skew: Duration = Field(
-        timedelta(seconds=30), description="difference of clocks allowed for before it is taken"
+        description="a holder that does not renew it for so long has lost it; longer than a turn",
     )
 
 

@@ -59,3 +59,15 @@ def canonical(model: str | None) -> GpuModel | None:
         if re.search(known.pattern, spaced):
             return known
     return None
+
+
+def model_name(text: str | None) -> str | None:
+    """Return the one name of a GPU model: the canonical one, else the text as a label writes it.
+
+    A model that the table does not know is named alike by its driver (`Acme Quark 7`) and by its
+    node's label (`Acme-Quark-7`).
+    """
+    if not text or not text.strip():
+        return None
+    known = canonical(text)
+    return known.gpu_model if known else re.sub(r"[\s_]+", "-", text.strip())

@@ -105,6 +105,15 @@ class Finding(msgspec.Struct, frozen=True):
     recommendations: tuple[Recommendation, ...] = ()
 
 
+class Unjudged(msgspec.Struct, frozen=True):
+    """A workload that seemed idle, or could not be seen, and why there is no verdict."""
+
+    subject: Subject
+    gpu_hours: float
+    reasons: tuple[str, ...]
+    window: Window | None = None
+
+
 def finding_id(analyzer: str, kind: str, subject: Subject, start: datetime) -> str:
     """Hash what makes a finding the same finding: who found what, about whom, since when."""
     parts = (

@@ -9,7 +9,9 @@ A class's fields are its YAML: whatever its constructor takes may stand under it
 `fallow.yaml`.
 """
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -32,6 +34,35 @@ class Collector(Protocol):
 
     def collect(self, window: Window) -> Iterator[Batch]:
         """Yield batches for the window, bounded in size, in time order where there is one."""
+        ...
+
+
+class WatchProgress(Protocol):
+    """What one watch did so far, as counts since it began."""
+
+    resource: str
+    lists: int
+    streams: int
+    events: int
+    expiries: int
+    failures: int
+    error: str
+
+
+@runtime_checkable
+class WatchesChanges(Protocol):
+    """A collector that can keep its inventory current by watches, between two collections."""
+
+    def watching(self, stop: threading.Event) -> AbstractContextManager[None]:
+        """Watch until the block ends or `stop` is set."""
+        ...
+
+    def changes(self) -> AbstractContextManager[Sequence[Batch]]:
+        """Give the rows of what changed; what the block fails to store is given again."""
+        ...
+
+    def progress(self) -> Sequence[WatchProgress]:
+        """Return what each watch did so far; nothing while none runs."""
         ...
 
 

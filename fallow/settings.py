@@ -18,6 +18,7 @@ from pydantic import (
     Field,
     SecretStr,
     ValidationError,
+    field_validator,
     model_validator,
 )
 
@@ -25,7 +26,7 @@ from fallow.action_settings import ActionsSettings, NoticesSettings
 from fallow.dashboard_settings import DashboardSettings, FinanceSettings
 from fallow.errors import SettingsError
 from fallow.report_settings import ReportsSettings
-from fallow.sections import S3, Duration, Section
+from fallow.sections import S3, Duration, Section, TimeZone
 from fallow.service_levels import LatencyMetric, ScalingSettings, ServicesSettings, StepMetric
 from fallow.snapshot_settings import SnapshotSettings
 from fallow.window import format_duration
@@ -107,6 +108,18 @@ class JupyterSettings(Section):
     timeout: Duration = Field(timedelta(seconds=10))
 
 
+class NvmlSettings(Section):
+    """The GPUs of the machine that Fallow itself runs on, without an exporter."""
+
+    enabled: bool = False
+    node: str = Field("", description="name of its node; empty = $NODE_NAME, else the host's name")
+    interval: Duration = Field(timedelta(seconds=30), description="time between two samples")
+    proc_root: Path = Field(Path("/proc"), description="the host's /proc, wherever it is mounted")
+    pod_logs: Path = Field(
+        Path("/var/log/pods"), description="the host's /var/log/pods: names of pods by uid"
+    )
+
+
 class OwnedServer(Section):
     """A kind of server that the site owns: what its GPU-hour costs, amortised."""
 
@@ -183,6 +196,30 @@ class IdleSettings(Section):
         timedelta(minutes=15), description="younger pods are starting, not idle"
     )
     power_margin_w: float = Field(10.0, ge=0, description="above the learned idle power")
+    host_cpu_cores: float = Field(
+        0.3, ge=0, description="most cores that a pod at rest uses, without sidecars"
+    )
+    min_expected_rest: Duration | None = Field(
+        timedelta(hours=4),
+        description="no stop of what is probably wanted within so long; null = not asked",
+    )
+    history: Duration = Field(
+        timedelta(days=30), description="how far back a workload's own rests count"
+    )
+    working_hours: tuple[int, int] = Field(
+        (7, 19),
+        description="first hour and the hour after the last, Monday to Friday, in which people "
+        "come back to what they left: rests at other hours tell nothing of these",
+    )
+    time_zone: TimeZone = Field("UTC", description="whose clock tells working hours")
+
+    @field_validator("working_hours")
+    @classmethod
+    def _in_order(cls, hours: tuple[int, int]) -> tuple[int, int]:
+        first, last = hours
+        if not 0 <= first < last <= 24:  # noqa: PLR2004  (a day's)
+            raise ValueError("write two hours of a day in order, such as [7, 19]")
+        return hours
 
 
 class LedgerSettings(Section):
@@ -192,6 +229,10 @@ class LedgerSettings(Section):
     low_threshold: float = Field(0.30, ge=0, le=1, description="activity below: low")
     startup: Duration = Field(
         timedelta(minutes=15), description="longest stretch before first work called startup"
+    )
+    max_lag: Duration = Field(
+        timedelta(hours=6),
+        description="a cluster further behind the newest one does not hold figures back",
     )
 
 
@@ -559,6 +600,7 @@ class Settings(Section):
     exporters: ExporterSettings = ExporterSettings()
     kubernetes: KubernetesSettings = KubernetesSettings()
     jupyter: JupyterSettings = JupyterSettings()
+    nvml: NvmlSettings = NvmlSettings()
     prices: PriceSettings = PriceSettings()
     idle: IdleSettings = IdleSettings()
     ledger: LedgerSettings = LedgerSettings()

@@ -15,6 +15,7 @@ _UNITS = {
     "d": timedelta(days=1),
     "w": timedelta(weeks=1),
 }
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)(ms|s|m|h|d|w))")
 
 
@@ -74,11 +75,15 @@ class Window(msgspec.Struct, frozen=True):
     end: datetime
 
     def __post_init__(self) -> None:
-        """Refuse naive moments and empty windows."""
+        """Refuse naive moments and empty windows; keep the moments in UTC."""
         if self.start.tzinfo is None or self.end.tzinfo is None:
             raise UsageError("a window's moments need a time zone", hint="use UTC")
         if self.end <= self.start:
             raise UsageError(f"the window ends ({self.end}) before it starts ({self.start})")
+        for name in ("start", "end"):
+            moment = getattr(self, name)
+            if moment.tzinfo is not UTC:
+                msgspec.structs.force_setattr(self, name, moment.astimezone(UTC))
 
     @classmethod
     def last(cls, duration: timedelta, *, now: datetime) -> "Window":
@@ -89,6 +94,16 @@ class Window(msgspec.Struct, frozen=True):
     def seconds(self) -> float:
         """Length in seconds."""
         return (self.end - self.start).total_seconds()
+
+    def bounds(self) -> dict[str, datetime]:
+        """Return the ends as the parameters `since` and `until` of queries: naive UTC."""
+        return {"since": self.start.replace(tzinfo=None), "until": self.end.replace(tzinfo=None)}
+
+    def whole(self, size: timedelta = timedelta(hours=1)) -> "Window":
+        """Return the window widened to whole buckets of this size, counted from 1970 in UTC."""
+        tail = (self.end - _EPOCH) % size
+        end = self.end - tail + size if tail else self.end
+        return Window(self.start - (self.start - _EPOCH) % size, end)
 
     def chunks(self, step: timedelta) -> list["Window"]:
         """Cut the window into consecutive windows of at most `step`."""

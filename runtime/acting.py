@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from actions.journal import Journal, Record
     from actions.loop.actor import Actor
     from actions.loop.freeze import Freeze
+    from actions.loop.recheck import Recheck
     from actions.loop.seams import Notice, Notifier, Proof, Taken, TurnReport, Way
     from actions.policy.budgets import Spent
     from actions.policy.model import Policy
@@ -37,6 +38,8 @@ log = logging.getLogger("fallow.acting")
 
 Refresh = Callable[[datetime], None]
 """Takes a fresh look at every telemetry source and stores it."""
+Reread = Callable[[Facts, datetime], None]
+"""Reads the pods of one case at this moment, where a source can be asked about them alone."""
 BOOKS = timedelta(hours=2)
 """How far back a fresh look has its books done."""
 
@@ -50,9 +53,10 @@ class LiveEvidence:
         settings: Settings,
         refresh: Refresh,
         clock: Callable[[], datetime],
+        reread: Reread = lambda _facts, _now: None,
     ) -> None:
         self._warehouse, self._settings = warehouse, settings
-        self._refresh, self._clock = refresh, clock
+        self._refresh, self._clock, self._reread = refresh, clock, reread
         self._looked: datetime | None = None
         self.judged: Sequence[Facts] = ()
         """The cases of the last plan."""
@@ -79,16 +83,42 @@ class LiveEvidence:
         now = self._clock()  # what was just seen is later
         found = self._facts(now, (mine.analyzer,))
         same = (mine.kind, _key(facts))
-        return next((f for f in found if (f.finding.kind, _key(f)) == same), None)
+        cases = [f for f in found if (f.finding.kind, _key(f)) == same]
+        # A window may show several stretches of a workload: the case's own, else the last.
+        return max(
+            cases, key=lambda f: (f.finding.id == mine.id, f.finding.window.end), default=None
+        )
 
-    def awake(self, facts: Facts, now: datetime) -> str | None:
-        """Say which device of an idle workload was just seen at work."""
+    def recheck(self, facts: Facts, now: datetime) -> "Recheck":
+        """Read every signal of an idle workload at this moment, and judge the last readings."""
+        from actions.loop import recheck  # noqa: PLC0415
         from actions.loop.awake import awake  # noqa: PLC0415
 
         if facts.finding.verdict != "idle":
-            return None
-        idle = self._settings.idle.threshold
-        return awake(self._warehouse, facts.finding, now, idle=idle, interval_s=facts.interval_s)
+            return recheck.Recheck()
+        read_at = self._looked or now
+        self._reread(facts, now)
+        idle, cluster = self._settings.idle, facts.finding.subject.cluster
+        every_s = self._settings.service.collect_every.total_seconds()
+        limits = recheck.Limits(idle.threshold, idle.host_cpu_cores, idle.min_duration, every_s)
+        said = recheck.readings(self._warehouse, facts, self._clock(), limits)
+        found = recheck.judged(said, facts, read_at, limits)
+        woke = awake(
+            self._warehouse, facts.finding, now, idle=idle.threshold, interval_s=facts.interval_s
+        )
+        away = recheck.unanswered(
+            self._warehouse, said, read_at, cluster=cluster, servers=self._servers(facts)
+        )
+        active = dict.fromkeys((*((woke,) if woke else ()), *found.active))
+        return recheck.Recheck(tuple(active), (*away, *found.stale))
+
+    def _servers(self, facts: Facts) -> list[str]:
+        """Return the addresses of the notebook servers that run in the pods of a case."""
+        from collectors.jupyter import parse_server  # noqa: PLC0415
+
+        space, pods = facts.finding.subject.namespace, {p.pod for p in facts.pods or ()}
+        servers = [parse_server(text) for text in self._settings.jupyter.servers]
+        return [s.url for s in servers if s.namespace == space and s.pod in pods]
 
     def fleet(self, now: datetime) -> "Spent":
         """Return the size of the fleet."""
@@ -149,6 +179,19 @@ def refresher(warehouse: "Warehouse", settings: Settings) -> Refresh:
         pipeline.account(warehouse, Window(now - BOOKS, now))
 
     return refresh
+
+
+def rereader(warehouse: "Warehouse", settings: Settings) -> Reread:
+    """Return what reads the hosts of one case's pods at this moment, from Prometheus."""
+    from collectors.prometheus.latest import latest  # noqa: PLC0415
+
+    def reread(facts: Facts, now: datetime) -> None:
+        space = facts.finding.subject.namespace
+        pods = [(space, pod.pod) for pod in facts.pods or ()]
+        if settings.prometheus.url and pods:
+            pipeline.ingest(warehouse, latest(settings.prometheus, settings.cluster, pods, now))
+
+    return reread
 
 
 def journal_path(settings: Settings) -> Path:
@@ -283,7 +326,8 @@ def standing(
     from actions.notices.channels import Channels  # noqa: PLC0415
     from actions.savings.keeping import hourly  # noqa: PLC0415
 
-    evidence = LiveEvidence(warehouse, settings, refresher(warehouse, settings), clock)
+    refresh, reread = refresher(warehouse, settings), rereader(warehouse, settings)
+    evidence = LiveEvidence(warehouse, settings, refresh, clock, reread)
     with journal(settings, clock) as opened:
         acting = actor(
             settings,
@@ -372,10 +416,12 @@ class NoCluster:
         del facts, now
         return None
 
-    def awake(self, facts: Facts, now: datetime) -> str | None:
+    def recheck(self, facts: Facts, now: datetime) -> "Recheck":
         """Say nothing."""
+        from actions.loop.recheck import Recheck  # noqa: PLC0415
+
         del facts, now
-        return None
+        return Recheck()
 
     def fleet(self, now: datetime) -> "Spent":
         """Return a fleet of unknown size."""

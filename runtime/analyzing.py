@@ -1,5 +1,6 @@
 """What `fallow analyze` does: run analyzers, advise, pour the waterfall, rank by dollars."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -12,13 +13,15 @@ from fallow.nouns import Finding
 from fallow.seams import Analyzer, Doubt, Doubting, Summarising, Vetoing, Views
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime import findings, windows
+from runtime import continuity, findings, windows
 
 if TYPE_CHECKING:
     from analyzers.ranking import Ranked
     from analyzers.waterfall import Waterfall
     from collectors.doctor import Row
     from warehouse.lake import Warehouse
+
+log = logging.getLogger("fallow.analyzers")
 
 AT_ONCE = 2
 """Analyzers that look at a warehouse at the same time: one counts while the other asks."""
@@ -97,7 +100,7 @@ def analyze(
     now: datetime,
     cluster: str | None,
 ) -> Analysis:
-    """Find waste in the window asked for (see `windows.choose`) with the analyzers named.
+    """Find waste in the window requested (see `windows.figures`) with the analyzers named.
 
     With none named all run, and one that cannot judge the window is noted, not an error.
 
@@ -105,18 +108,29 @@ def analyze(
         UsageError: an unknown name, no telemetry, or a named analyzer that refuses the window.
     """
     asked = chosen(settings, names)
-    span, note = windows.choose(warehouse, window, now, cluster, inventory=True)
+    lag, every = settings.ledger.max_lag, settings.service.collect_every
+    span = windows.figures(warehouse, window, now, cluster, inventory=True, lag=lag, every=every)
     guards = [a for a in chosen(settings).values() if isinstance(a, Vetoing)] if names else []
     made = examine(
         warehouse,
-        span,
+        span.judged,
         asked,
         cluster=cluster,
         strict=bool(names),
         guards=guards,
         at_once=AT_ONCE,
     )
-    return msgspec.structs.replace(made, notes=(note, *made.notes))
+    return msgspec.structs.replace(_named(warehouse, made), notes=(*span.notes, *made.notes))
+
+
+def _named(views: Views, made: Analysis) -> Analysis:
+    """Return an analysis under the ids of the cases; its figures are those of its window."""
+    ids = continuity.resolve(views, made.findings).ids
+    rows = (
+        msgspec.structs.replace(row, finding=msgspec.structs.replace(row.finding, id=case))
+        for row, case in zip(made.ranked, ids, strict=True)
+    )
+    return msgspec.structs.replace(made, ranked=tuple(rows))
 
 
 def examine(
@@ -166,6 +180,12 @@ def examine(
                         raise
                     notes.append(f"{name} is withheld: {error.message}")
                     continue
+                except Exception as error:
+                    # A fault in one plugin is that plugin's: the others' findings stand.
+                    if strict:
+                        raise
+                    notes.append(f"{name} is withheld: {failed(name, error)}")
+                    continue
                 found += [f for f in made if cluster in (None, f.subject.cluster)]
                 if summary is not None:
                     summaries[name] = summary
@@ -205,11 +225,20 @@ def withheld(
         except FallowError as error:
             rows.append(Withheld(name, error.message, 0.0, ()))
             continue
+        except Exception as error:  # noqa: BLE001  (a fault in one plugin is that plugin's)
+            rows.append(Withheld(name, failed(name, error), 0.0, ()))
+            continue
         for reason, items in reasons.items():
             whom = dict.fromkeys(findings.named(item.subject) for item in items)
             total = sum(item.gpu_hours or 0.0 for item in items)
             rows.append(Withheld(name, reason, round(total, 3), tuple(whom)))
     return sorted(rows, key=lambda row: (-row.gpu_hours, row.analyzer, row.reason))
+
+
+def failed(name: str, error: Exception) -> str:
+    """Log the traceback of an analyzer that failed, and return what to say of it."""
+    log.error("analyzer failed", extra={"analyzer": name}, exc_info=error)
+    return f"it failed ({type(error).__name__}: {error}); the log has the traceback"
 
 
 def doubts(
@@ -223,10 +252,11 @@ def doubts(
     """Return what analyzers withhold as rows of `fallow doctor`; one row ok where it is nothing."""
     from collectors.doctor import Row  # noqa: PLC0415
 
-    span, note = windows.choose(warehouse, window, now, cluster, inventory=True)
-    rows = withheld(warehouse, span, chosen(settings), cluster)
+    lag, every = settings.ledger.max_lag, settings.service.collect_every
+    span = windows.figures(warehouse, window, now, cluster, inventory=True, lag=lag, every=every)
+    rows = withheld(warehouse, span.judged, chosen(settings), cluster)
     if not rows:
-        return [Row("withheld", "ok", f"every analyzer judges all of {note}")]
+        return [Row("withheld", "ok", f"every analyzer judges all of {span.notes[0]}")]
     return [
         Row(
             f"withheld by {row.analyzer}", "warn", f"{row.reason}{_whom(row)}", _needs(row.analyzer)
@@ -257,7 +287,9 @@ def keep(settings: Settings, found: Sequence[Finding], window: Window) -> str | 
         return None
     try:
         with Warehouse.open(settings, write=True) as warehouse:
-            warehouse.ingest([findings.rows(found, found_at=window.end)])
+            cases = continuity.resolve(warehouse, found)
+            rows = findings.rows(cases.findings, found_at=window.end, uids=cases.uids)
+            warehouse.ingest([rows])
     except TemporaryError as error:
         return f"findings are not stored ({error.message}); fallow up stores its own"
     return None

@@ -41,12 +41,15 @@ class Source(msgspec.Struct, frozen=True):
 
     section: str
     wanted_by: str
+    is_here: bool = False
+    """It is this machine: named, it is asked without any setting."""
 
 
 SOURCES = {
     "exporters": Source("exporters", "targets"),
     "jupyter": Source("jupyter", "servers"),
     "kubernetes": Source("kubernetes", "enabled"),
+    "nvml": Source("nvml", "enabled", is_here=True),
     "prometheus": Source("prometheus", "url"),
 }
 
@@ -67,7 +70,7 @@ def configured(
     wanted = list(names) if names else [n for n, s in SOURCES.items() if _wanted(settings, s)]
     for name in names or ():
         source = SOURCES.get(name)
-        if source is not None and not _wanted(settings, source):
+        if source is not None and not source.is_here and not _wanted(settings, source):
             raise UsageError(
                 f"collector {name!r} is not configured",
                 hint=f"set {source.section}.{source.wanted_by} in fallow.yaml",

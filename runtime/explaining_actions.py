@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from fallow.acting import Facts
+from fallow.continuity import judged_finding
 from fallow.errors import FallowError
 from fallow.settings import Settings
 from runtime import planned, saved
@@ -112,8 +113,10 @@ def found_again(warehouse: "Warehouse", settings: Settings, told: "Told") -> str
     if not mine:
         why = f" ({'; '.join(notes)})" if notes else ""
         return f"differs: {finding.analyzer} finds no such case in the rows of then{why}"
-    again = msgspec.structs.replace(mine[0].finding, id=finding.id)
-    before, after = _plain(finding), _plain(again)
+    last = max(mine, key=lambda case: case.finding.window.end)
+    # What was stored of the case before is no verdict: what was judged has to come out again.
+    before, after = _plain(judged_finding(finding)), _plain(judged_finding(last.finding))
+    after["id"] = before["id"]
     return SAME if before == after else _differs(before, after)
 
 

@@ -28,8 +28,11 @@ def document(finding: Finding) -> dict[str, Any]:
     return made
 
 
-def rows(findings: Sequence[Finding], *, found_at: datetime) -> Batch:
-    """Return rows of the `finding` table."""
+def rows(
+    findings: Sequence[Finding], *, found_at: datetime, uids: Mapping[int, str] | None = None
+) -> Batch:
+    """Return rows of the `finding` table; `uids` of the objects, by the finding's place."""
+    uids = uids or {}
     moment = found_at.astimezone(UTC).replace(tzinfo=None)
     return Batch.of(
         "finding",
@@ -41,6 +44,7 @@ def rows(findings: Sequence[Finding], *, found_at: datetime) -> Batch:
             "namespace": [f.subject.namespace for f in findings],
             "workload_kind": [f.subject.workload_kind for f in findings],
             "workload": [f.subject.workload for f in findings],
+            "uid": [uids.get(n) for n in range(len(findings))],
             "start": [f.window.start.astimezone(UTC).replace(tzinfo=None) for f in findings],
             "end": [f.window.end.astimezone(UTC).replace(tzinfo=None) for f in findings],
             "found_at": [moment] * len(findings),

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from fallow import money
 from fallow.errors import WarehouseError
 from fallow.window import Window
 from runtime import analyzing, windows
 
 if TYPE_CHECKING:
     from analyzers.waterfall import Waterfall
+    from warehouse.coverage import Coverage
     from warehouse.lake import Warehouse
 
 
@@ -20,12 +22,16 @@ Saved = tuple["Waterfall", datetime]
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """Rows of a spend table, their sum, and what must be said beside them."""
+    """Rows of a spend table, their sum, and what must be said beside them.
+
+    `window` is the whole hours that were added up.
+    """
 
     window: Window
     rows: list[dict[str, Any]]
     total: dict[str, Any]
     notes: list[str]
+    coverage: "Coverage"
 
 
 def spent(
@@ -46,7 +52,16 @@ def spent(
     from warehouse import audits  # noqa: PLC0415  (the engine loads in 0.3 s)
     from warehouse.spend import spend  # noqa: PLC0415
 
-    chosen, note = windows.choose(warehouse, window, now, cluster)
+    settings = warehouse.settings
+    span = windows.figures(
+        warehouse,
+        window,
+        now,
+        cluster,
+        lag=settings.ledger.max_lag,
+        every=settings.service.collect_every,
+    )
+    chosen = span.window
     table = spend(
         warehouse,
         chosen,
@@ -56,13 +71,17 @@ def spent(
         cluster=cluster,
     )
     rows: list[dict[str, Any]] = table.to_pylist()
-    notes = [note, *(f"AUDIT FAILED: {failure}" for failure in audits.run(warehouse, chosen))]
+    notes = [
+        *span.notes,
+        *(f"AUDIT FAILED: {failure}" for failure in audits.run(warehouse, chosen)),
+    ]
     saved = None
     if view == "loaded" and not share_unallocated:
         saved = analyzing.saved(warehouse, chosen, cluster)
         notes.append(_told(saved))
     _add_savings(rows, by, saved)
-    return Spent(chosen, rows, _total(rows, by), notes)
+    _round(rows)
+    return Spent(chosen, rows, _total(rows, by), notes, span.coverage)
 
 
 def _told(saved: "Saved | None") -> str:
@@ -81,6 +100,14 @@ def _add_savings(rows: list[dict[str, Any]], by: Sequence[str], saved: "Saved | 
         none = None if saved is None else 0.0
         row["saves_gpu_hours"] = part["gpu_hours"] if part else none
         row["saves_usd"] = part["usd"] if part else (None if none is None else Decimal(0))
+
+
+def _round(rows: list[dict[str, Any]]) -> None:
+    """Write dollars in cents that sum to the bill's, which is rounded once."""
+    usd, idle = money.split([r["usd"] for r in rows], [r["idle_usd"] for r in rows])
+    saves = money.apportion([row["saves_usd"] for row in rows])
+    for row, *amounts in zip(rows, usd, idle, saves, strict=True):
+        row["usd"], row["idle_usd"], row["saves_usd"] = amounts
 
 
 def _total(rows: Sequence[dict[str, Any]], by: Sequence[str]) -> dict[str, Any]:

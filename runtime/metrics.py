@@ -22,7 +22,9 @@ from prometheus_client import (
 
 from fallow import __version__
 from fallow.acting import LedgerEntry, Result, SavingKind
+from fallow.continuity import judged_part
 from fallow.nouns import Finding
+from fallow.seams import WatchProgress
 from fallow.window import Window
 from runtime.delivery.book import RESULTS
 from runtime.queries import sql
@@ -85,6 +87,7 @@ class SelfMetrics:
     def __init__(self, roles: Collection[Role] = PARTS) -> None:
         self.registry = CollectorRegistry()
         self._all: dict[str, Any] = {}
+        self._watched: dict[tuple[str, str], int] = {}
         for one in metrics():
             mine = one.role is Role.all or one.role in roles
             registry = self.registry if mine else None  # a metric of others is told to nobody
@@ -133,6 +136,18 @@ class SelfMetrics:
             told = self._of("collect_last_success_timestamp_seconds")
             told.labels(name).set(now.timestamp())
 
+    def watched(self, progress: Iterable[WatchProgress]) -> None:
+        """Record what watches did so far."""
+        for one in progress:
+            restarts = max(one.streams - 1, 0)
+            counts = {"events": one.events, "restarts": restarts, "lists": one.lists}
+            for name, count in {**counts, "failures": one.failures}.items():
+                counter = self._of(f"watch_{name}").labels(one.resource)
+                before = self._watched.get((name, one.resource), 0)
+                counter.inc(max(count - before, 0))
+                self._watched[name, one.resource] = count
+            self._of("watch_up").labels(one.resource).set(one.streams > 0 and not one.error)
+
     def audited(self, failures: "Sequence[AuditFailure]") -> None:
         """Record the last audits: how many rows each refused."""
         from warehouse import audits  # noqa: PLC0415  (the engine loads in 0.3 s)
@@ -171,7 +186,8 @@ class SelfMetrics:
         hours = window.seconds / 3600
         for finding in findings:
             self._of("findings").labels(finding.analyzer).inc()
-            money = float(finding.usd or 0) / hours
+            # Of a case that began before the window: what was judged in it.
+            money = float(judged_part(finding).usd or 0) / hours
             self._of("waste_usd_per_hour").labels(finding.analyzer).inc(money)
 
     def saved(self, entries: Sequence[LedgerEntry]) -> None:

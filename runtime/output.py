@@ -15,6 +15,11 @@ from typing import Any
 
 import msgspec
 
+from fallow import money
+
+ROUNDED = frozenset({"spend", "findings", "story", "states", "savings"})
+"""Documents of figures that add up; others keep every digit, such as those that are read back."""
+_KEPT = (Decimal, datetime)
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -41,6 +46,8 @@ def render(rows: Any, output: str, *, noun: str, **extra: Any) -> str:
     if output == "json":
         return document(noun, {**extra, noun: listed})
     if output == "csv":
+        if noun in ROUNDED:
+            listed = [{name: _number(value, name) for name, value in r.items()} for r in listed]
         return _csv(names, listed)
     if output == "md":
         return _markdown(names, listed)
@@ -50,11 +57,33 @@ def render(rows: Any, output: str, *, noun: str, **extra: Any) -> str:
 def document(noun: str, body: Mapping[str, Any]) -> str:
     """Return a JSON object that names its schema, indented, ending in a line break.
 
-    Money is a number, a moment is RFC 3339 in UTC, a missing value is null.
+    Money is a number, a moment is RFC 3339 in UTC, a missing value is null. Of `ROUNDED` nouns
+    dollars have cents and hours six decimals.
     """
+    if noun in ROUNDED:
+        body = _rounded(msgspec.to_builtins(body, enc_hook=_other, builtin_types=_KEPT))
     encoder = msgspec.json.Encoder(decimal_format="number", enc_hook=_other)
     raw = encoder.encode({"schema": f"fallow.{noun}/v1", **body})
     return msgspec.json.format(raw, indent=2).decode() + "\n"
+
+
+def _rounded(value: Any, name: str = "") -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(part, key) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(part, name) for part in value]
+    return _number(value, name)
+
+
+def _number(value: Any, name: str) -> Any:
+    """Return a figure rounded as money or as hours, by the name that it stands under."""
+    if isinstance(value, bool) or not isinstance(value, (Decimal, float)):
+        return value
+    if name == "usd" or name.endswith("_usd"):
+        return money.cents(value if isinstance(value, Decimal) else Decimal(repr(value)))
+    if isinstance(value, float) and (name.endswith("hours") or name == "share_pct"):
+        return round(value, money.MICRO_HOURS)
+    return value
 
 
 def _other(value: Any) -> Any:

@@ -13,7 +13,7 @@ from fallow.nouns import Finding
 from fallow.seams import Analyzer, Collector
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime import analyzing, findings
+from runtime import analyzing, continuity, findings
 
 if TYPE_CHECKING:
     from warehouse.audits import AuditFailure
@@ -91,7 +91,7 @@ def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFai
 
 
 def analyze(warehouse: "Warehouse", window: Window, analyzers: Iterable[Analyzer]) -> list[Finding]:
-    """Find what is wasted and store it, the dearest first; the same waste keeps its id.
+    """Find what is wasted and store it, the dearest first; the same waste keeps its id and start.
 
     An analyzer that cannot judge the window is logged and left out.
     """
@@ -101,7 +101,8 @@ def analyze(warehouse: "Warehouse", window: Window, analyzers: Iterable[Analyzer
     )
     for note in made.notes:
         log.warning("an analyzer found nothing to judge", extra={"why": note})
-    found = made.findings
-    if found:
-        warehouse.ingest([findings.rows(found, found_at=window.end)])
-    return found
+    cases = continuity.resolve(warehouse, made.findings)
+    if cases.findings:
+        rows = findings.rows(cases.findings, found_at=window.end, uids=cases.uids)
+        warehouse.ingest([rows])
+    return [*cases.findings]

@@ -139,7 +139,8 @@ def policy_rows(cluster: str, policies: "Sequence[Policy]", at: datetime) -> Bat
                 "source": policy.source,
                 "matches": ", ".join(_asked(policy.match)) or "every finding",
                 "allows": ", ".join(_asked(policy.allow)) or "nothing: no namespace is listed",
-                "ladder": " → ".join(_rung(rung) for rung in policy.ladder),
+                "ladder": " → ".join(_rung(rung) for rung in policy.ladder)
+                + (f", {_when(policy.act_window)}" if policy.act_window else ""),
                 "budgets": "; ".join(_budget(b) for b in policy.budgets) or "none",
                 "approvals": _approvals(policy),
                 "regret_rate": policy.regret.rate,
@@ -190,6 +191,8 @@ def _asked(part: msgspec.Struct) -> Iterator[str]:
                 yield said
             case str():
                 yield f"{said} {value}"
+            case timedelta():
+                yield f"{said} of {format_duration(value.total_seconds())} or more"
             case _:
                 yield f"{said} of {value} or more"
 

@@ -10,14 +10,16 @@ import msgspec
 from fallow.acting import Facts, History
 from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.nouns import Finding, Subject
-from fallow.seams import Doubting
+from fallow.seams import Analyzer, Doubting, Views
 from fallow.settings import Settings
 from fallow.window import Window, format_duration
-from runtime import analyzing, windows
+from runtime import analyzing, continuity, windows
+from runtime.identities import views_with_identities, with_reasons
 
 if TYPE_CHECKING:
     from actions.backtest import Backtest
     from actions.journal import Record
+    from actions.journal.trust import Standing
     from actions.planning import Plan
     from actions.policy.budgets import Spent
     from actions.policy.model import Policy
@@ -43,6 +45,8 @@ class Planned(msgspec.Struct, frozen=True):
     findings: dict[str, Finding]
     facts: tuple[Facts, ...]
     notes: tuple[str, ...]
+    by_hand: "tuple[Standing, ...]" = ()
+    """Policies that a person trusts without a proof: who, when and why."""
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -64,7 +68,18 @@ def policies(settings: Settings, named: Sequence[Path] = ()) -> "tuple[Policy, .
     from actions.policy.reading import read  # noqa: PLC0415
 
     look = max(settings.service.collect_every, settings.exporters.interval)
+    if not named and not settings.actions.policies.exists():
+        raise no_folder(settings)
     return read(list(named) or [settings.actions.policies], look=look)
+
+
+def no_folder(settings: Settings) -> UsageError:
+    """Return the error of a site that has no policies yet."""
+    where = settings.actions.policies
+    return UsageError(
+        f"there is no folder of policies at {where}",
+        hint=f"fallow policy init {where} writes those that come with Fallow",
+    )
 
 
 def plan(
@@ -83,7 +98,16 @@ def plan(
     facts, notes = cases(warehouse, settings, at=at, cluster=cluster)
     made, facts = decide(warehouse, settings, rules, facts, at)
     findings = {f.finding.id: f.finding for f in facts}
-    return Planned(at, made, findings, tuple(facts), tuple(notes))
+    by_hand = tuple(s for s in standings(settings, rules).values() if s.how == "hand")
+    return Planned(at, made, findings, tuple(facts), tuple(notes), by_hand)
+
+
+def standings(settings: Settings, rules: "Sequence[Policy]") -> "dict[str, Standing]":
+    """Return how far each policy may go by the journal; where there is none, nothing is known."""
+    from actions.journal import trust  # noqa: PLC0415
+
+    with _Book(settings) as book:
+        return {} if book.record is None else trust.standings(book.record, rules)
 
 
 def decide(
@@ -97,7 +121,7 @@ def decide(
     from actions.planning import plan as decided  # noqa: PLC0415
 
     with _Book(settings) as book:
-        known = [book.same(f) for f in facts]
+        known = book.same(facts)
         histories = book.histories([p.name for p in rules], [f.finding for f in known])
         return decided(rules, known, book.spent(warehouse, rules, at), at, histories), known
 
@@ -119,12 +143,15 @@ def why_not(
     from actions.whynot import answers, chosen  # noqa: PLC0415
 
     facts, _ = cases(warehouse, settings, at=at, cluster=cluster)
-    subject = chosen(workload, [*(f.finding.subject for f in facts), *_lately(warehouse, at)])
+    held = windows.extent(warehouse, cluster)
+    # Of data that end in the past, their last day is what was seen lately.
+    last = at if held is None else min(at, held.end)
+    subject = chosen(workload, [*(f.finding.subject for f in facts), *_lately(warehouse, last)])
     key = _key(subject)
     mine = [f for f in facts if _key(f.finding.subject) == key]
     told = []
     with _Book(settings) as book:
-        mine = [book.same(f) for f in mine]
+        mine = book.same(mine)
         histories = book.histories([p.name for p in rules], [f.finding for f in mine])
         spent = book.spent(warehouse, rules, at)
         for case in mine:
@@ -132,7 +159,7 @@ def why_not(
                 history = histories.get((rule.name, case.finding.id), case.history)
                 known = msgspec.structs.replace(case, history=history)
                 told.append((case.finding, rule.name, tuple(answers(rule, known, spent, at))))
-    doubts = () if mine else _doubts(warehouse, settings, at, key)
+    doubts = () if mine else _doubts(warehouse, settings, last, key)
     return Told(subject, at, tuple(told), doubts)
 
 
@@ -167,7 +194,7 @@ def backtest(
     if isinstance(analyzer, Remembering):
         past: Any = analyzer.past(warehouse, whole, moments)
     else:
-        past = remembered(analyzer, warehouse, whole, moments)
+        past = remembered(analyzer, warehouse, whole, moments, windows.LAST)
     end = max(window.end, moments[-1])
     return replay(rule, past, warehouse, Window(begin, end), moments, within, exact=not told)
 
@@ -227,7 +254,7 @@ def journal_of(settings: Settings) -> Path:
 
 
 def note(settings: Settings, made: "Backtest", now: datetime, *, actor: str = "") -> None:
-    """Write a back-test's verdict where the loop finds it: `trusted` where the regret is met."""
+    """Write a back-test's verdict where the loop finds it: `trusted` where the rate is proved."""
     from actions.journal import Journal  # noqa: PLC0415
 
     figures = {
@@ -240,6 +267,7 @@ def note(settings: Settings, made: "Backtest", now: datetime, *, actor: str = ""
         "regretted": made.regretted,
         "rate": made.rate,
         "interval": list(made.interval),
+        "upper_end": made.proof.upper_end,
         "within_s": made.within.total_seconds(),
         "declared": made.declared,
         "gpu_hours": made.gpu_hours,
@@ -258,7 +286,7 @@ class _Book:
 
     def __init__(self, settings: Settings) -> None:
         self._path = journal_of(settings)
-        self._record: Record | None = None
+        self.record: Record | None = None
         self._file = settings.actions.freeze_file
 
     def __enter__(self) -> Self:
@@ -266,51 +294,42 @@ class _Book:
 
         if self._path.is_file():
             self._journal = Journal.open(self._path, _never, write=False)
-            self._record = Record(self._journal).catch_up()
+            self.record = Record(self._journal).catch_up()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._record is not None:
+        if self.record is not None:
             self._journal.close()
 
-    def same(self, facts: Facts) -> Facts:
-        """Return the facts under the id under which the case was first seen."""
-        if self._record is None:
-            return facts
-        case = self._record.case(facts.finding)
-        if case == facts.finding.id:
-            return facts
-        finding = msgspec.structs.replace(facts.finding, id=case)
-        return msgspec.structs.replace(facts, finding=finding)
+    def same(self, facts: Sequence[Facts]) -> list[Facts]:
+        """Return facts as the cases that the journal knows."""
+        return [*facts] if self.record is None else self.record.same(facts)
 
     def histories(
         self, names: Sequence[str], findings: Sequence[Finding]
     ) -> Mapping[tuple[str, str], History]:
         """Return what is known of each case, by policy and finding."""
-        return {} if self._record is None else self._record.histories(names, findings)
+        return {} if self.record is None else self.record.histories(names, findings)
 
     def spent(self, warehouse: "Warehouse", rules: "Sequence[Policy]", at: datetime) -> "Spent":
         """Return what was done, and the fleet it was done to."""
         from actions.facts import fleet  # noqa: PLC0415
+        from actions.journal.trust import with_trust  # noqa: PLC0415
         from actions.policy.budgets import horizon  # noqa: PLC0415
 
         made = fleet(warehouse, at)
-        record = self._record
+        record = self.record
         if record is None:
             return made
-        texts = {p.name: p.fingerprint for p in rules}
         frozen = record.frozen
-        return msgspec.structs.replace(
+        made = msgspec.structs.replace(
             made,
             uses=record.uses(at - horizon(rules)),
             concurrent=len(record.open()),
             frozen=None if frozen is None else f"frozen by {frozen.by}: {frozen.why}",
-            demoted=frozenset(record.demoted),
-            trusted=frozenset(
-                n for n, t in record.trusted.items() if texts.get(n) == t.fingerprint
-            ),
             acted=record.acted(),
         )
+        return with_trust(made, record, rules)
 
 
 def _never() -> datetime:
@@ -327,8 +346,9 @@ def cases(
 ) -> tuple[list[Facts], list[str]]:
     """Return the facts of what analyzers (those named; none = all) find now, and what to say.
 
-    Idle work is looked for in the hours that its verdict rests on, look by look where these are
-    few enough; the others look at the last days, as `fallow analyze` does.
+    Idle work is judged in the hours that its verdict rests on, sample by sample where these are
+    few enough; the others judge the last days, as `fallow analyze` does. What goes on a stored case
+    has its id and start.
 
     Raises:
         UsageError: there are no telemetry or no rows before that moment.
@@ -350,17 +370,41 @@ def cases(
         )
     longest = max(settings.idle.min_duration, settings.idle.service_duration) + BACK
     brief = Window(max(window.start, window.end - longest), window.end)
+    views = views_with_identities(warehouse, settings, window, at)
     found: list[Finding] = []
-    for name, analyzer in analyzing.chosen(settings, names).items():
+    asked = analyzing.chosen(settings, names)
+    for name, analyzer in asked.items():
         span = brief if name == IDLE else window
         try:
-            found += list(analyzer.find(warehouse, span))
+            found += list(analyzer.find(views, span))
         except TemporaryError:
             raise
         except FallowError as error:
             notes.append(f"{name} is withheld: {error.message}")
+        except Exception as error:  # noqa: BLE001  (a fault in one plugin is that plugin's)
+            notes.append(f"{name} is withheld: {analyzing.failed(name, error)}")
     whole = [f for f in found if cluster in (None, f.subject.cluster)]
-    return gather(warehouse, whole, at), notes
+    facts = gather(views, _cases(views, asked, whole, brief, window), at)
+    facts, unknown = with_reasons(settings, facts)
+    return facts, [*notes, *unknown]
+
+
+def _cases(
+    views: Views,
+    analyzers: Mapping[str, Analyzer],
+    found: Sequence[Finding],
+    brief: Window,
+    window: Window,
+) -> list[Finding]:
+    """Return findings as the cases that they go on, since when they were first seen."""
+    cases = continuity.resolve(views, found)
+    idle = [n for n, f in enumerate(cases.findings) if f.analyzer == IDLE]
+    if not idle:
+        return [*cases.findings]
+    mine = continuity.Cases(tuple(cases.findings[n] for n in idle), {})
+    longer = continuity.begun_before(views, mine, analyzers[IDLE], brief, window)
+    since = dict(zip(idle, longer.findings, strict=True))
+    return [since.get(n, f) for n, f in enumerate(cases.findings)]
 
 
 def _analyzer(settings: Settings, rule: "Policy") -> Any:

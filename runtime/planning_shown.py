@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,8 @@ PERCENT = 100
 
 def rows(made: "Planned", top: int = 0) -> list[dict[str, Any]]:
     """Return a plan as a diff: what would be done, what is held, what is refused, with why."""
-    found = [_decided(d) for d in made.plan.decisions] + [
+    by_hand = {s.policy: s.why for s in made.by_hand}
+    found = [_decided(d, made, by_hand.get(d.policy, "")) for d in made.plan.decisions] + [
         _refused(r, made) for r in made.plan.refused
     ]
     order = "+~=-"
@@ -45,6 +47,13 @@ def document(made: "Planned") -> dict[str, Any]:
         },
         "decisions": msgspec.to_builtins(made.plan.decisions, builtin_types=(Decimal,)),
         "refused": msgspec.to_builtins(made.plan.refused),
+        "cases": [
+            {"id": f.id, "since": f.window.start, "gpu_hours": f.gpu_hours, "usd": f.usd}
+            for f in made.findings.values()
+        ],
+        "trusted_by_hand": [
+            {"policy": s.policy, "by": s.by, "at": s.at, "reason": s.reason} for s in made.by_hand
+        ],
         "notes": list(made.notes),
     }
 
@@ -58,7 +67,7 @@ def acts(made: "Planned") -> list[Decision]:
 
 def said(made: "Planned") -> list[str]:
     """Return what is said beside a plan."""
-    lines = [*made.notes]
+    lines = [*made.notes, *(f"policy {s.policy} is {s.why}" for s in made.by_hand)]
     if made.plan.aborted is not None:
         lines.append(f"nothing is done: {made.plan.aborted.text}")
     allowed = acts(made)
@@ -79,10 +88,10 @@ def said(made: "Planned") -> list[str]:
     return lines
 
 
-def _decided(decision: Decision) -> dict[str, Any]:
+def _decided(decision: Decision, made: "Planned", by_hand: str = "") -> dict[str, Any]:
     cluster, kind, namespace, name = decision.subject
     del cluster
-    why = _why(decision.reasons) if decision.ruling != "allow" else ""
+    why = _why(decision.reasons) if decision.ruling != "allow" else by_hand
     if decision.next_at is not None:
         why = f"until {decision.next_at:%Y-%m-%d %H:%M}: {why}"
     return {
@@ -90,6 +99,7 @@ def _decided(decision: Decision) -> dict[str, Any]:
         "step": decision.step,
         "ruling": decision.ruling,
         "workload": f"{kind}/{namespace}/{name}",
+        "since": _since(made, decision.finding),
         "do": decision.verb,
         "policy": decision.policy,
         "gpus": decision.gpus,
@@ -108,6 +118,7 @@ def _refused(refused: "Refused", made: "Planned") -> dict[str, Any]:
         "step": "",
         "ruling": "deny",
         "workload": f"{kind}/{namespace}/{name}",
+        "since": _since(made, refused.finding),
         "do": facts.recommendation.verb if facts else "",
         "policy": refused.policy or "none",
         "gpus": facts.gpus if facts else None,
@@ -116,6 +127,12 @@ def _refused(refused: "Refused", made: "Planned") -> dict[str, Any]:
         "why": _why(refused.reasons),
         "id": refused.finding,
     }
+
+
+def _since(made: "Planned", finding: str) -> datetime | None:
+    """Return when a case began, as tables show moments."""
+    case = made.findings.get(finding)
+    return None if case is None else case.window.start.replace(tzinfo=None)
 
 
 def _sign(decision: Decision) -> str:
@@ -145,6 +162,7 @@ def answered(told: "Told") -> list[dict[str, Any]]:
         {
             "policy": policy,
             "finding": finding.id,
+            "since": finding.window.start,
             "gate": answer.gate,
             "asks": answer.asks,
             "answer": "yes" if answer.open else "no",
@@ -163,7 +181,9 @@ def answered_text(told: "Told", output: str, *, every: bool) -> str:
     for finding, policy, gates in told.cases:
         shut = [a for a in gates if every or not a.open]
         head = (
-            f"{finding.kind} {finding.id} under policy {policy}: "
+            f"{finding.kind} {finding.id}, {finding.verdict} since "
+            f"{finding.window.start:%Y-%m-%d %H:%M} UTC "
+            f"({format_duration(finding.window.seconds)}), under policy {policy}: "
             f"{sum(a.open for a in gates)} of {len(gates)} gates open"
         )
         listed = [
@@ -220,19 +240,34 @@ def backtest_document(made: "Backtest") -> dict[str, Any]:
             "regretted": made.regretted,
             "rate": made.rate,
             "interval_95": [round(low, 6), round(high, 6)],
+            "upper_end_95": round(made.proof.upper_end, 6),
             "declared": made.declared,
             "met": made.met,
+            "more_stops": 0 if made.met else made.proof.more,
+            "more_days": 0 if made.met else made.proof.more_days,
         },
         "held": msgspec.to_builtins(made.held),
         "aborted": [
             {"at": at, "gate": reason.gate, "text": reason.text} for at, reason in made.aborted
         ],
+        "unknown": list(made.unknown),
         "stops": stops(made),
+        "unresolved": [
+            {
+                "workload": _name(case.subject),
+                "idle_since": case.idle_since,
+                "until": case.until,
+                "gpu_hours": case.gpu_hours,
+                "usd": case.usd,
+                "why": case.why,
+            }
+            for case in made.unresolved
+        ],
     }
 
 
-def backtest_said(made: "Backtest") -> list[str]:
-    """Return a back-test's verdict in sentences."""
+def backtest_said(made: "Backtest", top: int = 0) -> list[str]:
+    """Return a back-test's verdict in sentences; `top`: cases named, 0 = all."""
     start, end = made.window.start, made.window.end
     usd = made.usd
     money = "at no known price" if usd is None else f"${usd:,.2f}"
@@ -246,6 +281,9 @@ def backtest_said(made: "Backtest") -> list[str]:
         f"{made.gpu_hours:,.1f} GPU-hours freed, {money}"
     )
     lines = [told, freed, _harm(made)]
+    if made.unknown:
+        named = ", ".join(made.unknown)
+        lines.append(f"unknown to a back-test, not counted as met, asked at each act: {named}")
     lines += [
         f"held by {held.gate}{f' ({held.what})' if held.what else ''}: {held.cases} cases, "
         f"{held.never} of them to the end"
@@ -257,22 +295,40 @@ def backtest_said(made: "Backtest") -> list[str]:
             f"{len(made.aborted)} moments aborted whole, first at {at:%Y-%m-%d %H:%M}: "
             f"{reason.text}"
         )
+    return [*lines, *_unresolved(made, top)]
+
+
+def _unresolved(made: "Backtest", top: int) -> list[str]:
+    """Return the cases of which nobody knows which object they were about."""
+    if not made.unresolved:
+        return []
+    count = len(made.unresolved)
+    cases = "1 case could" if count == 1 else f"{count} cases could"
+    lines = [f"the identity of {cases} not be resolved: never stopped here, and not judged"]
+    named = made.unresolved[:top] if top else made.unresolved
+    lines += [
+        f"  {_name(case.subject)}, idle {case.idle_since:%Y-%m-%d %H:%M} to "
+        f"{case.until:%Y-%m-%d %H:%M} UTC, {case.gpu_hours:,.1f} GPU-hours: {case.why}"
+        for case in named
+    ]
+    if len(named) < count:
+        lines.append(f"  {count - len(named)} more: --top 0, or -o json")
     return lines
+
+
+def _name(subject: tuple[str, str, str, str]) -> str:
+    """Write a subject (cluster, kind, namespace, name) as Kind/namespace/name."""
+    return "/".join(subject[1:])
 
 
 def _harm(made: "Backtest") -> str:
     within = format_duration(made.within.total_seconds())
     if made.rate is None:
-        return (
-            f"regret: nothing to judge (declared {made.declared:.1%} within {within}); "
-            "what stops nothing proves nothing"
-        )
-    low, high = made.interval
+        return f"reversals: {made.proof} (declared {made.declared:.1%} within {within})"
     verdict = "met" if made.met else "NOT met"
     unknown = len(made.stops) - made.judged
-    more = f", {unknown} too late to judge" if unknown else ""
+    more = f"; {unknown} too late to judge" if unknown else ""
     return (
-        f"regret: {made.regretted} of {made.judged} used again within {within} = "
-        f"{made.rate:.1%} (95 %: {low:.1%} to {high:.1%}){more}; "
+        f"reversals, used again within {within}: {made.proof}{more}; "
         f"declared {made.declared:.1%}: {verdict}"
     )

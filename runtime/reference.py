@@ -33,6 +33,7 @@ Other variables:
 | `FALLOW_DEBUG` | `1`: tracebacks and debug logs, as `--debug` |
 | `XDG_DATA_HOME` | where `home` lies unless it is set; `~/.local/share` |
 | `NO_COLOR` | no colours on a terminal |
+| `NODE_NAME` | the node whose GPUs NVML reads, where `nvml.node` names none |
 | `KUBECONFIG` | which clusters and contexts there are; in a pod its own account |
 | `AWS_*` | credentials and region where `s3` sections and `prices.aws_regions` name none |
 | `OTEL_EXPORTER_OTLP_ENDPOINT` | spans of the service's jobs go there (extra `otel`) |

@@ -11,6 +11,7 @@ from fallow.errors import UsageError
 from fallow.seams import Views
 from fallow.settings import Settings
 from fallow.window import Window
+from warehouse import coverage
 
 if TYPE_CHECKING:
     from dashboards.reports.asked import Asked
@@ -110,7 +111,9 @@ def _asked(
                 f"no {what} {name!r} held a GPU in this window",
                 hint=f"{what}s: {known or 'none'}",
             )
-    return Asked(views, held, Filters(cluster=cluster, team=team), settings, now, whole)
+    newest = coverage.newest(views, settings.ledger.max_lag, cluster)
+    covered = coverage.coverage(views, window, newest.behind if newest else {}, cluster)
+    return Asked(views, held, Filters(cluster=cluster, team=team), settings, now, covered, whole)
 
 
 def _documents() -> "dict[str, Callable[[Asked], Document]]":

@@ -90,6 +90,7 @@ def _summed(key: Mapping[str, Any], rows: Sequence[Row], by: str) -> Row:
         "actions": len(actions),
         "predicted_gpu_hours": _hours(rows, "predicted_gpu_hours"),
         "gpu_hours": _hours(rows, "gpu_hours"),
+        "unknown_gpu_hours": _hours(rows, "unknown_gpu_hours"),
         "predicted_usd": _usd(rows, "predicted_usd"),
         "usd": _usd(rows, "usd"),
     }

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
 from fallow.errors import FallowError, TemporaryError, UsageError
-from fallow.seams import Analyzer, Collector
+from fallow.seams import Analyzer, Collector, WatchesChanges
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime import analyzing, pipeline
@@ -89,8 +89,10 @@ class Service:
         """Return the jobs of this process's roles; they run in this order on the first turn."""
         every, acting = self.settings.service, self.settings.actions.every
         act = [] if self._act is None else [Job("act", acting, self._act, Role.actor)]
+        watch = [Job("watch", every.collect_every, self.watch, Role.collector)]
         every_job = [
             Job("inventory", every.inventory_every, self.inventory, Role.collector),
+            *(watch if watched(self.collectors) else ()),
             Job("collect", every.collect_every, self.collect, Role.collector),
             Job("account", every.rollup_every, self.account, Role.collector),
             Job("analyze", every.analyze_every, self.analyze, Role.analyzer),
@@ -108,6 +110,15 @@ class Service:
         if now - self._aws_asked >= AWS_EVERY:
             pipeline.price(self.warehouse, aws_rows(self.settings, now))
             self._aws_asked = now
+
+    def watch(self) -> None:
+        """Store what watches saw change; their threads only listen, this one writes."""
+        for name, collector in watched(self.collectors).items():
+            with collector.changes() as batches:
+                stored = pipeline.ingest(self.warehouse, batches) if batches else None
+            self.metrics.watched(collector.progress())
+            if stored is not None and stored.added:
+                log.info("watched", extra={"collector": name, "added": stored.added})
 
     def collect(self) -> None:
         """Look at every telemetry source since the last look."""
@@ -183,6 +194,11 @@ class Service:
             raise Stopped
 
 
+def watched(collectors: Mapping[str, Collector]) -> dict[str, WatchesChanges]:
+    """Return the collectors that keep their inventory current by watches."""
+    return {name: c for name, c in collectors.items() if isinstance(c, WatchesChanges)}
+
+
 def serve(
     settings: Settings,
     stop: threading.Event | None = None,
@@ -228,6 +244,8 @@ def serve(
                 job, timetable = stack.enter_context(_reporting(settings, warehouse, metrics, stop))
                 jobs.append(job)
             metrics.expects(service.collectors, _now())
+            for collector in watched(service.collectors).values():
+                stack.enter_context(collector.watching(stop))
             if api is not None:
                 api.people = People(settings, warehouse, _now)
             # What people asked is done before the warehouse is closed.

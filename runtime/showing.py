@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -11,6 +11,7 @@ import msgspec
 
 from dashboards import story as page
 from dashboards.story import Story
+from fallow import money
 from runtime.output import Rows, document, render, say
 
 if TYPE_CHECKING:
@@ -99,6 +100,11 @@ def stages(waterfall: "Waterfall") -> list[dict[str, Any]]:
     left = bill.gpu_hours - whole.gpu_hours
     usd = None if bill.usd is None else bill.usd - (whole.usd or 0)
     lines.append(_stage("= left", "", waterfall, type(bill)(left, usd), None))
+    if bill.usd is not None:
+        lines[0]["usd"] = money.cents(bill.usd)
+        parts = money.apportion([line["usd"] for line in lines[1:]], lines[0]["usd"])
+        for line, part in zip(lines[1:], parts, strict=True):
+            line["usd"] = part
     return lines
 
 
@@ -108,20 +114,33 @@ def waterfall_document(waterfall: "Waterfall") -> dict[str, Any]:
     from fallow.nouns import Saving  # noqa: PLC0415
 
     whole = waterfall.saved()
+    savings = {name: waterfall.saved(saving=name) for name in get_args(Saving)}
+    kinds = {name: waterfall.saved(evidence=name) for name in ("confirmed", "suspected")}
+    steps = dict(enumerate(step.marginal for step in waterfall.steps))
+    marginal = _in_cents(steps, whole)
     return {
         "bill": msgspec.structs.asdict(waterfall.bill),
         "saved": msgspec.structs.asdict(whole),
-        "by_saving": {
-            name: msgspec.structs.asdict(waterfall.saved(saving=name)) for name in get_args(Saving)
-        },
-        "by_evidence": {
-            name: msgspec.structs.asdict(waterfall.saved(evidence=name))
-            for name in ("confirmed", "suspected")
-        },
+        "by_saving": _in_cents(savings, whole),
+        "by_evidence": _in_cents(kinds, whole),
         "steps": [
-            {**msgspec.structs.asdict(step), "impact": impact(step.marginal, waterfall.bill)}
-            for step in waterfall.steps
+            {
+                **msgspec.structs.asdict(step),
+                "marginal": marginal[number],
+                "impact": impact(step.marginal, waterfall.bill),
+            }
+            for number, step in enumerate(waterfall.steps)
         ],
+    }
+
+
+def _in_cents(parts: "Mapping[Any, Amount]", whole: "Amount") -> dict[Any, dict[str, Any]]:
+    """Return amounts whose dollars, in cents, sum to those of the whole."""
+    target = None if whole.usd is None else money.cents(whole.usd)
+    usd = money.apportion([part.usd for part in parts.values()], target)
+    return {
+        name: {**msgspec.structs.asdict(part), "usd": paid}
+        for (name, part), paid in zip(parts.items(), usd, strict=True)
     }
 
 

@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from dashboards.story import Other, Planted, StateTotal, Story, Unjudged, Waste, in_order
+from fallow import money
 from fallow.nouns import Finding
 from fallow.seams import Views
 from fallow.window import Window, format_duration
@@ -14,8 +15,6 @@ from runtime.queries import sql
 if TYPE_CHECKING:
     from analyzers.ranking import Ranked
     from warehouse.audits import AuditFailure
-
-CENT = Decimal("0.01")
 
 
 def tell(
@@ -36,6 +35,8 @@ def tell(
     where = {"since": window.start, "until": window.end, "cluster": cluster}
     states = views.query(sql("states"), where).to_pylist()
     fleet = views.query(sql("fleet"), where).to_pylist()[0]
+    idle = [row["usd"] if row["state"] == "idle" else Decimal() for row in states]
+    usd, _ = money.split([row["usd"] for row in states], idle)
     unpriced = sum(row["unpriced_gpu_hours"] or 0.0 for row in states)
     if unpriced:
         notes = [*notes, f"{unpriced:,.1f} GPU-hours have no price and no dollars in this story."]
@@ -44,7 +45,12 @@ def tell(
         window=window,
         gpus=float(fleet["gpus"]),
         nodes=int(fleet["nodes"]),
-        states=in_order([StateTotal(r["state"], r["gpu_hours"], _cents(r["usd"])) for r in states]),
+        states=in_order(
+            [
+                StateTotal(row["state"], row["gpu_hours"], paid)
+                for row, paid in zip(states, usd, strict=True)
+            ]
+        ),
         wastes=tuple(wastes(findings, window)),
         others=tuple(_other(row) for row in others if row.gpu_hours or row.usd),
         unjudged=tuple(_unjudged(row) for row in views.query(sql("unjudged"), where).to_pylist()),
@@ -131,4 +137,4 @@ def _prices(states: Sequence[dict[str, Any]]) -> str:
 
 
 def _cents(usd: Decimal | None) -> Decimal | None:
-    return None if usd is None else usd.quantize(CENT)
+    return None if usd is None else money.cents(usd)

@@ -2,11 +2,18 @@
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from fallow.errors import UsageError
 from fallow.seams import Views
 from fallow.window import Window, format_duration, parse_duration, parse_moment
+from warehouse import coverage
+from warehouse.coverage import Coverage
 
 LAST = timedelta(days=7)
+OFTEN = timedelta(seconds=60)
+OLD = timedelta(hours=6)
+"""Data that end longer ago than this end the default window."""
 
 
 def extent(views: Views, cluster: str | None = None) -> Window | None:
@@ -43,10 +50,7 @@ def parse(text: str, now: datetime) -> Window:
     Raises:
         UsageError: the text is neither, or the window is empty.
     """
-    if "/" not in text:
-        return Window.last(parse_duration(text), now=now)
-    start, _, end = text.partition("/")
-    return Window(parse_moment(start, now=now), parse_moment(end or "now", now=now))
+    return coverage.requested(text, now, now)
 
 
 def choose(
@@ -59,8 +63,8 @@ def choose(
 ) -> tuple[Window, str]:
     """Return the window and what to say about it.
 
-    Without `text`: the last seven days; where nothing lies in them, all there is. With
-    `inventory`, nodes and pods will do where no device was ever looked at.
+    Without `text`: the last seven days; where the data end more than `OLD` ago, the last seven
+    days of the data. With `inventory`, nodes and pods will do where no device was ever looked at.
 
     Raises:
         UsageError: the text is no window, or the warehouse holds no telemetry.
@@ -79,11 +83,93 @@ def choose(
         if asked.end <= held.start or asked.start >= held.end:
             return asked, f"{spoken(asked)}: nothing lies there; the data are {spoken(held)}"
         return asked, spoken(asked)
-    last = Window.last(LAST, now=now)
-    if held.end <= last.start or held.start >= last.end:
+    if held.start >= now:
         return held, f"{spoken(held)}: all there is, for nothing lies in the last 7d"
-    start = max(last.start, held.start)
-    return Window(start, min(now, held.end)), spoken(Window(start, min(now, held.end)))
+    end = min(now, held.end)
+    found = Window(max(end - LAST, held.start), end)
+    old = f": the data end {format_duration((now - end).total_seconds())} ago"
+    return found, spoken(found) + (old if now - end > OLD else "")
+
+
+class Span(msgspec.Struct, frozen=True):
+    """The hours that figures cover.
+
+    `window` is whole hours, as the ledger has them; `judged` is as much of it as analyzers judge:
+    nothing after now or after the newest data, unless it was requested.
+    """
+
+    window: Window
+    judged: Window
+    notes: tuple[str, ...]
+    coverage: Coverage
+
+
+def figures(
+    views: Views,
+    text: str | None,
+    now: datetime,
+    cluster: str | None = None,
+    *,
+    inventory: bool = False,
+    lag: timedelta = OLD,
+    every: timedelta = OFTEN,
+) -> Span:
+    """Return the hours that figures of the requested window cover, and what to say about them.
+
+    `7d` (and no text) ends at the newest hour in the ledger, where a cluster that is more than
+    `lag` behind the newest one does not count; `7d/now` ends now. Data are stale where the newest
+    sample is older than three intervals, or than three `every`.
+
+    Raises:
+        UsageError: as `choose`.
+    """
+    newest = coverage.newest(views, lag, cluster)
+    held = extent(views, cluster)
+    relative = (text is None or "/" not in text) and held is not None and held.start < now
+    if newest is None or held is None or not relative:
+        relative = False
+        asked, note = choose(views, text, now, cluster, inventory=inventory)
+        window = asked.whole()
+        if window != asked:
+            note = f"{spoken(window)}: the ledger has whole hours; requested was {note}"
+    else:
+        end = min(newest.end, now.replace(minute=0, second=0, microsecond=0) + coverage.HOUR)
+        asked = coverage.requested(text or "7d", now, end)
+        if text is None:
+            asked = Window(max(asked.start, min(held.start, end - coverage.HOUR)), end)
+        window = asked.whole()
+        note = spoken(window)
+    known = coverage.coverage(views, window, newest.behind if newest else {}, cluster)
+    note += f"; {known.spoken}"
+    if relative and now > window.end:
+        age = format_duration((now - window.end).total_seconds())
+        note += f"; the newest hour in the ledger ended {age} ago"
+    stale = coverage.stale(coverage.ages(views, cluster), now, every)
+    notes = (note, *known.late(now), *(f"STALE: {line}" for line in stale))
+    until = min(window.end, now, held.end if held else now)
+    if not relative:
+        until = max(until, asked.end)
+    elif until <= window.start:
+        until = window.end
+    return Span(window, Window(window.start, until), notes, known)
+
+
+def ending(window: str | None, until: str | None, now: datetime) -> str | None:
+    """Return the text of a window that ends at `until`: `now`, a moment, or a duration ago.
+
+    Raises:
+        UsageError: the window is no length, or `until` is no moment.
+    """
+    if until is None:
+        return window
+    if window is not None and "/" in window:
+        raise UsageError(
+            f"--until goes with a length, not with --window {window}",
+            hint="--window 7d --until now",
+        )
+    end = parse_moment(until, now=now)
+    start = end - (parse_duration(window) if window else LAST)
+    return f"{start.isoformat()}/{end.isoformat()}"
 
 
 def spoken(window: Window) -> str:

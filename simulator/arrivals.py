@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from fallow.errors import UsageError
+from simulator.work.chance import drawn
 
 DAY_S = 86_400.0
 LEAST_LIFE_S = 60.0
@@ -40,6 +41,8 @@ class Category(msgspec.Struct, frozen=True):
     """Node label `nvidia.com/gpu.product` that its pods ask for; empty = any."""
     weight: float = 1.0
     """GPUs of one unit: an instance by its compute slices, a replica by its share."""
+    on_volume: float = 1.0
+    """Share of these workloads whose files lie on a volume; those of the others go with the pod."""
 
     @property
     def size(self) -> float:
@@ -56,6 +59,11 @@ class Arrival(msgspec.Struct, frozen=True):
     seed: int
     life_s: float
     """Seconds of work, or until its owner takes it away; infinite = for as long as the world is."""
+
+    @property
+    def on_volume(self) -> bool:
+        """Whether its files lie on a volume: by its own seed, so that nothing else changes."""
+        return drawn(self.seed, "volume") < self.category.on_volume
 
 
 @cache

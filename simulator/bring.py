@@ -25,6 +25,8 @@ IMAGES = {
     "notebook": "registry.example/jupyter-pytorch:2025b",
 }
 """Image by family of behaviours (`simulator/work/behaviours.csv`)."""
+HOME = "/home/jovyan"
+"""Where a notebook's image keeps its user's files."""
 LEVEL = "e2e<=10s@95%, ttft<=1s@95%"
 FAMILY, ALIKE = "base-model", {"train", "train-wide", "pretrain"}
 """One model, trained on one GPU, on four and on sixteen."""
@@ -147,7 +149,12 @@ def _told(arrival: Arrival) -> dict[str, str]:
 
 
 def _notebook(arrival: Arrival) -> Object:
-    template = {"spec": _pod(arrival, "notebook")}
+    spec = _pod(arrival, "notebook")
+    if arrival.on_volume:
+        claim = {"claimName": f"{arrival.name}-home"}
+        spec["volumes"] = [{"name": "home", "persistentVolumeClaim": claim}]
+        spec["containers"][0]["volumeMounts"] = [{"name": "home", "mountPath": HOME}]
+    template = {"spec": spec}
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "Notebook",

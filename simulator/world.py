@@ -87,19 +87,23 @@ class Spec(msgspec.Struct, frozen=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """Somebody other than its owner switched a workload off."""
+    """Somebody other than its owner switched a workload off, and what was true of it then."""
 
     key: Key
     at_s: float
     gpus: float
-    hurt: bool
-    """The truth: it lost work, or somebody missed it at once."""
+    active: bool
+    """Some of it worked at that moment, on a GPU or a host, or was starting."""
     lost_gpu_s: float
     """GPU-seconds of work that is to be done again."""
+    files: bool
+    """Its owner's files lay on no volume: they went with the pod."""
+    memory: bool
+    """A kernel held values that no file has."""
     idle: bool
-    """The truth: none of its devices worked at that moment."""
+    """None of its devices worked at that moment."""
     back_s: float | None
-    """When its owner starts it again; None = never within the horizon."""
+    """When its owner wants it, and starts it again; None = never within the horizon."""
 
 
 class World:
@@ -383,7 +387,9 @@ class World:
             key=_key(role),
             at_s=self._clock,
             gpus=weight * len(role.parts),
-            hurt=not scripts or any(bool(s.hurts(now)[0]) for s in scripts),
+            active=not scripts or any(bool(s.active(now)[0]) for s in scripts),
+            files=not role.arrival.on_volume and any(s.used(self._clock) for s in scripts),
+            memory=any(s.kernel_memory(self._clock) for s in scripts),
             lost_gpu_s=sum(s.unsaved_s(self._clock) for s in scripts) * weight,
             idle=bool(scripts) and all(bool(s.idle_held(now)[0]) for s in scripts),
             back_s=back_s,

@@ -52,6 +52,9 @@ def pytest_report_header() -> str:
     """Say which Kubernetes servers the contract tests ask."""
     folder = kube_apiserver.assets()
     real = f"kube-apiserver of {folder}" if folder else f"skipped: {kube_apiserver.absence()}"
+    if folder is not None:
+        whole = kube_apiserver.controllers() is not None
+        real += ", with controllers" if whole else f"; {kube_apiserver.without_controllers()}"
     return f"kubernetes: stand-in; {real}"
 
 

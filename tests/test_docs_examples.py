@@ -11,7 +11,8 @@ import pytest
 import typer
 
 from fallow.settings import Settings
-from runtime import demo
+from fallow.window import parse_duration
+from runtime import demo, planned
 from runtime.cli import run
 from runtime.cli.app import build
 from warehouse.lake import Warehouse
@@ -223,3 +224,19 @@ def test_the_readme_s_examples_run(
     said = capsys.readouterr()
     assert code in ANSWERS, said.err
     assert said.out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("late", ["5m", "6d23h50m", "7d6m", "60d"])
+def test_why_not_answers_by_every_gate_however_long_ago_the_data_end(
+    home: Path, case: dict[str, str], late: str
+) -> None:
+    settings = Settings(home=home, cluster="demo")
+    rules = planned.policies(settings, [ROOT / "policies"])
+    at = demo.END + parse_duration(late)
+    with Warehouse.open(settings) as warehouse:
+        made = planned.why_not(warehouse, settings, rules, case["workload"], at=at, cluster=None)
+    assert {(found.analyzer, policy) for found, policy, _ in made.cases} == {
+        ("idle", rule.name) for rule in rules
+    }
+    assert all(answers for _, _, answers in made.cases)

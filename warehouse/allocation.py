@@ -3,7 +3,7 @@
 import csv
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -52,7 +52,7 @@ def allocate(wh: "Warehouse", window: Window) -> int:
     than 1 at any moment. Running it again, or over overlapping windows, gives the same rows.
     """
     rows = allocations(wh, window)
-    wh.replace("allocation", rows, TOUCHING, bounds(window))
+    wh.replace("allocation", rows, TOUCHING, window.bounds())
     return int(rows.num_rows)
 
 
@@ -61,14 +61,9 @@ def allocations(views: Views, window: Window) -> pa.Table:
     namespaces, labels = _holders()
     rows = views.query(
         compose(STEPS),
-        {**bounds(window), "holder_namespaces": namespaces, "holder_labels": labels},
+        {**window.bounds(), "holder_namespaces": namespaces, "holder_labels": labels},
     )
     return rows.cast(schema("allocation"))
-
-
-def bounds(window: Window) -> dict[str, Any]:
-    """Return a window as the naive UTC `since` and `until` that queries take."""
-    return {"since": window.start.replace(tzinfo=None), "until": window.end.replace(tzinfo=None)}
 
 
 @cache

@@ -17,6 +17,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from fallow import tables
 from fallow.errors import WarehouseError
+from fallow.gpu_models import model_name
 from fallow.tables import Batch
 from warehouse.dirty import mark
 from warehouse.failures import CatalogBusyError
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _EARLIEST = {"first_seen", "created_at"}
 _LATEST = {"last_seen", "done_until"}
+_MODELLED = {"node", "rate"}
+"""Tables whose `gpu_model` comes from labels and settings, in as many spellings."""
 
 
 class Ingested(msgspec.Struct, frozen=True):
@@ -55,7 +58,7 @@ def ingest(warehouse: "Warehouse", batches: Iterable[Batch]) -> Ingested:
     rows = future = 0
     work: list[tuple[str, pa.Table]] = []
     for table, parts in gathered.items():
-        whole = pa.concat_tables(parts)
+        whole = _model_named(table, pa.concat_tables(parts))
         present = _until(whole, storage(table).moment, limit)
         rows += whole.num_rows
         future += whole.num_rows - present.num_rows
@@ -91,6 +94,17 @@ def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> int:
                 added += new
         warehouse.keep_dirty(dirty)
     return added
+
+
+def _model_named(table: str, rows: pa.Table) -> pa.Table:
+    """Return the rows with one name per GPU model, whatever spelling their source uses."""
+    if table not in _MODELLED:
+        return rows
+    place = rows.schema.get_field_index("gpu_model")
+    coded = rows.column(place).combine_chunks().dictionary_encode()
+    # A key is never null: a rate of any model says so with an empty text.
+    names = pa.array([model_name(m) or m for m in coded.dictionary.to_pylist()], pa.string())
+    return rows.set_column(place, rows.schema.field(place), names.take(coded.indices))
 
 
 def _until(rows: pa.Table, moment: str | None, limit: datetime) -> pa.Table:

@@ -127,11 +127,17 @@ class Warehouse:
             UsageError: it is not one SELECT, or the engine refuses it (unknown table or column).
             TemporaryError: S3 or the catalog is away.
         """
+        with self.reading() as cursor:
+            return reading.run(cursor, sql, parameters or {})
+
+    @contextmanager
+    def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Give a cursor on one snapshot whose names are the nouns. For this room's own modules."""
         with explained(self.place.name):
             cursor = self._cursor()
             try:
                 self._views.begin(cursor)
-                return reading.run(cursor, sql, parameters or {})
+                yield cursor
             finally:
                 with suppress(duckdb.Error):
                     cursor.rollback()

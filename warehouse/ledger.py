@@ -1,13 +1,12 @@
 """The GPU-hour ledger: every device's every second in exactly one state, priced."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from fallow.errors import UsageError
 from fallow.seams import Views
 from fallow.settings import Settings
 from fallow.window import Window
-from warehouse.allocation import bounds
 from warehouse.pricing import PRICES
 from warehouse.steps import compose
 
@@ -18,6 +17,7 @@ STEPS = (
     *(
         f"ledger/{name}"
         for name in (
+            "begun",
             "spans",
             "owners",
             "holders",
@@ -75,7 +75,7 @@ def stride(views: Views, step: str = "1h") -> timedelta:
 def parameters(window: Window, settings: Settings, step: str = "1h") -> dict[str, Any]:
     """Return what the ledger's statement needs to know beside the tables."""
     return {
-        **bounds(window),
+        **window.bounds(),
         "step_s": SIZES[step],
         "startup_s": settings.ledger.startup.total_seconds(),
         "region": settings.prices.region,
@@ -90,14 +90,4 @@ def aligned(window: Window, step: str = "1h") -> Window:
     """
     if step not in SIZES:
         raise UsageError(f"the ledger has no step {step!r}", hint=f"legal: {', '.join(SIZES)}")
-    size = timedelta(seconds=SIZES[step])
-    start = _floor(window.start, size)
-    end = _floor(window.end - timedelta(microseconds=1), size) + size
-    return Window(start, end)
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _floor(moment: datetime, size: timedelta) -> datetime:
-    return moment - (moment - _EPOCH) % size
+    return window.whole(timedelta(seconds=SIZES[step]))

@@ -9,7 +9,6 @@ from fallow.seams import Views
 from fallow.tables import Batch
 from fallow.window import Window
 from warehouse import dirty
-from warehouse.allocation import bounds
 from warehouse.steps import compose
 
 if TYPE_CHECKING:
@@ -62,6 +61,8 @@ def device_rates(views: Views, window: Window, *, region: str = "") -> pa.Table:
     prices has no row.
     """
     return views.query(
-        compose(("ledger/spans", "pricing/devices", *STRETCHES, "pricing/device_rates")),
-        {**bounds(window), "region": region},
+        compose(
+            ("ledger/begun", "ledger/spans", "pricing/devices", *STRETCHES, "pricing/device_rates")
+        ),
+        {**window.bounds(), "region": region},
     )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from fallow.gpu_models import canonical
+from fallow.gpu_models import canonical, model_name
 from fallow.window import Window
 from warehouse import dirty, ingest, reductions, tiers
 from warehouse.reading import literal
@@ -248,7 +248,7 @@ def _facts(models: list[str]) -> pa.Table:
     return pa.table(
         {
             "model": pa.array(models, pa.string()),
-            "gpu_model": pa.array([k and k.gpu_model for k in known], pa.string()),
+            "gpu_model": pa.array([model_name(m) for m in models], pa.string()),
             "tdp_w": pa.array([k and k.tdp_w for k in known], pa.float32()),
             "idle_context_w": pa.array([k and k.idle_context_w for k in known], pa.float32()),
             "mig_slices": pa.array([k and k.mig_slices for k in known], pa.int32()),

@@ -8,7 +8,6 @@ import pyarrow as pa
 from fallow.errors import UsageError
 from fallow.seams import Views
 from fallow.window import Window
-from warehouse.allocation import bounds
 from warehouse.ledger import aligned
 from warehouse.steps import compose
 
@@ -52,7 +51,7 @@ def spend(
     rows = views.query(
         compose(STEPS),
         {
-            **bounds(aligned(window)),
+            **aligned(window).bounds(),
             "by": list(by),
             "view": view,
             "share_unallocated": share_unallocated,

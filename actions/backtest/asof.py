@@ -1,7 +1,8 @@
 """Views of the site as it was at a moment: nothing that was written or came later.
 
 Inventory rows are kept as they were last seen, so what has no moment of its own (labels,
-annotations, priority) is today's; readiness of nodes is what events had told.
+annotations, priority) is today's; readiness of nodes is what events had told, the phase of a pod
+what its moments tell.
 """
 
 import re
@@ -16,7 +17,7 @@ from fallow.seams import Views
 _MOMENTS = {
     "sample": "ts", "holding": "ts", "scrape": "ts", "pod_sample": "ts", "notebook_sample": "ts",
     "latency_sample": "ts", "step_sample": "ts", "event": "ts", "quota": "ts",
-    "finding": "found_at",
+    "finding": "found_at", "action": "ts",
 }  # fmt: skip
 _BUCKETS = {"rollup_5m": "5 MINUTE", "rollup_1h": "1 HOUR"}
 _HEAD = re.compile(r"(?:\s*--[^\n]*\n)*\s*", re.MULTILINE)
@@ -76,6 +77,12 @@ def _shadows(at: str, looked: str) -> dict[str, str]:
 
 
 _POD = """SELECT * REPLACE (
+    CASE
+        WHEN finished_at < {at} THEN phase
+        WHEN coalesce(scheduled_at, started_at) >= {at} THEN 'Pending'
+        WHEN phase IN ('Succeeded', 'Failed') THEN 'Running'
+        ELSE phase
+    END AS phase,
     CASE WHEN finished_at < {at} THEN finished_at END AS finished_at,
     CASE WHEN deleted_at < {at} THEN deleted_at END AS deleted_at,
     CASE WHEN scheduled_at < {at} THEN scheduled_at END AS scheduled_at,

@@ -57,11 +57,12 @@ class Chances:
 def _static(found: pl.DataFrame, wanted: Match) -> pl.DataFrame:
     """Return the kinds of cases that the policy may be about: what it asks never changes."""
     each = found.select(_STATIC).unique(maintain_order=True)
-    return each.filter(pl.Series([_possible(row, wanted) for row in each.iter_rows(named=True)],
+    return each.filter(pl.Series([possible(row, wanted) for row in each.iter_rows(named=True)],
                                  dtype=pl.Boolean))  # fmt: skip
 
 
-def _possible(row: dict[str, Any], wanted: Match) -> bool:
+def possible(row: dict[str, Any], wanted: Match) -> bool:
+    """Say whether a policy may be about cases of a cluster, namespace, workload kind and kind."""
     asked: Sequence[tuple[tuple[str, ...], Any]] = (
         (wanted.cluster, row["cluster"]),
         (wanted.namespaces, row["namespace"]),
@@ -76,10 +77,12 @@ def _possible(row: dict[str, Any], wanted: Match) -> bool:
 def _changing(found: pl.DataFrame, wanted: Match) -> pl.DataFrame:
     """Add `changed`: the first row of a case, and each that differs from the row before it."""
     per_day = DAY_US / (pl.col("end") - pl.col("start"))
+    least_us = round(wanted.min_duration.total_seconds() * 1_000_000)
     usd = (pl.col("usd") * per_day).fill_null(-1.0)
     found = found.with_columns(
         _least=pl.struct(
             pl.col("confidence") >= wanted.confidence,
+            lasts=pl.col("end") - pl.col("start") >= least_us,
             gpu_hours=pl.col("gpu_hours") >= wanted.gpu_hours,
             per_day=(pl.col("gpu_hours") * per_day).round(4) >= wanted.gpu_hours_per_day,
             usd=usd >= float(wanted.usd_per_day),

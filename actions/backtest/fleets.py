@@ -38,17 +38,29 @@ class Fleets:
         self._owners = _held(holds.drop_nulls("owner"), "owner", at)
         first = np.sort([d["first_us"] for each in ground.devices.values() for d in each])
         self._gpus = np.searchsorted(first, at, side="left")
+        self._largest = _largest(ground, at)
         self._priced = any(b.usd_per_hour and b.usd_per_hour.share for b in policy.budgets)
 
     def at(self, k: int) -> Spent:
         """Return the fleet at a moment; dollars only where a budget is a share of them."""
-        usd = fleet(self._views, self._moments[k]).fleet_usd_per_hour if self._priced else None
+        priced = fleet(self._views, self._moments[k]) if self._priced else Spent()
         return Spent(
             fleet_gpus=float(self._gpus[k]),
             fleet_workloads=int(self._workloads[k]),
             fleet_owners=int(self._owners[k]),
-            fleet_usd_per_hour=usd,
+            fleet_usd_per_hour=priced.fleet_usd_per_hour,
+            largest_node_gpus=float(self._largest[k]),
+            largest_node_usd_per_hour=priced.largest_node_usd_per_hour,
         )
+
+
+def _largest(ground: Ground, at: np.ndarray) -> np.ndarray:
+    """Return, per moment, the most devices that any node had shown by then."""
+    each = [
+        np.searchsorted(np.sort([d["first_us"] for d in devices]), at, side="left")
+        for devices in ground.devices.values()
+    ]
+    return np.max(each, axis=0) if each else np.zeros(len(at), dtype=np.int64)
 
 
 def _held(holds: pl.DataFrame, whose: str, at: np.ndarray) -> np.ndarray:

@@ -6,9 +6,9 @@ policy allows. Owners did what they truly did: a workload that was stopped comes
 next at work, and is left alone until then.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from importlib.resources import files
@@ -17,11 +17,13 @@ from typing import NamedTuple
 import msgspec
 import polars as pl
 
+from actions.backtest import unresolved
 from actions.backtest.chances import Chances
 from actions.backtest.fleets import Fleets
 from actions.backtest.result import Backtest, Stop, held
 from actions.backtest.rooms import Room
 from actions.decide import decide
+from actions.facts.coverage import Coverage, partly_seen
 from actions.facts.gathering import Seen, facts_of, tells
 from actions.facts.ground import Ground, Key, key_of, micros, moment
 from actions.facts.quotas import Quotas
@@ -30,24 +32,73 @@ from actions.planning import ACTING, ROOM, Subject, is_ready, rank
 from actions.policy.budgets import Spent, Use, exceeded, horizon, use
 from actions.policy.model import Approvals, Policy
 from actions.recommend import recommend
-from fallow.acting import Decision, Facts, History, Reason
+from fallow.acting import Decision, Facts, History, Reason, Step
 from fallow.nouns import Finding, Recommendation
 from fallow.seams import Past, Views
 from fallow.window import Window
 
 HOUR_US = 3600 * 1_000_000
 DAY_HOURS = 24
+PROMISED = frozenset({"notify", "act"})
 _LADDER = frozenset({"first-sight", "notice", "grace"})
-_FLEETING = frozenset({"first-sight", "notice", "pressure", "benefit", "open", "frozen"})
+_FLEETING = frozenset(
+    {"first-sight", "notice", "pressure", "benefit", "open", "frozen", "concurrent"}
+)
 """Gates that may open at the next moment although nothing about the case changes."""
 
 
+class Promise(msgspec.Struct, frozen=True):
+    """A step that a back-test says the service would take, and at which of its turns."""
+
+    at: datetime
+    step: Step
+    subject: Subject
+    finding: str
+    depends: tuple[str, ...] = ()
+    """Gates whose answer history does not tell: the step is promised only if they open."""
+    policy: str = ""
+
+    @property
+    def met(self) -> bool:
+        """Say whether history tells every gate's answer: what it does not tell is not met."""
+        return not self.depends
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """A back-test, with every step that it promises and all that was decided on the way."""
+
+    backtest: Backtest
+    promises: tuple[Promise, ...]
+    decisions: tuple[Decision, ...]
+    """Of every case at every turn at which anything about it could change."""
+
+
+class Turns(msgspec.Struct, frozen=True):
+    """What the service's turns have besides their times, where a back-test is of these alone.
+
+    A back-test by the hour of a service that has a turn every minute knows neither.
+    """
+
+    concurrent: int | None = None
+    """Acts that may be under way at once; they are over by the next turn."""
+    incident: Callable[[datetime], str | None] = lambda _at: None
+    """Says why telemetry as a whole is not to be trusted: nothing is done at that turn."""
+    lived: bool = False
+    """The policy acted in these rows: what it stopped is stopped in them, and who has it back made
+    new pods of it. A policy that owners reverse more often than it declares stops acting; else the
+    replay goes on, and counts how often they would have."""
+
+
+ANY_TURNS = Turns()
+
+
 class _Around(NamedTuple):
-    """Who waits, quotas and looks at a moment; None = nobody asks."""
+    """Who waits, quotas, looks and what workloads hold at a moment; None = nobody asks."""
 
     line: Line | None
     quotas: Quotas | None
     seen: Seen | None
+    covered: Coverage | None
 
 
 class _Case:
@@ -56,6 +107,7 @@ class _Case:
     def __init__(self) -> None:
         self.first_seen: datetime | None = None
         self.notified_at: datetime | None = None
+        self.announced: dict[str, datetime] = {}
         self.snapshot_at: datetime | None = None
 
 
@@ -90,6 +142,38 @@ def backtest(  # noqa: PLR0917  (what it replays, over what, how)
     return _Replay(policy, past, views, window, moments, within).run(exact=exact)
 
 
+def replay(  # noqa: PLR0917  (what it replays, over what, how)
+    policy: Policy,
+    past: Past,
+    views: Views,
+    window: Window,
+    moments: Sequence[datetime],
+    turns: Turns,
+) -> Replayed:
+    """Replay a policy, and return beside its back-test the steps that it promises, turn by turn.
+
+    They are what the service does when it lives through the window at these very turns, if every
+    gate named in `depends` opens.
+    """
+    made = _Replay(policy, past, views, window, moments, None, turns)
+    return Replayed(made.run(exact=False), tuple(made.promises), tuple(made.decisions))
+
+
+MOMENT = ("evidence", "awake", "away", "identity", "snapshot", "kept", "fights", "pressure")
+"""Gates of the moment of an act: sources are read again, objects, who protects them, who waits. No
+history tells their answers at the turn itself."""
+
+
+def unknown(policy: Policy) -> tuple[str, ...]:
+    """Return the gates of an act whose answer history does not tell under this policy.
+
+    People answer some: who approves, and how owners take a stop that in history never was. The
+    others are read at the act itself.
+    """
+    approval = ("approval",) if policy.approvals.when != "none" else ()
+    return (*approval, *MOMENT, "contested", "demoted") if policy.rung("act") else ()
+
+
 class _Replay:
     def __init__(  # noqa: PLR0917  (one caller)
         self,
@@ -99,7 +183,11 @@ class _Replay:
         window: Window,
         moments: Sequence[datetime],
         within: timedelta | None,
+        turns: Turns = ANY_TURNS,
     ) -> None:
+        self._turns = turns
+        most = turns.concurrent
+        self._at_once = None if most is None else min(most, policy.concurrent)
         self._told = policy
         self._policy = msgspec.structs.replace(as_enforced(policy), approvals=Approvals())
         self._past, self._views, self._window = past, views, window
@@ -107,9 +195,11 @@ class _Replay:
         self._within = within or policy.regret.within
         self._chances = Chances(past.rows, policy.match, len(moments))
         lasts = self._chances.lasts()
-        self._ground = Ground(
-            views, window.start, window.end, lasts.select(_KEY).unique().iter_rows()
-        )
+        self._candidates = unresolved.candidates(past.rows, policy.match)
+        keys = [*lasts.select(_KEY).unique(maintain_order=True).iter_rows()]
+        keys = [*dict.fromkeys((*keys, *unresolved.keys(self._candidates)))]
+        self._ground = Ground(views, window.start, window.end, keys)
+        self._partly_seen = partly_seen(views, keys, window.start, window.end)
         self._used = _used(views, lasts, window, self._at)
         self._fleets = Fleets(views, self._ground, self._policy, moments)
         self._horizon = horizon([self._policy])
@@ -124,6 +214,9 @@ class _Replay:
         self._held: dict[tuple[str, str], set[int]] = defaultdict(set)
         self._aborted: list[tuple[datetime, Reason]] = []
         self._notified = 0
+        self._is_demoted = False
+        self.promises: list[Promise] = []
+        self.decisions: list[Decision] = []
 
     def run(self, *, exact: bool) -> Backtest:
         for k in range(len(self._moments)):
@@ -144,11 +237,17 @@ class _Replay:
             within=self._within,
             declared=self._told.regret.rate,
             exact=exact,
+            unresolved=unresolved.unresolved(self._views, self._ground, self._candidates),
+            unknown=unknown(self._told),
         )
 
     def _turn(self, k: int) -> None:
         now = self._moments[k]
         found = []
+        if self._due[k] and self._turns.incident(now) is not None:
+            # Nothing is even planned; a person lets it go on, at the next turn without a cause.
+            self._later(k, self._due[k])
+            return
         for case in sorted(set(self._due[k])):
             row = self._chances.row_at(case, k)
             self._ready.discard(case)
@@ -182,8 +281,10 @@ class _Replay:
             if (advice := recommend(finding))
         ]
         cases.sort(key=lambda each: rank(each[0]))
-        free = msgspec.structs.replace(spent, trusted=frozenset({self._policy.name}))
-        room = Room(self._policy, free, self._uses, now)
+        name = frozenset({self._policy.name})
+        demoted = name if self._demoted(now) else frozenset()
+        free = msgspec.structs.replace(spent, trusted=name, demoted=demoted)
+        room = Room(self._policy, free, self._uses, now, self._at_once)
         made: list[tuple[int, Facts, Decision]] = []
         ready = waiting
         for facts, case in cases:
@@ -201,6 +302,26 @@ class _Replay:
         for case, facts, decision in made:
             self._apply(k, now, case, facts, decision)
 
+    def _demoted(self, now: datetime) -> bool:
+        """Say whether owners have taken back more by now than the policy declares.
+
+        As in `actions.loop.watching.demote`: the first reversal is bad luck, where any is allowed.
+        """
+        if not self._turns.lived:
+            return False
+        acted = [stop for _, stop in self._stops if stop.at < now]
+        back = 0
+        for stop in acted:
+            if stop.used_at is None or stop.used_at > now:
+                continue
+            # The service sees it at its next turn.
+            after = bisect_right(self._at, micros(stop.at))
+            k = max(bisect_left(self._at, micros(stop.used_at)), after)
+            back += self._moments[k] - stop.at <= self._policy.regret.within
+        rate = self._policy.regret.rate
+        self._is_demoted = self._is_demoted or back > max(1 if rate else 0, rate * len(acted))
+        return self._is_demoted
+
     def _decided(
         self, case: int, facts: Facts, free: Spent, now: datetime
     ) -> tuple[Decision, Facts]:
@@ -215,13 +336,24 @@ class _Replay:
 
     def _abort(self, k: int, now: datetime, why: Reason, cases: Sequence[int]) -> None:
         self._aborted.append((now, why))
+        self._later(k, [c for c in cases if c not in self._ready])
+
+    def _later(self, k: int, cases: Sequence[int]) -> None:
         if k + 1 < len(self._due):
-            self._due[k + 1] += [c for c in cases if c not in self._ready]
+            self._due[k + 1] += cases
 
     def _apply(self, k: int, now: datetime, case: int, facts: Facts, decision: Decision) -> None:
+        self.decisions.append(decision)
         if decision.ruling == "allow":
+            if decision.step in PROMISED:
+                depends = unknown(self._told) if decision.step in ACTING else ()
+                finding = facts.finding.id
+                promise = Promise(now, decision.step, decision.subject, finding, depends)
+                self.promises.append(promise)
             if decision.step == "notify":
-                self._cases[case].notified_at = now
+                mine = self._cases[case]
+                mine.notified_at = mine.notified_at or now
+                mine.announced.setdefault(decision.verb, now)
                 self._notified += 1
                 # Until its grace is over nothing else comes of it; at least one moment passes.
                 grace = self._policy.rung("grace")
@@ -254,6 +386,9 @@ class _Replay:
         at, finding = micros(now), facts.finding
         used = self._used.get(case)
         used = None if used is None else max(used, at)
+        if self._turns.lived:
+            made = self._ground.next_pod(key_of(finding.subject), at)
+            used = min((each for each in (used, made) if each is not None), default=None)
         gone, gpu_hours = self._freed(key_of(finding.subject), at, used)
         known = used is not None or micros(self._window.end) - at >= _us(self._within)
         regretted = used is not None and used - at <= _us(self._within)
@@ -274,7 +409,7 @@ class _Replay:
             gpus=decision.gpus,
             usd_per_day=rate,
             idle_since=finding.window.start,
-            told_at=self._cases[case].notified_at,
+            told_at=self._cases[case].announced.get(decision.verb),
             used_at=None if used is None else moment(used),
             back_at=moment(gone),
             gpu_hours=gpu_hours,
@@ -298,10 +433,12 @@ class _Replay:
         """Return what facts need besides the ground, where this policy or a case asks for it."""
         asks = self._policy.on_pressure or self._policy.on_benefit
         quiet = [finding for finding in findings if not tells(finding)]
+        unseen = [f for f in findings if key_of(f.subject) in self._partly_seen]
         return _Around(
             Line(self._ground, now) if asks else None,
             Quotas(self._views, now) if self._policy.match.over_quota else None,
             Seen(self._views, self._ground, quiet, now) if quiet else None,
+            Coverage(self._views, unseen, now) if unseen else None,
         )
 
     def _facts(
@@ -312,12 +449,21 @@ class _Replay:
         now: datetime,
         around: "_Around",
     ) -> Facts:
-        line, quotas, seen = around
-        facts = facts_of(self._ground, finding, advice, now, line=line, quotas=quotas, seen=seen)
+        facts = facts_of(
+            self._ground,
+            finding,
+            advice,
+            now,
+            line=around.line,
+            quotas=around.quotas,
+            seen=around.seen,
+            held=around.covered.of(finding) if around.covered else None,
+        )
         known, owned = self._cases[case], self._owned[_subject(finding)]
         history = History(
             first_seen=known.first_seen,
             notified_at=known.notified_at,
+            announced=dict(known.announced),
             snapshot_at=known.snapshot_at,
             last_action_at=owned.last_action_at,
             restored_at=tuple(owned.restored),

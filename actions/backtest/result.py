@@ -7,7 +7,9 @@ from decimal import Decimal
 
 import msgspec
 
+from actions.backtest.unresolved import Unresolved
 from actions.planning import Subject
+from actions.policy.reversals import Proof
 from fallow.acting import Reason
 from fallow.window import Window
 
@@ -68,6 +70,10 @@ class Backtest(msgspec.Struct, frozen=True):
     declared: float
     exact: bool
     """True: the analyzer was asked at every moment; False: its past was told at once."""
+    unresolved: tuple[Unresolved, ...] = ()
+    """Cases whose object no inventory tells: none of them was stopped."""
+    unknown: tuple[str, ...] = ()
+    """Gates of an act whose answer history does not tell: no stop counts them as met."""
 
     @property
     def judged(self) -> int:
@@ -90,9 +96,15 @@ class Backtest(msgspec.Struct, frozen=True):
         return wilson(self.regretted, self.judged)
 
     @property
+    def proof(self) -> Proof:
+        """Return what this history proves about the rate that the policy declares."""
+        days = (self.window.end - self.window.start) / timedelta(days=1)
+        return Proof(self.regretted, self.judged, self.declared, days)
+
+    @property
     def met(self) -> bool:
-        """Say whether the regret is what the policy declares, or less; no stop proves nothing."""
-        return self.rate is not None and self.rate <= self.declared
+        """Say whether the rate declared is proved: see `actions.policy.reversals`."""
+        return self.proof.met
 
     @property
     def gpu_hours(self) -> float:

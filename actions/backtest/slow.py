@@ -1,5 +1,6 @@
 """The past of any analyzer, by asking it at every moment: exact, and as slow as that sounds."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -8,6 +9,8 @@ import pyarrow as pa
 
 from actions.backtest.asof import AsOf
 from actions.facts.ground import micros
+from fallow import continuity
+from fallow.continuity import Kin, Stretch, kin_of, stretch_of
 from fallow.nouns import Finding
 from fallow.seams import Analyzer, Views
 from fallow.window import Window
@@ -28,20 +31,33 @@ class Remembered:
 
 
 def remembered(
-    analyzer: Analyzer, views: Views, window: Window, moments: Sequence[datetime]
+    analyzer: Analyzer,
+    views: Views,
+    window: Window,
+    moments: Sequence[datetime],
+    longest: timedelta | None = None,
 ) -> Remembered:
     """Ask an analyzer at every moment for [window.start, moment), with rows of before it only.
 
-    Idle stretches that are over are left out. Every row has a mark of its own.
+    `longest`: so much of it at most, as it is asked live; None = all. A finding whose start moves
+    on with the window is the same case (`fallow.continuity`). Idle stretches that are over are left
+    out. Every row has a mark of its own.
     """
     found: list[tuple[int, int, Finding]] = []
     cases: dict[str, int] = {}
+    stored: dict[Kin, dict[str, Stretch]] = defaultdict(dict)
     for k, at in enumerate(moments):
         if at <= window.start:
             continue
-        for finding in analyzer.find(AsOf(views, at), Window(window.start, at)):
-            if finding.verdict != "wasteful" and finding.window.end < at - OVER:
-                continue
+        since = window.start if longest is None else max(window.start, at - longest)
+        findings = [
+            finding
+            for finding in analyzer.find(AsOf(views, at), Window(since, at))
+            if finding.verdict == "wasteful" or finding.window.end >= at - OVER
+        ]
+        known = {kin: [*stored[kin].values()] for kin in map(kin_of, findings)}
+        for finding in continuity.resolve(findings, known):
+            stored[kin_of(finding)][finding.id] = stretch_of(finding)
             found.append((cases.setdefault(finding.id, len(cases)), k, finding))
     found.sort(key=lambda row: row[:2])
     return Remembered(pa.table(_columns(found)), [f for _, _, f in found])

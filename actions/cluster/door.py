@@ -60,6 +60,11 @@ class Door:
         return self._api.client
 
     @property
+    def api(self) -> Api:
+        """The connection, for who reads rows and not objects."""
+        return self._api
+
+    @property
     def host(self) -> str:
         """URL of the API server."""
         return self._api.host

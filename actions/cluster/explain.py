@@ -71,6 +71,8 @@ def explain(reply: Reply, *, json_patch: bool = False) -> Answer:
     status = status_of(reply.body)
     said = " ".join((status.message or status.reason or f"HTTP {reply.code}").split())
     verdict, cause = _verdict(reply.code, status, said, json_patch=json_patch)
+    if cause == "budget":  # the message names no budget, its cause does
+        said = " ".join((said, *_budgets(status)))
     after = reply.retry_after_s
     if after is None and status.details is not None:
         after = status.details.retry_after_seconds
@@ -101,6 +103,12 @@ def _verdict(code: int, status: Status, said: str, *, json_patch: bool) -> tuple
     if json_patch and said.startswith(_PATCH_REFUSED):
         return "conflict", "test"
     return ("away", "server") if code >= 500 else ("invalid", "")  # noqa: PLR2004
+
+
+def _budgets(status: Status) -> list[str]:
+    """Return what a refusal says about disruption budgets."""
+    causes = status.details.causes if status.details else None
+    return [c.message for c in causes or () if c.reason == "DisruptionBudget" and c.message]
 
 
 def _object(body: bytes) -> Mapping[str, Any] | None:

@@ -7,7 +7,7 @@ from actions.cluster.objects import Object, controller, deep, ended, group, meta
 from fallow.acting import Target
 from fallow.kube.gpu_resources import COUNTED, MIG_SLICES, gpu_resource
 from fallow.kube.owner_jumps import jumps
-from fallow.quantities import quantity
+from fallow.kube.quantities import quantity
 from fallow.seams import Cluster
 
 SIDECAR = "Always"

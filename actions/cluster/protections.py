@@ -1,40 +1,20 @@
 """What its owner, or another tool at its owner's word, keeps from being stopped.
 
 A protection on a pod, on any owner above it or on the namespace protects the whole workload. The
-words are those of `protections.csv`; `actions/protections.csv` names kinds and namespaces that
-are never stopped at all.
+annotations, kinds and namespaces are those of `fallow/protections.csv`; here they are read from the
+objects as they are now.
 """
 
-import csv
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
-from functools import cache
-from importlib.resources import files
-
-import msgspec
+from datetime import datetime
 
 from actions.cluster.objects import Object, annotations, deep, labels, namespace, shown
 from actions.recommend import never
 from fallow.acting import Reason
+from fallow.protections import annotations as protecting
+from fallow.protections import protections
 
 GATE = "protected"
-_FALSE = {"false", "no", "0", "off"}
-
-
-class Protection(msgspec.Struct, frozen=True):
-    """A word that protects: `set` unless it says false, `until` a moment, else this very value."""
-
-    where: str
-    key: str
-    value: str
-    why: str
-
-
-@cache
-def protections() -> tuple[Protection, ...]:
-    """Return the rows of `protections.csv`."""
-    text = files("actions.cluster").joinpath("protections.csv").read_text(encoding="utf-8")
-    return tuple(Protection(**row) for row in csv.DictReader(text.splitlines()))
 
 
 def protected(
@@ -59,30 +39,11 @@ def protected(
 
 
 def _words(obj: Object, now: datetime | None) -> Iterator[str]:
-    for one in protections():
-        if one.where != "words":
-            continue
-        said = annotations(obj).get(one.key) or labels(obj).get(one.key)
-        if said is not None and _protects(one, said.strip(), now):
-            yield f"{one.why}: {one.key}={said} on {shown(obj, 'Pod')}"
-
-
-def _protects(one: Protection, said: str, now: datetime | None) -> bool:
-    if one.value == "set":
-        return said.lower() not in _FALSE
-    if one.value == "until":
-        until = _moment(said)
-        return now is None or until is None or until > now
-    return said.lower() == one.value
-
-
-def _moment(text: str) -> datetime | None:
-    """Read a moment; without an offset it is UTC; None = it is none."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    for key, one in protecting().items():
+        for said in (annotations(obj).get(key), labels(obj).get(key)):
+            if said is not None and one.protects(said, now):
+                yield f"{one.why}: {key}={said} on {shown(obj, 'Pod')}"
+                break
 
 
 def _priorities(obj: Object) -> Iterator[str]:

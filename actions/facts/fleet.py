@@ -3,7 +3,10 @@
 from datetime import datetime, timedelta
 from decimal import Decimal
 from importlib.resources import files
+from typing import Any
 
+import polars as pl
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from actions.policy.budgets import Spent
@@ -25,9 +28,34 @@ def fleet(views: Views, now: datetime) -> Spent:
         rates.filter(pc.equal(rates["to_at"], pc.max(rates["to_at"]))) if rates.num_rows else rates
     )
     usd = pc.sum(latest["loaded_usd_h"]).as_py() if latest.num_rows else None
+    largest = _largest(views, latest, {"since": since, "until": now}) if usd is not None else None
     return Spent(
         fleet_gpus=row["gpus"],
         fleet_workloads=row["workloads"],
         fleet_owners=row["owners"],
-        fleet_usd_per_hour=None if usd is None else Decimal(str(round(float(usd), 6))),
+        fleet_usd_per_hour=_dollars(usd),
+        largest_node_gpus=row["largest_node_gpus"],
+        largest_node_usd_per_hour=_dollars(largest),
     )
+
+
+def _largest(views: Views, rates: pa.Table, asked: dict[str, Any]) -> float | None:
+    """Return the dollars an hour of the most expensive node; None = no priced device has a node."""
+    rows = views.query(
+        "SELECT DISTINCT cluster, device, node FROM device "
+        "WHERE node IS NOT NULL AND first_seen < $until AND last_seen >= $since",
+        asked,
+    )
+    on: Any = pl.DataFrame(rows)
+    priced: Any = pl.DataFrame(rates.select(["cluster", "device", "loaded_usd_h"]))
+    sums = (
+        on.join(priced, on=["cluster", "device"])
+        .group_by("cluster", "node")
+        .agg(pl.col("loaded_usd_h").cast(pl.Float64).sum())
+    )
+    found: float | None = sums["loaded_usd_h"].max()
+    return found
+
+
+def _dollars(value: float | Decimal | None) -> Decimal | None:
+    return None if value is None else Decimal(str(round(float(value), 6)))

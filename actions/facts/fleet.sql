@@ -17,6 +17,15 @@ SELECT
         WHERE first_seen < $until AND last_seen >= $since
     ) AS gpus,
     (
+        SELECT max(gpus)
+        FROM (
+            SELECT sum(weight) AS gpus
+            FROM device
+            WHERE first_seen < $until AND last_seen >= $since AND node IS NOT NULL
+            GROUP BY cluster, node
+        ) AS node
+    ) AS largest_node_gpus,
+    (
         SELECT count(*)
         FROM (
             SELECT DISTINCT

@@ -9,10 +9,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from actions.facts import waiting
+from actions.facts.coverage import Coverage, lowered
 from actions.facts.ground import (
     Ground,
     Hold,
     Key,
+    Node,
     Pod,
     inventories,
     key_of,
@@ -22,10 +24,13 @@ from actions.facts.ground import (
 )
 from actions.facts.quotas import Quotas
 from actions.recommend import recommend
-from fallow.acting import Facts, History
+from fallow import protections as protecting
+from fallow.acting import Facts, History, PodRef
 from fallow.nouns import Finding, Recommendation
 from fallow.seams import Views
+from warehouse.workload_gpus import WorkloadGpus
 
+HOUR_US = 3600 * 1_000_000
 ROLLED_S = 300.0
 """What rollups tell is told every five minutes."""
 PLATFORM = "platform"
@@ -53,11 +58,21 @@ def gather(
     since = min(min(f.window.end, now) for f, _ in advised) - timedelta(hours=1)
     ground = Ground(views, since, now, (key_of(f.subject) for f, _ in advised))
     line, quotas = waiting.Line(ground, now), Quotas(views, now)
-    seen = Seen(views, ground, [f for f, _ in advised], now)
+    found = [f for f, _ in advised]
+    seen, covered = Seen(views, ground, found, now), Coverage(views, found, now)
     alone = _alone(histories)
     made = []
     for finding, advice in advised:
-        facts = facts_of(ground, finding, advice[0], now, line=line, seen=seen, quotas=quotas)
+        facts = facts_of(
+            ground,
+            finding,
+            advice[0],
+            now,
+            line=line,
+            seen=seen,
+            quotas=quotas,
+            held=covered.of(finding),
+        )
         made.append(_with_history(facts, alone.get(finding.id)))
     return made
 
@@ -71,8 +86,12 @@ def facts_of(
     line: "waiting.Line | None" = None,
     seen: "Seen | None" = None,
     quotas: Quotas | None = None,
+    held: WorkloadGpus | None = None,
 ) -> Facts:
-    """Return the facts of one finding; without a `line`, who waits is unknown."""
+    """Return the facts of one finding; without a `line`, who waits is unknown.
+
+    `held` is what its workload holds by the inventory; None = that was not read.
+    """
     key, cluster = key_of(finding.subject), finding.subject.cluster
     at, end = micros(now), micros(min(finding.window.end, now))
     pods, holds = ground.pods(key, at), ground.held(key, end)
@@ -89,30 +108,33 @@ def facts_of(
         recommendation=advice,
         at=now,
         gpus=_gpus(finding, pods, holds, node.gpu_count if node else None),
+        pods=_pods(holds) if workload else None,
         models=_models(finding, holds),
         uid=node.uid if node else uid,
         owner=owned or (None if workload else PLATFORM),
         queue=queue,
         labels=_common([p.words for p in pods]),
-        annotations=_all([p.notes for p in pods]),
+        annotations=_all(pods),
+        namespace_annotations=protecting.named(*(p.notes.get(protecting.NAMESPACE) for p in pods)),
         priority_class=_priority(pods),
         created_at=max((moment(p.begin) for p in pods), default=None)
         if node is None
         else (None if node.first_us is None else moment(node.first_us)),
         seen_until=until,
         interval_s=interval,
-        coverage=coverage,
+        coverage=lowered(coverage, held),
         conflicts=conflicts,
         shared=_shared(ground, key, holds, end, workload=workload),
-        owner_resolved=_resolved(pods, key) if workload else True,
+        owner_resolved=resolved(pods, key) if workload else True,
         nodes_ready=_ready(ground, cluster, nodes, at, workload=workload),
         skew_s=_skew(pods, workload=workload),
-        vetoes=tuple(map(str, finding.details.get("vetoes") or ())),
+        vetoes=_vetoes(finding, held),
         usd_per_day=_usd(advice),
         waiting=line.admits(holds, pods) if line is not None else None,
         over_quota=quotas.over(cluster, finding.subject.namespace, queue)
         if quotas is not None and workload
         else None,
+        pool_others=None if node is None else _others(ground, node, at),
         removes_node=_removes(ground, key, holds, end),
     )
 
@@ -191,6 +213,10 @@ def _gpus(
     return asked or float(finding.details.get("devices_held") or 0)
 
 
+def _pods(holds: Sequence[Hold]) -> tuple[PodRef, ...]:
+    return tuple(sorted({h.pod for h in holds}, key=lambda pod: (pod.pod, pod.uid)))
+
+
 def _models(finding: Finding, holds: Sequence[Hold]) -> tuple[str, ...]:
     held = {h.model for h in holds if h.model}
     return tuple(sorted(held)) or finding.subject.models
@@ -217,7 +243,8 @@ def _shared(
     )
 
 
-def _resolved(pods: Sequence[Pod], key: Key) -> bool | None:
+def resolved(pods: Sequence[Pod], key: Key) -> bool | None:
+    """Say whether an inventory tells the top owner of a workload's pods; None = it has none."""
     if not pods:
         return None
     return bool(key[2] and key[3]) and all(p.resolved for p in pods)
@@ -259,6 +286,28 @@ def _removes(ground: Ground, key: Key, holds: Sequence[Hold], at: int) -> bool |
     return None if None in answers else False
 
 
+def _vetoes(finding: Finding, held: WorkloadGpus | None) -> tuple[str, ...]:
+    """Return what forbids to act: what the finding says, and replicas that nobody saw."""
+    said = list(map(str, finding.details.get("vetoes") or ()))
+    if held is not None and held.gap is not None:
+        said.append(held.gap)
+    return tuple(dict.fromkeys(said))
+
+
+def _others(ground: Ground, node: Node, at: int) -> int | None:
+    """Count the other nodes of a node's pool that were ready and schedulable; None = no pool."""
+    if not node.pool:
+        return None
+    return sum(
+        n.unschedulable is False and ground.ready((n.cluster, n.node), at) is True
+        for n in ground.nodes.values()
+        if (n.cluster, n.pool) == (node.cluster, node.pool)
+        and n.node != node.node
+        and (n.first_us is None or n.first_us <= at)
+        and (n.last_us is None or n.last_us >= at - HOUR_US)
+    )
+
+
 def _usd(advice: Recommendation) -> Decimal | None:
     return advice.usd_per_day
 
@@ -283,15 +332,20 @@ def _common(each: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {k: str(v) for k, v in first.items() if all(o.get(k) == v for o in others)}
 
 
-def _all(each: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the annotations of any pod: what one forbids is forbidden for all."""
+def _all(pods: Sequence[Pod]) -> dict[str, str]:
+    """Return the annotations of any pod: what one forbids is forbidden for all.
+
+    What the table of protections names counts too where it is a label, or stands on an owner.
+    """
     # Names without a domain are the collector's own notes about volumes and places.
-    return {
+    plain = {
         name: said
-        for notes in each
-        for name, said in notes.items()
+        for pod in pods
+        for name, said in pod.notes.items()
         if "/" in name and isinstance(said, str)
     }
+    words = [w for p in pods for w in (p.notes, p.words, p.notes.get(protecting.OWNERS))]
+    return {**plain, **protecting.named(*words)}
 
 
 def _alone(histories: HistoryOf) -> dict[str, History]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from fallow.acting import PodRef
 from fallow.nouns import Subject
 from fallow.seams import Views
 from warehouse.steps import step
@@ -41,6 +42,7 @@ class Hold(msgspec.Struct, frozen=True, gc=False):
     weight: float
     exact: bool
     interval_s: float | None
+    pod: PodRef
 
 
 class Pod(msgspec.Struct, frozen=True, gc=False):
@@ -163,6 +165,10 @@ class Ground:
         """Return the pods of a workload that were there just before a moment."""
         return [p for p in self._pods_by_key.get(key, ()) if p.begin < at <= p.end]
 
+    def next_pod(self, key: Key, at: int) -> int | None:
+        """Return when the next pod of a workload came after a moment; None = none did."""
+        return min((p.begin for p in self._pods_by_key.get(key, ()) if p.begin > at), default=None)
+
     def waiting(self, at: int) -> list[Pod]:
         """Return the pods that asked for GPUs just before a moment and had no node."""
         return [
@@ -230,9 +236,12 @@ class Ground:
             Hold(
                 (c, ns or "", kind or "", name or ""), team, device, node, model, profile, parent,
                 start, last if end is None else end, share, weight, said == "exact", interval,
+                PodRef(pod or "", uid or "", node or ""),
             )
-            for c, device, ns, kind, name, team, said, node, model, profile, parent, start, end,
-            share, weight, interval in zip(*(rows[name] for name in _HOLD), strict=True)
+            for c, device, ns, kind, name, team, said, pod, uid, node, model, profile, parent,
+            start, end, share, weight, interval in zip(
+                *(rows[name] for name in _HOLD), strict=True
+            )
         ]  # fmt: skip
 
     @cached_property
@@ -272,14 +281,16 @@ class Ground:
 
     @cached_property
     def _late(self) -> list[Pod]:
-        """Return the pods that ever waited for more than a second."""
+        """Return the pods that ever waited for more than a second.
+
+        The phase is today's: what has run to its end since waited before it was placed.
+        """
         return [
             p
             for p in self.all_pods
             if p.gpus > 0
-            and p.phase not in {"Succeeded", "Failed"}
             and (p.placed is None or p.placed - p.begin > MICRO)
-            and (p.placed is not None or p.node is None)
+            and (p.placed is not None or (p.node is None and p.phase not in _OVER))
         ]
 
     @cached_property
@@ -293,9 +304,11 @@ class Ground:
         return found
 
 
+_OVER = frozenset({"Succeeded", "Failed"})
 _HOLD = (
-    "cluster", "device", "namespace", "workload_kind", "workload", "team", "attribution", "node",
-    "gpu_model", "profile", "parent", "start_us", "end_us", "share", "weight", "interval_s",
+    "cluster", "device", "namespace", "workload_kind", "workload", "team", "attribution", "pod",
+    "pod_uid", "node", "gpu_model", "profile", "parent", "start_us", "end_us", "share", "weight",
+    "interval_s",
 )  # fmt: skip
 _POD = (
     "cluster", "uid", "namespace", "pod", "node", "phase", "workload_kind", "workload",

@@ -7,6 +7,9 @@ SELECT
     a.workload,
     a.team,
     a.attribution,
+    a.pod,
+    -- A source without UIDs hashes the name (and the creation): that is no uid of the API.
+    CASE WHEN regexp_full_match(a.pod_uid, '[0-9a-f]{32}') THEN '' ELSE a.pod_uid END AS pod_uid,
     d.node,
     d.gpu_model,
     d.profile,

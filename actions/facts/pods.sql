@@ -1,11 +1,24 @@
 -- Pods that were there between two moments: those with GPUs, and those of the workloads asked for.
--- A pod that nobody saw end is there until ten minutes after it was last seen.
-WITH seen AS (
+-- A pod that nobody saw end is there until ten minutes after it was last seen, or until the next
+-- of its name was made: two never bear one name at once.
+WITH begun AS (
     SELECT
         *,
-        coalesce(created_at, scheduled_at, started_at, first_seen) AS begin_at,
-        coalesce(finished_at, last_seen + INTERVAL 10 MINUTE) AS end_at
+        coalesce(created_at, scheduled_at, started_at, first_seen) AS begin_at
     FROM pod
+),
+
+seen AS (
+    SELECT
+        *,
+        least(
+            coalesce(finished_at, last_seen + INTERVAL 10 MINUTE),
+            nullif(
+                lead(begin_at) OVER (PARTITION BY cluster, namespace, pod ORDER BY begin_at, uid),
+                begin_at
+            )
+        ) AS end_at
+    FROM begun
 )
 
 SELECT

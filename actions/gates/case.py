@@ -53,6 +53,11 @@ def span(length: timedelta) -> str:
 
 
 def notice_at(facts: Facts) -> datetime | None:
-    """Return when a notice of this stretch of waste was proved; an earlier one's does not count."""
-    told = facts.history.notified_at
+    """Return when a notice of this stretch of waste was proved that announced what is advised now.
+
+    An earlier stretch's does not count, and one that announced something else named other losses.
+    """
+    history = facts.history
+    verb = facts.recommendation.verb
+    told = history.announced.get(verb) if history.announced else history.notified_at
     return told if told is not None and told >= facts.finding.window.start else None

@@ -1,6 +1,7 @@
 """What is asked of the evidence: is it whole, fresh, of one mind, and about nobody else?"""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 
 from actions.gates.case import Case, No, gate
 from actions.recommend import stops
@@ -28,6 +29,39 @@ def _evidence(case: Case) -> Iterator[No]:
     if finding.verdict == "idle" and finding.details.get("actionable") is not True:
         why = "; ".join(map(str, finding.details.get("reasons") or ()))
         yield No(f"not enough witnesses to act: {why or 'the finding is not actionable'}")
+
+
+@gate("wanted")
+def _wanted(case: Case) -> Iterator[No]:
+    """Ask that the probability of a return is within the rate of reversals that is declared."""
+    finding, rate = case.facts.finding, case.policy.regret.rate
+    if finding.analyzer != "idle" or case.facts.recommendation.verb not in stops():
+        return
+    estimate = finding.details.get("wanted")
+    if not isinstance(estimate, Mapping):
+        if finding.details.get("wanted_asked") is not False:
+            yield No("whether it is wanted soon is unknown: its hours are not rolled up yet")
+        return
+    probability, exposures = float(estimate["probability"]), int(estimate["exposures"])
+    if probability <= rate:
+        return
+    within, returns = estimate["within"], int(estimate["returns"])
+    counted = (
+        f"{returns} returns of {exposures} rests as long and days of its own "
+        f"({estimate['own_days']} its own, {estimate['own_returns']} returns)"
+    )
+    if not returns:
+        least = math.ceil(0.5 / rate - 1) if rate > 0 else 0
+        needed = f"needs {least} without a return" if least else "a rate of 0 proves nothing"
+        yield No(
+            f"whether it is wanted within {within} is unknown: too little history, {counted}; "
+            f"{needed} for {rate:.1%}"
+        )
+        return
+    yield No(
+        f"wanted again within {within} with a probability of {probability:.1%}, above {rate:.1%}: "
+        f"{counted}"
+    )
 
 
 @gate("coverage")

@@ -1,16 +1,15 @@
 """What is asked of what was done and said before: by us, by the owner, by those who approve."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC
 
-from actions.cluster.protections import Protection, protections
 from actions.gates.case import Case, No, gate, notice_at, span
 from actions.policy.budgets import held
-from actions.policy.schedule import dark, light
+from actions.policy.schedule import allows, dark, light, opens
+from fallow.protections import Protection, annotations, moment, named, protections
 
 MOST_DOUBLINGS = 8
 """Of the cool-down: a workload that was taken back so often rests 256 cool-downs, 64 days."""
-_NO = frozenset({"false", "no", "0", "off"})
 
 
 @gate("kept")
@@ -20,28 +19,24 @@ def _kept(case: Case) -> Iterator[No]:
     if until is not None and until > now:
         yield No(f"kept until {until:%F %R} UTC", until)
     for whose, words in (
-        ("", {**facts.labels, **facts.annotations}),
-        ("its namespace's ", {**facts.namespace_labels, **facts.namespace_annotations}),
+        ("", named(facts.labels, facts.annotations)),
+        ("its namespace's ", named(facts.namespace_labels, facts.namespace_annotations)),
     ):
-        for row in protections():
-            said = words.get(row.key)
-            if row.where == "words" and said is not None:
-                yield from _said(row, f"{whose}{row.key}={said}", said.strip(), now)
+        for key, row in annotations().items():
+            said = words.get(key)
+            if said is not None and row.protects(said, now):
+                yield _protection(row, f"{whose}{key}={said}", said)
+    for row in protections():
+        used = facts.priority_class or ""
+        if row.where == "priority" and used.startswith(row.key):
+            yield No(f"{row.why}: priority class {used}")
 
 
-def _said(row: Protection, where: str, said: str, now: datetime) -> Iterator[No]:
-    if row.value != "until":
-        if said.lower() not in _NO if row.value == "set" else said.lower() == row.value:
-            yield No(f"{row.why}: {where}")
-        return
-    try:
-        until = datetime.fromisoformat(said)
-    except ValueError:
-        yield No(f"{row.why}: {where} (no moment, so for ever)")
-        return
-    until = until.replace(tzinfo=UTC) if until.tzinfo is None else until.astimezone(UTC)
-    if until > now:
-        yield No(f"{row.why}: {where}", until)
+def _protection(row: Protection, where: str, said: str) -> No:
+    until = moment(said.strip()) if row.value == "until" else None
+    if row.value == "until" and until is None:
+        return No(f"{row.why}: {where} (no moment, so for ever)")
+    return No(f"{row.why}: {where}", None if until is None else until.astimezone(UTC))
 
 
 @gate("open")
@@ -72,16 +67,25 @@ def _cool_down(case: Case) -> Iterator[No]:
 
 @gate("trusted")
 def _trusted(case: Case) -> Iterator[No]:
-    if case.policy.name not in case.spent.trusted:
-        yield No(
-            f"no back-test of this text of the policy met a regret of {case.policy.regret.rate:.1%}"
-        )
+    name, rate = case.policy.name, case.policy.regret.rate
+    if name not in case.spent.trusted:
+        none = f"no back-test of this text of the policy proved reversals within {rate:.1%}"
+        yield No(case.spent.unproved.get(name, none))
 
 
 @gate("demoted")
 def _demoted(case: Case) -> Iterator[No]:
     if case.policy.name in case.spent.demoted:
         yield No(f"owners took back more than {case.policy.regret.rate:.1%} of what it stopped")
+
+
+@gate("window")
+def _window(case: Case) -> Iterator[No]:
+    window = case.policy.act_window
+    if window is not None and not allows(window, case.now):
+        until = opens(window, case.now)
+        when = "never" if until is None else f"{until:%F %R} UTC"
+        yield No(f"it acts only from '{window.schedule}' ({window.timezone}) on: {when}", until)
 
 
 @gate("blackout")

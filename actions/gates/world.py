@@ -10,7 +10,8 @@ from fallow.window import format_duration
 @gate("identity")
 def _identity(case: Case) -> Iterator[No]:
     if case.facts.finding.subject.namespace and not case.facts.uid:
-        yield No("its uid is unknown: a name may be somebody else's by now")
+        why = case.facts.unidentified or "a name may be somebody else's by now"
+        yield No(f"its uid is unknown: {why}")
 
 
 @gate("fights")

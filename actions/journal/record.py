@@ -7,6 +7,7 @@ since. Only rows make it, so after any crash it is the same again.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -14,7 +15,10 @@ import msgspec
 from actions.journal import words
 from actions.journal.book import GENESIS, Entry, Journal
 from actions.policy.budgets import Use, use
+from actions.policy.reversals import Proof
+from fallow import continuity
 from fallow.acting import Action, Facts, History, Outcome, Reason, Result
+from fallow.continuity import Kin, Stretch, judged_part, kin_of
 from fallow.nouns import Finding
 
 Workload = tuple[str, str, str, str]
@@ -23,6 +27,8 @@ Case = tuple[str, str]
 """policy, finding"""
 REMEMBERED = 1 / 4
 """A case that lasts is written down again after this part of what its analyzer looks back."""
+MOST_STRETCHES = 8
+"""Cases of one workload and kind that are kept in mind: a window shows no more of them."""
 READ_BACK, SUCCESS = 0, 2
 """Answers: 0 stands for one that never came while the object shows that the change took."""
 
@@ -139,18 +145,28 @@ class Frozen(msgspec.Struct, frozen=True):
     why: str
 
 
-class Lasting(msgspec.Struct, frozen=True):
-    """A case that was seen until a moment."""
-
-    case: str
-    until: datetime
-
-
 class Trust(msgspec.Struct, frozen=True):
     """That a policy of this text may do more than notify, since a moment."""
 
     fingerprint: str
     since: datetime
+    by: str = ""
+    reason: str = ""
+    by_hand: bool = False
+    """A person opened it; else its back-test proved what it declares."""
+
+    @property
+    def said(self) -> str:
+        """Return trust by hand in words."""
+        return f"trusted by hand by {self.by} on {self.since:%Y-%m-%d}: {self.reason}"
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """What the last back-test of a policy gave."""
+
+    fingerprint: str
+    at: datetime
+    proof: Proof
 
 
 class Record:
@@ -164,10 +180,11 @@ class Record:
         self.kept: dict[Workload, Kept] = {}
         self.snoozed: dict[str, datetime] = {}
         self.trusted: dict[str, Trust] = {}
+        self.replays: dict[str, Replay] = {}
         self.demoted: set[str] = set()
         self._seen: dict[str, datetime] = {}
-        self._lasting: dict[tuple[str, ...], Lasting] = {}
-        self.noticed: dict[Case, datetime] = {}
+        self._stretches: dict[Kin, dict[str, Stretch]] = defaultdict(dict)
+        self._noticed: dict[Case, list[tuple[datetime, str]]] = defaultdict(list)
         self._approved: dict[Case, dict[str, datetime]] = defaultdict(dict)
         self._snapshots: dict[Case, tuple[datetime, str]] = {}
         self._backed_off: dict[Workload, datetime] = {}
@@ -210,7 +227,8 @@ class Record:
         snapshot, rests = self._snapshots.get(case), self._rests(finding)
         return History(
             first_seen=self._seen.get(finding.id),
-            notified_at=self.noticed.get(case),
+            notified_at=self.notified_at(policy, finding),
+            announced=self.announced(policy, finding),
             approved_by=tuple(self._approved.get(case, {})),
             kept_until=max(filter(None, (kept.until if kept else None, rests)), default=None),
             snapshot_at=snapshot[0] if snapshot else None,
@@ -226,32 +244,70 @@ class Record:
         """Return what is known about all cases, by policy and finding."""
         return {(p, f.id): self.history(p, f) for p in policies for f in findings}
 
+    def notified_at(self, policy: str, finding: Finding) -> datetime | None:
+        """Return when a notice of a case was first proved to be delivered; None = never.
+
+        One from before the case began was about another stretch.
+        """
+        return min((at for at, _ in self._notices(policy, finding)), default=None)
+
+    def announced(self, policy: str, finding: Finding) -> dict[str, datetime]:
+        """Return when the first notice that announced a verb was delivered, by verb."""
+        found: dict[str, datetime] = {}
+        for at, verb in sorted(self._notices(policy, finding)):
+            if verb:
+                found.setdefault(verb, at)
+        return found
+
+    def _notices(self, policy: str, finding: Finding) -> list[tuple[datetime, str]]:
+        proofs = self._noticed.get((policy, finding.id), [])
+        return [(at, verb) for at, verb in proofs if at >= finding.window.start]
+
     def case(self, finding: Finding) -> str:
-        """Return the id under which a case was first seen.
+        """Return the id under which a case was first seen."""
+        return continuity.resolve([finding], self.stretches([finding]))[0].id
+
+    def same(self, facts: Sequence[Facts]) -> list[Facts]:
+        """Return facts with their findings as the cases that they go on: id, start, figures.
 
         What goes on for longer than analyzers look back begins, for them, a little later each
-        time, and is another finding by its id. It is the same case as long as each sight overlaps
-        the one before.
+        time. It is the same case as long as each sight overlaps the one before.
         """
-        known = self._lasting.get(_kin(finding))
-        if known is None or finding.id == known.case or finding.window.start >= known.until:
-            return finding.id
-        return known.case
+        findings = [f.finding for f in facts]
+        uids = {n: f.uid for n, f in enumerate(facts) if f.uid is not None}
+        cases = continuity.resolve(findings, self.stretches(findings), uids)
+        return [
+            f if f.finding == case else msgspec.structs.replace(f, finding=case)
+            for f, case in zip(facts, cases, strict=True)
+        ]
 
-    def sightings(self, findings: Iterable[Finding]) -> list[tuple[str, str, Any]]:
-        """Return the rows to write of findings that are new, or were written down long ago."""
+    def stretches(self, findings: Iterable[Finding]) -> dict[Kin, list[Stretch]]:
+        """Return the cases of the findings' workloads as turns saw them last."""
+        kins = dict.fromkeys(kin_of(f) for f in findings)
+        return {kin: [*self._stretches[kin].values()] for kin in kins if kin in self._stretches}
+
+    def sightings(self, facts: Iterable[Facts]) -> list[tuple[str, str, Any]]:
+        """Return the rows to write of cases that are new, or were written down long ago."""
         rows: list[tuple[str, str, Any]] = []
-        for finding in findings:
-            case, known = self.case(finding), self._lasting.get(_kin(finding))
-            until, most = finding.window.end, finding.window.seconds * REMEMBERED
-            if case in self._seen and known and (until - known.until).total_seconds() < most:
+        for finding, uid in ((f.finding, f.uid) for f in facts):
+            kin, until = kin_of(finding), finding.window.end
+            stored = self._stretches.get(kin, {}).get(finding.id)
+            most = (until - judged_part(finding).start) * REMEMBERED
+            if finding.id in self._seen and stored and until - stored.end < most:
                 continue
-            document = {"kin": list(_kin(finding)), "until": until.isoformat()}
-            rows.append((words.SEEN, case, document))
+            document = {
+                "kin": list(kin),
+                "start": finding.window.start.isoformat(),
+                "until": until.isoformat(),
+                "uid": uid,
+                "gpu_hours": finding.gpu_hours,
+                "usd": None if finding.usd is None else str(finding.usd),
+            }
+            rows.append((words.SEEN, finding.id, document))
         return rows
 
     def _rests(self, finding: Finding) -> datetime | None:
-        """Return until when somebody snoozed a finding, under any id that its case has had."""
+        """Return until when somebody snoozed a case, under its finding's id or its own."""
         ids = {finding.id, self.case(finding)}
         return max((self.snoozed[i] for i in ids if i in self.snoozed), default=None)
 
@@ -350,11 +406,30 @@ class Record:
     def _on_seen(self, entry: Entry) -> None:
         self._seen.setdefault(entry.key, entry.at)
         if kin := tuple(entry.document.get("kin", ())):
-            until = datetime.fromisoformat(entry.document["until"])
-            self._lasting[kin] = Lasting(entry.key, until)
+            self._stretch(kin, entry)
+
+    def _stretch(self, kin: Any, entry: Entry) -> None:
+        """Keep how far a case came. Older rows do not say its start: it was seen then, at least."""
+        said, cases = entry.document, self._stretches[kin]
+        before = cases.pop(entry.key, None)
+        start = said.get("start")
+        usd = said.get("usd")
+        cases[entry.key] = Stretch(
+            id=entry.key,
+            start=datetime.fromisoformat(start)
+            if start
+            else (before.start if before else self._seen[entry.key]),
+            end=datetime.fromisoformat(said["until"]),
+            uid=said.get("uid") or (before.uid if before else None),
+            gpu_hours=said.get("gpu_hours"),
+            usd=None if usd is None else Decimal(usd),
+        )
+        while len(cases) > MOST_STRETCHES:
+            cases.pop(next(iter(cases)))
 
     def _on_noticed(self, entry: Entry) -> None:
-        self.noticed.setdefault((entry.document["policy"], entry.key), entry.at)
+        verb = entry.document.get("verb", "")
+        self._noticed[entry.document["policy"], entry.key].append((entry.at, verb))
 
     def _on_unnoticed(self, entry: Entry) -> None:
         self._unnoticed[entry.key] = entry.at
@@ -449,8 +524,24 @@ class Record:
         self.frozen = None
 
     def _on_trusted(self, entry: Entry) -> None:
-        self.trusted[entry.key] = Trust(entry.document["fingerprint"], entry.at)
+        said = entry.document
+        if said.get("by") == "backtest" and "upper_end" not in said:
+            return  # of a time when 0 of 3 reversals counted as a proof of 1 %
+        by_hand = said.get("by") == "hand"
+        who = entry.actor if by_hand else str(said.get("by", ""))
+        reason = str(said.get("reason", ""))
+        self.trusted[entry.key] = Trust(said["fingerprint"], entry.at, who, reason, by_hand)
         self.demoted.discard(entry.key)
+
+    def _on_revoked(self, entry: Entry) -> None:
+        self.trusted.pop(entry.key, None)
+
+    def _on_backtested(self, entry: Entry) -> None:
+        said = entry.document
+        since, until = (datetime.fromisoformat(said[k]) for k in ("since", "until"))
+        days = (until - since) / timedelta(days=1)
+        proof = Proof(said["regretted"], said["judged"], said["declared"], days)
+        self.replays[entry.key] = Replay(said["fingerprint"], entry.at, proof)
 
     def _on_demoted(self, entry: Entry) -> None:
         self.demoted.add(entry.key)
@@ -458,22 +549,8 @@ class Record:
 
 _STOPPED = frozenset({"done", "not sticking", "reverted"})
 _TAKE: dict[str, Callable[[Record, Entry], None]] = {
-    kind: getattr(Record, "_on_" + kind.replace("-", "_"))
-    for kind in words.kinds() - {words.BACKTESTED}  # its verdict is a row of its own
+    kind: getattr(Record, "_on_" + kind.replace("-", "_")) for kind in words.kinds()
 }
-
-
-def _kin(finding: Finding) -> tuple[str, ...]:
-    """Return what two findings of one case have in common."""
-    whom = finding.subject
-    return (
-        finding.analyzer,
-        finding.kind,
-        whom.cluster,
-        whom.workload_kind,
-        whom.namespace,
-        whom.workload,
-    )
 
 
 def _regretted(told: Told, within: timedelta) -> bool:

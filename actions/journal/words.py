@@ -12,7 +12,7 @@ SENDING, SENT, WITHDRAWN = "sending", "sent", "withdrawn"
 UNDOING, UNSENDING, UNSENT = "undoing", "unsending", "unsent"
 RESTORED, ENDED, REVIEWED, BACKED_OFF = "restored", "ended", "reviewed", "backed-off"
 FROZEN, THAWED = "frozen", "thawed"
-TRUSTED, DEMOTED, BACKTESTED = "trusted", "demoted", "backtested"
+TRUSTED, REVOKED, DEMOTED, BACKTESTED = "trusted", "revoked", "demoted", "backtested"
 FLEET = "fleet"
 """Key of rows that are about everything."""
 

@@ -11,8 +11,10 @@ from datetime import datetime, timedelta
 import msgspec
 
 from actions.decide import decide
+from actions.gates import notice_at
 from actions.journal import Record, words
 from actions.journal.record import Case
+from actions.journal.trust import HAND, standings, with_trust
 from actions.loop.carrying import Carrier, standard_guard
 from actions.loop.freeze import Freeze
 from actions.loop.giving import give_back
@@ -180,8 +182,13 @@ class Actor:
             taken=tuple(taken),
             closed=tuple(closed),
             open=tuple(told.action.id for told in self.record.open()),
-            notes=tuple(notes),
+            notes=(*notes, *(f"policy {n} is {why}" for n, why in self._by_hand().items())),
         )
+
+    def _by_hand(self) -> dict[str, str]:
+        """Return the policies that a person trusts without a proof, with who, when and why."""
+        found = standings(self.record, self.policies).values()
+        return {s.policy: s.why for s in found if s.how == HAND}
 
     # Before anything new.
 
@@ -268,27 +275,23 @@ class Actor:
     # What is new.
 
     def _planned(self, now: datetime, *, dry_run: bool) -> tuple[Plan, dict[str, Facts]]:
-        facts = [self._carrier.same(f) for f in self._evidence.cases(now)]
+        facts = self.record.same(self._evidence.cases(now))
         findings = [f.finding for f in facts]
         histories = self.record.histories([p.name for p in self.policies], findings)
         if not dry_run:
             # After the histories were read: what is seen for the first time has none.
-            self.record.extend(self.record.sightings(findings))
+            self.record.extend(self.record.sightings(facts))
         made = self._planner(self.policies, facts, self._spent(now), now, histories)
         return made, {f.finding.id: f for f in facts}
 
     def _spent(self, now: datetime) -> Spent:
-        fleet = self._evidence.fleet(now)
-        texts = {p.name: p.fingerprint for p in self.policies}
-        trusted = {n for n, t in self.record.trusted.items() if texts.get(n) == t.fingerprint}
-        return msgspec.structs.replace(
-            fleet,
+        made = msgspec.structs.replace(
+            self._evidence.fleet(now),
             uses=self.record.uses(now - horizon(self.policies)),
             concurrent=len(self.record.open()),
-            demoted=frozenset(self.record.demoted),
-            trusted=frozenset(trusted),
             acted=self.record.acted(),
         )
+        return with_trust(made, self.record, self.policies)
 
     def _take(
         self, decisions: Sequence[Decision], facts: Mapping[str, Facts], *, dry_run: bool
@@ -332,7 +335,7 @@ class Actor:
         asked = {
             (d.policy, d.finding): d
             for d in decisions
-            if d.finding in facts and (d.policy, d.finding) not in self.record.noticed
+            if (case := self._case(d, facts)) is not None and notice_at(case) is None
         }
         notices = [
             notice(d, facts[d.finding], policies[d.policy], self._link) for d in asked.values()
@@ -343,7 +346,11 @@ class Actor:
     def _proved(self, decision: Decision, proof: Proof) -> Taken:
         key, document = proof.notice.key, {"policy": proof.notice.policy}
         if proof.delivered:
-            said = {"channels": list(proof.delivered), "text": proof.notice.text}
+            said = {
+                "channels": list(proof.delivered),
+                "text": proof.notice.text,
+                "verb": decision.verb,
+            }
             self.record.append(words.NOTICED, key, document | said)
             return Taken(decision, "notified")
         if proof.waits_until is not None:

@@ -1,9 +1,12 @@
 -- Devices that worked or idled before a moment, those of them that turned idle or unknown since,
 -- targets that were looked at, and those that are down now.
+-- A Prometheus names only the nodes that were silent for a while: the others are targets too, and
+-- one that has samples from after its silence is not down any more.
 WITH looks AS (
     SELECT
         cluster,
         device,
+        node,
         ts,
         list_max([
             gr_engine_active,
@@ -35,7 +38,7 @@ devices AS (
     GROUP BY cluster, device
 ),
 
-targets AS (
+answers AS (
     SELECT
         cluster,
         collector,
@@ -48,6 +51,34 @@ targets AS (
         AND ts < $until::TIMESTAMP
         AND ($cluster::VARCHAR IS NULL OR cluster = $cluster)
     GROUP BY cluster, collector, target
+),
+
+of_prometheus AS (
+    SELECT DISTINCT cluster
+    FROM answers
+    WHERE collector = 'prometheus'
+),
+
+nodes AS (
+    SELECT
+        cluster,
+        'prometheus' AS collector,
+        node AS target,
+        max(ts) AS sampled_at
+    FROM looks
+    WHERE
+        node IS NOT NULL
+        AND cluster IN (SELECT cluster FROM of_prometheus)
+    GROUP BY cluster, node
+),
+
+targets AS (
+    SELECT
+        coalesce(a.up, TRUE) OR coalesce(n.sampled_at >= a.last_seen, FALSE) AS up,
+        greatest(a.last_seen, n.sampled_at) AS last_seen
+    FROM answers AS a
+    FULL OUTER JOIN nodes AS n
+        ON a.cluster = n.cluster AND a.collector = n.collector AND a.target = n.target
 )
 
 SELECT

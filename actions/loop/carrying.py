@@ -1,7 +1,8 @@
 """Carry out one decision, always in the same order.
 
-budgets ─► evidence read again ─► decided again ─► object as in the evidence ─► protections and
-rivals ─► dry run ─► journal ─► writes ─► word on the object
+budgets ─► evidence read again ─► last reading of each signal ─► decided again ─► object, and what
+the write would free, as in the evidence ─► protections and rivals ─► dry run ─► journal ─► writes
+─► word on the object
 
 Whatever says no before the journal's row leaves nothing behind but a refusal with its reasons.
 """
@@ -16,6 +17,7 @@ from actions.journal import words
 from actions.loop.kit import Kit
 from actions.loop.pointers import spec_written
 from actions.loop.reconciling import after
+from actions.loop.scope import mismatch
 from actions.loop.seams import Choose, Decider, Evidence, Guard, Snapshotter, Taken
 from actions.loop.telling import tell
 from actions.policy.bounds import beyond
@@ -69,12 +71,8 @@ class Carrier(msgspec.Struct, frozen=True):
         return Taken(decision, "held", (Reason("snapshot", "the snapshot is not enough"),))
 
     def same(self, facts: Facts) -> Facts:
-        """Return the facts with their finding under the id of the case that it goes on."""
-        case = self.kit.record.case(facts.finding)
-        if case == facts.finding.id:
-            return facts
-        finding = msgspec.structs.replace(facts.finding, id=case)
-        return msgspec.structs.replace(facts, finding=finding)
+        """Return the facts with their finding as the case that it goes on."""
+        return self.kit.record.same([facts])[0]
 
     def _step(
         self, policy: Policy, decision: Decision, facts: Facts, *, dry_run: bool
@@ -114,16 +112,27 @@ class Carrier(msgspec.Struct, frozen=True):
         found = self.same(found)
         history = kit.record.catch_up().history(policy.name, found.finding)
         facts = msgspec.structs.replace(found, history=history)
-        if old := self._old(facts, now):
-            return Taken(decision, "held", old)
-        if woke := self.evidence.awake(facts, now):
-            return self._no(decision, Reason("awake", woke))
+        if (why_not := self._left_alone(decision, facts, now)) is not None:
+            return why_not
         spent = self.spent(now)
         again = self.decider(policy, facts, spent, now)
         if again.ruling == "allow" and again.step == decision.step:
             return Decided(again, facts, spent)
         said = again.reasons or (Reason("evidence", f"the next step is {again.step} now"),)
         return Taken(again, "held", said) if again.ruling == "hold" else self._no(again, *said)
+
+    def _left_alone(self, decision: Decision, facts: Facts, now: datetime) -> Taken | None:
+        """Say what of the last readings is old (held) or active (refused); None = nothing is."""
+        if old := self._old(facts, now):
+            return Taken(decision, "held", old)
+        checked = self.evidence.recheck(facts, now)
+        self.kit.pulse("checked the last readings")
+        if checked.active:
+            return self._no(decision, *(Reason("awake", text) for text in checked.active))
+        if checked.stale:
+            old = tuple(Reason("evidence", text) for text in checked.stale)
+            return Taken(decision, "held", old)
+        return None
 
     def _busy(self) -> tuple[Reason, ...]:
         most = self.kit.settings.concurrent
@@ -145,6 +154,8 @@ class Carrier(msgspec.Struct, frozen=True):
             return further
         if why := _unlike(facts, intent):
             return (Reason("identity", why),)
+        if wrong := mismatch(facts, intent):
+            return (wrong,)
         obj = self._object(intent)
         if why := _unready(facts, intent, obj):
             return (Reason("identity", why),)

@@ -8,6 +8,7 @@ import msgspec
 
 from actions.cluster.pointers import parts, shown
 from fallow.acting import Change
+from fallow.kube.quantities import same
 
 State = Literal["was", "becomes", "neither", "gone", "other", "unsaid"]
 """was: as before the change. becomes: as after it. neither: somebody wrote something else.
@@ -15,6 +16,7 @@ gone: no such object. other: an object of that name with another uid. unsaid: th
 nothing that could be compared."""
 MANAGER = "fallow"
 EVICTION = "/eviction"
+METADATA = "/metadata/"
 Object = Mapping[str, Any]
 
 
@@ -81,16 +83,20 @@ def _once(changes: Sequence[Change], order: Iterable[int]) -> list[Change]:
 def writer(found: Object, pointers: list[str]) -> tuple[str, datetime | None] | None:
     """Return the field manager, not ours, that wrote any of these last, and when; None = unknown.
 
-    A manager that took a field away owns it no more; then the last to write the object at all,
-    its status aside, is named.
+    A manager that took a field away owns it no more; then the last to write the object at all
+    since we did, its status aside, is named.
     """
     owners: list[tuple[str, datetime | None]] = []
     others: list[tuple[str, datetime | None]] = []
-    for entry in found.get("metadata", {}).get("managedFields") or ():
+    entries = found.get("metadata", {}).get("managedFields") or ()
+    ours = [_moment(e.get("time")) for e in entries if e.get("manager") == MANAGER]
+    since = max(filter(None, ours), default=None)
+    for entry in entries:
         who = (str(entry.get("manager", "")), _moment(entry.get("time")))
         if who[0] == MANAGER or entry.get("subresource") == "status":
             continue
-        others.append(who)
+        if since is None or who[1] is None or who[1] >= since:
+            others.append(who)
         if any(_owns(entry.get("fieldsV1") or {}, parts(p)) for p in pointers):
             owners.append(who)
     found_ones = owners or others
@@ -153,7 +159,9 @@ def _evicts(change: Change) -> bool:
 def _same(pointer: str, one: Any, other: Any) -> bool:
     if pointer.endswith("eplicas"):  # the Scale object leaves out what is 0
         return (one or 0) == (other or 0)
-    return bool(one == other)
+    if pointer.startswith(METADATA):  # labels and annotations are texts, whatever they look like
+        return bool(one == other)
+    return same(one, other)  # the server rewrites quantities: 8192Mi comes back as 8Gi
 
 
 def _owns(fields: Mapping[str, Any], path: Sequence[str]) -> bool:

@@ -2,7 +2,8 @@
 
 nothing was sent             it never happened; the case is decided again from fresh evidence
 sent, no answer              read the object; what may still arrive is waited for
-sent in part                 finished where the API only throttled it, else taken back
+sent in part                 evictions that a budget puts off are sent on; else, or too late, taken
+                             back: a node that could not be drained is let in pods again
 sent until one that waits     sent on once the object shows what it waits for; too late, taken back
 sent whole                   wait until pods are gone, GPUs free, and nobody took it back
 undo begun                   what is missing of it is sent
@@ -13,6 +14,7 @@ Nothing is sent twice: a change that was sent, perhaps, is read and never sent a
 from collections.abc import Mapping
 from typing import Any
 
+from actions.cluster.resizing import RESIZE, Resize, resize
 from actions.journal import Told, words
 from actions.loop.kit import LATE, Kit, manager_of
 from actions.loop.pointers import (
@@ -72,6 +74,11 @@ def after(kit: Kit, told: Told, stopped: Stopped) -> Outcome | None:
 
 def settle(kit: Kit, told: Told) -> Outcome | None:
     """Verify that an action that was sent whole sticks; None = it is too early to say."""
+    unapplied = _unapplied(kit, told)
+    return _resizing(kit, told, unapplied) if unapplied else _settled(kit, told)
+
+
+def _settled(kit: Kit, told: Told) -> Outcome | None:
     intent, now = told.action.intent, kit.clock()
     reverted: list[tuple[Change, Mapping[str, Any]]] = []
     waiting: list[str] = []
@@ -106,14 +113,40 @@ def settle(kit: Kit, told: Told) -> Outcome | None:
     return kit.conclude(told, "not sticking", why)
 
 
+def _unapplied(kit: Kit, told: Told) -> list[tuple[Change, Resize]]:
+    """Return the resizes that stand in a pod's spec and that its kubelet has not applied."""
+    found = []
+    for change in standing(told.action.intent.changes):
+        if not change.path.endswith(RESIZE):
+            continue
+        obj = kit.writes.look(change)
+        done = resize(change, obj) if obj is not None and state(change, obj) == "becomes" else None
+        if done is not None and done.state != "applied":
+            found.append((change, done))
+    return found
+
+
+def _resizing(kit: Kit, told: Told, pods: list[tuple[Change, Resize]]) -> Outcome | None:
+    """Take back a resize that kubelets cannot, or do not, apply; None = they have time still."""
+    impossible = [one for one in pods if one[1].state == "impossible"]
+    since = told.writes.last or told.action.at
+    if not impossible and kit.clock() - since < kit.settings.settle:
+        return None
+    said = [f"pod {change.target.name}: {one.why}" for change, one in (impossible or pods)[:3]]
+    why = Reason("resize", "; ".join(said))
+    kit.back_off(told.workload, kit.settings.back_off.failed, why.text)
+    return roll_back(kit, told, "failed", why)
+
+
 def _waits_for_an_answer(kit: Kit, told: Told) -> bool:
     """Read what became of writes without an answer; tell whether one may still arrive."""
     waiting = False
     for number, at in sorted(told.writes.open.items()):
         change = told.action.intent.changes[number]
-        how = state(change, kit.writes.look(change))
+        found = kit.writes.look(change)
+        how = state(change, found)
         late = kit.clock() - at >= LATE
-        if how == "becomes" or (late and not _never_arrived(change, how)):
+        if how == "becomes" or (late and not _never_arrived(change, how, found)):
             # What cannot be compared counts as sent: it is never sent again.
             document = {"change": number, "code": 0, "why": f"read back: {how}"}
             kit.record.append(words.SENT, told.action.id, document)
@@ -126,8 +159,13 @@ def _waits_for_an_answer(kit: Kit, told: Told) -> bool:
     return waiting
 
 
-def _never_arrived(change: Change, how: State) -> bool:
-    """Tell whether a late write surely did not arrive: what is asked for may show much later."""
+def _never_arrived(change: Change, how: State, found: Mapping[str, Any] | None) -> bool:
+    """Tell whether a late write surely did not arrive: what is asked for may show much later.
+
+    An eviction shows at once: the server marks the pod as going before it answers.
+    """
+    if change.path.endswith(EVICTION):
+        return how == "was" and not ((found or {}).get("metadata") or {}).get("deletionTimestamp")
     return how == "was" and not pending(change, how)
 
 
@@ -153,31 +191,50 @@ def _refused(kit: Kit, told: Told, reason: Reason) -> Outcome:
 def _finish(kit: Kit, told: Told, missing: list[int]) -> Outcome | None:
     if kit.halted():
         return None
-    young = kit.clock() - told.action.at < kit.settings.settle
-    first = told.action.intent.changes[missing[0]]
+    now, first = kit.clock(), told.action.intent.changes[missing[0]]
+    young = now - told.action.at < kit.settings.settle
+    evictions = all(_evicts(told, n) for n in missing)
+    waits = evictions and now - (told.writes.last or told.action.at) < kit.settings.wait
     # The evidence grows old, but what waits for the object to show something is the way back.
-    if first.when or (young and (first.vacant or all(_evicts(told, n) for n in missing))):
+    if first.when or waits or (young and first.vacant):
+        if waits and (reverted := _taken_back(kit, told)):
+            return _reverted(kit, told, reverted, whole=False)
         stopped = kit.writes.send(told, told.action.intent.changes)
         return settle(kit, told) if stopped is None else after(kit, told, stopped)
-    why = Reason("interrupted", f"{len(missing)} of its changes did not take")
-    return roll_back(kit, told, "failed", why)
+    text = f"{len(missing)} of its changes did not take"
+    if evictions:
+        text = _last_refusal(kit, told) or text
+        kit.back_off(told.workload, kit.settings.back_off.failed, text)
+    return roll_back(kit, told, "failed", Reason("interrupted", text))
+
+
+def _last_refusal(kit: Kit, told: Told) -> str:
+    """Return why an eviction of an action was put off last: the pod and its budget."""
+    rows = kit.record.journal.entries(words.WITHDRAWN)
+    mine = [r.document.get("why") for r in rows if r.key == told.action.id]
+    return str(mine[-1] or "") if mine else ""
 
 
 def _wait(kit: Kit, told: Told, stopped: Stopped) -> Outcome | None:
     """Leave an action open whose next change waits, as long as what was sent stands and is new."""
     if not told.writes.took:
         return _refused(kit, told, stopped.reason)
+    if reverted := _taken_back(kit, told):
+        return _reverted(kit, told, reverted, whole=False)
+    if kit.clock() - (told.writes.last or told.action.at) < kit.settings.wait:
+        return None
+    return roll_back(kit, told, "failed", stopped.reason)
+
+
+def _taken_back(kit: Kit, told: Told) -> list[tuple[Change, Mapping[str, Any]]]:
+    """Return the changes that took and that somebody took back meanwhile, with their objects."""
     reverted = []
     for change in standing(told.action.intent.changes, told.writes.took):
         obj = kit.writes.look(change)
         how = state(change, obj)
         if obj is not None and how in ("was", "neither") and not pending(change, how):
             reverted.append((change, obj))
-    if reverted:
-        return _reverted(kit, told, reverted, whole=False)
-    if kit.clock() - (told.writes.last or told.action.at) < kit.settings.wait:
-        return None
-    return roll_back(kit, told, "failed", stopped.reason)
+    return reverted
 
 
 def _evicts(told: Told, number: int) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import msgspec
 
 from actions.cluster.explain import Answer
+from actions.loop.recheck import Recheck
 from actions.planning import Plan
 from actions.policy.budgets import Spent
 from actions.policy.model import Policy
@@ -48,8 +49,8 @@ class Evidence(Protocol):
         """Look at the sources anew and return the case's facts; None = it is no case any more."""
         ...
 
-    def awake(self, facts: Facts, now: datetime) -> str | None:
-        """Say what of an idle workload was just seen at work; None = nothing."""
+    def recheck(self, facts: Facts, now: datetime) -> Recheck:
+        """Read every signal of an idle workload once more, and say what is active or old."""
         ...
 
     def fleet(self, now: datetime) -> Spent:

@@ -4,13 +4,15 @@ from collections.abc import Mapping
 
 from actions.loop.kit import Kit
 from fallow.acting import Action, Change, Target
-from fallow.errors import FallowError
+from fallow.errors import FallowError, TemporaryError
 
 PREFIX = "fallow.dev/"
 KEPT_UNTIL = PREFIX + "keep-until"
 # Not `keep`: that word on an object opts it out for good.
 OURS = tuple(PREFIX + name for name in ("action", "acted-at", "undo", "how-to-keep", "link"))
-_GONE = 300
+RECYCLED = PREFIX + "recycle"
+"""What a cordon says of itself (`actions/nodes/recycling.py`): it goes with the others, also where
+somebody let pods in again and the cordon is not ours to take back."""
 _EXISTS = "exists"
 
 
@@ -20,13 +22,23 @@ def tell(kit: Kit, action: Action, link: str = "") -> list[str]:
     Saying it twice says it once: the Event has the action's name, annotations the same values.
     """
     said = annotations(action, link)
-    made = [annotate(kit, action.intent.target, said), _event(action, said)]
-    return _sent(kit, made)
+    try:
+        made = [annotate(kit, action.intent.target, said), _event(action, said)]
+    except TemporaryError as error:
+        return [error.message]
+    return [why for _, why in _sent(kit, made)]
 
 
-def untell(kit: Kit, action: Action) -> list[str]:
-    """Take the annotations away again."""
-    return _sent(kit, [annotate(kit, action.intent.target, dict.fromkeys(OURS))])
+def untell(kit: Kit, action: Action) -> list[str] | None:
+    """Take the annotations away again; return what the API refused, None = no answer."""
+    ours = (*OURS, RECYCLED) if action.intent.target.kind == "Node" else OURS
+    try:
+        failed = _sent(kit, [annotate(kit, action.intent.target, dict.fromkeys(ours))])
+    except TemporaryError:
+        return None
+    if any(verdict == "away" for verdict, _ in failed):
+        return None
+    return [why for verdict, why in failed if verdict != "gone"]
 
 
 def annotations(action: Action, link: str = "") -> dict[str, str | None]:
@@ -46,9 +58,14 @@ def annotate(kit: Kit, target: Target, said: Mapping[str, str | None]) -> Change
     """Return the change that sets annotations (None takes one away), or why there is none.
 
     It carries the uid and no version: keys of ours are nobody else's to write.
+
+    Raises:
+        TemporaryError: no answer.
     """
     try:
         path = kit.path(target)
+    except TemporaryError:
+        raise
     except FallowError as error:
         return error.message
     body = {"metadata": {"uid": target.uid, "annotations": dict(said)}}
@@ -95,17 +112,21 @@ def _event(action: Action, said: Mapping[str, str | None]) -> Change:
     )
 
 
-def _sent(kit: Kit, changes: list[Change | str]) -> list[str]:
-    failed = []
+def _sent(kit: Kit, changes: list[Change | str]) -> list[tuple[str, str]]:
+    """Send changes; return the verdict and the reason of each that did not take."""
+    failed: list[tuple[str, str]] = []
     for change in changes:
         if isinstance(change, str):
-            failed.append(change)
+            failed.append(("refused", change))
             continue
         try:
             answer = kit.door.send(change, dry_run=False)
+        except TemporaryError as error:
+            failed.append(("away", error.message))
+            continue
         except FallowError as error:
-            failed.append(error.message)
+            failed.append(("refused", error.message))
             continue
         if not answer.ok and answer.cause != _EXISTS:
-            failed.append(answer.reason)
+            failed.append((answer.verdict, answer.reason))
     return failed

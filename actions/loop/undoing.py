@@ -37,6 +37,8 @@ def undo(kit: Kit, told: Told, by: str) -> Outcome:
             changed the object since, or the API says no. Nothing was written.
         TemporaryError: no answer; the next turn finds out and finishes it.
     """
+    if _is_under_way(told) and (outcome := go_on(kit, told)) is not None:
+        return _require_undone(told, outcome)
     _allowed(kit, told)
     found = look(kit, told)
     _unchanged(kit, told, found)
@@ -50,12 +52,7 @@ def undo(kit: Kit, told: Told, by: str) -> Outcome:
             f"action {told.action.id}: the undo is begun and not over: no answer, or it waits",
             hint="the next turn, or the same command again, finds out and finishes it",
         )
-    if outcome.result != "undone":
-        raise RefusedError(
-            f"action {told.action.id} is not undone: "
-            + "; ".join(reason.text for reason in outcome.reasons)
-        )
-    return outcome
+    return _require_undone(told, outcome)
 
 
 def roll_back(kit: Kit, told: Told, ends: Result, *why: Reason) -> Outcome | None:
@@ -72,9 +69,6 @@ def go_on(kit: Kit, told: Told) -> Outcome | None:
     begun = told.undoing
     if begun is None or (not begun.asked and kit.halted()) or _answer_late(kit, told):
         return None
-    # First our words, then our writes: what runs again must not be changed once more.
-    notes = untell(kit, told.action)
-    kit.pulse("took the annotations away")
     found = look(kit, told)
     stopped = None
     changed = [one.what for one in found if one.state == "neither"]
@@ -94,6 +88,12 @@ def go_on(kit: Kit, told: Told) -> Outcome | None:
     if begun.asked and left:
         # Nothing of it was written, or only part: it stands as it stood.
         return kit.conclude(told, told.outcome.result if told.outcome else "unknown", *left)
+    # Only now: an annotation makes the controller of a Deployment write, and the version that a
+    # restore carries would be old. While the action stands, they say how to undo it.
+    notes = untell(kit, told.action)
+    if notes is None:
+        return None
+    kit.pulse("took the annotations away")
     if begun.asked:
         kit.contested(told, begun.by)
     reasons = [*begun.why, *left, *(Reason("annotation", note) for note in notes)]
@@ -119,6 +119,25 @@ def look(kit: Kit, told: Told) -> list[Found]:
             what += f"; {by} wrote it"
         found.append(Found(fresh(change, obj), how, by, what))
     return found
+
+
+def _is_under_way(told: Told) -> bool:
+    """Tell whether somebody asked for an undo that is not over."""
+    return told.is_open and told.undoing is not None and told.undoing.asked
+
+
+def _require_undone(told: Told, outcome: Outcome) -> Outcome:
+    """Return the outcome of an undo that somebody asked for.
+
+    Raises:
+        RefusedError: it is not undone, and why.
+    """
+    if outcome.result != "undone":
+        raise RefusedError(
+            f"action {told.action.id} is not undone: "
+            + "; ".join(reason.text for reason in outcome.reasons)
+        )
+    return outcome
 
 
 def _allowed(kit: Kit, told: Told) -> None:
@@ -156,7 +175,9 @@ def _unchanged(kit: Kit, told: Told, found: list[Found]) -> None:
             raise RefusedError(f"action {told.action.id} cannot be undone: {whom} is gone{again}")
         if one.state == "neither":
             raise RefusedError(
-                f"action {told.action.id} is not undone, somebody changed it since: {one.what}"
+                f"action {told.action.id} is not undone, somebody changed it since: {one.what}",
+                hint="their change stays; what it was before is in: "
+                f"fallow actions {told.action.id}",
             )
     if all(one.state == "becomes" for one in found):
         by = found[0].by

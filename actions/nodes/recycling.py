@@ -7,7 +7,8 @@ is deleted.
 
 from typing import ClassVar
 
-from actions.cluster.members import gpus, pods_on
+from actions.cluster.allocations import CLAIMS
+from actions.cluster.members import pods_on
 from actions.cluster.objects import (
     Object,
     annotations,
@@ -21,8 +22,9 @@ from actions.cluster.objects import (
     uid,
 )
 from actions.cluster.protections import protected
-from actions.reclaim.writes import Writes, field
-from fallow.acting import Change, Decision, Held, Intent
+from actions.reclaim.subjects import freed
+from actions.reclaim.writes import field, joined
+from fallow.acting import Change, Decision, Intent
 from fallow.errors import RefusedError
 from fallow.seams import Cluster, Right
 
@@ -45,6 +47,7 @@ class RecycleExecutor:
         Right("", "pods", ("get", "list")),
         Right("", "namespaces", ("get",)),
         Right("", "pods/eviction", ("create",)),
+        CLAIMS,
     )
 
     def intend(self, decision: Decision, cluster: Cluster) -> Intent:
@@ -60,17 +63,17 @@ class RecycleExecutor:
         if deep(node, "spec", "unschedulable"):
             raise RefusedError(f"Node/{told.name} is cordoned by somebody already")
         reason = str(decision.parameters.get("why") or decision.verb)
-        writes: tuple[Writes, ...] = (
-            field(node, told, path, CORDON, value=True),
-            field(node, told, path, WHY, reason),
+        # One write: the node-lifecycle controller adds its taint as soon as it sees the cordon.
+        cordon = joined(
+            field(node, told, path, CORDON, value=True), field(node, told, path, WHY, reason)
         )
         moving = _moving(node, cluster) if "drain" in _asked(decision) else ()
         return Intent(
             target=told,
             capability="drain" if moving else "cordon",
-            changes=(*(w.change for w in writes), *(_evict(p, cluster) for p in moving)),
-            undo=tuple(w.undo for w in reversed(writes)),
-            frees=tuple(Held(namespace(p), name(p), uid(p), told.name, gpus(p)) for p in moving),
+            changes=(cordon.change, *(_evict(p, cluster) for p in moving)),
+            undo=(cordon.undo,),
+            frees=freed(moving, cluster),
             lost=_lost(moving),
             notes=("an empty node is its autoscaler's to take away, or its operator's to repair",),
         )

@@ -3,6 +3,10 @@
 A budget counts the actions of the last `per`, whatever became of them, and an action fits if it
 is still within the limit together with these: so no stretch of that length ever holds more. What
 is not known (a price, the size of the fleet) fits nothing.
+
+A percentage above 0 is never less than the smallest thing that can be acted upon, or a small fleet
+could do nothing at all: one workload, one owner; of GPUs and dollars one node where nodes are acted
+upon, and what the fleet's largest node has where workloads are.
 """
 
 import math
@@ -10,6 +14,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
+from typing import Self
 
 import msgspec
 
@@ -19,6 +24,11 @@ from fallow.acting import Decision, Facts, Reason
 from fallow.window import format_duration
 
 HOURS_PER_DAY = 24
+LEAST_CASES = 10
+"""A share in `max_resources` above 0 is never fewer cases: at night most of a small fleet may rest
+together, and then a share of it would stop every turn. Budgets and `concurrent` bound the acts."""
+NODE = "Node"
+"""Kind of the subject where nodes are acted upon."""
 
 
 class Use(msgspec.Struct, frozen=True):
@@ -42,6 +52,9 @@ class Spent(msgspec.Struct, frozen=True):
     fleet_workloads: int | None = None
     fleet_owners: int | None = None
     fleet_usd_per_hour: Decimal | None = None
+    largest_node_gpus: float | None = None
+    largest_node_usd_per_hour: Decimal | None = None
+    """Of the node with most of either: the least that a percentage above 0 allows."""
     concurrent: int = 0
     """Actions under way."""
     frozen: str | None = None
@@ -49,7 +62,11 @@ class Spent(msgspec.Struct, frozen=True):
     demoted: frozenset[str] = frozenset()
     """Policies whose owners took back too much."""
     trusted: frozenset[str] = frozenset()
-    """Policies whose back-test met the regret they declare, or which were forced."""
+    """Policies whose back-test proved what they declare, or which a person trusts by hand."""
+    by_hand: Mapping[str, str] = {}
+    """Of the trusted, those that a person trusts without a proof: who, when and why."""
+    unproved: Mapping[str, str] = {}
+    """Why a policy is not trusted: what its last back-test gave, and what that lacks."""
     acted: Mapping[str, int] = {}
     """Actions ever taken by a policy; none known = none taken."""
 
@@ -104,7 +121,7 @@ def left(policy: Policy, spent: Spent, now: datetime) -> Left:
     for budget in policy.budgets:
         if not budget.each and in_force(budget, now):
             uses = _counted(policy.name, budget, None, spent, now)
-            for meter in _meters(budget, uses, None, spent):
+            for meter in _meters(budget, uses, None, spent, Floor.of_fleet(spent)):
                 rooms.setdefault(meter.name, []).append(meter.room)
     least = {name: min(found) for name, found in rooms.items()}
     return Left(
@@ -127,12 +144,12 @@ def held(policy: Policy, facts: Facts, spent: Spent, now: datetime) -> tuple[Hol
         owner=facts.owner,
         usd_per_hour=_hourly(facts.usd_per_day),
     )
-    found = []
+    found, floor = [], Floor.of_case(facts, case, spent)
     for budget in policy.budgets:
         if in_force(budget, now):
             uses = _counted(policy.name, budget, case, spent, now)
-            full = [m for m in _meters(budget, uses, case, spent) if not m.fits]
-            until = _free_at(budget, uses, case, spent, now) if full else None
+            full = [m for m in _meters(budget, uses, case, spent, floor) if not m.fits]
+            until = _free_at(budget, uses, case, spent, now, floor) if full else None
             found += [Hold(Reason("budget", _words(budget, m)), until) for m in full]
     return tuple(found)
 
@@ -155,10 +172,37 @@ def exceeded(policy: Policy, cases: int, spent: Spent) -> Reason | None:
     if most is None:
         text = f"the fleet's size is unknown: {policy.max_resources} of it cannot be counted"
         return Reason("max-resources", f"{policy.name}: {text}")
+    if policy.max_resources.share and most > 0:
+        most = max(most, Decimal(LEAST_CASES))
     if cases > most:
         text = f"{cases} cases are more than max_resources ({policy.max_resources} = {most:f})"
         return Reason("max-resources", f"{policy.name}: {text}; nothing at all is done")
     return None
+
+
+class Floor(msgspec.Struct, frozen=True):
+    """The least that a percentage above 0 allows. None = no more than the percentage itself."""
+
+    gpus: Decimal | None
+    usd_per_hour: Decimal | None
+    why: str = ""
+    """Why there is none, where that needs to be said."""
+
+    @classmethod
+    def of_fleet(cls, spent: Spent) -> Self:
+        """Return that of workloads: what the fleet's largest node has."""
+        return cls(exact(spent.largest_node_gpus), exact(spent.largest_node_usd_per_hour))
+
+    @classmethod
+    def of_case(cls, facts: Facts, case: Use, spent: Spent) -> Self:
+        """Return that of a case: of a node itself, unless its pool would have no other."""
+        if facts.finding.subject.workload_kind != NODE:
+            return cls.of_fleet(spent)
+        if facts.pool_others is None:
+            return cls(None, None, "whether its pool has another schedulable node is unknown")
+        if facts.pool_others < 1:
+            return cls(None, None, "it is the last schedulable node of its pool")
+        return cls(case.gpus, case.usd_per_hour)
 
 
 class _Meter(msgspec.Struct, frozen=True):
@@ -168,6 +212,8 @@ class _Meter(msgspec.Struct, frozen=True):
     limit: Decimal | None
     taken: Decimal | None
     asks: Decimal | None
+    why: str = ""
+    """Why a percentage allows no whole node."""
 
     @property
     def room(self) -> Decimal:
@@ -182,23 +228,25 @@ class _Meter(msgspec.Struct, frozen=True):
 
 
 def _meters(
-    budget: Budget, uses: Sequence[Use], case: Use | None, spent: Spent
+    budget: Budget, uses: Sequence[Use], case: Use | None, spent: Spent, floor: Floor
 ) -> Iterator[_Meter]:
     one = [case] if case else []
     if budget.workloads is not None:
         limit = _limit(budget.workloads, spent.fleet_workloads, whole=True)
         yield _Meter("workloads", limit, Decimal(len(uses)), Decimal(len(one)))
     if budget.gpus is not None:
-        limit = _limit(budget.gpus, spent.fleet_gpus)
-        yield _Meter("gpus", limit, _sum([u.gpus for u in uses]), _sum([u.gpus for u in one]))
+        limit = _limit(budget.gpus, spent.fleet_gpus, floor=floor.gpus)
+        taken, asks = _sum([u.gpus for u in uses]), _sum([u.gpus for u in one])
+        yield _Meter("gpus", limit, taken, asks, floor.why if budget.gpus.share else "")
     if budget.owners is not None:
         limit = _limit(budget.owners, spent.fleet_owners, whole=True)
         before = _owners(uses)
         yield _Meter("owners", limit, Decimal(before), Decimal(_owners([*uses, *one]) - before))
     if budget.usd_per_hour is not None:
-        limit = _limit(budget.usd_per_hour, spent.fleet_usd_per_hour)
-        asks = _sum([u.usd_per_hour for u in one])
-        yield _Meter("usd_per_hour", limit, _sum([u.usd_per_hour for u in uses]), asks)
+        limit = _limit(budget.usd_per_hour, spent.fleet_usd_per_hour, floor=floor.usd_per_hour)
+        taken, asks = (_sum([u.usd_per_hour for u in each]) for each in (uses, one))
+        why = floor.why if budget.usd_per_hour.share else ""
+        yield _Meter("usd_per_hour", limit, taken, asks, why)
 
 
 def _counted(
@@ -221,15 +269,28 @@ def _group(budget: Budget, action: Use) -> str | None:
     return action.owner if budget.each == "owner" else ""
 
 
-def _limit(amount: Amount, fleet: float | Decimal | None, *, whole: bool = False) -> Decimal | None:
-    """Return a limit as a number; a share of whole things is rounded up (as in Karpenter)."""
+def _limit(
+    amount: Amount,
+    fleet: float | Decimal | None,
+    *,
+    whole: bool = False,
+    floor: Decimal | None = None,
+) -> Decimal | None:
+    """Return a limit as a number; a share of whole things is rounded up (as in Karpenter).
+
+    `floor`: what a share above 0 allows at least; of whole things that is one.
+    """
     if not amount.share:
         return amount.value
     known = exact(fleet)
     if known is None:
         return None
+    if not amount.value:
+        return amount.value
     part = amount.value * known
-    return part.to_integral_value(ROUND_CEILING) if whole else part
+    if whole:
+        return max(part.to_integral_value(ROUND_CEILING), Decimal(1))
+    return part if floor is None else max(part, floor)
 
 
 def _sum(values: Sequence[Decimal | None]) -> Decimal | None:
@@ -247,15 +308,15 @@ def _owners(uses: Sequence[Use]) -> int:
     return unknown + len({u.owner for u in uses if u.owner is not None})
 
 
-def _free_at(
-    budget: Budget, uses: Sequence[Use], case: Use, spent: Spent, now: datetime
+def _free_at(  # noqa: PLR0917  (one caller)
+    budget: Budget, uses: Sequence[Use], case: Use, spent: Spent, now: datetime, floor: Floor
 ) -> datetime | None:
     """Return when a case fits by itself: enough uses are too old, or the window has closed."""
     shut = closes(budget.window, now) if budget.window is not None else None
     ordered = sorted(uses, key=lambda u: u.at)
 
     def fits(gone: int) -> bool:
-        return all(m.fits for m in _meters(budget, ordered[gone:], case, spent))
+        return all(m.fits for m in _meters(budget, ordered[gone:], case, spent, floor))
 
     # Fewer uses never leave less: how many must be gone first is found by halves.
     gone = bisect_left(range(len(ordered) + 1), True, key=fits)
@@ -277,4 +338,6 @@ def _words(budget: Budget, meter: _Meter) -> str:
         return f"{rule}: the fleet's {meter.name} are unknown"
     if meter.taken is None or meter.asks is None:
         return f"{rule}: unknown for this case or one before it"
-    return f"{rule}: {meter.taken:f} of {meter.limit:f} taken, {meter.asks:f} more asked"
+    why = f"; {meter.why}" if meter.why else ""
+    taken, limit, asks = (f"{d.normalize():f}" for d in (meter.taken, meter.limit, meter.asks))
+    return f"{rule}: {taken} of {limit} taken, {asks} more asked{why}"

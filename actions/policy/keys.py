@@ -167,6 +167,12 @@ MATCH = Section(
         ),
         "confidence": Key(Number(0, 1), "the least confidence", "`0`"),
         "gpus": Key(Number(), "the fewest GPUs that the workload holds", "`0`"),
+        "min_duration": Key(
+            Span(MINUTE, 90 * DAY),
+            "the shortest time for which it has been idle without a break, such as `8h`; a finding "
+            "that is not about idleness does not match",
+            "any",
+        ),
         "gpu_hours": Key(Number(), "the fewest GPU-hours wasted so far", "`0`"),
         "gpu_hours_per_day": Key(Number(), "the fewest GPU-hours a day that would be freed", "`0`"),
         "usd_per_day": Key(
@@ -200,10 +206,17 @@ ALLOW = Section(
 BUDGET = Section(
     {
         "workloads": Key(_whole, "most workloads; a percentage is rounded up", "any number"),
-        "gpus": Key(_any, "most GPUs", "any number"),
+        "gpus": Key(
+            _any,
+            "most GPUs; a percentage above 0 is never less than one node, where nodes are acted "
+            "upon, or than the GPUs of the fleet's largest node",
+            "any number",
+        ),
         "owners": Key(_whole, "most different owners; a percentage is rounded up", "any number"),
         "usd_per_hour": Key(
-            _any, "most dollars an hour; what has no price does not fit", "any number"
+            _any,
+            "most dollars an hour; what has no price does not fit; a percentage as of GPUs",
+            "any number",
         ),
         "per": Key(Span(MINUTE, 31 * DAY), "in any stretch of this length", "`1d`"),
         "each": Key(
@@ -215,6 +228,20 @@ BUDGET = Section(
             Choice("policy", "all"), "actions of this policy, or of all policies", "`policy`"
         ),
         **_window,
+    }
+)
+ACT_WINDOW = Section(
+    {
+        name: Key(key.shape, what, key.default, required=name != "timezone")
+        for (name, key), what in zip(
+            _window.items(),
+            (
+                "when it begins, as crontab(5) has it: 0 and 7 are Sunday",
+                "how long it stays open",
+                "whose clock the schedule means",
+            ),
+            strict=True,
+        )
     }
 )
 BLACKOUT = Section(
@@ -267,6 +294,12 @@ POLICY = Section(
             Number(1, 1000, whole=True), "actions under way at once, of all policies", "`2`"
         ),
         "blackouts": Key(Items(BLACKOUT), "when nothing is done", "none"),
+        "act_window": Key(
+            ACT_WINDOW,
+            "it acts only while this window is open; its notices announce the moment of the stop, "
+            "and owners may keep what they need",
+            "always open",
+        ),
         "approvals": Key(APPROVALS, "whether people have to agree", "none needed"),
         "on_pressure": Key(
             Flag(), "only if somebody waits whom the freed GPUs really admit", "`false`"

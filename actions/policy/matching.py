@@ -2,13 +2,17 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from fnmatch import translate
 from functools import lru_cache
 
 from actions.policy.model import Match, Policy
 from fallow.acting import Facts, Reason
+from fallow.window import format_duration
 
 _GATE = "match"
+_STRETCHES = frozenset({"idle", "partly idle"})
+"""Verdicts whose window is the time for which it has been so; others have their analyzer's."""
 
 
 def matches(policy: Policy, facts: Facts) -> tuple[Reason, ...]:
@@ -67,6 +71,12 @@ def _least(wanted: Match, facts: Facts) -> Iterator[str]:
     finding = facts.finding
     if wanted.evidence == "confirmed" and finding.evidence != "confirmed":
         yield f"evidence is {finding.evidence}, wanted: confirmed"
+    if wanted.min_duration:
+        lasted = facts.finding.window.end - facts.finding.window.start
+        if finding.verdict not in _STRETCHES:
+            yield f"min_duration: {finding.verdict} findings are of no stretch of idleness"
+        elif lasted < wanted.min_duration:
+            yield f"min_duration is {_span(lasted)}, wanted: {_span(wanted.min_duration)} or more"
     for name, least, seen in (
         ("confidence", wanted.confidence, finding.confidence),
         ("gpus", wanted.gpus, facts.gpus),
@@ -76,6 +86,10 @@ def _least(wanted: Match, facts: Facts) -> Iterator[str]:
     ):
         if least and not (seen is not None and seen >= least):
             yield f"{name} is {_said(seen)}, wanted: {least} or more"
+
+
+def _span(length: timedelta) -> str:
+    return format_duration(length.total_seconds())
 
 
 def _said(value: object) -> str:

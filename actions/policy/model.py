@@ -51,6 +51,8 @@ class Match(msgspec.Struct, frozen=True):
     evidence: Evidence = "suspected"
     confidence: float = 0.0
     gpus: float = 0.0
+    min_duration: timedelta = timedelta(0)
+    """How long the same idle stretch has lasted; other findings have none."""
     gpu_hours: float = 0.0
     gpu_hours_per_day: float = 0.0
     usd_per_day: Decimal = Decimal(0)
@@ -93,7 +95,7 @@ class Amount(msgspec.Struct, frozen=True):
     share: bool = False
 
     def __str__(self) -> str:
-        return f"{self.value * 100:f}%" if self.share else f"{self.value:f}"
+        return f"{(self.value * 100).normalize():f}%" if self.share else f"{self.value:f}"
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -151,6 +153,8 @@ class Policy(msgspec.Struct, frozen=True):
     concurrent: int = 2
     """Actions under way at once."""
     blackouts: tuple[Blackout, ...] = ()
+    act_window: Recurring | None = None
+    """It acts only while this is open, and its notices announce when that is; None = always."""
     approvals: Approvals = Approvals()
     on_pressure: bool = False
     """Only if somebody waits whom the freed GPUs really admit."""

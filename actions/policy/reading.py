@@ -99,6 +99,7 @@ def _policy(node: Node, where: Where, can: Able, look: timedelta) -> Policy | No
         budgets=tuple(_budget(told) for _, told in said.get("budgets", ())),
         concurrent=int(said.get("concurrent", bare.concurrent)),
         blackouts=tuple(_blackout(told) for _, told in said.get("blackouts", ())),
+        act_window=_window(said.get("act_window", {})),
         approvals=_approvals(said.get("approvals")),
         on_pressure=said.get("on_pressure", False),
         on_benefit=said.get("on_benefit", False),

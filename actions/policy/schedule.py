@@ -2,10 +2,11 @@
 
 A start that the clock skips comes when it has jumped; one that it shows twice comes twice. A
 window is over once both the wall and a stopwatch say so: where the clock changes, the later end
-counts. Windows only ever restrain, so both err on the safe side.
+counts. These windows restrain, so both err on the safe side; of one that allows (`allows`) the
+earlier end counts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import islice
@@ -38,6 +39,22 @@ def is_open(window: Recurring, now: datetime) -> bool:
 
 
 @lru_cache(maxsize=4096)
+def allows(window: Recurring, now: datetime) -> bool:
+    """Say whether a window in which something may be done is open.
+
+    Where the clock changes, the earlier end counts: such a window errs on the side of rest.
+    """
+    since = now - window.duration
+    return any(now < _end(window, s, min) for s in starts(window, since, now))
+
+
+@lru_cache(maxsize=4096)
+def opens(window: Recurring, now: datetime) -> datetime | None:
+    """Return from which moment on a window allows something, now included; None = never."""
+    return now if allows(window, now) else next(starts(window, now, now + _YEAR), None)
+
+
+@lru_cache(maxsize=4096)
 def closes(window: Recurring, now: datetime) -> datetime | None:
     """Return when an open window closes, with those that follow on it; None = not foreseeable."""
     found = starts(window, now - window.duration - JUMP, now)
@@ -64,7 +81,7 @@ def light(blackout: Blackout, now: datetime) -> datetime | None:
     return blackout.end if blackout.window is None else closes(blackout.window, now)
 
 
-def _end(window: Recurring, start: datetime) -> datetime:
+def _end(window: Recurring, start: datetime, which: Callable[..., datetime] = max) -> datetime:
     zone = ZoneInfo(window.timezone)
     wall = start.astimezone(zone).replace(tzinfo=None) + window.duration
-    return max(start + window.duration, *moments(wall, zone))
+    return which(start + window.duration, *moments(wall, zone))

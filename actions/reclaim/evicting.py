@@ -2,10 +2,10 @@
 
 from typing import Any, ClassVar
 
-from actions.cluster.members import gpus
+from actions.cluster.allocations import CLAIMS
 from actions.cluster.objects import annotations, deep, ended, labels, name, namespace
-from actions.reclaim.subjects import Subject, subject
-from fallow.acting import Change, Decision, Held, Intent
+from actions.reclaim.subjects import Subject, freed, subject
+from fallow.acting import Change, Decision, Intent
 from fallow.errors import RefusedError
 from fallow.seams import Cluster, Right
 
@@ -27,6 +27,7 @@ class EvictExecutor:
         Right("", "pods", ("get", "list", "create")),
         Right("", "pods/eviction", ("create",)),
         Right("", "namespaces", ("get",)),
+        CLAIMS,
     )
 
     def intend(self, decision: Decision, cluster: Cluster) -> Intent:
@@ -75,13 +76,12 @@ class EvictExecutor:
             becomes={"/metadata/name": name(pod)},
             guarded=False,
         )
-        node = deep(pod, "spec", "nodeName")
         return Intent(
             target=found.target,
             capability="evict",
             changes=(evict,),
             undo=(again,),
-            frees=(Held(namespace(pod), name(pod), found.target.uid, node, gpus(pod)),),
+            frees=freed((pod,), cluster),
             lost="everything outside its volumes: the undo is a new pod of the same manifest",
         )
 

@@ -3,11 +3,12 @@
 from typing import ClassVar
 from urllib.parse import quote
 
-from actions.cluster.members import gpus
-from actions.cluster.objects import Object, annotations, deep, ended, going, name, uid
+from actions.cluster.allocations import CLAIMS
+from actions.cluster.objects import Object, annotations, ended, going, uid
 from actions.cluster.pointers import pointer
+from actions.reclaim.subjects import freed
 from actions.recommend import verbs as words
-from fallow.acting import Change, Decision, Held, Intent, Target
+from fallow.acting import Change, Decision, Intent, Target
 from fallow.errors import RefusedError
 from fallow.seams import Cluster, Right
 
@@ -21,7 +22,10 @@ class JupyterHubExecutor:
     kinds: ClassVar[frozenset[str]] = frozenset({"JupyterServer"})
     capabilities: ClassVar[frozenset[str]] = frozenset({"suspend"})
     verbs: ClassVar[frozenset[str]] = frozenset({"stop"})
-    rights: ClassVar[tuple[Right, ...]] = (Right("", "pods", ("get", "list")),)
+    rights: ClassVar[tuple[Right, ...]] = (
+        Right("", "pods", ("get", "list")),
+        CLAIMS,
+    )
 
     def intend(self, decision: Decision, cluster: Cluster) -> Intent:
         """Return the call of the hub that stops a server, and the one that starts it.
@@ -46,9 +50,7 @@ class JupyterHubExecutor:
             capability="suspend",
             changes=(stop,),
             undo=(change(target, user, server, running=True),),
-            frees=tuple(
-                Held(space, name(p), uid(p), deep(p, "spec", "nodeName"), gpus(p)) for p in pods
-            ),
+            frees=freed(pods, cluster),
             lost=words()[kind].lost,
             notes=(words()[kind].caution,),
         )

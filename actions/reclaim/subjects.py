@@ -1,8 +1,10 @@
 """Find what a decision is about, as it is now, and refuse what must not be touched."""
 
+from collections.abc import Sequence
+
 import msgspec
 
-from actions.cluster.members import gpus
+from actions.cluster.allocations import CLAIMS, allocated_gpus
 from actions.cluster.objects import (
     Object,
     controller,
@@ -78,12 +80,15 @@ def subject(decision: Decision, cluster: Cluster) -> Subject:
 
 
 def held(found: Subject, cluster: Cluster) -> tuple[Held, ...]:
-    """Return the pods that should be gone once the object is stopped."""
-    pods = cluster.pods(found.target)
+    """Return the pods that should be gone once the object is stopped; waiting ones hold no GPU."""
+    return freed([p for p in cluster.pods(found.target) if not ended(p)], cluster)
+
+
+def freed(pods: Sequence[Object], cluster: Cluster) -> tuple[Held, ...]:
+    """Return pods with what they hold, as an intent says what its writes free."""
+    gpus = allocated_gpus(pods, cluster)
     return tuple(
-        Held(namespace(p), name(p), uid(p), deep(p, "spec", "nodeName"), gpus(p))
-        for p in pods
-        if not ended(p)
+        Held(namespace(p), name(p), uid(p), deep(p, "spec", "nodeName"), gpus[uid(p)]) for p in pods
     )
 
 
@@ -126,5 +131,5 @@ def rights(*names: str, part: str = "", verbs: tuple[str, ...] = ("patch",)) -> 
     return tuple(found)
 
 
-LOOK = (Right("", "pods", ("get", "list")),)
-"""What every executor needs to see which pods go."""
+LOOK = (Right("", "pods", ("get", "list")), CLAIMS)
+"""What every executor needs to see which pods go, and what they hold."""

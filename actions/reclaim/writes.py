@@ -30,6 +30,32 @@ def field(obj: Object, target: Target, path: str, pointer: str, value: Any) -> W
     return Writes(change, _undone(change, merge(place, was[place])))
 
 
+def joined(first: Writes, *others: Writes) -> Writes:
+    """Return one merge patch of several fields of one object, and its undo.
+
+    One write has no version between its parts that a controller could make old.
+    """
+    change, undo = first.change, first.undo
+    for other in others:
+        change, undo = _both(change, other.change), _both(undo, other.undo)
+    return Writes(change, undo)
+
+
+def _both(one: Change, other: Change) -> Change:
+    return msgspec.structs.replace(
+        one,
+        body=_merged(one.body, other.body),
+        was={**one.was, **other.was},
+        becomes={**one.becomes, **other.becomes},
+    )
+
+
+def _merged(one: Any, other: Any) -> Any:
+    if not (isinstance(one, dict) and isinstance(other, dict)):
+        return other
+    return {**one, **{k: _merged(one.get(k), v) for k, v in other.items()}}
+
+
 def replicas(obj: Object, target: Target, path: str, value: int) -> Writes:
     """Return the write of the scale subresource, and its undo.
 

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from actions.cluster.members import gpus, pods_on
-from actions.cluster.objects import deep, labels, name, target
+from actions.cluster.allocations import CLAIMS, allocated_gpus
+from actions.cluster.members import pods_on
+from actions.cluster.objects import deep, labels, name, target, uid
 from actions.cluster.pointers import pointer
 from actions.nodes.recycling import CORDON, read
 from actions.reclaim.writes import Writes, field
@@ -33,6 +34,7 @@ class MigExecutor:
     rights: ClassVar[tuple[Right, ...]] = (
         Right("", "nodes", ("get", "patch")),
         Right("", "pods", ("get", "list")),
+        CLAIMS,
     )
 
     def intend(self, decision: Decision, cluster: Cluster) -> Intent:
@@ -57,7 +59,9 @@ class MigExecutor:
             raise RefusedError(f"Node/{told.name} is asked to be {wanted} already")
         if deep(node, "spec", "unschedulable"):
             raise RefusedError(f"Node/{told.name} is cordoned by somebody already")
-        if holding := [name(p) for p in pods_on(told.name, cluster) if gpus(p)]:
+        pods = pods_on(told.name, cluster)
+        gpus = allocated_gpus(pods, cluster)
+        if holding := [name(p) for p in pods if gpus[uid(p)]]:
             raise RefusedError(f"Node/{told.name} has GPU pods: {', '.join(sorted(holding)[:3])}")
         if decision.parameters.get("processes") != 0:
             raise RefusedError(f"Node/{told.name}: whether processes use its devices is not known")

@@ -4,7 +4,7 @@ import math
 from typing import ClassVar
 
 from actions.cluster import scalers
-from actions.cluster.members import gpus
+from actions.cluster.allocations import allocated_gpus
 from actions.cluster.objects import name
 from actions.cluster.pointers import MISSING, at
 from actions.reclaim.scaling import HPA, KEDA
@@ -46,8 +46,7 @@ class ReplicasExecutor:
             raise RefusedError(f"{found} is scaled by {owners[0]['kind']} {name(owners[0])}")
         now = at(found.obj, "/spec/replicas")
         many = 1 if now is MISSING else int(now)
-        held = [gpus(p) for p in cluster.pods(found.target)]
-        total = sum(held)
+        total = sum(allocated_gpus(cluster.pods(found.target), cluster).values())
         if many < 2 or not total:  # noqa: PLR2004  (the last replica is the idle analyzer's to judge)
             raise RefusedError(f"{found} has one replica: no fewer, only none")
         if at(found.obj, "/spec/persistentVolumeClaimRetentionPolicy/whenScaled") == "Delete":

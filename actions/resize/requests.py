@@ -5,7 +5,7 @@ left for its owner, so a new pod asks for the old amount again. Else the owner's
 pods start anew. What is written is the container that asks for the GPUs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -16,7 +16,7 @@ from actions.cluster.pointers import MISSING, at
 from actions.reclaim.subjects import LOOK, Subject, rights, subject
 from fallow.acting import Change, Decision, Intent
 from fallow.errors import RefusedError
-from fallow.quantities import quantity
+from fallow.kube.quantities import canonical, quantity, same
 from fallow.seams import Cluster, Right
 
 CPU, MEMORY = "ask for less CPU per GPU", "ask for less memory per GPU"
@@ -26,6 +26,7 @@ HEADROOM = 1.2
 TEMPLATE = "/spec/template/spec"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
+GUARANTEED = "Guaranteed"
 
 
 class RequestsExecutor:
@@ -93,103 +94,158 @@ def _in_place(cluster: Cluster) -> bool:
 def _pods(found: Subject, cluster: Cluster, resource: str, least: float) -> tuple[Change, ...]:
     changes = []
     for pod in cluster.pods(found.target):
-        if ended(pod) or going(pod) or not gpus(pod):
+        if ended(pod) or going(pod) or not deep(pod, "spec", "nodeName"):
             continue
-        made = _lowered(deep(pod, "spec", "containers"), resource, least)
-        if made is None:
+        size = _lowered(pod["spec"], resource, least, quality=deep(pod, "status", "qosClass"))
+        if size is None:
             continue
-        index, container, old, new = made
+        if size.restarts:
+            raise RefusedError(
+                f"{found} would restart container {size.container} of pod {name(pod)}: its "
+                f"resizePolicy of {resource} is RestartContainer",
+                hint="the policy may change the template instead: template: true",
+            )
         path = f"/api/v1/namespaces/{namespace(pod)}/pods/{name(pod)}"
-        pointer = f"/spec/containers/{index}/resources/requests/{resource}"
-        amounts = {"requests": {resource: new}}
-        body = {"spec": {"containers": [{"name": container, "resources": amounts}]}}
+        was = {f"/spec{pointer}": old for pointer, old in size.was.items()}
         changes.append(
             Change(
                 target(pod, found.target.cluster, "Pod", "v1"),
                 "PATCH",
                 f"{path}/resize",
-                body,
+                _body(size.container, dict.fromkeys(was, size.new)),
                 content_type=STRATEGIC,
                 read=path,
-                was={pointer: old},
-                becomes={pointer: new},
+                was=was,
+                becomes=dict.fromkeys(was, size.new),
             )
         )
     return tuple(changes)
 
 
 def _template(found: Subject, resource: str, least: float) -> Change:
-    listed = at(found.obj, f"{TEMPLATE}/containers")
-    made = None if listed is MISSING else _lowered(listed, resource, least)
-    if made is None:
+    spec = at(found.obj, TEMPLATE)
+    size = None if spec is MISSING else _lowered(spec, resource, least)
+    if size is None:
         raise RefusedError(f"{found} asks for no more {resource} than it needs")
-    index, container, old, new = made
-    pointer = f"{TEMPLATE}/containers/{index}/resources/requests/{resource}"
-    body = [
-        {"op": "test", "path": f"{TEMPLATE}/containers/{index}/name", "value": container},
-        {"op": "test", "path": pointer, "value": old},
-        {"op": "replace", "path": pointer, "value": new},
-    ]
+    was = {f"{TEMPLATE}{pointer}": old for pointer, old in size.was.items()}
+    named = f"{TEMPLATE}/containers/{size.index}/name"
     return Change(
         found.target,
         "PATCH",
         found.path,
-        body,
+        _operations({"op": "test", "path": named, "value": size.container}, was, size.new),
         content_type=JSON_PATCH,
-        was={pointer: old},
-        becomes={pointer: new},
+        was=was,
+        becomes=dict.fromkeys(was, size.new),
     )
 
 
+class Size(msgspec.Struct, frozen=True):
+    """What one container is to ask for."""
+
+    index: int
+    container: str
+    was: dict[str, str]
+    """Pointers within the pod's spec, of the request and with it the limit, and their amounts."""
+    new: str
+    restarts: bool
+    """Its resizePolicy has the container started anew for it."""
+
+
 def _lowered(
-    containers: Sequence[Object], resource: str, least: float
-) -> tuple[int, str, str, str] | None:
+    spec: Object, resource: str, least: float, *, quality: str | None = None
+) -> Size | None:
     """Return which container asks for how much, and for how much it should; None = for no more.
 
-    The amount is the pod's: what the other containers ask for comes off it.
+    The amount is the pod's: what the other containers ask for comes off it. A Guaranteed pod's
+    limit goes with its request: the server lets no resize change the class.
     """
+    containers: Sequence[Object] = spec.get("containers") or ()
     asking = [n for n, c in enumerate(containers) if gpus({"spec": {"containers": [c]}})]
+    asking = asking or [n for n, c in enumerate(containers) if deep(c, "resources", "claims")]
+    if not asking:
+        return None
     if len(asking) != 1:
         raise RefusedError(f"{len(asking)} containers ask for GPUs: whose {resource} it is, unsaid")
     index = asking[0]
+    container = containers[index]
     others = sum(_asked(c, resource) for n, c in enumerate(containers) if n != index)
-    old = deep(containers[index], "resources", "requests", resource)
+    sides = {side: deep(container, "resources", side, resource) for side in ("requests", "limits")}
+    now = sides["requests"] if sides["requests"] is not None else sides["limits"]
     new = max(least - others, 0.0)
-    if old is None or new <= 0 or _asked(containers[index], resource) <= new:
+    if now is None or new <= 0 or _asked(container, resource) <= new:
         return None
-    return index, str(containers[index]["name"]), str(old), written(resource, new)
+    whole = deep(spec, "resources", "requests", resource) or deep(
+        spec, "resources", "limits", resource
+    )
+    if whole is not None:
+        raise RefusedError(f"{resource} is asked for by the pod as a whole, not by its containers")
+    together = (quality or _quality(spec)) == GUARANTEED or sides["requests"] is None
+    was = {
+        f"/containers/{index}/resources/{side}/{resource}": str(amount)
+        for side, amount in sides.items()
+        if amount is not None and (side == "requests" or together)
+    }
+    policies = container.get("resizePolicy") or ()
+    restarts = any(
+        p.get("resourceName") == resource and p.get("restartPolicy") == "RestartContainer"
+        for p in policies
+    )
+    return Size(index, str(container["name"]), was, written(resource, new), restarts)
+
+
+def _quality(spec: Object) -> str:
+    """Return the class of a pod of this spec, as far as it is Guaranteed or not."""
+    every = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    for container in every:
+        for resource in ("cpu", "memory"):
+            limit = deep(container, "resources", "limits", resource)
+            request = deep(container, "resources", "requests", resource)
+            if limit is None or (request is not None and not same(request, limit)):
+                return "Burstable"
+    return GUARANTEED
 
 
 def _asked(container: Object, resource: str) -> float:
     said = deep(container, "resources", "requests", resource)
+    if said is None:
+        said = deep(container, "resources", "limits", resource)  # the server's default
     value = float(quantity(said) or 0) if said is not None else 0.0
     return value * 1000 if resource == "cpu" else value
 
 
 def written(resource: str, amount: float) -> str:
-    """Return an amount as the API writes it: millicores, or MiB rounded up."""
-    if resource == "cpu":
-        return f"{-int(-amount // 1)}m"
-    return f"{-int(-amount // 2**20)}Mi"
+    """Return an amount as the API stores it: millicores, or MiB rounded up, in canonical form."""
+    text = f"{-int(-amount // 1)}m" if resource == "cpu" else f"{-int(-amount // 2**20)}Mi"
+    return canonical(text) or text
+
+
+def _body(container: str, becomes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the strategic merge patch that sets a container's amounts."""
+    amounts: dict[str, dict[str, Any]] = {}
+    for pointer, amount in becomes.items():
+        *_, side, resource = pointer.split("/")
+        amounts.setdefault(side, {})[resource] = amount
+    return {"spec": {"containers": [{"name": container, "resources": amounts}]}}
+
+
+def _operations(named: Any, was: Mapping[str, Any], new: Any) -> list[dict[str, Any]]:
+    """Return the JSON patch that replaces amounts, and is refused where they are others."""
+    body = [named]
+    for pointer, old in was.items():
+        after = new[pointer] if isinstance(new, Mapping) else new
+        body.append({"op": "test", "path": pointer, "value": old})
+        body.append({"op": "replace", "path": pointer, "value": after})
+    return body
 
 
 def _undone(change: Change) -> Change:
     later = msgspec.structs.replace(change.target, resource_version=None, generation=None)
     body: Any
     if change.content_type == JSON_PATCH:
-        name_test, _, _ = change.body
-        ((pointer, new),) = change.becomes.items()
-        body = [
-            name_test,
-            {"op": "test", "path": pointer, "value": new},
-            {"op": "replace", "path": pointer, "value": change.was[pointer]},
-        ]
+        body = _operations(change.body[0], change.becomes, change.was)
     else:
-        ((pointer, old),) = change.was.items()
-        container = change.body["spec"]["containers"][0]["name"]
-        resource = pointer.rpartition("/")[2]
-        amounts = {"requests": {resource: old}}
-        body = {"spec": {"containers": [{"name": container, "resources": amounts}]}}
+        body = _body(change.body["spec"]["containers"][0]["name"], change.was)
     return msgspec.structs.replace(
         change, target=later, body=body, was=change.becomes, becomes=change.was
     )

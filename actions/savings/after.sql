@@ -94,7 +94,28 @@ left_over as (
         c.since, c.until
 ),
 
--- when the device itself, or its node, was last seen
+-- when each cluster's inventory was last read, node by node or another
+inventories as (
+    select
+        cluster,
+        max(last_seen) as last_read
+    from node
+    group by cluster
+),
+
+-- nodes that an event says were deleted or taken back
+removals as (
+    select
+        cluster,
+        name as node,
+        max(ts) as removed
+    from event
+    where kind = 'Node' and list_contains($removals::varchar[], reason)
+    group by cluster, name
+),
+
+-- when the device was last seen, and from when on its node is known to be gone: an event says so,
+-- or the inventory was read later without it
 there as (
     select
         h.*,
@@ -102,12 +123,19 @@ there as (
         d.node,
         n.capacity_type,
         n.provider,
-        least(d.last_seen, coalesce(n.last_seen, d.last_seen)) as seen_until,
+        d.last_seen as seen_until,
+        case
+            when r.removed >= n.last_seen - to_seconds($gone_s)
+                then greatest(n.last_seen, r.removed)
+            when i.last_read > n.last_seen + to_seconds($gone_s) then n.last_seen
+        end as gone_at,
         min(h.since) filter (where h.kept < h.share)
             over (partition by h.action, h.cluster, h.device) as taken_over
     from left_over as h
     inner join device as d on h.cluster = d.cluster and h.device = d.device
     left join node as n on d.cluster = n.cluster and d.node = n.node
+    left join inventories as i on d.cluster = i.cluster
+    left join removals as r on d.cluster = r.cluster and d.node = r.node
 ),
 
 -- who held it since
@@ -152,6 +180,7 @@ select
     t.capacity_type,
     t.provider,
     t.seen_until,
+    t.gone_at,
     coalesce(s.own_s, 0.0) as own_s,
     coalesce(s.served_s, 0.0) as served_s
 from there as t

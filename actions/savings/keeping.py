@@ -122,6 +122,7 @@ def _batch(
             "is_regretted": [e.regretted for e in entries],
             "held_gpu_hours": [e.held_gpu_hours for e in entries],
             "held_usd": [e.held_usd for e in entries],
+            "unknown_gpu_hours": [e.unknown_gpu_hours for e in entries],
         },
     )
 

@@ -3,13 +3,16 @@
     seconds since the act, until it came back, of every device that it had held:
 
     held by itself        nothing is saved
-    the device is gone    cash      (a cloud's node that nobody pays for any more)
+    its node is gone      cash      (a cloud's node that nobody pays for any more)
     held by another       served    (work that ran there)
     held by nobody        released  (free, and nobody took it)
     of a reservation      sunk      (gone or free, and paid for whatever happens)
+    unseen                unknown   (its telemetry ended: neither saved nor spent)
 
-The parts of a device add up to its seconds, and no second is two actions': where what came to a
-device was stopped there too, the later stop has it. What starting again cost is taken off.
+A node is gone where an event says that it was removed, or where the cluster's inventory was read
+later without it. The parts of a device add up to its seconds, and no second is two actions': where
+what came to a device was stopped there too, the later stop has it. What starting again cost is
+taken off.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +24,7 @@ from typing import Any
 import msgspec
 
 from actions.savings.acted import Acted
-from actions.savings.forecast import HOUR_S, expected_rest
+from actions.savings.forecast import HOUR_S, Forecast, Stretches, expected_rest, forecast
 from actions.savings.past import Past
 from fallow.acting import LedgerEntry, SavingKind
 from fallow.seams import Views
@@ -30,7 +33,10 @@ from fallow.window import Window
 SLACK_S = 600.0
 """An allocation that ended so shortly before the act is what was acted upon."""
 GONE_S = 900.0
-"""A device unseen for longer than this is gone: three looks at five minutes."""
+"""A device unseen for longer than this is unknown, and a node that the inventory was read so much
+later without is gone: three samples at five minutes."""
+REMOVALS = ("RemovingNode", "DeletingNode")
+"""Reasons of the node controller's and the cloud controller's events when a node leaves."""
 STARTUP_S = 6 * HOUR_S
 """Starting again is looked for within so long after it came back."""
 CLOUDS = frozenset({"aws", "gcp", "azure"})
@@ -46,6 +52,8 @@ class Parts(msgspec.Struct):
     unpriced: bool = False
     held: list[tuple[float, datetime | None]] = []
     """Boards that it had held, and when later stops took them over."""
+    unknown_hours: float = 0.0
+    """Of boards whose telemetry ended while nothing says that their node is gone."""
     held_hours: float = 0.0
     held_usd: Decimal = Decimal()
     """GPU-hours and dollars of these since: what was saved is a part of them."""
@@ -93,6 +101,30 @@ def measure(
     ]
 
 
+def predict(views: Views, acted: Sequence[Acted], now: datetime) -> Forecast:
+    """Return what all these actions together should have released by now, and within what.
+
+    It rests on what was known before each act, and on nothing that came after.
+    """
+    if not acted:
+        return Forecast(0.0, 0.0, 0.0)
+    parts = {a.action: Parts() for a in acted}
+    ends = {a.action: min((now, *a.ends)) for a in acted}
+    for row in _after(views, acted, ends):
+        _split(parts[row["action"]], row, {})
+    past = Past.of(views, acted, now)
+    found = []
+    for one in acted:
+        lengths, ended, age, whose = past.before(one)
+        last = _horizon(one, now)
+        held = tuple(
+            (boards, (min(taken or last, last) - one.at).total_seconds() / HOUR_S)
+            for boards, taken in parts[one.action].held
+        )
+        found.append(Stretches(lengths, ended, age, whose, held))
+    return forecast(found)
+
+
 def _split(into: Parts, row: Row, rates: Mapping[tuple[str, str], list[Row]]) -> None:
     """Give every second of one stretch of a device since the act to one kind."""
     since, until = _utc(row["since"]), _utc(row["until"])
@@ -101,13 +133,13 @@ def _split(into: Parts, row: Row, rates: Mapping[tuple[str, str], list[Row]]) ->
     if row["is_first"]:
         taken = row["taken_over"]
         into.held.append((float(row["share"]) * weight, _utc(taken) if taken else None))
-    seen = _utc(row["seen_until"]) if row["seen_until"] else since
-    gone = length - max(0.0, (min(seen, until) - since).total_seconds())
-    gone = gone if (_utc(row["back"]) - seen).total_seconds() > GONE_S else 0.0
+    gone, unknown = _absent(row, since, until)
     own = min(row["own_s"], share * length)
     served = min(row["served_s"], share * length - own)
     gone = min(gone * share, share * length - own - served)
-    free = share * length - own - served - gone
+    unknown = min(unknown * share, share * length - own - served - gone)
+    free = share * length - own - served - gone - unknown
+    into.unknown_hours += unknown * weight / HOUR_S
     rate = _rate(rates.get((row["cluster"], row["device"]), []), since, until, weight)
     into.held_hours += share * length * weight / HOUR_S
     if rate is not None:
@@ -124,6 +156,16 @@ def _split(into: Parts, row: Row, rates: Mapping[tuple[str, str], list[Row]]) ->
         into.add(kind, seconds * weight / HOUR_S, rate)
 
 
+def _absent(row: Row, since: datetime, until: datetime) -> tuple[float, float]:
+    """Return for how many seconds a device's node was gone, and its state unknown before that."""
+    left = until if row["gone_at"] is None else min(max(_utc(row["gone_at"]), since), until)
+    gone = (until - left).total_seconds()
+    seen = _utc(row["seen_until"]) if row["seen_until"] else since
+    silent = (left - max(min(seen, left), since)).total_seconds()
+    end = _utc(row["back"]) if row["gone_at"] is None else left
+    return gone, silent if (end - seen).total_seconds() > GONE_S else 0.0
+
+
 def _entries(
     one: Acted,
     parts: Parts,
@@ -138,7 +180,7 @@ def _entries(
     """
     end, now = until
     kinds = sorted(parts.hours, key=lambda k: (-parts.hours[k], k)) or ["released"]
-    lengths, ended, age = past.before(one)
+    lengths, ended, age, _ = past.before(one)
     rests: dict[datetime, float] = {}
     predicted = 0.0
     for boards, taken in parts.held:
@@ -173,6 +215,7 @@ def _entries(
                 usd=_down(None if usd is None else usd - ((cost or Decimal()) if n == 0 else 0)),
                 restart_usd=_down(cost) if n == 0 else None,
                 regretted=one.regretted,
+                unknown_gpu_hours=parts.unknown_hours if n == 0 else 0.0,
                 held_gpu_hours=parts.held_hours if n == 0 else 0.0,
                 held_usd=None if parts.unpriced else _up(parts.held_usd if n == 0 else Decimal()),
             )
@@ -184,7 +227,12 @@ def _after(
     views: Views, acted: Sequence[Acted], ends: Mapping[str, datetime]
 ) -> list[dict[str, Any]]:
     listed = [{**_named(a), "acted": _naive(a.at), "back": _naive(ends[a.action])} for a in acted]
-    asked = {"acts": msgspec.json.encode(listed).decode(), "slack_s": SLACK_S}
+    asked = {
+        "acts": msgspec.json.encode(listed).decode(),
+        "slack_s": SLACK_S,
+        "gone_s": GONE_S,
+        "removals": list(REMOVALS),
+    }
     rows: list[dict[str, Any]] = views.query(_sql("after"), asked).to_pylist()
     return rows
 

@@ -29,6 +29,8 @@ class Past(msgspec.Struct, frozen=True):
     kinds: NDArray[np.str_]
     starts: Floats
     ends: Floats
+    numbers: NDArray[np.int64]
+    """Of the workloads: stretches of one have one number."""
     by_us: Flags
     """An act of ours ended it: it says only that it would have lasted at least so long."""
 
@@ -53,11 +55,14 @@ class Past(msgspec.Struct, frozen=True):
             np.array([key[2] for key in keys], dtype=np.str_),
             np.array([_epoch(r["start"]) for r in rows]),
             ends,
+            np.unique(
+                np.array(["/".join(key) for key in keys], dtype=np.str_), return_inverse=True
+            )[1].astype(np.int64),
             np.array(ours, dtype=bool),
         )
 
-    def before(self, one: Acted) -> tuple[Floats, Flags, float]:
-        """Return lengths (hours) of the stretches before an act, which had ended, and its own age.
+    def before(self, one: Acted) -> tuple[Floats, Flags, float, NDArray[np.int64]]:
+        """Return lengths (hours) of stretches before an act, which had ended, its own age, whose.
 
         A verdict looks back a day at most: its stretch is older than its finding says.
         """
@@ -69,7 +74,7 @@ class Past(msgspec.Struct, frozen=True):
         lengths = (np.minimum(ends, at) - starts) / HOUR_S
         ended = (ends < at - FRESH_S) & ~self.by_us[begun]
         age = (at - min(self._since(one, at), (one.idle_since or one.at).timestamp())) / HOUR_S
-        return lengths, ended, age
+        return lengths, ended, age, self.numbers[begun]
 
     def _since(self, one: Acted, at: float) -> float:
         """Return since when a workload had been idle when it was acted upon."""

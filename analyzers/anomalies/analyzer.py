@@ -14,9 +14,8 @@ from analyzers.anomalies.chart import WEEK
 from analyzers.anomalies.findings import made, told
 from analyzers.anomalies.rises import Change, changes
 from analyzers.anomalies.series import GPU_HOUR, Grid, read
-from analyzers.idle import Unjudged
 from analyzers.queries import sql
-from fallow.nouns import Finding, Subject
+from fallow.nouns import Finding, Subject, Unjudged
 from fallow.seams import Views
 from fallow.settings import AnomaliesSettings
 from fallow.window import Window

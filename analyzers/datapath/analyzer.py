@@ -15,11 +15,10 @@ import msgspec
 
 from analyzers.datapath.findings import cached, moved, waited
 from analyzers.datapath.tiers import Reads, best, cache_return
-from analyzers.idle import Unjudged
 from analyzers.queries import OWNERS, sql, steps
 from analyzers.work import bill
 from fallow.errors import SettingsError
-from fallow.nouns import Finding, Subject
+from fallow.nouns import Finding, Subject, Unjudged
 from fallow.seams import Views
 from fallow.settings import DatapathSettings, Dataset, StorageClass
 from fallow.window import Window
@@ -85,7 +84,7 @@ class DatapathAnalyzer:
     def _rows(self, views: Views, window: Window) -> list[Mapping[str, Any]]:
         recent = Window(max(window.start, window.end - RECENT), window.end)
         asked = {
-            **_bounds(recent),
+            **recent.bounds(),
             "activity": self.settings.activity,
             "input_bps": self.settings.input_bps,
         }
@@ -123,7 +122,7 @@ class DatapathAnalyzer:
         if not sets:
             return []
         asked = {
-            **_bounds(window),
+            **window.bounds(),
             "datasets": list(range(len(sets))),
             "namespaces": [d.namespace for d in sets],
             "claims": [d.claim for d in sets],
@@ -171,7 +170,3 @@ def _age_days(data: Dataset, window: Window) -> Fraction:
     if data.stored_since is None or data.stored_since >= window.end:
         return Fraction()
     return Fraction(int((window.end - data.stored_since).total_seconds()), DAY_S)
-
-
-def _bounds(window: Window) -> dict[str, Any]:
-    return {"since": window.start, "until": window.end}

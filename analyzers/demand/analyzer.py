@@ -7,8 +7,7 @@ import msgspec
 from analyzers.demand.findings import advised, covered, found_in
 from analyzers.demand.profiles import profiles, summed
 from analyzers.demand.site import clusters, price_ratios
-from analyzers.idle import Unjudged
-from fallow.nouns import Finding, Subject
+from fallow.nouns import Finding, Subject, Unjudged
 from fallow.seams import Views
 from fallow.settings import DemandSettings
 from fallow.window import Window

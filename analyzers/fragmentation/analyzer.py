@@ -23,9 +23,8 @@ from analyzers.fragmentation.cases import (
 )
 from analyzers.fragmentation.figures import figures, measured
 from analyzers.fragmentation.picture import Money, Picture, pictures
-from analyzers.idle import Unjudged
 from analyzers.once import once
-from fallow.nouns import Finding, Subject
+from fallow.nouns import Finding, Subject, Unjudged
 from fallow.seams import Views
 from fallow.settings import FragmentationSettings
 from fallow.window import Window

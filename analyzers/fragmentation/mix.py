@@ -103,8 +103,7 @@ def demands(
     asked = {
         "clusters": list(clusters),
         "stills": list(stills),
-        "since": window.start.replace(tzinfo=None),
-        "until": window.end.replace(tzinfo=None),
+        **window.bounds(),
     }
     for row in views.query(sql("fragmentation/types"), asked).to_pylist():
         found.setdefault(row["cluster"], []).append(row)

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from analyzers.budgets import Budget
+from analyzers.idle.signals import protections
 from analyzers.queries import rows_of
-from analyzers.witnesses import protections
 
 LOCAL = "fallow.local-volumes"
 SELECTOR = "fallow.selector"

@@ -63,7 +63,7 @@ class Picture(msgspec.Struct):
 
 def pictures(views: Views, window: Window, cover: float, least_pods: int) -> list[Picture]:
     """Return one picture per cluster that has nodes with GPUs, by name."""
-    since, until = (t.replace(tzinfo=None) for t in (window.start, window.end))
+    since, until = window.bounds().values()
     looks = views.query(
         sql("fragmentation/moments"), {"since": since, "until": until, "parts": PARTS}
     ).to_pylist()

@@ -6,7 +6,6 @@ from typing import Any
 
 import polars as pl
 
-from analyzers.idle import Unjudged
 from analyzers.pools import timeline
 from analyzers.pools.findings import (
     CONSOLIDATE,
@@ -22,7 +21,7 @@ from analyzers.pools.findings import (
 )
 from analyzers.pools.site import Pool, Site, read
 from analyzers.pools.sizing import Sizing, sized, used_types
-from fallow.nouns import Finding
+from fallow.nouns import Finding, Unjudged
 from fallow.seams import Views
 from fallow.settings import PoolsSettings
 from fallow.window import Window

@@ -83,10 +83,7 @@ class Site(msgspec.Struct, frozen=True):
 
 def read(views: Views, window: Window, settings: PoolsSettings) -> Site:
     """Read what the window touches."""
-    asked = {
-        "since": window.start.replace(tzinfo=None),
-        "until": window.end.replace(tzinfo=None),
-    }
+    asked = window.bounds()
     nodes = _frame(views, "nodes", asked)
     if nodes.is_empty():
         return Site((), ())

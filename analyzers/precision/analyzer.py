@@ -12,14 +12,13 @@ from typing import Any, cast
 import polars as pl
 
 from analyzers.gpu_peaks import gpu_peaks
-from analyzers.idle import Unjudged
 from analyzers.precision.allocator import fragmented
 from analyzers.precision.gains import Gain, formats, of_pipe, of_weights
 from analyzers.queries import steps
 from analyzers.sizing.signs import gang, interactive
 from analyzers.work import WORKED, Amount, Bill, Owner, bill, counter_lines, named, part, per_day
 from fallow.gpu_models import gpu_models
-from fallow.nouns import Effort, Finding, Recommendation, Subject, finding_id
+from fallow.nouns import Effort, Finding, Recommendation, Subject, Unjudged, finding_id
 from fallow.seams import Views
 from fallow.settings import PrecisionSettings
 from fallow.window import Window

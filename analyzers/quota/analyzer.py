@@ -3,13 +3,12 @@
 from datetime import timedelta
 from typing import Any
 
-from analyzers.idle import Unjudged
 from analyzers.once import once
 from analyzers.quota.findings import found_in
 from analyzers.quota.gather import gather
 from analyzers.quota.groups import Gathered
 from analyzers.quota.measures import measures, shares
-from fallow.nouns import Finding
+from fallow.nouns import Finding, Unjudged
 from fallow.seams import Views
 from fallow.settings import QuotaSettings
 from fallow.window import Window

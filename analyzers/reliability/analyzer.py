@@ -17,7 +17,6 @@ import polars as pl
 
 from analyzers.budgets import Budget, Budgets
 from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, told, written_by
-from analyzers.idle import Unjudged
 from analyzers.once import once
 from analyzers.queries import LOOKED, rows_of, sql, steps
 from analyzers.reliability import clocks, devices
@@ -28,7 +27,7 @@ from analyzers.reliability.making import Bill
 from analyzers.reliability.work import lost_work, slow_gpus, unknown_loss
 from analyzers.spot.tolerance import tolerances
 from fallow.checkpointing import mtbf
-from fallow.nouns import Finding
+from fallow.nouns import Finding, Unjudged
 from fallow.seams import Views
 from fallow.settings import ReliabilitySettings
 from fallow.window import Window
@@ -147,8 +146,7 @@ class ReliabilityAnalyzer:
     @once
     def _read(self, views: Views, window: Window) -> Site:
         asked: dict[str, Any] = {
-            "since": window.start.replace(tzinfo=None),
-            "until": window.end.replace(tzinfo=None),
+            **window.bounds(),
         }
         recent = max(window.start, window.end - RECENT).replace(tzinfo=None)
         pods = pl.DataFrame(views.query(steps(LOOKED, "lives"), asked))

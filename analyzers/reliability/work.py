@@ -7,13 +7,12 @@ from functools import cache
 from typing import Any
 
 from analyzers.checkpoints import Checkpoints, Owner
-from analyzers.idle import Unjudged
 from analyzers.queries import rows_of
 from analyzers.reliability.clocks import Slow
 from analyzers.reliability.failures import STEPS, Failure
 from analyzers.reliability.making import MOST_NAMED, Bill, claims_of, made, rounded, summed
 from fallow.checkpointing import daly, mtbf, stretch
-from fallow.nouns import Finding, Recommendation, Subject
+from fallow.nouns import Finding, Recommendation, Subject, Unjudged
 from fallow.settings import ReliabilitySettings
 from fallow.window import Window, format_duration
 

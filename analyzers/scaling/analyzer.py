@@ -8,12 +8,11 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, timedelta
 from typing import Any
 
-from analyzers.idle import Unjudged
 from analyzers.queries import OWNERS, sql, steps
 from analyzers.scaling.families import STEPS, Pace, paces
 from analyzers.sizing.signs import gang
 from analyzers.work import Bill, Owner, bill, part, per_day
-from fallow.nouns import Evidence, Finding, Recommendation, State, Subject, finding_id
+from fallow.nouns import Evidence, Finding, Recommendation, State, Subject, Unjudged, finding_id
 from fallow.seams import Views
 from fallow.service_levels import ScalingSettings
 from fallow.window import Window
@@ -61,7 +60,7 @@ class ScalingAnalyzer:
             for row in paces(self._rows(views, window))[1]
             if row["gpus"] > 1 and gang(row["workload_kind"])
         ]
-        asked = {**_bounds(window), "kinds": list(KINDS)}
+        asked = {**window.bounds(), "kinds": list(KINDS)}
         for row in views.query(sql("scaling/silent"), asked).to_pylist():
             about = Subject(row["cluster"], "", "Fleet", row["cluster"])
             why = (
@@ -74,11 +73,11 @@ class ScalingAnalyzer:
     def proof(self, finding: Finding) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
         """Yield the paces by size, of all jobs: the family's are among them."""
         what = "how fast each job went on how many GPUs (median of its whole hours)"
-        yield what, steps(OWNERS, "scaling/paces"), _bounds(finding.window)
+        yield what, steps(OWNERS, "scaling/paces"), finding.window.bounds()
 
     def _rows(self, views: Views, window: Window) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = views.query(
-            steps(OWNERS, "scaling/paces"), _bounds(window)
+            steps(OWNERS, "scaling/paces"), window.bounds()
         ).to_pylist()
         return rows
 
@@ -178,7 +177,3 @@ def _owner(row: Mapping[str, Any]) -> Owner:
 
 def _subject(row: Mapping[str, Any]) -> Subject:
     return Subject(*_owner(row), team=row["team"], models=(row["model"],))
-
-
-def _bounds(window: Window) -> dict[str, Any]:
-    return {"since": window.start, "until": window.end}

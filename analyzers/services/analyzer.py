@@ -9,12 +9,11 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from analyzers.idle import Unjudged
 from analyzers.queries import OWNERS, sql, steps
 from analyzers.services.findings import missed, roomy
 from analyzers.services.levels import OWNER, Owner, Service, parameters, services
 from analyzers.work import bill
-from fallow.nouns import Finding, Subject
+from fallow.nouns import Finding, Subject, Unjudged
 from fallow.seams import Views
 from fallow.service_levels import ServicesSettings
 from fallow.window import Window
@@ -48,7 +47,7 @@ class ServicesAnalyzer:
                 if level.state == "unsure"
             ]
             found += [Unjudged(one.subject, 0.0, (why,), window) for why in reasons]
-        asked = {**_bounds(window), "recent": max(window.start, window.end - RECENT)}
+        asked = {**window.bounds(), "recent": max(window.start, window.end - RECENT)}
         for row in views.query(sql("services/silent"), asked).to_pylist():
             about = Subject(row["cluster"], "", "Fleet", row["cluster"])
             why = (
@@ -92,7 +91,7 @@ class ServicesAnalyzer:
             {**base, "metric": metric, "within_s": within_s, "target": target}
             for metric, within_s, target in sorted(unique)
         ]
-        asked = _bounds(finding.window)
+        asked = finding.window.bounds()
         what = "how many requests kept the objective: least, about, most"
         yield what, steps(OWNERS, "services/attained"), {**asked, **parameters(wanted)}
         if finding.kind == "slo_headroom":
@@ -106,13 +105,9 @@ class ServicesAnalyzer:
         asked = parameters([dict(zip(OWNER, owner, strict=True)) for owner in happy])
         money = bill(views, window)
         for row in views.query(
-            steps("hours/owners", "services/replicas"), _bounds(window) | asked
+            steps("hours/owners", "services/replicas"), window.bounds() | asked
         ).to_pylist():
             one = happy[row["cluster"], row["namespace"], row["workload_kind"], row["workload"]]
             found = roomy(one, row, money, self.settings, window)
             if found is not None:
                 yield found
-
-
-def _bounds(window: Window) -> dict[str, Any]:
-    return {"since": window.start, "until": window.end}

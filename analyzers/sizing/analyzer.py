@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from analyzers.idle import Unjudged
 from analyzers.queries import sql
 from analyzers.sizing import broken, small
 from analyzers.sizing.findings import made
@@ -26,7 +25,7 @@ from analyzers.sizing.limits import limit
 from analyzers.sizing.signs import Sign, interactive
 from analyzers.sizing.using import workloads
 from analyzers.work import HELD, OWNER, Bill, bill, counter_lines, named, work
-from fallow.nouns import Finding
+from fallow.nouns import Finding, Unjudged
 from fallow.seams import Views
 from fallow.settings import SizingSettings
 from fallow.window import Window
@@ -54,7 +53,7 @@ class SizingAnalyzer:
         """Return under-used workloads and hogs of CPU and memory, the most GPU-hours first."""
         costs = bill(views, window)
         judged = self._judged(work(views, window), costs)
-        pods = pl.DataFrame(views.query(sql("sizing/pods"), _bounds(window)))
+        pods = pl.DataFrame(views.query(sql("sizing/pods"), window.bounds()))
         found: list[Finding] = []
         if judged.height or pods.height:
             pods = _with_hosts(views, window, pods, judged)
@@ -99,7 +98,7 @@ class SizingAnalyzer:
         self, views: Views, window: Window, judged: pl.DataFrame, pods: pl.DataFrame, costs: Bill
     ) -> Iterable[Finding]:
         prices: dict[str, dict[str, float]] = {}
-        for row in views.query(sql("sizing/classes"), _bounds(window)).to_pylist():
+        for row in views.query(sql("sizing/classes"), window.bounds()).to_pylist():
             prices.setdefault(row["cluster"], {})[row["model"]] = row["usd_h"]
         weight = pl.col("hours")
         hosts = pods.group_by(OWNER).agg(
@@ -169,11 +168,7 @@ def _with_hosts(
 
 def _free(views: Views, window: Window) -> Free:
     found: dict[tuple[str, str], tuple[float, Decimal | None]] = {}
-    for row in views.query(sql("sizing/free"), _bounds(window)).to_pylist():
+    for row in views.query(sql("sizing/free"), window.bounds()).to_pylist():
         usd = row["usd"] if row["priced"] else None
         found[row["cluster"], row["node"]] = row["gpu_hours"], usd
     return found
-
-
-def _bounds(window: Window) -> dict[str, Any]:
-    return {"since": window.start, "until": window.end}

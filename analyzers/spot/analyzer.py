@@ -13,15 +13,14 @@ from typing import Any
 import msgspec
 
 from analyzers.checkpoints import Owner
-from analyzers.idle import Unjudged
 from analyzers.once import once
 from analyzers.queries import sql
 from analyzers.spot import tolerance
 from analyzers.spot.findings import made
-from analyzers.spot.market import CLOUDS, Market, bounds
+from analyzers.spot.market import CLOUDS, Market
 from analyzers.spot.plans import No, Plan, planned
 from analyzers.spot.tolerance import Signals
-from fallow.nouns import Finding, Subject
+from fallow.nouns import Finding, Subject, Unjudged
 from fallow.seams import Views
 from fallow.settings import SpotSettings
 from fallow.window import Window
@@ -99,7 +98,7 @@ class SpotAnalyzer:
     @once
     def _hours(self, views: Views, window: Window) -> dict[Owner, Rows]:
         found: dict[Owner, Rows] = defaultdict(list)
-        for row in views.query(sql("spot/hours"), bounds(window)).to_pylist():
+        for row in views.query(sql("spot/hours"), window.bounds()).to_pylist():
             found[row["cluster"], row["namespace"], row["workload_kind"], row["workload"]].append(
                 row
             )

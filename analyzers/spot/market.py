@@ -56,7 +56,7 @@ class Market:
     """Prices and risks of the window, by provider, region and instance type."""
 
     def __init__(self, views: Views, window: Window, settings: SpotSettings) -> None:
-        asked = bounds(window)
+        asked = window.bounds()
         self._settings = settings
         self._listed: dict[Key, Mapping[str, Any]] = {}
         self._spot: dict[Key, list[Mapping[str, Any]]] = {}
@@ -132,14 +132,6 @@ class Market:
             "assumed_mtbf_hours": cautious,
         }
         return Risk(min(cautious, best), best, "published band", facts)
-
-
-def bounds(window: Window) -> dict[str, datetime]:
-    """Return the window's ends as the views compare them."""
-    return {
-        "since": window.start.replace(tzinfo=None),
-        "until": window.end.replace(tzinfo=None),
-    }
 
 
 @cache

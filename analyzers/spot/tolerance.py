@@ -11,7 +11,6 @@ import polars as pl
 from analyzers.budgets import Budgets
 from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, told, written_by
 from analyzers.queries import LOOKED, rows_of, sql, steps
-from analyzers.spot.market import bounds
 from fallow.seams import Views
 from fallow.settings import SpotSettings
 from fallow.window import Window
@@ -61,10 +60,10 @@ class Signals(msgspec.Struct, frozen=True):
 
 def read(views: Views, window: Window, settings: SpotSettings) -> dict[Owner, Signals]:
     """Return the signals of every workload whose pods ask for GPUs."""
-    pods = pl.DataFrame(views.query(steps(LOOKED, "lives"), bounds(window)))
+    pods = pl.DataFrame(views.query(steps(LOOKED, "lives"), window.bounds()))
     if pods.is_empty():
         return {}
-    asked = {**bounds(window), "burst_bps": settings.burst_bps}
+    asked = {**window.bounds(), "burst_bps": settings.burst_bps}
     bursts = pl.DataFrame(views.query(sql("bursts"), asked))
     written = written_by(pods, bursts)
     crowds = _crowds(pods)

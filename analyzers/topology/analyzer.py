@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from datetime import UTC
 from typing import Any
 
-from analyzers.idle import Unjudged
 from analyzers.queries import sql
 from analyzers.topology.gangs import Gang, compared, gang_kinds, lain, nodes_of, pooled
 from analyzers.topology.spread import Spread, spread
 from analyzers.topology.talk import GIGA, traffic
 from analyzers.work import MOST_NAMED, WORKED, Bill, Owner, bill, part, per_day
-from fallow.nouns import Evidence, Finding, Recommendation, Subject, finding_id
+from fallow.nouns import Evidence, Finding, Recommendation, Subject, Unjudged, finding_id
 from fallow.seams import Views
 from fallow.settings import TopologySettings
 from fallow.window import Window

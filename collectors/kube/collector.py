@@ -1,29 +1,24 @@
 """The Kubernetes collector: inventory of nodes, pods, owners, quotas, events and claims."""
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import Any
 
 from collectors.inventory import batches
+from collectors.kube.changes import changed_nodes, changed_pods
 from collectors.kube.gone import Gone
-from collectors.kube.holders import remap
+from collectors.kube.list_watch import Progress
 from collectors.kube.looks import Looks
-from collectors.kube.shapes import Meta, Node, Pod
-from collectors.kube.survey import PODS, Survey, in_group
-from collectors.kube.watching import Seen, Watches
+from collectors.kube.survey import Survey
+from collectors.kube.watching import Watches
 from fallow.errors import TemporaryError
-from fallow.kube.api import Api, connect
+from fallow.kube.api import Api, Pause, connect
 from fallow.settings import KubernetesSettings
 from fallow.tables import Batch
 from fallow.window import Window
 
 NAME = "kubernetes"
-FLUSH_ROWS = 500
-"""Changes after which a watch yields, even if more keep coming."""
-
-Row = dict[str, Any]
 
 
 def utc_now() -> datetime:
@@ -32,9 +27,9 @@ def utc_now() -> datetime:
 
 
 class KubernetesCollector:
-    """Lists everything with `collect`; keeps nodes and pods current between lists with `watch`.
+    """Lists everything with `collect`; while `watching`, nodes and pods come from watches.
 
-    One instance remembers which pods it has listed, so that its next list can say who vanished.
+    One instance remembers which pods it has seen, so that it can say who vanished.
     """
 
     def __init__(
@@ -47,6 +42,8 @@ class KubernetesCollector:
     ) -> None:
         self._settings, self._cluster, self._clock, self._api = settings, cluster, clock, api
         self._gone = Gone(cluster)
+        self._watches: Watches | None = None
+        self._survey: Survey | None = None
 
     def collect(self, window: Window) -> Iterator[Batch]:
         """Yield rows of nodes, pods, quotas, disruption budgets, events and looks as they are now.
@@ -57,37 +54,92 @@ class KubernetesCollector:
             SettingsError: there is no kubeconfig and no service account.
         """
         del window
+        if self._watches is not None:
+            self._watches.await_lists()
         looks = Looks(self._cluster, self._clock, NAME)
+        survey = self._begin(looks)
         with suppress(TemporaryError):  # written down; it would not answer for the rest either
-            yield from self._survey(looks).batches()
+            yield from survey.batches()
+            self._survey = survey
         yield from batches("scrape", looks.rows)
 
-    def watch(self, stop: threading.Event) -> Iterator[Batch]:
-        """Yield `node`, `pod` and `scrape` rows as they change, until `stop` is set.
+    def nodes_and_pods(self) -> Iterator[Batch]:
+        """Yield rows of nodes and pods as they are now, without all else that `collect` brings.
 
-        Claims, queues and namespaces are those of the beginning; the next `collect` renews them.
+        Raises:
+            SettingsError: there is no kubeconfig and no service account.
+            TemporaryError: the API does not answer.
         """
-        looks = Looks(self._cluster, self._clock, NAME)
-        survey = self._survey(looks)
-        host = self._open().host
+        survey = self._begin(Looks(self._cluster, self._clock, NAME))
+        survey.prepare()
+        yield from batches("node", survey.nodes())
+        yield from batches("pod", survey.pods())
+
+    @contextmanager
+    def watching(
+        self, stop: threading.Event, sleep: Callable[[float], object] | None = None
+    ) -> Iterator[None]:
+        """Keep nodes and pods current by watches until the block ends or `stop` is set.
+
+        They are listed to begin with and after their history is gone (410), else never. While the
+        API does not answer, the pauses between two attempts grow to half a minute, with jitter;
+        `sleep` (as a rule waiting for `stop`) takes them.
+
+        Raises:
+            SettingsError: there is no kubeconfig and no service account.
+        """
+        seconds = self._settings.timeout.total_seconds()
+        pause = Pause(sleep or stop.wait)
+        api = connect(self._settings.context, timeout_s=seconds, pause=pause)
+        limit = self._settings.page_size
+        self._watches = Watches(api, limit=limit, clock=self._clock, stop=stop)
         try:
+            with self._watches.running():
+                yield
+        finally:
+            self._watches = None
+
+    @contextmanager
+    def changes(self) -> Iterator[Sequence[Batch]]:
+        """Give the rows of what the watches saw change since the last time.
+
+        What the block fails to store is given again the next time.
+        """
+        watches = self._watches
+        if watches is None:
+            yield ()
+            return
+        looks = Looks(self._cluster, self._clock, NAME)
+        nodes, pods = watches.nodes.take(), watches.pods.take()
+        try:
+            survey = self._prepared(looks)
+            rows = [
+                *batches("node", changed_nodes(survey, nodes)),
+                *batches("pod", changed_pods(survey, pods, watches.pods)),
+            ]
+            while watches.failures:
+                target, at, error = watches.failures.popleft()
+                looks.record(target, at, 0, error, end=at)
+            yield [*rows, *batches("scrape", looks.take())]
+        except BaseException:
+            watches.nodes.put_back(nodes)
+            watches.pods.put_back(pods)
+            raise
+        for change in pods:
+            if change.deleted:
+                self._gone.forget(change.object.metadata.uid)
+
+    def progress(self) -> Sequence[Progress]:
+        """Return what each watch did so far; nothing while none runs."""
+        return () if self._watches is None else tuple(self._watches.progress.values())
+
+    def _prepared(self, looks: Looks) -> Survey:
+        """Return what the last look learnt of claims, owners, queues; without one, look now."""
+        if self._survey is None:
+            survey = self._begin(looks)
             survey.prepare()
-        except TemporaryError:
-            yield from batches("scrape", looks.take())
-
-        def failed(path: str, error: str) -> None:
-            looks.record(f"{host}{path}", self._clock(), 0, error)
-
-        watches = Watches(self._open(), limit=self._settings.page_size, on_failure=failed)
-        changes = _Changes(survey, self._gone, self._clock)
-        for seen in watches.seen(stop):
-            if seen is not None:
-                changes.take(seen)
-                if seen.step.kind == "SYNCED":
-                    looks.record(f"{host}{seen.path}", self._clock(), changes.listed, None)
-            if seen is None or changes.waiting >= FLUSH_ROWS:
-                yield from changes.flush()
-                yield from batches("scrape", looks.take())
+            self._survey = survey
+        return self._survey
 
     def _open(self) -> Api:
         if self._api is None:
@@ -95,7 +147,7 @@ class KubernetesCollector:
             self._api = connect(self._settings.context, timeout_s=seconds)
         return self._api
 
-    def _survey(self, looks: Looks) -> Survey:
+    def _begin(self, looks: Looks) -> Survey:
         return Survey(
             self._open(),
             self._settings,
@@ -103,64 +155,5 @@ class KubernetesCollector:
             clock=self._clock,
             looks=looks,
             gone=self._gone,
+            watches=self._watches,
         )
-
-
-class _Changes:
-    """Rows of changed nodes and pods, the newest of each, until they are flushed."""
-
-    def __init__(self, survey: Survey, gone: Gone, clock: Callable[[], datetime]) -> None:
-        self._survey, self._gone, self._clock = survey, gone, clock
-        self._nodes: dict[str, Row] = {}
-        self._pods: dict[str, Row] = {}
-        self._vanished: list[Row] = []
-        self._held: dict[str, tuple[Meta, Row]] = {}
-        self._listing: set[str] = set()
-        self.listed = 0
-
-    @property
-    def waiting(self) -> int:
-        """Rows not flushed yet."""
-        return len(self._nodes) + len(self._pods)
-
-    def take(self, seen: Seen) -> None:
-        """Learn one step."""
-        kind, item = seen.step.kind, seen.step.object
-        if kind == "LISTED" and seen.path not in self._listing:
-            self._listing.add(seen.path)
-            self.listed = 0
-            if seen.path == PODS:
-                self._gone.begin()
-                self._held = {}
-        self.listed += kind == "LISTED"
-        if isinstance(item, Node):
-            self._nodes[item.metadata.name] = self._survey.node(item)
-        elif isinstance(item, Pod):
-            self._pod(item, deleted=kind == "DELETED")
-        if kind == "SYNCED":
-            self._listing.discard(seen.path)
-            if seen.path == PODS:
-                self._vanished += self._gone.complete(self._clock())
-
-    def _pod(self, pod: Pod, *, deleted: bool) -> None:
-        meta, row = pod.metadata, self._survey.pod(pod)
-        if deleted:
-            now = self._clock()
-            row["deleted_at"] = row["deleted_at"] or now
-            row["finished_at"] = row["finished_at"] or now
-            self._gone.forget(meta.uid)
-        if in_group(meta):
-            self._held[meta.uid] = (meta, row)
-        self._pods[meta.uid] = row
-
-    def flush(self) -> Iterator[Batch]:
-        """Yield and drop what is waiting."""
-        if any(uid in self._held for uid in self._pods):
-            self._pods.update({row["uid"]: row for row in remap(self._held.values())})
-            ended = [u for u, (_, row) in self._held.items() if row["deleted_at"]]
-            for uid in ended:
-                del self._held[uid]
-        yield from batches("node", self._nodes.values())
-        yield from batches("pod", self._pods.values())
-        yield from batches("pod", self._vanished)
-        self._nodes, self._pods, self._vanished = {}, {}, []

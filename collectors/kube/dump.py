@@ -22,6 +22,7 @@ from collectors.kube.shapes import Custom, Event, Meta, Node, Partial, Pod
 from collectors.kube.survey import SHARED, in_group
 from fallow.errors import UsageError
 from fallow.kube.shapes import Shape
+from fallow.protections import named
 from fallow.settings import KubernetesSettings
 from fallow.tables import Batch
 
@@ -111,13 +112,15 @@ def import_kubectl(
     nodes = dump.of("", "Node", Node)
     found = {node.metadata.name: node_gpus(node, dra) for node in nodes}
     yield from batches("node", (node_row(n, cluster=cluster, now=now, dra=dra) for n in nodes))
+    spaces = dump.of("", "Namespace", Partial)
     around = Surroundings(
         cluster=cluster,
         now=lambda: now,
         resolve=_resolver(dump),
         team_labels=KubernetesSettings().team_labels if team_labels is None else team_labels,
-        namespaces={
-            n.metadata.name: n.metadata.labels or {} for n in dump.of("", "Namespace", Partial)
+        namespaces={n.metadata.name: n.metadata.labels or {} for n in spaces},
+        protections={
+            n.metadata.name: named(n.metadata.labels, n.metadata.annotations) for n in spaces
         },
         replicas={
             name: g.replicas for name, g in found.items() if g.sharing in SHARED and g.replicas

@@ -17,7 +17,7 @@ from fallow.kube.pages import GONE, Listing
 from fallow.kube.shapes import Page, Status
 
 T = TypeVar("T")
-Kind = Literal["LISTED", "SYNCED", "ADDED", "MODIFIED", "DELETED"]
+Kind = Literal["LISTING", "LISTED", "SYNCED", "ADDED", "MODIFIED", "DELETED"]
 
 WATCH_S = 240
 """How long a watch is asked to last; bookmarks come about every 60 s."""
@@ -31,10 +31,29 @@ _error = msgspec.json.Decoder(Status)
 
 
 class Step(msgspec.Struct, Generic[T], frozen=True):
-    """One thing learnt: an object as listed or changed, or that a whole list has been read."""
+    """One thing learnt: an object as listed or changed, or that a list begins or has been read."""
 
     kind: Kind
     object: T | None = None
+
+
+class Progress(msgspec.Struct):
+    """What a watch did so far; one thread counts, others read."""
+
+    resource: str = ""
+    lists: int = 0
+    streams: int = 0
+    """Watches opened; all but the first are restarts."""
+    events: int = 0
+    expiries: int = 0
+    """Versions that were gone (410), each followed by a list."""
+    failures: int = 0
+    error: str = ""
+    """What went wrong last; empty once the server answers again."""
+    refused: int = 0
+    """The code with which the server refused last; 0 = it did not."""
+    dead: bool = False
+    """The thread ended by a fault of ours."""
 
 
 class Expired(Exception):  # noqa: N818  (it ends a watch, it is no failure)
@@ -52,8 +71,11 @@ class ListWatch(Generic[T]):
         *,
         limit: int,
         on_failure: Callable[[str], None] = lambda _: None,
+        on_contact: Callable[[], None] = lambda: None,
+        progress: Progress | None = None,
     ) -> None:
         self._api, self._path, self._limit = api, path, limit
+        self._on_contact, self.progress = on_contact, progress or Progress()
         self._pages: msgspec.json.Decoder[Page[T]] = msgspec.json.Decoder(Page[shape])  # type: ignore[valid-type]
         self._objects: msgspec.json.Decoder[T] = msgspec.json.Decoder(shape)
         self._on_failure = on_failure
@@ -61,29 +83,48 @@ class ListWatch(Generic[T]):
 
     def steps(self, stop: threading.Event) -> Iterator[Step[T]]:
         """Yield what is listed, `SYNCED`, what changes; after an expiry list anew."""
-        version, failures = "", 0
+        version, failures, progress = "", 0, self.progress
         while not stop.is_set():
             try:
                 if not version:
                     listing = Listing(self._api, self._path, self._pages, limit=self._limit)
-                    for page in listing:
-                        yield from (Step("LISTED", item) for item in page)
+                    yield from self._list(listing)
                     version = listing.resource_version
-                    yield Step("SYNCED")
-                for step, at in self._watch(version):
-                    version, failures = at, 0
+                silent = True
+                for step, at in self._watch(version, stop):
+                    version, failures, silent = at, 0, False
                     if step is not None:
                         yield step
+                if silent:  # a server that hangs up at once
+                    failures += 1
+                    self._wait(stop, failures)
             except Expired:
                 version = ""
+                progress.expiries += 1
                 failures += 1
                 self._wait(stop, failures)
             except (SourceError, TemporaryError) as error:
                 if stop.is_set():
                     return
+                progress.failures += 1
+                progress.error = str(error)
+                progress.refused = error.code if isinstance(error, ApiError) else 0
                 self._on_failure(str(error))
                 failures += 1
                 self._wait(stop, failures)
+
+    def _list(self, listing: Listing[T]) -> Iterator[Step[T]]:
+        """Yield a whole list; one that begins anew says so, for what it yielded may be gone."""
+        self.progress.lists += 1
+        restarts = -1
+        for page in listing:
+            if listing.restarts != restarts:
+                restarts = listing.restarts
+                yield Step("LISTING")
+            yield from (Step("LISTED", item) for item in page)
+        if listing.restarts != restarts:  # it is empty
+            yield Step("LISTING")
+        yield Step("SYNCED")
 
     def close(self) -> None:
         """End an open watch; may be called from another thread after `stop` is set."""
@@ -94,7 +135,7 @@ class ListWatch(Generic[T]):
         if failures and not stop.is_set():
             self._api.pause(failures - 1)
 
-    def _watch(self, version: str) -> Iterator[tuple[Step[T] | None, str]]:
+    def _watch(self, version: str, stop: threading.Event) -> Iterator[tuple[Step[T] | None, str]]:
         """Yield changes with the version each leads to; a bookmark is a version alone."""
         query = {
             "watch": "true",
@@ -108,8 +149,16 @@ class ListWatch(Generic[T]):
             if error.code == GONE:
                 raise Expired from error
             raise
+        if stop.is_set():  # `close` came before there was anything to close
+            self._open.close()
+            return
+        self.progress.streams += 1
+        self.progress.error, self.progress.refused = "", 0
         for line in self._open:
-            yield self._read(line)
+            read = self._read(line)
+            self.progress.events += read[0] is not None
+            self._on_contact()
+            yield read
 
     def _read(self, line: bytes) -> tuple[Step[T] | None, str]:
         try:

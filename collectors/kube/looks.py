@@ -61,15 +61,23 @@ class Looks:
         rows, self.rows = self.rows, []
         return rows
 
-    def record(self, target: str, start: datetime, samples: int, error: str | None) -> None:
-        """Add one row."""
+    def record(
+        self,
+        target: str,
+        start: datetime,
+        samples: int,
+        error: str | None,
+        *,
+        end: datetime | None = None,
+    ) -> None:
+        """Add one row; without an `end` it is over now."""
         self.rows.append(
             look(
                 self._collector,
                 target,
                 cluster=self._cluster,
                 start=start,
-                end=self._clock(),
+                end=end or self._clock(),
                 samples=samples,
                 error=error,
             )

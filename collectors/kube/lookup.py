@@ -9,6 +9,7 @@ from fallow.kube.api import Api, ApiError
 from fallow.kube.discovery import Discovery
 from fallow.kube.pages import PARTIAL, Listing
 from fallow.kube.shapes import Page
+from fallow.protections import named
 
 _pages = msgspec.json.Decoder(Page[Partial])
 _ONE = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
@@ -70,5 +71,6 @@ class LiveLookup:
 
 
 def _without_words(meta: Meta) -> Meta:
-    """Drop labels and annotations: a climb needs references only, and they are most of the size."""
-    return msgspec.structs.replace(meta, labels=None, annotations=None)
+    """Drop labels and annotations that protect nothing: they are most of the size."""
+    words = named(meta.labels, meta.annotations)
+    return msgspec.structs.replace(meta, labels=None, annotations=words or None)

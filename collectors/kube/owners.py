@@ -12,6 +12,7 @@ import msgspec
 
 from collectors.kube.shapes import Meta, OwnerRef
 from fallow.kube.owner_jumps import called, jumps
+from fallow.protections import named
 
 MAX_DEPTH = 10
 """Links followed before a chain counts as unresolvable."""
@@ -33,6 +34,8 @@ class Top(msgspec.Struct, frozen=True):
     kind: str
     name: str
     uid: str | None
+    protections: dict[str, str] = {}
+    """What the table of protections names on it and on the owners between it and the pod."""
 
 
 class Lookup(Protocol):
@@ -88,9 +91,10 @@ class Owners:
             meta = self._lookup(group, ref.kind, namespace, ref.name, version)
             if ref.uid and meta.uid and ref.uid != meta.uid:  # another object of that name
                 return None
-            return self._climb(
-                meta, Top(called(group, ref.kind), ref.name, meta.uid or ref.uid), depth + 1
-            )
+            words = named(meta.labels, meta.annotations)
+            here = Top(called(group, ref.kind), ref.name, meta.uid or ref.uid)
+            found = self._climb(meta, here, depth + 1)
+            return _with(found, words)
         except (Unknown, Absent):
             return None
 
@@ -105,8 +109,16 @@ class Owners:
                 meta = self._lookup(jump.group, jump.kind, pod.namespace, name, "")
             except Absent:  # a label is only a hint: the chain of references stands
                 continue
-            return self._climb(meta, Top(jump.kind, name, meta.uid), 1)
+            words = named(found.protections, meta.labels, meta.annotations)
+            return _with(self._climb(meta, Top(jump.kind, name, meta.uid), 1), words)
         return found
+
+
+def _with(top: Top, words: dict[str, str]) -> Top:
+    """Return the topmost owner with what an owner below it says, too."""
+    if not words:
+        return top
+    return msgspec.structs.replace(top, protections=named(top.protections, words))
 
 
 def controller(meta: Meta) -> OwnerRef | None:

@@ -11,13 +11,14 @@ import msgspec
 from collectors.inventory import document
 from collectors.kube.constraints import constraints
 from collectors.kube.devices import Device, Dra, hami_devices
-from collectors.kube.owners import Resolver, controller
+from collectors.kube.owners import Resolver, Top, controller
 from collectors.kube.quantities import milli, quantity, whole
 from collectors.kube.queues import Queues
 from collectors.kube.resources import Amounts, gpus, hint, limits, requests
 from collectors.kube.shapes import Meta, Pod
 from collectors.kube.table import table
 from fallow.kube.gpu_resources import MIG_SLICES, GpuResource
+from fallow.protections import NAMESPACE, OWNERS, named
 
 KAI_FRACTION = "gpu-fraction"
 KAI_MEMORY = "gpu-memory"
@@ -40,7 +41,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     """What a pod's row needs from other objects.
 
     `replicas` are the shares per GPU of each node that time-slices; `memory_mib` each HAMi
-    device's memory; `namespaces` their labels; `resolve` names a pod's topmost owner.
+    device's memory; `namespaces` their labels; `protections` what the table of protections names
+    on them; `resolve` names a pod's topmost owner.
     """
 
     cluster: str
@@ -48,6 +50,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     resolve: Resolver
     team_labels: Sequence[str] = ()
     namespaces: Mapping[str, Mapping[str, str]] = {}
+    protections: Mapping[str, Mapping[str, str]] = {}
     replicas: Mapping[str, int] = {}
     memory_mib: Mapping[str, float] = {}
     queues: Queues = msgspec.field(default_factory=Queues)
@@ -95,7 +98,7 @@ def pod_row(pod: Pod, around: Surroundings) -> dict[str, Any]:
         "first_seen": now,
         "last_seen": now,
         "labels": document(meta.labels),
-        "annotations": document(_kept(pod)),
+        "annotations": document(_kept(pod, top, around.protections.get(meta.namespace))),
         "devices": devices_document(devices),
         "constraints": document(constraints(spec)),
     }
@@ -183,9 +186,14 @@ def _prefixes() -> tuple[str, ...]:
     return tuple(row["prefix"] for row in table("pod_annotations"))
 
 
-def _kept(pod: Pod) -> dict[str, Any]:
+def _kept(pod: Pod, top: Top | None, space: Mapping[str, str] | None) -> dict[str, Any]:
     words = pod.metadata.annotations or {}
     kept: dict[str, Any] = {k: v for k, v in words.items() if k.startswith(_prefixes())}
+    kept |= named(words)
+    if top is not None and top.protections:
+        kept[OWNERS] = dict(top.protections)
+    if space:
+        kept[NAMESPACE] = dict(space)
     volumes = pod.spec.volumes or ()
     claims = [v.persistent_volume_claim.claim_name for v in volumes if v.persistent_volume_claim]
     if claims:

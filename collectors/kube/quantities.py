@@ -1,5 +1,5 @@
 """Kubernetes quantities, as the ground reads them."""
 
-from fallow.quantities import milli, quantity, whole
+from fallow.kube.quantities import milli, quantity, whole
 
 __all__ = ["milli", "quantity", "whole"]

@@ -1,13 +1,14 @@
 """One full look at a cluster, kind by kind; a kind that is refused leaves the others alone."""
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import msgspec
 
 from collectors.inventory import batches
 from collectors.kube.budgets import budget_row
+from collectors.kube.collection import Collection
 from collectors.kube.devices import Dra, hami_registered
 from collectors.kube.events import REFUSALS, event_row, refusal
 from collectors.kube.gone import Gone
@@ -20,24 +21,31 @@ from collectors.kube.pods import Surroundings, pod_row
 from collectors.kube.queues import Queues
 from collectors.kube.quotas import quota_kinds, quota_rows
 from collectors.kube.shapes import Custom, Event, Meta, Node, Partial, Pod
+from collectors.kube.watching import NODES, PODS, Watches
 from fallow.kube.api import Api
 from fallow.kube.discovery import Discovery
 from fallow.kube.pages import PARTIAL, Listing
 from fallow.kube.shapes import Page
+from fallow.protections import named
 from fallow.settings import KubernetesSettings
 from fallow.tables import Batch
 
 T = TypeVar("T", Partial, Node, Pod, Event, Custom)
+K = TypeVar("K", Node, Pod)
 Row = dict[str, Any]
 
-NODES, PODS, NAMESPACES, EVENTS = (
-    f"/api/v1/{plural}" for plural in ("nodes", "pods", "namespaces", "events")
-)
+NAMESPACES, EVENTS = "/api/v1/namespaces", "/api/v1/events"
+QUIET = timedelta(minutes=5)
+"""A watch that said nothing for so long is no look: bookmarks come every minute."""
 SHARED = {"time-slicing", "mps"}
 
 
 class Survey:
-    """What one look learns; `nodes` and `pods` yield rows, the rest is remembered for them."""
+    """What one look learns; `nodes` and `pods` yield rows, the rest is remembered for them.
+
+    With `watches` in use, nodes and pods are those that these keep current, as of the moment at
+    which the server last confirmed them; without, they are listed.
+    """
 
     def __init__(
         self,
@@ -48,11 +56,14 @@ class Survey:
         clock: Callable[[], datetime],
         looks: Looks,
         gone: Gone,
+        watches: Watches | None = None,
     ) -> None:
+        self._watches = watches if watches is not None and watches.usable else None
         self._api, self._settings, self._looks, self._gone = api, settings, looks, gone
         self._cluster, self._clock = cluster, clock
         self._discovery = Discovery(api)
         self._namespaces: dict[str, Mapping[str, str]] = {}
+        self._protections: dict[str, dict[str, str]] = {}
         self._replicas: dict[str, int] = {}
         self._memory_mib: dict[str, float] = {}
         self._queues = Queues()
@@ -81,23 +92,33 @@ class Survey:
         claims = list(self._custom("resource.k8s.io", "resourceclaims")) if slices else []
         self._dra = Dra(slices, claims)
         for namespace in self._list(NAMESPACES, Partial, accept=PARTIAL):
-            self._namespaces[namespace.metadata.name] = namespace.metadata.labels or {}
+            meta = namespace.metadata
+            self._namespaces[meta.name] = meta.labels or {}
+            self._protections[meta.name] = named(meta.labels, meta.annotations)
         self._queues.add_groups(self._custom("scheduling.volcano.sh", "podgroups"))
         self._queues.add_groups(self._custom("scheduling.run.ai", "podgroups"))
         self._queues.add_workloads(self._custom("kueue.x-k8s.io", "workloads"))
 
     def nodes(self) -> Iterator[Row]:
         """Yield rows of the `node` table."""
-        for node in self._list(NODES, Node):
-            yield self.node(node)
+        if self._watches is None:
+            yield from (self.node(node) for node in self._list(NODES, Node))
+            return
+        for node, at in self._kept(NODES, self._watches.nodes):
+            yield self.node(node, at)
 
     def pods(self) -> Iterator[Row]:
         """Yield rows of the `pod` table: as they come, GPU groups last, then who vanished."""
         self._gone.begin()
         held: list[tuple[Meta, Row]] = []
         before = len(self._looks.rows)
-        for pod in self._list(PODS, Pod):
-            row = self.pod(pod)
+        found: Iterator[tuple[Pod, datetime | None]]
+        if self._watches is None:
+            found = ((pod, None) for pod in self._list(PODS, Pod))
+        else:
+            found = self._kept(PODS, self._watches.pods)
+        for pod, at in found:
+            row = self.pod(pod, at)
             if in_group(pod.metadata):
                 held.append((pod.metadata, row))
             else:
@@ -107,8 +128,16 @@ class Survey:
         if all(r["up"] for r in listed):
             yield from self._gone.complete(self._clock())
 
-    def node(self, node: Node) -> Row:
-        """Return one node's row and remember what its pods' rows need."""
+    def _kept(self, path: str, kept: Collection[K]) -> Iterator[tuple[K, datetime | None]]:
+        """Yield what a watch keeps current, and say as a look of when it is."""
+        objects, at = kept.current() or ([], self._clock())
+        silent = self._clock() - at
+        late = f"the watch said nothing for {silent}" if silent > QUIET else None
+        self._looks.record(f"{self._api.host}{path}", at, len(objects), late, end=at)
+        yield from ((item, at) for item in objects)
+
+    def node(self, node: Node, at: datetime | None = None) -> Row:
+        """Return one node's row as of a moment (now), and remember what its pods' rows need."""
         name, found = node.metadata.name, node_gpus(node, self._dra)
         if found.sharing in SHARED and found.replicas:
             self._replicas[name] = found.replicas
@@ -118,18 +147,19 @@ class Survey:
             self._memory_mib[device.id] = device.devmem
         if found.count:
             self._gpu_nodes.add(name)
-        return node_row(node, cluster=self._cluster, now=self._clock(), dra=self._dra)
+        return node_row(node, cluster=self._cluster, now=at or self._clock(), dra=self._dra)
 
-    def pod(self, pod: Pod) -> Row:
-        """Return one pod's row."""
+    def pod(self, pod: Pod, at: datetime | None = None) -> Row:
+        """Return one pod's row as of a moment (now)."""
         row = pod_row(
             pod,
             Surroundings(
                 cluster=self._cluster,
-                now=self._clock,
+                now=self._clock if at is None else lambda: at,
                 resolve=self._owners.top,
                 team_labels=self._settings.team_labels,
                 namespaces=self._namespaces,
+                protections=self._protections,
                 replicas=self._replicas,
                 memory_mib=self._memory_mib,
                 queues=self._queues,

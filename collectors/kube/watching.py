@@ -1,72 +1,103 @@
-"""Watch nodes and pods from one thread each, into one bounded queue."""
+"""Watch nodes and pods from one thread each, so that what lives for seconds is seen too."""
 
-import queue
+import logging
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
 
-import msgspec
-
-from collectors.kube.list_watch import ListWatch, Step
+from collectors.kube.collection import Collection
+from collectors.kube.list_watch import ListWatch, Progress
 from collectors.kube.shapes import Node, Pod
-from collectors.kube.survey import NODES, PODS
 from fallow.kube.api import Api
 
-QUEUED = 2000
-"""Changes that may wait; a slow reader slows the watches, not the memory."""
+log = logging.getLogger("fallow.kube")
 
-TICK_S = 0.5
-"""How often a quiet watch looks whether it should stop."""
-
-T = TypeVar("T")
-
-
-class Seen(msgspec.Struct, frozen=True):
-    """A step of one of the two watches."""
-
-    path: str
-    step: Step[Node] | Step[Pod]
+NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
+FAILURES = 1000
+"""Failures that are kept until they are written down; the newest."""
+JOIN_S = 5.0
+BEGIN_S = 60.0
+"""How long the first look waits for the watches' lists before it lists itself."""
+REFUSED = frozenset({401, 403, 404, 405})
+"""Answers after which only lists are left: no right to watch, or no watch at all."""
 
 
 class Watches:
-    """Both watches; `seen` runs until `stop` is set and leaves no thread behind."""
+    """Both watches and what they keep current; `running` leaves no thread behind."""
 
-    def __init__(self, api: Api, *, limit: int, on_failure: Callable[[str, str], None]) -> None:
-        self._queue: queue.Queue[Seen] = queue.Queue(QUEUED)
-        self._nodes = ListWatch(
-            api, NODES, Node, limit=limit, on_failure=lambda text: on_failure(NODES, text)
-        )
-        self._pods = ListWatch(
-            api, PODS, Pod, limit=limit, on_failure=lambda text: on_failure(PODS, text)
+    def __init__(
+        self, api: Api, *, limit: int, clock: Callable[[], datetime], stop: threading.Event
+    ) -> None:
+        self._clock, self._stop, self._host = clock, stop, api.host
+        self.failures: deque[tuple[str, datetime, str]] = deque(maxlen=FAILURES)
+        """Path, moment and words of what went wrong, until somebody takes them."""
+        self.nodes: Collection[Node] = Collection(clock, stop)
+        self.pods: Collection[Pod] = Collection(clock, stop)
+        self.progress = {path: Progress(path.rpartition("/")[2]) for path in (NODES, PODS)}
+        self._watches: tuple[tuple[str, ListWatch[Any], Collection[Any]], ...] = (
+            (NODES, self._watch(api, NODES, Node, self.nodes, limit), self.nodes),
+            (PODS, self._watch(api, PODS, Pod, self.pods, limit), self.pods),
         )
 
-    def seen(self, stop: threading.Event) -> Iterator[Seen | None]:
-        """Yield steps as they come; None whenever it has been quiet for `TICK_S`."""
+    def _watch(
+        self, api: Api, path: str, shape: Any, kept: Collection[Any], limit: int
+    ) -> ListWatch[Any]:
+        def failed(text: str) -> None:
+            self.failures.append((f"{self._host}{path}", self._clock(), text))
+
+        return ListWatch(
+            api,
+            path,
+            shape,
+            limit=limit,
+            on_failure=failed,
+            on_contact=kept.confirm,
+            progress=self.progress[path],
+        )
+
+    @property
+    def usable(self) -> bool:
+        """Say whether both kinds were listed and may still be watched."""
+        kept = self.nodes.synced and self.pods.synced
+        return kept and not any(p.refused in REFUSED or p.dead for p in self.progress.values())
+
+    def await_lists(self) -> None:
+        """Wait until both kinds were listed, one failed, or it takes too long."""
+        end = time.monotonic() + BEGIN_S
+        while not self.usable and time.monotonic() < end:
+            failed = any(p.failures or p.dead for p in self.progress.values())
+            if failed or self._stop.wait(0.02):
+                return
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Watch until the block ends or `stop` is set."""
         threads = [
-            threading.Thread(target=self._run, args=(path, watch, stop), daemon=True)
-            for path, watch in ((NODES, self._nodes), (PODS, self._pods))
+            threading.Thread(
+                target=self._run, args=(path, watch, kept), name=f"watch {path}", daemon=True
+            )
+            for path, watch, kept in self._watches
         ]
         for thread in threads:
             thread.start()
         try:
-            while not stop.is_set():
-                try:
-                    yield self._queue.get(timeout=TICK_S)
-                except queue.Empty:
-                    yield None
+            yield
         finally:
-            stop.set()
-            self._nodes.close()
-            self._pods.close()
+            self._stop.set()
+            for _, watch, _ in self._watches:
+                watch.close()
             for thread in threads:
-                thread.join(timeout=5)
+                thread.join(timeout=JOIN_S)
 
-    def _run(self, path: str, watch: ListWatch[T], stop: threading.Event) -> None:
-        for step in watch.steps(stop):
-            seen = Seen(path, step)  # type: ignore[arg-type]
-            while not stop.is_set():
-                try:
-                    self._queue.put(seen, timeout=TICK_S)
-                    break
-                except queue.Full:
-                    continue
+    def _run(self, path: str, watch: ListWatch[Any], kept: Collection[Any]) -> None:
+        try:
+            for step in watch.steps(self._stop):
+                kept.apply(step)
+        except Exception:
+            # Lists go on without it; the traceback says what to mend.
+            self.progress[path].dead = True
+            log.exception("a watch ended", extra={"path": path})

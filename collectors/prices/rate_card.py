@@ -11,7 +11,7 @@ from typing import Any
 from collectors.prices.card import CardRow, built_in, from_file
 from collectors.prices.parts import CPU_BASE, GPU_BASE, MEMORY_BASE, QUANTUM, Parts, split
 from fallow.errors import UsageError
-from fallow.gpu_models import gpu_models
+from fallow.gpu_models import gpu_models, model_name
 from fallow.settings import PriceSettings
 from fallow.tables import Batch
 from fallow.window import Window
@@ -155,7 +155,15 @@ _TEXT_KEY = ("provider", "region", "zone", "instance_type", "gpu_model", "cluste
 
 def batch(records: Iterable[dict[str, Any]]) -> Batch:
     """Return `rate` rows as a batch; absent key columns mean any, moments become UTC."""
-    rows = [{**dict.fromkeys(_TEXT_KEY, ""), "valid_to": None, **r} for r in records]
+    rows = [
+        {
+            **dict.fromkeys(_TEXT_KEY, ""),
+            "valid_to": None,
+            **r,
+            "gpu_model": model_name(r.get("gpu_model")) or "",
+        }
+        for r in records
+    ]
     names = sorted({name for row in rows for name in row})
     return Batch.of("rate", {n: [_plain(row.get(n)) for row in rows] for n in names})
 

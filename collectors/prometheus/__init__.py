@@ -5,6 +5,7 @@ decode.py      answers straight into NumPy arrays
 queries.csv    what is asked for beside device telemetry
 telemetry.py   device series of one chunk of time -> sample, holding, gaps
 kube_state.py  kube-state-metrics -> node, pod
+pod_identity.py  the uid of each pod series: a name is used again, a uid is not
 grid.py        rates by pod over whole stretches of the clock's grid
 usage.py       cAdvisor and request counters -> pod_sample
 latencies.py   latency histograms (service_metrics.csv) -> latency_sample

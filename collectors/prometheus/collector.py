@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from collectors.inventory import batches, look
-from collectors.prometheus import cursors, kube_state
+from collectors.prometheus import cursors, kube_state, pod_identity
 from collectors.prometheus.client import PrometheusClient, failure
 from collectors.prometheus.cursors import Piece
 from collectors.prometheus.decode import Matrix, vector
 from collectors.prometheus.gaps import MEMORY, Silences
 from collectors.prometheus.grid import holders, whole
 from collectors.prometheus.latencies import Latencies
-from collectors.prometheus.raw import LEAST, selector
+from collectors.prometheus.raw import LEAST, samples, selector
 from collectors.prometheus.steps import Steps
 from collectors.prometheus.telemetry import SOURCE, Telemetry, metric_names
 from collectors.prometheus.usage import Usage
@@ -184,7 +184,7 @@ class PrometheusCollector:
         if self._silences is not None and self._silences[0] == start:
             return self._silences[1]
         before = self._telemetry.before(groups, Window(start - MEMORY, start))
-        return Silences(self._cluster, before)
+        return Silences(self._cluster, *before)
 
     def _fetched(self, groups: Sequence[Sequence[str]], window: Window) -> Iterator[Matrix]:
         """Fetch each metric while the one before it is being decoded and placed."""
@@ -240,11 +240,30 @@ class PrometheusCollector:
             series[metric["metric"]] = self._ask(f"last_over_time({what}{span}){only}", window.end)
         pods = self._lives("kube_pod_info", ("namespace", "pod", "uid"), window)
         nodes = self._lives("kube_node_info", ("node",), window)
-        return kube_state.State(
+        known = pod_identity.identify(
             series,
             {(key[0], key[1], key[2]): life for key, life in pods.items()},
-            {key[0]: life for key, life in nodes.items()},
+            cluster=self._cluster,
+            recreated=lambda: self._recreated(window),
+            fetch=lambda names, which: self._raw(names, which, window),
+            only={m["metric"]: float(m["only"]) for m in asked if m["only"]},
         )
+        by_node = {key[0]: life for key, life in nodes.items()}
+        return kube_state.State(known.series, known.lifetimes, by_node)
+
+    def _recreated(self, window: Window) -> list[pod_identity.Name]:
+        """Return the names under which a pod was made again in a window."""
+        what = selector([pod_identity.CREATED], self._settings.selector)
+        by = "namespace, pod, exported_namespace, exported_pod"
+        first, last = (
+            f"{side} by ({by}) ({side}_over_time({what}[{round(window.seconds)}s]))"
+            for side in ("min", "max")
+        )
+        return [pod_identity.name_of(w) for w, _ in self._ask(f"{last} > {first}", window.end)]
+
+    def _raw(self, names: Sequence[str], which: str, window: Window) -> Matrix:
+        matchers = ", ".join(part for part in (self._settings.selector, which) if part)
+        return samples(self.client, selector(names, matchers), window)
 
     def _lives(
         self, metric: str, labels: Sequence[str], window: Window
@@ -257,7 +276,7 @@ class PrometheusCollector:
             self._ask(f"{side}_over_time({what}{span})", window.end) for side in ("min", "max")
         )
         start = window.start.timestamp()
-        return kube_state.lives([(w, max(v, start)) for w, v in first], last, labels)
+        return _lives([*((w, max(v, start)) for w, v in first), *last], labels)
 
     def _ask(self, expression: str, at: datetime) -> kube_state.Rows:
         return vector(self.client.query(expression, at))
@@ -288,6 +307,20 @@ class PrometheusCollector:
         self._done[piece.source] = max(until, self._done.get(piece.source, until))
         row: dict[str, Any] = {"source": piece.source, "done_until": _naive(until)}
         return next(batches("cursor", [row]))
+
+
+def _lives(
+    edges: kube_state.Rows, labels: Sequence[str]
+) -> dict[tuple[str, ...], tuple[datetime, datetime]]:
+    """Join the first and last moments (unix seconds) of the same series."""
+    found: dict[tuple[str, ...], list[float]] = {}
+    for words, value in edges:
+        key = tuple(pod_identity.own(words, label) for label in labels)
+        found.setdefault(key, []).append(value)
+    return {
+        key: (datetime.fromtimestamp(min(seconds), UTC), datetime.fromtimestamp(max(seconds), UTC))
+        for key, seconds in found.items()
+    }
 
 
 def _naive(moment: datetime) -> datetime:

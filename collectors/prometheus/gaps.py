@@ -15,14 +15,24 @@ INSIDE = 2.5
 """Intervals between two looks from which on looks are missing."""
 AT_START = 1.5
 """Intervals from the chunk's start to the first look of a node that was there before."""
+FEW = 3
+"""Samples of a node in a chunk from which on they show its interval."""
+USUAL = np.timedelta64(60, "s")
+"""A node's interval where no chunk has shown it yet: what most sites scrape exporters at."""
 
 
 class Silences:
     """Remembers which nodes were heard, chunk after chunk in order of time."""
 
-    def __init__(self, cluster: str, heard: dict[str, np.datetime64]) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        heard: dict[str, np.datetime64],
+        every: dict[str, np.timedelta64] | None = None,
+    ) -> None:
         self._cluster = cluster
         self._heard = dict(heard)
+        self._every = dict(every or {})
 
     def rows(self, chunk: Chunk) -> list[dict[str, Any]]:
         """Return `scrape` rows with `up` false, one per silence, cut at the chunk's ends."""
@@ -37,14 +47,22 @@ class Silences:
             if not node or not len(ts):
                 continue
             every = np.timedelta64(round(looks.node_interval_s[code] * 1e6), "us")
+            if len(ts) < FEW:
+                every = self._every.get(node, every)
             if node in silent and ts[0] - start > AT_START * every:
                 found.append((node, start, ts[0]))
             after = np.r_[ts[1:], end]
             missing = np.flatnonzero(after - ts > INSIDE * every)
             found += [(node, ts[i] + every, after[i]) for i in missing]
             silent.discard(node)
-            self._heard[node] = ts[-1]
-        found += [(node, start, end) for node in silent]
+            self._heard[node], self._every[node] = ts[-1], every
+        # A chunk shorter than an interval holds no sample of a node that is scraped as ever.
+        usual = max(self._every.values(), default=USUAL)
+        found += [
+            (node, start, end)
+            for node in silent
+            if end - self._heard[node] > INSIDE * self._every.get(node, usual)
+        ]
         return [self._row(node, *stretch) for node, *stretch in sorted(found)]
 
     def _row(self, node: str, start: np.datetime64, end: np.datetime64) -> dict[str, Any]:

@@ -9,14 +9,13 @@ back from tables. With `honorLabels: false` its labels are `exported_pod` and so
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import msgspec
 
-from collectors.inventory import pod_uid
 from collectors.kube.devices import Dra
 from collectors.kube.nodes import node_row
 from collectors.kube.owners import Top, by_template_hash, controller
@@ -39,8 +38,10 @@ from collectors.kube.shapes import (
     Terminated,
 )
 from collectors.kube.table import table
+from collectors.prometheus.pod_identity import own
 from fallow.kube.gpu_resources import gpu_resource
 from fallow.kube.owner_jumps import jumps
+from fallow.protections import annotations, named, notes
 
 Rows = list[tuple[dict[str, str], float]]
 _NONE = {"", "<none>"}
@@ -55,11 +56,22 @@ _MORE_LABELS = (
 )
 
 
+OWNERS_WITH_ANNOTATIONS = {
+    "Deployment": "deployment",
+    "ReplicaSet": "replicaset",
+    "StatefulSet": "statefulset",
+    "Job": "job_name",
+    "CronJob": "cronjob",
+}
+"""Kinds of owners whose annotations and labels have series, and the label that names the object."""
+
+
 class State(msgspec.Struct):
     """What kube-state-metrics said in a window: metric name to label sets and last values.
 
-    `lives` are the first and last moments of `kube_pod_info` and `kube_node_info` by
-    (namespace, pod, uid) and by node.
+    Every row about a pod bears its `uid` (see `pod_identity`). `pod_lives` and `node_lives` are the
+    first and last moments of `kube_pod_info` by (namespace, pod, uid) and of `kube_node_info` by
+    node.
     """
 
     series: Mapping[str, Rows]
@@ -76,11 +88,6 @@ def inventory() -> tuple[dict[str, str], ...]:
 def _csv(name: str) -> tuple[dict[str, str], ...]:
     text = files("collectors.prometheus").joinpath(name).read_text(encoding="utf-8")
     return tuple(csv.DictReader(text.splitlines()))
-
-
-def own(words: Mapping[str, str], label: str) -> str:
-    """Return what the series is about: `exported_<label>` where the scraper renamed it."""
-    return words.get(f"exported_{label}") or words.get(label) or ""
 
 
 def resource(name: str) -> str:
@@ -146,8 +153,11 @@ def pod_rows(
     held: frozenset[tuple[str, str]] = frozenset(),
     replicas: Mapping[str, int] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield one row of `pod` per pod that asks for devices or that telemetry names in `held`."""
-    facts = _PodFacts(state, cluster)
+    """Yield a row of `pod` per pod that asks for devices, is in `held`, or is a peer of such pods.
+
+    A launcher asks for no device, and its gang waits for it.
+    """
+    facts = _PodFacts(state)
     around = Surroundings(
         cluster=cluster,
         now=lambda: now,
@@ -156,14 +166,32 @@ def pod_rows(
         namespaces=_labelled(
             state.series.get("kube_namespace_labels", ()), "namespace", tuple(team_labels)
         ),
+        protections=_protecting(state, "namespace", "namespace"),
         replicas=replicas or {},
     )
+    workloads: set[tuple[str, str, str]] = set()
+    others: list[tuple[tuple[str, str, str], Pod]] = []
     for key, info in facts.pods.items():
         pod = facts.pod(key, info, tuple(team_labels))
         if key[:2] not in held and not _asks(pod):
+            others.append((key, pod))
             continue
-        first, last = state.pod_lives.get(key, (now, now))
-        yield {**pod_row(pod, around), "first_seen": first, "last_seen": last}
+        row = _pod_row(state, key, pod, around)
+        if row["workload"]:
+            workloads.add((row["namespace"], row["workload_kind"], row["workload"]))
+        yield row
+    for key, pod in others:
+        top = facts.resolve(pod.metadata)
+        if top is not None and (pod.metadata.namespace, top.kind, top.name) in workloads:
+            yield _pod_row(state, key, pod, around)
+
+
+def _pod_row(
+    state: State, key: tuple[str, str, str], pod: Pod, around: Surroundings
+) -> dict[str, Any]:
+    now = around.now()
+    first, last = state.pod_lives.get(key, (now, now))
+    return {**pod_row(pod, around), "first_seen": first, "last_seen": last}
 
 
 def _asks(pod: Pod) -> bool:
@@ -176,18 +204,16 @@ def _asks(pod: Pod) -> bool:
 
 
 class _PodFacts:
-    """Every pod series by (namespace, pod), which is all that each of them is sure to carry."""
+    """Every pod series by (namespace, pod, uid): a name is used again, a uid is not."""
 
-    def __init__(self, state: State, cluster: str) -> None:
-        self._state = state
-        self._cluster = cluster
+    def __init__(self, state: State) -> None:
         self.pods: dict[tuple[str, str, str], dict[str, str]] = {}
         for words, _ in state.series.get("kube_pod_info", ()):
-            key = (own(words, "namespace"), own(words, "pod"), words.get("uid", ""))
+            key = (own(words, "namespace"), own(words, "pod"), own(words, "uid"))
             known = self.pods.setdefault(key, {})
             # Before and after binding are two series of one pod: what is said wins.
             known.update({k: v for k, v in words.items() if v})
-        keys = ("namespace", "pod")
+        keys = ("namespace", "pod", "uid")
         self._owner = {_key(w, keys): w for w, _ in state.series.get("kube_pod_owner", ())}
         self._phase = {
             _key(w, keys): w.get("phase") for w, _ in state.series.get("kube_pod_status_phase", ())
@@ -199,6 +225,11 @@ class _PodFacts:
         self._words: dict[tuple[str, ...], dict[str, str]] = {}
         for words, _ in state.series.get("kube_pod_labels", ()):
             self._words.setdefault(_key(words, keys), {}).update(words)
+        self._notes = _protecting(state, "pod", *keys)
+        self._owners = {
+            kind: _protecting(state, kind.lower(), "namespace", label)
+            for kind, label in OWNERS_WITH_ANNOTATIONS.items()
+        }
         self._when = {
             name: _values(state, f"kube_pod_{name}", *keys)
             for name in (
@@ -209,14 +240,14 @@ class _PodFacts:
                 "deletion_timestamp",
             )
         }
-        places = ("namespace", "pod", "container")
+        places = (*keys, "container")
         self._asked = {
             side: _amounts(state.series.get(f"kube_pod_container_resource_{side}", ()), places)
             for side in ("requests", "limits")
         }
         self._containers: dict[tuple[str, ...], list[str]] = {}
         for place in dict.fromkeys((*self._asked["requests"], *self._asked["limits"])):
-            self._containers.setdefault(place[:2], []).append(place[2])
+            self._containers.setdefault(place[:-1], []).append(place[-1])
         self._above = {
             kind: {_key(w, ("namespace", label)): w for w, _ in state.series.get(metric, ())}
             for kind, label, metric in (
@@ -227,8 +258,7 @@ class _PodFacts:
 
     def pod(self, key: tuple[str, str, str], info: Mapping[str, str], team: Sequence[str]) -> Pod:
         """Return one pod as the API would give it."""
-        namespace, name, uid = key
-        at = (namespace, name)
+        namespace, name, uid = at = key
         when = {n: _at(values, at) for n, values in self._when.items()}
         ended = when["completion_time"]
         bound = when["status_scheduled_time"]
@@ -238,10 +268,11 @@ class _PodFacts:
             Meta(
                 name,
                 namespace,
-                uid or pod_uid(self._cluster, namespace, name),
+                uid,
                 creation_timestamp=when["created"],
                 deletion_timestamp=when["deletion_timestamp"],
                 labels=_named(words, team) if words else None,
+                annotations=self._notes.get(at),
                 owner_references=(owner,) if owner else (),
             ),
             PodSpec(
@@ -258,7 +289,7 @@ class _PodFacts:
             ),
         )
 
-    def _container(self, at: tuple[str, str], name: str) -> Container:
+    def _container(self, at: tuple[str, ...], name: str) -> Container:
         place = (*at, name)
         asked = Resources(self._asked["requests"].get(place), self._asked["limits"].get(place))
         return Container(name, asked)
@@ -269,6 +300,7 @@ class _PodFacts:
         if ref is None:
             return Top("Pod", pod.name, pod.uid)
         kind, name = ref.kind, ref.name
+        said = named(self._noted(kind, pod.namespace, name))
         if kind in self._above:
             above = self._above[kind].get((pod.namespace, name))
             if above is None:
@@ -276,10 +308,14 @@ class _PodFacts:
             upper = _owner(above, "owner")
             if upper is not None:
                 kind, name = upper.kind, upper.name
+                said = named(said, self._noted(kind, pod.namespace, name))
         notebook = (pod.labels or {}).get("notebook-name")
         if kind == "StatefulSet" and notebook == name:
             kind = "Notebook"
-        return Top(kind, name, None)
+        return Top(kind, name, None, said)
+
+    def _noted(self, kind: str, namespace: str, name: str) -> Mapping[str, str] | None:
+        return self._owners.get(kind, {}).get((namespace, name))
 
 
 def _owner(words: Mapping[str, str] | None, prefix: str) -> OwnerRef | None:
@@ -325,6 +361,26 @@ def _labelled(
     return {own(words, about): _named(words, more) for words, _ in rows}
 
 
+def _protecting(state: State, noun: str, *about: str) -> dict[Any, dict[str, str]]:
+    """Return what the table of protections names on objects of a kind, by what the series say.
+
+    By one label the key is that, by several their tuple.
+    """
+    keys = {_LETTERS.sub("", key.lower()): key for key in (*annotations(), *notes())}
+    found: dict[Any, dict[str, str]] = {}
+    for prefix in ("label_", "annotation_"):
+        for words, _ in state.series.get(f"kube_{noun}_{prefix.strip('_')}s", ()):
+            said = {
+                keys[spelled]: value
+                for label, value in words.items()
+                if label.startswith(prefix)
+                and (spelled := _LETTERS.sub("", label.removeprefix(prefix).lower())) in keys
+            }
+            key = _key(words, about) if len(about) > 1 else own(words, about[0])
+            found[key] = named(found.get(key), said)
+    return found
+
+
 def _named(words: Mapping[str, str], more: Sequence[str]) -> dict[str, str]:
     """Put back the names of labels: `label_nvidia_com_gpu_product` is `nvidia.com/gpu.product`.
 
@@ -343,20 +399,4 @@ def _named(words: Mapping[str, str], more: Sequence[str]) -> dict[str, str]:
 def _known_labels() -> tuple[str, ...]:
     words = [r["label"] for r in table("node_labels")]
     words += [*(r["key"] for r in table("queue_labels")), *(j.key for j in jumps())]
-    return (*words, *_MORE_LABELS)
-
-
-def lives(
-    first: Rows, last: Rows, labels: Sequence[str], grace: timedelta = timedelta()
-) -> dict[tuple[str, ...], tuple[datetime, datetime]]:
-    """Join first and last moments (unix seconds) of the same series."""
-    found: dict[tuple[str, ...], list[float]] = {}
-    for words, value in (*first, *last):
-        found.setdefault(_key(words, labels), []).append(value)
-    return {
-        key: (
-            datetime.fromtimestamp(min(seconds), UTC),
-            datetime.fromtimestamp(max(seconds), UTC) + grace,
-        )
-        for key, seconds in found.items()
-    }
+    return (*words, *_MORE_LABELS, *annotations(), *notes())

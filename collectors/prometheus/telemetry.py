@@ -6,7 +6,7 @@ Held as numbers only (16 bytes a sample), a chunk is turned into rows slice by s
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 import numpy as np
@@ -24,6 +24,8 @@ from fallow.window import Window
 SOURCE = "prometheus"
 SLICE = 1_000_000
 """Values turned into rows at once: about 0.4 GB while it lasts."""
+RECENT = timedelta(minutes=30)
+"""What shows how often a node is scraped now: three samples at the longest usual interval."""
 _WITNESSES = ("mem_used_bytes", "power_w", "gr_engine_active", "gpu_util_pct")
 """Columns of which nearly every device has one, asked who was there before."""
 _SNAP = 0.1
@@ -125,19 +127,31 @@ class Telemetry:
 
     def before(
         self, groups: Mapping[str, Sequence[str]], window: Window
-    ) -> dict[str, np.datetime64]:
-        """Return the nodes with series in a window and when they were last seen."""
+    ) -> tuple[dict[str, np.datetime64], dict[str, np.timedelta64]]:
+        """Return when nodes with series in a window were last seen, and their recent interval."""
         by = ", ".join(dict.fromkeys((*labels_meaning("node"), "instance")))
-        found: dict[str, np.datetime64] = {}
+        seen: dict[str, np.datetime64] = {}
+        every: dict[str, np.timedelta64] = {}
         for name in self.witness(groups):
-            what = f"timestamp({selector([name], self._matchers)})"
-            span = f"[{round(window.seconds)}s:5m]"
-            body = self._client.query(f"max by ({by}) (max_over_time({what}{span}))", window.end)
-            for words, value in vector(body):
-                node, last = node_of(words), np.datetime64(round(value * 1e6), "us")
-                if node is not None:
-                    found[node] = max(found.get(node, last), last)
-        return found
+            series = selector([name], self._matchers)
+            what, span = f"timestamp({series})", f"[{round(window.seconds)}s:5m]"
+            # Steps lie on the clock's grid: the newest sample may be five minutes after the last.
+            for newest in (f"max_over_time({what}{span})", what):
+                for node, value in self._by_node(f"max by ({by}) ({newest})", window.end):
+                    last = np.datetime64(round(value * 1e6), "us")
+                    seen[node] = max(seen.get(node, last), last)
+            count = f"count_over_time({series}[{round(RECENT.total_seconds())}s])"
+            for node, value in self._by_node(f"max by ({by}) ({count})", window.end):
+                if value > 1:
+                    interval = np.timedelta64(round(RECENT.total_seconds() / value * 1e6), "us")
+                    every[node] = min(every.get(node, interval), interval)
+        return seen, every
+
+    def _by_node(self, query: str, at: datetime) -> Iterator[tuple[str, float]]:
+        for words, value in vector(self._client.query(query, at)):
+            node = node_of(words)
+            if node is not None:
+                yield node, value
 
     def witness(self, groups: Mapping[str, Sequence[str]]) -> list[str]:
         """Return the names of a metric that nearly every device has."""

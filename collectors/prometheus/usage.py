@@ -30,6 +30,13 @@ def queries() -> tuple[dict[str, str], ...]:
     return tuple(csv.DictReader(text.splitlines()))
 
 
+@cache
+def sidecars() -> str:
+    """Return a matcher of the containers whose CPU is not the pod's own work (`sidecars.csv`)."""
+    text = files("collectors.prometheus").joinpath("sidecars.csv").read_text(encoding="utf-8")
+    return "|".join(row["container"] for row in csv.DictReader(text.splitlines()))
+
+
 class Usage:
     """Asks for the use that pods made of their hosts."""
 
@@ -53,7 +60,7 @@ class Usage:
         found: dict[str, dict[tuple[str, str], Floats]] = {}
         for query in wanted:
             expression = Template(query["expression"]).substitute(
-                selector=self._matchers, range=RANGE
+                selector=self._matchers, range=RANGE, sidecars=sidecars()
             )
             parts = asked(
                 self._client, f"({expression}) and on (namespace, pod) ({whose})", window, GRID

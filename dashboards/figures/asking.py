@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from fallow.seams import Views
 from fallow.window import Window
-from warehouse.allocation import bounds
 from warehouse.ledger import aligned
 from warehouse.steps import compose
 
@@ -54,5 +53,5 @@ def ask(
     sql = compose(steps, "dashboards.figures")
     known = {**msgspec.structs.asdict(filters), **more}
     if window is not None:
-        known |= bounds(aligned(window))
+        known |= aligned(window).bounds()
     return views.query(sql, {name: known[name] for name in {*_NAMED.findall(sql)}})

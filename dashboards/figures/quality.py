@@ -1,6 +1,6 @@
 """Can the rest be relied upon: collectors, coverage, lag, and what of the books is not known."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 import pyarrow as pa
@@ -26,13 +26,14 @@ class Books(msgspec.Struct, frozen=True):
     """Seen in the day before the window's end, and not in its last hour."""
 
 
-def collectors(views: Views, window: Window, filters: Filters) -> pa.Table:
+def collectors(views: Views, window: Window, filters: Filters, now: datetime) -> pa.Table:
     """Return how every collector's looks went, the worst first.
 
     Columns: cluster, collector, targets, looks, up_pct, last_success (UTC), lag_min (minutes from
-    it to the window's end), samples, rejected, seconds (median of a look), targets_failed, error.
+    it to now), samples, rejected, seconds (median of a look), targets_failed, error.
     """
-    return ask(views, ("quality/collectors",), window, filters, most=MOST)
+    moment = now.astimezone(UTC).replace(tzinfo=None)
+    return ask(views, ("quality/collectors",), window, filters, most=MOST, now=moment)
 
 
 def coverage(views: Views, window: Window, filters: Filters) -> pa.Table:

@@ -12,10 +12,13 @@ from dashboards.figures import extent, spend, standing, waste, waterfall
 from dashboards.figures.asking import Filters
 from dashboards.reports import amounts
 from dashboards.reports.document import Column, Table
+from fallow import money
 from fallow.errors import UsageError
 from fallow.seams import Views
 from fallow.settings import Settings
 from fallow.window import Window
+from warehouse import coverage
+from warehouse.coverage import Coverage
 from warehouse.ledger import aligned
 
 MOST_ROWS = 25
@@ -30,6 +33,8 @@ class Asked(msgspec.Struct, frozen=True):
     filters: Filters
     settings: Settings
     now: datetime
+    coverage: Coverage
+    """How much of the requested window has data."""
     whole: bool = False
     """Whether tables keep every row: for files that machines read."""
 
@@ -100,6 +105,12 @@ def warnings(asked: Asked, paid: spend.Totals) -> tuple[str, ...]:
     ]
     if len(down) > 3:  # noqa: PLR2004
         said.append(f"{len(down) - 3} more collectors did not answer either.")
+    if asked.coverage.hours_with_data < asked.coverage.hours:
+        said.append(f"{asked.coverage.spoken}: the figures are of those hours alone.")
+    late = asked.coverage.late(asked.now, amounts.name)
+    ages = coverage.ages(asked.views, asked.filters.cluster)
+    late += coverage.stale(ages, asked.now, asked.settings.service.collect_every, amounts.name)
+    said += [f"{line[0].upper()}{line[1:]}." for line in late]
     if paid.unpriced_gpu_hours:
         said.append(
             f"{amounts.hours(paid.unpriced_gpu_hours)} "
@@ -124,14 +135,18 @@ def table(
 ) -> Table:
     """Return rows as a table that people can read: the first ones, and how many are left out.
 
-    `total`: columns to sum, over all rows.
+    `total`: columns to sum, over all rows; dollars in cents that sum to their rounded sum.
     """
     listed = rows.to_pylist() if isinstance(rows, pa.Table) else [*rows]
-    shown = listed if asked.whole else listed[:most]
     summed: dict[str, Any] = {}
     for name in total:
         known = [row[name] for row in listed if row[name] is not None]
         summed[name] = sum(known[1:], known[0]) if known else None
+        if any(column.name == name and column.kind == "usd" for column in columns):
+            summed[name] = money.total([row[name] for row in listed])
+            parts = money.apportion([row[name] for row in listed])
+            listed = [{**row, name: part} for row, part in zip(listed, parts, strict=True)]
+    shown = listed if asked.whole else listed[:most]
     if summed:
         summed = {columns[0].name: "all", **summed}
     return Table(tuple(columns), shown, len(listed) - len(shown), summed or None)

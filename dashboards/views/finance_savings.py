@@ -16,6 +16,9 @@ VERIFIED = {
     "predicted_usd": page.usd("predicted, USD"),
     "restart_usd": page.usd("restarts, taken off"),
     "held_usd": page.usd("of, USD", "what the devices cost since: savings are a part of it"),
+    "unknown_gpu_hours": page.number(
+        "unknown GPU-hours", "their telemetry ended: counted neither as saved nor as spent"
+    ),
     "actions": page.number("actions"),
     "regretted": page.number("regretted", "taken back by their owner within 24 h"),
 }

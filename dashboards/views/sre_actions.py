@@ -5,7 +5,7 @@ from typing import Any
 import streamlit as st
 
 from dashboards import data, doing, links, page
-from dashboards.figures import acts
+from dashboards.figures import acts, rules
 from dashboards.page import Asked, money, plain
 
 TITLE, ICON, ORDER = "Actions", ":material/bolt:", 60
@@ -158,6 +158,9 @@ def plan(asked: Asked) -> None:
         f"As of {first['at']:%Y-%m-%d %H:%M} UTC. {acts_now} `fallow why-not WORKLOAD` tells every "
         "gate's answer."
     )
+    for rule in data.ask(rules.listed, asked.filters).to_pylist():
+        if rule["trusted_by"]:
+            page.note(plain(f"Policy {rule['policy']} is {rules.by_hand(rule)}.", 700))
 
 
 def refused(asked: Asked) -> None:

@@ -36,7 +36,7 @@ BACKTESTS = {
     "policy": page.name("policy"),
     "verdict": page.name("regret", "small"),
     "rate_pct": page.percent("used again"),
-    "interval": page.name("95 %"),
+    "upper_pct": page.percent("upper end, 95 %"),
     "declared_pct": page.percent("declared"),
     "stops": page.number("would have stopped"),
     "judged": page.number("of them judged"),
@@ -68,7 +68,7 @@ def policies(asked: Asked) -> None:
     known = [row["usd_per_day"] for row in rows if row["usd_per_day"] is not None]
     page.metrics(
         ("May act", f"{len(of['may act'])}", f"of {len(rows)} policies"),
-        ("Not trusted yet", f"{len(of['not trusted yet'])}", "no back-test met their regret"),
+        ("Not trusted yet", f"{len(of['not trusted yet'])}", "no back-test proved their rate"),
         ("Demoted", f"{len(of['demoted'])}", "owners took back too much"),
         ("In their hands", money(sum(known) if known else None), "a day: done, told or held"),
     )
@@ -85,13 +85,14 @@ def backtests(asked: Asked) -> None:
         page.nothing(
             "No policy was replayed over this site's past.",
             "`fallow backtest POLICY --since 30d` does it: a policy that enforces needs one that "
-            "met the regret it declares.",
+            "proves the rate of reversals it declares.",
         )
         return
     page.table([_backtest(row) for row in rows], BACKTESTS, called="Back-tests, the newest first")
     page.note(
-        "Regret: of what it would have stopped, the share that was used again within the time that "
-        "the policy names. A changed text has to be replayed again."
+        "Of what it would have stopped, the share that was used again within the time that the "
+        "policy names. It is met where the upper end of its 95 % interval is within what the "
+        "policy declares. A changed text has to be replayed again."
     )
 
 
@@ -100,20 +101,19 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     until = f" until {row['opens_at']:%Y-%m-%d %H:%M} UTC" if row["opens_at"] else ""
     within = (row["regret_within_s"] or 0) / 3600
     rung = row["rung"]
+    since = f" since {row['demoted_at']:%Y-%m-%d}" if row["demoted_at"] else ""
     return {
         **row,
-        "rung": f"{rung} since {row['demoted_at']:%Y-%m-%d}" if row["demoted_at"] else rung,
+        "rung": ": ".join(filter(None, (rung + since, rules.by_hand(row)))),
         "open": f"closed{until}: {closed}" if closed else "open",
         "declared": f"{row['regret_rate'] or 0:.1%} within {within:g} h",
     }
 
 
 def _backtest(row: dict[str, Any]) -> dict[str, Any]:
-    known = row["low_pct"] is not None and row["high_pct"] is not None
     return {
         **row,
         "verdict": "met" if row["met"] else "not met",
-        "interval": f"{row['low_pct']:.1f} to {row['high_pct']:.1f} %" if known else "",
         "text": "in force" if row["is_its_text"] else "an older one",
     }
 

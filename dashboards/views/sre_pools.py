@@ -84,7 +84,7 @@ def advised(asked: Asked) -> None:
     if not rows:
         page.nothing(
             "Nothing is advised about pools here.",
-            "`fallow analyze --analyzer pools` looks at them again.",
+            "`fallow analyze pools` looks at them again.",
         )
         return
     page.table([_linked(row) for row in rows], ADVICE, called="Advice about node pools")

@@ -1,10 +1,13 @@
 """Can the rest be relied upon: collectors up, coverage, lag, and whether the books balance."""
 
+from datetime import UTC, datetime
+
 import streamlit as st
 
 from dashboards import charts, data, page
 from dashboards.figures import quality, standing
 from dashboards.page import Asked, hours, plain, share
+from fallow.window import format_duration
 
 TITLE, ICON, ORDER = "Data quality", ":material/fact_check:", 110
 
@@ -13,7 +16,7 @@ COLLECTORS = {
     "cluster": page.name("cluster", "small"),
     "up_pct": page.percent("looks that succeeded"),
     "last_success": page.moment("last success"),
-    "lag_min": page.number("minutes ago", "before the window's end"),
+    "lag_min": page.number("minutes ago", "before now"),
     "targets": page.number("targets"),
     "targets_failed": page.number("targets that failed"),
     "looks": page.number("looks"),
@@ -40,7 +43,7 @@ def standing_of(asked: Asked) -> None:
     known = [row["coverage_pct"] for row in looks if row["coverage_pct"] is not None]
     accounted = asked.extent.accounted
     failed = data.ask_seldom(standing.audits, accounted) if accounted else ()
-    lag = (asked.extent.looks.end - accounted).total_seconds() / 60 if accounted else None
+    lag = (datetime.now(UTC) - accounted).total_seconds() if accounted else None
     page.metrics(
         (
             "Coverage",
@@ -52,7 +55,7 @@ def standing_of(asked: Asked) -> None:
         (
             "Books",
             "balance" if accounted and not failed else f"{len(failed)} failures",
-            f"{lag:.0f} minutes behind the last look" if lag is not None else "not done yet",
+            f"{format_duration(max(0.0, lag))} behind now" if lag is not None else "not done yet",
         ),
     )
     for why in failed[:5]:
@@ -83,7 +86,8 @@ def coverage(asked: Asked) -> None:
 def collectors(asked: Asked) -> None:
     """List how collectors' looks went."""
     page.heading("Collectors")
-    rows = data.ask(quality.collectors, asked.window, asked.filters)
+    minute = datetime.now(UTC).replace(second=0, microsecond=0)
+    rows = data.ask(quality.collectors, asked.window, asked.filters, minute)
     if not rows.num_rows:
         page.nothing(
             "No collector looked in this window.",

@@ -66,8 +66,7 @@ def verdicts(
     `blind` are nodes that it cannot read.
     """
     parameters = {
-        "since": window.start.replace(tzinfo=None),
-        "until": window.end.replace(tzinfo=None),
+        **window.bounds(),
         "every_s": rule.every_s,
         "window_s": rule.window_s,
         "blind": list(blind),

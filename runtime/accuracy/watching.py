@@ -163,8 +163,8 @@ def said(
 
 def ripening(settings: IdleSettings) -> Callable[[Owner], float]:
     """Return how long work of an owner's kind must rest before it may be acted upon, seconds."""
-    from analyzers.cases import kind_of  # noqa: PLC0415  (frames load in 0.5 s)
-    from analyzers.witnesses import SERVICES  # noqa: PLC0415
+    from analyzers.idle.findings import kind_of  # noqa: PLC0415  (frames load in 0.5 s)
+    from analyzers.idle.signals import SERVICES  # noqa: PLC0415
 
     def seconds(owner: Owner) -> float:
         serves = kind_of(owner[1], served=False, notebook=False) in SERVICES
@@ -174,7 +174,7 @@ def ripening(settings: IdleSettings) -> Callable[[Owner], float]:
 
 
 def _verdict(finding: Finding, settings: IdleSettings) -> Verdict:
-    from analyzers.witnesses import SERVICES  # noqa: PLC0415  (frames load in 0.5 s)
+    from analyzers.idle.signals import SERVICES  # noqa: PLC0415  (frames load in 0.5 s)
 
     partly = finding.verdict == "partly idle"
     start, subject = finding.window.start, finding.subject

@@ -60,11 +60,14 @@ def apply(
     door = acting.door(settings)
     with run.warehouse(settings, write=yes) as warehouse:
         refresh = acting.refresher(warehouse, settings) if yes else _no_refresh
-        evidence = acting.LiveEvidence(warehouse, settings, refresh, run.now)
+        reread = acting.rereader(warehouse, settings)
+        evidence = acting.LiveEvidence(warehouse, settings, refresh, run.now, reread)
         with _record(run, settings, write=yes) as record:
             actor = acting.actor(
                 settings, record, evidence, door=door, policies=rules, clock=run.now
             )
+            if yes:
+                _lease(run, actor)
             report = actor.turn(dry_run=not yes, only=findings or ())
             if yes:
                 if wait:
@@ -256,6 +259,15 @@ def _door_or_none(run: Run, settings: "Settings") -> "Door | None":
     except FallowError as error:
         run.say(f"the ConfigMap is left as it is: {error.message}")
         return None
+
+
+def _lease(run: Run, actor: "Actor") -> None:
+    """Wait for a lease whose holder shows no life: whether it lives only time tells."""
+    import time  # noqa: PLC0415
+
+    if why := actor.lease.hold():
+        run.say(f"waiting for the lease: {why}")
+        actor.lease.wait(time.sleep)
 
 
 def _settle(run: Run, actor: "Actor", wait: str) -> None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runtime.cli.frame import Output, Run, command
+from runtime.cli.frame import UNTIL, WINDOW, Output, Run, command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,8 @@ def analyze(
     exit_samples: Annotated[
         int | None, typer.Option(help="idle: so many busy looks in a row end a run")
     ] = None,
-    window: Annotated[str | None, typer.Option(help="7d, or START/END")] = None,
+    window: Annotated[str | None, typer.Option(help=WINDOW)] = None,
+    until: Annotated[str | None, typer.Option(help=UNTIL)] = None,
     evidence: Annotated[
         str | None, typer.Option(help="only confirmed, or only suspected findings")
     ] = None,
@@ -60,7 +61,7 @@ def analyze(
     Findings are ranked by the dollars they save; together they never save more than the bill.
     """
     from fallow.errors import FINDINGS_EXIST, UsageError  # noqa: PLC0415
-    from runtime import analyzing  # noqa: PLC0415
+    from runtime import analyzing, windows  # noqa: PLC0415
 
     if evidence not in (None, "confirmed", "suspected"):
         raise UsageError(f"--evidence {evidence!r} is none of: confirmed, suspected")
@@ -75,7 +76,12 @@ def analyze(
     analyzing.chosen(settings, asked)
     with run.warehouse(settings) as warehouse:
         made = analyzing.analyze(
-            warehouse, settings, asked, window, now=run.now(), cluster=run.options.get("cluster")
+            warehouse,
+            settings,
+            asked,
+            windows.ending(window, until, run.now()),
+            now=run.now(),
+            cluster=run.options.get("cluster"),
         )
     unkept = analyzing.keep(settings, made.findings, made.window)
     for line in [*made.notes, *([unkept] if unkept else [])]:
@@ -94,7 +100,7 @@ def _show(
         from runtime.output import document  # noqa: PLC0415
 
         body = {
-            "window": made.window,
+            "window": made.window.whole(),
             "findings": [findings.document(row.finding) for row in shown],
             "waterfall": showing.waterfall_document(made.waterfall),
             "summaries": made.summaries,

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
 
+WINDOW = "7d (until the newest hour in the ledger), or START/END"
+UNTIL = "now, or a moment: where --window 7d ends instead"
+
+
 class Output(StrEnum):
     """How data is written on stdout."""
 

@@ -123,10 +123,11 @@ def backtest(
 ) -> int:
     """Replay a policy over the site's own past, with data only up to each moment.
 
-    Exit code 3 where the regret it declares is not met: then it may only notify.
+    Exit code 3 where it does not prove the rate of reversals that the policy declares: then the
+    policy may only notify. `fallow policy trust` opens it by hand.
     """
     from fallow.errors import RefusedError  # noqa: PLC0415
-    from fallow.window import parse_duration  # noqa: PLC0415
+    from fallow.window import format_duration, parse_duration  # noqa: PLC0415
     from runtime import planned, planning_shown  # noqa: PLC0415
 
     settings, rules = _rules(run, policies)
@@ -142,7 +143,11 @@ def backtest(
             now=run.now(),
             cluster=run.options.get("cluster"),
         )
-    if not dry_run:
+    lax = made.within < rule.regret.within
+    if lax:
+        declared = format_duration(rule.regret.within.total_seconds())
+        run.say(f"not for the journal: --within {within} is shorter than the policy's {declared}")
+    if not (dry_run or lax):
         planned.note(settings, made, run.now(), actor=settings.actions.actor)
     if run.output is Output.json:
         from runtime.output import document  # noqa: PLC0415
@@ -153,7 +158,7 @@ def backtest(
         run.data(planning_shown.stops(made, 0 if every else top), noun="backtest")
         if not every and len(made.stops) > top:
             run.say(f"{len(made.stops) - top} more stops: --top 0, or -o csv")
-        for line in planning_shown.backtest_said(made):
+        for line in planning_shown.backtest_said(made, 0 if every else top):
             run.say(line)
     return 0 if made.met else RefusedError.exit_code
 

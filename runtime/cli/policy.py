@@ -8,9 +8,12 @@ import typer
 from runtime.cli.frame import Output, Run, command
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import timedelta
 
+    from actions.journal.trust import Standing
     from actions.policy.model import Policy
+    from fallow.errors import UsageError
     from fallow.settings import Settings
 
 Files = Annotated[
@@ -26,6 +29,8 @@ def register(app: typer.Typer) -> None:
     command(group, "check")(check)
     command(group, "list")(listed)
     command(group, "show")(show)
+    command(group, "init")(init)
+    command(group, "trust")(trust)
     command(group, "schema")(schema)
 
 
@@ -34,7 +39,7 @@ def check(run: Run, files: Files = None) -> int:
     from actions.policy.reading import look_at  # noqa: PLC0415
 
     settings = run.settings()
-    policies, problems = look_at(_paths(files, settings), look=_look(settings))
+    policies, problems = look_at(_paths(run, files, settings), look=_look(settings))
     if run.output is Output.json:
         import msgspec  # noqa: PLC0415
 
@@ -52,7 +57,16 @@ def check(run: Run, files: Files = None) -> int:
 
 def listed(run: Run, files: Files = None) -> None:
     """List the policies, where each may act and what it would do in the end."""
-    run.data([_row(policy) for policy in _read(run, files)], noun="policies")
+    from runtime import planned  # noqa: PLC0415
+
+    policies, settings = _read(run, files), run.settings()
+    known = planned.standings(settings, policies)
+    shipped = _are_shipped(files, settings)
+    rows = [
+        _row(policy) | (_SHIPPED if shipped else _trust(policy, known.get(policy.name)))
+        for policy in policies
+    ]
+    run.data(rows, noun="policies", shipped=shipped)
 
 
 def show(
@@ -63,21 +77,78 @@ def show(
     """Show a policy with everything that holds where nothing is said."""
     import msgspec  # noqa: PLC0415
 
-    from fallow.errors import UsageError  # noqa: PLC0415
-
-    policies = {policy.name: policy for policy in _read(run, files)}
-    if name not in policies:
-        raise UsageError(f"no policy called {name!r}", hint=f"there are: {', '.join(policies)}")
-    body = {
-        "fingerprint": policies[name].fingerprint,
-        **msgspec.to_builtins(policies[name]),
-    }
+    policy = _named(_read(run, files), name)
+    body = {"fingerprint": policy.fingerprint, **msgspec.to_builtins(policy)}
     if run.output is Output.json:
         from runtime.output import document  # noqa: PLC0415
 
         run.text(document("policy", body))
         return
     run.data([{"key": key, "value": value} for key, value in _leaves(body)], noun="policy")
+
+
+def init(
+    run: Run,
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="where to [actions.policies]")
+    ] = None,
+    *,
+    force: Annotated[
+        bool, typer.Option("--force", help="overwrite what a site changed in them")
+    ] = False,
+) -> None:
+    """Write the policies that come with Fallow into a folder, to be read and changed.
+
+    None of them acts as it stands: list namespaces in `allow.namespaces` first.
+    """
+    from actions.policy.shipped import write_out  # noqa: PLC0415
+
+    target = folder or run.settings().actions.policies
+    written = write_out(target, force=force)
+    run.data([{"file": str(path)} for path in written], noun="files")
+    run.say(f"{len(written)} files written; fallow policy check {target} reads them")
+
+
+def trust(
+    run: Run,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="of the policy")],
+    files: Files = None,
+    *,
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="why, for the journal and every plan")
+    ] = "",
+    revoke: Annotated[
+        bool, typer.Option("--revoke", help="take the trust back, however it came to be")
+    ] = False,
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="NAME", help="who trusts it [the system user]")
+    ] = None,
+) -> None:
+    """Let a policy act without a back-test that proves it: by hand, with a reason, for the record.
+
+    It holds for this text only: a changed policy has to be trusted again. Every plan says who
+    trusts it and why, and it still demotes itself when owners take back too much.
+    """
+    from actions.journal import Record  # noqa: PLC0415
+    from actions.journal import trust as journal  # noqa: PLC0415
+    from runtime import acting  # noqa: PLC0415
+
+    settings = run.settings()
+    if revoke:
+        with acting.journal(settings, run.now, actor=by or "") as opened:
+            journal.revoke(Record(opened), name, opened.actor, reason)
+        run.say(f"policy {name} is trusted no more: it goes no further than a notice")
+        return
+    if _are_shipped(files, settings):
+        raise _no_folder(settings)
+    policy = _named(_read(run, files), name)
+    with acting.journal(settings, run.now, actor=by or "") as opened:
+        record = Record(opened).catch_up()
+        given = journal.trust_by_hand(record, policy, opened.actor, reason)
+    run.say(f"policy {name} ({policy.fingerprint}) is {given.said}")
+    if not (policy.allow.namespaces or policy.allow.cluster_objects):
+        run.say("it may act nowhere yet: list allow.namespaces, and trust the changed text again")
+    run.say(f"until its text changes, or `fallow policy trust {name} --revoke`")
 
 
 def schema(run: Run) -> None:
@@ -93,11 +164,38 @@ def _read(run: Run, files: list[Path] | None) -> "tuple[Policy, ...]":
     from actions.policy.reading import read  # noqa: PLC0415
 
     settings = run.settings()
-    return read(_paths(files, settings), look=_look(settings))
+    return read(_paths(run, files, settings), look=_look(settings))
 
 
-def _paths(files: list[Path] | None, settings: "Settings") -> list[Path]:
-    return files or [settings.actions.policies]
+def _named(policies: "Sequence[Policy]", name: str) -> "Policy":
+    from fallow.errors import UsageError  # noqa: PLC0415
+
+    named = {policy.name: policy for policy in policies}
+    if name not in named:
+        raise UsageError(f"no policy called {name!r}", hint=f"there are: {', '.join(named)}")
+    return named[name]
+
+
+def _paths(run: Run, files: list[Path] | None, settings: "Settings") -> list[Path]:
+    """Return what is named, else the site's folder; where there is none, the shipped policies."""
+    from actions.policy.shipped import folder  # noqa: PLC0415
+
+    if not _are_shipped(files, settings):
+        return files or [settings.actions.policies]
+    missing = _no_folder(settings)
+    run.say(f"{missing.message}: these come with Fallow, nothing enforces them")
+    run.say(f"hint: {missing.hint}")
+    return [folder()]
+
+
+def _are_shipped(files: list[Path] | None, settings: "Settings") -> bool:
+    return not files and not settings.actions.policies.exists()
+
+
+def _no_folder(settings: "Settings") -> "UsageError":
+    from runtime.planned import no_folder  # noqa: PLC0415
+
+    return no_folder(settings)
 
 
 def _look(settings: "Settings") -> "timedelta":
@@ -115,6 +213,18 @@ def _row(policy: "Policy") -> dict[str, Any]:
         "fingerprint": policy.fingerprint,
         "source": policy.source,
     }
+
+
+_SHIPPED = {"trust": None, "why": "comes with Fallow: not enforced"}
+
+
+def _trust(policy: "Policy", found: "Standing | None") -> dict[str, Any]:
+    """Return whether a policy may act by what the journal says, and why."""
+    if policy.mode != "enforce":
+        return {"trust": None, "why": "it only notifies"}
+    if found is None:
+        return {"trust": "none", "why": "no back-test of it is in the journal"}
+    return {"trust": {"": "none", "hand": "by hand"}.get(found.how, found.how), "why": found.why}
 
 
 def _leaves(body: Any, prefix: str = "") -> list[tuple[str, Any]]:

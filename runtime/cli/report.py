@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runtime.cli.frame import Run, command
+from runtime.cli.frame import UNTIL, WINDOW, Run, command
 
 if TYPE_CHECKING:
     from runtime.reporting import Report
@@ -21,7 +21,8 @@ def report(
     run: Run,
     audience: Annotated[str, typer.Argument(help="finance | sre | team", metavar="WHOM")],
     *,
-    window: Annotated[str, typer.Option(help="30d, or START/END")] = "30d",
+    window: Annotated[str, typer.Option(help=WINDOW.replace("7d", "30d"))] = "30d",
+    until: Annotated[str | None, typer.Option(help=UNTIL)] = None,
     format_: Annotated[
         str | None,
         typer.Option("--format", help="html | pdf | md | csv | focus; else by FILE's ending"),
@@ -45,20 +46,25 @@ def report(
     fmt = format_ or _format_of(file)
     reporting.legal(audience=audience, fmt=fmt, team=team, focus_version=focus_version)
     settings, now = run.settings(), run.now()
-    asked = windows.parse(window, now)
+    asked = windows.ending(window, until, now)
     with run.warehouse(settings) as warehouse:
+        cluster, lag = run.options.get("cluster"), settings.ledger.max_lag
+        every = settings.service.collect_every
+        span = windows.figures(warehouse, asked, now, lag=lag, every=every)
         made = reporting.produce(
             warehouse,
             settings,
             audience=audience,
-            window=asked,
+            window=span.window,
             fmt=fmt,
             team=team,
-            cluster=run.options.get("cluster"),
+            cluster=cluster,
             now=now,
             focus_version=focus_version,
             parquet=fmt == "focus" and str(file).endswith(".parquet"),
         )
+    for line in span.notes:
+        run.say(line)
     _put(run, made, file, fmt)
 
 

@@ -55,6 +55,11 @@ def saved(
         f"{total['actions']} actions since {moment:%Y-%m-%d %H:%M} UTC saved "
         f"{total['gpu_hours']:,.1f} GPU-hours, {usd}" + (f" ({', '.join(parts)})" if parts else "")
     )
+    if total["unknown_gpu_hours"]:
+        run.say(
+            f"{total['unknown_gpu_hours']:,.1f} GPU-hours more are unknown: their telemetry ended "
+            "and nothing says that their nodes are gone, so they are counted neither way"
+        )
     if total["actions"]:
         run.say(
             f"taken back by their owners within 24 h: {total['regretted']} of {total['actions']} "

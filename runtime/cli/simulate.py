@@ -82,7 +82,7 @@ def simulate(
         from actions.policy.reading import read as read_policies  # noqa: PLC0415
 
         rules = read_policies([policies])
-        run.say("namespaces that no policy lists are listed, back-tests are taken as passed")
+        run.say("an admin is played: who lists namespaces, trusts policies by hand, and approves")
     with watching() as progress:
         found = played(options, progress, rules)
     if run.output is Output.json:

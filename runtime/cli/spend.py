@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from runtime.cli.frame import Output, Run, command
+from runtime.cli.frame import UNTIL, WINDOW, Output, Run, command
 
 BY = ("cluster", "namespace", "team", "workload", "model", "pool", "node", "state")
 VIEWS = ("loaded", "gpu")
@@ -19,7 +19,8 @@ def spend(
     run: Run,
     *,
     by: Annotated[str, typer.Option(help=f"comma-separated: {', '.join(BY)}")] = "team",
-    window: Annotated[str | None, typer.Option(help="7d, or START/END")] = None,
+    window: Annotated[str | None, typer.Option(help=WINDOW)] = None,
+    until: Annotated[str | None, typer.Option(help=UNTIL)] = None,
     view: Annotated[str, typer.Option(help="loaded: the whole node's price; gpu: its GPUs'")] = (
         "loaded"
     ),
@@ -29,7 +30,7 @@ def spend(
 ) -> None:
     """Show GPU-hours and dollars that add up to the capacity and to the bill."""
     from fallow.errors import UsageError  # noqa: PLC0415
-    from runtime import ledgers  # noqa: PLC0415
+    from runtime import ledgers, windows  # noqa: PLC0415
 
     names = [name.strip() for name in by.split(",") if name.strip()]
     wrong = [name for name in names if name not in BY]
@@ -41,7 +42,7 @@ def spend(
     with run.warehouse(settings) as warehouse:
         told = ledgers.spent(
             warehouse,
-            window,
+            windows.ending(window, until, run.now()),
             now=run.now(),
             cluster=run.options.get("cluster"),
             by=names,
@@ -52,5 +53,14 @@ def spend(
         run.say(line)
     rows = told.rows
     if run.output in (Output.table, Output.md) and rows:
-        rows = [*rows, told.total]
-    run.data(rows, noun="spend", window=told.window, currency="USD", view=view, total=told.total)
+        mark = {names[0]: "total, in part"} if told.coverage.behind else {}
+        rows = [*rows, {**told.total, **mark}]
+    run.data(
+        rows,
+        noun="spend",
+        window=told.window,
+        coverage=told.coverage,
+        currency="USD",
+        view=view,
+        total=told.total,
+    )

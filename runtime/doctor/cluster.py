@@ -6,8 +6,11 @@ import msgspec
 
 from actions.rights import prove
 from collectors.doctor import Row, few
+from collectors.kube.shapes import Partial
+from collectors.kube.watching import NODES, PODS
 from fallow.errors import FallowError
 from fallow.kube.api import Api, Pause, connect
+from fallow.kube.shapes import Page
 from fallow.settings import Settings
 from runtime import proving
 from runtime.doctor.fault import fault
@@ -35,6 +38,7 @@ def reading(settings: Settings, api: Api | None = None) -> Iterator[Row]:
         version = msgspec.json.decode(api.get("/version")).get("gitVersion", "unknown version")
         yield Row("kubernetes", "ok", f"{api.host} answers: {version}")
         yield _granted(api)
+        yield _watch(api)
     except FallowError as error:
         step = "kubernetes.context: does `kubectl --context NAME get nodes` work from here?"
         yield fault("kubernetes", error, step)
@@ -43,6 +47,22 @@ def reading(settings: Settings, api: Api | None = None) -> Iterator[Row]:
         for row in proving.examine(settings, api=api):
             if row["check"] != "cluster" and row["status"] != "off":
                 yield Row(**row)
+
+
+def _watch(api: Api) -> Row:
+    """Open a watch of nodes and of pods for a second, as the service keeps them open."""
+    for path in (NODES, PODS):
+        query = {"watch": "true", "timeoutSeconds": 1, "allowWatchBookmarks": "true"}
+        try:
+            newest = msgspec.json.decode(api.get(path, {"limit": 1}), type=Page[Partial])
+            version = newest.metadata.resource_version
+            stream = api.stream(path, {**query, "resourceVersion": version}, read_timeout_s=10)
+            for _ in stream:
+                pass
+        except FallowError as error:
+            why = f"{path} cannot be watched, so pods that live shortly are missed: {error.message}"
+            return Row("watch", "warn", why, BIND)
+    return Row("watch", "ok", "nodes and pods can be watched: fallow up misses none that is brief")
 
 
 def _granted(api: Api) -> Row:

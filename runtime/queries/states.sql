@@ -1,8 +1,8 @@
--- GPU-hours and dollars by ledger state; usd is null where any part has no price.
+-- GPU-hours and dollars by ledger state, of what has a price; usd is null where nothing has.
 SELECT
     state,
     sum(gpu_seconds) / 3600.0 AS gpu_hours,
-    CASE WHEN count(*) FILTER (WHERE NOT priced) = 0 THEN sum(usd) END AS usd,
+    sum(usd) FILTER (WHERE priced) AS usd,
     sum(gpu_seconds) FILTER (WHERE NOT priced) / 3600.0 AS unpriced_gpu_hours,
     min(price_as_of) AS oldest_price,
     max(price_as_of) AS newest_price

@@ -34,6 +34,7 @@ def serve(
         ExporterDoor(world, options.quirks, port=port) as exporters,
         KubeServer(world.store, port + 1 if port else 0) as kube,
     ):
+        kube.controllers.enable()
         say(f"exporters       {exporters.url}/nodes/NODE/metrics")
         say(f"targets         {exporters.url}/sd")
         say(f"Kubernetes API  {kube.url}")

@@ -11,7 +11,7 @@ and lets it go on when a freeze is over; owners start again what they miss.
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,13 +25,14 @@ from fallow.window import Window
 from runtime import findings, pipeline
 from runtime.accuracy.watching import CLUSTER, Inventory
 from runtime.acting import LiveEvidence, actor
+from runtime.simulation.turns import Turn, turn_of
 from simulator.blocks import thinned
 from simulator.exporters.host_spans import host_spans
 from simulator.exporters.quirks import Quirks
 from simulator.exporters.rows import rows
 from simulator.kube.exec import Machine
 from simulator.kube.server import KubeServer
-from simulator.nouns import Block
+from simulator.nouns import TICK_S, Block
 from simulator.world import World
 
 if TYPE_CHECKING:
@@ -39,11 +40,26 @@ if TYPE_CHECKING:
     from actions.policy.model import Policy
     from warehouse.lake import Warehouse
 
-BACK = timedelta(hours=1)
-"""Looks back for longer than the longest duration that a verdict asks for."""
+OVERLAP_S = 3600.0
+"""Who held what is said again for so long before the last turn, as the service does."""
 IDLE = ("idle",)
+TURNS_PER_COMPACTION = 8
+"""Every turn leaves a file per table, and every query opens them all."""
 ADMIN, SIMULATE = "admin", "simulate"
 OWN = Path(__file__).parent / "policies"
+
+
+class Admin(msgspec.Struct):
+    """What the admin whom `simulate` plays did."""
+
+    namespaces: int = 0
+    """Policies for which he listed every namespace."""
+    trusted: list[str] = []
+    """Policies that he trusts by hand."""
+    approved: int = 0
+    """Actions that he approved, each at the turn after it was asked for."""
+    thawed: int = 0
+    """Freezes that he ended once their cause was over."""
 
 
 class Channels:
@@ -68,15 +84,17 @@ class Evidence(LiveEvidence):
     def cases(self, now: datetime) -> Sequence[Facts]:
         """Return the facts of what is idle now."""
         if self._kept is None or self._kept[0] != now:
-            self._kept = now, self._facts(now, IDLE)
+            self._kept = now, self._facts(now, self._enforcer.analyzers)
         return self._kept[1]
 
     def again(self, facts: Facts, now: datetime) -> Facts | None:
         """Let the world go on by a look, once for all actions of a turn, and judge again."""
-        now = self._enforcer.refresh(now)
+        now = self._looked = self._enforcer.refresh(now)
         key = _key(facts)
         same = (f for f in self.cases(now) if f.finding.kind == facts.finding.kind)
-        return next((f for f in same if _key(f) == key), None)
+        cases = [f for f in same if _key(f) == key]
+        mine = facts.finding.id
+        return max(cases, key=lambda f: (f.finding.id == mine, f.finding.window.end), default=None)
 
 
 class Enforcer:
@@ -92,12 +110,17 @@ class Enforcer:
         *,
         look_s: float,
         warm_up_s: float = 0.0,
+        analyzers: Sequence[str] = IDLE,
     ) -> None:
         self.warehouse, self.world, self.quirks = warehouse, world, quirks
         self.settings, self.look_s = settings, look_s
+        self.analyzers = tuple(analyzers)
         self.policies = tuple(_listed(policy) for policy in policies)
         self.blocks: list[Block] = []
-        self.freezes = 0
+        self.turns: list[Turn] = []
+        """What was said about every case, turn by turn."""
+        self.admin = Admin(namespaces=sum(not p.allow.namespaces for p in policies))
+        self._number = 0
         self._seen = Inventory(world)
         self._start_s = world.now_s
         self._acts_s = world.now_s + warm_up_s
@@ -106,23 +129,21 @@ class Enforcer:
 
     def __enter__(self) -> Self:
         from actions.cluster.door import Door  # noqa: PLC0415
-        from actions.journal import Journal, Record, words  # noqa: PLC0415
+        from actions.journal import Journal, Record  # noqa: PLC0415
         from fallow.kube.api import at  # noqa: PLC0415
 
         own = {"apiVersion": "v1", "kind": "Namespace"}
         name = self.settings.actions.lease.namespace
         self.world.store.create("Namespace", {**own, "metadata": {"name": name}})
         server = self._stack.enter_context(KubeServer(self.world.store))
+        server.controllers.enable()
         home = self.settings.home / "container"
         (home / "home" / "jovyan").mkdir(parents=True)
         server.containers.default = Machine(home)
         path = self.settings.home / "journal.sqlite"
         journal = self._stack.enter_context(Journal.open(path, self.now, actor=SIMULATE))
         self.record: Record = Record(journal).catch_up()
-        self.record.extend(
-            (words.TRUSTED, p.name, {"fingerprint": p.fingerprint, "by": SIMULATE})
-            for p in self.policies
-        )
+        self._trust()
         evidence = Evidence(self)
         self.actor: Actor = actor(
             self.settings,
@@ -153,8 +174,13 @@ class Enforcer:
             if self.world.now_s >= self._acts_s:
                 self._fresh_s = -1.0
                 self._people()
-                self.actor.turn(dry_run=False)
+                self.turns.append(turn_of(self.actor.turn(dry_run=False)))
             self._remember()
+        self._number += 1
+        if self._number % TURNS_PER_COMPACTION == 0:
+            from warehouse.maintenance import compact  # noqa: PLC0415
+
+            compact(self.warehouse)
         return self.blocks
 
     def refresh(self, now: datetime) -> datetime:
@@ -162,7 +188,17 @@ class Enforcer:
         if self._fresh_s < 0 or now.timestamp() - self._fresh_s > self.look_s:
             self._advance((now.timestamp() // self.look_s + 1) * self.look_s)
             self._fresh_s = self.world.now_s
+            pipeline.ingest(self.warehouse, self._latest())
         return self.now()
+
+    def _trust(self) -> None:
+        """Play the admin: trust every policy that acts, by hand, as `fallow policy trust` does."""
+        from actions.journal.trust import trust_by_hand  # noqa: PLC0415
+
+        for policy in self.policies:
+            if policy.mode == "enforce":
+                trust_by_hand(self.record, policy, ADMIN, "simulated")
+                self.admin.trusted.append(policy.name)
 
     def _people(self) -> None:
         """Play the admin: approve what waits, and thaw what froze once that is over."""
@@ -171,11 +207,12 @@ class Enforcer:
 
         self.record.catch_up()
         if self.record.frozen is not None and self.evidence.incident(self.now()) is None:
-            self.freezes += 1
+            self.admin.thawed += 1
             self.record.append(words.THAWED, words.FLEET, {}, actor=ADMIN)
         for key, asked in list(self.record.asked.items()):
             if not self.record.approvals(asked.policy, asked.finding):
                 approve(self.record, key, ADMIN)
+                self.admin.approved += 1
 
     def _remember(self) -> None:
         """Keep what is idle: predictions rest on how long such stretches last."""
@@ -189,17 +226,15 @@ class Enforcer:
         block = self.world.advance(until_s)
         self.blocks.append(block)
         pipeline.ingest(self.warehouse, self._rows(block, since_s, until_s))
-        self._account()
+        self._account(since_s)
 
-    def _account(self) -> None:
+    def _account(self, since_s: float) -> None:
         from warehouse.allocation import allocate  # noqa: PLC0415  (the engine loads in 0.3 s)
         from warehouse.rollup import roll_up  # noqa: PLC0415
 
-        idle = self.settings.idle
-        longest = max(idle.min_duration, idle.service_duration) + BACK
-        begin = max(self.now() - longest, datetime.fromtimestamp(self._start_s, UTC))
+        begin_s = max(since_s - OVERLAP_S, self._start_s)
         roll_up(self.warehouse)
-        allocate(self.warehouse, Window(begin, self.now()))
+        allocate(self.warehouse, Window(datetime.fromtimestamp(begin_s, UTC), self.now()))
 
     def _rows(self, block: Block, since_s: float, until_s: float) -> Iterator[Batch]:
         scripts = self.world.cast.scripts
@@ -212,6 +247,25 @@ class Enforcer:
             held,
             scripts,
             np.arange(np.ceil(since_s / self.look_s) * self.look_s, until_s, self.look_s),
+            cluster=CLUSTER,
+            quirks=self.quirks,
+            node_of={t.holder.uid: block.devices[t.devices[0]].node for t in held},
+        )
+
+    def _latest(self) -> Iterator[Batch]:
+        """Read every source at this moment: what exporters, hosts and notebooks say last."""
+        block, scripts = self.blocks[-1], self.world.cast.scripts
+        last_s, ticks = float(block.ticks[-1]), len(block.ticks)
+        held = [t for t in self.world.held(last_s, self.world.now_s) if t.holder.uid in scripts]
+        shared = [t for t in held if t.share < 1]
+        seen = msgspec.structs.replace(block, every_s=self.look_s)
+        yield from rows(
+            seen, self.quirks, cluster=CLUSTER, tenures=shared, first=ticks - 1, last=ticks
+        )
+        yield from host_spans(
+            held,
+            scripts,
+            np.array([last_s - 2 * TICK_S, last_s]),
             cluster=CLUSTER,
             quirks=self.quirks,
             node_of={t.holder.uid: block.devices[t.devices[0]].node for t in held},

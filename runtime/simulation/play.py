@@ -14,39 +14,26 @@ from runtime.accuracy.watching import isolated
 from runtime.importing import price_rows
 from runtime.showing import Progress
 from runtime.simulation.enforcing import OWN, Enforcer
+from runtime.simulation.measuring import measured
 from runtime.simulation.options import Options
-from runtime.simulation.tally import HOUR_S, Measures, Tally, document, measures
+from runtime.simulation.rests import Observer, Rest
+from runtime.simulation.tally import Measures, Tally, document, measures
 from simulator.nouns import STATES
-from simulator.world import Stop, World
+from simulator.supply import fitted
+from simulator.world import World
 
 if TYPE_CHECKING:
     from actions.policy.model import Policy
 
 STEP_S = 6 * 3600.0
-REGRET_S = 1800.0
-"""Who starts it again within so long regrets the stop."""
 
 
-class Enforced(msgspec.Struct, frozen=True):
-    """What enforcement did: by the world's truth, and by its own books."""
+class Lived(msgspec.Struct, frozen=True):
+    """The world that nobody enforced."""
 
-    policies: tuple[str, ...]
-    actions: int
-    precision: float
-    recall: float
-    harm: dict[str, float]
-    predicted_gpu_hours: float
-    """By the books: what past stretches let expect."""
-    saved_gpu_hours: float
-    """By the books: what its devices did afterwards, the restart taken off."""
-    saved_usd: dict[str, float]
-    """The same in dollars, by kind."""
-    true_gpu_hours: float
-    """By the truth: until its owner would have had it back, or taken it away."""
-    refused: int
-    taken_back: int
-    open: int
-    freezes: int
+    world: World
+    tally: Tally
+    rests: list[Rest]
 
 
 def simulate(
@@ -56,7 +43,7 @@ def simulate(
     from actions.policy.reading import read  # noqa: PLC0415
 
     policies = policies if policies is not None else read([OWN])
-    baseline, tally = _without(options, progress)
+    lived = without(options, progress)
     world = World(options.spec, options.seed)
     enforced = Tally(world.devices)
 
@@ -89,15 +76,17 @@ def simulate(
                 for block in enforcer.turn(min(until_s, options.end_s), options.end_s):
                     enforced.add(block)
                 progress("with enforcement", 0.2 + 0.75 * _part(world, options))
-            did, rates = _measured(world, enforcer, enforced, window)
-            progress("its books", 1.0)
+            enforcer.actor.settle()  # what its last turn did ends like the rest
+            did, rates = measured(enforcer, enforced, window, options, lived.rests)
+            progress("its ledger", 1.0)
     return {
         "seed": options.seed,
         "days": options.days,
         "gpus": options.gpus,
         "start": window.start,
         "end": window.end,
-        "baseline": document(measures(baseline, tally, rates)),
+        "mix": {c.category: c.share for c in fitted(options.spec.mix, options.spec.nodes)},
+        "baseline": document(measures(lived.world, lived.tally, rates)),
         "enforced": {
             **document(measures(world, enforced, rates)),
             "enforcer": msgspec.to_builtins(did),
@@ -105,83 +94,19 @@ def simulate(
     }
 
 
-def _without(options: Options, progress: Progress) -> tuple[World, Tally]:
+def without(options: Options, progress: Progress) -> Lived:
+    """Let the world go by with nobody acting in it."""
     world = World(options.spec, options.seed)
-    tally = Tally(world.devices)
+    tally, observer = Tally(world.devices), Observer(world)
     while world.now_s < options.end_s:
         tally.add(world.advance(min(world.now_s + STEP_S, options.end_s)))
+        observer.see()
         progress("without enforcement", 0.2 * _part(world, options))
-    return world, tally
+    return Lived(world, tally, observer.rests())
 
 
 def _part(world: World, options: Options) -> float:
     return (world.now_s - options.spec.start_s) / (options.end_s - options.spec.start_s)
-
-
-def _measured(
-    world: World, enforcer: Enforcer, tally: Tally, window: Window
-) -> tuple[Enforced, dict[str, float]]:
-    """Lay what was done over the truth, and beside it what the books say was saved.
-
-    True are the GPU-hours from a stop until its owner started it again, would have taken it away,
-    or the end.
-    """
-    from actions.savings.measuring import measure  # noqa: PLC0415
-    from actions.savings.standing import acted_of  # noqa: PLC0415
-    from warehouse.pricing import device_rates  # noqa: PLC0415
-
-    pipeline.account(enforcer.warehouse, window)
-    end_s, now = world.now_s, enforcer.now()
-    record = enforcer.record.catch_up()
-    acted = acted_of(record)
-    prices = device_rates(enforcer.warehouse, Window(window.start, now)).to_pylist()
-    entries = measure(enforcer.warehouse, acted, prices, now)
-    true = sum(s.gpus * (_until(world, s, end_s) - s.at_s) for s in world.stops) / HOUR_S
-    idle = sum(
-        s.gpus * (_until(world, s, end_s) - s.at_s) / HOUR_S for s in world.stops if _right(s)
-    )
-    usd: dict[str, float] = {}
-    for entry in entries:
-        usd[entry.kind] = round(usd.get(entry.kind, 0.0) + float(entry.usd or 0), 2)
-    right, remaining = sum(_right(stop) for stop in world.stops), tally.hours("idle")
-    told = list(record.actions.values())
-    did = Enforced(
-        policies=tuple(p.name for p in enforcer.policies),
-        actions=len(world.stops),
-        precision=round(right / len(world.stops), 5) if world.stops else 1.0,
-        recall=round(idle / (idle + remaining), 5) if idle + remaining else 1.0,
-        harm={
-            "harmful_stops": sum(stop.hurt for stop in world.stops),
-            "lost_gpu_hours": round(sum(s.lost_gpu_s for s in world.stops) / HOUR_S, 3),
-            "regretted_stops": sum(_regretted(stop) for stop in world.stops),
-        },
-        predicted_gpu_hours=round(sum(e.predicted_gpu_hours for e in entries), 3),
-        saved_gpu_hours=round(sum(e.gpu_hours for e in entries), 3),
-        saved_usd=dict(sorted(usd.items())),
-        true_gpu_hours=round(true, 3),
-        refused=sum(not t.touched for t in told),
-        taken_back=sum(t.restored is not None for t in told),
-        open=sum(t.is_open for t in told),
-        freezes=enforcer.freezes,
-    )
-    rates = {r["device"]: float(r["loaded_usd_h"]) for r in prices if r["loaded_usd_h"] is not None}
-    return did, rates
-
-
-def _right(stop: Stop) -> bool:
-    return stop.idle and not stop.hurt
-
-
-def _regretted(stop: Stop) -> bool:
-    return stop.back_s is not None and stop.back_s - stop.at_s < REGRET_S
-
-
-def _until(world: World, stop: Stop, end_s: float) -> float:
-    """Return until when a stopped workload would have held its devices for nothing."""
-    role = world.cast.roles[stop.key]
-    leaves = end_s if role.since_s is None else role.since_s + role.arrival.life_s
-    back = end_s if stop.back_s is None else stop.back_s
-    return max(min(back, leaves, end_s), stop.at_s)
 
 
 def table(found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -193,9 +118,12 @@ def table(found: dict[str, Any]) -> list[dict[str, Any]]:
         _row(f"{state} GPU-hours", before["states"][state], after["states"][state])
         for state in STATES
     ]
-    for name, value in after["enforcer"].items():
+    did = after["enforcer"]
+    for name, value in {**did, "early_returns": did["early_returns"]["*"]}.items():
+        if name == "stops":
+            continue  # the document has them one by one
         parts = value.items() if isinstance(value, dict) else ((name, value),)
-        rows += [_row(part, None, number) for part, number in parts]
+        rows += [_row(part, None, each) for part, each in parts if not isinstance(each, dict)]
     return rows
 
 

@@ -76,7 +76,7 @@ class Admission:
         for workload in self._view.children(uid(owner), "Workload"):
             again = condition(workload, "Requeued")
             born = workload["metadata"]["creationTimestamp"]
-            return moment(again["lastTransitionTime"] if again else born)
+            return moment((again or {}).get("lastTransitionTime") or born)
         return None
 
     def waiting(self) -> list[tuple[Object, float]]:
@@ -86,7 +86,7 @@ class Admission:
             if _wants(workload) and not holds(workload, "Admitted"):
                 again = condition(workload, "Requeued")
                 born = workload["metadata"]["creationTimestamp"]
-                since = again["lastTransitionTime"] if again else born
+                since = (again or {}).get("lastTransitionTime") or born
                 found.append((workload, moment(since)))
         return found
 

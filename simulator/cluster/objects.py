@@ -160,7 +160,8 @@ def conditions(
             "status": status,
             "reason": reason,
             "message": message,
-            "lastTransitionTime": before["lastTransitionTime"] if same else stamp(now_s),
+            # The server takes conditions without that moment, so one may have none.
+            "lastTransitionTime": (same and before.get("lastTransitionTime")) or stamp(now_s),
         }
     return list(every.values())
 

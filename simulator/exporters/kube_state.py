@@ -85,6 +85,7 @@ def _pod(lines: _Lines, pod: Object) -> None:
     )
     _owners(lines, "kube_pod_owner", key, owners)
     lines.add("kube_pod_labels", {**key, **labelled(meta.get("labels"))}, 1)
+    _annotations(lines, "pod", key, meta)
     lines.moment("kube_pod_created", key, meta.get("creationTimestamp"))
     lines.moment("kube_pod_deletion_timestamp", key, meta.get("deletionTimestamp"))
     lines.moment("kube_pod_start_time", key, status.get("startTime"))
@@ -149,21 +150,46 @@ def _namespace(lines: _Lines, item: Object) -> None:
     meta = item["metadata"]
     words = labelled(meta.get("labels"))
     lines.add("kube_namespace_labels", {"namespace": meta["name"], **words}, 1)
+    _annotations(lines, "namespace", {"namespace": meta["name"]}, meta)
 
 
 def _replicaset(lines: _Lines, item: Object) -> None:
     meta = item["metadata"]
     key = {"namespace": meta["namespace"], "replicaset": meta["name"]}
     _owners(lines, "kube_replicaset_owner", key, meta.get("ownerReferences") or [])
+    _annotations(lines, "replicaset", key, meta)
 
 
 def _job(lines: _Lines, item: Object) -> None:
     meta = item["metadata"]
     key = {"namespace": meta["namespace"], "job_name": meta["name"]}
     _owners(lines, "kube_job_owner", key, meta.get("ownerReferences") or [])
+    _annotations(lines, "job", key, meta)
+    lines.add("kube_job_labels", {**key, **labelled(meta.get("labels"))}, 1)
+
+
+def _workload(noun: str) -> Callable[[_Lines, Object], None]:
+    """Return what writes the labels and annotations of a kind that has its name for a label."""
+
+    def write(lines: _Lines, item: Object) -> None:
+        meta = item["metadata"]
+        key = {"namespace": meta["namespace"], noun: meta["name"]}
+        _annotations(lines, noun, key, meta)
+        lines.add(f"kube_{noun}_labels", {**key, **labelled(meta.get("labels"))}, 1)
+
+    return write
+
+
+def _annotations(lines: _Lines, noun: str, key: Mapping[str, str], meta: Object) -> None:
+    found = labelled(meta.get("annotations"), "annotation")
+    if found:
+        lines.add(f"kube_{noun}_annotations", {**key, **found}, 1)
 
 
 _WRITERS: dict[str, Callable[[_Lines, Object], None]] = {
+    "Deployment": _workload("deployment"),
+    "StatefulSet": _workload("statefulset"),
+    "CronJob": _workload("cronjob"),
     "Pod": _pod,
     "Node": _node,
     "Namespace": _namespace,
@@ -181,11 +207,14 @@ def _owners(lines: _Lines, metric: str, key: Mapping[str, str], owners: Iterable
         lines.add(metric, {**key, **owner}, 1)
 
 
-def labelled(labels: Mapping[str, str] | None) -> dict[str, str]:
-    """Return an object's labels as labels of a series; keys that fall together are numbered."""
+def labelled(labels: Mapping[str, str] | None, noun: str = "label") -> dict[str, str]:
+    """Return an object's labels as labels of a series; keys that fall together are numbered.
+
+    `noun`: what the series' labels begin with, `label` or `annotation`.
+    """
     found: dict[str, str] = {}
     for name, value in sorted((labels or {}).items()):
-        spelled = f"label_{_snake(name)}"
+        spelled = f"{noun}_{_snake(name)}"
         taken = sum(n == spelled or n.startswith(f"{spelled}_conflict") for n in found)
         found[f"{spelled}_conflict{taken}" if taken else spelled] = value
     return found

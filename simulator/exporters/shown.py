@@ -19,6 +19,7 @@ from simulator.nouns import Block, Device, Holder, Marks, Tenure
 
 Doubles = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
+NOISE_W = 0.12
 HBM_WARMER_C = 11.0
 _MJ_PER_KWH = 3.6e9
 _OLD_XIDS = np.array([13, 31, 43, 63, 94])
@@ -206,7 +207,9 @@ class _View:
             per_device = np.array([facts[column](d) for d in self.devices])
             return np.broadcast_to(per_device.reshape(-1, 1), source.shape)
         raw = self.seen(getattr(block, _SENSORS[column]), source).astype(np.float64)
-        if column == "mem_temp_c":
+        if column == "power_w":
+            raw = raw + np.where(raw > 0, _noise(block.ticks)[source], 0.0)
+        elif column == "mem_temp_c":
             raw = raw + HBM_WARMER_C
         elif column == "mem_copy_util_pct":
             raw = raw * 100
@@ -339,6 +342,15 @@ def _printed(devices: Sequence[Device]) -> Marks:
 def _at(column: str) -> int:
     """Return the place of the field that fills a column."""
     return next(i for i, f in enumerate(fields()) if f.column == column)
+
+
+def _noise(ticks: Doubles) -> Doubles:
+    """Return the watts by which a reading of power differs from the true value, by its time.
+
+    The last digits of a sensor that reads milliwatts never stand still: one that does repeats an
+    old value. All instances of a board show the board's one reading.
+    """
+    return np.asarray((ticks * 0.618034 % 1 - 0.5) * 2 * NOISE_W)
 
 
 _CONSTANT = frozenset({"pcie_replay", "remapped_uncorrectable", "row_remap_failure"})

@@ -35,6 +35,8 @@ class Faults:
     """Watches that break off in the middle of a line, once the bookmarks that are due are told."""
     refuse_watches: bool = False
     """Refuse a watch from a forgotten version with HTTP 410, as older servers do."""
+    away: bool = False
+    """Hang up on every request and every open watch, as a server does that restarts."""
     writes: list[BrokenWrite] = field(default_factory=list)
     """What happens to the next writes that are no dry runs, one each."""
     marks: int = 0

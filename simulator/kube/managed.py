@@ -1,42 +1,42 @@
-"""`managedFields`: which manager last wrote which field, two levels deep (labels by their key)."""
+"""`metadata.managedFields`: which manager last wrote which field, down to the leaves.
 
-from collections.abc import Iterator, Mapping
+A set of fields is nested as the server writes it (`FieldsV1`): `f:name` for a field, `k:{...}` for
+an item of a list that is merged by keys, with `.` for the item itself. Any other list, a selector
+and all lists of custom kinds are one field.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 Object = dict[str, Any]
 Path = tuple[str, ...]
+Fields = dict[str, Any]
 
-_DEEP = {("metadata", "labels"), ("metadata", "annotations")}
-_OWN = {"labels", "annotations", "finalizers", "ownerReferences", "generateName"}
-
-
-def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[Path]:
-    """Return the paths of the fields that a write set or changed."""
-    return {p for p in _paths(new) if _at(old, p) != _at(new, p)}
-
-
-def _paths(item: Mapping[str, Any]) -> Iterator[Path]:
-    for top, value in item.items():
-        if top in {"apiVersion", "kind"}:
-            continue
-        if not isinstance(value, dict):
-            yield (top,)
-            continue
-        for key, inner in value.items():
-            if top == "metadata" and key not in _OWN:
-                continue
-            if (top, key) in _DEEP and isinstance(inner, dict):
-                yield from ((top, key, name) for name in inner)
-            else:
-                yield (top, key)
-
-
-def _at(item: Any, path: Path) -> Any:
-    for part in path:
-        if not isinstance(item, dict):
-            return None
-        item = item.get(part)
-    return item
+LIST_KEYS = {
+    "containers": ("name",),
+    "initContainers": ("name",),
+    "ephemeralContainers": ("name",),
+    "env": ("name",),
+    "volumes": ("name",),
+    "volumeMounts": ("mountPath",),
+    "volumeDevices": ("devicePath",),
+    "ports": ("containerPort", "protocol"),
+    "imagePullSecrets": ("name",),
+    "hostAliases": ("ip",),
+    "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
+    "resourceClaims": ("name",),
+    "schedulingGates": ("name",),
+    "conditions": ("type",),
+    "addresses": ("type",),
+    "ownerReferences": ("uid",),
+}
+"""Lists of built-in kinds whose items have managers of their own, and the keys that tell items
+apart (`x-kubernetes-list-map-keys` of the 1.36 API)."""
+_ATOMIC = frozenset({"f:selector", "f:nodeSelector", "f:labelSelector", "f:finalizers"})
+_METADATA = frozenset({"labels", "annotations", "finalizers", "ownerReferences", "generateName"})
+_ITEM = "."
 
 
 def written_by(
@@ -47,44 +47,230 @@ def written_by(
     subresource: str,
     api_version: str,
     time: str,
+    custom: bool = False,
 ) -> list[Object]:
     """Return the new object's `managedFields` after a manager wrote it."""
-    paths = changed(old, new)
+    changes = _Changes(custom)
+    changes.compare(_own(old), _own(new))
+    put, gone = changes.put, changes.gone
     entries: list[Object] = []
-    mine: set[Path] = set(paths)
+    mine: Fields = {}
     for entry in old.get("metadata", {}).get("managedFields") or ():
-        own = set(_read(entry["fieldsV1"]))
-        if (entry["manager"], entry.get("subresource", "")) == (manager, subresource):
-            mine |= own
-        elif left := {p for p in own - paths if _at(new, p) is not None}:
-            entries.append({**entry, "fieldsV1": _nested(left)})
-    mine = {p for p in mine if _at(new, p) is not None}
+        if _key(entry) == (manager, "Update", subresource):
+            mine = without(entry["fieldsV1"], gone)
+        elif left := without(entry["fieldsV1"], [*put, *gone]):
+            entries.append(entry if left is entry["fieldsV1"] else {**entry, "fieldsV1": left})
+    mine = union(mine, put)
     if mine:
-        entry = {
-            "manager": manager,
-            "operation": "Update",
-            "apiVersion": api_version,
-            "time": time,
-            "fieldsType": "FieldsV1",
-            "fieldsV1": _nested(mine),
-        }
-        entries.append({**entry, "subresource": subresource} if subresource else entry)
+        entries.append(
+            entry_of(
+                manager,
+                "Update",
+                mine,
+                subresource=subresource,
+                api_version=api_version,
+                time=time,
+            )
+        )
     return entries
 
 
-def _nested(paths: set[Path]) -> Object:
-    out: Object = {}
-    for path in sorted(paths):
-        place = out
-        for part in path:
-            place = place.setdefault(f"f:{part}", {})
+def entry_of(
+    manager: str,
+    operation: str,
+    fields: Fields,
+    *,
+    subresource: str,
+    api_version: str,
+    time: str,
+) -> Object:
+    """Return one entry of `managedFields`."""
+    entry = {
+        "manager": manager,
+        "operation": operation,
+        "apiVersion": api_version,
+        "time": time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    }
+    return {**entry, "subresource": subresource} if subresource else entry
+
+
+def paths(fields: Mapping[str, Any], head: Path = ()) -> Iterator[Path]:
+    """Yield the leaves of a nested set of fields."""
+    for key, inner in fields.items():
+        if inner:
+            yield from paths(inner, (*head, key))
+        else:
+            yield (*head, key)
+
+
+def leaves(item: Mapping[str, Any], *, custom: bool) -> list[Path]:
+    """Return the leaves of an object that managers own."""
+    changes = _Changes(custom)
+    changes.compare({}, _own(item))
+    return changes.put
+
+
+def holds(fields: Mapping[str, Any], path: Path) -> bool:
+    """Tell whether a set has a leaf, or something within it."""
+    here: Mapping[str, Any] | None = fields
+    for part in path:
+        here = here.get(part) if here else None
+        if here is None:
+            return False
+    return True
+
+
+def without(fields: Fields, gone: Sequence[Path]) -> Fields:
+    """Return a set without some leaves; the very same one where it has none of them."""
+    hit = [p for p in gone if holds(fields, p)]
+    return _nested(sorted(set(paths(fields)) - set(hit))) if hit else fields
+
+
+def union(fields: Fields, more: Sequence[Path]) -> Fields:
+    """Return a set with some more leaves."""
+    return _nested(sorted({*paths(fields), *more})) if more else fields
+
+
+def value_at(item: Any, path: Path) -> Any:
+    """Return what lies at a leaf, None for nothing."""
+    for part in path:
+        if part == _ITEM:
+            return item
+        if part.startswith("k:"):
+            keys = msgspec.json.decode(part[2:])
+            item = next((i for i in item or () if _keyed(i, tuple(keys)) == keys), None)
+        elif isinstance(item, Mapping):
+            item = item.get(part[2:])
+        else:
+            return None
+    return item
+
+
+def removed(item: Any, path: Path, drop_item: Callable[[Path], bool], head: Path = ()) -> Any:
+    """Return an object without what lies at a leaf; empty maps on the way go too.
+
+    `drop_item` says whether an item of a list, by its path, may go as a whole.
+    """
+    part, rest = path[0], path[1:]
+    if part.startswith("k:") and isinstance(item, list):
+        keys = msgspec.json.decode(part[2:])
+        out = []
+        for one in item:
+            if _keyed(one, tuple(keys)) != keys:
+                out.append(one)
+            elif rest == (_ITEM,):
+                out += [] if drop_item((*head, part)) else [one]
+            else:
+                out.append(removed(one, rest, drop_item, (*head, part)))
+        return out
+    name = part[2:]
+    if not isinstance(item, Mapping) or name not in item:
+        return item
+    out_map = dict(item)
+    if not rest:
+        del out_map[name]
+        return out_map
+    inner = removed(item[name], rest, drop_item, (*head, part))
+    if inner in ({}, []):
+        del out_map[name]
+    else:
+        out_map[name] = inner
+    return out_map
+
+
+def item_keys(name: str, value: Any, *, custom: bool) -> tuple[str, ...] | None:
+    """Return the keys by which the items of a list are told apart; None = it is one field."""
+    keys = None if custom else LIST_KEYS.get(name)
+    if keys is None or not isinstance(value, list) or not value:
+        return None
+    return keys if all(isinstance(i, Mapping) and keys[0] in i for i in value) else None
+
+
+def shown(path: Path) -> str:
+    """Write a leaf as the server does: `.spec.containers[name="main"].image`."""
+    out = ""
+    for part in path:
+        if part.startswith("k:"):
+            keys = msgspec.json.decode(part[2:])
+            said = ",".join(f"{k}={msgspec.json.encode(v).decode()}" for k, v in keys.items())
+            out += f"[{said}]"
+        elif part != _ITEM:
+            out += f".{part[2:]}"
     return out
 
 
-def _read(fields: Mapping[str, Any], head: Path = ()) -> Iterator[Path]:
-    for key, inner in fields.items():
-        path = (*head, key.removeprefix("f:"))
-        if inner:
-            yield from _read(inner, path)
-        else:
-            yield path
+def _key(entry: Mapping[str, Any]) -> tuple[str, str, str]:
+    return entry["manager"], entry["operation"], entry.get("subresource", "")
+
+
+def _own(item: Mapping[str, Any]) -> Object:
+    """Return an object with only what managers own."""
+    out = {k: v for k, v in item.items() if k not in {"apiVersion", "kind", "metadata"}}
+    meta = {k: v for k, v in (item.get("metadata") or {}).items() if k in _METADATA and v}
+    return {**out, "metadata": meta} if meta else out
+
+
+class _Changes:
+    """The leaves that a write set or changed, and those that are no more."""
+
+    def __init__(self, custom: bool) -> None:
+        self._custom = custom
+        self.put: list[Path] = []
+        self.gone: list[Path] = []
+
+    def compare(self, old: Any, new: Any, head: Path = ()) -> None:
+        """Collect the leaves that differ; None is nothing there."""
+        if old == new:
+            return
+        one, other = _parts(old, head, self._custom), _parts(new, head, self._custom)
+        if one is None or other is None:
+            self._leaf(old, new, head, one is None, other is None)
+            return
+        if head and isinstance(new, Mapping) and not new:
+            self.put.append(head)
+        if head and isinstance(old, Mapping) and not old and new is None:
+            self.gone.append(head)
+        for key in {**one, **other}:
+            self.compare(one.get(key), other.get(key), (*head, key))
+        if head and head[-1].startswith("k:") and (old is None) != (new is None):
+            (self.put if old is None else self.gone).append((*head, _ITEM))
+
+    def _leaf(self, old: Any, new: Any, head: Path, was_leaf: bool, is_leaf: bool) -> None:
+        if not was_leaf:
+            self.compare(old, None, head)
+        elif old is not None and not (is_leaf and new is not None):
+            self.gone.append(head)
+        if not is_leaf:
+            self.compare(None, new, head)
+        elif new is not None:
+            self.put.append(head)
+
+
+def _parts(value: Any, head: Path, custom: bool) -> Mapping[str, Any] | None:
+    """Return what lies within a value by the keys of sets; None = it is a leaf."""
+    if value is None:
+        return {}
+    if head and head[-1] in _ATOMIC:
+        return None
+    if isinstance(value, Mapping):
+        return {f"f:{k}": v for k, v in value.items()}
+    keys = item_keys(head[-1][2:], value, custom=custom) if head else None
+    if keys is None:
+        return None
+    return {f"k:{msgspec.json.encode(_keyed(i, keys)).decode()}": i for i in value}
+
+
+def _keyed(item: Mapping[str, Any], keys: Sequence[str]) -> Object:
+    defaults = {"protocol": "TCP"}
+    return {k: item.get(k, defaults.get(k)) for k in sorted(keys)}
+
+
+def _nested(every: Sequence[Path]) -> Fields:
+    out: Fields = {}
+    for path in every:
+        place = out
+        for part in path:
+            place = place.setdefault(part, {})
+    return out

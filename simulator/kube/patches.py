@@ -132,7 +132,7 @@ def _json_patch(old: Object, operations: Sequence[Any]) -> Object:
 def _applied(document: Any, operation: Mapping[str, Any]) -> Any:
     verb, path = operation["op"], _pointer(operation["path"])
     if verb == "test":
-        if _found(document, path) != operation.get("value"):
+        if _tested(document, path) != operation.get("value"):
             raise ValueError(verb)
         return document
     if verb == "remove":
@@ -144,9 +144,9 @@ def _applied(document: Any, operation: Mapping[str, Any]) -> Any:
             document = _removed(document, source)
         return _added(document, path, value)
     if verb == "replace":
-        _found(document, path)
         if not path:
             return operation["value"]
+        # The server's library (json-patch v4) adds a missing key; only its parent has to be there.
         parent = _found(document, path[:-1])
         parent[_place(parent, path[-1])] = operation["value"]
         return document
@@ -173,6 +173,14 @@ def _found(document: Any, path: Sequence[str]) -> Any:
     for part in path:
         document = document[_place(document, part)]
     return document
+
+
+def _tested(document: Any, path: Sequence[str]) -> Any:
+    """Return what a test compares: a key that its map lacks is null."""
+    parent = _found(document, path[:-1])
+    if path and isinstance(parent, Mapping):
+        return parent.get(path[-1])
+    return _found(document, path)
 
 
 def _removed(document: Any, path: Sequence[str]) -> Any:

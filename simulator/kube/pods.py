@@ -115,6 +115,10 @@ def update_wrongs(old: Object, new: Object, subresource: str) -> Iterator[Wrong]
     if subresource == "resize":
         if _without_resizable(before) != _without_resizable(after):
             yield Wrong("spec", "Forbidden: only cpu and memory resources are mutable")
+        now = quality(new["spec"])
+        if now != quality(old["spec"]):
+            said = "Pod QOS Class may not change as a result of resizing"
+            yield Wrong("spec", f'Invalid value: "{now}": {said}')
         return
     if not before.get("nodeName"):
         before["nodeName"] = after.get("nodeName")

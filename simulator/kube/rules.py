@@ -36,6 +36,11 @@ def filled(kind: Kind, item: Object, now: str) -> Object:
         return pods.filled(item, now)
     if kind.key == "Namespace":
         return {**item, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
+    return defaulted(kind, item)
+
+
+def defaulted(kind: Kind, item: Object) -> Object:
+    """Return an object with what its kind defaults, whether it is new or a field was taken away."""
     spec = item.get("spec")
     if not isinstance(spec, dict):
         return item

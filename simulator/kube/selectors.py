@@ -37,6 +37,7 @@ FIELDS = {
     "Namespace": ("status.phase",),
     "Job": ("status.successful",),
     "ReplicaSet": ("status.replicas",),
+    "ResourceSlice": ("spec.nodeName", "spec.driver"),
 }
 """Fields beside name and namespace that the server can select by."""
 

@@ -22,6 +22,7 @@ from fallow.errors import UsageError
 from simulator.kube import discovery, exec, shapes  # noqa: A004  (the subresource's name)
 from simulator.kube.access import Access, Asking
 from simulator.kube.answers import REVIEW_PATH, Answers
+from simulator.kube.controllers import Controllers
 from simulator.kube.faults import Faults
 from simulator.kube.paths import Target, target
 from simulator.kube.request import Answer, Request
@@ -51,13 +52,17 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class KubeServer:
-    """Serves a store on loopback; `faults` and `access` are switches, `asked` is what was asked."""
+    """Serves a store on loopback; `asked` is what was asked.
+
+    `faults`, `access` and `controllers` are switches.
+    """
 
     def __init__(self, store: Store, port: int = 0, *, bookmark_s: float = BOOKMARK_S) -> None:
         self.store, self.bookmark_s = store, bookmark_s
         self.access, self.faults = Access(), Faults()
         self.containers = exec.Containers()
         self.answers = Answers(store, self.access, self.faults)
+        self.controllers = Controllers(store)
         self.asked: deque[Asked] = deque(maxlen=REMEMBERED)
         self._watches = 0
         try:
@@ -216,6 +221,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def _dispatch(self, request: Request) -> None:
         owner = self._owner
+        if owner.faults.away:
+            raise ConnectionResetError
         if refused := owner.faults.take_throttle():
             code, after = refused
             error = ApiError(code, "TooManyRequests" if code == _THROTTLED else "", "slow down")
@@ -250,18 +257,27 @@ class Handler(BaseHTTPRequestHandler):
         writes = request.method != "GET" and "dryRun" not in request.query
         broken = faults.take_write(request.path) if writes else None
         if broken is None:
-            self._say(self._owner.answers.answer(request, about))
+            self._say(self._served(request, about))
             return
         if broken.how == "refused":
             more = {"Retry-After": broken.retry_after} if broken.retry_after else {}
             self._refuse(ApiError(broken.code, broken.reason, broken.message), more)
             return
         if broken.how != "cut before":
-            self._owner.answers.answer(request, about)
+            self._served(request, about)
         while broken.how == "silent" and not faults.closing and not self._left():
             time.sleep(SILENCE_S)
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
+
+    def _served(self, request: Request, about: Target) -> Answer:
+        """Return the answer; controllers write before it or after, as they are told."""
+        controllers = self._owner.controllers
+        controllers.before(request, about)
+        try:
+            return self._owner.answers.answer(request, about)
+        finally:
+            controllers.after()
 
     def _exec(self, about: Target, user: str) -> None:
         """Upgrade to a WebSocket and run a command; who may not create `pods/exec` may not."""

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from simulator.kube import admission, eviction, fields, rules, scale, stamps
+from simulator.kube import admission, applying, canonical, eviction, fields, rules, scale, stamps
 from simulator.kube.deletion import Ending, ended
 from simulator.kube.history import Change, History, Type
 from simulator.kube.kinds import Catalog, Kind, defined
@@ -32,6 +32,7 @@ Object = dict[str, Any]
 Subresource = Literal["", "status", "scale", "resize"]
 Validation = Literal["Ignore", "Warn", "Strict"]
 Changes = list[Change]
+Entries = list[Object]
 
 CRD = "CustomResourceDefinition"
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -135,6 +136,7 @@ class Store:
         manager: str = "",
         dry_run: bool = False,
         validation: Validation = "Warn",
+        owned: Entries | None = None,
     ) -> Object:
         """Store a new object and return it as the server completed it.
 
@@ -156,11 +158,12 @@ class Store:
             if key in self._shelf(known):
                 raise already_exists(known.group, known.plural, name)
             new = rules.filled(known, new, stamps.rfc3339(self.now()))
+            new = canonical.stored(known, new, {})
             new = admission.admitted(self, known, new)
             self._refuse(known, name, rules.wrongs(known, new))
             self._ask_webhook(known, new, None)
             admission.within_quota(self, known, new, dry_run=dry_run)
-            new = self._managed(known, {}, new, manager, "")
+            new = self._managed(known, {}, new, manager, "", owned=owned)
             return new if dry_run else self._commit(known, key, "ADDED", new, None)
 
     def patch(
@@ -200,6 +203,58 @@ class Store:
             if validation == "Strict" and subresource != "scale":
                 fields.refuse(known, new, patch=True)
             return self._update(known, old, new, subresource, manager, dry_run=dry_run)
+
+    def apply(
+        self,
+        kind: str,
+        name: str,
+        namespace: str,
+        wanted: Object,
+        *,
+        manager: str,
+        force: bool = False,
+        subresource: Subresource = "",
+        dry_run: bool = False,
+        validation: Validation = "Warn",
+    ) -> tuple[Object, bool]:
+        """Apply an object server-side; return it and whether it is new.
+
+        Raises:
+            ApiError: 409 fields of other managers, or not the version meant; else as `patch`.
+        """
+        known, body = self.kind(kind), copied(wanted)
+        with self.changed:
+            old = self._shelf(known).get(stamps.key(namespace, name))
+            if old is None and subresource:
+                raise not_found(known.group, known.plural, name)
+            if validation == "Strict":
+                fields.refuse(known, body, patch=True)
+            meta = body["metadata"] = {**(body.get("metadata") or {}), "name": name}
+            new, owned = applying.applied(
+                old or {},
+                fields.pruned(known, body),
+                manager=manager,
+                force=force,
+                custom=known.custom,
+                api_version=known.api_version,
+                subresource=subresource,
+                time=stamps.rfc3339(self.now()),
+            )
+            if old is None:
+                if known.namespaced:
+                    meta["namespace"] = namespace
+                return self.create(kind, body, manager=manager, dry_run=dry_run, owned=owned), True
+            given = meta.get("uid", old["metadata"]["uid"])
+            if given != old["metadata"]["uid"]:
+                own = old["metadata"]["uid"]
+                raise precondition(
+                    known.group, known.plural, name, field="UID", given=given, own=own
+                )
+            if not meta.get("resourceVersion"):
+                new["metadata"] = {**new["metadata"]}
+                new["metadata"].pop("resourceVersion", None)
+            made = self._update(known, old, new, subresource, manager, dry_run=dry_run, owned=owned)
+            return made, False
 
     def replace(
         self,
@@ -349,6 +404,7 @@ class Store:
         manager: str,
         *,
         dry_run: bool,
+        owned: Entries | None = None,
     ) -> Object:
         name = old["metadata"]["name"]
         given = (new.get("metadata") or {}).get("resourceVersion") or ""
@@ -358,18 +414,22 @@ class Store:
             new = scale.applied(kind, old, new)
         new = fields.pruned(kind, new)
         new = _within(kind, old, new, subresource)
+        if not subresource:
+            new = rules.defaulted(kind, new)
+        new = canonical.stored(kind, new, old)
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         self._refuse(kind, name, stamps.wrongs(new["metadata"]))
         if subresource != "status":
             self._refuse(kind, name, rules.wrongs(kind, new))
             self._refuse(kind, name, rules.update_wrongs(kind, old, new, subresource))
-        if new == old:
+        same = owned is None or owned == old["metadata"].get("managedFields")
+        if new == old and same:
             return scale.shown(kind, old) if subresource == "scale" else old
         if subresource != "status":
             self._ask_webhook(kind, new, old)
         if stamps.bumps(kind, old, new):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        new = self._managed(kind, old, new, manager, subresource)
+        new = self._managed(kind, old, new, manager, subresource, owned=owned)
         if not dry_run:
             gone = "deletionTimestamp" in new["metadata"] and not new["metadata"].get("finalizers")
             if kind.key == "Pod" and new["metadata"].get("deletionGracePeriodSeconds"):
@@ -378,17 +438,30 @@ class Store:
         return scale.shown(kind, new) if subresource == "scale" else new
 
     def _managed(
-        self, kind: Kind, old: Object, new: Object, manager: str, subresource: str
+        self,
+        kind: Kind,
+        old: Object,
+        new: Object,
+        manager: str,
+        subresource: str,
+        *,
+        owned: Entries | None,
     ) -> Object:
+        """Return an object with who manages its fields; `owned` says it of what was applied."""
         if not manager:
             return new
-        entries = written_by(
-            old,
-            new,
-            manager=manager,
-            subresource=subresource,
-            api_version=kind.api_version,
-            time=stamps.rfc3339(self.now()),
+        entries = (
+            owned
+            if owned is not None
+            else written_by(
+                old,
+                new,
+                manager=manager,
+                subresource=subresource,
+                api_version=kind.api_version,
+                time=stamps.rfc3339(self.now()),
+                custom=kind.custom,
+            )
         )
         return {**new, "metadata": {**new["metadata"], "managedFields": entries}}
 

@@ -98,6 +98,8 @@ class Watch:
     def _cut(self) -> bool:
         # A bookmark is asked for under this lock: one asked for before the cut is told before it.
         with self._store.changed:
+            if self._faults.away:
+                return True
             return self._seen_marks == self._faults.marks and self._faults.take_cut_stream()
 
     def _news(self, at: int, wait_s: float) -> tuple[int, int, list[Change]]:

@@ -148,6 +148,18 @@ class Script:
         """Return whether a stop would lose work (see the module's docstring)."""
         return self._hurts(ticks, self.timeline.at(ticks))
 
+    def active(self, ticks: Array) -> Marks:
+        """Return whether it works, on a GPU or a host, or starts: a stop would cut that off."""
+        return np.asarray(kinds().hurts[self.timeline.kind_at(ticks)])
+
+    def used(self, at_s: float) -> bool:
+        """Say whether somebody has worked in this notebook since its start: it may hold files."""
+        return self._ran(at_s, "cell", "cpu cell", "terminal", "terminal cpu")
+
+    def kernel_memory(self, at_s: float) -> bool:
+        """Say whether a kernel holds values that no file has: a cell has run since the start."""
+        return self._ran(at_s, "cell", "cpu cell")
+
     def checkpoints(self, since_s: float, until_s: float) -> list[float]:
         """Return when checkpoints were finished in [since, until)."""
         self.timeline.grow(until_s)
@@ -313,6 +325,13 @@ class Script:
             used = np.maximum.accumulate(timeline.level > 0)
             marks |= used[place]
         return marks
+
+    def _ran(self, at_s: float, *names: str) -> bool:
+        if self.family != "notebook":
+            return False
+        self.timeline.grow(at_s)
+        before = self.timeline.kind[self.timeline.begin < at_s]
+        return bool(self._is(before, *names).any())
 
     def _is(self, kind: npt.NDArray[np.int8], *names: str) -> Marks:
         return np.isin(kind, [kinds().number(name) for name in names])

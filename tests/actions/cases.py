@@ -15,6 +15,10 @@ from fallow.window import Window
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
+WANTED = {
+    "probability": 0.005, "within": "4h", "exposures": 99, "returns": 0, "own_days": 20,
+    "own_returns": 0,
+}  # fmt: skip
 POLICY = Policy(
     name="idle-notebooks",
     mode="enforce",
@@ -49,7 +53,7 @@ def finding(owner_kind: str = "Notebook", namespace: str = "team-a", **changes: 
         confidence=1.0,
         gpu_hours=96.0,
         usd=Decimal("192.00"),
-        details={"actionable": True, "reasons": []},
+        details={"actionable": True, "reasons": [], "wanted": WANTED},
     )
     return msgspec.structs.replace(made, **changes)
 

@@ -33,6 +33,7 @@ from fallow.acting import Decision, Facts, History, Waiter
 from tests.actions.cases import (
     HOUR,
     NOW,
+    WANTED,
     advice,
     facts,
     finding,
@@ -186,8 +187,10 @@ ONE_BY_ONE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     ),
     "pressure": ({}, {"on_pressure": True}, {}),
     "cool-down": ({"history": history(last_action_at=NOW - HOUR)}, {}, {}),
+    "wanted": ({"finding": finding(details={"actionable": True, "reasons": []})}, {}, {}),
     "trusted": ({}, {}, {"trusted": frozenset({"another"})}),
     "demoted": ({}, {}, {"demoted": frozenset({"idle-notebooks"})}),
+    "window": ({}, {"act_window": Recurring("0 20 * * *", timedelta(hours=10))}, {}),
     "blackout": ({}, {"blackouts": (Blackout("release", NOW - HOUR, NOW + HOUR),)}, {}),
     "budget": ({}, {"budgets": (Budget(gpus=Amount(Decimal(1))),)}, {}),
     "concurrent": ({}, {}, {"concurrent": 2}),
@@ -255,6 +258,19 @@ def test_grace_counts_from_the_proof_of_a_notice_and_not_from_the_first_sight() 
     assert acts(decided(facts(history=history(notified_at=NOW - 24 * HOUR))))
 
 
+def test_a_notice_that_announced_another_verb_is_none_of_this_one() -> None:
+    """It named other losses, or none: its owner is told anew, and grace begins then."""
+    long_ago = NOW - 25 * HOUR
+    before = history(notified_at=long_ago, announced={"notify owner": long_ago})
+    decision = decided(facts(history=before))
+    assert (decision.step, decision.ruling) == ("notify", "allow")
+    told = {"notify owner": long_ago, "stop": NOW - 23 * HOUR}
+    decision = decided(facts(history=history(notified_at=long_ago, announced=told)))
+    assert (decision.step, decision.next_at) == ("grace", NOW + HOUR)
+    told = {"notify owner": NOW - 23 * HOUR, "stop": NOW - 24 * HOUR}
+    assert acts(decided(facts(history=history(notified_at=long_ago, announced=told))))
+
+
 def test_a_notice_of_an_earlier_stretch_is_none_of_this_one() -> None:
     since = finding(window=msgspec.structs.replace(finding().window, start=NOW - 10 * HOUR))
     decision = decided(facts(finding=since))
@@ -295,7 +311,8 @@ def test_only_what_is_idle_as_a_whole_is_stopped(verb: str, verdict: str) -> Non
 
 
 def test_idle_without_two_witnesses_is_told_and_not_touched() -> None:
-    weak = finding(details={"actionable": False, "reasons": ["no host witness"]})
+    shown = {"actionable": False, "reasons": ["no host witness"], "wanted": WANTED}
+    weak = finding(details=shown)
     assert decided(facts(finding=weak, history=History())).ruling == "allow"
     decision = decided(facts(finding=weak))
     assert gate_names(decision) == ["evidence"]

@@ -2,14 +2,15 @@
 
 import numpy as np
 
-from analyzers import power_band
-from analyzers.runs import BUSY, IDLE, Looks
+from analyzers.idle import power_band
+from analyzers.idle.pieces import taught
+from analyzers.idle.runs import BUSY, IDLE, Samples
 
 
-def looks(watts: list[float], kind: int = IDLE, context: float = 1.0) -> Looks:
+def looks(watts: list[float], kind: int = IDLE, context: float = 1.0) -> Samples:
     n = len(watts)
     zeros = np.zeros(n, dtype=np.int64)
-    return Looks(
+    return Samples(
         device=zeros,
         at=np.arange(n, dtype=np.int64),
         speaks=zeros,
@@ -24,11 +25,10 @@ def looks(watts: list[float], kind: int = IDLE, context: float = 1.0) -> Looks:
     )
 
 
-def learned(*parts: Looks, model: int = 0) -> power_band.Band:
-    histogram = power_band.empty(["H100"])
-    for part in parts:
-        power_band.count(histogram, part, np.array([model]))
-    return power_band.learn(["H100"], histogram)["H100"]
+def learned(*parts: Samples, model: int = 0) -> power_band.Band:
+    late, held_from = np.array([10**15]), np.zeros(1, dtype=np.int64)
+    counted = sum(taught(part, np.array([model]), held_from, 1, late) for part in parts)
+    return power_band.learn(["H100"], counted.sum(axis=0))["H100"]
 
 
 def test_the_band_is_the_mode_of_the_lowest_idle_looks() -> None:

@@ -6,14 +6,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.runs import BETWEEN, BUSY, CONFLICT, IDLE, MICRO, Looks, idle_runs
+from analyzers.idle.runs import BETWEEN, BUSY, CONFLICT, IDLE, MICRO, Samples, idle_runs
 
 
-def looks(kinds: list[int], steps: list[int] | None = None, *, gap_s: int = 180) -> Looks:
+def looks(kinds: list[int], steps: list[int] | None = None, *, gap_s: int = 180) -> Samples:
     """Return one device's looks, `steps` seconds apart (60 unless told)."""
     n = len(kinds)
     at = np.cumsum([0, *(steps or [60] * n)][:n]).astype(np.int64) * MICRO
-    return Looks(
+    return Samples(
         device=np.zeros(n, dtype=np.int64),
         at=at,
         speaks=np.full(n, 60 * MICRO),
@@ -25,7 +25,7 @@ def looks(kinds: list[int], steps: list[int] | None = None, *, gap_s: int = 180)
     )
 
 
-def lengths(found: Looks, *, exit_samples: int = 2, shortest_s: float = 0) -> list[float]:
+def lengths(found: Samples, *, exit_samples: int = 2, shortest_s: float = 0) -> list[float]:
     runs = idle_runs(found, exit_samples=exit_samples, shortest_s=shortest_s)
     return [(e - s) / MICRO for s, e in zip(runs.start, runs.end, strict=True)]
 
@@ -73,7 +73,7 @@ def test_no_looks_have_no_runs() -> None:
     assert lengths(looks([BUSY] * 3)) == []
 
 
-def plain(found: Looks, exit_samples: int) -> list[tuple[int, int]]:
+def plain(found: Samples, exit_samples: int) -> list[tuple[int, int]]:
     """Return the runs by a loop that reads like the definition."""
     out: list[tuple[int, int]] = []
     current: tuple[int, int] | None = None

@@ -107,7 +107,7 @@ def test_a_dead_scraper_that_repeats_its_last_value_is_unknown(
     site.holds("train", ["GPU-0"])
     assert find(views, window) == []
     (unjudged,) = IdleAnalyzer().unjudged(views, window)
-    assert "energy counter stood still" in unjudged.reasons[0]
+    assert "energy counter or power stood still" in unjudged.reasons[0]
 
 
 def test_a_duration_shorter_than_three_looks_is_refused(
@@ -115,7 +115,7 @@ def test_a_duration_shorter_than_three_looks_is_refused(
 ) -> None:
     site.device("GPU-0", [0.0] * HOUR)
     site.holds("train", ["GPU-0"])
-    with pytest.raises(UsageError, match="shorter than 3 looks") as refused:
+    with pytest.raises(UsageError, match="shorter than 3 samples") as refused:
         find(views, window, min_duration=timedelta(minutes=2))
     assert refused.value.hint == "at least 3m"
 

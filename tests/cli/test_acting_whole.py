@@ -41,10 +41,11 @@ POLICY = {
 
 
 class Exporter:
-    """One node's exporter; `util` is what its GPU does now."""
+    """One node's exporter, `util` is what its GPU does now; and its notebook's own API."""
 
     def __init__(self) -> None:
         self.util, self.watts = 0.0, 100.0
+        self.kernel_at = datetime.now(UTC)
         self.labels: dict[str, str] = {}
         exporter = self
 
@@ -52,6 +53,8 @@ class Exporter:
             def do_GET(self) -> None:
                 said = {**exporter.labels, "util": exporter.util, "watts": exporter.watts}
                 body = LOOK.format(**said).encode()
+                if self.path.startswith("/api/"):
+                    body = json.dumps(exporter.notebook(self.path)).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -63,6 +66,13 @@ class Exporter:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}/metrics"
+
+    def notebook(self, path: str) -> Any:
+        """Return one kernel that rests, and no terminal."""
+        last = self.kernel_at.isoformat()
+        if path.startswith("/api/kernels"):
+            return [{"execution_state": "idle", "last_activity": last}]
+        return [] if path.startswith("/api/terminals") else {"last_activity": last}
 
 
 @pytest.fixture
@@ -112,14 +122,20 @@ def site(
             "space": SPACE,
             "pod": pod["metadata"]["name"],
         }
+        exporter.kernel_at = now - timedelta(hours=4, minutes=1)
+        server = f"{SPACE}/{pod['metadata']['name']}={exporter.url.removesuffix('metrics')}"
         made.now = now
         config = {
             "cluster": "c",
             "home": str(home),
             "exporters": {"targets": [exporter.url], "interval": "2m"},
             "warehouse": {"future_tolerance": "10m"},
+            # What the verdict rests on is read again before the act: kernels, too.
+            "jupyter": {"servers": [server]},
             "kubernetes": {"enabled": True},
             "prices": {"usd_per_gpu_hour": "2.00"},
+            # Five hours of history cannot say when the notebook is wanted again.
+            "idle": {"min_expected_rest": None},
             "actions": {
                 "policies": str(tmp_path / "policies"),
                 "actor": "ann",

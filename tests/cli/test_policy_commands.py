@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 Fallow = Callable[..., Any]
+SHIPPED = Path(__file__).parents[2] / "policies"
 GOOD = "name: watch\nladder: [observe]\n"
 
 
@@ -94,3 +95,67 @@ def test_show_tells_what_holds_where_nothing_is_said(fallow: Fallow) -> None:
 def test_the_schema_is_json(fallow: Fallow) -> None:
     told = json.loads(fallow("policy", "schema").out)
     assert told["required"] == ["name", "ladder"]
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Go to a folder of a site that has no policies yet."""
+    here = tmp_path / "bare"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    return here
+
+
+def test_a_site_without_policies_sees_the_shipped_ones_marked_as_such(
+    fallow: Fallow, bare: Path
+) -> None:
+    listed = fallow("policy", "list", "-o", "json")
+    assert listed.code == 0, listed.err
+    told = json.loads(listed.out)
+    assert told["shipped"] is True
+    assert {row["policy"] for row in told["policies"]} >= {"idle-notebooks", "night-stops"}
+    assert {row["why"] for row in told["policies"]} == {"comes with Fallow: not enforced"}
+    assert "hint: fallow policy init policies" in listed.err
+    assert fallow("policy", "check").code == 0
+    assert fallow("policy", "show", "night-stops").code == 0
+    assert not (bare / "policies").exists()
+
+
+def test_what_needs_policies_of_the_site_says_how_to_get_some(fallow: Fallow, bare: Path) -> None:
+    for words in (["plan"], ["policy", "trust", "idle-notebooks", "--reason", "because"]):
+        ran = fallow(*words)
+        assert ran.code == 2
+        assert "there is no folder of policies at policies" in ran.err
+        assert "hint: fallow policy init policies" in ran.err
+    assert list(bare.iterdir()) == []
+
+
+def test_init_writes_the_shipped_policies_once_and_overwrites_only_by_force(
+    fallow: Fallow, bare: Path
+) -> None:
+    first = fallow("policy", "init", "rules", "-o", "json")
+    assert first.code == 0, first.err
+    names = {Path(row["file"]).name for row in json.loads(first.out)["files"]}
+    assert names == {path.name for path in SHIPPED.glob("*.yaml")}
+    for name in names:
+        assert (bare / "rules" / name).read_bytes() == (SHIPPED / name).read_bytes()
+    assert fallow("policy", "check", "rules").code == 0
+    assert json.loads(fallow("policy", "init", "rules", "-o", "json").out)["files"] == []
+    mine = bare / "rules" / "night-stops.yaml"
+    mine.write_text("mine\n")
+    (bare / "rules" / "idle-notebooks.yaml").unlink()
+    refused = fallow("policy", "init", "rules")
+    assert refused.code == 2
+    assert "rules holds other texts of night-stops.yaml: nothing is written" in refused.err
+    assert "hint: fallow policy init rules --force" in refused.err
+    assert mine.read_text() == "mine\n"
+    assert not (bare / "rules" / "idle-notebooks.yaml").exists()
+    assert fallow("policy", "init", "rules", "--force").code == 0
+    assert mine.read_bytes() == (SHIPPED / "night-stops.yaml").read_bytes()
+
+
+def test_init_into_a_file_is_one_line_and_exit_2(fallow: Fallow, bare: Path) -> None:
+    (bare / "file").write_text("")
+    ran = fallow("policy", "init", "file")
+    assert ran.code == 2
+    assert "cannot be written" in ran.err

@@ -1,5 +1,6 @@
 """NVML: units, instances, unsupported values, processes to pods, and no driver at all."""
 
+import json
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +11,9 @@ import pytest
 
 from collectors.nvml import NvmlCollector
 from collectors.processes import parse_cgroup
+from fallow.settings import NvmlSettings
 from fallow.window import Window
+from runtime.cli import run
 
 UID_A = "0a1b2c3d-1111-2222-3333-444455556666"
 UID_B = "0a1b2c3d-7777-8888-9999-aaaabbbbcccc"
@@ -102,9 +105,8 @@ def host(tmp_path: Path) -> Path:
 
 def look(now: datetime, binding: Any, host: Path | None = None) -> dict[str, list[dict[str, Any]]]:
     root = host or Path("/nowhere")
-    collector = NvmlCollector(
-        "c", "n0", lambda: now, root / "proc", binding, pod_logs=root / "pods"
-    )
+    said = NvmlSettings(node="n0", proc_root=root / "proc", pod_logs=root / "pods")
+    collector = NvmlCollector(said, "c", lambda: now, binding)
     rows: dict[str, list[dict[str, Any]]] = {"sample": [], "holding": [], "scrape": []}
     for batch in collector.collect(Window.last(timedelta(minutes=1), now=now)):
         rows[batch.table] += batch.rows.to_pylist()
@@ -232,3 +234,54 @@ def test_cgroup_paths_of_every_runtime(path: str, container: str | None) -> None
 @pytest.mark.parametrize("text", ["", "0::/", "0::/kubepods/podshort/x", "garbage"])
 def test_other_cgroups_are_no_pods(text: str) -> None:
     assert parse_cgroup(text) is None
+
+
+def test_the_node_is_the_one_that_the_pod_was_told_or_the_host(
+    now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "host-7")
+    for told, node in ((None, "host-7"), ("gpu-node-3", "gpu-node-3")):
+        if told is not None:
+            monkeypatch.setenv("NODE_NAME", told)
+        else:
+            monkeypatch.delenv("NODE_NAME", raising=False)
+        collector = NvmlCollector(NvmlSettings(), "c", lambda: now, Binding(board()))
+        batches = collector.collect(Window.last(timedelta(minutes=1), now=now))
+        (row,) = next(b for b in batches if b.table == "sample").rows.to_pylist()
+        assert row["node"] == node
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_command_reads_the_gpus_of_this_machine(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    named: bool,
+) -> None:
+    """By its name without any setting, or without a name where the settings want it."""
+    monkeypatch.setattr("collectors.nvml._pynvml", lambda: Binding(board("GPU-a"), board("GPU-b")))
+    monkeypatch.setenv("NODE_NAME", "n0")
+    config = tmp_path / "fallow.yaml"
+    config.write_text("{}\n" if named else "nvml: {enabled: true}\n")
+    home = ["--home", str(tmp_path / "home"), "--config", str(config)]
+    source = ["--source", "nvml"] if named else []
+    assert run(["collect", "--once", *source, *home, "-o", "json"]) == 0
+    (looked,) = json.loads(capsys.readouterr().out)["looks"]
+    assert (looked["collector"], looked["target"], looked["values"]) == ("nvml", "n0", 2)
+    query = "SELECT device, node, model FROM sample ORDER BY device"
+    assert run(["warehouse", "query", query, *home, "-o", "json"]) == 0
+    assert [row["device"] for row in json.loads(capsys.readouterr().out)["rows"]] == [
+        "GPU-a",
+        "GPU-b",
+    ]
+
+
+def test_the_command_says_that_there_is_no_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    binding = Binding(init=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+    monkeypatch.setattr("collectors.nvml._pynvml", lambda: binding)
+    home = ["--home", str(tmp_path / "home")]
+    assert run(["collect", "--once", "--source", "nvml", *home]) == 75
+    assert "no NVIDIA driver" in capsys.readouterr().out

@@ -103,6 +103,36 @@ def test_a_row_carries_what_was_mapped(tmp_path: Path) -> None:
     assert pod["last_seen"] == MOMENT + timedelta(seconds=57)
 
 
+def test_a_device_without_a_workload_is_kept_and_nobody_holds_it(tmp_path: Path) -> None:
+    lines = ("w,t,u,dev,space", f"job,{UNIX},1,GPU-1,team-a", f",{UNIX + 60},0,GPU-2,team-b")
+    batches = run(csv(tmp_path, *lines), device="dev", namespace="space")
+    held, free = rows(batches)
+    assert (held["device"], held["namespace"], held["pod"]) == ("GPU-1", "team-a", "job")
+    assert (free["device"], free["namespace"], free["pod"]) == ("GPU-2", None, None)
+    assert [pod["pod"] for pod in rows(batches, "pod")] == ["job"]
+    (scrape,) = rows(batches, "scrape")
+    assert (scrape["samples"], scrape["rejected"]) == (2, 0)
+    assert scrape["until"] == MOMENT + timedelta(seconds=117)
+
+
+def test_a_fleet_that_nobody_holds_is_imported(tmp_path: Path) -> None:
+    batches = run(csv(tmp_path, "w,t,u,dev", f",{UNIX},0,GPU-1"), device="dev")
+    assert [(r["device"], r["pod"]) for r in rows(batches)] == [("GPU-1", None)]
+    assert rows(batches, "pod") == []
+
+
+def test_a_pod_without_a_workload_holds_its_device_under_its_own_name(tmp_path: Path) -> None:
+    batches = run(csv(tmp_path, "w,t,u,dev,p", f",{UNIX},0,GPU-1,web-0"), device="dev", pod="p")
+    assert [(r["device"], r["pod"]) for r in rows(batches)] == [("GPU-1", "web-0")]
+    assert [(p["pod"], p["workload"]) for p in rows(batches, "pod")] == [("web-0", "web-0")]
+
+
+def test_a_row_without_workload_and_device_is_refused(tmp_path: Path) -> None:
+    lines = ("w,t,u,dev", f",{UNIX},0,", f",{UNIX},0,GPU-1")
+    batches = run(csv(tmp_path, *lines), device="dev")
+    assert (len(rows(batches)), rows(batches, "scrape")[0]["rejected"]) == (1, 1)
+
+
 def test_a_workload_stands_for_pod_and_device(tmp_path: Path) -> None:
     batches = run(csv(tmp_path, "w,t,u", f"job,{UNIX},1"))
     (row,) = rows(batches)
@@ -205,7 +235,7 @@ BAD_FILES: list[tuple[str, Callable[[Path], Path], str, str]] = [
     ("no moment", _text("w,t,u\na,soon,1\n"), "holds 'soon', which is no moment", "ISO 8601"),
     ("no number", _text("w,t,u\n" + OK + f"a,{UNIX},high\n"), "'high', which is no number", ""),
     ("only nulls", _text("w,t,u\na,,1\nb,,2\n"), "holds no moment, only nulls", "--columns ts="),
-    ("no workload", _text(f"w,t,u\n,{UNIX},1\n"), "no row has both a workload and a ts", ""),
+    ("no workload", _text(f"w,t,u\n,{UNIX},1\n"), "no row has both a ts and a workload", ""),
 ]
 
 

@@ -58,7 +58,7 @@ COLLECTORS: dict[str, Callable[[Settings], Any]] = {
     "exporters": lambda s: load("collectors", "exporters")(s.exporters, "contract", lambda: NOW),
     "jupyter": lambda s: load("collectors", "jupyter")(s.jupyter, "contract", lambda: NOW),
     "kubernetes": _kubernetes,
-    "nvml": lambda _: load("collectors", "nvml")("contract", "node-a", lambda: NOW),
+    "nvml": lambda s: load("collectors", "nvml")(s.nvml, "contract", lambda: NOW),
     "prometheus": lambda s: load("collectors", "prometheus")(s.prometheus, "contract", lambda: NOW),
 }
 

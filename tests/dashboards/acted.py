@@ -8,6 +8,7 @@ import msgspec
 
 from actions.journal import Journal, words
 from actions.journal.copying import copy
+from actions.policy.reversals import upper_end
 from fallow.acting import Action, Decision, Intent, Outcome, Reason, Result, Target, action_id
 from fallow.settings import Settings
 from fallow.window import Window
@@ -39,7 +40,7 @@ def lived(settings: Settings, warehouse: Warehouse, end: datetime) -> None:
         until = (end + 2 * DAY).isoformat()
         journal.append(words.KEPT, kept, {"until": until}, actor="ann")
         journal.append(words.SNOOZED, found[-1].id, {"until": until}, actor="ben")
-        for name, judged, back in (("idle-inference", 40, 0), ("idle-notebooks", 30, 4)):
+        for name, judged, back in (("idle-inference", 60, 0), ("idle-notebooks", 30, 4)):
             _backtested(journal, settings, name, judged, back, end)
         journal.append(words.DEMOTED, "spot-batch", {"taken_back": 2, "acted": 9, "declared": 0.05})
         copy(journal, warehouse, settings.cluster)
@@ -128,6 +129,7 @@ def _backtested(  # noqa: PLR0917
         "regretted": back,
         "rate": back / judged,
         "interval": [0.0, 0.088] if not back else [0.053, 0.297],
+        "upper_end": upper_end(back, judged),
         "declared": 0.05,
         "gpu_hours": 1234.5,
         "met": not back,

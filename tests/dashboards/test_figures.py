@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 
@@ -286,6 +286,28 @@ def test_commitments_are_used_in_their_order_and_what_does_not_run_is_told(
     assert second.utilisation < 1
     assert first.break_even == pytest.approx(30 / 55.04)
     assert first.used_node_hours <= first.held_node_hours <= first.running_node_hours + 1e-6
+
+
+def test_a_commitment_that_starts_in_another_time_zone_starts_at_the_same_moment(
+    views: Warehouse,
+) -> None:
+    start = END - timedelta(days=2)
+    one = ReservedCapacity(
+        name="a",
+        provider="aws",
+        instance_type="p5.48xlarge",
+        nodes=50,
+        gpus_per_node=8,
+        usd_per_node_hour=Decimal(30),
+        start=start,
+        end=END + timedelta(days=10),
+    )
+    abroad = one.model_copy(update={"start": start.astimezone(timezone(timedelta(hours=2)))})
+    (in_utc,) = commitments.commitments(views, WINDOW, ALL, (one,))
+    (there,) = commitments.commitments(views, WINDOW, ALL, (abroad,))
+    # Without the conversion its nodes were counted from two hours later on.
+    assert in_utc.running_node_hours == there.running_node_hours
+    assert in_utc.unused_usd == there.unused_usd
 
 
 def test_savings_go_from_identified_to_verified(tmp_path: Path) -> None:

@@ -5,17 +5,21 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
+import pyarrow.compute as pc
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboards import app, charts, data
-from dashboards.text import plain
+from dashboards.text import money, plain
 from dashboards.views import finance_units
 from fallow.errors import TemporaryError
 from fallow.settings import Settings
-from tests.dashboards.drawing import HOSTILE, Draw, elements, texts
+from fallow.window import Window
+from runtime import ledgers
+from tests.dashboards.drawing import HOSTILE, Draw, elements, hostile_rows, stored, texts
 from warehouse import reading
 from warehouse.failures import explained
+from warehouse.lake import Warehouse
 
 pytestmark = pytest.mark.xdist_group("pages")  # the demo's fleet is played once
 
@@ -182,21 +186,76 @@ def test_url_is_the_page(fleet: Settings, draw: Draw) -> None:
     assert narrow.metric[0].value != wide.metric[0].value
 
 
+END = datetime(2026, 11, 16, tzinfo=UTC)
+DAY_BEFORE = (END - timedelta(days=1)).replace(tzinfo=None)
+
+
 @pytest.mark.parametrize(
-    ("text", "length"),
-    [("24h", timedelta(hours=24)), ("2026-11-14/2026-11-15", timedelta(days=1))],
+    ("text", "start", "end"),
+    [
+        ("24h", END - timedelta(hours=24), END),
+        ("24h/now", END + timedelta(days=6), END + timedelta(days=7)),
+        ("2026-11-14/2026-11-15", END - timedelta(days=2), END - timedelta(days=1)),
+    ],
 )
-def test_windows_end_at_the_newest_data(text: str, length: timedelta) -> None:
-    now = datetime(2026, 11, 16, tzinfo=UTC)
-    window = app.parsed(text, now)
-    assert window.end - window.start == length
-    assert window.end <= now
+def test_lengths_end_at_the_newest_hour_and_now_is_the_wall_clock(
+    text: str, start: datetime, end: datetime
+) -> None:
+    assert app.parsed(text, END + timedelta(days=7), END) == Window(start, end)
 
 
 def test_month_is_the_one_that_the_data_end_in() -> None:
     first = datetime(2026, 11, 1, tzinfo=UTC)
-    assert app.parsed("month", first).start == datetime(2026, 10, 1, tzinfo=UTC)
-    assert app.parsed("month", first + timedelta(hours=1)).start == first
+    later = first + timedelta(days=40)
+    assert app.parsed("month", later, first).start == datetime(2026, 10, 1, tzinfo=UTC)
+    assert app.parsed("month", later, first + timedelta(hours=1)).start == first
+
+
+def test_a_page_of_old_data_shows_the_hours_and_the_bill_of_spend(
+    fleet: Settings, draw: Draw, views: Warehouse
+) -> None:
+    page = draw("finance_spend", fleet, window="24h")
+    told = next(c.value for c in page.caption if "data as of" in c.value)
+    assert "2026-11-15 00:00 to 2026-11-16 00:00 UTC (1d)" in told
+    assert "24 of 24 h have data" in told
+    spent = ledgers.spent(
+        views,
+        "24h",
+        now=END + timedelta(days=7),
+        cluster=None,
+        by=["team"],
+        view="loaded",
+        share_unallocated=False,
+    )
+    paid = next(m.value for m in page.metric if m.label == "Paid in this window")
+    assert paid == money(spent.total["usd"])
+    assert any("are stale: the newest sample is" in w.value for w in page.warning)
+
+
+def test_data_quality_measures_from_now(fleet: Settings, draw: Draw) -> None:
+    page = draw("sre_quality", fleet)
+    books = next(m for m in page.metric if m.label == "Books")
+    days = (datetime.now(UTC) - END).days
+    assert books.delta.startswith(f"{days}d")
+    assert books.delta.endswith("behind now")
+
+
+def test_a_cluster_that_is_behind_is_named_above_every_figure(tmp_path: Path, draw: Draw) -> None:
+    settings = Settings(home=tmp_path / "home")
+    with Warehouse.open(settings, write=True) as warehouse:
+        for batch in hostile_rows(("ahead", "behind")):
+            if batch.table == "device":
+                stored(warehouse, batch)
+            elif batch.table == "ledger":
+                late = (pc.field("cluster") == "behind") & (pc.field("bucket") >= DAY_BEFORE)
+                warehouse.replace("ledger", batch.rows.filter(~late))
+    page = draw("finance_spend", settings, window="24h")
+    said = [w.value for w in page.warning]
+    [late] = [text for text in said if "its last hour ended" in text]
+    assert late.startswith(
+        "Cluster \u2068behind\u2069 is behind: its last hour ended 2026-11-15 00:00"
+    )
+    assert "0 of 24 h have data" in late
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from actions.journal import Journal, words
+from actions.journal import Journal, Record, words
 from actions.journal.copying import copy
+from actions.journal.trust import trust_by_hand
 from actions.planning import Plan, Refused
 from actions.policy.model import Policy
 from dashboards import signin
@@ -116,6 +118,27 @@ def test_policy_whose_text_is_trusted_may_act(site: Settings, draw: Draw) -> Non
     page = draw("sre_policies", site, window="24h")
     assert page.dataframe[0].value["rung"].to_list() == ["may act"]
     assert [m.value for m in page.metric if m.label == "May act"] == ["1"]
+
+
+def test_policy_trusted_by_hand_says_by_whom_and_why(tmp_path: Path, draw: Draw) -> None:
+    settings = Settings(home=tmp_path / "home", cluster="c")
+    rule = Policy("idle", mode="enforce")
+    path = planned.journal_of(settings)
+    with Warehouse.open(settings, write=True) as lake, Journal.open(path, lambda: END) as journal:
+        stored(
+            lake,
+            *hostile_rows(["c"]),
+            plan_rows.plan_rows(settings, Plan((decision("c", 0),), ()), (), END),
+            plan_rows.policy_rows("c", [rule], END),
+        )
+        trust_by_hand(Record(journal), rule, "ann", "no complaint in two weeks")
+        copy(journal, lake, "c")
+    said = "trusted by hand by ann on 2026-11-16: no complaint in two weeks"
+    page = draw("sre_policies", settings, window="24h")
+    assert page.dataframe[0].value["rung"].to_list() == [f"may act: {said}"]
+    plan = texts(draw("sre_actions", settings, window="24h"))
+    (line,) = (text for text in plan if "trusted by hand by ann" in text)
+    assert "no complaint in two weeks" in line
 
 
 def test_plan_that_is_called_off_says_so(site: Settings, draw: Draw) -> None:

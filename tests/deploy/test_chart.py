@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from actions import executors
+from actions.cluster.allocations import BETTER
 from actions.policy.reading import read
 from actions.rights import OWN, roles, rules
 from fallow.errors import UsageError
@@ -145,16 +146,20 @@ def test_acting_grants_what_its_executors_declare_where_it_may_act() -> None:
     found = dict(pages())["acting"]
     told = {one["metadata"]["name"]: one["rules"] for one in of(found, "ClusterRole")}
     every = roles(executors.every())
-    for name in ("fallow-act-notebook", "fallow-act-scale", "fallow-actor", "fallow-annotate"):
+    for name in ("fallow-act-notebook", "fallow-act-scale", "fallow-annotate"):
         assert told[name] == rules(every[name])
+    assert [*told["fallow-actor"], *told["fallow-actor-cluster"]] == [
+        *rules(r for r in every["fallow-actor"] if r not in BETTER),
+        *rules(BETTER),
+    ]
     assert set(told) == {
-        "fallow-reader", "fallow-actor", "fallow-annotate", "fallow-act-notebook",
-        "fallow-act-scale", "fallow-snapshot", "fallow-snapshot-cluster",
+        "fallow-reader", "fallow-actor", "fallow-actor-cluster", "fallow-annotate",
+        "fallow-act-notebook", "fallow-act-scale", "fallow-snapshot", "fallow-snapshot-cluster",
     }  # fmt: skip
     (own,) = of(found, "Role")
     assert own["rules"] == rules(OWN)
     wide = {one["roleRef"]["name"] for one in of(found, "ClusterRoleBinding")}
-    assert wide == {"fallow-reader", "fallow-snapshot-cluster"}
+    assert wide == {"fallow-reader", "fallow-actor-cluster", "fallow-snapshot-cluster"}
     cluster = [verb for name in wide for rule in told[name] for verb in rule["verbs"]]
     assert set(cluster) <= READS, "nothing is written cluster-wide"
     spaces = {(b["metadata"]["namespace"], b["roleRef"]["name"]) for b in of(found, "RoleBinding")}

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from fallow import errors, tables
-from fallow.gpu_models import canonical, gpu_models
+from fallow.gpu_models import canonical, gpu_models, model_name
 from fallow.nouns import Subject, finding_id
 from fallow.plugins import SEAMS, installed, load
 from fallow.tables import Batch
@@ -60,6 +60,12 @@ def test_a_batch_refuses_columns_values_and_keys_that_are_not_the_tables() -> No
 def test_driver_and_label_spellings_name_one_model(text: str, model: str | None) -> None:
     found = canonical(text)
     assert (found.gpu_model if found else None) == model
+
+
+def test_an_unknown_model_has_one_name_as_well() -> None:
+    assert model_name("Acme Quark 7") == model_name(" Acme-Quark-7 ") == "Acme-Quark-7"
+    assert model_name("NVIDIA-H100-80GB-HBM3") == "H100"
+    assert model_name(" ") is model_name(None) is None
 
 
 def test_model_watts_are_ordered_idle_below_context_below_tdp() -> None:

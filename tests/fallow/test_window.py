@@ -1,6 +1,6 @@
 """Windows and durations."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 
 import pytest
@@ -11,6 +11,18 @@ from fallow.errors import UsageError
 from fallow.window import Window, format_duration, parse_duration, parse_moment
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def test_a_window_keeps_its_moments_in_utc() -> None:
+    abroad = timezone(timedelta(hours=2))
+    made = Window(datetime(2026, 11, 20, tzinfo=abroad), datetime(2026, 11, 21, tzinfo=abroad))
+    assert made == Window(
+        datetime(2026, 11, 19, 22, tzinfo=UTC), datetime(2026, 11, 20, 22, tzinfo=UTC)
+    )
+    assert made.bounds() == {
+        "since": datetime(2026, 11, 19, 22),  # noqa: DTZ001  (naive UTC, as queries take it)
+        "until": datetime(2026, 11, 20, 22),  # noqa: DTZ001
+    }
 
 
 @pytest.mark.parametrize(
@@ -57,3 +69,21 @@ def test_chunks_cover_the_window_once(length: int, step: int) -> None:
     assert chunks[-1].end == window.end
     assert all(a.end == b.start for a, b in pairwise(chunks))
     assert all(c.seconds <= step for c in chunks)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "hours"),
+    [
+        ("2026-11-20T13:30+00:00", "2026-11-20T14:30+00:00", (13, 15)),
+        ("2026-11-20T13:00+00:00", "2026-11-20T15:00+00:00", (13, 15)),
+        ("2026-11-20T13:59:59.999999+00:00", "2026-11-20T15:00:00.000001+00:00", (13, 16)),
+        ("2026-11-20T19:00+05:30", "2026-11-20T20:00+05:30", (13, 15)),
+    ],
+)
+def test_a_whole_window_is_the_hours_in_utc_that_it_touches(
+    start: str, end: str, hours: tuple[int, int]
+) -> None:
+    window = Window(datetime.fromisoformat(start), datetime.fromisoformat(end))
+    first, last = (datetime(2026, 11, 20, hour, tzinfo=UTC) for hour in hours)
+    assert window.whole() == Window(first, last)
+    assert window.whole().whole() == window.whole()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,17 @@ class Cluster(KubeServer):
         """Compact history: versions up to now are gone."""
         with self.store.changed:
             self.store.history.forget(self.store.advance())
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Answer nobody for a while; open watches break off."""
+        self.faults.away = True
+        with self.store.changed:
+            self.store.changed.notify_all()
+        try:
+            yield
+        finally:
+            self.faults.away = False
 
     def forbid(self, *resources: str) -> None:
         """Let nobody read some resources."""

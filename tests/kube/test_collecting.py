@@ -1,7 +1,6 @@
 """One look at a whole cluster through the official client, and what happens when parts refuse."""
 
 import json
-import threading
 from typing import Any
 
 import pytest
@@ -213,37 +212,6 @@ def test_a_list_that_failed_declares_nobody_gone(fleet: Cluster, look: Look) -> 
     assert "pod" not in look()
     fleet.access.denials.clear()
     assert not [row for row in look()["pod"] if row["deleted_at"]]
-
-
-def test_a_watch_keeps_nodes_and_pods_current(fleet: Cluster, look: Look) -> None:
-    stop, seen = threading.Event(), {}
-    batches = look.collector.watch(stop)
-
-    def until(pod: str) -> dict[str, Any]:
-        while pod not in seen:
-            batch = next(batches)
-            if batch.table == "pod":
-                seen.update({row["pod"]: row for row in batch.rows.to_pylist()})
-        return dict(seen.pop(pod))
-
-    try:
-        assert until("cron")["workload"] == "cron"
-        fleet.put("Pod", pod("late", limits=GPU, owner=("apps/v1", "ReplicaSet/web-abc")))
-        assert until("late")["workload"] == "web"
-        # an owner that is newer than the list of its kind
-        fleet.put("ReplicaSet", meta("web-new", owner=("apps/v1", "Deployment/web")))
-        fleet.put("Pod", pod("newer", limits=GPU, owner=("apps/v1", "ReplicaSet/web-new")))
-        assert until("newer")["workload"] == "web"
-        fleet.delete("Pod", "late", "ml")
-        ended = until("late")
-        assert ended["deleted_at"] == ended["finished_at"] == look.now.replace(tzinfo=None)
-        with fleet.store.changed:  # no watch can read in between
-            fleet.delete("Pod", "newer", "ml")
-            fleet.forget()
-        assert until("newer")["deleted_at"]
-    finally:
-        stop.set()
-        list(batches)
 
 
 def test_without_any_configuration_the_error_says_what_to_do(

@@ -7,6 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.kube.quantities import milli, quantity, whole
+from fallow.kube.quantities import canonical, same
+
+DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+FACTORS = {s: Fraction(10) ** p for s, p in DECIMAL.items()} | {
+    s: Fraction(2) ** p for s, p in BINARY.items()
+}
+numbers = st.integers(0, 10**9)
+places = st.integers(0, 9)
+suffixes = st.sampled_from(sorted(FACTORS))
+
+
+def decimal(number: int, digits: int) -> str:
+    """Return number / 10^digits as people write it."""
+    text = str(number).zfill(digits + 1)
+    return f"{text[:-digits]}.{text[-digits:]}" if digits else text
 
 
 @pytest.mark.parametrize(
@@ -56,3 +72,108 @@ def test_fractions_round_up_as_kubernetes_does() -> None:
 @given(st.text(max_size=12))
 def test_no_text_fails(text: str) -> None:
     assert quantity(text) is None or isinstance(quantity(text), Fraction)
+
+
+@given(numbers, places, suffixes)
+def test_every_suffix_is_read_exactly(number: int, digits: int, suffix: str) -> None:
+    value = Fraction(number, 10**digits) * FACTORS[suffix]
+    assert quantity(decimal(number, digits) + suffix) == value
+
+
+@given(numbers, places, st.integers(-9, 18), st.sampled_from("eE"))
+def test_every_exponent_is_read_exactly(number: int, digits: int, power: int, e: str) -> None:
+    value = Fraction(number, 10**digits) * Fraction(10) ** power
+    assert quantity(f"{decimal(number, digits)}{e}{power}") == value
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("8192Mi", "8Gi"),  # the first four: as kube-apiserver 1.36.2 stored them
+        ("2000m", "2"),
+        ("7476Mi", "7476Mi"),
+        ("2500m", "2500m"),
+        ("8Gi", "8Gi"),
+        ("2", "2"),
+        ("1024Ki", "1Mi"),
+        ("1023Ki", "1023Ki"),
+        ("1.5Gi", "1536Mi"),
+        ("0.5Mi", "512Ki"),
+        ("0.5Ki", "512"),
+        ("0.1Ki", "102400m"),
+        ("1024", "1024"),
+        ("1000", "1k"),
+        ("1500", "1500"),
+        ("10000", "10k"),
+        ("2500000", "2500k"),
+        ("8589934592", "8589934592"),
+        ("1000M", "1G"),
+        ("0.1", "100m"),
+        ("0.5", "500m"),
+        ("2.50", "2500m"),
+        ("100u", "1m"),
+        ("1n", "1m"),
+        ("0", "0"),
+        ("0Mi", "0"),
+        ("0m", "0"),
+        ("+4", "4"),
+        ("12e6", "12e6"),
+        ("12E6", "12e6"),
+        ("1e4", "10e3"),
+        ("5e0", "5"),
+        ("5e-1", "500e-3"),
+        ("1024Pi", "1Ei"),
+        (8, "8"),
+        (0.25, "250m"),
+        ("ten", None),
+        ("", None),
+    ],
+)
+def test_a_quantity_is_stored_in_its_canonical_form(text: str | float, stored: str | None) -> None:
+    assert canonical(text) == stored
+
+
+@given(numbers, places, suffixes)
+def test_a_canonical_form_is_its_own_and_loses_at_most_a_thousandth(
+    number: int, digits: int, suffix: str
+) -> None:
+    text = decimal(number, digits) + suffix
+    stored, value = canonical(text), quantity(text)
+    assert stored is not None
+    assert value is not None
+    back = quantity(stored)
+    assert back is not None
+    assert 0 <= back - value < Fraction(1, 1000)
+    assert canonical(stored) == stored
+    if (value * 1000).denominator == 1:
+        assert same(stored, text)
+
+
+@given(numbers, st.integers(1, 3), suffixes, suffixes)
+def test_values_are_the_same_exactly_when_their_numbers_are(
+    number: int, times: int, one: str, other: str
+) -> None:
+    mine, theirs = f"{number}{one}", f"{number * times}{other}"
+    equal = number * FACTORS[one] == number * times * FACTORS[other]
+    assert same(mine, theirs) is equal
+    assert same(theirs, mine) is equal
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        ("8192Mi", "8Gi", True),
+        ("8191Mi", "8Gi", False),
+        ("2", 2, True),
+        ("2000m", 2, True),
+        (None, None, True),
+        (None, "0", False),
+        (0, None, False),
+        ("Hold", "Hold", True),
+        ("Hold", "None", False),
+        (True, "1", False),
+        ({"cpu": "1"}, {"cpu": "1"}, True),
+    ],
+)
+def test_what_is_no_quantity_is_compared_as_it_is(one: object, other: object, equal: bool) -> None:
+    assert same(one, other) is equal

@@ -37,6 +37,8 @@ class Watched:
         out = []
         for _ in range(count):
             step = next(self._steps)
+            while step.kind == "LISTING":
+                step = next(self._steps)
             out.append(f"{step.kind} {step.object.metadata.name if step.object else ''}".strip())
         return out
 

@@ -47,6 +47,13 @@ def test_a_known_life_outranks_the_looks(kit: Any, tables: Any) -> None:
     assert held(kit, tables) == [("d", "p", 7, 33, 1, "telemetry")]
 
 
+def test_no_life_begins_before_its_pod_was_made(kit: Any, tables: Any) -> None:
+    life = {"scheduled_at": kit.at(7), "created_at": kit.at(30)}
+    tables.put("pod", [{"cluster": "c", "uid": "u", "namespace": "ns-p", "pod": "p", **life}])
+    tables.put("rollup_5m", kit.looks("d", 0, 60, "p"))
+    assert [h[2:4] for h in held(kit, tables)] == [(30, 60)]
+
+
 def test_a_pod_that_leaves_and_another_between_is_two_runs(kit: Any, tables: Any) -> None:
     tables.put(
         "rollup_5m",

@@ -227,6 +227,31 @@ def test_a_silence_is_told_wherever_the_window_cuts_it(
     assert abs(rows[0]["until"] - naive(SILENCE[0] + last * minutes)) <= near
 
 
+@pytest.mark.parametrize(
+    ("second", "length", "silent"),
+    [
+        (10, 100, []),  # between two samples, two minutes apart
+        (10, 130, []),
+        (-600, 700, []),
+        # From two and a half intervals after the last sample on, it is silent.
+        (46 * 60 - 20, 15, [H100]),
+    ],
+)
+def test_a_window_shorter_than_an_interval_makes_nobody_silent(
+    home: Settings, second: int, length: int, silent: list[str]
+) -> None:
+    start = (SILENCE[0] if silent else SILENCE[1] + timedelta(hours=1)) + timedelta(seconds=second)
+    window = Window(start, start + timedelta(seconds=length))
+    rows = [
+        row["target"]
+        for batch in collector(home).collect(window)
+        if batch.table == "scrape"
+        for row in batch.rows.to_pylist()
+        if not row["up"]
+    ]
+    assert rows == silent
+
+
 @pytest.mark.parametrize("newest", [0, 1])
 def test_a_sample_on_a_chunks_edge_belongs_to_one_chunk(
     server: Misbehaving, asking: Callable[..., PrometheusClient], newest: int

@@ -19,6 +19,7 @@ pytest.importorskip("vl_convert", reason="pictures are an extra: fallow[reports]
 from dashboards.figures import advised, chargeback, savings, spend, waste, waterfall
 from dashboards.figures.asking import Filters
 from fallow.errors import UsageError
+from fallow.money import cents, total
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime import reporting
@@ -53,13 +54,16 @@ def _sum(cells: list[dict[str, str]], section: str, measure: str) -> Decimal:
 
 def test_finance_says_what_the_pages_say(views: Warehouse) -> None:
     cells = _tidy(_made(views, "finance", "csv"))
-    bill = spend.totals(views, WINDOW, ALL).usd
+    paid = spend.totals(views, WINDOW, ALL).usd
+    assert paid is not None
+    bill = cents(paid)
     owners = waste.by_owner(views, WINDOW, ALL, "team").to_pylist()
     assert _sum(cells, "What was paid, and what the GPUs did", "USD") == bill
     assert _sum(cells, "Chargeback by team", "fully loaded") == bill
-    assert _sum(cells, "Whose it is", "grew nothing") == sum(r["waste_usd"] for r in owners)
+    assert _sum(cells, "Whose it is", "grew nothing") == total([r["waste_usd"] for r in owners])
     identified = savings.stages(views, WINDOW, ALL).identified_usd
-    assert _sum(cells, "What to do", "saves") == identified
+    assert identified is not None
+    assert _sum(cells, "What to do", "saves") == cents(identified)
 
 
 def test_advice_sums_to_what_the_waterfall_would_save(views: Warehouse) -> None:

@@ -12,7 +12,7 @@ import pytest
 from analyzers.once import once
 from fallow import plugins
 from fallow.errors import UsageError
-from fallow.nouns import Claim, Finding, Recommendation, Subject, finding_id
+from fallow.nouns import Claim, Finding, Recommendation, Subject, Unjudged, finding_id
 from fallow.seams import Analyzer, Views
 from fallow.settings import Settings
 from fallow.tables import Batch
@@ -58,7 +58,7 @@ class Found:
         return {"idle_gpus": 1}
 
     def unjudged(self, _views: Views, _window: Window) -> Iterable[Any]:
-        from analyzers.idle import Unjudged  # noqa: PLC0415
+        from fallow.nouns import Unjudged  # noqa: PLC0415
 
         return [Unjudged(Subject("test", "ns", "Job", n), 1.5, ("dark",)) for n in ("a", "b")]
 
@@ -115,6 +115,35 @@ def test_one_that_refuses_is_noted_beside_the_others_and_raises_alone(warehouse:
     assert made.notes == ("no is withheld: the window is too short",)
     assert len(made.findings) == 1
     with pytest.raises(UsageError, match="too short"):
+        analyzing.examine(warehouse, WINDOW, both)
+
+
+class Failing(Found):
+    """Has a fault of its own."""
+
+    def find(self, views: Views, window: Window) -> list[Finding]:
+        del views, window
+        raise ZeroDivisionError("division by zero")
+
+    def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
+        del views, window
+        raise ZeroDivisionError("division by zero")
+
+
+def test_a_fault_in_one_analyzer_ends_only_that_one(
+    warehouse: Warehouse, caplog: pytest.LogCaptureFixture
+) -> None:
+    both: dict[str, Analyzer] = {"third-party": Failing(), "pools": Found()}
+    made = analyzing.examine(warehouse, WINDOW, both, strict=False)
+    (note,) = made.notes
+    assert note.startswith("third-party is withheld: it failed (ZeroDivisionError: division by")
+    assert len(made.findings) == 1
+    withheld = {row.analyzer: row for row in analyzing.withheld(warehouse, WINDOW, both)}
+    assert withheld["third-party"].reason.startswith("it failed (ZeroDivisionError")
+    assert len(withheld) > 1, "the others are asked, too"
+    assert "in find" in caplog.text, "the log has the traceback"
+    assert [r.__dict__["analyzer"] for r in caplog.records] == ["third-party"] * 2
+    with pytest.raises(ZeroDivisionError):
         analyzing.examine(warehouse, WINDOW, both)
 
 

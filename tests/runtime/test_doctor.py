@@ -140,6 +140,11 @@ def test_rights_to_read_are_asked_of_the_api(place: Place, tmp_path: Path) -> No
     found = by_check(cluster.reading(settings, api))
     assert found["kubernetes"].finding.startswith(place.kube.url)
     assert found["rights to read"].status == "ok"
+    assert found["watch"].status == "ok"
+    place.server.access.deny("watch", "pods")
+    row = by_check(cluster.reading(settings, api))["watch"]
+    assert (row.status, "/api/v1/pods cannot be watched" in row.finding) == ("warn", True)
+    place.server.access.denials.clear()
     place.server.access.deny("list", "resourcequotas")
     row = by_check(cluster.reading(settings, api))["rights to read"]
     assert (row.status, "list resourcequotas" in row.finding) == ("warn", True)

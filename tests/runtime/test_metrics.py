@@ -8,6 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as families
 
 from actions.loop.seams import Notice, Proof, Taken, TurnReport
+from collectors.kube.list_watch import Progress
 from fallow.acting import Decision, LedgerEntry, Outcome, Reason
 from fallow.nouns import Finding, Subject
 from fallow.settings import Settings
@@ -23,7 +24,7 @@ NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TENANT = "somebodys-secret"
 LABELS = {
     *("job_name", "collector", "state", "audit", "tier", "analyzer", "saving", "result"),
-    *("gate", "version", "role", "what", "code"),
+    *("gate", "version", "role", "what", "code", "resource"),
 }
 
 
@@ -43,6 +44,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> SelfMetrics:
     made.ran("collect", 1.0, NOW, well=False)
     made.readied(ready=True)
     made.collected("exporters", 1.0, added=2, up=True, now=NOW)
+    made.watched([Progress("pods", lists=2, streams=3, events=5, expiries=1, failures=1)])
+    made.watched([Progress("pods", lists=2, streams=4, events=9, expiries=1, failures=1)])
     made.audited([AuditFailure("ledger_capacity", 3, ({"device": TENANT},))])
     made.found([_finding()], Window(NOW - timedelta(hours=10), NOW))
     made.saved([_entry("cash", "12.50"), _entry("cash", "2.50"), _entry("released", None)])
@@ -142,6 +145,11 @@ def test_what_happened_is_what_is_told(told: SelfMetrics) -> None:
         ("fallow_act_halted", {"gate": "lease"}, 0.0),
         ("fallow_notices_total", {"result": "failed"}, 1.0),
         ("fallow_act_waiting", {}, 2.0),
+        ("fallow_watch_events_total", {"resource": "pods"}, 9.0),
+        ("fallow_watch_restarts_total", {"resource": "pods"}, 3.0),
+        ("fallow_watch_lists_total", {"resource": "pods"}, 2.0),
+        ("fallow_watch_failures_total", {"resource": "pods"}, 1.0),
+        ("fallow_watch_up", {"resource": "pods"}, 1.0),
     ):
         assert value(told, name, **labels) == pytest.approx(expected), (name, labels)
 

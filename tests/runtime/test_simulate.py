@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
+from actions.loop.recheck import Recheck
+from actions.loop.seams import TurnReport
 from actions.policy.model import Policy
 from actions.policy.reading import read as policies
+from fallow.acting import Facts
 from fallow.errors import UsageError
 from runtime.accuracy.watching import isolated
 from runtime.cli import run
@@ -23,12 +26,13 @@ from runtime.simulation.enforcing import OWN, Enforcer
 from runtime.simulation.options import Options, read
 from runtime.simulation.play import simulate, table
 from simulator.nouns import STATES
+from simulator.work.behaviours import Script
 from simulator.world import World
 from warehouse.lake import Warehouse
 
 pytestmark = pytest.mark.xdist_group("simulate")  # its worlds are simulated once
 GPUS = 16
-HOUR = 3600.0
+HOUR, DAY = 3600.0, 86_400.0
 SMALL: dict[str, Any] = {
     "days": 2,
     "gpus": GPUS,
@@ -90,8 +94,20 @@ def test_what_is_stopped_is_measured_against_the_truth(found: dict[str, Any]) ->
     assert did["actions"] > 0
     assert 0 < did["recall"] <= 1
     assert 0 <= did["precision"] <= 1
-    assert did["harm"] == {"harmful_stops": 0, "lost_gpu_hours": 0.0, "regretted_stops": 0}
-    assert (did["open"], did["freezes"]) == (0, 0)
+    assert did["harm"] == {
+        "harmful_stops": 0,
+        "causes": {"active": 0, "work lost": 0, "files lost": 0, "memory lost": 0},
+        "lost_gpu_hours": 0.0,
+    }
+    assert did["open"] == 0
+    # A wish of the truth, not of the ledger: what an oracle releases, and the part of it released.
+    assert did["released_gpu_hours"] == did["true_gpu_hours"]
+    assert did["oracle_gpu_hours"] > 0
+    share = did["released_gpu_hours"] / did["oracle_gpu_hours"]
+    assert did["released_share"] == pytest.approx(share, abs=1e-4)
+    parts = did["by_category"].values()
+    for name in ("oracle_gpu_hours", "released_gpu_hours"):
+        assert sum(part[name] for part in parts) == pytest.approx(did[name], abs=0.01)
     # The books know only rows; the truth knows when each workload would have come back.
     assert did["saved_gpu_hours"] == pytest.approx(did["true_gpu_hours"], rel=0.05)
     assert sum(did["saved_usd"].values()) > 0
@@ -112,10 +128,91 @@ def test_while_it_only_watches_the_actor_has_no_turn(tmp_path: Path) -> None:
             warehouse, world, options.quirks, home, hasty(tmp_path), look_s=300, warm_up_s=5 * HOUR
         ) as enforcer,
     ):
-        enforcer.actor = SimpleNamespace(turn=lambda **_: turns.append(world.now_s))  # type: ignore[assignment]
+
+        def turn(**_: object) -> TurnReport:
+            turns.append(world.now_s)
+            return TurnReport(enforcer.now(), dry_run=False)
+
+        enforcer.actor = SimpleNamespace(turn=turn)  # type: ignore[assignment]
         for hours in (3, 4, 5, 6):
             enforcer.turn(options.spec.start_s + hours * HOUR, options.end_s)
     assert turns == [options.spec.start_s + hours * HOUR for hours in (5, 6)]
+
+
+@pytest.mark.slow
+def test_it_says_what_the_admin_did_and_how_early_owners_came_back(found: dict[str, Any]) -> None:
+    did = found["enforced"]["enforcer"]
+    assert did["admin"] == {
+        "namespaces": 0,
+        "trusted": ["reclaim-idle"],
+        "approved": 0,
+        "thawed": 0,
+    }
+    early = did["early_returns"]
+    assert set(early) == {"*", "reclaim-idle"}
+    assert early["*"]["stops"] == did["actions"]
+    assert early["*"]["within_min_expected_rest"] <= early["*"]["within_24h"] <= did["actions"]
+    low, high = early["*"]["interval"]
+    assert low <= early["*"]["within_24h"] / did["actions"] <= high
+
+
+@pytest.mark.slow
+def test_the_service_takes_every_step_that_its_back_test_promises_and_no_other(
+    found: dict[str, Any],
+) -> None:
+    kept = found["enforced"]["enforcer"]["backtest"]
+    # Single idle ranks beside busy ones are not replayed (docs/planning.md): nothing stops them.
+    ranks = [text for text in kept["differences"] if "/idle-rank-" in text]
+    assert kept["differences"] == ranks
+    assert all(text.endswith(" notify lived: no case") for text in ranks)
+    assert kept["promised"] == kept["both"] == kept["lived"] - len(ranks) > 10
+
+
+@pytest.mark.slow
+def test_the_document_names_the_shares_of_the_mix(found: dict[str, Any]) -> None:
+    assert found["mix"]["day-notebook"] > found["mix"]["train"] > 0
+    assert found["mix"]["night"] == 0
+
+
+def test_a_terminal_that_was_used_65_s_before_an_act_is_read_again_through_the_same_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stop of `--days 4 --gpus 24 --seed 5`, as a script: the mean over hours hid it."""
+    options = read(days=1, gpus=8, seed=1, mix=["day-notebook=0.6", "train=0"])
+    world = World(options.spec, options.seed)
+    home = isolated(tmp_path, threads=1)
+    with (
+        Warehouse.open(
+            home, write=True, clock=lambda: datetime.fromtimestamp(world.now_s, UTC)
+        ) as warehouse,
+        Enforcer(
+            warehouse, world, options.quirks, home, hasty(tmp_path), look_s=300, warm_up_s=DAY
+        ) as enforcer,
+    ):
+        evidence = enforcer.evidence
+        idle: list[Facts] = []
+        for hours in range(3, 24, 3):
+            enforcer.turn(options.spec.start_s + hours * HOUR, options.end_s)
+            found = [f for f in evidence.cases(enforcer.now()) if f.pods]
+            idle = [f for f in found if f.finding.kind == "idle_notebook" and _acts(f)]
+            if idle:
+                break
+        assert idle, "no notebook rests in this world: choose another seed"
+        case = idle[0]
+        rested = evidence.again(case, enforcer.now())
+        assert rested is not None
+        assert evidence.recheck(rested, enforcer.now()) == Recheck()
+
+        enforcer._fresh_s = -1.0  # the next turn
+        used_s = world.now_s + 300 - 65
+        monkeypatch.setattr(Script, "terminal_last", lambda _script, ticks: ticks * 0 + used_s)
+        again = evidence.again(case, enforcer.now()) or rested
+        checked = evidence.recheck(again, enforcer.now())
+        assert any(text.startswith("terminal active 1m5s ago") for text in checked.active)
+
+
+def _acts(case: Facts) -> bool:
+    return case.finding.details["actionable"] is True
 
 
 @pytest.mark.slow
@@ -197,6 +294,17 @@ def test_doors_open_and_leave_nothing_running_when_told_to_stop() -> None:
     assert json.loads(_get(f"{exporters}/sd"))
     pods = json.loads(_get(urls["Kubernetes API"] + "/api/v1/pods"))
     assert {p["spec"]["nodeName"] for p in pods["items"]} == {"h100-0"}
+    # Its node controller writes after a cordon, as a real one does.
+    node = urls["Kubernetes API"] + "/api/v1/nodes/h100-0"
+    cordon = urllib.request.Request(
+        node,
+        data=b'{"spec": {"unschedulable": true}}',
+        headers={"Content-Type": "application/merge-patch+json"},
+        method="PATCH",
+    )
+    urllib.request.urlopen(cordon, timeout=10).close()
+    taints = json.loads(_get(node))["spec"]["taints"]
+    assert "node.kubernetes.io/unschedulable" in {t["key"] for t in taints}
     stop.set()
     world.join(30)
     assert not world.is_alive()

@@ -46,7 +46,21 @@ def test_an_import_of_old_data_is_looked_at_whole_and_that_is_said() -> None:
     window, note = choose(seen("2020-01-01T00:00", "2020-01-03T06:00"), None, NOW)
     assert window.seconds == timedelta(days=2, hours=6).total_seconds()
     assert "2020-01-01 00:00 to 2020-01-03 06:00 UTC (2d6h)" in note
-    assert "nothing lies in the last 7d" in note
+    assert "the data end" in note
+
+
+def test_data_that_end_within_the_last_week_are_looked_at_by_their_own_last_week() -> None:
+    start, end = NOW - timedelta(days=20), NOW - timedelta(days=6, hours=23, minutes=50)
+    window, note = choose(seen(f"{start:%Y-%m-%dT%H:%M}", f"{end:%Y-%m-%dT%H:%M}"), None, NOW)
+    assert window == Window(end - timedelta(days=7), end)
+    assert "the data end 6d23h ago" in note
+
+
+@pytest.mark.parametrize(("hours", "said"), [(6, False), (7, True)])
+def test_the_end_of_the_data_is_said_when_it_is_old(hours: int, *, said: bool) -> None:
+    end = NOW - timedelta(hours=hours)
+    _, note = choose(seen("2026-11-01T00:00", f"{end:%Y-%m-%dT%H:%M}"), None, NOW)
+    assert ("the data end" in note) is said
 
 
 def test_a_window_that_was_asked_for_is_kept_even_where_nothing_lies() -> None:

@@ -1,7 +1,8 @@
 """Start a real kube-apiserver with its etcd, as envtest does, where the binaries are at hand.
 
-They are looked for in `KUBEBUILDER_ASSETS`, else in `/usr/local/kubebuilder/bin`. No controllers
-and no scheduler run, so nothing but the server's own answers shows.
+They are looked for in `KUBEBUILDER_ASSETS`, else in `/usr/local/kubebuilder/bin`. Without more no
+controllers and no scheduler run, so nothing but the server's own answers shows; `controlled` starts
+both, with kubelets that have no containers, from the same folder.
 """
 
 import json
@@ -18,10 +19,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
+
+from tests.servers import fake_kubelet
 
 ADMIN, NOBODY = "admin-token", "nobody-token"
 """Bearer tokens: one of system:masters, one of a user without any grant."""
 PLACE = Path("/usr/local/kubebuilder/bin")
+CONTROLLERS = ("kube-controller-manager", "kube-scheduler")
 READY_S = 60
 
 
@@ -90,6 +95,68 @@ def serving(folder: Path, home: Path) -> Iterator[RealServer]:
             url = f"https://127.0.0.1:{port}"
             _await(f"{url}/readyz", second, certificate, home / "apiserver.log")
             yield RealServer(url, certificate, etcd_url)
+
+
+def controllers() -> Path | None:
+    """Return the folder that also holds the controller manager and the scheduler, or None."""
+    folder = assets()
+    if folder is None:
+        return None
+    return folder if all(os.access(folder / name, os.X_OK) for name in CONTROLLERS) else None
+
+
+def without_controllers() -> str:
+    """Say what is missing."""
+    if assets() is None:
+        return absence()
+    folder = Path(os.environ.get("KUBEBUILDER_ASSETS") or PLACE)
+    missing = [name for name in CONTROLLERS if not os.access(folder / name, os.X_OK)]
+    return f"no {' and '.join(missing)} in {folder} (KUBEBUILDER_ASSETS)"
+
+
+@contextmanager
+def controlled(folder: Path, home: Path) -> Iterator[RealServer]:
+    """Run a server with its controllers, its scheduler and a kubelet for whatever node is made."""
+    with serving(folder, home) as server:
+        config = home / "admin.kubeconfig"
+        config.write_text(json.dumps(_kubeconfig(server)))
+        common = [f"--kubeconfig={config}", "--leader-elect=false", f"--cert-dir={home / 'certs'}"]
+        fast = ["--kube-api-qps=1000", "--kube-api-burst=2000", "--bind-address=127.0.0.1"]
+        ports = [f"--secure-port={_free_port()}" for _ in CONTROLLERS]
+        manager = [
+            str(folder / CONTROLLERS[0]),
+            *common,
+            *fast,
+            ports[0],
+            # One identity for all of them: RBAC stays on for everybody else.
+            "--use-service-account-credentials=false",
+            # Nobody renews the heartbeats of nodes that are no machines.
+            "--node-monitor-grace-period=24h",
+            "--node-startup-grace-period=24h",
+        ]
+        scheduler = [str(folder / CONTROLLERS[1]), *common, *fast, ports[1]]
+        with (
+            _running(manager, home / "controllers.log"),
+            _running(scheduler, home / "scheduler.log"),
+            fake_kubelet.running(server.url, ADMIN, str(server.ca)),
+        ):
+            yield server
+
+
+def _kubeconfig(server: RealServer) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": "test",
+                "cluster": {"server": server.url, "certificate-authority": str(server.ca)},
+            }
+        ],
+        "users": [{"name": "admin", "user": {"token": ADMIN}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
+        "current-context": "test",
+    }
 
 
 def compact(server: RealServer, revision: int) -> None:

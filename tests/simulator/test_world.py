@@ -100,7 +100,7 @@ def test_a_stopped_notebook_comes_back_at_its_next_use_and_an_abandoned_one_neve
     world.advance(START + 6 * HOUR)
     assert not [p for p in world.store.list("Pod") if p["metadata"]["name"].startswith(book[2])]
     (stop,) = [s for s in world.stops if s.key == book]
-    assert (stop.hurt, stop.idle, stop.lost_gpu_s) == (False, True, 0.0)
+    assert (stop.active, stop.idle, stop.lost_gpu_s) == (False, True, 0.0)
     assert stop.back_s is not None
     assert START + 7 * HOUR < stop.back_s < START + 36 * HOUR
     world.advance(START + 36 * HOUR)
@@ -131,7 +131,7 @@ def test_who_stops_work_in_progress_does_harm_and_its_owner_resumes_it() -> None
     world.switch_off(key)
     world.advance(START + 5 * HOUR)
     (stop,) = world.stops
-    assert stop.hurt
+    assert stop.active
     assert stop.lost_gpu_s == pytest.approx(before, abs=TICK_S)
     tenures = [t for t in world.cluster.tenures if t.holder.workload == holder.workload]
     again = [t for t in tenures if t.start_s > stop.at_s]

@@ -1,8 +1,11 @@
 -- Pods that may have lived in the window. A life is known when the inventory says when the pod
 -- was admitted; it lasts to the pod's end, or as long as the inventory or telemetry sees it. One
--- that waits still may have begun since it was seen, but not before it was made.
+-- that waits still may have begun since it was seen, but no life begins before its pod was made:
+-- a time of scheduling before that is of the pod that bore the name earlier.
 -- Pods that ended in the hour before are named too: their series linger.
--- A source without UIDs hashes the name: beside the real UID of the same life it is left out.
+-- A source without UIDs hashes the name, or the name and the creation: beside a better identity
+-- of the same life it is left out.
+-- Two pods never bear one name at once: a life is over when the next of its name begins.
 WITH named AS (
     SELECT
         p.cluster,
@@ -16,15 +19,39 @@ WITH named AS (
         p.gpu_core_request_pct,
         p.devices,
         p.labels,
+        p.created_at,
         coalesce(p.workload_kind, 'Pod') AS workload_kind,
         coalesce(p.workload, p.pod) AS workload,
         coalesce(p.team, p.namespace) AS team,
-        coalesce(p.scheduled_at, p.started_at) AS life_start,
+        CASE
+            WHEN coalesce(p.scheduled_at, p.started_at) IS NOT null
+                THEN greatest(coalesce(p.scheduled_at, p.started_at), p.created_at)
+        END AS life_start,
         CASE WHEN p.phase = 'Pending' THEN p.created_at END AS made_at,
         coalesce(p.finished_at, p.last_seen) AS life_end,
         p.finished_at IS NOT null AS ended,
         p.namespace IN (SELECT unnest($holder_namespaces)) AS holder,
-        p.uid = left(sha256(concat_ws('/', p.cluster, p.namespace, p.pod)), 32) AS hashed
+        coalesce(
+            greatest(coalesce(p.scheduled_at, p.started_at), p.created_at), p.first_seen
+        ) AS begun_at,
+        CASE p.uid
+            WHEN left(sha256(concat_ws('/', p.cluster, p.namespace, p.pod)), 32) THEN 0
+            WHEN
+                left(
+                    sha256(
+                        concat_ws(
+                            '/',
+                            p.cluster,
+                            p.namespace,
+                            p.pod,
+                            round(epoch(p.created_at))::BIGINT
+                        )
+                    ),
+                    32
+                )
+                THEN 1
+            ELSE 2
+        END AS certainty
     FROM pod AS p
     WHERE
         (p.finished_at IS null OR p.finished_at > $since::TIMESTAMP - INTERVAL 1 HOUR)
@@ -39,11 +66,38 @@ doubles AS (
     INNER JOIN named AS r
         ON h.cluster = r.cluster AND h.namespace = r.namespace AND h.pod = r.pod
     WHERE
-        h.hashed AND NOT r.hashed
+        h.certainty < r.certainty
         AND coalesce(h.life_start, $since) < coalesce(r.life_end, $until)
         AND coalesce(r.life_start, $since) < coalesce(h.life_end, $until)
+),
+
+single AS (
+    SELECT
+        n.*,
+        lead(n.begun_at) OVER name_used AS next_begun,
+        lead(n.created_at) OVER name_used AS next_created
+    FROM named AS n
+    ANTI JOIN doubles AS d ON n.cluster = d.cluster AND n.uid = d.uid
+    WINDOW
+        name_used AS (
+            PARTITION BY n.cluster, n.namespace, n.pod ORDER BY n.begun_at, n.created_at, n.uid
+        )
+),
+
+cut AS (
+    SELECT
+        *,
+        CASE
+            WHEN next_created > begun_at THEN next_created
+            WHEN next_begun > begun_at THEN next_begun
+        END AS replaced_at
+    FROM single
 )
 
-SELECT n.* EXCLUDE (hashed)
-FROM named AS n
-ANTI JOIN doubles AS d ON n.cluster = d.cluster AND n.uid = d.uid
+SELECT
+    * EXCLUDE (
+        created_at, begun_at, certainty, next_begun, next_created, replaced_at, life_end, ended
+    ),
+    least(life_end, replaced_at) AS life_end,
+    ended OR replaced_at IS NOT null AS ended
+FROM cut

@@ -101,10 +101,14 @@ all_spans AS (
         1,
         'whole',
         null,
-        least(m.start, coalesce(n.first_seen, m.start)),
+        greatest(
+            least(m.start, coalesce(n.first_seen, m.start)),
+            coalesce(b.begun_at, m.start)
+        ),
         greatest(m."end", coalesce(n.last_seen, m."end"))
     FROM named AS m
     LEFT JOIN node AS n ON m.cluster = n.cluster AND m.node = n.node
+    LEFT JOIN begun AS b ON m.cluster = b.cluster
 )
 
 SELECT

@@ -1,16 +1,39 @@
--- GPUs that a node has by its inventory and nobody looks at: `<node>/untracked<k>`, unknown.
--- A device that is there for all but five minutes counts as there: sources start and end apart.
-WITH inventory AS (
+-- GPUs that a node has by its inventory and nobody looks at: `<node>/untracked<k>`, unknown. Their
+-- model is that of the node's devices where telemetry ever named it: labels can be coarser.
+-- Where a node's time begins or ends, a device that is there for all but five minutes of it counts
+-- as there: sources start and end apart. Nothing is known from before a cluster's first sample.
+WITH modelled AS (
     SELECT
         cluster,
         node,
-        pool,
-        gpu_model,
-        gpu_count,
+        arg_max(gpu_model, last_seen) AS gpu_model
+    FROM device
+    WHERE node IS NOT null AND gpu_model IS NOT null
+    GROUP BY cluster, node
+),
+
+lifetimes AS (
+    SELECT
+        n.cluster,
+        n.node,
+        n.pool,
+        coalesce(m.gpu_model, n.gpu_model) AS gpu_model,
+        n.gpu_count,
+        greatest(n.first_seen, coalesce(b.begun_at, n.first_seen)) AS first_seen,
+        n.last_seen
+    FROM node AS n
+    LEFT JOIN modelled AS m ON n.cluster = m.cluster AND n.node = m.node
+    LEFT JOIN begun AS b ON n.cluster = b.cluster
+    WHERE n.gpu_count > 0
+),
+
+inventory AS (
+    SELECT
+        *,
         greatest(first_seen, $since) AS from_at,
         least(last_seen, $until) AS to_at
-    FROM node
-    WHERE gpu_count > 0 AND first_seen < $until AND last_seen > $since
+    FROM lifetimes
+    WHERE first_seen < $until AND last_seen > $since AND first_seen < last_seen
 ),
 
 complete AS (
@@ -45,6 +68,13 @@ present AS (
 there AS (
     SELECT
         * EXCLUDE (from_at, to_at),
+        CASE
+            WHEN
+                first_seen > bucket - INTERVAL 5 MINUTE
+                OR last_seen < bucket + to_seconds($step_s) + INTERVAL 5 MINUTE
+                THEN 300
+            ELSE 0
+        END AS tolerance_s,
         epoch(least(to_at, bucket + to_seconds($step_s))) - epoch(greatest(from_at, bucket))
             AS node_s
     FROM present
@@ -86,7 +116,7 @@ missing AS (
         p.node_s * p.gpu_count - coalesce(
             sum(
                 CASE
-                    WHEN t.device_s >= p.node_s - 300 THEN p.node_s
+                    WHEN t.device_s >= p.node_s - p.tolerance_s THEN p.node_s
                     ELSE t.device_s
                 END
             ),

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from actions.quota.accounts import Account
-from fallow.quantities import quantity
+from fallow.kube.quantities import quantity
 from fallow.seams import Cluster, Right
 
 Object = Mapping[str, Any]

@@ -6,7 +6,7 @@ SELECT
     count(*) AS looks,
     100.0 * count(*) FILTER (WHERE up) / count(*) AS up_pct,
     max(until) FILTER (WHERE up) AS last_success,
-    greatest(0, epoch($until::TIMESTAMP) - epoch(max(until) FILTER (WHERE up))) / 60 AS lag_min,
+    greatest(0, epoch($now::TIMESTAMP) - epoch(max(until) FILTER (WHERE up))) / 60 AS lag_min,
     sum(samples) AS samples,
     sum(rejected) AS rejected,
     median(seconds) FILTER (WHERE up) AS seconds,

@@ -11,9 +11,10 @@ SELECT
     100 * (j.document ->> '$.rate')::DOUBLE AS rate_pct,
     100 * (j.document ->> '$.interval[0]')::DOUBLE AS low_pct,
     100 * (j.document ->> '$.interval[1]')::DOUBLE AS high_pct,
+    100 * (j.document ->> '$.upper_end')::DOUBLE AS upper_pct,
     100 * (j.document ->> '$.declared')::DOUBLE AS declared_pct,
     (j.document ->> '$.gpu_hours')::DOUBLE AS gpu_hours,
-    (j.document ->> '$.met')::BOOLEAN AS met,
+    (j.document ->> '$.met')::BOOLEAN AND (j.document ->> '$.upper_end') IS NOT null AS met,
     coalesce(p.fingerprint = (j.document ->> '$.fingerprint'), false) AS is_its_text
 FROM journal AS j
 LEFT JOIN policy AS p ON j.cluster = p.cluster AND j.about = p.policy

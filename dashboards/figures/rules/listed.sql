@@ -1,15 +1,29 @@
 -- Policies as the service reads them, and how far each may go: what the journal knows of its text.
-WITH said AS (
+WITH trust AS (
+    -- A back-test whose row has no upper end is of a time when any share counted as a proof.
+    SELECT
+        *,
+        kind = 'trusted' AND (
+            (document ->> '$.by') IS DISTINCT FROM 'backtest'
+            OR (document ->> '$.upper_end') IS NOT null
+        ) AS is_trust
+    FROM journal
+    WHERE kind IN ('demoted', 'trusted', 'revoked')
+),
+
+said AS (
     SELECT
         cluster,
         about AS policy,
-        max(seq) FILTER (WHERE kind = 'demoted') AS demoted,
+        coalesce(max(seq) FILTER (WHERE kind = 'demoted'), -1) AS demoted,
         max(ts) FILTER (WHERE kind = 'demoted') AS demoted_at,
         arg_max(document, seq) FILTER (WHERE kind = 'demoted') AS demotion,
-        max(seq) FILTER (WHERE kind = 'trusted') AS trusted,
-        arg_max(document ->> '$.fingerprint', seq) FILTER (WHERE kind = 'trusted') AS trusts
-    FROM journal
-    WHERE kind IN ('demoted', 'trusted')
+        coalesce(max(seq) FILTER (WHERE kind = 'revoked'), -1) AS revoked,
+        coalesce(max(seq) FILTER (WHERE is_trust), -1) AS trusted,
+        max(ts) FILTER (WHERE is_trust) AS trusted_at,
+        arg_max(actor, seq) FILTER (WHERE is_trust) AS trusted_by,
+        arg_max(document, seq) FILTER (WHERE is_trust) AS trusts
+    FROM trust
     GROUP BY ALL
 ),
 
@@ -56,11 +70,16 @@ SELECT
     p.opens_at,
     CASE
         WHEN p.mode = 'notify' THEN 'notifies'
-        WHEN coalesce(s.demoted, -1) > coalesce(s.trusted, -1) THEN 'demoted'
-        WHEN s.trusts = p.fingerprint THEN 'may act'
+        WHEN s.demoted > s.trusted THEN 'demoted'
+        WHEN s.revoked < s.trusted AND (s.trusts ->> '$.fingerprint') = p.fingerprint THEN 'may act'
         ELSE 'not trusted yet'
     END AS rung,
-    CASE WHEN coalesce(s.demoted, -1) > coalesce(s.trusted, -1) THEN s.demoted_at END AS demoted_at,
+    CASE WHEN s.demoted > s.trusted THEN s.demoted_at END AS demoted_at,
+    CASE WHEN rung = 'may act' AND (s.trusts ->> '$.by') = 'hand' THEN s.trusted_by END
+        AS trusted_by,
+    CASE WHEN rung = 'may act' AND (s.trusts ->> '$.by') = 'hand' THEN s.trusted_at END
+        AS trusted_at,
+    CASE WHEN rung = 'may act' THEN s.trusts ->> '$.reason' END AS trust_reason,
     (s.demotion ->> '$.taken_back')::INTEGER AS demoted_for,
     coalesce(d.acts, 0) AS does,
     coalesce(d.tells, 0) AS tells,

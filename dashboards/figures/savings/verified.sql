@@ -8,6 +8,7 @@ SELECT
     sum(predicted_usd) AS predicted_usd,
     sum(restart_usd) AS restart_usd,
     count(DISTINCT action) FILTER (WHERE is_regretted) AS regretted,
+    coalesce(sum(unknown_gpu_hours), 0) AS unknown_gpu_hours,
     sum(held_gpu_hours) AS held_gpu_hours,
     sum(held_usd) AS held_usd
 FROM saving

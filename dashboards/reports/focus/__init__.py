@@ -18,7 +18,6 @@ from dashboards.figures.spend import totals
 from dashboards.reports.amounts import hours, usd
 from fallow.seams import Views
 from fallow.window import Window
-from warehouse.allocation import bounds
 from warehouse.ledger import aligned
 from warehouse.steps import step
 
@@ -40,7 +39,7 @@ def rows(views: Views, window: Window, filters: Filters, version: str) -> Charge
     summary. Costs are decimal(28, 8), moments text in UTC, tags JSON.
     """
     asked = {
-        **bounds(aligned(window)),
+        **aligned(window).bounds(),
         "cluster": filters.cluster,
         "team": filters.team,
         "form": FORM,

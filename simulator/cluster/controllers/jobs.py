@@ -98,7 +98,10 @@ def _retire(plan: Plan, obj: Object, sight: Sight) -> None:
     if ttl is None:
         return
     ended = condition(obj, "Complete") or condition(obj, "Failed") or {}
-    plan.at_s = moment(ended.get("lastTransitionTime", "")) + ttl
+    since = ended.get("lastTransitionTime")
+    if not since:  # the server takes such a condition; nobody knows when it was over
+        return
+    plan.at_s = moment(since) + ttl
     if sight.now_s >= plan.at_s:
         plan.drop = [*plan.drop, obj]
         plan.at_s = None

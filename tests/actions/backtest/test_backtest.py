@@ -9,20 +9,23 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from msgspec.structs import replace
 
 from actions.backtest import Backtest, backtest
+from actions.backtest.asof import AsOf
 from actions.backtest.result import wilson
 from actions.backtest.slow import remembered
-from actions.policy.model import Amount, Budget, Match, Policy, Regret, Rung
+from actions.policy.model import Amount, Budget, Match, Policy, Recurring, Regret, Rung
 from analyzers.idle import IdleAnalyzer
-from fallow.nouns import Finding, Recommendation, Subject
+from fallow import continuity
+from fallow.nouns import Finding, Recommendation, Subject, finding_id
 from fallow.seams import Past
 from fallow.settings import IdleSettings
 from fallow.window import Window
 from tests.actions.backtest.town import BUSY, HOUR, HOURS, MINUTE, Town, moments, rests, rule
 from tests.analyzers.conftest import START, Memory
 
-IDLE = IdleAnalyzer(IdleSettings(service_duration=timedelta(hours=2)))
+IDLE = IdleAnalyzer(IdleSettings(service_duration=timedelta(hours=2), min_expected_rest=None))
 WHOLE = Window(START, START + HOURS * HOUR)
 
 
@@ -76,14 +79,14 @@ def test_what_rests_is_told_and_stopped_after_grace(town: Town) -> None:
 def test_what_is_used_again_is_regretted_and_freed_only_until_then(town: Town) -> None:
     town.add("back", rests((10, 12)))
     town.settle()
-    made = replayed(town.views, rule(cool_down=timedelta(hours=6)))
+    made = replayed(town.views, rule(cool_down=timedelta(hours=10)))
     first = made.stops[0]
     assert (first.at, first.used_at) == (START + 4 * HOUR, START + 10 * HOUR)
     assert first.gpu_hours == pytest.approx(6)
     assert first.regretted is True
-    # Its owner came back at ten: the cool-down doubles, 6 h become 12.
-    assert made.stops[1].at == START + 22 * HOUR
-    assert (made.judged, made.regretted, made.met) == (2, 1, False)
+    # Its owner came back at ten: the cool-down doubles, 10 h become 20.
+    assert made.stops[1].at == START + 30 * HOUR
+    assert (made.judged, made.regretted, made.met) == (1, 1, False)
 
 
 def test_a_stop_is_not_judged_where_the_data_end_too_early(town: Town) -> None:
@@ -120,6 +123,30 @@ def test_more_cases_than_max_resources_abort_every_moment(town: Town) -> None:
     assert made.stops == ()
     assert made.aborted[0][0] == START + 4 * HOUR
     assert "4 cases are more than max_resources" in made.aborted[0][1].text
+
+
+@pytest.mark.parametrize(("least", "hour"), [(1, 4), (6, 9), (7, 10)])
+def test_the_shortest_stretch_of_a_policy_is_waited_for(town: Town, least: int, hour: int) -> None:
+    town.add("resting")
+    town.settle()
+    match = Match(analyzer=("idle",), min_duration=timedelta(hours=least))
+    (stop,) = replayed(town.views, rule(match=match)).stops
+    # Told at the first turn at which it had lasted so long, and three hours of grace.
+    assert stop.at == START + hour * HOUR
+    past = remembered(WholeWorkloads(), town.views, WHOLE, moments())
+    slow = backtest(rule(match=match), past, town.views, WHOLE, moments(), exact=True)
+    assert [(s.at, s.told_at, s.gpu_hours) for s in slow.stops] == [
+        (stop.at, stop.told_at, stop.gpu_hours)
+    ]
+
+
+@pytest.mark.parametrize(("begins", "hour"), [(4, 4), (5, 5), (3, 4)])
+def test_a_policy_acts_in_its_window_only(town: Town, begins: int, hour: int) -> None:
+    town.add("resting")
+    town.settle()
+    window = Recurring(f"0 {begins} * * *", timedelta(hours=2))
+    (stop,) = replayed(town.views, rule(act_window=window)).stops
+    assert stop.at == START + hour * HOUR
 
 
 def test_who_is_protected_by_an_annotation_is_not_stopped(town: Town) -> None:
@@ -261,15 +288,26 @@ def test_wilsons_interval(bad: int, of: int, low: float, high: float) -> None:
     assert wilson(bad, of) == pytest.approx((low, high), abs=1e-6)
 
 
-def test_the_declared_regret_is_met_or_not(town: Town) -> None:
+def test_a_rate_is_met_where_the_upper_end_of_its_interval_is_within_it(town: Town) -> None:
     town.add("back", rests((10, 12)))
     for n in range(3):
         town.add(f"w{n}")
     town.settle()
-    made = replayed(town.views, rule(regret=Regret(rate=0.25)))
-    assert (made.judged, made.regretted) == (5, 1)
+    # 1 of 4: the upper end is 75.14 % (R: binom.test(1, 4, alternative = "less")).
+    made = replayed(town.views, rule(regret=Regret(rate=0.752)))
+    assert (made.judged, made.regretted) == (4, 1)
     assert made.met
-    assert not replayed(town.views, rule(regret=Regret(rate=0.1))).met
+    assert not replayed(town.views, rule(regret=Regret(rate=0.751))).met
+
+
+def test_three_stops_without_a_reversal_prove_no_rate_of_one_percent(town: Town) -> None:
+    for n in range(3):
+        town.add(f"w{n}")
+    town.settle()
+    made = replayed(town.views, rule(regret=Regret(rate=0.01)))
+    assert (made.judged, made.regretted, made.met) == (3, 0, False)
+    assert made.proof.more == 296
+    assert made.proof.upper_end == pytest.approx(0.6316, abs=1e-4)
 
 
 def test_used_again_is_told_to_the_five_minutes_where_moments_are_not_whole_hours(
@@ -307,3 +345,41 @@ def test_what_tells_nothing_of_its_looks_is_seen_by_them_as_they_were(town: Town
     policy = rule(match=Match(kind=("waste",)), ladder=ladder)
     made = backtest(policy, past, town.views, WHOLE, at, exact=True)
     assert [(s.verb, (s.at - START) / HOUR) for s in made.stops] == [("annotate", 24)]
+
+
+class Sliding(Wasteful):
+    """Names its finding by the window that it is asked for, as analyzers of the last days do."""
+
+    def find(self, views: Any, window: Window) -> list[Finding]:
+        (found,) = super().find(views, window)
+        start = window.start
+        return [replace(found, id=finding_id("third", "waste", found.subject, start))]
+
+
+def test_a_window_that_moves_on_makes_no_new_case_of_what_goes_on(town: Town) -> None:
+    town.add("resting")
+    town.settle()
+    at = [START + n * 6 * HOUR for n in range(1, 8)]
+    past = remembered(Sliding(), town.views, WHOLE, at, 12 * HOUR)
+    found = [past.finding(row) for row in range(past.rows.num_rows)]
+    assert len({f.id for f in found}) == 1
+    assert {f.window.start for f in found} == {START}
+    judged = [continuity.judged_part(f).start for f in found]
+    assert max(at - start for at, start in zip(at, judged, strict=True)) == 12 * HOUR
+
+
+def test_views_of_the_past_tell_the_phase_that_a_pod_had_then(town: Town) -> None:
+    for name, phase in (("done", "Succeeded"), ("failed", "Failed"), ("runs", "Running")):
+        ends = None if phase == "Running" else START.replace(tzinfo=None) + 20 * HOUR
+        town.add(name, begin=10, phase=phase, finished_at=ends)
+    town.settle()
+
+    def phases(hours: int) -> list[tuple[str, str]]:
+        views = AsOf(town.views, START + hours * HOUR)
+        rows = views.query("SELECT workload, phase FROM pod ORDER BY workload").to_pylist()
+        return [(row["workload"], row["phase"]) for row in rows]
+
+    whose = ("done", "failed", "runs")
+    assert phases(5) == [*zip(whose, ("Pending",) * 3, strict=True)]
+    assert phases(15) == [*zip(whose, ("Running",) * 3, strict=True)]
+    assert phases(21) == [*zip(whose, ("Succeeded", "Failed", "Running"), strict=True)]

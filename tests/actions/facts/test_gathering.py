@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from actions.facts import fleet, gather
+from actions.gates import Case, closed
+from actions.policy.budgets import Spent
 from fallow.acting import Facts, History
-from fallow.nouns import Recommendation, Subject
+from fallow.nouns import Finding, Recommendation, Subject
 from fallow.window import Window
-from tests.actions.cases import NOW, finding
+from tests.actions.cases import NOW, POLICY, finding
 from tests.actions.facts.test_waiting import THEN, Floor
 from tests.analyzers.conftest import Memory
 
@@ -160,6 +162,66 @@ def test_a_node_is_its_own_and_told_to_the_platform(floor: Floor) -> None:
     assert made.seen_until == NOW - timedelta(minutes=1)
 
 
+def sick(name: str) -> Finding:
+    advice = Recommendation("recycle node", f"Node/{name}", "sick", reversible=True)
+    return finding(
+        subject=Subject("c", "", "Node", name), kind="sick_node", verdict="wasteful",
+        analyzer="reliability", details={}, recommendations=(advice,),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("other", "others"),
+    [
+        ({"unschedulable": False}, 1),
+        ({"unschedulable": True}, 0),
+        ({}, 0),
+        ({"unschedulable": False, "ready": False}, 0),
+        ({"unschedulable": False, "pool": "another"}, 0),
+        ({"unschedulable": False, "cluster": "d"}, 0),
+        ({"unschedulable": False, "last_seen": THEN - 2 * HOUR}, 0),
+    ],
+)
+def test_of_a_node_it_is_known_how_many_others_of_its_pool_can_be_scheduled(
+    floor: Floor, other: dict[str, Any], others: int
+) -> None:
+    floor.node("n1", 8, unschedulable=False)
+    floor.node("n2", 8, **other)
+    (made,) = gather(floor.views, [sick("n1")], NOW)
+    assert made.pool_others == others
+
+
+def test_of_a_node_of_no_pool_the_others_are_unknown(floor: Floor) -> None:
+    floor.node("n1", 8, unschedulable=False, pool=None)
+    floor.node("n2", 8, unschedulable=False, pool=None)
+    (made,) = gather(floor.views, [sick("n1")], NOW)
+    assert made.pool_others is None
+
+
+def test_the_largest_node_is_that_with_most_gpus_and_that_of_most_dollars(floor: Floor) -> None:
+    floor.node("n1", 4)
+    floor.node("n2", 8)
+    made = fleet(floor.views, NOW)
+    assert (made.fleet_gpus, made.largest_node_gpus) == (12.0, 8.0)
+    assert made.largest_node_usd_per_hour is None
+    floor.views.rows(
+        "rate",
+        [
+            {
+                "source": "test", "provider": "override", "region": "", "zone": "",
+                "instance_type": "", "gpu_model": "", "cluster": "c", "term": "on-demand",
+                "valid_from": THEN - 99 * HOUR, "as_of": THEN - 99 * HOUR, "gpu_count": 1,
+                "valid_to": None, "node_usd_h": Decimal("2.5"), "gpu_usd_h": Decimal("2.5"),
+            }
+        ],
+    )  # fmt: skip
+    priced = fleet(floor.views, NOW)
+    assert (priced.fleet_usd_per_hour, priced.largest_node_usd_per_hour) == (
+        Decimal(30),
+        Decimal(20),
+    )
+
+
 def test_a_finding_without_advice_or_of_the_future_is_no_case(floor: Floor) -> None:
     busy = finding(verdict="unknown")
     later = finding(window=Window(NOW + HOUR, NOW + 2 * HOUR))
@@ -200,3 +262,49 @@ def test_many_cases_are_gathered_with_few_queries(floor: Floor) -> None:
     gather(floor.views, cases, NOW)
     assert len(floor.views.asked) == one
     assert isinstance(floor.views, Memory)
+
+
+def _unseen(floor: Floor, count: int) -> None:
+    """Let more replicas of the workload run on nodes without an exporter."""
+    for n in range(count):
+        row = {
+            "cluster": "c", "namespace": "team-a", "workload_kind": "Notebook", "workload": "w",
+            "uid": f"unseen-{n}", "pod": f"w-{n + 1}", "node": f"dark-{n}", "phase": "Running",
+            "gpu_request": 1.0, "scheduled_at": THEN - 9 * HOUR, "first_seen": THEN - 9 * HOUR,
+            "last_seen": THEN, "workload_uid": "w",
+        }  # fmt: skip
+        floor.views.rows("pod", [row])
+
+
+@pytest.mark.parametrize(
+    ("unseen", "coverage", "said"),
+    [
+        (0, 0.99, ()),
+        (1, 0.5, ("not judged: 1 of 2 replicas has no telemetry: w-1 on node dark-0",)),
+        (4, 0.2, ("not judged: 4 of 5 replicas have no telemetry: w-1 on node dark-0 and 3 more",)),
+    ],
+)
+def test_replicas_without_telemetry_lower_the_coverage_and_forbid_to_act(
+    floor: Floor, unseen: int, coverage: float, said: tuple[str, ...]
+) -> None:
+    floor.node("n1", 1)
+    floor.holds("w", ["n1/0"])
+    _unseen(floor, unseen)
+    made = facts(floor)
+    assert made.coverage == pytest.approx(coverage)
+    assert made.vetoes == said
+    shut = {c.gate.gate: c.reason.text for c in closed(Case(POLICY, made, Spent(), NOW))}
+    assert ("coverage" in shut, shut.get("veto")) == (bool(unseen), said[0] if said else None)
+
+
+def test_a_replica_that_waits_holds_nothing_and_forbids_nothing(floor: Floor) -> None:
+    floor.node("n1", 1)
+    floor.holds("w", ["n1/0"])
+    row = {
+        "cluster": "c", "namespace": "team-a", "workload_kind": "Notebook", "workload": "w",
+        "uid": "waiting", "pod": "w-1", "phase": "Pending", "gpu_request": 1.0,
+        "first_seen": THEN - 9 * HOUR, "last_seen": THEN, "workload_uid": "w",
+    }  # fmt: skip
+    floor.views.rows("pod", [row])
+    made = facts(floor)
+    assert (made.coverage, made.vetoes) == (0.99, ())

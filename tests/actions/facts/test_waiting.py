@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from actions.facts import gather
+from actions.facts.ground import Ground, micros
 from fallow.acting import Waiter
 from tests.actions.cases import NOW, finding
 from tests.analyzers.conftest import Memory
@@ -200,3 +201,24 @@ def test_without_an_inventory_who_waits_is_unknown(floor: Floor) -> None:
     case = finding("Notebook", details={"actionable": True, "reasons": [], "coverage": 1.0})
     (facts,) = gather(floor.views, [case], NOW)
     assert facts.waiting is None
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Running"])
+def test_what_waited_then_and_has_run_to_its_end_since_waited_all_the_same(
+    floor: Floor, phase: str
+) -> None:
+    floor.node("n1")
+    floor.waits(
+        "job", 8, phase=phase, scheduled_at=THEN - HOUR / 2, finished_at=THEN - HOUR / 4, node="n1"
+    )
+    ground = Ground(floor.views, NOW - 3 * HOUR, NOW)
+    waited = [[p.pod for p in ground.waiting(micros(NOW - HOUR * part))] for part in (0.75, 0.4)]
+    assert waited == [["job-0"], []]
+
+
+def test_a_pod_that_ended_and_never_was_seen_to_be_placed_is_not_known_to_have_waited(
+    floor: Floor,
+) -> None:
+    floor.node("n1")
+    floor.waits("job", 8, phase="Failed")
+    assert Ground(floor.views, NOW - 3 * HOUR, NOW).waiting(micros(NOW - HOUR / 2)) == []

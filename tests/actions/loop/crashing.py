@@ -4,6 +4,7 @@ import os
 import signal
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from actions.cluster.door import Door
 from actions.journal import Record
@@ -22,13 +23,24 @@ class Death:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def turn(url: str, folder: Path, now: datetime, idle: list[tuple[str, str]], step: int) -> None:
-    """Do one turn and die at a step, or end well where there are fewer steps."""
-    evidence = Evidence(url, lambda: now)
+def turn(  # noqa: PLR0917  (arguments of a process)
+    url: str,
+    folder: Path,
+    now: datetime,
+    idle: list[tuple[str, str]],
+    step: int,
+    node_verb: str = "cut-again",
+    **more: Any,
+) -> None:
+    """Do one turn and die at a step, or end well where there are fewer steps.
+
+    `more`: planner, decider and policies, where they are not the site's own.
+    """
+    evidence = Evidence(url, lambda: now, node_verb)
     evidence.idle = idle
     record = Record(journal_in(folder, lambda: now))
     door = Door(api(url), "c")
-    more = {"evidence": evidence, "notifier": Told(), "pulse": Death(step)}
+    more |= {"evidence": evidence, "notifier": Told(), "pulse": Death(step)}
     actor_of(door, record, folder, lambda: now, "one", **more).turn(dry_run=False)
 
 

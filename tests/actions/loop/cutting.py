@@ -1,21 +1,18 @@
 """A node whose boards are to be cut again, and the mig-manager that a test plays."""
 
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from actions.cluster.door import Door
-from actions.journal import Record
 from actions.loop.actor import Actor
 from actions.planning import Plan
 from actions.policy.model import Rung
 from fallow.acting import Decision, Facts, History
+from tests.actions.loop import crashing
 from tests.actions.loop import site as sites
-from tests.actions.loop.crashing import Death
-from tests.actions.loop.site import POLICY, Evidence, Site, Told, actor_of, api, journal_in
+from tests.actions.loop.site import POLICY, Site
 
 NODE = "h100-0"
 LAYOUT, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
@@ -23,7 +20,7 @@ OLD, NEW = "all-disabled", "all-1g.10gb"
 CUTS = msgspec.structs.replace(POLICY, ladder=(*POLICY.ladder[:-1], Rung("act", do=("mig",))))
 ASKED = {"mig_config": NEW, "processes": 0, "capabilities": ["mig"], "allowed_namespaces": ["*"]}
 sites.GROUPS |= {"Node": "", "NodePool": "karpenter.sh"}
-sites.VERBS |= {"Node": "cut-again", "NodePool": "scale in pool"}
+sites.VERBS |= {"NodePool": "scale in pool"}
 
 
 def decide(policy: Any, facts: Facts, spent: Any, now: datetime) -> Decision:
@@ -66,17 +63,13 @@ def shown(site: Site, name: str) -> tuple[str, str, bool]:
     return said.get(LAYOUT, ""), said.get(STATE, ""), bool(found["spec"].get("unschedulable"))
 
 
+PARTS: dict[str, Any] = {"planner": plan, "decider": decide, "policies": [CUTS]}
+
+
 def actor(site: Site, **more: Any) -> Actor:
-    given: dict[str, Any] = {"planner": plan, "decider": decide, "policies": [CUTS]}
-    return site.actor(**{**given, **more})
+    return site.actor(**{**PARTS, **more})
 
 
 def turn(url: str, folder: Path, now: datetime, idle: list[tuple[str, str]], step: int) -> None:
     """Do one turn in a process of its own and die at a step."""
-    evidence = Evidence(url, lambda: now)
-    evidence.idle = idle
-    record = Record(journal_in(folder, lambda: now))
-    more: dict[str, Any] = {"evidence": evidence, "notifier": Told(), "pulse": Death(step)}
-    more |= {"planner": plan, "decider": decide, "policies": [CUTS]}
-    clock: Callable[[], datetime] = lambda: now  # noqa: E731
-    actor_of(Door(api(url), "c"), record, folder, clock, "one", **more).turn(dry_run=False)
+    crashing.turn(url, folder, now, idle, step, **PARTS)

@@ -18,6 +18,7 @@ from actions.journal import Told as Told_
 from actions.loop.actor import Actor
 from actions.loop.freeze import Freeze
 from actions.loop.lease import Lease
+from actions.loop.recheck import Recheck
 from actions.loop.seams import Notice, Proof
 from actions.planning import Plan
 from actions.policy.budgets import Spent
@@ -31,6 +32,7 @@ from simulator.cluster import nodes
 from simulator.cluster.cluster import Cluster
 from simulator.kube.server import KubeServer
 from simulator.kube.store import Store
+from tests.actions.cases import WANTED
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SPACE = "team-a"
@@ -82,14 +84,18 @@ class Told:
 class Evidence:
     """Idle workloads of the cluster, as its own store shows them."""
 
-    def __init__(self, url: str, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, url: str, clock: Callable[[], datetime], node_verb: str = "cut-again"
+    ) -> None:
         self.door, self.clock = Door(api(url), "c"), clock
         self.idle: list[tuple[str, str]] = []
         self.busy_on_second_look: set[str] = set()
         self.awake_at_last: set[str] = set()
+        self.stale_at_last: tuple[str, ...] = ()
         self.age = timedelta(seconds=20)
         self.changes: dict[str, Any] = {}
         self.why: str | None = None
+        self.node_verb = node_verb
 
     def look(self, now: datetime) -> None:
         """Say what is so when asked."""
@@ -103,10 +109,11 @@ class Evidence:
             return None
         return self._facts(subject.workload_kind, subject.workload, now)
 
-    def awake(self, facts: Facts, now: datetime) -> str | None:
+    def recheck(self, facts: Facts, now: datetime) -> Recheck:
         del now
-        name = facts.finding.subject.workload
-        return "GPU-1 was seen at work (90%)" if name in self.awake_at_last else None
+        if facts.finding.subject.workload in self.awake_at_last:
+            return Recheck(active=("GPU-1 was seen at work (90%)",))
+        return Recheck(stale=self.stale_at_last)
 
     def fleet(self, now: datetime) -> Spent:
         del now
@@ -131,10 +138,10 @@ class Evidence:
             confidence=0.9,
             gpu_hours=18.0,
             usd=Decimal("54.00"),
-            details={"actionable": True},
+            details={"actionable": True, "wanted": WANTED},
         )
         advice = Recommendation(
-            verb=VERBS[kind],
+            verb=self.node_verb if kind == "Node" else VERBS[kind],
             target=f"{kind}/{SPACE}/{name}",
             why="idle",
             reversible=True,
@@ -145,7 +152,7 @@ class Evidence:
             finding=finding,
             recommendation=advice,
             at=now,
-            gpus=2.0,
+            gpus=float((obj.get("spec") or {}).get("replicas", 1)),
             uid=meta.get("uid"),
             generation=meta.get("generation"),
             owner="team-a",
@@ -229,6 +236,8 @@ class Site:
         self.store = Store(self._seconds, 7)
         self.cluster = Cluster(self.store, nodes.nodes_of({"h100": 1, "a100": 1}), seed=7)
         self.server = KubeServer(self.store)
+        # Whatever is written next to an object meets the version of its controller, not ours.
+        self.server.controllers.enable("next write")
         self.told = Told()
         self.settings = SETTINGS
         self.policy = POLICY
@@ -261,6 +270,7 @@ class Site:
     # the cluster
 
     def settle(self) -> None:
+        self.server.controllers.rest()
         self.cluster.settle(self.now.timestamp())
 
     def pass_time(self, **length: float) -> None:
@@ -406,7 +416,8 @@ class Site:
         }
         record = Record(self.journal(actor=actor))
         door = self.door(timeout_s=timeout_s)
-        return actor_of(door, record, self.folder, lambda: self.now, identity, **{**given, **more})
+        clock = more.pop("clock", lambda: self.now)
+        return actor_of(door, record, self.folder, clock, identity, **{**given, **more})
 
     def told_and_waited(self, actor: Actor) -> None:
         """See the cases, tell their owners, and let the grace pass."""
@@ -441,7 +452,13 @@ def actor_of(
         "policies": [POLICY],
         "door": door,
         "record": record,
-        "lease": Lease(door, more.get("settings", SETTINGS).lease, identity, clock),
+        "lease": Lease(
+            door,
+            more.get("settings", SETTINGS).lease,
+            identity,
+            clock,
+            ticks=lambda: clock().timestamp(),
+        ),
         "freeze": freeze_in(folder, record, door),
         "choose": for_,
         "clock": clock,

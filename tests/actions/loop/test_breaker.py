@@ -92,6 +92,60 @@ def test_exporters_that_are_down_trip_it(
         assert "targets are down" in why
 
 
+def of_prometheus(now: datetime, nodes: int, silent: dict[int, tuple[int, int]]) -> list[Batch]:
+    """Return samples and scrapes of half an hour, one GPU per node.
+
+    `silent`: from and until how many minutes before now, by node.
+    """
+    seen = [
+        (now - minute * EVERY, n)
+        for minute in range(30, 0, -1)
+        for n in range(nodes)
+        if not (n in silent and silent[n][0] >= minute > silent[n][1])
+    ]
+    sample = {
+        "cluster": ["c"] * len(seen),
+        "ts": [at.replace(tzinfo=None) for at, _ in seen],
+        "device": [f"GPU-{n}" for _, n in seen],
+        "node": [f"n{n}" for _, n in seen],
+        "sm_active": [0.8] * len(seen),
+    }
+    told = [("http://prometheus:9090", 30, 0, True)]
+    told += [(f"n{n}", begin, end, False) for n, (begin, end) in silent.items()]
+    scrape = {
+        "cluster": ["c"] * len(told),
+        "ts": [(now - begin * EVERY).replace(tzinfo=None) for _, begin, _, _ in told],
+        "until": [(now - end * EVERY).replace(tzinfo=None) for _, _, end, _ in told],
+        "collector": ["prometheus"] * len(told),
+        "target": [target for target, _, _, _ in told],
+        "up": [up for _, _, _, up in told],
+    }
+    return [Batch.of("sample", sample), Batch.of("scrape", scrape)]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "silent", "says"),
+    [
+        (1, {0: (6, 3)}, None),  # it is heard again
+        (4, {0: (6, 3), 1: (9, 2)}, None),
+        (12, {0: (6, 0)}, None),  # 1 of 13
+        (8, {0: (6, 0)}, "11% of 9 targets are down"),  # the Prometheus and its nodes
+        (12, {0: (6, 0), 1: (6, 3), 2: (6, 0)}, "15% of 13 targets are down"),
+    ],
+)
+def test_nodes_of_a_prometheus_are_targets_and_down_while_they_are_silent(
+    settings: Settings,
+    now: datetime,
+    nodes: int,
+    silent: dict[int, tuple[int, int]],
+    says: str | None,
+) -> None:
+    with Warehouse.open(settings, write=True, clock=lambda: now) as lake:
+        lake.ingest(of_prometheus(now, nodes, silent))
+        why = tripped(lake, BreakerSettings(), now)
+    assert (why is None) if says is None else (why is not None and says in why), why
+
+
 def test_an_empty_warehouse_trips_nothing(settings: Settings, now: datetime) -> None:
     with Warehouse.open(settings, write=True, clock=lambda: now) as lake:
         assert tripped(lake, BreakerSettings(), now) is None

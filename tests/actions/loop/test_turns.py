@@ -8,16 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from actions.cluster.protections import protections
 from actions.journal import words
 from actions.loop.actor import Actor, approve
 from actions.loop.kit import Kit
+from actions.loop.lease import Lease
 from actions.loop.telling import OURS
 from actions.planning import Plan
 from actions.policy.model import Approvals, Regret, Rung
 from actions.snapshots import Part, Restored, Snapshot
 from fallow.acting import Facts, Intent, Reason, Target
 from fallow.errors import RefusedError, UsageError
+from fallow.protections import protections
 from fallow.window import Window
 from tests.actions.loop.site import POLICY, SPACE, Site, bare, plan
 
@@ -140,7 +141,16 @@ def _unseen(site: Site) -> None:
 
 
 def _another(site: Site) -> None:
-    site.evidence.changes = {"uid": "another"}
+    """The evidence still speaks of the object that was."""
+    site.evidence.changes = {"uid": site.get("Deployment", "web")["metadata"]["uid"]}
+    site.store.delete("Deployment", "web", SPACE)
+    site.evidence.idle.clear()
+    site.deployment()
+
+
+def _new_case(site: Site) -> None:
+    """The evidence speaks of another object: its owner was never told."""
+    site.evidence.again = lambda facts, now: msgspec.structs.replace(facts, uid="another")  # type: ignore[method-assign]  # noqa: ARG005
 
 
 def _no_uid(site: Site) -> None:
@@ -211,8 +221,10 @@ def _incident(site: Site) -> None:
 
 
 def _other_actor(site: Site) -> None:
+    two = site.actor(identity="two").lease
+    assert two.hold() is not None
     site.pass_time(minutes=5)
-    assert site.actor(identity="two").lease.hold() is None
+    assert two.hold() is None
 
 
 @pytest.mark.parametrize(
@@ -223,6 +235,7 @@ def _other_actor(site: Site) -> None:
         (_stale, "older than 60 s"),
         (_unseen, "last looked at never"),
         (_another, "another object"),
+        (_new_case, "first sight never acts"),
         (_no_uid, "does not say which object"),
         (_older, "generation"),
         (_kept, "keep"),
@@ -324,10 +337,31 @@ def test_of_two_actors_one_acts(site: Site) -> None:
     assert len(site.writes("/scale")) == 1
 
 
+@pytest.mark.parametrize("minutes", [-60, -10, 10, 60])
+def test_of_two_actors_whose_clocks_differ_one_acts(site: Site, minutes: int) -> None:
+    def clock() -> datetime:
+        return site.now + timedelta(minutes=minutes)
+
+    def ticks() -> float:
+        return site.now.timestamp()
+
+    site.deployment()
+    one = site.actor(identity="one")
+    lease = Lease(site.door(), site.settings.lease, "two", clock, ticks)
+    two = site.actor(identity="two", clock=clock, lease=lease)
+    for _ in range(25):
+        reports = [one.turn(dry_run=False), two.turn(dry_run=False)]
+        assert [bool(r.halted) for r in reports] == [False, True]
+        site.pass_time(minutes=3)
+    assert len(site.writes("/scale")) == 1
+
+
 def test_a_lease_is_taken_over_only_after_its_holder_was_silent_long_enough(site: Site) -> None:
     one, two = site.actor(identity="one"), site.actor(identity="two")
     assert one.lease.hold() is None
-    site.pass_time(seconds=89)
+    site.pass_time(minutes=30)
+    assert two.lease.hold() is not None, "it saw the lease for the first time"
+    site.pass_time(seconds=119)
     assert two.lease.hold() is not None
     site.pass_time(seconds=2)
     assert two.lease.hold() is None

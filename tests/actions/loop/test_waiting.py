@@ -42,7 +42,7 @@ def test_the_node_stays_cordoned_until_mig_manager_says_success(site: Site) -> N
         actor.turn(dry_run=False)
         assert told.is_open
         assert shown(site, name)[2], "pods would be reset with the boards"
-    assert [e.document["change"] for e in site.journal().entries(words.SENDING)] == [0, 1]
+    assert [e.document["change"] for e in site.journal().entries(words.SENT)] == [0, 1]
     managed(site, name)
     actor.turn(dry_run=False)
     assert shown(site, name) == (NEW, "success", False)

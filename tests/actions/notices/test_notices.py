@@ -13,6 +13,8 @@ from actions.decide import decide
 from actions.loop.seams import Notice
 from actions.notices.channels import Channels
 from actions.notices.wording import notice
+from actions.policy.model import Policy, Recurring
+from fallow.acting import History
 from fallow.action_settings import Channel, NoticesSettings
 from fallow.errors import SettingsError, UsageError
 from fallow.quiet_hours import parse
@@ -135,6 +137,14 @@ def test_a_notice_says_what_why_when_and_both_ways_out() -> None:
     assert notice(decision, named, cases.POLICY).channels == ("ml", "ops")
 
 
+def test_a_notice_of_what_the_ladder_does_not_do_announces_nothing() -> None:
+    facts = cases.facts(recommendation=cases.advice("notify owner"), history=History())
+    decision = decide(cases.POLICY, facts, cases.SPENT, cases.NOW)
+    text = notice(decision, facts, cases.POLICY).text
+    assert "What happens: nothing by itself; please look after it." in text
+    assert "What is lost" not in text
+
+
 def test_the_password_of_a_channel_is_never_printed(hook: Hook) -> None:
     secret = "json://user:hunter2@127.0.0.1:1/hook"
     found = NoticesSettings.model_validate({"channels": {"a": {"url": secret}}, "default": ["a"]})
@@ -200,3 +210,37 @@ def test_settings_name_channels_that_there_are_none_of() -> None:
         load(
             environ={"FALLOW_NOTICES__CHANNELS": '{"a": {"url": "json://x/y", "quiet": ["never"]}}'}
         )
+
+
+def told_of(policy: Policy, now: datetime) -> list[str]:
+    """Return the lines of the notice about a notebook that nobody was told of yet."""
+    seen = cases.facts(at=now, seen_until=now, history=History())
+    decision = decide(policy, seen, cases.spent(), now)
+    assert decision.step == "notify"
+    return notice(decision, seen, policy).text.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("hour", "when"),
+    [
+        # Four hours of grace, then the window of 20:00 to 05:00 in Berlin (UTC+1 in November).
+        (12, "Friday 2026-11-20 at 20:00"),
+        (15, "Friday 2026-11-20 at 20:00"),
+        (16, "Friday 2026-11-20 at 21:00"),
+        (0, "Saturday 2026-11-21 at 20:00"),
+    ],
+)
+def test_a_notice_announces_the_moment_of_a_stop_in_a_window(hour: int, when: str) -> None:
+    window = Recurring("0 20 * * *", timedelta(hours=9), "Europe/Berlin")
+    rungs = tuple(
+        msgspec.structs.replace(rung, wait=timedelta(hours=4)) if rung.step == "grace" else rung
+        for rung in cases.policy().ladder
+    )
+    night = cases.policy(act_window=window, ladder=rungs)
+    now = NOW.replace(hour=hour) + timedelta(days=hour == 0)
+    lines = told_of(night, now)
+    assert lines[2] == (
+        f"What happens: announced stop on {when} Europe/Berlin unless it is at work by then, by "
+        "policy idle-notebooks; it can be undone with one command."
+    )
+    assert lines[-1] == "Keep it: fallow keep Notebook/team-a/w 24h"

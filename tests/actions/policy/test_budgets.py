@@ -97,9 +97,143 @@ def test_a_percentage_of_things_is_rounded_up_and_one_of_gpus_is_not() -> None:
     assert fits(Budget(workloads=five), fleet_workloads=12)
     assert not fits(Budget(workloads=five), [done(NOW)], fleet_workloads=12)
     assert fits(Budget(workloads=five), [done(NOW)], fleet_workloads=21)
-    assert not fits(Budget(workloads=five), fleet_workloads=0)
+    assert fits(Budget(workloads=five), fleet_workloads=0), "nodes of an empty fleet"
+    assert not fits(Budget(workloads=five), [done(NOW)], fleet_workloads=0)
     assert not fits(Budget(gpus=five), case=facts(gpus=1.0), fleet_gpus=12.0)
     assert fits(Budget(gpus=five), case=facts(gpus=0.6), fleet_gpus=12.0)
+
+
+# What a percentage allows at least: fleets of 8 to 10,000 GPUs, of nodes of one size.
+
+NODES = st.tuples(st.integers(1, 1250), st.sampled_from([1, 2, 4, 8])).filter(
+    lambda fleet: 8 <= fleet[0] * fleet[1] <= 10_000
+)
+SHARES = st.decimals("0.01", "100", places=2)
+
+
+def of_node(gpus: float, others: int | None, **changes: Any) -> Facts:
+    """Return the case of a sick node."""
+    return facts(
+        finding=finding("Node", "", analyzer="reliability", kind="sick_node", verdict="wasteful"),
+        gpus=gpus,
+        pool_others=others,
+        usd_per_day=Decimal(24) * Decimal(str(gpus)),
+        **changes,
+    )
+
+
+def fleet_of(nodes: int, size: int) -> dict[str, Any]:
+    """Return a fleet whose GPUs cost a dollar an hour."""
+    return {
+        "fleet_gpus": float(nodes * size),
+        "fleet_usd_per_hour": Decimal(nodes * size),
+        "largest_node_gpus": float(size),
+        "largest_node_usd_per_hour": Decimal(size),
+    }
+
+
+def both(share: Decimal) -> tuple[Budget, Budget]:
+    part = Amount(share / 100, share=True)
+    return Budget(gpus=part), Budget(usd_per_hour=part)
+
+
+@given(NODES, SHARES, st.integers(1, 10_000))
+def test_a_workload_of_a_node_s_size_fits_any_percentage_and_a_larger_one_only_its_own(
+    nodes: tuple[int, int], share: Decimal, gpus: int
+) -> None:
+    fleet = fleet_of(*nodes)
+    case = facts(gpus=float(gpus), usd_per_day=Decimal(24 * gpus))
+    expected = gpus <= nodes[1] or gpus <= share / 100 * nodes[0] * nodes[1]
+    for budget in both(share):
+        assert fits(budget, case=case, **fleet) is expected
+
+
+@given(NODES, SHARES, st.one_of(st.none(), st.integers(0, 3)))
+def test_one_node_fits_any_percentage_unless_its_pool_would_have_no_other(
+    nodes: tuple[int, int], share: Decimal, others: int | None
+) -> None:
+    fleet, size = fleet_of(*nodes), nodes[1]
+    within = size <= share / 100 * nodes[0] * size
+    for budget in both(share):
+        assert fits(budget, case=of_node(size, others), **fleet) is (within or bool(others))
+
+
+@given(NODES, SHARES)
+def test_the_floor_allows_one_node_and_not_a_second_in_the_same_stretch(
+    nodes: tuple[int, int], share: Decimal
+) -> None:
+    fleet, size = fleet_of(*nodes), nodes[1]
+    first = done(
+        NOW, workload=("c", "Node", "", "n"), gpus=Decimal(size), usd_per_hour=Decimal(size)
+    )
+    for budget in both(share):
+        second = fits(budget, [first], of_node(size, 3), **fleet)
+        assert second is (2 * size <= share / 100 * nodes[0] * size)
+
+
+@given(NODES)
+def test_nothing_of_a_fleet_is_nothing(nodes: tuple[int, int]) -> None:
+    for budget in both(Decimal(0)):
+        assert not fits(budget, case=facts(gpus=1.0), **fleet_of(*nodes))
+        assert not fits(budget, case=of_node(nodes[1], 3), **fleet_of(*nodes))
+
+
+@given(st.integers(0, 2000), SHARES, st.integers(0, 40))
+def test_a_percentage_of_workloads_is_never_less_than_one(
+    workloads: int, share: Decimal, taken: int
+) -> None:
+    budget = Budget(workloads=Amount(share / 100, share=True))
+    most = max(1, ceil(Fraction(share) / 100 * workloads))
+    uses = [done(NOW)] * taken
+    assert fits(budget, uses, fleet_workloads=workloads) is (taken < most)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "taken", "fitting"),
+    [(8.0, 0, True), (8.5, 0, False), (7.5, 1, False), (7.0, 1, True), (9.0, 0, False)],
+)
+def test_two_percent_of_128_gpus_is_one_node_of_eight(
+    gpus: float, taken: int, fitting: bool
+) -> None:
+    budget = Budget(gpus=percent(2))
+    uses = [done(NOW, gpus=Decimal(taken))] if taken else []
+    fleet = fleet_of(16, 8)
+    assert fits(budget, uses, facts(gpus=gpus), **fleet) is fitting
+
+
+@pytest.mark.parametrize("share", [7, 6])
+def test_a_larger_workload_has_to_fit_the_percentage_itself(share: int) -> None:
+    # 9 GPUs of 128 are 7.03 %.
+    assert not fits(Budget(gpus=percent(share)), case=facts(gpus=9.0), **fleet_of(16, 8))
+    assert fits(Budget(gpus=percent(7.04)), case=facts(gpus=9.0), **fleet_of(16, 8))
+
+
+def test_a_node_of_a_mixed_fleet_is_its_own_floor() -> None:
+    budget = Budget(gpus=percent(1))
+    fleet = fleet_of(16, 8)
+    small = done(NOW, workload=("c", "Node", "", "n"), gpus=Decimal(4))
+    assert fits(budget, case=of_node(4, 1), **fleet)
+    assert not fits(budget, [small], of_node(8, 1), **fleet), "4 + 8 are more than one node of 8"
+    assert not fits(budget, [small], of_node(4, 1), **fleet), "its floor is its own 4"
+
+
+@pytest.mark.parametrize(
+    ("others", "why"),
+    [
+        (0, "it is the last schedulable node of its pool"),
+        (None, "whether its pool has another schedulable node is unknown"),
+    ],
+)
+def test_a_node_that_no_percentage_admits_says_why(others: int | None, why: str) -> None:
+    rule = policy(budgets=(Budget(gpus=percent(2)),))
+    (hold,) = held(rule, of_node(8, others), spent(**fleet_of(16, 8)), NOW)
+    assert hold.reason.text == f"gpus 2% per 1d: 0 of 2.56 taken, 8 more asked; {why}"
+
+
+def test_where_the_largest_node_is_unknown_the_percentage_stays_what_it_is() -> None:
+    fleet = {**fleet_of(16, 8), "largest_node_gpus": None}
+    assert not fits(Budget(gpus=percent(2)), case=facts(gpus=3.0), **fleet)
+    assert fits(Budget(gpus=percent(2)), case=facts(gpus=2.5), **fleet)
 
 
 @pytest.mark.parametrize(
@@ -166,6 +300,14 @@ def test_the_eleventh_of_ten_aborts_the_whole_run_and_the_tenth_does_not() -> No
     assert exceeded(share, 20, spent(fleet_workloads=100)) is None
     assert exceeded(share, 21, spent(fleet_workloads=100)) is not None
     assert exceeded(share, 1, spent(fleet_workloads=None)) is not None
+
+
+def test_a_share_of_a_small_fleet_is_never_fewer_than_ten_cases() -> None:
+    share = policy(max_resources=percent(20))
+    assert exceeded(share, 10, spent(fleet_workloads=13)) is None
+    assert exceeded(share, 11, spent(fleet_workloads=13)) is not None
+    assert exceeded(policy(max_resources=percent(0)), 1, spent(fleet_workloads=13)) is not None
+    assert exceeded(policy(max_resources=number(2)), 3, spent(fleet_workloads=13)) is not None
 
 
 def test_an_allowed_act_is_spent_at_once() -> None:

@@ -154,6 +154,7 @@ match:
   kind: [idle_*, x]
   labels: {app: "web-*", tier: [a, b]}
   confidence: 0.9
+  min_duration: 8h
   usd_per_day: 2.50
 allow: {namespaces: [], kinds: Notebook, production: true, cluster_objects: true}
 ladder:
@@ -170,6 +171,7 @@ blackouts:
   - {name: year's end, from: 2026-12-24, to: 2026-12-26, timezone: Europe/Berlin}
   - {name: nights, schedule: "@daily", duration: 6h}
   - {name: launch, from: "2026-12-01T09:00-05:00"}
+act_window: {schedule: "0 20 * * *", duration: 9h, timezone: Europe/Berlin}
 approvals: {when: first 10, four_eyes: true}
 on_pressure: true
 on_benefit: true
@@ -209,6 +211,8 @@ max_resources: 30
         ),
     )
     assert policy.concurrent == 7
+    assert policy.match.min_duration == 8 * HOUR
+    assert policy.act_window == Recurring("0 20 * * *", 9 * HOUR, "Europe/Berlin")
     year, nights, launch = policy.blackouts
     assert year.start == datetime(2026, 12, 23, 23, tzinfo=UTC)
     assert year.end == datetime(2026, 12, 26, 23, tzinfo=UTC)

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from actions.policy.model import Blackout, Recurring
-from actions.policy.schedule import closes, dark, is_open, light, starts
+from actions.policy.schedule import allows, closes, dark, is_open, light, opens, starts
 from fallow.crontab import JUMP, parsed
 
 HOUR = timedelta(hours=1)
@@ -191,3 +191,24 @@ def test_a_blackout_between_moments_is_half_open_and_one_by_schedule_is_its_wind
     assert dark(nightly, at("2026-11-20T13:00"))
     assert light(nightly, at("2026-11-20T13:00")) == at("2026-11-20T21:00")
     assert dark(Blackout("until further notice", at("2026-01-01")), at("2099-01-01"))
+
+
+@pytest.mark.parametrize(
+    ("day", "length"),
+    [("2026-10-25", 9), ("2026-03-29", 8), ("2026-11-20", 9)],
+)
+def test_where_the_clock_changes_a_window_that_allows_is_open_no_longer_than_wall_and_stopwatch(
+    day: str, length: int
+) -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    window = Recurring("0 22 * * *", timedelta(hours=9), "Europe/Berlin")
+    eve = datetime.fromisoformat(f"{day}T00:00").replace(tzinfo=berlin) - timedelta(hours=2)
+    start = eve.astimezone(UTC)
+    end = start + timedelta(hours=length)
+    second = timedelta(seconds=1)
+    assert not allows(window, start - second)
+    assert opens(window, start - second) == start
+    assert allows(window, start)
+    assert opens(window, start + second) == start + second
+    assert allows(window, end - second)
+    assert not allows(window, end)

@@ -325,7 +325,7 @@ def test_a_hubs_server_is_stopped_by_the_hub_and_never_by_its_pod(place: Place) 
     notes = {"hub.jupyter.org/username": "ada@x.org", "hub.jupyter.org/servername": "big"}
     labels = {"component": "singleuser-server"}
     body = {"metadata": {"name": "jupyter-ada", "labels": labels, "annotations": notes}}
-    made = place.make("Pod", {**body, "spec": POD})
+    made = place.make("Pod", {**body, "spec": {**POD, "nodeName": "n-1"}})
     intent = intend(place, "JupyterServer", "stop", "ada@x.org/big", uid=made["metadata"]["uid"])
     (change,), (undo,) = intent.changes, intent.undo
     assert (change.door, change.body) == ("jupyterhub", {"running": False})

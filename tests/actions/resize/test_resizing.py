@@ -16,6 +16,7 @@ from tests.actions.reclaim.examples import decided, replicated
 
 GIB = 2**30
 USED: dict[str, Any] = {"resource": "cpu", "ask": 4000, "used_p99": 2000, "used_peak": 3000}
+ROOM = {"cpu": "64", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": "8"}
 AMOUNTS = {"cpu": "16", "memory": "200Gi", "nvidia.com/gpu": "1"}
 
 
@@ -37,6 +38,11 @@ def deployment(place: Place, replicas: int = 1, **side: str) -> Object:
 
 def pod(place: Place, owner: Object, name: str = "x-1") -> Object:
     """Make a running pod of a Deployment, as its controllers would."""
+    node = f"{place.name}-n"
+    if place.get("Node", node) is None:
+        place.make(
+            "Node", {"metadata": {"name": node}}, status={"allocatable": ROOM, "capacity": ROOM}
+        )
     made = place.make(
         "ReplicaSet",
         {
@@ -52,7 +58,7 @@ def pod(place: Place, owner: Object, name: str = "x-1") -> Object:
                 "labels": {"app": "x"},
                 "ownerReferences": [_ref(made, "ReplicaSet")],
             },
-            "spec": owner["spec"]["template"]["spec"],
+            "spec": {**owner["spec"]["template"]["spec"], "nodeName": node},
         },
         status={"phase": "Running"},
     )
@@ -81,6 +87,59 @@ def test_running_pods_are_resized_in_place_and_the_undo_is_exact(place: Place) -
     assert intent.notes == ("a new pod asks for the old amount until its template is changed",)
 
 
+def guaranteed(place: Place, **more: Any) -> Object:
+    """Make a Deployment whose pods are Guaranteed: each limit is its request."""
+    spec = replicated(1)
+    main = {"name": "main", "image": "b", "resources": {"requests": AMOUNTS, "limits": AMOUNTS}}
+    spec["template"] = {**spec["template"], "spec": {"containers": [{**main, **more}]}}
+    return place.make("Deployment", {"metadata": {"name": "x"}, "spec": spec})
+
+
+def test_a_guaranteed_pod_is_resized_with_its_limits(place: Place) -> None:
+    before = pod(place, guaranteed(place))
+    assert before["status"]["qosClass"] == "Guaranteed"
+    intent = intended(place, RequestsExecutor(), "Deployment", CPU, **{**USED, "ask": 4000})
+    place.send(*intent.changes, dry_run=True)
+    place.send(*intent.changes)
+    after = place.get("Pod", "x-1")
+    assert after is not None
+    lower = {**AMOUNTS, "cpu": "4"}
+    assert after["spec"]["containers"][0]["resources"] == {"requests": lower, "limits": lower}
+    assert after["status"]["qosClass"] == "Guaranteed"
+    assert all(place.holds(c) for c in intent.changes)
+    place.send(*intent.undo)
+    assert bare(place.get("Pod", "x-1")) == bare(before)
+
+
+def test_a_guaranteed_template_keeps_its_class(place: Place) -> None:
+    before = guaranteed(place)
+    intent = intended(place, RequestsExecutor(), "Deployment", CPU, **USED, template=True)
+    place.send(*intent.changes)
+    after = place.get("Deployment", "x")
+    assert after is not None
+    lower = {**AMOUNTS, "cpu": "4"}
+    resources = after["spec"]["template"]["spec"]["containers"][0]["resources"]
+    assert resources == {"requests": lower, "limits": lower}
+    place.send(*intent.undo)
+    assert bare(place.get("Deployment", "x")) == bare(before)
+
+
+def test_a_container_that_would_start_anew_is_not_resized_in_place(place: Place) -> None:
+    policy = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
+    pod(place, guaranteed(place, resizePolicy=policy))
+    with pytest.raises(RefusedError, match="would restart container main of pod x-1"):
+        intended(place, RequestsExecutor(), "Deployment", CPU, **USED)
+
+
+def test_whole_amounts_are_written_as_the_server_stores_them(place: Place) -> None:
+    pod(place, deployment(place))
+    said: dict[str, Any] = {"resource": "memory", "ask": 8 * GIB, "used_p99": 1, "used_peak": 1}
+    (change,) = intended(place, RequestsExecutor(), "Deployment", MEMORY, **said).changes
+    place.send(change)
+    assert set(change.becomes.values()) == {"8Gi"}
+    assert place.holds(change)
+
+
 def test_the_template_is_written_where_a_policy_asks_for_it(place: Place) -> None:
     before = deployment(place)
     used: dict[str, Any] = {
@@ -94,7 +153,7 @@ def test_the_template_is_written_where_a_policy_asks_for_it(place: Place) -> Non
     after = place.get("Deployment", "x")
     assert after is not None
     main = after["spec"]["template"]["spec"]["containers"][1]
-    assert main["resources"]["requests"]["memory"] == f"{70 * 1024}Mi"
+    assert main["resources"]["requests"]["memory"] == "70Gi"
     place.send(*intent.undo)
     assert bare(place.get("Deployment", "x")) == bare(before)
 

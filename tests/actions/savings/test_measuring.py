@@ -128,7 +128,72 @@ def test_what_another_workload_ran_there_is_served_and_the_rest_released(views: 
     assert kinds(measure(views, [acted()], rates("GPU-0"), NOW)) == {"served": 16, "released": 4}
 
 
+def inventory(views: Memory, read: float = 20) -> None:
+    """Let the cluster's inventory be read without the other nodes: another node is in it."""
+    times = {"first_seen": at(-10), "last_seen": at(read)}
+    views.rows("node", [{"cluster": "c", "node": "another", **times}])
+
+
+def removal(views: Memory, hours: float, reason: str = "RemovingNode") -> None:
+    """Let the node controller say that the node of GPU-0 was removed."""
+    about = {"kind": "Node", "name": "n-GPU-0", "reason": reason}
+    views.rows("event", [{"cluster": "c", "uid": "e", "ts": at(hours), **about}])
+
+
+def test_devices_whose_telemetry_ended_are_unknown_and_save_nothing(views: Memory) -> None:
+    device(views, seen=1)
+    holds(views, "nb", -5, 0)
+    (entry,) = measure(views, [acted()], rates("GPU-0"), NOW)
+    assert (entry.kind, entry.gpu_hours, entry.usd) == ("released", 1, RATE)
+    assert entry.unknown_gpu_hours == 19
+    assert entry.held_gpu_hours == 20
+
+
+@pytest.mark.parametrize(("read", "gone"), [(1.25, False), (1.26, True)])
+def test_a_node_is_gone_where_the_inventory_was_read_later_without_it(
+    views: Memory, read: float, *, gone: bool
+) -> None:
+    device(views, seen=1)
+    holds(views, "nb", -5, 0)
+    inventory(views, read)
+    found = measure(views, [acted()], rates("GPU-0"), NOW)
+    assert kinds(found) == ({"cash": 19, "released": 1} if gone else {"released": 1})
+    assert sum(e.unknown_gpu_hours for e in found) == (0 if gone else 19)
+
+
+def test_a_dead_exporter_on_a_node_that_is_there_saves_nothing(views: Memory) -> None:
+    device(views, seen=1, last_seen=at(20))
+    holds(views, "nb", -5, 0)
+    inventory(views)
+    (entry,) = measure(views, [acted()], rates("GPU-0"), NOW)
+    assert (entry.gpu_hours, entry.unknown_gpu_hours) == (1, 19)
+
+
+def test_what_was_silent_before_its_node_went_is_unknown_until_then(views: Memory) -> None:
+    device(views, seen=1, last_seen=at(5))
+    holds(views, "nb", -5, 0)
+    inventory(views)
+    found = measure(views, [acted()], rates("GPU-0"), NOW)
+    assert kinds(found) == {"cash": 15, "released": 1}
+    assert sum(e.unknown_gpu_hours for e in found) == 4
+
+
+@pytest.mark.parametrize(
+    ("reason", "gone"), [("RemovingNode", True), ("DeletingNode", True), ("NodeNotReady", False)]
+)
+def test_a_node_is_gone_where_an_event_says_that_it_was_removed(
+    views: Memory, reason: str, *, gone: bool
+) -> None:
+    device(views, seen=1)
+    holds(views, "nb", -5, 0)
+    removal(views, 1.05, reason)
+    found = measure(views, [acted()], rates("GPU-0"), NOW)
+    expected = {"cash": 18.95, "released": 1.05} if gone else {"released": 1}
+    assert kinds(found) == pytest.approx(expected)
+
+
 def test_a_cloud_node_that_is_gone_is_cash_and_a_reservation_is_sunk(views: Memory) -> None:
+    inventory(views)
     device(views, "GPU-0", seen=1)
     device(views, "GPU-1", seen=1, capacity_type="reserved")
     device(views, "GPU-2", seen=1, provider="other")
@@ -258,6 +323,7 @@ spans = st.tuples(st.floats(0, 19), st.floats(0.1, 10))
 @given(
     others=st.lists(spans, max_size=4),
     seen=st.floats(0, 20),
+    listed=st.one_of(st.none(), st.floats(0, 20)),
     share=st.sampled_from([0.25, 0.5, 1.0]),
     weight=st.sampled_from([1 / 7, 0.5, 1.0]),
     provider=st.sampled_from(["aws", "other"]),
@@ -266,6 +332,7 @@ spans = st.tuples(st.floats(0, 19), st.floats(0.1, 10))
 def test_every_second_is_of_one_kind_and_dollars_never_exceed_what_the_devices_cost(  # noqa: PLR0917
     others: list[tuple[float, float]],
     seen: float,
+    listed: float | None,
     share: float,
     weight: float,
     provider: str,
@@ -274,6 +341,8 @@ def test_every_second_is_of_one_kind_and_dollars_never_exceed_what_the_devices_c
     memory = Memory()
     try:
         device(memory, seen=seen, weight=weight, provider=provider, capacity_type=term)
+        if listed is not None:
+            inventory(memory, listed)
         holds(memory, "nb", -5, 0, share=share)
         begin = 0.0
         for gap, length in others:
@@ -284,7 +353,9 @@ def test_every_second_is_of_one_kind_and_dollars_never_exceed_what_the_devices_c
     finally:
         memory.engine.close()
     assert all(e.gpu_hours >= -1e-9 for e in entries)
-    assert sum(e.gpu_hours for e in entries) == pytest.approx(share * weight * 20)
+    known = sum(e.gpu_hours for e in entries)
+    unknown = sum(e.unknown_gpu_hours for e in entries)
+    assert known + unknown == pytest.approx(share * weight * 20)
     paid = sum((e.usd for e in entries if e.usd is not None), Decimal())
     assert paid <= RATE * Decimal(repr(share * weight * 20)) + Decimal("0.000001")
 

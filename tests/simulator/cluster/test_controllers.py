@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from collectors.kube.owners import Owners, Top, from_index
+from collectors.kube.owners import Owners, from_index
 from collectors.kube.shapes import Meta
 
 Make = Callable[..., Any]
@@ -109,9 +109,10 @@ def test_our_collector_climbs_from_its_pods_to_it(kind: str, small: Make, shapes
             meta = msgspec.convert(obj["metadata"], Meta)
             index[known.group, known.kind, meta.namespace, meta.name] = meta
     owners = Owners(from_index(index))
-    tops = {owners.top(msgspec.convert(p["metadata"], Meta)) for p in world.pods()}
+    climbed = [owners.top(msgspec.convert(p["metadata"], Meta)) for p in world.pods()]
+    tops = {(top.kind, top.name, top.uid) for top in climbed if top is not None}
     uid = world.get(kind, "work")["metadata"]["uid"]
-    assert tops == {Top(kind, "work", uid)}
+    assert tops == {(kind, "work", uid)}
     assert {world.cluster.holder(p["metadata"]["uid"]).workload_kind for p in world.pods()} == {
         kind
     }

@@ -75,7 +75,8 @@ def test_a_json_patch_tests_and_then_replaces(space: Space) -> None:
     "step",
     [
         {"op": "test", "path": "/spec/a", "value": 9},
-        {"op": "replace", "path": "/spec/missing", "value": 1},
+        {"op": "replace", "path": "/spec/no/missing", "value": 1},
+        {"op": "test", "path": "/spec/no/missing", "value": None},
         {"op": "remove", "path": "/spec/missing"},
     ],
 )
@@ -88,6 +89,16 @@ def test_a_json_patch_that_does_not_apply_gives_no_detail(
     said = "the server rejected our request due to an error in our request"
     assert (answer.body["message"], answer.body["details"]) == (said, {})
     assert space.get("notebooks", "n", group=FLOW).body["spec"]["a"] == 1
+
+
+@pytest.mark.usefixtures("notebook")
+def test_a_json_patch_takes_a_missing_key_for_null_and_puts_it_there(space: Space) -> None:
+    steps = [
+        {"op": "test", "path": "/spec/missing", "value": None},
+        {"op": "replace", "path": "/spec/missing", "value": 1},
+    ]
+    answer = space.patch("notebooks", "n", steps, group=FLOW, media=JSON)
+    assert (answer.code, answer.body["spec"]["missing"]) == (200, 1)
 
 
 def test_a_patch_of_a_version_gone_by_is_a_conflict(space: Space, web: dict[str, Any]) -> None:

@@ -200,3 +200,16 @@ def test_the_fields_we_know_are_those_of_the_official_client(
     fields = getattr(client, model).attribute_map.values()
     assert unknown(store.kind(kind), {"spec": dict.fromkeys(fields)}) == []
     assert unknown(store.kind(kind), {"spec": {"nonsense": 1}}) == ["spec.nonsense"]
+
+
+def test_the_time_of_a_manager_moves_when_it_writes_the_field_again(
+    store: Store, clock: Clock
+) -> None:
+    store.create("Pod", placed(), manager="one")
+    before = store.list("Pod")[0]["metadata"]["managedFields"][0]["time"]
+    clock.now += 60
+    body = {"metadata": {"labels": {"app": "y"}}}
+    entries = store.patch("Pod", "p", "default", body, manager="one")["metadata"]["managedFields"]
+    assert [(e["manager"], e["time"] > before) for e in entries] == [("one", True)]
+    kept = store.patch("Pod", "p", "default", body, manager="two")["metadata"]["managedFields"]
+    assert kept == entries, "what changes nothing has no manager"

@@ -1,0 +1,8 @@
+-- When the first inventory of each cluster was taken.
+SELECT
+    cluster,
+    epoch_us(min(first_seen)) AS first_us
+FROM pod
+WHERE first_seen IS NOT NULL
+GROUP BY cluster
+ORDER BY cluster

@@ -1,0 +1,192 @@
+-- The last reading of each signal of a workload's devices and pods between two timestamps, and when
+-- its source was last read. A host's row speaks for its interval; a kernel or terminal also says
+-- when it was last active. Only what spoke at all is here.
+WITH held AS (
+    SELECT DISTINCT
+        a.device,
+        a.pod
+    FROM allocation AS a
+    WHERE
+        a.cluster = $cluster
+        AND a.namespace = $namespace
+        AND a.workload_kind = $kind
+        AND a.workload = $workload
+        AND a.start < $until::TIMESTAMP
+        AND coalesce(a."end", $until::TIMESTAMP) >= $held_since::TIMESTAMP
+),
+
+pods AS (
+    SELECT unnest($pods) AS pod
+    UNION
+    SELECT pod FROM held
+),
+
+gpus AS (
+    SELECT device FROM held
+    UNION
+    SELECT unnest($devices) AS device
+),
+
+shown AS (
+    SELECT
+        s.device,
+        s.ts,
+        s.source,
+        coalesce(s.interval_s, 60) AS interval_s,
+        list_max([
+            s.gr_engine_active,
+            s.sm_active,
+            s.tensor_active,
+            s.fp64_active,
+            s.fp32_active,
+            s.fp16_active,
+            s.dram_active,
+            s.gpu_util_pct / 100,
+            s.enc_util_pct / 100,
+            s.dec_util_pct / 100,
+            s.mem_copy_util_pct / 100
+        ]) AS activity,
+        CASE WHEN s.parent IS null THEN s.power_w END AS power_w
+    FROM sample AS s
+    INNER JOIN gpus AS g ON s.device = g.device
+    WHERE
+        s.cluster = $cluster
+        AND s.ts >= $since::TIMESTAMP AND s.ts <= $until::TIMESTAMP
+),
+
+hosts AS (
+    SELECT
+        h.pod,
+        h.fs_write_bps,
+        h.requests_per_s,
+        coalesce(h.interval_s, 60) AS interval_s,
+        h.cpu_cores - coalesce(h.sidecar_cores, 0) AS cpu_cores,
+        h.net_rx_bps + h.net_tx_bps AS net_bps,
+        least(
+            h.ts + to_milliseconds((1000 * coalesce(h.interval_s, 60))::BIGINT),
+            $until::TIMESTAMP
+        ) AS ts
+    FROM pod_sample AS h
+    INNER JOIN pods AS p ON h.pod = p.pod
+    WHERE
+        h.cluster = $cluster AND h.namespace = $namespace
+        AND h.ts >= $since::TIMESTAMP AND h.ts <= $until::TIMESTAMP
+),
+
+notebooks AS (
+    SELECT n.*
+    FROM notebook_sample AS n
+    INNER JOIN pods AS p ON n.pod = p.pod
+    WHERE
+        n.cluster = $cluster AND n.namespace = $namespace
+        AND n.ts >= $since::TIMESTAMP AND n.ts <= $until::TIMESTAMP
+    QUALIFY row_number() OVER (PARTITION BY n.pod ORDER BY n.ts DESC) = 1
+),
+
+readings AS (
+    SELECT
+        'activity' AS signal,
+        device AS about,
+        ts,
+        interval_s::DOUBLE AS interval_s,
+        activity::DOUBLE AS value,
+        null::TIMESTAMP AS active_at,
+        source
+    FROM shown
+    UNION ALL
+    SELECT
+        'power',
+        device,
+        ts,
+        interval_s::DOUBLE,
+        power_w,
+        null,
+        source
+    FROM shown
+    UNION ALL
+    SELECT
+        'CPU',
+        pod,
+        ts,
+        interval_s::DOUBLE,
+        cpu_cores,
+        null,
+        null
+    FROM hosts
+    UNION ALL
+    SELECT
+        'network',
+        pod,
+        ts,
+        interval_s::DOUBLE,
+        net_bps,
+        null,
+        null
+    FROM hosts
+    UNION ALL
+    SELECT
+        'file writes',
+        pod,
+        ts,
+        interval_s::DOUBLE,
+        fs_write_bps,
+        null,
+        null
+    FROM hosts
+    UNION ALL
+    SELECT
+        'requests',
+        pod,
+        ts,
+        interval_s::DOUBLE,
+        requests_per_s,
+        null,
+        null
+    FROM hosts
+    UNION ALL
+    SELECT
+        'kernels',
+        pod,
+        ts,
+        $notebook_s::DOUBLE,
+        busy_kernels,
+        last_kernel_activity,
+        null
+    FROM notebooks
+    UNION ALL
+    SELECT
+        'terminals',
+        pod,
+        ts,
+        $notebook_s::DOUBLE,
+        terminals * 0,
+        last_terminal_activity,
+        null
+    FROM notebooks
+),
+
+requested AS (
+    SELECT
+        p.pod,
+        max(p.cpu_request_milli) / 1000.0 AS cores
+    FROM pod AS p
+    WHERE
+        p.cluster = $cluster AND p.namespace = $namespace
+        AND p.pod IN (SELECT q.pod FROM pods AS q)
+    GROUP BY p.pod
+)
+
+SELECT
+    r.signal,
+    r.about,
+    r.ts,
+    r.interval_s,
+    r.value,
+    r.active_at,
+    r.source,
+    q.cores
+FROM readings AS r
+LEFT JOIN requested AS q ON r.about = q.pod
+WHERE r.value IS NOT null
+QUALIFY row_number() OVER (PARTITION BY r.signal, r.about ORDER BY r.ts DESC) = 1
+ORDER BY r.signal, r.about

@@ -1,0 +1,98 @@
+"""How often owners may take back what a policy stopped, and what a history proves about that.
+
+A share of a few stops says little: 0 of 3 is also what a policy shows of whose stops every second
+one is reversed. A policy is proved when the upper end of the one-sided 95 % interval of its
+reversals (Clopper and Pearson 1934, exact) is within the rate that it declares.
+"""
+
+import math
+
+import msgspec
+
+CONFIDENCE = 0.95
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """What a history gave: of so many stops so many reversals, against the rate declared."""
+
+    reversals: int
+    of: int
+    """Stops of which it is known whether they were reversed."""
+    declared: float
+    days: float
+    """Length of the history."""
+
+    @property
+    def upper_end(self) -> float:
+        """Return the upper end of the rate's interval."""
+        return upper_end(self.reversals, self.of)
+
+    @property
+    def met(self) -> bool:
+        """Say whether the rate declared is proved; no stop proves nothing."""
+        return self.of > 0 and self.upper_end <= self.declared
+
+    @property
+    def more(self) -> int | None:
+        """Return how many more stops would prove it, none of them reversed; None = no number."""
+        if not self.of or self.reversals > self.declared * self.of:
+            return None
+        found = stops_needed(self.reversals, self.declared)
+        return None if found is None else max(found - self.of, 0)
+
+    @property
+    def more_days(self) -> int | None:
+        """Return how many days of history that takes at the pace of this one; None = no number."""
+        more = self.more
+        return None if more is None or not self.days else math.ceil(more * self.days / self.of)
+
+    def __str__(self) -> str:
+        if not self.of:
+            return "no stop to judge: what stops nothing proves nothing"
+        head = (
+            f"{self.reversals} of {self.of} within {self.declared:.1%}: "
+            f"upper end {self.upper_end:.1%}"
+        )
+        if self.met:
+            return head
+        if self.reversals > self.declared * self.of:
+            return f"{head}; that is more than it declares"
+        if self.more is None:
+            return f"{head}; no history proves a rate of 0%"
+        none = " without another reversal" if self.reversals else ""
+        pace = f", at the pace of this history {_days(self.more_days)}" if self.more_days else ""
+        return f"{head}; needs about {self.more} more stop{_s(self.more)}{none}{pace}"
+
+
+def upper_end(reversals: int, of: int) -> float:
+    """Return the upper end of the one-sided 95 % interval of a share (Clopper and Pearson 1934).
+
+    It is the rate at which so few reversals, or fewer, are seen one time in twenty: 0 of n gives
+    1 - 0.05 ** (1 / n). Nothing judged says nothing: 1.
+    """
+    if reversals >= of:
+        return 1.0
+    from scipy.special import betaincinv  # noqa: PLC0415  (loads in 0.2 s)
+
+    return float(betaincinv(reversals + 1, of - reversals, CONFIDENCE))
+
+
+def stops_needed(reversals: int, rate: float) -> int | None:
+    """Return the fewest stops that prove a rate with so many reversals; None = no number does."""
+    if rate <= 0:
+        return None
+    low, high = reversals, reversals + 1
+    while upper_end(reversals, high) > rate:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if upper_end(reversals, middle) <= rate else (middle, high)
+    return high
+
+
+def _days(count: int | None) -> str:
+    return f"{count} day{_s(count)}"
+
+
+def _s(count: int | None) -> str:
+    return "" if count == 1 else "s"

@@ -1,0 +1,39 @@
+"""The policies that come with Fallow: where they lie, and how a site gets its own copy."""
+
+from importlib.resources import files
+from pathlib import Path
+
+from fallow.errors import UsageError
+
+
+def folder() -> Path:
+    """Return the folder of the policies that come with Fallow: part of the package."""
+    return Path(str(files("policies")))
+
+
+def write_out(target: Path, *, force: bool = False) -> list[Path]:
+    """Copy the shipped policies into a folder; return the files written.
+
+    All or nothing: what a site changed is overwritten only by force. A file that is the same
+    already is left alone.
+
+    Raises:
+        UsageError: files of other content are there, or the folder cannot be written.
+    """
+    texts = {target / path.name: path.read_bytes() for path in sorted(folder().glob("*.yaml"))}
+    try:
+        there = {path: path.read_bytes() for path in texts if path.exists()}
+        new = [path for path, text in texts.items() if there.get(path) != text]
+        changed = [path.name for path in new if path in there]
+        if changed and not force:
+            raise UsageError(
+                f"{target} holds other texts of {', '.join(changed)}: nothing is written",
+                hint=f"fallow policy init {target} --force overwrites them",
+            )
+        target.mkdir(parents=True, exist_ok=True)
+        for path in new:
+            path.write_bytes(texts[path])
+    except OSError as error:
+        what = error.filename or target
+        raise UsageError(f"{what} cannot be written: {error.strerror}") from error
+    return new

@@ -1,0 +1,119 @@
+"""Idle workloads: devices allocated to a workload that leaves all of them (or some) unused.
+
+The judgement is `judge.judge`: here at one time, the window's end, and for back-tests at many.
+Windows of up to `samples.MOST_LOOKS` raw samples are judged sample by sample, longer ones from
+five-minute rollups: the same answers but for up to a bucket at either end.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cached_property
+
+import polars as pl
+import pyarrow as pa
+
+from analyzers.idle import samples as source
+from analyzers.idle.judge import SCHEMA, Judged, judge
+from analyzers.queries import sql
+from fallow.errors import UsageError
+from fallow.nouns import Finding, Subject, Unjudged
+from fallow.seams import Views
+from fallow.settings import IdleSettings
+from fallow.window import Window, format_duration
+
+LEAST_SAMPLES = 3
+"""A duration shorter than so many intervals is judged from noise (dstack issue 2384)."""
+
+
+class IdleAnalyzer:
+    """Find workloads that hold GPUs and do not use them (domain.md section 2.2)."""
+
+    def __init__(self, settings: IdleSettings | None = None) -> None:
+        self.settings = settings or IdleSettings()
+
+    def find(self, views: Views, window: Window) -> list[Finding]:
+        """Return idle and partly idle workloads, the most GPU-hours first.
+
+        Raises:
+            UsageError: the window or the least duration is shorter than three samples.
+        """
+        judged = self._judged(views, window)
+        rows = judged.rows.filter(pl.col("evidence").is_not_null())
+        found = [judged.finding(row, self.settings) for row in rows.iter_rows(named=True)]
+        return sorted(found, key=lambda f: (-f.gpu_hours, f.id))
+
+    def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
+        """Return what seemed idle but was vetoed, and what telemetry could not tell, and why."""
+        judged = self._judged(views, window)
+        cases = [
+            judged.case(row)
+            for row in judged.rows.filter(pl.col("verdict") == "unknown").iter_rows(named=True)
+        ]
+        vetoed = [Unjudged(c.subject, c.gpu_hours, c.judgement.reasons, c.window) for c in cases]
+        unseen = [
+            Unjudged(
+                Subject(row["cluster"], row["namespace"], row["workload_kind"], row["workload"]),
+                row["gpu_hours"],
+                ("telemetry is missing or contradicts itself",),
+            )
+            for row in views.query(sql("idle/unknown"), window.bounds()).to_pylist()
+        ]
+        return [*vetoed, *unseen]
+
+    def past(self, views: Views, window: Window, moments: Sequence[datetime]) -> "IdlePast":
+        """Return what `find` would have returned at each time of what idled until then.
+
+        Differences are in what that time knew less of: pods and nodes (owner, annotations) are
+        today's.
+
+        Raises:
+            UsageError: the times are not equally far apart.
+        """
+        return IdlePast(judge(views, window, moments, self.settings), self.settings)
+
+    def _judged(self, views: Views, window: Window) -> Judged:
+        self._check(views, window)
+        return judge(views, window, [window.end], self.settings, over=True)
+
+    def _check(self, views: Views, window: Window) -> None:
+        interval = source.interval_s(views, window)
+        if interval is None:
+            return
+        for what, seconds in (
+            ("min_duration", self.settings.min_duration.total_seconds()),
+            ("window", window.seconds),
+        ):
+            if seconds < LEAST_SAMPLES * interval:
+                raise UsageError(
+                    f"idle {what} {format_duration(seconds)} is shorter than {LEAST_SAMPLES} "
+                    f"samples of {format_duration(interval)}",
+                    hint=f"at least {format_duration(LEAST_SAMPLES * interval)}",
+                )
+
+
+class IdlePast:
+    """What was known of each idle workload at each time: see `fallow.seams.Past`."""
+
+    def __init__(self, judged: Judged, settings: IdleSettings) -> None:
+        rows = judged.rows.filter(pl.col("evidence").is_not_null())
+        case = pl.col("case").rank("dense").cast(pl.Int64) - 1
+        self._judged, self._settings = judged, settings
+        self._rows = rows.with_columns(case=case)
+
+    @cached_property
+    def rows(self) -> pa.Table:
+        """Return a row per finding and time (`k`): see `fallow.seams.Past`."""
+        shown = [n for n in SCHEMA if n in _SHOWN]
+        return self._rows.select(shown).to_arrow()
+
+    def finding(self, row: int) -> Finding:
+        """Return the finding of a row, as `find` would have returned it then."""
+        return self._judged.finding(self._rows.row(row, named=True), self._settings)
+
+
+_SHOWN = frozenset(
+    {
+        "case", "k", "mark", "cluster", "namespace", "workload_kind", "workload", "team", "kind",
+        "evidence", "actionable", "confidence", "coverage", "gpu_hours", "usd", "start", "end",
+    }
+)  # fmt: skip

@@ -1,0 +1,148 @@
+"""From witnesses to a verdict: the truth table of domain.md sections 2.2 and 5.2, pure functions.
+
+    K1 compute   the idle run itself
+    K2 physics   power within the idle band, gpu_idle clocks, no process, last kernel long ago
+    K3 host      CPU and network of the pods at rest
+    K4 intent    kernels and terminals at rest, no requests
+
+A witness is True (speaks for idle), False (speaks against it) or None (says nothing). K1 alone is
+`suspected`; K1 with an independent witness is `confirmed`; acting needs K1, K2 and K3 or K4. A MIG
+instance has no power of its own: on such devices acting needs K1 with both K3 and K4 instead.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from fallow.nouns import Evidence, Verdict
+
+Signal = bool | None
+
+HARD = {
+    "conflict": "signals contradict each other: the energy counter and the power gauge",
+    "stale": "the telemetry repeats an old value: energy counter or power stood still",
+    "node_not_ready": "the node is not ready",
+    "skew": "clocks differ by more than 30 s",
+    "opt_out": "an annotation protects the workload",
+    "not_running": "the pods do not run",
+    "bursty": "too many looks in the run were not idle",
+    "unplaced": "telemetry names no pods: which devices of its node it leaves unused is not known",
+}
+"""Vetoes that leave no verdict at all: unknown, and said so."""
+
+SOFT = {
+    "missing": "too few looks: coverage is below the setting",
+    "moving": "bytes move over PCIe or NVLink: data or a model may be loading",
+    "starting": "the pod is younger than the least duration and the startup grace",
+    "waiting_peer": "a pod of the workload waits or starts: the others may wait for it",
+    "unseen": "replicas of the workload have no telemetry",
+}
+"""Vetoes that leave a suspicion: reported, never confirmed, never acted upon."""
+
+UNACTIONABLE = {
+    "unknown_owner": "the top owner could not be resolved",
+    "protected": "an annotation asks that the pods are not disrupted",
+    "shared_estimated": "the device is shared: it rests, but whose share is whose is an estimate",
+    "resting": "services follow the day: it has not rested for `idle.service_duration`",
+    "unheard": "it serves or may serve, and no request metrics tell whether requests come",
+    "recurrent": "it has rested about as long before and went on by itself",
+}
+"""Vetoes on acting only: the waste is certain, whose handle to turn is not."""
+
+
+VETOES = SOFT | {
+    name: UNACTIONABLE[name] for name in ("unknown_owner", "protected", "shared_estimated")
+}
+"""What forbids more than a report, whatever a policy says: the finding's `vetoes`."""
+
+
+class Signals(msgspec.Struct, frozen=True):
+    """What speaks for and against one idle stretch of one workload."""
+
+    compute: bool = True
+    physics: Signal = None
+    host: Signal = None
+    intent: Signal = None
+    conflict: bool = False
+    stale: bool = False
+    node_not_ready: bool = False
+    skew: bool = False
+    opt_out: bool = False
+    not_running: bool = False
+    bursty: bool = False
+    unplaced: bool = False
+    missing: bool = False
+    shared_estimated: bool = False
+    starting: bool = False
+    moving: bool = False
+    unknown_owner: bool = False
+    protected: bool = False
+    resting: bool = False
+    unheard: bool = False
+    waiting_peer: bool = False
+    unseen: bool = False
+    recurrent: bool = False
+    low: bool = False
+    """The devices work steadily, if little, and draw more than idle ones."""
+    bodiless: bool = False
+    """The devices are MIG instances: no power, so that physics may never speak."""
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """A verdict, how sure it is, and why; `evidence` is None where there is no finding."""
+
+    verdict: Verdict
+    evidence: Evidence | None
+    actionable: bool
+    reasons: tuple[str, ...]
+    """Why the verdict is not more than it is; empty for an actionable one."""
+
+
+def judge(w: Signals) -> Judgement:
+    """Return the verdict on one stretch in which all of a workload's devices seem idle."""
+    hard = tuple(why for name, why in HARD.items() if getattr(w, name))
+    if hard:
+        return Judgement("unknown", None, actionable=False, reasons=hard)
+    if w.low:
+        return Judgement(
+            "busy", None, actionable=False, reasons=("the devices do steady low work",)
+        )
+    if not w.compute:
+        return Judgement("busy", None, actionable=False, reasons=("the devices compute",))
+    if w.intent is False:
+        return Judgement(
+            "busy",
+            None,
+            actionable=False,
+            reasons=("a kernel or terminal is at work, or requests are served",),
+        )
+    reasons = [why for table in (SOFT, UNACTIONABLE) for n, why in table.items() if getattr(w, n)]
+    if w.physics is False:
+        reasons.append("power is above the idle band")
+    if w.host is False:
+        reasons.append("the host is busy: preprocessing, a download or a checkpoint")
+    independent = w.physics or w.host or w.intent
+    capped = any(getattr(w, name) for name in SOFT) or w.physics is False or w.host is False
+    evidence: Literal["confirmed", "suspected"] = (
+        "confirmed" if independent and not capped else "suspected"
+    )
+    if not independent:
+        reasons.append("no independent witness beside compute")
+    elif w.physics is None and not (w.bodiless and w.host and w.intent):
+        reasons.append("no witness of physics (power, processes, last kernel)")
+    if not (w.host or w.intent):
+        reasons.append("no witness from the host or of intent")
+    return Judgement("idle", evidence, actionable=not reasons, reasons=tuple(reasons))
+
+
+def confidence(w: Signals, *, coverage: float, exact: bool, evidence: Evidence | None) -> float:
+    """Return coverage x (keys satisfied / keys that speak) x attribution (domain.md section 2.2).
+
+    An estimated attribution halves it, and so does a suspicion: one witness that agrees with
+    itself is not certainty.
+    """
+    keys = (w.compute, w.physics, w.host, w.intent)
+    speaking = [k for k in keys if k is not None]
+    score = min(max(coverage, 0.0), 1.0) * sum(speaking) / len(speaking)
+    score *= 1.0 if exact else 0.5
+    return round(score * (1.0 if evidence == "confirmed" else 0.5), 4)

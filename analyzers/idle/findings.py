@@ -1,0 +1,224 @@
+"""One judged stretch of one workload, and the finding it makes."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_DOWN, Decimal
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from analyzers.idle.evidence import VETOES, Judgement, Signal, Signals, confidence
+from analyzers.idle.runs import MICRO
+from analyzers.money import SMALLEST
+from analyzers.queries import rows_of
+from fallow.nouns import Finding, Subject, finding_id
+from fallow.settings import IdleSettings
+from fallow.window import Window, format_duration
+
+MOST_NAMED = 16
+"""Devices, nodes and models that a finding names; the rest is counted."""
+
+PARTLY = "over_allocated_ranks"
+"""Kind of a finding about devices left unused while others of the workload compute."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Case(msgspec.Struct, frozen=True):
+    """A stretch in which a workload left devices unused, with what was seen and judged."""
+
+    subject: Subject
+    kind: str
+    window: Window
+    witnesses: Signals
+    judgement: Judgement
+    gpu_hours: float
+    usd: Decimal | None
+    source: str
+    devices: tuple[str, ...]
+    seen: dict[str, Any]
+    """The figures behind the witnesses, a row of `witnesses.by_stretch`."""
+
+
+def made(
+    row: Mapping[str, Any],
+    about: Subject,
+    seen: Signals,
+    judgement: Judgement,
+    *,
+    kind: str,
+    devices: Sequence[str],
+    usd: float | None,
+    source: str,
+) -> Case:
+    """Make a case of a stretch's row."""
+    return Case(
+        subject=about,
+        kind=kind,
+        window=Window(moment(row["start"]), moment(row["end"])),
+        witnesses=seen,
+        judgement=judgement,
+        gpu_hours=round(row["gpu_us"] / (3600 * MICRO), 6),
+        # Never above the bill: what rounding drops is less than a millionth of a dollar.
+        usd=None if usd is None else Decimal(repr(usd)).quantize(SMALLEST, ROUND_DOWN),
+        source=source,
+        devices=tuple(sorted(devices)),
+        seen=dict(row),
+    )
+
+
+def subject(owner: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> Subject:
+    """Return whom a finding is about: the workload, the nodes and models it left unused."""
+    nodes = sorted({d["node"] for d in devices if d["node"]})[:MOST_NAMED]
+    models = sorted({d["gpu_model"] or d["model"] for d in devices if d["model"]})
+    return Subject(
+        owner["cluster"],
+        owner["namespace"],
+        owner["workload_kind"],
+        owner["workload"],
+        team=owner["team"],
+        nodes=tuple(nodes),
+        models=tuple(models),
+    )
+
+
+def finding(case: Case, settings: IdleSettings) -> Finding:
+    """Return the finding a case with evidence makes."""
+    evidence = case.judgement.evidence
+    if evidence is None:
+        raise ValueError(f"no finding without evidence: {case.judgement.reasons}")
+    partly = case.kind == PARTLY
+    return Finding(
+        id=finding_id("idle", case.kind, case.subject, case.window.start),
+        analyzer="idle",
+        kind=case.kind,
+        subject=case.subject,
+        window=case.window,
+        verdict="partly idle" if partly else "idle",
+        evidence=evidence,
+        confidence=confidence(
+            case.witnesses,
+            coverage=case.seen["coverage"],
+            exact=not case.witnesses.shared_estimated,
+            evidence=evidence,
+        ),
+        gpu_hours=case.gpu_hours,
+        usd=case.usd,
+        details=_details(case, settings),
+    )
+
+
+def _details(case: Case, settings: IdleSettings) -> dict[str, Any]:
+    seen, judged = case.seen, case.judgement
+    partly = case.kind == PARTLY
+    reasons = list(judged.reasons)
+    if seen.get("gap"):
+        reasons.append(seen["gap"])
+    if partly:
+        reasons.append("other devices of the workload compute: ask for fewer, never stop it")
+    details: dict[str, Any] = {
+        "why": why(case, settings),
+        "witnesses": {
+            "compute": f"activity at or below {settings.threshold:g} "
+            f"for {format_duration(case.window.seconds)}",
+            "physics": _physics(seen, case.witnesses.physics),
+            "host": _word(case.witnesses.host, "at rest", "busy"),
+            "intent": _word(case.witnesses.intent, "at rest", "at work"),
+        },
+        "actionable": judged.actionable and not partly,
+        "reasons": reasons,
+        "coverage": round(seen["coverage"], 4),
+        "looks": int(seen["looks"]),
+        "devices_held": int(seen["devices"]),
+        "devices_idle": len(case.devices),
+        "devices": list(case.devices[:MOST_NAMED]),
+        "read_from": case.source,
+        "rule": {
+            "threshold": settings.threshold,
+            "exit_threshold": settings.exit_threshold,
+            "exit_samples": settings.exit_samples,
+            "min_duration": format_duration(settings.min_duration.total_seconds()),
+            "service_duration": format_duration(settings.service_duration.total_seconds()),
+            "max_gap": format_duration(settings.max_gap.total_seconds())
+            if settings.max_gap
+            else "3 intervals",
+            "coverage": settings.coverage,
+            "power_margin_w": settings.power_margin_w,
+        },
+    }
+    vetoes = [why for name, why in VETOES.items() if getattr(case.witnesses, name)]
+    if vetoes:
+        details["vetoes"] = vetoes
+    if settings.min_expected_rest is None:
+        details["wanted_asked"] = False
+    if seen.get("wanted") is not None and settings.min_expected_rest and not partly:
+        details["wanted"] = {
+            "probability": seen["wanted"],
+            "within": format_duration(settings.min_expected_rest.total_seconds()),
+            "exposures": seen["exposures"],
+            "returns": seen["returns"],
+            "own_days": seen["own_days"],
+            "own_returns": seen["own_returns"],
+        }
+    if seen.get("longest_rest_us"):
+        details["longest_rest"] = format_duration(seen["longest_rest_us"] / MICRO)
+    if seen["power_w"] is not None:
+        details["power_w"] = round(seen["power_w"], 1)
+    if seen["band_w"] is not None:
+        details["idle_band_w"] = round(seen["band_w"], 1)
+        details["idle_band"] = seen["band"]
+    return details
+
+
+def why(case: Case, settings: IdleSettings) -> str:
+    """Say in one sentence what the verdict rests on."""
+    held, length = int(case.seen["devices"]), format_duration(case.window.seconds)
+    parts = [
+        f"{len(case.devices)} of {held} GPUs at or below {settings.threshold:.0%} for {length}"
+    ]
+    w = case.witnesses
+    if w.physics is not None:
+        parts.append(_physics(case.seen, w.physics))
+    if w.host is not None:
+        parts.append(f"host {_word(w.host, 'at rest', 'busy')}")
+    if w.intent is not None:
+        parts.append(f"nobody at work: {_word(w.intent, 'kernels, terminals, requests', '')}")
+    return "; ".join(parts)
+
+
+def _physics(seen: Mapping[str, Any], said: Signal) -> str:
+    if said is None:
+        return "unknown"
+    power, band = seen["power_w"], seen["band_w"]
+    if power is not None and band is not None:
+        return f"{power:.0f} W, idle band {band:.0f} W ({seen['band']})"
+    if seen["processes"] == 0:
+        return "no process on the device"
+    if seen["idle_clock"] is not None:
+        return "the driver says idle clocks"
+    return f"last kernel {format_duration(seen['kernel_age_s'] or 0)} ago"
+
+
+def _word(said: Signal, yes: str, no: str) -> str:
+    return "unknown" if said is None else (yes if said else no)
+
+
+def kind_of(workload_kind: str, served: bool, notebook: bool) -> str:
+    """Return the kind of an idle finding: by the owner's kind, else by what was seen of it."""
+    known = _kinds().get(workload_kind)
+    if known is not None:
+        return known
+    if notebook:
+        return "idle_notebook"
+    return "idle_inference" if served else "idle_workload"
+
+
+def moment(us: int) -> datetime:
+    """Return microseconds since 1970 as an aware moment."""
+    return _EPOCH + timedelta(microseconds=us)
+
+
+@cache
+def _kinds() -> dict[str, str]:
+    return {r["workload_kind"]: r["kind"] for r in rows_of("workload_kinds")}

@@ -1,0 +1,83 @@
+"""Telemetry that repeats an old value: an energy counter or a power that stands still.
+
+A powered board uses energy, and its power moves in the last digits of a fine reading. Both are
+asked of each sample with those around it, so that one live minute does not hide six frozen hours
+(domain.md section 5.1, stale metrics).
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from analyzers.idle.runs import ENERGY_STILL, LIVE, POWER_STILL, Floats, Ints, Samples
+
+STILL_US = 600_000_000
+"""Ten minutes without any change of the energy counter: it repeats an old value."""
+
+STILL_READINGS = 20
+"""So many equal readings in a row of a power that is read finer than whole watts are a repeat."""
+
+
+def classify(samples: Samples) -> npt.NDArray[np.int8]:
+    """Return, per sample, `LIVE`, `ENERGY_STILL` or `POWER_STILL`.
+
+    The first sample of equal ones is live: it brought the value.
+    """
+    found = np.full(len(samples), LIVE, dtype=np.int8)
+    if not len(samples):
+        return found
+    other = np.concatenate([[True], samples.device[1:] != samples.device[:-1]])
+    power = samples.measures["power_w"]
+    if not _absent(power):
+        first, last = _groups(_changed(power, other))
+        readings = np.concatenate([[0], np.cumsum(samples.looks)])
+        still = (readings[last + 1] - readings[first] >= STILL_READINGS) & ~np.isnan(power)
+        found[still & _fine(samples, power)] = POWER_STILL
+        found[first] = LIVE
+    energy = samples.measures["energy_mj"]
+    if not _absent(energy):
+        # A bucket holds the energy that was used in it, a sample the counter.
+        changed = other | (energy != 0) if samples.bucketed else _changed(energy, other)
+        first, last = _groups(changed)
+        begin = np.minimum(first + 1, last) if samples.bucketed else first
+        length = samples.at[last] - samples.at[begin]
+        length = length + (samples.speaks[last] if samples.bucketed else 0)
+        still = (length >= STILL_US) & ~np.isnan(energy)
+        inside = np.arange(len(samples)) != first
+        if samples.bucketed:
+            inside |= energy == 0
+        found[still & inside] = ENERGY_STILL
+    return found
+
+
+def _fine(samples: Samples, power: Floats) -> npt.NDArray[np.bool_]:
+    """Say of each sample whether its source reads power finer than whole watts.
+
+    A bucket's mean has decimals whatever the source, so there the value itself has to.
+    """
+    decimals = np.abs(power - np.rint(power)) > 1e-3  # noqa: PLR2004  (a milliwatt)
+    decimals &= ~np.isnan(power)
+    if samples.bucketed:
+        return decimals
+    some = np.zeros(int(samples.device.max()) + 1, dtype=bool)
+    some[samples.device[decimals]] = True
+    fine: npt.NDArray[np.bool_] = some[samples.device]
+    return fine
+
+
+def _changed(values: Floats, other: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Say of each sample whether its value differs from the one before it on its device."""
+    changed = other.copy()
+    changed[1:] |= ~(values[1:] == values[:-1])
+    return changed
+
+
+def _groups(changed: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """Return, per sample, the first and the last one of the equal values around it."""
+    begins = np.flatnonzero(changed)
+    group = np.cumsum(changed) - 1
+    ends = np.append(begins[1:], len(changed)) - 1
+    return begins[group], ends[group]
+
+
+def _absent(values: Floats) -> bool:
+    return bool(np.isnan(values).all())

@@ -1,0 +1,17 @@
+-- Each look at those pods on their hosts, and whether it shows work. The looks until $after_us
+-- after a stretch tell of its last moments: a mean over the device's own interval hides what began
+-- late in it.
+SELECT
+    a.piece,
+    a.span,
+    h.ts,
+    h.requests_per_s > 0 AS serves,
+    coalesce(h.cpu_cores - coalesce(h.sidecar_cores, 0) > a.cores + 1e-6, false)
+    OR coalesce(h.net_rx_bps + h.net_tx_bps >= $bytes_s, false)
+    OR coalesce(h.fs_write_bps >= $bytes_s, false) AS works
+FROM held_pods AS a
+INNER JOIN pod_sample AS h
+    ON
+        a.cluster = h.cluster AND a.namespace = h.namespace AND a.pod = h.pod
+        AND a.start_at <= h.ts AND a.end_at + to_microseconds($after_us) > h.ts
+WHERE h.ts >= $since AND h.ts < $until

@@ -1,0 +1,36 @@
+-- When pods were at work although their devices rested, and when that was known: a kernel or
+-- terminal that did something, requests served, CPU, network or files. One row per look or
+-- activity, none merged; a look speaks for the time since the look before it.
+SELECT
+    span,
+    CASE WHEN works THEN coalesce(earlier_ts, before_ts) ELSE before_ts END AS from_at,
+    ts AS to_at,
+    ts AS known_at
+FROM steady
+WHERE works OR serves
+UNION ALL
+SELECT
+    span,
+    before_ts AS from_at,
+    ts AS to_at,
+    ts AS known_at
+FROM servers
+WHERE busy_kernels > 0
+UNION ALL
+SELECT
+    span,
+    last_kernel_activity AS from_at,
+    last_kernel_activity AS to_at,
+    min(ts) AS known_at
+FROM servers
+WHERE last_kernel_activity > start_at AND last_kernel_activity < end_at
+GROUP BY ALL
+UNION ALL
+SELECT
+    span,
+    last_terminal_activity AS from_at,
+    last_terminal_activity AS to_at,
+    min(ts) AS known_at
+FROM servers
+WHERE last_terminal_activity > start_at AND last_terminal_activity < end_at
+GROUP BY ALL

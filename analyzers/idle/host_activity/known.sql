@@ -1,0 +1,9 @@
+-- When the pods of stretches were at work beside their devices, and when that was known: one row
+-- per look or activity.
+SELECT
+    span,
+    epoch_us(from_at) AS from_us,
+    epoch_us(to_at) AS to_us,
+    epoch_us(known_at) AS known_us
+FROM intervals
+ORDER BY span, from_us, to_us

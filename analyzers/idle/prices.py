@@ -1,0 +1,80 @@
+"""Dollars of pieces as they looked at each moment: cost is counted up per device once."""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from analyzers.idle.runs import MICRO, Ints
+from fallow.seams import Views
+from fallow.window import Window
+
+
+class Meter:
+    """What each device had cost by any moment, and for how long somebody knew its price."""
+
+    def __init__(self, views: Views, window: Window, devices: pl.DataFrame) -> None:
+        from warehouse.pricing import device_rates  # noqa: PLC0415  (the engine loads in 0.3 s)
+
+        rates = pl.DataFrame(device_rates(views, window))
+        self.empty = rates.is_empty()
+        if self.empty:
+            return
+        named = rates.join(
+            devices.select("number", "cluster", "device"), on=["cluster", "device"]
+        ).select(
+            "number",
+            pl.col("from_at").dt.epoch("us"),
+            pl.col("to_at").dt.epoch("us"),
+            rate=pl.col("loaded_usd_h").cast(pl.Float64),
+        )
+        named = named.drop_nulls("rate").sort("number", "from_at")
+        self._from = named["from_at"].to_numpy()
+        self._to = named["to_at"].to_numpy()
+        self._rate = named["rate"].to_numpy()
+        self._number = named["number"].to_numpy()
+        self._origin = int(self._from.min()) if len(self._from) else 0
+        self._wide = (int(self._to.max()) - self._origin + 2) if len(self._from) else 2
+        self._key = self._number * self._wide + self._from - self._origin
+        long = self._to - self._from
+        self._cost = np.concatenate([[0.0], np.cumsum(long * self._rate)])
+        self._time = np.concatenate([[0], np.cumsum(long)])
+
+    def dollars(self, pieces: pl.DataFrame) -> pl.DataFrame:
+        """Return row, usd of pieces (row, number, start, end, share); null = a part has no price.
+
+        A microsecond may be lost where two rates meet.
+        """
+        if self.empty or not len(self._key):
+            return pieces.select("row").unique().with_columns(usd=pl.lit(None, dtype=pl.Float64))
+        number = pieces["number"].to_numpy()
+        cost, known = (
+            late - early
+            for late, early in zip(
+                self._until(number, pieces["end"].to_numpy()),
+                self._until(number, pieces["start"].to_numpy()),
+                strict=True,
+            )
+        )
+        told = pieces.select(
+            "row",
+            asked=pl.col("end") - pl.col("start"),
+            known=pl.Series(known),
+            usd=pl.Series(cost) * pl.col("share") / (3600 * MICRO),
+        )
+        sums = told.group_by("row").agg(pl.col("asked", "known", "usd").sum())
+        priced = pl.col("known") >= pl.col("asked") - 1000
+        return sums.select("row", usd=pl.when(priced).then("usd"))
+
+    def _until(self, number: Ints, at: Ints) -> tuple[Any, Any]:
+        """Return what the devices had cost by the moments, counted over all devices before."""
+        inside = np.clip(at - self._origin, 0, self._wide - 1)
+        row = np.searchsorted(self._key, number * self._wide + inside, side="right") - 1
+        safe = np.maximum(row, 0)
+        same = (row >= 0) & (self._number[safe] == number)
+        spent = np.where(same, np.minimum(at, self._to[safe]) - self._from[safe], 0)
+        # Before a device's first price, what all devices before it cost.
+        return (
+            self._cost[np.where(same, row, row + 1)] + spent * self._rate[safe] * same,
+            self._time[np.where(same, row, row + 1)] + spent,
+        )

@@ -1,0 +1,203 @@
+"""Fetch the samples an idle verdict rests on, a bounded part of the devices at a time."""
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from analyzers.idle.runs import BLIND, MICRO, Samples
+from analyzers.queries import sql
+from fallow.gpu_models import canonical
+from fallow.seams import Views
+from fallow.settings import IdleSettings
+from fallow.window import Window
+
+MOST_LOOKS = 30_000_000
+"""Windows with more raw looks are judged from 5-minute rollups."""
+
+PER_PART = 5_000_000
+"""Samples in memory at once, about 60 bytes each."""
+
+BUCKET_S = 300
+WHOLE: Mapping[str, int] = MappingProxyType({"bucket": 0, "buckets": 1})
+"""Parameters of SQL that reads all workloads."""
+
+MEASURES = (
+    "activity", "power_w", "energy_mj", "traffic_bps", "procs", "kernel_age_s", "idle_clock",
+    "context",
+)  # fmt: skip
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """Which rows a window is judged from, and the parameters that all queries share."""
+
+    source: str
+    """`sample` or `rollup_5m`."""
+    rows: int
+    devices: pl.DataFrame
+    """number, cluster, device, node, parent, model, weight, gpu_model, tdp_w, prior_w."""
+    parameters: dict[str, Any]
+
+
+def interval_s(views: Views, window: Window) -> float | None:
+    """Return the median interval between the samples of the allocated devices of a window."""
+    rows = views.query(sql("idle/devices"), {**window.bounds(), **WHOLE}).to_pylist()
+    known = pl.Series([row["interval_s"] for row in rows], dtype=pl.Float64).median()
+    return known if isinstance(known, float) else None
+
+
+def plan(
+    views: Views, window: Window, settings: IdleSettings, bucket: Mapping[str, int] = WHOLE
+) -> Plan:
+    """Number the allocated devices and choose raw samples where they are whole and few enough.
+
+    `bucket`: only the devices of a bucket of workloads (`holders.Bucket.parameters`).
+    """
+    rows = views.query(sql("idle/devices"), {**window.bounds(), **bucket}).to_pylist()
+    models = [canonical(row["model"]) for row in rows]
+    devices = pl.DataFrame(
+        {
+            "number": range(len(rows)),
+            "cluster": [r["cluster"] for r in rows],
+            "device": [r["device"] for r in rows],
+            "node": [r["node"] for r in rows],
+            "parent": [r["parent"] for r in rows],
+            "model": [r["model"] for r in rows],
+            "weight": [r["weight"] for r in rows],
+            "interval_s": [r["interval_s"] for r in rows],
+            "gpu_model": [m and m.gpu_model for m in models],
+            "tdp_w": [m and m.tdp_w for m in models],
+            "prior_w": [m and m.idle_context_w for m in models],
+        },
+        schema={
+            "number": pl.Int64, "cluster": pl.String, "device": pl.String, "node": pl.String,
+            "parent": pl.String, "model": pl.String, "weight": pl.Float64,
+            "interval_s": pl.Float64, "gpu_model": pl.String, "tdp_w": pl.Float64,
+            "prior_w": pl.Float64,
+        },
+    )  # fmt: skip
+    sizes = views.query(sql("idle/sizes"), window.bounds()).to_pylist()[0]
+    raw = sizes["looks"] >= sizes["rolled"] and sizes["looks"] <= MOST_LOOKS
+    gap = settings.max_gap.total_seconds() if settings.max_gap else None
+    parameters: dict[str, Any] = {
+        **window.bounds(),
+        "threshold": settings.threshold,
+        "exit_threshold": max(settings.exit_threshold, settings.threshold),
+    }
+    if not raw:
+        barriers = gap is not None and gap > BUCKET_S
+        measured = views.query(sql("idle/measures"), window.bounds()).to_pylist()[0]
+        parameters |= {
+            "exit_samples": settings.exit_samples,
+            "max_gap_s": gap,
+            "barriers": barriers,
+            **measured,
+            "every": barriers or measured["every"],
+        }
+    return Plan(
+        "sample" if raw else "rollup_5m",
+        int(sizes["looks"] if raw else sizes["rolled"]),
+        devices,
+        parameters,
+    )
+
+
+def parts(views: Views, chosen: Plan, settings: IdleSettings) -> Iterator[Samples]:
+    """Yield the looks of some devices after another; idle buckets only where rollups serve."""
+    count = chosen.devices.height
+    if not count:
+        return
+    rows = chosen.rows if chosen.source == "sample" else chosen.rows // 6
+    step = max(1, int(count * PER_PART / max(rows, 1)))
+    asked = [
+        parameters_for(chosen, chosen.devices[begin : begin + step])
+        for begin in range(0, count, step)
+    ]
+    # The next part is read while this one is judged: two cores are better than one.
+    with ThreadPoolExecutor(1) as reader:
+        ahead = reader.submit(views.query, sql(statement(chosen)), asked[0])
+        for following in [*asked[1:], None]:
+            found = ahead.result()
+            if following is not None:
+                ahead = reader.submit(views.query, sql(statement(chosen)), following)
+            yield _looks(found, settings, bucketed=chosen.source != "sample")
+
+
+def statement(chosen: Plan) -> str:
+    """Return the name of the SQL that fetches looks for a plan."""
+    return "idle/samples" if chosen.source == "sample" else "idle/buckets"
+
+
+def parameters_for(chosen: Plan, part: pl.DataFrame) -> dict[str, Any]:
+    """Return the parameters that fetch the looks of these devices."""
+    made: dict[str, Any] = {
+        **chosen.parameters,
+        "numbers": part["number"].to_list(),
+        "clusters": part["cluster"].to_list(),
+        "devices": part["device"].to_list(),
+        "boards": part["parent"].is_null().to_list(),
+        "first": part["device"].min(),
+        "last": part["device"].max(),
+    }
+    if chosen.source == "sample":
+        made["half_tdp_w"] = (part["tdp_w"] / 2).to_list()
+        made["context_w"] = part["prior_w"].to_list()
+    return made
+
+
+def _looks(found: pa.Table, settings: IdleSettings, *, bucketed: bool) -> Samples:
+    rows = pl.DataFrame(found)
+    if (rows["kind"] == BLIND).any():
+        rows = rows.filter(pl.col("kind") != BLIND)
+    count = rows.height
+    device = rows["device"].cast(pl.Int64).to_numpy()
+    order = _order(device, rows["at"].to_numpy())
+
+    def column(name: str, dtype: type[pl.DataType]) -> np.ndarray[Any, Any]:
+        """Return a column in order; one that holds a single value takes the place of one."""
+        values = rows[name]
+        if count and values.null_count() == count:
+            return np.broadcast_to(np.float32(np.nan), count)
+        if count and values.null_count() == 0 and values.min() == values.max():
+            return np.broadcast_to(values[:1].cast(dtype).to_numpy(), count)
+        known = values.cast(dtype).to_numpy()
+        return known if order is None else known[order]
+
+    interval = column("interval_s", pl.Float64)
+    once = interval[:1] if interval.strides == (0,) else interval
+    length = np.full(len(once), float(BUCKET_S)) if bucketed else once
+    gap = once * 3 if settings.max_gap is None else settings.max_gap.total_seconds()
+    gap = np.maximum(gap, BUCKET_S if bucketed else 0.0)
+    return Samples(
+        device=device if order is None else device[order],
+        at=column("at", pl.Int64),
+        speaks=np.broadcast_to(np.rint(length * MICRO).astype(np.int64), count),
+        gap=np.broadcast_to(np.rint(gap * MICRO).astype(np.int64), count),
+        kind=column("kind", pl.Int8),
+        looks=column("looks", pl.Int64),
+        interval_s=interval,
+        measures={
+            name: column(name, pl.Float64 if name == "energy_mj" else pl.Float32)
+            for name in MEASURES
+        },
+        bucketed=bucketed,
+    )
+
+
+def _order(device: np.ndarray[Any, Any], at: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """Return the rows' order by device and moment; None where they have it.
+
+    Files hold days sorted so: a stable sort of one number only merges these runs.
+    """
+    if not len(at):
+        return None
+    origin = at.min()
+    key = device * (at.max() - origin + 1) + (at - origin)
+    if np.all(key[1:] >= key[:-1]):
+        return None
+    return np.argsort(key, kind="stable")

@@ -1,0 +1,158 @@
+"""The thresholds of signals, and what the devices of a stretch showed."""
+
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from analyzers.idle.runs import MICRO
+from fallow.protections import annotations, named, notes, stored
+from fallow.settings import IdleSettings
+
+ACTIVITY_STEPS = tuple(
+    f"idle/host_activity/{name}"
+    for name in (
+        "stretch_pods", "held_pods", "host_samples", "steady", "servers", "intervals",
+    )
+)  # fmt: skip
+"""Steps of SQL that tell when the pods of stretches were active beside their devices."""
+
+CPU_SHARE = 0.05
+"""Cores per requested core, at or below which a pod is at rest (domain.md 2.2, K3)."""
+
+BYTES_S = 10_000
+"""Network or file system bytes a second, below which a pod is at rest (domain.md 2.2, K3)."""
+
+AFTER_US = 1200 * MICRO
+"""Two looks at hosts after a stretch tell of its last moments; at most ten minutes apart."""
+
+OWN_DOMAIN = "fallow."
+"""Annotations that we do not know and that are meant for us forbid a verdict."""
+
+SKEW_US = 30 * MICRO
+MOVING = 0.10
+"""Share of looks with traffic above which bytes are said to move."""
+
+AT_WORK = 0.05
+"""Share of looks with a busy kernel or a served request above which somebody is at work."""
+
+SERVICES = frozenset({"idle_inference", "idle_workload"})
+"""Kinds of findings about what serves or, for all we know, may serve (domain.md 2.2, K1)."""
+
+RECURRENCE = 1.5
+"""Times of its longest rest that ended by itself, below which a workload's rest may end too."""
+
+LOW_SHARE = 0.5
+"""Share of samples with some work from which a device works steadily, if little."""
+
+BAND_STEP_W = 1.0
+"""The learned band is a whole watt: power above it by more is above the band."""
+
+IDLE_CLOCK = 0.95
+"""Share of looks in which the driver must say that clocks are low because the GPU is idle."""
+
+
+def host_bounds(settings: IdleSettings) -> dict[str, float]:
+    """Return the parameters of SQL that asks whether pods were at rest on their hosts."""
+    return {"cpu_share": CPU_SHARE, "cpu_cores": settings.host_cpu_cores, "bytes_s": BYTES_S}
+
+
+def most_cores(cpu_request_milli: int | None, settings: IdleSettings) -> float:
+    """Return the cores up to which a pod is at rest: a share of its request, and never many.
+
+    Twin of `host_activity/held_pods.sql`. One busy core of 32 requested is work.
+    """
+    requested = max(1.0, (cpu_request_milli or 1000) / 1000)
+    return min(CPU_SHARE * requested, settings.host_cpu_cores)
+
+
+def by_bands(
+    members: pl.DataFrame, known: pl.DataFrame, margin_w: float, *, on: list[str]
+) -> pl.DataFrame:
+    """Add `band_w`, `band` (its source) and `physics` per device, with the bands in `known`.
+
+    Power above the band speaks against; within it, or one of the other signals, for.
+    """
+    long_ago = pl.col("kernel_age_s") >= (pl.col("end") - pl.col("start")) / MICRO
+    said = pl.any_horizontal(
+        (pl.col("idle_clock") >= IDLE_CLOCK).fill_null(False),
+        (pl.col("procs") == 0).fill_null(False),
+        long_ago.fill_null(False),
+    )
+    within = pl.col("power_w") <= pl.col("band_w") + margin_w
+    joined = members.with_columns(
+        pl.col("power_w", "idle_clock", "procs", "kernel_age_s", "traffic").fill_nan(None)
+    ).join(known, on=on, how="left")
+    above = (pl.col("power_w") > pl.col("band_w") + BAND_STEP_W).fill_null(True)
+    return joined.with_columns(
+        works=(pl.col("low") >= LOW_SHARE).fill_null(False) & above,
+        physics=pl.when(within.not_().fill_null(False))
+        .then(pl.lit(False))
+        .when(within.fill_null(False) | said)
+        .then(pl.lit(True))
+        .otherwise(pl.lit(None, dtype=pl.Boolean)),
+    )
+
+
+def by_device(members: pl.DataFrame) -> pl.DataFrame:
+    """Sum the pieces of each device up per stretch (`span`): a minute of one is not a night."""
+
+    def mean(name: str) -> pl.Expr:
+        known = pl.col(name).fill_nan(None)
+        return (known * pl.col("looks")).sum() / pl.col("looks").filter(known.is_not_null()).sum()
+
+    length = pl.col("piece_end") - pl.col("piece_start")
+    return members.group_by("span", "number", maintain_order=True).agg(
+        pl.col("gpu_model", "interval_s", "instance").first(),
+        pl.col("looks", "idle_looks").sum(),
+        *(mean(name).alias(name) for name in ("power_w", "traffic", "idle_clock", "low")),
+        pl.col("procs").max(),
+        pl.col("kernel_age_s").last(),
+        pl.col("still", "contrary").any(),
+        pl.col("start").min(),
+        pl.col("end").max(),
+        length_us=length.sum(),
+        gpu_us=(pl.col("overlap") * pl.col("gpus")).sum(),
+    )
+
+
+def by_stretch(devices: pl.DataFrame) -> pl.DataFrame:
+    """Sum devices up per stretch (`span`): all must speak for idle, one against is enough."""
+    return devices.group_by("span", maintain_order=True).agg(
+        against=(pl.col("physics") == False).any(),  # noqa: E712  (an expression)
+        agreed=pl.col("physics").fill_null(False).all(),
+        coverage=(
+            (pl.col("looks") * pl.col("interval_s") * MICRO).sum() / pl.col("length_us").sum()
+        ).clip(0, 1),
+        steady=pl.col("idle_looks").sum() / pl.col("looks").sum(),
+        looks=pl.col("looks").sum(),
+        stale=pl.col("still").any(),
+        conflict=pl.col("contrary").any(),
+        low=pl.col("works").any(),
+        traffic=pl.col("traffic").max(),
+        power_w=pl.col("power_w").mean(),
+        processes=pl.col("procs").max(),
+        kernel_age_s=pl.col("kernel_age_s").min(),
+        idle_clock=pl.col("idle_clock").min(),
+        bodiless=pl.col("instance").all(),
+        band_w=pl.col("band_w").max(),
+        band=pl.col("band").first(),
+        gpu_us=pl.col("gpu_us").sum(),
+        numbers=pl.col("number").unique(maintain_order=True),
+    )
+
+
+def protections(pods: list[dict[str, Any]]) -> tuple[bool, bool]:
+    """Return whether an annotation forbids a verdict, and whether one forbids acting."""
+    found = {False: False, True: False}
+    for pod in pods:
+        noted = msgspec.json.decode(pod["annotations"]) if pod.get("annotations") else {}
+        labels = msgspec.json.decode(pod["labels"]) if pod.get("labels") else {}
+        said = stored(noted)
+        for name, value in {**said, **named(labels, said)}.items():
+            row = annotations().get(name)
+            if row is not None and row.veto and row.protects(value):
+                found[row.veto == "verdict"] = True
+            elif row is None and name.startswith(OWN_DOMAIN) and name not in notes():
+                found[True] = True
+    return found[True], found[False]

@@ -1,0 +1,240 @@
+"""From idle runs of devices to idle stretches of workloads: all devices, all replicas.
+
+Every frame here has moments in microseconds. A workload is idle while every device it holds is
+in an idle run, and partly idle while some are (domain.md section 2.2, multi-GPU).
+"""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from analyzers.idle.frozen import STILL_READINGS
+from analyzers.idle.runs import IDLE, MICRO, POWER_STILL, Samples
+from analyzers.idle.samples import MEASURES
+
+CONTRARY_W, CONTRARY_SHARE = 20.0, 0.25
+"""Mean watts of the gauge above those of the energy counter by more than both (watts, and a share
+of the gauge) contradict it: both read one sensor."""
+
+LOW_ACTIVITY = 0.01
+"""Activity from which a sample shows some work; noise of a board without work is below it."""
+
+TRAFFIC_BPS = 1e6
+"""Bytes a second above the device's own floor that are more than monitoring (domain.md 2.2)."""
+
+WORKLOAD = ("cluster", "namespace", "workload_kind", "workload")
+
+
+def merged_holds(holds: pl.DataFrame) -> pl.DataFrame:
+    """Merge the pods of a workload on one device: `owner`, `number`, `start`, `end`, `share`.
+
+    `owner` numbers the workload. Shares of pods that hold the device at once add up, to 1 at most.
+    """
+    edges = pl.concat(
+        [
+            holds.select("owner", "number", at="start", step=1, share="share"),
+            holds.select("owner", "number", at="end", step=-1, share=-pl.col("share")),
+        ]
+    )
+    edges = edges.group_by("owner", "number", "at").agg(pl.col("step", "share").sum())
+    edges = edges.sort("owner", "number", "at").with_columns(
+        pl.col("step", "share").cum_sum().over("owner", "number"),
+        end=pl.col("at").shift(-1).over("owner", "number"),
+    )
+    held = edges.filter(pl.col("step") > 0).with_columns(share=pl.col("share").clip(0, 1).round(9))
+    return held.select("owner", "number", start="at", end="end", share="share")
+
+
+def rows(looks: Samples, cut: pl.DataFrame) -> tuple[Any, Any]:
+    """Return the first row of each piece and the row after its last."""
+    origin = int(looks.at.min())
+    wide = int(looks.at.max()) - origin + 2
+    key = looks.device * wide + (looks.at - origin)
+    device = cut["number"].to_numpy()
+    start = np.clip(cut["start"].to_numpy() - origin, 0, wide - 1)
+    end = np.clip(cut["end"].to_numpy() - origin, 0, wide - 1)
+    low = np.maximum(np.searchsorted(key, device * wide + start), cut["first"].to_numpy())
+    high = np.minimum(np.searchsorted(key, device * wide + end), cut["last"].to_numpy() + 1)
+    return low, np.maximum(high, low)
+
+
+def summed(looks: Samples, low: Any, high: Any, *, running: bool = False) -> dict[str, Any]:
+    """Sum up what was seen from each row `low` to the one before `high`: see `pieces`.
+
+    `running`: a device's own floor of traffic is the least it had shown by each look, not the
+    least it ever shows.
+    """
+
+    def over(values: Any) -> Any:
+        if len(values) and values.strides == (0,):
+            return (
+                values[0] * (high - low).astype(np.float64) if len(values) else np.zeros(len(low))
+            )
+        total = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
+        return total[high] - total[low]
+
+    def mean(values: Any) -> Any:
+        if absent(values):
+            return _none(low)
+        known = ~np.isnan(values)
+        if known.all():
+            n = (high - low).astype(np.float64)
+            return np.divide(over(values), n, out=_none(n), where=n > 0)
+        n = over(known)
+        return np.divide(over(np.where(known, values, 0.0)), n, out=_none(n), where=n > 0)
+
+    m = {name: looks.measures[name] for name in MEASURES}
+    power = mean(m["power_w"])
+    energy_w, during, still = _energy(looks, low, high)
+    if looks.still is not None:
+        readings = over(looks.looks)
+        constant = looks.still[np.minimum(low, len(looks) - 1)] == POWER_STILL
+        still |= constant & (readings >= STILL_READINGS - 1)
+    # A gauge misses bursts between its readings, a counter misses nothing: less than the gauge
+    # showed is a fault of the telemetry.
+    contrary = (during >= STILL_S) & (
+        power - energy_w > np.maximum(CONTRARY_W, CONTRARY_SHARE * power)
+    )
+    activity = m["activity"]
+    if not absent(activity):
+        activity = np.where(np.isnan(activity), np.nan, activity >= LOW_ACTIVITY)
+    traffic, procs = m["traffic_bps"], m["procs"]
+    if not absent(traffic):
+        above = traffic - _floor(looks, traffic, running=running)
+        traffic = np.where(np.isnan(above), np.nan, above > TRAFFIC_BPS)
+    if not absent(procs):
+        procs = np.where(np.isnan(procs), np.nan, procs > 0)
+    final = np.maximum(high - 1, 0)
+    return {
+        "looks": over(looks.looks),
+        "idle_looks": over(np.where(looks.kind == IDLE, looks.looks, 0)),
+        "interval_s": looks.interval_s[np.minimum(low, len(looks) - 1)],
+        "power_w": np.where(np.isnan(energy_w), power, energy_w),
+        "traffic": mean(traffic),
+        "procs": mean(procs),
+        "kernel_age_s": m["kernel_age_s"][final].astype(np.float64),
+        "idle_clock": mean(m["idle_clock"]),
+        "still": still,
+        "contrary": contrary,
+        "low": mean(activity),
+    }
+
+
+def absent(values: Any) -> bool:
+    """Say whether nothing is known: every value is missing."""
+    return len(values) == 0 or bool(np.isnan(values[0]) and np.isnan(values).all())
+
+
+def _none(like: Any) -> Any:
+    return np.full(len(like), np.nan)
+
+
+def _floor(looks: Samples, values: Any, *, running: bool) -> Any:
+    """Return, per look, the least value its device showed: monitoring itself moves bytes."""
+    begins = np.flatnonzero(np.diff(looks.device, prepend=-1))
+    if running:
+        return np.concatenate([np.fmin.accumulate(v) for v in np.split(values, begins[1:])])
+    least = np.fmin.reduceat(values, begins)
+    return np.repeat(least, np.diff(np.append(begins, len(values))))
+
+
+def _energy(looks: Samples, low: Any, high: Any) -> tuple[Any, Any, Any]:
+    """Return mean watts from the energy counter, over how many seconds, and whether it stood still.
+
+    Raw looks carry the counter, buckets the energy used in them. A counter that drops counts
+    from zero.
+    """
+    energy = looks.measures["energy_mj"].astype(np.float64, copy=False)
+    if absent(energy):
+        return _none(low), np.zeros(len(low)), np.zeros(len(low), dtype=bool)
+    if looks.bucketed:
+        used, seconds = energy, looks.speaks / MICRO
+        begin = low
+    else:
+        step = np.diff(energy, prepend=np.nan)
+        used = np.where(step >= 0, step, np.where(np.isnan(step), np.nan, energy))
+        seconds = np.diff(looks.at, prepend=0) / MICRO
+        begin = np.minimum(low + 1, high)
+    known = ~np.isnan(used)
+    total = np.concatenate([[0.0], np.cumsum(np.where(known, used, 0.0))])
+    spent = np.concatenate([[0.0], np.cumsum(np.where(known, seconds, 0.0))])
+    millijoules, during = total[high] - total[begin], spent[high] - spent[begin]
+    flat = (during >= STILL_S) & (millijoules <= 0)
+    watts = np.divide(millijoules / 1000, during, out=_none(low), where=(during > 0) & ~flat)
+    return watts, during, flat
+
+
+STILL_S = 600
+"""A board that is powered uses energy; a counter still for 10 minutes repeats an old value."""
+
+
+def stretches(cut: pl.DataFrame, holds: pl.DataFrame) -> pl.DataFrame:
+    """Return when each workload was idle or partly idle: owner, start, end, state, devices, idle.
+
+    state is `idle` (every device it held) or `partly idle`; `gpu_us` is GPU-microseconds held by
+    idle devices, by their share.
+    """
+    edges = pl.concat(
+        [
+            _edges(holds, held=1, idle=0),
+            _edges(cut, held=0, idle=1),
+        ]
+    )
+    touched = edges.join(cut.select("owner").unique(), on="owner", how="semi")
+    sums = ["held", "idle", "gpus"]
+    sweep = touched.group_by("owner", "at").agg(pl.col(sums).sum()).sort("owner", "at")
+    sweep = sweep.with_columns(
+        pl.col(sums).cum_sum().over("owner"), until=pl.col("at").shift(-1).over("owner")
+    ).drop_nulls("until")
+    sweep = sweep.with_columns(
+        state=pl.when(pl.col("idle") == 0)
+        .then(pl.lit("other"))
+        .when(pl.col("idle") >= pl.col("held"))
+        .then(pl.lit("idle"))
+        .otherwise(pl.lit("partly idle"))
+    )
+    sweep = sweep.with_columns(run=pl.struct("owner", "state").rle_id())
+    out = sweep.group_by("run", maintain_order=True).agg(
+        pl.col("owner", "state").first(),
+        start=pl.col("at").min(),
+        end=pl.col("until").max(),
+        devices=pl.col("held").max(),
+        idle=pl.col("idle").max(),
+        gpu_us=((pl.col("until") - pl.col("at")) * pl.col("gpus")).sum(),
+    )
+    return out.filter(pl.col("state") != "other").drop("run")
+
+
+def _edges(frame: pl.DataFrame, *, held: int, idle: int) -> pl.DataFrame:
+    gpus = pl.col("gpus") if idle else pl.lit(0.0)
+    return pl.concat(
+        [
+            frame.select("owner", at="start", held=held, idle=idle, gpus=gpus),
+            frame.select("owner", at="end", held=-held, idle=-idle, gpus=-gpus),
+        ]
+    )
+
+
+def parted(stretches: pl.DataFrame, works: pl.DataFrame) -> pl.DataFrame:
+    """Part stretches where work begins and ends: span, start, end, in order of time.
+
+    `works` are intervals without overlap within the stretches: span, from_us, to_us.
+    """
+    inside = works.join(stretches, on="span").select(
+        "span",
+        pl.concat_list(
+            pl.col("from_us").clip(pl.col("start"), pl.col("end")),
+            pl.col("to_us").clip(pl.col("start"), pl.col("end")),
+        ).alias("at"),
+    )
+    edges = pl.concat(
+        [
+            stretches.select("span", at="start"),
+            stretches.select("span", at="end"),
+            inside.explode("at"),
+        ]
+    )
+    edges = edges.unique().sort("span", "at")
+    both = edges.with_columns(end=pl.col("at").shift(-1).over("span")).drop_nulls("end")
+    return both.select("span", start="at", end="end")

@@ -1,0 +1,158 @@
+"""Idle stretches of workloads as they were known at each time."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from analyzers.idle import samples as source
+from analyzers.idle import spans
+from analyzers.idle.holders import overlapping
+from analyzers.idle.pieces import SUMS, ranges
+from analyzers.idle.runs import Ints
+from analyzers.queries import sql
+from fallow.seams import Views
+
+BUSY_SHARE = 0.2
+"""Share of samples from the exit threshold on that makes another rank a busy one."""
+
+
+def stretches(whole: pl.DataFrame, merged: pl.DataFrame, least: Mapping[str, int]) -> pl.DataFrame:
+    """Return when workloads idled: span, owner, start, end, state, devices (allocated).
+
+    `least`: microseconds of the shortest, by state (`idle`, `partly idle`) that is asked for.
+    """
+    found = spans.stretches(whole, merged)
+    shortest = pl.col("state").replace_strict(least, default=None, return_dtype=pl.Int64)
+    found = found.filter(pl.col("end") - pl.col("start") >= shortest)
+    found = found.select("owner", "start", "end", "state", "devices").sort("owner", "start")
+    return found.with_row_index("span").with_columns(pl.col("span").cast(pl.Int64))
+
+
+def compute_shares(
+    views: Views, chosen: source.Plan, devices: pl.DataFrame
+) -> list[dict[str, Any]]:
+    """Return how many samples of devices computed: span, device, looks, busy.
+
+    `devices` has span, number, start, end.
+    """
+    named = devices.join(chosen.devices.select("number", "cluster", "device"), on="number")
+    rows: list[dict[str, Any]] = views.query(
+        sql("idle/others_samples" if chosen.source == "sample" else "idle/others"),
+        {
+            "since": chosen.parameters["since"],
+            "until": chosen.parameters["until"],
+            "exit_threshold": chosen.parameters["exit_threshold"],
+            "spans": named["span"].to_list(),
+            "clusters": named["cluster"].to_list(),
+            "devices": named["device"].to_list(),
+            "starts": named["start"].to_list(),
+            "ends": named["end"].to_list(),
+        },
+    ).to_pylist()
+    return rows
+
+
+def beside_busy(
+    views: Views, chosen: source.Plan, found: pl.DataFrame, whole: pl.DataFrame,
+    merged: pl.DataFrame,
+) -> pl.DataFrame:  # fmt: skip
+    """Drop partly idle stretches in which no other device was seen to compute."""
+    partly = found.filter(pl.col("state") == "partly idle").select("span", "owner", "start", "end")
+    if partly.is_empty():
+        return found
+    idle = overlapping(partly, whole).select("span", "number").unique()
+    others = overlapping(partly, merged).join(idle, on=["span", "number"], how="anti")
+    busy = {
+        row["span"]
+        for row in compute_shares(views, chosen, others)
+        if row["looks"] and (row["busy"] or 0) / row["looks"] >= BUSY_SHARE
+    }
+    return found.filter((pl.col("state") == "idle") | pl.col("span").is_in(list(busy)))
+
+
+def members(found: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
+    """Return which pieces each stretch is made of: span, piece, start, end, run_start, ripe."""
+    pieces = whole.select("owner", "piece", "run_start", "ripe", begin="start", finish="end")
+    both = found.join(pieces, on="owner")
+    both = both.filter((pl.col("finish") > pl.col("start")) & (pl.col("begin") < pl.col("end")))
+    return both.select("span", "piece", "run_start", "ripe", start="begin", end="finish")
+
+
+def at_times(
+    found: pl.DataFrame, made_of: pl.DataFrame, at: pl.DataFrame, moments: Ints, *,
+    least: Mapping[str, int], slack_us: int | None,
+) -> pl.DataFrame:  # fmt: skip
+    """Return what was known of each stretch at each time: span, owner, state, devices, k, ...
+
+    start and end: it ends where the first of its devices was not yet, or no longer, known to
+    idle. Those that ended longer than the slack before a time are over, and left out; without a
+    slack they are kept.
+    """
+    least_us = found["state"].replace_strict(least, return_dtype=pl.Int64).to_numpy()
+    low = np.searchsorted(moments, found["start"].to_numpy() + least_us, side="left")
+    high = np.full_like(low, len(moments))
+    if slack_us is not None:
+        high = np.searchsorted(moments, found["end"].to_numpy() + slack_us, side="right")
+    high = np.maximum(high, low)
+    k = ranges(low, high)
+    rows = found[np.repeat(np.arange(found.height), high - low)].with_columns(
+        k=pl.Series(k, dtype=pl.Int64), at=pl.Series(moments[k])
+    )
+    ends = pl.concat(
+        [
+            made_of.select("span", "piece")
+            .join(at.select("piece", "k", "end"), on="piece")
+            .select("span", "k", "end"),
+            _unripe(made_of, moments),
+        ]
+    )
+    first = ends.group_by("span", "k").agg(pl.col("end").min().alias("seen"))
+    rows = rows.join(first, on=["span", "k"], how="left").with_columns(
+        end=pl.min_horizontal("end", "at", "seen")
+    )
+    shortest = pl.col("state").replace_strict(least, return_dtype=pl.Int64)
+    kept = pl.col("end") - pl.col("start") >= shortest
+    if slack_us is not None:
+        kept &= pl.col("end") >= pl.col("at") - slack_us
+    named = ("span", "owner", "state", "devices", "k", "start", "end", "at")
+    return rows.filter(kept).select(named).sort("span", "k")
+
+
+def _unripe(made_of: pl.DataFrame, moments: Ints) -> pl.DataFrame:
+    """Return where runs too short to be known at a moment end the stretch."""
+    low = np.searchsorted(moments, made_of["start"].to_numpy(), side="right")
+    high = np.maximum(np.searchsorted(moments, made_of["ripe"].to_numpy(), side="right"), low)
+    k = pl.Series("k", ranges(low, high), dtype=pl.Int64)
+    rows = made_of[np.repeat(np.arange(made_of.height), high - low)]
+    return rows.select("span", k, end="start")
+
+
+def pieces_of(
+    rows: pl.DataFrame, made_of: pl.DataFrame, whole: pl.DataFrame, at: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the pieces of each row (stretch and moment) with their sums as of the moment.
+
+    `rows` has row, span, k, start, end, at. Adds number, share, gpus, gpu_model, piece_start,
+    piece_end, and clips start and end to the piece; `overlap` is their distance.
+    """
+    facts = whole.select("piece", "number", "share", "gpus", "gpu_model", "instance", *SUMS)
+    both = rows.select("row", "span", "k", "start", "end", "at").join(
+        made_of.select("span", "piece", piece_start="start", whole_end="end"), on="span"
+    )
+    both = both.filter(
+        (pl.col("piece_start") < pl.col("end")) & (pl.col("whole_end") > pl.col("start"))
+    )
+    named = at.rename({name: f"{name}_at" for name in SUMS}).rename({"end": "end_at"})
+    both = both.join(named, on=["piece", "k"], how="left").join(facts, on="piece")
+    growing = pl.col("end_at").is_not_null()
+    both = both.with_columns(
+        *(pl.when(growing).then(f"{name}_at").otherwise(name).alias(name) for name in SUMS),
+        piece_end=pl.when(growing).then("end_at").otherwise(pl.min_horizontal("whole_end", "at")),
+    ).drop("end_at", "whole_end", *(f"{name}_at" for name in SUMS))
+    both = both.with_columns(
+        start=pl.max_horizontal("start", "piece_start"), end=pl.min_horizontal("end", "piece_end")
+    )
+    both = both.filter(pl.col("end") > pl.col("start"))
+    return both.with_columns(overlap=pl.col("end") - pl.col("start"))

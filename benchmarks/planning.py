@@ -1,0 +1,103 @@
+"""Back-test 30 days of a fleet, and plan for a thousand findings of it."""
+
+import resource
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
+
+import msgspec
+
+from actions.backtest import backtest
+from actions.facts import fleet, gather
+from actions.planning import plan
+from actions.policy.model import Allow, Amount, Budget, Match, Policy, Rung
+from analyzers.idle import IdleAnalyzer
+from benchmarks import month
+from benchmarks.month import peak_gib
+from benchmarks.result import Result
+from fallow.nouns import Finding
+from fallow.window import Window
+from warehouse.lake import Warehouse
+
+REACH_S = 60
+PLAN_S = 2
+FINDINGS = 1000
+
+
+def run(small: bool) -> list[Result]:
+    """Measure 30 days of 10,000 GPUs and a plan for 1,000 findings; small: 3 days of 400."""
+    gpus, days = (400, 3) if small else (10_000, 30)
+    with month.whole(gpus, days) as (warehouse, window):
+        return [*_backtest(warehouse, window, gpus, days), _plan(warehouse, window)]
+
+
+def policy() -> Policy:
+    """Return a policy that stops idle notebooks and jobs after a day's grace, within budgets."""
+    return Policy(
+        name="bench",
+        mode="enforce",
+        match=Match(analyzer=("idle",)),
+        allow=Allow(namespaces=("*",)),
+        ladder=(
+            Rung("observe"),
+            Rung("notify"),
+            Rung("grace", wait=timedelta(hours=4)),
+            Rung("act", do=("suspend",), verbs=("suspend", "stop", "scale to zero")),
+        ),
+        budgets=(
+            Budget(workloads=Amount(Decimal(400))),
+            Budget(gpus=Amount(Decimal("0.2"), share=True)),
+        ),
+        max_resources=Amount(Decimal(1), share=True),
+    )
+
+
+def _backtest(warehouse: Warehouse, window: Window, gpus: int, days: int) -> Iterator[Result]:
+    steps = int(window.seconds // 3600)
+    moments = [window.start + timedelta(hours=k + 1) for k in range(steps)]
+    began = time.perf_counter(), _processors()
+    past = IdleAnalyzer(warehouse.settings.idle).past(warehouse, window, moments)
+    remembered = time.perf_counter() - began[0]
+    made = backtest(policy(), past, warehouse, window, moments)
+    took, worked = time.perf_counter() - began[0], _processors() - began[1]
+    about = f"{days} d of {gpus} GPUs"
+    yield Result(
+        name=f"backtest, {about}",
+        value=took,
+        unit="s",
+        reach=REACH_S,
+        note=f"{past.rows.num_rows:,} findings at {steps} moments in {remembered:.1f} s; "
+        f"{made.cases:,} cases, {made.told:,} told, {len(made.stops):,} stopped, "
+        f"{made.gpu_hours:,.0f} GPU-hours; {worked:.1f} s of processors",
+    )
+    yield Result(name="backtest: peak memory", value=peak_gib(), unit="GiB")
+
+
+def _plan(warehouse: Warehouse, window: Window) -> Result:
+    """Plan for the findings of the last day; where they are fewer, the same again."""
+    now = window.end
+    since = max(window.start, now - timedelta(hours=49))
+    found = IdleAnalyzer(warehouse.settings.idle).find(warehouse, Window(since, now))
+    several = [_another(f, n) for n in range(FINDINGS // max(len(found), 1) + 1) for f in found]
+    began = time.perf_counter(), _processors()
+    facts = gather(warehouse, several[:FINDINGS], now)
+    made = plan([policy()], facts, fleet(warehouse, now), now)
+    took, worked = time.perf_counter() - began[0], _processors() - began[1]
+    return Result(
+        name=f"plan for {len(facts):,} findings",
+        value=took,
+        unit="s",
+        reach=PLAN_S,
+        note=f"{len(made.decisions):,} decisions, {len(made.refused):,} refused; "
+        f"{worked:.1f} s of processors",
+    )
+
+
+def _another(finding: Finding, n: int) -> Finding:
+    return msgspec.structs.replace(finding, id=f"{finding.id}-{n}") if n else finding
+
+
+def _processors() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime

@@ -1,0 +1,50 @@
+"""Changes that watches saw, to rows: each object once, as it was last, and when it was seen."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from collectors.kube.collection import Change, Collection
+from collectors.kube.holders import remap
+from collectors.kube.shapes import Meta, Node, Pod
+from collectors.kube.survey import Survey, in_group
+
+Row = dict[str, Any]
+
+
+def changed_nodes(survey: Survey, changes: Iterable[Change[Node]]) -> Iterator[Row]:
+    """Yield a row per node that changed; one that was deleted is simply not seen any more."""
+    for change in changes:
+        row = survey.node(change.object, change.at)
+        if not change.deleted:
+            yield {**row, "first_seen": change.first_at}
+
+
+def changed_pods(
+    survey: Survey, changes: Sequence[Change[Pod]], kept: Collection[Pod]
+) -> Iterator[Row]:
+    """Yield a row per pod that changed; pods that share a GPU by a holder come all together."""
+    grouped: dict[str, tuple[Meta, Row]] = {}
+    for change in changes:
+        row = _row(survey, change)
+        if in_group(change.object.metadata):
+            grouped[row["uid"]] = (change.object.metadata, row)
+        else:
+            yield row
+    if grouped:
+        objects, at = kept.current() or ((), None)
+        for pod in objects:
+            if in_group(pod.metadata) and pod.metadata.uid not in grouped:
+                grouped[pod.metadata.uid] = (pod.metadata, survey.pod(pod, at))
+        yield from remap(grouped.values())
+
+
+def _row(survey: Survey, change: Change[Pod]) -> Row:
+    row: Mapping[str, Any] = survey.pod(change.object, change.at)
+    if not change.deleted:
+        return {**row, "first_seen": change.first_at}
+    return {
+        **row,
+        "first_seen": change.first_at,
+        "deleted_at": row["deleted_at"] or change.at,
+        "finished_at": row["finished_at"] or change.at,
+    }

@@ -1,0 +1,124 @@
+"""The objects of one kind as its list and watch last showed them, and what changed since.
+
+One thread applies the steps of a watch, another takes the changes; memory is bounded by the
+objects that exist and by the changes that wait.
+"""
+
+import threading
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Generic, TypeVar
+
+import msgspec
+
+from collectors.kube.list_watch import Step
+from collectors.kube.shapes import Node, Pod
+
+T = TypeVar("T", bound=Node | Pod)
+
+WAITING = 50_000
+"""Changes that may wait; after that the watch waits for its reader, not memory for either."""
+TICK_S = 0.5
+"""How often a watch that waits looks whether it should stop."""
+
+
+class Change(msgspec.Struct, Generic[T], frozen=True):
+    """The newest state of an object that changed, and when its changes were seen."""
+
+    object: T
+    first_at: datetime
+    """When the first change that is not yet taken was seen."""
+    at: datetime
+    deleted: bool = False
+
+
+class Collection(Generic[T]):
+    """Nodes or pods, by uid."""
+
+    def __init__(
+        self, clock: Callable[[], datetime], stop: threading.Event, *, waiting: int = WAITING
+    ) -> None:
+        self._clock, self._stop, self._most = clock, stop, waiting
+        self._lock = threading.Condition()
+        self._objects: dict[str, T] = {}
+        self._listed: dict[str, T] = {}
+        self._changes: dict[str, Change[T]] = {}
+        self._confirmed: datetime | None = None
+        self.synced = False
+
+    def apply(self, step: Step[T]) -> None:
+        """Learn one step; wait while too many changes wait."""
+        with self._lock:
+            while len(self._changes) >= self._most and not self._stop.is_set():
+                self._lock.wait(TICK_S)
+            item = step.object
+            if step.kind == "LISTING":
+                self._listed = {}
+            elif step.kind == "SYNCED":
+                self._replace()
+            elif item is not None and step.kind == "LISTED":
+                self._listed[_key(item)] = item
+            elif item is not None and step.kind == "DELETED":
+                self._objects.pop(_key(item), None)
+                self._note(item, deleted=True)
+            elif item is not None:
+                self._objects[_key(item)] = item
+                self._note(item)
+
+    def confirm(self) -> None:
+        """Note that the server just said that what is known is current."""
+        with self._lock:
+            self._confirmed = self._clock()
+
+    def current(self) -> tuple[list[T], datetime] | None:
+        """Return the objects and the moment of which they are; None before the first list."""
+        with self._lock:
+            if not self.synced or self._confirmed is None:
+                return None
+            return list(self._objects.values()), self._confirmed
+
+    def take(self) -> list[Change[T]]:
+        """Return the changes that wait, the newest of each object; they wait no longer."""
+        with self._lock:
+            taken = list(self._changes.values())
+            self._changes = {}
+            self._lock.notify_all()
+            return taken
+
+    def put_back(self, changes: Iterable[Change[T]]) -> None:
+        """Let changes wait again that were taken and not stored; what came since is newer."""
+        with self._lock:
+            for change in changes:
+                key = _key(change.object)
+                newer = self._changes.get(key)
+                if newer is not None:
+                    change = msgspec.structs.replace(newer, first_at=change.first_at)  # noqa: PLW2901  (the same change, told with its first moment)
+                self._changes[key] = change
+
+    def _replace(self) -> None:
+        """Let the list that was read be what there is; what it lacks was deleted meanwhile."""
+        before, self._objects, self._listed = self._objects, self._listed, {}
+        for key, item in before.items():
+            if key not in self._objects:
+                self._note(item, deleted=True)
+        for key, item in self._objects.items():
+            known = before.get(key)
+            if known is None or _version(known) != _version(item):
+                self._note(item)
+        self.synced = True
+        self._confirmed = self._clock()
+
+    def _note(self, item: T, *, deleted: bool = False) -> None:
+        now, key = self._clock(), _key(item)
+        waiting = self._changes.get(key)
+        first = now if waiting is None else waiting.first_at
+        self._changes[key] = Change(item, first, now, deleted)
+
+
+def _key(item: Node | Pod) -> str:
+    meta = item.metadata
+    return meta.uid or f"{meta.namespace}/{meta.name}"
+
+
+def _version(item: Node | Pod) -> str:
+    return item.metadata.resource_version

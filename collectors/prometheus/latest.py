@@ -1,0 +1,102 @@
+"""What a few pods do on their hosts at this moment: instant queries, for whoever is about to act.
+
+The usual rows speak for whole five minutes of the clock's grid and come half a minute after these
+have ended. Before an act that is too old: these rates are of the last two minutes.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from string import Template
+from typing import Any
+
+from collectors.inventory import batches, look
+from collectors.prometheus.client import PrometheusClient, failure
+from collectors.prometheus.decode import vector
+from collectors.prometheus.telemetry import SOURCE
+from collectors.prometheus.usage import queries, sidecars
+from fallow.errors import FallowError
+from fallow.settings import PrometheusSettings
+from fallow.tables import Batch
+
+RANGE = timedelta(minutes=2)
+"""Two scrapes of a kubelet at the usual interval of a minute: a rate needs two."""
+_SPECIAL = '.\\+*?()[]{}|^$"'
+
+
+def latest(
+    settings: PrometheusSettings,
+    cluster: str,
+    pods: Sequence[tuple[str, str]],
+    at: datetime,
+    *,
+    client: PrometheusClient | None = None,
+) -> Iterator[Batch]:
+    """Yield `pod_sample` rows of pods (namespace, name) that end at a timestamp, and a `scrape`.
+
+    A row is there for each pod of which the server knows anything; a failure is a `scrape` row.
+    """
+    asked = client or PrometheusClient(settings)
+    error: FallowError | None = None
+    rows: list[dict[str, Any]] = []
+    try:
+        for space in sorted({namespace for namespace, _ in pods}):
+            names = sorted(name for namespace, name in pods if namespace == space)
+            rows += _rows(asked, settings.selector, cluster, space, names, at)
+    except FallowError as raised:
+        error, rows = raised, []
+    finally:
+        if client is None:
+            asked.close()
+    yield from batches("pod_sample", rows)
+    seen = look(
+        SOURCE,
+        asked.url,
+        cluster=cluster,
+        start=_naive(at),
+        end=_naive(at),
+        samples=len(rows),
+        error=None if error is None else failure(error),
+    )
+    yield from batches("scrape", [seen])
+
+
+def _rows(  # noqa: PLR0917  (one caller)
+    client: PrometheusClient,
+    matchers: str,
+    cluster: str,
+    namespace: str,
+    pods: Sequence[str],
+    at: datetime,
+) -> list[dict[str, Any]]:
+    one_of = "|".join(_escaped(pod) for pod in pods)
+    chosen = f'namespace="{_escaped(namespace)}",pod=~"{one_of}"'
+    selector = f"{matchers},{chosen}" if matchers else chosen
+    span = f"{round(RANGE.total_seconds())}s"
+    found: dict[str, dict[str, Any]] = {}
+    for query in queries():
+        expression = Template(query["expression"]).substitute(
+            selector=selector, range=span, sidecars=sidecars()
+        )
+        for words, value in vector(client.query(expression, at)):
+            row = found.setdefault(words.get("pod", ""), {})
+            row[query["column"]] = value if value == value else None  # noqa: PLR0124  (NaN)
+    return [
+        {
+            "cluster": cluster,
+            "ts": _naive(at - RANGE),
+            "namespace": namespace,
+            "pod": pod,
+            "interval_s": RANGE.total_seconds(),
+            **row,
+        }
+        for pod, row in sorted(found.items())
+        if pod and any(value is not None for value in row.values())
+    ]
+
+
+def _escaped(name: str) -> str:
+    return "".join(f"\\\\{c}" if c in _SPECIAL else c for c in name)
+
+
+def _naive(timestamp: datetime) -> datetime:
+    return timestamp.astimezone(UTC).replace(tzinfo=None)

@@ -1,0 +1,105 @@
+"""Kubernetes quantities: `500m`, `2`, `1.5Gi`, `12e6`, `128974848000m`.
+
+The server rewrites what it stores in a list of resources (`8192Mi` comes back as `8Gi`), so two
+quantities are compared by value, never as text.
+"""
+
+import math
+import re
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+_QUANTITY = re.compile(
+    r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d{1,3})|(n|u|m|k|Ki|[MGTPE]i?))?", re.ASCII
+)
+_DECIMAL = {-3: "n", -2: "u", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T", 5: "P", 6: "E"}
+_BINARY = {0: "", 1: "Ki", 2: "Mi", 3: "Gi", 4: "Ti", 5: "Pi", 6: "Ei"}
+_SUFFIX = {
+    **{suffix: Fraction(1000) ** power for power, suffix in _DECIMAL.items()},
+    **{suffix: Fraction(1024) ** power for power, suffix in _BINARY.items()},
+}
+_MOST = 6
+"""Powers of 1000 and of 1024 that have a suffix: E and Ei."""
+
+
+@lru_cache(maxsize=4096)
+def quantity(text: str | float) -> Fraction | None:
+    """Read a quantity exactly, or return None where the text is none.
+
+    Grammar: k8s.io/apimachinery/pkg/api/resource; an exponent excludes a suffix.
+    """
+    match = _QUANTITY.fullmatch(str(text).strip())
+    if match is None:
+        return None
+    number, exponent, suffix = match.groups()
+    value = Fraction(number)
+    if exponent:
+        value *= Fraction(10) ** int(exponent)
+    return value * _SUFFIX[suffix] if suffix else value
+
+
+def canonical(text: str | float) -> str | None:
+    """Return how the server stores a quantity in a list of resources; None = the text is none.
+
+    `8192Mi` is stored as `8Gi`, `2000m` as `2`, `1.5Gi` as `1536Mi`, `0.1` as `100m`; `7476Mi`
+    and `2500m` stay. What is finer than a thousandth is rounded up. The family of suffixes stays,
+    but binary suffixes need a whole number of at least 1024 (`0.5Mi` is `512Ki`, `1Ki` stays,
+    `1023` has none). Only built-in kinds are rewritten: a custom resource keeps its text.
+    """
+    match = _QUANTITY.fullmatch(str(text).strip())
+    value = quantity(text)
+    if match is None or value is None:
+        return None
+    if value == 0:
+        return "0"
+    value = Fraction(_away(value * 1000), 1000)
+    _, exponent, suffix = match.groups()
+    if suffix and suffix.endswith("i") and value.denominator == 1 and abs(value) >= 1024:  # noqa: PLR2004  (the base of binary suffixes)
+        power = _times(value, 1024, _MOST)
+        return f"{value / 1024**power}{_BINARY[power]}"
+    # The number stands without zeros at its end, before the largest power of 1000 that leaves it
+    # whole.
+    number, power = (value, _times(value, 1000, _MOST)) if value.denominator == 1 else (value, -1)
+    number /= Fraction(1000) ** power
+    if exponent is None:
+        return f"{number}{_DECIMAL[power]}"
+    return f"{number}e{3 * power}" if power else f"{number}"
+
+
+def same(one: Any, other: Any) -> bool:
+    """Tell whether two values are the same, quantities by value: `8192Mi` is `8Gi`, 2 is `2`.
+
+    What is no quantity is compared as it is; a quantity is never the same as what is none.
+    """
+    if one == other:
+        return bool(one == other)
+    mine, theirs = _value(one), _value(other)
+    return mine is not None and mine == theirs
+
+
+def milli(value: Fraction | None) -> int | None:
+    """Return thousandths, rounded up as Kubernetes does."""
+    return None if value is None else math.ceil(value * 1000)
+
+
+def whole(value: Fraction | None) -> int | None:
+    """Return the integer, rounded up as Kubernetes does."""
+    return None if value is None else math.ceil(value)
+
+
+def _value(said: Any) -> Fraction | None:
+    return quantity(said) if isinstance(said, str | int | float) else None
+
+
+def _away(value: Fraction) -> int:
+    """Round away from zero."""
+    return math.ceil(value) if value > 0 else math.floor(value)
+
+
+def _times(value: Fraction, base: int, most: int) -> int:
+    """Return how often a whole number can be divided by the base, up to a most."""
+    times, number = 0, value.numerator
+    while times < most and number % base == 0:
+        times, number = times + 1, number // base
+    return times

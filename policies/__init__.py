@@ -1,0 +1,1 @@
+"""The policies that come with Fallow: YAML files, read by `actions.policy.shipped`."""

@@ -1,0 +1,9 @@
+-- Cases as turns of the actor saw them last, by the copy of the journal: some time ago or later.
+SELECT
+    about AS id,
+    arg_max(document, seq) AS document,
+    min(ts) AS first_seen
+FROM action
+WHERE kind = 'seen' AND (document -> '$.kin') IS NOT NULL
+GROUP BY cluster, about
+HAVING max(ts) >= $since::TIMESTAMP

@@ -1,0 +1,68 @@
+"""Quantities as the server stores them: `8192Mi` becomes `8Gi`, `2000m` becomes `2`.
+
+`7476Mi` and `2500m` stay. Only built-in kinds are rewritten; a custom resource keeps its text.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fallow.kube.quantities import canonical
+from simulator.kube.kinds import Kind
+
+Object = dict[str, Any]
+
+_LISTS = frozenset(
+    {
+        "limits",
+        "requests",
+        "overhead",
+        "capacity",
+        "allocatable",
+        "allocatedResources",
+        "hard",
+        "used",
+        "default",
+        "defaultRequest",
+        "max",
+        "min",
+    }
+)
+"""Fields that are lists of resources (`ResourceList`)."""
+_ALONE = frozenset({"sizeLimit"})
+_PARTS = ("spec", "status")
+
+
+def stored(kind: Kind, new: Object, old: Mapping[str, Any]) -> Object:
+    """Return an object with the quantities of what was written in canonical form."""
+    if kind.custom:
+        return new
+    out = new
+    for part in _PARTS:
+        if part in new and new[part] != old.get(part):
+            out = {**out, part: _rewritten(new[part])}
+    return out
+
+
+def _rewritten(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_rewritten(v) for v in value]
+    if not isinstance(value, Mapping):
+        return value
+    out = {}
+    for key, inner in value.items():
+        if key in _LISTS and isinstance(inner, Mapping):
+            out[key] = {k: _quantity(v) for k, v in inner.items()}
+        elif key in _ALONE:
+            out[key] = _quantity(inner)
+        else:
+            out[key] = _rewritten(inner)
+    return out
+
+
+def _quantity(said: Any) -> Any:
+    """Return a quantity in canonical form; what is none is left to validation."""
+    if isinstance(said, Mapping):  # a device's capacity: {"value": "80Gi"}
+        return {k: _quantity(v) if k == "value" else v for k, v in said.items()}
+    if isinstance(said, bool) or not isinstance(said, str | int | float):
+        return said
+    return canonical(said) or said

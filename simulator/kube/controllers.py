@@ -1,0 +1,158 @@
+"""The controllers that write an object again where somebody has just written it.
+
+On a real server (1.36) two of them answer a write within milliseconds, so that the version which
+the write returned is old before the next request arrives:
+
+    Deployment   its controller writes status after each new generation, and a generation comes of
+                 a change of the spec *or of an annotation*
+    Node         the node-lifecycle controller adds the taint of a cordon, and takes it away again
+
+They are off to begin with, as on a server without a controller manager. `gap` places what they
+write: at every possible place between the requests of a client, on purpose and not by chance.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from simulator.kube import stamps
+from simulator.kube.paths import Target
+from simulator.kube.request import Request
+from simulator.kube.status import ApiError
+from simulator.kube.store import Store
+
+Object = dict[str, Any]
+Gap = int | Literal["next write"]
+"""After how many further requests they write: 0 = right after the request that causes it, while
+its answer is under way. `next write` = right before the next write of the same object, whatever is
+read before: the worst moment there is."""
+
+MANAGER = "kube-controller-manager"
+CORDON_TAINT = "node.kubernetes.io/unschedulable"
+_WATCHED = frozenset({"Deployment", "Node"})
+
+
+class Due(msgspec.Struct):
+    """A write that is still to come."""
+
+    kind: str
+    key: str
+    left: int
+    """Requests that are answered before it, where the gap is a number."""
+    times: int
+
+
+class Controllers:
+    """Both controllers, and the moment at which they write."""
+
+    def __init__(self, store: Store) -> None:
+        self.enabled = False
+        self.gap: Gap = 0
+        self.times = 1
+        """Status writes per generation of a Deployment; a rollout of many pods makes several."""
+        self._store = store
+        self._since = store.version
+        self._due: list[Due] = []
+        self._generations: dict[str, int] = {}
+
+    def enable(self, gap: Gap = 0, *, times: int = 1) -> None:
+        """Let them write from now on; what was written before is seen already."""
+        with self._store.changed:
+            self.enabled, self.gap, self.times = True, gap, times
+            self._since = self._store.version
+            self._due.clear()
+
+    def before(self, request: Request, target: Target) -> None:
+        """Write what was to come right before this request."""
+        if not self.enabled or self.gap != "next write":
+            return
+        if request.method == "GET" or "dryRun" in request.query:
+            return
+        key = stamps.key(target.namespace, target.name)
+        with self._store.changed:
+            for due in [d for d in self._due if (d.kind, d.key) == (target.kind.key, key)]:
+                self._write(due)
+
+    def after(self) -> None:
+        """See what a request has changed, and write what is due by now."""
+        if not self.enabled:
+            return
+        with self._store.changed:
+            for due in self._due:
+                due.left -= 1
+            self._notice()
+            if self.gap == "next write":
+                return
+            for due in [d for d in self._due if d.left <= 0]:
+                self._write(due)
+
+    def rest(self) -> None:
+        """Write all that is still to come, now."""
+        with self._store.changed:
+            self._notice()
+            while self.enabled and self._due:
+                self._write(self._due[0])
+
+    def _notice(self) -> None:
+        try:
+            self._since, changes = self._store.changes(self._since)
+        except ApiError:  # so much changed that it is forgotten
+            self._since = self._store.version
+            return
+        left = self.gap if isinstance(self.gap, int) else 0
+        for change in changes:
+            if change.kind not in _WATCHED:
+                continue
+            self._due = [d for d in self._due if (d.kind, d.key) != (change.kind, change.key)]
+            if change.type != "DELETED" and self._body(change.kind, change.key, 0) is not None:
+                times = self.times if change.kind == "Deployment" else 1
+                self._due.append(Due(change.kind, change.key, left, times))
+
+    def _write(self, due: Due) -> None:
+        body = self._body(due.kind, due.key, due.times)
+        due.times -= 1
+        if due.times <= 0 or body is None:
+            self._due.remove(due)
+        if body is None:
+            return
+        namespace, _, name = due.key.rpartition("/")
+        part: Literal["", "status"] = "status" if due.kind == "Deployment" else ""
+        self._store.patch(due.kind, name, namespace, body, subresource=part, manager=MANAGER)
+        self._since = self._store.version
+
+    def _body(self, kind: str, key: str, times: int) -> Object | None:
+        """Return what the controller of a kind writes on an object now; None = nothing."""
+        namespace, _, name = key.rpartition("/")
+        found = self._store.get(kind, name, namespace)
+        if found is None:
+            return None
+        return _tainted(found, self._store.now()) if kind == "Node" else _observed(found, times)
+
+
+def _observed(deployment: Object, times: int) -> Object | None:
+    """Return the status of a Deployment whose controller has seen its generation."""
+    generation = deployment["metadata"].get("generation", 0)
+    status = deployment.get("status") or {}
+    if status.get("observedGeneration", 0) >= generation and times < 1:
+        return None
+    others = [c for c in status.get("conditions") or () if c["type"] != "Progressing"]
+    progress = {
+        "type": "Progressing",
+        "status": "True",
+        "reason": "ReplicaSetUpdated",
+        "message": f"generation {generation} is progressing: {times} to go",
+    }
+    conditions = [*others, progress] if times else [*others]
+    return {"status": {"observedGeneration": generation, "conditions": conditions}}
+
+
+def _tainted(node: Object, now: float) -> Object | None:
+    """Return the taints of a node as its cordon asks for; None = they are so already."""
+    spec = node.get("spec") or {}
+    taints = list(spec.get("taints") or ())
+    others = [t for t in taints if t.get("key") != CORDON_TAINT]
+    cordoned = bool(spec.get("unschedulable"))
+    if cordoned == (len(others) < len(taints)):
+        return None
+    taint = {"key": CORDON_TAINT, "effect": "NoSchedule", "timeAdded": stamps.rfc3339(now)}
+    return {"spec": {"taints": [*others, *([taint] if cordoned else [])] or None}}

@@ -1,0 +1,177 @@
+"""Undo, cordon and drain on a control plane: the API stub's, and a real one where it is at hand.
+
+The real one has its Deployment, node-lifecycle and disruption controllers, its scheduler and RBAC;
+only the kubelets are ours. What fails in most runs there fails on the stub in every run.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from actions.journal import words
+from tests.actions.loop import draining
+from tests.actions.loop.control_plane import RealSite, prepared
+from tests.actions.loop.draining import OTHER, SICK
+from tests.actions.loop.site import Site, bare
+from tests.actions.loop.test_crashes import nothing_twice
+from tests.servers import kube_apiserver as real
+from tests.simulator.kube.conftest import Kube
+
+TIMES = 20
+pytestmark = pytest.mark.xdist_group("control-plane")
+
+
+@pytest.fixture(scope="module")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kube]:
+    """Return a real server with controllers, or skip with what is missing."""
+    folder = real.controllers()
+    if folder is None:
+        pytest.skip(real.without_controllers())
+    with real.controlled(folder, tmp_path_factory.mktemp("control")) as server:
+        yield prepared(server)
+
+
+@pytest.fixture(params=["stand-in", "kube-controller-manager"])
+def any_site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    """Return a site on the stub at its worst moment, and on a real control plane."""
+    if request.param == "stand-in":
+        with Site(tmp_path) as made:
+            yield made
+        return
+    with RealSite(tmp_path, request.getfixturevalue("control_plane")) as made:
+        yield made
+        for kind in ("PodDisruptionBudget", "Deployment"):
+            for name in {n for k, n in created(made) if k == kind}:
+                made.remove(kind, name)
+        for node in (SICK, OTHER):
+            draining.shut(made, node, closed=False)
+
+
+def created(site: RealSite) -> list[tuple[str, str]]:
+    kinds = ("PodDisruptionBudget", "Deployment")
+    return [(kind, o["metadata"]["name"]) for kind in kinds for o in site.listed(kind)]
+
+
+def again(site: Site, number: int) -> None:
+    """Begin with an empty journal: what was undone before is left alone for a day."""
+    site.folder = site.folder.parent / f"{site.folder.name}-{number}"
+    site.folder.mkdir()
+
+
+def test_undos_of_a_deployment_are_exact_every_time(any_site: Site) -> None:
+    site = any_site
+    before = bare(site.deployment())
+    results = []
+    for number in range(TIMES):
+        again(site, number)
+        actor = site.actor()
+        told = site.done(actor)
+        assert site.replicas() == 0
+        results.append(actor.undo(told.action.id, "ann").result)
+        assert site.replicas() == 2
+        site.pass_time(minutes=3)
+        assert bare(site.get("Deployment", "web")) == before
+        nothing_twice(site)
+    assert results == ["undone"] * TIMES
+
+
+def test_a_node_is_cordoned_and_drained_and_let_in_pods_again_every_time(any_site: Site) -> None:
+    site = any_site
+    before = draining.loaded(site)
+    results = []
+    for number in range(TIMES):
+        again(site, number)
+        actor = draining.actor(site)
+        told = site.done(actor)
+        assert draining.is_cordoned(site)
+        assert draining.on(site, SICK) == []
+        assert len(draining.on(site, OTHER)) == 2
+        assert told.action.intent.capability == "drain"
+        results.append(actor.undo(told.action.id, "ann").result)
+        draining.until(site, lambda: not draining.is_tainted(site, SICK))
+        assert bare(site.get("Node", SICK, "")) == before
+        nothing_twice(site)
+        move_back(site)
+    assert results == ["undone"] * TIMES
+
+
+def test_a_drain_under_a_budget_goes_on_as_pods_come_back_every_time(any_site: Site) -> None:
+    site = any_site
+    before = draining.loaded(site)
+    draining.budget(site, minAvailable=1)
+    results = []
+    for number in range(TIMES):
+        again(site, number)
+        actor = draining.actor(site)
+        told = site.acted(actor)
+        for _ in range(4):
+            site.pass_time(minutes=3)
+            actor.turn(dry_run=False)
+        assert told.outcome is not None
+        assert told.outcome.result == "done", told.outcome
+        assert draining.on(site, SICK) == []
+        results.append(actor.undo(told.action.id, "ann").result)
+        draining.until(site, lambda: not draining.is_tainted(site, SICK))
+        assert bare(site.get("Node", SICK, "")) == before
+        nothing_twice(site)
+        move_back(site)
+    assert results == ["undone"] * TIMES
+
+
+def test_a_budget_that_allows_none_holds_the_drain_and_is_named(any_site: Site) -> None:
+    site = any_site
+    before = draining.loaded(site)
+    draining.budget(site, minAvailable=2)
+    actor = draining.actor(site)
+    site.told_and_waited(actor)
+    (taken,) = actor.turn(dry_run=False).taken
+    assert taken.result == "held"
+    (reason,) = taken.reasons
+    assert "pod team-a/web-" in reason.text
+    assert "disruption budget web needs 2 healthy pods and has 2 currently" in reason.text
+    assert bare(site.get("Node", SICK, "")) == before
+    assert actor.record.actions == {}
+
+
+def test_a_budget_that_allows_no_more_lets_pods_in_again_at_the_end_of_the_wait(
+    any_site: Site,
+) -> None:
+    site = any_site
+    before = draining.loaded(site)
+    draining.budget(site, minAvailable=1)
+    draining.shut(site, OTHER, closed=True)  # what is evicted finds no other place
+    actor = draining.actor(site)
+    told = site.acted(actor)
+    for _ in range(2):
+        site.pass_time(minutes=10)
+        actor.turn(dry_run=False)
+        assert told.is_open
+        assert draining.is_cordoned(site)
+    site.pass_time(minutes=15)
+    actor.turn(dry_run=False)
+    assert told.outcome is not None
+    assert told.outcome.result == "failed"
+    said = told.outcome.reasons[0].text
+    assert "pod team-a/web-" in said
+    assert "disruption budget web needs 1 healthy pods and has 1 currently" in said
+    draining.until(site, lambda: not draining.is_tainted(site, SICK))
+    assert bare(site.get("Node", SICK, "")) == before
+    nothing_twice(site)
+    rows = site.journal().entries(words.BACKED_OFF)
+    assert [r.key for r in rows] == [f"c/Node/team-a/{SICK}"]
+    length = site.settings.back_off.failed
+    until = rows[0].document["until"]
+    assert abs(rows[0].at + length - site.now.fromisoformat(until)) < timedelta(minutes=1)
+
+
+def move_back(site: Site) -> None:
+    """Bring the pods onto the sick node again, by a restart while no other place is open."""
+    draining.shut(site, OTHER, closed=True)
+    site.patch("Deployment", "web", {"spec": {"replicas": 0}}, manager="kubectl-scale")
+    site.pass_time(minutes=2)
+    site.patch("Deployment", "web", {"spec": {"replicas": 2}}, manager="kubectl-scale")
+    site.pass_time(minutes=3)
+    draining.shut(site, OTHER, closed=False)
+    assert len(draining.on(site, SICK)) == 2

@@ -1,0 +1,155 @@
+"""Controllers write between any two of our writes: an undo is exact, and 409 is no dead end.
+
+The API stub's controllers of Deployments and nodes write at the place that the test says
+(`simulator/kube/controllers.py`); test_real_controllers holds the same to the real ones.
+"""
+
+import pytest
+
+from actions.journal import words
+from actions.loop.writes import TRIES
+from fallow.errors import RefusedError
+from simulator.kube.controllers import Gap
+from tests.actions.loop.site import Site, bare
+from tests.actions.loop.test_crashes import nothing_twice
+
+GAPS: list[Gap] = [*range(12), "next write"]
+"""Every gap between the requests of an undo, and some beyond."""
+
+
+@pytest.mark.parametrize("gap", GAPS)
+def test_an_undo_is_exact_wherever_the_controller_writes(site: Site, gap: Gap) -> None:
+    before = bare(site.deployment())
+    site.server.controllers.enable(gap)
+    actor = site.actor()
+    told = site.done(actor)
+    site.server.controllers.enable(gap)  # what its annotation causes may still be to come
+    actor.undo(told.action.id, "ann")
+    assert bare(site.get("Deployment", "web")) == before
+    assert [o.result for o in told.outcomes] == ["done", "undone"]
+    nothing_twice(site)
+
+
+def test_ten_undos_of_ten_at_the_worst_moment(site: Site) -> None:
+    """The failing sequence of a real server: annotation, status, restore with the old version."""
+    names = [f"web-{n}" for n in range(10)]
+    for name in names:
+        site.deployment(name, replicas=1)
+    before = {name: bare(site.get("Deployment", name)) for name in names}
+    actor = site.actor(settings=with_room(site, 10))
+    site.told_and_waited(actor)
+    actor.turn(dry_run=False)
+    site.pass_time(minutes=3)
+    actor.turn(dry_run=False)
+    told = list(actor.record.actions.values())
+    assert [t.outcome.result for t in told if t.outcome] == ["done"] * 10
+    assert {site.replicas(name) for name in names} == {0}
+    undone = [actor.undo(t.action.id, "ann").result for t in told]
+    assert undone == ["undone"] * 10
+    assert {name: bare(site.get("Deployment", name)) for name in names} == before
+    assert site.journal().entries(words.WITHDRAWN) == []
+
+
+@pytest.mark.parametrize("times", [1, TRIES - 1])
+def test_an_undo_outlasts_a_controller_that_writes_a_few_times(site: Site, times: int) -> None:
+    before = bare(site.deployment())
+    actor = site.actor()
+    told = site.done(actor)
+    make_conflicts(site, times)
+    actor.undo(told.action.id, "ann")
+    assert bare(site.get("Deployment", "web")) == before
+    tries = [e.document["change"] for e in site.journal().entries(words.UNSENDING)]
+    assert tries == [0] * (times + 1)
+    nothing_twice(site)
+
+
+def test_a_conflict_that_remains_says_what_to_do_and_the_same_command_does_it(site: Site) -> None:
+    before = bare(site.deployment())
+    actor = site.actor()
+    told = site.done(actor)
+    make_conflicts(site, TRIES)
+    with pytest.raises(RefusedError) as refused:
+        actor.undo(told.action.id, "ann")
+    assert f"try again: fallow undo {told.action.id}" in str(refused.value)
+    annotations = site.get("Deployment", "web")["metadata"]["annotations"]
+    assert annotations["fallow.dev/undo"] == f"fallow undo {told.action.id}"
+    assert site.replicas() == 0
+    assert not told.is_open
+    site.settle()
+    actor.undo(told.action.id, "ann")
+    assert bare(site.get("Deployment", "web")) == before
+    nothing_twice(site)
+
+
+def test_an_editor_who_comes_between_wins_and_is_named(site: Site) -> None:
+    site.deployment()
+    told = site.done(site.actor())
+
+    def edit(step: str) -> None:
+        if step == "journalled unsending 0":
+            site.patch("Deployment", "web", {"spec": {"replicas": 5}})
+
+    actor = site.actor(pulse=edit)
+    with pytest.raises(RefusedError) as refused:
+        actor.undo(told.action.id, "ann")
+    assert f"that change stays, and what it was before is in: fallow actions {told.action.id}" in (
+        str(refused.value)
+    )
+    assert site.replicas() == 5
+    (kept,) = actor.record.actions.values()
+    assert not kept.is_open
+    nothing_twice(site)
+
+
+def test_an_editor_of_other_fields_does_not_stop_an_undo(site: Site) -> None:
+    site.deployment()
+    told = site.done(site.actor())
+
+    def edit(step: str) -> None:
+        if step == "journalled unsending 0":
+            said = {"metadata": {"annotations": {"team": "vision"}}}
+            site.patch("Deployment", "web", said, manager="kubectl-annotate")
+
+    actor = site.actor(pulse=edit)
+    actor.undo(told.action.id, "ann")
+    after = site.get("Deployment", "web")
+    assert after["spec"]["replicas"] == 2
+    assert after["metadata"]["annotations"]["team"] == "vision"
+    assert not any(key.startswith("fallow.dev/") for key in after["metadata"]["annotations"])
+
+
+def test_the_first_write_of_an_action_is_not_sent_again_but_decided_anew(site: Site) -> None:
+    site.deployment()
+
+    def report(step: str) -> None:
+        if step == "journalled sending 0":
+            body = {"status": {"unavailableReplicas": 1}}
+            where = ("Deployment", "web", "team-a")
+            site.store.patch(*where, body, subresource="status", manager="kube-controller-manager")
+
+    actor = site.actor(pulse=report)
+    site.told_and_waited(actor)
+    (taken,) = actor.turn(dry_run=False).taken
+    assert taken.result == "refused"
+    assert "the next turn reads it again and decides anew" in taken.reasons[0].text
+    assert site.replicas() == 2
+    nothing_twice(site)
+    (taken,) = site.actor().turn(dry_run=False).taken
+    assert taken.result == "acted"
+
+
+def with_room(site: Site, many: int) -> object:
+    """Return settings that let many actions be under way at a time."""
+    return site.settings.model_copy(update={"concurrent": many})
+
+
+def make_conflicts(site: Site, times: int) -> None:
+    """Let the Deployment's controller write before each of its next writes, so many times."""
+    site.server.controllers.enable("next write", times=times)
+    found = site.get("Deployment", "web")
+    # A change that its controller has still to see, made before ours.
+    said = {"metadata": {"annotations": {"team": f"vision-{times}"}}}
+    site.store.patch("Deployment", "web", "team-a", said, manager="kubectl-annotate")
+    undone = {"metadata": {"annotations": {"team": None}}}
+    site.store.patch("Deployment", "web", "team-a", undone, manager="kubectl-annotate")
+    assert bare(site.get("Deployment", "web")) == bare(found)

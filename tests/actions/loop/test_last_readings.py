@@ -1,0 +1,98 @@
+"""From collectors to the act, over HTTP: what is not seen, and what was just active, never acts."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from actions.journal import words
+from tests.actions.loop.plant import EVERY, Plant
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+PAST = timedelta(minutes=100)
+"""An hour of rest, the startup grace before it, and a few passes more."""
+Making = Callable[[int], Plant]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Making]:
+    made: list[Plant] = []
+
+    def plant(size: int) -> Plant:
+        made.append(Plant(tmp_path, size).__enter__())
+        return made[-1]
+
+    yield plant
+    for one in made:
+        one.__exit__(None, None, None)
+
+
+def untouched(plant: Plant) -> bool:
+    intents = [e for e in plant.journal().entries() if e.kind == words.INTENT]
+    return not intents and not plant.writes("/deployments/")
+
+
+def test_what_rests_and_is_seen_whole_is_stopped_once_every_source_has_said_so(
+    make: Making,
+) -> None:
+    plant = make(2)
+    plant.replicas_of("web", 2)
+    plant.live(PAST)
+    plant.ready()
+    away, url = plant.sources.away, plant.sources.url
+    first = plant.pods()[0]["metadata"]["name"]
+    node = plant.pods()[0]["spec"]["nodeName"]
+
+    (line,) = plant.taken(lambda: away.add(f"/pods/{first}"))
+    assert line == f"held: jupyter {url}/pods/{first} did not answer: HTTP 503 from /api/kernels"
+    away.clear()
+
+    (line,) = plant.taken(lambda: away.add(f"/nodes/{node}"))
+    assert line.startswith(f"held: exporters {url}/nodes/{node}/metrics did not answer: HTTP 503")
+    away.clear()
+
+    assert untouched(plant)
+    assert plant.taken() == ["acted: "]
+    assert plant.replicas() == 0
+
+
+def test_a_terminal_that_was_active_65_s_ago_is_left_alone(make: Making) -> None:
+    plant = make(1)
+    plant.replicas_of("web", 1)
+    plant.live(PAST)
+    plant.ready()
+    (pod,) = (p["metadata"]["name"] for p in plant.pods())
+
+    def types() -> None:
+        plant.terminal_at[pod] = plant.now - timedelta(seconds=65)
+
+    assert plant.taken(types) == [f"refused: terminal active 1m5s ago ({pod})"]
+    assert untouched(plant)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "seen", "text"),
+    [
+        (2, 1, "not judged: 1 of 2 replicas has no telemetry: "),
+        (5, 1, "not judged: 4 of 5 replicas have no telemetry: "),
+    ],
+)
+def test_replicas_on_nodes_without_an_exporter_are_never_stopped_with_the_idle_one(
+    make: Making, replicas: int, seen: int, text: str
+) -> None:
+    plant = make(replicas)
+    nodes = plant.replicas_of("web", replicas)
+    assert len(set(nodes)) == replicas
+    plant.dark = set(sorted(nodes)[seen:])
+    plant.live(PAST)
+    plant.ready()
+    (facts,) = plant.facts()
+    assert facts.coverage is not None
+    assert facts.coverage <= seen / replicas + 1e-9
+    assert any(veto.startswith(text) for veto in facts.vetoes), facts.vetoes
+    assert plant.taken() == []
+    plant.live(EVERY)
+    assert plant.taken() == []
+    assert plant.replicas() == replicas
+    assert untouched(plant)

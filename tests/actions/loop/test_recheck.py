@@ -1,0 +1,198 @@
+"""The last reading of each signal: one that is active or old leaves a workload alone."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actions.loop.recheck import Limits, Reading, Recheck, judged, readings, unanswered
+from fallow.acting import Facts, PodRef
+from fallow.settings import Settings
+from fallow.tables import Batch
+from fallow.window import Window
+from tests.actions import cases
+from tests.actions.cases import NOW
+from warehouse.lake import Warehouse
+
+LIMITS = Limits(0.05, 0.3, timedelta(hours=1))
+MINUTE = timedelta(minutes=1)
+DETAILS = {"devices": ["GPU-1"], "idle_band_w": 70.0, "rule": {"power_margin_w": 10.0}}
+
+
+def facts(hours: float = 8) -> Facts:
+    window = Window(NOW - timedelta(hours=hours), NOW)
+    found = cases.finding(details=DETAILS, window=window)
+    return cases.facts(finding=found, pods=(PodRef("nb-0"),))
+
+
+def said(signal: str, value: float | None = None, *, age_s: float = 0, **more: Any) -> Recheck:
+    at = NOW - timedelta(seconds=age_s)
+    reading = Reading(signal, "nb-0", at, **{"interval_s": 60.0, **more}, value=value)
+    return judged([reading], facts(), NOW, LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("signal", "rests", "active"),
+    [
+        ("activity", 0.05, 0.051),
+        ("power", 80.0, 80.1),
+        ("CPU", 0.05, 0.051),
+        ("network", 9_999.0, 10_000.0),
+        ("file writes", 9_999.0, 10_000.0),
+        ("requests", 0.0, 0.001),
+        ("kernels", 0.0, 1.0),
+    ],
+)
+def test_each_signal_at_both_sides_of_its_limit(signal: str, rests: float, active: float) -> None:
+    assert said(signal, rests) == Recheck()
+    (why,) = said(signal, active).active
+    assert "nb-0" in why
+
+
+@pytest.mark.parametrize(("cores", "most"), [(None, 0.05), (1.0, 0.05), (4.0, 0.2), (32.0, 0.3)])
+def test_a_core_is_no_rest_however_many_are_requested(cores: float | None, most: float) -> None:
+    assert said("CPU", most, cores=cores) == Recheck()
+    assert said("CPU", most + 0.001, cores=cores).active
+
+
+@pytest.mark.parametrize("signal", ["kernels", "terminals"])
+@pytest.mark.parametrize(("ago_s", "active"), [(65, True), (3599, True), (3600, False)])
+def test_what_was_active_within_the_least_duration_is_active(
+    signal: str, ago_s: int, active: bool
+) -> None:
+    found = said(signal, 0.0, active_at=NOW - timedelta(seconds=ago_s))
+    assert bool(found.active) == active
+    if ago_s == 65:
+        assert found.active == (f"{signal[:-1]} active 1m5s ago (nb-0)",)
+
+
+@pytest.mark.parametrize(("after_s", "active"), [(30, False), (31, True)])
+def test_activity_that_the_stretch_began_with_is_not_its_own(after_s: int, active: bool) -> None:
+    about = facts(hours=0.5)
+    at = about.finding.window.start + timedelta(seconds=after_s)
+    reading = Reading("terminals", "nb-0", NOW, 60.0, 0.0, at)
+    assert bool(judged([reading], about, NOW, LIMITS).active) == active
+
+
+@pytest.mark.parametrize(("age_s", "old"), [(90, False), (91, True), (720, True)])
+def test_a_reading_is_old_after_its_interval_and_30_s(age_s: int, old: bool) -> None:
+    found = said("kernels", 0.0, age_s=age_s)
+    assert (bool(found.stale), found.active) == (old, ())
+    if age_s == 720:
+        assert found.stale == ("the last reading of kernels is 12m old (nb-0)",)
+
+
+@given(
+    age_s=st.integers(0, 100_000),
+    interval_s=st.floats(1, 3600),
+    value=st.floats(0, 1),
+    signal=st.sampled_from(["activity", "CPU", "requests", "kernels"]),
+)
+def test_a_reading_passes_only_when_it_is_fresh_and_at_rest(
+    age_s: int, interval_s: float, value: float, signal: str
+) -> None:
+    found = said(signal, value, age_s=age_s, interval_s=interval_s)
+    assert bool(found.stale) == (age_s > interval_s + 30)
+    if value > 0.06:
+        assert found.active
+
+
+def rows(lake: Warehouse, table: str, *listed: dict[str, Any]) -> None:
+    names = {name: None for row in listed for name in row}
+    data: dict[str, object] = {n: [row.get(n) for row in listed] for n in names}
+    lake.ingest([Batch.of(table, data)])
+
+
+def at(ago: timedelta) -> datetime:
+    return (NOW - ago).replace(tzinfo=None)
+
+
+def test_the_last_of_each_stored_signal_is_read(settings: Settings) -> None:
+    space = facts().finding.subject.namespace
+    here = {"cluster": "c", "namespace": space, "pod": "nb-0"}
+    with Warehouse.open(settings, write=True, clock=lambda: NOW) as lake:
+        device = {"cluster": "c", "device": "GPU-1", "source": "exporters", "interval_s": 60.0}
+        rows(
+            lake, "sample",
+            device | {"ts": at(3 * MINUTE), "sm_active": 0.9, "power_w": 400.0},
+            device | {"ts": at(MINUTE), "sm_active": 0.0, "power_w": 70.0},
+            device | {"device": "GPU-2", "ts": at(MINUTE), "sm_active": 1.0},
+        )  # fmt: skip
+        host = here | {"interval_s": 60.0}
+        rows(
+            lake, "pod_sample",
+            host | {"ts": at(9 * MINUTE), "cpu_cores": 0.5, "requests_per_s": 0.0},
+            host | {"ts": at(2 * MINUTE), "cpu_cores": 0.51, "sidecar_cores": 0.5}
+            | {"net_rx_bps": 1.0, "net_tx_bps": 2.0},
+            host | {"ts": at(2 * MINUTE), "pod": "other-0", "cpu_cores": 9.0},
+        )  # fmt: skip
+        seen = {"kernels": 1, "busy_kernels": 0, "terminals": 1}
+        rows(
+            lake, "notebook_sample",
+            here | seen | {"ts": at(12 * MINUTE), "last_terminal_activity": at(90 * MINUTE)},
+        )  # fmt: skip
+        rows(lake, "pod", here | {"uid": "u", "cpu_request_milli": 8000})
+        found = {r.signal: r for r in readings(lake, facts(), NOW, LIMITS)}
+    assert (found["activity"].value, found["power"].value) == (0.0, 70.0)
+    assert (found["activity"].ts, found["activity"].source) == (NOW - MINUTE, "exporters")
+    assert (found["CPU"].ts, found["CPU"].cores) == (NOW - MINUTE, 8.0)
+    assert found["CPU"].value == pytest.approx(0.01)
+    assert found["network"].value == 3.0
+    assert found["requests"].ts == NOW - 8 * MINUTE
+    assert found["terminals"].active_at == NOW - 90 * MINUTE
+    assert "file writes" not in found
+    assert judged(found.values(), facts(), NOW, LIMITS) == Recheck(
+        (),
+        (
+            "the last reading of kernels is 12m old (nb-0)",
+            "the last reading of requests is 8m old (nb-0)",
+            "the last reading of terminals is 12m old (nb-0)",
+        ),
+    )
+
+
+def scrape(collector: str, target: str, *, up: bool, ago: timedelta) -> dict[str, Any]:
+    error = None if up else "HTTP 503"
+    where = {"cluster": "c", "collector": collector, "target": target}
+    return where | {"ts": at(ago), "up": up, "error": error}
+
+
+@pytest.mark.parametrize(
+    ("collector", "target", "held"),
+    [
+        ("jupyter", "http://nb:8888/", True),
+        ("jupyter", "http://other:8888/", False),
+        ("prometheus", "http://prom", True),
+        ("kubernetes", "https://api/api/v1/pods?limit=500", True),
+        ("kubernetes", "https://api/apis/kueue.x-k8s.io", False),
+        ("exporters", "http://node-1/metrics", True),
+    ],
+)
+def test_a_source_of_the_case_that_does_not_answer_is_named(
+    settings: Settings, collector: str, target: str, held: bool
+) -> None:
+    device = Reading("activity", "GPU-1", NOW - 2 * MINUTE, 300.0, 0.0, source="exporters")
+    with Warehouse.open(settings, write=True, clock=lambda: NOW) as lake:
+        rows(
+            lake, "scrape",
+            scrape(collector, target, up=True, ago=9 * MINUTE),
+            scrape(collector, target, up=False, ago=timedelta(seconds=5)),
+            scrape("jupyter", "http://old:8888", up=False, ago=9 * MINUTE),
+        )  # fmt: skip
+        servers = ["http://nb:8888", "http://old:8888"]
+        why = unanswered(lake, [device], NOW - MINUTE, cluster="c", servers=servers)
+        assert why == ((f"{collector} {target} did not answer: HTTP 503",) if held else ())
+        rows(lake, "scrape", scrape(collector, target, up=True, ago=timedelta(seconds=1)))
+        again = unanswered(lake, [device], NOW - MINUTE, cluster="c", servers=servers)
+        assert again == ()
+
+
+def test_an_exporter_that_is_away_holds_no_device_that_another_one_showed(
+    settings: Settings,
+) -> None:
+    device = Reading("activity", "GPU-1", NOW, 60.0, 0.0, source="exporters")
+    with Warehouse.open(settings, write=True, clock=lambda: NOW) as lake:
+        rows(lake, "scrape", scrape("exporters", "http://n2", up=False, ago=timedelta(seconds=5)))
+        assert unanswered(lake, [device], NOW - MINUTE, cluster="c") == ()

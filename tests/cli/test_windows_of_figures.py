@@ -1,0 +1,195 @@
+"""Which hours a figure covers: whole ones, the same for every command, and named beside it."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from runtime.cli.frame import Run
+
+Fallow = Callable[..., Any]
+COLUMNS = ["--columns", "workload=pod,ts=ts,gpu_util_pct=util", "--interval", "60s"]
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+PODS = ("a", "b", "c", "d")
+RATE = 2
+
+
+@pytest.fixture
+def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[datetime], None]:
+    """Set the wall clock of the commands."""
+    return lambda moment: monkeypatch.setattr(Run, "now", lambda _run: moment)
+
+
+@pytest.fixture
+def put(fallow: Fallow, tmp_path: Path) -> Callable[..., None]:
+    """Import idle samples of four GPUs of a cluster, one a minute."""
+
+    def call(start: datetime, end: datetime, cluster: str = "a") -> None:
+        count = int((end - start).total_seconds() // 60)
+        moments = [(start + timedelta(minutes=n)).timestamp() for n in range(count)]
+        rows = {
+            "pod": [pod for pod in PODS for _ in moments],
+            "ts": moments * len(PODS),
+            "util": [0.0] * count * len(PODS),
+        }
+        pq.write_table(pa.table(rows), tmp_path / "samples.parquet")
+        words = ("import", "samples", tmp_path / "samples.parquet", *COLUMNS)
+        ran = fallow(*words, "--rate", RATE, "--home", tmp_path / "home", "--cluster", cluster)
+        assert ran.code == 0, ran.err
+
+    return call
+
+
+def test_a_window_of_half_hours_is_billed_by_the_whole_hours_that_it_names(
+    fallow: Fallow, put: Callable[..., None], at: Callable[[datetime], None], tmp_path: Path
+) -> None:
+    put(NOON, NOON + timedelta(hours=4))
+    at(NOON + timedelta(hours=5))
+    asked = ("--window", "2026-03-01T13:30/2026-03-01T14:30", "--home", tmp_path / "home")
+    ran = fallow("spend", *asked, "-o", "json")
+    body = json.loads(ran.out)
+    assert body["total"]["gpu_hours"] == pytest.approx(2 * len(PODS))
+    assert body["window"] == {"start": "2026-03-01T13:00:00Z", "end": "2026-03-01T15:00:00Z"}
+    assert "2026-03-01 13:00 to 2026-03-01 15:00 UTC (2h)" in ran.err
+    assert "13:30 to 2026-03-01 14:30" in ran.err
+    assert "whole hours" in ran.err
+
+
+def test_analyze_bills_and_names_the_hours_of_spend(
+    fallow: Fallow, put: Callable[..., None], at: Callable[[datetime], None], tmp_path: Path
+) -> None:
+    put(NOON, NOON + timedelta(hours=4))
+    at(NOON + timedelta(hours=5))
+    asked = ("--window", "2026-03-01T13:30/2026-03-01T14:30", "--home", tmp_path / "home")
+    spent = json.loads(fallow("spend", *asked, "-o", "json").out)
+    ran = fallow("analyze", "idle", *asked, "-o", "json")
+    found = json.loads(ran.out)
+    assert found["window"] == spent["window"]
+    bill = found["waterfall"]["bill"]
+    assert bill["gpu_hours"] == pytest.approx(spent["total"]["gpu_hours"])
+    assert bill["usd"] == pytest.approx(spent["total"]["usd"])
+    assert "2026-03-01 13:00 to 2026-03-01 15:00 UTC (2h)" in ran.err
+
+
+def test_whole_hours_are_named_as_they_were_requested(
+    fallow: Fallow, put: Callable[..., None], at: Callable[[datetime], None], tmp_path: Path
+) -> None:
+    put(NOON, NOON + timedelta(hours=4))
+    at(NOON + timedelta(hours=5))
+    asked = ("--window", "2026-03-01T13:00/2026-03-01T15:00", "--home", tmp_path / "home")
+    ran = fallow("spend", *asked)
+    assert "whole hours" not in ran.err
+    assert "2026-03-01 13:00 to 2026-03-01 15:00 UTC (2h)" in ran.err
+
+
+DAY = {"start": "2026-03-01T18:00:00Z", "end": "2026-03-02T18:00:00Z"}
+"""The 24 hours before NOON + 30 h."""
+
+
+def test_a_relative_window_ends_at_the_newest_hour_in_the_ledger_and_says_its_age(
+    fallow: Fallow, put: Callable[..., None], at: Callable[[datetime], None], tmp_path: Path
+) -> None:
+    put(NOON, NOON + timedelta(hours=30))
+    at(NOON + timedelta(hours=30, days=6, minutes=20))
+    asked = ("--window", "24h", "--home", tmp_path / "home")
+    ran = fallow("spend", *asked, "-o", "json")
+    body = json.loads(ran.out)
+    assert (body["window"], body["total"]["gpu_hours"]) == (DAY, 24 * len(PODS))
+    assert (body["coverage"]["hours"], body["coverage"]["hours_with_data"]) == (24, 24)
+    assert "2026-03-01 18:00 to 2026-03-02 18:00 UTC (1d)" in ran.err
+    assert "24 of 24 h have data" in ran.err
+    assert "6d20m ago" in ran.err
+    ran = fallow("analyze", "idle", *asked, "-o", "json")
+    assert json.loads(ran.out)["window"] == DAY
+    assert "24 of 24 h have data" in ran.err
+    ran = fallow("report", "finance", *asked, "--format", "md")
+    assert f"${24 * len(PODS) * RATE}" in ran.out
+    assert "24 of 24 h have data" in ran.err
+
+
+@pytest.mark.parametrize("until", [("--until", "now"), ()])
+def test_until_now_takes_the_wall_clock_and_marks_the_hours_without_data(
+    fallow: Fallow,
+    put: Callable[..., None],
+    at: Callable[[datetime], None],
+    tmp_path: Path,
+    until: tuple[str, ...],
+) -> None:
+    put(NOON, NOON + timedelta(hours=30))
+    at(NOON + timedelta(hours=40))
+    window = ("--window", "24h", *until) if until else ("--window", "24h/now")
+    ran = fallow("spend", *window, "--home", tmp_path / "home", "-o", "json")
+    body = json.loads(ran.out)
+    assert body["window"] == {"start": "2026-03-02T04:00:00Z", "end": "2026-03-03T04:00:00Z"}
+    assert body["total"]["gpu_hours"] == 14 * len(PODS)
+    assert body["coverage"]["hours_with_data"] == 14
+    assert "14 of 24 h have data" in ran.err
+    ran = fallow("report", "finance", *window, "--home", tmp_path / "home", "--format", "md")
+    assert "14 of 24 h have data" in ran.out
+
+
+def test_until_needs_a_length_and_is_a_moment(
+    fallow: Fallow, put: Callable[..., None], at: Callable[[datetime], None], tmp_path: Path
+) -> None:
+    put(NOON, NOON + timedelta(hours=2))
+    at(NOON + timedelta(hours=2))
+    home = ("--home", tmp_path / "home")
+    ran = fallow("spend", "--window", "2h/1h", "--until", "now", *home)
+    assert (ran.code, "--until" in ran.err) == (2, True)
+    ran = fallow("spend", "--window", "1h", "--until", "2026-03-01T13:00", *home, "-o", "json")
+    window = json.loads(ran.out)["window"]
+    assert window == {"start": "2026-03-01T12:00:00Z", "end": "2026-03-01T13:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("behind", "end", "said"),
+    [(6, "2026-03-02T12:00:00Z", False), (7, "2026-03-02T18:00:00Z", True)],
+)
+def test_a_cluster_that_is_further_behind_is_named_and_holds_nobody_back(
+    *,
+    fallow: Fallow,
+    put: Callable[..., None],
+    at: Callable[[datetime], None],
+    tmp_path: Path,
+    behind: int,
+    end: str,
+    said: bool,
+) -> None:
+    put(NOON, NOON + timedelta(hours=30))
+    put(NOON, NOON + timedelta(hours=30 - behind), "b")
+    at(NOON + timedelta(hours=31))
+    ran = fallow("spend", "--window", "12h", "--home", tmp_path / "home", "-o", "json")
+    body = json.loads(ran.out)
+    assert body["window"]["end"] == end
+    hours = 24 if not said else 12 + 12 - behind
+    assert body["total"]["gpu_hours"] == hours * len(PODS)
+    assert ("cluster b is behind: its last hour ended 2026-03-02 11:00 UTC" in ran.err) is said
+    assert ("5 of 12 h have data" in ran.err) is said
+    assert [one["cluster"] for one in body["coverage"]["behind"]] == (["b"] if said else [])
+    shown = fallow("spend", "--window", "12h", "--home", tmp_path / "home")
+    assert ("total, in part" in shown.out) is said
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(180, False), (181, True)])
+def test_data_older_than_three_intervals_are_called_stale(
+    *,
+    fallow: Fallow,
+    put: Callable[..., None],
+    at: Callable[[datetime], None],
+    tmp_path: Path,
+    seconds: int,
+    said: bool,
+) -> None:
+    put(NOON, NOON + timedelta(hours=2))
+    at(NOON + timedelta(hours=2, seconds=seconds))
+    home = ("--home", tmp_path / "home")
+    for words in (["spend"], ["analyze", "idle"], ["report", "finance", "--format", "md"]):
+        ran = fallow(*words, *home)
+        assert ("STALE: the data of cluster a are stale" in ran.err) is said
+    report = fallow("report", "finance", "--format", "md", *home)
+    assert ("The data of cluster" in report.out) is said

@@ -1,0 +1,45 @@
+"""Cents: one sum is rounded once, and its parts sum to it."""
+
+from decimal import Decimal
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fallow.money import CENT, apportion, cents, split, total
+
+dollars = st.none() | st.decimals(0, 10**6, places=8)
+
+
+@given(st.lists(dollars, max_size=30))
+def test_parts_sum_to_the_rounded_sum_and_each_is_within_a_cent(
+    parts: list[Decimal | None],
+) -> None:
+    made = apportion(parts)
+    assert [m is None for m in made] == [p is None for p in parts]
+    known = [m for m in made if m is not None]
+    assert (sum(known, Decimal()) if known else None) == total(parts)
+    assert all(abs(m - p) < CENT for m, p in zip(made, parts, strict=True) if m and p)
+    assert all(m == cents(m) for m in known)
+
+
+def test_the_largest_remainders_take_the_cents_that_are_left() -> None:
+    thirds = [Decimal("3.33333333"), Decimal("3.33333333"), Decimal("3.33333334")]
+    assert apportion(thirds) == [Decimal("3.33"), Decimal("3.33"), Decimal("3.34")]
+    assert apportion([Decimal("0E-8"), None]) == [Decimal("0.00"), None]
+
+
+@given(st.lists(st.tuples(dollars, st.integers(0, 100)), max_size=30))
+def test_rows_and_their_idle_parts_sum_to_their_own_totals(
+    rows: list[tuple[Decimal | None, int]],
+) -> None:
+    usd = [amount for amount, _ in rows]
+    idle = [None if amount is None else amount * percent / 100 for amount, percent in rows]
+    spent, idled = split(usd, idle)
+    for column, exact in ((spent, usd), (idled, idle)):
+        known = [c for c in column if c is not None]
+        assert (sum(known, Decimal()) if known else None) == total(exact)
+    for row, part, (_, percent) in zip(spent, idled, rows, strict=True):
+        assert (row is None) == (part is None)
+        if row is not None and part is not None:
+            assert 0 <= part <= row
+            assert percent < 100 or part == row

@@ -1,0 +1,144 @@
+"""Where the figures that people read end, and how many of their hours have data."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from fallow.seams import Views
+from fallow.window import Window, format_duration, parse_duration, parse_moment
+from warehouse.steps import step
+
+HOUR = timedelta(hours=1)
+STALE = 3
+"""Intervals: data older than this many are stale. One late scrape is none."""
+
+
+class Newest(msgspec.Struct, frozen=True):
+    """The end of the newest hour that every cluster has which is not too far behind.
+
+    `behind`: the clusters that are, each with the end of its own newest hour.
+    """
+
+    end: datetime
+    behind: dict[str, datetime]
+
+
+class Behind(msgspec.Struct, frozen=True):
+    """A cluster that is too far behind: where its hours end, and how many the window has of it."""
+
+    cluster: str
+    end: datetime
+    hours_with_data: int
+
+
+class Coverage(msgspec.Struct, frozen=True):
+    """How many hours a window has, how many of them have data, and who lacks the rest."""
+
+    hours: int
+    hours_with_data: int
+    behind: tuple[Behind, ...] = ()
+
+    @property
+    def spoken(self) -> str:
+        """Say how many hours have data."""
+        return f"{self.hours_with_data} of {self.hours} h have data"
+
+    def late(self, now: datetime, name: Callable[[str], str] = str) -> list[str]:
+        """Name each cluster that is behind, with its last hour and what the total lacks.
+
+        `name` writes a stranger's name so that it is only text where the line is shown.
+        """
+        return [
+            f"cluster {name(one.cluster)} is behind: its last hour ended "
+            f"{one.end:%Y-%m-%d %H:%M} UTC, "
+            f"{format_duration((now - one.end).total_seconds())} ago; {one.hours_with_data} of "
+            f"{self.hours} h have data, and the totals lack the others"
+            for one in self.behind
+        ]
+
+
+class Age(msgspec.Struct, frozen=True):
+    """When a cluster's newest sample ended (UTC), and how far its samples lie apart."""
+
+    cluster: str
+    newest: datetime
+    interval: timedelta
+
+    def stale(self, now: datetime, every: timedelta) -> bool:
+        """Return whether the newest sample is older than three intervals, or than three `every`."""
+        return now - self.newest > STALE * max(self.interval, every)
+
+
+def ages(views: Views, cluster: str | None = None) -> tuple[Age, ...]:
+    """Return how old each cluster's samples are."""
+    rows = views.query(step("coverage/ages"), {"cluster": cluster}).to_pylist()
+    return tuple(
+        Age(
+            row["cluster"],
+            row["newest"].replace(tzinfo=UTC),
+            timedelta(seconds=row["interval_s"] or 0),
+        )
+        for row in rows
+        if row["newest"] is not None
+    )
+
+
+def stale(
+    known: Sequence[Age], now: datetime, every: timedelta, name: Callable[[str], str] = str
+) -> list[str]:
+    """Name each cluster whose data are stale, and since when.
+
+    `every`: how often samples are collected. `name` as in `Coverage.late`.
+    """
+    return [
+        f"the data of cluster {name(age.cluster)} are stale: the newest sample is "
+        f"{format_duration((now - age.newest).total_seconds())} old "
+        f"({age.newest:%Y-%m-%d %H:%M} UTC), more than three intervals"
+        for age in known
+        if age.stale(now, every)
+    ]
+
+
+def newest(views: Views, lag: timedelta, cluster: str | None = None) -> Newest | None:
+    """Return where relative windows end: clusters more than `lag` behind do not count.
+
+    None = the ledger has no hour.
+    """
+    rows = views.query(step("coverage/newest"), {"cluster": cluster}).to_pylist()
+    ends = {row["cluster"]: row["hour"].replace(tzinfo=UTC) + HOUR for row in rows}
+    if not ends:
+        return None
+    last = max(ends.values())
+    near = [end for end in ends.values() if last - end <= lag]
+    # An hour is whole: a step of five minutes in the ledger ends its hour.
+    end = min(near).replace(minute=0, second=0, microsecond=0)
+    return Newest(end, {name: at for name, at in ends.items() if last - at > lag})
+
+
+def coverage(
+    views: Views, window: Window, behind: dict[str, datetime], cluster: str | None = None
+) -> Coverage:
+    """Return how many of the hours that a window touches have data, in all and of who is behind."""
+    whole = window.whole()
+    rows = views.query(step("coverage/hours"), {**whole.bounds(), "cluster": cluster}).to_pylist()
+    known = {row["cluster"]: row["hours"] for row in rows}
+    return Coverage(
+        hours=round(whole.seconds / HOUR.total_seconds()),
+        hours_with_data=known.get(None, 0),
+        behind=tuple(
+            Behind(name, end, known.get(name, 0)) for name, end in behind.items() if end < whole.end
+        ),
+    )
+
+
+def requested(text: str, now: datetime, end: datetime) -> Window:
+    """Read `7d` (so long until `end`) or `START/END` (moments, `now`, or durations ago).
+
+    Raises:
+        UsageError: the text is neither, or the window is empty.
+    """
+    if "/" not in text:
+        return Window.last(parse_duration(text), now=end)
+    start, _, until = text.partition("/")
+    return Window(parse_moment(start, now=now), parse_moment(until or "now", now=now))

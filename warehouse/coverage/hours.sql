@@ -1,0 +1,12 @@
+-- How many hours of the window have data, of each cluster and (cluster null) of any. An hour in
+-- which every device is unknown has none.
+SELECT
+    cluster,
+    count(DISTINCT date_trunc('hour', bucket)) AS hours
+FROM ledger
+WHERE
+    bucket >= $since AND bucket < $until
+    AND state <> 'unknown'
+    AND ($cluster::VARCHAR IS null OR cluster = $cluster)
+GROUP BY GROUPING SETS ((cluster), ())
+ORDER BY cluster ASC NULLS FIRST

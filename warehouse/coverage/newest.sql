@@ -1,0 +1,8 @@
+-- The newest hour of each cluster that is in the ledger.
+SELECT
+    cluster,
+    max(bucket) AS hour
+FROM ledger
+WHERE $cluster::VARCHAR IS null OR cluster = $cluster
+GROUP BY cluster
+ORDER BY cluster

@@ -1,0 +1,91 @@
+"""The warehouse as it would be with some rows more: read in memory, stored nowhere."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from fallow.tables import schema
+from fallow.window import Window
+from warehouse import reading
+from warehouse.allocation import TOUCHING, allocations
+
+if TYPE_CHECKING:
+    from warehouse.lake import Warehouse
+
+_ALL = "false"
+
+
+class Overlay:
+    """Views in which rows of some nouns stand instead of those that a condition names."""
+
+    def __init__(self, warehouse: "Warehouse") -> None:
+        self._warehouse = warehouse
+        self._put: dict[str, tuple[str, Mapping[str, Any], pa.Table]] = {}
+
+    def put(
+        self, noun: str, rows: pa.Table, without: str = _ALL, /, **parameters: Any
+    ) -> "Overlay":
+        """Let rows stand for those of a noun that a condition (SQL with $parameters) names."""
+        self._put[noun] = (without, parameters, rows.cast(schema(noun)))
+        return self
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+        """Run one read-only statement; see `Warehouse.query`."""
+        with self._warehouse.reading() as cursor:
+            found = cursor.execute("SELECT current_schema()").fetchone()
+            views = found[0] if found else "main"
+            for noun, (without, given, rows) in self._put.items():
+                cursor.register(f"overlay_{noun}", rows)
+                # A view takes no parameters: they are values of ours, written out.
+                cursor.execute(
+                    f'CREATE TEMP VIEW "{noun}" AS SELECT * FROM memory.{views}."{noun}" '
+                    f"WHERE NOT coalesce({_written(without, given)}, false) "
+                    f'UNION ALL BY NAME SELECT * FROM "overlay_{noun}"'
+                )
+            return reading.run(cursor, sql, parameters or {})
+
+
+def with_inventory(
+    warehouse: "Warehouse", nodes: pa.Table, pods: pa.Table, window: Window
+) -> Overlay:
+    """Return views that know these nodes and pods, and who held what in a window by them.
+
+    Rows of the same uid are replaced, and those that a source without uids made of the same name.
+    """
+    uids, names = pods.column("uid").to_pylist(), _names(pods)
+    hashed = "regexp_full_match(uid, '[0-9a-f]{32}')"
+    made = (
+        Overlay(warehouse)
+        .put("node", nodes, "list_contains($nodes, node)", nodes=nodes.column("node").to_pylist())
+        .put(
+            "pod",
+            pods,
+            "list_contains($uids, uid) OR "
+            f"({hashed} AND list_contains($names, concat_ws('/', namespace, pod)))",
+            uids=uids,
+            names=names,
+        )
+    )
+    held = allocations(made, window)
+    return made.put("allocation", held, TOUCHING, **window.bounds())
+
+
+def _names(pods: pa.Table) -> list[str]:
+    pairs = zip(pods.column("namespace").to_pylist(), pods.column("pod").to_pylist(), strict=True)
+    return [f"{namespace}/{pod}" for namespace, pod in pairs]
+
+
+def _written(condition: str, parameters: Mapping[str, Any]) -> str:
+    """Return a condition with its parameters written out as literals of the engine."""
+    for name, value in parameters.items():
+        condition = condition.replace(f"${name}", _literal(value))
+    return condition
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]::VARCHAR[]"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return f"TIMESTAMP '{value.isoformat(sep=' ')}'"

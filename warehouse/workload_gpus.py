@@ -1,0 +1,91 @@
+"""What a workload holds by the inventory, beside what the devices in evidence cover.
+
+    stretch ─► judged_stretches ─┐
+    pod ───────► bound_pods ─────┼─► covered_pods ─► workload_gpus
+    allocation, device, node ────┘
+
+A verdict is about whole workloads, seen or not. A pod that is bound to a node holds the GPUs that
+it requests (claims of DRA included, as the inventory counts them) whether an exporter runs on that
+node or not. A pod that waits holds nothing.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+import pyarrow as pa
+
+from fallow.seams import Views
+from warehouse.steps import compose
+
+STEPS = tuple(
+    f"workload_gpus/{name}"
+    for name in ("judged_stretches", "bound_pods", "covered_pods", "workload_coverage")
+)
+WHOLE = 0.95
+"""A pod counts as seen where devices in evidence cover so much of what it holds: the coverage
+below which nothing is confirmed (domain.md 5.2)."""
+MICRO = 1_000_000
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """A workload and the time that is asked about, in microseconds since 1970."""
+
+    span: int
+    cluster: str
+    namespace: str
+    workload_kind: str
+    workload: str
+    start: int
+    end: int
+
+
+class WorkloadGpus(msgspec.Struct, frozen=True):
+    """What one workload held in a stretch; `replicas` and GPUs are those at its end."""
+
+    span: int
+    replicas: int
+    """Pods bound to a node that hold GPUs."""
+    replicas_unseen: int
+    """Those of them whose GPUs no device in evidence covers, or only in part."""
+    pods_unseen: int
+    """The same of all pods that were bound at any time of the stretch."""
+    gpus: float
+    gpus_seen: float
+    coverage: float | None
+    """GPU-seconds in evidence over those held in the stretch (0-1); None = no pod is known."""
+    unseen_pod: str | None
+    unseen_node: str | None
+
+    @property
+    def gap(self) -> str | None:
+        """Return in words what has no telemetry; None = everything has."""
+        if not self.replicas_unseen:
+            return None
+        where = f"{self.unseen_pod} on node {self.unseen_node}"
+        more = self.replicas_unseen - 1
+        rest = f" and {more} more" if more else ""
+        has = "has" if self.replicas_unseen == 1 else "have"
+        return (
+            f"not judged: {self.replicas_unseen} of {self.replicas} replicas {has} no telemetry: "
+            f"{where}{rest}"
+        )
+
+
+def workload_gpus(views: Views, stretches: Iterable[Stretch]) -> pa.Table:
+    """Return one row per stretch, in the order of `span`: the fields of `WorkloadGpus`.
+
+    Read: pod, allocation, device, node. The rows of all stretches are worked out in one query.
+    """
+    listed = msgspec.json.encode(list(stretches)).decode()
+    return views.query(compose(STEPS), {"stretches": listed, "whole": WHOLE})
+
+
+def records(rows: pa.Table) -> dict[int, WorkloadGpus]:
+    """Return the rows of `workload_gpus` by span."""
+    return {row["span"]: WorkloadGpus(**row) for row in rows.to_pylist()}
+
+
+def micros(timestamp: datetime) -> int:
+    """Return a timestamp as microseconds since 1970."""
+    return round(timestamp.timestamp() * MICRO)

@@ -1,0 +1,74 @@
+-- How much of what each bound pod holds is covered by devices in evidence, as a mean over its part
+-- of the stretch: devices that it was given and that an exporter shows. A device is in evidence
+-- until three of its intervals after it was last seen; an allocation known until ten minutes before
+-- the end goes on. Shared devices count whole: their share is asked elsewhere. Where telemetry
+-- names no pods, devices of the node that it does not show may be the ones that the pod holds.
+WITH shown AS (
+    SELECT
+        d.cluster,
+        d.node,
+        count(*)::DOUBLE AS devices
+    FROM device AS d
+    WHERE d.parent IS null
+    GROUP BY d.cluster, d.node
+),
+
+pieces AS (
+    SELECT
+        b.span,
+        b.uid,
+        b.from_at,
+        b.to_at,
+        CASE
+            WHEN a.rule = 'request'
+                THEN
+                    coalesce(a.share, 1.0) * coalesce(d.weight, 1.0)
+                    * least(1.0, coalesce(s.devices / nullif(n.gpu_count, 0), 1.0))
+            ELSE coalesce(d.weight, 1.0)
+        END AS gpus,
+        greatest(a.start, d.first_seen, b.from_at) AS start_at,
+        least(
+            CASE WHEN a."end" >= b.to_at - INTERVAL 10 MINUTE THEN b.to_at ELSE a."end" END,
+            d.last_seen + to_milliseconds((3000 * coalesce(d.interval_s, 60))::BIGINT),
+            b.to_at
+        ) AS end_at
+    FROM bound_pods AS b
+    INNER JOIN allocation AS a
+        ON
+            b.cluster = a.cluster
+            AND (
+                b.uid = a.pod_uid
+                OR (
+                    b.namespace = a.namespace AND b.pod = a.pod
+                    AND a.pod_uid
+                    = left(sha256(concat_ws('/', a.cluster, a.namespace, a.pod)), 32)
+                )
+            )
+            AND b.to_at > a.start AND b.from_at < coalesce(a."end", b.to_at)
+    INNER JOIN device AS d ON a.cluster = d.cluster AND a.device = d.device
+    LEFT JOIN shown AS s ON d.cluster = s.cluster AND d.node = s.node
+    LEFT JOIN node AS n ON d.cluster = n.cluster AND d.node = n.node
+),
+
+covered AS (
+    SELECT
+        span,
+        uid,
+        sum(gpus * (epoch_us(end_at) - epoch_us(start_at)))
+        / any_value(epoch_us(to_at) - epoch_us(from_at)) AS gpus
+    FROM pieces
+    WHERE start_at < end_at
+    GROUP BY span, uid
+)
+
+SELECT
+    b.span,
+    b.uid,
+    b.pod,
+    b.node,
+    b.gpus,
+    b.at_end,
+    least(b.gpus, coalesce(c.gpus, 0.0)) AS gpus_seen,
+    epoch_us(b.to_at) - epoch_us(b.from_at) AS part_us
+FROM bound_pods AS b
+LEFT JOIN covered AS c ON b.span = c.span AND b.uid = c.uid
