@@ -3,8 +3,9 @@
 Two sources of evidence, by hours: the rests of other workloads of its kind (of finding, and of
 Kubernetes object) that had lasted as long, or as long but for one horizon (how many of them ended
 by themselves within the horizon after that age: the kind's survival curve), and the workload's own
-days of the same sort (workday or weekend): was it active in these hours of them? Where none of
-these shows a return, the horizons that this rest itself has lasted through are exposures too.
+days of the same sort (workday or weekend) on which it was at rest when these hours began: was it
+active in them? On a day on which it was at work by then it did not return. Where none of these
+shows a return, the horizons that this rest itself has lasted through are exposures too.
 People come back in working hours: where the horizon touches them, only rests count whose own
 horizon lay in them for more than half. Of n exposures with r returns the estimate is
 (r + 1/2) / (n + 1), Jeffreys' for a proportion; where its own days show returns, the estimate from
@@ -246,7 +247,10 @@ class Hours:
         return int(ended.sum() + stayed.sum()), int(ended.sum())
 
     def _own(self, owner: int, now: int, ahead: int) -> tuple[int, int]:
-        """Count earlier days of the same sort on which it was known in these hours, and active."""
+        """Count earlier days of the same sort on which it rested before these hours, and returns.
+
+        Both need that it was known in the hour before and in these hours.
+        """
         low = int(np.searchsorted(self._owner, owner, side="left"))
         high = int(np.searchsorted(self._owner, owner, side="right"))
         if low == high:
@@ -258,8 +262,8 @@ class Hours:
             begin = now - back * DAY_H
             if _weekend(begin) != _weekend(now):
                 continue
-            at, until = np.searchsorted(hour, [begin, min(begin + ahead, now)])
-            if until - at < min(ahead, now - begin):
+            before, at, until = np.searchsorted(hour, [begin - 1, begin, min(begin + ahead, now)])
+            if at == before or active[before] or until - at < min(ahead, now - begin):
                 continue
             days += 1
             returned += bool(active[at:until].any())

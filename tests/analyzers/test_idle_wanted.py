@@ -108,6 +108,22 @@ def test_its_own_days_of_the_same_sort_are_exposures() -> None:
     assert known.exposures(0, friday + 1, friday - 7, AHEAD) == (4 + 2, 0, 4, 0)  # and this night
 
 
+@pytest.mark.parametrize(
+    ("day", "own"),
+    [
+        ("." * 8 + "a" * 9 + "." * 7, (1, 1)),  # at rest until eight, then wanted
+        ("." * 7 + "a" * 10 + "." * 7, (0, 0)),  # at work since seven
+        ("." * 12 + "a" * 5 + "." * 7, (1, 0)),  # wanted only after the four hours
+    ],
+)
+def test_a_day_on_which_it_was_at_work_already_shows_no_return(
+    day: str, own: tuple[int, int]
+) -> None:
+    known = hours(day + "." * 24)
+    tuesday = MONDAY + 24
+    assert known.exposures(0, tuesday + 8, tuesday - 7, AHEAD)[2:] == own
+
+
 def test_a_weekend_says_nothing_of_a_workday() -> None:
     day = "." * 9 + "a" * 8 + "." * 7
     known = hours(day * 5 + "." * 48 + "." * 10)
