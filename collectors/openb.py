@@ -31,12 +31,14 @@ _NODES = {
     "gpu": pl.Int64,
     "model": pl.String,
 }
-_PODS = {
+_SHAPES = {
     "name": pl.String,
     "cpu_milli": pl.Int64,
     "memory_mib": pl.Int64,
     "num_gpu": pl.Int64,
     "gpu_milli": pl.Int64,
+}
+_REST = {
     "gpu_spec": pl.String,
     "qos": pl.String,
     "pod_phase": pl.String,
@@ -44,6 +46,8 @@ _PODS = {
     "deletion_time": pl.Int64,
     "scheduled_time": pl.Int64,
 }
+_PODS = {**_SHAPES, **_REST}
+"""Lists of the trace's variants may end after `_SHAPES`: neither models, phases nor times."""
 _PLACEMENT = {"pod": pl.String, "node": pl.String, "gpu_index": pl.String}
 
 
@@ -67,13 +71,14 @@ def import_openb(
 ) -> Iterator[Batch]:
     """Yield `node` and `pod` rows; a placement names each placed pod's node and devices.
 
-    `gpu_request` is `num_gpu * gpu_milli / 1000` GPUs; device ids are `<node>/gpu<index>`.
+    `gpu_request` is `num_gpu * gpu_milli / 1000` GPUs; device ids are `<node>/gpu<index>`. A pod
+    list of five columns (`multigpu`) has no phases and no times: its pods are seen at `EPOCH`.
 
     Raises:
         UsageError: a file is not the trace's, or the placement is not of these nodes and pods.
     """
     machines = _read(nodes, _NODES, key="sn")
-    specs = _read(pods, _PODS, key="name")
+    specs = _read(pods, _PODS, key="name", optional=_REST)
     placed = None
     if placement is not None:
         placed = _read(placement, _PLACEMENT, key="pod")
@@ -108,7 +113,14 @@ def summary(batches: Iterable[Batch]) -> Summary:
     )
 
 
-def _read(path: Path, wanted: Mapping[str, type[pl.DataType]], *, key: str) -> pl.DataFrame:
+def _read(
+    path: Path,
+    wanted: Mapping[str, type[pl.DataType]],
+    *,
+    key: str,
+    optional: Mapping[str, type[pl.DataType]] | None = None,
+) -> pl.DataFrame:
+    """Read a table; `optional` columns may be missing all together, and are then empty."""
     try:
         frame = pl.read_csv(path, schema_overrides=wanted)
     except OSError as error:
@@ -118,6 +130,9 @@ def _read(path: Path, wanted: Mapping[str, type[pl.DataType]], *, key: str) -> p
     except pl.exceptions.PolarsError as error:
         raise UsageError(f"{path} is not an openb table: {str(error).splitlines()[0]}") from error
     missing = [name for name in wanted if name not in frame.columns]
+    if optional and set(missing) == set(optional):
+        frame = frame.with_columns(pl.lit(None, kind).alias(n) for n, kind in optional.items())
+        missing = []
     if missing:
         raise UsageError(
             f"{path} has no column {', '.join(missing)}",
@@ -192,8 +207,8 @@ def _pod_batch(specs: pl.DataFrame, placed: pl.DataFrame | None, cluster: str) -
         created_at=_moment(pl.col("creation_time")),
         scheduled_at=_moment(pl.col("scheduled_time")),
         deleted_at=_moment(pl.col("deletion_time")),
-        first_seen=_moment(pl.col("creation_time")),
-        last_seen=_moment(pl.col("deletion_time")),
+        first_seen=_moment(pl.col("creation_time").fill_null(0)),
+        last_seen=_moment(pl.col("deletion_time").fill_null(0)),
         labels=_labels(),
         devices="devices",
     )
@@ -205,7 +220,7 @@ def _labels() -> pl.Expr:
 
     A placement is one picture of pods that the trace never had together.
     """
-    choosy, placed = pl.col("gpu_spec") != "", pl.col("node").is_not_null()
+    choosy, placed = pl.col("gpu_spec").fill_null("") != "", pl.col("node").is_not_null()
     spec, placement = pl.col("gpu_spec"), pl.lit("imported").alias("placement")
     return (
         pl.when(choosy & placed)

@@ -39,6 +39,9 @@ class PodType(msgspec.Struct, frozen=True):
     """Empty = any."""
     popularity: float = 1.0
     """The mix sums to 1."""
+    spec: str = ""
+    """The models as the pod names them: the published measure takes specs of other spelling, or
+    with a model named twice, for types of their own."""
 
 
 @cache
@@ -80,6 +83,7 @@ def popular(counts: Mapping[PodType, int], cover: float = 0.95) -> tuple[PodType
             item[0].gpu_milli,
             item[0].gpus,
             item[0].gpu_models,
+            item[0].spec,
         ),
         reverse=True,
     )

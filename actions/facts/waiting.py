@@ -17,9 +17,9 @@ import msgspec
 
 from actions.facts.ground import Ground, Hold, Key, Node, Place, Pod, micros, moment
 from fallow.acting import Waiter
+from fallow.taints import BLOCKING, TOLERATIONS, tolerates
 
 SELECTOR = "fallow.selector"
-TOLERATIONS = "fallow.tolerations"
 GATED = "no wait for GPUs: what is free already would do"
 _MIG = re.compile(r".*/mig-(?:(\d+)c\.)?((\d+)g\.\d+gb(?:\..*)?)$")
 _WHOLE = re.compile(
@@ -27,7 +27,6 @@ _WHOLE = re.compile(
     re.IGNORECASE,
 )
 _SLICES = 7
-_BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 _ALMOST = 1e-6
 Sort = str
 """Empty = whole GPUs; else the MIG profile."""
@@ -220,7 +219,7 @@ class Line:
             if labels.get(name) not in legal:
                 return f"it asks for {name}={'|'.join(legal)}, {place[1]} has {labels.get(name)}"
         for taint in _document(node.taints) or ():
-            if taint.get("effect") in _BLOCKING and not any(_bears(b, taint) for b in need.bears):
+            if taint.get("effect") in BLOCKING and not any(tolerates(b, taint) for b in need.bears):
                 return f"it does not bear {place[1]}'s taint {taint.get('key')}"
         return ""
 
@@ -297,16 +296,6 @@ def _sort(pod: Pod) -> tuple[Sort, int] | None:
     if _WHOLE.match(resource) and whole >= 1 and abs(pod.gpus - whole) < _ALMOST:
         return "", whole
     return None
-
-
-def _bears(toleration: Sequence[str], taint: Mapping[str, Any]) -> bool:
-    """Say whether a toleration bears a taint (k8s.io/api core/v1, ToleratesTaint)."""
-    key, operator, value, effect = toleration
-    if effect and effect != taint.get("effect"):
-        return False
-    if key and key != taint.get("key"):
-        return False
-    return operator == "Exists" or (bool(key) and value == (taint.get("value") or ""))
 
 
 def _document(text: str | None) -> Any:

@@ -29,7 +29,7 @@ def advice(loss: Loss, details: dict[str, Any], freed: float) -> tuple[Recommend
 
     `freed` is how many GPUs more are usable after the plan's moves.
     """
-    causes = {k: v for k, v in details["by_cause"].items() if not k.startswith("cpu_only")}
+    causes = details["unusable_by_cause"]
     everything = sum(causes.values())
     cpu = causes["lack_cpu"] / everything if everything else 0.0
     found = []

@@ -17,11 +17,11 @@ from analyzers.fragmentation.cases import (
     mig_details,
     mig_finding,
     pool_finding,
-    pools,
     told,
     total,
 )
 from analyzers.fragmentation.figures import figures, measured
+from analyzers.fragmentation.node_pools import NextPods, pools
 from analyzers.fragmentation.picture import Money, Picture, pictures
 from analyzers.once import once
 from fallow.nouns import Finding, Subject, Unjudged
@@ -69,7 +69,8 @@ class FragmentationAnalyzer:
                     f"{picture.unseen_gpus} GPUs of the inventory are not looked at: whether they "
                     "are free is unknown"
                 )
-            if picture.demand.assumed:
+            next_pods = NextPods(picture)
+            if picture.demand.assumed and not all(map(next_pods.waiting, pools(picture))):
                 reasons.append(
                     f"only {picture.demand.pods} pods were seen: another fleet's mix is assumed"
                 )
@@ -98,7 +99,6 @@ def _summed(clusters: list[dict[str, Any]]) -> dict[str, Any]:
     """Add clusters up; a job is never spread over two of them."""
     money = total([Money(c["gpu_hours"], c["usd"]) for c in clusters])
     usd: Decimal | None = money.usd
-    names = list(clusters[0]["by_cause"]) if clusters else []
     sizes = list(clusters[0]["packing"]) if clusters else []
     whole = sum(c["whole_free_gpus"] for c in clusters)
     packing = {}
@@ -108,10 +108,16 @@ def _summed(clusters: list[dict[str, Any]]) -> dict[str, Any]:
         packing[size] = {**sums, "packability": part}
     return {
         **{name: round(sum(c[name] for c in clusters), 6) for name in _SUMMED},
-        "by_cause": {name: round(sum(c["by_cause"][name] for c in clusters), 6) for name in names},
+        "by_cause": _summed_by(clusters, "by_cause"),
+        "unusable_by_cause": _summed_by(clusters, "unusable_by_cause"),
         "packing": packing,
         "largest_job_gpus": max((c["largest_job_gpus"] for c in clusters), default=0),
         "gang_slots": sum(c["gang_slots"] for c in clusters),
         "gpu_hours": money.gpu_hours,
         "usd": usd,
     }
+
+
+def _summed_by(clusters: list[dict[str, Any]], key: str) -> dict[str, float]:
+    names = clusters[0][key] if clusters else ()
+    return {name: round(sum(c[key][name] for c in clusters), 6) for name in names}

@@ -1,6 +1,6 @@
 """Findings of fragmentation: one per pool and GPU model, and one per pool of MIG boards."""
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_DOWN, Decimal
 from typing import Any
@@ -13,11 +13,13 @@ from analyzers.fragmentation.boards import Board, boards
 from analyzers.fragmentation.causers import causers
 from analyzers.fragmentation.cutting import parameters
 from analyzers.fragmentation.figures import Figures, Measured, cpu_probe, figures
-from analyzers.fragmentation.ground import Slot
+from analyzers.fragmentation.ground import Ground, Slot
 from analyzers.fragmentation.moving import after, document, ground
+from analyzers.fragmentation.node_pools import Pool
 from analyzers.fragmentation.picture import Money, Picture
-from analyzers.fragmentation.planning import plan
+from analyzers.fragmentation.planning import most
 from analyzers.money import SMALLEST
+from analyzers.pending import Pending, gpus
 from fallow.fragmentation import Measure
 from fallow.nouns import Evidence, Finding, Subject, finding_id
 from fallow.seams import Views
@@ -28,27 +30,7 @@ MOST_NODES = 16
 FREE, STRANDED = "fragmented_gpus", "mig_slices"
 NO_HOURS = "nobody looked at the devices: no hours, and no dollars"
 MILLI = 1000
-
-
-class Pool(msgspec.Struct, frozen=True):
-    """Nodes of one pool and model; `pool` is empty where nodes name none."""
-
-    pool: str
-    model: str
-    rows: list[int]
-
-    @property
-    def name(self) -> str:
-        """Return what people call it."""
-        return "/".join(word for word in (self.pool, self.model) if word) or "unnamed"
-
-
-def pools(picture: Picture) -> list[Pool]:
-    """Return the picture's nodes by pool and model, by name."""
-    found: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for n, node in enumerate(picture.nodes):
-        found[node.pool, node.model].append(n)
-    return [Pool(*key, rows) for key, rows in sorted(found.items())]
+MIB = 2**20
 
 
 def pool_finding(
@@ -69,14 +51,16 @@ def pool_finding(
         nodes=_worst(picture, said, rows),
         models=(pool.model,) if pool.model else (),
     )
-    planned, freed = _planned(picture, pool, settings, seen)
-    evidence = _evidence(picture)
+    planned, freed = _planned(picture, said, pool, settings)
+    waiting = said.next_pods.waiting(pool)
+    evidence = _evidence(picture, waiting)
     details: dict[str, Any] = {
-        "why": _why(seen),
+        "why": _why(seen, waiting),
         **told(seen),
         "cpu_probe": cpu_probe(picture, rows),
         "mix": _mix(picture),
-        "caused_by": causers(picture, rows),
+        "pending": _waiting(waiting),
+        "caused_by": causers(picture, rows, said.next_pods.types(pool)),
         "plan": planned,
         "moments": len(said.idle),
         "assumptions": [*picture.notes, *([NO_HOURS] if picture.still else [])],
@@ -188,27 +172,25 @@ def total(parts: Any) -> Money:
 
 
 def _planned(
-    picture: Picture, pool: Pool, settings: FragmentationSettings, seen: Figures
+    picture: Picture, said: Measured, pool: Pool, settings: FragmentationSettings
 ) -> tuple[dict[str, Any], float]:
     """Return the pool's plan as a document, and the GPUs that are usable once it is done."""
+    waiting = said.next_pods.waiting(pool)
+    usual = Slot(settings.slot_gpus, picture.demand.cpu_of(settings.slot_gpus))
+    on = ground(picture, pool.rows, usual, settings.move_kinds)
+    on, lacking = _for_waiting(on, waiting)
     largest = max(len(picture.devices[n]) for n in pool.rows)
-    if largest < settings.slot_gpus:
-        why = f"no node of this pool has {settings.slot_gpus} GPUs"
+    if largest < on.slot.gpus:
+        why = f"no node of this pool has {on.slot.gpus} GPUs"
         return {"slots_freed": 0, "moves": [], "why": why}, 0.0
-    slot = Slot(settings.slot_gpus, picture.demand.cpu_of(settings.slot_gpus))
-    on = ground(picture, pool.rows, slot, settings.move_kinds)
-    waiting = sum(n for kind, n in picture.demand.waiting if kind.gpus == settings.slot_gpus)
-    wanted = max(settings.slots, waiting - seen.gang_slots)
-    found = None
-    while wanted and found is None:
-        found = plan(on, wanted, settings.plan_seconds)
-        wanted = wanted if found is not None else wanted // 2
-    made = document(on, found, max(settings.slots, waiting - seen.gang_slots))
+    wanted = lacking or settings.slots
+    found = most(on, wanted, settings.plan_seconds)
+    made = document(on, found, wanted)
     read = picture.budgets.known(picture.cluster)
     made["disruption_budgets"] = "kept" if read else "not collected"
     if found is None:
         return made, 0.0
-    measure = Measure(picture.demand.of_gpus())
+    measure = Measure(said.next_pods.types(pool))
     cpu, gpu = after(on, found)
     models = [pool.model] * len(on.places)
     before = picture.gpu[-1][[n for n in pool.rows if picture.nodes[n].open]]
@@ -216,6 +198,35 @@ def _planned(
     gain = float(was - measure.fragments(cpu, gpu, models).sum()) / MILLI
     made["usable_gpus_gained"] = round(gain, 3)
     return made, max(0.0, gain)
+
+
+def _for_waiting(on: Ground, waiting: Pending) -> tuple[Ground, int]:
+    """Return the pool with the slot that waiting pods lack the most GPUs of, and how many lack.
+
+    Pods that ask for as many whole GPUs share a slot, with the most CPU and memory that one of
+    them asks for. What fits what is free already lacks no slot.
+    """
+    best, lacking = on, 0
+    for size in sorted({p.gpus for p in waiting if p.gpu_milli == MILLI}):
+        pods = [p for p in waiting if p.gpus == size and p.gpu_milli == MILLI]
+        memory = max(-(-p.memory_bytes // MIB) for p in pods)
+        other = msgspec.structs.replace(on, slot=Slot(size, max(p.cpu_milli for p in pods), memory))
+        have = sum(other.slots(n) for n in range(len(other.places)))
+        count = sum(waiting[p] for p in pods) - have
+        if count > 0 and count * size >= lacking * best.slot.gpus:
+            best, lacking = other, count
+    return best, lacking
+
+
+def _waiting(waiting: Pending) -> dict[str, Any]:
+    sizes = Counter[str]()
+    for pod, count in waiting.items():
+        sizes[f"{pod.amount:g}"] += count
+    return {
+        "pods": sum(waiting.values()),
+        "gpus": round(gpus(waiting), 3),
+        "pods_by_gpus": dict(sorted(sizes.items(), key=lambda item: -float(item[0]))),
+    }
 
 
 def _mix(picture: Picture) -> dict[str, Any]:
@@ -229,9 +240,10 @@ def _mix(picture: Picture) -> dict[str, Any]:
     }
 
 
-def _evidence(picture: Picture) -> Evidence:
-    """Inventory says what is asked, telemetry what is free: two witnesses, or one."""
-    return "suspected" if picture.still or picture.demand.assumed else "confirmed"
+def _evidence(picture: Picture, waiting: Pending) -> Evidence:
+    """Inventory says what is asked, telemetry what is free: two signals, or one."""
+    assumed = picture.demand.assumed and not waiting
+    return "suspected" if picture.still or assumed else "confirmed"
 
 
 def _confidence(picture: Picture, rows: Sequence[int], evidence: Evidence) -> float:
@@ -245,13 +257,17 @@ def _worst(picture: Picture, said: Measured, rows: Sequence[int]) -> tuple[str, 
     return tuple(picture.nodes[n].name for n in worst)
 
 
-def _why(seen: Figures) -> str:
-    by: Mapping[str, float] = seen.by_cause
-    asked = {name: by[name] for name in by if not name.startswith("cpu_only")}
-    cause = max(asked, key=lambda name: asked[name])
+def _why(seen: Figures, waiting: Pending) -> str:
+    causes: Mapping[str, float] = seen.unusable_by_cause
+    cause = max(causes, key=lambda name: causes[name])
+    whose = "the next pod that asks for GPUs is expected not to use"
+    if waiting:
+        whose = (
+            f"the {sum(waiting.values())} pods that wait for {gpus(waiting):,.4g} GPUs cannot use"
+        )
     return (
-        f"of {seen.idle_gpus:,.1f} idle GPUs the next pod that asks for GPUs is expected not to "
-        f"use {seen.unusable_gpus:,.1f}; most are lost to: {cause.replace('_', ' ')}"
+        f"of {seen.idle_gpus:,.1f} idle GPUs {whose} {seen.unusable_gpus:,.1f}; most are lost to: "
+        f"{cause.replace('_', ' ')}"
     )
 
 

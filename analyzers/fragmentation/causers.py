@@ -6,10 +6,11 @@ What lacks both is halved.
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from analyzers.fragmentation.picture import Picture
-from fallow.fragmentation import Measure
+from fallow.fragmentation import Measure, PodType
 
 MOST = 10
 """Workloads that a finding names."""
@@ -17,9 +18,9 @@ MOST = 10
 MILLI = 1000
 
 
-def causers(picture: Picture, rows: list[int]) -> list[dict[str, Any]]:
-    """Return the workloads that cost the most free GPUs on these nodes, the worst first."""
-    by = Measure(picture.demand.of_gpus()).causes_by_node(
+def causers(picture: Picture, rows: list[int], types: Sequence[PodType]) -> list[dict[str, Any]]:
+    """Return the workloads that cost `types` the most free GPUs on these nodes, worst first."""
+    by = Measure(types).causes_by_node(
         picture.cpu[-1][rows], picture.gpu[-1][rows], [picture.nodes[n].model for n in rows]
     )
     for_cpu = dict(zip(rows, by["lack-cpu"] + by["lack-both"] / 2, strict=True))

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from analyzers.pending import Host, Taint, taints_of
 from fallow.gpu_models import canonical
 
 WHOLE = 1000
@@ -24,9 +25,16 @@ class Node(msgspec.Struct, frozen=True):
     zone: str = ""
     instance_type: str = ""
     capacity_type: str = ""
-    taints: frozenset[str] = frozenset()
-    labels: Mapping[str, str] = {}
+    taints: frozenset[Taint] = frozenset()
+    labels: Mapping[str, str] | None = None
+    """None = its inventory does not say."""
     open: bool = True
+
+    def host(self) -> Host:
+        """Return what it has in all."""
+        return Host(
+            self.model, self.gpus, self.cpu_milli, self.memory_bytes, self.labels, self.taints
+        )
 
 
 def named_devices(pod: Mapping[str, Any]) -> list[tuple[str, float]]:
@@ -60,8 +68,8 @@ def nodes_of(inventory: list[dict[str, Any]], boards: list[dict[str, Any]]) -> l
             r["zone"],
             r["instance_type"],
             r["capacity_type"],
-            _taints(r["taints"]),
-            msgspec.json.decode(r["labels"]) if r["labels"] else {},
+            taints_of(r["taints"]),
+            msgspec.json.decode(r["labels"]) if r["labels"] else None,
             r["open"],
         )
         for r in inventory
@@ -72,15 +80,6 @@ def nodes_of(inventory: list[dict[str, Any]], boards: list[dict[str, Any]]) -> l
         counts.setdefault(r["node"], set()).add(r["device"])
     extra = sorted(set(seen) - known)
     return [*nodes, *(Node(n, "", model_name(seen[n]), len(counts[n])) for n in extra)]
-
-
-def _taints(text: str | None) -> frozenset[str]:
-    told = msgspec.json.decode(text) if text else []
-    return frozenset(
-        f"{t.get('key')}={t.get('value') or ''}:{t.get('effect')}"
-        for t in told
-        if isinstance(t, dict) and t.get("effect") != "PreferNoSchedule"
-    )
 
 
 def known_or(value: int | None, other: int) -> int:

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
+from analyzers.pending import model_names
 from analyzers.queries import sql
 from fallow.fragmentation import PodType, popular, typical
-from fallow.gpu_models import canonical
 from fallow.seams import Views
 from fallow.window import Window
 
@@ -15,7 +15,7 @@ WHOLE = 1000
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """The mix of one cluster, and what waits."""
+    """The mix of one cluster."""
 
     types: tuple[PodType, ...]
     pods: int
@@ -26,8 +26,6 @@ class Demand(msgspec.Struct, frozen=True):
     """True: too few pods were seen, and this is the typical mix of another fleet."""
     profiles: tuple[tuple[str, float], ...] = ()
     """MIG profiles asked for, with their pods."""
-    waiting: tuple[tuple[PodType, int], ...] = ()
-    """What pending pods ask, and how many."""
     sizes: tuple[tuple[int, int, int], ...] = ()
     """(GPUs, milli-CPU, pods) of all that asked for whole GPUs."""
 
@@ -35,7 +33,6 @@ class Demand(msgspec.Struct, frozen=True):
     def of(cls, rows: Sequence[Mapping[str, Any]], cover: float, least_pods: int) -> "Demand":
         """Learn the mix from rows of `types.sql`; from fewer than `least_pods`, assume one."""
         counts: dict[PodType, int] = {}
-        waiting: dict[PodType, int] = {}
         profiles: dict[str, float] = {}
         for row in rows:
             if row["profile"]:
@@ -45,12 +42,11 @@ class Demand(msgspec.Struct, frozen=True):
                 row["cpu_milli"],
                 row["gpus"],
                 row["gpu_milli"],
-                _models(row["models"]),
+                model_names(row["models"]),
                 popularity=0.0,
+                spec=row["models"] or "",
             )
             counts[kind] = counts.get(kind, 0) + row["pods"]
-            if row["waiting"]:
-                waiting[kind] = waiting.get(kind, 0) + row["waiting"]
         seen = sum(counts.values())
         assumed = seen < least_pods or not any(kind.gpus for kind in counts)
         return cls(
@@ -59,7 +55,6 @@ class Demand(msgspec.Struct, frozen=True):
             len(counts),
             assumed,
             tuple(sorted(profiles.items())),
-            tuple(sorted(waiting.items(), key=lambda item: (-item[1], item[0].cpu_milli))),
             tuple((k.gpus, k.cpu_milli, n) for k, n in counts.items() if k.gpu_milli == WHOLE),
         )
 
@@ -108,9 +103,3 @@ def demands(
     for row in views.query(sql("fragmentation/types"), asked).to_pylist():
         found.setdefault(row["cluster"], []).append(row)
     return found
-
-
-def _models(text: str | None) -> tuple[str, ...]:
-    words = [word for word in (text or "").split("|") if word]
-    found = {known.gpu_model if (known := canonical(word)) else word for word in words}
-    return tuple(sorted(found))

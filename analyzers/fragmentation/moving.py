@@ -34,8 +34,8 @@ def ground(picture: Picture, rows: Sequence[int], slot: Slot, also: Sequence[str
             tuple(int(m) for m in picture.gpu[-1][n][: len(picture.devices[n])]),
             _sort(picture.nodes[n]),
             picture.nodes[n].zone,
-            picture.nodes[n].taints,
-            picture.nodes[n].labels,
+            frozenset(":".join(taint) for taint in picture.nodes[n].taints),
+            picture.nodes[n].labels or {},
         )
         for n in open_rows
     ]

@@ -17,6 +17,7 @@ from analyzers.fragmentation.inventory import (
     nodes_of,
 )
 from analyzers.fragmentation.mix import Demand, demands
+from analyzers.pending import Moments, Pending, pending
 from analyzers.queries import sql
 from fallow.fragmentation import Integers
 from fallow.seams import Views
@@ -56,6 +57,8 @@ class Picture(msgspec.Struct):
     free: dict[str, Money]
     stranded: dict[str, Money]
     budgets: Budgets
+    pending: list[Pending]
+    """Pods that waited for GPUs, by moment."""
     unseen_gpus: int = 0
     """GPUs of the inventory that nobody looks at: unknown, never idle."""
     notes: list[str] = []
@@ -70,12 +73,13 @@ def pictures(views: Views, window: Window, cover: float, least_pods: int) -> lis
     if not looks:
         return []
     clusters = sorted({row["cluster"] for row in looks})
-    every = {
-        "clusters": [row["cluster"] for row in looks],
-        "nths": [row["nth"] for row in looks],
-        "moments": [row["moment"] for row in looks],
-        "stills": [row["still"] for row in looks],
-    }
+    moments = Moments(
+        [row["cluster"] for row in looks],
+        [row["nth"] for row in looks],
+        [row["moment"] for row in looks],
+        [row["still"] for row in looks],
+    )
+    every = msgspec.structs.asdict(moments)
     last = {row["cluster"]: row for row in looks}
     named = {"clusters": clusters}
     read = {
@@ -101,21 +105,28 @@ def pictures(views: Views, window: Window, cover: float, least_pods: int) -> lis
             rows.setdefault(row["cluster"], {}).setdefault(name, []).append(row)
     asked = demands(views, window, clusters, [c for c in clusters if last[c]["still"]])
     budgets = Budgets.read(views, window)
+    waiting = pending(views, moments)
     return [
         _picture(
-            c, last[c], rows.get(c, {}), Demand.of(asked.get(c, []), cover, least_pods), budgets
+            c,
+            last[c],
+            rows.get(c, {}),
+            Demand.of(asked.get(c, []), cover, least_pods),
+            budgets,
+            [waiting.get((c, nth), {}) for nth in range(1, last[c]["nth"] + 1)],
         )
         for c in clusters
         if rows.get(c, {}).get("nodes") or rows.get(c, {}).get("devices")
     ]
 
 
-def _picture(
+def _picture(  # noqa: PLR0917  (one caller)
     cluster: str,
     last: Mapping[str, Any],
     rows: Mapping[str, list[dict[str, Any]]],
     demand: Demand,
     budgets: Budgets,
+    waiting: list[Pending],
 ) -> Picture:
     moments, still = last["nth"], last["still"]
     devices = rows.get("devices", [])
@@ -165,6 +176,7 @@ def _picture(
         _money(money, "free"),
         _money(money, "stranded"),
         budgets,
+        waiting,
         sum(
             max(0, node.gpus - seen[n])
             for n, node in enumerate(nodes)

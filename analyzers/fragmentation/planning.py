@@ -44,6 +44,24 @@ def plan(ground: Ground, more: int, seconds: float = 5.0) -> Plan | None:
     return _better(quick, best, fewest)
 
 
+def most(ground: Ground, wanted: int, seconds: float = 5.0) -> Plan | None:
+    """Return a plan that frees as many slots as any found, up to `wanted`; None where none does.
+
+    Each try may take `seconds`; a plan for more slots exists only where one for fewer does.
+    """
+    best, low, high = plan(ground, wanted, seconds), 0, wanted
+    if best is not None:
+        return best
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = plan(ground, middle, seconds)
+        if found is None:
+            high = middle
+        else:
+            best, low = found, middle
+    return best
+
+
 def _better(one: Plan | None, other: Plan | None, fewest: int) -> Plan | None:
     known = [p for p in (one, other) if p is not None]
     if not known:

@@ -16,8 +16,7 @@ WITH asked AS (
         coalesce(
             p.labels ->> '$.gpu_spec',
             replace(p.annotations ->> '$."nvidia.com/use-gputype"', ',', '|')
-        ) AS models,
-        p.phase = 'Pending' AND p.node IS null AS waiting
+        ) AS models
     FROM pod AS p
     WHERE
         p.cluster IN (SELECT unnest($clusters))
@@ -36,8 +35,7 @@ SELECT
     CASE WHEN gpus > 0 THEN round(1000 * request / gpus) ELSE 0 END::INTEGER AS gpu_milli,
     profile,
     models,
-    count(*) AS pods,
-    count(*) FILTER (WHERE waiting) AS waiting
+    count(*) AS pods
 FROM asked
 GROUP BY ALL
 ORDER BY ALL

@@ -19,6 +19,7 @@ from collectors.kube.shapes import Meta, Pod
 from collectors.kube.table import table
 from fallow.kube.gpu_resources import MIG_SLICES, GpuResource
 from fallow.protections import NAMESPACE, OWNERS, named
+from fallow.taints import TOLERATIONS
 
 KAI_FRACTION = "gpu-fraction"
 KAI_MEMORY = "gpu-memory"
@@ -30,8 +31,6 @@ LOCAL = "fallow.local-volumes"
 SELECTOR = "fallow.selector"
 """Labels that the pod's node must bear, each with its legal values."""
 
-TOLERATIONS = "fallow.tolerations"
-"""Taints that the pod bears: [key, operator, value, effect] each; those of every pod are left."""
 _EVERYWHERE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _PERCENT = 100
 _MIB = 2**20

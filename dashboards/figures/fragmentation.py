@@ -115,7 +115,7 @@ def _asked(one: Found, filters: Filters) -> bool:
 
 def _pool(one: Found) -> Pool:
     said = one.details
-    causes = {name: number(mapping(said.get("by_cause")).get(name)) for name in CAUSES}
+    causes = {name: number(mapping(said.get("unusable_by_cause")).get(name)) for name in CAUSES}
     packing = mapping(said.get("packing"))
     sizes = sorted((int(size), mapping(fit)) for size, fit in packing.items() if size.isdigit())
     return Pool(

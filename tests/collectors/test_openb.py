@@ -32,6 +32,17 @@ def files(tmp_path: Path) -> Callable[..., list[Path]]:
     return write
 
 
+def test_a_list_of_five_columns_has_requests_and_no_times(
+    files: Callable[..., list[Path]],
+) -> None:
+    text = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np0,12000,16384,2,1000\n"
+    machines, specs = files(NODES, text)
+    _, pods = import_openb(machines, specs, None, "c")
+    (row,) = pods.rows.to_pylist()
+    assert (row["gpu_request"], row["phase"], row["labels"]) == (2, None, None)
+    assert (row["created_at"], row["last_seen"]) == (None, EPOCH.replace(tzinfo=None))
+
+
 def test_specs_become_rows_with_requests_times_and_devices(
     files: Callable[..., list[Path]],
 ) -> None:

@@ -163,7 +163,8 @@ FRAGMENTED = {
     "unusable_gpus": 2.0,
     "whole_free_gpus": 3,
     "largest_job_gpus": 2,
-    "by_cause": {"lack_gpu": 0.5, "lack_cpu": 1.5, "cpu_only_demand": 3.0},
+    "by_cause": {"lack_gpu": 2.0, "lack_cpu": 0.5, "cpu_only_demand": 3.0},
+    "unusable_by_cause": {"lack_gpu": 0.5, "lack_cpu": 1.5},
     "packing": {"8": {"jobs_that_fit": 0, "packability": 0.0}, "1": {"jobs_that_fit": 3}},
     "caused_by": [
         {"namespace": "red", "workload_kind": "Job", "workload": "train", "gpus_lost": 1.5}

@@ -56,7 +56,7 @@ def test_the_plan_frees_a_whole_node_with_the_fewest_moves(fleet: Fleet, window:
     plan = found.details["plan"]
     assert (plan["slots_freed"], len(plan["moves"]), plan["proven_fewest"]) == (1, 4, True)
     assert {(m["from"], m["to"]) for m in plan["moves"]} == {("n0", "n1")}
-    assert found.details["unusable_gpus"] == plan["usable_gpus_gained"] == 4
+    assert found.details["unusable_gpus"] == plan["usable_gpus_gained"] == 8
     assert found.recommendations[0].verb == "defragment"
 
 
@@ -177,10 +177,10 @@ def test_hours_and_dollars_are_the_lost_part_of_the_free_ones(fleet: Fleet, wind
     fleet.pod("big", None, list(range(8)))
     fleet.post()
     (found,) = FragmentationAnalyzer(OWN_MIX).find(fleet.views, window)
-    # Half the mix asks 8 GPUs: 4 free ones are lost to it for 12 hours, 8 to nobody for 12.
+    # A job of 8 GPUs waits all day: 4 free ones are lost to it for 12 hours, 8 to nobody for 12.
     assert found.details["fragmented_gpus"] == 0
-    assert found.gpu_hours == pytest.approx(0.5 * 4 * 12)
-    assert found.usd == pytest.approx(Decimal(48))
+    assert found.gpu_hours == pytest.approx(4 * 12)
+    assert found.usd == pytest.approx(Decimal(96))
 
 
 def test_without_a_price_there_are_hours_and_no_dollars(fleet: Fleet, window: Window) -> None:
@@ -310,3 +310,96 @@ def test_what_is_found_and_claimed_never_exceeds_what_was_free(
         assert said["unusable_gpus"] <= said["idle_gpus"] + 1e-6
     steps = fall(fleet.views, window, found)
     assert sum(s.marginal.gpu_hours for s in steps.steps) <= steps.bill.gpu_hours + 1e-6
+
+
+def four_nodes_half_full(fleet: Fleet, waiting: int = 4, **pods: Any) -> None:
+    """Each of four nodes holds one pod of four GPUs; jobs of eight wait for 20 hours."""
+    for n in range(4):
+        fleet.node(f"n{n}")
+        fleet.pod(f"p{n}", f"n{n}", [0, 1, 2, 3])
+    for k in range(waiting):
+        fleet.pod(f"big-{k}", None, list(range(8)), hours=(4, 24), kind="Job", **pods)
+
+
+def test_what_waits_decides_what_is_stranded_from_the_first_pod_on(
+    fleet: Fleet, window: Window
+) -> None:
+    four_nodes_half_full(fleet)
+    fleet.post()
+    (found,) = FragmentationAnalyzer().find(fleet.views, window)
+    assert found.details["unusable_gpus"] == found.details["idle_gpus"] == 16
+    assert found.details["pending"] == {"pods": 4, "gpus": 32, "pods_by_gpus": {"8": 4}}
+    assert found.evidence == "confirmed"
+    plan = found.details["plan"]
+    assert (plan["slots_freed"], plan["slots_wanted"], len(plan["moves"])) == (2, 4, 2)
+    assert plan["usable_gpus_gained"] == 16
+    assert found.gpu_hours == pytest.approx(16 * 20)  # what waits waited for 20 of 24 hours
+    assert not FragmentationAnalyzer().unjudged(fleet.views, window)
+
+
+def test_three_places_are_freed_where_four_are_too_many(fleet: Fleet, window: Window) -> None:
+    for n in range(7):
+        fleet.node(f"n{n}")
+    for n in range(6):
+        fleet.pod(f"p{n}", f"n{n}", [0, 1, 2, 3], kind="Deployment")
+    for k in range(7):
+        fleet.pod(f"big-{k}", None, list(range(8)))
+    (found,) = FragmentationAnalyzer().find(fleet.views, window)
+    plan = found.details["plan"]
+    assert (plan["slots_now"], plan["slots_wanted"], plan["slots_freed"]) == (1, 6, 3)
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        {"annotations": '{"fallow.selector": {"tier": ["other"]}}'},
+        {"labels": '{"gpu_spec": "A100"}'},
+        {"cpu_request_milli": 97_000},
+        {"memory_request_bytes": 2**41},
+        {"gpu_request": 9.0},
+        {"gpu_resource": "nvidia.com/mig-7g.80gb"},
+        {"phase": "Failed"},
+        {"last_seen": END - timedelta(hours=1)},
+    ],
+    ids=["selector", "model", "CPU", "memory", "GPUs", "MIG", "ended", "deleted"],
+)
+def test_pods_that_could_not_run_here_decide_nothing(
+    fleet: Fleet, window: Window, pods: dict[str, Any]
+) -> None:
+    for n in range(4):
+        fleet.node(f"n{n}", labels='{"tier": "a"}')
+        fleet.pod(f"p{n}", f"n{n}", [0, 1, 2, 3])
+    fleet.pod("seen", None, cpu_request_milli=0)
+    fleet.pod("big", None, list(range(8)), **pods)
+    for found in FragmentationAnalyzer(FragmentationSettings(min_gpus=0)).find(fleet.views, window):
+        assert found.details["pending"]["pods"] == 0
+        assert found.details["mix"]["assumed"]
+
+
+@pytest.mark.parametrize(("tolerations", "pods"), [('[["team", "Equal", "a", ""]]', 1), ("[]", 0)])
+def test_a_taint_keeps_pods_that_do_not_tolerate_it(
+    fleet: Fleet, window: Window, tolerations: str, pods: int
+) -> None:
+    fleet.node("n0", taints='[{"key": "team", "value": "a", "effect": "NoSchedule"}]')
+    fleet.pod("p", "n0", [0, 1, 2, 3])
+    note = f'{{"fallow.tolerations": {tolerations}}}'
+    fleet.pod("big", None, list(range(8)), annotations=note)
+    lowest = FragmentationSettings(min_gpus=0)
+    (found,) = FragmentationAnalyzer(lowest).find(fleet.views, window)
+    assert found.details["pending"]["pods"] == pods
+
+
+def test_pods_of_half_the_size_wait_for_places_of_half_the_size(
+    fleet: Fleet, window: Window
+) -> None:
+    for n in range(4):
+        fleet.node(f"n{n}")
+        for k in range(3):
+            fleet.pod(f"p{n}{k}", f"n{n}", [2 * k, 2 * k + 1])
+    for k in range(2):
+        fleet.pod(f"four-{k}", None, [0, 1, 2, 3])
+    (found,) = FragmentationAnalyzer().find(fleet.views, window)
+    plan = found.details["plan"]
+    assert plan["slot"]["gpus"] == 4
+    assert (plan["slots_freed"], len(plan["moves"])) == (2, 2)
+    assert found.details["unusable_gpus"] == 8

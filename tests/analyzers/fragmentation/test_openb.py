@@ -52,6 +52,18 @@ def test_the_empty_cluster(openb: Callable[[bool], Any], window: Window) -> None
     )
 
 
+@pytest.mark.parametrize(
+    ("pods", "per_cent"), [("gpuspec20", 25.845), ("multigpu30", 14.065), ("default", 13.945)]
+)
+def test_the_published_variants(
+    views: Any, window: Window, shared_data: Shared, pods: str, per_cent: float
+) -> None:
+    nodes = shared_data("openb/openb_node_list_gpu_node.csv")
+    views.put(*import_openb(nodes, shared_data(f"openb/openb_pod_list_{pods}.csv")))
+    said = FragmentationAnalyzer().summary(views, window)
+    assert 100 * said["fragmented_gpus"] / 6212 == pytest.approx(per_cent, abs=5e-4)
+
+
 def test_the_snapshot(openb: Callable[[bool], Any], window: Window) -> None:
     views = openb(True)
     analyzer = FragmentationAnalyzer(FragmentationSettings(min_gpus=0))

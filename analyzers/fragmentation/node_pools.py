@@ -1,0 +1,65 @@
+"""Pools of a picture's nodes, and which pods come next in each: those that wait, else the mix."""
+
+from collections import defaultdict
+
+import msgspec
+
+from analyzers.fragmentation.picture import Picture
+from analyzers.pending import PendingPod
+from fallow.fragmentation import PodType
+
+
+class Pool(msgspec.Struct, frozen=True):
+    """Nodes of one pool and model; `pool` is empty where nodes name none."""
+
+    pool: str
+    model: str
+    rows: list[int]
+
+    @property
+    def name(self) -> str:
+        """Return what people call it."""
+        return "/".join(word for word in (self.pool, self.model) if word) or "unnamed"
+
+
+def pools(picture: Picture) -> list[Pool]:
+    """Return the picture's nodes by pool and model, by name."""
+    found: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for n, node in enumerate(picture.nodes):
+        found[node.pool, node.model].append(n)
+    return [Pool(*key, rows) for key, rows in sorted(found.items())]
+
+
+class NextPods:
+    """The pods that a pool's free GPUs are for: with pods waiting, those and no others."""
+
+    def __init__(self, picture: Picture) -> None:
+        self._picture = picture
+        self._mix = picture.demand.of_gpus()
+        self._may: dict[tuple[str, str, PendingPod], bool] = {}
+
+    def waiting(self, pool: Pool, moment: int = -1) -> dict[PendingPod, int]:
+        """Return the pods that waited at a moment and may run on a node of the pool.
+
+        Pods that ask for MIG instances wait for boards that are cut, not for free GPUs.
+        """
+        pods = self._picture.pending[moment]
+        return {pod: n for pod, n in pods.items() if not pod.profile and self._runs(pod, pool)}
+
+    def types(self, pool: Pool, moment: int = -1) -> tuple[PodType, ...]:
+        """Return the types of pods that come next: what waits, else what usually asks for GPUs."""
+        waiting = self.waiting(pool, moment)
+        if not waiting:
+            return self._mix
+        total = sum(waiting.values())
+        return tuple(
+            PodType(pod.cpu_milli, pod.gpus, pod.gpu_milli, pod.models, count / total)
+            for pod, count in sorted(waiting.items(), key=lambda item: (-item[1], item[0].gpus))
+        )
+
+    def _runs(self, pod: PendingPod, pool: Pool) -> bool:
+        key = pool.pool, pool.model, pod
+        if key not in self._may:
+            nodes = self._picture.nodes
+            self._may[key] = any(pod.may_run_on(nodes[n].host()) for n in pool.rows)
+        return self._may[key]

@@ -1,0 +1,140 @@
+"""Pods that ask for GPUs and have no node: what they ask for, and which nodes they may run on."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from analyzers.queries import LOOKED, steps
+from fallow.gpu_models import canonical
+from fallow.seams import Views
+from fallow.taints import BLOCKING, tolerates
+
+WHOLE = 1000
+Taint = tuple[str, str, str]
+"""Key, value, effect."""
+
+
+class Moments(msgspec.Struct, frozen=True):
+    """When each cluster is measured, one entry per cluster and moment; `nths` count from 1."""
+
+    clusters: list[str]
+    nths: list[int]
+    moments: list[datetime]
+    stills: list[bool]
+    """True: nothing is known of the cluster but one picture of its inventory."""
+
+    @classmethod
+    def at(cls, clusters: Sequence[str], moment: datetime) -> "Moments":
+        """Return one moment for some clusters."""
+        count = len(clusters)
+        return cls(list(clusters), [1] * count, [moment] * count, [False] * count)
+
+
+class Host(msgspec.Struct, frozen=True):
+    """What a node has in all; None = its inventory does not say."""
+
+    model: str
+    gpus: int
+    cpu_milli: int | None = None
+    memory_bytes: int | None = None
+    labels: Mapping[str, str] | None = None
+    taints: frozenset[Taint] = frozenset()
+
+
+class PendingPod(msgspec.Struct, frozen=True):
+    """What one pod without a node asks for; pods that ask for the same are equal."""
+
+    gpus: int
+    gpu_milli: int
+    """Of each GPU, 1000 = whole."""
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    profile: str = ""
+    """A MIG profile; empty = GPUs or shares of them."""
+    models: tuple[str, ...] = ()
+    """Empty = any."""
+    selector: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Labels that its node must bear, each with its legal values."""
+    tolerations: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def amount(self) -> float:
+        """Return the GPUs it asks for; shares count as such."""
+        return self.gpus * self.gpu_milli / WHOLE
+
+    def may_run_on(self, host: Host) -> bool:
+        """Say whether it could run on a node that nobody else uses; what is unknown is no bar."""
+        return (
+            self.gpus <= host.gpus
+            and (not self.models or not host.model or host.model in self.models)
+            and (host.cpu_milli is None or self.cpu_milli <= host.cpu_milli)
+            and (host.memory_bytes is None or self.memory_bytes <= host.memory_bytes)
+            and (
+                host.labels is None
+                or all(host.labels.get(key) in legal for key, legal in self.selector)
+            )
+            and all(self._tolerates(taint) for taint in host.taints)
+        )
+
+    def _tolerates(self, taint: Taint) -> bool:
+        key, value, effect = taint
+        document = {"key": key, "value": value, "effect": effect}
+        return effect not in BLOCKING or any(tolerates(t, document) for t in self.tolerations)
+
+
+Pending = Mapping[PendingPod, int]
+"""How many pods ask for the same."""
+
+
+def pending(views: Views, moments: Moments) -> dict[tuple[str, int], dict[PendingPod, int]]:
+    """Return the pods that wait for GPUs by cluster and nth moment; no entry = none waits."""
+    found: dict[tuple[str, int], dict[PendingPod, int]] = {}
+    asked = msgspec.structs.asdict(moments)
+    for row in views.query(steps(LOOKED, "pending"), asked).to_pylist():
+        of = found.setdefault((row["cluster"], row["nth"]), {})
+        pod = _pod(row)
+        of[pod] = of.get(pod, 0) + row["pods"]
+    return found
+
+
+def gpus(pods: Pending) -> float:
+    """Return the GPUs that pods ask for together."""
+    return sum(pod.amount * count for pod, count in pods.items())
+
+
+def for_any(pods: Pending, hosts: Sequence[Host]) -> dict[PendingPod, int]:
+    """Return the pods that may run on at least one of some nodes."""
+    return {p: n for p, n in pods.items() if any(p.may_run_on(host) for host in hosts)}
+
+
+def taints_of(text: str | None) -> frozenset[Taint]:
+    """Return the taints of a JSON document that keep pods away."""
+    listed = msgspec.json.decode(text) if text else []
+    return frozenset(
+        (str(t.get("key")), str(t.get("value") or ""), str(t.get("effect")))
+        for t in listed
+        if isinstance(t, dict) and t.get("effect") != "PreferNoSchedule"
+    )
+
+
+def model_names(text: str | None) -> tuple[str, ...]:
+    """Return the canonical GPU models of names with `|` between them, each once."""
+    words = [word for word in (text or "").split("|") if word]
+    return tuple(sorted({(k.gpu_model if (k := canonical(w)) else w) for w in words}))
+
+
+def _pod(row: Mapping[str, Any]) -> PendingPod:
+    selector = msgspec.json.decode(row["selector"]) if row["selector"] else {}
+    borne = msgspec.json.decode(row["tolerations"]) if row["tolerations"] else []
+    return PendingPod(
+        row["gpus"],
+        row["gpu_milli"],
+        row["cpu_milli"],
+        row["memory_bytes"],
+        row["profile"] or "",
+        model_names(row["models"]),
+        tuple((key, tuple(values)) for key, values in sorted(selector.items())),
+        tuple(tuple(map(str, one)) for one in borne),
+    )
