@@ -285,6 +285,11 @@ def node_of(labels: Mapping[str, str]) -> str | None:
     return host(labels.get("instance") or "")
 
 
+def is_exporter(pod: str) -> bool:
+    """Tell by its name whether a pod is a device exporter's."""
+    return _EXPORTER_POD.search(pod) is not None
+
+
 def host(address: str) -> str | None:
     """Return the host of `host:port`, `[v6]:port` or a URL."""
     bare = address.rpartition("//")[2].partition("/")[0]

@@ -19,6 +19,7 @@ from fallow import tables
 from fallow.errors import WarehouseError
 from fallow.gpu_models import model_name
 from fallow.tables import Batch
+from warehouse.addresses import resolved
 from warehouse.dirty import mark
 from warehouse.failures import CatalogBusyError
 from warehouse.storage import storage
@@ -84,7 +85,10 @@ def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> int:
     with warehouse.turn:
         dirty = warehouse.dirty
         with warehouse.transaction() as cursor:
-            for table, sent in work:
+            # What an address stands for is read before what bears it is written.
+            for table, sent in sorted(work, key=lambda part: part[0] != "address"):
+                if table == "sample":
+                    sent = resolved(cursor, sent)  # noqa: PLW2901  (the same rows)
                 put = _append if storage(table).mode == "append" else upsert
                 rows = unseen(cursor, table, sent, recent)
                 new = put(cursor, table, rows) if rows.num_rows else 0

@@ -20,6 +20,7 @@ import pyarrow as pa
 from fallow.gpu_models import canonical, model_name
 from fallow.window import Window
 from warehouse import dirty, ingest, reductions, tiers
+from warehouse.addresses import resolved
 from warehouse.reading import literal
 from warehouse.steps import step
 from warehouse.views.tiers import TierState
@@ -173,7 +174,8 @@ def _refresh(
         f"{looks} FROM ({step('rollup/device')})", {**span, "first": start, "last": end}
     ).to_arrow_table()
     if devices.num_rows:
-        ingest.upsert(cursor, "device", devices)
+        # Telemetry comes before the inventory that tells whose an address is.
+        ingest.upsert(cursor, "device", resolved(cursor, devices))
     cursor.execute(
         'DELETE FROM dirty WHERE "cluster" = $cluster AND bucket >= $first AND bucket < $last',
         where,

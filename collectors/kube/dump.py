@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 from collectors.inventory import batches, look
+from collectors.kube.addresses import address_rows, of_node, of_pod
 from collectors.kube.budgets import budget_row
 from collectors.kube.devices import Dra, hami_registered
 from collectors.kube.events import event_row, refusal
@@ -129,7 +131,10 @@ def import_kubectl(
         queues=_queues(dump),
         dra=dra,
     )
-    pods = [(pod.metadata, pod_row(pod, around)) for pod in dump.of("", "Pod", Pod)]
+    listed = dump.of("", "Pod", Pod)
+    known = chain.from_iterable([*map(of_node, nodes), *map(of_pod, listed)])
+    yield from batches("address", address_rows(known, cluster=cluster, now=now))
+    pods = [(pod.metadata, pod_row(pod, around)) for pod in listed]
     yield from batches("pod", (row for meta, row in pods if not in_group(meta)))
     yield from batches("pod", remap(pair for pair in pods if in_group(pair[0])))
     yield from batches("quota", _quotas(dump, cluster, now, around.queues))

@@ -34,6 +34,8 @@ class Gpus(msgspec.Struct, frozen=True):
     model: str | None = None
     replicas: int | None = None
     sharing: str | None = None
+    allocatable: int | None = None
+    """Physical GPUs that the kubelet can give out; null where instances or shares hide boards."""
 
 
 def node_row(node: Node, *, cluster: str, now: datetime, dra: Dra) -> dict[str, Any]:
@@ -60,6 +62,7 @@ def node_row(node: Node, *, cluster: str, now: datetime, dra: Dra) -> dict[str, 
         "memory_bytes": whole(allocatable.get("memory")),
         "gpu_resource": found.resource,
         "gpu_count": found.count,
+        "gpu_allocatable": found.allocatable,
         "gpu_model": found.model,
         "gpu_replicas": found.replicas,
         "sharing": found.sharing,
@@ -90,7 +93,15 @@ def node_gpus(node: Node, dra: Dra) -> Gpus:
     count = _physical(counted, labels, replicas or 1, profile, product)
     shown = replicas if sharing in {"time-slicing", "mps"} else None
     main = max(counted, key=lambda r: (r.form != "mig", counted[r]))
-    return Gpus(main.name, count, product, shown, sharing)
+    plain = profile is None and all(r.form != "mig" for r in counted)
+    offered = amounts(node.status.allocatable)
+    allocatable = None
+    if plain:
+        # A board that fell off its bus is still labelled until discovery runs again, and paid for.
+        count = max(count, _integer(labels.get("nvidia.com/gpu.count")) or 0)
+        if offered:
+            allocatable = min(count, _boards(gpus(offered), replicas or 1))
+    return Gpus(main.name, count, product, shown, sharing, allocatable)
 
 
 def _from_slices(node: Node, dra: Dra, model: str | None) -> Gpus:
@@ -138,8 +149,7 @@ def _physical(
     The single strategy counts instances as GPUs; the mixed one names each profile and labels the
     boards' own number. A board is taken to be cut up whole: telemetry knows better later.
     """
-    plain = sum((n for r, n in counted.items() if r.form != "mig"), Fraction(0))
-    boards = math.ceil(plain / replicas)
+    boards = _boards(counted, replicas)
     if profile:
         return math.ceil(Fraction(boards, instances_per_board(profile, product)))
     slices = sum((n * (r.slices or 0) for r, n in counted.items() if r.form == "mig"), Fraction(0))
@@ -147,6 +157,11 @@ def _physical(
         boards += math.ceil(slices / MIG_SLICES)
         boards = max(boards, _integer(labels.get("nvidia.com/gpu.count")) or 0)
     return boards
+
+
+def _boards(counted: Mapping[GpuResource, Fraction], replicas: int) -> int:
+    whole_or_shared = sum((n for r, n in counted.items() if r.form != "mig"), Fraction(0))
+    return math.ceil(whole_or_shared / replicas)
 
 
 def instances_per_board(profile: str, model: str | None) -> int:

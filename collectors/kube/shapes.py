@@ -68,12 +68,20 @@ class NodeSpec(Shape, frozen=True):
     taints: list[Taint] | None = None
 
 
+class Address(Shape, frozen=True):
+    """One address of a node; its type is `InternalIP`, `Hostname` and the like."""
+
+    type: str
+    address: str
+
+
 class NodeStatus(Shape, frozen=True):
     """What a node has."""
 
     capacity: dict[str, str | int] | None = None
     allocatable: dict[str, str | int] | None = None
     conditions: list[Condition] | None = None
+    addresses: tuple[Address, ...] | None = None
 
 
 class Node(Shape, frozen=True):
@@ -247,6 +255,7 @@ class PodStatus(Shape, frozen=True):
     start_time: datetime | None = None
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
+    pod_ip: str | None = msgspec.field(default=None, name="podIP")
 
 
 class Pod(Shape, frozen=True):

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from collectors.inventory import batches
+from collectors.kube.addresses import address_rows, of_node, of_pod
 from collectors.kube.budgets import budget_row
 from collectors.kube.collection import Collection
 from collectors.kube.devices import Dra, hami_registered
@@ -68,6 +69,7 @@ class Survey:
         self._memory_mib: dict[str, float] = {}
         self._queues = Queues()
         self._dra = Dra()
+        self._addresses: dict[str, str] = {}
         self._gpu_nodes: set[str] = set()
         self._gpu_pods: set[str] = set()
         lookup = LiveLookup(api, self._discovery, looks, limit=settings.page_size)
@@ -82,6 +84,8 @@ class Survey:
         self.prepare()
         yield from batches("node", self.nodes())
         yield from batches("pod", self.pods())
+        rows = address_rows(self._addresses.items(), cluster=self._cluster, now=self._clock())
+        yield from batches("address", rows)
         yield from batches("quota", self._quotas())
         yield from batches("disruption_budget", self._budgets())
         yield from batches("event", self._events())
@@ -139,6 +143,7 @@ class Survey:
     def node(self, node: Node, at: datetime | None = None) -> Row:
         """Return one node's row as of a moment (now), and remember what its pods' rows need."""
         name, found = node.metadata.name, node_gpus(node, self._dra)
+        self._addresses.update(of_node(node))
         if found.sharing in SHARED and found.replicas:
             self._replicas[name] = found.replicas
         else:
@@ -167,6 +172,7 @@ class Survey:
             ),
         )
         self._gone.saw(row)
+        self._addresses.update(of_pod(pod))
         if row.get("gpu_resource"):
             self._gpu_pods.add(pod.metadata.uid)
         return row

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from collectors.inventory import batches, look
+from collectors.kube.addresses import address_rows
 from collectors.prometheus import cursors, kube_state, pod_identity
 from collectors.prometheus.client import PrometheusClient, failure
 from collectors.prometheus.cursors import Piece
@@ -213,6 +214,8 @@ class PrometheusCollector:
                 end = chunk.end
                 nodes = list(kube_state.node_rows(state, cluster=self._cluster, now=end))
                 yield from batches("node", nodes)
+                known = kube_state.addresses(state)
+                yield from batches("address", address_rows(known, cluster=self._cluster, now=end))
                 rows = kube_state.pod_rows(
                     state,
                     cluster=self._cluster,

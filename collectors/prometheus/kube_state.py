@@ -39,6 +39,7 @@ from collectors.kube.shapes import (
 )
 from collectors.kube.table import table
 from collectors.prometheus.pod_identity import own
+from collectors.series import is_exporter
 from fallow.kube.gpu_resources import gpu_resource
 from fallow.kube.owner_jumps import jumps
 from fallow.protections import annotations, named, notes
@@ -142,6 +143,15 @@ def node_rows(state: State, *, cluster: str, now: datetime) -> Iterator[dict[str
         )
         row = node_row(node, cluster=cluster, now=first, dra=Dra())
         yield {**row, "last_seen": last}
+
+
+def addresses(state: State) -> Iterator[tuple[str, str]]:
+    """Yield the addresses of nodes and of exporters' pods, each with its node's name."""
+    for words, _ in state.series.get("kube_node_info", ()):
+        yield words.get("internal_ip", ""), own(words, "node")
+    for words, _ in state.series.get("kube_pod_info", ()):
+        if is_exporter(own(words, "pod")):
+            yield words.get("pod_ip", ""), own(words, "node")
 
 
 def pod_rows(

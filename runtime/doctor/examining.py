@@ -11,7 +11,7 @@ from collectors.doctor import Row
 from fallow.errors import FallowError, TemporaryError, UsageError, WarehouseError
 from fallow.settings import Settings
 from runtime import analyzing, collecting
-from runtime.doctor import channels, cluster, looks, pages, prices, storage
+from runtime.doctor import channels, cluster, looks, nodes, pages, prices, storage
 from runtime.doctor.fault import fault
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def _stored(
         with opening() as warehouse:
             yield storage.opened(warehouse)
             yield from prices.missing(warehouse, now)
+            yield from nodes.unresolved(warehouse)
             yield from analyzing.doubts(warehouse, settings, window, now=now, cluster=only)
     except (UsageError, WarehouseError) as error:
         if window is not None:

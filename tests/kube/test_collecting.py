@@ -68,6 +68,21 @@ def test_a_look_brings_nodes_pods_and_their_top_owners(fleet: Cluster, look: Loo
     assert fleet.asked[0].path == "/apis"
 
 
+def test_the_addresses_of_nodes_and_of_exporters_are_their_nodes(
+    fleet: Cluster, look: Look
+) -> None:
+    there = node("npu-1")
+    there["status"]["addresses"] = [{"type": "InternalIP", "address": "10.0.1.5"}]
+    exporter = pod("npu-exporter-x7k2p", node="npu-1")
+    exporter["status"]["podIP"] = "10.0.3.7"
+    fleet.put("Node", there)
+    fleet.put("Pod", exporter)
+    assert by(look()["address"], "address", "node") == {
+        ("10.0.1.5", "npu-1"),
+        ("10.0.3.7", "npu-1"),
+    }
+
+
 def test_disruption_budgets_become_rows(fleet: Cluster, look: Look) -> None:
     spec = {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": "50%"}
     status = {"disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 2, "expectedPods": 3}

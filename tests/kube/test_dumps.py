@@ -101,3 +101,18 @@ def test_wrong_files_are_refused_in_words(
 def test_a_file_that_is_not_there_is_named(tmp_path: Path, now: datetime) -> None:
     with pytest.raises(UsageError, match=r"cannot read .*none.json"):
         list(import_kubectl(tmp_path / "none.json", "c", now))
+
+
+def test_an_exporters_address_is_its_nodes(tmp_path: Path, now: datetime) -> None:
+    there = node("npu-1")
+    there["status"]["addresses"] = [
+        {"type": "InternalIP", "address": "10.0.1.5"},
+        {"type": "Hostname", "address": "npu-1"},
+    ]
+    exporter, other = pod("npu-exporter-x7k2p", node="npu-1"), pod("web", node="npu-1")
+    exporter["status"]["podIP"], other["status"]["podIP"] = "10.0.3.7", "10.0.3.8"
+    rows = read(tmp_path / "d.json", listed(there, exporter, other), now)["address"]
+    assert {(r["address"], r["node"]) for r in rows} == {
+        ("10.0.1.5", "npu-1"),
+        ("10.0.3.7", "npu-1"),
+    }

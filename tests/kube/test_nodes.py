@@ -208,3 +208,32 @@ def test_slices_count_boards_where_no_plug_in_offers_any() -> None:
     slices = [msgspec.json.decode(json.dumps({"metadata": {}, "spec": spec}), type=Custom)]
     found = node_gpus(as_node(node()), Dra(slices))
     assert (found.count, found.model) == (2, "NVIDIA H100")
+
+
+@pytest.mark.parametrize(
+    ("capacity", "allocatable", "labels", "expected"),
+    [
+        ("8", "8", {"nvidia.com/gpu.count": "8"}, (8, 8)),
+        ("8", "7", {"nvidia.com/gpu.count": "8"}, (8, 7)),  # a board that the plug-in calls sick
+        ("7", "7", {"nvidia.com/gpu.count": "8"}, (8, 7)),  # one that fell off its bus
+        ("7", "7", {}, (7, 7)),
+        ("32", "28", {"nvidia.com/gpu.count": "8", "nvidia.com/gpu.replicas": "4"}, (8, 7)),
+        ("7", "6", {"nvidia.com/gpu.product": f"{A100}-MIG-1g.5gb", "nvidia.com/gpu.count": "7"},
+         (1, None)),
+    ],
+)  # fmt: skip
+def test_boards_that_a_node_has_and_those_that_its_kubelet_gives_out(
+    capacity: str, allocatable: str, labels: dict[str, str], expected: tuple[int, int | None]
+) -> None:
+    item = node(capacity={"nvidia.com/gpu": capacity}, labels=labels)
+    item["status"]["allocatable"]["nvidia.com/gpu"] = allocatable
+    found = node_gpus(as_node(item), Dra())
+    assert (found.count, found.allocatable) == expected
+
+
+def test_shares_of_hami_hide_how_many_boards_can_be_given_out() -> None:
+    item = node(
+        capacity={"nvidia.com/gpu": "20"}, annotations={"hami.io/node-nvidia-register": HAMI}
+    )
+    found = node_gpus(as_node(item), Dra())
+    assert (found.count, found.allocatable) == (2, None)

@@ -137,7 +137,7 @@ SELECT
     0 AS busy_s,
     0 AS startup_s,
     0 AS stranded_s,
-    0 AS unavailable_s,
-    seconds AS unknown_s,
+    CASE WHEN unavailable THEN seconds ELSE 0 END AS unavailable_s,
+    CASE WHEN unavailable THEN 0 ELSE seconds END AS unknown_s,
     0 AS before_s
 FROM untracked

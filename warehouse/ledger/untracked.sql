@@ -2,6 +2,9 @@
 -- model is that of the node's devices where telemetry ever named it: labels can be coarser.
 -- Where a node's time begins or ends, a device that is there for all but five minutes of it counts
 -- as there: sources start and end apart. Nothing is known from before a cluster's first sample.
+-- What the kubelet cannot give out (allocatable below the node's boards) is unavailable.
+-- Devices on a node that the inventory does not have (an exporter's address that nobody could
+-- resolve) are boards of a node of which telemetry names none: both would be counted twice.
 WITH modelled AS (
     SELECT
         cluster,
@@ -12,6 +15,13 @@ WITH modelled AS (
     GROUP BY cluster, node
 ),
 
+heard AS (
+    SELECT DISTINCT
+        cluster,
+        node
+    FROM device
+),
+
 lifetimes AS (
     SELECT
         n.cluster,
@@ -19,10 +29,13 @@ lifetimes AS (
         n.pool,
         coalesce(m.gpu_model, n.gpu_model) AS gpu_model,
         n.gpu_count,
+        greatest(0, n.gpu_count - coalesce(n.gpu_allocatable, n.gpu_count)) AS lost_count,
+        h.node IS null AS silent,
         greatest(n.first_seen, coalesce(b.begun_at, n.first_seen)) AS first_seen,
         n.last_seen
     FROM node AS n
     LEFT JOIN modelled AS m ON n.cluster = m.cluster AND n.node = m.node
+    LEFT JOIN heard AS h ON n.cluster = h.cluster AND n.node = h.node
     LEFT JOIN begun AS b ON n.cluster = b.cluster
     WHERE n.gpu_count > 0
 ),
@@ -105,12 +118,37 @@ tracked AS (
     GROUP BY s.cluster, s.node, b.bucket, b.device_id
 ),
 
-missing AS (
+unplaced AS (
+    SELECT DISTINCT
+        s.device_id,
+        s.cluster
+    FROM spans AS s
+    SEMI JOIN lacking AS k ON s.cluster = k.cluster AND k.silent
+    ANTI JOIN node AS n ON s.cluster = n.cluster AND s.node = n.node
+    WHERE s.kind <> 'instance'
+),
+
+elsewhere AS (
+    SELECT
+        s.cluster,
+        b.bucket,
+        sum(
+            epoch(least(b.to_at, b.bucket + to_seconds($step_s)))
+            - epoch(greatest(b.from_at, b.bucket))
+        ) AS device_s
+    FROM buckets AS b
+    INNER JOIN unplaced AS s ON b.device_id = s.device_id
+    GROUP BY s.cluster, b.bucket
+),
+
+by_node AS (
     SELECT
         p.cluster,
         p.node,
         p.pool,
         p.gpu_model,
+        p.silent,
+        p.lost_count,
         p.bucket,
         p.node_s,
         p.node_s * p.gpu_count - coalesce(
@@ -125,7 +163,35 @@ missing AS (
     FROM there AS p
     LEFT JOIN tracked AS t
         ON p.cluster = t.cluster AND p.node = t.node AND p.bucket = t.bucket
-    GROUP BY p.cluster, p.node, p.pool, p.gpu_model, p.bucket, p.node_s, p.gpu_count
+    GROUP BY
+        p.cluster, p.node, p.pool, p.gpu_model, p.silent, p.lost_count, p.bucket, p.node_s,
+        p.gpu_count
+),
+
+stacked AS (
+    SELECT
+        m.*,
+        coalesce(e.device_s, 0) AS device_s,
+        coalesce(
+            sum(CASE WHEN m.silent THEN m.missing_s ELSE 0 END) OVER (
+                PARTITION BY m.cluster, m.bucket
+                ORDER BY m.node
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ),
+            0
+        ) AS before_s
+    FROM by_node AS m
+    LEFT JOIN elsewhere AS e ON m.cluster = e.cluster AND m.bucket = e.bucket
+),
+
+missing AS (
+    SELECT
+        * EXCLUDE (missing_s),
+        CASE
+            WHEN silent THEN missing_s - greatest(0, least(missing_s, device_s - before_s))
+            ELSE missing_s
+        END AS missing_s
+    FROM stacked
 ),
 
 numbered AS (
@@ -144,5 +210,6 @@ SELECT
     node,
     pool,
     gpu_model AS model,
+    k < lost_count AS unavailable,
     least(node_s, missing_s - k * node_s) AS seconds
 FROM numbered

@@ -1,0 +1,89 @@
+"""Every GPU-hour at the edges of identity: whose node, whose board, whose hours.
+
+A real Prometheus (`tests/servers/edges_world.py`), whose GPU-hours are known by hand.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from collectors.prometheus.collector import PrometheusCollector
+from fallow.settings import Settings, load
+from fallow.window import Window
+from runtime import pipeline
+from runtime.collecting import cursors, drain
+from runtime.doctor import nodes
+from tests.servers import prometheus as server
+from tests.servers.edges_world import BOARDS, END, EXPORTER_ADDRESS, HOURS, START, TRUTH, history
+from warehouse.lake import Warehouse
+
+pytestmark = pytest.mark.xdist_group("prometheus-edges")
+LATER = END + timedelta(hours=1)
+WINDOW = Window(START, END)
+
+
+@contextmanager
+def collected(folder: Path, text: str) -> Iterator[Warehouse]:
+    """Yield a warehouse that collected the day in two passes, as a service does."""
+    data = server.blocks(text, folder / "prometheus")
+    with server.serving(data) as url:
+        flags = {"home": folder / "home", "cluster": "c", "prometheus.url": url}
+        settings: Settings = load(environ={}, flags=flags).settings
+        with Warehouse.open(settings, write=True, clock=lambda: LATER) as warehouse:
+            for window in (Window(START, START + timedelta(hours=4)), WINDOW):
+                collector = PrometheusCollector(
+                    settings.prometheus, "c", lambda: LATER, done=cursors(warehouse)
+                )
+                drain(warehouse, collector, window, lambda _what, _part: None)
+                pipeline.account(warehouse, window)
+            yield warehouse
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
+    with collected(tmp_path_factory.mktemp("edges"), history()) as warehouse:
+        yield warehouse
+
+
+@pytest.fixture(scope="module")
+def nameless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
+    """Return the same site where nothing tells whose address the exporter's is."""
+    with collected(tmp_path_factory.mktemp("nameless"), history(resolvable=False)) as warehouse:
+        yield warehouse
+
+
+def hours(warehouse: Warehouse) -> dict[tuple[str, str], float]:
+    """Return the ledger's GPU-hours by node and state, more than a minute each."""
+    rows = warehouse.query(
+        "SELECT node, state, sum(gpu_seconds) / 3600 AS h FROM ledger"
+        " WHERE bucket >= $since AND bucket < $until GROUP BY ALL",
+        WINDOW.bounds(),
+    ).to_pylist()
+    return {(r["node"], r["state"]): r["h"] for r in rows if r["h"] > 1 / 60}
+
+
+def test_every_gpu_hour_is_its_nodes_and_its_states(site: Warehouse) -> None:
+    found = hours(site)
+    for (node, state), expected in TRUTH.items():
+        assert found.get((node, state), 0) == pytest.approx(expected, abs=0.35), (
+            node,
+            state,
+            found,
+        )
+    assert sum(found.values()) == pytest.approx(sum(BOARDS.values()) * HOURS, abs=0.5)
+    assert not list(nodes.unresolved(site))
+    assert {node for node, _ in found} == set(BOARDS)
+
+
+def test_devices_of_an_address_nobody_knows_are_counted_once_and_named(
+    nameless: Warehouse,
+) -> None:
+    found = hours(nameless)
+    assert found[EXPORTER_ADDRESS, "free"] == pytest.approx(64, abs=0.35)
+    assert ("npu-a", "unknown") not in found
+    assert sum(found.values()) == pytest.approx(sum(BOARDS.values()) * HOURS, abs=0.5)
+    (row,) = nodes.unresolved(nameless)
+    assert (row.status, f"{EXPORTER_ADDRESS} (8 devices, c)" in row.finding) == ("warn", True)

@@ -1,0 +1,35 @@
+"""Name the node where telemetry knows only the address at which its exporter was scraped."""
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fallow.addresses import is_ip
+
+
+def resolved(cursor: duckdb.DuckDBPyConnection, rows: pa.Table) -> pa.Table:
+    """Return rows (`cluster`, `node`, ...) with nodes for addresses that the inventory knows.
+
+    An address that it does not know stays: what stands on it is not another node's.
+    """
+    place = rows.schema.get_field_index("node")
+    coded = rows.column(place).combine_chunks().dictionary_encode()
+    addresses = [name for name in coded.dictionary.to_pylist() if name and is_ip(name)]
+    if not addresses:
+        return rows
+    # An address is a node's within its cluster; a batch is of one cluster, else each by its own.
+    for cluster in pc.unique(rows.column("cluster")).to_pylist():
+        known = dict(
+            cursor.execute(
+                "SELECT address, node FROM address"
+                " WHERE cluster = $cluster AND list_contains($addresses, address)",
+                {"cluster": cluster, "addresses": addresses},
+            ).fetchall()
+        )
+        if not known:
+            continue
+        names = pa.array([known.get(n, n) for n in coded.dictionary.to_pylist()], pa.string())
+        mine = pc.equal(rows.column("cluster"), cluster)
+        nodes = pc.if_else(mine, names.take(coded.indices), rows.column(place))
+        rows = rows.set_column(place, rows.schema.field(place), nodes)
+    return rows
