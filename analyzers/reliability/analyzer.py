@@ -22,7 +22,7 @@ from analyzers.queries import LOOKED, rows_of, sql, steps
 from analyzers.reliability import clocks, devices
 from analyzers.reliability.devices import Sick, Xid
 from analyzers.reliability.failures import STEPS, TOGETHER, Failure, failures, signs
-from analyzers.reliability.findings import outages, sick_node
+from analyzers.reliability.findings import missing_board, outages, sick_node
 from analyzers.reliability.making import Bill
 from analyzers.reliability.work import lost_work, slow_gpus, unknown_loss
 from analyzers.spot.tolerance import tolerances
@@ -51,6 +51,8 @@ class Site(msgspec.Struct, frozen=True):
     held: dict[Owner, dict[str, Bill]]
     """By workload and state."""
     away: dict[Place, Bill]
+    missing: list[Mapping[str, Any]]
+    """Nodes that show fewer boards than they have (`missing.sql`)."""
     budgets: Budgets
 
     def guards(self, place: Place) -> list[Budget]:
@@ -72,7 +74,7 @@ class ReliabilityAnalyzer:
         self.settings = settings or ReliabilitySettings()
 
     def find(self, views: Views, window: Window) -> list[Finding]:
-        """Return sick nodes, outages, lost work and slow GPUs, the most dollars first."""
+        """Return findings on nodes (sick, incomplete, down) and on work, the most dollars first."""
         site = self._read(views, window)
         found = [*self._nodes(site, window), *self._work(site, window), *self._slow(site, window)]
         return sorted(found, key=lambda f: (-(f.usd or Decimal()), -f.gpu_hours, f.id))
@@ -105,6 +107,7 @@ class ReliabilityAnalyzer:
             if steps
             else None,
             "sick_nodes": sum(any(s.level == "sick" for s in v) for v in site.sick.values()),
+            "missing_boards": sum(row["boards"] - row["shown"] for row in site.missing),
             "slow_gpus": len({(s.owner[0], s.device) for s in site.slow}),
         }
 
@@ -113,6 +116,8 @@ class ReliabilityAnalyzer:
             guards = site.guards(place) if site.budgets.known(place[0]) else None
             node, away_ = site.nodes.get(place), site.away.get(place)
             yield sick_node(place, sick, away_, node, guards, window)
+        for row in site.missing:
+            yield missing_board(row, window)
         pools: dict[Place, list[Place]] = defaultdict(list)
         for place, row in sorted(site.nodes.items()):
             pools[place[0], row["pool"]].append(place)
@@ -184,6 +189,7 @@ class ReliabilityAnalyzer:
             checkpoints=self._checkpoints(views, asked, pods, failed),
             held=held,
             away=away,
+            missing=views.query(sql("reliability/missing"), asked).to_pylist(),
             budgets=Budgets.read(views, window),
         )
 

@@ -81,6 +81,52 @@ def _told(guards: Sequence[Budget]) -> list[dict[str, Any]]:
     return [{"name": b.id, "wants": b.wants, "evictions_allowed": b.allowed} for b in guards]
 
 
+def missing_board(row: Mapping[str, Any], window: Window) -> Finding:
+    """Return that a node shows fewer boards than it has; its hours are the missing boards'.
+
+    Certain where the kubelet misses them too; its hours are then `unavailable`, else `unknown`.
+    """
+    boards, shown, name = row["boards"], row["shown"], row["node"]
+    certain = row["allocatable"] is not None and row["allocatable"] <= shown
+    bill = Bill(row["gpu_hours"], row["usd"])
+    lost = min(row["unavailable_hours"], bill.gpu_hours)
+    claim = Claim(
+        row["cluster"], None, None, None, None, "unavailable", lost, bill.part(lost), name
+    )
+    says = f"the node has {boards} boards, its exporter shows {shown}"
+    if row["allocatable"] is not None:
+        says += f" and its kubelet can give out {row['allocatable']}"
+    step = (
+        f"cordon {name} and look for the board: dmesg for XID 79, nvidia-smi, then the slot"
+        if certain
+        else f"look whether the exporter on {name} sees every board (its own nvidia-smi)"
+    )
+    return made(
+        "missing_board",
+        Subject(row["cluster"], "", "Node", name, nodes=(name,)),
+        window,
+        bill,
+        {
+            "why": says,
+            "boards": boards,
+            "shown": shown,
+            "allocatable": row["allocatable"],
+            "last_seen": row["last_of_missing"] and f"{row['last_of_missing']:%Y-%m-%d %H:%M}",
+        },
+        Recommendation(
+            verb="diagnose GPU",
+            target=f"Node/{name}",
+            why=step,
+            reversible=True,
+            undo="uncordon it when every board is back",
+            saving="capacity",
+            effort="quick win",
+            claims=(claim,) if lost > 0 else (),
+        ),
+        certain=certain,
+    )
+
+
 def outages(  # noqa: PLR0917  (one caller)
     pool: Place,
     downs: Mapping[Place, Sequence[tuple[datetime, datetime]]],

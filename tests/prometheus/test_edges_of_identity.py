@@ -13,7 +13,7 @@ import pytest
 from collectors.prometheus.collector import PrometheusCollector
 from fallow.settings import Settings, load
 from fallow.window import Window
-from runtime import pipeline
+from runtime import analyzing, pipeline
 from runtime.collecting import cursors, drain
 from runtime.doctor import nodes
 from tests.servers import prometheus as server
@@ -68,11 +68,7 @@ def hours(warehouse: Warehouse) -> dict[tuple[str, str], float]:
 def test_every_gpu_hour_is_its_nodes_and_its_states(site: Warehouse) -> None:
     found = hours(site)
     for (node, state), expected in TRUTH.items():
-        assert found.get((node, state), 0) == pytest.approx(expected, abs=0.35), (
-            node,
-            state,
-            found,
-        )
+        assert found.get((node, state), 0) == pytest.approx(expected, abs=0.35), (node, found)
     assert sum(found.values()) == pytest.approx(sum(BOARDS.values()) * HOURS, abs=0.5)
     assert not list(nodes.unresolved(site))
     assert {node for node, _ in found} == set(BOARDS)
@@ -87,3 +83,18 @@ def test_devices_of_an_address_nobody_knows_are_counted_once_and_named(
     assert sum(found.values()) == pytest.approx(sum(BOARDS.values()) * HOURS, abs=0.5)
     (row,) = nodes.unresolved(nameless)
     assert (row.status, f"{EXPORTER_ADDRESS} (8 devices, c)" in row.finding) == ("warn", True)
+
+
+def test_a_node_that_shows_fewer_boards_than_it_has_is_a_finding(site: Warehouse) -> None:
+    analyzer = analyzing.chosen(site.settings, ["reliability"])["reliability"]
+    found = {
+        f.subject.workload: f for f in analyzer.find(site, WINDOW) if f.kind == "missing_board"
+    }
+    assert {node: f.evidence for node, f in found.items()} == {
+        "lost-a": "confirmed",
+        "lost-b": "suspected",
+    }
+    assert [f.gpu_hours for f in found.values()] == pytest.approx([8, 8], abs=0.1)
+    lost, unseen = (found[node].recommendations[0].claims for node in ("lost-a", "lost-b"))
+    assert [(c.state, round(c.gpu_hours)) for c in lost] == [("unavailable", 8)]
+    assert unseen == ()

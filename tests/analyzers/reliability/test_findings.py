@@ -258,3 +258,52 @@ def test_whatever_happens_savings_stay_within_the_bill_and_are_the_same_again(  
     assert (poured.saved().usd or 0) <= (poured.bill.usd or 0)
     analyzer.summary(ward.views, ward.window)
     analyzer.unjudged(ward.views, ward.window)
+
+
+def boards(ward: Ward, shown: int, *, seen_until: float = 96, **node: Any) -> None:
+    """Put a node with 8 boards of which the exporter shows some, beside one that shows all."""
+    base = {"cluster": "c", "gpu_count": 8, "first_seen": ward.at(0), "last_seen": ward.at(96)}
+    ward.views.rows("node", [base | {"node": "n0"} | node, base | {"node": "n1", "gpu_count": 1}])
+    device = {"cluster": "c", "first_seen": ward.at(0), "interval_s": 60.0, "weight": 1.0}
+    ward.views.rows(
+        "device",
+        [
+            *(
+                device | {"device": f"GPU-{n}", "node": "n0", "last_seen": ward.at(seen_until)}
+                for n in range(shown)
+            ),
+            device | {"device": "GPU-x", "node": "n1", "last_seen": ward.at(96)},
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("shown", "node", "evidence"),
+    [
+        (8, {}, None),
+        (7, {}, "suspected"),
+        (7, {"gpu_allocatable": 8}, "suspected"),
+        (7, {"gpu_allocatable": 7}, "confirmed"),
+        (7, {"sharing": "time-slicing", "gpu_replicas": 4}, "suspected"),
+        (7, {"sharing": "mig"}, None),
+        (7, {"sharing": "hami"}, None),
+    ],
+)
+def test_a_board_that_is_labelled_and_not_shown_is_found(
+    ward: Ward, shown: int, node: dict[str, Any], evidence: str | None
+) -> None:
+    boards(ward, shown, **node)
+    finding = found(ward).get("missing_board")
+    assert (finding and finding.evidence) == evidence
+
+
+@pytest.mark.parametrize(("minutes", "there"), [(4, True), (6, False)])
+def test_a_silent_exporter_is_no_missing_board(ward: Ward, minutes: int, there: bool) -> None:
+    boards(ward, 7, seen_until=96 - minutes / 60)
+    assert ("missing_board" in found(ward)) == there
+
+
+def test_instances_hide_boards_whatever_the_labels_say(ward: Ward) -> None:
+    boards(ward, 7)
+    ward.views.engine.execute("UPDATE device SET parent = 'GPU' WHERE device = 'GPU-0'")
+    assert "missing_board" not in found(ward)
