@@ -99,7 +99,7 @@ def pending(views: Views, moments: Moments) -> dict[tuple[str, int], dict[Pendin
     return found
 
 
-def gpus(pods: Pending) -> float:
+def gpus_of(pods: Pending) -> float:
     """Return the GPUs that pods ask for together."""
     return sum(pod.amount * count for pod, count in pods.items())
 

@@ -8,11 +8,13 @@ from typing import Any, cast
 
 import numpy as np
 
+from analyzers.demand.forecast import Forecast
 from analyzers.demand.headroom import Headroom, critical_ratio, headroom
 from analyzers.demand.reservations import Reserved, saved, to_reserve
 from analyzers.demand.site import Capacity, Cluster
 from analyzers.money import CENT, worth
 from analyzers.queries import rows_of
+from analyzers.quota.fair import Doubles
 from fallow.nouns import Claim, Effort, Finding, Recommendation, Saving, Subject, finding_id
 from fallow.settings import DemandSettings
 from fallow.window import Window, format_duration
@@ -52,16 +54,22 @@ def _excess(
 ) -> Iterator[Finding]:
     if cluster.history_days < settings.least_days:
         return
+    expected = _expected(cluster)
+    if expected is not None and expected.max() > capacity.gpus:
+        return  # what is free today is wanted tomorrow: `demand_above_capacity`
     ready = advised(cluster, window, settings)
-    need = np.array(ready.by_hour)[capacity.hours.astype(int) % 24]
-    over = np.maximum(capacity.free - need, 0)
+    keep = kept(cluster, capacity, ready)
+    over = np.maximum(capacity.free - keep[capacity.hours.astype(int) % 24], 0)
     hours = round(float(over.sum()), 6)
     if hours < max(settings.min_gpu_hours, 1e-6):
         return
     assumed = [] if settings.cold_start_usd is not None else [ASSUMED_LEVEL]
     details = {
         "why": f"{capacity.free.mean():.1f} GPUs are free on average; {ready.gpus:g} ready ones "
-        f"serve {ready.critical_ratio:.1%} of the stretches of {format_duration(ready.lead_s)}",
+        f"serve {ready.critical_ratio:.1%} of the stretches of {format_duration(ready.lead_s)}"
+        + (f", and pods wait for {cluster.waiting_gpus:g}" if cluster.waiting_gpus else ""),
+        "waiting_gpus": cluster.waiting_gpus,
+        "keep_by_hour_utc": [round(float(gpus), 3) for gpus in keep],
         "critical_ratio": ready.critical_ratio,
         "headroom_gpus": ready.gpus,
         "headroom_by_hour_utc": ready.by_hour,
@@ -72,9 +80,53 @@ def _excess(
     about = Subject(cluster.name, "", "Fleet", cluster.name)
     yield _made(
         "excess_headroom", about, window, details, hours, capacity.usd_h, assumed,
-        claims=(_claim(cluster, hours, capacity.usd_h),), gpus=ready.gpus, low=min(ready.by_hour),
-        high=max(ready.by_hour), ratio=ready.critical_ratio, lead=format_duration(ready.lead_s),
+        claims=(_claim(cluster, hours, capacity.usd_h),), gpus=_stated(ready, cluster, keep),
+        low=round(float(keep.min()), 1), high=round(float(keep.max()), 1),
+        ratio=ready.critical_ratio, lead=format_duration(ready.lead_s),
+        also=_also(cluster),
     )  # fmt: skip
+
+
+def kept(cluster: Cluster, capacity: Capacity, ready: Headroom) -> Doubles:
+    """Return the GPUs to keep free by hour of the day (UTC): nothing scales in below them.
+
+    The most of what is advised to be ready beside what waits now, and of what is expected
+    tomorrow beyond what is held at that hour today.
+    """
+    keep: Doubles = np.array(ready.by_hour) + cluster.waiting_gpus
+    expected = _expected(cluster)
+    if expected is None:
+        return keep
+    held = np.full(len(keep), capacity.gpus - capacity.free.mean())
+    of_day = capacity.hours.astype(int) % len(keep)
+    for hour in np.unique(of_day):
+        held[hour] = capacity.gpus - capacity.free[of_day == hour].mean()
+    growth: Doubles = np.maximum(keep, expected - held)
+    return growth
+
+
+def _also(cluster: Cluster) -> str:
+    """Say what else the GPUs that are kept serve."""
+    waiting = f", {cluster.waiting_gpus:g} that pods wait for" if cluster.waiting_gpus else ""
+    return waiting + ("" if _expected(cluster) is None else ", and the median of tomorrow")
+
+
+def _expected(cluster: Cluster) -> Doubles | None:
+    """Return tomorrow's median of all queues by hour (UTC); None = no forecast."""
+    whole = _whole(cluster)
+    return None if whole is None or whole.refused else np.array(whole.quantiles["0.5"])
+
+
+def _whole(cluster: Cluster) -> Forecast | None:
+    """Return the forecast of all queues, or of the only one."""
+    return cluster.forecasts.get("(all)") or next(iter(cluster.forecasts.values()), None)
+
+
+def _stated(ready: Headroom, cluster: Cluster, keep: Doubles) -> float:
+    """Return the one figure to keep: the fleet's quantile beside what waits, or the growth."""
+    usual = ready.gpus + cluster.waiting_gpus
+    grows = keep.max() > max(ready.by_hour) + cluster.waiting_gpus
+    return round(max(usual, float(keep.max()) if grows else 0.0), 1)
 
 
 def _reservations(
@@ -124,11 +176,8 @@ def _base(  # noqa: PLR0917  (one caller)
 
 
 def _above(cluster: Cluster, capacity: Capacity, window: Window) -> Iterator[Finding]:
-    whole = cluster.forecasts.get("(all)") or next(iter(cluster.forecasts.values()), None)
-    if whole is None or whole.refused is not None:
-        return
-    median = np.array(whole.quantiles["0.5"])
-    if median.max() <= capacity.gpus:
+    whole, median = _whole(cluster), _expected(cluster)
+    if whole is None or median is None or median.max() <= capacity.gpus:
         return
     hour = cluster.next_day + timedelta(hours=int(median.argmax()))
     details = {

@@ -9,6 +9,7 @@ import polars as pl
 from analyzers.demand.forecast import DAY, Forecast, forecast
 from analyzers.demand.reservations import Reserved
 from analyzers.once import once
+from analyzers.pending import Moments, gpus_of, pending
 from analyzers.queries import sql
 from analyzers.quota.fair import Doubles
 from analyzers.quota.tables import demand
@@ -43,6 +44,8 @@ class Cluster(msgspec.Struct, frozen=True):
     since: datetime
     """Where the arrivals begin."""
     capacity: Capacity | None
+    waiting_gpus: float = 0.0
+    """GPUs that pods without a node ask for at the window's end."""
 
 
 @once
@@ -56,7 +59,9 @@ def clusters(views: Views, window: Window, settings: DemandSettings) -> list[Clu
         views.query(sql("demand/capacity"), {"since": window.start, "until": window.end})
     )
     found = []
-    for row in views.query(sql("demand/seen")).to_pylist():
+    seen = views.query(sql("demand/seen")).to_pylist()
+    waiting = pending(views, Moments.at([row["cluster"] for row in seen], window.end))
+    for row in seen:
         name, since = row["cluster"], max(_aware(row["first_seen"]), span["since"])
         if since >= window.end:
             continue
@@ -71,6 +76,7 @@ def clusters(views: Views, window: Window, settings: DemandSettings) -> list[Clu
                 {_aware(a["bucket"]): a["gpus"] for a in arrived if a["cluster"] == name},
                 since,
                 _capacity(bought.filter(pl.col("cluster") == name)),
+                round(gpus_of(waiting.get((name, 1), {})), 6),
             )
         )
     return found

@@ -19,7 +19,7 @@ from analyzers.fragmentation.node_pools import Pool
 from analyzers.fragmentation.picture import Money, Picture
 from analyzers.fragmentation.planning import most
 from analyzers.money import SMALLEST
-from analyzers.pending import Pending, gpus
+from analyzers.pending import Pending, gpus_of
 from fallow.fragmentation import Measure
 from fallow.nouns import Evidence, Finding, Subject, finding_id
 from fallow.seams import Views
@@ -224,7 +224,7 @@ def _waiting(waiting: Pending) -> dict[str, Any]:
         sizes[f"{pod.amount:g}"] += count
     return {
         "pods": sum(waiting.values()),
-        "gpus": round(gpus(waiting), 3),
+        "gpus": round(gpus_of(waiting), 3),
         "pods_by_gpus": dict(sorted(sizes.items(), key=lambda item: -float(item[0]))),
     }
 
@@ -262,9 +262,7 @@ def _why(seen: Figures, waiting: Pending) -> str:
     cause = max(causes, key=lambda name: causes[name])
     whose = "the next pod that asks for GPUs is expected not to use"
     if waiting:
-        whose = (
-            f"the {sum(waiting.values())} pods that wait for {gpus(waiting):,.4g} GPUs cannot use"
-        )
+        whose = f"the {sum(waiting.values())} pods that wait for {gpus_of(waiting):,.4g} GPUs cannot use"
     return (
         f"of {seen.idle_gpus:,.1f} idle GPUs {whose} {seen.unusable_gpus:,.1f}; most are lost to: "
         f"{cause.replace('_', ' ')}"

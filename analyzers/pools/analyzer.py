@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from analyzers.pending import gpus_of
 from analyzers.pools import timeline
 from analyzers.pools.findings import (
     CONSOLIDATE,
@@ -133,9 +134,10 @@ class PoolsAnalyzer:
         least = self.settings.empty_after.total_seconds() / 3600
         unused = timeline.without_work(steps, least)
         doubts = () if pool.hosts_seen else (UNSEEN,)
-        wanted = {
-            r["node"]: r["empty_hours"] * r["gpu_count"] for r in unused.iter_rows(named=True)
-        }
+        wanted = _beyond_waiting(
+            pool,
+            {r["node"]: r["empty_hours"] * r["gpu_count"] for r in unused.iter_rows(named=True)},
+        )
         waste, hours = free_part(pool, wanted)
         if waste.gpu_hours >= LEAST_GPU_HOURS:
             share = waste.gpu_hours / pool.gpu_hours
@@ -190,6 +192,19 @@ class PoolsAnalyzer:
         }
         claims = free_claims(pool, hours)
         yield made(pool, window, "stranded_gpus", waste, details, claims)
+
+
+def _beyond_waiting(pool: Pool, hours: dict[str, float]) -> dict[str, float]:
+    """Leave out the nodes, those longest empty first, that hold the GPUs that pods wait for."""
+    left = gpus_of(pool.waiting)
+    sizes = dict(pool.nodes.select("node", "gpu_count").iter_rows())
+    kept = set()
+    for node in sorted(hours, key=lambda n: (-hours[n], n)):
+        if left <= 0:
+            break
+        kept.add(node)
+        left -= sizes[node]
+    return {node: value for node, value in hours.items() if node not in kept}
 
 
 def _mixed(pool: Pool, window: Window) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from analyzers.pending import PendingPod
 from analyzers.pools.shapes import WHOLE, Shape, Sharing
 from fallow.gpu_models import canonical
 from fallow.settings import PoolsSettings
@@ -83,8 +84,13 @@ def with_shapes(pods: pl.DataFrame, nodes: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def peak(pods: pl.DataFrame, settings: PoolsSettings) -> Peak:
-    """Return a pool's demand; DaemonSets are left out, they come with each node."""
+def peak(
+    pods: pl.DataFrame, settings: PoolsSettings, waiting: Mapping[Shape, int] | None = None
+) -> Peak:
+    """Return a pool's demand; DaemonSets are left out, they come with each node.
+
+    What waits at the window's end is wanted beside what still runs then, whatever the quantile.
+    """
     pods = pods.filter(~pl.col("daemon"))
     facts = pods.select(_FACTS).unique(maintain_order=True)
     shapes = [shape(row) for row in facts.iter_rows(named=True)]
@@ -108,6 +114,12 @@ def peak(pods: pl.DataFrame, settings: PoolsSettings) -> Peak:
             held[shapes[number]] += count
         spare = 1 + settings.headroom
         peaks.append(Counter({s: math.ceil(n * spare) for s, n in held.items()}))
+    if waiting:
+        last = live.filter(pl.col("end") == pl.col("end").max())
+        held = Counter(waiting)
+        for number, count in last.group_by("number").len().iter_rows():
+            held[shapes[number]] += count
+        peaks.append(held)
     return Peak(
         peaks=tuple(peaks),
         moments=moments,
@@ -178,6 +190,27 @@ def shape(row: Mapping[str, Any]) -> Shape:
         models=_models(row, selector) if gpus else (),
         types=tuple(sorted(selector.get(TYPE_LABEL, ()))),
         least_gpus=row["least_gpus"],
+    )
+
+
+def waiting_shape(pod: PendingPod, models: Sequence[str], arch: str) -> Shape:
+    """Return what a pod without a node asks of a pool of these GPU models."""
+    share = pod.gpus > 1 and pod.gpu_milli < WHOLE
+    return shape(
+        {
+            "gpu_resource": f"nvidia.com/mig-{pod.profile}" if pod.profile else "",
+            "gpu_request": pod.amount,
+            "gpu_core_request_pct": pod.gpu_milli * 100 / WHOLE if share else None,
+            "gpu_mem_request_bytes": None,
+            "cpu_request_milli": pod.cpu_milli,
+            "memory_request_bytes": pod.memory_bytes,
+            "selector": None,
+            "gpu_spec": "|".join(pod.models or models),
+            "gpu_type": None,
+            "gpu_model": next(iter(models), None),
+            "arch": arch,
+            "least_gpus": 0,
+        }
     )
 
 

@@ -15,6 +15,7 @@ SELECT
     gpu_replicas,
     sharing,
     labels ->> '$."kubernetes.io/arch"' AS arch,
+    labels,
     taints,
     greatest(coalesce(first_seen, $since::TIMESTAMP), $since::TIMESTAMP) AS start,
     least(last_seen, $until::TIMESTAMP) AS "end"

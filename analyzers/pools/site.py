@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from analyzers.pending import Host, Moments, Pending, for_any, pending, taints_of
 from analyzers.pools import catalogue
 from analyzers.pools.catalogue import Market, Overhead
 from analyzers.pools.demand import model_name, with_shapes
@@ -45,6 +46,9 @@ class Pool(msgspec.Struct, frozen=True):
     hosts_seen: bool
     """Does the cluster's inventory show pods without GPUs?"""
     pending_gpus: float
+    """GPUs that pods of the whole cluster wait for."""
+    waiting: Pending = {}
+    """The pods that wait for GPUs and may run on a node of the pool."""
 
     @property
     def gpu_hours(self) -> float:
@@ -101,7 +105,9 @@ def read(views: Views, window: Window, settings: PoolsSettings) -> Site:
     pods = with_shapes(_frame(views, "pods", asked, LOOKED), nodes)
     bill = _frame(views, "bill", asked)
     rates = views.query(sql("pools/offers"), {"until": asked["until"]}).to_pylist()
-    return Site(tuple(_pools(nodes, pods, bill, settings)), tuple(rates))
+    clusters = nodes["cluster"].unique(maintain_order=True).to_list()
+    waiting = pending(views, Moments.at(clusters, window.end))
+    return Site(tuple(_pools(nodes, pods, bill, waiting, settings)), tuple(rates))
 
 
 def _frame(views: Views, name: str, asked: Mapping[str, Any], *before: str) -> pl.DataFrame:
@@ -112,7 +118,11 @@ def _frame(views: Views, name: str, asked: Mapping[str, Any], *before: str) -> p
 
 
 def _pools(
-    nodes: pl.DataFrame, pods: pl.DataFrame, bill: pl.DataFrame, settings: PoolsSettings
+    nodes: pl.DataFrame,
+    pods: pl.DataFrame,
+    bill: pl.DataFrame,
+    waiting: Mapping[tuple[str, int], Pending],
+    settings: PoolsSettings,
 ) -> Iterator[Pool]:
     where = ["cluster", "node"]
     of = nodes.select(*where, "key")
@@ -136,7 +146,28 @@ def _pools(
             overhead=overhead(mine, settings),
             hosts_seen=every.filter(pl.col("daemon") | (pl.col("gpu_request") <= 0)).height > 0,
             pending_gpus=_pending(every),
+            waiting=_waiting(waiting.get((str(cluster), 1), {}), members),
         )
+
+
+def _waiting(pods: Pending, nodes: pl.DataFrame) -> Pending:
+    """Return the pods that a node of a pool would take; MIG instances wait for nodes cut so."""
+    whole, cut = list[Host](), list[Host]()
+    for row in nodes.iter_rows(named=True) if pods else ():
+        host = Host(
+            model_name(row["gpu_model"] or ""),
+            row["gpu_count"],
+            row["cpu_milli"],
+            row["memory_bytes"],
+            msgspec.json.decode(row["labels"]) if row["labels"] else None,
+            taints_of(row["taints"]),
+        )
+        whole.append(host)
+        if row["sharing"] in {"mig", None}:
+            cut.append(host)
+    instances = {pod: n for pod, n in pods.items() if pod.profile}
+    rest = {pod: n for pod, n in pods.items() if not pod.profile}
+    return {**for_any(rest, whole), **for_any(instances, cut)}
 
 
 def _unbilled(nodes: pl.DataFrame, columns: pl.DataFrame) -> pl.DataFrame:

@@ -10,9 +10,9 @@ import numpy as np
 from analyzers.pools import catalogue
 from analyzers.pools.bound import nodes_needed
 from analyzers.pools.catalogue import Market
-from analyzers.pools.demand import Peak, peak
+from analyzers.pools.demand import Peak, peak, waiting_shape
 from analyzers.pools.planning import Plan, plan_for
-from analyzers.pools.shapes import Offer, Problem
+from analyzers.pools.shapes import Offer, Problem, Shape
 from analyzers.pools.site import ARCH, Pool, market, own_offers
 from fallow.settings import PoolsSettings
 
@@ -37,6 +37,9 @@ def sized(pool: Pool, rates: Sequence[Mapping[str, Any]], settings: PoolsSetting
     """Return how the pool could be bought, or why that cannot be told."""
     asked = peak(pool.pods, settings)
     own = own_offers(pool, asked.shapes, settings)
+    waiting = _waiting(pool, own)
+    if waiting:
+        asked = peak(pool.pods, settings, waiting)
     priced = pool.usd is not None and all(o.usd_h for o in own)
     if not priced:
         own = [msgspec.structs.replace(o, usd_h=_unit(o)) for o in own]
@@ -64,6 +67,20 @@ def sized(pool: Pool, rates: Sequence[Mapping[str, Any]], settings: PoolsSetting
         refused=refused,
         assumed=_assumed(pool, asked, shop),
     )
+
+
+def _waiting(pool: Pool, own: Sequence[Offer]) -> dict[Shape, int]:
+    """Return the requests of pods that wait for the pool, of GPU models that it has.
+
+    What does not fit beside the DaemonSets of an empty node does not wait for this pool.
+    """
+    first = pool.nodes.row(0, named=True)
+    found: dict[Shape, int] = {}
+    for pod, count in pool.waiting.items():
+        one = waiting_shape(pod, pool.models, first["arch"])
+        found[one] = found.get(one, 0) + count
+    lost = set(Problem(found, own).unplaceable()) if found else set()
+    return {one: count for one, count in found.items() if one not in lost}
 
 
 def _least_nodes(problem: Problem, asked: Peak) -> int:

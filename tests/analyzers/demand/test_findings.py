@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -85,3 +86,44 @@ def test_workloads_are_told_by_profile(make_demand: Make) -> None:
 def test_illegal_thresholds_name_what_is_legal(key: str, value: object, legal: str) -> None:
     with pytest.raises(SettingsError, match=legal):
         load(environ={}, flags={f"demand.{key}": value})
+
+
+@pytest.mark.parametrize(("waiting", "hours"), [(0, 96), (3, 24), (4, None)])
+def test_head_room_is_kept_for_what_waits(
+    make_demand: Make, waiting: int, hours: float | None
+) -> None:
+    """Four of eight GPUs are free all day and nothing arrives; what waits may need them."""
+    site = make_demand(days=8)
+    site.pod(0, 192, 4)
+    if waiting:
+        site.pod(150, 42, waiting, node=None, phase="Pending", scheduled_at=None)
+    site.post("n0", held=4, free=4)
+    found = DemandAnalyzer(DemandSettings(min_gpu_hours=0)).find(site.views, site.window)
+    assert sum(f.gpu_hours for f in found if f.kind == "excess_headroom") == (hours or 0)
+    for one in found:
+        assert one.details["waiting_gpus"] == waiting
+        assert f"keep {waiting:g} GPUs ready" in one.recommendations[0].why
+
+
+def growing(make_demand: Make, gpus: float) -> Any:
+    """Four weeks in which the level grows by a GPU every two days; today 17 of `gpus` are held."""
+    site = make_demand(days=28)
+    rng = random.Random(7)
+    site.demand(lambda day, _hour: 4 + day // 2 + rng.choice([0, 1]))
+    site.post("n0", held=17, free=gpus - 17)
+    return site
+
+
+@pytest.mark.parametrize("gpus", [17, 18, 19, 24, 64])
+def test_no_report_lets_go_what_it_expects_to_be_asked_for(make_demand: Make, gpus: float) -> None:
+    site = growing(make_demand, gpus)
+    analyzer = DemandAnalyzer(DemandSettings(min_gpu_hours=0, least_skill=0, service_level=0.5))
+    forecast = analyzer.summary(site.views, site.window)["clusters"]["c"]["forecasts"]["ns"]
+    median = forecast["quantiles"]["0.5"]
+    kinds = {f.kind: f for f in analyzer.find(site.views, site.window)}
+    assert (gpus < 18.5) == (max(median) > gpus)
+    assert ("demand_above_capacity" in kinds) == (max(median) > gpus)
+    assert ("excess_headroom" in kinds) == (max(median) <= gpus)
+    if excess := kinds.get("excess_headroom"):
+        left = gpus - excess.gpu_hours / 24
+        assert left >= sum(median) / 24 - 1e-3

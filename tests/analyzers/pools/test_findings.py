@@ -284,3 +284,49 @@ def test_short_gaps_are_the_autoscalers_own(pools: Pools) -> None:
     assert found(pools) == {}
     shorter = found(pools, empty_after=timedelta(minutes=10))
     assert shorter["cpu_squatters"].gpu_hours == pytest.approx(2)
+
+
+def half_full(pools: Pools, waiting: int, **pods: Any) -> None:
+    """Each of four nodes holds one pod of four GPUs; jobs of eight wait for 20 hours."""
+    for n in range(4):
+        pools.node(f"n{n}")
+        pools.pod(f"p{n}", f"n{n}", gpus=4, cpu_milli=64000)
+    for k in range(waiting):
+        pools.pod(
+            f"big-{k}", None, (4, 24), kind="Job",
+            **{"gpus": 8, "phase": "Pending", "cpu_milli": 64000, **pods},
+        )  # fmt: skip
+    pools.post()
+    pools.prices()
+
+
+@pytest.mark.parametrize(("waiting", "nodes"), [(0, 2), (1, 3), (2, None), (4, None)])
+def test_no_pool_scales_in_below_what_waits(pools: Pools, waiting: int, nodes: int | None) -> None:
+    """Two nodes hold what runs, and each job that waits needs one more."""
+    half_full(pools, waiting)
+    advised = found(pools, quantile=0.5).get("oversized_pool")
+    assert (advised and advised.details["same_type"]["nodes"]) == nodes
+    assert "misshapen_pool" not in found(pools)
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [{"labels": '{"gpu_spec": "A100"}'}, {"cpu_milli": 192_000}, {"gpus": 9}, {"phase": "Failed"}],
+    ids=["model", "CPU", "GPUs", "ended"],
+)
+def test_what_could_not_run_in_a_pool_does_not_keep_it(pools: Pools, pods: dict[str, Any]) -> None:
+    half_full(pools, 4, **pods)
+    assert found(pools)["oversized_pool"].details["same_type"]["nodes"] == 2
+
+
+@pytest.mark.parametrize(("waiting", "hours"), [(0, 48 * 8), (1, 24 * 8), (2, None)])
+def test_empty_nodes_stay_for_what_waits(pools: Pools, waiting: int, hours: float | None) -> None:
+    for n in range(3):
+        pools.node(f"n{n}")
+    pools.pod("p0", "n0", gpus=8)
+    for k in range(waiting):
+        pools.pod(f"big-{k}", None, (23, 24), gpus=8, phase="Pending")
+    pools.post()
+    pools.prices()
+    empty = found(pools).get("empty_nodes")
+    assert (empty and empty.gpu_hours) == hours
