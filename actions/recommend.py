@@ -4,6 +4,7 @@
     confirmed, not actionable   tell the owner
     confirmed and actionable    the kind's own stop verb (`verbs.csv`), with its undo
     some ranks idle         ask for fewer devices, never stop
+    stalled and confirmed   the kind's own stop verb where a checkpoint is known
     recommended already     what its analyzer recommends
 
 Nothing is ever deleted, and what `fallow/protections.csv` lists is never stopped. The verbs, how
@@ -20,11 +21,15 @@ from importlib.resources import files
 import msgspec
 
 from fallow.continuity import judged_part
-from fallow.nouns import Claim, Finding, Recommendation
+from fallow.nouns import Claim, Finding, Recommendation, State
 from fallow.protections import protections
 
 DAY_S = 86_400
 _SMALLEST = Decimal("0.01")
+STALLED = "stalled_job"
+"""Kind of the findings of analyzers/stalled: a job that hangs."""
+_HELD: dict[str, tuple[State, ...]] = {"spin": ("low", "productive"), "rest": ("idle",)}
+"""States of the ledger that a stalled job's hours are in, by how it hangs."""
 
 
 class Verb(msgspec.Struct, frozen=True):
@@ -47,8 +52,12 @@ def recommend(finding: Finding) -> tuple[Recommendation, ...]:
         return finding.recommendations
     if finding.verdict == "partly idle":
         return (_fewer(finding),)
-    if finding.verdict != "idle":
-        return ()
+    if finding.kind == STALLED:
+        return _stalled(finding)
+    return _idle(finding) if finding.verdict == "idle" else ()
+
+
+def _idle(finding: Finding) -> tuple[Recommendation, ...]:
     if finding.evidence != "confirmed":
         return (_ask(finding),)
     why_not = never(finding.subject.workload_kind, finding.subject.namespace)
@@ -147,6 +156,37 @@ def _fewer(finding: Finding) -> Recommendation:
     )
 
 
+def _stalled(finding: Finding) -> tuple[Recommendation, ...]:
+    """Advise about a job that hangs; it is stopped only where it goes on from a checkpoint."""
+    subject, saved = finding.subject, finding.details.get("checkpoint")
+    why_not = never(subject.workload_kind, subject.namespace)
+    verb = verbs().get(subject.workload_kind)
+    sure = finding.evidence == "confirmed"
+    caution = why_not and f"Fallow never stops it: {why_not}"
+    if caution is None and not saved:
+        caution = "no checkpoint of it is known: annotate fallow.dev/checkpoint-interval"
+    tell = Recommendation(
+        verb="notify owner" if sure else "ask owner",
+        target=target(finding),
+        why=f"{finding.details.get('why', 'it is stalled')}: restart it from its last checkpoint",
+        reversible=True,
+        gpu_hours_per_day=gpu_hours_per_day(finding),
+        usd_per_day=usd_per_day(finding),
+        caution=caution,
+        claims=claims(finding),
+    )
+    if not (sure and finding.details.get("actionable") and saved) or why_not or verb is None:
+        return (tell,)
+    stop = msgspec.structs.replace(
+        tell,
+        verb=verb.verb,
+        why=f"stalled, confirmed: {verb.how}",
+        undo=verb.undo,
+        caution="; ".join(filter(None, (f"lost: {verb.lost}", verb.caution))),
+    )
+    return (stop, tell)
+
+
 def target(finding: Finding) -> str:
     """Return the object to act on as people write it: Kind/namespace/name."""
     subject = finding.subject
@@ -154,19 +194,26 @@ def target(finding: Finding) -> str:
 
 
 def claims(finding: Finding) -> tuple[Claim, ...]:
-    """Return the ledger's hours that an idle finding is about: the workload's idle ones."""
+    """Return the ledger's hours that a finding is about: the workload's idle ones.
+
+    Those of a job that spins are low or productive; together they never save more than it shows.
+    """
     whose = finding.subject
-    return (
+    states: tuple[State, ...] = ("idle",)
+    if finding.kind == STALLED:
+        states = _HELD[finding.details["how"]]
+    return tuple(
         Claim(
             cluster=whose.cluster,
             namespace=whose.namespace,
             workload_kind=whose.workload_kind,
             workload=whose.workload,
             pool=None,
-            state="idle",
+            state=state,
             gpu_hours=finding.gpu_hours,
             usd=finding.usd,
-        ),
+        )
+        for state in states
     )
 
 

@@ -481,6 +481,21 @@ class TopologySettings(Section):
     )
 
 
+class StalledSettings(Section):
+    """When a job hangs (domain.md section 1.4)."""
+
+    min_duration: Duration = Field(
+        timedelta(minutes=10),
+        ge=timedelta(minutes=2),
+        description="so long its ranks spin, or its progress stands still, before a job is stalled",
+    )
+    lookback: Duration = Field(
+        timedelta(hours=6),
+        ge=timedelta(minutes=30),
+        description="how far back it looks: a job's working level of power is of these hours",
+    )
+
+
 class ReliabilitySettings(Section):
     """When devices and nodes are sick, and what recovery should take (domain.md section 2.11)."""
 
@@ -613,6 +628,7 @@ class Settings(Section):
     demand: DemandSettings = DemandSettings()
     anomalies: AnomaliesSettings = AnomaliesSettings()
     topology: TopologySettings = TopologySettings()
+    stalled: StalledSettings = StalledSettings()
     reliability: ReliabilitySettings = ReliabilitySettings()
     datapath: DatapathSettings = DatapathSettings()
     services: ServicesSettings = ServicesSettings()

@@ -44,6 +44,7 @@ RAW = (
     "pod_sample",
     "latency_sample",
     "step_sample",
+    "progress_sample",
     "notebook_sample",
 )
 ROLLED = ("rollup_5m", "rollup_1h")

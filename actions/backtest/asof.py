@@ -16,7 +16,8 @@ from fallow.seams import Views
 
 _MOMENTS = {
     "sample": "ts", "holding": "ts", "scrape": "ts", "pod_sample": "ts", "notebook_sample": "ts",
-    "latency_sample": "ts", "step_sample": "ts", "event": "ts", "quota": "ts",
+    "latency_sample": "ts", "step_sample": "ts", "progress_sample": "ts", "event": "ts",
+    "quota": "ts",
     "finding": "found_at", "action": "ts",
 }  # fmt: skip
 _BUCKETS = {"rollup_5m": "5 MINUTE", "rollup_1h": "1 HOUR"}

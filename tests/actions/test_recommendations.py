@@ -121,3 +121,23 @@ def test_idle_advice_claims_the_workload_s_idle_hours(evidence: str) -> None:
         (claim,) = advice.claims
         assert (claim.workload, claim.state, claim.gpu_hours) == ("w", "idle", 24.0)
         assert claim.usd == Decimal("48.00")
+
+
+def stalled(**details: Any) -> Finding:
+    said = {"actionable": True, "how": "spin", "checkpoint": {"every_s": 1800}, "why": "all spin"}
+    made = finding("PyTorchJob", verdict="wasteful", details={**said, **details})
+    return msgspec.structs.replace(made, analyzer="stalled", kind="stalled_job")
+
+
+def test_a_stalled_job_is_stopped_only_where_a_checkpoint_is_known() -> None:
+    assert verbs_of(stalled()) == ["suspend", "notify owner"]
+    assert verbs_of(stalled(actionable=False)) == ["notify owner"]
+    (told,) = recommend(stalled(checkpoint=None))
+    assert told.verb == "notify owner"
+    assert "no checkpoint of it is known" in (told.caution or "")
+    assert verbs_of(msgspec.structs.replace(stalled(), evidence="suspected")) == ["ask owner"]
+
+
+def test_a_stalled_jobs_hours_are_claimed_where_the_ledger_has_them() -> None:
+    assert [c.state for c in recommend(stalled())[0].claims] == ["low", "productive"]
+    assert [c.state for c in recommend(stalled(how="rest"))[0].claims] == ["idle"]

@@ -1,0 +1,1 @@
+"""Jobs whose ranks spin or rest while the job gets no further."""

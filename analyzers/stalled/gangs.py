@@ -1,0 +1,155 @@
+"""Jobs as the inventory knows them, and the stretches in which no device of one does any work."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from analyzers.work import OWNER, Owner
+from fallow.protections import stored
+
+METRIC = "fallow.dev/progress-metric"
+"""Annotation of a pod: the metric that says how far its job is."""
+
+
+class Rank(msgspec.Struct, frozen=True):
+    """A pod of a job."""
+
+    pod: str
+    who: int
+    """Hash of its cluster, namespace and name."""
+    phase: str
+    gpus: float
+    start: datetime | None
+    ended: datetime | None
+    annotations: Mapping[str, str]
+
+    def lives(self, start: datetime, end: datetime) -> bool:
+        """Say whether it lived for some of a stretch."""
+        begun = self.start is None or self.start < end
+        return begun and (self.ended is None or self.ended > start)
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A job and its pods."""
+
+    owner: Owner
+    team: str | None
+    ranks: tuple[Rank, ...]
+
+    def metric(self) -> str | None:
+        """Return the metric that its owner names as its progress; None = a common one."""
+        named = sorted({r.annotations[METRIC] for r in self.ranks if METRIC in r.annotations})
+        return named[0] if named else None
+
+    def within(self, start: datetime, end: datetime) -> "Job":
+        """Return the job with the pods that lived in a stretch."""
+        alive = tuple(r for r in self.ranks if r.lives(start, end))
+        return msgspec.structs.replace(self, ranks=alive)
+
+
+class Quiet(msgspec.Struct, frozen=True):
+    """A stretch in which one device does no work (a row of `quiet.sql`)."""
+
+    cluster: str
+    namespace: str
+    workload_kind: str
+    workload: str
+    device: str
+    pod: str
+    node: str | None
+    model: str | None
+    weight: float
+    interval_s: float
+    start: datetime
+    end: datetime
+    spins: int
+    """Samples in which it spins."""
+    blinds: int
+    """Samples of which nobody knows whether it spins."""
+    last_spin: datetime | None
+    first_rest: datetime | None
+    least_w: float | None
+    power_w: float | None
+    most_w: float | None
+    level_w: float | None
+    """Its median power while it works."""
+    no_tensor: bool
+    no_dram: bool
+    no_link: bool
+
+    @property
+    def owner(self) -> Owner:
+        """Return the key of its workload."""
+        return self.cluster, self.namespace, self.workload_kind, self.workload
+
+    @property
+    def rests(self) -> datetime | None:
+        """Return since when it rests until the end; None = it spins, or nobody knows."""
+        return self.left if self.spins else self.first_rest
+
+    @property
+    def left(self) -> datetime | None:
+        """Return when it left the spin for good; None = it spins, or never did."""
+        if self.first_rest is None or self.last_spin is None or self.first_rest <= self.last_spin:
+            return None
+        return self.first_rest
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """A stretch in which none of some devices works."""
+
+    start: datetime
+    end: datetime
+    quiet: tuple[Quiet, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Return how long it is."""
+        return (self.end - self.start).total_seconds()
+
+
+def jobs(rows: Iterable[Mapping[str, Any]]) -> dict[Owner, Job]:
+    """Return the jobs whose pods these are (rows of `ranks.sql`)."""
+    found: dict[Owner, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        owner: Owner = tuple(row[name] for name in OWNER)
+        found.setdefault(owner, []).append(row)
+    return {
+        owner: Job(
+            owner,
+            next((r["team"] for r in pods if r["team"]), None),
+            tuple(
+                Rank(
+                    r["pod"], r["who"], r["phase"], r["gpus"], r["start"], r["ended"],
+                    stored(json.loads(r["annotations"])) if r["annotations"] else {},
+                )
+                for r in pods
+            ),
+        )
+        for owner, pods in found.items()
+    }  # fmt: skip
+
+
+def segments(stretches: Sequence[Quiet], least_s: float) -> list[Segment]:
+    """Return the stretches of at least `least_s` in which the most devices do no work together.
+
+    A device has at most one stretch at a time, so what overlaps are different devices.
+    """
+    found: list[Segment] = []
+    active: list[Quiet] = []
+    ahead = sorted(stretches, key=lambda q: (q.start, q.device))
+    for quiet in ahead:
+        active = [q for q in active if q.end > quiet.start]
+        active.append(quiet)
+        end = min(q.end for q in active)
+        segment = Segment(quiet.start, end, tuple(active))
+        if segment.seconds < least_s:
+            continue
+        # A wider company that begins within it replaces it.
+        while found and len(found[-1].quiet) < len(active) and found[-1].end > segment.start:
+            found.pop()
+        found.append(segment)
+    return found

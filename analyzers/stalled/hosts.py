@@ -1,0 +1,80 @@
+"""What a stalled job's hosts do: phases in which it waits for good reason; missing checkpoints."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import polars as pl
+
+from analyzers.checkpoints import Checkpoints
+from analyzers.stalled.gangs import Job
+from analyzers.stalled.limits import limits
+
+
+def phase(hosts: pl.DataFrame, job: Job, start: datetime, end: datetime) -> str | None:
+    """Return the phase that a host's traffic shows in a stretch; None = it shows none."""
+    rows = _within(hosts, job, start, end)
+    least = limits()["phase_bps"]
+    if _most(rows, "write_bps") >= least:
+        return "a host of it writes: a checkpoint phase"
+    if _most(rows, "read_bps") >= least:
+        return "a host of it reads: a data phase"
+    return None
+
+
+def rests(hosts: pl.DataFrame, job: Job, start: datetime, end: datetime) -> bool | None:
+    """Say whether every host of a job rests for a whole stretch; None = not every one is known."""
+    rows = _within(hosts, job, start, end)
+    known = limits()
+    if (
+        _most(rows, "read_bps") >= known["rest_bps"]
+        or _most(rows, "write_bps") >= known["rest_bps"]
+        or _most(rows, "cores") > known["rest_cores"]
+    ):
+        return False
+    whole = rows.filter(pl.all_horizontal(pl.col("cores", "read_bps").is_not_null()))
+    if whole.is_empty():
+        return None
+    covered = whole.group_by("who").agg(
+        pl.col("at_s").min().alias("from_s"),
+        (pl.col("at_s") + pl.col("interval_s")).max().alias("to_s"),
+        pl.col("interval_s").max(),
+    )
+    # Its rows begin within an interval of the stretch's start, and end within two of its end.
+    good = covered.filter(
+        pl.col("from_s") <= _epoch(start) + pl.col("interval_s"),
+        pl.col("to_s") >= _epoch(end) - 2 * pl.col("interval_s"),
+    )
+    return True if good.height == len({rank.who for rank in job.ranks}) else None
+
+
+def missed_checkpoint(
+    kept: Checkpoints | None, bursts: Sequence[float], start: datetime, end: datetime
+) -> float | None:
+    """Return the seconds since a job's last burst of writing, where the next one is missing.
+
+    None = it wrote on time, or nobody knows how often it writes. `bursts`: when (epoch seconds).
+    """
+    if kept is None or kept.source != "writes" or not kept.regular or not bursts:
+        return None
+    last = max(bursts)
+    ago = _epoch(end) - last
+    late = limits()["late_checkpoint"] * kept.interval_h * 3600
+    return ago if last <= _epoch(start) and ago >= late else None
+
+
+def _within(hosts: pl.DataFrame, job: Job, start: datetime, end: datetime) -> pl.DataFrame:
+    """Return the rows that began in a stretch: one that began before it also tells of the work."""
+    return hosts.filter(
+        pl.col("who").is_in([rank.who for rank in job.ranks]),
+        pl.col("at_s") >= _epoch(start),
+        pl.col("at_s") < _epoch(end),
+    )
+
+
+def _most(rows: pl.DataFrame, column: str) -> float:
+    value = rows[column].max()
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _epoch(moment: datetime) -> float:
+    return moment.replace(tzinfo=UTC).timestamp()

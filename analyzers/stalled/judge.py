@@ -1,0 +1,173 @@
+"""Is a job stalled? What its devices, its progress and its hosts say, each by itself."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+import polars as pl
+
+from analyzers.checkpoints import Checkpoints
+from analyzers.stalled.gangs import Job, Quiet, Segment
+from analyzers.stalled.hosts import missed_checkpoint, phase, rests
+from analyzers.stalled.limits import limits
+from analyzers.stalled.progress import Progress, Still, progress
+from fallow.nouns import Evidence
+
+FIELDS = {
+    "no_tensor": "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+    "no_dram": "DCGM_FI_PROF_DRAM_ACTIVE",
+    "no_link": "DCGM_FI_PROF_PCIE_TX_BYTES or DCGM_FI_PROF_NVLINK_TX_BYTES",
+}
+"""Fields of dcgm-exporter without which nobody can tell work from a spin."""
+
+
+class Leaver(msgspec.Struct, frozen=True):
+    """The rank that left the spin first."""
+
+    pod: str
+    device: str
+    node: str | None
+    at: datetime
+
+
+class Signals(msgspec.Struct, frozen=True):
+    """What is known beside the devices."""
+
+    progress: Mapping[tuple[str, str, str], Sequence[Still]]
+    hosts: pl.DataFrame
+    checkpoints: Checkpoints | None
+    bursts: Sequence[float]
+    """When its hosts wrote much, epoch seconds."""
+
+
+class Stall(msgspec.Struct, frozen=True):
+    """A job that is stalled, since when, and who says so."""
+
+    job: Job
+    start: datetime
+    end: datetime
+    quiet: tuple[Quiet, ...]
+    how: str
+    """`spin` or `rest`."""
+    evidence: Evidence
+    progress: Progress | None
+    left: Leaver | None
+    missed_s: float | None
+    """Seconds since the last checkpoint, where the next one is missing."""
+    checkpoints: Checkpoints | None
+
+
+class Doubt(msgspec.Struct, frozen=True):
+    """A job that may be stalled, and why nobody can tell."""
+
+    job: Job
+    segment: Segment
+    why: str
+
+
+def judge(job: Job, segment: Segment, said: Signals, least_s: float) -> Stall | Doubt | None:
+    """Judge one job over a stretch in which all of its devices do no work.
+
+    None = it is not stalled: it is in a phase that ends, or gets on.
+    """
+    found = progress(job, said.progress, segment)
+    # A step that ended in the stretch: what lies before it was no stall.
+    start = segment.start if found is None else max(segment.start, found.since)
+    rests = [at for q in segment.quiet if (at := q.rests) is not None]
+    resting = len(rests) == len(segment.quiet)
+    if resting:
+        start = max(start, *rests)
+    waits = any(rank.phase == "Pending" for rank in job.ranks)
+    if waits or (segment.end - start).total_seconds() < least_s:
+        return None
+    blind = [q for q in segment.quiet if q.blinds]
+    if blind:
+        return Doubt(job, segment, _absent(blind))
+    judged_by = _rests if resting else _spins
+    return judged_by(job, segment, found, said, start)
+
+
+def _spins(
+    job: Job, segment: Segment, found: Progress | None, said: Signals, start: datetime
+) -> Stall | Doubt | None:
+    """Judge a job whose devices spin: all of them, or all until one left."""
+    leaver = _leaver(segment)
+    if leaver is None and not all(q.spins and q.first_rest is None for q in segment.quiet):
+        return None
+    if phase(said.hosts, job, start, segment.end) is not None:
+        return None
+    if power := _power(segment.quiet):
+        return Doubt(job, segment, power)
+    missed = missed_checkpoint(said.checkpoints, said.bursts, start, segment.end)
+    confirmed = found is not None or leaver is not None or missed is not None
+    return Stall(
+        job, start, segment.end, segment.quiet, "spin", "confirmed" if confirmed else "suspected",
+        found, leaver, missed, said.checkpoints,
+    )  # fmt: skip
+
+
+def _rests(
+    job: Job, segment: Segment, found: Progress | None, said: Signals, start: datetime
+) -> Stall | Doubt | None:
+    """Judge a job whose devices rest: only progress that moved before tells it from idle work."""
+    if found is None or not found.moved:
+        return None
+    quiet = rests(said.hosts, job, start, segment.end)
+    if quiet is None:
+        why = "its progress stands still and its GPUs rest, but whether its hosts prepare data, "
+        return Doubt(job, segment, why + "evaluate or write a checkpoint is unknown (cAdvisor)")
+    if not quiet:
+        return None
+    missed = missed_checkpoint(said.checkpoints, said.bursts, start, segment.end)
+    return Stall(
+        job, start, segment.end, segment.quiet, "rest", "confirmed", found, None, missed,
+        said.checkpoints,
+    )  # fmt: skip
+
+
+def _absent(blind: Sequence[Quiet]) -> str:
+    names = [text for field, text in FIELDS.items() if any(getattr(q, field) for q in blind)]
+    if not names:
+        return "its GPUs' profiling and utilisation contradict each other, or are missing"
+    return (
+        f"whether its GPUs spin is unknown on {len(blind)} of them: the exporter lacks "
+        + ", ".join(names)
+    )
+
+
+def _leaver(segment: Segment) -> Leaver | None:
+    """Return the rank that spun with all others and was the first to leave; None = none did.
+
+    One that rested before the others began to spin prepares data, evaluates or saves: they wait
+    for it.
+    """
+    left = [(at, q) for q in segment.quiet if (at := q.left) is not None]
+    stay = [q for q in segment.quiet if q.first_rest is None]
+    if not left or not stay or len(left) + len(stay) < len(segment.quiet):
+        return None
+    if any(not q.spins for q in segment.quiet):
+        return None
+    at, first = min(left, key=lambda pair: (pair[0], pair[1].device))
+    if at - segment.start < timedelta(seconds=limits()["together_s"]):
+        return None
+    return Leaver(first.pod, first.device, first.node, at)
+
+
+def _power(spinning: Sequence[Quiet]) -> str:
+    """Say why the power does not show a spin; empty = it does, on every device."""
+    known = limits()
+    for q in spinning:
+        if q.power_w is None or q.least_w is None or q.most_w is None:
+            return f"its GPUs spin, but the power of {q.device} is unknown"
+        if q.level_w is None:
+            return (
+                f"its GPUs spin, but what {q.device} draws at work is unknown: it did no work yet"
+            )
+        if q.power_w > known["spin_power"] * q.level_w:
+            return (
+                f"its GPUs spin, but {q.device} draws {q.power_w:.0f} W, near the "
+                f"{q.level_w:.0f} W of its work"
+            )
+        if q.most_w - q.least_w > known["flat_power"] * q.power_w:
+            return f"its GPUs spin, but the power of {q.device} is not flat"
+    return ""

@@ -1,0 +1,71 @@
+"""What a job says of its own progress: does it stand still, and since when."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from analyzers.stalled.gangs import Job, Segment
+
+
+class Still(msgspec.Struct, frozen=True):
+    """A stretch in which one series of a pod keeps its value (a row of `progress.sql`)."""
+
+    cluster: str
+    namespace: str
+    pod: str
+    metric: str
+    value: float
+    interval_s: float
+    start: datetime
+    end: datetime
+    moved: bool
+    """It had another value before."""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """Since when a job's progress stands still."""
+
+    metric: str
+    value: float
+    since: datetime
+    """Since when no series of the job moved."""
+    until: datetime
+    """Until when every one of them was seen."""
+    moved: bool
+    """One of them moved before."""
+
+
+def stills(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], list[Still]]:
+    """Return stretches by cluster, namespace and pod."""
+    found: dict[tuple[str, str, str], list[Still]] = {}
+    for row in rows:
+        one = msgspec.convert(row, Still)
+        found.setdefault((one.cluster, one.namespace, one.pod), []).append(one)
+    return found
+
+
+def progress(
+    job: Job, said: Mapping[tuple[str, str, str], Sequence[Still]], within: Segment
+) -> Progress | None:
+    """Return since when a job's progress stands still while its devices do no work.
+
+    Of an annotated job only the metric named counts. Every series that was there has to stand
+    still; None = the job says nothing, or a series falls silent before the stretch ends.
+    """
+    named = job.metric()
+    cluster, namespace = job.owner[:2]
+    series: dict[tuple[str, str], Still] = {}
+    for rank in job.ranks:
+        for one in said.get((cluster, namespace, rank.pod), ()):
+            if named in (None, one.metric) and one.start < within.end and one.end > within.start:
+                series[one.pod, one.metric] = one  # in order of time: the last one stays
+    if not series:
+        return None
+    last = [*series.values()]
+    until = min(s.end for s in last)
+    if until < within.end - timedelta(seconds=2 * max(s.interval_s for s in last)):
+        return None
+    newest = max(last, key=lambda s: (s.start, s.metric, s.pod))
+    return Progress(newest.metric, newest.value, newest.start, until, any(s.moved for s in last))
