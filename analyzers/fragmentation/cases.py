@@ -262,7 +262,8 @@ def _why(seen: Figures, waiting: Pending) -> str:
     cause = max(causes, key=lambda name: causes[name])
     whose = "the next pod that asks for GPUs is expected not to use"
     if waiting:
-        whose = f"the {sum(waiting.values())} pods that wait for {gpus_of(waiting):,.4g} GPUs cannot use"
+        count = sum(waiting.values())
+        whose = f"the {count} pods that wait for {gpus_of(waiting):,.4g} GPUs cannot use"
     return (
         f"of {seen.idle_gpus:,.1f} idle GPUs {whose} {seen.unusable_gpus:,.1f}; most are lost to: "
         f"{cause.replace('_', ' ')}"

@@ -21,7 +21,15 @@ from analyzers.once import once
 from analyzers.queries import LOOKED, rows_of, sql, steps
 from analyzers.reliability import clocks, devices
 from analyzers.reliability.devices import Sick, Xid
-from analyzers.reliability.failures import STEPS, TOGETHER, Failure, failures, signs
+from analyzers.reliability.failures import (
+    AFTER,
+    BEFORE,
+    STEPS,
+    TOGETHER,
+    Failure,
+    failures,
+    signs,
+)
 from analyzers.reliability.findings import missing_board, outages, sick_node
 from analyzers.reliability.making import Bill
 from analyzers.reliability.work import lost_work, slow_gpus, unknown_loss
@@ -173,7 +181,7 @@ class ReliabilityAnalyzer:
         rows = pods.to_dicts()
         said = signs(events, _causes(), xids)
         failed, struck = failures(rows, said, _loading(pods, held))
-        down = _down(events, asked["until"])
+        down = _down(events, _causes(), asked["until"])
         starts = {place: [at for at, _ in spans] for place, spans in down.items()}
         nodes = views.query(sql("reliability/nodes"), asked).to_pylist()
         since = asked["since"]
@@ -229,11 +237,15 @@ def _going_on() -> frozenset[str]:
 
 
 def _incidents(failed: Sequence[Failure]) -> int:
-    """Count what befell nodes: the workloads that one takes along are one incident."""
+    """Count the failures of nodes: the workloads that one takes along are one incident.
+
+    What an application did itself is none, nor is a spot node that its cloud takes back: that is
+    the market's, and the `spot` analyzer measures it.
+    """
     last: dict[Place, datetime] = {}
     count = 0
     for failure in failed:
-        if failure.cause == "application":
+        if failure.cause in {"application", "spot"}:
             continue
         places = [(failure.owner[0], node) for node in failure.nodes]
         count += any(failure.at - last.get(p, datetime.min) > TOGETHER for p in places)  # noqa: DTZ901
@@ -277,9 +289,16 @@ def _loading(pods: pl.DataFrame, held: Mapping[Owner, Mapping[str, Bill]]) -> di
 
 
 def _down(
-    events: Sequence[Mapping[str, Any]], until: datetime
+    events: Sequence[Mapping[str, Any]], causes: Mapping[str, str], until: datetime
 ) -> dict[Place, list[tuple[datetime, datetime]]]:
-    """Return the stretches for which each node was not ready."""
+    """Return the stretches for which each node was not ready.
+
+    A spot node that is not ready because its cloud takes it back had no outage.
+    """
+    reclaimed: dict[Place, list[datetime]] = defaultdict(list)
+    for row in events:
+        if row["kind"] == "Node" and causes.get(row["reason"]) == "spot":
+            reclaimed[row["cluster"], row["name"]].append(row["ts"])
     found: dict[Place, list[tuple[datetime, datetime]]] = defaultdict(list)
     since: dict[Place, datetime] = {}
     for row in events:
@@ -290,7 +309,12 @@ def _down(
             found[place].append((since.pop(place), row["ts"]))
     for place, at in since.items():
         found[place].append((at, until))
-    return dict(found)
+    kept = {
+        place: [s for s in spans if not any(s[0] - BEFORE <= at <= s[0] + AFTER for at in taken)]
+        for place, spans in found.items()
+        for taken in [reclaimed.get(place, [])]
+    }
+    return {place: spans for place, spans in kept.items() if spans}
 
 
 def _round(value: float | None) -> float | None:

@@ -41,9 +41,10 @@ def lost_work(  # noqa: PLR0917  (one caller)
         return None
     usd = worked.plus(startup).part(lost)
     span = window.seconds / 3600
-    measured = mtbf(len(failed), span)
+    measured = mtbf(sum(f.cause != "spot" for f in failed), span)
     write_h = (kept.write_s or settings.write.total_seconds()) / 3600
-    between = measured.mean_h or span
+    # A checkpoint serves whatever interrupts the work, a spot node that is taken back as well.
+    between = mtbf(len(failed), span).mean_h or span
     best = daly(write_h, between)
     restart = sum(sum(s.values()) for s in steps) / len(steps) / 3600 if steps else 0.0
     saved = _saved(failed, replay, best, worked.gpu_hours, write_h, kept.interval_h)
@@ -71,6 +72,7 @@ def lost_work(  # noqa: PLR0917  (one caller)
             }
             if steps
             else None,
+            "hours_between_interruptions": rounded(between),
             "mtbf_hours": rounded(measured.mean_h),
             "mtbf_hours_95": [rounded(measured.low_h), rounded(measured.high_h)],
             "checkpoints": {
@@ -92,8 +94,8 @@ def lost_work(  # noqa: PLR0917  (one caller)
         else Recommendation(
             verb=f"checkpoint every {format_duration(max(round(best * 60), 1) * 60)}",
             target=f"{owner[2]}/{owner[3]}",
-            why=f"Daly's interval for a failure every {between:.1f} hours and {write_h * 3600:.0f} "
-            "seconds of writing",
+            why=f"Daly's interval for an interruption every {between:.1f} hours and "
+            f"{write_h * 3600:.0f} seconds of writing",
             reversible=True,
             undo="restore the interval",
             caution="write to a faster medium first where writing stops the work",

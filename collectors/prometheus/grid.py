@@ -3,8 +3,11 @@
 Row ts speaks for [ts, ts + every). Rates are the server's own, which knows counter resets.
 """
 
+import csv
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from importlib.resources import files
 
 import numpy as np
 
@@ -67,6 +70,13 @@ def moments(window: Window, every: timedelta) -> np.ndarray[tuple[int], np.dtype
     start = np.datetime64(window.start.replace(tzinfo=None), "us")
     made = start + np.arange(steps) * np.timedelta64(every)
     return made.astype("datetime64[us]")
+
+
+@cache
+def replicas() -> str:
+    """Return the labels that tell replicas of one Prometheus apart (`replica_labels.csv`)."""
+    text = files("collectors.prometheus").joinpath("replica_labels.csv").read_text("utf-8")
+    return ", ".join(row["label"] for row in csv.DictReader(text.splitlines()))
 
 
 def by_pod(expression: str, namespace_label: str, pod_label: str) -> str:

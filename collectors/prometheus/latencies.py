@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.decode import Floats
-from collectors.prometheus.grid import asked, by_pod, holders, lines, moments
+from collectors.prometheus.grid import asked, by_pod, holders, lines, moments, replicas
 from collectors.prometheus.raw import selector
 from fallow.service_levels import LatencyMetric
 from fallow.tables import Batch
@@ -93,7 +93,8 @@ class Latencies:
     ) -> dict[Pod, dict[str, Floats]]:
         matchers = ", ".join(p for p in (self._matchers, metric.matchers) if p)
         by = ", ".join(p for p in (metric.namespace_label, metric.pod_label, bound) if p)
-        summed = f"sum by ({by}) (increase({selector([name], matchers)}[{RANGE}]))"
+        grew = f"increase({selector([name], matchers)}[{RANGE}])"
+        summed = f"sum by ({by}) (max without ({replicas()}) ({grew}))"
         named = by_pod(summed, metric.namespace_label, metric.pod_label)
         question = f"({named}) and on (namespace, pod) ({whose})"
         found: dict[Pod, dict[str, Floats]] = {}

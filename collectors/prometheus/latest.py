@@ -12,6 +12,7 @@ from typing import Any
 from collectors.inventory import batches, look
 from collectors.prometheus.client import PrometheusClient, failure
 from collectors.prometheus.decode import vector
+from collectors.prometheus.grid import replicas
 from collectors.prometheus.telemetry import SOURCE
 from collectors.prometheus.usage import queries, sidecars
 from fallow.errors import FallowError
@@ -75,7 +76,7 @@ def _rows(  # noqa: PLR0917  (one caller)
     found: dict[str, dict[str, Any]] = {}
     for query in queries():
         expression = Template(query["expression"]).substitute(
-            selector=selector, range=span, sidecars=sidecars()
+            selector=selector, range=span, sidecars=sidecars(), replicas=replicas()
         )
         for words, value in vector(client.query(expression, at)):
             row = found.setdefault(words.get("pod", ""), {})

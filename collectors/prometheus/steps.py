@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.decode import Floats
-from collectors.prometheus.grid import asked, by_pod, holders, lines
+from collectors.prometheus.grid import asked, by_pod, holders, lines, replicas
 from collectors.prometheus.raw import selector
 from collectors.prometheus.usage import GRID, RANGE, merge, rows
 from fallow.service_levels import StepMetric
@@ -73,7 +73,7 @@ class Steps:
     def _expression(self, metric: StepMetric) -> str:
         def of(suffix: str, function: str) -> str:
             series = selector([f"{metric.name}{suffix}"], self._matchers)
-            return f"{function}({series}[{RANGE}])"
+            return f"max without ({replicas()}) ({function}({series}[{RANGE}]))"
 
         fold = "sum" if metric.column in SUMMED else "max"
         times = "" if metric.scale == 1 else f" * {metric.scale!r}"

@@ -1,7 +1,9 @@
 """What pods that hold devices do on the host: cAdvisor and request counters to `pod_sample`.
 
 Over whole five minutes that end on the clock's grid. Only pods that the device telemetry names are
-asked for, joined on the server, because a cluster has many more.
+asked for, joined on the server, because a cluster has many more. Series that two replicas of one
+Prometheus both scraped count once: by what names a container, an interface or a disk, else without
+the labels that tell replicas apart.
 """
 
 import csv
@@ -15,7 +17,7 @@ import numpy as np
 
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.decode import Floats
-from collectors.prometheus.grid import asked, holders, lines, moments
+from collectors.prometheus.grid import asked, holders, lines, moments, replicas
 from fallow.tables import Batch
 from fallow.window import Window
 
@@ -60,7 +62,7 @@ class Usage:
         found: dict[str, dict[tuple[str, str], Floats]] = {}
         for query in wanted:
             expression = Template(query["expression"]).substitute(
-                selector=self._matchers, range=RANGE, sidecars=sidecars()
+                selector=self._matchers, range=RANGE, sidecars=sidecars(), replicas=replicas()
             )
             parts = asked(
                 self._client, f"({expression}) and on (namespace, pod) ({whose})", window, GRID

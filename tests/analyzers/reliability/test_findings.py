@@ -307,3 +307,39 @@ def test_instances_hide_boards_whatever_the_labels_say(ward: Ward) -> None:
     boards(ward, 7)
     ward.views.engine.execute("UPDATE device SET parent = 'GPU' WHERE device = 'GPU-0'")
     assert "missing_board" not in found(ward)
+
+
+def reclaims(ward: Ward, spot: int, broken: int) -> None:
+    """Let the cloud take a node back so often, and let it break so often, each time under work."""
+    ward.node("n0")
+    reasons = ["SpotInterruption"] * spot + ["NodeNotReady"] * broken
+    for n, reason in enumerate(reasons):
+        hour = 10 * n
+        ward.pod(f"p{n}", "n0", (hour, hour + 8), phase="Failed",
+                 notes={"fallow.dev/checkpoint-interval": "8h"})  # fmt: skip
+        ward.event("n0", hour + 7.9, reason)
+        ward.event("n0", hour + 7.95, "NodeNotReady")
+        ward.event("n0", hour + 9, "NodeReady")
+
+
+@pytest.mark.parametrize(
+    ("spot", "broken", "mean"), [(3, 2, 48.0), (0, 2, 48.0), (3, 0, None), (0, 1, 96.0)]
+)
+def test_what_a_cloud_takes_back_is_no_failure_of_a_node(
+    ward: Ward, spot: int, broken: int, mean: float | None
+) -> None:
+    reclaims(ward, spot, broken)
+    said = ReliabilityAnalyzer().summary(ward.views, ward.window)
+    assert sum(said["failures_of_work"].values()) == spot + broken
+    assert said["mtbf_node_hours"] == mean
+    details = found(ward)["lost_work"].details
+    assert details["mtbf_hours"] == mean
+    assert details["hours_between_interruptions"] == pytest.approx(96 / (spot + broken))
+
+
+@pytest.mark.parametrize(("spot", "broken"), [(3, 2), (3, 0), (0, 2)])
+def test_a_spot_node_that_is_taken_back_had_no_outage(ward: Ward, spot: int, broken: int) -> None:
+    reclaims(ward, spot, broken)
+    ward.ledger("unavailable", 5.0)
+    outage = found(ward).get("outages")
+    assert (outage.details["outages"] if outage else 0) == broken
