@@ -178,6 +178,23 @@ def test_a_cell_that_ran_for_a_moment_long_ago_does_not_count(
     assert found.details["witnesses"]["intent"] == "at rest"
 
 
+@pytest.mark.parametrize(("ahead_us", "known"), [(30_000_000, True), (30_000_001, False)])
+def test_a_server_whose_clock_runs_ahead_is_unknown(
+    views: "Memory", site: "Site", window: Window, *, ahead_us: int, known: bool
+) -> None:
+    """What it says of its last use cannot be compared with our time."""
+    site.device("GPU-0", [0.0] * (20 * HOUR), power_w=100.0)
+    site.holds("nb", ["GPU-0"], kind="Notebook")
+    site.notebook("nb-0", busy_kernels=0)
+    views.engine.execute(
+        "UPDATE notebook_sample SET last_activity = ts + to_microseconds($ahead) WHERE ts = $at",
+        {"ahead": ahead_us, "at": after(window, 30)},
+    )
+    assert [f.details["actionable"] for f in find(views, window)] == ([True] if known else [])
+    doubts = IdleAnalyzer().unjudged(views, window)
+    assert [d.reasons for d in doubts] == ([] if known else [("clocks differ by more than 30 s",)])
+
+
 def after(window: Window, minutes: float) -> datetime:
     return window.start.replace(tzinfo=None) + timedelta(minutes=minutes)
 

@@ -1,6 +1,6 @@
 """Which of several rates prices a device: the list of docs/prices.md."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -97,6 +97,21 @@ def test_terms_and_providers(
     node: dict[str, Any], offers: list[dict[str, Any]], won: tuple[int, float]
 ) -> None:
     assert priced(offers, **node) == [won]
+
+
+@pytest.mark.parametrize("apart", [timedelta(microseconds=1), timedelta(days=400)])
+def test_of_two_prices_of_one_rank_the_newest_wins(apart: timedelta) -> None:
+    """Wherever it stands in the table, and whatever it is called."""
+    begun = KIT.at(-60)
+    for regions in (("us-west-1", "us-west-2"), ("us-west-2", "us-west-1")):
+        old, new = (
+            {**AWS, "region": region, "usd": usd, "valid_from": since}
+            for region, usd, since in zip(regions, ("80", "8"), (begun - apart, begun), strict=True)
+        )
+        assert priced([old, new]) == priced([new, old]) == [(7, 1.0)]
+        # One that begins later prices nothing until then.
+        later = {**new, "valid_from": KIT.at(60)}
+        assert priced([old, later]) == [(7, 10.0)]
 
 
 def test_what_no_rate_fits_has_no_price() -> None:

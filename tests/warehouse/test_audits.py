@@ -170,6 +170,47 @@ def test_each_break_is_seen(sound: Warehouse, name: str) -> None:
     assert audits.run(sound) == []
 
 
+@pytest.mark.parametrize(
+    ("seconds", "failed"), [(1.0, False), (1.01, True), (-1.0, False), (-1.01, True)]
+)
+@pytest.mark.parametrize("device", ["GPU-0", "GPU-1"])
+def test_a_device_s_hour_may_be_a_second_off_either_way(
+    sound: Warehouse, device: str, seconds: float, failed: bool
+) -> None:
+    kept = sound.query("FROM ledger")
+    change = (
+        "UPDATE ledger SET seconds = seconds + $seconds "
+        "WHERE device = $device AND bucket = '2026-11-20 10:00' AND seconds > 3000"
+    )
+    with sound.transaction() as cursor:
+        (changed,) = cursor.execute(change, {"seconds": seconds, "device": device}).fetchone() or (
+            0,
+        )
+    try:
+        failures = {f.audit for f in audits.run(sound)}
+    finally:
+        sound.replace("ledger", kept)
+    assert changed == 1
+    assert ("ledger_capacity" in failures) is failed
+
+
+def test_a_device_that_only_the_ledger_knows_has_an_hour_in_the_hour(sound: Warehouse) -> None:
+    kept = sound.query("FROM ledger")
+    seen = {}
+    for seconds in (3600.0, 3601.0, 3601.01):
+        with sound.transaction() as cursor:
+            cursor.execute(
+                "INSERT INTO ledger SELECT * REPLACE ('GPU-9' AS device, $seconds AS seconds) "
+                "FROM ledger WHERE device = 'GPU-0' AND bucket = '2026-11-20 10:00'",
+                {"seconds": seconds},
+            )
+        try:
+            seen[seconds] = "ledger_capacity" in {f.audit for f in audits.run(sound)}
+        finally:
+            sound.replace("ledger", kept)
+    assert seen == {3600.0: False, 3601.0: False, 3601.01: True}
+
+
 def test_every_audit_has_a_break() -> None:
     assert set().union(*SPEAKS.values()) == set(audits.names())
 

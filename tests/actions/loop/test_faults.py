@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from actions.journal import words
 from actions.loop.kit import LATE
 from actions.reclaim.evicting import EvictExecutor
 from fallow.acting import Decision, Intent
@@ -150,6 +151,42 @@ def test_an_undo_without_an_answer_is_finished_once(site: Site, how: Any) -> Non
     assert bare(site.get("Deployment", "web")) == before
     with pytest.raises(RefusedError, match="undone already"):
         actor.undo(told.action.id, "ann")
+
+
+def test_a_throttled_undo_is_withdrawn_and_sent_again(site: Site) -> None:
+    """A write that the server refused for now was not made: it is not looked for, but sent anew."""
+    before = bare(site.deployment())
+    actor = site.actor()
+    told = site.done(actor)
+    site.evidence.idle = []
+    site.server.faults.writes = [
+        BrokenWrite("refused", 429, "TooManyRequests", "slow down", path="/scale")
+    ]
+    with pytest.raises(TemporaryError):
+        actor.undo(told.action.id, "ann")
+    withdrawn = site.journal().entries(words.WITHDRAWN)
+    assert [(e.document["change"], e.document["undo"]) for e in withdrawn] == [(0, True)]
+    assert told.back.open == {}
+    sent = len(site.writes("/scale"))
+    # At once, and not only after the time that a write without an answer is waited for.
+    actor.undo(told.action.id, "ann")
+    assert len(site.writes("/scale")) == sent + 1
+    assert told.outcome is not None
+    assert told.outcome.result == "undone"
+    assert bare(site.get("Deployment", "web")) == before
+
+
+@pytest.mark.parametrize("how", ["cut before", "silent"])
+def test_an_undo_without_an_answer_is_not_withdrawn_at_once(site: Site, how: Any) -> None:
+    site.deployment()
+    actor = site.actor(timeout_s=1.0)
+    told = site.done(actor)
+    site.evidence.idle = []
+    site.server.faults.writes = [BrokenWrite(how, path="/scale")]
+    with pytest.raises(TemporaryError, match="no answer"):
+        actor.undo(told.action.id, "ann")
+    assert site.journal().entries(words.WITHDRAWN) == []
+    assert list(told.back.open) == [0]
 
 
 def test_a_pod_behind_a_disruption_budget_is_not_evicted(site: Site) -> None:
