@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from fallow.money import apportion, cents
 from fallow.seams import Views
 from fallow.settings import Settings
 from runtime.planned import journal_of
@@ -24,7 +25,8 @@ def saved(
 ) -> tuple[list[Row], Row]:
     """Return what actions since a moment saved, by policy, action, team or kind, and the sum.
 
-    `usd` is null where a part has no price. Regret is of actions: those that their owner took back
+    Dollars are in cents: one sum is rounded once, and the groups and kinds sum to it. `usd` is null
+    where a part has no price. Regret is of actions: those that their owner took back
     within 24 h, as a share with its 95 % Wilson interval.
     """
     rows = [r for r in _rows(warehouse, settings, now) if _utc(r["start"]) >= since]
@@ -33,7 +35,20 @@ def saved(
         groups.setdefault(row[by], []).append(row)
     found = [_summed({by: key}, mine, by) for key, mine in groups.items()]
     found.sort(key=lambda r: (-(r["usd"] or Decimal()), -r["gpu_hours"], str(r[by])))
-    return found, _summed({}, rows, "")
+    whole = _summed({}, rows, "")
+    whole["usd"] = None if whole["usd"] is None else cents(whole["usd"])
+    for row, usd in zip(found, apportion([r["usd"] for r in found], whole["usd"]), strict=True):
+        row["usd"] = usd
+    for row in (*found, whole):
+        _apportion_kinds(row)
+    return found, whole
+
+
+def _apportion_kinds(row: Row) -> None:
+    """Round the dollars of each kind so that they sum to the row's."""
+    kinds = [kind for kind in KINDS if kind in row]
+    for kind, usd in zip(kinds, apportion([row[k] for k in kinds], row["usd"]), strict=True):
+        row[kind] = usd
 
 
 def cases(views: Views, *, since: datetime, cluster: str | None) -> list[Row]:

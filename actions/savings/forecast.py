@@ -1,10 +1,11 @@
 """How much longer an idle stretch would have lasted: from stretches of the past that ended or not.
 
 Kaplan-Meier (1958) over the lengths of past stretches, those still going or stopped by us being
-censored. Where the longest was still going, its share is carried on with an exponential tail
-(Brown, Hollander and Korwar, 1974): else whatever outlasts history would be promised nothing. Its
-rate is that of the old: ends per hour of the stretches that reached half that age, from there on;
-what was forgotten for a week does not come back at the rate of lunch breaks. The rest that is
+censored. Where the longest was still going, its share is carried on with a Pareto tail: else
+whatever outlasts history would be promised nothing. How long people leave work alone is
+heavy-tailed (Barabasi 2005): the longer a stretch has lasted, the longer it will; an exponential
+tail took forgotten notebooks for lunch breaks. The index of the tail is Hill's (1975) over the
+stretches that reached half of the longest, censored ones counted as still going. The rest that is
 expected of a stretch of some age is the mean of what goes on from there, restricted to a horizon.
 """
 
@@ -25,6 +26,10 @@ HALF = 0.5
 """Ends counted where none was seen: half an event, so that a rate is never 0."""
 OLD = 0.5
 """The old are those that reached this share of an age: enough of them, and of their kind."""
+FAR = 50.0
+"""The logarithm of a rest that is longer than any horizon, and still a number."""
+SAME = 1e-9
+"""An index so near to 1 has the logarithm as its integral."""
 
 
 WORLDS = 400
@@ -98,21 +103,25 @@ def _drawn_rests(action: Stretches, weights: Floats, rng: np.random.Generator) -
     outlived = (alive > target[:, None]).sum(axis=1)
     beyond = (outlived >= times.size) | (start <= 0)
     base = max(float(times[-1]), action.age)
-    tail = _weighted_tail(lengths, ended, mine, float(times[-1]))
+    index = _weighted_index(lengths, ended, mine, float(times[-1]))
     ends = times[np.minimum(outlived, times.size - 1)]
-    lasts = np.where(beyond, base + rng.exponential(tail), ends)
+    # The inverse of the tail's share, (base / x) ** index; far beyond any horizon is far enough.
+    further = np.exp(np.minimum(rng.standard_exponential(len(weights)) / index, FAR))
+    lasts = np.where(beyond, base * further, ends)
     rests: Floats = np.maximum(lasts - action.age, 0.0)
     return rests
 
 
-def _weighted_tail(lengths: Floats, ended: Flags, weights: Floats, age: float) -> Floats:
-    """Return the mean time between ends of the old in each resampled past; see `_mean`."""
-    since = age * OLD
+def _weighted_index(lengths: Floats, ended: Flags, weights: Floats, longest: float) -> Floats:
+    """Return the index of the tail in each resampled past; see `_index`."""
+    since = longest * OLD
     old = lengths > since
-    exposed = (weights[:, old] * (lengths[old] - since)).sum(axis=1)
+    if not old.any():
+        return np.full(len(weights), np.inf)
+    exposed = (weights[:, old] * np.log(lengths[old] / since)).sum(axis=1)
     ends = weights[:, old & ended].sum(axis=1)
-    mean: Floats = exposed / np.maximum(ends, HALF)
-    return mean
+    index: Floats = np.maximum(ends, HALF) / exposed
+    return index
 
 
 def expected_rest(lengths: Floats, ended: Flags, age: float, horizon: float) -> float:
@@ -126,14 +135,15 @@ def expected_rest(lengths: Floats, ended: Flags, age: float, horizon: float) -> 
     longest = float(times[-1])
     if age >= longest:
         going = alive[-1] > 0 or age > longest
-        return _tail(_mean(lengths, ended, longest), horizon) if going else 0.0
+        return _tail(_index(lengths, ended, longest), age, horizon) if going else 0.0
     within = (times > age) & (times < age + horizon)
     knots = np.concatenate(([age], times[within], [min(age + horizon, longest)]))
     knots = np.minimum(knots, longest)
     reached, outlived = _at(times, alive, age, "left"), _at(times, alive, age, "right")
     levels = np.concatenate(([outlived], alive[within]))
     rest = float((np.diff(knots) * levels).sum())
-    rest += float(alive[-1]) * _tail(_mean(lengths, ended, longest), age + horizon - longest)
+    beyond = _tail(_index(lengths, ended, longest), longest, age + horizon - longest)
+    rest += float(alive[-1]) * beyond
     return rest / reached if reached > 0 else 0.0
 
 
@@ -146,16 +156,25 @@ def survival(lengths: Floats, ended: NDArray[np.bool_]) -> tuple[Floats, Floats]
     return times, alive
 
 
-def _mean(lengths: Floats, ended: Flags, age: float) -> float:
-    """Return the mean time between ends of the old, counted from half an age on."""
-    since = age * OLD
+def _index(lengths: Floats, ended: Flags, longest: float) -> float:
+    """Return Hill's index of the tail: ends per unit of log age, from half of the longest on."""
+    since = longest * OLD
     old = lengths > since
-    return float((lengths[old] - since).sum()) / max(float((ended & old).sum()), HALF)
+    if not old.any():
+        return np.inf
+    return max(float((ended & old).sum()), HALF) / float(np.log(lengths[old] / since).sum())
 
 
-def _tail(mean: float, horizon: float) -> float:
-    """Return the mean of an exponential rest, restricted to a horizon."""
-    return mean * -np.expm1(-horizon / mean).item() if horizon > 0 and mean > 0 else 0.0
+def _tail(index: float, base: float, horizon: float) -> float:
+    """Return the mean of a rest whose share after `base` falls as (base / x) ** index, restricted.
+
+    Source: the integral of that share from `base` to `base + horizon`.
+    """
+    if horizon <= 0 or base <= 0 or np.isinf(index):
+        return 0.0
+    grown = float(np.log1p(horizon / base))
+    left = 1.0 - index
+    return base * (grown if abs(left) < SAME else float(np.expm1(left * grown)) / left)
 
 
 def _at(times: Floats, alive: Floats, moment: float, side: Literal["left", "right"]) -> float:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from actions.savings.forecast import Stretches, forecast
+from actions.savings.forecast import Stretches, expected_rest, forecast
 
 
 def stretches(
@@ -61,3 +61,38 @@ def test_nine_of_ten_truths_lie_within_and_the_interval_is_narrow(mean_h: float)
         widths.append((made.high - made.low) / 2 / made.gpu_hours)
     assert within >= 54
     assert np.median(widths) <= 0.4
+
+
+def test_what_outlasted_history_goes_on_as_its_age_and_not_as_its_hours_say() -> None:
+    """By hand: ended after 6 and 8 hours, going on after 10. Old are all three, above 5 hours.
+
+    The index is 2 / (ln 6/5 + ln 8/5 + ln 2) = 1.486, and a tail of it from 10 hours on lasts
+    10 * (1 - 2 ** -0.486) / 0.486 hours of the next 10.
+    """
+    lengths, ended = np.array([1.0, 6.0, 8.0, 10.0]), np.array([True, True, True, False])
+    assert expected_rest(lengths, ended, 10.0, 10.0) == pytest.approx(5.884, abs=1e-3)
+    # Twice as old, it lasts longer of the same hours: 20 * (1 - 1.5 ** -0.486) / 0.486.
+    assert expected_rest(lengths, ended, 20.0, 10.0) == pytest.approx(7.360, abs=1e-3)
+
+
+def test_an_index_of_one_has_the_logarithm_as_its_integral() -> None:
+    # Old are those beyond 5 hours: ln(10 / 5) + ln(e / 2) = 1 per the one end among them.
+    lengths, ended = np.array([10.0, 5.0 * np.e / 2]), np.array([False, True])
+    assert expected_rest(lengths, ended, 10.0, 10.0) == pytest.approx(10 * np.log(2), rel=1e-6)
+
+
+def test_a_heavy_tail_is_within_where_an_exponential_one_is_far_below() -> None:
+    """Worlds of a Pareto law: two hours at least, index 0.7, seen for a day, horizon two days."""
+    rng = np.random.default_rng(11)
+
+    def drawn(least: float, count: int) -> np.ndarray:
+        return least * np.exp(rng.standard_exponential(count) / 0.7)
+
+    within = 0
+    for _ in range(60):
+        lengths = drawn(2.0, 60)
+        seen, ended = np.minimum(lengths, 24.0), lengths <= 24.0
+        true = np.minimum(drawn(20.0, 15) - 20.0, 48.0).sum()
+        made = forecast([stretches(seen, ended=ended, age=20.0)] * 15)
+        within += made.low <= true <= made.high
+    assert within >= 54

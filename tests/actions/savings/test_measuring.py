@@ -295,8 +295,9 @@ def test_a_stretch_that_we_ended_says_only_that_it_lasted_so_long(views: Memory)
     past(views, 12.0, end=0)
     views.engine.execute("update finding set workload = 'nb'")
     (entry,) = measure(views, [acted()], rates("GPU-0"), NOW)
-    # It was 12 h old, and nothing older is known: half an end in its last 6 h.
-    assert entry.predicted_gpu_hours == pytest.approx(12 * (1 - np.exp(-20 / 12)))
+    # It was 12 h old, and nothing older is known: half an end since 6 h, of 20 h more until now.
+    left = 1 - 0.5 / np.log(2)
+    assert entry.predicted_gpu_hours == pytest.approx(12 * ((32 / 12) ** left - 1) / left)
 
 
 def test_what_a_moving_window_found_again_and_again_is_one_stretch(views: Memory) -> None:
@@ -389,14 +390,15 @@ def test_without_censoring_the_expected_rest_is_the_mean_of_those_that_last() ->
 
 def test_what_outlasts_history_goes_on_at_the_rate_at_which_the_old_end() -> None:
     lengths, ended = np.array([4.0, 8.0, 12.0]), np.array([True, True, False])
-    mean = (2 + 6) / 1  # from 6 h on: one of two ended
-    tail = mean * (1 - np.exp(-6 / mean))
+    less = 1 / (np.log(8 / 6) + np.log(12 / 6)) - 1  # old from 6 h on: one of two ended
+    tail = 12 * (1 - (18 / 12) ** -less) / less
     assert expected_rest(lengths, ended, 12.0, 6.0) == pytest.approx(tail)
     before = 2 + tail * 1.0
     assert expected_rest(lengths, ended, 10.0, 8.0) == pytest.approx(before)
+    left = 1 - 0.5 / np.log(2)
     assert expected_rest(np.array([10.0]), np.array([False]), 10.0, 1.0) == pytest.approx(
-        10 * (1 - np.exp(-1 / 10))
-    ), "half an end in the 5 h since half of its age, where none was seen"
+        10 * (1.1**left - 1) / left
+    ), "half an end since half of its age, where none was seen"
 
 
 def test_a_week_of_forgetting_is_not_carried_on_at_the_rate_of_lunch_breaks() -> None:
