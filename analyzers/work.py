@@ -19,6 +19,7 @@ from analyzers.queries import sql, steps
 from fallow.nouns import Claim, State, Subject
 from fallow.seams import Views
 from fallow.window import Window
+from warehouse.signals import SPIN as SPINS
 
 OWNER = ("cluster", "namespace", "workload_kind", "workload")
 Owner = tuple[str, str, str, str]
@@ -27,7 +28,7 @@ WORKED: tuple[State, ...] = ("low", "productive", "lost")
 HELD: tuple[State, ...] = (*WORKED, "idle")
 
 HOURS = ("hours/owners", "hours/worked", "hours/hours", "hours/devices")
-SPIN = {"spin_engine": 0.95, "spin_tensor": 0.01, "spin_dram": 0.02, "spin_bps": 1e6}
+SPIN = {n: SPINS[n] for n in ("spin_engine", "spin_tensor", "spin_dram", "spin_bps")}
 """Busy and yet nothing moves: the hours of a collective that hangs (domain.md section 1.4)."""
 
 

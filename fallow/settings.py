@@ -227,6 +227,10 @@ class LedgerSettings(Section):
 
     idle_threshold: float = Field(0.05, ge=0, le=1, description="activity at or below: idle")
     low_threshold: float = Field(0.30, ge=0, le=1, description="activity below: low")
+    idle_stretch: Duration = Field(
+        timedelta(minutes=30),
+        description="shorter rests between active readings of a pod are low use, not idle",
+    )
     startup: Duration = Field(
         timedelta(minutes=15), description="longest stretch before first work called startup"
     )

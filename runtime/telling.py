@@ -68,14 +68,20 @@ def wastes(findings: Sequence[Finding], window: Window) -> list[Waste]:
         s = finding.subject
         key = (s.cluster, s.namespace, s.workload_kind, s.workload, finding.kind)
         groups.setdefault(key, []).append(finding)
-    made = [_waste(group, window) for group in groups.values()]
+    # In cents that sum to what is rounded once: "idle and held" is what was found.
+    usd = money.apportion([_sum(group) for group in groups.values()])
+    made = [_waste(group, window, paid) for group, paid in zip(groups.values(), usd, strict=True)]
     return sorted(made, key=lambda w: (-(w.usd or Decimal()), -w.gpu_hours, w.workload))
 
 
-def _waste(group: Sequence[Finding], window: Window) -> Waste:
+def _sum(group: Sequence[Finding]) -> Decimal | None:
+    priced = [f.usd for f in group if f.usd is not None]
+    return sum(priced, Decimal()) if priced else None
+
+
+def _waste(group: Sequence[Finding], window: Window, usd: Decimal | None) -> Waste:
     largest = max(group, key=lambda f: (f.gpu_hours, f.id))
     subject = largest.subject
-    priced = [f.usd for f in group if f.usd is not None]
     first = min(f.window.start for f in group)
     times = f", {len(group)} times" if len(group) > 1 else ""
     unsure = sum(f.evidence == "suspected" for f in group)
@@ -90,7 +96,7 @@ def _waste(group: Sequence[Finding], window: Window) -> Waste:
         kind=largest.kind,
         since=f"{first:%a %Y-%m-%d %H:%M}{times}",
         gpu_hours=sum(f.gpu_hours for f in group),
-        usd=_cents(sum(priced, Decimal())) if priced else None,
+        usd=usd,
         evidence=largest.evidence,
         why=because(largest),
         advice=f"{advised.verb} {advised.target}: {advised.why}" if advised else "",

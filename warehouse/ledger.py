@@ -7,7 +7,9 @@ from fallow.errors import UsageError
 from fallow.seams import Views
 from fallow.settings import Settings
 from fallow.window import Window
+from warehouse import signals
 from warehouse.pricing import PRICES
+from warehouse.signals import BUCKET_S
 from warehouse.steps import compose
 
 if TYPE_CHECKING:
@@ -52,16 +54,21 @@ POSTED = "bucket >= $since AND bucket < $until"
 def post(wh: "Warehouse", window: Window, step: str = "1h") -> int:
     """Write the `ledger` rows of every bucket that the window touches; return how many.
 
-    Read: rollup_1h and rollup_5m, allocation, device, node, pod, event, rate. Hours in which a
-    device changes hands or starts up are read in five-minute steps. Posting again gives the same
-    rows; posting after late data gives what is then true.
+    Read: rollup_5m and rollup_1h (by way of `signal`, which is written first), allocation, device,
+    node, pod, event, rate. Hours in which a device changes hands or starts up are read in
+    five-minute steps. Posting again gives the same rows; posting after late data gives what is
+    then true.
 
     Raises:
         UsageError: `step` is neither 1h nor 5m.
     """
+    whole = aligned(window, step)
+    # Startups read what a device did before the window.
+    early = timedelta(seconds=wh.settings.ledger.startup.total_seconds() + BUCKET_S)
+    signals.write(wh, aligned(Window(whole.start - early, whole.end), "5m"))
     return sum(
         wh.derive("ledger", compose(STEPS), POSTED, parameters(chunk, wh.settings, step))
-        for chunk in aligned(window, step).chunks(stride(wh, step))
+        for chunk in whole.chunks(stride(wh, step))
     )
 
 

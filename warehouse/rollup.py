@@ -180,7 +180,8 @@ def _refresh(
         'DELETE FROM dirty WHERE "cluster" = $cluster AND bucket >= $first AND bucket < $last',
         where,
     )
-    dirty.owe(cursor, hours["first"], hours["last"])
+    # Whether the end of an hour was idle is known when the next one's stretch is.
+    dirty.owe(cursor, hours["first"] - HOUR, hours["last"])
     cursor.execute("DROP TABLE temp.gathered")
     cursor.unregister("model")
     cursor.unregister("piece")

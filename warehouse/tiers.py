@@ -82,6 +82,7 @@ def move(
             lost and nothing hidden, and the next call goes on.
         WarehouseError: the store refuses us.
     """
+    _forget(warehouse, horizon(warehouse.settings.warehouse, "signal", now))
     place = store(warehouse.settings)
     done = Moved()
     for table in (*RAW, *ROLLED):
@@ -89,6 +90,15 @@ def move(
             archived = _archive(warehouse, place, table, day, on_step)
             done = Moved(done.files + 1, done.rows + archived.rows, done.bytes + archived.bytes)
     return done
+
+
+def _forget(warehouse: "Warehouse", before: datetime) -> None:
+    """Delete old signals: whoever posts such hours again derives them anew from the rollups."""
+    with warehouse.snapshot() as cursor:
+        found = cursor.execute("SELECT count(*) FROM signal WHERE bucket < $1", [before]).fetchone()
+    if found and found[0]:
+        with warehouse.transaction() as cursor:
+            cursor.execute("DELETE FROM signal WHERE bucket < $1", [before])
 
 
 def horizon(settings: WarehouseSettings, table: str, now: datetime) -> datetime:

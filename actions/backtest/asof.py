@@ -20,7 +20,7 @@ _MOMENTS = {
     "quota": "ts",
     "finding": "found_at", "action": "ts",
 }  # fmt: skip
-_BUCKETS = {"rollup_5m": "5 MINUTE", "rollup_1h": "1 HOUR"}
+_BUCKETS = {"rollup_5m": "5 MINUTE", "rollup_1h": "1 HOUR", "signal": "5 MINUTE"}
 _HEAD = re.compile(r"(?:\s*--[^\n]*\n)*\s*", re.MULTILINE)
 _WITH = re.compile(r"WITH\s", re.IGNORECASE)
 _AT = "TIMESTAMP '{at}'"

@@ -50,6 +50,8 @@ class IdleAnalyzer:
             for row in judged.rows.filter(pl.col("verdict") == "unknown").iter_rows(named=True)
         ]
         vetoed = [Unjudged(c.subject, c.gpu_hours, c.judgement.reasons, c.window) for c in cases]
+        # Counters that stand still are unknown in the ledger, too: they are named once.
+        stale = {_owner(c.subject) for c in cases if c.witnesses.stale}
         unseen = [
             Unjudged(
                 Subject(row["cluster"], row["namespace"], row["workload_kind"], row["workload"]),
@@ -58,6 +60,7 @@ class IdleAnalyzer:
             )
             for row in views.query(sql("idle/unknown"), window.bounds()).to_pylist()
         ]
+        unseen = [u for u in unseen if _owner(u.subject) not in stale]
         return [*vetoed, *unseen]
 
     def past(self, views: Views, window: Window, moments: Sequence[datetime]) -> "IdlePast":
@@ -89,6 +92,10 @@ class IdleAnalyzer:
                     f"samples of {format_duration(interval)}",
                     hint=f"at least {format_duration(LEAST_SAMPLES * interval)}",
                 )
+
+
+def _owner(subject: Subject) -> tuple[str, ...]:
+    return subject.cluster, subject.namespace, subject.workload_kind, subject.workload
 
 
 class IdlePast:

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from analyzers.idle.evidence import VETOES, Judgement, Signal, Signals, confidence
-from analyzers.idle.runs import MICRO
 from analyzers.money import SMALLEST
 from analyzers.queries import rows_of
 from fallow.nouns import Finding, Subject, finding_id
 from fallow.settings import IdleSettings
 from fallow.window import Window, format_duration
+from warehouse.signals.runs import MICRO
 
 MOST_NAMED = 16
 """Devices, nodes and models that a finding names; the rest is counted."""

@@ -6,10 +6,10 @@ import polars as pl
 
 from analyzers.idle.evidence import Judgement, Signals, judge
 from analyzers.idle.findings import PARTLY, kind_of
-from analyzers.idle.power_band import Band
-from analyzers.idle.runs import MICRO
 from analyzers.idle.signals import AT_WORK, MOVING, RECURRENCE, SERVICES, SKEW_US, by_bands
 from fallow.settings import IdleSettings
+from warehouse.signals.power_band import Band
+from warehouse.signals.runs import MICRO
 
 FLAGS = tuple(field for field in Signals.__struct_fields__ if field != "compute")
 

@@ -11,11 +11,11 @@ import polars as pl
 from analyzers.idle import pieces, spans
 from analyzers.idle import samples as source
 from analyzers.idle.holders import Bucket, holders, overlapping
-from analyzers.idle.runs import MICRO, idle_runs
 from analyzers.idle.stretches import compute_shares
 from fallow.seams import Views
 from fallow.settings import IdleSettings
 from fallow.window import Window
+from warehouse.signals.runs import MICRO, idle_runs
 
 SHORTEST_S = 1800
 """Shorter rests say nothing that the least duration of a finding does not."""

@@ -21,12 +21,10 @@ import polars as pl
 
 from analyzers.idle import (
     flags,
-    frozen,
     history,
     parts,
     pieces,
     pods,
-    power_band,
     spans,
     stretches,
     wanted,
@@ -35,15 +33,17 @@ from analyzers.idle import samples as source
 from analyzers.idle.evidence import Judgement, Signals, confidence
 from analyzers.idle.findings import Case, finding, made, subject
 from analyzers.idle.holders import SPREAD, Bucket, holders, overlapping
-from analyzers.idle.power_band import Band
 from analyzers.idle.prices import Meter
-from analyzers.idle.runs import MICRO, Ints, idle_runs
 from analyzers.idle.signals import by_device, by_stretch
+from analyzers.queries import sql
 from fallow.errors import UsageError
 from fallow.nouns import Finding
 from fallow.seams import Views
 from fallow.settings import IdleSettings
 from fallow.window import Window
+from warehouse.signals import frozen, power_band
+from warehouse.signals.power_band import Band
+from warehouse.signals.runs import MICRO, Ints, idle_runs
 
 PARTLY_S = 1800
 """Ranks idle this long while others compute are a finding (domain.md 2.2, multi-GPU)."""
@@ -149,7 +149,7 @@ def judge(
         return nothing
     rows = rows.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
     inside = stretches.pieces_of(rows, members, cut.whole, cut.at)
-    rows = _sum(rows, inside, learned if bands is None else bands, settings)
+    rows = _sum(rows, inside, _known(views, window, learned) if bands is None else bands, settings)
     rows = rows.join(Meter(views, window, chosen.devices).dollars(inside), on="row", how="left")
     rows = _with_holders(rows, held, holds, settings)
     rests = history.rests(views, window, chosen, cut.whole, merged, holds, rows, settings)
@@ -201,6 +201,18 @@ def _scan(
     known = np.cumsum(taught, axis=0)
     bands = [dict(power_band.learn(models, known[k])) for k in range(len(at))]
     return pieces.Pieces(cut, pl.concat(inside)), bands
+
+
+def _known(views: Views, window: Window, learned: Bands) -> Bands:
+    """Return the bands that the accounting step wrote at the window's end, else those learned here.
+
+    Of the past each time has the band that was learned until then.
+    """
+    if len(learned) != 1:
+        return learned
+    written = views.query(sql("idle/bands"), window.bounds()).to_pylist()
+    bands = {r["gpu_model"]: Band(r["band_w"], r["band"], 0) for r in written}
+    return [{**learned[0], **bands}]
 
 
 def _slack(chosen: source.Plan) -> float:

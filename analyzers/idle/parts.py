@@ -3,12 +3,12 @@
 import polars as pl
 
 from analyzers.idle import spans
-from analyzers.idle.frozen import STILL_US
 from analyzers.idle.signals import ACTIVITY_STEPS, AFTER_US, host_bounds
 from analyzers.queries import steps
 from fallow.seams import Views
 from fallow.settings import IdleSettings
 from fallow.window import Window
+from warehouse.signals.frozen import STILL_US
 
 _KEY = ("cluster", "namespace", "pod", "pod_uid")
 _KNOWN = ("span", "from_us", "to_us", "known_us")

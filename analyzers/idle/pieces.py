@@ -8,8 +8,8 @@ import numpy.typing as npt
 import polars as pl
 
 from analyzers.idle import spans
-from analyzers.idle.power_band import BINS
-from analyzers.idle.runs import IDLE, LIVE, MICRO, Ints, Runs, Samples
+from warehouse.signals.power_band import BINS
+from warehouse.signals.runs import IDLE, LIVE, MICRO, Ints, Runs, Samples
 
 SUMS = (
     "looks", "idle_looks", "interval_s", "power_w", "traffic", "procs", "kernel_age_s",

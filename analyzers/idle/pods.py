@@ -6,13 +6,13 @@ from typing import Any
 import polars as pl
 
 from analyzers.idle import flags
-from analyzers.idle.runs import MICRO, Ints
 from analyzers.idle.signals import BYTES_S, most_cores, protections
 from analyzers.idle.spans import WORKLOAD
 from analyzers.queries import sql, steps
 from fallow.seams import Views
 from fallow.settings import IdleSettings
 from fallow.window import Window
+from warehouse.signals.runs import MICRO, Ints
 from warehouse.steps import step
 from warehouse.workload_gpus import Stretch, records, workload_gpus
 

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from analyzers.idle.runs import MICRO, Ints
 from fallow.seams import Views
 from fallow.window import Window
+from warehouse.signals.runs import MICRO, Ints
 
 
 class Meter:

@@ -10,12 +10,12 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from analyzers.idle.runs import BLIND, MICRO, Samples
 from analyzers.queries import sql
 from fallow.gpu_models import canonical
 from fallow.seams import Views
 from fallow.settings import IdleSettings
 from fallow.window import Window
+from warehouse.signals.runs import BLIND, MICRO, Samples
 
 MOST_LOOKS = 30_000_000
 """Windows with more raw looks are judged from 5-minute rollups."""

@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from analyzers.idle.runs import MICRO
 from fallow.protections import annotations, named, notes, stored
 from fallow.settings import IdleSettings
+from warehouse.signals.runs import MICRO
+from warehouse.signals.states import BAND_STEP_W, LOW_SHARE
 
 ACTIVITY_STEPS = tuple(
     f"idle/host_activity/{name}"
@@ -41,12 +42,6 @@ SERVICES = frozenset({"idle_inference", "idle_workload"})
 
 RECURRENCE = 1.5
 """Times of its longest rest that ended by itself, below which a workload's rest may end too."""
-
-LOW_SHARE = 0.5
-"""Share of samples with some work from which a device works steadily, if little."""
-
-BAND_STEP_W = 1.0
-"""The learned band is a whole watt: power above it by more is above the band."""
 
 IDLE_CLOCK = 0.95
 """Share of looks in which the driver must say that clocks are low because the GPU is idle."""

@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from analyzers.idle.frozen import STILL_READINGS
-from analyzers.idle.runs import IDLE, MICRO, POWER_STILL, Samples
 from analyzers.idle.samples import MEASURES
+from warehouse.signals.frozen import STILL_READINGS
+from warehouse.signals.runs import IDLE, MICRO, POWER_STILL, Samples
+from warehouse.signals.states import LOW_ACTIVITY
 
 CONTRARY_W, CONTRARY_SHARE = 20.0, 0.25
 """Mean watts of the gauge above those of the energy counter by more than both (watts, and a share
 of the gauge) contradict it: both read one sensor."""
-
-LOW_ACTIVITY = 0.01
-"""Activity from which a sample shows some work; noise of a board without work is below it."""
 
 TRAFFIC_BPS = 1e6
 """Bytes a second above the device's own floor that are more than monitoring (domain.md 2.2)."""

@@ -10,9 +10,9 @@ from analyzers.idle import samples as source
 from analyzers.idle import spans
 from analyzers.idle.holders import overlapping
 from analyzers.idle.pieces import SUMS, ranges
-from analyzers.idle.runs import Ints
 from analyzers.queries import sql
 from fallow.seams import Views
+from warehouse.signals.runs import Ints
 
 BUSY_SHARE = 0.2
 """Share of samples from the exit threshold on that makes another rank a busy one."""

@@ -19,12 +19,12 @@ import numpy as np
 import polars as pl
 
 from analyzers.idle.findings import kind_of
-from analyzers.idle.runs import Ints
 from analyzers.idle.spans import WORKLOAD
 from analyzers.queries import sql
 from fallow.seams import Views
 from fallow.settings import IdleSettings
 from fallow.window import Window
+from warehouse.signals.runs import Ints
 
 HOUR_US = 3_600_000_000
 HOUR_S = 3600

@@ -9,11 +9,11 @@ GIGA = 1e9
 
 
 def hang(row: Row) -> Sign | None:
-    """Engines busy, no tensor, no memory, no traffic, for whole hours and after some work."""
+    """Engines busy, no tensor, no memory, no traffic, for hours; suspected without work before."""
     spun = row["spin_s"] / 3600
     all_spin = row["spinning"] >= 0.9 * row["gpus"]
     worked = row["spin_s"] < row["device_s"]
-    if not (all_spin and worked and spun >= limit("hang_hours") * row["gpus"]):
+    if not (all_spin and spun >= limit("hang_hours") * row["gpus"]):
         return None
     power, most = row["spin_w"], limit("hang_power") * (row["tdp_w"] or 0)
     if power is not None and most and power >= most:
@@ -23,10 +23,10 @@ def hang(row: Row) -> Sign | None:
     return Sign(
         "busy_hang",
         share,
-        "confirmed" if agrees else "suspected",
+        "confirmed" if agrees and worked else "suspected",
         {
             "compute": f"engines busy for {spun:.1f} device-hours without tensor, memory or link "
-            "activity, after work",
+            f"activity, {'after work' if worked else 'and no work was seen before'}",
             "physics": f"{power:.0f} W, below {most:.0f} W" if agrees else "unknown",
         },
         advice=(("busy_hang", share, {}),),

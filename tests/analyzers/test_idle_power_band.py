@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from analyzers.idle import power_band
 from analyzers.idle.pieces import taught
-from analyzers.idle.runs import BUSY, IDLE, Samples
+from warehouse.signals import power_band
+from warehouse.signals.runs import BUSY, IDLE, Samples
 
 
 def looks(watts: list[float], kind: int = IDLE, context: float = 1.0) -> Samples:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.idle.runs import BETWEEN, BUSY, CONFLICT, IDLE, MICRO, Samples, idle_runs
+from warehouse.signals.runs import BETWEEN, BUSY, CONFLICT, IDLE, MICRO, Samples, idle_runs
 
 
 def looks(kinds: list[int], steps: list[int] | None = None, *, gap_s: int = 180) -> Samples:

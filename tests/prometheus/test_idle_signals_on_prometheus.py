@@ -176,7 +176,29 @@ def recalled() -> Iterator[Workload]:
     yield Workload("never-asked-new", requests=0.0, **{**since_monday, "lasts": 50 * HOUR})
 
 
-WORKLOADS = [*hosts(), *servers(), *peers(), *rests(), *frozen(), *recalled()]
+SPIN = {
+    "DCGM_FI_PROF_SM_ACTIVE": 0.05, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.0,
+    "DCGM_FI_PROF_DRAM_ACTIVE": 0.001, "DCGM_FI_PROF_PCIE_TX_BYTES": 1e4,
+    "DCGM_FI_PROF_PCIE_RX_BYTES": 1e4,
+}  # fmt: skip
+
+
+def used() -> Iterator[Workload]:
+    """Devices whose state the ledger must tell apart: bursts, spinning ranks, nobody's."""
+    rng = np.random.default_rng(7)
+    zero = rng.random(480) < 0.83
+    bursts = np.where(zero, 0.0, rng.uniform(0.3, 1.0, 480))
+    drawn = np.where(rng.random(480) < 0.6, rng.normal(121, 2, 480), rng.uniform(140, 340, 480))
+    bursty = Shown(bursts, drawn, profiled=False)
+    yield Workload("bursty", bursty, hosts=(Host(cores={"main": 4.0}),), every=30)
+    spinning = Shown(1.0, 180.0, more=SPIN)
+    yield Workload("spinning", spinning, hosts=(Host(cores={"main": 1.0}),) * 2)
+    works = {**SPIN, "DCGM_FI_PROF_SM_ACTIVE": 0.8, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.4}
+    yield Workload("training", Shown(1.0, 610.0, more=works), hosts=(Host(cores={"main": 6.0}),))
+    yield Workload("nobody", free=True)
+
+
+WORKLOADS = [*hosts(), *servers(), *peers(), *rests(), *frozen(), *recalled(), *used()]
 RULE = Policy(
     name="stop-idle",
     mode="enforce",
@@ -472,3 +494,75 @@ def test_a_server_that_is_asked_every_other_day_is_left_without_that_question_to
     now: Judged,
 ) -> None:
     assert "every-other-day" not in now.acted
+
+
+STATES = {
+    "cores-rest": "idle", "cores-work": "idle", "one-core": "idle", "steady": "low",
+    "in-band": "idle", "bursty": "low", "spinning": "low", "training": "productive",
+    "one-live-minute": "unknown", "whole-exporter": "unknown", "whole-watts": "idle",
+}  # fmt: skip
+"""The state of most of a workload's hours, by its devices' own signals: a host at work changes
+nothing."""
+
+
+@pytest.fixture(scope="module")
+def hours(lake: Warehouse) -> Mapping[str, Mapping[str, float]]:
+    """Return the GPU-hours of each workload by state."""
+    rows = lake.query(
+        "SELECT workload, state, sum(gpu_seconds) / 3600 AS h FROM ledger"
+        " WHERE workload <> '' GROUP BY ALL"
+    ).to_pylist()
+    found: dict[str, dict[str, float]] = {}
+    for row in rows:
+        found.setdefault(row["workload"], {})[row["state"]] = row["h"]
+    return found
+
+
+@pytest.mark.parametrize(("workload", "state"), STATES.items())
+def test_the_ledger_names_a_state_by_the_device_alone(
+    hours: Mapping[str, Mapping[str, float]], workload: str, state: str
+) -> None:
+    shown = hours[workload]
+    assert shown[state] > 0.8 * sum(shown.values()), shown
+
+
+@pytest.mark.parametrize(
+    ("workload", "frozen"), [("energy-middle", 1.0), ("energy-9", 0.0), ("power-19", 0.0)]
+)
+def test_only_the_hours_of_frozen_counters_are_unknown(
+    hours: Mapping[str, Mapping[str, float]], workload: str, frozen: float
+) -> None:
+    assert hours[workload].get("unknown", 0.0) == pytest.approx(frozen, abs=0.1)
+
+
+def test_a_device_that_nobody_holds_is_free(lake: Warehouse) -> None:
+    rows = lake.query(
+        "SELECT state, sum(gpu_seconds) / 3600 AS h FROM ledger"
+        " WHERE node = 'nobody-n0' GROUP BY ALL"
+    ).to_pylist()
+    assert {r["state"]: round(r["h"], 1) for r in rows} == {"free": 4.0}
+
+
+def test_no_hour_of_an_idle_finding_is_other_than_idle_in_the_ledger(lake: Warehouse) -> None:
+    found = IdleAnalyzer(lake.settings.idle).find(lake, Window(END - 98 * HOUR, END))
+    assert len(found) > 40
+    wrong = {}
+    for one in found:
+        # Whole hours; a stretch begins and ends within one.
+        rows = lake.query(
+            "SELECT state, sum(seconds) AS s FROM ledger"
+            " WHERE namespace = $namespace AND bucket >= $since"
+            " AND bucket + INTERVAL 1 HOUR <= $until AND state <> 'idle' GROUP BY ALL",
+            {"namespace": one.subject.namespace, **one.window.bounds()},
+        ).to_pylist()
+        if rows:
+            wrong[one.subject.workload] = {r["state"]: r["s"] for r in rows}
+    assert not wrong
+
+
+def test_nothing_that_a_verdict_calls_busy_by_the_device_is_idle_in_the_ledger(
+    now: Judged, hours: Mapping[str, Mapping[str, float]]
+) -> None:
+    for busy in ("steady", "bursty", "spinning", "training"):
+        assert busy not in now.findings
+        assert hours[busy].get("idle", 0.0) < 0.1, hours[busy]

@@ -19,8 +19,9 @@ from dashboards.story import (
     money,
     terminal,
 )
-from fallow.nouns import STATES
+from fallow.nouns import STATES, Finding, Subject
 from fallow.window import Window
+from runtime.telling import wastes
 
 END = datetime(2026, 11, 16, tzinfo=UTC)
 STORY = Story(
@@ -137,3 +138,15 @@ def test_states_are_told_in_one_order_and_none_is_forgotten() -> None:
     assert {s.state for s in told} == set(STATES)
     assert told[0].state == "productive"
     assert told[-1].state == "unknown"
+
+
+def test_dollars_of_wastes_sum_to_what_was_found_rounded_once() -> None:
+    def found(name: str) -> Finding:
+        return Finding(
+            id=name, analyzer="idle", kind="idle_job", subject=Subject("c", "ns", "Job", name),
+            window=STORY.window, verdict="idle", evidence="confirmed", confidence=1.0,
+            gpu_hours=1.0, usd=Decimal("0.004"), details={},
+        )  # fmt: skip
+
+    made = wastes([found(name) for name in "abc"], STORY.window)
+    assert sum(w.usd for w in made if w.usd is not None) == Decimal("0.01")

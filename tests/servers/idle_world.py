@@ -56,6 +56,8 @@ class Shown(msgspec.Struct, frozen=True):
     util: Floats | float | None = None
     profiled: bool = True
     """The exporter has the PROF metrics."""
+    more: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """What other metrics of the exporter show, by their names."""
 
 
 class Workload(msgspec.Struct, frozen=True):
@@ -75,6 +77,8 @@ class Workload(msgspec.Struct, frozen=True):
     """Requests a second of each pod, as vLLM counts them; None = no such metric. From the first one
     on that is not a number, the server is not scraped any more."""
     peers: Sequence[Peer] = ()
+    free: bool = False
+    """Nobody holds the devices: the exporter names no pod, and there is none."""
 
     @property
     def namespace(self) -> str:
@@ -103,6 +107,9 @@ class World:
         for n, host in enumerate(of.hosts):
             pod, node = _pod_name(of, n), f"{of.name}-n{n}"
             self._device(of, pod, node, devices)
+            if of.free:
+                self._node(node, ts)
+                continue
             created = min(ts[0], END.timestamp() - 86_400) - 3600
             self._pod(of, pod, node, ts, created=created, started=created + 40)
             self._node(node, ts)
@@ -121,7 +128,8 @@ class World:
                 ts[ts >= created], created=created, started=started, phase=peer.phase,
                 gpus=peer.gpus,
             )  # fmt: skip
-        self._owner(of, ts)
+        if not of.free:
+            self._owner(of, ts)
 
     def _device(self, of: Workload, pod: str, node: str, ts: Floats) -> None:
         shown, number = of.shown, next(self._gpus)
@@ -131,6 +139,8 @@ class World:
             "DCGM_FI_DRIVER_VERSION": "570.86.15", "container": "main", "namespace": of.namespace,
             "pod": pod, "job": "dcgm-exporter", "instance": f"10.2.{number}.1:9400",
         }  # fmt: skip
+        if of.free:
+            words |= dict.fromkeys(("container", "namespace", "pod"), "")
         activity, watts = _line(shown.activity, len(ts)), _line(shown.watts, len(ts))
         if isinstance(shown.watts, float):
             watts = watts + self.history.rng.normal(0, 0.12, len(ts))
@@ -143,6 +153,8 @@ class World:
         add("DCGM_FI_DEV_POWER_USAGE", words, ts, np.round(watts, 3))
         spent = 4e9 + np.floor(np.cumsum(counted) * of.every * 1000)
         add("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", words, ts, spent)
+        for name, value in shown.more.items():
+            add(name, words, ts, value)
         add("DCGM_FI_DEV_FB_USED", words, ts, 20_000.0)
         add("DCGM_FI_DEV_FB_FREE", words, ts, 61_000.0)
 

@@ -27,9 +27,8 @@ SELECT
     r.idle_s,
     r.low_s,
     r.busy_s,
-    r.conflict_s,
-    r.blind_s
-FROM rollup_5m AS r
+    r.unknown_s
+FROM signal AS r
 INNER JOIN cut_buckets AS c
     ON r.cluster = c.cluster AND r.device = c.device AND r.bucket = c.bucket
 WHERE
@@ -45,9 +44,8 @@ SELECT
     r.idle_s,
     r.low_s,
     r.busy_s,
-    r.conflict_s,
-    r.blind_s
-FROM rollup_5m AS r
+    r.unknown_s
+FROM signal AS r
 INNER JOIN named_devices AS d
     ON r.cluster = d.cluster AND r.device = d.device
 WHERE

@@ -11,18 +11,18 @@ WITH named_devices AS (
 hourly AS (
     SELECT
         d.device_id,
-        r.bucket,
+        time_bucket(INTERVAL 1 HOUR, r.bucket) AS bucket,
         r.namespace,
         r.pod,
-        r.idle_s,
-        r.low_s,
-        r.busy_s,
-        r.conflict_s,
-        r.blind_s
-    FROM rollup_1h AS r
+        sum(r.idle_s) AS idle_s,
+        sum(r.low_s) AS low_s,
+        sum(r.busy_s) AS busy_s,
+        sum(r.unknown_s) AS unknown_s
+    FROM signal AS r
     INNER JOIN named_devices AS d
         ON r.cluster = d.cluster AND r.device = d.device
     WHERE r.bucket >= $since AND r.bucket < $until AND $step_s = 3600
+    GROUP BY ALL
 ),
 
 both_sizes AS (
@@ -52,7 +52,7 @@ SELECT
     coalesce(b.low_s, 0)::DOUBLE AS low_s,
     coalesce(b.busy_s, 0)::DOUBLE AS busy_s,
     coalesce(b.idle_s, 0)::DOUBLE + coalesce(b.low_s, 0) + coalesce(b.busy_s, 0)
-    + coalesce(b.conflict_s, 0) + coalesce(b.blind_s, 0) AS covered_s
+    + coalesce(b.unknown_s, 0) AS covered_s
 FROM both_sizes AS b
 LEFT JOIN names AS n
     ON b.device_id = n.device_id AND b.namespace = n.namespace AND b.pod = n.pod

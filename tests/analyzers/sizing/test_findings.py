@@ -60,7 +60,7 @@ def test_empty_tables_give_nothing(hours: Hours) -> None:
         (FEEDING, {}, "input_bound"),
         ({**FEEDING, "pcie_bps_max": 1e9}, {"ranks": 8}, None),
         (SPINNING, {}, "busy_hang"),
-        ({**SPINNING, "before": {}, "mem_used_gib": None}, {}, "low_depth"),
+        ({**SPINNING, "before": {}, "mem_used_gib": None}, {}, "busy_hang"),
         ({**SPINNING, "power_w": 400.0, "mem_used_gib": None}, {}, "low_depth"),
         ({"sm_active": 0.15, "tensor_active": 0.01, "dram_active": 0.1}, {"ranks": 2}, "low_depth"),
         ({"sm_active": 0.2, "dram_active": 0.6}, {"ranks": 2}, None),
@@ -100,6 +100,12 @@ def test_a_hang_costs_all_of_its_hours_but_the_first(hours: Hours) -> None:
     assert hang.evidence == "confirmed"
     assert hang.gpu_hours == 2 * 47
     assert float(hang.usd or 0) == pytest.approx(float(H100) * 2 * 47)
+
+
+def test_a_device_that_never_did_but_spin_is_suspected(hours: Hours) -> None:
+    hours.workload("w", [{**SPINNING, "before": {}}])
+    spins = found(hours)["w"]
+    assert (spins.kind, spins.evidence, spins.gpu_hours) == ("busy_hang", "suspected", 48)
 
 
 def test_replicas_of_a_service_do_not_straggle(hours: Hours) -> None:

@@ -8,7 +8,7 @@ asked of each sample with those around it, so that one live minute does not hide
 import numpy as np
 import numpy.typing as npt
 
-from analyzers.idle.runs import ENERGY_STILL, LIVE, POWER_STILL, Floats, Ints, Samples
+from warehouse.signals.runs import ENERGY_STILL, LIVE, POWER_STILL, Floats, Ints, Samples
 
 STILL_US = 600_000_000
 """Ten minutes without any change of the energy counter: it repeats an old value."""

@@ -1,0 +1,257 @@
+"""From five-minute readings to states: idle is a stretch, not a reading.
+
+Seconds of idle readings are `idle` inside a stretch of them, and `low` where they lie among active
+readings of the same pod: zeros between bursts are a job that uses its device a little. Steady
+little work above the idle band is low, and so is a device that spins. Counters that stand still
+say nothing: unknown.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from fallow.settings import Settings
+from warehouse.signals import frozen
+from warehouse.signals.runs import (
+    BETWEEN,
+    BLIND,
+    CONFLICT,
+    IDLE,
+    LIVE,
+    MICRO,
+    Floats,
+    Ints,
+    Samples,
+    idle_runs,
+)
+
+LOW_ACTIVITY = 0.01
+"""Activity from which a reading shows some work; noise of a device without work is below it."""
+
+LOW_SHARE = 0.5
+"""Share of idle readings with some work from which a device works steadily, if little."""
+
+BAND_STEP_W = 1.0
+"""The learned band is a whole watt: power above it by more is above the band."""
+
+AROUND = 6
+"""Rows before and after one, half an hour each, that say whether its little work is steady."""
+
+BUCKET_US = 300 * MICRO
+Flags = npt.NDArray[np.bool_]
+
+
+def name(rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    """Give each row of `readings.sql` its seconds by state, and the `rule` that moved any.
+
+    rule: `stretch` (idle), `among` (zeros among active readings: low), `steady` (little work above
+    the idle band: low), `spinning` (low), `frozen` (unknown); none where readings stand as they
+    are. `burst` moves none: activity between idle stretches, at which an idle run ends.
+    """
+    if rows.is_empty():
+        return rows.with_columns(rule=pl.lit(None, dtype=pl.String))
+    stream, at = rows["stream"].to_numpy().astype(np.int64), rows["at_us"].to_numpy()
+    kind = rows["kind"].to_numpy().copy()
+    held, active = rows["held"].to_numpy(), rows["active"].to_numpy()
+    samples = _samples(rows, stream, at, kind)
+    stale = held & (frozen.classify(samples) != LIVE)
+    line = np.cumsum(_changes(stream, rows["hold"].to_numpy())) - 1
+    steady = held & ~stale & _steady(rows, line, kind)
+    usable = held & ~stale & ~steady & (kind != BLIND)
+    # A row without an activity is as if it had not been; what is not usable else ends a stretch.
+    shown = np.where(usable, kind, np.where(kind == BLIND, BETWEEN, CONFLICT)).astype(np.int8)
+    stretch = _stretches(rows, line, shown, settings)
+    above = _floats(rows, "power_w") > _floats(rows, "band_w") + settings.idle.power_margin_w
+    among = (
+        usable
+        & ~stretch
+        & _among(line, at, stretch=stretch, active=active & usable, above=above, gap=samples.gap)
+    )
+    return _moved(rows, line, stretch=stretch, among=among, steady=steady, stale=stale)
+
+
+def _moved(
+    rows: pl.DataFrame, line: Ints, *, stretch: Flags, among: Flags, steady: Flags, stale: Flags
+) -> pl.DataFrame:
+    # What reaches into a stretch's first row from a reading before it is no blip of the stretch.
+    inside = stretch & _beside(stretch, line, -1)
+    burst = (
+        ~stretch & rows["active"].to_numpy() & (_beside(stretch, line) | _beside(stretch, line, -1))
+    )
+    flags = {"stretch": stretch, "among": among, "steady": steady, "stale": stale}
+    known = rows.with_columns(
+        *(pl.Series(f"is_{n}", v) for n, v in flags.items()),
+        whole=pl.Series(inside) | (pl.Series(stretch) & pl.col("active")),
+    )
+    idle, low, busy = pl.col("idle_s"), pl.col("low_s"), pl.col("busy_s")
+    # A hot zero among active readings is a burst that the utilisation missed.
+    hot = pl.when("is_among").then(pl.col("hot_s")).otherwise(0.0)
+    spins = pl.col("spins") & ~pl.col("is_stale") & (busy > 0)
+    emptied = pl.col("is_among") | pl.col("is_steady")
+    return known.with_columns(
+        idle_s=pl.when("is_stale").then(0.0).when("whole").then(idle + low + busy)
+        .when(emptied).then(0.0).otherwise(idle),
+        low_s=pl.when("is_stale").then(0.0).when("whole").then(0.0)
+        .otherwise(
+            low + pl.when(emptied).then(idle).otherwise(0.0) + hot
+            + pl.when(spins).then(busy).otherwise(0.0)
+        ),
+        busy_s=pl.when(pl.col("is_stale") | pl.col("whole") | spins).then(0.0).otherwise(busy),
+        unknown_s=pl.col("unknown_s") - hot
+        + pl.when("is_stale").then(idle + low + busy).otherwise(0.0),
+        rule=pl.when("is_stale").then(pl.lit("frozen"))
+        .when("is_stretch").then(pl.lit("stretch"))
+        .when("is_steady").then(pl.lit("steady"))
+        .when(spins).then(pl.lit("spinning"))
+        .when(pl.col("is_among") & (idle > 0)).then(pl.lit("among"))
+        .when(pl.Series(burst) & (idle <= 0)).then(pl.lit("burst"))
+        .otherwise(None),
+    )  # fmt: skip
+
+
+def _samples(rows: pl.DataFrame, stream: Ints, at: Ints, kind: npt.NDArray[np.int8]) -> Samples:
+    interval = rows["interval_s"].to_numpy()
+    gap = np.maximum(np.rint(interval * 3 * MICRO), BUCKET_US).astype(np.int64)
+    return Samples(
+        device=stream,
+        at=at,
+        speaks=np.full(len(at), BUCKET_US),
+        gap=gap,
+        kind=kind,
+        looks=rows["looks"].to_numpy().astype(np.int64),
+        interval_s=interval,
+        measures={"power_w": _floats(rows, "power_w"), "energy_mj": _floats(rows, "energy_mj")},
+        bucketed=True,
+    )
+
+
+def _stretches(
+    rows: pl.DataFrame, line: Ints, kind: npt.NDArray[np.int8], settings: Settings
+) -> Flags:
+    """Say which rows lie in an idle stretch.
+
+    Without an active reading it lasts `ledger.idle_stretch`; with a few, `idle.min_duration`, and
+    its power stays within the idle band.
+    """
+    samples = _samples(rows, line, rows["at_us"].to_numpy(), kind)
+    quiet = (kind == IDLE) & ~rows["active"].to_numpy()
+    strict = np.where(quiet | (kind == BETWEEN), kind, CONFLICT).astype(np.int8)
+    edges = np.zeros(len(line) + 1, dtype=np.int64)
+    for kinds, length in (
+        (strict, settings.ledger.idle_stretch),
+        (kind, settings.idle.min_duration),
+    ):
+        read = _with_kind(samples, kinds)
+        runs = idle_runs(
+            read,
+            exit_samples=settings.idle.exit_samples,
+            shortest_s=length.total_seconds(),
+        )
+        if not len(runs):
+            continue
+        kept = np.ones(len(runs), dtype=bool)
+        if kinds is kind:
+            kept = _rests(rows, runs.first, runs.last, settings)
+        np.add.at(edges, runs.first[kept], 1)
+        np.add.at(edges, runs.last[kept] + 1, -1)
+    inside: Flags = np.cumsum(edges[:-1]) > 0
+    return inside
+
+
+def _with_kind(samples: Samples, kind: npt.NDArray[np.int8]) -> Samples:
+    return Samples(
+        samples.device, samples.at, samples.speaks, samples.gap, kind, samples.looks,
+        samples.interval_s, samples.measures, samples.still, samples.bucketed,
+    )  # fmt: skip
+
+
+def _rests(rows: pl.DataFrame, first: Ints, last: Ints, settings: Settings) -> Flags:
+    """Say of runs with active readings whether they rest: few of them, power within the band."""
+
+    def over(values: Floats) -> Floats:
+        total = np.concatenate([[0.0], np.cumsum(values)])
+        summed: Floats = total[last + 1] - total[first]
+        return summed
+
+    idle, power = rows["idle_s"].to_numpy(), _floats(rows, "power_w")
+    covered = idle + rows["low_s"].to_numpy() + rows["busy_s"].to_numpy()
+    share = over(idle) / np.maximum(over(covered), 1e-9)
+    band = _floats(rows, "band_w")
+    known = ~np.isnan(power) & ~np.isnan(band)
+    above = over(np.where(known, power - band, 0.0)) / np.maximum(over(known.astype(float)), 1)
+    rests: Flags = (share >= settings.idle.coverage) & (above <= settings.idle.power_margin_w)
+    return rests
+
+
+def _steady(rows: pl.DataFrame, line: Ints, kind: npt.NDArray[np.int8]) -> Flags:
+    """Say which idle rows lie in an hour of steady little work whose power is above the band."""
+    activity, power = _floats(rows, "activity"), _floats(rows, "power_w")
+    band = _floats(rows, "band_w")
+    idle = kind == IDLE
+    above = ~(power <= band + BAND_STEP_W)
+    works = idle & (activity >= LOW_ACTIVITY) & above
+    begins = np.flatnonzero(np.concatenate([[True], line[1:] != line[:-1]]))
+    ends = np.append(begins[1:], len(line))
+    index = np.arange(len(line))
+    low = np.maximum(index - AROUND, begins[line])
+    high = np.minimum(index + AROUND + 1, ends[line])
+
+    def around(values: Flags) -> Ints:
+        total = np.concatenate([[0], np.cumsum(values)])
+        counted: Ints = total[high] - total[low]
+        return counted
+
+    steady: Flags = idle & (around(works) >= LOW_SHARE * np.maximum(around(idle), 1))
+    return steady
+
+
+def _among(
+    line: Ints, at: Ints, *, stretch: Flags, active: Flags, above: Flags, gap: Ints
+) -> Flags:
+    """Say which rows lie between active ones, without a stretch or a silence in between.
+
+    After the last active one of a line, power above the idle band tells. What comes before the
+    first active reading of a pod may be its startup, and a row beside a stretch holds its end.
+    """
+    if not len(line):
+        return np.zeros(0, dtype=bool)
+    silent = at[1:] - at[:-1] > np.maximum(gap[1:], 2 * BUCKET_US)
+    other = line[1:] != line[:-1]
+    cut = np.concatenate([[True], other | silent | (stretch[1:] != stretch[:-1])])
+    part = np.cumsum(cut) - 1
+    index = np.arange(len(line))
+    begins = np.flatnonzero(cut)
+    ends = np.append(begins[1:], len(line))
+    earlier = np.concatenate([[-1], np.where(active, index, -1)[:-1]])
+    last = np.maximum.accumulate(earlier)
+    following = np.where(active, index, len(line))
+    first = np.minimum.accumulate(following[::-1])[::-1]
+    between: Flags = (last >= begins[part]) & ((first < ends[part]) | above)
+    # The row that a stretch begins in is idle for a part of it.
+    return between & ~_beside(stretch, line)
+
+
+def _beside(stretch: Flags, line: Ints, step: int = 1) -> Flags:
+    """Say which rows come just before (`step` 1) or after (-1) one of a stretch of their line."""
+    found = np.zeros(len(line), dtype=bool)
+    same = line[1:] == line[:-1]
+    if step > 0:
+        found[:-1] = stretch[1:] & same
+    else:
+        found[1:] = stretch[:-1] & same
+    return found
+
+
+def _changes(*columns: npt.NDArray[Any]) -> Flags:
+    changed = np.zeros(len(columns[0]), dtype=bool)
+    changed[0] = True
+    for column in columns:
+        changed[1:] |= column[1:] != column[:-1]
+    return changed
+
+
+def _floats(rows: pl.DataFrame, name: str) -> Floats:
+    values: Floats = rows[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
+    return values
