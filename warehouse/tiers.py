@@ -42,6 +42,7 @@ RAW = (
     "holding",
     "scrape",
     "pod_sample",
+    "container_sample",
     "latency_sample",
     "step_sample",
     "progress_sample",

@@ -16,6 +16,7 @@ from fallow.seams import Views
 
 _MOMENTS = {
     "sample": "ts", "holding": "ts", "scrape": "ts", "pod_sample": "ts", "notebook_sample": "ts",
+    "container_sample": "ts",
     "latency_sample": "ts", "step_sample": "ts", "progress_sample": "ts", "event": "ts",
     "quota": "ts",
     "finding": "found_at", "action": "ts",

@@ -2,7 +2,8 @@
 
 In place (`pods/resize`) where the cluster serves it: nothing restarts, and the owner's template is
 left for its owner, so a new pod asks for the old amount again. Else the owner's template, whose
-pods start anew. What is written is the container that asks for the GPUs.
+pods start anew. What is written is the container that the finding names by its own history, else
+the one that asks for the GPUs. Memory of a container that was killed for it is never lowered.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,11 @@ from fallow.seams import Cluster, Right
 CPU, MEMORY = "ask for less CPU per GPU", "ask for less memory per GPU"
 RESOURCE = {CPU: "cpu", MEMORY: "memory"}
 HEADROOM = 1.2
-"""Never below p99 x 1.2 nor below the known peak (domain.md section 5.1)."""
+"""Never below p99 x 1.2 nor below the known peak (domain.md section 5.1), as far as days tell."""
+LEAST_DAYS, MEMORY_HEADROOM = 7.0, 1.15
+"""Of one container with a week of its own use behind it: never below its 95th percentile of CPU,
+nor below the most memory it used x 1.15."""
+OOM_KILLED = "OOMKilled"
 TEMPLATE = "/spec/template/spec"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -52,11 +57,14 @@ class RequestsExecutor:
         found = subject(decision, cluster)
         resource = RESOURCE[decision.verb]
         least = floor(decision, resource)
+        named = decision.parameters.get("container")
+        if resource == "memory":
+            _never_killed(found, cluster, named)
         if not decision.parameters.get("template") and _in_place(cluster):
-            changes = _pods(found, cluster, resource, least)
+            changes = _pods(found, cluster, resource, least, named)
             lost, note = "", "a new pod asks for the old amount until its template is changed"
         else:
-            changes = (_template(found, resource, least),)
+            changes = (_template(found, resource, least, named),)
             lost, note = "memory of its pods, which start anew", ""
         if not changes:
             raise RefusedError(f"{found} asks for no more {resource} than it needs")
@@ -71,12 +79,16 @@ class RequestsExecutor:
 
 
 def floor(decision: Decision, resource: str) -> float:
-    """Return the least a pod may ask for: millicores, or bytes.
+    """Return the least a pod, or the container that the finding names, may ask for.
+
+    In millicores, or bytes.
 
     Raises:
         RefusedError: the finding does not say what was used.
     """
     said = decision.parameters
+    if said.get("container"):
+        return _own(decision, resource)
     wanted, p99, peak = (said.get(k) for k in ("ask", "used_p99", "used_peak"))
     if said.get("resource") != resource or None in (wanted, p99, peak):
         raise RefusedError(
@@ -86,17 +98,55 @@ def floor(decision: Decision, resource: str) -> float:
     return max(float(wanted), float(p99) * HEADROOM, float(peak))  # type: ignore[arg-type]
 
 
+def _own(decision: Decision, resource: str) -> float:
+    """Return the least that one container may ask for, by its own history."""
+    said = decision.parameters
+    used = said.get("used_p95" if resource == "cpu" else "used_most")
+    about = f"{decision.subject[1]}/{decision.subject[2]}/{decision.subject[3]}"
+    if said.get("resource") != resource or None in {said.get("ask"), used}:
+        raise RefusedError(
+            f"{about}: what container {said['container']} uses of {resource} is not known"
+        )
+    if float(said.get("history_days") or 0.0) < LEAST_DAYS:
+        raise RefusedError(
+            f"{about}: {float(said.get('history_days') or 0.0):.1f} days of use are known of "
+            f"container {said['container']}, {LEAST_DAYS:g} are needed"
+        )
+    if resource == "memory" and said.get("oom_killed") is not False:
+        raise RefusedError(f"{about}: container {said['container']} was killed for its memory")
+    margin = 1.0 if resource == "cpu" else MEMORY_HEADROOM
+    return max(float(said["ask"]), float(used) * margin)  # type: ignore[arg-type]
+
+
+def _never_killed(found: Subject, cluster: Cluster, named: str | None) -> None:
+    """Refuse where a pod says now that the kernel killed a container for its memory."""
+    for pod in cluster.pods(found.target):
+        for status in deep(pod, "status", "containerStatuses") or ():
+            reasons = {
+                deep(status, "lastState", "terminated", "reason"),
+                deep(status, "state", "terminated", "reason"),
+            }
+            if OOM_KILLED in reasons and named in {None, status.get("name")}:
+                raise RefusedError(
+                    f"{found}: container {status.get('name')} of pod {name(pod)} was killed for "
+                    "its memory, so its memory is not lowered"
+                )
+
+
 def _in_place(cluster: Cluster) -> bool:
     served = (cluster.get("/api/v1") or {}).get("resources") or ()
     return any(r.get("name") == "pods/resize" for r in served)
 
 
-def _pods(found: Subject, cluster: Cluster, resource: str, least: float) -> tuple[Change, ...]:
+def _pods(
+    found: Subject, cluster: Cluster, resource: str, least: float, named: str | None
+) -> tuple[Change, ...]:
     changes = []
     for pod in cluster.pods(found.target):
         if ended(pod) or going(pod) or not deep(pod, "spec", "nodeName"):
             continue
-        size = _lowered(pod["spec"], resource, least, quality=deep(pod, "status", "qosClass"))
+        quality = deep(pod, "status", "qosClass")
+        size = _lowered(pod["spec"], resource, least, named=named, quality=quality)
         if size is None:
             continue
         if size.restarts:
@@ -122,18 +172,18 @@ def _pods(found: Subject, cluster: Cluster, resource: str, least: float) -> tupl
     return tuple(changes)
 
 
-def _template(found: Subject, resource: str, least: float) -> Change:
+def _template(found: Subject, resource: str, least: float, named: str | None) -> Change:
     spec = at(found.obj, TEMPLATE)
-    size = None if spec is MISSING else _lowered(spec, resource, least)
+    size = None if spec is MISSING else _lowered(spec, resource, least, named=named)
     if size is None:
         raise RefusedError(f"{found} asks for no more {resource} than it needs")
     was = {f"{TEMPLATE}{pointer}": old for pointer, old in size.was.items()}
-    named = f"{TEMPLATE}/containers/{size.index}/name"
+    path = f"{TEMPLATE}/containers/{size.index}/name"
     return Change(
         found.target,
         "PATCH",
         found.path,
-        _operations({"op": "test", "path": named, "value": size.container}, was, size.new),
+        _operations({"op": "test", "path": path, "value": size.container}, was, size.new),
         content_type=JSON_PATCH,
         was=was,
         becomes=dict.fromkeys(was, size.new),
@@ -153,23 +203,26 @@ class Size(msgspec.Struct, frozen=True):
 
 
 def _lowered(
-    spec: Object, resource: str, least: float, *, quality: str | None = None
+    spec: Object,
+    resource: str,
+    least: float,
+    *,
+    named: str | None = None,
+    quality: str | None = None,
 ) -> Size | None:
     """Return which container asks for how much, and for how much it should; None = for no more.
 
-    The amount is the pod's: what the other containers ask for comes off it. A Guaranteed pod's
+    The amount is the `named` container's; without one it is the pod's, of which what the other
+    containers ask for comes off that of the one that asks for GPUs. A Guaranteed pod's
     limit goes with its request: the server lets no resize change the class.
     """
     containers: Sequence[Object] = spec.get("containers") or ()
-    asking = [n for n, c in enumerate(containers) if gpus({"spec": {"containers": [c]}})]
-    asking = asking or [n for n, c in enumerate(containers) if deep(c, "resources", "claims")]
-    if not asking:
+    index = _index(containers, resource, named)
+    if index is None:
         return None
-    if len(asking) != 1:
-        raise RefusedError(f"{len(asking)} containers ask for GPUs: whose {resource} it is, unsaid")
-    index = asking[0]
     container = containers[index]
-    others = sum(_asked(c, resource) for n, c in enumerate(containers) if n != index)
+    rest = [] if named else [c for n, c in enumerate(containers) if n != index]
+    others = sum(_asked(c, resource) for c in rest)
     sides = {side: deep(container, "resources", side, resource) for side in ("requests", "limits")}
     now = sides["requests"] if sides["requests"] is not None else sides["limits"]
     new = max(least - others, 0.0)
@@ -192,6 +245,17 @@ def _lowered(
         for p in policies
     )
     return Size(index, str(container["name"]), was, written(resource, new), restarts)
+
+
+def _index(containers: Sequence[Object], resource: str, named: str | None) -> int | None:
+    """Return which container it is: the named one, else the only one that asks for GPUs."""
+    if named is not None:
+        return next((n for n, c in enumerate(containers) if c.get("name") == named), None)
+    asking = [n for n, c in enumerate(containers) if gpus({"spec": {"containers": [c]}})]
+    asking = asking or [n for n, c in enumerate(containers) if deep(c, "resources", "claims")]
+    if len(asking) > 1:
+        raise RefusedError(f"{len(asking)} containers ask for GPUs: whose {resource} it is, unsaid")
+    return asking[0] if asking else None
 
 
 def _quality(spec: Object) -> str:

@@ -4,6 +4,7 @@ Every step is a frame or a row, and each sign says how much of the hours it wast
 
 rollup_1h ─► hours at work ─► one row per workload ─┐
 pod_sample ─► CPU, throttling, network (2 days) ────┼─► a sign ─► a finding ─► smaller things
+container_sample ─► CPU and memory (14 days) ───────┼─► requests that are too large
 ledger ─► hours, dollars, prices per model ─────────┘
 """
 
@@ -22,6 +23,7 @@ from analyzers.sizing.findings import made
 from analyzers.sizing.fitting import need_bytes, options
 from analyzers.sizing.hogs import Free, hogs
 from analyzers.sizing.limits import limit
+from analyzers.sizing.requests import containers, oversized, settled, unknown
 from analyzers.sizing.signs import Sign, interactive
 from analyzers.sizing.using import workloads
 from analyzers.work import HELD, OWNER, Bill, bill, counter_lines, named, work
@@ -58,7 +60,9 @@ class SizingAnalyzer:
         if judged.height or pods.height:
             pods = _with_hosts(views, window, pods, judged)
             found += self._signs(views, window, judged, pods, costs)
-            found += hogs(pods.to_dicts(), _free(views, window), window)
+            rows, free, known = pods.to_dicts(), _free(views, window), containers(views, window)
+            found += oversized(known, rows, free, window)
+            found += hogs(rows, free, window, settled(known))
         return sorted(found, key=lambda f: (-f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
@@ -81,7 +85,7 @@ class SizingAnalyzer:
         ).iter_rows(named=True):
             if row["hours"] > 0:
                 found.append(Unjudged(named(row), row["hours"], (SHARED,)))
-        return found
+        return [*found, *unknown(containers(views, window))]
 
     def _judged(self, rows: pl.DataFrame, costs: Bill) -> pl.DataFrame:
         """Return workloads with enough work to judge; `thin` where it was held longer than used."""

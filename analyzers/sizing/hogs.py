@@ -1,12 +1,13 @@
 """Pods that ask for so much CPU or memory per GPU that GPUs beside them cannot be used."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from analyzers.sizing.findings import by_owner, hog
 from analyzers.sizing.limits import limit
-from analyzers.work import MOST_NAMED, part
+from analyzers.work import MOST_NAMED, Owner, part
 from fallow.nouns import Claim, Evidence, Finding, Subject
 from fallow.window import Window
 
@@ -21,17 +22,26 @@ ASKED = {
 """By kind: what is asked, a GPU's share of it, what is used, and the unit people read."""
 
 
-def hogs(pods: list[dict[str, Any]], free: Free, window: Window) -> Iterable[Finding]:
+def hogs(
+    pods: list[dict[str, Any]],
+    free: Free,
+    window: Window,
+    settled: Collection[tuple[Owner, str]] = (),
+) -> Iterable[Finding]:
     """Yield findings about workloads whose pods keep free GPUs of their nodes from others.
 
     `pods` are rows of `pods.sql` joined to `hosts.sql`; `free` the unheld GPU-hours of each node
     and their cost. The waste is the GPUs' worth of what is asked beyond the fair share, and never
-    more than was free there.
+    more than was free there. Workloads and resources that are `settled` are judged by their own use
+    instead (`requests.py`).
     """
     for kind in ASKED:
         over = [row for row in pods if _excess(row, kind) > 0]
         for (cluster, namespace, workload_kind, workload), rows in by_owner(over).items():
-            claims = _claims(cluster, rows, kind, free, window)
+            owner = cluster, namespace, workload_kind, workload
+            if (owner, kind.removesuffix("_hog")) in settled:
+                continue
+            claims = claims_of(cluster, rows, partial(_excess, kind=kind), free, window)
             if sum(c.gpu_hours for c in claims) < LEAST_GPU_HOURS:
                 continue
             subject = Subject(
@@ -58,13 +68,18 @@ def _excess(row: Row, kind: str) -> float:
     return float(row["gpus"] * (share - 1)) if share > limit("hog_factor") else 0.0
 
 
-def _claims(
-    cluster: str, rows: list[dict[str, Any]], kind: str, free: Free, window: Window
+def claims_of(
+    cluster: str,
+    rows: Sequence[Row],
+    blocks: Callable[[Row], float],
+    free: Free,
+    window: Window,
 ) -> tuple[Claim, ...]:
+    """Claim free GPU-hours of the nodes of pods, of each as many GPUs as it `blocks`."""
     blocked: dict[str, float] = {}
     for row in rows:
         hours = min(row["hours"], window.seconds / 3600)
-        blocked[row["node"]] = blocked.get(row["node"], 0.0) + _excess(row, kind) * hours
+        blocked[row["node"]] = blocked.get(row["node"], 0.0) + blocks(row) * hours
     claims = []
     for node, hours in sorted(blocked.items()):
         have, usd = free.get((cluster, node), (0.0, None))

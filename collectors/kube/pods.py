@@ -17,7 +17,7 @@ from collectors.kube.queues import Queues
 from collectors.kube.resources import Amounts, gpus, hint, limits, requests
 from collectors.kube.shapes import Meta, Pod
 from collectors.kube.table import table
-from fallow.kube.gpu_resources import MIG_SLICES, GpuResource
+from fallow.kube.gpu_resources import MIG_SLICES, GpuResource, gpu_resource
 from fallow.protections import NAMESPACE, OWNERS, named
 from fallow.taints import TOLERATIONS
 
@@ -27,6 +27,9 @@ KAI_DEVICES = "gpu-fraction-num-devices"
 PVCS = "fallow.pvcs"
 LOCAL = "fallow.local-volumes"
 """Volumes whose data stay on the node: folders of it, and empty ones that are not memory."""
+
+OOM_KILLED = "OOMKilled"
+"""Reason of a container that the kernel killed at its memory limit."""
 
 SELECTOR = "fallow.selector"
 """Labels that the pod's node must bear, each with its legal values."""
@@ -100,7 +103,46 @@ def pod_row(pod: Pod, around: Surroundings) -> dict[str, Any]:
         "annotations": document(_kept(pod, top, around.protections.get(meta.namespace))),
         "devices": devices_document(devices),
         "constraints": document(constraints(spec)),
+        "containers": document(containers(pod)) if spec.containers else None,
     }
+
+
+def containers(pod: Pod) -> list[dict[str, Any]]:
+    """Return what each container asks for and may use, and whether it was killed for memory.
+
+    Amounts that are not said are left out; a request that is not said is its limit, as the API
+    server fills it in.
+    """
+    killed = {
+        status.name
+        for status in pod.status.container_statuses or ()
+        for state in (status.state, status.last_state)
+        if state and state.terminated and state.terminated.reason == OOM_KILLED
+    }
+    found = []
+    for one in pod.spec.containers or ():
+        sides = one.resources
+        capped = (sides and sides.limits) or {}
+        asked = {**capped, **((sides and sides.requests) or {})}
+        amounts = {
+            "cpu_milli": milli(_amount(asked, "cpu")),
+            "memory_bytes": whole(_amount(asked, "memory")),
+            "cpu_limit_milli": milli(_amount(capped, "cpu")),
+            "memory_limit_bytes": whole(_amount(capped, "memory")),
+        }
+        found.append(
+            {
+                "name": one.name,
+                **{key: value for key, value in amounts.items() if value is not None},
+                **({"gpu": True} if any(gpu_resource(name) for name in asked) else {}),
+                **({"oom_killed": True} if one.name in killed else {}),
+            }
+        )
+    return found
+
+
+def _amount(words: Mapping[str, str | int], resource: str) -> Fraction | None:
+    return quantity(words[resource]) if resource in words else None
 
 
 def devices_document(devices: Iterable[Device]) -> str | None:

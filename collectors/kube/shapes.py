@@ -233,6 +233,7 @@ class Terminated(Shape, frozen=True):
     """How a container ended."""
 
     finished_at: datetime | None = None
+    reason: str | None = None
 
 
 class ContainerState(Shape, frozen=True):
@@ -245,6 +246,8 @@ class ContainerStatus(Shape, frozen=True):
     """How a container fares."""
 
     state: ContainerState | None = None
+    name: str | None = None
+    last_state: ContainerState | None = None
 
 
 class PodStatus(Shape, frozen=True):

@@ -10,6 +10,7 @@ from collectors.inventory import batches, look
 from collectors.kube.addresses import address_rows
 from collectors.prometheus import cursors, kube_state, pod_identity
 from collectors.prometheus.client import PrometheusClient, failure
+from collectors.prometheus.containers import Containers
 from collectors.prometheus.cursors import Piece
 from collectors.prometheus.decode import Matrix, vector
 from collectors.prometheus.gaps import MEMORY, Silences
@@ -85,8 +86,9 @@ class PrometheusCollector:
             only=only,
         )
         common: dict[str, Any] = {"cluster": cluster, "matchers": settings.selector}
-        self._gridded: dict[str, Usage | Latencies | Steps] = {
+        self._gridded: dict[str, Usage | Containers | Latencies | Steps] = {
             "usage": Usage(self.client, **common),
+            "containers": Containers(self.client, **common),
             "latencies": Latencies(self.client, own=settings.latency_metrics, **common),
             "steps": Steps(self.client, own=settings.step_metrics, **common),
         }
@@ -102,9 +104,9 @@ class PrometheusCollector:
         """Yield what of a window is not done: rows, looks and gaps, and a cursor per chunk.
 
         In time order: `sample`, `holding`, `scrape`, `cursor` of each chunk of telemetry, then
-        `node`, `pod`, then `pod_sample`, `latency_sample`, `step_sample`. A failure is a `scrape`
-        row and ends the run; what was yielded before it is whole, and the next run goes on from
-        there.
+        `node`, `pod`, then `pod_sample`, `container_sample`, `latency_sample`, `step_sample`. A
+        failure is a `scrape` row and ends the run; what was yielded before it is whole, and the
+        next run goes on from there.
         """
         self.failure = None
         self.client.queries = 0
@@ -288,7 +290,7 @@ class PrometheusCollector:
         self,
         window: Window,
         part: str,
-        asking: Usage | Latencies | Steps,
+        asking: Usage | Containers | Latencies | Steps,
         wanted: Sequence[Any],
         held_by: Sequence[str],
     ) -> Iterator[Batch]:

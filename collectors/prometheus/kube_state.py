@@ -19,7 +19,7 @@ import msgspec
 from collectors.kube.devices import Dra
 from collectors.kube.nodes import node_row
 from collectors.kube.owners import Top, by_template_hash, controller
-from collectors.kube.pods import Surroundings, pod_row
+from collectors.kube.pods import OOM_KILLED, Surroundings, pod_row
 from collectors.kube.shapes import (
     Condition,
     Container,
@@ -258,6 +258,11 @@ class _PodFacts:
         self._containers: dict[tuple[str, ...], list[str]] = {}
         for place in dict.fromkeys((*self._asked["requests"], *self._asked["limits"])):
             self._containers.setdefault(place[:-1], []).append(place[-1])
+        self._killed: dict[tuple[str, ...], list[str]] = {}
+        for words, _ in state.series.get("kube_pod_container_status_last_terminated_reason", ()):
+            if words.get("reason") == OOM_KILLED:
+                place = _key(words, places)
+                self._killed.setdefault(place[:-1], []).append(place[-1])
         self._above = {
             kind: {_key(w, ("namespace", label)): w for w, _ in state.series.get(metric, ())}
             for kind, label, metric in (
@@ -295,9 +300,19 @@ class _PodFacts:
                 self._qos.get(at),
                 when["start_time"],
                 [Condition("PodScheduled", "True", bound)] if bound else None,
-                [ContainerStatus(ContainerState(Terminated(ended)))] if ended else None,
+                self._statuses(at, ended),
             ),
         )
+
+    def _statuses(
+        self, at: tuple[str, ...], ended: datetime | None
+    ) -> list[ContainerStatus] | None:
+        found = [ContainerStatus(ContainerState(Terminated(ended)))] if ended else []
+        found += [
+            ContainerStatus(name=name, last_state=ContainerState(Terminated(reason=OOM_KILLED)))
+            for name in self._killed.get(at, ())
+        ]
+        return found or None
 
     def _container(self, at: tuple[str, ...], name: str) -> Container:
         place = (*at, name)

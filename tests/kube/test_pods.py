@@ -306,3 +306,26 @@ def test_taints_that_a_pod_bears_are_kept_but_for_those_that_every_pod_bears() -
         ["team", "Equal", "a", ""],
     ]
     assert row(pod(tolerations=asked[2:]))["annotations"] is None
+
+
+def test_each_container_says_what_it_asks_for_and_who_was_killed_for_memory() -> None:
+    main = {"requests": {"cpu": "1500m"}, "limits": {"memory": "4Gi", "nvidia.com/gpu": "1"}}
+    item = pod(
+        containers=[
+            {"name": "main", "resources": main},
+            {"name": "side", "resources": {"limits": {"cpu": "2"}}},
+            {"name": "bare"},
+        ]
+    )
+    item["status"]["containerStatuses"] = [
+        {"name": "main", "lastState": {"terminated": {"reason": "OOMKilled"}}},
+        {"name": "side", "state": {"terminated": {"reason": "Error"}}},
+    ]
+    assert json.loads(row(item)["containers"]) == [
+        {
+            "name": "main", "cpu_milli": 1500, "memory_bytes": 4 * 2**30,
+            "memory_limit_bytes": 4 * 2**30, "gpu": True, "oom_killed": True,
+        },
+        {"name": "side", "cpu_milli": 2000, "cpu_limit_milli": 2000},
+        {"name": "bare"},
+    ]  # fmt: skip

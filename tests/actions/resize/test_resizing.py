@@ -281,3 +281,91 @@ def test_a_node_with_gpu_pods_or_a_strangers_cordon_is_not_cut(place: Place) -> 
     place.patch("Node", name, {"spec": {"unschedulable": True}})
     with pytest.raises(RefusedError, match="cordoned by somebody already"):
         intended(place, MigExecutor(), "Node", "cut-again", name, **said)
+
+
+OWN: dict[str, Any] = {
+    "resource": "memory", "container": "main", "ask": 46 * GIB, "used_most": 40 * GIB,
+    "history_days": 7.0, "oom_killed": False,
+}  # fmt: skip
+OWN_CPU: dict[str, Any] = {
+    "resource": "cpu", "container": "side", "ask": 120, "used_p95": 118.0, "history_days": 7.0,
+}  # fmt: skip
+
+
+def requests_of(place: Place) -> dict[str, Any]:
+    after = place.get("Pod", "x-1")
+    assert after is not None
+    return {c["name"]: c["resources"]["requests"] for c in after["spec"]["containers"]}
+
+
+def test_a_named_container_is_lowered_to_its_own_week(place: Place) -> None:
+    before = pod(place, deployment(place))
+    cpu = intended(place, RequestsExecutor(), "Deployment", CPU, **OWN_CPU)
+    place.send(*cpu.changes)
+    assert requests_of(place) == {"side": {"cpu": "120m"}, "main": AMOUNTS}
+    place.send(*cpu.undo)
+    memory = intended(place, RequestsExecutor(), "Deployment", MEMORY, **OWN)
+    place.send(*memory.changes)
+    assert requests_of(place) == {"side": {"cpu": "500m"}, "main": {**AMOUNTS, "memory": "46Gi"}}
+    place.send(*memory.undo)
+    assert bare(place.get("Pod", "x-1")) == bare(before)
+
+
+def test_a_named_container_of_a_template_is_lowered(place: Place) -> None:
+    deployment(place)
+    intent = intended(place, RequestsExecutor(), "Deployment", MEMORY, **OWN, template=True)
+    place.send(*intent.changes)
+    after = place.get("Deployment", "x")
+    assert after is not None
+    spec = after["spec"]["template"]["spec"]["containers"]
+    assert [c["resources"]["requests"].get("memory") for c in spec] == [None, "46Gi"]
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"history_days": 6.9}, "6.9 days of use are known of container main, 7 are needed"),
+        ({"history_days": None}, "7 are needed"),
+        ({"oom_killed": True}, "was killed for its memory"),
+        ({"oom_killed": None}, "was killed for its memory"),
+        ({"used_most": None}, "is not known"),
+        ({"ask": None}, "is not known"),
+        ({"resource": "cpu"}, "is not known"),
+        ({"container": "other"}, "asks for no more memory than it needs"),
+    ],
+)
+def test_what_its_own_week_does_not_show_is_refused(
+    place: Place, said: dict[str, Any], why: str
+) -> None:
+    pod(place, deployment(place))
+    with pytest.raises(RefusedError, match=why):
+        intended(place, RequestsExecutor(), "Deployment", MEMORY, **{**OWN, **said})
+
+
+def test_never_below_the_most_memory_with_its_margin(place: Place) -> None:
+    pod(place, deployment(place))
+    low = {**OWN, "ask": GIB}
+    intent = intended(place, RequestsExecutor(), "Deployment", MEMORY, **low)
+    place.send(*intent.changes)
+    assert requests_of(place)["main"]["memory"] == "46Gi"
+
+
+@pytest.mark.parametrize("side", ["lastState", "state"])
+@pytest.mark.parametrize(
+    ("container", "reason", "refused"),
+    [("main", "OOMKilled", True), ("side", "OOMKilled", False), ("main", "Error", False)],
+)
+def test_a_container_that_was_killed_for_memory_is_never_lowered(
+    place: Place, side: str, container: str, reason: str, refused: bool
+) -> None:
+    pod(place, deployment(place))
+    ended = {
+        "name": container, "image": "b", "imageID": "", "ready": True, "restartCount": 1,
+        side: {"terminated": {"reason": reason, "exitCode": 137}},
+    }  # fmt: skip
+    place.patch("Pod", "x-1", {"status": {"containerStatuses": [ended]}}, part="status")
+    if refused:
+        with pytest.raises(RefusedError, match="container main of pod x-1 was killed"):
+            intended(place, RequestsExecutor(), "Deployment", MEMORY, **OWN)
+    else:
+        assert intended(place, RequestsExecutor(), "Deployment", MEMORY, **OWN).changes

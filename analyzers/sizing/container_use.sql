@@ -1,0 +1,103 @@
+-- What each container of some workloads used over the time looked back: of each of its pods the
+-- 95th percentile of CPU and the most memory, of all of them the time in which any was seen.
+WITH workloads AS (
+    SELECT
+        h.cluster,
+        h.namespace,
+        h.workload_kind,
+        h.workload
+    FROM (
+        SELECT
+            unnest(
+                from_json(
+                    $workloads,
+                    '[{"cluster": "VARCHAR", "namespace": "VARCHAR", "workload_kind": "VARCHAR",
+                       "workload": "VARCHAR"}]'
+                )
+            ) AS h
+    ) AS listed
+),
+
+pods AS (
+    SELECT
+        p.cluster,
+        p.namespace,
+        p.pod,
+        w.workload_kind,
+        w.workload,
+        min(coalesce(p.started_at, p.created_at, p.first_seen)) AS start,
+        max(coalesce(p.finished_at, p.last_seen)) AS "end"
+    FROM pod AS p
+    INNER JOIN workloads AS w
+        ON
+            p.cluster = w.cluster
+            AND p.namespace = w.namespace
+            AND p.workload_kind = w.workload_kind
+            AND p.workload = w.workload
+    GROUP BY ALL
+),
+
+per_pod AS (
+    SELECT
+        p.cluster,
+        p.namespace,
+        p.workload_kind,
+        p.workload,
+        s.container,
+        quantile_cont(s.cpu_cores, 0.95) AS cpu_p95,
+        max(s.cpu_cores) AS cpu_max,
+        max(s.memory_bytes) AS memory_max
+    FROM container_sample AS s
+    INNER JOIN pods AS p
+        ON
+            s.cluster = p.cluster
+            AND s.namespace = p.namespace
+            AND s.pod = p.pod
+            AND (p.start IS null OR s.ts >= p.start - INTERVAL 5 MINUTE)
+            AND (p."end" IS null OR s.ts <= p."end" + INTERVAL 10 MINUTE)
+    WHERE s.ts >= $since AND s.ts < $until
+    GROUP BY p.cluster, p.namespace, p.workload_kind, p.workload, s.container, s.pod
+),
+
+seen AS (
+    SELECT
+        p.cluster,
+        p.namespace,
+        p.workload_kind,
+        p.workload,
+        s.container,
+        count(DISTINCT s.ts) FILTER (WHERE s.cpu_cores IS NOT null) * max(s.interval_s) AS cpu_s,
+        count(DISTINCT s.ts) FILTER (WHERE s.memory_bytes IS NOT null) * max(s.interval_s)
+            AS memory_s
+    FROM container_sample AS s
+    INNER JOIN pods AS p
+        ON s.cluster = p.cluster AND s.namespace = p.namespace AND s.pod = p.pod
+    WHERE
+        s.ts >= $since
+        AND s.ts < $until
+        AND (p.start IS null OR s.ts >= p.start - INTERVAL 5 MINUTE)
+        AND (p."end" IS null OR s.ts <= p."end" + INTERVAL 10 MINUTE)
+    GROUP BY p.cluster, p.namespace, p.workload_kind, p.workload, s.container
+)
+
+SELECT
+    s.cluster,
+    s.namespace,
+    s.workload_kind,
+    s.workload,
+    s.container,
+    s.cpu_s,
+    s.memory_s,
+    max(u.cpu_p95) AS cpu_p95,
+    max(u.cpu_max) AS cpu_max,
+    max(u.memory_max) AS memory_max
+FROM seen AS s
+INNER JOIN per_pod AS u
+    ON
+        s.cluster = u.cluster
+        AND s.namespace = u.namespace
+        AND s.workload_kind = u.workload_kind
+        AND s.workload = u.workload
+        AND s.container = u.container
+GROUP BY ALL
+ORDER BY ALL

@@ -1,0 +1,262 @@
+"""Requests of CPU and memory beyond a container's own use: what each should ask for.
+
+    pod.containers ──► what each asks for, and whether it was killed for memory ─┐
+    container_sample ─► p95 of CPU, most memory, over at least 7 days ───────────┼─► a finding per
+    node, ledger ────► GPUs beside it that cannot be used ───────────────────────┘   workload
+
+A request of CPU becomes the 95th percentile of use, of memory the most used x 1.15 (`limits.csv`).
+A container that was killed for its memory is never lowered. Of a workload's containers the one
+that asks for most too much is named; the others follow once it is done.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any, Literal, cast
+
+import msgspec
+
+from analyzers.once import once
+from analyzers.queries import sql
+from analyzers.sizing.findings import hog
+from analyzers.sizing.hogs import GIB, LEAST_GPU_HOURS, Free, claims_of
+from analyzers.sizing.limits import limit
+from analyzers.work import MOST_NAMED, OWNER, Owner
+from fallow.nouns import Finding, Subject, Unjudged
+from fallow.seams import Views
+from fallow.window import Window
+
+Resource = Literal["cpu", "memory"]
+Row = Mapping[str, Any]
+DAY_S = 86_400
+MIB = 2**20
+STEP_MILLI = 10
+ASKED: dict[Resource, tuple[str, str, str]] = {
+    "cpu": ("cpu_milli", "cpu_request_milli", "fair_milli"),
+    "memory": ("memory_bytes", "memory_request_bytes", "fair_bytes"),
+}
+"""By resource: the column of a container, of its pod, and a GPU's share of the node."""
+
+
+class Container(msgspec.Struct, frozen=True):
+    """One container of a workload: what it asks for, and what it used."""
+
+    owner: Owner
+    name: str
+    asks: dict[str, int]
+    """Millicores and bytes, by `cpu` and `memory`; what is not asked for is not there."""
+    oom_killed: bool
+    days: dict[str, float]
+    """Of how many days its use is known, by resource."""
+    use: dict[str, float]
+    """`cpu_p95`, `cpu_max` in millicores, `memory_max` in bytes, where known."""
+
+    def needs(self, resource: Resource) -> int | None:
+        """Return what it should ask for; None where too little of its use is known."""
+        if self.days.get(resource, 0.0) < limit("request_days"):
+            return None
+        if resource == "cpu":
+            used = round(self.use["cpu_p95"], 1)
+            return max(STEP_MILLI, -int(-used // STEP_MILLI) * STEP_MILLI)
+        return -int(-self.use["memory_max"] * limit("request_memory") // MIB) * MIB
+
+    def lower(self, resource: Resource) -> int | None:
+        """Return what it should ask for where that is worth less than it asks for, else None."""
+        asked, need = self.asks.get(resource), self.needs(resource)
+        if asked is None or need is None or (resource == "memory" and self.oom_killed):
+            return None
+        least = max(limit("request_least") * asked, limit(f"request_{ASKED[resource][0]}"))
+        return need if asked - need >= least else None
+
+
+@once
+def containers(views: Views, window: Window) -> list[Container]:
+    """Return the containers of the workloads that hold GPUs in the window."""
+    back = window.end - timedelta(days=limit("request_back_days"))
+    spans = {**window.bounds(), "back": back.replace(tzinfo=None)}
+    rows = views.query(sql("sizing/container_requests"), spans).to_pylist()
+    asks: dict[tuple[Owner, str], dict[str, int]] = {}
+    killed: set[tuple[Owner, str]] = set()
+    for row in rows:
+        owner = cast("Owner", tuple(row[name] for name in OWNER))
+        for one in msgspec.json.decode(row["containers"]):
+            key = owner, one["name"]
+            if one.get("oom_killed"):
+                killed.add(key)
+            if not row["lives"]:
+                continue
+            of = asks.setdefault(key, {})
+            for resource, (column, _, _) in ASKED.items():
+                if one.get(column) is not None:
+                    of[resource] = max(of.get(resource, 0), one[column])
+    if not asks:
+        return []
+    owners = sorted({owner for owner, _ in asks})
+    known = views.query(
+        sql("sizing/container_use"),
+        {
+            "workloads": msgspec.json.encode(
+                [dict(zip(OWNER, owner, strict=True)) for owner in owners]
+            ).decode(),
+            "since": spans["back"],
+            "until": window.bounds()["until"],
+        },
+    ).to_pylist()
+    used = {(tuple(r[n] for n in OWNER), r["container"]): r for r in known}
+    return [_container(key, asks[key], key in killed, used.get(key)) for key in sorted(asks)]
+
+
+def oversized(
+    found: Sequence[Container], pods: Sequence[Row], free: Free, window: Window
+) -> Iterator[Finding]:
+    """Yield a finding per workload and resource of which a container asks for too much.
+
+    `pods` are rows of `pods.sql`: the waste is the GPUs' worth of what is asked beyond a GPU's
+    share of its node, and never more than was free there; where that is none the requests are too
+    large all the same, and no hours are claimed.
+    """
+    of: dict[Owner, list[Container]] = {}
+    for one in found:
+        of.setdefault(one.owner, []).append(one)
+    mine: dict[Owner, list[Row]] = {}
+    for row in pods:
+        mine.setdefault(cast("Owner", tuple(row[name] for name in OWNER)), []).append(row)
+    for owner, every in sorted(of.items()):
+        for resource in ASKED:
+            lowered = [(one, ask) for one in every if (ask := one.lower(resource)) is not None]
+            if lowered:
+                rows = mine.get(owner, [])
+                yield _finding(owner, resource, every, lowered, rows, free, window)
+
+
+def settled(found: Iterable[Container]) -> set[tuple[Owner, Resource]]:
+    """Return the workloads whose own use is known, or must not be lowered, by resource."""
+    return {
+        (one.owner, resource)
+        for one in found
+        for resource in ASKED
+        if one.needs(resource) is not None or (resource == "memory" and one.oom_killed)
+    }
+
+
+def unknown(found: Iterable[Container]) -> Iterator[Unjudged]:
+    """Yield the workloads whose containers have some history, and too little."""
+    short: dict[Owner, list[str]] = {}
+    for one in found:
+        days = min(one.days.values(), default=0.0)
+        if 0 < days < limit("request_days"):
+            short.setdefault(one.owner, []).append(f"{one.name} {days:.1f}")
+    for owner, told in sorted(short.items()):
+        why = f"days of CPU and memory use known of its containers: {', '.join(told)}; "
+        about = Subject(*owner)
+        yield Unjudged(about, 0.0, (f"{why}{limit('request_days'):g} are needed",))
+
+
+def _container(
+    key: tuple[Owner, str], asks: dict[str, int], killed: bool, row: Row | None
+) -> Container:
+    days: dict[str, float] = {}
+    use: dict[str, float] = {}
+    if row is not None:
+        if row["cpu_p95"] is not None:
+            days["cpu"] = row["cpu_s"] / DAY_S
+            use |= {"cpu_p95": row["cpu_p95"] * 1000, "cpu_max": row["cpu_max"] * 1000}
+        if row["memory_max"] is not None:
+            days["memory"] = row["memory_s"] / DAY_S
+            use["memory_max"] = float(row["memory_max"])
+    return Container(*key, asks, killed, days, use)
+
+
+def _finding(  # noqa: PLR0917  (one caller)
+    owner: Owner,
+    resource: Resource,
+    every: Sequence[Container],
+    lowered: Sequence[tuple[Container, int]],
+    pods: Sequence[Row],
+    free: Free,
+    window: Window,
+) -> Finding:
+    one, ask = max(lowered, key=lambda item: (item[0].asks[resource] - item[1], item[0].name))
+    spared = sum(c.asks[resource] - need for c, need in lowered)
+    claims = claims_of(
+        owner[0], pods, partial(_released, resource=resource, spared=spared), free, window
+    )
+    hours = sum(c.gpu_hours for c in claims)
+    if hours < LEAST_GPU_HOURS:
+        claims = ()
+    blocks = {r: round(max((_blocked(row, r) for row in pods), default=0.0), 3) for r in ASKED}
+    worst = max(blocks, key=lambda r: blocks[r])
+    used = one.use["cpu_p95" if resource == "cpu" else "memory_max"]
+    peak = one.use["cpu_max" if resource == "cpu" else "memory_max"]
+    strands = (
+        f"; beyond its share of the node it keeps {blocks[resource]:.2f} free GPUs from use"
+        if claims
+        else ""
+    )
+    caution = (
+        f"its peak was {_amount(resource, peak)}: with less asked for it gets less where its node "
+        "is short of CPU"
+        if resource == "cpu" and peak > ask
+        else "a limit that stays is not raised by it"
+    )
+    words = {
+        "container": one.name,
+        "asked": _amount(resource, one.asks[resource]),
+        "used": _amount(resource, used),
+        "ask": _amount(resource, ask),
+        "days": one.days[resource],
+        "strands": strands,
+        "caution": caution,
+        "parameters": {
+            "resource": resource,
+            "container": one.name,
+            "ask": ask,
+            "used_p95" if resource == "cpu" else "used_most": round(used, 3),
+            "history_days": round(one.days[resource], 3),
+            "oom_killed": one.oom_killed,
+        },
+    }
+    details = {
+        "why": f"container {one.name} asks for {words['asked']} and used {words['used']}",
+        "witnesses": {
+            "request": f"container {one.name} of {owner[2]}/{owner[3]}",
+            "host": f"{one.days[resource]:.1f} days of its own use",
+        },
+        "containers": [_told(c) for c in every],
+        "strands_gpus": blocks,
+        "request_that_strands_gpus": worst if claims and blocks[worst] > 0 else None,
+    }
+    subject = Subject(
+        *owner,
+        team=pods[0]["team"] if pods else None,
+        nodes=tuple(sorted({c.node or "" for c in claims}))[:MOST_NAMED],
+        models=tuple(sorted({row["gpu_model"] for row in pods if row["gpu_model"]})),
+    )
+    return hog(f"{resource}_request", subject, window, claims, "confirmed", details, words)
+
+
+def _blocked(row: Row, resource: Resource, less: float = 0.0) -> float:
+    """Return the GPUs' worth that a pod asks for beyond its GPUs' share, after it asks for less."""
+    _, asked, fair = ASKED[resource]
+    if not row[asked] or not row[fair] or not row["gpus"]:
+        return 0.0
+    return max(0.0, float((row[asked] - less) / row[fair] - row["gpus"]))
+
+
+def _released(row: Row, resource: Resource, spared: float) -> float:
+    return _blocked(row, resource) - _blocked(row, resource, spared)
+
+
+def _told(one: Container) -> dict[str, Any]:
+    return {
+        "container": one.name,
+        "asks": dict(one.asks),
+        "should_ask": {r: need for r in ASKED if (need := one.needs(r)) is not None},
+        "used": {name: round(value, 3) for name, value in one.use.items()},
+        "days": {r: round(value, 3) for r, value in one.days.items()},
+        "oom_killed": one.oom_killed,
+    }
+
+
+def _amount(resource: Resource, value: float) -> str:
+    return f"{value / 1000:.2f} cores" if resource == "cpu" else f"{value / GIB:.2f} GiB"
