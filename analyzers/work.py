@@ -29,7 +29,10 @@ HELD: tuple[State, ...] = (*WORKED, "idle")
 
 HOURS = ("hours/owners", "hours/worked", "hours/hours", "hours/devices")
 SPIN = {n: SPINS[n] for n in ("spin_engine", "spin_tensor", "spin_dram", "spin_bps")}
-"""Busy and yet nothing moves: the hours of a collective that hangs (domain.md section 1.4)."""
+"""Busy and yet nothing moves: the hours of a collective that hangs.
+
+Source: telemetry-and-waste.md#signals.
+"""
 
 
 COUNTERS = {
@@ -38,7 +41,7 @@ COUNTERS = {
     "fp32": "DCGM_FI_PROF_PIPE_FP32_ACTIVE, gauge, Cycles of the FP32 pipe (0-1).",
     "dram": "DCGM_FI_PROF_DRAM_ACTIVE, gauge, Cycles of the memory interface (0-1).",
 }
-"""Lines of dcgm-exporter's counters file, by what they measure (domain.md section 1.1)."""
+"""Lines of dcgm-exporter's counters file, by what they measure (telemetry-and-waste.md#signals)."""
 
 
 class Amount(msgspec.Struct, frozen=True):

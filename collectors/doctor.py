@@ -25,7 +25,10 @@ from fallow.window import Window, format_duration
 
 Status = Literal["ok", "warn", "bad", "away", "off"]
 SKEW = timedelta(seconds=30)
-"""Clocks further apart than this put looks on the wrong side of a bucket (domain.md 2.2)."""
+"""Clocks further apart than this put looks on the wrong side of a bucket.
+
+Source: telemetry-and-waste.md#idle.
+"""
 SLOW = timedelta(seconds=60)
 """Looks rarer than this miss bursts; the energy counter still sees them."""
 REACHES = tuple(timedelta(days=d) for d in (1, 2, 7, 14, 30, 60, 90))

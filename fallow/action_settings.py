@@ -26,7 +26,7 @@ class LeaseSettings(Section):
 
 
 class BreakerSettings(Section):
-    """When telemetry as a whole is not to be trusted (domain.md section 5.1)."""
+    """When telemetry as a whole is not to be trusted (telemetry-and-waste.md#safety)."""
 
     within: Duration = Field(
         timedelta(minutes=15),

@@ -178,7 +178,7 @@ class PriceSettings(Section):
 
 
 class IdleSettings(Section):
-    """When a workload is idle (domain.md section 2.2)."""
+    """When a workload is idle (telemetry-and-waste.md#idle)."""
 
     threshold: float = Field(0.05, ge=0, le=1, description="activity at or below this is idle")
     exit_threshold: float = Field(0.10, ge=0, le=1, description="activity from here on ends a run")
@@ -241,7 +241,10 @@ class LedgerSettings(Section):
 
 
 class FragmentationSettings(Section):
-    """When free GPUs count as lost, and what a defragmentation plan frees (domain.md 2.4)."""
+    """When free GPUs count as lost, and what a defragmentation plan frees.
+
+    Source: telemetry-and-waste.md#fragmentation-and-mig.
+    """
 
     cover: float = Field(
         0.95, gt=0, le=1, description="part of the pods seen whose requests make the expected mix"
@@ -264,7 +267,7 @@ class FragmentationSettings(Section):
 
 
 class PoolsSettings(Section):
-    """When a node pool has the wrong size or shape (domain.md section 2.5)."""
+    """When a node pool has the wrong size or shape (telemetry-and-waste.md#node-pools)."""
 
     quantile: float = Field(
         1.0, ge=0.5, le=1, description="part of the time that a pool must suffice; 1 = the peak"
@@ -285,7 +288,10 @@ class PoolsSettings(Section):
 
 
 class QuotaSettings(Section):
-    """When quota is wasted, and who may be asked to give some (domain.md section 2.6)."""
+    """When quota is wasted, and who may be asked to give some.
+
+    Source: telemetry-and-waste.md#queues-and-quota.
+    """
 
     history_days: int = Field(
         90, ge=7, le=400, description="how far back a donor of quota is judged"
@@ -311,7 +317,10 @@ class QuotaSettings(Section):
 
 
 class SizingSettings(Section):
-    """When a workload uses too little of what it holds (domain.md sections 1.4 and 2.3)."""
+    """When a workload uses too little of what it holds.
+
+    Source: telemetry-and-waste.md#signals and #use-below-the-allocation.
+    """
 
     least_gpu_hours: float = Field(
         24.0, ge=0, description="GPU-hours at work before a workload is judged"
@@ -337,7 +346,7 @@ class SizingSettings(Section):
 
 
 class SpotSettings(Section):
-    """When work is advised to run on spot capacity (domain.md section 2.7)."""
+    """When work is advised to run on spot capacity (telemetry-and-waste.md#spot)."""
 
     min_discount: float = Field(
         0.20, ge=0, lt=1, description="a spot price less than this below list is no real discount"
@@ -371,7 +380,7 @@ class SpotSettings(Section):
 
 
 class PrecisionSettings(Section):
-    """When fewer bits would do (domain.md sections 1.4 and 2.8)."""
+    """When fewer bits would do (telemetry-and-waste.md#signals and #precision)."""
 
     least_gpu_hours: float = Field(
         24.0, ge=0, description="GPU-hours at work before a workload is judged"
@@ -398,7 +407,7 @@ class PrecisionSettings(Section):
 
 
 class DemandSettings(Section):
-    """What is kept ready, reserved and forecast (domain.md section 2.13)."""
+    """What is kept ready, reserved and forecast (telemetry-and-waste.md#demand-and-head-room)."""
 
     history_days: int = Field(42, ge=7, le=400, description="how far back demand is read")
     least_days: int = Field(7, ge=1, le=100, description="days of demand before any advice")
@@ -439,7 +448,7 @@ class KnownChange(Section):
 
 
 class AnomaliesSettings(Section):
-    """When spend or waste is out of the usual (domain.md section 2.12)."""
+    """When spend or waste is out of the usual (telemetry-and-waste.md#anomalies)."""
 
     weeks: int = Field(
         8, ge=3, le=26, description="weeks before an hour that tell what is usual in it"
@@ -472,7 +481,7 @@ class AnomaliesSettings(Section):
 
 
 class TopologySettings(Section):
-    """When a job lies too wide (domain.md section 2.9)."""
+    """When a job lies too wide (telemetry-and-waste.md#topology)."""
 
     least_gpu_hours: float = Field(
         24.0, ge=0, description="GPU-hours of one placement before it is judged"
@@ -486,7 +495,7 @@ class TopologySettings(Section):
 
 
 class StalledSettings(Section):
-    """When a job hangs (domain.md section 1.4)."""
+    """When a job hangs (telemetry-and-waste.md#signals)."""
 
     min_duration: Duration = Field(
         timedelta(minutes=10),
@@ -501,7 +510,10 @@ class StalledSettings(Section):
 
 
 class ReliabilitySettings(Section):
-    """When devices and nodes are sick, and what recovery should take (domain.md section 2.11)."""
+    """When devices and nodes are sick, and what recovery should take.
+
+    Source: telemetry-and-waste.md#health.
+    """
 
     slow_ratio: float = Field(
         0.90, gt=0, lt=1, description="a GPU whose clock is below this of its peers' is slow"
@@ -549,7 +561,7 @@ class Dataset(Section):
 
 
 class DatapathSettings(Section):
-    """When work waits for data, and where data is kept too dear (peers.md rows 39-41)."""
+    """When work waits for data, and where data is kept too dear."""
 
     activity: float = Field(
         0.50, gt=0, le=1, description="GPU activity of an hour below which it may wait for data"

@@ -22,7 +22,7 @@ STATES = (
     "productive",
     "lost",
 )
-"""True states in the ledger's words (design.md section 4); `unknown` is never true."""
+"""True states in the ledger's words (docs/concepts.md); `unknown` is never true."""
 
 
 class Device(msgspec.Struct, frozen=True):

@@ -147,3 +147,30 @@ def test_every_page_is_on_the_map() -> None:
     index = (DOCS / "index.md").read_text(encoding="utf-8")
     pages = [str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md") if p.name != "index.md"]
     assert not [page for page in pages if f"({page})" not in index]
+
+
+def test_what_the_code_cites_stands_in_the_repository() -> None:
+    """A pointer leads to a section of docs/telemetry-and-waste.md, and none out of the tree."""
+    page = _written()["telemetry-and-waste.md"]
+    sections = {
+        head.lower().replace(" ", "-")
+        for head in re.findall(r"^## (.+)$", page, flags=re.MULTILINE)
+    }
+    root = DOCS.parent
+    folders = ("fallow", "collectors", "warehouse", "analyzers", "actions", "runtime", "simulator")
+    files = [
+        path
+        for folder in (*folders, "dashboards", "docs")
+        for path in (root / folder).rglob("*")
+        if path.suffix in {".py", ".sql", ".csv", ".md"}
+    ]
+    texts = {path: path.read_text(encoding="utf-8") for path in files}
+    cited = {
+        anchor
+        for text in texts.values()
+        for anchor in re.findall(r"telemetry-and-waste\.md#([a-z-]+)", text)
+    }
+    assert len(cited) > 10
+    assert cited <= sections
+    away = re.compile(r"\b(domain|peers|scale|style|design)\.md\b")
+    assert [str(path) for path, text in texts.items() if away.search(text)] == []

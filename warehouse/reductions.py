@@ -169,7 +169,8 @@ def classified(looks: Any, models: Any, rules: Rules) -> Any:
     """Give each look its `activity` (0-1), `kind` (index into CLASSES), `start` and `until`.
 
     `start` is the first moment of the look's bucket, `until` the moment it speaks until (both in
-    microseconds). Conflict, as the collected bug reports tell it (domain.md Q3, Q7): profiling says
+    microseconds). Conflict, as the collected bug reports tell it
+    (telemetry-and-waste.md#telemetry-faults): profiling says
     idle while the driver counts kernels; activity says idle while the board draws over half its TDP
     (boards only: an instance reports its board's power); or the driver says 90 % while no memory is
     used and power lies in the idle band.

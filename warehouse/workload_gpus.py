@@ -24,7 +24,7 @@ STEPS = tuple(
 )
 WHOLE = 0.95
 """A pod counts as seen where devices in evidence cover so much of what it holds: the coverage
-below which nothing is confirmed (domain.md 5.2)."""
+below which nothing is confirmed (telemetry-and-waste.md#safety)."""
 MICRO = 1_000_000
 
 

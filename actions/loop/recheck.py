@@ -22,13 +22,19 @@ from fallow.window import format_duration
 
 EPSILON = 1e-6
 LATE = timedelta(seconds=30)
-"""How much later than its interval a reading may be (domain.md 5.1, clock skew)."""
+"""How much later than its interval a reading may be (telemetry-and-waste.md#safety, clock skew)."""
 SKEW = timedelta(seconds=30)
 """Activity that a clock of another host dates so much before the stretch belongs to it."""
 HOST_SHARE = 0.05
-"""Cores per requested core at or below which a pod is quiescent (domain.md 2.2, K3)."""
+"""Cores per requested core at or below which a pod is quiescent.
+
+Source: telemetry-and-waste.md#idle, K3.
+"""
 BYTES_S = 10_000
-"""Network or file system bytes a second from which a pod is active (domain.md 2.2, K3)."""
+"""Network or file system bytes a second from which a pod is active.
+
+Source: telemetry-and-waste.md#idle, K3.
+"""
 LOOKBACK = timedelta(days=1)
 ALLOCATED = timedelta(minutes=10)
 NOTEBOOK, TRAFFIC = frozenset({"kernels", "terminals"}), frozenset({"network", "file writes"})

@@ -17,7 +17,7 @@ from fallow.plugins import installed
 from fallow.window import format_duration
 
 LEAST_LOOKS = 3
-"""A wait of fewer looks is over before it was looked at (peers.md §5.5)."""
+"""A wait of fewer looks is over before it was looked at (dstack issue 2384)."""
 
 
 class Text(msgspec.Struct, frozen=True):

@@ -24,7 +24,7 @@ Rows = list[Mapping[str, Any]]
 
 
 class AnomaliesAnalyzer:
-    """Find spend and waste that nobody expected (domain.md section 2.12)."""
+    """Find spend and waste that nobody expected (telemetry-and-waste.md#anomalies)."""
 
     def __init__(self, settings: AnomaliesSettings | None = None) -> None:
         self.settings = settings or AnomaliesSettings()

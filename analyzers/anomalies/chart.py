@@ -15,7 +15,10 @@ WEEK = 168
 BESIDE = 3
 """Hours before and after that say how much an hour varies: eight weeks alone say little."""
 LEAST_SCALE = 0.05
-"""Of the level: what always was the same may still vary by so much (domain.md 2.12)."""
+"""Of the level: what always was the same may still vary by so much.
+
+Source: telemetry-and-waste.md#anomalies.
+"""
 MOST_SCORE = 10.0
 """Greater scores count as this: one hour says no more."""
 MOST_RHO = 0.95

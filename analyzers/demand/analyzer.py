@@ -16,7 +16,10 @@ MOST_NAMED = 64
 
 
 class DemandAnalyzer:
-    """Find head-room and reservations that demand does not need (domain.md section 2.13)."""
+    """Find head-room and reservations that demand does not need.
+
+    Source: telemetry-and-waste.md#demand-and-head-room.
+    """
 
     def __init__(self, settings: DemandSettings | None = None) -> None:
         self.settings = settings or DemandSettings()

@@ -1,4 +1,6 @@
-"""What kind of work it is: build, train, retrain, batch or inference (domain.md section 2.14).
+"""What kind of work it is: build, train, retrain, batch or inference.
+
+Source: telemetry-and-waste.md#profiles.
 
 By kind of owner first; runs of alike names then tell what repeats by the clock (retrain) and what
 comes often and ends soon (batch).

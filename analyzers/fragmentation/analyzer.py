@@ -34,7 +34,10 @@ _JOBS = ("jobs_that_fit", "free_on_smaller_remainders")
 
 
 class FragmentationAnalyzer:
-    """Find free GPUs that are lost to the pods to come (domain.md section 2.4)."""
+    """Find free GPUs that are lost to the pods to come.
+
+    Source: telemetry-and-waste.md#fragmentation-and-mig.
+    """
 
     def __init__(self, settings: FragmentationSettings | None = None) -> None:
         self.settings = settings or FragmentationSettings()

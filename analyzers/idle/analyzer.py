@@ -26,7 +26,7 @@ LEAST_SAMPLES = 3
 
 
 class IdleAnalyzer:
-    """Find workloads that hold GPUs and do not use them (domain.md section 2.2)."""
+    """Find workloads that hold GPUs and do not use them (telemetry-and-waste.md#idle)."""
 
     def __init__(self, settings: IdleSettings | None = None) -> None:
         self.settings = settings or IdleSettings()

@@ -1,4 +1,6 @@
-"""From witnesses to a verdict: the truth table of domain.md sections 2.2 and 5.2, pure functions.
+"""From witnesses to a verdict: the truth table, as pure functions.
+
+Source: telemetry-and-waste.md#idle and #safety.
 
     K1 compute   the idle run itself
     K2 physics   power within the idle band, gpu_idle clocks, no process, last kernel long ago
@@ -136,7 +138,9 @@ def judge(w: Signals) -> Judgement:
 
 
 def confidence(w: Signals, *, coverage: float, exact: bool, evidence: Evidence | None) -> float:
-    """Return coverage x (keys satisfied / keys that speak) x attribution (domain.md section 2.2).
+    """Return coverage x (keys satisfied / keys that speak) x attribution.
+
+    Source: telemetry-and-waste.md#idle.
 
     An estimated attribution halves it, and so does a suspicion: one witness that agrees with
     itself is not certainty.

@@ -46,7 +46,10 @@ from warehouse.signals.power_band import Band
 from warehouse.signals.runs import MICRO, Ints, idle_runs
 
 PARTLY_S = 1800
-"""Ranks idle this long while others compute are a finding (domain.md 2.2, multi-GPU)."""
+"""Ranks idle this long while others compute are a finding.
+
+Source: telemetry-and-waste.md#idle, multi-GPU.
+"""
 
 SLACK_S = 600
 """What ended longer before a time is over: two samples, and never less than two buckets."""

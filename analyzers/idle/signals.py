@@ -19,10 +19,16 @@ ACTIVITY_STEPS = tuple(
 """Steps of SQL that tell when the pods of stretches were active beside their devices."""
 
 CPU_SHARE = 0.05
-"""Cores per requested core, at or below which a pod is at rest (domain.md 2.2, K3)."""
+"""Cores per requested core, at or below which a pod is at rest.
+
+Source: telemetry-and-waste.md#idle, K3.
+"""
 
 BYTES_S = 10_000
-"""Network or file system bytes a second, below which a pod is at rest (domain.md 2.2, K3)."""
+"""Network or file system bytes a second, below which a pod is at rest.
+
+Source: telemetry-and-waste.md#idle, K3.
+"""
 
 AFTER_US = 1200 * MICRO
 """Two looks at hosts after a stretch tell of its last moments; at most ten minutes apart."""
@@ -38,7 +44,10 @@ AT_WORK = 0.05
 """Share of looks with a busy kernel or a served request above which somebody is at work."""
 
 SERVICES = frozenset({"idle_inference", "idle_workload"})
-"""Kinds of findings about what serves or, for all we know, may serve (domain.md 2.2, K1)."""
+"""Kinds of findings about what serves or, for all we know, may serve.
+
+Source: telemetry-and-waste.md#idle, K1.
+"""
 
 RECURRENCE = 1.5
 """Times of its longest rest that ended by itself, below which a workload's rest may end too."""

@@ -1,7 +1,7 @@
 """From idle runs of devices to idle stretches of workloads: all devices, all replicas.
 
 Every frame here has moments in microseconds. A workload is idle while every device it holds is
-in an idle run, and partly idle while some are (domain.md section 2.2, multi-GPU).
+in an idle run, and partly idle while some are (telemetry-and-waste.md#idle, multi-GPU).
 """
 
 from typing import Any
@@ -19,7 +19,10 @@ CONTRARY_W, CONTRARY_SHARE = 20.0, 0.25
 of the gauge) contradict it: both read one sensor."""
 
 TRAFFIC_BPS = 1e6
-"""Bytes a second above the device's own floor that are more than monitoring (domain.md 2.2)."""
+"""Bytes a second above the device's own floor that are more than monitoring.
+
+Source: telemetry-and-waste.md#idle.
+"""
 
 WORKLOAD = ("cluster", "namespace", "workload_kind", "workload")
 

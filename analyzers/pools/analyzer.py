@@ -35,7 +35,7 @@ MOST_NAMED = 16
 
 
 class PoolsAnalyzer:
-    """Find node pools that cost more than their pods need (domain.md section 2.5)."""
+    """Find node pools that cost more than their pods need (telemetry-and-waste.md#node-pools)."""
 
     def __init__(self, settings: PoolsSettings | None = None) -> None:
         self.settings = settings or PoolsSettings()

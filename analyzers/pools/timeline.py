@@ -94,7 +94,8 @@ def stranded(steps: pl.DataFrame, pods: pl.DataFrame) -> pl.DataFrame:
     """Return free GPU-hours per node that the host's CPU or memory keeps from being used.
 
     A free GPU is stranded while its node works and has less CPU (or memory) free than half of the
-    pool's pods ask per GPU (domain.md section 2.4). Columns: cluster, node, pool, by_cpu,
+    pool's pods ask per GPU
+    (telemetry-and-waste.md#fragmentation-and-mig). Columns: cluster, node, pool, by_cpu,
     by_memory, by_both (GPU-hours), cpu_per_gpu, memory_per_gpu, core_hours (CPU that lay free
     while no GPU did).
     """

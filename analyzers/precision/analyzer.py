@@ -55,7 +55,7 @@ NO_FP32 = (
 
 
 class PrecisionAnalyzer:
-    """Find work that fewer bits would do faster (domain.md section 2.8)."""
+    """Find work that fewer bits would do faster (telemetry-and-waste.md#precision)."""
 
     def __init__(self, settings: PrecisionSettings | None = None) -> None:
         self.settings = settings or PrecisionSettings()

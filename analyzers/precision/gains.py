@@ -3,7 +3,8 @@
     S = 1 / ((1 - f) + f / k)    f: share of the time that changes, k: how much faster that is
     S <= 0.8 / (d x b)           d: DRAM activity now, b: bytes then over bytes now
 
-(domain.md section 2.8.) The low end takes half of f and 0.65 of the peak ratio, the high end all of
+(telemetry-and-waste.md#precision.)
+The low end takes half of f and 0.65 of the peak ratio, the high end all of
 f and 0.8 of it, which is what matrix kernels reach of their peak on A100 to B200.
 """
 
@@ -18,7 +19,7 @@ from analyzers.queries import rows_of
 
 Row = Mapping[str, Any]
 DRAM_CEILING = 0.8
-"""Practical peak of DRAM activity (domain.md section 1.4)."""
+"""Practical peak of DRAM activity (telemetry-and-waste.md#signals)."""
 REACHED = (0.65, 0.8)
 """Part of the peak ratio that is reached: a guess, and what good kernels do."""
 CHANGED = (0.5, 1.0)

@@ -17,7 +17,10 @@ _SUMS = ("starved", "hoarded", "stranded", "blocked", "above", "unfair")
 
 
 class QuotaAnalyzer:
-    """Find entitlements that keep GPUs from those who wait (domain.md section 2.6)."""
+    """Find entitlements that keep GPUs from those who wait.
+
+    Source: telemetry-and-waste.md#queues-and-quota.
+    """
 
     def __init__(self, settings: QuotaSettings | None = None) -> None:
         self.settings = settings or QuotaSettings()

@@ -11,7 +11,10 @@ class Measures(msgspec.Struct, frozen=True):
     """GPUs per hour (row) of the window and member (column)."""
 
     starved: Doubles
-    """Guaranteed, wanted, and not had: min(demand, nominal) - used (domain.md 2.6)."""
+    """Guaranteed, wanted, and not had: min(demand, nominal) - used.
+
+    Source: telemetry-and-waste.md#queues-and-quota.
+    """
     above: Doubles
     """Had above the guarantee."""
     hoarded: Doubles

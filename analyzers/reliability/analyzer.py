@@ -76,7 +76,7 @@ class Site(msgspec.Struct, frozen=True):
 
 
 class ReliabilityAnalyzer:
-    """Find GPU-hours that failures cost (domain.md section 2.11)."""
+    """Find GPU-hours that failures cost (telemetry-and-waste.md#health)."""
 
     def __init__(self, settings: ReliabilitySettings | None = None) -> None:
         self.settings = settings or ReliabilitySettings()

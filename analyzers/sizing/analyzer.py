@@ -46,7 +46,10 @@ SHARED = "several pods share the device: whose activity it shows is not known"
 
 
 class SizingAnalyzer:
-    """Find workloads that use little of what they hold (domain.md sections 1.4 and 2.3)."""
+    """Find workloads that use little of what they hold.
+
+    Source: telemetry-and-waste.md#signals and #use-below-the-allocation.
+    """
 
     def __init__(self, settings: SizingSettings | None = None) -> None:
         self.settings = settings or SizingSettings()

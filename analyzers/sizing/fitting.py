@@ -2,7 +2,8 @@
 
 Memory in use bounds the need from above, unless the framework took it all at once: then it says
 nothing. SM and DRAM activity of the busiest hour scale with what a smaller device has of each
-(domain.md 2.3, 2.5): a slice of c of 7 SM groups runs at activity x 7/c.
+(telemetry-and-waste.md#use-below-the-allocation and #node-pools):
+a slice of c of 7 SM groups runs at activity x 7/c.
 """
 
 from collections.abc import Mapping

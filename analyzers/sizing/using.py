@@ -17,7 +17,7 @@ def workloads(work: pl.DataFrame) -> pl.DataFrame:
 
     Means are weighted by the time at work. `power_share` is the part of the power between idle and
     design, null for MIG instances, whose board's power is not theirs; `eff` is the use of the
-    busiest part (domain.md 1.4), null without profiling counters.
+    busiest part (telemetry-and-waste.md#signals), null without profiling counters.
     """
     facts = pl.DataFrame(
         [(m.gpu_model, m.tdp_w, m.idle_context_w) for m in gpu_models()],

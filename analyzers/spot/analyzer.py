@@ -50,7 +50,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 class SpotAnalyzer:
-    """Find on-demand work that spot capacity would do for less (domain.md section 2.7)."""
+    """Find on-demand work that spot capacity would do for less (telemetry-and-waste.md#spot)."""
 
     def __init__(self, settings: SpotSettings | None = None) -> None:
         self.settings = settings or SpotSettings()

@@ -33,7 +33,10 @@ Candidate = tuple[Job, Segment]
 
 
 class StalledAnalyzer:
-    """Find jobs that hang: their ranks spin or rest, and nothing gets on (domain.md 1.4)."""
+    """Find jobs that hang: their ranks spin or rest, and nothing gets on.
+
+    Source: telemetry-and-waste.md#signals.
+    """
 
     def __init__(self, settings: StalledSettings | None = None) -> None:
         self.settings = settings or StalledSettings()

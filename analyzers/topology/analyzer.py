@@ -20,7 +20,10 @@ SILENT = "nobody measures whether its ranks talk: neither pod network nor PCIe n
 
 
 class TopologyAnalyzer:
-    """Find jobs that wait for links slower than their size needs (domain.md section 2.9)."""
+    """Find jobs that wait for links slower than their size needs.
+
+    Source: telemetry-and-waste.md#topology.
+    """
 
     def __init__(self, settings: TopologySettings | None = None) -> None:
         self.settings = settings or TopologySettings()

@@ -1,7 +1,8 @@
 """How far apart a job's ranks are, and how near they could have been.
 
 A level (zone, block, rack, NVLink domain, node) is crossed where the job lies in several of its
-blocks. The slowest level that is crossed is what a ring of ranks waits for (domain.md section 2.9).
+blocks. The slowest level that is crossed is what a ring of ranks waits for
+(telemetry-and-waste.md#topology).
 """
 
 import json
@@ -15,7 +16,7 @@ from analyzers.gpu_peaks import gpu_peaks
 from analyzers.queries import rows_of
 
 PCIE_GBS = 16.0
-"""What GPUs of a node without NVLink share (domain.md section 2.9)."""
+"""What GPUs of a node without NVLink share (telemetry-and-waste.md#topology)."""
 
 
 class Level(msgspec.Struct, frozen=True):

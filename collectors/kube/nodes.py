@@ -167,7 +167,8 @@ def _boards(counted: Mapping[GpuResource, Fraction], replicas: int) -> int:
 def instances_per_board(profile: str, model: str | None) -> int:
     """Return how many instances of one profile fill a board.
 
-    Compute slices: 7 (A30: 4); memory slices: 8 (A30: 4), domain.md section 2.4.
+    Compute slices: 7 (A30: 4); memory slices: 8 (A30: 4). Source:
+    telemetry-and-waste.md#fragmentation-and-mig.
     """
     match = _PROFILE.search(profile)
     if match is None:

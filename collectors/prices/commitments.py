@@ -96,7 +96,8 @@ def coverage(
 def unused_usd(used_node_hours: Decimal, commitment: Commitment, window: Window) -> Decimal:
     """Return what the unused part of a commitment cost in USD.
 
-    A shared cost: never charged to whoever happened to run on demand (domain.md section 3.1).
+    A shared cost: never charged to whoever happened to run on demand
+    (telemetry-and-waste.md#money).
     """
     committed = committed_node_hours(commitment, window)
     return max(Decimal(), committed - used_node_hours) * commitment.usd_per_node_hour

@@ -33,7 +33,7 @@ def _now() -> datetime:
 
 
 class OnPrem:
-    """Amortised price of a server that the site owns (domain.md section 3.1).
+    """Amortised price of a server that the site owns (telemetry-and-waste.md#money).
 
     (capex - residual) / (life hours x GPUs x availability) + kW x PUE x USD/kWh / GPUs
     + yearly running cost / (8760 h x GPUs).

@@ -5,7 +5,7 @@ from decimal import ROUND_DOWN, Decimal
 import msgspec
 
 CPU_BASE = Decimal("0.031611")
-"""USD per core-hour, OpenCost's default base price (peers.md section 1.1)."""
+"""USD per core-hour, OpenCost's default base price (its default pricing file)."""
 MEMORY_BASE = Decimal("0.004237")
 """USD per GiB-hour, OpenCost's default base price."""
 GPU_BASE = Decimal("0.95")

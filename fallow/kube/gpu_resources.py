@@ -8,7 +8,7 @@ from importlib.resources import files
 import msgspec
 
 MIG_SLICES = 7
-"""Compute slices of a whole GPU (A30 has 4: domain.md section 2.4)."""
+"""Compute slices of a whole GPU (A30 has 4: telemetry-and-waste.md#fragmentation-and-mig)."""
 
 COUNTED = {"whole", "shared", "mig"}
 """Forms whose amount is a number of devices; the others say how much of each."""

@@ -1,4 +1,4 @@
-"""Two peers' idle rules, replayed on the rows that Fallow saw (peers.md sections 1.2 and 1.4).
+"""Two peers' idle rules, replayed on the rows that Fallow saw (gpu-pruner, Job Defense Shield).
 
 gpu-pruner reads Prometheus, so a node whose labels it does not expect is invisible to it: one that
 writes `hostname`, or `exported_pod` where others write `pod`. It scales Deployments, ReplicaSets,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fallow.seams import Views
 
 OLD = timedelta(days=365)
-"""List prices of GPUs fell by a third and more within a year (domain.md section 3)."""
+"""List prices of GPUs fell by a third and more within a year (telemetry-and-waste.md#money)."""
 SEEN = timedelta(days=7)
 SETTING = "set prices.by_model or prices.usd_per_gpu_hour (docs/prices.md)"
 

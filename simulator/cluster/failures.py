@@ -23,7 +23,7 @@ from simulator.cluster.view import View
 Why = Literal["node-lost", "spot", "xid", "cordoned"]
 CAUSES: tuple[Why, ...] = ("node-lost", "spot", "xid", "cordoned")
 SPOT_NOTICE_S = 120.0
-"""AWS gives two minutes, GCP and Azure thirty seconds (domain.md section 2.7)."""
+"""AWS gives two minutes, GCP and Azure thirty seconds (telemetry-and-waste.md#spot)."""
 UNHEARD_S, TOLERATED_S = 40.0, 300.0
 """node-monitor-grace-period, and the toleration of unreachable nodes that pods have by default."""
 UNREACHABLE = "node.kubernetes.io/unreachable"

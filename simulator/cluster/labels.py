@@ -34,7 +34,7 @@ def labels(name: str, pool: "Pool", extended: Mapping[str, int]) -> dict[str, st
 
 
 def _managed(pool: "Pool") -> dict[str, str]:
-    """Return what the one who manages the pool writes (kubernetes.md section 5)."""
+    """Return what the one who manages the pool writes (as cloud providers do)."""
     spot = pool.capacity_type == "spot"
     family, _, size = pool.instance_type.partition(".")
     match pool.manager:

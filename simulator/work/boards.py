@@ -1,7 +1,8 @@
 """Watts, degrees and clocks of a board, by model.
 
 Power of an H100 that computes is 134 + 610 x SM_ACTIVE W, held to its limit of 700 W; 120 W with
-an idle CUDA context, whatever memory is held; 70 W bare (domain.md sections 1.5 and 2.2; arXiv
+an idle CUDA context, whatever memory is held; 70 W bare
+(telemetry-and-waste.md#signals and #idle; arXiv
 2605.23918). Other models keep the H100's proportions between their own numbers in
 `fallow/gpu_models.csv`: the base is 134/120 of their idle context, and full activity would need
 744/700 of their limit, which holds it back as it does on the H100.

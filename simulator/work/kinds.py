@@ -10,7 +10,8 @@ time (per second where nothing computes), and the host's CPU cores and network b
 each GPU.
 
 `spin` is a collective that waits for a rank that will never come: NCCL kernels keep the engine
-100 % busy on a few SMs, at little power (domain.md section 1.4, busy-hang). Judgement: the numbers
+100 % busy on a few SMs, at little power
+(telemetry-and-waste.md#signals, busy-hang). Judgement: the numbers
 that no public trace has, that is all but the laws; they sit inside the classes of that section.
 """
 

@@ -16,7 +16,10 @@ DAY_S = 86_400.0
 MOST = 0.995
 """No engine is busy for longer than this share of a stretch."""
 INPUT_LEVEL = (0.2, 0.45)
-"""Engine-busy level while waiting for the data loader (domain.md section 1.4, input-bound)."""
+"""Engine-busy level while waiting for the data loader.
+
+Source: telemetry-and-waste.md#signals, input-bound.
+"""
 NIGHT_LEVEL = (0.55, 0.85)
 
 

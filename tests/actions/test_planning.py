@@ -60,7 +60,7 @@ def test_histories_are_by_policy_and_finding() -> None:
 
 
 def test_the_eleventh_case_of_ten_aborts_the_whole_run_before_any_write() -> None:
-    """peers.md regression 18: c7n stops after ten, we stop before the first."""
+    """Cloud Custodian stops after ten; Fallow stops before the first."""
     rule = replace(WIDE, max_resources=Amount(Decimal(10)), concurrent=1)
     cases = [case(f"w{n}") for n in range(11)]
     made = plan([rule], cases, SPENT, NOW)

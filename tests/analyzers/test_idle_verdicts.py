@@ -1,4 +1,4 @@
-"""The truth table of domain.md sections 2.2 and 5.2, over all combinations."""
+"""The truth table of telemetry-and-waste.md#idle and #safety, over all combinations."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Verdicts on workloads: what other tools get wrong (peers.md section 5), and what we promise."""
+"""Verdicts on workloads: what gpu-pruner, Kaiwo and dstack get wrong, and what we promise."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta

@@ -1,6 +1,6 @@
 -- Everything that says that a pod held a device: one row per stretch, best evidence first.
 -- A known life outranks the looks: a terminating pod still owns its device, and so does one that
--- is pulling its image (admission to termination, domain.md section 3.2).
+-- is pulling its image (admission to termination, telemetry-and-waste.md#money).
 SELECT
     cluster,
     device,

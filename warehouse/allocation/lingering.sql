@@ -1,5 +1,6 @@
 -- Looks at shared devices on which a pod is named after it ended: its series linger for minutes
--- (domain.md Q9), and a pod that came after it seems to share. `there` = the pod still lived.
+-- (telemetry-and-waste.md#telemetry-faults), and a pod that came after it seems to share.
+-- `there` = the pod still lived.
 WITH devices AS (
     SELECT DISTINCT
         h.cluster,

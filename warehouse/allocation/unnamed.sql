@@ -1,5 +1,6 @@
 -- Pods that ask for GPUs, run, and whose devices nobody names (exporters lose pod labels,
--- domain.md Q11), spread over the devices of their node that nobody else held meanwhile. With as
+-- telemetry-and-waste.md#telemetry-faults), spread over the devices of their node that nobody
+-- else held meanwhile. With as
 -- many devices asked for as there are, that is exact; else it is an estimate.
 WITH asking AS (
     SELECT

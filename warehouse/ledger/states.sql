@@ -1,6 +1,7 @@
 -- Seconds by state, one row per device, bucket and holder: holders first, then what nobody held.
 -- What nobody speaks for, conflicts and looks without a compute witness are unknown. Activity that
--- no holder explains is named by its state with nobody as its owner (domain.md Q11): neither idle
+-- no holder explains is named by its state with nobody as its owner
+-- (telemetry-and-waste.md#telemetry-faults): neither idle
 -- nor free. `before_s` are the seconds of the bucket's earlier rows.
 WITH holding_pods AS (
     SELECT

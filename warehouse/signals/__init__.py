@@ -50,7 +50,7 @@ SPIN = {
     "spin_bps": 1e6,
 }
 """A spinning device: kernels all the time; no tensor work, memory traffic or bytes over the links,
-few SMs, and less than so much of its design power (domain.md 1.4, busy-hang)."""
+few SMs, and less than so much of its design power (telemetry-and-waste.md#signals, busy-hang)."""
 
 
 def write(wh: "Warehouse", window: Window) -> int:

@@ -2,7 +2,7 @@
 
 A powered board uses energy, and its power moves in the last digits of a fine reading. Both are
 asked of each sample with those around it, so that one live minute does not hide six frozen hours
-(domain.md section 5.1, stale metrics).
+(telemetry-and-waste.md#safety, stale metrics).
 """
 
 import numpy as np

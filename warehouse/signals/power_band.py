@@ -16,7 +16,7 @@ LEAST_LOOKS = 240
 """Samples (or idle buckets) before a model's own band is trusted: 2 h of one board at 30 s."""
 
 LOW, HIGH = 0.05, 0.20
-"""The band is the mode between these quantiles of idle power (domain.md 2.2, K2)."""
+"""The band is the mode between these quantiles of idle power (telemetry-and-waste.md#idle, K2)."""
 
 MOST_ABOVE = 1.5
 """Learned watts above so many times the prior are not believed."""

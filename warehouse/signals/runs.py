@@ -4,7 +4,7 @@ An idle run is a maximal stretch of idle looks, all live or all repeated. A sile
 gap ends it, and so do
 `exit_samples` looks in a row from the exit threshold on, or witnesses that contradict each
 other. A look between the thresholds is not idle, but ends nothing by itself; a look without an
-activity is as if it had not been (domain.md section 2.2).
+activity is as if it had not been (telemetry-and-waste.md#idle).
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the API server's answers mean: each case of kubernetes.md section 2.1, on a server."""
+"""What the API server's answers mean: each case on a server."""
 
 import json
 from typing import Any

@@ -109,7 +109,7 @@ def test_a_job_of_eight_is_admitted_by_eight_on_one_node(floor: Floor) -> None:
 
 
 def test_eight_single_gpus_on_eight_nodes_admit_no_pod_of_eight(floor: Floor) -> None:
-    """peers.md regression 21 (Kaiwo, Kueue issue 1309)."""
+    """Eight free GPUs on eight nodes admit no pod of eight (Kueue issue 1309)."""
     for n in range(8):
         floor.node(f"n{n}")
         floor.holds(f"other{n}", [f"n{n}/{m}" for m in range(1, 8)])

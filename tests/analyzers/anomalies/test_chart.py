@@ -24,7 +24,10 @@ from analyzers.anomalies.effects import Held, Part, effects, in_cents
     [(0.0, 465.0), (0.5, 38.0), (1.0, 10.4), (2.0, 4.01), (3.0, 2.57)],
 )
 def test_average_run_lengths_are_those_of_the_textbook(shift: float, length: float) -> None:
-    """Two-sided CUSUM, slack 0.5, limit 5: domain.md 2.12; Lucas and Crosier 1982."""
+    """Two-sided CUSUM, slack 0.5, limit 5.
+
+    Source: telemetry-and-waste.md#anomalies; Lucas and Crosier 1982.
+    """
     runs = 1500
     score = np.random.default_rng(7).normal(shift, 1, (runs, 1 if not length else int(length * 9)))
     _, _, alarms = cusum(score, 0.5, 5.0)
