@@ -23,7 +23,10 @@ from fallow.seams import Cluster, Right
 CPU, MEMORY = "ask for less CPU per GPU", "ask for less memory per GPU"
 RESOURCE = {CPU: "cpu", MEMORY: "memory"}
 HEADROOM = 1.2
-"""Never below p99 x 1.2 nor below the known peak (telemetry-and-waste.md#safety), as far as days tell."""
+"""Never below p99 x 1.2 nor below the known peak, as far as days tell.
+
+Source: telemetry-and-waste.md#safety.
+"""
 LEAST_DAYS, MEMORY_HEADROOM = 7.0, 1.15
 """Of one container with a week of its own use behind it: never below its 95th percentile of CPU,
 nor below the most memory it used x 1.15."""
