@@ -159,13 +159,16 @@ class Cluster:
         """Return the moment at which the cluster must act next by itself; infinite for none."""
         return self._alarms.next()
 
-    def finish(self, pod_uid: str, now_s: float, *, ok: bool = True) -> None:
-        """Let a pod's containers exit; one that is gone or ended already stays as it is."""
+    def finish(self, pod_uid: str, now_s: float, *, ok: bool = True, reason: str = "") -> None:
+        """Let a pod's containers exit; one that is gone or ended already stays as it is.
+
+        `reason` is why they failed, such as OOMKilled; none = Error.
+        """
         self._clerk.now_s = now_s
         self._view.take_in(self._notice)
         pod = self._view.pods.get(pod_uid)
         if pod is not None and live(pod):
-            self._kubelet.finish(pod, ok=ok)
+            self._kubelet.finish(pod, ok=ok, reason=reason)
 
     def lose(
         self, node: str, now_s: float, why: str, until_s: float, *, index: int | None = None
@@ -197,6 +200,10 @@ class Cluster:
     def untrack(self, kind: str, namespace: str, name: str) -> None:
         """Let GitOps leave an object alone."""
         self._rivals.untrack(kind, namespace, name)
+
+    def hold_resizes(self) -> None:
+        """Let kubelets leave running containers what they have, whatever is asked for."""
+        self._kubelet.resizes = False
 
     def holder(self, pod_uid: str) -> Holder:
         """Return the names of a pod that holds devices, or held them.

@@ -28,6 +28,8 @@ grace, as a process does that runs as PID 1 and has no handler."""
 PULL_S, START_S = (45.0, 240.0), (2.0, 8.0)
 """Seconds until a container runs: the image is pulled for the first time on a node, or is there
 already. A choice of this world."""
+OOM_KILLED, OOM_EXIT = "OOMKilled", 137
+"""Reason and exit code of a container that the kernel killed at its memory limit."""
 BACKOFF_S, BACKOFF_MOST_S = 10.0, 300.0
 """The kubelet's back-off before a container that failed is started again; doubled each time."""
 
@@ -51,6 +53,8 @@ class Kubelet:
         self._starting: set[str] = set()
         self.away: set[str] = set()
         """Nodes that nobody hears of: nothing happens to their pods."""
+        self.resizes = True
+        """False: running containers keep what they have, whatever is asked for."""
 
     def notice(self, pod: Object, *, gone: bool) -> None:
         """See what changed about a pod."""
@@ -62,12 +66,25 @@ class Kubelet:
         node = pod["spec"].get("nodeName")
         if node and going(pod):
             self._end_later(pod)
+        elif node and deep(pod, "status", "phase") == "Running":
+            self._resize(pod)
         elif node and deep(pod, "status", "phase") == "Pending" and uid(pod) not in self._starting:
             self._starting.add(uid(pod))
             after = self._delay(pod, node)
             self._alarms.set(
                 self._clerk.now_s + after, ("start", uid(pod)), lambda: self._start(uid(pod))
             )
+
+    def _resize(self, pod: Object) -> None:
+        """Give running containers what they ask for now, and say so, as after `pods/resize`."""
+        if not self.resizes or pod["spec"]["nodeName"] in self.away:
+            return
+        asked = {c["name"]: _allocated(c) for c in pod["spec"]["containers"]}
+        states = deep(pod, "status", "containerStatuses", default=())
+        if all((s.get("resources") or {}) == asked.get(s["name"], {}) for s in states):
+            return
+        given = [{**s, "resources": asked.get(s["name"], {})} for s in states]
+        self._clerk.status(pod, {"containerStatuses": given}, "")
 
     def _delay(self, pod: Object, node: str) -> float:
         image = str(pod["spec"]["containers"][0].get("image", ""))
@@ -134,11 +151,14 @@ class Kubelet:
             self._hardware.release(pod_uid, self._clerk.now_s)
             self._clerk.remove(pod)
 
-    def finish(self, pod: Object, *, ok: bool) -> None:
-        """Let a pod's containers exit; they start again where the restart policy says so."""
+    def finish(self, pod: Object, *, ok: bool, reason: str = "") -> None:
+        """Let a pod's containers exit; they start again where the restart policy says so.
+
+        `reason` is why they failed, such as OOMKilled; none = Error.
+        """
         policy = pod["spec"].get("restartPolicy", "Always")
         if policy == "Always" or (policy == "OnFailure" and not ok):
-            self._restart(pod, ok=ok)
+            self._restart(pod, ok=ok, reason=reason)
         else:
             self.close(pod, ok=ok)
 
@@ -172,11 +192,17 @@ class Kubelet:
             "",
         )
 
-    def _restart(self, pod: Object, *, ok: bool) -> None:
+    def _restart(self, pod: Object, *, ok: bool, reason: str) -> None:
         times, now = _restarts(pod) + 1, self._clerk.now_s
+        ended = {
+            "startedAt": deep(pod, "status", "startTime", default=stamp(now)),
+            "finishedAt": stamp(now),
+            "exitCode": 0 if ok else OOM_EXIT if reason == OOM_KILLED else 1,
+            "reason": "Completed" if ok else (reason or "Error"),
+        }
         after = 0.0 if ok else min(BACKOFF_S * 2 ** (times - 1), BACKOFF_MOST_S)
         wait = {"waiting": {"reason": "Completed" if ok else "CrashLoopBackOff"}}
-        self._tell(pod, wait, times, up=False)
+        self._tell(pod, wait, times, up=False, last={"terminated": ended})
         self._alarms.set(now + after, ("start", uid(pod)), lambda: self._again(uid(pod), times))
 
     def _again(self, pod_uid: str, times: int) -> None:
@@ -185,8 +211,14 @@ class Kubelet:
             running = {"running": {"startedAt": stamp(self._clerk.now_s)}}
             self._tell(pod, running, times, up=True)
 
-    def _tell(self, pod: Object, state: Object, times: int, *, up: bool) -> None:
+    def _tell(
+        self, pod: Object, state: Object, times: int, *, up: bool, last: Object | None = None
+    ) -> None:
         now = self._clerk.now_s
+        before = {
+            s["name"]: s.get("lastState")
+            for s in deep(pod, "status", "containerStatuses", default=())
+        }
         why = "" if up else "ContainersNotReady"
         self._clerk.status(
             pod,
@@ -195,7 +227,8 @@ class Kubelet:
                     pod, now, ("Ready", up, why, ""), ("ContainersReady", up, why, "")
                 ),
                 "containerStatuses": [
-                    _container(c, state, restarts=times) for c in pod["spec"]["containers"]
+                    _container(c, state, restarts=times, last=last or before.get(c["name"]))
+                    for c in pod["spec"]["containers"]
                 ],
             },
             "",
@@ -218,7 +251,7 @@ def _restarts(pod: Object) -> int:
     return max((int(c.get("restartCount", 0)) for c in every), default=0)
 
 
-def _container(spec: Any, state: Object, *, restarts: int) -> Object:
+def _container(spec: Any, state: Object, *, restarts: int, last: Object | None = None) -> Object:
     up = "running" in state
     return {
         "name": spec["name"],
@@ -227,7 +260,15 @@ def _container(spec: Any, state: Object, *, restarts: int) -> Object:
         "started": up,
         "restartCount": restarts,
         "state": state,
+        **({"lastState": last} if last else {}),
+        **({"resources": resources} if (resources := _allocated(spec)) else {}),
     }
+
+
+def _allocated(spec: Any) -> Object:
+    """Return what the kubelet gave a container: here all that it asks for, at once."""
+    said = spec.get("resources") or {}
+    return {side: dict(said[side]) for side in ("limits", "requests") if said.get(side)}
 
 
 def _address(key: str, head: str) -> str:

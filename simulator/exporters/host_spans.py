@@ -19,6 +19,8 @@ from simulator.work.chance import Array
 from simulator.work.host import MIB, REST_MIB
 from simulator.work.kinds import kinds
 
+Integers = npt.NDArray[np.int64]
+
 
 def host_spans(
     tenures: Sequence[Tenure],
@@ -47,12 +49,12 @@ def host_spans(
         now = moments[(moments >= tenure.start_s) & (moments < tenure.end_s)]
         script = scripts[tenure.holder.uid]
         levels += latencies(tenure, script, moments, cluster)
-        now = now[_runs(script, now)]
+        now = now[runs(script, now)]
         if not len(now):
             continue
         names = {
             "cluster": _same(cluster, len(now)),
-            "ts": _stamps(now),
+            "ts": stamps(now),
             "namespace": _same(tenure.holder.namespace, len(now)),
             "pod": _same(tenure.holder.pod, len(now)),
         }
@@ -74,22 +76,28 @@ def host_spans(
 
 def _pod(script: Script, now: Array, every_s: float, start_s: float) -> dict[str, object]:
     received, sent = script.net(now)
-    memory = script.memory_mib(now, script.plan.first_rank)
+    cores, memory = pod_use(script, now)
     total = script.requests_total(now)
     rates: object = pa.nulls(len(now), pa.float32())
     if total is not None and every_s:
         before = script.requests_total(now - every_s)
         grown = total if before is None else total - before
-        unread = (now - every_s < start_s) | ~_runs(script, now - every_s)
+        unread = (now - every_s < start_s) | ~runs(script, now - every_s)
         rates = pa.array(grown / every_s, mask=unread)
     return {
         "interval_s": np.full(len(now), every_s),
-        "cpu_cores": script.cpu_cores(now),
-        "memory_bytes": np.rint((REST_MIB + 0.5 * memory) * MIB).astype(np.int64),
+        "cpu_cores": cores,
+        "memory_bytes": memory,
         "net_rx_bps": received,
         "net_tx_bps": sent,
         "requests_per_s": rates,
     }
+
+
+def pod_use(script: Script, now: Array) -> tuple[Array, Integers]:
+    """Return the cores and the bytes that a pod uses of its host."""
+    memory = script.memory_mib(now, script.plan.first_rank)
+    return script.cpu_cores(now), np.rint((REST_MIB + 0.5 * memory) * MIB).astype(np.int64)
 
 
 def _notebook(script: Script, now: Array, ahead_s: float) -> dict[str, object] | None:
@@ -102,16 +110,17 @@ def _notebook(script: Script, now: Array, ahead_s: float) -> dict[str, object] |
         "kernels": whole,
         "busy_kernels": busy.astype(np.int32),
         # A busy kernel's age is read by whoever asks, not by the notebook's clock.
-        "last_kernel_activity": _stamps(np.where(busy, now, kernel + ahead_s)),
+        "last_kernel_activity": stamps(np.where(busy, now, kernel + ahead_s)),
         "terminals": whole * (shell is not None),
         "last_terminal_activity": pa.nulls(len(now), pa.timestamp("us"))
         if shell is None
-        else _stamps(shell + ahead_s),
+        else stamps(shell + ahead_s),
         "connections": busy.astype(np.int32),
     }
 
 
-def _runs(script: Script, now: Array) -> Marks:
+def runs(script: Script, now: Array) -> Marks:
+    """Return whether a pod runs at some moments: its image is pulled, and it has begun."""
     works: Marks = script.timeline.kind_at(now) != kinds().number("pull")
     return works & (now >= script.start_s)
 
@@ -120,5 +129,6 @@ def _same(text: str, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(text), count)
 
 
-def _stamps(moments: Array) -> npt.NDArray[np.datetime64]:
+def stamps(moments: Array) -> npt.NDArray[np.datetime64]:
+    """Return moments (epoch s) as the tables have them."""
     return np.rint(moments * 1e6).astype(np.int64).astype("datetime64[us]")

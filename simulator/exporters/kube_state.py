@@ -102,6 +102,15 @@ def _pod(lines: _Lines, pod: Object) -> None:
     if states and all(states):
         ended = max((s.get("finishedAt") or "" for s in states if s), default="")
         lines.moment("kube_pod_completion_time", key, ended)
+    _containers(lines, key, spec, status)
+
+
+def _containers(lines: _Lines, key: Mapping[str, str], spec: Object, status: Object) -> None:
+    for one in status.get("containerStatuses") or ():
+        reason = (one.get("lastState") or {}).get("terminated", {}).get("reason")
+        if reason:
+            ended_by = {**key, "container": one["name"], "reason": reason}
+            lines.add("kube_pod_container_status_last_terminated_reason", ended_by, 1)
     for container in spec.get("containers") or ():
         resources = container.get("resources") or {}
         for side in ("requests", "limits"):

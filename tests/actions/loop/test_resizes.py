@@ -16,7 +16,8 @@ BEFORE, AFTER = ("1Gi", "1Gi"), ("512Mi", "512Mi")
 
 
 def begun(site: Site) -> tuple[Actor, Told]:
-    """Send the resize of both pods."""
+    """Send the resize of both pods; what kubelets do about it is the test's to say."""
+    site.cluster.hold_resizes()
     site.deployment()
     apply(site)
     actor = resizing.actor(site)

@@ -359,3 +359,48 @@ def test_two_thousand_pods_come_to_rest_in_seconds(small: Make, shapes: Any) -> 
     took = time.process_time() - began
     assert world.held() == 1600
     assert took < 10, f"{took:.1f} s of CPU"
+
+
+def test_the_kubelet_says_what_it_gave_and_follows_a_resize(small: Make, shapes: Any) -> None:
+    world = small({"h100": 1})
+    spec = shapes.deployment(1)
+    asked = {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "1"}
+    spec["template"]["spec"]["containers"][0]["resources"] = {
+        "requests": asked, "limits": {"nvidia.com/gpu": "1"},
+    }  # fmt: skip
+    world.make("Deployment", "d", spec)
+    world.run(600)
+    (pod,) = world.pods()
+    name = pod["spec"]["containers"][0]["name"]
+    (status,) = pod["status"]["containerStatuses"]
+    assert status["resources"]["requests"] == asked
+    lower = {"containers": [{"name": name, "resources": {"requests": {"cpu": "2"}}}]}
+    where = {"subresource": "resize", "how": "strategic"}
+    world.patch("Pod", pod["metadata"]["name"], {"spec": lower}, **where)
+    world.run(1)
+    (status,) = world.pods()[0]["status"]["containerStatuses"]
+    assert status["resources"]["requests"] == {**asked, "cpu": "2"}
+    assert (status["restartCount"], status["ready"]) == (0, True)
+    world.cluster.hold_resizes()
+    lower["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    world.patch("Pod", pod["metadata"]["name"], {"spec": lower}, **where)
+    world.run(1)
+    (status,) = world.pods()[0]["status"]["containerStatuses"]
+    assert status["resources"]["requests"] == {**asked, "cpu": "2"}
+
+
+@pytest.mark.parametrize(
+    ("reason", "said", "code"), [("OOMKilled", "OOMKilled", 137), ("", "Error", 1)]
+)
+def test_a_container_that_was_killed_says_why_when_it_runs_again(
+    small: Make, shapes: Any, reason: str, said: str, code: int
+) -> None:
+    world = small({"h100": 1})
+    world.make("Deployment", "d", shapes.deployment(1))
+    world.run(600)
+    world.cluster.finish(world.pods()[0]["metadata"]["uid"], world.now_s, ok=False, reason=reason)
+    world.run(600)
+    (status,) = world.pods()[0]["status"]["containerStatuses"]
+    assert status["ready"]
+    last = status["lastState"]["terminated"]
+    assert (last["reason"], last["exitCode"]) == (said, code)

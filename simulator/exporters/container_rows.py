@@ -1,0 +1,46 @@
+"""What containers use of their hosts over stretches of time, straight to `container_sample` rows.
+
+The pods of this world have one container, which uses all that its pod does; the same figures that
+`cadvisor.py` shows over HTTP.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from fallow.tables import Batch
+from simulator.exporters.host_spans import pod_use, runs, stamps
+from simulator.nouns import Tenure
+from simulator.work.behaviours import Script
+from simulator.work.chance import Array
+
+
+def container_rows(
+    tenures: Sequence[Tenure],
+    scripts: Mapping[str, Script],
+    moments: Array,
+    *,
+    cluster: str,
+    every_s: float = 300.0,
+) -> Iterator[Batch]:
+    """Yield a row per pod's container and moment (epoch s, evenly apart) at which it runs."""
+    for tenure in tenures:
+        script, holder = scripts[tenure.holder.uid], tenure.holder
+        now = moments[(moments >= tenure.start_s) & (moments < tenure.end_s)]
+        now = now[runs(script, now)]
+        if not len(now):
+            continue
+        cores, memory = pod_use(script, now)
+        yield Batch.of(
+            "container_sample",
+            {
+                "cluster": [cluster] * len(now),
+                "ts": stamps(now),
+                "namespace": [holder.namespace] * len(now),
+                "pod": [holder.pod] * len(now),
+                "container": [holder.container] * len(now),
+                "interval_s": np.full(len(now), every_s),
+                "cpu_cores": cores,
+                "memory_bytes": memory,
+            },
+        )
