@@ -70,20 +70,27 @@ def price(warehouse: "Warehouse", batches: Iterable[Batch]) -> None:
 
 
 def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFailure]]":
-    """Roll up what is new, say who held what, post the ledger, and check the books.
+    """Roll up what is new, say who held what and what work was lost, post and check the ledger.
 
-    The books are done for the window and for every hour whose rollups changed since it was posted:
-    rows that came late, after an outage or from a backfill.
+    The books are done for the window and for every hour whose rollups changed since it was posted
+    (rows that came late, after an outage or from a backfill) or whose work was lost since.
     """
-    from warehouse import audits, dirty  # noqa: PLC0415
+    from analyzers.reliability import lost  # noqa: PLC0415
+    from warehouse import audits, dirty, work_lost  # noqa: PLC0415
     from warehouse.allocation import allocate  # noqa: PLC0415
     from warehouse.ledger import post  # noqa: PLC0415
     from warehouse.rollup import roll_up  # noqa: PLC0415
 
     buckets = roll_up(warehouse)
     failures: list[AuditFailure] = []
+    burst_bps = warehouse.settings.reliability.burst_bps
     for part in dirty.owed(warehouse, window):
         allocate(warehouse, part)
+        late = Window(part.start - lost.LATE, part.end)
+        rows = lost.work_lost(warehouse, part, burst_bps)
+        work_lost.write(warehouse, lost.batch(rows).rows, late)
+    # Lost work is known when it is lost: hours that were posted before it are posted again.
+    for part in dirty.owed(warehouse, window):
         post(warehouse, part)
         failures += audits.run(warehouse, part)
         dirty.settle(warehouse, part)

@@ -35,6 +35,7 @@ STEPS = (
             "startups",
             "held",
             "claimed",
+            "lost",
             "vacancies",
             "untracked",
             "states",
@@ -54,10 +55,10 @@ POSTED = "bucket >= $since AND bucket < $until"
 def post(wh: "Warehouse", window: Window, step: str = "1h") -> int:
     """Write the `ledger` rows of every bucket that the window touches; return how many.
 
-    Read: rollup_5m and rollup_1h (by way of `signal`, which is written first), allocation, device,
-    node, pod, event, rate. Hours in which a device changes hands or starts up are read in
-    five-minute steps. Posting again gives the same rows; posting after late data gives what is
-    then true.
+    Read: rollup_5m and rollup_1h (by way of `signal`, which is written first), allocation,
+    work_lost, device, node, pod, event, rate. Hours in which a device changes hands, starts up or
+    computes what is later lost are read in five-minute steps. Posting again gives the same rows;
+    posting after late data gives what is then true.
 
     Raises:
         UsageError: `step` is neither 1h nor 5m.

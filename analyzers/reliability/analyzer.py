@@ -18,9 +18,9 @@ import polars as pl
 from analyzers.budgets import Budget, Budgets
 from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, told, written_by
 from analyzers.once import once
-from analyzers.queries import LOOKED, rows_of, sql, steps
-from analyzers.reliability import clocks, devices
-from analyzers.reliability.devices import Sick, Xid
+from analyzers.queries import sql
+from analyzers.reliability import clocks, devices, reading
+from analyzers.reliability.devices import Sick
 from analyzers.reliability.failures import (
     AFTER,
     BEFORE,
@@ -31,8 +31,9 @@ from analyzers.reliability.failures import (
     signs,
 )
 from analyzers.reliability.findings import missing_board, outages, sick_node
+from analyzers.reliability.lost import GOES_ON
 from analyzers.reliability.making import Bill
-from analyzers.reliability.work import lost_work, slow_gpus, unknown_loss
+from analyzers.reliability.work import Thrown, lost_work, slow_gpus, unknown_loss
 from analyzers.spot.tolerance import tolerances
 from fallow.checkpointing import mtbf
 from fallow.nouns import Finding, Unjudged
@@ -42,7 +43,6 @@ from fallow.window import Window
 
 RECENT = timedelta(days=1)
 """Counters of memory errors are read in so much of the raw looks: they do not forget."""
-GOES_ON = {"retried"}
 Place = tuple[str, str]
 
 
@@ -58,6 +58,8 @@ class Site(msgspec.Struct, frozen=True):
     checkpoints: dict[Owner, Checkpoints]
     held: dict[Owner, dict[str, Bill]]
     """By workload and state."""
+    lost: dict[tuple[Owner, datetime], Thrown]
+    """What each failure threw away (`work_lost`)."""
     away: dict[Place, Bill]
     missing: list[Mapping[str, Any]]
     """Nodes that show fewer boards than they have (`missing.sql`)."""
@@ -143,7 +145,9 @@ class ReliabilityAnalyzer:
             kept = site.checkpoints.get(owner)
             if owner[2] not in _going_on() or kept is None:
                 continue
-            made = lost_work(owner, failed, kept, site.held.get(owner, {}), self.settings, window)
+            thrown = {f.at: site.lost[owner, f.at] for f in failed if (owner, f.at) in site.lost}
+            held = site.held.get(owner, {})
+            made = lost_work(owner, failed, kept, held, thrown, self.settings, window)
             if made is not None:
                 yield made
 
@@ -162,15 +166,8 @@ class ReliabilityAnalyzer:
             **window.bounds(),
         }
         recent = max(window.start, window.end - RECENT).replace(tzinfo=None)
-        pods = pl.DataFrame(views.query(steps(LOOKED, "lives"), asked))
-        events = views.query(
-            sql("reliability/events"), {**asked, "reasons": list(_causes())}
-        ).to_pylist()
-        xids = [
-            Xid(r["cluster"], r["device"], r["node"] or "", r["bucket"], r["xid"],
-                r["namespace"] or "", r["pod"] or "", r["older"])
-            for r in views.query(sql("reliability/xids"), asked).to_pylist()
-        ]  # fmt: skip
+        pods = reading.lives(views, asked)
+        events, xids = reading.events(views, asked), reading.xids(views, asked)
         health = views.query(
             sql("reliability/health"), {"recent": recent, "until": asked["until"]}
         ).to_pylist()
@@ -179,9 +176,9 @@ class ReliabilityAnalyzer:
             views.query(sql("reliability/clocks"), {**asked, "throttles": clocks.mask()})
         )
         rows = pods.to_dicts()
-        said = signs(events, _causes(), xids)
+        said = signs(events, reading.causes(), xids)
         failed, struck = failures(rows, said, _loading(pods, held))
-        down = _down(events, _causes(), asked["until"])
+        down = _down(events, reading.causes(), asked["until"])
         starts = {place: [at for at, _ in spans] for place, spans in down.items()}
         nodes = views.query(sql("reliability/nodes"), asked).to_pylist()
         since = asked["since"]
@@ -196,6 +193,12 @@ class ReliabilityAnalyzer:
             ),
             checkpoints=self._checkpoints(views, asked, pods, failed),
             held=held,
+            lost={
+                (tuple(r[n] for n in WORKLOAD), r["failed_at"]): Thrown(
+                    r["gpu_hours"], r["measured"]
+                )
+                for r in views.query(sql("reliability/work_lost"), asked).to_pylist()
+            },
             away=away,
             missing=views.query(sql("reliability/missing"), asked).to_pylist(),
             budgets=Budgets.read(views, window),
@@ -227,11 +230,6 @@ class ReliabilityAnalyzer:
 
 
 @cache
-def _causes() -> dict[str, str]:
-    return {r["reason"]: r["cause"] for r in rows_of("interruptions")}
-
-
-@cache
 def _going_on() -> frozenset[str]:
     return frozenset(kind for kind, (how, _) in tolerances().items() if how in GOES_ON)
 
@@ -239,13 +237,13 @@ def _going_on() -> frozenset[str]:
 def _incidents(failed: Sequence[Failure]) -> int:
     """Count the failures of nodes: the workloads that one takes along are one incident.
 
-    What an application did itself is none, nor is a spot node that its cloud takes back: that is
-    the market's, and the `spot` analyzer measures it.
+    What an application did itself is none, nor is a pod that made room for another, nor a spot node
+    that its cloud takes back: that is the market's, and the `spot` analyzer measures it.
     """
     last: dict[Place, datetime] = {}
     count = 0
     for failure in failed:
-        if failure.cause in {"application", "spot"}:
+        if failure.cause in {"application", "spot", "preemption"}:
             continue
         places = [(failure.owner[0], node) for node in failure.nodes]
         count += any(failure.at - last.get(p, datetime.min) > TOGETHER for p in places)  # noqa: DTZ901

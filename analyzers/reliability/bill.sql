@@ -13,7 +13,7 @@ FROM ledger
 WHERE
     bucket >= $since
     AND bucket < $until
-    AND state IN ('unavailable', 'startup', 'productive', 'low')
+    AND state IN ('unavailable', 'startup', 'productive', 'low', 'lost')
     AND (namespace <> '' OR state = 'unavailable')
 GROUP BY ALL
 ORDER BY ALL

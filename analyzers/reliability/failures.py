@@ -17,16 +17,28 @@ from analyzers.checkpoints import WORKLOAD, Owner
 from analyzers.reliability.devices import Xid
 from fallow.xids import xid_meaning
 
-Cause = Literal["spot", "node", "device", "application"]
+Cause = Literal["spot", "preemption", "node", "device", "application"]
 Row = Mapping[str, Any]
 TOGETHER = timedelta(minutes=10)
 """Pods of one workload that end within this failed together."""
 BEFORE, AFTER = timedelta(minutes=20), timedelta(minutes=10)
 """An event explains a pod that ended no later than `BEFORE` after it, or `AFTER` before it."""
 EARLY = timedelta(minutes=5)
+_SAID: Mapping[str, Cause] = {"spot": "spot", "preemption": "preemption", "down": "node"}
 LATEST = timedelta(days=1)
 """Whoever comes later does not replace what failed."""
+PREEMPTED = "Preempted"
+"""Reason of the scheduler's event on a pod that has to make room for another."""
 STEPS = ("detect", "decide", "drain", "restart")
+
+
+class FailedPod(msgspec.Struct, frozen=True):
+    """A pod of a failure, its GPUs, and since when it ran."""
+
+    pod: str
+    who: int
+    gpus: float
+    start: datetime
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -43,6 +55,7 @@ class Failure(msgspec.Struct, frozen=True):
     """By step, from the first sign to the first work; None = nobody came after."""
     load_s: float
     """Of the restart, the time from a pod's start to its first work."""
+    pods: tuple[FailedPod, ...]
 
 
 class Signs(msgspec.Struct, frozen=True):
@@ -64,6 +77,9 @@ def signs(events: Iterable[Row], causes: Mapping[str, str], xids: Iterable[Xid])
             nodes[row["cluster"], row["name"]].append((row["ts"], cause))
         elif row["kind"] == "Pod" and cause == "evicted":
             pods[row["cluster"], row["namespace"] or "", row["name"]].append((row["ts"], "down"))
+        elif row["kind"] == "Pod" and row["reason"] == PREEMPTED:
+            name = row["cluster"], row["namespace"] or "", row["name"]
+            pods[name].append((row["ts"], "preemption"))
     for xid in xids:
         said = xid_meaning(xid.code)
         bad = said.severity in {"fatal", "warn"} and said.class_ not in {"application", "log"}
@@ -106,8 +122,8 @@ def _cause(row: Row, said: Signs) -> tuple[Cause | None, datetime | None]:
     told = [*said.nodes.get(place, ()), *said.pods.get(_name(row), ())]
     near = sorted((at, why) for at, why in told if end - BEFORE <= at <= end + AFTER)
     if near:
-        at, why = min(near, key=lambda item: (item[1] != "spot", item[0]))
-        return ("spot" if why == "spot" else "node"), min(at, end)
+        at, why = min(near, key=lambda item: (item[1] == "down", item[0]))
+        return _SAID[why], min(at, end)
     if row["phase"] != "Failed":
         return None, None
     hours = said.devices.get(place, ())
@@ -149,7 +165,7 @@ def _failure(
     load_s: float,
 ) -> Failure:
     rows = [row for row, _, _ in group]
-    order: tuple[Cause, ...] = ("spot", "node", "device", "application")
+    order: tuple[Cause, ...] = ("spot", "preemption", "node", "device", "application")
     cause = min((why for _, why, _ in group), key=order.index)
     first = min(at for _, _, at in group)
     gone = max(row["ended"] for row in rows)
@@ -171,6 +187,7 @@ def _failure(
         run_hours=max((first - row["start"]).total_seconds() / 3600 for row in rows),
         seconds=_split(rows, after, first, gone, load_s) if after else None,
         load_s=load_s,
+        pods=tuple(FailedPod(r["pod"], r["who"], float(r["gpus"]), r["start"]) for r in rows),
     )
 
 

@@ -37,7 +37,7 @@ class Bill(msgspec.Struct, frozen=True):
 
 def claims_of(owner: Owner, held: Mapping[str, Bill], gpu_hours: float) -> tuple[Claim, ...]:
     """Claim so many of a workload's hours at work, by what each state has of them."""
-    states: tuple[State, ...] = ("productive", "low")
+    states: tuple[State, ...] = ("lost", "productive", "low")
     total = summed(held, states).gpu_hours
     cluster, namespace, kind, name = owner
     return tuple(

@@ -2,9 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from functools import cache
 from typing import Any
+
+import msgspec
 
 from analyzers.checkpoints import Checkpoints, Owner
 from analyzers.queries import rows_of
@@ -17,19 +20,35 @@ from fallow.settings import ReliabilitySettings
 from fallow.window import Window, format_duration
 
 
+class Thrown(msgspec.Struct, frozen=True):
+    """Work that one failure threw away, as `work_lost` has it."""
+
+    gpu_hours: float
+    measured: bool
+
+
 def lost_work(  # noqa: PLR0917  (one caller)
     owner: Owner,
     failed: Sequence[Failure],
     kept: Checkpoints,
     held: Mapping[str, Bill],
+    thrown: Mapping[datetime, Thrown],
     settings: ReliabilitySettings,
     window: Window,
 ) -> Finding | None:
-    """Return what a workload's failures cost: held while dead, started again, done again."""
-    worked = summed(held, ("productive", "low"))
+    """Return what a workload's failures cost: held while dead, started again, done again.
+
+    What is done again is what `work_lost` says; of a failure that it does not have, half of the
+    interval between two checkpoints. `thrown`: its rows by when the failure was.
+    """
+    worked = summed(held, ("productive", "low", "lost"))
     startup = held.get("startup", Bill(0.0, Decimal()))
     hours = worked.gpu_hours + startup.gpu_hours
-    replay = [min(kept.interval_h / 2, f.run_hours) * f.gpus for f in failed]
+    replay = [
+        thrown[f.at].gpu_hours if f.at in thrown else min(kept.interval_h / 2, f.run_hours) * f.gpus
+        for f in failed
+    ]
+    seen = all(f.at in thrown and thrown[f.at].measured for f in failed)
     steps = [f.seconds for f in failed if f.seconds]
     dead = sum(
         (f.seconds["detect"] + f.seconds["drain"]) / 3600 * f.gpus for f in failed if f.seconds
@@ -41,7 +60,7 @@ def lost_work(  # noqa: PLR0917  (one caller)
         return None
     usd = worked.plus(startup).part(lost)
     span = window.seconds / 3600
-    measured = mtbf(sum(f.cause != "spot" for f in failed), span)
+    measured = mtbf(sum(f.cause not in {"spot", "preemption"} for f in failed), span)
     write_h = (kept.write_s or settings.write.total_seconds()) / 3600
     # A checkpoint serves whatever interrupts the work, a spot node that is taken back as well.
     between = mtbf(len(failed), span).mean_h or span
@@ -85,7 +104,7 @@ def lost_work(  # noqa: PLR0917  (one caller)
                 "media": _media(write_h, between, restart),
             },
             "assumed": [
-                "half of the work between two checkpoints is lost each time",
+                *([] if seen else ["half of the work between two checkpoints is lost each time"]),
                 *([] if kept.write_s else ["how long a checkpoint is written nobody saw"]),
             ],
         },

@@ -26,6 +26,7 @@ SELECT
     kind,
     bucket,
     cell,
+    cell_s,
     greatest(cell, from_at) AS from_at,
     least(cell + to_seconds(cell_s), to_at) AS to_at
 FROM both_sizes

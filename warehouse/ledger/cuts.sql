@@ -1,4 +1,5 @@
--- Hours in which a device changes hands or starts up: they are read in five-minute steps.
+-- Hours in which a device changes hands, starts up or computes what is later lost: they are read in
+-- five-minute steps.
 WITH moments AS (
     SELECT
         device_id,
@@ -20,6 +21,24 @@ WITH moments AS (
         ) + INTERVAL 1 SECOND
     FROM owners
     WHERE born + to_seconds($startup_s) > $since
+    UNION ALL
+    SELECT
+        o.device_id,
+        o.cluster,
+        o.device,
+        unnest(
+            generate_series(
+                time_bucket(INTERVAL 1 HOUR, greatest(w.start, $since::TIMESTAMP)),
+                least(w."end", $until::TIMESTAMP),
+                INTERVAL 1 HOUR
+            )
+        ) + INTERVAL 1 SECOND
+    FROM owners AS o
+    INNER JOIN work_lost AS w
+        ON
+            o.cluster = w.cluster AND o.namespace = w.namespace AND o.pod = w.pod
+            AND o.start_at < w."end" AND o.end_at > w.start
+    WHERE w.start < $until AND w."end" > $since
 )
 
 SELECT DISTINCT

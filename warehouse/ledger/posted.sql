@@ -18,6 +18,7 @@ WITH priced AS MATERIALIZED (
         s.stranded_s,
         s.unavailable_s,
         s.unknown_s,
+        s.lost_s,
         s.before_s AS upto_0,
         upto_0 + s.free_s AS upto_1,
         upto_1 + s.idle_s AS upto_2,
@@ -26,7 +27,8 @@ WITH priced AS MATERIALIZED (
         upto_4 + s.startup_s AS upto_5,
         upto_5 + s.stranded_s AS upto_6,
         upto_6 + s.unavailable_s AS upto_7,
-        upto_7 + s.unknown_s AS upto_8
+        upto_7 + s.unknown_s AS upto_8,
+        upto_8 + s.lost_s AS upto_9
     FROM states AS s
     INNER JOIN devices AS d ON s.device_id = d.device_id
     INNER JOIN subjects AS k ON s.device_id = k.device_id
@@ -155,6 +157,21 @@ told AS (
         upto_8 AS upto_s
     FROM priced
     WHERE gpus > 1e-6 AND unknown_s > 1e-6
+    UNION ALL
+    SELECT
+        device_id,
+        bucket,
+        holder_id,
+        as_of,
+        gpus,
+        usd_s,
+        gpu_usd_s,
+        'lost' AS state,
+        lost_s AS seconds,
+        upto_8 AS from_s,
+        upto_9 AS upto_s
+    FROM priced
+    WHERE gpus > 1e-6 AND lost_s > 1e-6
 )
 
 SELECT

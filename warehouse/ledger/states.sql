@@ -17,9 +17,12 @@ WITH holding_pods AS (
         END AS part,
         CASE WHEN c.named THEN c.idle_s ELSE v.idle_s END * part AS idle_s,
         CASE WHEN c.named THEN c.low_s ELSE v.low_s END * part AS low_s,
-        CASE WHEN c.named THEN c.busy_s ELSE v.busy_s END * part AS busy_s
+        CASE WHEN c.named THEN c.busy_s ELSE v.busy_s END * part AS busy_s,
+        coalesce(l.lost, 0) AS lost
     FROM claimed AS c
     INNER JOIN vacancies AS v ON c.device_id = v.device_id AND c.cell = v.cell
+    LEFT JOIN lost AS l
+        ON c.device_id = l.device_id AND c.cell = l.cell AND c.owner_id = l.owner_id
 ),
 
 nobody AS (
@@ -44,8 +47,9 @@ pieces AS (
         holder_id,
         0 AS free_s,
         idle_s * (1 - starting) AS idle_s,
-        low_s,
-        busy_s,
+        low_s * (1 - lost) AS low_s,
+        busy_s * (1 - lost) AS busy_s,
+        (low_s + busy_s) * lost AS lost_s,
         idle_s * starting AS startup_s,
         0 AS stranded_s,
         0 AS unavailable_s,
@@ -62,6 +66,7 @@ pieces AS (
         busy_s * (1 - down),
         0,
         0,
+        0,
         left_s * down,
         (left_s - free_s - low_s - busy_s) * (1 - down)
     FROM nobody
@@ -69,6 +74,7 @@ pieces AS (
     SELECT
         device_id,
         bucket,
+        0,
         0,
         0,
         0,
@@ -91,6 +97,7 @@ summed AS (
         sum(idle_s) AS idle_s,
         sum(low_s) AS low_s,
         sum(busy_s) AS busy_s,
+        sum(lost_s) AS lost_s,
         sum(startup_s) AS startup_s,
         sum(stranded_s) AS stranded_s,
         sum(unavailable_s) AS unavailable_s,
@@ -103,7 +110,8 @@ SELECT
     *,
     coalesce(
         sum(
-            free_s + idle_s + low_s + busy_s + startup_s + stranded_s + unavailable_s + unknown_s
+            free_s + idle_s + low_s + busy_s + lost_s + startup_s + stranded_s + unavailable_s
+            + unknown_s
         ) OVER (
             PARTITION BY device_id, bucket
             ORDER BY holder_id
@@ -121,6 +129,7 @@ SELECT
     CASE WHEN holder_id = 0 THEN 0 ELSE idle_s END AS idle_s,
     low_s,
     busy_s,
+    0 AS lost_s,
     0 AS startup_s,
     0 AS stranded_s,
     0 AS unavailable_s,
@@ -136,6 +145,7 @@ SELECT
     0 AS idle_s,
     0 AS low_s,
     0 AS busy_s,
+    0 AS lost_s,
     0 AS startup_s,
     0 AS stranded_s,
     CASE WHEN unavailable THEN seconds ELSE 0 END AS unavailable_s,

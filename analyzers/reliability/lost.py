@@ -1,0 +1,143 @@
+"""Work that failures threw away: what their pods computed since the last checkpoint.
+
+lives, events, XIDs ──► failures.py ─┐
+pod_sample ─► bursts.sql ─► written_by ─┼─► WorkLost, a row of `work_lost` ──► the ledger's `lost`
+fallow.dev/checkpoint-interval ─────────┘
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+import msgspec
+import polars as pl
+
+from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, told, written_by
+from analyzers.queries import sql
+from analyzers.reliability import reading
+from analyzers.reliability.failures import Cause, Failure, failures, signs
+from analyzers.spot.tolerance import tolerances
+from fallow.seams import Views
+from fallow.tables import Batch
+from fallow.window import Window
+
+BACK = timedelta(hours=24)
+"""Checkpoints are read from so much time before a failure."""
+LATE = timedelta(hours=1)
+"""Failures so long before a window are named again: the inventory knows of some of them late."""
+MISSING = 1.5
+"""A checkpoint seen longer ago than so many intervals is not the last one: some were not seen."""
+GOES_ON = {"retried"}
+
+
+class WorkLost(msgspec.Struct, frozen=True):
+    """Work of one pod that a failure threw away (a row of `work_lost`); naive UTC."""
+
+    cluster: str
+    namespace: str
+    pod: str
+    end: datetime
+    start: datetime
+    workload_kind: str
+    workload: str
+    cause: Cause
+    gpu_hours: float
+    basis: Literal["measured", "estimated"]
+
+
+def work_lost(views: Views, window: Window, burst_bps: float) -> list[WorkLost]:
+    """Return the work that failures from `LATE` before a window until its end threw away.
+
+    Read: pod, event, rollup_1h (XIDs), pod_sample. Only kinds that go on from a checkpoint; a
+    workload of which no checkpoint is known has no row: nobody can tell what it lost.
+    `burst_bps`: bytes a second from which writing may be a checkpoint.
+    """
+    around = Window(window.start - LATE, window.end)
+    bounds = around.bounds()
+    pods = reading.lives(views, bounds)
+    if pods.is_empty() or pods["ended"].is_null().all():
+        return []
+    said = signs(reading.events(views, bounds), reading.causes(), reading.xids(views, bounds))
+    found, _ = failures(pods.to_dicts(), said, {})
+    since = around.start.astimezone(UTC).replace(tzinfo=None)
+    going_on = {kind for kind, (how, _) in tolerances().items() if how in GOES_ON}
+    struck = [f for f in found if f.owner[2] in going_on and f.at >= since]
+    if not struck:
+        return []
+    first = min(f.at for f in struck).replace(tzinfo=UTC)
+    loud = pl.DataFrame(
+        views.query(
+            sql("bursts"), {**Window(first - BACK, window.end).bounds(), "burst_bps": burst_bps}
+        )
+    )
+    return [row for failure in struck for row in _rows(failure, pods, loud)]
+
+
+def batch(rows: Sequence[WorkLost]) -> Batch:
+    """Return lost work as rows of `work_lost`."""
+    names = WorkLost.__struct_fields__
+    return Batch.of("work_lost", {n: [getattr(row, n) for row in rows] for n in names})
+
+
+def _rows(failure: Failure, pods: pl.DataFrame, loud: pl.DataFrame) -> list[WorkLost]:
+    at = failure.at
+    mine = _of(pods, failure.owner)
+    at_s = at.replace(tzinfo=UTC).timestamp()
+    before = loud.filter(
+        pl.col("who").is_in(mine["who"].unique().to_list()),
+        pl.col("at_s") >= at_s - BACK.total_seconds(),
+        pl.col("at_s") + pl.col("interval_s") <= at_s,
+    )
+    written = written_by(mine, before).get(failure.owner)
+    kept = written if written is not None and written.regular else _annotated(mine) or written
+    if kept is None:
+        return []
+    found = []
+    for pod in failure.pods:
+        start, basis = _since(failure, pod.start, kept, before)
+        hours = round(pod.gpus * (at - start).total_seconds() / 3600, 6)
+        if hours > 0:
+            found.append(
+                WorkLost(*failure.owner[:2], pod.pod, at, start, *failure.owner[2:],
+                         failure.cause, hours, basis)
+            )  # fmt: skip
+    return found
+
+
+def _since(
+    failure: Failure, begun: datetime, kept: Checkpoints, written: pl.DataFrame
+) -> tuple[datetime, Literal["measured", "estimated"]]:
+    """Return from when on a pod's work is lost, and how that is known.
+
+    What was saved is the state at the beginning of the last burst of writing.
+    """
+    interval = timedelta(hours=kept.interval_h)
+    if kept.source == "writes" and kept.regular:
+        saved = max(begun, _last(written) or begun)
+        if failure.at - saved < MISSING * interval:
+            return saved, "measured"
+    return max(begun, failure.at - interval / 2), "estimated"
+
+
+def _last(written: pl.DataFrame) -> datetime | None:
+    """Return when the newest burst of writing began."""
+    rows = written.sort("at_s", descending=True).select("at_s", "interval_s").rows()
+    began: float | None = None
+    for at_s, interval_s in rows:
+        if began is not None and began - at_s > MISSING * interval_s:
+            break
+        began = at_s
+    return None if began is None else datetime.fromtimestamp(began, UTC).replace(tzinfo=None)
+
+
+def _of(pods: pl.DataFrame, owner: Owner) -> pl.DataFrame:
+    return pods.filter(*(pl.col(n) == v for n, v in zip(WORKLOAD, owner, strict=True)))
+
+
+def _annotated(pods: pl.DataFrame) -> Checkpoints | None:
+    for text in pods["annotations"].drop_nulls().to_list():
+        notes: Mapping[str, Any] = json.loads(text)
+        if (said := told(notes, [])) is not None:
+            return said
+    return None

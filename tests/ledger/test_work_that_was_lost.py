@@ -1,0 +1,84 @@
+"""What a failure threw away is `lost` in the ledger: from `work_lost`, and from nothing else."""
+
+from typing import Any
+
+import pytest
+
+from warehouse.allocation import allocate
+from warehouse.ledger import post
+
+
+def site(kit: Any, tables: Any, minutes: int = 180) -> None:
+    """Put two GPUs, each at work for a pod of one job until minute 110 of three hours."""
+    for n in range(2):
+        tables.put("device", [kit.device(f"d{n}", minutes)])
+        busy = kit.looks(f"d{n}", 0, 110, f"p{n}", busy_s=300.0)
+        tables.put("rollup_5m", [*busy, *kit.looks(f"d{n}", 110, minutes)])
+        tables.put(
+            "pod",
+            [
+                {
+                    "cluster": "c", "uid": f"u{n}", "namespace": f"ns-p{n}", "pod": f"p{n}",
+                    "node": "n", "workload_kind": "PyTorchJob", "workload": "train",
+                    "scheduled_at": kit.at(-300), "finished_at": kit.at(110),
+                    "last_seen": kit.at(minutes),
+                }
+            ],
+        )  # fmt: skip
+    tables.put("rate", [kit.flat_rate("2")])
+    kit.hourly(tables)
+
+
+def hours(kit: Any, tables: Any, step: str = "1h") -> dict[tuple[str, str, int], float]:
+    allocate(tables, kit.window(0, 180))
+    post(tables, kit.window(0, 180), step)
+    found: dict[tuple[str, str, int], float] = {}
+    for row in tables.rows("ledger"):
+        key = (row["state"], row["device"], row["bucket"].hour)
+        found[key] = round(found.get(key, 0) + row["gpu_seconds"] / 60, 3)
+    return {key: minutes for key, minutes in found.items() if key[0] != "free"}
+
+
+@pytest.mark.parametrize("step", ["1h", "5m"])
+def test_what_was_computed_since_the_last_checkpoint_is_lost(
+    kit: Any, tables: Any, step: str
+) -> None:
+    """From minute 50 to the failure at 110: 10 minutes of the first hour, 50 of the second."""
+    site(kit, tables)
+    row = {
+        "cluster": "c", "namespace": "ns-p0", "pod": "p0", "start": kit.at(50), "end": kit.at(110),
+        "workload_kind": "PyTorchJob", "workload": "train", "cause": "node", "gpu_hours": 1.0,
+        "basis": "measured",
+    }  # fmt: skip
+    tables.put("work_lost", [row])
+    assert hours(kit, tables, step) == {
+        ("productive", "d0", 0): 50, ("lost", "d0", 0): 10, ("lost", "d0", 1): 50,
+        ("productive", "d1", 0): 60, ("productive", "d1", 1): 50,
+    }  # fmt: skip
+    rows = tables.rows("ledger")
+    # Two GPUs, three hours at $2; of them one hour lost.
+    assert float(sum(r["usd"] for r in rows)) == pytest.approx(12, abs=1e-6)
+    assert float(sum(r["usd"] for r in rows if r["state"] == "lost")) == pytest.approx(2, abs=1e-6)
+    assert sum(r["seconds"] for r in rows) == pytest.approx(2 * 3 * 3600)
+
+
+def test_without_a_row_nothing_is_lost(kit: Any, tables: Any) -> None:
+    site(kit, tables)
+    assert {state for state, _, _ in hours(kit, tables)} == {"productive"}
+
+
+def test_hours_at_rest_are_idle_not_lost(kit: Any, tables: Any) -> None:
+    tables.put("device", [kit.device("d", 180)])
+    tables.put(
+        "rollup_5m", [*kit.looks("d", 0, 60, "p", busy_s=300.0), *kit.looks("d", 60, 180, "p")]
+    )
+    kit.hourly(tables)
+    row = {
+        "cluster": "c", "namespace": "ns-p", "pod": "p", "start": kit.at(30), "end": kit.at(180),
+        "workload_kind": "Job", "workload": "p", "cause": "spot", "gpu_hours": 2.5,
+        "basis": "estimated",
+    }  # fmt: skip
+    tables.put("work_lost", [row])
+    found = hours(kit, tables)
+    assert found["lost", "d", 0] == 30
+    assert (found["idle", "d", 1], found["idle", "d", 2]) == (60, 60)
