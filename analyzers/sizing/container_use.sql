@@ -59,16 +59,17 @@ per_pod AS (
     GROUP BY p.cluster, p.namespace, p.workload_kind, p.workload, s.container, s.pod
 ),
 
-seen AS (
+per_hour AS (
     SELECT
         p.cluster,
         p.namespace,
         p.workload_kind,
         p.workload,
         s.container,
-        count(DISTINCT s.ts) FILTER (WHERE s.cpu_cores IS NOT null) * max(s.interval_s) AS cpu_s,
-        count(DISTINCT s.ts) FILTER (WHERE s.memory_bytes IS NOT null) * max(s.interval_s)
-            AS memory_s
+        s.pod,
+        date_trunc('hour', s.ts) AS hour_at,
+        count(s.cpu_cores) * max(s.interval_s) AS cpu_s,
+        count(s.memory_bytes) * max(s.interval_s) AS memory_s
     FROM container_sample AS s
     INNER JOIN pods AS p
         ON s.cluster = p.cluster AND s.namespace = p.namespace AND s.pod = p.pod
@@ -77,7 +78,35 @@ seen AS (
         AND s.ts < $until
         AND (p.start IS null OR s.ts >= p.start - INTERVAL 5 MINUTE)
         AND (p."end" IS null OR s.ts <= p."end" + INTERVAL 10 MINUTE)
-    GROUP BY p.cluster, p.namespace, p.workload_kind, p.workload, s.container
+    GROUP BY ALL
+),
+
+-- Replicas run side by side: of each hour the pod that was seen longest counts.
+hours AS (
+    SELECT
+        cluster,
+        namespace,
+        workload_kind,
+        workload,
+        container,
+        hour_at,
+        max(cpu_s) AS cpu_s,
+        max(memory_s) AS memory_s
+    FROM per_hour
+    GROUP BY ALL
+),
+
+seen AS (
+    SELECT
+        cluster,
+        namespace,
+        workload_kind,
+        workload,
+        container,
+        sum(cpu_s) AS cpu_s,
+        sum(memory_s) AS memory_s
+    FROM hours
+    GROUP BY ALL
 )
 
 SELECT

@@ -191,3 +191,14 @@ def test_nothing_is_said_of_containers_whose_use_or_request_nobody_tells(hours: 
     work(hours, {"name": "main", "gpu": True})
     use(hours, "w-0")
     assert asks(hours) == {}
+
+
+@pytest.mark.parametrize(("rows", "known"), [(WEEK - 12, False), (WEEK, True)])
+def test_replicas_side_by_side_do_not_make_a_week_of_half_a_week(
+    hours: Hours, rows: int, known: bool
+) -> None:
+    hours.node("n0")
+    work(hours, ranks=({}, {}), gpus_per_pod=1)
+    use(hours, "w-0", rows=rows)
+    use(hours, "w-1", rows=rows)
+    assert bool(asks(hours)) is known
