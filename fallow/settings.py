@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Annotated, Any, Self, get_args
 
 import msgspec
 from pydantic import (
@@ -27,7 +27,13 @@ from fallow.dashboard_settings import DashboardSettings, FinanceSettings
 from fallow.errors import SettingsError
 from fallow.report_settings import ReportsSettings
 from fallow.sections import S3, Duration, Section, TimeZone
-from fallow.service_levels import LatencyMetric, ScalingSettings, ServicesSettings, StepMetric
+from fallow.service_levels import (
+    METRIC_NAME,
+    LatencyMetric,
+    ScalingSettings,
+    ServicesSettings,
+    StepMetric,
+)
 from fallow.snapshot_settings import SnapshotSettings
 from fallow.window import format_duration
 
@@ -74,6 +80,10 @@ class PrometheusSettings(Section):
     )
     step_metrics: list[StepMetric] = Field(
         default_factory=list, description="more than step_metrics.csv: name, column, form, scale"
+    )
+    progress_metrics: list[Annotated[str, Field(pattern=METRIC_NAME)]] = Field(
+        default_factory=list,
+        description="metrics that say how far a job is, beside progress_metrics.csv",
     )
 
 

@@ -16,6 +16,7 @@ from collectors.prometheus.decode import Matrix, vector
 from collectors.prometheus.gaps import MEMORY, Silences
 from collectors.prometheus.grid import holders, whole
 from collectors.prometheus.latencies import Latencies
+from collectors.prometheus.progress import Progress
 from collectors.prometheus.raw import LEAST, samples, selector
 from collectors.prometheus.steps import Steps
 from collectors.prometheus.telemetry import SOURCE, Telemetry, metric_names
@@ -86,11 +87,12 @@ class PrometheusCollector:
             only=only,
         )
         common: dict[str, Any] = {"cluster": cluster, "matchers": settings.selector}
-        self._gridded: dict[str, Usage | Containers | Latencies | Steps] = {
+        self._gridded: dict[str, Usage | Containers | Latencies | Steps | Progress] = {
             "usage": Usage(self.client, **common),
             "containers": Containers(self.client, **common),
             "latencies": Latencies(self.client, own=settings.latency_metrics, **common),
             "steps": Steps(self.client, own=settings.step_metrics, **common),
+            "progress": Progress(self.client, own=settings.progress_metrics, **common),
         }
         self._silences: tuple[datetime, Silences] | None = None
         self.failure: FallowError | None = None
@@ -104,9 +106,9 @@ class PrometheusCollector:
         """Yield what of a window is not done: rows, looks and gaps, and a cursor per chunk.
 
         In time order: `sample`, `holding`, `scrape`, `cursor` of each chunk of telemetry, then
-        `node`, `pod`, then `pod_sample`, `container_sample`, `latency_sample`, `step_sample`. A
-        failure is a `scrape` row and ends the run; what was yielded before it is whole, and the
-        next run goes on from there.
+        `node`, `pod`, then `pod_sample`, `container_sample`, `latency_sample`, `step_sample`,
+        `progress_sample`. A failure is a `scrape` row and ends the run; what was yielded before it
+        is whole, and the next run goes on from there.
         """
         self.failure = None
         self.client.queries = 0
@@ -290,7 +292,7 @@ class PrometheusCollector:
         self,
         window: Window,
         part: str,
-        asking: Usage | Containers | Latencies | Steps,
+        asking: Usage | Containers | Latencies | Steps | Progress,
         wanted: Sequence[Any],
         held_by: Sequence[str],
     ) -> Iterator[Batch]:
