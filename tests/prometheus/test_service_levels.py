@@ -98,7 +98,7 @@ def test_passes_a_minute_apart_leave_no_hole(prometheus_with_history: str) -> No
         assert apart == {timedelta(minutes=every)}
         assert len(moments) >= count, table
     assert len(seen["latency_sample"]) == 2
-    assert len(names) == 6  # telemetry, inventory and four on a grid: one cursor each
+    assert len(names) == 7  # telemetry, inventory and five on a grid: one cursor each
 
 
 def test_a_sites_own_names_are_settings(prometheus_with_history: str) -> None:

@@ -60,7 +60,7 @@ def test_they_act_and_do_no_harm(did: dict[str, Any]) -> None:
 
 def test_the_admin_trusts_lists_and_approves(did: dict[str, Any]) -> None:
     admin = did["admin"]
-    assert set(admin["trusted"]) == set(did["policies"]) - {"observe-all"}
+    assert set(admin["trusted"]) == set(did["policies"]) - {"observe-all", "stalled-jobs"}
     assert admin["namespaces"] > 0
     assert admin["approved"] > 0
 

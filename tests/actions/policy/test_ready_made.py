@@ -34,6 +34,7 @@ NAMES = [
     "recycle-sick-nodes",
     "right-size-memory",
     "spot-batch",
+    "stalled-jobs",
 ]
 CASES = {
     # policy: analyzer, kind of finding, kind of workload, namespace, verdict, verb
@@ -57,7 +58,7 @@ def policies() -> dict[str, Policy]:
     return {policy.name: policy for policy in read([FOLDER])}
 
 
-def test_they_are_the_ten_and_each_is_in_the_file_of_its_name(
+def test_they_are_the_eleven_and_each_is_in_the_file_of_its_name(
     policies: dict[str, Policy],
 ) -> None:
     assert sorted(policies) == NAMES
@@ -107,6 +108,50 @@ def test_none_acts_until_an_admin_says_where_and_its_back_test_passed(
     assert (held.ruling, {r.gate for r in held.reasons}) == ("hold", {"trusted"})
     acted = decide(opened, case(name), trusted, NIGHT)
     assert (acted.step, acted.ruling) == ("act", "allow"), acted.reasons
+
+
+def stalled(verb: str, evidence: str) -> Facts:
+    """Return a job that hangs, about which there is no other doubt."""
+    about = {
+        "analyzer": "stalled", "kind": "stalled_job", "verdict": "wasteful", "evidence": evidence,
+        "window": Window(NIGHT - 10 * MINUTE, NIGHT), "details": {"actionable": True},
+    }  # fmt: skip
+    return facts(
+        at=NIGHT,
+        seen_until=NIGHT,
+        finding=finding("PyTorchJob", **about),
+        recommendation=advice(verb),
+        created_at=NIGHT - 3000 * HOUR,
+        history=History(
+            first_seen=NIGHT - 90 * HOUR,
+            notified_at=NIGHT - 80 * HOUR,
+            approved_by=("ann",),
+            snapshot_at=NIGHT,
+        ),
+    )
+
+
+@pytest.mark.parametrize("verb", ["notify owner", "suspend"])
+def test_a_job_that_hangs_is_told_to_its_owner_and_never_stopped(
+    policies: dict[str, Policy], verb: str
+) -> None:
+    shipped, trusted = policies["stalled-jobs"], spent(trusted=frozenset({"stalled-jobs"}))
+    open_ = msgspec.structs.replace(
+        shipped, allow=msgspec.structs.replace(shipped.allow, namespaces=("team-*",))
+    )
+    for policy in (shipped, open_):
+        made = decide(policy, stalled(verb, "confirmed"), trusted, NIGHT)
+        assert made.step != "act"
+        if verb == "notify owner":
+            assert (made.step, made.ruling) == ("notify", "allow"), made.reasons
+
+
+@pytest.mark.parametrize(("evidence", "about"), [("confirmed", True), ("suspected", False)])
+def test_only_a_hang_that_is_confirmed_is_told(
+    policies: dict[str, Policy], evidence: str, about: bool
+) -> None:
+    case_ = stalled("notify owner", evidence)
+    assert (matches(policies["stalled-jobs"], case_) == ()) is about
 
 
 @pytest.mark.parametrize(
