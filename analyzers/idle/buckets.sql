@@ -1,5 +1,5 @@
 -- Idle five-minute buckets of held devices, in the columns of idle_looks.sql. A bucket is idle
--- when no signal contradicts another in it and every look is, or when what is left beside its
+-- when no witness contradicts another in it and every look is, or when what is left beside its
 -- greatest look is so little that fewer looks than $exit_samples can have reached
 -- $exit_threshold and the silence between idle looks stays within the gap. Buckets that are not
 -- idle come along only where a gap may reach over them ($barriers). What is known beforehand spares
@@ -11,20 +11,6 @@ WITH gpu AS (
         unnest($clusters) AS cluster,
         unnest($devices) AS device,
         CASE WHEN unnest($boards) THEN 1 END::FLOAT AS board
-),
-
-lows AS (
-    SELECT
-        g.number,
-        r.bucket
-    FROM signal AS r
-    INNER JOIN gpu AS g ON r.cluster = g.cluster AND r.device = g.device
-    WHERE
-        r.bucket >= $since - INTERVAL 5 MINUTE AND r.bucket < $until
-        AND r.device BETWEEN $first AND $last AND r.rule IS NOT null
-    GROUP BY g.number, r.bucket
-    HAVING
-        bool_or(r.rule IN ('among', 'steady', 'burst')) AND NOT bool_or(r.rule = 'stretch')
 ),
 
 buckets AS (
@@ -43,7 +29,7 @@ buckets AS (
         CASE WHEN $energy THEN r.energy_mj * g.board::DOUBLE END AS energy_mj,
         -- Only what the first lines leave is reckoned by the last.
         CASE
-            WHEN r.conflict_s > 0 OR l.number IS NOT null THEN 4
+            WHEN r.conflict_s > 0 THEN 4
             WHEN r.act_max <= $threshold + 1e-6 THEN 1
             WHEN
                 r.act_mean * r.act_n - r.act_max
@@ -60,7 +46,6 @@ buckets AS (
         END::TINYINT AS kind
     FROM rollup_5m AS r
     INNER JOIN gpu AS g ON r.cluster = g.cluster AND r.device = g.device
-    LEFT JOIN lows AS l ON g.number = l.number AND r.bucket = l.bucket
     WHERE
         r.bucket >= $since AND r.bucket < $until AND r.device BETWEEN $first AND $last
         AND r.act_n > 0 AND ($every OR r.act_min <= ($threshold + 1e-6)::FLOAT)

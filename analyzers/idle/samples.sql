@@ -1,6 +1,6 @@
--- Every reading of a held device, with its kind: 0 blind, 1 idle, 2 between the thresholds, 3 from
--- the exit threshold on, 4 signals contradict each other, or the table `signal` calls it low use.
--- Board power and board memory say nothing about one MIG instance.
+-- Every look at a held device, with its kind: 0 blind, 1 idle, 2 between the thresholds, 3 from
+-- the exit threshold on, 4 witnesses contradict each other. Board power and board memory say
+-- nothing about one MIG instance.
 WITH gpu AS (
     SELECT
         unnest($numbers) AS number,
@@ -11,20 +11,6 @@ WITH gpu AS (
         unnest($context_w) AS context_w
 ),
 
-lows AS (
-    SELECT
-        g.number,
-        r.bucket
-    FROM signal AS r
-    INNER JOIN gpu AS g ON r.cluster = g.cluster AND r.device = g.device
-    WHERE
-        r.bucket >= $since - INTERVAL 5 MINUTE AND r.bucket < $until
-        AND r.device BETWEEN $first AND $last AND r.rule IS NOT null
-    GROUP BY g.number, r.bucket
-    HAVING
-        bool_or(r.rule IN ('among', 'steady', 'burst')) AND NOT bool_or(r.rule = 'stretch')
-),
-
 looks AS (
     SELECT
         g.number,
@@ -32,7 +18,6 @@ looks AS (
         g.half_tdp_w,
         g.context_w,
         s.ts,
-        l.number IS NOT null AS low,
         s.gr_engine_active,
         s.gpu_util_pct,
         s.mem_used_bytes,
@@ -50,8 +35,6 @@ looks AS (
         ) AS activity
     FROM sample AS s
     INNER JOIN gpu AS g ON s.cluster = g.cluster AND s.device = g.device
-    LEFT JOIN lows AS l
-        ON g.number = l.number AND time_bucket(INTERVAL 5 MINUTE, s.ts) = l.bucket
     WHERE s.ts >= $since AND s.ts < $until AND s.device BETWEEN $first AND $last
 )
 
@@ -62,7 +45,6 @@ SELECT
     1::INTEGER AS looks,
     CASE
         WHEN activity IS null THEN 0
-        WHEN low THEN 4
         WHEN gr_engine_active <= 0.010001 AND gpu_util_pct >= 10 THEN 4
         WHEN activity <= $threshold + 1e-6 AND power_w > half_tdp_w THEN 4
         WHEN board AND gpu_util_pct >= 90 AND mem_used_bytes = 0 AND power_w <= context_w THEN 4

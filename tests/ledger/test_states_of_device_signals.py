@@ -104,17 +104,17 @@ def test_bursts_are_low_at_other_scrape_intervals(account: Account, every: int) 
     assert found.get("idle", 0) < 0.6
 
 
-@pytest.mark.parametrize(("minutes", "idle"), [(30, 0.5), (25, 0.0)])
+@pytest.mark.parametrize("late", [0, 3, 7], ids=["on-a-bucket", "90-s-later", "210-s-later"])
+@pytest.mark.parametrize(("minutes", "idle"), [(31, True), (26, False)])
 def test_a_rest_between_work_is_idle_from_half_an_hour_on(
-    account: Account, minutes: int, idle: float
+    account: Account, minutes: int, late: int, *, idle: bool
 ) -> None:
     util = np.full(360, 90.0)
-    util[120 : 120 + 2 * minutes] = 0.0
+    util[120 + late : 120 + late + 2 * minutes] = 0.0
     power = np.where(util > 0, 600.0, 110.0) + np.random.default_rng(1).normal(0, 0.2, 360)
     found = account(3, a=series(30, 3, gpu_util_pct=util, power_w=power))
-    assert found.pop("idle", 0.0) == pytest.approx(idle, abs=0.01)
-    assert found.pop("low", 0.0) == pytest.approx(minutes / 60 - idle, abs=0.01)
-    assert found == {"productive": pytest.approx(3 - minutes / 60, abs=0.01)}
+    assert found.pop("idle" if idle else "low") == pytest.approx(minutes / 60, abs=0.02)
+    assert found == {"productive": pytest.approx(3 - minutes / 60, abs=0.02)}
 
 
 def test_a_device_that_nobody_uses_is_idle_all_its_time(account: Account) -> None:

@@ -23,6 +23,7 @@ from warehouse.signals.runs import (
     MICRO,
     Floats,
     Ints,
+    Runs,
     Samples,
     idle_runs,
 )
@@ -144,20 +145,35 @@ def _stretches(
         (kind, settings.idle.min_duration),
     ):
         read = _with_kind(samples, kinds)
+        # A stretch begins and ends within a row: the whole ones are up to two rows fewer.
+        shortest_s = length.total_seconds()
         runs = idle_runs(
             read,
             exit_samples=settings.idle.exit_samples,
-            shortest_s=length.total_seconds(),
+            shortest_s=max(0.0, shortest_s - 2 * BUCKET_US / MICRO),
         )
         if not len(runs):
             continue
-        kept = np.ones(len(runs), dtype=bool)
+        kept = _with_ends(rows, line, runs) >= shortest_s
         if kinds is kind:
-            kept = _rests(rows, runs.first, runs.last, settings)
+            kept &= _rests(rows, runs.first, runs.last, settings)
         np.add.at(edges, runs.first[kept], 1)
         np.add.at(edges, runs.last[kept] + 1, -1)
     inside: Flags = np.cumsum(edges[:-1]) > 0
     return inside
+
+
+def _with_ends(rows: pl.DataFrame, line: Ints, runs: Runs) -> Floats:
+    """Return the seconds of runs with the idle ones of the rows before and after them."""
+    at, idle = rows["at_us"].to_numpy(), rows["idle_s"].to_numpy()
+    before, after = np.maximum(runs.first - 1, 0), np.minimum(runs.last + 1, len(at) - 1)
+    first, last = runs.first, runs.last
+    joined = (before < first) & (line[before] == line[first])
+    joined &= at[first] - at[before] <= BUCKET_US
+    follows = (after > last) & (line[after] == line[last]) & (at[after] - at[last] <= BUCKET_US)
+    found: Floats = (runs.end - runs.start) / MICRO
+    ends: Floats = np.where(joined, idle[before], 0.0) + np.where(follows, idle[after], 0.0)
+    return found + ends
 
 
 def _with_kind(samples: Samples, kind: npt.NDArray[np.int8]) -> Samples:
