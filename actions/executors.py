@@ -3,15 +3,27 @@
 from typing import Any
 
 from fallow.acting import Decision
+from fallow.boundary import failed
 from fallow.errors import RefusedError
 from fallow.plugins import installed, load
 from fallow.seams import Executor
 
 
 def every() -> dict[str, Executor]:
-    """Return one of each installed executor, by name."""
-    made: dict[str, Any] = {name: load("executors", name)() for name in installed("executors")}
+    """Return one of each installed executor, by name; one that cannot be loaded is left out."""
+    made: dict[str, Any] = {}
+    for name in installed("executors"):
+        try:
+            made[name] = load("executors", name)()
+        except Exception as error:  # noqa: BLE001  (a fault in one plugin is that plugin's)
+            failed("executor", name, error)
     return made
+
+
+def name_of(executor: Executor) -> str:
+    """Return the name that an executor is installed under; its class's where it is not."""
+    names = (n for n, e in every().items() if type(e) is type(executor))
+    return next(names, type(executor).__name__)
 
 
 def for_(decision: Decision) -> Executor:

@@ -76,7 +76,7 @@ def _analyzed(warehouse: Warehouse, window: Window) -> None:
     """Store every analyzer's findings, once."""
     if warehouse.query("SELECT count(*) AS n FROM finding")["n"][0].as_py():
         return
-    pipeline.analyze(warehouse, window, [*analyzing.chosen(warehouse.settings).values()])
+    pipeline.analyze(warehouse, window, analyzing.chosen(warehouse.settings))
 
 
 def _measured(home: Path, window: Window, views: list[str], about: str) -> Iterator[Result]:

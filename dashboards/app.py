@@ -14,8 +14,8 @@ from typing import Literal
 import streamlit as st
 
 from dashboards import data, in_force, page, signin, views
+from dashboards.figures import analyzed, standing
 from dashboards.figures import extent as extents
-from dashboards.figures import standing
 from dashboards.figures.asking import Filters
 from dashboards.page import Asked
 from fallow.errors import SettingsError, UsageError
@@ -31,6 +31,8 @@ NAMED = timedelta(days=31)
 STALE = timedelta(hours=1)
 """Data older than this are said to be old."""
 MOST_STALE = 5
+MOST_BANNER = 900
+"""Characters of the banner of audits: names in it come from outside."""
 """So many clusters with stale data have a banner each."""
 
 
@@ -135,14 +137,11 @@ def _doubts(asked: Asked) -> None:
     late = coverage.stale(ages, now, every, page.plain)
     for line in [*late[:MOST_STALE], *asked.coverage.late(now, page.plain)]:
         st.warning(f"{line[0].upper()}{line[1:]}.", icon=":material/schedule:")
-    failed = data.ask_seldom(standing.audits, held.accounted) if held.accounted else ()
+    for run in data.ask(analyzed.faults)[:MOST_STALE]:
+        st.warning(page.plain(analyzed.fault(run), MOST_BANNER), icon=":material/extension_off:")
+    failed = data.ask_seldom(standing.audits, asked.window) if held.accounted else None
     if failed:
-        said = "; ".join(page.plain(why, 200) for why in failed[:3])
-        st.error(
-            f"**The books do not balance:** {said}. Do not rely on the figures below; "
-            "`fallow warehouse status` and the log of `fallow up` say more.",
-            icon=":material/balance:",
-        )
+        st.error(page.plain(failed, MOST_BANNER), icon=":material/balance:")
 
 
 def _window_text() -> str:

@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
+from dashboards import data
 from dashboards.charts import Chart
+from dashboards.figures import analyzed
 from dashboards.figures.asking import Filters
 from dashboards.figures.extent import Extent
 from dashboards.signin import Person
@@ -119,6 +121,15 @@ def nobody(asked: Asked) -> None:
 def nothing(what: str, then: str) -> None:
     """Say that there is nothing to show, and what to do about it. Both are our own words."""
     st.info(f"**{what}** {then}", icon=":material/inbox:")
+
+
+def none(asked: Asked, analyzers: Sequence[str], what: str, then: str) -> None:
+    """Say that no finding of these analyzers (none = any) is there: none, or not judged."""
+    absence = data.ask(analyzed.absence, asked.window, tuple(analyzers))
+    if not absence.why:
+        nothing(what, then)
+        return
+    nothing(absence.what or what, " ".join(plain(why, 600) for why in absence.why))
 
 
 def table(

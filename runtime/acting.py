@@ -9,19 +9,21 @@ import getpass
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fallow.acting import Action, Facts, LedgerEntry, Reason
+from fallow.boundary import PluginRun
 from fallow.errors import FallowError, RefusedError, UsageError
 from fallow.seams import Reviewing
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime import pipeline, planned
 from runtime.plan_rows import Telling
+from runtime.plugin_runs import PluginRuns
 
 if TYPE_CHECKING:
     from actions.cluster.door import Door
@@ -42,6 +44,10 @@ Reread = Callable[[Facts, datetime], None]
 """Reads the pods of one case at this moment, where a source can be asked about them alone."""
 BOOKS = timedelta(hours=2)
 """How far back a fresh look has its books done."""
+
+
+CALLED = frozenset({"acted", "would act", "kept a snapshot"})
+"""What a turn did about a decision where its executor was called and went well."""
 
 
 class LiveEvidence:
@@ -310,11 +316,12 @@ def standing(
     *,
     saved: "Callable[[Sequence[LedgerEntry]], None]" = lambda _entries: None,
     noticed: "Callable[[Sequence[Proof]], None]" = lambda _proofs: None,
+    ran: "Callable[[Iterable[PluginRun]], None]" = lambda _runs: None,
 ) -> Iterator[Callable[[], None]]:
     """Give a job that does one turn; journal and cluster stay open, the lease is given up after.
 
     Once an hour it measures what was saved, too (the noun `saving`); `saved` is told.
-    `noticed` hears what came of every notice.
+    `noticed` hears what came of every notice, `ran` of every executor that was called.
 
     Raises:
         UsageError: a policy is not legal, or no source is configured.
@@ -342,10 +349,12 @@ def standing(
         watched = settings.actions.watch
         measure = hourly(warehouse, acting.record, settings.cluster, watched, saved)
         telling = Telling(warehouse, settings)
+        runs = PluginRuns(warehouse, ran)
 
         def turn() -> None:
             report = acting.turn(dry_run=False)
             told(report)
+            runs.keep(executor_runs(report), report.at)
             for reason in report.halted:
                 log.warning("nothing acts", extra={"gate": reason.gate, "why": reason.text})
             for taken in report.taken:
@@ -364,6 +373,17 @@ def standing(
         finally:
             with suppress(FallowError):  # its duration ends it anyway
                 acting.lease.give_up()
+
+
+def executor_runs(report: "TurnReport") -> "Iterator[PluginRun]":
+    """Yield what came of the executors that a turn called."""
+    from actions.executors import for_, name_of  # noqa: PLC0415
+
+    for taken in report.taken:
+        if taken.run is not None:
+            yield taken.run
+        elif taken.result in CALLED:
+            yield PluginRun("executor", name_of(for_(taken.decision)), "done")
 
 
 class _Heard:

@@ -1,13 +1,14 @@
 """What `fallow analyze` does: run analyzers, advise, pour the waterfall, rank by dollars."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from fallow import plugins
+from fallow import boundary, plugins
+from fallow.boundary import PluginRun
 from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.nouns import Finding
 from fallow.seams import Analyzer, Doubt, Doubting, Summarising, Vetoing, Views
@@ -16,6 +17,8 @@ from fallow.window import Window
 from runtime import continuity, findings, windows
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from analyzers.ranking import Ranked
     from analyzers.waterfall import Waterfall
     from collectors.doctor import Row
@@ -38,11 +41,16 @@ class Analysis(msgspec.Struct, frozen=True):
     waterfall: "Waterfall"
     summaries: dict[str, dict[str, Any]]
     notes: tuple[str, ...] = ()
+    runs: tuple[PluginRun, ...] = ()
 
     @property
     def findings(self) -> list[Finding]:
         """Return the findings, the dearest first."""
         return [row.finding for row in self.ranked]
+
+
+Judged = tuple[list[Finding], dict[str, Any] | None, str]
+"""What an analyzer finds, its summary, and why not all is judged; "" = all is."""
 
 
 class Unloadable:
@@ -107,6 +115,8 @@ def analyze(
     Raises:
         UsageError: an unknown name, no telemetry, or a named analyzer that refuses the window.
     """
+    from warehouse import audits  # noqa: PLC0415  (the engine loads in 0.3 s)
+
     asked = chosen(settings, names)
     lag, every = settings.ledger.max_lag, settings.service.collect_every
     span = windows.figures(warehouse, window, now, cluster, inventory=True, lag=lag, every=every)
@@ -119,8 +129,11 @@ def analyze(
         strict=bool(names),
         guards=guards,
         at_once=AT_ONCE,
+        doubts=True,
     )
-    return msgspec.structs.replace(_named(warehouse, made), notes=(*span.notes, *made.notes))
+    fault = audits.banner(audits.run(warehouse, span.window))
+    notes = (*span.notes, *([fault] if fault else []), *made.notes)
+    return msgspec.structs.replace(_named(warehouse, made), notes=notes)
 
 
 def _named(views: Views, made: Analysis) -> Analysis:
@@ -143,8 +156,11 @@ def examine(
     summarise: bool = True,
     guards: Sequence[Vetoing] = (),
     at_once: int = 1,
+    doubts: bool = False,
 ) -> Analysis:
     """Run analyzers over one window and let the waterfall say what each finding saves.
+
+    `doubts`: an analyzer that finds nothing says in its run what it could not judge.
 
     What `guards`, or analyzers that are among them, veto is advised by nobody. `at_once`: how many
     run at the same time, which views of one connection do not bear; the outcome is the same.
@@ -152,7 +168,6 @@ def examine(
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
 
     from actions.recommend import advised  # noqa: PLC0415
-    from analyzers.once import Once  # noqa: PLC0415
     from analyzers.ranking import ranked  # noqa: PLC0415  (arrays load in 0.2 s)
     from analyzers.services.vetoes import kept  # noqa: PLC0415
     from analyzers.waterfall import credited, fall  # noqa: PLC0415
@@ -160,32 +175,21 @@ def examine(
     found: list[Finding] = []
     summaries: dict[str, dict[str, Any]] = {}
     notes: list[str] = []
+    runs: list[PluginRun] = []
 
-    def look(analyzer: Analyzer) -> tuple[list[Finding], dict[str, Any] | None]:
-        if summarise and isinstance(analyzer, Summarising):
-            seen = Once(views)
-            return [*analyzer.find(seen, window)], dict(analyzer.summary(seen, window))
-        return [*analyzer.find(views, window)], None
+    def look(analyzer: Analyzer) -> Judged:
+        return _judge(views, window, analyzer, summarise=summarise, doubts=doubts)
 
     with ThreadPoolExecutor(at_once, thread_name_prefix="analyzer") as pool:
         asked = {name: pool.submit(look, analyzer) for name, analyzer in analyzers.items()}
         try:
             for name, answer in asked.items():
-                try:
-                    made, summary = answer.result()
-                except TemporaryError:
-                    raise
-                except FallowError as error:
-                    if strict:
-                        raise
-                    notes.append(f"{name} is withheld: {error.message}")
+                judged, run = _settled(name, answer, strict=strict)
+                runs.append(run)
+                if judged is None:
+                    notes.append(f"{name} is withheld: {run.reason}")
                     continue
-                except Exception as error:
-                    # A fault in one plugin is that plugin's: the others' findings stand.
-                    if strict:
-                        raise
-                    notes.append(f"{name} is withheld: {failed(name, error)}")
-                    continue
+                made, summary, _ = judged
                 found += [f for f in made if cluster in (None, f.subject.cluster)]
                 if summary is not None:
                     summaries[name] = summary
@@ -194,7 +198,53 @@ def examine(
     found = kept(advised(found), _vetoes(views, window, [*analyzers.values(), *guards]))
     waterfall = fall(views, window, found, cluster)
     rows = ranked(credited(found, waterfall), waterfall)
-    return Analysis(window, tuple(rows), waterfall, summaries, tuple(notes))
+    return Analysis(window, tuple(rows), waterfall, summaries, tuple(notes), tuple(runs))
+
+
+def _settled(
+    name: str, answer: "Future[Judged]", *, strict: bool
+) -> tuple[Judged | None, PluginRun]:
+    """Return what an analyzer judged and what came of its run: its fault is its own."""
+    try:
+        judged = answer.result()
+    except TemporaryError:
+        raise
+    except FallowError as error:
+        if strict:
+            raise
+        return None, PluginRun("analyzer", name, "withheld", error.message)
+    except Exception as error:
+        if strict:
+            raise
+        return None, PluginRun("analyzer", name, "failed", boundary.failed("analyzer", name, error))
+    lacking = judged[2]
+    return judged, PluginRun("analyzer", name, "withheld" if lacking else "done", lacking)
+
+
+def _judge(
+    views: Views, window: Window, analyzer: Analyzer, *, summarise: bool, doubts: bool
+) -> Judged:
+    """Return what one analyzer finds, its summary, and why not all is judged ("" = all is)."""
+    from analyzers.once import Once  # noqa: PLC0415  (arrays load in 0.2 s)
+
+    seen, summary, lacking = views, None, ""
+    if summarise and isinstance(analyzer, Summarising):
+        seen = Once(views)
+        made, summary = [*analyzer.find(seen, window)], dict(analyzer.summary(seen, window))
+    else:
+        made = [*analyzer.find(seen, window)]
+    if doubts and not made and isinstance(analyzer, Doubting):
+        lacking = _lacking(analyzer.unjudged(seen, window))
+    return made, summary, lacking
+
+
+def _lacking(unjudged: Iterable[Doubt]) -> str:
+    """Return the reason of the most GPU-hours that are not judged; "" = all are."""
+    hours: dict[str, float] = {}
+    for item in unjudged:
+        reason = "; ".join(item.reasons)
+        hours[reason] = hours.get(reason, 0.0) + (item.gpu_hours or 0.0)
+    return max(hours, key=lambda reason: (hours[reason], reason), default="")
 
 
 def _vetoes(
@@ -226,19 +276,13 @@ def withheld(
             rows.append(Withheld(name, error.message, 0.0, ()))
             continue
         except Exception as error:  # noqa: BLE001  (a fault in one plugin is that plugin's)
-            rows.append(Withheld(name, failed(name, error), 0.0, ()))
+            rows.append(Withheld(name, boundary.failed("analyzer", name, error), 0.0, ()))
             continue
         for reason, items in reasons.items():
             whom = dict.fromkeys(findings.named(item.subject) for item in items)
             total = sum(item.gpu_hours or 0.0 for item in items)
             rows.append(Withheld(name, reason, round(total, 3), tuple(whom)))
     return sorted(rows, key=lambda row: (-row.gpu_hours, row.analyzer, row.reason))
-
-
-def failed(name: str, error: Exception) -> str:
-    """Log the traceback of an analyzer that failed, and return what to say of it."""
-    log.error("analyzer failed", extra={"analyzer": name}, exc_info=error)
-    return f"it failed ({type(error).__name__}: {error}); the log has the traceback"
 
 
 def doubts(
@@ -279,20 +323,33 @@ def _whom(row: Withheld) -> str:
     return f": {row.gpu_hours:,.1f} GPU-hours of {named}{others}"
 
 
-def keep(settings: Settings, found: Sequence[Finding], window: Window) -> str | None:
-    """Store findings, so that `fallow explain` knows them; return why not where that failed."""
+def keep(settings: Settings, made: Analysis, cluster: str | None = None) -> str | None:
+    """Store findings, so that `fallow explain` knows them; return why not where that failed.
+
+    What ran is stored too, so that nothing found is not taken for never analysed; a run over one
+    of several clusters says nothing of the others.
+    """
     from warehouse.lake import Warehouse  # noqa: PLC0415  (the engine loads in 0.3 s)
 
-    if not found:
-        return None
     try:
         with Warehouse.open(settings, write=True) as warehouse:
-            cases = continuity.resolve(warehouse, found)
-            rows = findings.rows(cases.findings, found_at=window.end, uids=cases.uids)
-            warehouse.ingest([rows])
+            store(warehouse, made, runs=() if cluster else made.runs)
     except TemporaryError as error:
         return f"findings are not stored ({error.message}); fallow up stores its own"
     return None
+
+
+def store(warehouse: "Warehouse", made: Analysis, runs: Sequence[PluginRun] = ()) -> list[Finding]:
+    """Store findings under the ids of their cases, and what ran; return the findings stored."""
+    cases = continuity.resolve(warehouse, made.findings)
+    end, batches = made.window.end, []
+    if cases.findings:
+        batches.append(findings.rows(cases.findings, found_at=end, uids=cases.uids))
+    if runs:
+        mine = warehouse.settings.cluster
+        batches.append(boundary.rows(runs, cluster=mine, at=end, window=made.window))
+    warehouse.ingest(batches)
+    return [*cases.findings]
 
 
 def saved(

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from fallow import plugins
-from fallow.errors import UsageError
+from fallow import boundary, plugins
+from fallow.boundary import PluginRun
+from fallow.errors import FallowError, UsageError
 from fallow.seams import Collector
 from fallow.sections import Section
 from fallow.settings import Settings
@@ -177,7 +178,7 @@ def collect_once(
     pipeline.run(
         warehouse,
         window,
-        collectors=[_Watched(c, looks) for c in collectors.values()],
+        collectors=[_Watched(name, c, looks, settings.cluster) for name, c in collectors.items()],
         prices=[*price_rows(settings, now), *aws_rows(settings, now)],
     )
     return looks
@@ -194,14 +195,31 @@ def since(collector: Any, done: Mapping[str, datetime], now: datetime) -> dateti
 
 
 class _Watched:
-    """A collector whose `scrape` rows are also remembered."""
+    """A collector whose `scrape` rows are also remembered, and whose fault is its own."""
 
-    def __init__(self, collector: Collector, looks: list[dict[str, Any]]) -> None:
+    def __init__(
+        self, name: str, collector: Collector, looks: list[dict[str, Any]], cluster: str
+    ) -> None:
+        self._name = name
         self._collector = collector
         self._looks = looks
+        self._cluster = cluster
 
     def collect(self, window: Window) -> Iterator[Batch]:
-        """Yield the collector's batches unchanged."""
+        """Yield the collector's batches unchanged, and what came of its run."""
+        run = PluginRun("collector", self._name, "done")
+        try:
+            yield from self._batches(window)
+        except FallowError:
+            raise
+        except Exception as error:  # noqa: BLE001  (a fault in one plugin is that plugin's)
+            why = boundary.failed("collector", self._name, error)
+            run = PluginRun("collector", self._name, "failed", why)
+            none = {"target": "", "up": False, "seconds": None, "values": 0, "rejected": 0}
+            self._looks.append({"collector": self._name, **none, "error": why})
+        yield boundary.rows([run], cluster=self._cluster, at=window.end)
+
+    def _batches(self, window: Window) -> Iterator[Batch]:
         for batch in self._collector.collect(window):
             if batch.table == "scrape":
                 self._looks += [

@@ -18,7 +18,7 @@ from fallow.errors import UsageError
 from fallow.nouns import Finding
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime import pipeline
+from runtime import analyzing, pipeline
 from runtime.accuracy.truth import Truth, courses, gather
 from runtime.accuracy.watching import Inventory
 from runtime.importing import price_rows
@@ -45,6 +45,8 @@ END = datetime(2026, 11, 16, tzinfo=UTC)
 INTERVAL_S = 300.0
 """Between two looks. A week of 128 GPUs at 5 minutes is 3 million values, seconds of work."""
 CLUSTER = "demo"
+IDLE = "idle"
+"""The analyzer whose findings are laid over the idleness that was planted."""
 DAY_S = 24 * 3600.0
 STEP_S = DAY_S
 MIX = {
@@ -88,7 +90,6 @@ def play(
 
 
 def _walk(settings: Settings, gpus: int, window: Window, seed: int, progress: Progress) -> "Story":
-    from analyzers.idle import IdleAnalyzer  # noqa: PLC0415  (frames and engine load in 0.5 s)
     from warehouse.lake import Warehouse  # noqa: PLC0415
 
     with Warehouse.open(settings, write=True, clock=lambda: END) as warehouse:
@@ -97,12 +98,14 @@ def _walk(settings: Settings, gpus: int, window: Window, seed: int, progress: Pr
         progress("doing the books", 0.6)
         failures = pipeline.account(warehouse, window)[1]
         progress("finding waste", 0.9)
-        found = pipeline.analyze(warehouse, window, [IdleAnalyzer(settings.idle)])
+        made = pipeline.analyze(warehouse, window, analyzing.chosen(settings))
+        found = [finding for finding in made.findings if finding.analyzer == IDLE]
         return tell(
             warehouse,
             window,
             cluster=CLUSTER,
             findings=found,
+            others=[row for row in made.ranked if row.finding.analyzer != IDLE],
             failures=failures,
             planted=compared(warehouse, window, truth, scripts, found),
         )

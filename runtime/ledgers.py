@@ -73,7 +73,7 @@ def spent(
     rows: list[dict[str, Any]] = table.to_pylist()
     notes = [
         *span.notes,
-        *(f"AUDIT FAILED: {failure}" for failure in audits.run(warehouse, chosen)),
+        *filter(None, [audits.banner(audits.run(warehouse, chosen))]),
     ]
     saved = None
     if view == "loaded" and not share_unallocated:

@@ -32,6 +32,7 @@ from runtime.roles import PARTS, Job, Role
 
 if TYPE_CHECKING:
     from actions.loop.seams import Proof, TurnReport
+    from fallow.boundary import PluginRun
     from warehouse.audits import AuditFailure
     from warehouse.lake import Warehouse
 
@@ -147,6 +148,11 @@ class SelfMetrics:
                 counter.inc(max(count - before, 0))
                 self._watched[name, one.resource] = count
             self._of("watch_up").labels(one.resource).set(one.streams > 0 and not one.error)
+
+    def ran_plugins(self, runs: "Iterable[PluginRun]") -> None:
+        """Record what came of plugins: 0 = its last run ended with an exception."""
+        for run in runs:
+            self._of("plugin_up").labels(run.kind, run.plugin).set(run.result != "failed")
 
     def audited(self, failures: "Sequence[AuditFailure]") -> None:
         """Record the last audits: how many rows each refused."""

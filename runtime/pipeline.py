@@ -4,18 +4,21 @@ Every stage is `(tables, window) -> keyed rows`: it can be run again, and then n
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from fallow.boundary import PluginRun
 from fallow.nouns import Finding
 from fallow.seams import Analyzer, Collector
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime import analyzing, continuity, findings
+from runtime import analyzing
 
 if TYPE_CHECKING:
+    from analyzers.ranking import Ranked
     from warehouse.audits import AuditFailure
     from warehouse.ingest import Ingested
     from warehouse.lake import Warehouse
@@ -34,20 +37,28 @@ class Passed(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...]
 
 
+class Stored(msgspec.Struct, frozen=True):
+    """What one analysis stored: a finding per case; its rows by dollars; what came of each run."""
+
+    findings: tuple[Finding, ...]
+    ranked: "tuple[Ranked, ...]"
+    runs: tuple[PluginRun, ...]
+
+
 def run(
     warehouse: "Warehouse",
     window: Window,
     *,
     collectors: Sequence[Collector] = (),
-    analyzers: Sequence[Analyzer] = (),
+    analyzers: Mapping[str, Analyzer] = MappingProxyType({}),
     prices: Iterable[Batch] = (),
 ) -> Passed:
     """Take every collector's rows through the whole path for one window."""
     price(warehouse, prices)
     stored = ingest(warehouse, collect(collectors, window))
     buckets, failures = account(warehouse, window)
-    found = analyze(warehouse, window, analyzers)
-    return Passed(window, stored.added, stored.duplicates, buckets, tuple(failures), tuple(found))
+    found = analyze(warehouse, window, analyzers).findings
+    return Passed(window, stored.added, stored.duplicates, buckets, tuple(failures), found)
 
 
 def collect(collectors: Iterable[Collector], window: Window) -> Iterator[Batch]:
@@ -97,19 +108,21 @@ def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFai
     return buckets, failures
 
 
-def analyze(warehouse: "Warehouse", window: Window, analyzers: Iterable[Analyzer]) -> list[Finding]:
+def analyze(warehouse: "Warehouse", window: Window, analyzers: Mapping[str, Analyzer]) -> Stored:
     """Find what is wasted and store it, the dearest first; the same waste keeps its id and start.
 
-    An analyzer that cannot judge the window is logged and left out.
+    An analyzer that cannot judge the window is logged and left out; what ran is stored too.
     """
-    named = {f"{type(analyzer).__name__} {n}": analyzer for n, analyzer in enumerate(analyzers)}
     made = analyzing.examine(
-        warehouse, window, named, strict=False, summarise=False, at_once=analyzing.AT_ONCE
+        warehouse,
+        window,
+        analyzers,
+        strict=False,
+        summarise=False,
+        at_once=analyzing.AT_ONCE,
+        doubts=True,
     )
     for note in made.notes:
         log.warning("an analyzer found nothing to judge", extra={"why": note})
-    cases = continuity.resolve(warehouse, made.findings)
-    if cases.findings:
-        rows = findings.rows(cases.findings, found_at=window.end, uids=cases.uids)
-        warehouse.ingest([rows])
-    return [*cases.findings]
+    stored = analyzing.store(warehouse, made, made.runs)
+    return Stored(tuple(stored), made.ranked, made.runs)

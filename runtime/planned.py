@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from fallow import boundary
 from fallow.acting import Facts, History
 from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.nouns import Finding, Subject
@@ -382,7 +383,7 @@ def cases(
         except FallowError as error:
             notes.append(f"{name} is withheld: {error.message}")
         except Exception as error:  # noqa: BLE001  (a fault in one plugin is that plugin's)
-            notes.append(f"{name} is withheld: {analyzing.failed(name, error)}")
+            notes.append(f"{name} is withheld: {boundary.failed('analyzer', name, error)}")
     whole = [f for f in found if cluster in (None, f.subject.cluster)]
     facts = gather(views, _cases(views, asked, whole, brief, window), at)
     facts, unknown = with_reasons(settings, facts)

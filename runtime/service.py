@@ -18,6 +18,8 @@ from datetime import UTC, datetime, timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
+from fallow import boundary
+from fallow.boundary import PluginRun
 from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.seams import Analyzer, Collector, WatchesChanges
 from fallow.settings import Settings
@@ -30,18 +32,22 @@ from runtime.importing import aws_rows, price_rows
 from runtime.metrics import SelfMetrics
 from runtime.people import People, vouch
 from runtime.plan_rows import Telling
+from runtime.plugin_runs import PluginRuns
 from runtime.readiness import Readiness
 from runtime.roles import PARTS, WRITERS, Job, Role, parts
 from runtime.tracing import Span, tracing, untraced
 
 if TYPE_CHECKING:
     from runtime.scheduling.store import Timetable
+    from warehouse.audits import AuditFailure
     from warehouse.lake import Warehouse
 
 log = logging.getLogger("fallow.service")
 
 AWS_EVERY = timedelta(hours=6)
 """Spot prices change a few times a day; the price list of all types takes a minute to read."""
+AUDITED = timedelta(days=7)
+"""What the audits of a turn read again after a failure: the window that pages begin with."""
 REPORTS_EVERY = timedelta(seconds=30)
 """How soon a report that a destination did not take is looked at again."""
 INVENTORY = frozenset({"kubernetes"})
@@ -64,7 +70,7 @@ class Service:
         settings: Settings,
         *,
         collectors: dict[str, Collector],
-        analyzers: Sequence[Analyzer],
+        analyzers: Mapping[str, Analyzer],
         metrics: SelfMetrics,
         clock: Callable[[], datetime],
         since: Mapping[str, datetime] | None = None,
@@ -83,6 +89,9 @@ class Service:
         self._act = act
         self._roles = roles
         self._stop = stop or threading.Event()
+        self._audits_failed: bool | None = None
+        """None before the first turn, which audits hours of an earlier process too."""
+        self._runs = PluginRuns(warehouse, metrics.ran_plugins)
         self._telling = Telling(warehouse, settings)
 
     def jobs(self) -> list[Job]:
@@ -114,8 +123,15 @@ class Service:
     def watch(self) -> None:
         """Store what watches saw change; their threads only listen, this one writes."""
         for name, collector in watched(self.collectors).items():
-            with collector.changes() as batches:
-                stored = pipeline.ingest(self.warehouse, batches) if batches else None
+            try:
+                with collector.changes() as batches:
+                    stored = pipeline.ingest(self.warehouse, batches) if batches else None
+            except FallowError:
+                raise
+            except Exception as error:  # noqa: BLE001  (a fault in one plugin is that plugin's)
+                why = boundary.failed("collector", name, error)
+                self._runs.keep([PluginRun("collector", name, "failed", why)], self.clock())
+                continue
             self.metrics.watched(collector.progress())
             if stored is not None and stored.added:
                 log.info("watched", extra={"collector": name, "added": stored.added})
@@ -126,18 +142,33 @@ class Service:
 
     def account(self) -> None:
         """Roll up what is new, allocate, post the ledger, run the audits."""
+        from warehouse.audits import banner  # noqa: PLC0415  (the engine loads in 0.3 s)
+
         end = self.clock()
         buckets, failures = pipeline.account(self.warehouse, Window(end - timedelta(hours=2), end))
+        # An hour that failed is accounted once; the metric stands until an audit of it passes.
+        failures = self._standing(failures, Window.last(AUDITED, now=end).whole())
         self.metrics.audited(failures)
         self.metrics.accounted(self.warehouse, self.settings.cluster, end)
         log.info("accounted", extra={"buckets": buckets, "audit_failures": len(failures)})
-        for failure in failures:
-            log.error("the books do not balance", extra={"audit": str(failure)})
+        if fault := banner(failures):
+            log.error(fault)
+
+    def _standing(self, failures: "list[AuditFailure]", window: Window) -> "list[AuditFailure]":
+        """Return the audits that fail over what pages show, read again only while one may."""
+        from warehouse import audits  # noqa: PLC0415  (the engine loads in 0.3 s)
+
+        if failures or self._audits_failed is not False:
+            failures = audits.run(self.warehouse, window)
+        self._audits_failed = bool(failures)
+        return failures
 
     def analyze(self) -> None:
         """Find waste in the last seven days and store the findings."""
         window = Window.last(timedelta(days=7), now=self.clock())
-        found = pipeline.analyze(self.warehouse, window, self.analyzers)
+        made = pipeline.analyze(self.warehouse, window, self.analyzers)
+        self.metrics.ran_plugins(made.runs)
+        found = made.findings
         self.metrics.found(found, window)
         log.info("analyzed", extra={"findings": len(found)})
         if not self.settings.actions.enabled:
@@ -171,10 +202,18 @@ class Service:
             began = time.monotonic()
             try:
                 added = self._bring(self.collectors[name], window)
+            except Stopped:
+                raise
             except FallowError as error:
                 self.metrics.collected(name, time.monotonic() - began, added=0, up=False)
                 log.warning("collector failed", extra={"collector": name, "error": str(error)})
                 continue
+            except Exception as error:  # noqa: BLE001  (a fault in one plugin is that plugin's)
+                self.metrics.collected(name, time.monotonic() - began, added=0, up=False)
+                why = boundary.failed("collector", name, error)
+                self._runs.keep([PluginRun("collector", name, "failed", why)], now)
+                continue
+            self._runs.keep([PluginRun("collector", name, "done")], now)
             self._since[name] = now
             took = time.monotonic() - began
             self.metrics.collected(name, took, added=added, up=True, now=now)
@@ -326,7 +365,7 @@ def _service(
         warehouse,
         settings,
         collectors=collectors,
-        analyzers=[*analyzing.chosen(settings).values()],
+        analyzers=analyzing.chosen(settings),
         metrics=metrics,
         clock=_now,
         since={"prometheus": since(past, done, _now())} if past else None,
@@ -356,7 +395,13 @@ def _acting(
     from runtime import acting  # noqa: PLC0415  (loads the API's client)
 
     with acting.standing(
-        settings, warehouse, _now, metrics.acted, saved=metrics.saved, noticed=metrics.noticed
+        settings,
+        warehouse,
+        _now,
+        metrics.acted,
+        saved=metrics.saved,
+        noticed=metrics.noticed,
+        ran=metrics.ran_plugins,
     ) as act:
         yield act
 

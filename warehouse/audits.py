@@ -6,6 +6,7 @@ can use it; nothing is later than now; looks speak for no more than their bucket
 second is of one class.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib.resources import files
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 SHOWN = 5
 """So many of the offending rows are kept for people to read."""
 
+NAMED = 3
+"""Failed audits that the banner spells out; the others are counted."""
+
 HOUR = timedelta(hours=1)
 _EVER = (datetime(1970, 1, 1), datetime(9999, 1, 1))  # noqa: DTZ001  (tables hold naive UTC)
 
@@ -36,8 +40,26 @@ class AuditFailure(msgspec.Struct, frozen=True):
     sample: tuple[dict[str, Any], ...]
 
     def __str__(self) -> str:
-        first = ", ".join(f"{k} {v}" for k, v in self.sample[0].items()) if self.sample else ""
+        # A float's last digits differ between two runs of one sum: the sentence must not.
+        shown = {
+            k: f"{v:.10g}" if isinstance(v, float) else v
+            for k, v in next(iter(self.sample), {}).items()
+        }
+        first = ", ".join(f"{k} {v}" for k, v in shown.items())
         return f"{self.audit}: {self.rows} rows, the first: {first}"
+
+
+def banner(failures: Sequence[AuditFailure | str]) -> str | None:
+    """Return what page, report, command line and log say of failed audits; None = none failed."""
+    if not failures:
+        return None
+    said = "; ".join(str(failure) for failure in failures[:NAMED])
+    more = len(failures) - NAMED
+    others = f"; and {more} more audits" if more > 0 else ""
+    return (
+        f"The ledger does not add up: {said}{others}. Do not rely on the figures of these hours; "
+        "`fallow warehouse verify` runs every audit."
+    )
 
 
 @cache

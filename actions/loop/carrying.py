@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from actions.executors import name_of
 from actions.journal import words
 from actions.loop.kit import Kit
 from actions.loop.pointers import spec_written
@@ -24,6 +25,7 @@ from actions.policy.bounds import beyond
 from actions.policy.budgets import Spent
 from actions.policy.model import Policy
 from fallow.acting import Action, Decision, Facts, Intent, Reason, action_id
+from fallow.boundary import PluginRun, failed
 from fallow.errors import FallowError, RefusedError, TemporaryError
 from fallow.seams import Cluster
 
@@ -39,6 +41,14 @@ class Decided(NamedTuple):
     decision: Decision
     facts: Facts
     spent: Spent
+
+
+class _ExecutorError(FallowError):
+    """An executor raised what it should not: `run` says which one."""
+
+    def __init__(self, run: PluginRun) -> None:
+        super().__init__(run.reason)
+        self.run = run
 
 
 class Carrier(msgspec.Struct, frozen=True):
@@ -62,6 +72,9 @@ class Carrier(msgspec.Struct, frozen=True):
                 if isinstance(made, Taken):
                     return made
                 decision, facts = made
+        except _ExecutorError as error:
+            refused = self._no(decision, Reason("failed", error.message), dry_run=dry_run)
+            return msgspec.structs.replace(refused, run=error.run)
         except RefusedError as error:
             return self._no(decision, Reason("refused", error.message), dry_run=dry_run)
         except TemporaryError as error:
@@ -84,7 +97,7 @@ class Carrier(msgspec.Struct, frozen=True):
                 return checked
             decision, facts, spent = checked
         self.kit.pulse("decided again")
-        intent = self.choose(decision).intend(decision, self.kit.door)
+        intent = self._intent(decision)
         self.kit.pulse("intended")
         why = self._unfit(facts, decision, intent)
         if why:
@@ -98,6 +111,18 @@ class Carrier(msgspec.Struct, frozen=True):
         if dry_run:
             return Taken(decision, "would act", intent=intent)
         return self._act(policy, Decided(decision, facts, spent), intent)
+
+    def _intent(self, decision: Decision) -> Intent:
+        """Return what the executor would write; its exception is a refusal, nobody else's."""
+        executor = self.choose(decision)
+        try:
+            return executor.intend(decision, self.kit.door)
+        except FallowError:
+            raise
+        except Exception as error:
+            name = name_of(executor)
+            why = failed("executor", name, error)
+            raise _ExecutorError(PluginRun("executor", name, "failed", why)) from error
 
     def _again(self, policy: Policy, decision: Decision, facts: Facts) -> "Taken | Decided":
         """Look at the sources anew and decide again: minutes may lie between."""

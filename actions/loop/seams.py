@@ -12,6 +12,7 @@ from actions.planning import Plan
 from actions.policy.budgets import Spent
 from actions.policy.model import Policy
 from fallow.acting import Action, Change, Decision, Facts, History, Intent, Outcome, Reason, Target
+from fallow.boundary import PluginRun
 from fallow.seams import Cluster, Executor
 
 Case = tuple[str, str]
@@ -146,6 +147,8 @@ class Taken(msgspec.Struct, frozen=True):
     reasons: tuple[Reason, ...] = ()
     action: str | None = None
     intent: Intent | None = None
+    run: PluginRun | None = None
+    """What came of the executor that was called; None = none was."""
 
 
 class TurnReport(msgspec.Struct, frozen=True):

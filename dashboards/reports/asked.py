@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures import extent, spend, standing, waste, waterfall
+from dashboards.figures import analyzed, extent, spend, standing, waste, waterfall
 from dashboards.figures.asking import Filters
 from dashboards.reports import amounts
 from dashboards.reports.document import Column, Table
@@ -93,10 +93,9 @@ def wasted(made: waterfall.Waterfall) -> Wasted:
 
 def warnings(asked: Asked, paid: spend.Totals) -> tuple[str, ...]:
     """Say what makes the report's numbers less than whole."""
-    said = [
-        f"The books do not balance: {failure}"
-        for failure in standing.audits(asked.views, asked.window.end)
-    ]
+    failed = standing.audits(asked.views, asked.window)
+    said = [failed] if failed else []
+    said += [analyzed.fault(run) for run in analyzed.faults(asked.views)]
     down = [one for one in standing.looking(asked.views, asked.window.end) if one.down]
     said += [
         f"Collector {amounts.name(one.collector)} of {amounts.name(one.cluster)} answered no look "

@@ -120,7 +120,7 @@ def document(ask: Asked) -> Document:
         Said("Grew nothing", told.fallow(lost, made)),
         Said("Whose", told.whose(owners.to_pylist(), lost.usd)),
         Said("Done", told.done(stages)),
-        Said("To do", told.todo(advice.to_pylist())),
+        Said("To do", told.todo(ask, advice.to_pylist())),
         Said("Saved", told.saved(verified.to_pylist())),
     )
     daily = spend.daily(views, window, mine)

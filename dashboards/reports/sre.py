@@ -117,7 +117,7 @@ def document(ask: Asked) -> Document:
         story=(
             Said("Now", _now(state)),
             Said("Grew nothing", told.fallow(asked.wasted(made), made)),
-            Said("To do", told.todo(advice)),
+            Said("To do", told.todo(ask, advice)),
             Said("Done", told.done(stages)),
             Said("Saved", told.saved(verified)),
             Said("Data", _data(looking, paid)),
@@ -207,6 +207,6 @@ def _quality(ask: Asked, looking: tuple[standing.Looking, ...]) -> Section:
         if rows
         else Text(("No collector looked in the day before the window's end.",))
     ]
-    failures = standing.audits(ask.views, ask.window.end)
-    blocks.append(Text(failures or ("Every audit of the books holds.",), points=bool(failures)))
+    failed = standing.audits(ask.views, ask.window)
+    blocks.append(Text((failed or "Every audit of the ledger holds in this window.",)))
     return Section("Data quality", tuple(blocks))

@@ -68,7 +68,7 @@ def document(ask: Asked) -> Document:
             Said("Pays", _pays(ask, bill)),
             Said("Grew nothing", told.fallow(lost, made)),
             Said("Most of it", _most(lines.to_pylist())),
-            Said("To do", told.todo(advice)),
+            Said("To do", told.todo(ask, advice)),
             Said("Done", told.done(stages)),
             Said("Saved", told.saved(verified)),
         ),

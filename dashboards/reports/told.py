@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from dashboards.figures import savings, waterfall
+from dashboards.figures import analyzed, savings, waterfall
 from dashboards.figures.asking import PLATFORM
 from dashboards.reports import amounts, asked
 from dashboards.reports.amounts import count, hours, share, usd
@@ -82,10 +82,11 @@ def done(stages: savings.Stages) -> str:
     return f"{listed(parts)}."
 
 
-def todo(advice: list[dict[str, object]]) -> str:
-    """Say what to do first."""
+def todo(asked: Asked, advice: list[dict[str, object]]) -> str:
+    """Say what to do first, or why nothing is advised."""
     if not advice:
-        return "Nothing is advised: no finding touches this window."
+        absence = analyzed.absence(asked.views, asked.window)
+        return absence.said("Nothing is advised: no finding touches this window.")
     parts = [
         f"{row['verb']} {amounts.name(row['workload'], 48)} of {amounts.name(row['team'], 32)} "
         f"({_saves(row)})"

@@ -58,7 +58,9 @@ def found(asked: Asked) -> None:
     page.heading("Rises of spend and waste")
     rows = data.ask(anomalies.found, asked.window, asked.filters).to_pylist()
     if not rows:
-        page.nothing(
+        page.none(
+            asked,
+            ("anomalies",),
             "No rise was found in this window.",
             "The analyzer needs three weeks before an hour to call it unusual; planned changes "
             "belong into `anomalies.known`.",

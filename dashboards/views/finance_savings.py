@@ -48,7 +48,9 @@ def stages(asked: Asked) -> None:
     """Draw how far the findings came."""
     made = data.ask(savings.stages, asked.window, asked.filters)
     if not made.identified:
-        page.nothing(
+        page.none(
+            asked,
+            (),
             "Nothing was found to save here.",
             "`fallow analyze` or `fallow up` find waste and store it; a window without waste is "
             "also a result.",

@@ -76,7 +76,9 @@ def savings(asked: Asked) -> None:
     page.heading("What could be saved")
     made = data.ask(waterfall.waterfall, asked.window, asked.filters)
     if not made.savings:
-        page.nothing(
+        page.none(
+            asked,
+            (),
             "No finding touches this window.",
             "`fallow analyze` or `fallow up` find waste and store it; then it stands here.",
         )

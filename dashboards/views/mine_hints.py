@@ -40,7 +40,9 @@ def hints(asked: Asked) -> None:
         return
     found = data.ask(mine.hints, asked.window, asked.filters, owners)
     if not found:
-        page.nothing(
+        page.none(
+            asked,
+            mine.HINTS,
             "No hint for these workloads in this window.",
             "Formats, sizes, input and scaling were looked at as far as telemetry tells of them.",
         )

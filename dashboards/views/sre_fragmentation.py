@@ -13,6 +13,7 @@ from dashboards.views.sre_fleet import now
 
 TITLE, ICON, ORDER = "Fragmentation", ":material/extension:", 40
 
+ANALYZERS = ("fragmentation",)
 HELD = dict.fromkeys(("productive", "low", "idle", "startup", "lost"), "held")
 COLOURS = {
     "held": charts.BLUE,
@@ -77,7 +78,9 @@ def headline(asked: Asked) -> None:
     """Say what is free and cannot be used."""
     made = data.ask(fragmentation.pools, asked.window, asked.filters)
     if not made:
-        page.nothing(
+        page.none(
+            asked,
+            ANALYZERS,
             "No fragmentation was found in this window.",
             "The `fragmentation` analyzer says so when free GPUs cannot serve the pods that come; "
             "it needs the inventory of nodes and pods.",
@@ -168,7 +171,7 @@ def pools(asked: Asked) -> None:
     """List the pools."""
     made = data.ask(fragmentation.pools, asked.window, asked.filters)
     if not made:
-        _none()
+        _none(asked)
         return
     rows = [
         {
@@ -189,7 +192,7 @@ def fits(asked: Asked) -> None:
         for size, fit, u in p.packing
     ]
     if not rows:
-        _none()
+        _none(asked)
         return
     page.table(rows, PACKING, called="Jobs that fit into what is free")
 
@@ -208,7 +211,7 @@ def causers(asked: Asked) -> None:
         for one in pool.caused_by
     ]
     if not rows:
-        _none()
+        _none(asked)
         return
     page.table(rows, CAUSERS, called="Workloads that keep free GPUs from being used")
 
@@ -217,14 +220,14 @@ def cuts(asked: Asked) -> None:
     """List the layouts of MIG boards that strand slices."""
     made = data.ask(fragmentation.cuts, asked.window, asked.filters)
     if not made:
-        _none()
+        _none(asked)
         return
     rows = [{name: getattr(cut, name) for name in CUTS} for cut in made]
     page.table(rows, CUTS, called="Layouts of MIG boards that strand slices")
 
 
-def _none() -> None:
-    page.nothing("Nothing of this was found in this window.", "Choose a longer one.")
+def _none(asked: Asked) -> None:
+    page.none(asked, ANALYZERS, "Nothing of this was found in this window.", "Choose a longer one.")
 
 
 def _roles(made: tuple[Pool, ...]) -> dict[tuple[str, str], str]:

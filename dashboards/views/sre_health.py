@@ -114,7 +114,9 @@ def findings(asked: Asked) -> None:
     page.heading("What the last analysis says")
     made = data.ask(found.found, asked.window, asked.filters, "reliability")
     if not made:
-        page.nothing(
+        page.none(
+            asked,
+            ("reliability",),
             "No sick board, outage or lost work was found in this window.",
             "The `reliability` analyzer says so when XIDs, ECC counters, throttling or node events "
             "show it; what telemetry shows itself stands below.",

@@ -47,7 +47,9 @@ def found(asked: Asked) -> None:
     """List the findings, and tell of the one that is chosen."""
     rows = data.ask(inbox.listed, asked.window, asked.filters).to_pylist()
     if not rows:
-        page.nothing(
+        page.none(
+            asked,
+            (),
             "Nothing was found to do here.",
             "`fallow analyze` or `fallow up` find waste and store it; clear a filter, or choose a "
             "longer window.",

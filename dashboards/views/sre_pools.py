@@ -82,7 +82,9 @@ def advised(asked: Asked) -> None:
     page.heading("What to do about them")
     rows = data.ask(supply.advised, asked.window, asked.filters, supply.POOLS)
     if not rows:
-        page.nothing(
+        page.none(
+            asked,
+            supply.POOLS,
             "Nothing is advised about pools here.",
             "`fallow analyze pools` looks at them again.",
         )

@@ -1,12 +1,10 @@
-"""Can the rest be relied upon: collectors up, coverage, lag, and whether the books balance."""
+"""Can the rest be relied upon: collectors up, coverage, lag, audits of the ledger."""
 
 from datetime import UTC, datetime
 
-import streamlit as st
-
 from dashboards import charts, data, page
 from dashboards.figures import quality, standing
-from dashboards.page import Asked, hours, plain, share
+from dashboards.page import Asked, hours, share
 from fallow.window import format_duration
 
 TITLE, ICON, ORDER = "Data quality", ":material/fact_check:", 110
@@ -42,7 +40,7 @@ def standing_of(asked: Asked) -> None:
     looks = data.ask(quality.coverage, asked.window, asked.filters).to_pylist()
     known = [row["coverage_pct"] for row in looks if row["coverage_pct"] is not None]
     accounted = asked.extent.accounted
-    failed = data.ask_seldom(standing.audits, accounted) if accounted else ()
+    failed = data.ask_seldom(standing.audits, asked.window) if accounted else None
     lag = (datetime.now(UTC) - accounted).total_seconds() if accounted else None
     page.metrics(
         (
@@ -53,13 +51,11 @@ def standing_of(asked: Asked) -> None:
         ("Unknown", share(made.unknown_gpu_hours, made.gpu_hours), "of GPU-hours"),
         ("Without a price", share(made.unpriced_gpu_hours, made.gpu_hours), "of GPU-hours"),
         (
-            "Books",
-            "balance" if accounted and not failed else f"{len(failed)} failures",
+            "Ledger",
+            _audits(accounted, failed),
             f"{format_duration(max(0.0, lag))} behind now" if lag is not None else "not done yet",
         ),
     )
-    for why in failed[:5]:
-        st.error(plain(why, 300), icon=":material/balance:")
     oldest = f"{made.oldest_price:%Y-%m-%d}" if made.oldest_price else "none"
     page.note(
         f"Oldest price in the window: {oldest}. Devices gone silent within a day: "
@@ -67,6 +63,12 @@ def standing_of(asked: Asked) -> None:
         f"{hours(made.ownerless_gpu_hours)}. Audits: states add up to capacity, costs to the bill, "
         "no device is given away twice, energy agrees with power."
     )
+
+
+def _audits(accounted: datetime | None, failed: str | None) -> str:
+    if failed:
+        return "does not add up"
+    return "adds up" if accounted else "not written yet"
 
 
 def coverage(asked: Asked) -> None:

@@ -64,7 +64,9 @@ def advised(asked: Asked) -> None:
     page.heading("Work that could run there")
     found = data.ask(supply.advised, asked.window, asked.filters, supply.SPOT)
     if not found:
-        page.nothing(
+        page.none(
+            asked,
+            supply.SPOT,
             "No work was found that spot nodes would make cheaper.",
             "The analyzer needs prices of spot (`prices`), and work that survives an interruption.",
         )

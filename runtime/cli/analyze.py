@@ -83,7 +83,7 @@ def analyze(
             now=run.now(),
             cluster=run.options.get("cluster"),
         )
-    unkept = analyzing.keep(settings, made.findings, made.window)
+    unkept = analyzing.keep(settings, made, run.options.get("cluster"))
     for line in [*made.notes, *([unkept] if unkept else [])]:
         run.say(line)
     shown = [row for row in made.ranked if evidence in (None, row.finding.evidence)]

@@ -10,7 +10,7 @@ import msgspec
 from collectors.doctor import Row
 from fallow.errors import FallowError, TemporaryError, UsageError, WarehouseError
 from fallow.settings import Settings
-from runtime import analyzing, collecting
+from runtime import analyzing, collecting, plugin_runs
 from runtime.doctor import channels, cluster, looks, nodes, pages, prices, storage
 from runtime.doctor.fault import fault
 
@@ -91,6 +91,7 @@ def _stored(
             yield storage.opened(warehouse)
             yield from prices.missing(warehouse, now)
             yield from nodes.unresolved(warehouse)
+            yield from plugin_runs.faults(warehouse, cluster=only)
             yield from analyzing.doubts(warehouse, settings, window, now=now, cluster=only)
     except (UsageError, WarehouseError) as error:
         if window is not None:

@@ -30,7 +30,7 @@ def alone(home: Path, *, days: int = DAYS, gpus: int = GPUS) -> Settings:
     acted.policies(made, ("idle-inference", "idle-notebooks"))
     with Warehouse.open(made, write=True, clock=lambda: demo.END) as warehouse:
         held = Window(demo.END - timedelta(days=days), demo.END)
-        pipeline.analyze(warehouse, held, [*analyzing.chosen(made).values()])
+        pipeline.analyze(warehouse, held, analyzing.chosen(made))
         acted.lived(made, warehouse, demo.END)
     return made
 

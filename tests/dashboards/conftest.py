@@ -1,7 +1,6 @@
 """Warehouses that pages are drawn from: the demo's, one of hostile names, one that is empty."""
 
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,22 +11,17 @@ from streamlit.testing.v1 import AppTest
 
 from dashboards import in_force
 from fallow.settings import Settings
-from fallow.window import Window
-from runtime import analyzing, demo, pipeline
+from runtime import demo
 from tests.dashboards.drawing import DAYS, GPUS, HOSTILE, Draw, hostile_rows, stored
 from warehouse.lake import Warehouse
 
 
 @pytest.fixture(scope="session")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """Return the settings of the demo's warehouse, analyzed by every analyzer."""
+    """Return the settings of the demo's warehouse, which every analyzer judged."""
     home = tmp_path_factory.mktemp("fleet") / "home"
     demo.play(days=DAYS, gpus=GPUS, seed=1, progress=lambda _what, _part: None, home=home)
-    settings = Settings(home=home, cluster=demo.CLUSTER)
-    with Warehouse.open(settings, write=True, clock=lambda: demo.END) as warehouse:
-        held = Window(demo.END - timedelta(days=DAYS), demo.END)
-        pipeline.analyze(warehouse, held, [*analyzing.chosen(settings).values()])
-    return settings
+    return Settings(home=home, cluster=demo.CLUSTER)
 
 
 @pytest.fixture(scope="session")

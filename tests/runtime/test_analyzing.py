@@ -209,7 +209,7 @@ def test_what_is_withheld_is_summed_by_reason(warehouse: Warehouse) -> None:
 
 def test_stored_findings_say_what_they_save_of_any_window(warehouse: Warehouse) -> None:
     assert analyzing.saved(warehouse, WINDOW) is None
-    pipeline.analyze(warehouse, WINDOW, [Found(), Refusing()])
+    pipeline.analyze(warehouse, WINDOW, {"theirs": Found(), "refusing": Refusing()})
     half = Window(START, START + timedelta(hours=1))
     told = analyzing.saved(warehouse, half)
     assert told is not None
@@ -222,7 +222,7 @@ def test_stored_findings_say_what_they_save_of_any_window(warehouse: Warehouse) 
 def test_a_finding_of_no_workload_is_explained_by_what_its_advice_claims(
     warehouse: Warehouse,
 ) -> None:
-    (found,) = pipeline.analyze(warehouse, WINDOW, [Found("theirs")])
+    (found,) = pipeline.analyze(warehouse, WINDOW, {"theirs": Found("theirs")}).findings
     told = explanation(warehouse, found.id)
     (query,) = told["queries"]
     assert [(r["state"], r["gpu_hours"], r["usd"]) for r in query["rows"]] == [
@@ -243,7 +243,7 @@ def test_an_analyzer_s_own_proof_is_what_is_shown(
 
     chosen: Callable[..., Any] = lambda _settings, names: {names[0]: Proving()}  # noqa: E731
     monkeypatch.setattr(analyzing, "chosen", chosen)
-    (found,) = pipeline.analyze(warehouse, WINDOW, [Proving("idle")])
+    (found,) = pipeline.analyze(warehouse, WINDOW, {"idle": Proving("idle")}).findings
     told = explanation(warehouse, found.id)
     first = told["queries"][0]
     assert (first["what"], first["rows"]) == ("one and one", [{"two": 2}])

@@ -107,8 +107,7 @@ def cases(lake: Warehouse, hours: float) -> dict[str, list[Facts]]:
 def analyze(lake: Warehouse, hours: float, back: timedelta = DAY) -> list[Finding]:
     """Analyze as the service does, over a window that is shorter than the waste lasts."""
     window = Window.last(back, now=START + hours * HOUR)
-    analyzers = [*analyzing.chosen(lake.settings, ["idle"]).values()]
-    return pipeline.analyze(lake, window, analyzers)
+    return [*pipeline.analyze(lake, window, analyzing.chosen(lake.settings, ["idle"])).findings]
 
 
 def of(found: Iterable[Finding], workload: str) -> list[Finding]:

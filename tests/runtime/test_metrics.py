@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families as families
 from actions.loop.seams import Notice, Proof, Taken, TurnReport
 from collectors.kube.list_watch import Progress
 from fallow.acting import Decision, LedgerEntry, Outcome, Reason
+from fallow.boundary import PluginRun
 from fallow.nouns import Finding, Subject
 from fallow.settings import Settings
 from fallow.tables import Batch
@@ -24,7 +25,7 @@ NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TENANT = "somebodys-secret"
 LABELS = {
     *("job_name", "collector", "state", "audit", "tier", "analyzer", "saving", "result"),
-    *("gate", "version", "role", "what", "code", "resource"),
+    *("gate", "version", "role", "what", "code", "resource", "kind", "plugin"),
 }
 
 
@@ -46,6 +47,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> SelfMetrics:
     made.collected("exporters", 1.0, added=2, up=True, now=NOW)
     made.watched([Progress("pods", lists=2, streams=3, events=5, expiries=1, failures=1)])
     made.watched([Progress("pods", lists=2, streams=4, events=9, expiries=1, failures=1)])
+    made.ran_plugins([PluginRun("executor", "suspend", "failed", TENANT)])
     made.audited([AuditFailure("ledger_capacity", 3, ({"device": TENANT},))])
     made.found([_finding()], Window(NOW - timedelta(hours=10), NOW))
     made.saved([_entry("cash", "12.50"), _entry("cash", "2.50"), _entry("released", None)])
@@ -134,6 +136,7 @@ def test_what_happened_is_what_is_told(told: SelfMetrics) -> None:
         ("fallow_job_duration_seconds_count", {"job_name": "collect"}, 2.0),
         ("fallow_job_last_success_timestamp_seconds", {"job_name": "collect"}, NOW.timestamp()),
         ("fallow_audit_failures", {"audit": "ledger_capacity"}, 3.0),
+        ("fallow_plugin_up", {"kind": "executor", "plugin": "suspend"}, 0.0),
         ("fallow_waste_usd_per_hour", {"analyzer": "idle"}, 2.0),
         ("fallow_saved_usd", {"saving": "cash"}, 15.0),
         ("fallow_saved_usd", {"saving": "sunk"}, 0.0),

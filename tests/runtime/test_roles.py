@@ -80,7 +80,7 @@ def test_every_job_is_some_roles_and_a_role_has_only_its_own(settings: Settings)
     def jobs(roles: frozenset[Role]) -> list[str]:
         with Warehouse.open(settings, write=True) as lake:
             service = Service(
-                lake, settings, collectors={}, analyzers=[], metrics=SelfMetrics(),
+                lake, settings, collectors={}, analyzers={}, metrics=SelfMetrics(),
                 clock=lambda: NOW, act=lambda: None, roles=roles,
             )  # fmt: skip
             return [job.name for job in service.jobs()]

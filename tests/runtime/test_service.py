@@ -1,5 +1,6 @@
 """The service: every job on its schedule, its own metrics, a stop that leaves nothing half-done."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -14,10 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from dashboards.figures import analyzed
 from fallow.errors import SourceError, UsageError
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
+from runtime import plugin_runs
 from runtime.endpoint import Endpoint
 from runtime.metrics import SelfMetrics
 from runtime.service import Service
@@ -61,7 +64,7 @@ def test_a_collector_that_fails_is_counted_and_stops_nobody(settings: Settings) 
             warehouse,
             settings,
             collectors={"bad": bad, "good": good},
-            analyzers=[],
+            analyzers={},
             metrics=metrics,
             clock=lambda: next(moments),
         )
@@ -81,6 +84,64 @@ def test_a_collector_that_fails_is_counted_and_stops_nobody(settings: Settings) 
     assert bad.windows[1].start <= NOW
 
 
+class Broken:
+    """A collector with a fault of its own; healed, it gives nothing."""
+
+    def __init__(self) -> None:
+        self.healed = False
+
+    def collect(self, window: Window) -> Iterator[Batch]:
+        if not self.healed:
+            raise ZeroDivisionError(f"division by zero until {window.end}")
+        yield from ()
+
+
+def test_a_fault_in_a_collector_ends_only_itself_and_is_seen_until_it_is_over(
+    settings: Settings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("fallow"), "propagate", True)
+    good, broken, metrics = Looking(), Broken(), SelfMetrics()
+    with Warehouse.open(settings, write=True, clock=lambda: NOW + timedelta(hours=1)) as warehouse:
+        service = Service(
+            warehouse,
+            settings,
+            collectors={"broken": broken, "good": good},
+            analyzers={},
+            metrics=metrics,
+            clock=lambda: NOW,
+        )
+        service.collect()
+        assert len(good.windows) == 1, "the one beside it was asked"
+        (record,) = [r for r in caplog.records if r.name == "fallow.plugins"]
+        assert record.exc_info is not None
+        assert record.exc_info[0] is ZeroDivisionError
+        assert record.__dict__["collector"] == "broken"
+        told = metrics.text().decode()
+        assert 'fallow_plugin_up{kind="collector",plugin="broken"} 0.0' in told
+        assert 'fallow_plugin_up{kind="collector",plugin="good"} 1.0' in told
+        assert 'fallow_up{collector="broken"} 0.0' in told
+        (row,) = plugin_runs.faults(warehouse)
+        assert (row.check, row.status) == ("collector broken", "bad")
+        assert "ZeroDivisionError: division by zero until" in row.finding
+        (fault,) = analyzed.faults(warehouse)
+        assert analyzed.fault(fault).startswith("The collector broken of cluster test is left out")
+
+        broken.healed = True
+        later = NOW + timedelta(minutes=1)
+        again = Service(  # another process: what the one before stored is known to it
+            warehouse,
+            settings,
+            collectors={"broken": broken},
+            analyzers={},
+            metrics=metrics,
+            clock=lambda: later,
+        )
+        again.collect()
+        assert plugin_runs.faults(warehouse) == []
+        assert analyzed.faults(warehouse) == ()
+    assert 'fallow_plugin_up{kind="collector",plugin="broken"} 1.0' in metrics.text().decode()
+
+
 def test_a_service_that_was_down_asks_for_the_time_it_missed(settings: Settings) -> None:
     looking = Looking()
     stopped = NOW - timedelta(hours=9)
@@ -89,7 +150,7 @@ def test_a_service_that_was_down_asks_for_the_time_it_missed(settings: Settings)
             warehouse,
             settings,
             collectors={"prometheus": looking},
-            analyzers=[],
+            analyzers={},
             metrics=SelfMetrics(),
             clock=lambda: NOW,
             since={"prometheus": stopped},

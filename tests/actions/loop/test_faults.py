@@ -1,5 +1,6 @@
 """What the API and the network do to writes: nothing acted twice, every action has an outcome."""
 
+import logging
 from typing import Any
 
 import msgspec
@@ -273,3 +274,26 @@ def test_an_unreachable_cluster_is_temporary_and_nothing_is_journalled(site: Sit
     with pytest.raises(TemporaryError):
         actor.turn(dry_run=False)
     assert not site.kinds()
+
+
+class Failing:
+    """An executor with a fault of its own."""
+
+    def intend(self, _decision: object, _cluster: object) -> None:
+        raise ZeroDivisionError("division by zero")
+
+
+def test_a_fault_in_an_executor_is_a_refusal_that_names_it_and_writes_nothing(
+    site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("fallow"), "propagate", True)
+    site.deployment()
+    site.told_and_waited(site.actor())
+    writes = len(site.writes())
+    (taken,) = site.actor(choose=lambda _decision: Failing()).turn(dry_run=False).taken
+    assert taken.result == "refused"
+    assert "ZeroDivisionError: division by zero" in taken.reasons[0].text
+    assert (len(site.writes()), site.replicas()) == (writes, 2)
+    assert taken.run is not None
+    assert (taken.run.kind, taken.run.plugin, taken.run.result) == ("executor", "Failing", "failed")
+    assert [r.exc_info[0] for r in caplog.records if r.exc_info] == [ZeroDivisionError]

@@ -87,9 +87,11 @@ def judge(settings: Settings, tmp_path: Path) -> Judge:
                 _hosts(quirks),
             )
             _, failures = pipeline.account(warehouse, WINDOW)
-            found = pipeline.analyze(warehouse, WINDOW, [IdleAnalyzer(settings.idle)])
+            found = pipeline.analyze(
+                warehouse, WINDOW, {"idle": IdleAnalyzer(settings.idle)}
+            ).findings
             return Judged(
-                found,
+                [*found],
                 warehouse.query("SELECT * FROM ledger").to_pylist(),
                 warehouse.query("SELECT * FROM rollup_5m").to_pylist(),
                 len(failures),

@@ -1,0 +1,109 @@
+"""An audit that fails is one sentence: on pages, in reports, on the command line, in the log."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+
+from dashboards.figures import standing
+from dashboards.page import plain
+from fallow.settings import Settings
+from fallow.tables import Batch
+from fallow.window import Window
+from runtime import pipeline
+from runtime import service as service_module
+from runtime.cli import run
+from runtime.metrics import SelfMetrics
+from runtime.service import Service
+from tests.dashboards.drawing import Draw
+from tests.rates import every_gpu
+from warehouse import audits
+from warehouse.lake import Warehouse
+
+END = datetime(2026, 11, 16, tzinfo=UTC)
+WINDOW = Window.last(timedelta(days=2), now=END)
+HOUR = (WINDOW.start + timedelta(hours=5)).replace(tzinfo=None)
+CHANGE = """
+    UPDATE ledger SET seconds = seconds * $times, usd = usd * $times WHERE bucket = $hour
+"""
+
+
+@pytest.fixture
+def sound(tmp_path: Path) -> Settings:
+    """Return the settings of two GPUs in two days, accounted hour by hour."""
+    settings = Settings(home=tmp_path / "home", cluster="test")
+    step = timedelta(minutes=5)
+    looks = [WINDOW.start.replace(tzinfo=None) + n * step for n in range(int(WINDOW.seconds / 300))]
+    rows = {
+        "cluster": ["test"] * 2 * len(looks),
+        "ts": [ts for ts in looks for _ in range(2)],
+        "device": ["GPU-0", "GPU-1"] * len(looks),
+        "node": ["n1"] * 2 * len(looks),
+        "model": ["NVIDIA H100 80GB HBM3"] * 2 * len(looks),
+        "interval_s": [300.0] * 2 * len(looks),
+        "gpu_util_pct": [0.0] * 2 * len(looks),
+    }
+    with Warehouse.open(settings, write=True, clock=lambda: END) as warehouse:
+        warehouse.ingest([Batch.of("sample", rows), every_gpu("2")])
+        pipeline.account(warehouse, WINDOW)
+    return settings
+
+
+@pytest.fixture
+def broken(sound: Settings) -> Settings:
+    """Return them with half of an hour lost two days before the end, as no turn reads again."""
+    with (
+        Warehouse.open(sound, write=True, clock=lambda: END) as warehouse,
+        warehouse.transaction() as cursor,
+    ):
+        cursor.execute(CHANGE, {"hour": HOUR, "times": 0.5})
+    return sound
+
+
+def test_a_failed_audit_is_the_same_banner_on_every_surface(
+    broken: Settings,
+    draw: Draw,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Warehouse.open(broken) as warehouse:
+        said = audits.banner(audits.run(warehouse, WINDOW))
+        assert standing.audits(warehouse, WINDOW) == said
+    assert said is not None
+    assert "ledger_capacity: 2 rows" in said, "each of the two GPUs lost half of that hour"
+
+    window = f"{WINDOW.start:%Y-%m-%dT%H:%MZ}/{WINDOW.end:%Y-%m-%dT%H:%MZ}"
+    asked = ["--home", str(broken.home), "--cluster", "test", "--window", window]
+    for command in (["spend"], ["analyze", "idle"], ["report", "sre", "--format", "md"]):
+        assert run([*command, *asked]) == 0
+        spoken = capsys.readouterr()
+        text = spoken.out.replace("\\", "") if command[0] == "report" else spoken.err
+        assert said in text, command
+
+    page = draw("sre_quality", broken, window=window)
+    assert [e.value for e in page.error] == [plain(said, 900)]
+    assert "does not add up" in [m.value for m in page.metric]
+
+    log = Mock()  # a command of this process may have set the loggers up
+    monkeypatch.setattr(service_module, "log", log)
+    metrics = SelfMetrics()
+    with Warehouse.open(broken, write=True, clock=lambda: END) as warehouse:
+        service = Service(
+            warehouse, broken, collectors={}, analyzers={}, metrics=metrics, clock=lambda: END
+        )
+        for _turn in range(2):  # the hour is long accounted: the next turn still says it
+            service.account()
+            log.error.assert_called_once_with(said)
+            log.error.reset_mock()
+            told = metrics.text().decode()
+            assert 'fallow_audit_failures{audit="ledger_capacity"} 2.0' in told
+        with warehouse.transaction() as cursor:
+            cursor.execute(CHANGE, {"hour": HOUR, "times": 2})
+        service.account()
+    assert 'fallow_audit_failures{audit="ledger_capacity"} 0.0' in metrics.text().decode()
+
+
+def test_a_sound_ledger_has_no_banner(sound: Settings) -> None:
+    with Warehouse.open(sound) as warehouse:
+        assert standing.audits(warehouse, WINDOW) is None

@@ -1,0 +1,76 @@
+"""An empty list says why: none found, not analysed, or cannot be judged."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from dashboards.figures import analyzed, found
+from dashboards.figures.asking import Filters
+from fallow import boundary
+from fallow.boundary import PluginRun, Result
+from fallow.plugins import installed
+from fallow.settings import Settings
+from fallow.window import Window
+from runtime import demo
+from tests.dashboards.drawing import DAYS, Draw, texts
+from warehouse.lake import Warehouse
+
+WINDOW = Window(demo.END - timedelta(days=DAYS), demo.END)
+EARLIER = Window(WINDOW.start - timedelta(days=9), WINDOW.start)
+ONE = ("fragmentation",)
+
+
+def test_the_demo_runs_every_analyzer_and_pages_hold_what_they_find(views: Warehouse) -> None:
+    ran = [run for run in analyzed.runs(views) if run.touches(WINDOW)]
+    assert [run.plugin for run in ran] == [*installed("analyzers")]
+    assert not [run for run in ran if run.result == "failed"]
+    kinds = {one.kind for one in found.found(views, WINDOW, Filters(), "reliability")}
+    assert kinds, "Health said that none was found over hardware that failed"
+    assert found.found(views, WINDOW, Filters(), "precision")
+
+
+@pytest.fixture
+def lake(settings: Settings) -> Iterator[Warehouse]:
+    """Return an empty warehouse."""
+    with Warehouse.open(settings, write=True) as warehouse:
+        yield warehouse
+
+
+def keep(warehouse: Warehouse, result: Result, reason: str = "", window: Window = WINDOW) -> None:
+    runs = [PluginRun("analyzer", "fragmentation", result, reason)]
+    warehouse.ingest([boundary.rows(runs, cluster="test", at=window.end, window=window)])
+
+
+def test_none_found_not_analysed_and_cannot_be_judged_differ(lake: Warehouse) -> None:
+    none = "No fragmentation was found."
+    absent = analyzed.absence(lake, WINDOW, ONE)
+    assert absent.what == "Not analysed."
+    assert "fragmentation did not run over this window" in absent.said(none)
+    assert "`fallow analyze fragmentation`" in absent.said(none)
+
+    keep(lake, "done", window=EARLIER)
+    assert analyzed.absence(lake, WINDOW, ONE).what == "Not analysed.", "it judged another window"
+
+    keep(lake, "withheld", "no inventory of nodes")
+    absent = analyzed.absence(lake, WINDOW, ONE)
+    assert absent.what == "Cannot be judged."
+    assert "fragmentation (no inventory of nodes)" in absent.said(none)
+
+    keep(lake, "failed", "it failed (ZeroDivisionError: division by zero)")
+    assert analyzed.absence(lake, WINDOW, ONE).what == "Cannot be judged."
+
+    late = Window(WINDOW.start, WINDOW.end + timedelta(hours=1))
+    keep(lake, "done", window=late)
+    assert analyzed.absence(lake, WINDOW, ONE).said(none) == none
+
+    some = analyzed.absence(lake, WINDOW, ("fragmentation", "idle"))
+    assert some.said(none).startswith(f"{none} Not analysed: idle did not run")
+
+
+def test_a_page_over_data_that_nobody_analysed_does_not_say_none(
+    hostile: Settings, draw: Draw
+) -> None:
+    text = " ".join(texts(draw("sre_health", hostile)))
+    assert "Not analysed" in text
+    assert "No sick board" not in text
