@@ -48,6 +48,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: -whole[scope(item.nodeid.partition("::")[0])])
 
 
+LACKS = {
+    "public data": ("public data set",),
+    "API server": ("kube-apiserver", "kube_apiserver", "controller-manager", "without controllers"),
+    "GPU": ("nvidia", "nvml", "a gpu"),
+    "extra": ("could not import", "extra", "tools.lock"),
+    "program": ("debian", "not installed", "no postgresql", "no namespaces"),
+}
+"""What a test lacks, by words of the reason that it was skipped for; others are no lack."""
+
+
+def lacking(reason: str) -> str:
+    """Return what a test that was skipped for a reason lacks: a key of LACKS, or "other"."""
+    said = reason.lower()
+    return next((what for what, words in LACKS.items() if any(w in said for w in words)), "other")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print how many tests skipped, by what they lack: a green run may have looked at little."""
+    reasons = [str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", ())]
+    counts = Counter(lacking(reason) for reason in reasons)
+    named = ", ".join(f"{what} {counts[what]}" for what in (*LACKS, "other"))
+    terminalreporter.write_line(f"skipped for lack of: {named}")
+
+
 def pytest_report_header() -> str:
     """Say which Kubernetes servers the contract tests ask."""
     folder = kube_apiserver.assets()
