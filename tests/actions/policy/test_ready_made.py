@@ -3,6 +3,7 @@
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import hypothesis.strategies as st
 import msgspec
@@ -112,7 +113,7 @@ def test_none_acts_until_an_admin_says_where_and_its_back_test_passed(
 
 def stalled(verb: str, evidence: str) -> Facts:
     """Return a job that hangs, about which there is no other doubt."""
-    about = {
+    about: dict[str, Any] = {
         "analyzer": "stalled", "kind": "stalled_job", "verdict": "wasteful", "evidence": evidence,
         "window": Window(NIGHT - 10 * MINUTE, NIGHT), "details": {"actionable": True},
     }  # fmt: skip
