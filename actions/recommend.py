@@ -26,6 +26,8 @@ from fallow.protections import protections
 
 DAY_S = 86_400
 _SMALLEST = Decimal("0.01")
+NOTIFY_OWNER, ASK_OWNER = "notify owner", "ask owner"
+"""Advice that only a person carries out: nothing happens by itself."""
 STALLED = "stalled_job"
 """Kind of the findings of analyzers/stalled: a job that hangs."""
 _HELD: dict[str, tuple[State, ...]] = {"spin": ("low", "productive"), "rest": ("idle",)}
@@ -118,7 +120,7 @@ def _tell(finding: Finding, why_not: str | None, verb: Verb | None) -> Recommend
     else:
         caution = "; ".join(finding.details.get("reasons", ())) or None
     return Recommendation(
-        verb="notify owner",
+        verb=NOTIFY_OWNER,
         target=target(finding),
         why=f"idle and confirmed; {verb.how} when done" if verb else "idle and confirmed",
         reversible=True,
@@ -131,7 +133,7 @@ def _tell(finding: Finding, why_not: str | None, verb: Verb | None) -> Recommend
 
 def _ask(finding: Finding) -> Recommendation:
     return Recommendation(
-        verb="ask owner",
+        verb=ASK_OWNER,
         target=target(finding),
         why="looks idle, but no independent witness confirms it: ask before anything else",
         reversible=True,
@@ -166,7 +168,7 @@ def _stalled(finding: Finding) -> tuple[Recommendation, ...]:
     if caution is None and not saved:
         caution = "no checkpoint of it is known: annotate fallow.dev/checkpoint-interval"
     tell = Recommendation(
-        verb="notify owner" if sure else "ask owner",
+        verb=NOTIFY_OWNER if sure else ASK_OWNER,
         target=target(finding),
         why=f"{finding.details.get('why', 'it is stalled')}: restart it from its last checkpoint",
         reversible=True,

@@ -51,7 +51,7 @@ class History(msgspec.Struct, frozen=True):
     notified_at: datetime | None = None
     """When a notice was proved to be delivered."""
     announced: dict[str, datetime] = {}
-    """When a notice that announced a verb was, by verb. Journals of before name none."""
+    """What the last notices announced, since when, by verb. Journals of before name none."""
     approved_by: tuple[str, ...] = ()
     kept_until: datetime | None = None
     snapshot_at: datetime | None = None

@@ -353,7 +353,8 @@ class _Replay:
             if decision.step == "notify":
                 mine = self._cases[case]
                 mine.notified_at = mine.notified_at or now
-                mine.announced.setdefault(decision.verb, now)
+                if decision.verb not in mine.announced:
+                    mine.announced = {decision.verb: now}
                 self._notified += 1
                 # Until its grace is over nothing else comes of it; at least one moment passes.
                 grace = self._policy.rung("grace")

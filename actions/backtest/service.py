@@ -259,7 +259,9 @@ class _Service:
             if decision.step in ACTING and any(r.gate == APPROVAL for r in decision.reasons):
                 self._asked.setdefault((decision.policy, decision.finding), k)
             if decision.ruling == "allow" and decision.step == "notify":
-                self._noticed[decision.policy, decision.finding].setdefault(decision.verb, now)
+                case = decision.policy, decision.finding
+                if decision.verb not in self._noticed[case]:
+                    self._noticed[case] = {decision.verb: now}
                 self._promise(now, decision, ())
         under_way = 0
         for decision in made.decisions:

@@ -7,6 +7,7 @@ import msgspec
 
 from actions.policy.budgets import Spent
 from actions.policy.model import Policy
+from actions.recommend import ASK_OWNER, NOTIFY_OWNER
 from fallow.acting import Facts
 from fallow.window import format_duration
 
@@ -56,8 +57,13 @@ def notice_at(facts: Facts) -> datetime | None:
     """Return when a notice of this stretch of waste was proved that announced what is advised now.
 
     An earlier stretch's does not count, and one that announced something else named other losses.
+    Where a stop was announced and the evidence is weaker now, no weaker notice follows: it would
+    say that nothing happens by itself, and the stop would come as soon as the evidence is back.
     """
     history = facts.history
     verb = facts.recommendation.verb
-    told = history.announced.get(verb) if history.announced else history.notified_at
-    return told if told is not None and told >= facts.finding.window.start else None
+    notified = history.announced.get(verb) if history.announced else history.notified_at
+    if notified is None and verb in {NOTIFY_OWNER, ASK_OWNER}:
+        notified = min(history.announced.values(), default=None)
+    start = facts.finding.window.start
+    return notified if notified is not None and notified >= start else None

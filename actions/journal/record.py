@@ -252,11 +252,14 @@ class Record:
         return min((at for at, _ in self._notices(policy, finding)), default=None)
 
     def announced(self, policy: str, finding: Finding) -> dict[str, datetime]:
-        """Return when the first notice that announced a verb was delivered, by verb."""
+        """Return what the last notices announced, and since when: at most one verb.
+
+        A notice that announces something else takes the one before it back.
+        """
         found: dict[str, datetime] = {}
         for at, verb in sorted(self._notices(policy, finding)):
-            if verb:
-                found.setdefault(verb, at)
+            if verb and verb not in found:
+                found = {verb: at}
         return found
 
     def _notices(self, policy: str, finding: Finding) -> list[tuple[datetime, str]]:

@@ -264,11 +264,22 @@ def test_a_notice_that_announced_another_verb_is_none_of_this_one() -> None:
     before = history(notified_at=long_ago, announced={"notify owner": long_ago})
     decision = decided(facts(history=before))
     assert (decision.step, decision.ruling) == ("notify", "allow")
-    told = {"notify owner": long_ago, "stop": NOW - 23 * HOUR}
-    decision = decided(facts(history=history(notified_at=long_ago, announced=told)))
+    announced = {"stop": NOW - 23 * HOUR}
+    decision = decided(facts(history=history(notified_at=long_ago, announced=announced)))
     assert (decision.step, decision.next_at) == ("grace", NOW + HOUR)
-    told = {"notify owner": NOW - 23 * HOUR, "stop": NOW - 24 * HOUR}
-    assert acts(decided(facts(history=history(notified_at=long_ago, announced=told))))
+    announced = {"stop": NOW - 24 * HOUR}
+    assert acts(decided(facts(history=history(notified_at=long_ago, announced=announced))))
+
+
+@pytest.mark.parametrize("verb", ["notify owner", "ask owner"])
+def test_after_a_stop_was_announced_no_notice_says_that_nothing_happens(verb: str) -> None:
+    """Evidence that weakens for an hour and is back must not make the last message untrue."""
+    since = NOW - 25 * HOUR
+    weaker = msgspec.structs.replace(facts().recommendation, verb=verb)
+    before = history(notified_at=since, announced={"stop": since})
+    assert decided(facts(history=before, recommendation=weaker)).step != "notify"
+    nothing = history(notified_at=None, announced={})
+    assert decided(facts(history=nothing, recommendation=weaker)).step == "notify"
 
 
 def test_a_notice_of_an_earlier_stretch_is_none_of_this_one() -> None:
