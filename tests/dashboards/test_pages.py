@@ -234,10 +234,10 @@ def test_a_page_of_old_data_shows_the_hours_and_the_bill_of_spend(
 
 def test_data_quality_measures_from_now(fleet: Settings, draw: Draw) -> None:
     page = draw("sre_quality", fleet)
-    books = next(m for m in page.metric if m.label == "Books")
+    ledger = next(m for m in page.metric if m.label == "Ledger")
     days = (datetime.now(UTC) - END).days
-    assert books.delta.startswith(f"{days}d")
-    assert books.delta.endswith("behind now")
+    assert ledger.delta.startswith(f"{days}d")
+    assert ledger.delta.endswith("behind now")
 
 
 def test_a_cluster_that_is_behind_is_named_above_every_figure(tmp_path: Path, draw: Draw) -> None:
