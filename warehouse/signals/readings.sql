@@ -136,4 +136,4 @@ SELECT
     coalesce(h.tensor_active_mean, h.sm_active_mean)::DOUBLE AS effective
 FROM held AS h
 LEFT JOIN changes AS c ON h.cluster = c.cluster AND h.device = c.device AND h.bucket = c.bucket
-ORDER BY stream, at_us
+ORDER BY stream, at_us, namespace NULLS FIRST, pod NULLS FIRST
