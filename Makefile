@@ -17,8 +17,8 @@ demo: setup            ## the main job on an embedded synthetic fleet: no cluste
 	@$(BIN)/fallow demo
 
 # The hundreds of processes that tests start need not compile our modules each anew.
-test: setup            ## every test; those whose server or data is absent say so
-	@bash .ci/test-servers
+test: setup            ## every test; those whose server or data is absent say so (REQUIRE=1: fail)
+	@bash .ci/test-servers $(if $(REQUIRE),--require)
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(JOBS)
 
 lint: setup
@@ -26,6 +26,7 @@ lint: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m tests.lint.names
 	@$(BIN)/sqlfluff lint -q --processes 0 warehouse analyzers actions dashboards
 
 bench: setup           ## full size: minutes; writes bench-results/*.json
@@ -40,10 +41,10 @@ wheel-check: setup     ## build the wheel and run it outside the checkout
 
 written: setup         ## write what the code declares: reference pages, roles, the chart, its manifests
 	@$(BIN)/uv pip install -q --require-hashes -r deploy/helm/tools.lock
-	@$(BIN)/python -m runtime.reference docs
-	@$(BIN)/python -m runtime.rbac deploy/rbac
-	@$(BIN)/python -m runtime.chart deploy/helm/fallow
-	@$(BIN)/python -m runtime.manifests deploy
+	@$(BIN)/python -m runtime.generators.reference docs
+	@$(BIN)/python -m runtime.generators.rbac deploy/rbac
+	@$(BIN)/python -m runtime.generators.chart deploy/helm/fallow
+	@$(BIN)/python -m runtime.generators.manifests deploy
 
 lock:                  ## refresh requirements.lock: hashes, no addresses
 	@$(BIN)/uv pip compile -q --generate-hashes --no-header --no-annotate --no-emit-index-url \

@@ -11,28 +11,30 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from actions.gates import Case, Closed, closed, notice_at
-from actions.policy.budgets import Spent
+from actions.gates import ClosedGate, GateInput, find_closed_gates, get_notice_time
+from actions.policy.budgets import BudgetUsage
 from actions.policy.model import Policy
-from fallow.acting import Decision, Facts, Ruling, Step, decision_id
+from fallow.action_models import Decision, Facts, Ruling, Step, decision_id
 
 SNAPSHOT_AGE = timedelta(hours=1)
 """A verified snapshot that is older is taken again before the act."""
 
 
-def decide(policy: Policy, facts: Facts, spent: Spent, now: datetime) -> Decision:
+def decide(policy: Policy, facts: Facts, usage: BudgetUsage, now: datetime) -> Decision:
     """Return the next rung for a case, whether it may be taken now, and every reason.
 
     An allowed notice tells in its reasons what would keep the act away now; any other allowed
     step has none.
     """
-    shut = closed(Case(policy, facts, spent, now))
-    step = _next(policy, facts, shut, now)
-    telling = step == "notify" and notice_at(facts) is None
-    ruling, next_at = _ruled([c for c in shut if c.gate.guards == "notify" or not telling])
+    closed_gates = find_closed_gates(GateInput(policy, facts, usage, now))
+    step = _next_step(policy, facts, closed_gates, now)
+    is_first_notice = step == "notify" and get_notice_time(facts) is None
+    ruling, next_at = _rule(
+        [c for c in closed_gates if c.gate.guards == "notify" or not is_first_notice]
+    )
     if step == "observe":
-        shut = tuple(c for c in shut if c.gate.gate == "match")
-        ruling, next_at = _ruled(shut)
+        closed_gates = tuple(c for c in closed_gates if c.gate.gate == "match")
+        ruling, next_at = _rule(closed_gates)
     subject, advice = facts.finding.subject, facts.recommendation
     return Decision(
         id=decision_id(policy.name, facts.finding.id, step),
@@ -42,7 +44,7 @@ def decide(policy: Policy, facts: Facts, spent: Spent, now: datetime) -> Decisio
         verb=advice.verb,
         step=step,
         ruling=ruling,
-        reasons=tuple(c.reason for c in shut),
+        reasons=tuple(c.reason for c in closed_gates),
         at=now,
         next_at=next_at,
         gpus=facts.gpus,
@@ -56,50 +58,52 @@ def decide(policy: Policy, facts: Facts, spent: Spent, now: datetime) -> Decisio
     )
 
 
-def _next(policy: Policy, facts: Facts, shut: Sequence[Closed], now: datetime) -> Step:
+def _next_step(
+    policy: Policy, facts: Facts, closed_gates: Sequence[ClosedGate], now: datetime
+) -> Step:
     """Return the rung that comes next: the last where the ladder ends before an act."""
-    rungs = [rung.step for rung in policy.ladder]
-    if not {"notify", "act"} & set(rungs):
+    steps = [stage.step for stage in policy.ladder]
+    if not {"notify", "act"} & set(steps):
         return "observe"
-    if "notify" in rungs and notice_at(facts) is None:
+    if "notify" in steps and get_notice_time(facts) is None:
         return "notify"
-    if any(c.gate.gate == "grace" for c in shut):
+    if any(c.gate.gate == "grace" for c in closed_gates):
         return "grace"
-    if "act" not in rungs:
-        return rungs[-1]
-    rung = policy.rung("snapshot")
-    if rung is not None and rung.required and not _snapshot(facts, now):
+    if "act" not in steps:
+        return steps[-1]
+    snapshot = policy.stage("snapshot")
+    if snapshot is not None and snapshot.required and not _has_fresh_snapshot(facts, now):
         return "snapshot"
     return "act"
 
 
-def _snapshot(facts: Facts, now: datetime) -> bool:
+def _has_fresh_snapshot(facts: Facts, now: datetime) -> bool:
     """Say whether a verified snapshot of this case is fresh, and later than any act on it."""
-    taken, acted = facts.history.snapshot_at, facts.history.last_action_at
-    if taken is None or now - taken > SNAPSHOT_AGE:
+    snapshot_at, acted_at = facts.history.snapshot_at, facts.history.last_action_at
+    if snapshot_at is None or now - snapshot_at > SNAPSHOT_AGE:
         return False
-    return acted is None or taken > acted
+    return acted_at is None or snapshot_at > acted_at
 
 
-def _ruled(shut: Sequence[Closed]) -> tuple[Ruling, datetime | None]:
+def _rule(closed_gates: Sequence[ClosedGate]) -> tuple[Ruling, datetime | None]:
     """Return the strictest ruling, and when time alone opens what holds."""
-    if not shut:
+    if not closed_gates:
         return "allow", None
-    if any(c.gate.ruling == "deny" for c in shut):
+    if any(c.gate.ruling == "deny" for c in closed_gates):
         return "deny", None
-    moments = [c.until for c in shut if c.until is not None]
-    return "hold", max(moments) if len(moments) == len(shut) else None
+    times = [c.until for c in closed_gates if c.until is not None]
+    return "hold", max(times) if len(times) == len(closed_gates) else None
 
 
 def _parameters(policy: Policy, facts: Facts) -> dict[str, Any]:
     """Return what the executor is told: the finding's figures, its advice's, the rung's own."""
-    rung = policy.rung("act")
-    if rung is None:
+    stage = policy.stage("act")
+    if stage is None:
         return {}
     return {
         **facts.finding.details,
         **facts.recommendation.parameters,
-        **rung.parameters,
-        "capabilities": list(rung.do),
+        **stage.parameters,
+        "capabilities": list(stage.do),
         "allowed_namespaces": list(policy.allow.namespaces),
     }

@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from actions.cluster.allocations import BETTER, CLAIMS
+from actions.cluster.allocations import CLAIMS, OPTIONAL_RIGHTS
 from actions.reclaim.kinds import kinds
 from actions.reclaim.subjects import plural
 from actions.snapshots.snapshotter import RIGHTS as SNAPSHOT
 from fallow.errors import UsageError
-from fallow.seams import Executor, Right
+from fallow.protocols import Executor, Right
 
 LOOP = (
     Right("", "events", ("create",)),
@@ -24,7 +24,7 @@ LOOP = (
     Right("autoscaling", "horizontalpodautoscalers", ("list",)),
     Right("keda.sh", "scaledobjects", ("list",)),
     CLAIMS,
-    *BETTER,
+    *OPTIONAL_RIGHTS,
 )
 """What the loop needs wherever it acts: owners, protections, rivals, what pods hold, a word to
 the owner."""
@@ -37,7 +37,7 @@ VERBS = ("get", "list", "watch", "create", "patch")
 """Every verb that a right may name; update and delete are not among them."""
 
 
-class Proof(msgspec.Struct, frozen=True):
+class RightCheck(msgspec.Struct, frozen=True):
     """What the API says about one right."""
 
     role: str
@@ -49,24 +49,28 @@ class Proof(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-def annotating() -> tuple[Right, ...]:
+def annotate_rights() -> tuple[Right, ...]:
     """Return what leaving a note on the workload takes: a site may do without."""
-    named = sorted({(k.group, plural(n)) for n, k in kinds().items() if k.switch != "hub"})
-    return tuple(Right(group, resource, ("patch",)) for group, resource in named)
+    resources = sorted({(k.group, plural(n)) for n, k in kinds().items() if k.switch != "hub"})
+    return tuple(Right(group, resource, ("patch",)) for group, resource in resources)
 
 
 def roles(executors: Mapping[str, Executor]) -> dict[str, tuple[Right, ...]]:
     """Return the rights of each role by its name: one for each executor, and the loop's."""
-    found = {f"fallow-act-{name}": tuple(e.rights) for name, e in executors.items() if e.rights}
-    more = {
+    by_executor = {
+        f"fallow-act-{name}": tuple(e.rights) for name, e in executors.items() if e.rights
+    }
+    by_part = {
         "fallow-actor": LOOP,
-        "fallow-annotate": annotating(),
+        "fallow-annotate": annotate_rights(),
         "fallow-snapshot": SNAPSHOT,
     }
-    for name, rights in (found | more).items():
-        if strange := sorted({v for r in rights for v in r.verbs} - set(VERBS)):
-            raise UsageError(f"{name} asks for {', '.join(strange)}: legal are {', '.join(VERBS)}")
-    return dict(sorted((found | more).items()))
+    for name, rights in (by_executor | by_part).items():
+        if unknown_verbs := sorted({v for r in rights for v in r.verbs} - set(VERBS)):
+            raise UsageError(
+                f"{name} asks for {', '.join(unknown_verbs)}: legal are {', '.join(VERBS)}"
+            )
+    return dict(sorted((by_executor | by_part).items()))
 
 
 def rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
@@ -75,19 +79,19 @@ def rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
     for right in rights:
         verbs.setdefault((right.group, right.resource), set()).update(right.verbs)
     grouped: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for (group, resource), said in sorted(verbs.items()):
-        key = group, tuple(v for v in VERBS if v in said)
+    for (group, resource), verb_set in sorted(verbs.items()):
+        key = group, tuple(v for v in VERBS if v in verb_set)
         grouped.setdefault(key, []).append(resource)
     return [
-        {"apiGroups": [group], "resources": resources, "verbs": list(said)}
-        for (group, said), resources in grouped.items()
+        {"apiGroups": [group], "resources": resources, "verbs": list(verb_set)}
+        for (group, verb_set), resources in grouped.items()
     ]
 
 
 def manifests(executors: Mapping[str, Executor]) -> list[dict[str, Any]]:
     """Return the ClusterRoles of all executors and the loop, and the Role of its own namespace."""
     labels = {"app.kubernetes.io/part-of": "fallow"}
-    found = [
+    cluster_roles = [
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRole",
@@ -96,56 +100,56 @@ def manifests(executors: Mapping[str, Executor]) -> list[dict[str, Any]]:
         }
         for name, rights in roles(executors).items()
     ]
-    own = {
+    own_role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "Role",
         "metadata": {"name": "fallow-own", "namespace": "fallow", "labels": labels},
         "rules": rules(OWN),
     }
-    return [*found, own]
+    return [*cluster_roles, own_role]
 
 
-def prove(
-    ask: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+def check_rights(
+    review: Callable[[Mapping[str, Any]], Mapping[str, Any]],
     rights: Mapping[str, Sequence[Right]],
     namespaces: Sequence[str],
-) -> list[Proof]:
+) -> list[RightCheck]:
     """Ask the API what we may do (SelfSubjectAccessReview), for each right and namespace.
 
     `ask` posts a review and returns the answer; no namespace = the whole cluster.
     """
-    asked: dict[tuple[str, str, str, str], tuple[bool, str]] = {}
+    answers: dict[tuple[str, str, str, str], tuple[bool, str]] = {}
     proofs = []
-    for role, listed in rights.items():
-        for right in listed:
-            for space in namespaces or ("",):
+    for role, role_rights in rights.items():
+        for right in role_rights:
+            for namespace in namespaces or ("",):
                 for verb in right.verbs:
-                    key = right.group, right.resource, verb, space
-                    if key not in asked:
-                        asked[key] = _review(ask, *key)
-                    allowed, why = asked[key]
-                    proofs.append(Proof(role, *key, allowed, why))
+                    key = right.group, right.resource, verb, namespace
+                    if key not in answers:
+                        answers[key] = _review(review, *key)
+                    allowed, why = answers[key]
+                    proofs.append(RightCheck(role, *key, allowed, why))
     return proofs
 
 
 def _review(
-    ask: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    review: Callable[[Mapping[str, Any]], Mapping[str, Any]],
     group: str,
     resource: str,
     verb: str,
     namespace: str,
 ) -> tuple[bool, str]:
-    plain, _, part = resource.partition("/")
-    wanted = {"group": group, "resource": plain, "subresource": part, "verb": verb}
+    name, _, subresource = resource.partition("/")
+    attributes = {"group": group, "resource": name, "subresource": subresource, "verb": verb}
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
         "spec": {
             "resourceAttributes": {
-                **{k: v for k, v in wanted.items() if v},
+                **{k: v for k, v in attributes.items() if v},
                 **({"namespace": namespace} if namespace else {}),
             }
         },
     }
-    status = ask(body).get("status") or {}
+    status = review(body).get("status") or {}
     return bool(status.get("allowed")), str(status.get("reason") or "")

@@ -7,16 +7,16 @@ from typing import Any
 
 import msgspec
 
-from analyzers.queries import LOOKED, sql, steps
-from analyzers.selectors import matches
-from fallow.seams import Views
+from analyzers.queries import LAST_SCRAPES, compose_steps, load_sql
+from analyzers.selectors import match_selector
+from fallow.protocols import Views
 from fallow.window import Window
 
 RECENT = timedelta(hours=1)
 """So far back a look at budgets is searched for where none was found."""
 
 
-class Budget(msgspec.Struct, frozen=True):
+class DisruptionBudget(msgspec.Struct, frozen=True):
     """One disruption budget as it was last seen."""
 
     namespace: str
@@ -32,47 +32,48 @@ class Budget(msgspec.Struct, frozen=True):
         return f"{self.namespace}/{self.name}"
 
 
-class Budgets:
+class DisruptionBudgets:
     """The budgets of every cluster of the warehouse."""
 
     def __init__(self, rows: Iterable[Mapping[str, Any]], looked: Iterable[str] = ()) -> None:
-        self._by_place: dict[tuple[str, str], list[Budget]] = defaultdict(list)
+        self._by_place: dict[tuple[str, str], list[DisruptionBudget]] = defaultdict(list)
         self._looked = set(looked)
         for row in rows:
             self._looked.add(row["cluster"])
             self._by_place[row["cluster"], row["namespace"]].append(
-                Budget(
+                DisruptionBudget(
                     row["namespace"],
                     row["name"],
-                    _wants(row),
+                    _describe_wanted(row),
                     row["allowed"],
                     msgspec.json.decode(row["selector"]),
                 )
             )
 
     @classmethod
-    def read(cls, views: Views, window: Window) -> "Budgets":
+    def read(cls, views: Views, window: Window) -> "DisruptionBudgets":
         """Return the budgets that are in force at the end of the window."""
         until = window.end.replace(tzinfo=None)
         asked = {"since": until - RECENT, "until": until}
-        looked = views.query(sql("budgets_looked"), asked).to_pylist()
+        looked = views.query(load_sql("budgets_looked"), asked).to_pylist()
         return cls(
-            views.query(steps(LOOKED, "budgets")).to_pylist(), (r["cluster"] for r in looked)
+            views.query(compose_steps(LAST_SCRAPES, "budgets")).to_pylist(),
+            (r["cluster"] for r in looked),
         )
 
     def known(self, cluster: str) -> bool:
         """Say whether anybody read a cluster's budgets: else none is known, not none there."""
         return cluster in self._looked
 
-    def of(self, cluster: str, namespace: str, labels: str | None) -> list[Budget]:
+    def of(self, cluster: str, namespace: str, labels: str | None) -> list[DisruptionBudget]:
         """Return the budgets that cover a pod with these labels (JSON), by name."""
         there = self._by_place.get((cluster, namespace))
         if not there:
             return []
         words = msgspec.json.decode(labels) if labels else {}
-        return [budget for budget in there if matches(budget.selector, words)]
+        return [budget for budget in there if match_selector(budget.selector, words)]
 
 
-def _wants(row: Mapping[str, Any]) -> str:
+def _describe_wanted(row: Mapping[str, Any]) -> str:
     named = (("minAvailable", row["min_available"]), ("maxUnavailable", row["max_unavailable"]))
     return ", ".join(f"{name} {said}" for name, said in named if said) or "nothing"

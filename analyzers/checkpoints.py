@@ -29,7 +29,7 @@ class Checkpoints(msgspec.Struct, frozen=True):
     regular: bool = True
 
 
-def written_by(pods: pl.DataFrame, loud: pl.DataFrame) -> dict[Owner, Checkpoints]:
+def find_write_bursts(pods: pl.DataFrame, loud: pl.DataFrame) -> dict[Owner, Checkpoints]:
     """Return how far apart each workload's bursts of writing are, by the pod that has most.
 
     Looks that are far apart miss some, so that gaps are rather too long; what is written all the
@@ -72,7 +72,7 @@ def written_by(pods: pl.DataFrame, loud: pl.DataFrame) -> dict[Owner, Checkpoint
     }
 
 
-def told(said: Mapping[str, Any], misread: list[str]) -> Checkpoints | None:
+def parse_interval(said: Mapping[str, Any], misread: list[str]) -> Checkpoints | None:
     """Return what the owner says; what cannot be read is added to `misread`."""
     if INTERVAL not in said:
         return None

@@ -4,10 +4,10 @@ from functools import cache
 
 import msgspec
 
-from analyzers.queries import rows_of
+from analyzers.queries import load_rows
 
 
-class Peaks(msgspec.Struct, frozen=True):
+class GpuPeaks(msgspec.Struct, frozen=True):
     """Dense peaks of one model in TFLOPS (INT8: TOPS) and GB/s; None = the part lacks it.
 
     Marketing figures with sparsity are twice these. `sure` is False for figures that no document
@@ -33,10 +33,10 @@ class Peaks(msgspec.Struct, frozen=True):
 
 
 @cache
-def gpu_peaks() -> dict[str, Peaks]:
+def read_gpu_peaks() -> dict[str, GpuPeaks]:
     """Return the peaks of each canonical model (`fallow/gpu_models.csv`) that is known."""
     found = {}
-    for row in rows_of("gpu_peaks"):
+    for row in load_rows("gpu_peaks"):
         said = {name: value or None for name, value in row.items()} | {"sure": row["sure"] == "1"}
-        found[row["gpu_model"]] = msgspec.convert(said, Peaks, strict=False)
+        found[row["gpu_model"]] = msgspec.convert(said, GpuPeaks, strict=False)
     return found

@@ -3,8 +3,8 @@
 SELECT
     p.cluster,
     p.namespace,
-    coalesce(p.workload_kind, p.owner_kind, 'Pod') AS workload_kind,
-    coalesce(p.workload, p.owner_name, p.pod) AS workload,
+    p.workload_kind,
+    p.workload,
     p.team,
     p.pod,
     hash(p.cluster, p.namespace, p.pod) AS who,
@@ -21,11 +21,11 @@ SELECT
         CASE WHEN p.last_seen < l.last_look - INTERVAL 10 MINUTE THEN p.last_seen END
     ) AS ended,
     coalesce(ended, l.last_look) AS "end"
-FROM pod AS p
+FROM pod_owners AS p
 INNER JOIN looked AS l ON p.cluster = l.cluster
 WHERE
     p.node IS NOT null
     AND p.gpu_request > 0
     AND start < $until
     AND coalesce(ended, l.last_look) > $since
-ORDER BY p.cluster, p.namespace, workload_kind, workload, start, p.pod
+ORDER BY p.cluster, p.namespace, p.workload_kind, p.workload, start, p.pod

@@ -7,6 +7,6 @@ SMALLEST = Decimal("0.000001")
 """Amounts of findings and claims are kept to a millionth of a dollar."""
 
 
-def worth(hours: float, usd_h: float) -> Decimal:
+def compute_dollars(hours: float, usd_h: float) -> Decimal:
     """Return what hours cost at a rate in dollars an hour."""
     return (Decimal(repr(hours)) * Decimal(repr(usd_h))).quantize(SMALLEST, ROUND_DOWN)

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from analyzers.queries import LOOKED, steps
+from analyzers.queries import LAST_SCRAPES, compose_steps
 from fallow.gpu_models import canonical
-from fallow.seams import Views
+from fallow.protocols import Views
 from fallow.taints import BLOCKING, tolerates
 
 WHOLE = 1000
@@ -16,7 +16,7 @@ Taint = tuple[str, str, str]
 """Key, value, effect."""
 
 
-class Moments(msgspec.Struct, frozen=True):
+class MeasureTimes(msgspec.Struct, frozen=True):
     """When each cluster is measured, one entry per cluster and moment; `nths` count from 1."""
 
     clusters: list[str]
@@ -26,13 +26,13 @@ class Moments(msgspec.Struct, frozen=True):
     """True: nothing is known of the cluster but one picture of its inventory."""
 
     @classmethod
-    def at(cls, clusters: Sequence[str], moment: datetime) -> "Moments":
+    def at(cls, clusters: Sequence[str], moment: datetime) -> "MeasureTimes":
         """Return one moment for some clusters."""
         count = len(clusters)
         return cls(list(clusters), [1] * count, [moment] * count, [False] * count)
 
 
-class Host(msgspec.Struct, frozen=True):
+class NodeTotals(msgspec.Struct, frozen=True):
     """What a node has in all; None = its inventory does not say."""
 
     model: str
@@ -64,7 +64,7 @@ class PendingPod(msgspec.Struct, frozen=True):
         """Return the GPUs it asks for; shares count as such."""
         return self.gpus * self.gpu_milli / WHOLE
 
-    def may_run_on(self, host: Host) -> bool:
+    def may_run_on(self, host: NodeTotals) -> bool:
         """Say whether it could run on a node that nobody else uses; what is unknown is no bar."""
         return (
             self.gpus <= host.gpus
@@ -88,28 +88,30 @@ Pending = Mapping[PendingPod, int]
 """How many pods ask for the same."""
 
 
-def pending(views: Views, moments: Moments) -> dict[tuple[str, int], dict[PendingPod, int]]:
+def read_pending(
+    views: Views, moments: MeasureTimes
+) -> dict[tuple[str, int], dict[PendingPod, int]]:
     """Return the pods that wait for GPUs by cluster and nth moment; no entry = none waits."""
     found: dict[tuple[str, int], dict[PendingPod, int]] = {}
     asked = msgspec.structs.asdict(moments)
-    for row in views.query(steps(LOOKED, "pending"), asked).to_pylist():
+    for row in views.query(compose_steps(LAST_SCRAPES, "pending"), asked).to_pylist():
         of = found.setdefault((row["cluster"], row["nth"]), {})
-        pod = _pod(row)
+        pod = _build_pod(row)
         of[pod] = of.get(pod, 0) + row["pods"]
     return found
 
 
-def gpus_of(pods: Pending) -> float:
+def sum_gpus(pods: Pending) -> float:
     """Return the GPUs that pods ask for together."""
     return sum(pod.amount * count for pod, count in pods.items())
 
 
-def for_any(pods: Pending, hosts: Sequence[Host]) -> dict[PendingPod, int]:
+def keep_runnable(pods: Pending, hosts: Sequence[NodeTotals]) -> dict[PendingPod, int]:
     """Return the pods that may run on at least one of some nodes."""
     return {p: n for p, n in pods.items() if any(p.may_run_on(host) for host in hosts)}
 
 
-def taints_of(text: str | None) -> frozenset[Taint]:
+def read_taints(text: str | None) -> frozenset[Taint]:
     """Return the taints of a JSON document that keep pods away."""
     listed = msgspec.json.decode(text) if text else []
     return frozenset(
@@ -119,13 +121,13 @@ def taints_of(text: str | None) -> frozenset[Taint]:
     )
 
 
-def model_names(text: str | None) -> tuple[str, ...]:
+def parse_models(text: str | None) -> tuple[str, ...]:
     """Return the canonical GPU models of names with `|` between them, each once."""
     words = [word for word in (text or "").split("|") if word]
     return tuple(sorted({(k.gpu_model if (k := canonical(w)) else w) for w in words}))
 
 
-def _pod(row: Mapping[str, Any]) -> PendingPod:
+def _build_pod(row: Mapping[str, Any]) -> PendingPod:
     selector = msgspec.json.decode(row["selector"]) if row["selector"] else {}
     borne = msgspec.json.decode(row["tolerations"]) if row["tolerations"] else []
     return PendingPod(
@@ -134,7 +136,7 @@ def _pod(row: Mapping[str, Any]) -> PendingPod:
         row["cpu_milli"],
         row["memory_bytes"],
         row["profile"] or "",
-        model_names(row["models"]),
+        parse_models(row["models"]),
         tuple((key, tuple(values)) for key, values in sorted(selector.items())),
         tuple(tuple(map(str, one)) for one in borne),
     )

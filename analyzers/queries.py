@@ -4,31 +4,31 @@ import csv
 from functools import cache
 from importlib.resources import files
 
-from warehouse.steps import compose
+from warehouse.steps import compose_query
 
-LOOKED = "warehouse:inventory/looked"
+LAST_SCRAPES = "warehouse:inventory/looked"
 """Step: when each cluster's pods were last looked at."""
 OWNERS = "owners"
 """Step: whose each pod's name was when it was last seen."""
 
 
 @cache
-def sql(name: str) -> str:
+def load_sql(name: str) -> str:
     """Return the text of `<name>.sql`."""
     return files("analyzers").joinpath(f"{name}.sql").read_text(encoding="utf-8").strip()
 
 
 @cache
-def steps(*names: str, once: str = "") -> str:
+def compose_steps(*names: str, once: str = "") -> str:
     """Return one query of steps that are files, each `<name>.sql`; the last one's rows answer.
 
     A step is read by the last part of its name. `once` names one that is worked out once, however
     many read it.
     """
-    return compose(names, "analyzers", once=(once,))
+    return compose_query(names, "analyzers", once=(once,))
 
 
-def rows_of(name: str) -> list[dict[str, str]]:
+def load_rows(name: str) -> list[dict[str, str]]:
     """Return the rows of `<name>.csv`."""
     text = files("analyzers").joinpath(f"{name}.csv").read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))

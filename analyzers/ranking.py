@@ -12,15 +12,15 @@ from typing import Literal
 
 import msgspec
 
-from analyzers.queries import rows_of
-from analyzers.waterfall import Amount, Step, Waterfall
-from fallow.nouns import Effort, Finding
+from analyzers.queries import load_rows
+from analyzers.waterfall import SavedAmount, SavingStage, SavingsWaterfall
+from fallow.models import Effort, Finding
 
 Impact = Literal["high", "medium", "low"]
 EFFORTS: tuple[Effort, ...] = ("quick win", "advanced", "continuous")
 
 
-class Ranked(msgspec.Struct, frozen=True):
+class RankedFinding(msgspec.Struct, frozen=True):
     """A finding with its class: who should do it when, and what that is worth."""
 
     finding: Finding
@@ -32,41 +32,43 @@ class Ranked(msgspec.Struct, frozen=True):
     usd: Decimal | None
 
 
-def ranked(found: Sequence[Finding], waterfall: Waterfall) -> list[Ranked]:
+def rank_findings(found: Sequence[Finding], waterfall: SavingsWaterfall) -> list[RankedFinding]:
     """Return findings by the dollars they save, the most first; then by those they show."""
-    steps: dict[str, list[Step]] = {}
+    steps: dict[str, list[SavingStage]] = {}
     for step in waterfall.steps:
         steps.setdefault(step.finding, []).append(step)
-    rows = [_ranked(finding, steps.get(finding.id, ()), waterfall.bill) for finding in found]
-    return sorted(rows, key=_dearest)
+    rows = [_rank_finding(finding, steps.get(finding.id, ()), waterfall.bill) for finding in found]
+    return sorted(rows, key=_get_sort_key)
 
 
-def impact(saved: Amount, bill: Amount) -> Impact:
+def classify_impact(saved: SavedAmount, bill: SavedAmount) -> Impact:
     """Return the class of a saving beside the bill."""
     if saved.usd is not None and bill.usd:
         share = float(saved.usd / bill.usd)
     else:
         share = saved.gpu_hours / bill.gpu_hours if bill.gpu_hours else 0.0
-    return next(name for name, least in _classes() if share >= least)
+    return next(name for name, least in _read_classes() if share >= least)
 
 
-def _ranked(finding: Finding, steps: Sequence[Step], bill: Amount) -> Ranked:
+def _rank_finding(
+    finding: Finding, steps: Sequence[SavingStage], bill: SavedAmount
+) -> RankedFinding:
     known = [step.marginal.usd for step in steps if step.marginal.usd is not None]
-    saved = Amount(
+    saved = SavedAmount(
         round(sum(step.marginal.gpu_hours for step in steps), 6),
         sum(known, Decimal(0)) if known else None,
     )
     advice = finding.recommendations
-    return Ranked(
+    return RankedFinding(
         finding=finding,
         effort=advice[0].effort if advice else None,
-        impact=impact(saved, bill),
+        impact=classify_impact(saved, bill),
         gpu_hours=saved.gpu_hours,
         usd=saved.usd,
     )
 
 
-def _dearest(row: Ranked) -> tuple[Decimal, Decimal, float, float, str]:
+def _get_sort_key(row: RankedFinding) -> tuple[Decimal, Decimal, float, float, str]:
     shown = row.finding.usd or Decimal(0)
     return (
         -(row.usd or Decimal(0)),
@@ -78,6 +80,6 @@ def _dearest(row: Ranked) -> tuple[Decimal, Decimal, float, float, str]:
 
 
 @cache
-def _classes() -> tuple[tuple[Impact, float], ...]:
-    rows = rows_of("impact")
+def _read_classes() -> tuple[tuple[Impact, float], ...]:
+    rows = load_rows("impact")
     return tuple((row["impact"], float(row["least_share_of_bill"])) for row in rows)  # type: ignore[misc]

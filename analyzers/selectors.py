@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def matches(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
+def match_selector(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
     """Say whether a selector chooses these labels: all must hold; an empty one chooses all.
 
     None chooses nothing. An operator that is not known counts as met: what covers too much is
@@ -14,11 +14,11 @@ def matches(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bo
         return False
     equal = selector.get("matchLabels") or {}
     return all(labels.get(key) == value for key, value in equal.items()) and all(
-        _holds(one, labels) for one in selector.get("matchExpressions") or ()
+        _match_expression(one, labels) for one in selector.get("matchExpressions") or ()
     )
 
 
-def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+def _match_expression(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     key, values = expression.get("key", ""), expression.get("values") or ()
     tests = {
         "In": labels.get(key) in values,

@@ -8,7 +8,7 @@ save at most the waste that the finding shows, for they may be alternatives. A r
 *gross* is what its claims would get if it were alone, its *marginal* what those before it left.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from decimal import ROUND_DOWN, Decimal
 from functools import cache
 from typing import Any
@@ -17,17 +17,28 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from analyzers.queries import rows_of, sql
-from analyzers.waterfall_cells import CENT_E8, HOUR_US, Cells, Grant, Ints, spend_name, units
-from fallow.nouns import Claim, Effort, Evidence, Finding, Recommendation, Saving
-from fallow.seams import Views
+from analyzers.queries import load_rows, load_sql
+from analyzers.waterfall_cells import (
+    CENT_E8,
+    HOUR_US,
+    CellGrant,
+    Ints,
+    LedgerCells,
+    convert_to_us,
+    map_column,
+)
+from fallow.models import WASTED, Claim, Effort, Evidence, Finding, Recommendation, Saving
+from fallow.protocols import Views
 from fallow.window import Window
 
 _MICRO = Decimal("0.000001")
+_NONE: Ints = np.empty(0, dtype=np.int64)
+Flags = npt.NDArray[np.bool_]
 
 
-class Amount(msgspec.Struct, frozen=True):
+class SavedAmount(msgspec.Struct, frozen=True):
     """GPU-hours and their dollars; `usd` leaves out what has no price, None = nothing has one."""
 
     gpu_hours: float
@@ -35,7 +46,7 @@ class Amount(msgspec.Struct, frozen=True):
     unpriced_gpu_hours: float = 0.0
 
 
-class Step(msgspec.Struct, frozen=True):
+class SavingStage(msgspec.Struct, frozen=True):
     """One recommendation's turn: what it would save alone, and what it saves on top."""
 
     finding: str
@@ -48,25 +59,43 @@ class Step(msgspec.Struct, frozen=True):
     target: str
     saving: Saving
     effort: Effort
-    gross: Amount
-    marginal: Amount
+    gross: SavedAmount
+    marginal: SavedAmount
+    in_use: SavedAmount
+    """Of the marginal, what lies in states that are no waste: a smaller size, another pool."""
+    idle_gpu_hours: float
+    """Of the marginal, what lies in the ledger's state idle."""
 
 
-class Waterfall(msgspec.Struct, frozen=True):
+class SavingsWaterfall(msgspec.Struct, frozen=True):
     """The bill of a window, and the steps by which it could fall."""
 
-    bill: Amount
-    steps: tuple[Step, ...]
+    bill: SavedAmount
+    steps: tuple[SavingStage, ...]
     cells: pa.Table
     """The bill's cells: owner, place, state, gpu_us, usd_e8, priced."""
     grants: pa.Table
     """What was granted: step, cell (row of `cells`), gpu_us, usd_e8 (the saving)."""
+    unadvised_gpu_hours: float = 0.0
+    """Idle hours of findings that advise nothing; they save nothing, and are in a finding."""
 
-    def saved(self, **only: str) -> Amount:
+    def saved(self, **only: str) -> SavedAmount:
         """Return what the steps save together, of those whose fields are as given."""
-        wanted = [n for n, s in enumerate(self.steps) if _is(s, only)]
+        wanted = [n for n, s in enumerate(self.steps) if _matches_fields(s, only)]
         mask = np.isin(self.grants["step"].to_numpy(), wanted)
-        return _sum(self.grants.filter(pa.array(mask)), self.cells["priced"].to_numpy())
+        return _sum_cells(self.grants.filter(pa.array(mask)), self.cells["priced"].to_numpy())
+
+    def saved_in(self, states: Collection[str]) -> SavedAmount:
+        """Return what the steps save together of these states of the ledger."""
+        state = self.cells["state"].take(self.grants["cell"])
+        mask = pc.is_in(state, pa.array(states, pa.string()))
+        return _sum_cells(self.grants.filter(mask), self.cells["priced"].to_numpy())
+
+    def paid_in(self, states: Collection[str]) -> SavedAmount:
+        """Return what was paid for these states of the ledger."""
+        cells = self.cells.filter(pc.is_in(self.cells["state"], pa.array(states, pa.string())))
+        priced = cells["priced"].to_numpy()
+        return _build_amount(cells["gpu_us"].to_numpy(), cells["usd_e8"].to_numpy(), priced)
 
     def by(self, *names: str, named: bool = False) -> list[dict[str, Any]]:
         """Return gpu_hours and usd saved per value of the cells' columns `names`.
@@ -74,36 +103,39 @@ class Waterfall(msgspec.Struct, frozen=True):
         With `named` the values are those of `fallow spend`: what nobody held is `(platform)`'s.
         """
         rows = self.cells.take(self.grants["cell"])
-        keys = {name: spend_name(rows, name) if named else rows[name] for name in names}
+        keys = {name: map_column(rows, name) if named else rows[name] for name in names}
         table = pa.table({**keys, "gpu_us": self.grants["gpu_us"], "usd_e8": self.grants["usd_e8"]})
         sums = table.group_by(list(names)).aggregate([("gpu_us", "sum"), ("usd_e8", "sum")])
         return [
             {
                 **{name: row[name] for name in names},
-                "gpu_hours": hours(row["gpu_us_sum"]),
-                "usd": dollars(row["usd_e8_sum"]),
+                "gpu_hours": round_hours(row["gpu_us_sum"]),
+                "usd": round_dollars(row["usd_e8_sum"]),
             }
             for row in sums.to_pylist()
         ]
 
 
-def fall(
+def build_waterfall(
     views: Views, window: Window, found: Sequence[Finding], cluster: str | None = None
-) -> Waterfall:
+) -> SavingsWaterfall:
     """Return the waterfall of findings over the ledger's hours that the window touches."""
     asked = {"since": window.start, "until": window.end, "cluster": cluster}
-    return poured(views.query(sql("waterfall_cells"), asked), found)
+    return apportion_savings(views.query(load_sql("waterfall_cells"), asked), found)
 
 
-def poured(cells: pa.Table, found: Sequence[Finding]) -> Waterfall:
+def apportion_savings(cells: pa.Table, found: Sequence[Finding]) -> SavingsWaterfall:
     """Return the waterfall of findings over cells (columns of `waterfall_cells.sql`)."""
-    books = Cells(cells)
-    steps: list[Step] = []
-    given: list[Grant] = []
+    books = LedgerCells(cells)
+    steps: list[SavingStage] = []
+    given: list[CellGrant] = []
     numbers: list[int] = []
     alone = books.whole()
-    for finding in sorted(found, key=_turn):
-        shown = _shown(finding)
+    state = books.table["state"]
+    wasted = pc.is_in(state, pa.array(WASTED, pa.string())).to_numpy()
+    idle = pc.equal(state, "idle").to_numpy()
+    for finding in sorted(found, key=_get_sort_key):
+        shown = _get_limit_us(finding)
         for number, advice in enumerate(finding.recommendations):
             if not advice.claims:
                 continue
@@ -116,26 +148,30 @@ def poured(cells: pa.Table, found: Sequence[Finding]) -> Waterfall:
                 shown -= int(granted[-1].gpu_us.sum())
             given += granted
             numbers += [len(steps)] * len(granted)
-            steps.append(_step(finding, number, advice, _of(gross, books), _of(granted, books)))
-    bill = _amount(books.all_us, books.all_e8, books.priced)
+            amounts = (_sum_grants(gross, books), _sum_grants(granted, books))
+            of_states = _sum_in_use(granted, books, wasted), _sum_idle(granted, idle)
+            steps.append(_build_stage(finding, number, advice, amounts, of_states))
+    unadvised = round_hours(sum(int(g.gpu_us.sum()) for g in _unadvised(found, books)))
+    bill = _build_amount(books.all_us, books.all_e8, books.priced)
     if bill.usd is not None:  # every digit: the bill is rounded once, where it is shown
         bill = msgspec.structs.replace(bill, usd=Decimal(int(books.all_e8.sum())) / CENT_E8)
-    return Waterfall(
+    return SavingsWaterfall(
         bill=bill,
         steps=tuple(steps),
         cells=books.table,
-        grants=_table(given, numbers),
+        grants=_build_table(given, numbers),
+        unadvised_gpu_hours=unadvised,
     )
 
 
-def credited(found: Sequence[Finding], waterfall: Waterfall) -> list[Finding]:
+def add_savings(found: Sequence[Finding], waterfall: SavingsWaterfall) -> list[Finding]:
     """Return findings whose recommendations say what they save, gross and marginal."""
     steps = {(step.finding, step.number): step for step in waterfall.steps}
     return [
         msgspec.structs.replace(
             finding,
             recommendations=tuple(
-                _credited(advice, steps.get((finding.id, number)))
+                _add_saving(advice, steps.get((finding.id, number)))
                 for number, advice in enumerate(finding.recommendations)
             ),
         )
@@ -143,46 +179,48 @@ def credited(found: Sequence[Finding], waterfall: Waterfall) -> list[Finding]:
     ]
 
 
-def clipped(finding: Finding, window: Window) -> Finding:
+def clip_finding(finding: Finding, window: Window) -> Finding:
     """Return a finding that claims only its window's part within another window, evenly."""
     start, end = max(finding.window.start, window.start), min(finding.window.end, window.end)
     part = max(0.0, (end - start).total_seconds()) / finding.window.seconds
     if part >= 1:
         return finding
+    advised = any(advice.claims for advice in finding.recommendations)
     return msgspec.structs.replace(
         finding,
+        gpu_hours=finding.gpu_hours if advised else finding.gpu_hours * part,
         recommendations=tuple(
             msgspec.structs.replace(
-                advice, claims=tuple(_part(claim, part) for claim in advice.claims)
+                advice, claims=tuple(_clip_claim(claim, part) for claim in advice.claims)
             )
             for advice in finding.recommendations
         ),
     )
 
 
-def place(analyzer: str) -> int:
+def get_rank(analyzer: str) -> int:
     """Return an analyzer's place in the order; those that have none come last, by name."""
-    return _places().get(analyzer, len(_places()) + 1)
+    return _read_ranks().get(analyzer, len(_read_ranks()) + 1)
 
 
-def hours(gpu_us: int) -> float:
+def round_hours(gpu_us: int) -> float:
     """Return GPU-hours, rounded down to a millionth: sums of them never exceed the bill."""
     return (gpu_us * 1_000_000 // HOUR_US) / 1_000_000
 
 
-def dollars(usd_e8: int) -> Decimal:
+def round_dollars(usd_e8: int) -> Decimal:
     """Return dollars, rounded down to a millionth."""
     return (Decimal(usd_e8) / CENT_E8).quantize(_MICRO, ROUND_DOWN)
 
 
 @cache
-def _places() -> dict[str, int]:
-    return {row["analyzer"]: int(row["place"]) for row in rows_of("waterfall_order")}
+def _read_ranks() -> dict[str, int]:
+    return {row["analyzer"]: int(row["place"]) for row in load_rows("waterfall_order")}
 
 
-def _turn(finding: Finding) -> tuple[Any, ...]:
+def _get_sort_key(finding: Finding) -> tuple[Any, ...]:
     return (
-        place(finding.analyzer),
+        get_rank(finding.analyzer),
         finding.analyzer,
         finding.evidence != "confirmed",
         -(finding.usd or Decimal(0)),
@@ -191,14 +229,20 @@ def _turn(finding: Finding) -> tuple[Any, ...]:
     )
 
 
-def _is(step: Step, only: dict[str, str]) -> bool:
+def _matches_fields(step: SavingStage, only: dict[str, str]) -> bool:
     return all(getattr(step, name) == value for name, value in only.items())
 
 
-def _step(
-    finding: Finding, number: int, advice: Recommendation, gross: Amount, marginal: Amount
-) -> Step:
-    return Step(
+def _build_stage(
+    finding: Finding,
+    number: int,
+    advice: Recommendation,
+    amounts: tuple[SavedAmount, SavedAmount],
+    of_states: tuple[SavedAmount, float],
+) -> SavingStage:
+    gross, marginal = amounts
+    in_use, idle_gpu_hours = of_states
+    return SavingStage(
         finding=finding.id,
         analyzer=finding.analyzer,
         kind=finding.kind,
@@ -210,10 +254,12 @@ def _step(
         effort=advice.effort,
         gross=gross,
         marginal=marginal,
+        in_use=in_use,
+        idle_gpu_hours=idle_gpu_hours,
     )
 
 
-def _credited(advice: Recommendation, step: Step | None) -> Recommendation:
+def _add_saving(advice: Recommendation, step: SavingStage | None) -> Recommendation:
     if step is None:
         return advice
     return msgspec.structs.replace(
@@ -222,44 +268,82 @@ def _credited(advice: Recommendation, step: Step | None) -> Recommendation:
         gross_usd=step.gross.usd,
         marginal_gpu_hours=step.marginal.gpu_hours,
         marginal_usd=step.marginal.usd,
+        marginal_idle_gpu_hours=step.idle_gpu_hours,
+        marginal_in_use_gpu_hours=step.in_use.gpu_hours,
+        marginal_in_use_usd=step.in_use.usd,
     )
 
 
-def _shown(finding: Finding) -> int:
+def _get_limit_us(finding: Finding) -> int:
     """Return the most a finding may save: the waste it shows, or its largest advice's claims."""
-    claimed = (sum(units(c.gpu_hours) for c in a.claims) for a in finding.recommendations)
-    return max(units(finding.gpu_hours), *claimed, 0)
+    claimed = (sum(convert_to_us(c.gpu_hours) for c in a.claims) for a in finding.recommendations)
+    return max(convert_to_us(finding.gpu_hours), *claimed, 0)
 
 
-def _part(claim: Claim, part: float) -> Claim:
+def _clip_claim(claim: Claim, part: float) -> Claim:
     usd = None if claim.usd is None else claim.usd * Decimal(repr(part))
     return msgspec.structs.replace(claim, gpu_hours=claim.gpu_hours * part, usd=usd)
 
 
-def _of(grants: Sequence[Grant], books: Cells) -> Amount:
+def _sum_grants(grants: Sequence[CellGrant], books: LedgerCells) -> SavedAmount:
     if len(grants) == 1:  # as most have: tens of thousands of tables are not made
         (one,) = grants
-        return _amount(one.gpu_us, one.saved, books.priced[one.rows])
-    return _sum(_table(grants, [0] * len(grants)), books.priced)
+        return _build_amount(one.gpu_us, one.saved, books.priced[one.rows])
+    return _sum_cells(_build_table(grants, [0] * len(grants)), books.priced)
 
 
-def _sum(granted: pa.Table, priced: npt.NDArray[np.bool_]) -> Amount:
+def _unadvised(found: Sequence[Finding], books: LedgerCells) -> list[CellGrant]:
+    """Return the idle cells that findings without advice are about, of what advice left."""
+    return [
+        books.take(
+            Claim(
+                cluster=finding.subject.cluster,
+                namespace=finding.subject.namespace,
+                workload_kind=finding.subject.workload_kind,
+                workload=finding.subject.workload,
+                pool=None,
+                state="idle",
+                gpu_hours=finding.gpu_hours,
+            )
+        )
+        for finding in found
+        if finding.verdict in ("idle", "partly idle")
+        and not any(advice.claims for advice in finding.recommendations)
+    ]
+
+
+def _sum_in_use(grants: Sequence[CellGrant], books: LedgerCells, wasted: Flags) -> SavedAmount:
+    """Return what is granted of cells that are no waste; of none there is no table."""
+    rows = np.concatenate([_NONE, *(g.rows for g in grants)])
+    kept = ~wasted[rows]
+    if not kept.any():
+        return SavedAmount(0.0, Decimal(0))
+    gpu_us = np.concatenate([g.gpu_us for g in grants])[kept]
+    saved = np.concatenate([g.saved for g in grants])[kept]
+    return _build_amount(gpu_us, saved, books.priced[rows[kept]])
+
+
+def _sum_idle(grants: Sequence[CellGrant], idle: Flags) -> float:
+    return round_hours(sum(int(g.gpu_us[idle[g.rows]].sum()) for g in grants))
+
+
+def _sum_cells(granted: pa.Table, priced: npt.NDArray[np.bool_]) -> SavedAmount:
     us, e8 = granted["gpu_us"].to_numpy(), granted["usd_e8"].to_numpy()
-    return _amount(us, e8, priced[granted["cell"].to_numpy()])
+    return _build_amount(us, e8, priced[granted["cell"].to_numpy()])
 
 
-def _amount(gpu_us: Ints, usd_e8: Ints, priced: npt.NDArray[np.bool_]) -> Amount:
+def _build_amount(gpu_us: Ints, usd_e8: Ints, priced: npt.NDArray[np.bool_]) -> SavedAmount:
     if priced.all():
-        return Amount(hours(int(gpu_us.sum())), dollars(int(usd_e8.sum())))
+        return SavedAmount(round_hours(int(gpu_us.sum())), round_dollars(int(usd_e8.sum())))
     known = bool(priced.any())
-    return Amount(
-        hours(int(gpu_us.sum())),
-        dollars(int(usd_e8.sum())) if known else None,
-        hours(int(gpu_us[~priced].sum())),
+    return SavedAmount(
+        round_hours(int(gpu_us.sum())),
+        round_dollars(int(usd_e8.sum())) if known else None,
+        round_hours(int(gpu_us[~priced].sum())),
     )
 
 
-def _table(grants: Sequence[Grant], steps: Sequence[int]) -> pa.Table:
+def _build_table(grants: Sequence[CellGrant], steps: Sequence[int]) -> pa.Table:
     none = np.empty(0, dtype=np.int64)
     parts = [(np.full(len(g.rows), n), g) for n, g in zip(steps, grants, strict=True)]
     return pa.table(

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fallow.nouns import Claim
+from fallow.models import Claim
 
 Ints = npt.NDArray[np.int64]
 
@@ -37,20 +37,20 @@ _MOST_US = 2**62
 _MOST_E8 = Decimal(2**62)
 
 
-class Grant:
+class CellGrant:
     """What one claim was given: rows of the cells, hours, their cost, and the saving in them."""
 
     def __init__(self, rows: Ints, gpu_us: Ints, cost: Ints, saved: Ints) -> None:
         self.rows, self.gpu_us, self.cost, self.saved = rows, gpu_us, cost, saved
 
 
-class Cells:
+class LedgerCells:
     """Columns of `waterfall_cells.sql`, and what is left in each cell."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table.combine_chunks()
-        self.priced: npt.NDArray[np.bool_] = _numbers(table, "priced").astype(bool)
-        self.all_us, self.all_e8 = _numbers(table, "gpu_us"), _numbers(table, "usd_e8")
+        self.priced: npt.NDArray[np.bool_] = _read_numbers(table, "priced").astype(bool)
+        self.all_us, self.all_e8 = _read_numbers(table, "gpu_us"), _read_numbers(table, "usd_e8")
         self.left_us, self.left_e8 = self.all_us.copy(), self.all_e8.copy()
         self._codes: dict[str, Ints] = {}
         self._numbered: dict[str, dict[Any, int]] = {}
@@ -94,7 +94,7 @@ class Cells:
             mine |= shown == other
         return rows[mine]
 
-    def take(self, claim: Claim, most_us: int = _MOST_US, rows: Ints | None = None) -> Grant:
+    def take(self, claim: Claim, most_us: int = _MOST_US, rows: Ints | None = None) -> CellGrant:
         """Take what a claim asks for, up to `most_us`; cells give in proportion to what they have.
 
         The saving is the claim's own dollars for the part granted, never more than these hours
@@ -104,12 +104,12 @@ class Cells:
         rows = self.matching(claim) if rows is None else rows
         if len(rows) == 1:
             return self._take_one(rows, claim, most_us)
-        left, wanted = self.left_us[rows], units(claim.gpu_hours)
+        left, wanted = self.left_us[rows], convert_to_us(claim.gpu_hours)
         total = int(left.sum())
         granted = min(wanted, most_us, total)
         if granted <= 0:
-            return Grant(_NONE, _NONE, _NONE, _NONE)
-        hours = portion(left, granted)
+            return CellGrant(_NONE, _NONE, _NONE, _NONE)
+        hours = split_amount(left, granted)
         kept = hours > 0
         if not kept.all():
             rows, left, hours = rows[kept], left[kept], hours[kept]
@@ -119,47 +119,47 @@ class Cells:
             cost = np.where(hours == left, cost, part)
         worth = int(cost.sum())
         if claim.usd is not None and wanted:
-            worth = min(worth, _money(claim.usd) * granted // wanted)
+            worth = min(worth, _convert_usd(claim.usd) * granted // wanted)
         self.left_us[rows] -= hours
         self.left_e8[rows] -= cost
-        return Grant(rows, hours, cost, portion(cost, worth))
+        return CellGrant(rows, hours, cost, split_amount(cost, worth))
 
-    def _take_one(self, rows: Ints, claim: Claim, most_us: int) -> Grant:
+    def _take_one(self, rows: Ints, claim: Claim, most_us: int) -> CellGrant:
         """Take of one cell, as most claims do: the same without arrays, which took most of it."""
-        row, wanted = rows[0], units(claim.gpu_hours)
+        row, wanted = rows[0], convert_to_us(claim.gpu_hours)
         left, money = int(self.left_us[row]), int(self.left_e8[row])
         granted = min(wanted, most_us, left)
         if granted <= 0:
-            return Grant(_NONE, _NONE, _NONE, _NONE)
+            return CellGrant(_NONE, _NONE, _NONE, _NONE)
         cost = money if granted == left else min(money, int(money * (granted / left)))
         worth = cost
         if claim.usd is not None and wanted:
-            worth = min(worth, _money(claim.usd) * granted // wanted)
+            worth = min(worth, _convert_usd(claim.usd) * granted // wanted)
         self.left_us[row] -= granted
         self.left_e8[row] -= cost
-        return Grant(rows, np.array([granted]), np.array([cost]), np.array([worth]))
+        return CellGrant(rows, np.array([granted]), np.array([cost]), np.array([worth]))
 
-    def whole(self) -> "Cells":
+    def whole(self) -> "LedgerCells":
         """Return the same cells, of which nothing was taken."""
         other = copy(self)
         other.left_us, other.left_e8 = self.all_us.copy(), self.all_e8.copy()
         return other
 
-    def give_back(self, grants: Sequence[Grant]) -> None:
+    def give_back(self, grants: Sequence[CellGrant]) -> None:
         """Undo what `take` did."""
         for grant in grants:
             self.left_us[grant.rows] += grant.gpu_us
             self.left_e8[grant.rows] += grant.cost
 
 
-def units(gpu_hours: float) -> int:
+def convert_to_us(gpu_hours: float) -> int:
     """Return GPU-hours in GPU-microseconds; what is not a positive number is none."""
     if not gpu_hours > 0:
         return 0
     return int(min(gpu_hours * HOUR_US, float(_MOST_US)))
 
 
-def portion(have: Ints, amount: int) -> Ints:
+def split_amount(have: Ints, amount: int) -> Ints:
     """Part `amount` (at most the sum) over what each has, in proportion; whole units, exact sum."""
     total = int(have.sum())
     if amount >= total:
@@ -171,10 +171,12 @@ def portion(have: Ints, amount: int) -> Ints:
     if not rest:
         return given
     # Fractions lose a unit per cell: the first cells with room make it good.
-    return given + _fill(rest, have - given) if rest >= 0 else given - _fill(-rest, given)
+    return (
+        given + _fill_cells(rest, have - given) if rest >= 0 else given - _fill_cells(-rest, given)
+    )
 
 
-def spend_name(cells: pa.Table, name: str) -> pa.ChunkedArray:
+def map_column(cells: pa.Table, name: str) -> pa.ChunkedArray:
     """Return a column of the cells under the names that `fallow spend` groups by."""
     column = cells[name]
     if name in ABSENT:
@@ -190,18 +192,18 @@ def spend_name(cells: pa.Table, name: str) -> pa.ChunkedArray:
     return pc.if_else(owned, column, PLATFORM)
 
 
-def _fill(amount: int, room: Ints) -> Ints:
+def _fill_cells(amount: int, room: Ints) -> Ints:
     before = np.cumsum(room) - room
     filled: Ints = np.clip(amount - before, 0, room)
     return filled
 
 
-def _money(usd: Decimal) -> int:
+def _convert_usd(usd: Decimal) -> int:
     if usd.is_nan() or usd <= 0:
         return 0
     return int(min(usd * CENT_E8, _MOST_E8))
 
 
-def _numbers(table: pa.Table, name: str) -> Ints:
+def _read_numbers(table: pa.Table, name: str) -> Ints:
     made: Ints = table[name].combine_chunks().to_numpy(zero_copy_only=False).astype(np.int64)
     return made.copy()

@@ -1,7 +1,7 @@
 """What workloads did while they worked, from hourly rollups, and what those hours cost.
 
     rollup_1h ─► hours at work, per pod and device ─► a frame (`hours/devices.sql`)
-    ledger ───► GPU-hours and dollars per workload and state ─► `Bill`
+    ledger ───► GPU-hours and dollars per workload and state ─► `GpuCost`
 
 An hour is one at work when the device is active for half of what was seen of it, so that what rests
 stays the idle analyzer's.
@@ -15,9 +15,9 @@ import msgspec
 import polars as pl
 
 from analyzers.money import CENT, SMALLEST
-from analyzers.queries import sql, steps
-from fallow.nouns import Claim, State, Subject
-from fallow.seams import Views
+from analyzers.queries import compose_steps, load_sql
+from fallow.models import Claim, State, Subject
+from fallow.protocols import Views
 from fallow.window import Window
 from warehouse.signals import SPIN as SPINS
 
@@ -44,26 +44,26 @@ COUNTERS = {
 """Lines of dcgm-exporter's counters file, by what they measure (telemetry-and-waste.md#signals)."""
 
 
-class Amount(msgspec.Struct, frozen=True):
+class StateCost(msgspec.Struct, frozen=True):
     """GPU-hours of one state and what they cost; None = some of it has no price."""
 
     gpu_hours: float
     usd: Decimal | None
 
 
-class Bill(msgspec.Struct, frozen=True):
+class WorkloadCosts(msgspec.Struct, frozen=True):
     """What each workload's hours cost, by state."""
 
-    of: Mapping[Owner, Mapping[str, Amount]]
+    of: Mapping[Owner, Mapping[str, StateCost]]
 
-    def total(self, owner: Owner, states: Sequence[State]) -> Amount | None:
+    def total(self, owner: Owner, states: Sequence[State]) -> StateCost | None:
         """Return a workload's hours in these states together; None where the ledger has none."""
         have = [a for s, a in self.of.get(owner, {}).items() if s in states]
         if not have:
             return None
         known = [a.usd for a in have if a.usd is not None]
         whole = len(known) == len(have)
-        return Amount(sum(a.gpu_hours for a in have), sum(known, Decimal(0)) if whole else None)
+        return StateCost(sum(a.gpu_hours for a in have), sum(known, Decimal(0)) if whole else None)
 
     def claims(self, owner: Owner, share: float, states: Sequence[State]) -> tuple[Claim, ...]:
         """Claim a share of a workload's hours in these states."""
@@ -73,46 +73,46 @@ class Bill(msgspec.Struct, frozen=True):
             hours = round(amount.gpu_hours * share, 6) if amount else 0.0
             if amount is None or not hours:
                 continue
-            usd = None if amount.usd is None else part(amount.usd, share)
+            usd = None if amount.usd is None else compute_share(amount.usd, share)
             made.append(Claim(*owner, None, state, hours, usd))
         return tuple(made)
 
 
-def work(views: Views, window: Window) -> pl.DataFrame:
+def read_work(views: Views, window: Window) -> pl.DataFrame:
     """Return one row per pod and device: what it did while it worked (`hours/devices.sql`)."""
     asked = {"since": window.start, "until": window.end, **SPIN}
-    return pl.DataFrame(views.query(steps(*HOURS, once="worked"), asked))
+    return pl.DataFrame(views.query(compose_steps(*HOURS, once="worked"), asked))
 
 
-def bill(views: Views, window: Window) -> Bill:
+def read_costs(views: Views, window: Window) -> WorkloadCosts:
     """Return what each workload's hours in the window cost."""
     asked = {"since": window.start, "until": window.end}
-    of: dict[Owner, dict[str, Amount]] = {}
-    for row in views.query(sql("work_bill"), asked).to_pylist():
+    of: dict[Owner, dict[str, StateCost]] = {}
+    for row in views.query(load_sql("work_bill"), asked).to_pylist():
         owner: Owner = tuple(row[name] for name in OWNER)
         usd = row["usd"] if row["priced"] else None
-        of.setdefault(owner, {})[row["state"]] = Amount(row["gpu_hours"], usd)
-    return Bill(of)
+        of.setdefault(owner, {})[row["state"]] = StateCost(row["gpu_hours"], usd)
+    return WorkloadCosts(of)
 
 
-def counter_lines(*names: str) -> str:
+def list_counters(*names: str) -> str:
     """Return the lines of dcgm-exporter's counters file that turn these on."""
     return " | ".join(COUNTERS[name] for name in names)
 
 
-def part(usd: Decimal, share: float) -> Decimal:
+def compute_share(usd: Decimal, share: float) -> Decimal:
     """Return a share of dollars, rounded down: never above the bill."""
     return (usd * Decimal(repr(share))).quantize(SMALLEST, ROUND_DOWN)
 
 
-def per_day(usd: Decimal | None, window: Window) -> Decimal | None:
+def compute_per_day(usd: Decimal | None, window: Window) -> Decimal | None:
     """Return dollars of a window per day, to the cent."""
     if usd is None:
         return None
     return (usd * 86_400 / Decimal(repr(window.seconds))).quantize(CENT, ROUND_DOWN)
 
 
-def named(row: Mapping[str, Any]) -> Subject:
+def build_subject(row: Mapping[str, Any]) -> Subject:
     """Return the workload a row is about; `nodes` and `models` are lists."""
     return Subject(
         row["cluster"],
@@ -120,10 +120,10 @@ def named(row: Mapping[str, Any]) -> Subject:
         row["workload_kind"],
         row["workload"],
         team=row["team"],
-        nodes=tuple(_sorted(row["nodes"]))[:MOST_NAMED],
-        models=tuple(_sorted(row["models"])),
+        nodes=tuple(_sort_words(row["nodes"]))[:MOST_NAMED],
+        models=tuple(_sort_words(row["models"])),
     )
 
 
-def _sorted(words: Iterable[str | None]) -> list[str]:
+def _sort_words(words: Iterable[str | None]) -> list[str]:
     return sorted({word for word in words if word})

@@ -57,8 +57,10 @@ def main() -> int:
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        asked = {n: v for n in OF_ACTING if (v := getattr(options, n)) is not None}
-        results = importlib.import_module(f"benchmarks.{options.child}").run(options.small, **asked)
+        options_given = {n: v for n in OF_ACTING if (v := getattr(options, n)) is not None}
+        results = importlib.import_module(f"benchmarks.{options.child}").run(
+            options.small, **options_given
+        )
         Path(options.out).write_bytes(msgspec.json.encode(results))
         return 0
     unknown = set(options.names) - set(NAMES)
@@ -80,8 +82,8 @@ def _run(name: str, size: str, out: Path, more: Sequence[str] = ()) -> bool:
     raw.unlink(missing_ok=True)
     command = [sys.executable, "-m", "benchmarks", "--child", name, "--out", str(raw)]
     flags = ["--small"] if size == "small" else []
-    done = subprocess.run([*command, *flags, *more], check=False)
-    if done.returncode or not raw.exists():
+    process = subprocess.run([*command, *flags, *more], check=False)
+    if process.returncode or not raw.exists():
         return False
     results = msgspec.json.decode(raw.read_bytes(), type=list[Result])
     raw.unlink()

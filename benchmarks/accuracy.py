@@ -1,15 +1,15 @@
 """Fallow's idle verdicts and its peers' rules against the truth of simulated worlds.
 
 One world per seed, every quirk of telemetry on at its table's rate, samples every 30 s. What the
-figures mean: `runtime/accuracy/scoring.py` and docs/accuracy.md.
+figures mean: `runtime/experiments/accuracy/scores.py` and docs/accuracy.md.
 """
 
 import statistics
 from collections.abc import Mapping
 
 from benchmarks.result import Result
-from runtime.accuracy.measuring import FALLOW, measure
-from runtime.accuracy.scoring import Score, pooled
+from runtime.experiments.accuracy.measurement import FALLOW, measure
+from runtime.experiments.accuracy.scores import Score, pool_scores
 
 SEEDS = (1, 2, 3, 4, 5)
 GPUS, DAYS = 96, 7.0
@@ -21,8 +21,8 @@ def run(small: bool) -> list[Result]:
     worlds = [measure(seed, gpus=gpus, days=days) for seed in seeds]
     out = []
     for place, judge in enumerate(s.judge for s in worlds[0]):
-        mine = [world[place] for world in worlds]
-        out += _results(judge, pooled(mine), mine)
+        world_scores = [world[place] for world in worlds]
+        out += _results(judge, pool_scores(world_scores), world_scores)
     return out
 
 
@@ -31,7 +31,7 @@ def _results(judge: str, whole: Score, each: list[Score]) -> list[Result]:
     worst = min(each, key=lambda s: s.precision)
     delays = sorted(whole.delays_s) or [0.0]
     missed, held_back = _listed(whole.missed), _listed(whole.held_back)
-    hurt = sorted({f"{h.owner[1]}/{h.owner[2]}" for h in whole.harms})
+    harmed_owners = sorted({f"{h.owner[1]}/{h.owner[2]}" for h in whole.harms})
     return [
         Result(
             name=f"{judge}: precision of actionable verdicts",
@@ -46,8 +46,8 @@ def _results(judge: str, whole: Score, each: list[Score]) -> list[Result]:
             value=len(whole.harms),
             unit="",
             reach=0 if ours else None,
-            note=f"of {whole.episodes} actionable verdicts{': ' if hurt else ''}"
-            + ", ".join(hurt[:3]),
+            note=f"of {whole.episodes} actionable verdicts{': ' if harmed_owners else ''}"
+            + ", ".join(harmed_owners[:3]),
         ),
         Result(
             name=f"{judge}: recall, confirmed",

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from benchmarks.result import Result
-from runtime.simulation.harm import interval
+from runtime.experiments.simulation.harm import interval
 from simulator import arrivals
 
 SEEDS, DAYS, GPUS, EVERY = 10, 3, 128, "1h"
@@ -34,7 +34,7 @@ HEAD = (
 )
 
 
-class World(msgspec.Struct, frozen=True):
+class SimulatedSite(msgspec.Struct, frozen=True):
     """One world to simulate."""
 
     seed: int
@@ -51,15 +51,15 @@ def run(
     `seeds`: their numbers (`3,5` or `1-10`), or how many are drawn (`x10`).
     """
     days, gpus = days or (1 if small else DAYS), gpus or (16 if small else GPUS)
-    chosen = numbers(seeds or f"x{1 if small else SEEDS}")
-    worlds = [World(seed, days, gpus, quirks) for seed in chosen]
+    seeds_chosen = numbers(seeds or f"x{1 if small else SEEDS}")
+    worlds = [SimulatedSite(seed, days, gpus, quirks) for seed in seeds_chosen]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(WORKERS, mp_context=context, max_tasks_per_child=1) as pool:
-        found = list(pool.map(simulated, worlds))
-    print(table(found), flush=True)
-    print(categories(found), flush=True)
+        documents = list(pool.map(simulate_site, worlds))
+    print(table(documents), flush=True)
+    print(categories(documents), flush=True)
     print(mix(), flush=True)
-    return _results(found)
+    return _results(documents)
 
 
 def numbers(text: str) -> list[int]:
@@ -69,7 +69,7 @@ def numbers(text: str) -> list[int]:
         ValueError: it is neither.
     """
     if text.startswith("x"):
-        return drawn(int(text[1:]))
+        return draw_seeds(int(text[1:]))
     out: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
@@ -77,20 +77,20 @@ def numbers(text: str) -> list[int]:
     return out
 
 
-def drawn(count: int) -> list[int]:
+def draw_seeds(count: int) -> list[int]:
     """Return seeds that follow from the commit alone: nobody can have used them before it."""
-    said = subprocess.run(
+    commit = subprocess.run(
         ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
     ).stdout.strip()
-    made = (hashlib.sha256(f"{said} {n}".encode()).digest() for n in range(count))
-    return [int.from_bytes(digest[:4], "big") % 1_000_000 for digest in made]
+    digests = (hashlib.sha256(f"{commit} {n}".encode()).digest() for n in range(count))
+    return [int.from_bytes(digest[:4], "big") % 1_000_000 for digest in digests]
 
 
-def simulated(world: World) -> dict[str, Any]:
+def simulate_site(world: SimulatedSite) -> dict[str, Any]:
     """Return the document of one world under the shipped policies."""
-    from actions.policy.reading import read as policies  # noqa: PLC0415  (in a process of its own)
-    from runtime.simulation.options import read  # noqa: PLC0415
-    from runtime.simulation.play import simulate  # noqa: PLC0415
+    from actions.policy.parser import read_policies as policies  # noqa: PLC0415  (in a process of its own)
+    from runtime.experiments.simulation.options import read  # noqa: PLC0415
+    from runtime.experiments.simulation.run import simulate  # noqa: PLC0415
 
     options = read(
         days=world.days,
@@ -102,22 +102,22 @@ def simulated(world: World) -> dict[str, Any]:
     return simulate(options, lambda _what, _part: None, policies([POLICIES]))
 
 
-def table(found: Sequence[dict[str, Any]]) -> str:
+def table(documents: Sequence[dict[str, Any]]) -> str:
     """Return a row per world, and all together, as Markdown."""
-    rows = [_row(str(each["seed"]), [each]) for each in found]
-    if len(found) > 1:
-        rows.append(_row("together", found))
+    rows = [_row(str(each["seed"]), [each]) for each in documents]
+    if len(documents) > 1:
+        rows.append(_row("together", documents))
     return "\n".join([HEAD, *rows])
 
 
-def _row(name: str, found: Sequence[dict[str, Any]]) -> str:
-    did = [each["enforced"]["enforcer"] for each in found]
+def _row(name: str, documents: Sequence[dict[str, Any]]) -> str:
+    did = [each["enforced"]["enforcer"] for each in documents]
     early = [each["early_returns"]["*"] for each in did]
-    kept = [each["backtest"] for each in did]
+    backtests = [each["backtest"] for each in did]
     stops = sum(e["stops"] for e in early)
     soon, day = (sum(e[key] for e in early) for key in ("within_min_expected_rest", "within_24h"))
     low, high = interval(day, stops)
-    released, most, shared, predicted, saved, true = (
+    released, oracle_total, shared, predicted, saved, true = (
         sum(each[key] for each in did)
         for key in (
             "released_gpu_hours",
@@ -129,7 +129,7 @@ def _row(name: str, found: Sequence[dict[str, Any]]) -> str:
         )
     )
     within = " to ".join(f"{end:,.0f}" for end in did[0]["predicted_interval"])
-    shown = f"{predicted:,.0f} ({within})" if len(did) == 1 else f"{predicted:,.0f}"
+    predicted_text = f"{predicted:,.0f} ({within})" if len(did) == 1 else f"{predicted:,.0f}"
     cells = (
         name,
         sum(each["actions"] for each in did),
@@ -137,37 +137,38 @@ def _row(name: str, found: Sequence[dict[str, Any]]) -> str:
         f"{soon} / {day} of {stops}",
         f"{low:.1%} to {high:.1%}",
         f"{released:,.0f}",
-        f"{most:,.0f}",
-        f"{released / most:.2f}" if most else "",
-        f"{released / (most - shared):.2f}" if most > shared else "",
-        shown,
+        f"{oracle_total:,.0f}",
+        f"{released / oracle_total:.2f}" if oracle_total else "",
+        f"{released / (oracle_total - shared):.2f}" if oracle_total > shared else "",
+        predicted_text,
         f"{saved:,.0f}",
         f"{true:,.0f}",
-        f"{_sum(kept, 'lived'):.0f}, {sum(len(each['differences']) for each in kept)}",
+        f"{_sum(backtests, 'lived'):.0f}, {sum(len(each['differences']) for each in backtests)}",
     )
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def categories(found: Sequence[dict[str, Any]]) -> str:
+def categories(documents: Sequence[dict[str, Any]]) -> str:
     """Return what the oracle and the policies released by category, and which gates held it."""
     parts: dict[str, list[dict[str, Any]]] = {}
-    shares = found[0]["mix"]
-    for each in found:
+    shares = documents[0]["mix"]
+    for each in documents:
         for name, part in each["enforced"]["enforcer"]["by_category"].items():
             parts.setdefault(name, []).append(part)
     lines = [
         "| category | share of the mix | oracle | released | missed | gates (turns) |",
         "|---|--:|--:|--:|--:|---|",
     ]
-    for name, mine in sorted(parts.items(), key=lambda p: -_sum(p[1], "oracle_gpu_hours")):
+    for name, in_category in sorted(parts.items(), key=lambda p: -_sum(p[1], "oracle_gpu_hours")):
         gates: dict[str, int] = {}
-        for part in mine:
+        for part in in_category:
             for gate, turns in part["gates"].items():
                 gates[gate] = gates.get(gate, 0) + turns
         first = sorted(gates.items(), key=lambda g: -g[1])[:6]
         lines.append(
-            f"| {name} | {shares.get(name, 0.0):.1%} | {_sum(mine, 'oracle_gpu_hours'):,.0f} | "
-            f"{_sum(mine, 'released_gpu_hours'):,.0f} | {_sum(mine, 'missed'):.0f} | "
+            f"| {name} | {shares.get(name, 0.0):.1%} | "
+            f"{_sum(in_category, 'oracle_gpu_hours'):,.0f} | "
+            f"{_sum(in_category, 'released_gpu_hours'):,.0f} | {_sum(in_category, 'missed'):.0f} | "
             f"{', '.join(f'{g} {n}' for g, n in first)} |"
         )
     return "\n".join(lines)
@@ -176,10 +177,10 @@ def categories(found: Sequence[dict[str, Any]]) -> str:
 def mix() -> str:
     """Return the shares of the mix, then and now: no work that is hard to judge became rarer."""
     now = {c.category: c for c in arrivals.categories()}
-    said = subprocess.run(
+    commit = subprocess.run(
         ["git", "show", f"{BEFORE}:simulator/mix.csv"], capture_output=True, text=True, check=False
     )
-    then = {r["category"]: r for r in csv.DictReader(said.stdout.splitlines())}
+    then = {r["category"]: r for r in csv.DictReader(commit.stdout.splitlines())}
     lines = [
         f"| category | share at {BEFORE} | share now | files on a volume, then | now |",
         "|---|--:|--:|--:|--:|",
@@ -198,15 +199,15 @@ def _sum(parts: Sequence[dict[str, Any]], key: str) -> float:
     return float(sum(part[key] for part in parts))
 
 
-def _results(found: Sequence[dict[str, Any]]) -> list[Result]:
-    did = [each["enforced"]["enforcer"] for each in found]
-    about = f"{len(found)} worlds of {found[0]['gpus']} GPUs, {found[0]['days']} d"
+def _results(documents: Sequence[dict[str, Any]]) -> list[Result]:
+    did = [each["enforced"]["enforcer"] for each in documents]
+    about = f"{len(documents)} worlds of {documents[0]['gpus']} GPUs, {documents[0]['days']} d"
     harmful = sum(each["harm"]["harmful_stops"] for each in did)
     causes = {
         cause: sum(each["harm"]["causes"][cause] for each in did)
         for cause in did[0]["harm"]["causes"]
     }
-    released, most = (_sum(did, key) for key in ("released_gpu_hours", "oracle_gpu_hours"))
+    released, oracle_total = (_sum(did, key) for key in ("released_gpu_hours", "oracle_gpu_hours"))
     acted = [each for each in did if each["actions"]]
     within = [_within(each) for each in acted]
     widths = [_half_width(each) for each in acted]
@@ -221,14 +222,14 @@ def _results(found: Sequence[dict[str, Any]]) -> list[Result]:
         ),
         Result(
             name="acting: released, of what the oracle releases",
-            value=released / most if most else 0.0,
+            value=released / oracle_total if oracle_total else 0.0,
             unit="",
             reach=RELEASED,
             at_most=False,
-            note=f"{released:,.0f} of {most:,.0f} GPU-h",
+            note=f"{released:,.0f} of {oracle_total:,.0f} GPU-h",
         ),
         *_early(did),
-        _kept(did),
+        _kept_promises(did),
         Result(
             name="acting: worlds whose truth lies in the interval predicted",
             value=sum(within) / len(within) if within else 0.0,
@@ -272,15 +273,15 @@ def _early(did: Sequence[dict[str, Any]]) -> list[Result]:
     return out
 
 
-def _kept(did: Sequence[dict[str, Any]]) -> Result:
+def _kept_promises(did: Sequence[dict[str, Any]]) -> Result:
     """Return how often the service did not do what its back-test promises, or did more."""
-    each = [one["backtest"] for one in did]
-    others = [text for one in each for text in one["differences"]]
-    for text in others[:20]:
+    each = [document["backtest"] for document in did]
+    differences = [text for document in each for text in document["differences"]]
+    for text in differences[:20]:
         print(f"back-test and service differ: {text}", flush=True)
     return Result(
         name="acting: steps in which back-test and service differ",
-        value=len(others),
+        value=len(differences),
         unit="",
         reach=0,
         note=f"{_sum(each, 'both'):.0f} of {_sum(each, 'promised'):.0f} promised steps were taken; "

@@ -3,11 +3,11 @@
 import time
 from typing import Any
 
-from benchmarks.month import peak_gib, whole
+from benchmarks.month import open_month, peak_gib
 from benchmarks.result import Result
 from fallow.errors import FallowError
 from fallow.window import Window
-from runtime import analyzing
+from runtime.operations import analyzer_runs
 from warehouse.lake import Warehouse
 
 REACH_S = 60
@@ -17,21 +17,24 @@ REACH_GIB = 4
 def run(small: bool) -> list[Result]:
     """Measure 30 days of 10,000 GPUs, rolled up and in the books; small: 3 days of 400."""
     gpus, days = (400, 3) if small else (10_000, 30)
-    with whole(gpus, days) as (warehouse, window):
+    with open_month(gpus, days) as (warehouse, window):
         before = peak_gib()
-        each = [_alone(warehouse, window, name) for name in analyzing.chosen(warehouse.settings)]
+        each = [
+            _alone(warehouse, window, name)
+            for name in analyzer_runs.load_analyzers(warehouse.settings)
+        ]
         alone = peak_gib()
         began = time.perf_counter(), time.process_time()
-        made = analyzing.examine(
+        report = analyzer_runs.run_analyzers(
             warehouse,
             window,
-            analyzing.chosen(warehouse.settings),
+            analyzer_runs.load_analyzers(warehouse.settings),
             strict=False,
-            at_once=analyzing.AT_ONCE,
+            at_once=analyzer_runs.PARALLEL_ANALYZERS,
         )
         took, worked = time.perf_counter() - began[0], time.process_time() - began[1]
     about = f"{days} d of {gpus} GPUs"
-    saved = made.waterfall.saved()
+    saved = report.waterfall.saved()
     return [
         *each,
         Result(
@@ -39,9 +42,9 @@ def run(small: bool) -> list[Result]:
             value=took,
             unit="s",
             reach=REACH_S,
-            note=f"{len(made.findings)} findings, {len(made.waterfall.steps)} steps over "
-            f"{made.waterfall.cells.num_rows} cells, {worked:.1f} s of processors; "
-            f"{saved.gpu_hours:,.0f} of {made.waterfall.bill.gpu_hours:,.0f} GPU-hours",
+            note=f"{len(report.findings)} findings, {len(report.waterfall.steps)} steps over "
+            f"{report.waterfall.cells.num_rows} cells, {worked:.1f} s of processors; "
+            f"{saved.gpu_hours:,.0f} of {report.waterfall.bill.gpu_hours:,.0f} GPU-hours",
         ),
         Result(
             name="all analyzers: peak memory",
@@ -54,16 +57,16 @@ def run(small: bool) -> list[Result]:
 
 
 def _alone(warehouse: Warehouse, window: Window, name: str) -> Result:
-    analyzer: Any = analyzing.chosen(warehouse.settings, [name])[name]
+    analyzer: Any = analyzer_runs.load_analyzers(warehouse.settings, [name])[name]
     began = time.perf_counter(), time.process_time()
     try:
-        said = f"{len([*analyzer.find(warehouse, window)])} findings"
+        outcome = f"{len([*analyzer.find(warehouse, window)])} findings"
     except FallowError as error:
-        said = f"withheld: {error.message}"
+        outcome = f"withheld: {error.message}"
     took, worked = time.perf_counter() - began[0], time.process_time() - began[1]
     return Result(
         name=f"analyzer {name}",
         value=took,
         unit="s",
-        note=f"{said}, {worked:.1f} s of processors; {peak_gib():.2f} GiB so far",
+        note=f"{outcome}, {worked:.1f} s of processors; {peak_gib():.2f} GiB so far",
     )

@@ -101,12 +101,12 @@ def _fill(url: str, gpus: int) -> None:
         level = np.clip(rng.normal(0.6, 0.3, (len(devices), 1)), 0, 1)
         busy = np.clip(level * rng.normal(1, 0.05, (len(devices), len(ts))), 0, 1)
         for name, kind in METRICS.items():
-            words = [_labels(name, device) for device in devices]
-            write(url, words, ts, _values(kind, busy))
+            label_sets = [_labels(name, device) for device in devices]
+            write(url, label_sets, ts, _values(kind, busy))
 
 
 def _values(kind: str, busy: np.ndarray) -> np.ndarray:
-    made: dict[str, Callable[[], np.ndarray]] = {
+    series_makers: dict[str, Callable[[], np.ndarray]] = {
         "percent": lambda: np.rint(busy * 100),
         "ratio": lambda: np.round(busy * 0.8, 6),
         "mib": lambda: np.broadcast_to(np.rint(70_000 * busy[:, :1]), busy.shape),
@@ -115,7 +115,7 @@ def _values(kind: str, busy: np.ndarray) -> np.ndarray:
         "celsius": lambda: np.rint(30 + 40 * busy),
         "mhz": lambda: np.where(busy > 0.05, 1980.0, 345.0),
     }
-    return made[kind]()
+    return series_makers[kind]()
 
 
 def _labels(name: str, device: int) -> dict[str, str]:
@@ -212,7 +212,7 @@ def _collected(url: str, samples: int, size: str, peer: float) -> list[Result]:
 
 
 def _stored(url: str, samples: int, size: str, home: Path) -> list[Result]:
-    from runtime.collecting import drain  # noqa: PLC0415
+    from runtime.operations.collection import drain  # noqa: PLC0415
     from warehouse.lake import Warehouse  # noqa: PLC0415
 
     settings = _settings(url, home)
@@ -246,8 +246,8 @@ def _settings(url: str, home: Path = Path("unused")) -> Settings:
     return load(environ={}, flags={"home": home, "prometheus.url": url}).settings
 
 
-def _at(moment: datetime) -> float:
-    return moment.timestamp()
+def _at(timestamp: datetime) -> float:
+    return timestamp.timestamp()
 
 
 def _peak_gb() -> float:

@@ -9,7 +9,7 @@ import sys
 
 from benchmarks.exposition_text import node_text
 
-LOOKS = 3
+SCRAPES = 3
 
 
 class _Exporter(asyncio.Protocol):
@@ -26,9 +26,9 @@ class _Exporter(asyncio.Protocol):
         if b"\r\n\r\n" not in self._request or self._transport is None:
             return
         path = self._request.split(b" ", 2)[1]
-        looks = self._answers[int(path.rpartition(b"/")[2])]
-        body = looks[0]
-        looks.append(looks.pop(0))
+        expositions = self._answers[int(path.rpartition(b"/")[2])]
+        body = expositions[0]
+        expositions.append(expositions.pop(0))
         head = (
             b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n"
             b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
@@ -39,7 +39,7 @@ class _Exporter(asyncio.Protocol):
 
 async def serve(nodes: int) -> None:
     """Serve until the parent goes away."""
-    answers = [[node_text(node, look) for look in range(LOOKS)] for node in range(nodes)]
+    answers = [[node_text(node, number) for number in range(SCRAPES)] for node in range(nodes)]
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: _Exporter(answers), "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)

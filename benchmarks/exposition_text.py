@@ -32,9 +32,9 @@ FIELDS = (
 GPUS = 8
 
 
-def node_text(node: int, look: int) -> bytes:
+def node_text(node: int, scrape: int) -> bytes:
     """Return one node's exposition at one look: same series, other values."""
-    values = random.Random(node * 7919 + look)
+    values = random.Random(node * 7919 + scrape)
     labels = [_labels(node, gpu) for gpu in range(GPUS)]
     lines: list[str] = []
     for name, low, high, kind in FIELDS:

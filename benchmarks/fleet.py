@@ -50,7 +50,7 @@ METRICS = (
 """The 25 canonical columns that every look fills: what dcgm-exporter's profiling set gives."""
 
 
-class Fleet:
+class SyntheticFleet:
     """GPUs whose jobs go on from one look to the next."""
 
     def __init__(self, gpus: int, seed: int = 0, *, cluster: str = "bench") -> None:
@@ -81,11 +81,11 @@ class Fleet:
 
     def scrape(self, ts: datetime, interval_s: float = 15.0) -> pa.Table:
         """Return one look at every GPU: the `sample` schema, one row per device, naive UTC."""
-        passed = (ts - self._ts).total_seconds() if self._ts else interval_s
+        elapsed_s = (ts - self._ts).total_seconds() if self._ts else interval_s
         self._ts = ts
-        self._turn(passed)
-        columns = self._metrics(self._state[self._slot], passed)
-        held = self._state[self._slot] != FREE
+        self._turn(elapsed_s)
+        columns = self._metrics(self._state[self._slot], elapsed_s)
+        is_allocated = self._state[self._slot] != FREE
         job = self._job[self._slot]
         naive = ts.replace(tzinfo=None)
         data: dict[str, object] = {
@@ -93,14 +93,14 @@ class Fleet:
             **{name: pa.array(values) for name, values in columns.items()},
             "ts": pa.repeat(pa.scalar(naive, pa.timestamp("us")), self.gpus),
             "interval_s": np.full(self.gpus, interval_s),
-            "namespace": _names("team-", job % 100, held),
-            "pod": _names("job-", job, held),
-            "container": _names("main", np.full(self.gpus, ""), held),
+            "namespace": _names("team-", job % 100, is_allocated),
+            "pod": _names("job-", job, is_allocated),
+            "container": _names("main", np.full(self.gpus, ""), is_allocated),
         }
         return Batch.of("sample", data).rows
 
-    def _turn(self, passed: float) -> None:
-        self._until -= passed
+    def _turn(self, elapsed_s: float) -> None:
+        self._until -= elapsed_s
         over = np.flatnonzero(self._until <= 0)
         self._state[over] = self.rng.choice(5, len(over), p=_MIX)
         self._until[over] = self.rng.exponential(_MEAN_HOURS[self._state[over]] * 3600)
@@ -108,7 +108,7 @@ class Fleet:
         self._mem[over] = self.rng.integers(4_000, 78_000, len(over))
         self._level[over] = self.rng.uniform(0.3, 1.0, len(over))
 
-    def _metrics(self, state: np.ndarray, passed: float) -> dict[str, np.ndarray]:
+    def _metrics(self, state: np.ndarray, elapsed_s: float) -> dict[str, np.ndarray]:
         rng, count = self.rng, self.gpus
         level = self._level[self._slot]
         # A notebook computes in one look of ten, a server follows its load, training is steady.
@@ -128,10 +128,10 @@ class Fleet:
             spread = rng.lognormal(0, 0.3, count)
             return np.rint(np.where(busy, scale * duty, rest) * spread).astype(np.float32)
 
-        held = state != FREE
-        used = np.where(held, self._mem[self._slot], 4)
+        is_allocated = state != FREE
+        used = np.where(is_allocated, self._mem[self._slot], 4)
         power = np.round(68 + 560 * wobble + 4 * rng.normal(0, 1, count), 3)
-        self._energy = self._energy + np.rint(power * passed * 1000).astype(np.int64)
+        self._energy = self._energy + np.rint(power * elapsed_s * 1000).astype(np.int64)
         zero = np.zeros(count, np.float32)
         return {
             "gpu_util_pct": np.where(busy, np.clip(np.rint(wobble * 110), 1, 100), 0),
@@ -162,12 +162,14 @@ class Fleet:
         }
 
 
-def scrape(fleet: Fleet, ts: datetime) -> pa.Table:
+def scrape(fleet: SyntheticFleet, ts: datetime) -> pa.Table:
     """Return the fleet's next look; the same as `fleet.scrape(ts)`."""
     return fleet.scrape(ts)
 
 
-def looks(fleet: Fleet, start: datetime, count: int, interval_s: float = 15.0) -> list[pa.Table]:
+def scrapes(
+    fleet: SyntheticFleet, start: datetime, count: int, interval_s: float = 15.0
+) -> list[pa.Table]:
     """Return `count` looks from `start` on, `interval_s` seconds apart."""
     step = timedelta(seconds=interval_s)
     return [fleet.scrape(start + i * step, interval_s) for i in range(count)]

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from analyzers.fragmentation.analyzer import FragmentationAnalyzer
-from benchmarks.month import peak_gib, rolled_up
+from benchmarks.month import build_month, peak_gib
 from benchmarks.result import Result
 from fallow import tables
-from fallow.fragmentation import Measure, typical
+from fallow.fragmentation import FragmentationMeasure, typical_mix
 from fallow.window import Window
-from warehouse.allocation import allocate
+from warehouse.allocation import write_allocations
 
 NODES = 1_213
 """As many as openb has with GPUs."""
@@ -29,15 +29,17 @@ def run(small: bool) -> list[Result]:
     draw = np.random.default_rng(7)
     cpu = draw.integers(0, 96_000, nodes)
     gpu = draw.choice([0, 0, 0, 190, 540, 1000], (nodes, 8))
-    measure = Measure(typical())
+    measure = FragmentationMeasure(typical_mix())
     alone = _best(lambda: (measure.fragments(cpu, gpu), measure.causes(cpu, gpu)))
     views, window = _still(cpu, gpu)
     whole = _best(lambda: FragmentationAnalyzer().find(views, window))
-    with rolled_up(gpus, days) as (warehouse, month):
-        allocate(warehouse, month)
+    with build_month(gpus, days) as (warehouse, month):
+        write_allocations(warehouse, month)
         before = peak_gib()
         began = time.perf_counter()
-        found = FragmentationAnalyzer(warehouse.settings.fragmentation).find(warehouse, month)
+        fragmentation_findings = FragmentationAnalyzer(warehouse.settings.fragmentation).find(
+            warehouse, month
+        )
         took = time.perf_counter() - began
         peak = peak_gib()
     return [
@@ -59,7 +61,9 @@ def run(small: bool) -> list[Result]:
             value=took,
             unit="s",
             reach=10,
-            note=f"{len(found)} findings; peak {peak:.2f} GiB, {before:.2f} before",
+            note=(
+                f"{len(fragmentation_findings)} findings; peak {peak:.2f} GiB, {before:.2f} before"
+            ),
         ),
     ]
 
@@ -102,13 +106,13 @@ def _still(cpu: Any, gpu: Any) -> tuple[_Memory, Window]:
             {**seen, "node": name, "gpu_model": "H100", "gpu_count": 8, "cpu_milli": 96_000,
              "memory_bytes": 2**40}
         )  # fmt: skip
-        held = [(k, 1 - milli / 1000) for k, milli in enumerate(free) if milli < 1000]
-        for k, share in held:
+        allocated = [(k, 1 - milli / 1000) for k, milli in enumerate(free) if milli < 1000]
+        for k, share in allocated:
             pod.append(
                 {**seen, "uid": f"{name}-{k}", "namespace": "ns", "pod": f"{name}-{k}",
                  "node": name, "phase": "Running", "workload_kind": "Deployment",
                  "workload": f"w{n % 50}", "gpu_request": share,
-                 "cpu_request_milli": (96_000 - free_cpu) // len(held),
+                 "cpu_request_milli": (96_000 - free_cpu) // len(allocated),
                  "memory_request_bytes": 2**34,
                  "devices": f'[{{"device": "{name}/gpu{k}", "share": {share}}}]'}
             )  # fmt: skip

@@ -3,19 +3,19 @@
 import time
 
 from analyzers.idle import IdleAnalyzer
-from benchmarks.month import peak_gib, rolled_up
+from benchmarks.month import build_month, peak_gib
 from benchmarks.result import Result
-from warehouse.allocation import allocate
+from warehouse.allocation import write_allocations
 
 
 def run(small: bool) -> list[Result]:
     """Measure 30 days of 10,000 GPUs (90 M five-minute rows); small: 3 days of 400."""
     gpus, days = (400, 3) if small else (10_000, 30)
-    with rolled_up(gpus, days) as (warehouse, window):
-        allocate(warehouse, window)
+    with build_month(gpus, days) as (warehouse, window):
+        write_allocations(warehouse, window)
         before = peak_gib()
         began = time.perf_counter()
-        found = IdleAnalyzer(warehouse.settings.idle).find(warehouse, window)
+        idle_findings = IdleAnalyzer(warehouse.settings.idle).find(warehouse, window)
         took = time.perf_counter() - began
         peak = peak_gib()
     return [
@@ -24,7 +24,7 @@ def run(small: bool) -> list[Result]:
             value=took,
             unit="s",
             reach=30,
-            note=f"{len(found)} findings; with the ledger of the same days: `ledger`",
+            note=f"{len(idle_findings)} findings; with the ledger of the same days: `ledger`",
         ),
         Result(
             name="idle workloads alone: peak memory",

@@ -6,13 +6,13 @@ from datetime import timedelta
 from typing import TypeVar
 
 from analyzers.idle import IdleAnalyzer
-from benchmarks.month import peak_gib, rolled_up
+from benchmarks.month import build_month, peak_gib
 from benchmarks.result import Result
 from fallow.window import Window
 from warehouse import audits
-from warehouse.allocation import allocate
+from warehouse.allocation import write_allocations
 from warehouse.lake import Warehouse
-from warehouse.ledger import post
+from warehouse.ledger import write_ledger
 
 T = TypeVar("T")
 LATE = timedelta(hours=2)
@@ -22,27 +22,32 @@ LATE = timedelta(hours=2)
 def run(small: bool) -> list[Result]:
     """Measure 30 days of 10,000 GPUs (90 M five-minute rows); small: 3 days of 400."""
     gpus, days = (400, 3) if small else (10_000, 30)
-    with rolled_up(gpus, days) as (warehouse, window):
+    with build_month(gpus, days) as (warehouse, window):
         of = f"{days} d of {gpus} GPUs"
         before = peak_gib()
-        claims, allocated = _timed(lambda: allocate(warehouse, window))
-        rows, posted = _timed(lambda: post(warehouse, window))
-        found, judged = _timed(
+        claims, allocated = _timed(lambda: write_allocations(warehouse, window))
+        rows, ledger_s = _timed(lambda: write_ledger(warehouse, window))
+        idle_findings, verdict_s = _timed(
             lambda: IdleAnalyzer(warehouse.settings.idle).find(warehouse, window)
         )
         peak = peak_gib()
-        failures, audited = _timed(lambda: audits.run(warehouse, window))
+        failures, audited = _timed(lambda: audits.run_audits(warehouse, window))
         audit_peak = peak_gib()
         late = _late(warehouse, Window(window.end - LATE, window.end))
     if failures:
         raise RuntimeError(f"the books do not balance: {failures[0]}")
     return [
         Result(name=f"say who held what, {of}", value=allocated, unit="s", note=f"{claims} rows"),
-        Result(name=f"post the ledger, {of}", value=posted, unit="s", note=f"{rows} rows"),
-        Result(name=f"idle workloads, {of}", value=judged, unit="s", note=f"{len(found)} findings"),
+        Result(name=f"post the ledger, {of}", value=ledger_s, unit="s", note=f"{rows} rows"),
+        Result(
+            name=f"idle workloads, {of}",
+            value=verdict_s,
+            unit="s",
+            note=f"{len(idle_findings)} findings",
+        ),
         Result(
             name="ledger and idle together",
-            value=allocated + posted + judged,
+            value=allocated + ledger_s + verdict_s,
             unit="s",
             reach=30,
             note="who held what, posting, idle",
@@ -68,14 +73,14 @@ def _late(warehouse: Warehouse, window: Window) -> float:
     """Return the seconds of one turn of the service: allocate, post, audit."""
 
     def turn() -> None:
-        allocate(warehouse, window)
-        post(warehouse, window)
-        audits.run(warehouse, window)
+        write_allocations(warehouse, window)
+        write_ledger(warehouse, window)
+        audits.run_audits(warehouse, window)
 
     return min(_timed(turn)[1] for _ in range(3))
 
 
 def _timed(work: Callable[[], T]) -> tuple[T, float]:
     began = time.perf_counter()
-    done = work()
-    return done, time.perf_counter() - began
+    result = work()
+    return result, time.perf_counter() - began

@@ -14,77 +14,86 @@ from typing import Any
 from collectors.prices.rate_card import RateCard, batch
 from fallow.settings import Settings, load
 from fallow.window import Window
-from warehouse.allocation import allocate
+from warehouse.allocation import write_allocations
 from warehouse.lake import Warehouse
-from warehouse.ledger import post
-from warehouse.pricing import keep
+from warehouse.ledger import write_ledger
+from warehouse.pricing import store_rates
 
 START = datetime(2026, 10, 1, tzinfo=UTC)
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 SPOT_CHANGES_PER_DAY = 4
 FILLED = "filled"
 """A file in the folder of a month that is whole."""
-KEPT = "FALLOW_BENCH_MONTH"
+KEPT_FOLDER = "FALLOW_BENCH_MONTH"
 """Folder of months that were filled before, or will be kept; unset = a new one each time."""
 
 
 @contextmanager
-def rolled_up(
-    gpus: int, days: int, *, booked: bool = False, spoken: bool = False, kept: Path | None = None
+def build_month(
+    gpus: int,
+    days: int,
+    *,
+    with_ledger: bool = False,
+    with_signals: bool = False,
+    kept_folder: Path | None = None,
 ) -> Iterator[tuple[Warehouse, Window]]:
     """Give a warehouse of `days` days of rollups, inventory and prices, and their window.
 
-    With `booked`, who held what is said and the ledger is posted too; with `spoken`, notebooks
-    and hosts were asked every ten minutes. A folder `kept` is filled once and used again.
+    `with_ledger` adds allocations and the ledger; `with_signals` adds samples of notebooks and
+    hosts every ten minutes. A folder `kept_folder` is filled once and used again.
 
     Another process fills it, so that this one's peak memory is that of what is measured.
     """
     with TemporaryDirectory() as folder:
-        home = kept or Path(folder)
+        home = kept_folder or Path(folder)
         if not (home / FILLED).exists():
             home.mkdir(parents=True, exist_ok=True)
             spawned = multiprocessing.get_context("spawn").Process(
-                target=fill, args=(home, gpus, days, booked, spoken)
+                target=fill, args=(home, gpus, days, with_ledger, with_signals)
             )
             spawned.start()
             spawned.join()
             if spawned.exitcode:
                 raise RuntimeError(f"the month could not be filled (exit {spawned.exitcode})")
             (home / FILLED).touch()
-        with _opened(home) as warehouse:
+        with _open_warehouse(home) as warehouse:
             yield warehouse, Window(START, START + timedelta(days=days))
 
 
 @contextmanager
-def whole(gpus: int, days: int) -> Iterator[tuple[Warehouse, Window]]:
+def open_month(gpus: int, days: int) -> Iterator[tuple[Warehouse, Window]]:
     """Give a month with its books and all that is spoken, of the kept folder where one is named."""
-    folder = os.environ.get(KEPT)
-    kept = Path(folder) / f"{gpus}x{days}" if folder else None
-    with rolled_up(gpus, days, booked=True, spoken=True, kept=kept) as found:
-        yield found
+    folder = os.environ.get(KEPT_FOLDER)
+    kept_folder = Path(folder) / f"{gpus}x{days}" if folder else None
+    with build_month(
+        gpus, days, with_ledger=True, with_signals=True, kept_folder=kept_folder
+    ) as warehouse_of_month:
+        yield warehouse_of_month
 
 
-def fill(home: Path, gpus: int, days: int, booked: bool = False, spoken: bool = False) -> None:
+def fill(
+    home: Path, gpus: int, days: int, with_ledger: bool = False, with_signals: bool = False
+) -> None:
     """Write the month: day by day in the order in which it would have come."""
     here = Path(__file__).parent
     size = {"gpus": gpus, "days": days}
-    with _opened(home) as warehouse:
+    with _open_warehouse(home) as warehouse:
         with warehouse.transaction() as cursor:
             for name in ("month.sql", "month_inventory.sql"):
                 _run(cursor, (here / name).read_text(encoding="utf-8"), size)
         text = (here / "month_day.sql").read_text(encoding="utf-8")
-        if spoken:
+        if with_signals:
             text += ";\n" + (here / "month_spoken.sql").read_text(encoding="utf-8")
         for day in range(days):
             with warehouse.transaction() as cursor:
                 _run(cursor, (here / "month.sql").read_text(encoding="utf-8"), size)
                 _run(cursor, text, {"day": START.replace(tzinfo=None) + timedelta(days=day)})
-        keep(warehouse, RateCard(clock=lambda: NOW).rates(Window(START, NOW)))
-        keep(warehouse, batch(_spot(days)))
-        if booked:
+        store_rates(warehouse, RateCard(clock=lambda: NOW).rates(Window(START, NOW)))
+        store_rates(warehouse, batch(_spot(days)))
+        if with_ledger:
             window = Window(START, START + timedelta(days=days))
-            allocate(warehouse, window)
-            post(warehouse, window)
+            write_allocations(warehouse, window)
+            write_ledger(warehouse, window)
 
 
 def peak_gib() -> float:
@@ -92,7 +101,7 @@ def peak_gib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
-def _opened(home: Path) -> Warehouse:
+def _open_warehouse(home: Path) -> Warehouse:
     settings: Settings = load(environ={}, flags={"home": home, "cluster": "bench"}).settings
     return Warehouse.open(settings, write=True, clock=lambda: NOW)
 

@@ -20,14 +20,14 @@ from benchmarks.result import Result
 from benchmarks.servers import PeerMissingError, free_port, serving
 from dashboards import app
 from fallow.window import Window
-from runtime import analyzing, pipeline
+from runtime.operations import analyzer_runs, pipeline
 from warehouse.lake import Warehouse
 
 PAINTED_S, WHOLE_S = 2, 5
 COMMAND = (
     "env",
     "-u",
-    month.KEPT,
+    month.KEPT_FOLDER,
     sys.executable,
     "-c",
     "from runtime.cli import main; main()",
@@ -67,19 +67,21 @@ def run(small: bool) -> list[Result]:
     """Open every page over 30 days of 10,000 GPUs; small: three pages over 3 days of 400."""
     gpus, days = (400, 3) if small else (10_000, 30)
     views = app.names()[:3] if small else app.names()
-    with month.whole(gpus, days) as (held, window):
-        _analyzed(held, window)
-        return [*_measured(held.settings.home, window, views, f"{days} d of {gpus} GPUs")]
+    with month.open_month(gpus, days) as (warehouse_of_month, window):
+        _analyzed(warehouse_of_month, window)
+        return [
+            *_measure(warehouse_of_month.settings.home, window, views, f"{days} d of {gpus} GPUs")
+        ]
 
 
 def _analyzed(warehouse: Warehouse, window: Window) -> None:
     """Store every analyzer's findings, once."""
     if warehouse.query("SELECT count(*) AS n FROM finding")["n"][0].as_py():
         return
-    pipeline.analyze(warehouse, window, analyzing.chosen(warehouse.settings))
+    pipeline.analyze(warehouse, window, analyzer_runs.load_analyzers(warehouse.settings))
 
 
-def _measured(home: Path, window: Window, views: list[str], about: str) -> Iterator[Result]:
+def _measure(home: Path, window: Window, views: list[str], about: str) -> Iterator[Result]:
     port = free_port()
     command = [*COMMAND, "--home", str(home), "--listen", f"127.0.0.1:{port}"]
     url = f"http://127.0.0.1:{port}"
@@ -87,7 +89,7 @@ def _measured(home: Path, window: Window, views: list[str], about: str) -> Itera
         TemporaryDirectory() as logs,
         serving(command, f"{url}/_stcore/health", Path(logs) / "log") as process,
     ):
-        visits = _visited(url, process, window, views)
+        visits = _visit(url, process, window, views)
     first, pages = visits.pop(""), visits
     yield Result(
         name=f"first page after a start, {about}",
@@ -113,7 +115,7 @@ def _measured(home: Path, window: Window, views: list[str], about: str) -> Itera
         )
 
 
-def _visited(url: str, process: int, window: Window, views: list[str]) -> dict[str, Visit]:
+def _visit(url: str, process: int, window: Window, views: list[str]) -> dict[str, Visit]:
     """Open pages one after another, each for a window an hour shorter; "" is the first visit."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415  (of the test group)
 

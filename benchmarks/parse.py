@@ -10,7 +10,7 @@ from benchmarks.exposition_text import FIELDS, GPUS, node_text
 from benchmarks.result import Result
 from collectors.reader import Reader
 
-MOMENT = np.datetime64("2026-11-20T12:00:00", "us")
+TIMESTAMP = np.datetime64("2026-11-20T12:00:00", "us")
 NODES, SMALL_NODES = 1250, 50
 ROUNDS = 7
 
@@ -81,7 +81,7 @@ def _feed(reader: Reader, bodies: list[bytes]) -> None:
 
 
 def _finish(reader: Reader) -> None:
-    reader.finish(MOMENT, cluster="bench", interval_s=15, source="bench")
+    reader.finish(TIMESTAMP, cluster="bench", interval_s=15, source="bench")
 
 
 def _whole(reader: Reader, bodies: list[bytes]) -> None:

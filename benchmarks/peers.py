@@ -87,15 +87,15 @@ def _measure(work: Path, question: str, devices: int, days: int) -> list[Result]
             print(f"peers: {error}")
             continue
         _compare(ours, theirs, name)
-        spent, peer = ours[question][0] * 1000, theirs[question][0] * 1000
+        seconds, peer = ours[question][0] * 1000, theirs[question][0] * 1000
         out.append(
             Result(
                 name=f"{QUESTIONS[question]} ({devices} GPUs, {days} d)",
-                value=spent,
+                value=seconds,
                 unit="ms",
                 peer=name,
                 peer_value=peer,
-                ratio=peer / spent,
+                ratio=peer / seconds,
                 reach_ratio=REACHES.get((question, name)),
                 note=f"{name} {peer:.0f} ms",
             )
@@ -107,15 +107,15 @@ def _ours(con: duckdb.DuckDBPyConnection, work: Path, devices: int, end: datetim
     settings = load(environ={}, flags={"home": work / "fallow"}).settings
     with Warehouse.open(settings, write=True) as warehouse:
         step = max(1, 2_000_000 // (288 * devices))
-        moment = START
-        while moment < end:
-            until = min(moment + timedelta(days=step), end)
-            bounds = [moment.replace(tzinfo=None), until.replace(tzinfo=None)]
+        timestamp = START
+        while timestamp < end:
+            until = min(timestamp + timedelta(days=step), end)
+            bounds = [timestamp.replace(tzinfo=None), until.replace(tzinfo=None)]
             part = con.execute(
                 "SELECT * FROM util WHERE ts >= ? AND ts < ?", bounds
             ).to_arrow_table()
             warehouse.replace("rollup_5m", _rollup(part), "false", {})
-            moment = until
+            timestamp = until
         window = {"start": START.replace(tzinfo=None), "end": end.replace(tzinfo=None)}
         recent = {"start": (end - timedelta(hours=2)).replace(tzinfo=None), "end": window["end"]}
         means = _best(lambda: warehouse.query(OUR_MEANS, window))
@@ -173,7 +173,7 @@ def _prometheus(work: Path, texts: list[Path], end: datetime, days: int) -> Answ
         command += ["--max-block-duration=24h", str(text), str(data)]
         subprocess.run(command, check=True, capture_output=True)
     with servers.prometheus(data) as url:
-        return _ask(url, end, days)
+        return _query_both(url, end, days)
 
 
 def _victoria(work: Path, texts: list[Path], end: datetime, days: int) -> Answer:
@@ -184,42 +184,42 @@ def _victoria(work: Path, texts: list[Path], end: datetime, days: int) -> Answer
             lines = text.read_bytes().removesuffix(b"# EOF\n").replace(b"\n", b"000\n")
             urllib.request.urlopen(f"{url}/api/v1/import/prometheus", lines, timeout=600).close()
         urllib.request.urlopen(f"{url}/internal/force_flush", timeout=600).close()
-        return _ask(url, end, days)
+        return _query_both(url, end, days)
 
 
-def _ask(url: str, end: datetime, days: int) -> Answer:
+def _query_both(url: str, end: datetime, days: int) -> Answer:
     # One second before the end: Prometheus 2.42 closes a range on both sides.
-    moment = end.timestamp() - 1
-    means = _best(lambda: _query(url, MEANS.format(days=days), moment))
-    idle = _best(lambda: _query(url, IDLE, moment))
+    timestamp = end.timestamp() - 1
+    means = _best(lambda: _query(url, MEANS.format(days=days), timestamp))
+    idle = _best(lambda: _query(url, IDLE, timestamp))
     by = {row["metric"].get("namespace", ""): float(row["value"][1]) for row in means[1]}
     return {"A": (means[0], by), "B": (idle[0], int(idle[1][0]["value"][1]))}
 
 
-def _query(url: str, expression: str, moment: float) -> list[dict[str, Any]]:
-    query = urllib.parse.urlencode({"query": expression, "time": moment, "nocache": 1})
+def _query(url: str, expression: str, timestamp: float) -> list[dict[str, Any]]:
+    query = urllib.parse.urlencode({"query": expression, "time": timestamp, "nocache": 1})
     with urllib.request.urlopen(f"{url}/api/v1/query?{query}", timeout=900) as answer:
-        found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
-        return found
+        series_found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+        return series_found
 
 
-def _best(ask: Callable[[], T], times: int = 5) -> tuple[float, T]:
-    answer = ask()
-    spent = []
+def _best(question: Callable[[], T], times: int = 5) -> tuple[float, T]:
+    answer = question()
+    seconds = []
     for _ in range(times - 1):
         begun = time.perf_counter()
-        answer = ask()
-        spent.append(time.perf_counter() - begun)
-    return min(spent), answer
+        answer = question()
+        seconds.append(time.perf_counter() - begun)
+    return min(seconds), answer
 
 
 def _compare(ours: Answer, theirs: Answer, name: str) -> None:
     """Refuse to compare times of answers that differ."""
-    mine, other = ours["A"][1], theirs["A"][1]
-    assert isinstance(mine, dict)
+    our_answer, other = ours["A"][1], theirs["A"][1]
+    assert isinstance(our_answer, dict)
     assert isinstance(other, dict)
-    assert mine.keys() == other.keys(), (name, mine.keys() ^ other.keys())
-    worst = max(abs(mine[k] - other[k]) for k in mine)
+    assert our_answer.keys() == other.keys(), (name, our_answer.keys() ^ other.keys())
+    worst = max(abs(our_answer[k] - other[k]) for k in our_answer)
     assert worst < 1e-3, f"{name} means differ by {worst}"
     assert ours["B"][1] == theirs["B"][1], f"{name}: {theirs['B'][1]} idle, ours {ours['B'][1]}"
-    assert statistics.fmean(mine.values()) > 0
+    assert statistics.fmean(our_answer.values()) > 0

@@ -9,14 +9,14 @@ from decimal import Decimal
 import msgspec
 
 from actions.backtest import backtest
-from actions.facts import fleet, gather
-from actions.planning import plan
-from actions.policy.model import Allow, Amount, Budget, Match, Policy, Rung
+from actions.facts import gather_facts, read_fleet
+from actions.plan import plan
+from actions.policy.model import ActionBudget, Allow, Match, Policy, PolicyAmount, Stage
 from analyzers.idle import IdleAnalyzer
 from benchmarks import month
 from benchmarks.month import peak_gib
 from benchmarks.result import Result
-from fallow.nouns import Finding
+from fallow.models import Finding
 from fallow.window import Window
 from warehouse.lake import Warehouse
 
@@ -28,7 +28,7 @@ FINDINGS = 1000
 def run(small: bool) -> list[Result]:
     """Measure 30 days of 10,000 GPUs and a plan for 1,000 findings; small: 3 days of 400."""
     gpus, days = (400, 3) if small else (10_000, 30)
-    with month.whole(gpus, days) as (warehouse, window):
+    with month.open_month(gpus, days) as (warehouse, window):
         return [*_backtest(warehouse, window, gpus, days), _plan(warehouse, window)]
 
 
@@ -40,26 +40,26 @@ def policy() -> Policy:
         match=Match(analyzer=("idle",)),
         allow=Allow(namespaces=("*",)),
         ladder=(
-            Rung("observe"),
-            Rung("notify"),
-            Rung("grace", wait=timedelta(hours=4)),
-            Rung("act", do=("suspend",), verbs=("suspend", "stop", "scale to zero")),
+            Stage("observe"),
+            Stage("notify"),
+            Stage("grace", wait=timedelta(hours=4)),
+            Stage("act", do=("suspend",), verbs=("suspend", "stop", "scale to zero")),
         ),
         budgets=(
-            Budget(workloads=Amount(Decimal(400))),
-            Budget(gpus=Amount(Decimal("0.2"), share=True)),
+            ActionBudget(workloads=PolicyAmount(Decimal(400))),
+            ActionBudget(gpus=PolicyAmount(Decimal("0.2"), share=True)),
         ),
-        max_resources=Amount(Decimal(1), share=True),
+        max_resources=PolicyAmount(Decimal(1), share=True),
     )
 
 
 def _backtest(warehouse: Warehouse, window: Window, gpus: int, days: int) -> Iterator[Result]:
     steps = int(window.seconds // 3600)
-    moments = [window.start + timedelta(hours=k + 1) for k in range(steps)]
+    times = [window.start + timedelta(hours=k + 1) for k in range(steps)]
     began = time.perf_counter(), _processors()
-    past = IdleAnalyzer(warehouse.settings.idle).past(warehouse, window, moments)
+    past = IdleAnalyzer(warehouse.settings.idle).past(warehouse, window, times)
     remembered = time.perf_counter() - began[0]
-    made = backtest(policy(), past, warehouse, window, moments)
+    result = backtest(policy(), past, warehouse, window, times)
     took, worked = time.perf_counter() - began[0], _processors() - began[1]
     about = f"{days} d of {gpus} GPUs"
     yield Result(
@@ -68,8 +68,8 @@ def _backtest(warehouse: Warehouse, window: Window, gpus: int, days: int) -> Ite
         unit="s",
         reach=REACH_S,
         note=f"{past.rows.num_rows:,} findings at {steps} moments in {remembered:.1f} s; "
-        f"{made.cases:,} cases, {made.told:,} told, {len(made.stops):,} stopped, "
-        f"{made.gpu_hours:,.0f} GPU-hours; {worked:.1f} s of processors",
+        f"{result.cases:,} cases, {result.told:,} told, {len(result.stops):,} stopped, "
+        f"{result.gpu_hours:,.0f} GPU-hours; {worked:.1f} s of processors",
     )
     yield Result(name="backtest: peak memory", value=peak_gib(), unit="GiB")
 
@@ -78,18 +78,22 @@ def _plan(warehouse: Warehouse, window: Window) -> Result:
     """Plan for the findings of the last day; where they are fewer, the same again."""
     now = window.end
     since = max(window.start, now - timedelta(hours=49))
-    found = IdleAnalyzer(warehouse.settings.idle).find(warehouse, Window(since, now))
-    several = [_another(f, n) for n in range(FINDINGS // max(len(found), 1) + 1) for f in found]
+    idle_findings = IdleAnalyzer(warehouse.settings.idle).find(warehouse, Window(since, now))
+    several = [
+        _another(f, n)
+        for n in range(FINDINGS // max(len(idle_findings), 1) + 1)
+        for f in idle_findings
+    ]
     began = time.perf_counter(), _processors()
-    facts = gather(warehouse, several[:FINDINGS], now)
-    made = plan([policy()], facts, fleet(warehouse, now), now)
+    facts = gather_facts(warehouse, several[:FINDINGS], now)
+    plan_made = plan([policy()], facts, read_fleet(warehouse, now), now)
     took, worked = time.perf_counter() - began[0], _processors() - began[1]
     return Result(
         name=f"plan for {len(facts):,} findings",
         value=took,
         unit="s",
         reach=PLAN_S,
-        note=f"{len(made.decisions):,} decisions, {len(made.refused):,} refused; "
+        note=f"{len(plan_made.decisions):,} decisions, {len(plan_made.refused):,} refused; "
         f"{worked:.1f} s of processors",
     )
 

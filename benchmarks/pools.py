@@ -11,9 +11,9 @@ from decimal import Decimal
 from importlib.resources import files
 from pathlib import Path
 
-from analyzers.pools.catalogue import Market, Overhead, offered
-from analyzers.pools.planning import plan
-from analyzers.pools.shapes import WHOLE, Offer, Problem, Shape
+from analyzers.pools.catalogue import NodeOverhead, OfferTerms, list_offers
+from analyzers.pools.planning import plan_mix
+from analyzers.pools.shapes import WHOLE, PackingProblem, PodShape, TypeOffer
 from benchmarks.month import peak_gib
 from benchmarks.result import Result
 
@@ -27,8 +27,8 @@ def run(small: bool) -> list[Result]:
     pods = Counter(shapes[:: 16 if small else 1])
     before = peak_gib()
     began, cpu = time.perf_counter(), time.process_time()
-    problem = Problem(pods, _offers())
-    found = plan(problem)
+    problem = PackingProblem(pods, _offers())
+    plan_found = plan_mix(problem)
     took, cpu = time.perf_counter() - began, time.process_time() - cpu
     return [
         Result(
@@ -40,10 +40,10 @@ def run(small: bool) -> list[Result]:
         ),
         Result(
             name="packed above the lower bound",
-            value=100 * found.gap,
+            value=100 * plan_found.gap,
             unit="%",
-            note=f"{found.usd_h:.2f} USD/h on {len(found.nodes.kind)} nodes, "
-            f"bound {found.bound_usd_h:.2f}; best single type {_alone(found.alone)}",
+            note=f"{plan_found.usd_h:.2f} USD/h on {len(plan_found.nodes.kind)} nodes, "
+            f"bound {plan_found.bound_usd_h:.2f}; best single type {_alone(plan_found.alone)}",
         ),
     ]
 
@@ -52,7 +52,7 @@ def _alone(alone: tuple[tuple[str, int, float], ...]) -> str:
     return f"{alone[0][0]} {alone[0][2]:.2f}" if alone else "none"
 
 
-def _offers() -> list[Offer]:
+def _offers() -> list[TypeOffer]:
     """Return AWS's types at the prices of the built-in card, less what DaemonSets take."""
     text = files("collectors.prices").joinpath("rate_card.csv").read_text(encoding="utf-8")
     rates = [
@@ -60,25 +60,25 @@ def _offers() -> list[Offer]:
         for row in csv.DictReader(text.splitlines())
         if row["usd_per_hour"]
     ]
-    overhead = Overhead(1000, 2048, 8, seen=False)
-    return offered(rates, Market("aws", "us-east-1", "on-demand"), overhead, 110)
+    overhead = NodeOverhead(1000, 2048, 8, seen=False)
+    return list_offers(rates, OfferTerms("aws", "us-east-1", "on-demand"), overhead, 110)
 
 
-def _pods() -> tuple[list[Shape], str]:
+def _pods() -> tuple[list[PodShape], str]:
     if OPENB.exists():
         with OPENB.open(encoding="utf-8") as lines:
             return [_shape(row) for row in csv.DictReader(lines)], "openb's own list"
     text = files("fallow").joinpath("typical_pods.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines()))
     part = PODS / sum(int(row["pods"]) for row in rows)
-    drawn = [_shape(row) for row in rows for _ in range(round(int(row["pods"]) * part))]
-    return drawn, "openb's published mix"
+    pod_shapes = [_shape(row) for row in rows for _ in range(round(int(row["pods"]) * part))]
+    return pod_shapes, "openb's published mix"
 
 
-def _shape(row: dict[str, str]) -> Shape:
+def _shape(row: dict[str, str]) -> PodShape:
     gpus = int(row.get("num_gpu") or row.get("gpus") or 0)
     milli = int(row["gpu_milli"]) if gpus else WHOLE
-    return Shape(
+    return PodShape(
         gpus=gpus,
         milli=milli,
         cpu_milli=int(row["cpu_milli"]),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from benchmarks.fleet import Fleet, looks
+from benchmarks.fleet import SyntheticFleet, scrapes
 from benchmarks.result import Result
 from fallow.settings import load
 from fallow.tables import Batch
@@ -27,15 +27,15 @@ def run(small: bool) -> list[Result]:
         with Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse:
             return [
                 *_rolling(warehouse, gpus, hours),
-                *_asking(warehouse, gpus, days),
+                *_query_rollups(warehouse, gpus, days),
             ]
 
 
 def _rolling(warehouse: Warehouse, gpus: int, hours: int) -> list[Result]:
-    fleet = Fleet(gpus)
+    fleet = SyntheticFleet(gpus)
     for hour in range(hours):
         start = START + timedelta(hours=hour)
-        rows = looks(fleet, start, 60, 60.0)
+        rows = scrapes(fleet, start, 60, 60.0)
         warehouse.ingest([Batch("sample", part) for part in rows])
     began = time.perf_counter()
     roll_up(warehouse)
@@ -76,7 +76,7 @@ def _rolling(warehouse: Warehouse, gpus: int, hours: int) -> list[Result]:
     ]
 
 
-def _asking(warehouse: Warehouse, gpus: int, days: int) -> list[Result]:
+def _query_rollups(warehouse: Warehouse, gpus: int, days: int) -> list[Result]:
     sql = (Path(__file__).parent / "rollup.sql").read_text(encoding="utf-8")
     for day in range(days):
         with warehouse.transaction() as cursor:
@@ -87,7 +87,7 @@ def _asking(warehouse: Warehouse, gpus: int, days: int) -> list[Result]:
     five = reductions.roll("rollup_5m", "roll")
     mean = reductions.sql(reductions.mean_activity(five, "namespace"))
     idle = reductions.sql(
-        reductions.idle_devices(five, reductions.Rules(), buckets=24, coverage=0.9)
+        reductions.idle_devices(five, reductions.ActivityThresholds(), buckets=24, coverage=0.9)
     )
     hand = (
         "SELECT namespace, sum(gpu_util_pct_mean::DOUBLE * gpu_util_pct_n) / sum(gpu_util_pct_n)"

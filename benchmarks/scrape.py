@@ -37,7 +37,7 @@ def run(small: bool) -> list[Result]:
     nodes = SMALL_NODES if small else NODES
     clock = _Clock()
     cycles: list[tuple[float, float]] = []
-    rows, spent = 0, 0.0
+    rows, seconds = 0, 0.0
     with tempfile.TemporaryDirectory() as home, _exporters(nodes) as port:
         settings = load(environ={}, flags={"home": Path(home), "cluster": "bench"}).settings
         section = ExporterSettings(
@@ -57,7 +57,7 @@ def run(small: bool) -> list[Result]:
                 rows = sum(batch.rows.num_rows for batch in batches if batch.table == "sample")
                 clock.now += INTERVAL
                 del batches
-                spent = time.process_time() - cpu
+                seconds = time.process_time() - cpu
     steady = sorted(cycles[1:])
     whole, collected = steady[len(steady) // 2]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -70,7 +70,7 @@ def run(small: bool) -> list[Result]:
             value=whole,
             unit="s",
             reach=1.0,
-            note=f"{note}; {collected:.2f} s of it fetch and parse; {spent:.2f} s CPU",
+            note=f"{note}; {collected:.2f} s of it fetch and parse; {seconds:.2f} s CPU",
         ),
         Result(name="first cycle, which learns", value=cycles[0][0], unit="s", note="once"),
         Result(name="peak memory of the collecting process", value=peak, unit="MB", reach=600),

@@ -21,10 +21,10 @@ def binary(name: str, package: str) -> str:
     Raises:
         PeerMissingError: it is not installed.
     """
-    found = shutil.which(name)
-    if found is None:
+    path_found = shutil.which(name)
+    if path_found is None:
         raise PeerMissingError(f"{name} is not installed (Debian package {package})")
-    return found
+    return path_found
 
 
 def free_port() -> int:

@@ -5,9 +5,9 @@ import time
 from benchmarks.month import peak_gib
 from benchmarks.result import Result
 from simulator.cluster.nodes import fleet
+from simulator.exporters.device_rows import rows
 from simulator.exporters.quirks import Quirks
-from simulator.exporters.rows import rows
-from simulator.nouns import TICK_S
+from simulator.models import TICK_S
 from simulator.world import Spec, World
 
 START_S = 1_793_577_600.0
@@ -21,11 +21,11 @@ def run(small: bool) -> list[Result]:
     began = time.perf_counter()
     world = World(Spec(nodes=fleet(gpus), start_s=START_S), 1)
     quirks = Quirks.of()
-    looks = 0
+    sample_rows = 0
     for step in range(1, hours + 1):
         block = world.advance(START_S + step * STEP_S)
         for batch in rows(block, quirks, cluster="simulated"):
-            looks += batch.rows.num_rows if batch.table == "sample" else 0
+            sample_rows += batch.rows.num_rows if batch.table == "sample" else 0
     took = time.perf_counter() - began
     return [
         Result(
@@ -33,7 +33,7 @@ def run(small: bool) -> list[Result]:
             value=took,
             unit="s",
             reach=60,
-            note=f"{looks:,} rows; {len(world.cluster.tenures):,} pods held devices",
+            note=f"{sample_rows:,} rows; {len(world.cluster.tenures):,} pods held devices",
         ),
         Result(
             name="the same: peak memory",

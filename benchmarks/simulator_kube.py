@@ -19,13 +19,13 @@ import msgspec
 from benchmarks.result import Result
 from collectors.kube.collector import KubernetesCollector
 from collectors.kube.shapes import Pod
-from fallow.kube.api import Api
-from fallow.kube.pages import Listing
-from fallow.kube.shapes import Page
+from fallow.kube.api import ApiConnection
+from fallow.kube.api_objects import Page
+from fallow.kube.listing import Listing
 from fallow.settings import KubernetesSettings
 from fallow.window import Window
 from simulator.kube.server import KubeServer
-from simulator.kube.store import Store
+from simulator.kube.store import ObjectStore
 
 PODS, SMALL_PODS = 10_000, 500
 CREATES, SMALL_CREATES = 3_000, 200
@@ -43,17 +43,17 @@ def run(small: bool) -> list[Result]:
     with _serving(pods) as (port, size):
         config = client.Configuration(host=f"http://127.0.0.1:{port}")
         config.retries = False
-        api = Api(client.ApiClient(config))
+        api = ApiConnection(client.ApiClient(config))
         cpu = time.process_time()
-        listed = min(_list(api, pods) for _ in range(3))
+        list_s = min(_list(api, pods) for _ in range(3))
         cpu = (time.process_time() - cpu) / 3
-        looked = min(_look(api, pods) for _ in range(2))
+        looked = min(_list_through_collector(api, pods) for _ in range(2))
         rate = _create(port, creates)
     pages = f"best of 3, pages of {KubernetesSettings().page_size}, pods of {size / 1000:.1f} kB"
     note = f"{pages}; {cpu:.2f} s of CPU on our side"
     name = f"simulator: list {pods:,} pods through the collector's client"
     return [
-        Result(name=name, value=listed, unit="s", reach=2, note=note),
+        Result(name=name, value=list_s, unit="s", reach=2, note=note),
         Result(
             name=f"simulator: a collector's look at {pods:,} pods, rows and all",
             value=looked,
@@ -69,24 +69,24 @@ def run(small: bool) -> list[Result]:
     ]
 
 
-def _list(api: Api, pods: int) -> float:
+def _list(api: ApiConnection, pods: int) -> float:
     start = time.perf_counter()
     decoder = msgspec.json.Decoder(Page[Pod])
     listing = Listing(api, "/api/v1/pods", decoder, limit=KubernetesSettings().page_size)
     count = sum(len(page) for page in listing)
-    spent = time.perf_counter() - start
+    seconds = time.perf_counter() - start
     assert count == pods, count
-    return spent
+    return seconds
 
 
-def _look(api: Api, pods: int) -> float:
+def _list_through_collector(api: ApiConnection, pods: int) -> float:
     collector = KubernetesCollector(KubernetesSettings(), "bench", lambda: NOW, api=api)
     start = time.perf_counter()
     window = Window.last(timedelta(minutes=1), now=NOW)
     count = sum(b.rows.num_rows for b in collector.collect(window) if b.table == "pod")
-    spent = time.perf_counter() - start
+    seconds = time.perf_counter() - start
     assert count == pods, count
-    return spent
+    return seconds
 
 
 def _create(port: int, creates: int) -> float:
@@ -121,7 +121,7 @@ def _serving(pods: int) -> Iterator[tuple[int, int]]:
 
 
 def _serve(pods: int) -> None:
-    store = Store(NOW.timestamp)
+    store = ObjectStore(NOW.timestamp)
     store.create("Namespace", {"metadata": {"name": SPACE}})
     for i in range(pods):
         store.create("Pod", _pod(f"pod-{i}", 8_500), manager="kubelet")

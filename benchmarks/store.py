@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from benchmarks.fleet import METRICS, Fleet
+from benchmarks.fleet import METRICS, SyntheticFleet
 from benchmarks.result import Result
 from fallow.settings import Settings, load
 from fallow.tables import Batch
@@ -65,40 +65,42 @@ def run(small: bool) -> list[Result]:
     newest look by namespace; each asks 20 questions a second, or as many as are answered. A look
     comes every 200 ms, so that two cores are shared by one writer and readers that never rest.
     """
-    gpus, looks, hour = (200, 8, 20) if small else (10_000, 120, 240)
+    gpus, scrape_count, hour = (200, 8, 20) if small else (10_000, 120, 240)
     with tempfile.TemporaryDirectory() as home:
         settings = load(environ={}, flags={"home": Path(home), "cluster": "bench"}).settings
         with Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse:
-            fleet = Fleet(gpus)
-            moments = [START + timedelta(seconds=INTERVAL_S * k) for k in range(hour)]
-            alone = _store(warehouse, fleet, moments[: hour - looks])
-            beside, asked = _beside_readers(settings, warehouse, fleet, moments[hour - looks :])
+            fleet = SyntheticFleet(gpus)
+            time_list = [START + timedelta(seconds=INTERVAL_S * k) for k in range(hour)]
+            alone = _store(warehouse, fleet, time_list[: hour - scrape_count])
+            beside, reader_queries = _beside_readers(
+                settings, warehouse, fleet, time_list[hour - scrape_count :]
+            )
             return [
-                *_stored(gpus, alone, beside, asked),
-                *_weighed(warehouse, gpus, moments),
+                *_result_stored(gpus, alone, beside, reader_queries),
+                *_weigh(warehouse, gpus, time_list),
             ]
 
 
 def _store(
-    warehouse: Warehouse, fleet: Fleet, moments: list[datetime], pace_s: float = 0.0
+    warehouse: Warehouse, fleet: SyntheticFleet, time_list: list[datetime], pace_s: float = 0.0
 ) -> list[float]:
     """Return the milliseconds of each store; the look itself is made outside the clock."""
     times = []
     due = time.perf_counter()
-    for moment in moments:
-        batch = Batch("sample", fleet.scrape(moment, INTERVAL_S))
+    for timestamp in time_list:
+        batch = Batch("sample", fleet.scrape(timestamp, INTERVAL_S))
         time.sleep(max(0.0, due - time.perf_counter()))
         due += pace_s
         began = time.perf_counter()
-        done = warehouse.ingest([batch])
+        ingested = warehouse.ingest([batch])
         times.append((time.perf_counter() - began) * 1e3)
-        if done.added != batch.rows.num_rows:
-            raise RuntimeError(f"{done} of {batch.rows.num_rows} rows")
+        if ingested.added != batch.rows.num_rows:
+            raise RuntimeError(f"{ingested} of {batch.rows.num_rows} rows")
     return times
 
 
 def _beside_readers(
-    settings: Settings, warehouse: Warehouse, fleet: Fleet, moments: list[datetime]
+    settings: Settings, warehouse: Warehouse, fleet: SyntheticFleet, time_list: list[datetime]
 ) -> tuple[list[float], int]:
     command = [sys.executable, "-c", _READER, str(settings.home)]
     readers = [
@@ -108,22 +110,27 @@ def _beside_readers(
     for reader in readers:
         if reader.stdout is None or reader.stdout.readline() != "reading\n":
             raise RuntimeError("a reader did not start")
-    times = _store(warehouse, fleet, moments, PACE_S)
-    asked = sum(int(reader.communicate("stop\n", timeout=60)[0]) for reader in readers)
-    return times, asked
+    times = _store(warehouse, fleet, time_list, PACE_S)
+    reader_queries = sum(int(reader.communicate("stop\n", timeout=60)[0]) for reader in readers)
+    return times, reader_queries
 
 
-def _stored(gpus: int, alone: list[float], beside: list[float], asked: int) -> list[Result]:
-    what = f"{gpus} rows x {len(METRICS)} metrics"
-    told = f"{len(beside)} looks; the readers asked {asked} times; load {os.getloadavg()[0]:.1f}"
+def _result_stored(
+    gpus: int, alone: list[float], beside: list[float], reader_queries: int
+) -> list[Result]:
+    row_text = f"{gpus} rows x {len(METRICS)} metrics"
+    note_text = (
+        f"{len(beside)} looks; the readers asked {reader_queries} times; load "
+        f"{os.getloadavg()[0]:.1f}"
+    )
     return [
-        Result(name=f"store one look ({what}), alone: p50", value=_at(alone, 0.5), unit="ms"),
+        Result(name=f"store one look ({row_text}), alone: p50", value=_at(alone, 0.5), unit="ms"),
         Result(
             name=f"store one look, {READERS} readers querying: p50",
             value=_at(beside, 0.5),
             unit="ms",
             reach=60,
-            note=told,
+            note=note_text,
         ),
         Result(
             name=f"store one look, {READERS} readers querying: p95",
@@ -135,19 +142,19 @@ def _stored(gpus: int, alone: list[float], beside: list[float], asked: int) -> l
     ]
 
 
-def _weighed(warehouse: Warehouse, gpus: int, moments: list[datetime]) -> list[Result]:
-    again = Batch("sample", _stored_look(warehouse, moments[len(moments) // 2]))
+def _weigh(warehouse: Warehouse, gpus: int, time_list: list[datetime]) -> list[Result]:
+    again = Batch("sample", _stored_scrape(warehouse, time_list[len(time_list) // 2]))
     began = time.perf_counter()
-    done = warehouse.ingest([again])
+    ingested = warehouse.ingest([again])
     resent = (time.perf_counter() - began) * 1e3
-    if done.duplicates != gpus:
-        raise RuntimeError(f"sent twice, stored twice: {done}")
+    if ingested.duplicates != gpus:
+        raise RuntimeError(f"sent twice, stored twice: {ingested}")
     loose = _sample(warehouse)
     began = time.perf_counter()
-    maintenance.compact(warehouse)
+    maintenance.compact_warehouse(warehouse)
     took = time.perf_counter() - began
     packed = _sample(warehouse)
-    hours = len(moments) * INTERVAL_S / 3600
+    hours = len(time_list) * INTERVAL_S / 3600
     return [
         Result(name="send one stored look again (nothing is added)", value=resent, unit="ms"),
         Result(
@@ -165,12 +172,12 @@ def _weighed(warehouse: Warehouse, gpus: int, moments: list[datetime]) -> list[R
     ]
 
 
-def _stored_look(warehouse: Warehouse, moment: datetime) -> pa.Table:
-    return warehouse.query("FROM sample WHERE ts = $ts", {"ts": moment})
+def _stored_scrape(warehouse: Warehouse, timestamp: datetime) -> pa.Table:
+    return warehouse.query("FROM sample WHERE ts = $ts", {"ts": timestamp})
 
 
 def _sample(warehouse: Warehouse) -> dict[str, Any]:
-    rows = maintenance.status(warehouse).to_pylist()
+    rows = maintenance.read_status(warehouse).to_pylist()
     return next(row for row in rows if (row["tier"], row["table"]) == ("hot", "sample"))
 
 

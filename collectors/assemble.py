@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectors.frame import ATTRIBUTES, WIDTH, Bools, Floats, Frame, Ints
-from collectors.series import Identity, Measure, Series
+from collectors.series import Identity, MetricMapping, Series
 from fallow.tables import Batch
 
 
@@ -42,14 +42,14 @@ def assemble(
     One row per moment and device. Copies of a device's value for several pods (time slicing)
     give one `sample` row without pod and `sharers` = how many, plus a `holding` row per pod.
     """
-    catalog = Catalog()
+    catalog = SeriesCatalog()
     coded = catalog.code(series)
     return catalog.assemble(
         coded.take(index), ts, values, cluster=cluster, interval_s=interval_s, source=source
     )
 
 
-class Coded(msgspec.Struct, frozen=True):
+class CodedSeries(msgspec.Struct, frozen=True):
     """Series as codes of one catalog: three arrays of one length."""
 
     measure: Ints
@@ -60,12 +60,12 @@ class Coded(msgspec.Struct, frozen=True):
         """Return how many series there are."""
         return len(self.measure)
 
-    def take(self, index: npt.NDArray[Any]) -> "Coded":
+    def take(self, index: npt.NDArray[Any]) -> "CodedSeries":
         """Return the codes at these places."""
-        return Coded(self.measure[index], self.identity[index], self.bits[index])
+        return CodedSeries(self.measure[index], self.identity[index], self.bits[index])
 
     @classmethod
-    def joined(cls, parts: Sequence["Coded"]) -> "Coded":
+    def joined(cls, parts: Sequence["CodedSeries"]) -> "CodedSeries":
         """Put several after one another."""
         if not parts:
             empty = np.zeros(0, np.int64)
@@ -87,13 +87,13 @@ class _Words:
     def code(self, value: Any) -> int:
         if value is None:
             return -1
-        found = self.codes.setdefault(value, len(self.values))
-        if found == len(self.values):
+        code_found = self.codes.setdefault(value, len(self.values))
+        if code_found == len(self.values):
             self.values.append(value)
-        return found
+        return code_found
 
 
-class Catalog:
+class SeriesCatalog:
     """Series seen so far, as codes, so that a known series costs an array element."""
 
     def __init__(self) -> None:
@@ -112,30 +112,30 @@ class Catalog:
         """Return how many identities it holds."""
         return len(self._coded)
 
-    def code(self, series: Sequence[Series]) -> Coded:
+    def code(self, series: Sequence[Series]) -> CodedSeries:
         """Return the codes of some series, learning the new ones."""
         # A target repeats few identities and measures, as the same objects, on many lines;
         # hashing each of their fields again and again would be most of the work.
         identities: dict[tuple[int, str], int] = {}
         measures: dict[int, int] = {}
-        made: list[tuple[int, int, int]] = []
+        codes: list[tuple[int, int, int]] = []
         for s in series:
-            who, what = (id(s.identity), s.measure.vendor), id(s.measure)
-            if who not in identities:
-                identities[who] = self.identity(s.identity, s.measure)
-            if what not in measures:
-                measures[what] = self._measures.code(s.measure)
-            made.append((measures[what], identities[who], s.bits))
-        table = np.array(made, np.int64).reshape(-1, 3)
-        return Coded(*(np.ascontiguousarray(table[:, i]) for i in range(3)))
+            identity_key, measure_key = (id(s.identity), s.measure.vendor), id(s.measure)
+            if identity_key not in identities:
+                identities[identity_key] = self.identity(s.identity, s.measure)
+            if measure_key not in measures:
+                measures[measure_key] = self._measures.code(s.measure)
+            codes.append((measures[measure_key], identities[identity_key], s.bits))
+        table = np.array(codes, np.int64).reshape(-1, 3)
+        return CodedSeries(*(np.ascontiguousarray(table[:, i]) for i in range(3)))
 
-    def identity(self, identity: Identity, measure: Measure) -> int:
+    def identity(self, identity: Identity, measure: MetricMapping) -> int:
         """Return the code of an identity as a metric of this vendor tells it."""
         vendor = identity.vendor or measure.vendor
         weak = 0 if measure.vendor != "hami" else 1 if identity.vendor else 2
-        known = len(self._coded)
+        next_code = len(self._coded)
         code = self._identities.code((identity, weak, vendor))
-        if code == known:
+        if code == next_code:
             self._coded.append(self._describe(identity, vendor, weak))
         return code
 
@@ -155,7 +155,7 @@ class Catalog:
 
     def assemble(
         self,
-        coded: Coded,
+        coded: CodedSeries,
         ts: npt.NDArray[np.datetime64],
         values: Floats,
         *,
@@ -174,7 +174,7 @@ class Catalog:
         return Assembled(batches, int(frame.refused.sum()), frame.refused)
 
     @property
-    def measures(self) -> list[Measure]:
+    def measures(self) -> list[MetricMapping]:
         """The measures in the order of their codes."""
         return self._measures.values
 

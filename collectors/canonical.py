@@ -4,7 +4,7 @@ resolve(metric, labels)          -> Series | None
 assemble(series, index, ts, ...) -> Assembled (batches of `sample` and `holding`, rejects)
 """
 
-from collectors.assemble import Assembled, Catalog, Coded, assemble
+from collectors.assemble import Assembled, CodedSeries, SeriesCatalog, assemble
 from collectors.series import Series, resolve
 
-__all__ = ["Assembled", "Catalog", "Coded", "Series", "assemble", "resolve"]
+__all__ = ["Assembled", "CodedSeries", "Series", "SeriesCatalog", "assemble", "resolve"]

@@ -44,7 +44,7 @@ _GENERATION = {
 }
 
 
-class Row(msgspec.Struct, frozen=True):
+class CheckRow(msgspec.Struct, frozen=True):
     """One check: `ok`, `warn` (works, less well) or `bad` (something cannot work); and what to do.
 
     `away`: it does not answer now, which may pass. `off`: nobody wants it.
@@ -56,7 +56,7 @@ class Row(msgspec.Struct, frozen=True):
     next_step: str = ""
 
 
-class Seen(msgspec.Struct, frozen=True):
+class MetricSurvey(msgspec.Struct, frozen=True):
     """What was asked: metric names by column, one witness's series, and all names."""
 
     columns: Mapping[str, tuple[str, ...]]
@@ -71,7 +71,7 @@ def diagnose(
     *,
     matchers: str = "",
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-) -> list[Row]:
+) -> list[CheckRow]:
     """Return what is there and what is missing; `now` is the moment looked at.
 
     Raises:
@@ -79,17 +79,22 @@ def diagnose(
     """
     doctor = _Doctor(client, now, matchers)
     rows = [doctor.server(), doctor.skew(clock)]
-    seen = doctor.look()
-    if not seen.series:
+    survey = doctor.look()
+    if not survey.series:
         vendors = "dcgm-exporter, HAMi, AMD's or Ascend's exporter"
         finding = "no GPU series in the last 5 minutes"
-        rows.append(Row("telemetry", "bad", finding, f"let Prometheus scrape {vendors}"))
-        return [*rows, doctor.kube_state(seen), doctor.reach(seen)]
-    rows += [exporters(seen), label_style(seen), nodes(seen), mig(seen)]
-    rows += doctor.witnesses(seen)
-    rows += [doctor.interval(seen), doctor.conflicts(seen), doctor.up(seen)]
-    rows += [doctor.silent_nodes(seen), doctor.kube_state(seen), owners(seen), cadvisor(seen)]
-    return [*rows, doctor.reach(seen)]
+        rows.append(CheckRow("telemetry", "bad", finding, f"let Prometheus scrape {vendors}"))
+        return [*rows, doctor.kube_state(survey), doctor.reach(survey)]
+    rows += [exporters(survey), label_style(survey), nodes(survey), mig(survey)]
+    rows += doctor.witnesses(survey)
+    rows += [doctor.interval(survey), doctor.conflicts(survey), doctor.up(survey)]
+    rows += [
+        doctor.silent_nodes(survey),
+        doctor.kube_state(survey),
+        owners(survey),
+        cadvisor(survey),
+    ]
+    return [*rows, doctor.reach(survey)]
 
 
 def flavour(build: Mapping[str, Any]) -> str:
@@ -107,11 +112,11 @@ def flavour(build: Mapping[str, Any]) -> str:
     return f"VictoriaMetrics or another that stands in for Prometheus {version}"
 
 
-def exporters(seen: Seen) -> Row:
+def exporters(survey: MetricSurvey) -> CheckRow:
     """Say which exporters and generations of names there are."""
     vendors: dict[str, list[str]] = {}
-    for found in seen.columns.values():
-        for name in found:
+    for names_found in survey.columns.values():
+        for name in names_found:
             measure = measure_of(name)
             vendors.setdefault(measure.vendor if measure else "other", []).append(name)
     parts = []
@@ -120,18 +125,21 @@ def exporters(seen: Seen) -> Row:
         if vendor == "nvidia":
             new = sum(name.endswith(("_UTIL_RATIO", "_WATTS", "_CELSIUS")) for name in spelled)
             text += ", DCGM 4.6 names" if new else ", classic names"
-            old = any("uuid" in words and "UUID" not in words for words in seen.series)
+            old = any(
+                "uuid" in label_set and "UUID" not in label_set for label_set in survey.series
+            )
             text += ", --use-old-namespace" if old else ""
         parts.append(text)
-    return Row("exporters", "ok", "; ".join(parts))
+    return CheckRow("exporters", "ok", "; ".join(parts))
 
 
-def label_style(seen: Seen) -> Row:
+def label_style(survey: MetricSurvey) -> CheckRow:
     """Say whether the workload stands in `pod` or `exported_pod`, and how many series name one."""
-    total = len(seen.series)
-    renamed = sum("exported_pod" in w or "exported_namespace" in w for w in seen.series)
+    total = len(survey.series)
+    renamed = sum("exported_pod" in w or "exported_namespace" in w for w in survey.series)
     named = sum(
-        s is not None and s.pod is not None for s in (resolve(seen.witness, w) for w in seen.series)
+        s is not None and s.pod is not None
+        for s in (resolve(survey.witness, w) for w in survey.series)
     )
     style = "pod, namespace, container (honorLabels: true)"
     if renamed:
@@ -139,53 +147,59 @@ def label_style(seen: Seen) -> Row:
         style += "" if renamed == total else f" on {renamed} of {total} series, plain on the rest"
     finding = f"workloads are in {style}; {named} of {total} series name a pod"
     if named:
-        return Row("labels", "ok", finding)
+        return CheckRow("labels", "ok", finding)
     step = "run dcgm-exporter with --kubernetes=true (DCGM_EXPORTER_KUBERNETES)"
-    return Row("labels", "warn", finding, step)
+    return CheckRow("labels", "warn", finding, step)
 
 
-def nodes(seen: Seen) -> Row:
+def nodes(survey: MetricSurvey) -> CheckRow:
     """Say which label names the node."""
     used = Counter(
-        next((n for n in labels_meaning("node") if w.get(n)), "instance") for w in seen.series
+        next((n for n in labels_meaning("node") if w.get(n)), "instance") for w in survey.series
     )
     exporter_pods = sum(
         bool(w.get("Hostname") or w.get("hostname"))
         and node_of(w) not in {w.get("Hostname"), w.get("hostname"), w.get("node")}
-        for w in seen.series
+        for w in survey.series
     )
     text = ", ".join(f"{label} on {count}" for label, count in used.most_common())
-    finding = f"{len({node_of(w) for w in seen.series})} nodes; the node's name is in {text} series"
+    finding = (
+        f"{len({node_of(w) for w in survey.series})} nodes; the node's name is in {text} series"
+    )
     if exporter_pods:
         step = "set NODE_NAME from spec.nodeName in dcgm-exporter, or relabel `node` on"
-        return Row("nodes", "warn", f"{finding}; some host names are the exporter's own pods", step)
-    return Row("nodes", "ok", finding)
+        return CheckRow(
+            "nodes", "warn", f"{finding}; some host names are the exporter's own pods", step
+        )
+    return CheckRow("nodes", "ok", finding)
 
 
-def mig(seen: Seen) -> Row:
+def mig(survey: MetricSurvey) -> CheckRow:
     """Say whether there are MIG instances."""
-    found = Counter(w["GPU_I_PROFILE"] for w in seen.series if w.get("GPU_I_PROFILE"))
-    if not found:
-        return Row("mig", "ok", "no MIG instances")
-    text = ", ".join(f"{count} x {profile}" for profile, count in sorted(found.items()))
-    return Row("mig", "ok", f"MIG instances: {text}; each is judged by itself")
+    profiles = Counter(w["GPU_I_PROFILE"] for w in survey.series if w.get("GPU_I_PROFILE"))
+    if not profiles:
+        return CheckRow("mig", "ok", "no MIG instances")
+    text = ", ".join(f"{count} x {profile}" for profile, count in sorted(profiles.items()))
+    return CheckRow("mig", "ok", f"MIG instances: {text}; each is judged by itself")
 
 
-def owners(seen: Seen) -> Row:
+def owners(survey: MetricSurvey) -> CheckRow:
     """Say whether pods lead to their owners."""
-    missing = sorted({"kube_pod_owner", "kube_replicaset_owner", "kube_job_owner"} - seen.names)
+    missing = sorted({"kube_pod_owner", "kube_replicaset_owner", "kube_job_owner"} - survey.names)
     if not missing:
-        return Row("owners", "ok", "pods, ReplicaSets and Jobs name their owners")
+        return CheckRow("owners", "ok", "pods, ReplicaSets and Jobs name their owners")
     step = "allow these metrics in kube-state-metrics, or give Fallow API access"
-    return Row("owners", "warn", f"no {', '.join(missing)}: some owners stay unknown", step)
+    return CheckRow("owners", "warn", f"no {', '.join(missing)}: some owners stay unknown", step)
 
 
-def cadvisor(seen: Seen) -> Row:
+def cadvisor(survey: MetricSurvey) -> CheckRow:
     """Say whether there is a host witness."""
-    if "container_cpu_usage_seconds_total" in seen.names:
-        return Row("host", "ok", "cAdvisor's CPU, memory and network are there: a second witness")
+    if "container_cpu_usage_seconds_total" in survey.names:
+        return CheckRow(
+            "host", "ok", "cAdvisor's CPU, memory and network are there: a second witness"
+        )
     step = "scrape the kubelets' /metrics/cadvisor"
-    return Row("host", "warn", "no cAdvisor series: idleness has no witness on the host", step)
+    return CheckRow("host", "warn", "no cAdvisor series: idleness has no witness on the host", step)
 
 
 class _Doctor:
@@ -202,27 +216,27 @@ class _Doctor:
     def _select(self, *names: str) -> str:
         return selector(names, self._matchers)
 
-    def server(self) -> Row:
+    def server(self) -> CheckRow:
         self._ask("vector(1)")
         try:
             body = self._client.get("status/buildinfo", {})
-            what = flavour(msgspec.json.decode(body)["data"])
+            server_name = flavour(msgspec.json.decode(body)["data"])
         except (SourceError, KeyError, AttributeError, TypeError):
-            what = flavour({})
-        return Row("server", "ok", f"{self._client.url} answers: {what}")
+            server_name = flavour({})
+        return CheckRow("server", "ok", f"{self._client.url} answers: {server_name}")
 
-    def skew(self, clock: Callable[[], datetime]) -> Row:
+    def skew(self, clock: Callable[[], datetime]) -> CheckRow:
         body = self._client.get("query", {"query": "time()"})
         answer = msgspec.json.decode(body)["data"]["result"]
         if not isinstance(answer, list) or not answer or not isinstance(answer[0], (int, float)):
-            return Row("clock", "warn", "the server does not say its time")
+            return CheckRow("clock", "warn", "the server does not say its time")
         apart = abs(float(answer[0]) - clock().timestamp())
         finding = f"the server's clock and ours are {apart:.0f} s apart"
         if apart <= SKEW.total_seconds():
-            return Row("clock", "ok", finding)
-        return Row("clock", "bad", finding, "synchronise both with NTP")
+            return CheckRow("clock", "ok", finding)
+        return CheckRow("clock", "bad", finding, "synchronise both with NTP")
 
-    def look(self) -> Seen:
+    def look(self) -> MetricSurvey:
         names = metric_names(self._client, Window.last(timedelta(hours=1), now=self._now))
         columns: dict[str, list[str]] = {}
         for name in names:
@@ -230,139 +244,151 @@ class _Doctor:
             if measure is not None and measure.table == "sample":
                 columns.setdefault(measure.column, []).append(name)
         best: list[dict[str, str]] = []
-        witness = ""
+        best_name = ""
         for column in ("mem_used_bytes", "power_w", "gr_engine_active", "gpu_util_pct"):
             for name in columns.get(column, ()):
-                found = [words for words, _ in self._ask(self._select(name))]
-                if len(found) > len(best):
-                    best, witness = found, name
-        return Seen(
-            {k: tuple(sorted(v)) for k, v in columns.items()}, best, witness, frozenset(names)
+                series_found = [label_set for label_set, _ in self._ask(self._select(name))]
+                if len(series_found) > len(best):
+                    best, best_name = series_found, name
+        return MetricSurvey(
+            {k: tuple(sorted(v)) for k, v in columns.items()}, best, best_name, frozenset(names)
         )
 
-    def witnesses(self, seen: Seen) -> Iterator[Row]:
+    def witnesses(self, survey: MetricSurvey) -> Iterator[CheckRow]:
         """Yield one row per model: which of the fields that matter are there."""
         by = ", ".join(labels_meaning("model"))
-        total = Counter(_model(words) for words in seen.series)
+        total = Counter(_model(label_set) for label_set in survey.series)
         there: dict[str, Counter[str]] = {}
         legal: dict[str, Counter[str]] = {}
         for field in fields():
             column = field["column"]
-            for name in seen.columns.get(column, ()):
-                what = self._select(name)
-                for into, some in ((there, what), (legal, f"{what} <= {_highest(name):g}")):
-                    for words, count in self._ask(f"count by ({by}) ({some})"):
-                        into.setdefault(_model(words), Counter())[column] += round(count)
+            for name in survey.columns.get(column, ()):
+                selected = self._select(name)
+                for into, some in ((there, selected), (legal, f"{selected} <= {_highest(name):g}")):
+                    for label_set, count in self._ask(f"count by ({by}) ({some})"):
+                        into.setdefault(_model(label_set), Counter())[column] += round(count)
         for model, devices in sorted(total.items()):
-            have = legal.get(model, Counter())
-            blank = [c for c in there.get(model, ()) if not have[c]]
-            instances = any(w.get("GPU_I_ID") for w in seen.series if _model(w) == model)
-            wanted = [f for f in fields() if not (instances and f["column"] == "gpu_util_pct")]
-            missing = [f for f in wanted if not have[f["column"]] and f["column"] not in blank]
-            yield witness_row(model, devices, have, missing, blank)
+            legal_counts = legal.get(model, Counter())
+            blank = [c for c in there.get(model, ()) if not legal_counts[c]]
+            instances = any(w.get("GPU_I_ID") for w in survey.series if _model(w) == model)
+            fields_wanted = [
+                f for f in fields() if not (instances and f["column"] == "gpu_util_pct")
+            ]
+            missing = [
+                f
+                for f in fields_wanted
+                if not legal_counts[f["column"]] and f["column"] not in blank
+            ]
+            yield signal_row(model, devices, legal_counts, missing, blank)
 
-    def interval(self, seen: Seen) -> Row:
-        found = self._ask(f"max(count_over_time({self._select(seen.witness)}[10m]))")
-        seconds = 600 / max(found[0][1], 1) if found else 600.0
+    def interval(self, survey: MetricSurvey) -> CheckRow:
+        counts_found = self._ask(f"max(count_over_time({self._select(survey.witness)}[10m]))")
+        seconds = 600 / max(counts_found[0][1], 1) if counts_found else 600.0
         finding = f"a look every {format_duration(seconds)}"
         if seconds <= SLOW.total_seconds() * 1.1:
-            return Row("interval", "ok", finding)
+            return CheckRow("interval", "ok", finding)
         step = "scrape every 30s; above 60s short bursts are seen only by the energy counter"
-        return Row("interval", "warn", finding, step)
+        return CheckRow("interval", "warn", finding, step)
 
-    def conflicts(self, seen: Seen) -> Row:
-        util, engine = (seen.columns.get(c, ()) for c in ("gpu_util_pct", "gr_engine_active"))
+    def conflicts(self, survey: MetricSurvey) -> CheckRow:
+        util, engine = (survey.columns.get(c, ()) for c in ("gpu_util_pct", "gr_engine_active"))
         if not util or not engine:
-            return Row("conflicts", "ok", "only one compute witness: nothing to compare")
+            return CheckRow("conflicts", "ok", "only one compute witness: nothing to compare")
         on = "on (UUID, uuid, device_uuid, gpu_uuid)"
-        asked = f"count(({self._select(*util)} >= 10) and {on} ({self._select(*engine)} <= 0.01))"
-        found = self._ask(asked)
-        count = round(found[0][1]) if found else 0
+        expression = (
+            f"count(({self._select(*util)} >= 10) and {on} ({self._select(*engine)} <= 0.01))"
+        )
+        rows_found = self._ask(expression)
+        count = round(rows_found[0][1]) if rows_found else 0
         if not count:
-            return Row("conflicts", "ok", "profiling and GPU_UTIL agree")
-        finding = f"{_counted(count, 'GPU')}: profiling says 0 while GPU_UTIL says 10 % or more"
+            return CheckRow("conflicts", "ok", "profiling and GPU_UTIL agree")
+        finding = (
+            f"{_count_phrase(count, 'GPU')}: profiling says 0 while GPU_UTIL says 10 % or more"
+        )
         step = (
             "restart dcgm-exporter there (an XID 31 may have stopped profiling); until then unknown"
         )
-        return Row("conflicts", "warn", finding, step)
+        return CheckRow("conflicts", "warn", finding, step)
 
-    def up(self, seen: Seen) -> Row:
-        jobs = sorted({w["job"] for w in seen.series if w.get("job")})
-        if not jobs or "up" not in seen.names:
-            return Row("exporters up", "warn", "no `up` series for the exporters' jobs")
+    def up(self, survey: MetricSurvey) -> CheckRow:
+        jobs = sorted({w["job"] for w in survey.series if w.get("job")})
+        if not jobs or "up" not in survey.names:
+            return CheckRow("exporters up", "warn", "no `up` series for the exporters' jobs")
         matchers = ", ".join(p for p in (f'job=~"{"|".join(jobs)}"', self._matchers) if p)
-        down = [words for words, _ in self._ask(f"up{{{matchers}}} == 0")]
+        down = [label_set for label_set, _ in self._ask(f"up{{{matchers}}} == 0")]
         if not down:
-            return Row("exporters up", "ok", f"every target of {', '.join(jobs)} is up")
-        names = sorted(node_of(words) or words.get("instance", "?") for words in down)
+            return CheckRow("exporters up", "ok", f"every target of {', '.join(jobs)} is up")
+        names = sorted(node_of(label_set) or label_set.get("instance", "?") for label_set in down)
         step = "look at these exporters' pods and at Prometheus' targets page"
-        finding = f"{_counted(len(names), 'exporter')} down: {few(names)}"
-        return Row("exporters up", "bad", finding, step)
+        finding = f"{_count_phrase(len(names), 'exporter')} down: {few(names)}"
+        return CheckRow("exporters up", "bad", finding, step)
 
-    def silent_nodes(self, seen: Seen) -> Row:
-        if "kube_node_status_capacity" not in seen.names:
-            return Row("silent nodes", "ok", "not known: no kube_node_status_capacity")
-        what = 'resource=~"(nvidia|amd|huawei)_com_.*"'
-        matchers = ", ".join(p for p in (what, self._matchers) if p)
-        found = self._ask(f"kube_node_status_capacity{{{matchers}}} > 0")
-        have = {node_of(words) for words in seen.series}
-        with_gpus = {w.get("exported_node") or w.get("node", "") for w, _ in found}
-        silent = sorted(with_gpus - have)
+    def silent_nodes(self, survey: MetricSurvey) -> CheckRow:
+        if "kube_node_status_capacity" not in survey.names:
+            return CheckRow("silent nodes", "ok", "not known: no kube_node_status_capacity")
+        resource_matcher = 'resource=~"(nvidia|amd|huawei)_com_.*"'
+        matchers = ", ".join(p for p in (resource_matcher, self._matchers) if p)
+        capacities = self._ask(f"kube_node_status_capacity{{{matchers}}} > 0")
+        nodes_with_series = {node_of(label_set) for label_set in survey.series}
+        with_gpus = {w.get("exported_node") or w.get("node", "") for w, _ in capacities}
+        silent = sorted(with_gpus - nodes_with_series)
         if not silent:
             finding = f"all {len(with_gpus)} nodes with GPUs have telemetry"
-            return Row("silent nodes", "ok", finding)
+            return CheckRow("silent nodes", "ok", finding)
         step = "is the exporter's DaemonSet on these nodes (taints, selectors)?"
-        finding = f"{_counted(len(silent), 'node')} with GPUs but no telemetry: {few(silent)}"
-        return Row("silent nodes", "bad", finding, step)
+        finding = f"{_count_phrase(len(silent), 'node')} with GPUs but no telemetry: {few(silent)}"
+        return CheckRow("silent nodes", "bad", finding, step)
 
-    def kube_state(self, seen: Seen) -> Row:
-        if "kube_pod_info" not in seen.names:
+    def kube_state(self, survey: MetricSurvey) -> CheckRow:
+        if "kube_pod_info" not in survey.names:
             step = "install kube-state-metrics, or set kubernetes.enabled for API access"
-            return Row("inventory", "warn", "no kube-state-metrics: owners and teams unknown", step)
+            return CheckRow(
+                "inventory", "warn", "no kube-state-metrics: owners and teams unknown", step
+            )
         sample = self._ask(f"topk(1, {self._select('kube_pod_info')})")
-        renamed = any("exported_pod" in words for words, _ in sample)
+        renamed = any("exported_pod" in label_set for label_set, _ in sample)
         style = "exported_pod (honorLabels: false)" if renamed else "pod (honorLabels: true)"
         labelled = [
-            words
-            for words, _ in (
+            label_set
+            for label_set, _ in (
                 self._ask(f"topk(50, {self._select('kube_pod_labels')})")
-                if "kube_pod_labels" in seen.names
+                if "kube_pod_labels" in survey.names
                 else []
             )
         ]
-        if any(k.startswith("label_") for words in labelled for k in words):
-            return Row("inventory", "ok", f"kube-state-metrics, its labels in {style}")
+        if any(k.startswith("label_") for label_set in labelled for k in label_set):
+            return CheckRow("inventory", "ok", f"kube-state-metrics, its labels in {style}")
         step = "start kube-state-metrics with --metric-labels-allowlist=pods=[team],nodes=[*]"
         finding = f"kube-state-metrics, its labels in {style}; it shows no pod labels: no teams"
-        return Row("inventory", "warn", finding, step)
+        return CheckRow("inventory", "warn", finding, step)
 
-    def reach(self, seen: Seen) -> Row:
-        witness = seen.witness or "up"
+    def reach(self, survey: MetricSurvey) -> CheckRow:
+        signal_name = survey.witness or "up"
         reached = timedelta()
         for back in REACHES:
-            if not self._ask(f"count({self._select(witness)})", self._now - back):
+            if not self._ask(f"count({self._select(signal_name)})", self._now - back):
                 break
             reached = back
         if not reached:
             finding = "less than a day of GPU series"
-            return Row("history", "warn", finding, "longer history: a later scan sees more")
+            return CheckRow("history", "warn", finding, "longer history: a later scan sees more")
         days = f"{reached.days} day" + ("s" if reached.days > 1 else "")
-        return Row("history", "ok", f"GPU series reach back {days} or more")
+        return CheckRow("history", "ok", f"GPU series reach back {days} or more")
 
 
-def witness_row(
+def signal_row(
     model: str,
     devices: int,
-    have: Counter[str],
+    device_counts: Counter[str],
     missing: Sequence[Mapping[str, str]],
     blank: Sequence[str],
-) -> Row:
+) -> CheckRow:
     """Say which of the fields that matter a model's devices have, and which line adds the rest."""
     check = f"witnesses of {model}"
-    names = [f["column"] for f in fields() if have[f["column"]]]
+    names = [f["column"] for f in fields() if device_counts[f["column"]]]
     finding = f"{devices} devices with {', '.join(names) or 'nothing we know'}"
     if not missing and not blank:
-        return Row(check, "ok", finding)
+        return CheckRow(check, "ok", finding)
     compute = {"gr_engine_active", "gpu_util_pct", "sm_active"} & set(names)
     steps = []
     if missing:
@@ -371,7 +397,7 @@ def witness_row(
     if blank:
         finding += f"; only DCGM's blanks in {', '.join(blank)}"
         steps.append(_BLANK)
-    return Row(check, "warn" if compute else "bad", finding, "; ".join(steps))
+    return CheckRow(check, "warn" if compute else "bad", finding, "; ".join(steps))
 
 
 def _highest(name: str) -> float:
@@ -387,11 +413,13 @@ def fields() -> tuple[dict[str, str], ...]:
     return tuple(csv.DictReader(text.splitlines()))
 
 
-def _model(words: Mapping[str, str]) -> str:
-    return next((words[n] for n in labels_meaning("model") if words.get(n)), "unnamed model")
+def _model(label_set: Mapping[str, str]) -> str:
+    return next(
+        (label_set[n] for n in labels_meaning("model") if label_set.get(n)), "unnamed model"
+    )
 
 
-def _counted(count: int, noun: str) -> str:
+def _count_phrase(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 

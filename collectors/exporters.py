@@ -4,7 +4,7 @@ import asyncio
 import importlib
 import ssl
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,13 +13,16 @@ import msgspec
 import numpy as np
 from yarl import URL
 
-from collectors.reader import Look, Reader
+from collectors.progress import Pod, progress_metrics, read_progress
+from collectors.reader import Reader, TargetScrape
 from fallow.errors import UsageError
 from fallow.settings import ExporterSettings
 from fallow.tables import Batch
 from fallow.window import Window, format_duration
 
 SOURCE = "exporters"
+TRAINERS = "trainers"
+"""Jobs' own exporters, which end with their jobs: no sign that the fleet's are silent."""
 MAX_BODY = 64 * 1024 * 1024
 """Bytes (after decompression) of one answer; a node of 16 GPUs prints 0.2 MB."""
 
@@ -28,11 +31,22 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+class _Target(msgspec.Struct, frozen=True):
+    name: str
+    url: URL
+    trains: bool = False
+    """It says how far jobs are, and nothing of GPUs."""
+    pod: Pod | None = None
+    """Whose exporter it is; None = its series say."""
+
+
 class _Outcome(msgspec.Struct):
     target: str
     seconds: float
     error: str | None
-    look: Look | None
+    look: TargetScrape | None
+    collector: str = SOURCE
+    progress: dict[tuple[Pod, str], float] = msgspec.field(default_factory=dict)
 
 
 class ExporterCollector:
@@ -49,8 +63,11 @@ class ExporterCollector:
         clock: Callable[[], datetime] = _utc_now,
         *,
         max_body: int = MAX_BODY,
+        annotated: Callable[[], Collection[str]] = tuple,
     ) -> None:
         """Refuse targets that are not http or https addresses.
+
+        `annotated`: names of metrics that pods name as their progress.
 
         Raises:
             UsageError: a target's address cannot be scraped.
@@ -59,11 +76,16 @@ class ExporterCollector:
         self._cluster = cluster
         self._clock = clock
         self._max_body = max_body
-        self._targets = list({_name(url): url for url in map(_url, settings.targets)}.items())
+        self._annotated = annotated
+        targets = [
+            *(_target(text) for text in settings.targets),
+            *(_trainer(text) for text in settings.trainers),
+        ]
+        self._targets = list({target.name: target for target in targets}.values())
         self._reader = Reader()
 
     def collect(self, window: Window) -> Iterator[Batch]:  # noqa: ARG002 (a look is always now)
-        """Yield one look at all targets: `sample`, `holding` where shared, and `scrape`.
+        """Yield one look at all: `sample`, `holding` where shared, `progress_sample`, `scrape`.
 
         All rows of a look bear the moment it began (in milliseconds), except lines that carry a
         timestamp of their own.
@@ -75,6 +97,7 @@ class ExporterCollector:
             outcomes = runner.run(self._fetch_all())
         reading = self._reader.finish(ts, cluster=self._cluster, interval_s=interval, source=SOURCE)
         yield from reading.assembled.batches
+        yield from _progress(outcomes, ts, interval, self._cluster)
         if outcomes:
             yield _scrapes(outcomes, ts, interval, self._cluster)
 
@@ -86,6 +109,7 @@ class ExporterCollector:
             headers["Authorization"] = f"Bearer {token}"
         outcomes: list[_Outcome] = []
         waiting = iter(self._targets)
+        names = frozenset((*progress_metrics(), *settings.progress_metrics, *self._annotated()))
         async with aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, force_close=True),
             headers=headers,
@@ -95,22 +119,31 @@ class ExporterCollector:
 
             async def work() -> None:
                 # Each worker takes the next target, so that a slow one holds up no other.
-                for target, url in waiting:
-                    outcomes.append(await self._look(session, target, url))
+                for target in waiting:
+                    outcome = await self._look(session, target, names)
+                    outcomes.append(outcome)
 
             workers = min(settings.concurrency, len(self._targets))
             await asyncio.gather(*(work() for _ in range(workers)))
         return outcomes
 
-    async def _look(self, session: aiohttp.ClientSession, target: str, url: URL) -> _Outcome:
+    async def _look(
+        self, session: aiohttp.ClientSession, target: _Target, names: frozenset[str]
+    ) -> _Outcome:
         began = time.perf_counter()
-        body, error = await self._get(session, url)
+        body, error = await self._get(session, target.url)
         seconds = time.perf_counter() - began
-        look: Look | None = None
+        if target.trains:
+            progress = read_progress(body, names, target.pod)
+            progress_scrape = TargetScrape(target.name, values=len(progress))
+            error = error or (None if progress else _MUTE)
+            return _Outcome(target.name, seconds, error, progress_scrape, TRAINERS, progress)
+        scrape: TargetScrape | None = None
         if body:
-            look = self._reader.feed(target, body, {"instance": url.authority.rpartition("@")[2]})
-            error = error or _complaint(look)
-        return _Outcome(target, seconds, error, look)
+            instance = target.url.authority.rpartition("@")[2]
+            scrape = self._reader.feed(target.name, body, {"instance": instance})
+            error = error or _complaint(scrape)
+        return _Outcome(target.name, seconds, error, scrape)
 
     async def _get(self, session: aiohttp.ClientSession, url: URL) -> tuple[bytes, str | None]:
         """Return what came and what went wrong; both when the answer broke off."""
@@ -133,6 +166,9 @@ class ExporterCollector:
         return body, None if body else "the answer is empty: does the exporter see a GPU?"
 
 
+_MUTE = "it says no progress: name its metric in exporters.progress_metrics, or on the pod"
+
+
 class _TooLargeError(Exception):
     """More bytes than any exporter prints."""
 
@@ -147,8 +183,8 @@ async def _drain(content: aiohttp.StreamReader, into: list[bytes], limit: int) -
         into.append(part)
 
 
-def _complaint(look: Look) -> str | None:
-    if look.cut:
+def _complaint(scrape: TargetScrape) -> str | None:
+    if scrape.cut:
         return "the answer ends in the middle of a line"
     return None
 
@@ -172,9 +208,9 @@ def _line(error: Exception) -> str:
         aiohttp.ServerDisconnectedError: "the server closed the connection",
         aiohttp.TooManyRedirects: "too many redirects",
     }
-    said = next((text for cls, text in kind.items() if isinstance(error, cls)), None)
+    kind_text = next((text for cls, text in kind.items() if isinstance(error, cls)), None)
     detail = " ".join(str(error).split())
-    parts = [said or type(error).__name__, detail]
+    parts = [kind_text or type(error).__name__, detail]
     return ": ".join(part for part in parts if part)[:300]
 
 
@@ -182,36 +218,78 @@ def _scrapes(
     outcomes: Iterable[_Outcome], ts: np.datetime64, interval: float, cluster: str
 ) -> Batch:
     rows = sorted(outcomes, key=lambda outcome: outcome.target)
-    looks = [outcome.look or Look(outcome.target) for outcome in rows]
-    errors = [o.error or _nothing(look) for o, look in zip(rows, looks, strict=True)]
-    moment = ts.astype(datetime)
+    scrapes = [outcome.look or TargetScrape(outcome.target) for outcome in rows]
+    errors = [o.error or _nothing(scrape) for o, scrape in zip(rows, scrapes, strict=True)]
+    timestamp = ts.astype(datetime)
     return Batch.of(
         "scrape",
         {
             "cluster": [cluster] * len(rows),
-            "ts": [moment] * len(rows),
-            "collector": [SOURCE] * len(rows),
+            "ts": [timestamp] * len(rows),
+            "collector": [outcome.collector for outcome in rows],
             "target": [outcome.target for outcome in rows],
-            "until": [moment + timedelta(seconds=interval)] * len(rows),
+            "until": [timestamp + timedelta(seconds=interval)] * len(rows),
             "up": [error is None for error in errors],
             "seconds": [outcome.seconds for outcome in rows],
-            "samples": [look.values - look.refused for look in looks],
-            "rejected": [look.rejected for look in looks],
+            "samples": [scrape.values - scrape.refused for scrape in scrapes],
+            "rejected": [scrape.rejected for scrape in scrapes],
             "error": errors,
         },
     )
 
 
-def _nothing(look: Look) -> str | None:
+def _progress(
+    outcomes: Iterable[_Outcome], ts: np.datetime64, interval: float, cluster: str
+) -> Iterator[Batch]:
+    # Two targets may tell of one pod: the one that is listed last counts.
+    rows = {key: value for o in outcomes for key, value in o.progress.items()}
+    if not rows:
+        return
+    keys = sorted(rows)
+    yield Batch.of(
+        "progress_sample",
+        {
+            "cluster": [cluster] * len(keys),
+            "ts": [ts.astype(datetime)] * len(keys),
+            "namespace": [namespace for (namespace, _), _ in keys],
+            "pod": [pod for (_, pod), _ in keys],
+            "metric": [metric for _, metric in keys],
+            "interval_s": [interval] * len(keys),
+            "value": [rows[key] for key in keys],
+        },
+    )
+
+
+def _nothing(scrape: TargetScrape) -> str | None:
     """Explain an answer that was read to its end and held nothing."""
-    if look.values:
+    if scrape.values:
         return None
-    if look.unknown:
-        return f"none of its {look.unknown} series is a GPU metric that Fallow knows"
-    return f"the answer holds no metrics ({look.rejected} lines are not Prometheus text)"
+    if scrape.unknown:
+        return f"none of its {scrape.unknown} series is a GPU metric that Fallow knows"
+    return f"the answer holds no metrics ({scrape.rejected} lines are not Prometheus text)"
 
 
-def _url(text: str) -> URL:
+def _target(text: str) -> _Target:
+    url = _url(text)
+    return _Target(_name(url), url)
+
+
+def _trainer(text: str) -> _Target:
+    """Read `namespace/pod=http://host:port/metrics`, or an address alone."""
+    where, equals, address = text.partition("=")
+    if not equals or "://" in where:
+        where, address = "", text
+    namespace, _, pod = where.partition("/")
+    if bool(where) and not (namespace and pod):
+        raise UsageError(
+            f"exporters.trainers: {text!r} is not namespace/pod=http://host:port/metrics",
+            hint="for instance ml/train-0=http://train-0.ml.svc:9000/metrics",
+        )
+    url = _url(address, "trainers")
+    return _Target(_name(url), url, trains=True, pod=(namespace, pod) if pod else None)
+
+
+def _url(text: str, setting: str = "targets") -> URL:
     try:
         url = URL(text)
         usable = url.scheme in {"http", "https"} and bool(url.host)
@@ -220,7 +298,7 @@ def _url(text: str) -> URL:
         url = URL()
     if not usable:
         raise UsageError(
-            f"exporters.targets: {text!r} is not an http:// or https:// address",
+            f"exporters.{setting}: {text!r} is not an http:// or https:// address",
             hint="a target looks like http://gpu-node-1:9400/metrics",
         )
     return url if url.path not in {"", "/"} else url.with_path("/metrics")

@@ -40,7 +40,7 @@ LAST = 253_402_300_800_000_000  # the year 10000, in microseconds
 SECONDS_BELOW = 1e11  # as milliseconds that is 1973, as seconds the year 5138
 
 
-class Line(msgspec.Struct, frozen=True):
+class ExpositionLine(msgspec.Struct, frozen=True):
     """One sample line: what stands before the value, the value, its timestamp."""
 
     number: int
@@ -54,10 +54,10 @@ class Line(msgspec.Struct, frozen=True):
     """Nothing stands after the value, or one space and a timestamp."""
 
 
-class Text(msgspec.Struct, frozen=True):
+class ExpositionText(msgspec.Struct, frozen=True):
     """A whole exposition: its sample lines and what could not be read."""
 
-    lines: list[Line]
+    lines: list[ExpositionLine]
     total: int
     """Lines of any kind, as splitting at newlines counts them."""
     rejected: int
@@ -65,7 +65,7 @@ class Text(msgspec.Struct, frozen=True):
     """The last line has no end, so that its value may be the first half of a number."""
 
 
-def read(body: bytes, *, whole: bool = False) -> Text:
+def read(body: bytes, *, whole: bool = False) -> ExpositionText:
     """Parse an exposition. Never raises.
 
     A last line without newline is refused as cut off, unless the body is known to be `whole`
@@ -73,7 +73,7 @@ def read(body: bytes, *, whole: bool = False) -> Text:
     """
     pieces = body.split(b"\n")
     cut = bool(pieces[-1].strip()) and not whole
-    lines: list[Line] = []
+    lines: list[ExpositionLine] = []
     rejected = int(cut)
     for number, piece in enumerate(pieces[:-1] if cut else pieces):
         text = piece.rstrip(b"\r")
@@ -85,10 +85,10 @@ def read(body: bytes, *, whole: bool = False) -> Text:
             rejected += 1
         else:
             lines.append(line)
-    return Text(lines, len(pieces), rejected, cut)
+    return ExpositionText(lines, len(pieces), rejected, cut)
 
 
-def _sample(number: int, text: bytes) -> Line | None:
+def _sample(number: int, text: bytes) -> ExpositionLine | None:
     match = _LINE.match(text)
     if match is None:
         return None
@@ -102,7 +102,7 @@ def _sample(number: int, text: bytes) -> Line | None:
             return None
     try:
         parse_labels(labels or b"")
-        return Line(
+        return ExpositionLine(
             number,
             name.decode(),
             labels or b"",
@@ -143,16 +143,16 @@ def parse_labels(text: bytes) -> dict[str, str]:
     Raises:
         ValueError: the text is not a list of labels.
     """
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     position = 0
     while position < len(text) and text[position:].strip(b" \t"):
         match = _LABEL.match(text, position)
         if match is None or match[2] is None:
             raise ValueError("not a list of labels")
         name = match[1].decode()
-        found[_unquote(name) if name.startswith('"') else name] = _unquote(match[2].decode())
+        labels[_unquote(name) if name.startswith('"') else name] = _unquote(match[2].decode())
         position = match.end()
-    return found
+    return labels
 
 
 def _unquote(text: str) -> str:

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from collectors.assemble import Catalog, Coded
+from collectors.assemble import CodedSeries, SeriesCatalog
 from collectors.exposition import read
 from collectors.frame import Floats, Ints
 from collectors.inventory import pod_uid
@@ -23,8 +23,8 @@ SLICE = 1_000_000
 
 
 class _Values(msgspec.Struct, frozen=True):
-    catalog: Catalog
-    coded: Coded
+    catalog: SeriesCatalog
+    coded: CodedSeries
     stamps: Ints
     values: Floats
     rejected: int
@@ -45,21 +45,21 @@ def import_exposition(
         raise UsageError(
             f"--interval is {interval_s:g} s", hint="the seconds between two looks, such as 30s"
         )
-    moment = now.astimezone(UTC).replace(tzinfo=None)
-    found = _read(path, np.datetime64(moment, "us").astype(np.int64))
-    return _batches(path, found, cluster, interval_s)
+    timestamp = now.astimezone(UTC).replace(tzinfo=None)
+    values = _read(path, np.datetime64(timestamp, "us").astype(np.int64))
+    return _batches(path, values, cluster, interval_s)
 
 
 def _read(path: Path, now: np.int64) -> _Values:
-    catalog = Catalog()
-    coded: list[Coded] = []
+    catalog = SeriesCatalog()
+    coded: list[CodedSeries] = []
     stamps: list[Ints] = []
     values: list[Floats] = []
     rejected = unknown = 0
     for block in _blocks(path):
         text = read(block, whole=True)
-        known, series = meanings(text.lines, {})
-        lines = [text.lines[place] for place in known]
+        line_numbers, series = meanings(text.lines, {})
+        lines = [text.lines[place] for place in line_numbers]
         coded.append(catalog.code(series))
         stamps.append(
             np.array([now if n.timestamp_us is None else n.timestamp_us for n in lines], np.int64)
@@ -68,13 +68,13 @@ def _read(path: Path, now: np.int64) -> _Values:
         rejected += text.rejected
         unknown += len(text.lines) - len(lines)
     if not sum(map(len, values)):
-        said = f"its {unknown} series are others" if unknown else "it is no Prometheus text"
+        complaint = f"its {unknown} series are others" if unknown else "it is no Prometheus text"
         raise UsageError(
-            f"{path} holds no GPU metric that Fallow knows: {said}",
+            f"{path} holds no GPU metric that Fallow knows: {complaint}",
             hint="DCGM_FI_*, hami_*, gpu_* (AMD) and npu_chip_info_* are known",
         )
     return _Values(
-        catalog, Coded.joined(coded), np.concatenate(stamps), np.concatenate(values), rejected
+        catalog, CodedSeries.joined(coded), np.concatenate(stamps), np.concatenate(values), rejected
     )
 
 
@@ -92,25 +92,25 @@ def _blocks(path: Path) -> Iterator[bytes]:
         raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from error
 
 
-def _batches(path: Path, found: _Values, cluster: str, interval_s: float) -> Iterator[Batch]:
-    order = np.argsort(found.stamps, kind="stable")
-    stamps = found.stamps[order]
+def _batches(path: Path, values: _Values, cluster: str, interval_s: float) -> Iterator[Batch]:
+    order = np.argsort(values.stamps, kind="stable")
+    stamps = values.stamps[order]
     refused = start = 0
     while start < len(order):
         last = stamps[min(start + SLICE, len(order)) - 1]
         end = int(np.searchsorted(stamps, last, side="right"))
         part = order[start:end]
-        made = found.catalog.assemble(
-            found.coded.take(part),
-            found.stamps[part].astype("datetime64[us]"),
-            found.values[part],
+        assembled = values.catalog.assemble(
+            values.coded.take(part),
+            values.stamps[part].astype("datetime64[us]"),
+            values.values[part],
             cluster=cluster,
             interval_s=interval_s,
             source=SOURCE,
         )
-        refused += made.rejected
-        yield from made.batches
-        for batch in made.batches:
+        refused += assembled.rejected
+        yield from assembled.batches
+        for batch in assembled.batches:
             yield from _pods(batch, cluster, interval_s)
         start = end
     first, final = (stamps[i].astype("datetime64[us]").astype(datetime) for i in (0, -1))
@@ -123,8 +123,8 @@ def _batches(path: Path, found: _Values, cluster: str, interval_s: float) -> Ite
             "target": [str(path)],
             "until": [final + timedelta(seconds=interval_s)],
             "up": [True],
-            "samples": [len(found.values) - refused],
-            "rejected": [found.rejected + refused],
+            "samples": [len(values.values) - refused],
+            "rejected": [values.rejected + refused],
         },
     )
 

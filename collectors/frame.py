@@ -10,7 +10,7 @@ import pyarrow as pa
 from fallow.tables import TYPES, Batch, columns
 
 if TYPE_CHECKING:
-    from collectors.assemble import Catalog, Coded
+    from collectors.assemble import CodedSeries, SeriesCatalog
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -31,7 +31,7 @@ _AT = {name: i for i, name in enumerate(SAMPLE)}
 _HELD_AT = {name: i for i, name in enumerate(HOLDING)}
 _MASK = _AT["throttle_mask"]
 # What the board says once for all of its instances; filled in where an instance has none.
-_BOARD = [
+_DEVICE_COLUMNS = [
     _AT[name]
     for name in (
         *("power_w", "energy_mj", "temp_c", "mem_temp_c", "sm_clock_mhz", "mem_clock_mhz", "xid"),
@@ -41,11 +41,11 @@ _BOARD = [
 _DENSE = 8  # cells of the (moment, device) grid per value, up to which the grid is used
 
 
-class Grid:
+class RowGrid:
     """Numbers each (moment, device) that occurs: `row[i]` is value i's row."""
 
-    def __init__(self, moment: npt.NDArray[np.datetime64], device: Ints, devices: int) -> None:
-        stamp = moment.astype("datetime64[us]").astype(np.int64)
+    def __init__(self, timestamp: npt.NDArray[np.datetime64], device: Ints, devices: int) -> None:
+        stamp = timestamp.astype("datetime64[us]").astype(np.int64)
         first = int(stamp[0])
         if (stamp == first).all():
             step, code = 1, np.zeros(len(stamp), np.int64)
@@ -80,10 +80,10 @@ class Grid:
         stamp = self.cells // self._devices * self._step + self._first
         return stamp.astype("datetime64[us]")
 
-    def locate(self, moment: npt.NDArray[np.datetime64], device: Ints) -> Ints:
+    def locate(self, timestamp: npt.NDArray[np.datetime64], device: Ints) -> Ints:
         """Return the row of each moment and device; -1 where there is none."""
         code, rest = np.divmod(
-            moment.astype("datetime64[us]").astype(np.int64) - self._first, self._step
+            timestamp.astype("datetime64[us]").astype(np.int64) - self._first, self._step
         )
         wanted = code * self._devices + device
         place = np.minimum(np.searchsorted(self.cells, wanted), len(self.cells) - 1)
@@ -101,8 +101,8 @@ class Frame:
 
     def __init__(
         self,
-        catalog: "Catalog",
-        coded: "Coded",
+        catalog: "SeriesCatalog",
+        coded: "CodedSeries",
         ts: npt.NDArray[np.datetime64],
         values: Floats,
     ) -> None:
@@ -123,21 +123,21 @@ class Frame:
 
     def samples(self, constants: Mapping[str, Any]) -> Batch | None:
         """Return the `sample` rows."""
-        held = bool(self._held.any())
-        if held and self._held.all():
+        has_holdings = bool(self._held.any())
+        if has_holdings and self._held.all():
             return None
         # Without per-pod values, as mostly, a slice spares a copy of every array.
-        mine = ~self._held if held else slice(None)
-        who = self._who[mine]
-        grid = Grid(self._ts[mine], who[:, DEVICE], len(self._catalog.devices))
+        own_values = ~self._held if has_holdings else slice(None)
+        owner_codes = self._who[own_values]
+        grid = RowGrid(self._ts[own_values], owner_codes[:, DEVICE], len(self._catalog.devices))
         row = np.full(len(self._held), -1, np.int64)
-        row[mine] = grid.row
-        if held:
+        row[own_values] = grid.row
+        if has_holdings:
             row[self._held] = grid.locate(self._ts[self._held], self._who[self._held, DEVICE])
-        cells = self._scatter(grid, mine)
+        cells = self._scatter(grid, own_values)
         self._spill(row, cells)
         owner, sharers = self._owners(len(grid), row)
-        attributes = _attributes(grid, who)
+        attributes = _attributes(grid, owner_codes)
         free = cells[_AT[TOTAL]] - cells[_AT["mem_used_bytes"]]
         missing = np.isnan(cells[_AT["mem_free_bytes"]])
         cells[_AT["mem_free_bytes"]][missing] = np.where(free >= 0, free, np.nan)[missing]
@@ -161,23 +161,23 @@ class Frame:
         """Return the `holding` rows: one per moment, shared device and pod."""
         owned = self._who[:, OWNER] >= 0
         shared = (self._held | (self._who[:, SHARED] > 0)) & owned
-        mine = shared | (owned & self._contested)
-        if not mine.any():
+        own_values = shared | (owned & self._contested)
+        if not own_values.any():
             return None
-        who = self._who[mine]
+        owner_codes = self._who[own_values]
         pods = self._catalog.pods()
-        key = who[:, DEVICE] * (int(pods.max()) + 1) + pods[who[:, OWNER]]
-        known, code = np.unique(key, return_inverse=True)
-        grid = Grid(self._ts[mine], code, len(known))
+        key = owner_codes[:, DEVICE] * (int(pods.max()) + 1) + pods[owner_codes[:, OWNER]]
+        keys_present, code = np.unique(key, return_inverse=True)
+        grid = RowGrid(self._ts[own_values], code, len(keys_present))
         table = np.full((len(HOLDING), len(grid)), np.nan)
         places = np.array([_HELD_AT.get(m.column, -1) for m in self._catalog.measures])
-        place = places[self._measure[mine]]
-        use = self._held[mine] & self._good[mine] & (place >= 0)
-        np.fmax.at(table, (place[use], grid.row[use]), self._value[mine][use])
+        place = places[self._measure[own_values]]
+        use = self._held[own_values] & self._good[own_values] & (place >= 0)
+        np.fmax.at(table, (place[use], grid.row[use]), self._value[own_values][use])
         # HAMi says 0 cores where no limit was asked for: that is no share, not an empty one.
         table[0][table[0] == 0] = np.nan
         some = np.zeros(len(grid), np.int64)
-        some[grid.row] = np.flatnonzero(mine)
+        some[grid.row] = np.flatnonzero(own_values)
         owner = self._who[some, OWNER]
         catalog = self._catalog
         data = {
@@ -192,12 +192,12 @@ class Frame:
         without = {k: v for k, v in constants.items() if k != "interval_s"}
         return _batch("holding", data, without, len(grid))
 
-    def _scatter(self, grid: Grid, mine: Bools | slice) -> Floats:
+    def _scatter(self, grid: RowGrid, own_values: Bools | slice) -> Floats:
         rows = len(grid)
         cells = np.full((len(SAMPLE), rows), np.nan)
         flat = cells.reshape(-1)
-        good, value, at = self._good[mine], self._value[mine], self._at[mine]
-        measure = self._measure[mine]
+        good, value, at = self._good[own_values], self._value[own_values], self._at[own_values]
+        measure = self._measure[own_values]
         ored = np.array([m.combine == "or" for m in self._catalog.measures])[measure]
         plain = good & ~ored
         place, put = (at * rows + grid.row)[plain], value[plain]
@@ -210,10 +210,10 @@ class Frame:
             np.minimum.at(flat, place[least], put[least])
         mask = good & ored
         if mask.any():
-            bits = self._bits[mine][mask]
-            whole = np.where(bits > 0, bits * (value[mask] > 0), value[mask].astype(np.int64))
+            bits = self._bits[own_values][mask]
+            integers = np.where(bits > 0, bits * (value[mask] > 0), value[mask].astype(np.int64))
             merged = np.zeros(rows, np.int64)
-            np.bitwise_or.at(merged, grid.row[mask], whole)
+            np.bitwise_or.at(merged, grid.row[mask], integers)
             cells[_MASK][grid.row[mask]] = merged[grid.row[mask]]
         return cells
 
@@ -224,8 +224,8 @@ class Frame:
         row, owner = row_of[owned], self._who[owned, OWNER]
         pod = pods[owner]
         last = np.full(rows, -1, np.int64)
-        chosen = np.full(rows, -1, np.int64)
-        last[row], chosen[row] = pod, owner
+        owner_of_row = np.full(rows, -1, np.int64)
+        last[row], owner_of_row[row] = pod, owner
         sharers = np.zeros(rows, np.int64)
         sharers[row[self._held[owned] | (self._who[owned, SHARED] > 0)]] = 1
         contested = np.zeros(rows, np.bool_)
@@ -236,9 +236,9 @@ class Frame:
             pairs = np.unique(row[inside] * span + pod[inside])
             several, counts = np.unique(pairs // span, return_counts=True)
             sharers[several] = counts
-            chosen[contested] = -1
+            owner_of_row[contested] = -1
             self._contested[owned] = contested[row]
-        return chosen, sharers
+        return owner_of_row, sharers
 
     def _spill(self, row_of: Ints, cells: Floats) -> None:
         """Let per-pod values stand for a device that has no series of its own.
@@ -255,7 +255,7 @@ class Frame:
         empty = np.isnan(cells[at, row])
         np.fmax.at(cells, (at[empty], row[empty]), value[empty])
 
-    def _boards(self, grid: Grid, cells: Floats, parent: Ints) -> Bools:
+    def _boards(self, grid: RowGrid, cells: Floats, parent: Ints) -> Bools:
         """Fold a board's own row into its instances' rows; return which rows stay.
 
         A board beside its instances would be counted twice.
@@ -266,34 +266,34 @@ class Frame:
         catalog = self._catalog
         codes = np.array([catalog.device_code(p) for p in catalog.words("parent")], np.int64)
         rows = np.flatnonzero(parent >= 0)
-        board = grid.find(rows, codes[parent[rows]])
-        rows, board = rows[board >= 0], board[board >= 0]
-        for i in _BOARD:
+        parent_row = grid.find(rows, codes[parent[rows]])
+        rows, parent_row = rows[parent_row >= 0], parent_row[parent_row >= 0]
+        for i in _DEVICE_COLUMNS:
             own = cells[i][rows]
-            cells[i][rows] = np.where(np.isnan(own), cells[i][board], own)
-        keep[board] = False
+            cells[i][rows] = np.where(np.isnan(own), cells[i][parent_row], own)
+        keep[parent_row] = False
         return keep
 
 
-def _attributes(grid: Grid, who: Ints) -> dict[str, Ints]:
+def _attributes(grid: RowGrid, owner_codes: Ints) -> dict[str, Ints]:
     """Return the attribute codes of each row.
 
     What HAMi says yields to what others say, and what its containers say to what its hosts say.
     """
-    found: dict[str, Ints] = {}
-    weak = who[:, WEAK]
+    attributes: dict[str, Ints] = {}
+    weak = owner_codes[:, WEAK]
     order = np.argsort(-weak, kind="stable") if weak.any() else slice(None)
-    row, sorted_who = grid.row[order], who[order]
+    row, sorted_who = grid.row[order], owner_codes[order]
     for i, name in enumerate(ATTRIBUTES):
         code = sorted_who[:, WEAK + 1 + i]
-        said = code >= 0
+        has_code = code >= 0
         column = np.full(len(grid), -1, np.int64)
-        if said.all():
+        if has_code.all():
             column[row] = code
         else:
-            column[row[said]] = code[said]
-        found[name] = column
-    return found
+            column[row[has_code]] = code[has_code]
+        attributes[name] = column
+    return attributes
 
 
 def _words(values: list[Any], codes: Ints) -> pa.Array:
@@ -307,8 +307,8 @@ def _numbers(values: Floats, table: str, name: str) -> pa.Array:
     kind = TYPES[next(c.type for c in columns(table) if c.name == name)]
     missing = np.isnan(values)
     if pa.types.is_integer(kind):
-        whole = np.rint(np.where(missing, 0.0, values)).astype(np.int64)
-        return pa.array(whole, mask=missing).cast(kind)
+        integers = np.rint(np.where(missing, 0.0, values)).astype(np.int64)
+        return pa.array(integers, mask=missing).cast(kind)
     return pa.array(values, mask=missing).cast(kind)
 
 
@@ -317,5 +317,5 @@ def _batch(
 ) -> Batch | None:
     if not rows:
         return None
-    whole = {**data, **{k: pa.repeat(pa.scalar(v), rows) for k, v in constants.items()}}
-    return Batch.of(table, dict(whole))
+    integers = {**data, **{k: pa.repeat(pa.scalar(v), rows) for k, v in constants.items()}}
+    return Batch.of(table, dict(integers))

@@ -36,7 +36,7 @@ def document(value: object) -> str | None:
     return msgspec.json.encode(value, order="sorted").decode()
 
 
-def look(
+def scrape_row(
     collector: str,
     target: str,
     *,
@@ -68,5 +68,5 @@ def pod_uid(cluster: str, namespace: str, pod: str, created: float | None = None
     `created` (seconds since 1970) tells pods apart that bore one name after another; where it is
     unknown, the name is all there is. `warehouse/allocation/lives.sql` knows both forms.
     """
-    words = [cluster, namespace, pod, *([] if created is None else [f"{created:.0f}"])]
-    return hashlib.sha256("/".join(words).encode()).hexdigest()[:32]
+    parts_named = [cluster, namespace, pod, *([] if created is None else [f"{created:.0f}"])]
+    return hashlib.sha256("/".join(parts_named).encode()).hexdigest()[:32]

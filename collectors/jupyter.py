@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from collectors.inventory import batches, look
+from collectors.inventory import batches, scrape_row
 from fallow.errors import SettingsError, SourceError
 from fallow.settings import JupyterSettings
 from fallow.tables import Batch
@@ -44,14 +44,14 @@ class Terminal(msgspec.Struct, frozen=True):
     last_activity: datetime | None = None
 
 
-class Status(msgspec.Struct, frozen=True):
+class JupyterStatus(msgspec.Struct, frozen=True):
     """The answer of `/api/status`."""
 
     last_activity: datetime | None = None
     connections: int | None = None
 
 
-class Server(msgspec.Struct, frozen=True):
+class NotebookServer(msgspec.Struct, frozen=True):
     """One notebook server and the pod it runs in."""
 
     namespace: str
@@ -87,23 +87,23 @@ class JupyterCollector:
             return list(await asyncio.gather(*(self._ask(session, gate, s) for s in self._servers)))
 
     async def _ask(
-        self, session: aiohttp.ClientSession, gate: asyncio.Semaphore, server: Server
+        self, session: aiohttp.ClientSession, gate: asyncio.Semaphore, server: NotebookServer
     ) -> tuple[Row | None, Row]:
         async with gate:
             start, row, error = self._clock(), None, None
             try:
                 kernels = await _get(session, server, "kernels", list[Kernel])
-                status = await _get(session, server, "status", Status)
+                status = await _get(session, server, "status", JupyterStatus)
                 # A server without the API says nothing about terminals: null.
                 terminals = await _get(session, server, "terminals", list[Terminal], optional=True)
-                row = self._row(server, start, kernels or [], terminals, status or Status())
+                row = self._row(server, start, kernels or [], terminals, status or JupyterStatus())
             except SourceError as failure:
                 error = failure.message
             except TimeoutError:
                 error = f"no answer within {self._settings.timeout.total_seconds():g} s"
             except (aiohttp.ClientError, OSError) as failure:
                 error = f"no answer: {str(failure) or type(failure).__name__}"
-            scrape = look(
+            scrape = scrape_row(
                 NAME,
                 server.url,
                 cluster=self._cluster,
@@ -116,11 +116,11 @@ class JupyterCollector:
 
     def _row(
         self,
-        server: Server,
+        server: NotebookServer,
         ts: datetime,
         kernels: list[Kernel],
         terminals: list[Terminal] | None,
-        status: Status,
+        status: JupyterStatus,
     ) -> Row:
         busy = sum(kernel.execution_state in BUSY for kernel in kernels)
         return {
@@ -138,7 +138,7 @@ class JupyterCollector:
         }
 
 
-def parse_server(text: str) -> Server:
+def parse_server(text: str) -> NotebookServer:
     """Read `namespace/pod=http://host:8888/`.
 
     Raises:
@@ -152,7 +152,7 @@ def parse_server(text: str) -> Server:
             f"jupyter.servers: {text!r} is not namespace/pod=http://host:port/",
             hint="for instance ml/ada-0=http://ada.ml.svc:8888/",
         )
-    return Server(namespace, pod, url.rstrip("/"))
+    return NotebookServer(namespace, pod, url.rstrip("/"))
 
 
 def _latest(items: list[Kernel] | list[Terminal]) -> datetime | None:
@@ -161,23 +161,23 @@ def _latest(items: list[Kernel] | list[Terminal]) -> datetime | None:
 
 async def _get(
     session: aiohttp.ClientSession,
-    server: Server,
-    what: str,
+    server: NotebookServer,
+    path_name: str,
     shape: type[Any],
     *,
     optional: bool = False,
 ) -> Any:
-    url = f"{server.url}/api/{what}"
+    url = f"{server.url}/api/{path_name}"
     async with session.get(url, params={"no_track_activity": "1"}, allow_redirects=False) as answer:
         if optional and answer.status == _NOT_FOUND:
             return None
         if answer.status != _OK:
-            raise SourceError(f"HTTP {answer.status} from /api/{what}{_why(answer.status)}")
+            raise SourceError(f"HTTP {answer.status} from /api/{path_name}{_why(answer.status)}")
         body = await answer.read()
     try:
         return msgspec.json.decode(body, type=shape)
     except msgspec.DecodeError as error:
-        raise SourceError(f"/api/{what} is not Jupyter's answer: {error}") from error
+        raise SourceError(f"/api/{path_name} is not Jupyter's answer: {error}") from error
 
 
 def _why(status: int) -> str:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from collectors.inventory import batches, look
-from collectors.processes import placed, pod_names
+from collectors.inventory import batches, scrape_row
+from collectors.processes import locate_process, pod_names
 from fallow.settings import NvmlSettings
 from fallow.tables import Batch
 from fallow.window import Window
@@ -24,7 +24,7 @@ _OWN = {"mem_used_bytes", "mem_free_bytes", "mem_reserved_bytes"}
 _OWN |= {"gpu_util_pct", "mem_copy_util_pct", "enc_util_pct", "dec_util_pct"}
 # An instance never takes these from its board; power, energy, heat and health it does.
 Row = dict[str, Any]
-Held = dict[tuple[str, str], int | None]
+ProcessMemory = dict[tuple[str, str], int | None]
 
 
 class NvmlCollector:
@@ -73,7 +73,7 @@ class NvmlCollector:
         yield from batches("scrape", scrapes)
 
     def _scrape(self, target: str, start: datetime, samples: int, error: str | None) -> Row:
-        return look(
+        return scrape_row(
             NAME,
             target,
             cluster=self._cluster,
@@ -96,11 +96,11 @@ class NvmlCollector:
             "source": NAME,
             "model": model,
         }
-        board = _values(nvml, handle)
+        device_values = _values(nvml, handle)
         instances = list(_instances(nvml, handle))
         if not instances:
-            self._add(nvml, handle, {**common, "device": uuid, **board}, rows)
-        shared = {k: v for k, v in board.items() if k not in _OWN}
+            self._add(nvml, handle, {**common, "device": uuid, **device_values}, rows)
+        shared = {k: v for k, v in device_values.items() if k not in _OWN}
         for instance, number in instances:
             identity = {"device": f"{uuid}/gi{number}", "parent": uuid}
             profile = _text(nvml.nvmlDeviceGetName(instance)).partition(_MIG)[2] or None
@@ -111,28 +111,28 @@ class NvmlCollector:
         """Add a device's row; one pod's processes name its holder, several share it."""
         processes = _call(nvml, nvml.nvmlDeviceGetComputeRunningProcesses, handle)
         row["proc_count"] = None if processes is None else len(processes)
-        held = self._held(processes or ())
-        if len(held) == 1:
-            row["namespace"], row["pod"] = next(iter(held))
-        elif held:
-            row["sharers"] = len(held)
-            for (namespace, pod), used in held.items():
+        process_holders = self._process_holders(processes or ())
+        if len(process_holders) == 1:
+            row["namespace"], row["pod"] = next(iter(process_holders))
+        elif process_holders:
+            row["sharers"] = len(process_holders)
+            for (namespace, pod), used in process_holders.items():
                 key = {name: row[name] for name in ("cluster", "ts", "device", "source")}
                 rows.holdings.append(
                     {**key, "namespace": namespace, "pod": pod, "mem_used_bytes": used}
                 )
         rows.samples.append(row)
 
-    def _held(self, processes: Iterable[Any]) -> Held:
+    def _process_holders(self, processes: Iterable[Any]) -> ProcessMemory:
         """Return memory by pod; memory that the driver does not tell makes a pod's null."""
-        names, held = pod_names(self._pod_logs), Held()
+        names, holders = pod_names(self._pod_logs), ProcessMemory()
         for process in processes:
-            where = placed(self._proc_root, process.pid)
+            where = locate_process(self._proc_root, process.pid)
             who = names.get(where.pod_uid) if where else None
             if who is not None:
-                before, used = held.get(who, 0), process.usedGpuMemory
-                held[who] = None if before is None or used is None else before + used
-        return held
+                before, used = holders.get(who, 0), process.usedGpuMemory
+                holders[who] = None if before is None or used is None else before + used
+        return holders
 
 
 class _Rows:
@@ -156,7 +156,7 @@ def _no_driver(nvml: Any, failure: Exception) -> str:
     return f"the NVIDIA driver cannot be used: {failure}"
 
 
-def _call(nvml: Any, function: Callable[..., Any], *words: Any) -> Any:
+def _call(nvml: Any, function: Callable[..., Any], *arguments: Any) -> Any:
     """Return a call's answer; None where the board or driver does not support it."""
     unsupported = {
         nvml.NVML_ERROR_NOT_SUPPORTED,
@@ -166,7 +166,7 @@ def _call(nvml: Any, function: Callable[..., Any], *words: Any) -> Any:
         nvml.NVML_ERROR_INVALID_ARGUMENT,
     }
     try:
-        return function(*words)
+        return function(*arguments)
     except nvml.NVMLError as failure:
         if getattr(failure, "value", None) in unsupported:
             return None
@@ -220,10 +220,10 @@ def _memory(nvml: Any, handle: Any) -> Row:
 
 
 def _memory_temperature(nvml: Any, handle: Any) -> float | None:
-    found = _call(nvml, nvml.nvmlDeviceGetFieldValues, handle, [_MEMORY_TEMPERATURE])
-    if not found or found[0].nvmlReturn != nvml.NVML_SUCCESS:
+    field_values = _call(nvml, nvml.nvmlDeviceGetFieldValues, handle, [_MEMORY_TEMPERATURE])
+    if not field_values or field_values[0].nvmlReturn != nvml.NVML_SUCCESS:
         return None
-    return float(found[0].value.uiVal)
+    return float(field_values[0].value.uiVal)
 
 
 def _instances(nvml: Any, handle: Any) -> Iterator[tuple[Any, int]]:

@@ -79,13 +79,13 @@ def import_openb(
     """
     machines = _read(nodes, _NODES, key="sn")
     specs = _read(pods, _PODS, key="name", optional=_REST)
-    placed = None
+    placements = None
     if placement is not None:
-        placed = _read(placement, _PLACEMENT, key="pod")
-        _check_placement(placement, placed, machines, specs)
+        placements = _read(placement, _PLACEMENT, key="pod")
+        _check_placement(placement, placements, machines, specs)
     last = specs.select(pl.max_horizontal(pl.col("^.*_time$").max())).item() or 0
     yield _node_batch(machines, cluster, last)
-    yield _pod_batch(specs, placed, cluster)
+    yield _pod_batch(specs, placements, cluster)
 
 
 def summary(batches: Iterable[Batch]) -> Summary:
@@ -96,17 +96,17 @@ def summary(batches: Iterable[Batch]) -> Summary:
         if batch.table in of and isinstance(frame, pl.DataFrame):
             of[batch.table].append(frame)
     node, pod = pl.concat(of["node"]), pl.concat(of["pod"])
-    asked = pod["gpu_request"]
-    whole = pod.filter(pl.col("gpu_request") >= 1)["gpu_request"].cast(pl.Int64)
+    requested = pod["gpu_request"]
+    whole_gpus = pod.filter(pl.col("gpu_request") >= 1)["gpu_request"].cast(pl.Int64)
     pending = pod.filter(pl.col("phase") == "Pending")
     return Summary(
         nodes=node.height,
         gpu_nodes=node.filter(pl.col("gpu_count") > 0).height,
         gpus=int(node["gpu_count"].sum()),
         pods=pod.height,
-        cpu_only=int((asked == 0).sum()),
-        sharing=int(((asked > 0) & (asked < 1)).sum()),
-        by_gpus=dict(sorted(whole.value_counts().iter_rows())),
+        cpu_only=int((requested == 0).sum()),
+        sharing=int(((requested > 0) & (requested < 1)).sum()),
+        by_gpus=dict(sorted(whole_gpus.value_counts().iter_rows())),
         pending=pending.height,
         pending_gpus=round(float(pending["gpu_request"].sum()), 6),
         placed=pod.height - pod["node"].null_count(),
@@ -115,28 +115,28 @@ def summary(batches: Iterable[Batch]) -> Summary:
 
 def _read(
     path: Path,
-    wanted: Mapping[str, type[pl.DataType]],
+    columns_wanted: Mapping[str, type[pl.DataType]],
     *,
     key: str,
     optional: Mapping[str, type[pl.DataType]] | None = None,
 ) -> pl.DataFrame:
     """Read a table; `optional` columns may be missing all together, and are then empty."""
     try:
-        frame = pl.read_csv(path, schema_overrides=wanted)
+        frame = pl.read_csv(path, schema_overrides=columns_wanted)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
     except pl.exceptions.NoDataError as error:
         raise UsageError(f"{path} is empty") from error
     except pl.exceptions.PolarsError as error:
         raise UsageError(f"{path} is not an openb table: {str(error).splitlines()[0]}") from error
-    missing = [name for name in wanted if name not in frame.columns]
+    missing = [name for name in columns_wanted if name not in frame.columns]
     if optional and set(missing) == set(optional):
         frame = frame.with_columns(pl.lit(None, kind).alias(n) for n, kind in optional.items())
         missing = []
     if missing:
         raise UsageError(
             f"{path} has no column {', '.join(missing)}",
-            hint=f"columns of this openb table: {', '.join(wanted)}",
+            hint=f"columns of this openb table: {', '.join(columns_wanted)}",
         )
     if frame[key].null_count() or frame[key].is_duplicated().any():
         raise UsageError(f"{path} has a missing or repeated {key!r}")
@@ -144,13 +144,13 @@ def _read(
 
 
 def _check_placement(
-    path: Path, placed: pl.DataFrame, machines: pl.DataFrame, specs: pl.DataFrame
+    path: Path, placements: pl.DataFrame, machines: pl.DataFrame, specs: pl.DataFrame
 ) -> None:
-    strange = placed.join(specs, left_on="pod", right_on="name", how="anti")
+    strange = placements.join(specs, left_on="pod", right_on="name", how="anti")
     if strange.height:
         raise UsageError(f"{path} places pod {strange['pod'][0]!r}, which the pod list lacks")
     devices = (
-        placed.drop_nulls("node")
+        placements.drop_nulls("node")
         .with_columns(pl.col("gpu_index").str.split("-"))
         .explode("gpu_index")
         .with_columns(pl.col("gpu_index").cast(pl.Int64, strict=False))
@@ -159,9 +159,9 @@ def _check_placement(
     wrong = devices.filter(pl.col("gpu").is_null() | (pl.col("gpu_index") >= pl.col("gpu")))
     if wrong.height:
         row = wrong.row(0, named=True)
-        have = "no such node" if row["gpu"] is None else f"{row['gpu']} GPUs there"
+        problem = "no such node" if row["gpu"] is None else f"{row['gpu']} GPUs there"
         raise UsageError(
-            f"{path} places {row['pod']!r} on GPU {row['gpu_index']} of {row['node']!r}: {have}",
+            f"{path} places {row['pod']!r} on GPU {row['gpu_index']} of {row['node']!r}: {problem}",
             hint="a placement belongs to the node list it was made from "
             "(the lists of all nodes and of GPU nodes number nodes differently)",
         )
@@ -172,8 +172,8 @@ def _node_batch(machines: pl.DataFrame, cluster: str, last: int) -> Batch:
     rows = machines.select(
         cluster=pl.lit(cluster),
         node=pl.col("sn"),
-        first_seen=_moment(pl.lit(0)),
-        last_seen=_moment(pl.lit(last)),
+        first_seen=_timestamp(pl.lit(0)),
+        last_seen=_timestamp(pl.lit(last)),
         cpu_milli="cpu_milli",
         memory_bytes=pl.col("memory_mib") * 1024**2,
         gpu_resource=pl.when(has_gpu).then(pl.lit(RESOURCE)),
@@ -183,11 +183,11 @@ def _node_batch(machines: pl.DataFrame, cluster: str, last: int) -> Batch:
     return Batch.of("node", {c: rows[c].to_arrow() for c in rows.columns})
 
 
-def _pod_batch(specs: pl.DataFrame, placed: pl.DataFrame | None, cluster: str) -> Batch:
-    if placed is None:
+def _pod_batch(specs: pl.DataFrame, placements: pl.DataFrame | None, cluster: str) -> Batch:
+    if placements is None:
         where = specs.select("name", node=pl.lit(None, pl.String), devices=pl.lit(None, pl.String))
     else:
-        where = _devices(specs, placed)
+        where = _devices(specs, placements)
     frame = specs.join(where, on="name", how="left", maintain_order="left")
     has_gpu = pl.col("num_gpu") > 0
     rows = frame.select(
@@ -204,11 +204,11 @@ def _pod_batch(specs: pl.DataFrame, placed: pl.DataFrame | None, cluster: str) -
         gpu_request=pl.col("num_gpu") * pl.col("gpu_milli") / WHOLE,
         cpu_request_milli="cpu_milli",
         memory_request_bytes=pl.col("memory_mib") * 1024**2,
-        created_at=_moment(pl.col("creation_time")),
-        scheduled_at=_moment(pl.col("scheduled_time")),
-        deleted_at=_moment(pl.col("deletion_time")),
-        first_seen=_moment(pl.col("creation_time").fill_null(0)),
-        last_seen=_moment(pl.col("deletion_time").fill_null(0)),
+        created_at=_timestamp(pl.col("creation_time")),
+        scheduled_at=_timestamp(pl.col("scheduled_time")),
+        deleted_at=_timestamp(pl.col("deletion_time")),
+        first_seen=_timestamp(pl.col("creation_time").fill_null(0)),
+        last_seen=_timestamp(pl.col("deletion_time").fill_null(0)),
         labels=_labels(),
         devices="devices",
     )
@@ -220,22 +220,22 @@ def _labels() -> pl.Expr:
 
     A placement is one picture of pods that the trace never had together.
     """
-    choosy, placed = pl.col("gpu_spec").fill_null("") != "", pl.col("node").is_not_null()
+    choosy, placements = pl.col("gpu_spec").fill_null("") != "", pl.col("node").is_not_null()
     spec, placement = pl.col("gpu_spec"), pl.lit("imported").alias("placement")
     return (
-        pl.when(choosy & placed)
+        pl.when(choosy & placements)
         .then(pl.struct(spec, placement).struct.json_encode())
         .when(choosy)
         .then(pl.struct(spec).struct.json_encode())
-        .when(placed)
+        .when(placements)
         .then(pl.struct(placement).struct.json_encode())
     )
 
 
-def _devices(specs: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
+def _devices(specs: pl.DataFrame, placements: pl.DataFrame) -> pl.DataFrame:
     """Return name, node and the `pod.devices` document of every placed pod."""
     each = (
-        placed.drop_nulls("node")
+        placements.drop_nulls("node")
         .join(specs.select("name", "gpu_milli"), left_on="pod", right_on="name")
         .with_columns(pl.col("gpu_index").str.split("-"))
         .explode("gpu_index")
@@ -251,9 +251,9 @@ def _devices(specs: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
         .group_by("pod", maintain_order=True)
         .agg(devices=pl.format("[{}]", pl.col("one").str.join(",")))
     )
-    return placed.join(documents, on="pod", how="left").select("node", "devices", name="pod")
+    return placements.join(documents, on="pod", how="left").select("node", "devices", name="pod")
 
 
-def _moment(seconds: pl.Expr) -> pl.Expr:
+def _timestamp(seconds: pl.Expr) -> pl.Expr:
     start = pl.lit(EPOCH.replace(tzinfo=None)).cast(pl.Datetime("us"))
     return start + pl.duration(seconds=seconds)

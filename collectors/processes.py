@@ -15,14 +15,14 @@ _RUNTIME = re.compile(r"^(?:cri-containerd-|docker-|crio-|libpod-)")
 _CONTAINER = re.compile(r"^[a-f0-9]{12,}$")
 
 
-class Placed(msgspec.Struct, frozen=True):
+class ProcessLocation(msgspec.Struct, frozen=True):
     """The pod and the container a process runs in."""
 
     pod_uid: str
     container_id: str | None
 
 
-def placed(proc_root: Path, pid: int) -> Placed | None:
+def locate_process(proc_root: Path, pid: int) -> ProcessLocation | None:
     """Return where a process runs; None for a process of the host or one that has ended."""
     try:
         text = (proc_root / str(pid) / "cgroup").read_text(encoding="utf-8", errors="replace")
@@ -31,7 +31,7 @@ def placed(proc_root: Path, pid: int) -> Placed | None:
     return parse_cgroup(text)
 
 
-def parse_cgroup(text: str) -> Placed | None:
+def parse_cgroup(text: str) -> ProcessLocation | None:
     """Read `/proc/<pid>/cgroup`: one line under v2, a line per controller under v1."""
     for line in text.splitlines():
         path = line.split(":", 2)[-1]
@@ -40,7 +40,7 @@ def parse_cgroup(text: str) -> Placed | None:
             continue
         last = _RUNTIME.sub("", path.rstrip("/").rpartition("/")[2].removesuffix(".scope"))
         container = last if _CONTAINER.match(last) else None
-        return Placed(match.group(1).replace("_", "-"), container)
+        return ProcessLocation(match.group(1).replace("_", "-"), container)
     return None
 
 

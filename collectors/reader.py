@@ -12,17 +12,17 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from collectors.assemble import Assembled, Catalog, Coded
-from collectors.exposition import Line, Text, parse_labels, read
+from collectors.assemble import Assembled, CodedSeries, SeriesCatalog
+from collectors.exposition import ExpositionLine, ExpositionText, parse_labels, read
 from collectors.frame import Floats, Ints
 from collectors.series import Identity, Series, combine, identify, measure_of
-from collectors.tails import Chunk, settle
+from collectors.tails import TailChunk, settle
 from collectors.template import Template, learn
 
 _SLACK = 20_000  # identities that may be remembered beyond twice the living ones
 
 
-class Look(msgspec.Struct):
+class TargetScrape(msgspec.Struct):
     """What one target's body held."""
 
     target: str
@@ -36,19 +36,19 @@ class Look(msgspec.Struct):
     cut: bool = False
 
 
-class Reading(msgspec.Struct, frozen=True):
+class ScrapeCycle(msgspec.Struct, frozen=True):
     """All targets' rows, and a look per target in the order they were fed."""
 
     assembled: Assembled
-    looks: list[Look]
+    looks: list[TargetScrape]
 
 
-class _Known(msgspec.Struct, frozen=True):
+class _KnownTarget(msgspec.Struct, frozen=True):
     """A target's template and what its lines mean."""
 
     template: Template
     known: Ints
-    coded: Coded
+    coded: CodedSeries
     unknown: int
 
 
@@ -56,10 +56,10 @@ class Reader:
     """Turns bodies of many targets into rows; remembers each target's template."""
 
     def __init__(self) -> None:
-        self._catalog = Catalog()
-        self._templates: dict[str, _Known] = {}
-        self._chunks: list[Chunk] = []
-        self._looks: list[Look] = []
+        self._catalog = SeriesCatalog()
+        self._templates: dict[str, _KnownTarget] = {}
+        self._chunks: list[TailChunk] = []
+        self._scrapes: list[TargetScrape] = []
 
     def feed(
         self,
@@ -67,107 +67,120 @@ class Reader:
         body: bytes,
         labels: Mapping[str, str] | None = None,
         *,
-        whole: bool = False,
-    ) -> Look:
+        is_complete: bool = False,
+    ) -> TargetScrape:
         """Take one target's body. `labels` are the target's own, such as `instance`."""
-        look = Look(target)
-        known = self._templates.get(target)
-        tails = None if known is None else known.template.tails(body)
-        if known is None or tails is None:
-            chunk = self._learn(target, read(body, whole=whole), body, labels or {}, look)
+        scrape = TargetScrape(target)
+        known_target = self._templates.get(target)
+        tails = None if known_target is None else known_target.template.tails(body)
+        if known_target is None or tails is None:
+            chunk = self._learn(target, read(body, whole=is_complete), body, labels or {}, scrape)
         else:
-            look.unknown = known.unknown
-            shape = known.template
-            chunk = Chunk(known.coded, tails, known.known, shape.values, shape.stamped)
+            scrape.unknown = known_target.unknown
+            shape = known_target.template
+            chunk = TailChunk(
+                known_target.coded, tails, known_target.known, shape.values, shape.stamped
+            )
         self._chunks.append(chunk)
-        self._looks.append(look)
-        return look
+        self._scrapes.append(scrape)
+        return scrape
 
-    def finish(self, ts: np.datetime64, *, cluster: str, interval_s: float, source: str) -> Reading:
+    def finish(
+        self, ts: np.datetime64, *, cluster: str, interval_s: float, source: str
+    ) -> ScrapeCycle:
         """Return the rows of everything fed since the last time.
 
         `ts` is the moment of lines that carry no timestamp of their own.
         """
         self.settle()
-        chunks, looks = self._chunks, self._looks
-        self._chunks, self._looks = [], []
-        values = _joined([c.values for c in chunks if c.values is not None])
-        moment = _moments(chunks, len(values), ts.astype("datetime64[us]"))
-        coded = Coded.joined([c.coded for c in chunks])
+        chunks, scrapes = self._chunks, self._scrapes
+        self._chunks, self._scrapes = [], []
+        values = _join_codes([c.values for c in chunks if c.values is not None])
+        timestamps = _timestamps(chunks, len(values), ts.astype("datetime64[us]"))
+        coded = CodedSeries.joined([c.coded for c in chunks])
         assembled = self._catalog.assemble(
-            coded, moment, values, cluster=cluster, interval_s=interval_s, source=source
+            coded, timestamps, values, cluster=cluster, interval_s=interval_s, source=source
         )
         sizes = np.array([len(c.coded) for c in chunks], np.int64)
         owner = np.repeat(np.arange(len(chunks)), sizes)
         refused = np.bincount(owner[assembled.refused], minlength=len(chunks))
-        for look, chunk, bad in zip(looks, chunks, refused.tolist(), strict=True):
-            look.values = len(chunk.coded)
-            look.refused = bad
-            look.rejected += bad + chunk.rejected
-            look.unknown -= chunk.strange
+        for scrape, chunk, bad in zip(scrapes, chunks, refused.tolist(), strict=True):
+            scrape.values = len(chunk.coded)
+            scrape.refused = bad
+            scrape.rejected += bad + chunk.rejected
+            scrape.unknown -= chunk.strange
         if len(self._catalog) > 2 * len(np.unique(coded.identity)) + _SLACK:
             # Pods come and go; their label sets are not kept for ever.
-            self._catalog, self._templates = Catalog(), {}
-        return Reading(assembled, looks)
+            self._catalog, self._templates = SeriesCatalog(), {}
+        return ScrapeCycle(assembled, scrapes)
 
     def settle(self) -> None:
         """Cast the values of everything fed so far; `finish` does so by itself."""
         self._chunks = settle(self._chunks)
 
     def _learn(
-        self, target: str, text: Text, body: bytes, labels: Mapping[str, str], look: Look
-    ) -> Chunk:
-        known, series = meanings(text.lines, labels)
+        self,
+        target: str,
+        text: ExpositionText,
+        body: bytes,
+        labels: Mapping[str, str],
+        scrape: TargetScrape,
+    ) -> TailChunk:
+        line_numbers, series = meanings(text.lines, labels)
         coded = self._catalog.code(series)
-        place = np.array(known, np.int64)
-        look.rejected += text.rejected
-        look.cut = text.cut
-        look.unknown = len(text.lines) - len(known)
+        place = np.array(line_numbers, np.int64)
+        scrape.rejected += text.rejected
+        scrape.cut = text.cut
+        scrape.unknown = len(text.lines) - len(line_numbers)
         values = np.array([line.value for line in text.lines], np.float64)[place]
         stamps = np.array(
             [-1 if line.timestamp_us is None else line.timestamp_us for line in text.lines],
             np.int64,
         )[place]
-        template = learn(text, body) if known else None
+        template = learn(text, body) if line_numbers else None
         if template is None:
             self._templates.pop(target, None)
         else:
-            self._templates[target] = _Known(template, place, coded, look.unknown)
-        return Chunk(coded, values=values, stamps=stamps)
+            self._templates[target] = _KnownTarget(template, place, coded, scrape.unknown)
+        return TailChunk(coded, values=values, stamps=stamps)
 
 
-def meanings(lines: list[Line], labels: Mapping[str, str]) -> tuple[list[int], list[Series]]:
+def meanings(
+    lines: list[ExpositionLine], labels: Mapping[str, str]
+) -> tuple[list[int], list[Series]]:
     """Return which lines mean something to Fallow, and what."""
-    known: list[int] = []
+    line_numbers: list[int] = []
     series: list[Series] = []
-    seen: dict[bytes, tuple[dict[str, str], Identity | None]] = {}
+    identities_seen: dict[bytes, tuple[dict[str, str], Identity | None]] = {}
     for place, line in enumerate(lines):
         measure = measure_of(line.name)
         if measure is None:
             continue
-        if line.labels not in seen:
+        if line.labels not in identities_seen:
             own = {**labels, **parse_labels(line.labels)}
-            seen[line.labels] = own, identify(own)
-        own, identity = seen[line.labels]
+            identities_seen[line.labels] = own, identify(own)
+        own, identity = identities_seen[line.labels]
         meaning = None if identity is None else combine(measure, identity, own)
         if meaning is not None:
-            known.append(place)
+            line_numbers.append(place)
             series.append(meaning)
-    return known, series
+    return line_numbers, series
 
 
-def _joined(parts: list[Floats]) -> Floats:
+def _join_codes(parts: list[Floats]) -> Floats:
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
-def _moments(chunks: list[Chunk], size: int, ts: np.datetime64) -> npt.NDArray[np.datetime64]:
+def _timestamps(
+    chunks: list[TailChunk], size: int, ts: np.datetime64
+) -> npt.NDArray[np.datetime64]:
     """Return each value's moment: its line's timestamp, else the look's."""
-    moments = np.full(size, ts)
+    times = np.full(size, ts)
     start = 0
     for chunk in chunks:
         end = start + len(chunk.coded)
         if chunk.stamps is not None:
             own = chunk.stamps.astype("datetime64[us]")
-            moments[start:end] = np.where(chunk.stamps < 0, ts, own)
+            times[start:end] = np.where(chunk.stamps < 0, ts, own)
         start = end
-    return moments
+    return times

@@ -18,7 +18,7 @@ from polars.exceptions import PolarsError
 from collectors.frame import SAMPLE, TOTAL
 from collectors.inventory import pod_uid
 from collectors.series import legal_range
-from collectors.table_file import moment, number, open_table, unreadable
+from collectors.table_file import open_table, read_numbers, read_timestamps, unreadable
 from fallow.errors import UsageError
 from fallow.tables import Batch, schema
 
@@ -65,10 +65,10 @@ def import_samples(
             hint=f"it has: {', '.join(source.columns)}",
         )
     frame = source.frame.select(
-        moment(source, columns["ts"]).alias("ts"),
+        read_timestamps(source, columns["ts"]).alias("ts"),
         pl.col(columns["ts"]).alias("ts!"),
         *(pl.col(columns[w]).cast(pl.String).alias(w) for w in WORDS if w in columns),
-        *(number(source, columns[n], n).alias(n) for n in NUMBERS if n in columns),
+        *(read_numbers(source, columns[n], n).alias(n) for n in NUMBERS if n in columns),
         *(pl.col(columns[n]).alias(f"{n}!") for n in NUMBERS if n in columns),
     )
     plan = _Plan(path, columns, interval_s, cluster, frame)

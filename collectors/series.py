@@ -35,7 +35,7 @@ _VENDORS = (("nvidia", "nvidia"), ("ascend", "ascend"), ("amd", "amd"))
 _PER_POD = frozenset({"gpu_util_pct", "mem_used_bytes"})
 
 
-class Measure(msgspec.Struct, frozen=True):
+class MetricMapping(msgspec.Struct, frozen=True):
     """Where a metric's values go. `low` and `high` bound the value after scaling."""
 
     table: str
@@ -70,7 +70,7 @@ class Identity(msgspec.Struct, frozen=True):
 class Series(msgspec.Struct, frozen=True):
     """One metric of one device (and one pod, where the labels name one)."""
 
-    measure: Measure
+    measure: MetricMapping
     identity: Identity
     bits: int = 0
     """For event counts: the bits that any count sets (0 = the value is the value)."""
@@ -170,7 +170,7 @@ def resolve(metric: str, labels: Mapping[str, str]) -> Series | None:
     return combine(measure, identity, labels)
 
 
-def combine(measure: Measure, identity: Identity, labels: Mapping[str, str]) -> Series | None:
+def combine(measure: MetricMapping, identity: Identity, labels: Mapping[str, str]) -> Series | None:
     """Join a metric's meaning and a label set's; None where the value must not be used."""
     bits = 0
     if measure.vendor == "nvidia":
@@ -189,28 +189,28 @@ def combine(measure: Measure, identity: Identity, labels: Mapping[str, str]) -> 
 
 
 @cache
-def _per_pod(measure: Measure) -> Measure:
+def _per_pod(measure: MetricMapping) -> MetricMapping:
     return msgspec.structs.replace(measure, table="holding", spill=True)
 
 
 @lru_cache(maxsize=8192)
-def measure_of(metric: str) -> Measure | None:
+def measure_of(metric: str) -> MetricMapping | None:
     """Return where a metric's values go; AMD names may carry a prefix or be upper case."""
-    known = metrics()
+    by_name = metrics()
     # OpenMetrics appends _total to counters.
     for name in (metric, metric.removesuffix("_total")):
-        if name in known:
-            return known[name]
+        if name in by_name:
+            return by_name[name]
     lower = metric.lower().removeprefix("amd_")
-    found = known.get(lower)
-    return found if found is not None and found.vendor == "amd" else None
+    mapping = by_name.get(lower)
+    return mapping if mapping is not None and mapping.vendor == "amd" else None
 
 
 @cache
-def metrics() -> dict[str, Measure]:
+def metrics() -> dict[str, MetricMapping]:
     """Return every known metric name and its meaning."""
     return {
-        row["metric"]: Measure(
+        row["metric"]: MetricMapping(
             row["table"],
             row["column"],
             float(row["scale"]),
@@ -343,8 +343,8 @@ def _integer(text: str | None) -> int | None:
 @cache
 def legal_range(column: str) -> tuple[float, float]:
     """Return the widest range that any metric of a `sample` column may have, scaled."""
-    found = [m for m in metrics().values() if m.table == "sample" and m.column == column]
+    mappings = [m for m in metrics().values() if m.table == "sample" and m.column == column]
     return (
-        min((m.low for m in found), default=0.0),
-        max((m.high for m in found), default=float("inf")),
+        min((m.low for m in mappings), default=0.0),
+        max((m.high for m in mappings), default=float("inf")),
     )

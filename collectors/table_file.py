@@ -60,7 +60,7 @@ def unreadable(path: Path, error: Exception) -> UsageError:
     return UsageError(f"{path} cannot be read as CSV: {detail}", hint="legal: .parquet, .csv")
 
 
-def moment(file: TableFile, column: str) -> pl.Expr:
+def read_timestamps(file: TableFile, column: str) -> pl.Expr:
     """Return a column as naive UTC microseconds; what is no moment is null."""
     kind = file.columns[column]
     raw = pl.col(column)
@@ -78,8 +78,8 @@ def moment(file: TableFile, column: str) -> pl.Expr:
     text = raw.str.strip_chars()
     zoned = text.str.to_datetime("%+", strict=False, time_unit="us").dt.replace_time_zone(None)
     plain = [text.str.to_datetime(f, strict=False, time_unit="us") for f in _ISO]
-    whole = _unix(text.cast(pl.Int64, strict=False))
-    return pl.coalesce(whole, _unix(text.cast(pl.Float64, strict=False)), zoned, *plain)
+    unix_values = _unix(text.cast(pl.Int64, strict=False))
+    return pl.coalesce(unix_values, _unix(text.cast(pl.Float64, strict=False)), zoned, *plain)
 
 
 def _unix(value: pl.Expr) -> pl.Expr:
@@ -90,7 +90,7 @@ def _unix(value: pl.Expr) -> pl.Expr:
     return micros.round().cast(pl.Int64, strict=False).cast(pl.Datetime("us"))
 
 
-def number(file: TableFile, column: str, name: str) -> pl.Expr:
+def read_numbers(file: TableFile, column: str, name: str) -> pl.Expr:
     """Return a column as floats; text that is no number is null.
 
     Raises:

@@ -6,17 +6,17 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from collectors.assemble import Coded
+from collectors.assemble import CodedSeries
 from collectors.exposition import LAST, SECONDS_BELOW, parse_tail
 from collectors.frame import Floats, Ints
 
 _NEWLINE, _SPACE = 10, 32
 
 
-class Chunk(msgspec.Struct, frozen=True):
+class TailChunk(msgspec.Struct, frozen=True):
     """One target's values: as text still to be cast, or as numbers."""
 
-    coded: Coded
+    coded: CodedSeries
     text: bytes = b""
     """One value a line, after a space; or value, space and timestamp."""
     known: Ints = msgspec.field(default_factory=lambda: np.zeros(0, np.int64))
@@ -31,18 +31,18 @@ class Chunk(msgspec.Struct, frozen=True):
     """Of the rejected: lines of metrics that mean nothing to Fallow."""
 
 
-def settle(chunks: Sequence[Chunk]) -> list[Chunk]:
+def settle(chunks: Sequence[TailChunk]) -> list[TailChunk]:
     """Give every chunk its values: texts of one kind in one cast."""
-    settled = list(chunks)
+    chunks_settled = list(chunks)
     for stamped in (False, True):
-        places = [i for i, c in enumerate(chunks) if c.values is None and c.stamped is stamped]
-        made = _cast([chunks[i] for i in places])
-        for place, chunk in zip(places, made, strict=True):
-            settled[place] = chunk
-    return settled
+        positions = [i for i, c in enumerate(chunks) if c.values is None and c.stamped is stamped]
+        values_cast = _cast([chunks[i] for i in positions])
+        for place, chunk in zip(positions, values_cast, strict=True):
+            chunks_settled[place] = chunk
+    return chunks_settled
 
 
-def _cast(chunks: list[Chunk]) -> list[Chunk]:
+def _cast(chunks: list[TailChunk]) -> list[TailChunk]:
     """Cast the texts of several chunks at once; one by one where a value is no number."""
     if not chunks:
         return []
@@ -58,22 +58,22 @@ class _OddError(Exception):
     """The texts are not the numbers that their templates promise."""
 
 
-def _cast_all(chunks: list[Chunk]) -> list[Chunk]:
+def _cast_all(chunks: list[TailChunk]) -> list[TailChunk]:
     width = 1 + chunks[0].stamped
     numbers = _floats(b"".join(c.text for c in chunks), stamped=width > 1)
     if len(numbers) != width * sum(c.lines for c in chunks):
         raise _OddError
-    settled: list[Chunk] = []
+    chunks_settled: list[TailChunk] = []
     start = 0
     for chunk in chunks:
-        mine = numbers[start : start + width * chunk.lines]
+        chunk_numbers = numbers[start : start + width * chunk.lines]
         start += width * chunk.lines
         # Most targets print nothing but GPU metrics: then all lines are known, in order.
-        every = len(chunk.known) == chunk.lines
-        values = mine[::width] if every else mine[::width][chunk.known]
-        stamps = _microseconds(mine[1::2])[chunk.known] if chunk.stamped else None
-        settled.append(Chunk(chunk.coded, values=values, stamps=stamps))
-    return settled
+        reads_every_line = len(chunk.known) == chunk.lines
+        values = chunk_numbers[::width] if reads_every_line else chunk_numbers[::width][chunk.known]
+        stamps = _microseconds(chunk_numbers[1::2])[chunk.known] if chunk.stamped else None
+        chunks_settled.append(TailChunk(chunk.coded, values=values, stamps=stamps))
+    return chunks_settled
 
 
 def _microseconds(stamps: Floats) -> Ints:
@@ -108,14 +108,14 @@ def _floats(text: bytes, *, stamped: bool) -> Floats:
     return np.frombuffer(numbers.buffers()[1], np.float64)[1 : 2 * len(ends) : 2]
 
 
-def _patiently(chunk: Chunk) -> Chunk:
+def _patiently(chunk: TailChunk) -> TailChunk:
     """Parse one chunk's tails with the full grammar; a line without a value is refused."""
     tails = [parse_tail(tail) for tail in chunk.text.split(b"\n")[: chunk.lines]]
     valued = np.array([tail is not None for tail in tails], np.bool_)[chunk.known]
-    found = [tails[place] for place in chunk.known.tolist()]
+    known_tails = [tails[place] for place in chunk.known.tolist()]
     rejected = sum(tail is None for tail in tails)
-    pairs = [tail for tail in found if tail is not None]
-    return Chunk(
+    pairs = [tail for tail in known_tails if tail is not None]
+    return TailChunk(
         chunk.coded.take(np.flatnonzero(valued)),
         values=np.array([value for value, _ in pairs], np.float64),
         stamps=np.array([-1 if stamp is None else stamp for _, stamp in pairs], np.int64),

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from collectors.exposition import Text
+from collectors.exposition import ExpositionText
 
 
 class Template(msgspec.Struct, frozen=True):
@@ -41,20 +41,20 @@ class Template(msgspec.Struct, frozen=True):
 
         Of a stamped template: value, space, timestamp, newline.
         """
-        pieces = _cut(body, self.mark, returns=self.returns)
-        if len(pieces) != self.pieces:
+        cuts = _cut(body, self.mark, returns=self.returns)
+        if len(cuts) != self.pieces:
             return None
         # A piece whose text has changed stays whole, which the length betrays; more or less than
         # a value in a piece, the newlines.
-        tails = b"\n".join(map(self.strip, self.pick(pieces), self.beside))
+        tails = b"\n".join(map(self.strip, self.pick(cuts), self.beside))
         if len(body) - len(tails) != self.fixed or tails.count(b"\n") != self.values:
             return None
         if not self.stamped and (tails[:1] != b" " or tails.count(b"\n ") != self.values - 1):
             return None
-        return tails if b"\n".join(self.rest(pieces)) == self.said else None
+        return tails if b"\n".join(self.rest(cuts)) == self.said else None
 
 
-def learn(text: Text, body: bytes) -> Template | None:
+def learn(text: ExpositionText, body: bytes) -> Template | None:
     """Return a body's template, or None where its lines are not all of one plain kind."""
     stamped = {line.timestamp_us is not None for line in text.lines}
     if text.rejected or len(stamped) != 1 or not all(line.plain for line in text.lines):
@@ -65,30 +65,30 @@ def learn(text: Text, body: bytes) -> Template | None:
     return _lines(text, body, stamped=stamped == {True}, returns=returns)
 
 
-def _between_braces(text: Text, body: bytes) -> Template | None:
+def _between_braces(text: ExpositionText, body: bytes) -> Template | None:
     """Cut where labels end: the fewest pieces, and comments lie within them.
 
     Works where each sample has labels and no label holds a brace, as dcgm-exporter prints.
     """
-    pieces = body.split(b"}")
-    if len(pieces) != len(text.lines) + 1:
+    cuts = body.split(b"}")
+    if len(cuts) != len(text.lines) + 1:
         return None
-    values, newlines, beside = zip(*(piece.partition(b"\n") for piece in pieces[1:]), strict=True)
+    values, newlines, beside = zip(*(piece.partition(b"\n") for piece in cuts[1:]), strict=True)
     # A value begins after one space; braces elsewhere would have left other beginnings.
     if any(value[:1] != b" " or value[1:2] in {b" ", b""} for value in values):
         return None
     after = [newline + rest for newline, rest in zip(newlines, beside, strict=True)]
     # The last newline belongs to the answer, which then ends in one.
     after[-1] = after[-1][1:]
-    return _checked(
+    return _check_template(
         Template(
             mark=b"}",
-            pieces=len(pieces),
+            pieces=len(cuts),
             pick=itemgetter(slice(1, None)),
             strip=bytes.removesuffix,
             beside=tuple(after),
             rest=itemgetter(slice(0, 1)),
-            said=pieces[0],
+            said=cuts[0],
             fixed=0,
             values=len(text.lines),
         ),
@@ -96,29 +96,29 @@ def _between_braces(text: Text, body: bytes) -> Template | None:
     )
 
 
-def _lines(text: Text, body: bytes, *, stamped: bool, returns: bool) -> Template | None:
+def _lines(text: ExpositionText, body: bytes, *, stamped: bool, returns: bool) -> Template | None:
     """Cut into lines: for samples without labels, timestamps and carriage returns."""
-    pieces = _cut(body, b"\n", returns=returns)
+    cuts = _cut(body, b"\n", returns=returns)
     numbers = [line.number for line in text.lines]
     skip = 0 if stamped else 1
-    beside = tuple(pieces[line.number][: line.start - skip] for line in text.lines)
+    beside = tuple(cuts[line.number][: line.start - skip] for line in text.lines)
     if not stamped and any(
-        pieces[line.number][line.start - 1 : line.start] != b" " for line in text.lines
+        cuts[line.number][line.start - 1 : line.start] != b" " for line in text.lines
     ):
         return None
-    taken = set(numbers)
-    rest = itemgetter(*(n for n in range(len(pieces)) if n not in taken), -1)
-    return _checked(
+    line_set = set(numbers)
+    rest = itemgetter(*(n for n in range(len(cuts)) if n not in line_set), -1)
+    return _check_template(
         Template(
             mark=b"\n",
-            pieces=len(pieces),
+            pieces=len(cuts),
             # With the last piece, which is empty, the answer ends in a newline; and itemgetter
             # never has one index only, for which it returns no tuple.
             pick=itemgetter(*numbers, -1),
             strip=bytes.removeprefix,
             beside=(*beside, b""),
             rest=rest,
-            said=b"\n".join(rest(pieces)),
+            said=b"\n".join(rest(cuts)),
             fixed=0,
             values=len(numbers),
             stamped=stamped,
@@ -128,10 +128,10 @@ def _lines(text: Text, body: bytes, *, stamped: bool, returns: bool) -> Template
     )
 
 
-def _checked(template: Template, body: bytes) -> Template | None:
+def _check_template(template: Template, body: bytes) -> Template | None:
     """Return the template with the length that its own body tells, if it then answers."""
-    pieces = _cut(body, template.mark, returns=template.returns)
-    tails = b"\n".join(map(template.strip, template.pick(pieces), template.beside))
+    cuts = _cut(body, template.mark, returns=template.returns)
+    tails = b"\n".join(map(template.strip, template.pick(cuts), template.beside))
     whole = msgspec.structs.replace(template, fixed=len(body) - len(tails))
     return whole if whole.tails(body) is not None else None
 

@@ -13,11 +13,11 @@ from typing import Literal
 
 import streamlit as st
 
-from dashboards import data, in_force, page, signin, views
-from dashboards.figures import analyzed, standing
+from dashboards import active_settings, data, page, signin, views
+from dashboards.figures import analysis_runs, data_health
 from dashboards.figures import extent as extents
-from dashboards.figures.asking import Filters
-from dashboards.page import Asked
+from dashboards.figures.query import Filters
+from dashboards.page import PageRequest
 from fallow.errors import SettingsError, UsageError
 from fallow.window import Window, format_duration
 from warehouse import coverage
@@ -40,7 +40,7 @@ def main() -> None:
     """Draw the page that the URL names."""
     st.set_page_config(page_title="Fallow", page_icon=str(MARK), layout="wide")
     try:
-        person = signin.person(in_force.settings())
+        person = signin.person(active_settings.settings())
     except SettingsError as error:
         page.complain(error)
         return
@@ -52,11 +52,11 @@ def main() -> None:
         pages.append(_entry(_module(name), person, first=not number))
         if not number:  # the first page's address is `/`; its name is one too
             pages.append(_entry(_module(name), person, visibility="hidden"))
-    chosen = st.navigation(sections, expanded=True)
-    st.set_page_config(page_title=f"{chosen.title} · Fallow")
+    navigation = st.navigation(sections, expanded=True)
+    st.set_page_config(page_title=f"{navigation.title} · Fallow")
     with st.sidebar:
         _who(person)
-    chosen.run()
+    navigation.run()
 
 
 def _who(person: signin.Person) -> None:
@@ -72,12 +72,12 @@ def _who(person: signin.Person) -> None:
 
 def names() -> list[str]:
     """Return the views there are, audience by audience, in their order."""
-    found = [m.name for m in pkgutil.iter_modules(views.__path__)]
-    known = [name for name in found if name.partition("_")[0] in AUDIENCES]
-    return sorted(known, key=lambda name: (_place(name), _module(name).ORDER, name))
+    module_names = [m.name for m in pkgutil.iter_modules(views.__path__)]
+    pages = [name for name in module_names if name.partition("_")[0] in AUDIENCES]
+    return sorted(pages, key=lambda name: (_place(name), _module(name).ORDER, name))
 
 
-def one(name: str) -> None:
+def draw_page(name: str) -> None:
     """Draw one page alone, as tests do."""
     draw(_module(name), signin.local())
 
@@ -85,68 +85,84 @@ def one(name: str) -> None:
 def draw(module: ModuleType, person: signin.Person) -> None:
     """Draw a page: its title first, then what is asked, then its cards."""
     st.title(module.TITLE)
-    page.guard(_drawn, module, person)
+    page.guard(_draw_cards, module, person)
 
 
-def _drawn(module: ModuleType, person: signin.Person) -> None:
+def _draw_cards(module: ModuleType, person: signin.Person) -> None:
     line = st.empty()
-    settings = in_force.settings()
-    held = data.ask(extents.extent)
-    if held is None:
-        page.nothing(
+    settings = active_settings.settings()
+    extent_known = data.query(extents.extent)
+    if extent_known is None:
+        page.show_nothing(
             "Nothing was looked at yet.",
             "`fallow collect --once`, `fallow up` or `fallow import` bring telemetry in; "
             "`fallow doctor` says what is missing. This page will fill by itself.",
         )
         return
     text = _window_text()
-    filters = _filters(held)
-    newest = data.ask(coverage.newest, settings.ledger.max_lag, filters.cluster)
-    window = _window(text, held, newest)
+    filters = _filters(extent_known)
+    newest = data.query(coverage.find_newest, settings.ledger.max_lag, filters.cluster)
+    window = _window(text, extent_known, newest)
     if window is None:
         return
     behind = newest.behind if newest else {}
-    known = data.ask(coverage.coverage, window, behind, filters.cluster)
-    asked = Asked(window, filters, held, known, person, settings)
-    line.caption(_told(asked))
-    page.card(_doubts, asked, height=0)
-    if window.start >= held.looks.end or window.end <= held.looks.start:
-        whole = f"{held.looks.start:%Y-%m-%d %H:%M} to {held.looks.end:%Y-%m-%d %H:%M} UTC"
+    known_coverage = data.query(coverage.measure_coverage, window, behind, filters.cluster)
+    request = PageRequest(window, filters, extent_known, known_coverage, person, settings)
+    line.caption(_window_caption(request))
+    page.card(_show_warnings, request, height=0)
+    if window.start >= extent_known.looks.end or window.end <= extent_known.looks.start:
+        data_text = (
+            f"{extent_known.looks.start:%Y-%m-%d %H:%M} to "
+            f"{extent_known.looks.end:%Y-%m-%d %H:%M} UTC"
+        )
         when = "in the future" if window.start >= datetime.now(UTC) else "there"
-        page.nothing(
-            f"Nothing lies {when}.", f"The data are {whole}: choose a window that touches them."
+        page.show_nothing(
+            f"Nothing lies {when}.", f"The data are {data_text}: choose a window that touches them."
         )
         return
-    module.show(asked)
+    module.show(request)
 
 
-def _doubts(asked: Asked) -> None:
+def _show_warnings(request: PageRequest) -> None:
     """Say above every figure what makes it doubtful."""
-    held = asked.extent
-    down = [one for one in data.ask(standing.looking, held.looks.end) if one.down]
-    for one in down[:3]:
-        last = f"{one.last_success:%Y-%m-%d %H:%M} UTC" if one.last_success else "a day ago or more"
+    extent_known = request.extent
+    down = [
+        collector
+        for collector in data.query(data_health.collector_health, extent_known.looks.end)
+        if collector.down
+    ]
+    for collector in down[:3]:
+        last = (
+            f"{collector.last_success:%Y-%m-%d %H:%M} UTC"
+            if collector.last_success
+            else "a day ago or more"
+        )
         st.warning(
-            f"**Collector {page.plain(one.collector)} of cluster {page.plain(one.cluster)} is "
-            f"down:** each of its newest looks failed ({one.looks:,}), the last success was "
-            f"{last}. What it brings is missing below. {page.plain(one.error or '', 200)}",
+            f"**Collector {page.plain(collector.collector)} of cluster "
+            f"{page.plain(collector.cluster)} is "
+            f"down:** each of its newest looks failed ({collector.looks:,}), the last success was "
+            f"{last}. What it brings is missing below. {page.plain(collector.error or '', 200)}",
             icon=":material/cloud_off:",
         )
-    now, every = datetime.now(UTC), asked.settings.service.collect_every
-    ages = data.ask(coverage.ages, asked.filters.cluster)
-    late = coverage.stale(ages, now, every, page.plain)
-    for line in [*late[:MOST_STALE], *asked.coverage.late(now, page.plain)]:
+    now, interval = datetime.now(UTC), request.settings.service.collect_every
+    ages = data.query(coverage.read_ages, request.filters.cluster)
+    late = coverage.name_stale(ages, now, interval, page.plain)
+    for line in [*late[:MOST_STALE], *request.coverage.late(now, page.plain)]:
         st.warning(f"{line[0].upper()}{line[1:]}.", icon=":material/schedule:")
-    for run in data.ask(analyzed.faults)[:MOST_STALE]:
-        st.warning(page.plain(analyzed.fault(run), MOST_BANNER), icon=":material/extension_off:")
-    failed = data.ask_seldom(standing.audits, asked.window) if held.accounted else None
+    for run in data.query(analysis_runs.faults)[:MOST_STALE]:
+        st.warning(
+            page.plain(analysis_runs.fault(run), MOST_BANNER), icon=":material/extension_off:"
+        )
+    failed = (
+        data.query_rarely(data_health.audits, request.window) if extent_known.accounted else None
+    )
     if failed:
         st.error(page.plain(failed, MOST_BANNER), icon=":material/balance:")
 
 
 def _window_text() -> str:
     with st.sidebar:
-        said = st.selectbox(
+        window_choice = st.selectbox(
             "Window",
             WINDOWS,
             index=1,
@@ -156,21 +172,23 @@ def _window_text() -> str:
             help="7d (until the newest hour in the ledger), 7d/now, or START/END such as "
             "2026-11-01/2026-11-08 (UTC)",
         )
-    return said or WINDOWS[1]
+    return window_choice or WINDOWS[1]
 
 
-def _window(text: str, held: extents.Extent, newest: coverage.Newest | None) -> Window | None:
+def _window(
+    text: str, extent_held: extents.DataExtent, newest: coverage.NewestHour | None
+) -> Window | None:
     now = datetime.now(UTC)
     hour = Window(now - coverage.HOUR, now).whole().end
-    end = min(newest.end, hour) if newest else min(held.looks.end, now)
+    end = min(newest.end, hour) if newest else min(extent_held.looks.end, now)
     try:
-        return parsed(text, now, end).whole()
+        return parse_window(text, now, end).whole()
     except UsageError as error:
         page.complain(error)
         return None
 
 
-def parsed(text: str, now: datetime, end: datetime) -> Window:
+def parse_window(text: str, now: datetime, end: datetime) -> Window:
     """Read `7d` (until `end`), `month` (the one that `end` is in, so far) or `START/END`.
 
     Raises:
@@ -178,17 +196,17 @@ def parsed(text: str, now: datetime, end: datetime) -> Window:
     """
     if text == "month":
         return Window(_midnight(end - timedelta(microseconds=1)).replace(day=1), end)
-    return coverage.requested(text, now, end)
+    return coverage.parse_window(text, now, end)
 
 
-def _filters(held: extents.Extent) -> Filters:
-    offered = data.ask_seldom(extents.names, _days(held.looks))
-    chosen: dict[str, str | None] = {}
+def _filters(extent_held: extents.DataExtent) -> Filters:
+    names_offered = data.query_rarely(extents.names, _days(extent_held.looks))
+    choices: dict[str, str | None] = {}
     with st.sidebar:
         for key in ("cluster", "team", "namespace", "model", "pool"):
-            chosen[key] = st.selectbox(
+            choices[key] = st.selectbox(
                 key.capitalize(),
-                offered.get(key, ()),
+                names_offered.get(key, ()),
                 index=None,
                 key=key,
                 placeholder="all",
@@ -204,30 +222,30 @@ def _filters(held: extents.Extent) -> Filters:
             bind="query-params",
             help="loaded: with its part of the node's CPU, memory and disk; gpu: the GPU part only",
         )
-    return Filters(view="gpu" if view == "gpu" else "loaded", **chosen)
+    return Filters(view="gpu" if view == "gpu" else "loaded", **choices)
 
 
-def _days(looks: Window) -> Window:
+def _days(data_window: Window) -> Window:
     """Return whole days around a window, so that what is asked of them is asked once a day."""
-    end = _midnight(looks.end + timedelta(days=1))
-    return Window(max(_midnight(looks.start), end - NAMED), end)
+    end = _midnight(data_window.end + timedelta(days=1))
+    return Window(max(_midnight(data_window.start), end - NAMED), end)
 
 
-def _midnight(moment: datetime) -> datetime:
-    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+def _midnight(timestamp: datetime) -> datetime:
+    return timestamp.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def _told(asked: Asked) -> str:
-    window, looks = asked.window, asked.extent.looks
+def _window_caption(request: PageRequest) -> str:
+    window, data_window = request.window, request.extent.looks
     span = f"{window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M} UTC"
     parts = [
         f"{span} ({format_duration(window.seconds)})",
-        asked.coverage.spoken,
-        *(f"{key} {page.plain(name, 40)}" for key, name in asked.filters.named.items()),
-        "US dollars" + (", GPU part only" if asked.filters.view == "gpu" else ""),
-        f"data as of {looks.end:%Y-%m-%d %H:%M} UTC",
+        request.coverage.spoken,
+        *(f"{key} {page.plain(name, 40)}" for key, name in request.filters.named.items()),
+        "US dollars" + (", GPU part only" if request.filters.view == "gpu" else ""),
+        f"data as of {data_window.end:%Y-%m-%d %H:%M} UTC",
     ]
-    late = datetime.now(UTC) - looks.end
+    late = datetime.now(UTC) - data_window.end
     if late > STALE:
         parts[-1] += f", {format_duration(late.total_seconds())} old"
     return " · ".join(parts)

@@ -48,26 +48,26 @@ def values(rows: pa.Table | Sequence[Mapping[str, Any]]) -> alt.InlineData:
     Raises:
         FallowError: more than `MOST_POINTS` rows: they must be aggregated before.
     """
-    listed = rows.to_pylist() if isinstance(rows, pa.Table) else rows
-    if len(listed) > MOST_POINTS:
-        raise FallowError(f"a chart of {len(listed):,} points is too many for a browser")
-    return alt.InlineData(values=[{k: _value(v) for k, v in row.items()} for row in listed])
+    records = rows.to_pylist() if isinstance(rows, pa.Table) else rows
+    if len(records) > MOST_POINTS:
+        raise FallowError(f"a chart of {len(records):,} points is too many for a browser")
+    return alt.InlineData(values=[{k: _value(v) for k, v in row.items()} for row in records])
 
 
 def state_scale(states: Sequence[str] | None = None) -> alt.Scale:
     """Return the colours of the ledger's states, in the order the story tells them."""
-    chosen = [s for s in STATE_COLOURS if states is None or s in states]
-    return alt.Scale(domain=chosen, range=[STATE_COLOURS[s] for s in chosen])
+    states_chosen = [s for s in STATE_COLOURS if states is None or s in states]
+    return alt.Scale(domain=states_chosen, range=[STATE_COLOURS[s] for s in states_chosen])
 
 
 def states_over_time(rows: pa.Table, unit: str = "usd", height: int = 280) -> alt.Chart:
     """Stack what each state took per day: columns day, state and the unit's."""
     title, form = ("USD per day", "$,.0f") if unit == "usd" else ("GPU-hours per day", ",.0f")
     order = {state: n for n, state in enumerate(STATE_COLOURS)}
-    listed = [{**row, "order": order.get(row["state"], 99)} for row in rows.to_pylist()]
-    used = {str(row["state"]) for row in listed}
-    drawn: alt.Chart = (
-        alt.Chart(values(listed))
+    records = [{**row, "order": order.get(row["state"], 99)} for row in rows.to_pylist()]
+    used = {str(row["state"]) for row in records}
+    chart: alt.Chart = (
+        alt.Chart(values(records))
         .mark_bar()
         .encode(
             x=alt.X("day:T", title=None, timeUnit=DAY, axis=alt.Axis(format="%d %b")),
@@ -83,7 +83,7 @@ def states_over_time(rows: pa.Table, unit: str = "usd", height: int = 280) -> al
         )
         .properties(height=height)
     )
-    return drawn
+    return chart
 
 
 def ranked_bars(
@@ -96,9 +96,9 @@ def ranked_bars(
     most: int = 15,
 ) -> Chart:
     """Draw the largest names as bars; `part` is a column whose share of the bar is amber."""
-    listed = [*rows][:most]
-    names = [visible(str(row["name"])) for row in listed]
-    base = alt.Chart(values(listed)).encode(
+    records = [*rows][:most]
+    names = [visible(str(row["name"])) for row in records]
+    base = alt.Chart(values(records)).encode(
         y=alt.Y("name:N", title=None, sort=names, axis=NAMES),
         tooltip=[
             alt.Tooltip("name:N"),
@@ -111,10 +111,10 @@ def ranked_bars(
     )
     if part:
         bars = bars + base.mark_bar(color=AMBER).encode(x=alt.X(f"{part}:Q"))
-    return bars.properties(height=max(120, 26 * len(listed) + 40))
+    return bars.properties(height=max(120, 26 * len(records) + 40))
 
 
-def fall(steps: Sequence[Mapping[str, Any]], title: str, height: int = 340) -> Chart:
+def draw_waterfall(steps: Sequence[Mapping[str, Any]], title: str, height: int = 340) -> Chart:
     """Draw a waterfall: columns name, low, high, amount, colour; bars stand where they lie."""
     order = [str(step["name"]) for step in steps]
     wide = alt.Axis(labelAngle=0, labelLimit=110, labelOverlap=False)
@@ -133,37 +133,37 @@ def fall(steps: Sequence[Mapping[str, Any]], title: str, height: int = 340) -> C
         color=alt.Color("colour:N", scale=None),
     )
     text = base.mark_text(dy=-7, fontSize=11, color=GREY).encode(y="high:Q", text="said:N")
-    drawn: Chart = (bars + text).properties(height=height)
-    return drawn
+    chart: Chart = (bars + text).properties(height=height)
+    return chart
 
 
 def stacked_bars(
     rows: Sequence[Mapping[str, Any]], *, names: Sequence[str], title: str, most: int = 15
 ) -> Chart:
     """Stack states per name: columns name, state, usd; `names` is their order."""
-    wanted = [*names][:most]
-    shown = [visible(name) for name in wanted]
-    listed = [row for row in rows if row["name"] in set(wanted)]
-    used = {str(row["state"]) for row in listed}
-    drawn: alt.Chart = (
-        alt.Chart(values(listed))
+    names_wanted = [*names][:most]
+    labels = [visible(name) for name in names_wanted]
+    records = [row for row in rows if row["name"] in set(names_wanted)]
+    used = {str(row["state"]) for row in records}
+    chart: alt.Chart = (
+        alt.Chart(values(records))
         .mark_bar()
         .encode(
-            y=alt.Y("name:N", title=None, sort=shown, axis=NAMES),
+            y=alt.Y("name:N", title=None, sort=labels, axis=NAMES),
             x=alt.X("usd:Q", title=title, axis=alt.Axis(format="$~s")),
             color=alt.Color("state:N", title=None, scale=state_scale([*used])),
             tooltip=["name:N", "state:N", alt.Tooltip("usd:Q", title="USD", format=",.2f")],
         )
-        .properties(height=max(120, 26 * len(shown) + 40))
+        .properties(height=max(120, 26 * len(labels) + 40))
     )
-    return drawn
+    return chart
 
 
 def usual_lines(rows: pa.Table, height: int = 260) -> Chart:
     """Draw each hour's dollars over what is usual: columns hour, usd, usual_usd."""
     names = {"usd": "paid", "usual_usd": "usual in this hour", "wasted_usd": "of it idle or lost"}
     base = alt.Chart(values(rows)).transform_fold([*names], as_=["key", "value"])
-    drawn: Chart = (
+    chart: Chart = (
         base.transform_filter("isValid(datum.value)")
         .transform_calculate(series=f"{json.dumps(names)}[datum.key]")
         .mark_line(interpolate="step-after")
@@ -189,7 +189,7 @@ def usual_lines(rows: pa.Table, height: int = 260) -> Chart:
         )
         .properties(height=height)
     )
-    return drawn
+    return chart
 
 
 def coverage_lines(rows: pa.Table, height: int = 220) -> Chart:
@@ -205,12 +205,12 @@ def coverage_lines(rows: pa.Table, height: int = 220) -> Chart:
         ],
     )
     scale = alt.Scale(domain=[0, 100])
-    made = base.mark_area(color=BLUE, opacity=0.35, line={"color": BLUE}).encode(
+    area = base.mark_area(color=BLUE, opacity=0.35, line={"color": BLUE}).encode(
         y=alt.Y("coverage_pct:Q", title="% of expected looks", scale=scale)
     )
     odd = base.mark_line(color=VIOLET).encode(y="conflict_pct:Q")
-    drawn: Chart = (made + odd).properties(height=height)
-    return drawn
+    layered: Chart = (area + odd).properties(height=height)
+    return layered
 
 
 def funnel(rows: Sequence[Mapping[str, Any]], title: str = "USD") -> Chart:
@@ -223,8 +223,8 @@ def funnel(rows: Sequence[Mapping[str, Any]], title: str = "USD") -> Chart:
     )
     bars = base.mark_bar().encode(color=alt.Color("colour:N", scale=None))
     text = base.mark_text(align="left", dx=6, color=GREY).encode(text="said:N")
-    drawn: Chart = (bars + text).properties(height=44 * len(rows) + 30)
-    return drawn
+    chart: Chart = (bars + text).properties(height=44 * len(rows) + 30)
+    return chart
 
 
 def month_end(rows: Sequence[Mapping[str, Any]], height: int = 240) -> Chart:
@@ -236,16 +236,17 @@ def month_end(rows: Sequence[Mapping[str, Any]], height: int = 240) -> Chart:
     band = base.mark_area(color=BLUE, opacity=0.2).encode(
         y=alt.Y("low:Q", title="USD since the month began", axis=money), y2="high:Q"
     )
-    said = [alt.Tooltip("day:T", timeUnit=DAY)]
+    tooltips = [alt.Tooltip("day:T", timeUnit=DAY)]
     paid = base.mark_line(color=BLUE, strokeWidth=2.5).encode(
-        y="paid:Q", tooltip=[*said, alt.Tooltip("paid:Q", title="paid", format=",.2f")]
+        y="paid:Q", tooltip=[*tooltips, alt.Tooltip("paid:Q", title="paid", format=",.2f")]
     )
     expected = base.mark_line(color=BLUE, strokeDash=[5, 4]).encode(
-        y="expected:Q", tooltip=[*said, alt.Tooltip("expected:Q", title="expected", format=",.2f")]
+        y="expected:Q",
+        tooltip=[*tooltips, alt.Tooltip("expected:Q", title="expected", format=",.2f")],
     )
     budget = base.mark_line(color=RED, strokeDash=[2, 3]).encode(y="budget:Q")
-    drawn: Chart = (band + paid + expected + budget).properties(height=height)
-    return drawn
+    chart: Chart = (band + paid + expected + budget).properties(height=height)
+    return chart
 
 
 def _short(amount: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import streamlit as st
 
-from dashboards.in_force import settings
+from dashboards.active_settings import settings
 from warehouse.lake import Warehouse
 
 TTL = timedelta(seconds=60)
@@ -24,7 +24,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def ask(figure: Callable[..., T], *args: Any) -> T:
+def query(figure: Callable[..., T], *args: Any) -> T:
     """Return `figure(views, *args)` from the cache or from the warehouse.
 
     Arguments are frozen records and plain values: what they print is what they are.
@@ -37,16 +37,16 @@ def ask(figure: Callable[..., T], *args: Any) -> T:
     return cast(T, _answer(str(_home()), key, repr(args), figure, args))
 
 
-def ask_seldom(figure: Callable[..., T], *args: Any) -> T:
+def query_rarely(figure: Callable[..., T], *args: Any) -> T:
     """Return what `ask` does, read again once in `SELDOM`: for what changes by the hour."""
     key = f"{figure.__module__}.{figure.__qualname__}"
-    return cast(T, _kept(str(_home()), key, repr(args), figure, args))
+    return cast(T, _cached_answer(str(_home()), key, repr(args), figure, args))
 
 
 def forget() -> None:
     """Drop every cached answer: after a write, people want to see it."""
     _answer.clear()
-    _kept.clear()
+    _cached_answer.clear()
 
 
 @st.cache_data(
@@ -57,10 +57,10 @@ def forget() -> None:
     refresh_mode="background",
 )
 def _answer(
-    home: str, key: str, asked: str, _figure: Callable[..., Any], _args: tuple[Any, ...]
+    home: str, key: str, arguments: str, _figure: Callable[..., Any], _args: tuple[Any, ...]
 ) -> Any:
-    del key, asked  # they are what the cache knows the answer by
-    return _figure(_opened(home), *_args)
+    del key, arguments  # they are what the cache knows the answer by
+    return _figure(_open_warehouse(home), *_args)
 
 
 @st.cache_data(
@@ -70,24 +70,24 @@ def _answer(
     show_spinner=False,
     refresh_mode="background",
 )
-def _kept(
-    home: str, key: str, asked: str, _figure: Callable[..., Any], _args: tuple[Any, ...]
+def _cached_answer(
+    home: str, key: str, arguments: str, _figure: Callable[..., Any], _args: tuple[Any, ...]
 ) -> Any:
-    del key, asked
-    return _figure(_opened(home), *_args)
+    del key, arguments
+    return _figure(_open_warehouse(home), *_args)
 
 
 @st.cache_resource(
     max_entries=4, show_spinner=False, on_release=lambda warehouse: warehouse.close()
 )
-def _opened(home: str) -> Warehouse:
+def _open_warehouse(home: str) -> Warehouse:
     del home
-    wanted = settings()
-    engine = wanted.warehouse
+    active = settings()
+    engine = active.warehouse
     bounded = engine.model_copy(update={"memory_limit": engine.memory_limit or MEMORY})
-    return Warehouse.open(wanted.model_copy(update={"warehouse": bounded}))
+    return Warehouse.open(active.model_copy(update={"warehouse": bounded}))
 
 
 def _home() -> str:
-    wanted = settings()
-    return f"{wanted.home} {wanted.warehouse.catalog}"
+    active = settings()
+    return f"{active.home} {active.warehouse.catalog}"

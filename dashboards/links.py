@@ -5,14 +5,16 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
-KEPT = ("window", "view")
+KEPT_PARAMETERS = ("window", "view")
 
 
-def to(page: str, **names: str | None) -> str:
+def page_link(page: str, **names: str | None) -> str:
     """Return the address of a page about somebody, relative to the page that shows it."""
-    asked = {name: st.query_params[name] for name in KEPT if name in st.query_params}
-    known = {name: value for name, value in names.items() if value}
-    return f"{page}?{urlencode(asked | known)}"
+    kept_parameters = {
+        name: st.query_params[name] for name in KEPT_PARAMETERS if name in st.query_params
+    }
+    named_values = {name: value for name, value in names.items() if value}
+    return f"{page}?{urlencode(kept_parameters | named_values)}"
 
 
 def timeline(**names: str | None) -> str | None:
@@ -20,7 +22,7 @@ def timeline(**names: str | None) -> str | None:
     subject = {name: value for name, value in names.items() if name != "cluster"}
     if not any(subject.values()) or names.get("workload") == "(platform)":
         return None
-    return to("timeline", **names)
+    return page_link("timeline", **names)
 
 
 def column(label: str = "timeline") -> Any:

@@ -24,21 +24,21 @@ def cells(
     rows: Sequence[Mapping[str, Any]],
     *,
     colours: alt.Scale | None = None,
-    told: Sequence[tuple[str, str]] = (),
+    roles: Sequence[tuple[str, str]] = (),
     outlined: str | None = None,
 ) -> Chart:
     """Draw nodes as strips and their GPUs as cells, pool by pool.
 
     Rows are sorted by cluster, pool and node: columns of these, state, gpus, usd_h, workload and
-    `told` (column and title of more tooltips). Nodes that have something in the column `outlined`
+    `roles` (column and title of more tooltips). Nodes that have something in the column `outlined`
     are framed: green where they are emptied, else amber.
     """
-    tiles, labels, wide, high = _placed(rows)
+    tiles, labels, wide, high = _lay_out_cells(rows)
     height = max(60, math.ceil(high * WIDTH_PX / wide))
     x = alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, wide], nice=False))
     y = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[high, 0], nice=False))
     used = {str(row["state"]) for row in rows}
-    drawn = (
+    chart = (
         alt.Chart(values(tiles))
         .mark_rect()
         .encode(
@@ -59,7 +59,7 @@ def cells(
                 alt.Tooltip("workload:N"),
                 alt.Tooltip("node:N"),
                 alt.Tooltip("pool:N"),
-                *(alt.Tooltip(f"{name}:N", title=title) for name, title in told),
+                *(alt.Tooltip(f"{name}:N", title=title) for name, title in roles),
             ],
         )
     )
@@ -75,11 +75,11 @@ def cells(
             .mark_rect(filled=False, strokeWidth=2.5)
             .encode(x=x, x2="x2:Q", y=y, y2="y2:Q", stroke=alt.Stroke("colour:N", scale=None))
         )
-    both: Chart = (drawn + heads).properties(height=height).configure_view(strokeWidth=0)
+    both: Chart = (chart + heads).properties(height=height).configure_view(strokeWidth=0)
     return both
 
 
-def _placed(
+def _lay_out_cells(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], float, float]:
     """Return cells and labels with their places, in GPUs, and how wide and high it all is."""
@@ -99,9 +99,11 @@ def _placed(
     for pool, slot in zip(pools, slots, strict=True):
         first, across = pool[0][0], max(1, int(wide // slot))
         gpus = sum(r["gpus"] for node in pool for r in node)
-        said = f"{visible(str(first['pool']))[:60]}  ({len(pool):,} nodes, {gpus:,.0f} GPUs)"
+        pool_caption = (
+            f"{visible(str(first['pool']))[:60]}  ({len(pool):,} nodes, {gpus:,.0f} GPUs)"
+        )
         y += label
-        labels.append({"text": said, "x": 0.0, "y": y - label * 0.15})
+        labels.append({"text": pool_caption, "x": 0.0, "y": y - label * 0.15})
         for n, node in enumerate(pool):
             x, top = (n % across) * slot, y + (n // across) * (1 + ROW_GAP)
             for part in node:
@@ -130,10 +132,10 @@ def _frames(tiles: Sequence[Mapping[str, Any]], role: str) -> list[dict[str, Any
 
 def week(rows: Sequence[Mapping[str, Any]], measure: str, title: str, colour: str) -> Chart:
     """Draw the hours of a week: columns weekday (1 = Monday), hour, the measure, and tooltips."""
-    named = [{**r, "day": DAYS[r["weekday"] - 1]} for r in rows]
+    day_rows = [{**r, "day": DAYS[r["weekday"] - 1]} for r in rows]
     dollars = measure.endswith("usd")
-    drawn: alt.Chart = (
-        alt.Chart(values(named))
+    chart: alt.Chart = (
+        alt.Chart(values(day_rows))
         .mark_rect()
         .encode(
             x=alt.X("hour:O", title="hour of the day", axis=alt.Axis(labelAngle=0)),
@@ -159,7 +161,7 @@ def week(rows: Sequence[Mapping[str, Any]], measure: str, title: str, colour: st
         )
         .properties(height=300)
     )
-    return drawn
+    return chart
 
 
 def track(
@@ -174,13 +176,13 @@ def track(
 ) -> Chart:
     """Draw lines over time: column moment, and one per key of `lines`, which says its name."""
     palette = dict(zip(lines, colours, strict=False))
-    listed = [
+    records = [
         {"moment": row["moment"], "series": name, "value": row[key]}
         for key, name in lines.items()
         for row in rows
     ]
-    drawn: alt.Chart = (
-        alt.Chart(values(listed))
+    chart: alt.Chart = (
+        alt.Chart(values(records))
         .mark_line(interpolate="step-after", invalid="break-paths-filter-domains", clip=True)
         .encode(
             x=_time(span),
@@ -199,7 +201,7 @@ def track(
         )
         .properties(height=height + (60 if len(lines) > 1 else 0))
     )
-    return drawn
+    return chart
 
 
 def state_track(
@@ -213,16 +215,16 @@ def state_track(
 ) -> Chart:
     """Stack states over time: columns moment, later, state and the value's."""
     order = {state: n for n, state in enumerate(state_scale().domain)}
-    listed: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     for _, step in groupby(rows, key=lambda r: r["moment"]):
         low = 0.0
         for row in sorted(step, key=lambda r: order.get(r["state"], 99)):
             high = low + float(row[value] or 0)
-            listed.append({**row, "low": low, "high": high})
+            records.append({**row, "low": low, "high": high})
             low = high
     used = {str(row["state"]) for row in rows}
-    drawn: alt.Chart = (
-        alt.Chart(values(listed))
+    chart: alt.Chart = (
+        alt.Chart(values(records))
         .mark_rect()
         .encode(
             x=_time(span),
@@ -238,7 +240,7 @@ def state_track(
         )
         .properties(height=height)
     )
-    return drawn
+    return chart
 
 
 def marks(
@@ -246,7 +248,7 @@ def marks(
 ) -> Chart:
     """Draw what happened as ticks, a row per kind: columns moment, kind, what."""
     kinds = sorted({visible(str(row["kind"])) for row in rows})
-    drawn: alt.Chart = (
+    chart: alt.Chart = (
         alt.Chart(values(rows))
         .mark_tick(thickness=2, size=14, color=SLATE)
         .encode(
@@ -260,11 +262,11 @@ def marks(
         )
         .properties(height=max(60, min(height, 24 * len(kinds) + 40)))
     )
-    return drawn
+    return chart
 
 
 def _time(span: tuple[datetime, datetime]) -> alt.X:
-    ends = [f"{moment:%Y-%m-%dT%H:%M:%S}Z" for moment in span]
+    ends = [f"{timestamp:%Y-%m-%dT%H:%M:%S}Z" for timestamp in span]
     return alt.X(
         "moment:T",
         title=None,

@@ -12,19 +12,21 @@ import streamlit as st
 
 from dashboards import data
 from dashboards.charts import Chart
-from dashboards.figures import analyzed
-from dashboards.figures.asking import Filters
-from dashboards.figures.extent import Extent
+from dashboards.figures import analysis_runs, reconciliation
+from dashboards.figures.extent import DataExtent
+from dashboards.figures.query import Filters
+from dashboards.figures.savings import Stages
+from dashboards.figures.waterfall import GpuHourWaterfall
 from dashboards.signin import Person
-from dashboards.text import exact, hours, money, plain, share, visible
+from dashboards.text import exact, hours, hours_of, money, plain, share, visible
 from fallow.errors import FallowError, TemporaryError
 from fallow.settings import Settings
 from fallow.window import Window
-from warehouse.coverage import Coverage
+from warehouse.coverage import WindowCoverage
 
 log = logging.getLogger("fallow.dashboard")
 __all__ = [
-    "Asked",
+    "PageRequest",
     "by",
     "card",
     "chart",
@@ -33,35 +35,36 @@ __all__ = [
     "guard",
     "heading",
     "hours",
+    "hours_of",
     "metrics",
-    "moment",
     "money",
     "name",
-    "nobody",
     "note",
-    "nothing",
     "number",
     "percent",
     "plain",
     "share",
+    "show_no_data",
+    "show_nothing",
     "table",
+    "time_column",
     "usd",
     "visible",
 ]
 
 
-class Asked(msgspec.Struct, frozen=True):
+class PageRequest(msgspec.Struct, frozen=True):
     """What a page is asked: the window and filters of the URL, by whom, over which data."""
 
     window: Window
     filters: Filters
-    extent: Extent
-    coverage: Coverage
+    extent: DataExtent
+    coverage: WindowCoverage
     person: Person
     settings: Settings
 
 
-def card(body: Callable[[Asked], None], asked: Asked, *, height: int = 160) -> None:
+def card(body: Callable[[PageRequest], None], request: PageRequest, *, height: int = 160) -> None:
     """Draw one part of a page: apart from the others, and a failure stays inside it.
 
     `height`: of what stands there until it is drawn, in pixels; 0 = nothing.
@@ -69,7 +72,7 @@ def card(body: Callable[[Asked], None], asked: Asked, *, height: int = 160) -> N
 
     def guarded() -> None:
         with st.skeleton(height=height) if height else nullcontext():
-            guard(body, asked)
+            guard(body, request)
 
     guarded.__module__, guarded.__qualname__ = body.__module__, body.__qualname__
     st.fragment(guarded, parallel=True)()
@@ -103,40 +106,44 @@ def note(text: str) -> None:
     st.caption(text)
 
 
-def nobody(asked: Asked) -> None:
+def show_no_data(request: PageRequest) -> None:
     """Say that nothing is accounted for whom the filters name in this window."""
-    chosen = ", ".join(f"{key} {plain(name, 40)}" for key, name in asked.filters.named.items())
-    if chosen:
-        nothing(
-            f"Nothing is accounted for {chosen} in this window.",
+    filter_text = ", ".join(
+        f"{key} {plain(name, 40)}" for key, name in request.filters.named.items()
+    )
+    if filter_text:
+        show_nothing(
+            f"Nothing is accounted for {filter_text} in this window.",
             "Check the spelling, clear a filter, or choose a longer window.",
         )
         return
-    nothing(
+    show_nothing(
         "No hour of this window is accounted yet.",
         "`fallow up` does the books every five minutes; `fallow collect --once` does them now.",
     )
 
 
-def nothing(what: str, then: str) -> None:
+def show_nothing(missing: str, then: str) -> None:
     """Say that there is nothing to show, and what to do about it. Both are our own words."""
-    st.info(f"**{what}** {then}", icon=":material/inbox:")
+    st.info(f"**{missing}** {then}", icon=":material/inbox:")
 
 
-def none(asked: Asked, analyzers: Sequence[str], what: str, then: str) -> None:
+def show_no_findings(
+    request: PageRequest, analyzers: Sequence[str], missing: str, then: str
+) -> None:
     """Say that no finding of these analyzers (none = any) is there: none, or not judged."""
-    absence = data.ask(analyzed.absence, asked.window, tuple(analyzers))
+    absence = data.query(analysis_runs.absence, request.window, tuple(analyzers))
     if not absence.why:
-        nothing(what, then)
+        show_nothing(missing, then)
         return
-    nothing(absence.what or what, " ".join(plain(why, 600) for why in absence.why))
+    show_nothing(absence.what or missing, " ".join(plain(why, 600) for why in absence.why))
 
 
 def table(
     rows: pa.Table | Sequence[dict[str, Any]],
     columns: dict[str, Any],
     *,
-    called: str,
+    table_name: str,
     height: int | None = None,
     key: str | None = None,
     on_select: Callable[[], None] | None = None,
@@ -146,30 +153,30 @@ def table(
     Cells are drawn, not parsed: a name is shown as it is. Dollars keep their cents in the export.
     `on_select` is called when a row was clicked; `st.session_state[key]` says which.
     """
-    shown = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist([*rows])
-    names = [column for column in columns if column in shown.column_names]
-    shown = pa.table({n: _shown(n, shown[n]) for n in names})
+    formatted = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist([*rows])
+    names = [column for column in columns if column in formatted.column_names]
+    formatted = pa.table({n: _format_column(n, formatted[n]) for n in names})
     st.dataframe(
-        shown,
+        formatted,
         column_config=columns,
         column_order=names,
         hide_index=True,
         height="auto" if height is None else height,
-        alt=called,
+        alt=table_name,
         key=key,
         on_select=on_select or "ignore",
         selection_mode="single-row",
     )
 
 
-def usd(label: str, told: str | None = None) -> Any:
+def usd(label: str, help_text: str | None = None) -> Any:
     """Return how a column of dollars is shown."""
-    return st.column_config.NumberColumn(label, format="dollar", help=told)
+    return st.column_config.NumberColumn(label, format="dollar", help=help_text)
 
 
-def number(label: str, told: str | None = None) -> Any:
+def number(label: str, help_text: str | None = None) -> Any:
     """Return how a column of GPU-hours, or of anything counted, is shown."""
-    return st.column_config.NumberColumn(label, format="localized", help=told)
+    return st.column_config.NumberColumn(label, format="localized", help=help_text)
 
 
 def name(label: str, width: Literal["small", "medium", "large"] = "medium") -> Any:
@@ -177,15 +184,15 @@ def name(label: str, width: Literal["small", "medium", "large"] = "medium") -> A
     return st.column_config.TextColumn(label, width=width)
 
 
-def moment(label: str) -> Any:
+def time_column(label: str) -> Any:
     """Return how a column of moments (UTC) is shown."""
     return st.column_config.DatetimeColumn(label, format="YYYY-MM-DD HH:mm", timezone="UTC")
 
 
-def percent(label: str, told: str | None = None) -> Any:
+def percent(label: str, help_text: str | None = None) -> Any:
     """Return how a column of percentages is shown: a bar and the number."""
     return st.column_config.ProgressColumn(
-        label, format="%.1f%%", min_value=0, max_value=100, help=told
+        label, format="%.1f%%", min_value=0, max_value=100, help=help_text
     )
 
 
@@ -203,17 +210,49 @@ def metrics(*cells: tuple[str, str, str]) -> None:
         )
 
 
+BUSY = percent("busy", "hours with work, of the hours held whose use is known")
+EFFECTIVE = percent(
+    "effective",
+    "effective utilisation: use of what limits the work over its practical peak (tensor, FP32, "
+    "memory; the SMs where no tensor activity is exported); empty = not measured",
+)
+UNMEASURED = "not measured"
+
+
+def utilised(part: float | None, measured: float) -> tuple[str, str, str]:
+    """Return the figure of effective utilisation: its share and of how many hours it is."""
+    if part is None:
+        return "Effective utilisation", UNMEASURED, "no tensor or SM activity is exported"
+    return "Effective utilisation", f"{part:.1%}", f"of {hours(measured)} measured"
+
+
+def reconciled(request: PageRequest, waterfall_total: GpuHourWaterfall, stages: Stages) -> None:
+    """Say how idle hours stand to findings, and what could be saved to what is wasted."""
+    sums = reconciliation.reconcile(waterfall_total, stages, request.filters)
+    if sums is None:
+        if stages.identified:
+            note(
+                "What could be saved is counted over all pools and in fully loaded dollars: it is "
+                "not a part of the figures beside it."
+            )
+        return
+    sums = msgspec.structs.replace(sums, in_use_by=tuple(map(plain, sums.in_use_by)))
+    lines = (sums.idle(), sums.savings(lambda usd: money(usd, cents=True)))
+    if any(lines):
+        note("  \n".join(filter(None, lines)))
+
+
 def by(keys: Sequence[str], first: str = "team") -> str:
     """Let people choose what a table is by; the choice stands in the URL."""
-    chosen = st.segmented_control(
+    choice = st.segmented_control(
         "By", [*keys], default=first, required=True, key="by", bind="query-params"
     )
-    return chosen or first
+    return choice or first
 
 
-def chart(drawn: Chart, alt: str) -> None:
+def chart(drawing: Chart, alt: str) -> None:
     """Show a chart with words for those who cannot see it."""
-    st.altair_chart(drawn, alt=alt)
+    st.altair_chart(drawing, alt=alt)
 
 
 def complain(error: FallowError) -> None:
@@ -223,11 +262,11 @@ def complain(error: FallowError) -> None:
     box(f"{text}\n\n{plain(error.hint, 400)}" if error.hint else text)
 
 
-def _shown(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _format_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Round what is counted to one digit (dollars keep all of theirs); spell out odd characters."""
     if pa.types.is_string(column.type):
         return pa.array(
             [None if t is None else visible(t) for t in column.to_pylist()], pa.string()
         )
-    counted = pa.types.is_floating(column.type) and "usd" not in name
-    return pc.round(column, ndigits=1) if counted else column
+    is_count = pa.types.is_floating(column.type) and "usd" not in name
+    return pc.round(column, ndigits=1) if is_count else column

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dashboards import in_force
+from dashboards import active_settings
 from fallow.errors import UsageError
 from fallow.settings import Settings
 
@@ -31,11 +31,13 @@ def address(settings: Settings) -> tuple[str, int]:
     Raises:
         UsageError: `dashboard.listen` is no host:port, or not loopback while nobody signs in.
     """
-    said = settings.dashboard.listen
-    host, colon, port = said.rpartition(":")
+    listen = settings.dashboard.listen
+    host, colon, port = listen.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdigit() or not 0 <= int(port) <= 65535:  # noqa: PLR2004
-        raise UsageError(f"dashboard.listen {said!r} is no host:port", hint="write 127.0.0.1:8501")
+        raise UsageError(
+            f"dashboard.listen {listen!r} is no host:port", hint="write 127.0.0.1:8501"
+        )
     if not settings.dashboard.oidc.on and not loopback(host):
         raise UsageError(
             f"without a sign-in the dashboard answers on this machine only, not on {host}",
@@ -61,39 +63,43 @@ def serve(settings: Settings) -> None:
     host, port = address(settings)
     from streamlit.web import bootstrap  # noqa: PLC0415  (2 s that a usage error need not pay)
 
-    in_force.use(settings)
+    active_settings.use_settings(settings)
     with _secrets(settings) as secrets:
         flags = options(settings, host, port, secrets)
-        said = "people sign in" if settings.dashboard.oidc.on else "no sign-in: this machine only"
-        log.info("dashboard", extra={"url": f"http://{host}:{port}", "who": said})
+        sign_in_text = (
+            "people sign in" if settings.dashboard.oidc.on else "no sign-in: this machine only"
+        )
+        log.info("dashboard", extra={"url": f"http://{host}:{port}", "who": sign_in_text})
         bootstrap.load_config_options(flag_options=flags)
         bootstrap.run(str(APP), is_hello=False, args=[], flag_options=flags)
 
 
 def options(settings: Settings, host: str, port: int, secrets: Path | None) -> dict[str, Any]:
     """Return Streamlit's options by their name on its command line (dots are underscores)."""
-    made: dict[str, Any] = {
+    options_found: dict[str, Any] = {
         "server_address": host,
         "server_port": port,
         "server_baseUrlPath": settings.dashboard.base_path,
         "secrets_files": [str(secrets)] if secrets else [],
     }
-    made = {**_flat(tomllib.loads(CONFIG.read_text(encoding="utf-8"))), **made}
+    options_found = {**_flat(tomllib.loads(CONFIG.read_text(encoding="utf-8"))), **options_found}
     hosts = settings.dashboard.hosts or ([] if settings.dashboard.oidc.on else LOOPBACK)
     if hosts:
-        made["server_allowedHosts"] = hosts
+        options_found["server_allowedHosts"] = hosts
     if settings.dashboard.oidc.on:
-        made["server_cookieSecret"] = settings.dashboard.oidc.cookie_secret.get_secret_value()
-    return made
+        options_found["server_cookieSecret"] = (
+            settings.dashboard.oidc.cookie_secret.get_secret_value()
+        )
+    return options_found
 
 
 def _flat(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in options.items():
-        made |= (
+        flat |= (
             _flat(value, f"{prefix}{name}_") if isinstance(value, dict) else {prefix + name: value}
         )
-    return made
+    return flat
 
 
 @contextmanager

@@ -99,9 +99,9 @@ def local() -> Person:
 def role_of(claims: Mapping[str, Any], oidc: OidcSettings) -> Role | None:
     """Return the highest role that claims give; None = none."""
     groups = {"viewer": oidc.viewers, "operator": oidc.operators, "approver": oidc.approvers}
-    said = groups_of(claims, oidc.roles_claim)
-    held = [role for role in ROLES if said.intersection(groups[role])]
-    return held[-1] if held else None
+    groups_claimed = groups_of(claims, oidc.roles_claim)
+    roles_held = [role for role in ROLES if groups_claimed.intersection(groups[role])]
+    return roles_held[-1] if roles_held else None
 
 
 def groups_of(claims: Mapping[str, Any], claim: str) -> set[str]:
@@ -109,10 +109,14 @@ def groups_of(claims: Mapping[str, Any], claim: str) -> set[str]:
 
     The claim may be a path with dots, such as `realm_access.roles`.
     """
-    found: Any = claims.get(claim)
-    if found is None:
-        found = claims
+    claim_value: Any = claims.get(claim)
+    if claim_value is None:
+        claim_value = claims
         for part in claim.split("."):
-            found = found.get(part) if isinstance(found, Mapping) else None
-    listed = [found] if isinstance(found, str) else found
-    return {g for g in listed if isinstance(g, str)} if isinstance(listed, list | tuple) else set()
+            claim_value = claim_value.get(part) if isinstance(claim_value, Mapping) else None
+    names_listed = [claim_value] if isinstance(claim_value, str) else claim_value
+    return (
+        {g for g in names_listed if isinstance(g, str)}
+        if isinstance(names_listed, list | tuple)
+        else set()
+    )

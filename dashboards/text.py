@@ -19,9 +19,9 @@ def plain(text: object, longest: int = LONGEST) -> str:
     isolated, so that a name in another direction does not turn the words around it. An invisible
     joiner keeps addresses from becoming links: those are found after escapes are gone.
     """
-    said = visible(str(text))
-    said = said if len(said) <= longest else said[: longest - 1] + "…"
-    return "\u2068" + _LINKED.sub("\\g<0>\u2060", _MARKUP.sub(r"\\\1", said)) + "\u2069"
+    shown_text = visible(str(text))
+    shown_text = shown_text if len(shown_text) <= longest else shown_text[: longest - 1] + "…"
+    return "\u2068" + _LINKED.sub("\\g<0>\u2060", _MARKUP.sub(r"\\\1", shown_text)) + "\u2069"
 
 
 def visible(text: str) -> str:
@@ -50,6 +50,11 @@ def hours(gpu_hours: float) -> str:
 def share(part: Any, whole: Any) -> str:
     """Write a part as a percentage of a whole."""
     return f"{float(part) / float(whole):.1%}" if part is not None and whole else "-"
+
+
+def hours_of(part: float, whole: float) -> str:
+    """Write GPU-hours with their share of all hours beside them."""
+    return f"{hours(part)}, {share(part, whole)} of the hours"
 
 
 def _visible(char: str) -> str:

@@ -7,11 +7,11 @@ from typing import Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from fallow.errors import UsageError
-from fallow.quiet_hours import parse
-from fallow.sections import Duration, Section
+from fallow.quiet_hours import parse_quiet_hours
+from fallow.settings_groups import Duration, SettingsGroup
 
 
-class LeaseSettings(Section):
+class LeaseSettings(SettingsGroup):
     """The Lease (coordination.k8s.io) that lets one actor act, however many run."""
 
     name: str = Field("fallow-actor", min_length=1, description="of the Lease")
@@ -25,7 +25,7 @@ class LeaseSettings(Section):
     )
 
 
-class BreakerSettings(Section):
+class BreakerSettings(SettingsGroup):
     """When telemetry as a whole is not to be trusted (telemetry-and-waste.md#safety)."""
 
     within: Duration = Field(
@@ -43,7 +43,7 @@ class BreakerSettings(Section):
     )
 
 
-class BackOffSettings(Section):
+class BackOffSettings(SettingsGroup):
     """How long somebody's refusal is respected."""
 
     contested: Duration = Field(
@@ -57,7 +57,7 @@ class BackOffSettings(Section):
     )
 
 
-class Channel(Section):
+class Channel(SettingsGroup):
     """Somewhere to tell people: an Apprise URL, and when not to."""
 
     url: SecretStr = Field(description="Apprise URL: mailto://, slack://, json://host/hook ...")
@@ -70,13 +70,13 @@ class Channel(Section):
     def _readable(cls, said: list[str]) -> list[str]:
         for text in said:
             try:
-                parse(text)
+                parse_quiet_hours(text)
             except UsageError as error:
                 raise ValueError(str(error)) from error
         return said
 
 
-class NoticesSettings(Section):
+class NoticesSettings(SettingsGroup):
     """Who is told, how, and how often."""
 
     channels: dict[str, Channel] = Field(default_factory=dict, description="by name: url, quiet")
@@ -105,7 +105,7 @@ class NoticesSettings(Section):
         return self
 
 
-class HubSettings(Section):
+class HubSettings(SettingsGroup):
     """The JupyterHub whose users' servers may be stopped."""
 
     url: str = Field("", description="such as https://hub.example; empty = there is none")
@@ -115,7 +115,7 @@ class HubSettings(Section):
     timeout: Duration = Field(timedelta(seconds=10), description="of one request")
 
 
-class ActionsSettings(Section):
+class ActionsSettings(SettingsGroup):
     """Whether and how carefully Fallow acts. Nothing acts while `enabled` is false."""
 
     enabled: bool = Field(False, description="let the service act by its policies")

@@ -39,7 +39,7 @@ def daly(write: float, mtbf: float) -> float:
     return young(write, mtbf) * (1 + math.sqrt(ratio) / 3 + ratio / 9) - write
 
 
-def stretch(interval: float, write: float, mtbf: float, restart: float) -> float:
+def time_per_work(interval: float, write: float, mtbf: float, restart: float) -> float:
     """Return the expected time per unit of work: (M/t) e^(R/M) (e^((t+C)/M) - 1), at least 1.
 
     Work that is never saved has itself as interval and no `write`. Infinite where it never ends.
@@ -55,7 +55,7 @@ def stretch(interval: float, write: float, mtbf: float, restart: float) -> float
     return max(mtbf / interval * tries, 1.0)
 
 
-def realised(spot_usd: float, list_usd: float, stretched: float) -> float:
+def realised_share(spot_usd: float, list_usd: float, stretched: float) -> float:
     """Return the share saved by work that takes longer at a lower price; below 0 it costs more."""
     return 1 - spot_usd * stretched / list_usd
 

@@ -33,12 +33,12 @@ _MACROS = {
     "@hourly": "0 * * * *",
 }
 _PART = re.compile(r"(\*|[a-z0-9]+(?:-[a-z0-9]+)?)(?:/(\d{1,3}))?")
-_MOMENT = timedelta(microseconds=1)
+_SMALLEST_STEP = timedelta(microseconds=1)
 _SAMPLE = datetime(2024, 1, 1)  # noqa: DTZ001  (the wall's time: a place in no zone)
 
 
 @lru_cache(maxsize=1024)
-def parsed(expression: str) -> tuple[Any, ...]:
+def parse_triggers(expression: str) -> tuple[Any, ...]:
     """Return the triggers of an expression: it starts whenever one of them does.
 
     Raises:
@@ -56,23 +56,23 @@ def parsed(expression: str) -> tuple[Any, ...]:
     values = list(starmap(_values, zip(fields, _FIELDS, strict=True)))
     days, weekdays = fields[2], ",".join(sorted({_DAYS[n % 7] for n in values[4]}))
     first = {"minute": fields[0], "hour": fields[1], "month": fields[3], "timezone": UTC}
-    both = not days.startswith("*") and not fields[4].startswith("*")
+    has_both_days = not days.startswith("*") and not fields[4].startswith("*")
     choices = [{"day": days}, {"day_of_week": weekdays}]
-    wanted = choices if both else [{"day": days, "day_of_week": weekdays}]
-    triggers = tuple(CronTrigger(**first, **choice) for choice in wanted)
-    if following(triggers, _SAMPLE) is None:
+    fields_wanted = choices if has_both_days else [{"day": days, "day_of_week": weekdays}]
+    triggers = tuple(CronTrigger(**first, **choice) for choice in fields_wanted)
+    if next_start(triggers, _SAMPLE) is None:
         raise ValueError(f"{expression!r} never comes: there is no such day")
     return triggers
 
 
-def following(triggers: tuple[Any, ...], wall: datetime) -> datetime | None:
+def next_start(triggers: tuple[Any, ...], wall: datetime) -> datetime | None:
     """Return the first start after a moment, both as the wall shows them; None = never again."""
-    after = (wall + _MOMENT).replace(tzinfo=UTC)
-    found = [trigger.get_next_fire_time(None, after) for trigger in triggers]
-    return min((f.replace(tzinfo=None) for f in found if f is not None), default=None)
+    after = (wall + _SMALLEST_STEP).replace(tzinfo=UTC)
+    times = [trigger.get_next_fire_time(None, after) for trigger in triggers]
+    return min((f.replace(tzinfo=None) for f in times if f is not None), default=None)
 
 
-def moments(wall: datetime, zone: ZoneInfo) -> tuple[datetime, ...]:
+def to_utc_times(wall: datetime, zone: ZoneInfo) -> tuple[datetime, ...]:
     """Return when a clock shows a time: once, twice, or, skipped, when it has jumped past it."""
     first = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
     second = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
@@ -93,7 +93,7 @@ def moments(wall: datetime, zone: ZoneInfo) -> tuple[datetime, ...]:
 def _values(text: str, field: _Field) -> set[int]:
     name, low, high, names = field
     legal = f"{low}-{high}" + (f" or {', '.join(names)}" if names else "")
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in text.split(","):
         match = _PART.fullmatch(part)
         if match is None:
@@ -110,8 +110,8 @@ def _values(text: str, field: _Field) -> set[int]:
             raise ValueError(f"{name} {part!r} has a step that is not in 1-{high - low}")
         if step is not None and not last and span != "*":
             end = high
-        found.update(range(start, end + 1, int(step or 1)))
-    return found
+        numbers.update(range(start, end + 1, int(step or 1)))
+    return numbers
 
 
 def _number(word: str, field: _Field) -> int | None:

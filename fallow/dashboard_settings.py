@@ -6,13 +6,13 @@ from typing import Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from fallow.sections import Duration, Section, TimeZone
+from fallow.settings_groups import Duration, SettingsGroup, TimeZone
 
 LEAST_SECRET = 32
 """Characters of the secret that signs cookies: 32 random ones cannot be guessed."""
 
 
-class OidcSettings(Section):
+class OidcSettings(SettingsGroup):
     """Sign-in by OpenID Connect; without `metadata_url` the dashboard answers on loopback only."""
 
     metadata_url: str = Field("", description="https://.../.well-known/openid-configuration")
@@ -64,7 +64,7 @@ class OidcSettings(Section):
         return self
 
 
-class DashboardSettings(Section):
+class DashboardSettings(SettingsGroup):
     """Where the dashboard answers and who may see it."""
 
     listen: str = Field(
@@ -89,7 +89,7 @@ class DashboardSettings(Section):
         return hours
 
 
-class FinanceSettings(Section):
+class FinanceSettings(SettingsGroup):
     """What was planned, beside what was paid."""
 
     usd_per_month: Decimal | None = Field(None, gt=0, description="budget of a calendar month")

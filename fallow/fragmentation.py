@@ -45,7 +45,7 @@ class PodType(msgspec.Struct, frozen=True):
 
 
 @cache
-def typical() -> tuple[PodType, ...]:
+def typical_mix() -> tuple[PodType, ...]:
     """Return the default mix (`typical_pods.csv`): what openb's pods ask.
 
     Source: Alibaba openb trace 2023 (Apache-2.0), reduced by `mix` to 95 % of 8,152 pods.
@@ -87,17 +87,17 @@ def popular(counts: Mapping[PodType, int], cover: float = 0.95) -> tuple[PodType
         ),
         reverse=True,
     )
-    need, kept = cover * sum(counts.values()), []
+    remaining, chosen = cover * sum(counts.values()), []
     for kind, count in ranked:
-        if need <= 0:
+        if remaining <= 0:
             break
-        kept.append((kind, count))
-        need -= count
-    total = sum(count for _, count in kept)
-    return tuple(msgspec.structs.replace(kind, popularity=n / total) for kind, n in kept)
+        chosen.append((kind, count))
+        remaining -= count
+    total = sum(count for _, count in chosen)
+    return tuple(msgspec.structs.replace(kind, popularity=n / total) for kind, n in chosen)
 
 
-class Measure:
+class FragmentationMeasure:
     """The measure for one mix, ready for many nodes."""
 
     def __init__(self, types: Sequence[PodType]) -> None:
@@ -115,13 +115,13 @@ class Measure:
         `cpu` is free milli-CPU [node], `gpu` free milli-GPU [node, device], 0 beyond a node's
         devices; `models` names each node's GPU model and may be empty where no type is choosy.
         """
-        found = np.empty(len(cpu), np.float64)
+        lost_by_node = np.empty(len(cpu), np.float64)
         step = max(1, _CELLS // max(1, len(self._types) * gpu.shape[1]))
         for low in range(0, len(cpu), step):
             rows = slice(low, low + step)
             lost, *_ = self._lost(cpu[rows], gpu[rows], models[rows] if self._picky else ())
-            found[rows] = self._popularity @ lost
-        return found
+            lost_by_node[rows] = self._popularity @ lost
+        return lost_by_node
 
     def causes(self, cpu: Integers, gpu: Integers, models: Sequence[str] = ()) -> dict[str, float]:
         """Return F(M) of all the nodes split by cause (`CAUSES`), in milli-GPU."""
@@ -134,18 +134,18 @@ class Measure:
         """Return F_n(M) of each node split by cause (`CAUSES`), in milli-GPU."""
         lost, enough_gpu, access = self._lost(cpu, gpu, models)
         weighed = lost * self._popularity[:, None]
-        asks = self._count > 0
+        needs_gpus = self._count > 0
         enough_cpu = cpu >= self._cpu
-        where = {
-            "lack-both": asks & access & ~enough_gpu & ~enough_cpu,
-            "lack-gpu": asks & access & ~enough_gpu & enough_cpu,
-            "lack-cpu": asks & access & enough_gpu & ~enough_cpu,
-            "sliver": asks & access & enough_gpu & enough_cpu,
-            "no-gpu": ~asks & enough_cpu,
-            "no-gpu-lack-cpu": ~asks & ~enough_cpu,
-            "no-access": asks & ~access,
+        masks = {
+            "lack-both": needs_gpus & access & ~enough_gpu & ~enough_cpu,
+            "lack-gpu": needs_gpus & access & ~enough_gpu & enough_cpu,
+            "lack-cpu": needs_gpus & access & enough_gpu & ~enough_cpu,
+            "sliver": needs_gpus & access & enough_gpu & enough_cpu,
+            "no-gpu": ~needs_gpus & enough_cpu,
+            "no-gpu-lack-cpu": ~needs_gpus & ~enough_cpu,
+            "no-access": needs_gpus & ~access,
         }
-        return {cause: np.where(where[cause], weighed, 0.0).sum(axis=0) for cause in CAUSES}
+        return {cause: np.where(masks[cause], weighed, 0.0).sum(axis=0) for cause in CAUSES}
 
     def _lost(
         self, cpu: Integers, gpu: Integers, models: Sequence[str]
@@ -153,9 +153,9 @@ class Measure:
         large = gpu[None] >= self._share[:, None, None]
         access = np.ones((len(self._types), len(cpu)), bool)
         if self._picky:
-            for place, kind in enumerate(self._types):
+            for index, kind in enumerate(self._types):
                 if kind.gpu_models:
-                    access[place] = [model in kind.gpu_models for model in models]
+                    access[index] = [model in kind.gpu_models for model in models]
         enough = large.sum(axis=2) >= self._count
         fits = (self._count > 0) & access & enough & (cpu >= self._cpu)
         slivers = np.where(large, 0, gpu[None]).sum(axis=2)

@@ -55,9 +55,9 @@ def canonical(model: str | None) -> GpuModel | None:
     if not model:
         return None
     spaced = model.replace("-", " ").replace("_", " ")
-    for known in gpu_models():
-        if re.search(known.pattern, spaced):
-            return known
+    for candidate in gpu_models():
+        if re.search(candidate.pattern, spaced):
+            return candidate
     return None
 
 
@@ -69,5 +69,5 @@ def model_name(text: str | None) -> str | None:
     """
     if not text or not text.strip():
         return None
-    known = canonical(text)
-    return known.gpu_model if known else re.sub(r"[\s_]+", "-", text.strip())
+    gpu_model = canonical(text)
+    return gpu_model.gpu_model if gpu_model else re.sub(r"[\s_]+", "-", text.strip())

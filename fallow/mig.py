@@ -43,10 +43,10 @@ class Profile(msgspec.Struct, frozen=True):
 def models() -> dict[str, dict[str, Profile]]:
     """Return the profiles of every canonical GPU model that knows MIG."""
     text = files("fallow").joinpath("mig_profiles.csv").read_text("utf-8")
-    known: dict[str, dict[str, Profile]] = {}
+    by_model: dict[str, dict[str, Profile]] = {}
     for row in csv.DictReader(text.splitlines()):
         for model, name in zip(row["gpu_models"].split(), row["profiles"].split(), strict=True):
-            known.setdefault(model, {})[name] = Profile(
+            by_model.setdefault(model, {})[name] = Profile(
                 name,
                 int(row["profile_id"]),
                 tuple(int(start) for start in row["starts"].split()),
@@ -54,7 +54,7 @@ def models() -> dict[str, dict[str, Profile]]:
                 int(row["compute"]),
                 int(row["most"]),
             )
-    return known
+    return by_model
 
 
 def profiles(gpu_model: str) -> dict[str, Profile]:
@@ -77,49 +77,49 @@ def profile(gpu_model: str, name: str) -> Profile:
     Raises:
         UsageError: the model knows no MIG, or not this profile.
     """
-    known = profiles(gpu_model)
-    if name not in known:
+    by_name = profiles(gpu_model)
+    if name not in by_name:
         raise UsageError(
-            f"{gpu_model} has no MIG profile {name!r}", hint=f"it has: {', '.join(known)}"
+            f"{gpu_model} has no MIG profile {name!r}", hint=f"it has: {', '.join(by_name)}"
         )
-    return known[name]
+    return by_name[name]
 
 
 @cache
-def open_starts(gpu_model: str, taken: int, name: str) -> tuple[int, ...]:
+def open_starts(gpu_model: str, used: int, name: str) -> tuple[int, ...]:
     """Return the starts where one more instance may lie; empty when the model lacks the profile."""
     kind = models().get(gpu_model, {}).get(name)
     if kind is None:
         return ()
-    return tuple(start for start in kind.starts if not taken & kind.mask(start))
+    return tuple(start for start in kind.starts if not used & kind.mask(start))
 
 
-def lay(gpu_model: str, names: Sequence[str]) -> Layout:
+def find_layout(gpu_model: str, names: Sequence[str]) -> Layout:
     """Return legal places for a board's profiles (`3g.40gb`, `2g.20gb`, ...).
 
     Raises:
         UsageError: an unknown model or profile, or a set that no layout holds.
     """
     kinds = sorted((profile(gpu_model, name) for name in names), key=lambda kind: -kind.size)
-    over = [kind.name for kind in kinds if sum(k.name == kind.name for k in kinds) > kind.most]
-    found = None if over else _search(kinds, 0)
-    if found is None:
+    exceeded = [kind.name for kind in kinds if sum(k.name == kind.name for k in kinds) > kind.most]
+    placements = None if exceeded else _search(kinds, 0)
+    if placements is None:
         raise UsageError(
             f"a {gpu_model} board cannot hold {'+'.join(names)}",
             hint="see fallow/mig_profiles.csv for legal starts and sizes",
         )
-    return tuple(sorted(found, key=lambda place: place[1]))
+    return tuple(sorted(placements, key=lambda placement: placement[1]))
 
 
-def _search(kinds: Sequence[Profile], taken: int) -> list[tuple[str, int]] | None:
+def _search(kinds: Sequence[Profile], used: int) -> list[tuple[str, int]] | None:
     if not kinds:
         return []
-    first, rest = kinds[0], kinds[1:]
+    first, others = kinds[0], kinds[1:]
     for start in first.starts:
-        if not taken & first.mask(start):
-            found = _search(rest, taken | first.mask(start))
-            if found is not None:
-                return [(first.name, start), *found]
+        if not used & first.mask(start):
+            placements = _search(others, used | first.mask(start))
+            if placements is not None:
+                return [(first.name, start), *placements]
     return None
 
 
@@ -133,16 +133,16 @@ def maximal_layouts(gpu_model: str, *, double_memory: bool = True) -> tuple[Layo
     ]
     full: set[Layout] = set()
 
-    def grow(layout: Layout, taken: int, lowest: int) -> None:
+    def grow(layout: Layout, used: int, lowest: int) -> None:
         opened = [
-            (kind, start) for kind in kinds for start in kind.starts if not taken & kind.mask(start)
+            (kind, start) for kind in kinds for start in kind.starts if not used & kind.mask(start)
         ]
         if not opened:
             full.add(layout)
         # Instances are added from left to right, so that each layout is met once.
         for kind, start in opened:
             if start >= lowest:
-                grow((*layout, (kind.name, start)), taken | kind.mask(start), start + 1)
+                grow((*layout, (kind.name, start)), used | kind.mask(start), start + 1)
 
     grow((), 0, 0)
     return tuple(sorted(full))
@@ -151,13 +151,13 @@ def maximal_layouts(gpu_model: str, *, double_memory: bool = True) -> tuple[Layo
 @cache
 def multisets(gpu_model: str, *, double_memory: bool = True) -> tuple[tuple[str, ...], ...]:
     """Return what the maximal layouts hold, wherever it lies; each as its sorted profiles."""
-    found = maximal_layouts(gpu_model, double_memory=double_memory)
-    return tuple(sorted({tuple(sorted(name for name, _ in layout)) for layout in found}))
+    layouts = maximal_layouts(gpu_model, double_memory=double_memory)
+    return tuple(sorted({tuple(sorted(name for name, _ in layout)) for layout in layouts}))
 
 
 @cache
 def stranded(
-    gpu_model: str, taken: int, demand: tuple[tuple[str, float], ...] | None = None
+    gpu_model: str, used: int, demand: tuple[tuple[str, float], ...] | None = None
 ) -> float:
     """Return the free memory slices of a board that the expected next instance cannot use.
 
@@ -166,15 +166,15 @@ def stranded(
     profile and its weight. Default: the model's profiles alike (a `+me` twin lies where its
     namesake does and is left out).
     """
-    known = profiles(gpu_model)
+    by_name = profiles(gpu_model)
     if demand is None:
-        demand = tuple((name, 1.0) for name in known if not name.endswith("+me"))
-    slices = max(kind.size for kind in known.values())
-    free = slices - (taken & ((1 << slices) - 1)).bit_count()
+        demand = tuple((name, 1.0) for name in by_name if not name.endswith("+me"))
+    slices = max(kind.size for kind in by_name.values())
+    free = slices - (used & ((1 << slices) - 1)).bit_count()
     lost = 0.0
     for name, weight in demand:
-        usable = len(open_starts(gpu_model, taken, name))
-        if name in known:
-            usable = min(usable, known[name].most) * known[name].size
+        usable = len(open_starts(gpu_model, used, name))
+        if name in by_name:
+            usable = min(usable, by_name[name].most) * by_name[name].size
         lost += weight * (free - usable)
     return lost / sum(weight for _, weight in demand)

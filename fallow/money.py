@@ -15,8 +15,8 @@ def cents(usd: Decimal) -> Decimal:
 
 def total(parts: Sequence[Decimal | None]) -> Decimal | None:
     """Return the sum of what has a price, rounded once; None = nothing has."""
-    known = [usd for usd in parts if usd is not None]
-    return cents(sum(known, Decimal())) if known else None
+    amounts = [usd for usd in parts if usd is not None]
+    return cents(sum(amounts, Decimal())) if amounts else None
 
 
 def apportion(
@@ -27,19 +27,19 @@ def apportion(
     Each is its own dollars rounded down or up to a cent, as long as `whole` is their sum rounded;
     None stays None.
     """
-    known = [n for n, usd in enumerate(parts) if usd is not None]
-    if not known:
+    indexes = [n for n, usd in enumerate(parts) if usd is not None]
+    if not indexes:
         return list(parts)
-    exact = {n: parts[n] or Decimal() for n in known}
-    made = {n: usd.quantize(CENT, ROUND_FLOOR) for n, usd in exact.items()}
+    exact = {n: parts[n] or Decimal() for n in indexes}
+    floors = {n: usd.quantize(CENT, ROUND_FLOOR) for n, usd in exact.items()}
     target = total(parts) if whole is None else whole
-    left = int(((target or Decimal()) - sum(made.values(), Decimal())) / CENT)
-    order = sorted(known, key=lambda n: (made[n] - exact[n], -exact[n], n))
-    if left < 0:
+    cents_left = int(((target or Decimal()) - sum(floors.values(), Decimal())) / CENT)
+    order = sorted(indexes, key=lambda n: (floors[n] - exact[n], -exact[n], n))
+    if cents_left < 0:
         order.reverse()
-    for place in range(abs(left)):
-        made[order[place % len(order)]] += CENT if left > 0 else -CENT
-    return [made.get(n) for n in range(len(parts))]
+    for position in range(abs(cents_left)):
+        floors[order[position % len(order)]] += CENT if cents_left > 0 else -CENT
+    return [floors.get(n) for n in range(len(parts))]
 
 
 def split(
@@ -49,20 +49,20 @@ def split(
 
     Never is a row's idle part more than the row, nor the rest of a wholly idle row other than 0.
     """
-    whole, idle_whole = (
+    total_usd, idle_total = (
         total(usd),
         total([i for i, u in zip(idle, usd, strict=True) if u is not None]),
     )
-    if whole is None or idle_whole is None:
+    if total_usd is None or idle_total is None:
         return list(usd), list(idle)
-    known = [n for n, u in enumerate(usd) if u is not None]
-    resting = [idle[n] or Decimal() for n in known]
-    rest = [(usd[n] or Decimal()) - i for n, i in zip(known, resting, strict=True)]
-    spent: list[Decimal | None] = [None] * len(usd)
+    indexes = [n for n, u in enumerate(usd) if u is not None]
+    idle_parts = [idle[n] or Decimal() for n in indexes]
+    used_parts = [(usd[n] or Decimal()) - i for n, i in zip(indexes, idle_parts, strict=True)]
+    in_use: list[Decimal | None] = [None] * len(usd)
     idled: list[Decimal | None] = [None] * len(usd)
-    shares = apportion([i or None for i in resting], idle_whole)
-    others = apportion([r or None for r in rest], whole - idle_whole)
-    for n, i, r in zip(known, shares, others, strict=True):
+    shares = apportion([i or None for i in idle_parts], idle_total)
+    others = apportion([r or None for r in used_parts], total_usd - idle_total)
+    for n, i, r in zip(indexes, shares, others, strict=True):
         idled[n] = i or Decimal("0.00")
-        spent[n] = (i or Decimal("0.00")) + (r or Decimal("0.00"))
-    return spent, idled
+        in_use[n] = (i or Decimal("0.00")) + (r or Decimal("0.00"))
+    return in_use, idled

@@ -6,26 +6,26 @@ from typing import Any
 
 from fallow.errors import UsageError
 
-SEAMS = ("collectors", "analyzers", "executors", "prices")
+PLUGIN_GROUPS = ("collectors", "analyzers", "executors", "prices")
 
 
 @cache
-def installed(seam: str) -> dict[str, EntryPoint]:
+def installed(group: str) -> dict[str, EntryPoint]:
     """Return the entry points of a seam by name, in name order."""
-    found = entry_points(group=f"fallow.{seam}")
-    return {point.name: point for point in sorted(found, key=lambda p: p.name)}
+    points = entry_points(group=f"fallow.{group}")
+    return {point.name: point for point in sorted(points, key=lambda p: p.name)}
 
 
-def load(seam: str, name: str) -> Any:
+def load(group: str, name: str) -> Any:
     """Import one plugin's class.
 
     Raises:
         UsageError: nothing of that name is installed.
     """
-    found = installed(seam)
-    if name not in found:
+    points = installed(group)
+    if name not in points:
         raise UsageError(
-            f"no {seam.removesuffix('s')} called {name!r}",
-            hint=f"installed: {', '.join(found) or 'none'}",
+            f"no {group.removesuffix('s')} called {name!r}",
+            hint=f"installed: {', '.join(points) or 'none'}",
         )
-    return found[name].load()
+    return points[name].load()

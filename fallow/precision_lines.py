@@ -8,7 +8,7 @@ from importlib.resources import files
 import msgspec
 
 
-class Line(msgspec.Struct, frozen=True):
+class FrameworkLine(msgspec.Struct, frozen=True):
     """What to write in one framework."""
 
     format: str
@@ -18,10 +18,10 @@ class Line(msgspec.Struct, frozen=True):
 
 
 @cache
-def lines() -> Mapping[str, tuple[Line, ...]]:
+def framework_lines() -> Mapping[str, tuple[FrameworkLine, ...]]:
     """Return the lines of each format."""
     text = files("fallow").joinpath("precision_lines.csv").read_text(encoding="utf-8")
-    found: dict[str, list[Line]] = {}
+    by_format: dict[str, list[FrameworkLine]] = {}
     for row in csv.DictReader(text.splitlines()):
-        found.setdefault(row["format"], []).append(Line(**row))
-    return {name: tuple(rows) for name, rows in found.items()}
+        by_format.setdefault(row["format"], []).append(FrameworkLine(**row))
+    return {name: tuple(rows) for name, rows in by_format.items()}

@@ -34,13 +34,13 @@ class Protection(msgspec.Struct, frozen=True):
     veto: str
     why: str
 
-    def protects(self, said: str, now: datetime | None = None) -> bool:
+    def protects(self, value: str, now: datetime | None = None) -> bool:
         """Tell whether a value protects; without `now` a moment protects for ever."""
-        text = said.strip()
+        text = value.strip()
         if self.value == "set":
             return text.lower() not in _FALSE
         if self.value == "until":
-            end = moment(text)
+            end = parse_timestamp(text)
             return now is None or end is None or end > now
         return text.lower() == self.value
 
@@ -64,41 +64,46 @@ def notes() -> frozenset[str]:
     return frozenset(row.key for row in protections() if row.where == "note")
 
 
-def named(*words: Mapping[str, Any] | None) -> dict[str, str]:
+def select_protections(*mark_sets: Mapping[str, Any] | None) -> dict[str, str]:
     """Return what the table names among annotations and labels of one or several objects.
 
     Of two values of one key the one that protects counts, or protects for longer.
     """
-    found: dict[str, str] = {}
-    for each in words:
-        for key, said in (each or {}).items():
-            if isinstance(said, str) and (key in annotations() or key in notes()):
-                found[key] = said if key not in found else _stronger(key, found[key], said)
-    return found
+    selected: dict[str, str] = {}
+    for marks in mark_sets:
+        for key, value in (marks or {}).items():
+            if isinstance(value, str) and (key in annotations() or key in notes()):
+                selected[key] = (
+                    value if key not in selected else _stronger(key, selected[key], value)
+                )
+    return selected
 
 
-def stored(notes_of_pod: Mapping[str, Any]) -> dict[str, str]:
+def read_stored_pod(notes_of_pod: Mapping[str, Any]) -> dict[str, str]:
     """Return what a stored pod's annotations say: its own, its owners' and its namespace's."""
     inherited = (notes_of_pod.get(OWNERS), notes_of_pod.get(NAMESPACE))
-    maps = [each for each in inherited if isinstance(each, Mapping)]
+    maps = [mapping for mapping in inherited if isinstance(mapping, Mapping)]
     own = {k: str(v) for k, v in notes_of_pod.items() if "/" in k and not isinstance(v, list)}
-    return {**own, **named(own, *maps)}
+    return {**own, **select_protections(own, *maps)}
 
 
-def moment(text: str) -> datetime | None:
+def parse_timestamp(text: str) -> datetime | None:
     """Read a moment; without an offset it is UTC; None = it is none."""
     try:
-        found = datetime.fromisoformat(text)
+        timestamp = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=UTC)
 
 
-def _stronger(key: str, one: str, other: str) -> str:
+def _stronger(key: str, value: str, other_value: str) -> str:
     row = annotations().get(key)
     if row is None:
-        return one
+        return value
     if row.value == "until":
-        ends = {said: moment(said.strip()) or _EVER for said in (one, other)}
-        return max((one, other), key=lambda said: ends[said])
-    return one if row.protects(one) else other
+        ends = {
+            candidate: parse_timestamp(candidate.strip()) or _EVER
+            for candidate in (value, other_value)
+        }
+        return max((value, other_value), key=lambda candidate: ends[candidate])
+    return value if row.protects(value) else other_value

@@ -54,32 +54,32 @@ class QuietHours(msgspec.Struct, frozen=True):
         return start, datetime.combine(last, self.end, zone).astimezone(UTC)
 
 
-def parse(text: str) -> QuietHours:
+def parse_quiet_hours(text: str) -> QuietHours:
     """Read quiet hours.
 
     Raises:
         UsageError: the text is none; the legal form is named.
     """
-    found = _TEXT.fullmatch(text.strip())
-    if found is None or (found["days"] is None and found["start"] is None):
+    match = _TEXT.fullmatch(text.strip())
+    if match is None or (match["days"] is None and match["start"] is None):
         raise _wrong(text, "write days, hours or both, then a time zone")
     try:
-        ZoneInfo(found["zone"])
+        ZoneInfo(match["zone"])
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise _wrong(text, f"there is no time zone {found['zone']!r}") from error
+        raise _wrong(text, f"there is no time zone {match['zone']!r}") from error
     midnight = time(0)
     try:
-        start = time.fromisoformat(found["start"]) if found["start"] else midnight
-        end = time.fromisoformat(found["end"]) if found["end"] else midnight
+        start = time.fromisoformat(match["start"]) if match["start"] else midnight
+        end = time.fromisoformat(match["end"]) if match["end"] else midnight
     except ValueError as error:
         raise _wrong(text, "hours are 00:00 to 23:59") from error
-    return QuietHours(_days(text, found["days"]), start, end, found["zone"])
+    return QuietHours(_days(text, match["days"]), start, end, match["zone"])
 
 
-def _days(text: str, said: str | None) -> frozenset[int]:
-    if said is None:
+def _days(text: str, day_text: str | None) -> frozenset[int]:
+    if day_text is None:
         return frozenset(range(7))
-    names = said.split("-")
+    names = day_text.split("-")
     if any(name not in DAYS for name in names):
         raise _wrong(text, f"days are {', '.join(DAYS)}")
     first, last = DAYS.index(names[0]), DAYS.index(names[-1])

@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from fallow.crontab import parsed
-from fallow.sections import S3, Duration, Section, TimeZone
+from fallow.crontab import parse_triggers
+from fallow.settings_groups import S3, Duration, SettingsGroup, TimeZone
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _STORE = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](?:/[^?#\s]*)?")
@@ -23,7 +23,7 @@ def _named(text: str) -> str:
 Name = Annotated[str, AfterValidator(_named)]
 
 
-class Store(Section):
+class ReportStore(SettingsGroup):
     """A bucket that reports are put into."""
 
     url: str = Field(description="s3://bucket/prefix; a report never overwrites another")
@@ -41,7 +41,7 @@ class Store(Section):
         return url.rstrip("/")
 
 
-class Schedule(Section):
+class Schedule(SettingsGroup):
     """A report that is due again and again."""
 
     name: Name = Field(description="of the schedule: a-z, 0-9 and -")
@@ -64,7 +64,7 @@ class Schedule(Section):
     @field_validator("cron")
     @classmethod
     def _readable(cls, cron: str) -> str:
-        parsed(cron)
+        parse_triggers(cron)
         return cron
 
     @model_validator(mode="after")
@@ -79,14 +79,14 @@ class Schedule(Section):
         return self
 
 
-class ReportsSettings(Section):
+class ReportsSettings(SettingsGroup):
     """What is reported when, and where it goes. Nothing is sent while `schedules` is empty."""
 
     schedules: list[Schedule] = Field(
         default_factory=list,
         description="name, audience, team, window, format, focus_version, cron, time_zone, to",
     )
-    stores: dict[Name, Store] = Field(
+    stores: dict[Name, ReportStore] = Field(
         default_factory=dict, description="buckets by name: url, s3, encryption, kms_key"
     )
     journal: Path | None = Field(

@@ -5,12 +5,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from fallow.sections import Duration, Section
+from fallow.settings_groups import Duration, SettingsGroup
 
 METRIC_NAME = r"^[a-zA-Z_:][a-zA-Z0-9_:]*$"
 
 
-class LatencyMetric(Section):
+class LatencyMetric(SettingsGroup):
     """A latency of the site's own servers, as its Prometheus knows it."""
 
     name: str = Field(pattern=METRIC_NAME, description="without _bucket, _sum or _count")
@@ -23,7 +23,7 @@ class LatencyMetric(Section):
     matchers: str = Field("", description='more matchers: reporter="destination"')
 
 
-class StepMetric(Section):
+class StepMetric(SettingsGroup):
     """A metric of the site's own training loops, as its Prometheus knows it."""
 
     name: str = Field(pattern=METRIC_NAME)
@@ -43,7 +43,7 @@ class StepMetric(Section):
     pod_label: str = "pod"
 
 
-class Objective(Section):
+class Objective(SettingsGroup):
     """A service level: a share of the requests is answered within some time."""
 
     metric: str = Field("e2e", min_length=1, description="e2e | ttft | itl | the site's own")
@@ -53,7 +53,7 @@ class Objective(Section):
     workload: str = Field("", description="empty = any")
 
 
-class ServicesSettings(Section):
+class ServicesSettings(SettingsGroup):
     """Service levels of inference, and what they let go (docs/analyzers/services.md)."""
 
     objectives: list[Objective] = Field(
@@ -71,7 +71,7 @@ class ServicesSettings(Section):
     spare: int = Field(1, ge=0, le=100, description="replicas kept above that")
 
 
-class ScalingSettings(Section):
+class ScalingSettings(SettingsGroup):
     """How much a distributed job loses by its size (docs/analyzers/scaling.md)."""
 
     least_hours: int = Field(

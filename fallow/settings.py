@@ -26,7 +26,6 @@ from fallow.action_settings import ActionsSettings, NoticesSettings
 from fallow.dashboard_settings import DashboardSettings, FinanceSettings
 from fallow.errors import SettingsError
 from fallow.report_settings import ReportsSettings
-from fallow.sections import S3, Duration, Section, TimeZone
 from fallow.service_levels import (
     METRIC_NAME,
     LatencyMetric,
@@ -34,6 +33,7 @@ from fallow.service_levels import (
     ServicesSettings,
     StepMetric,
 )
+from fallow.settings_groups import S3, Duration, SettingsGroup, TimeZone
 from fallow.snapshot_settings import SnapshotSettings
 from fallow.window import format_duration
 
@@ -41,7 +41,7 @@ ENV_PREFIX = "FALLOW_"
 ENV_NESTING = "__"
 
 
-class WarehouseSettings(Section):
+class WarehouseSettings(SettingsGroup):
     """Where rows live and for how long."""
 
     catalog: str = Field(
@@ -59,7 +59,7 @@ class WarehouseSettings(Section):
     )
 
 
-class PrometheusSettings(Section):
+class PrometheusSettings(SettingsGroup):
     """A Prometheus, Thanos, Mimir, VictoriaMetrics or AMP endpoint."""
 
     url: str = Field("", description="base URL, without /api/v1")
@@ -87,17 +87,26 @@ class PrometheusSettings(Section):
     )
 
 
-class ExporterSettings(Section):
+class ExporterSettings(SettingsGroup):
     """Exporters scraped directly, without a Prometheus."""
 
     targets: list[str] = Field(default_factory=list, description="http://host:9400/metrics")
+    trainers: list[str] = Field(
+        default_factory=list,
+        description="jobs' own exporters, which say how far these are: "
+        "namespace/pod=http://host:port/metrics; without namespace/pod= its series name the pod",
+    )
+    progress_metrics: list[Annotated[str, Field(pattern=METRIC_NAME)]] = Field(
+        default_factory=list,
+        description="what trainers say of their progress, beside progress_metrics.csv",
+    )
     interval: Duration = Field(timedelta(seconds=30), description="time between two looks")
     timeout: Duration = Field(timedelta(seconds=10), description="of one target")
     concurrency: int = Field(64, ge=1, description="connections at once")
     bearer_token: SecretStr = SecretStr("")
 
 
-class KubernetesSettings(Section):
+class KubernetesSettings(SettingsGroup):
     """API access; with neither context nor in-cluster account, kube-state-metrics serves."""
 
     enabled: bool = False
@@ -110,7 +119,7 @@ class KubernetesSettings(Section):
     timeout: Duration = Field(timedelta(seconds=30))
 
 
-class JupyterSettings(Section):
+class JupyterSettings(SettingsGroup):
     """Notebook servers asked for kernels and terminals."""
 
     servers: list[str] = Field(default_factory=list, description="namespace/pod=http://host:8888/")
@@ -118,7 +127,7 @@ class JupyterSettings(Section):
     timeout: Duration = Field(timedelta(seconds=10))
 
 
-class NvmlSettings(Section):
+class NvmlSettings(SettingsGroup):
     """The GPUs of the machine that Fallow itself runs on, without an exporter."""
 
     enabled: bool = False
@@ -130,7 +139,7 @@ class NvmlSettings(Section):
     )
 
 
-class OwnedServer(Section):
+class OwnedServer(SettingsGroup):
     """A kind of server that the site owns: what its GPU-hour costs, amortised."""
 
     capex_usd: Decimal = Field(gt=0, description="price of one server")
@@ -149,7 +158,7 @@ class OwnedServer(Section):
     cluster: str = Field("", description="empty = any")
 
 
-class ReservedCapacity(Section):
+class ReservedCapacity(SettingsGroup):
     """A commitment: so many nodes at an effective price for a term."""
 
     name: str
@@ -164,7 +173,7 @@ class ReservedCapacity(Section):
     gpu_model: str = ""
 
 
-class PriceSettings(Section):
+class PriceSettings(SettingsGroup):
     """Where prices come from; the first source that knows a node prices it."""
 
     usd_per_gpu_hour: Decimal | None = Field(
@@ -187,7 +196,7 @@ class PriceSettings(Section):
     )
 
 
-class IdleSettings(Section):
+class IdleSettings(SettingsGroup):
     """When a workload is idle (telemetry-and-waste.md#idle)."""
 
     threshold: float = Field(0.05, ge=0, le=1, description="activity at or below this is idle")
@@ -232,7 +241,7 @@ class IdleSettings(Section):
         return hours
 
 
-class LedgerSettings(Section):
+class LedgerSettings(SettingsGroup):
     """How a second is named."""
 
     idle_threshold: float = Field(0.05, ge=0, le=1, description="activity at or below: idle")
@@ -250,7 +259,7 @@ class LedgerSettings(Section):
     )
 
 
-class FragmentationSettings(Section):
+class FragmentationSettings(SettingsGroup):
     """When free GPUs count as lost, and what a defragmentation plan frees.
 
     Source: telemetry-and-waste.md#fragmentation-and-mig.
@@ -276,7 +285,7 @@ class FragmentationSettings(Section):
     plan_seconds: float = Field(5.0, gt=0, le=600, description="longest search for a pool's plan")
 
 
-class PoolsSettings(Section):
+class PoolsSettings(SettingsGroup):
     """When a node pool has the wrong size or shape (telemetry-and-waste.md#node-pools)."""
 
     quantile: float = Field(
@@ -297,7 +306,7 @@ class PoolsSettings(Section):
     daemon_pods: int = Field(8, ge=0, description="likewise")
 
 
-class QuotaSettings(Section):
+class QuotaSettings(SettingsGroup):
     """When quota is wasted, and who may be asked to give some.
 
     Source: telemetry-and-waste.md#queues-and-quota.
@@ -326,7 +335,7 @@ class QuotaSettings(Section):
     )
 
 
-class SizingSettings(Section):
+class SizingSettings(SettingsGroup):
     """When a workload uses too little of what it holds.
 
     Source: telemetry-and-waste.md#signals and #use-below-the-allocation.
@@ -355,7 +364,7 @@ class SizingSettings(Section):
     )
 
 
-class SpotSettings(Section):
+class SpotSettings(SettingsGroup):
     """When work is advised to run on spot capacity (telemetry-and-waste.md#spot)."""
 
     min_discount: float = Field(
@@ -389,7 +398,7 @@ class SpotSettings(Section):
     )
 
 
-class PrecisionSettings(Section):
+class PrecisionSettings(SettingsGroup):
     """When fewer bits would do (telemetry-and-waste.md#signals and #precision)."""
 
     least_gpu_hours: float = Field(
@@ -416,7 +425,7 @@ class PrecisionSettings(Section):
     )
 
 
-class DemandSettings(Section):
+class DemandSettings(SettingsGroup):
     """What is kept ready, reserved and forecast (telemetry-and-waste.md#demand-and-head-room)."""
 
     history_days: int = Field(42, ge=7, le=400, description="how far back demand is read")
@@ -449,7 +458,7 @@ class DemandSettings(Section):
     min_gpu_hours: float = Field(1.0, ge=0, description="less in the window is no finding")
 
 
-class KnownChange(Section):
+class KnownChange(SettingsGroup):
     """A change that was planned: what it costs is no anomaly."""
 
     name: str = Field(min_length=1, description="team or namespace")
@@ -457,7 +466,7 @@ class KnownChange(Section):
     end: AwareDatetime
 
 
-class AnomaliesSettings(Section):
+class AnomaliesSettings(SettingsGroup):
     """When spend or waste is out of the usual (telemetry-and-waste.md#anomalies)."""
 
     weeks: int = Field(
@@ -490,7 +499,7 @@ class AnomaliesSettings(Section):
     )
 
 
-class TopologySettings(Section):
+class TopologySettings(SettingsGroup):
     """When a job lies too wide (telemetry-and-waste.md#topology)."""
 
     least_gpu_hours: float = Field(
@@ -504,7 +513,7 @@ class TopologySettings(Section):
     )
 
 
-class StalledSettings(Section):
+class StalledSettings(SettingsGroup):
     """When a job hangs (telemetry-and-waste.md#signals)."""
 
     min_duration: Duration = Field(
@@ -519,7 +528,7 @@ class StalledSettings(Section):
     )
 
 
-class ReliabilitySettings(Section):
+class ReliabilitySettings(SettingsGroup):
     """When devices and nodes are sick, and what recovery should take.
 
     Source: telemetry-and-waste.md#health.
@@ -546,7 +555,7 @@ class ReliabilitySettings(Section):
     min_gpu_hours: float = Field(1.0, ge=0, description="less lost work is no finding")
 
 
-class StorageClass(Section):
+class StorageClass(SettingsGroup):
     """A class of storage with the site's own prices."""
 
     name: str = Field(min_length=1)
@@ -557,7 +566,7 @@ class StorageClass(Section):
     instant: bool = Field(True, description="false = has to be restored before it is read")
 
 
-class Dataset(Section):
+class Dataset(SettingsGroup):
     """Data on a claim: its size and class, which no metric collected here tells."""
 
     name: str = Field(min_length=1)
@@ -570,7 +579,7 @@ class Dataset(Section):
     )
 
 
-class DatapathSettings(Section):
+class DatapathSettings(SettingsGroup):
     """When work waits for data, and where data is kept too dear."""
 
     activity: float = Field(
@@ -604,7 +613,7 @@ class DatapathSettings(Section):
     )
 
 
-class ServiceSettings(Section):
+class ServiceSettings(SettingsGroup):
     """The schedules of `fallow up`, and where it answers."""
 
     collect_every: Duration = timedelta(seconds=60)
@@ -626,7 +635,7 @@ class ServiceSettings(Section):
     )
 
 
-class Settings(Section):
+class Settings(SettingsGroup):
     """Everything that may stand in `fallow.yaml`."""
 
     cluster: str = Field("default", min_length=1, description="name of the cluster")
@@ -666,6 +675,23 @@ class Settings(Section):
     dashboard: DashboardSettings = DashboardSettings()
     finance: FinanceSettings = FinanceSettings()
     reports: ReportsSettings = ReportsSettings()
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        """Refuse idle verdicts that call idle what the ledger calls low or startup."""
+        if self.idle.threshold > self.ledger.idle_threshold:
+            raise ValueError(
+                f"idle.threshold {self.idle.threshold:g} is above ledger.idle_threshold "
+                f"{self.ledger.idle_threshold:g}: raise both, the ledger would call it low"
+            )
+        if self.idle.startup_grace < self.ledger.startup:
+            raise ValueError(
+                f"idle.startup_grace {format_duration(self.idle.startup_grace.total_seconds())} is "
+                f"shorter than ledger.startup "
+                f"{format_duration(self.ledger.startup.total_seconds())}: raise it, a pod that "
+                "starts is not idle"
+            )
+        return self
 
     @model_validator(mode="after")
     def _known(self) -> Self:

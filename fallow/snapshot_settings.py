@@ -5,10 +5,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from fallow.sections import S3, Duration, Section
+from fallow.settings_groups import S3, Duration, SettingsGroup
 
 
-class SnapshotSettings(Section):
+class SnapshotSettings(SettingsGroup):
     """What is kept of a workload before it is stopped, and where."""
 
     store: str = Field("", description="folder or s3://bucket/prefix; empty = snapshots under home")

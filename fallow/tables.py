@@ -71,14 +71,14 @@ def key(table: str) -> tuple[str, ...]:
 
 @cache
 def _read() -> dict[str, tuple[Column, ...]]:
-    found: dict[str, list[Column]] = {}
+    by_table: dict[str, list[Column]] = {}
     text = files("fallow").joinpath("tables.csv").read_text(encoding="utf-8")
     for row in csv.DictReader(text.splitlines()):
         column = Column(
             row["table"], row["column"], row["type"], row["key"] == "1", row["unit"], row["meaning"]
         )
-        found.setdefault(column.table, []).append(column)
-    return {name: tuple(cols) for name, cols in found.items()}
+        by_table.setdefault(column.table, []).append(column)
+    return {name: tuple(cols) for name, cols in by_table.items()}
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -91,12 +91,15 @@ class Batch(msgspec.Struct, frozen=True):
         """Refuse rows whose columns or types are not the table's, or whose key has nulls."""
         expected = schema(self.table)
         if not self.rows.schema.equals(expected):
-            got = set(zip(self.rows.schema.names, map(str, self.rows.schema.types), strict=True))
-            want = set(zip(expected.names, map(str, expected.types), strict=True))
-            if got != want:
+            columns_found = set(
+                zip(self.rows.schema.names, map(str, self.rows.schema.types), strict=True)
+            )
+            columns_expected = set(zip(expected.names, map(str, expected.types), strict=True))
+            if columns_found != columns_expected:
                 raise SourceError(
                     f"rows for table {self.table!r} do not fit it: "
-                    f"missing {sorted(want - got)}, unexpected {sorted(got - want)}"
+                    f"missing {sorted(columns_expected - columns_found)}, "
+                    f"unexpected {sorted(columns_found - columns_expected)}"
                 )
         for name in key(self.table):
             if self.rows.column(name).null_count:
@@ -111,14 +114,14 @@ class Batch(msgspec.Struct, frozen=True):
         Raises:
             SourceError: a column is not the table's, or a value cannot be cast.
         """
-        wanted = schema(table)
-        unknown = set(data) - set(wanted.names)
+        table_schema = schema(table)
+        unknown = set(data) - set(table_schema.names)
         if unknown:
             raise SourceError(f"table {table!r} has no columns {sorted(unknown)}")
-        given = [v for v in data.values() if v is not None]
-        length = max((len(v) for v in given), default=0)  # type: ignore[arg-type]
-        arrays = [_cast(data.get(f.name), f, length, table) for f in wanted]
-        return cls(table, pa.Table.from_arrays(arrays, schema=wanted))
+        values = [v for v in data.values() if v is not None]
+        length = max((len(v) for v in values), default=0)  # type: ignore[arg-type]
+        arrays = [_cast(data.get(f.name), f, length, table) for f in table_schema]
+        return cls(table, pa.Table.from_arrays(arrays, schema=table_schema))
 
 
 def _cast(values: object, field: pa.Field, length: int, table: str) -> pa.Array | pa.ChunkedArray:

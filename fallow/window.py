@@ -44,16 +44,16 @@ def parse_duration(text: str) -> timedelta:
 
 def format_duration(seconds: float) -> str:
     """Write seconds as people say them: 57s, 5m, 1h30m, 2d3h."""
-    whole = round(seconds)
+    remaining = round(seconds)
     parts: list[str] = []
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
-        count, whole = divmod(whole, size)
+        count, remaining = divmod(remaining, size)
         if count:
             parts.append(f"{count}{unit}")
     return "".join(parts[:2]) or "0s"
 
 
-def parse_moment(text: str, *, now: datetime) -> datetime:
+def parse_timestamp(text: str, *, now: datetime) -> datetime:
     """Read an ISO 8601 moment, `now`, or a duration meaning that long ago.
 
     Raises:
@@ -62,10 +62,10 @@ def parse_moment(text: str, *, now: datetime) -> datetime:
     if text == "now":
         return now
     try:
-        moment = datetime.fromisoformat(text)
+        timestamp = datetime.fromisoformat(text)
     except ValueError:
         return now - parse_duration(text)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return timestamp.replace(tzinfo=UTC) if timestamp.tzinfo is None else timestamp.astimezone(UTC)
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -81,9 +81,9 @@ class Window(msgspec.Struct, frozen=True):
         if self.end <= self.start:
             raise UsageError(f"the window ends ({self.end}) before it starts ({self.start})")
         for name in ("start", "end"):
-            moment = getattr(self, name)
-            if moment.tzinfo is not UTC:
-                msgspec.structs.force_setattr(self, name, moment.astimezone(UTC))
+            timestamp = getattr(self, name)
+            if timestamp.tzinfo is not UTC:
+                msgspec.structs.force_setattr(self, name, timestamp.astimezone(UTC))
 
     @classmethod
     def last(cls, duration: timedelta, *, now: datetime) -> "Window":
@@ -101,16 +101,16 @@ class Window(msgspec.Struct, frozen=True):
 
     def whole(self, size: timedelta = timedelta(hours=1)) -> "Window":
         """Return the window widened to whole buckets of this size, counted from 1970 in UTC."""
-        tail = (self.end - _EPOCH) % size
-        end = self.end - tail + size if tail else self.end
+        remainder = (self.end - _EPOCH) % size
+        end = self.end - remainder + size if remainder else self.end
         return Window(self.start - (self.start - _EPOCH) % size, end)
 
     def chunks(self, step: timedelta) -> list["Window"]:
         """Cut the window into consecutive windows of at most `step`."""
-        out: list[Window] = []
+        windows: list[Window] = []
         start = self.start
         while start < self.end:
             end = min(start + step, self.end)
-            out.append(Window(start, end))
+            windows.append(Window(start, end))
             start = end
-        return out
+        return windows

@@ -1,1 +1,1 @@
-"""The roof: the one path on one screen, the command line, the service, the demo."""
+"""The application: the path of one pass on one screen, the command line, the service, the demo."""

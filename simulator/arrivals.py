@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from fallow.errors import UsageError
-from simulator.work.chance import drawn
+from simulator.work.chance import draw_uniform
 
 DAY_S = 86_400.0
 LEAST_LIFE_S = 60.0
@@ -63,7 +63,7 @@ class Arrival(msgspec.Struct, frozen=True):
     @property
     def on_volume(self) -> bool:
         """Whether its files lie on a volume: by its own seed, so that nothing else changes."""
-        return drawn(self.seed, "volume") < self.category.on_volume
+        return draw_uniform(self.seed, "volume") < self.category.on_volume
 
 
 @cache
@@ -73,24 +73,24 @@ def categories() -> tuple[Category, ...]:
     return tuple(msgspec.convert(row, Category, strict=False) for row in _rows(text))
 
 
-def mixed(shares: Mapping[str, float]) -> tuple[Category, ...]:
+def replace_shares(shares: Mapping[str, float]) -> tuple[Category, ...]:
     """Return the categories with other shares; those not named keep theirs.
 
     Raises:
         UsageError: a name is no category, or a share is not within 0 and 1.
     """
-    known = {c.category: c for c in categories()}
+    by_category = {c.category: c for c in categories()}
     for name, share in shares.items():
-        if name not in known:
+        if name not in by_category:
             raise UsageError(
-                f"there is no kind of work called {name!r}", hint=f"legal: {', '.join(known)}"
+                f"there is no kind of work called {name!r}", hint=f"legal: {', '.join(by_category)}"
             )
         if not 0 <= share <= 1:
             raise UsageError(
                 f"{name}={share:g} is no share of the fleet", hint="a number from 0 to 1"
             )
-        known[name] = msgspec.structs.replace(known[name], share=share)
-    return tuple(known.values())
+        by_category[name] = msgspec.structs.replace(by_category[name], share=share)
+    return tuple(by_category.values())
 
 
 def arrivals(
@@ -102,68 +102,68 @@ def arrivals(
     there at the start in its steady state, and comes after it as a Poisson process whose rate
     keeps its share held (Little's law), four times as often in working hours.
     """
-    found: list[Arrival] = []
+    workloads: list[Arrival] = []
     for number, category in enumerate(mix):
         rng = np.random.default_rng([seed, number])
         standing = category.share * gpus / category.size
         count = int(standing) + int(rng.random() < standing % 1)
         if category.life == "forever":
-            lives = [float("inf")] * count
-            moments = [start_s] * count
+            lifetimes = [float("inf")] * count
+            times = [start_s] * count
         else:
-            moments, lives = _flow(category.life, standing, start_s, end_s, rng)
-        for place, (at_s, life_s) in enumerate(zip(moments, lives, strict=True)):
+            times, lifetimes = _flow(category.life, standing, start_s, end_s, rng)
+        for place, (at_s, life_s) in enumerate(zip(times, lifetimes, strict=True)):
             name = f"{category.category}-{place + 1}"
-            found.append(Arrival(at_s, category, name, int(rng.integers(2**31)), life_s))
-    return sorted(found, key=lambda a: (a.at_s, a.name))
+            workloads.append(Arrival(at_s, category, name, int(rng.integers(2**31)), life_s))
+    return sorted(workloads, key=lambda a: (a.at_s, a.name))
 
 
 def _flow(
-    life: str, standing: float, start_s: float, end_s: float, rng: np.random.Generator
+    lifetime: str, standing: float, start_s: float, end_s: float, rng: np.random.Generator
 ) -> tuple[list[float], list[float]]:
     """Return moments and lives: the steady state at the start, then what comes."""
-    mean_s = float(_drawn(life, np.random.default_rng(0).random(20_000)).mean())
+    mean_s = float(_draw_lifetimes(lifetime, np.random.default_rng(0).random(20_000)).mean())
     # What one meets standing has a life in proportion to its length, and a part of it left.
-    many = _drawn(life, rng.random(4_000))
+    many = _draw_lifetimes(lifetime, rng.random(4_000))
     met = rng.choice(many, size=rng.poisson(standing), p=many / many.sum())
     left = np.maximum(met * rng.random(len(met)), LEAST_LIFE_S)
-    coming = rng.poisson(standing * (end_s - start_s) / mean_s)
-    moments = _moments(coming, start_s, end_s, rng)
+    count_new = rng.poisson(standing * (end_s - start_s) / mean_s)
+    times = _draw_times(count_new, start_s, end_s, rng)
     return (
-        [start_s] * len(left) + moments,
-        left.tolist() + _drawn(life, rng.random(coming)).tolist(),
+        [start_s] * len(left) + times,
+        left.tolist() + _draw_lifetimes(lifetime, rng.random(count_new)).tolist(),
     )
 
 
-def _moments(count: int, start_s: float, end_s: float, rng: np.random.Generator) -> list[float]:
-    kept: list[float] = []
-    while len(kept) < count:
+def _draw_times(count: int, start_s: float, end_s: float, rng: np.random.Generator) -> list[float]:
+    accepted: list[float] = []
+    while len(accepted) < count:
         tried = rng.uniform(start_s, end_s, max(count * 6, 16))
         hour = tried % DAY_S / 3600
         weekday = (tried // DAY_S + 3) % 7 < 5  # noqa: PLR2004  (1970-01-01 was a Thursday)
         working = (hour >= WORK_HOURS[0]) & (hour < WORK_HOURS[1]) & weekday
         come = rng.random(len(tried)) < np.where(working, 1.0, 1 / BY_DAY)
-        kept += np.floor(tried[come]).tolist()
-    return sorted(kept[:count])
+        accepted += np.floor(tried[come]).tolist()
+    return sorted(accepted[:count])
 
 
-def _drawn(
-    life: str, u: "np.ndarray[tuple[int], np.dtype[np.float64]]"
+def _draw_lifetimes(
+    lifetime: str, u: "np.ndarray[tuple[int], np.dtype[np.float64]]"
 ) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    quantiles, seconds = _lives()[life]
-    drawn = np.exp(np.interp(u, quantiles, np.log(seconds)))
-    return np.maximum(drawn, LEAST_LIFE_S)
+    quantiles, seconds = _lifetimes()[lifetime]
+    lifetimes = np.exp(np.interp(u, quantiles, np.log(seconds)))
+    return np.maximum(lifetimes, LEAST_LIFE_S)
 
 
 @cache
-def _lives() -> dict[str, tuple[list[float], list[float]]]:
+def _lifetimes() -> dict[str, tuple[list[float], list[float]]]:
     text = files("simulator").joinpath("lives.csv").read_text(encoding="utf-8")
-    found: dict[str, tuple[list[float], list[float]]] = {}
+    by_life: dict[str, tuple[list[float], list[float]]] = {}
     for row in _rows(text):
-        quantiles, seconds = found.setdefault(row["life"], ([], []))
+        quantiles, seconds = by_life.setdefault(row["life"], ([], []))
         quantiles.append(float(row["quantile"]))
         seconds.append(float(row["seconds"]))
-    return found
+    return by_life
 
 
 def _rows(text: str) -> list[dict[str, str]]:

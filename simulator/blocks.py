@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import numpy as np
 
-from simulator.nouns import STATES, Block, Holder
+from simulator.models import STATES, Block, Holder
 
 
-def joined(blocks: Sequence[Block]) -> Block:
+def join_blocks(blocks: Sequence[Block]) -> Block:
     """Return consecutive blocks of the same devices as one."""
     if len(blocks) == 1:
         return blocks[0]
@@ -36,7 +36,7 @@ def joined(blocks: Sequence[Block]) -> Block:
     )
 
 
-def thinned(block: Block, every_s: float) -> Block:
+def thin_block(block: Block, every_s: float) -> Block:
     """Return what somebody sees of a block who looks less often: the ticks that are due then.
 
     Looks are due at whole multiples of `every_s` since the epoch.

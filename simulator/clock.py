@@ -9,7 +9,7 @@ from fallow.errors import UsageError
 FASTEST = 3600.0
 
 
-class Pace:
+class SimulatedClock:
     """Tells how far simulated time has come: `start_s` plus the wall's time times `speed`.
 
     Raises:

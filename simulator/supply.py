@@ -6,26 +6,26 @@ from functools import cache
 import msgspec
 
 from simulator.arrivals import Category
-from simulator.bring import PRODUCT
 from simulator.cluster.labels import labels
-from simulator.cluster.nodes import NodeSpec, Pool, pools, resources
-from simulator.nouns import Device
+from simulator.cluster.nodes import PoolSpec, SimulatedNode, pools, resources
+from simulator.models import SimulatedDevice
+from simulator.workload_templates import PRODUCT
 
 Supply = dict[tuple[str, str], float]
 """GPUs by product and resource."""
 
 
-def fitted(mix: Sequence[Category], nodes: Iterable[NodeSpec]) -> tuple[Category, ...]:
+def fit_mix(mix: Sequence[Category], nodes: Iterable[SimulatedNode]) -> tuple[Category, ...]:
     """Return the mix with each kind of device as much in demand as the table would have it.
 
     Shares are of a fleet with the pools of `pools.csv`. A fleet that has more or less of a kind of
     device than that table gets more or less of the work that asks for it; where there is none of
     it, nobody asks. Work that is larger than all of its kind leaves its share to the others.
     """
-    known = list(nodes)
-    gpus = sum(spec.pool.gpu_count for spec in known)
+    specs = list(nodes)
+    gpus = sum(spec.pool.gpu_count for spec in specs)
     here: Supply = {}
-    for spec in known:
+    for spec in specs:
         _add(here, spec.pool, 1.0)
     usual: Supply = {}
     for pool in pools().values():
@@ -52,7 +52,7 @@ def _key(category: Category) -> tuple[str, str]:
     return category.product, category.resource
 
 
-def _add(supply: Supply, pool: Pool, count: float) -> None:
+def _add(supply: Supply, pool: PoolSpec, count: float) -> None:
     """Add so many nodes of a pool."""
     offered = resources(pool)
     product = labels("any", pool, offered)[PRODUCT]
@@ -61,7 +61,7 @@ def _add(supply: Supply, pool: Pool, count: float) -> None:
         supply[key] = supply.get(key, 0.0) + count * units * _weight(pool, resource)
 
 
-def _weight(pool: Pool, resource: str) -> float:
+def _weight(pool: PoolSpec, resource: str) -> float:
     """Return the GPUs of one unit."""
     profile = resource.rpartition("mig-")[2] if "mig-" in resource else ""
     if pool.mig_strategy == "single":
@@ -71,14 +71,16 @@ def _weight(pool: Pool, resource: str) -> float:
     return 1 / pool.replicas
 
 
-def offered(devices: Sequence[Device], nodes: Iterable[NodeSpec]) -> list[tuple[str, str]]:
+def device_products(
+    devices: Sequence[SimulatedDevice], nodes: Iterable[SimulatedNode]
+) -> list[tuple[str, str]]:
     """Return by device under which product and resource it is asked for."""
-    known = {spec.name: spec.pool for spec in nodes}
-    return [_asked(known[device.node], device.profile) for device in devices]
+    pools = {spec.name: spec.pool for spec in nodes}
+    return [_resource_name(pools[device.node], device.profile) for device in devices]
 
 
 @cache
-def _asked(pool: Pool, profile: str | None) -> tuple[str, str]:
+def _resource_name(pool: PoolSpec, profile: str | None) -> tuple[str, str]:
     product = labels("any", pool, resources(pool))[PRODUCT]
     single = profile is None or pool.mig_strategy == "single"
     return product, "nvidia.com/gpu" if single else f"nvidia.com/mig-{profile}"

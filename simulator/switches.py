@@ -7,7 +7,7 @@ from typing import Any
 
 from fallow.errors import UsageError
 from simulator.arrivals import Category
-from simulator.cluster.objects import deep, planted, stamp, words
+from simulator.cluster.objects import format_time, metadata_map, nested_patch, value_at
 
 Object = dict[str, Any]
 
@@ -26,9 +26,9 @@ def off(kind: str, now_s: float) -> Object:
         UsageError: nobody here knows how to stop that kind.
     """
     if kind in SUSPEND:
-        return planted(True, *SUSPEND[kind])
+        return nested_patch(True, *SUSPEND[kind])
     if kind == "Notebook":
-        return {"metadata": {"annotations": {NOTEBOOK: stamp(now_s)}}}
+        return {"metadata": {"annotations": {NOTEBOOK: format_time(now_s)}}}
     if kind == "InferenceService":
         return {"metadata": {"annotations": {SERVICE: "true"}}}
     if kind == "Deployment":
@@ -41,7 +41,7 @@ def on(category: Category) -> Object:
     """Return the merge patch with which its owner starts a workload again."""
     kind = category.kind
     if kind in SUSPEND:
-        return planted(False, *SUSPEND[kind])
+        return nested_patch(False, *SUSPEND[kind])
     if kind == "Notebook":
         return {"metadata": {"annotations": {NOTEBOOK: None}}}
     if kind == "InferenceService":
@@ -53,9 +53,9 @@ def is_off(obj: Object) -> bool:
     """Say whether somebody has switched a workload off."""
     kind = obj["kind"]
     if kind in SUSPEND:
-        return bool(deep(obj, *SUSPEND[kind]))
+        return bool(value_at(obj, *SUSPEND[kind]))
     if kind == "Notebook":
-        return bool(words(obj, "annotations").get(NOTEBOOK))
+        return bool(metadata_map(obj, "annotations").get(NOTEBOOK))
     if kind == "InferenceService":
-        return words(obj, "annotations").get(SERVICE) == "true"
-    return bool(deep(obj, "spec", "replicas", default=1) == 0)
+        return metadata_map(obj, "annotations").get(SERVICE) == "true"
+    return bool(value_at(obj, "spec", "replicas", default=1) == 0)

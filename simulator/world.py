@@ -20,36 +20,36 @@ import msgspec
 import numpy as np
 
 from fallow.errors import UsageError
-from simulator import owners, switches
+from simulator import owner_behaviour, switches
 from simulator.arrivals import Arrival, Category, arrivals, categories
-from simulator.blocks import joined, strand
-from simulator.bring import brought, foundation
-from simulator.cast import Cast, Key, Role
-from simulator.cluster.cluster import Cluster
-from simulator.cluster.nodes import NodeSpec
-from simulator.cluster.objects import called, name, namespace, over, ready, uid
+from simulator.blocks import join_blocks, strand
+from simulator.cluster.cluster import SimulatedCluster
+from simulator.cluster.nodes import SimulatedNode
+from simulator.cluster.objects import has_ended, is_ready, kind_of, name, namespace, uid
 from simulator.cluster.scheduler.requests import Policy
-from simulator.exporters.look import Look
-from simulator.kube.history import Change
-from simulator.kube.store import Store
-from simulator.mishaps import Mishap, mishaps
-from simulator.nouns import TICK_S, Block, Device, HostLook, Tenure
-from simulator.supply import fitted, offered
+from simulator.exporters.snapshot import WorldSnapshot
+from simulator.hardware_faults import HardwareFault, draw_faults
+from simulator.kube.history import StoreChange
+from simulator.kube.store import ObjectStore
+from simulator.models import TICK_S, Block, DeviceAllocation, HostSample, SimulatedDevice
+from simulator.supply import device_products, fit_mix
 from simulator.work.effects import Effect, effects
-from simulator.work.host import host_look
+from simulator.work.host import host_sample
 from simulator.work.signals import Carry, signals
+from simulator.workload_scripts import Key, SimulatedWorkload, WorkloadScripts
+from simulator.workload_templates import base_objects, build_manifest
 
 Object = dict[str, Any]
 
 DAY_S = 86_400.0
 HORIZON_S = 30 * DAY_S
-TIDIED_S = 3600.0
+FINISHED_TTL_S = 3600.0
 """Finished jobs stay to be looked at for so long."""
 LONGEST_EFFECT_S = 5400.0
-SHOWN = ("Pod", "Node", "Namespace", "ReplicaSet", "Job")
+EXPORTED_KINDS = ("Pod", "Node", "Namespace", "ReplicaSet", "Job")
 """Kinds that kube-state-metrics tells of."""
-MOST_HEARD = 20_000
-AT_ONCE = 50
+MAX_EVENTS = 20_000
+ARRIVAL_BATCH = 50
 """So many workloads are brought before the cluster acts: the store forgets old changes."""
 PIECE_S = 6 * 3600.0
 """Ticks are made for so long at a time: about 0.5 GB for 600 devices."""
@@ -67,7 +67,7 @@ class Heat(msgspec.Struct, frozen=True):
 class Spec(msgspec.Struct, frozen=True):
     """What a world is made of."""
 
-    nodes: tuple[NodeSpec, ...]
+    nodes: tuple[SimulatedNode, ...]
     start_s: float
     """First moment, seconds since the epoch; a whole tick."""
     mix: tuple[Category, ...] = categories()
@@ -80,13 +80,13 @@ class Spec(msgspec.Struct, frozen=True):
     """Whether owners start again what somebody stopped."""
     horizon_s: float = HORIZON_S
     """How long people bring work."""
-    planted: tuple[Mishap, ...] = ()
+    planted: tuple[HardwareFault, ...] = ()
     """What happens whatever is drawn; nothing else happens to these nodes."""
     heat: tuple[Heat, ...] = ()
     """Boards that are hot besides those that are drawn."""
 
 
-class Stop(msgspec.Struct, frozen=True):
+class WorkloadStop(msgspec.Struct, frozen=True):
     """Somebody other than its owner switched a workload off, and what was true of it then."""
 
     key: Key
@@ -120,37 +120,37 @@ class World:
             )
         self.spec, self.seed = spec, seed
         self._clock = spec.start_s
-        self.store = Store(lambda: self._clock, seed)
-        self.cluster = Cluster(self.store, spec.nodes, placement=spec.placement, seed=seed)
-        self.cast = Cast()
-        self.stops: list[Stop] = []
+        self.store = ObjectStore(lambda: self._clock, seed)
+        self.cluster = SimulatedCluster(self.store, spec.nodes, placement=spec.placement, seed=seed)
+        self.cast = WorkloadScripts()
+        self.stops: list[WorkloadStop] = []
         self.finished: dict[Key, float] = {}
         """When each job that ends by itself was done."""
-        mix = fitted(spec.mix, spec.nodes)
+        mix = fit_mix(spec.mix, spec.nodes)
         end_s = spec.start_s + spec.horizon_s
         gpus = sum(n.pool.gpu_count for n in spec.nodes)
         self._coming = arrivals(mix, gpus, spec.start_s, end_s, seed)
-        struck = {m.node for m in spec.planted}
-        drawn = mishaps(spec.nodes, spec.start_s, end_s, seed, often=spec.mishaps)
-        happens = [*spec.planted, *(m for m in drawn if m.node not in struck)]
-        self._mishaps = sorted(happens, key=lambda m: (m.at_s, m.node))
-        self._heat = _heated(spec.heat, self.cluster.devices)
-        self.heard: deque[Object] = deque(maxlen=MOST_HEARD)
+        planted_nodes = {m.node for m in spec.planted}
+        random_faults = draw_faults(spec.nodes, spec.start_s, end_s, seed, often=spec.mishaps)
+        happens = [*spec.planted, *(m for m in random_faults if m.node not in planted_nodes)]
+        self._faults = sorted(happens, key=lambda m: (m.at_s, m.node))
+        self._heat = _heat_effects(spec.heat, self.cluster.devices)
+        self.heard: deque[Object] = deque(maxlen=MAX_EVENTS)
         """Events as they were said, for whoever looks too seldom: the server forgets them."""
         self._kinds = {c.kind for c in mix}
-        self._came = self._struck = 0
+        self._arrival_index = self._fault_index = 0
         self._due: list[tuple[float, int, str, Any]] = []
-        self._number = self._version = self._tenures = 0
-        self._open: dict[str, Tenure] = {}
+        self._number = self._version = self._allocations_seen = 0
+        self._open: dict[str, DeviceAllocation] = {}
         self._off: set[Key] = set()
         self._carry: Carry | None = None
         self._pieces: list[Block] = []
         self._from_s = spec.start_s
         self._block: Block | None = None
-        self._look: Look | None = None
+        self._snapshot: WorldSnapshot | None = None
         self._lock = threading.RLock()
-        for obj in foundation(mix):
-            self.store.create(called(obj), obj)
+        for obj in base_objects(mix):
+            self.store.create(kind_of(obj), obj)
 
     @property
     def now_s(self) -> float:
@@ -158,7 +158,7 @@ class World:
         return self._clock
 
     @property
-    def devices(self) -> tuple[Device, ...]:
+    def devices(self) -> tuple[SimulatedDevice, ...]:
         """Every GPU and MIG instance, as blocks order them."""
         return self.cluster.devices
 
@@ -181,16 +181,16 @@ class World:
                 self._settle()
             self._clock = until_s
             self._emit(until_s)
-            block = strand(joined(self._pieces), self._waiting())
+            block = strand(join_blocks(self._pieces), self._waiting())
             self._pieces = []
-            self._block, self._look = block, None
+            self._block, self._snapshot = block, None
             # Who asks what hosts said meanwhile asks before the next block.
             self.cast.forget(
                 {*self._open, *(t.holder.uid for t in self.held(block.start, until_s))}
             )
         return block
 
-    def look(self) -> Look:
+    def look(self) -> WorldSnapshot:
         """Return what is to be seen now; before the first advance, one tick is made.
 
         Raises:
@@ -198,24 +198,24 @@ class World:
         """
         with self._lock:
             block = self._block or self.advance(self._clock + TICK_S)
-            if self._look is None:
-                objects = {kind: self.store.list(kind) for kind in SHOWN}
-                tenures = [t for t in self._open.values() if t.share < 1]
+            if self._snapshot is None:
+                objects = {kind: self.store.list(kind) for kind in EXPORTED_KINDS}
+                allocations = [t for t in self._open.values() if t.share < 1]
                 tick = len(block.ticks) - 1
-                self._look = Look(block, tick, objects, self.host_looks(), tenures)
-            return self._look
+                self._snapshot = WorldSnapshot(block, tick, objects, self.host_looks(), allocations)
+            return self._snapshot
 
-    def host_looks(self) -> list[HostLook]:
+    def host_looks(self) -> list[HostSample]:
         """Return what the hosts say of every pod that holds devices and runs."""
         with self._lock:
             at_s = self._clock - TICK_S
             return [
-                host_look(t.holder, self.cast.scripts[u], at_s)
+                host_sample(t.holder, self.cast.scripts[u], at_s)
                 for u, t in self._open.items()
                 if self._runs(u)
             ]
 
-    def held(self, since_s: float, until_s: float) -> list[Tenure]:
+    def held(self, since_s: float, until_s: float) -> list[DeviceAllocation]:
         """Return who held devices in [since, until)."""
         return [t for t in self.cluster.tenures if t.start_s < until_s and t.end_s > since_s]
 
@@ -242,40 +242,49 @@ class World:
     # what happens
 
     def _next(self) -> float:
-        coming = self._coming[self._came].at_s if self._came < len(self._coming) else inf
-        struck = self._mishaps[self._struck].at_s if self._struck < len(self._mishaps) else inf
+        next_arrival = (
+            self._coming[self._arrival_index].at_s
+            if self._arrival_index < len(self._coming)
+            else inf
+        )
+        next_fault = (
+            self._faults[self._fault_index].at_s if self._fault_index < len(self._faults) else inf
+        )
         due = self._due[0][0] if self._due else inf
-        return min(coming, struck, due, self.cluster.next_event())
+        return min(next_arrival, next_fault, due, self.cluster.next_event())
 
     def _happen(self) -> None:
-        coming = self._coming[self._came : self._came + AT_ONCE]
-        for arrival in itertools.takewhile(lambda a: a.at_s <= self._clock, coming):
+        arrivals_due = self._coming[self._arrival_index : self._arrival_index + ARRIVAL_BATCH]
+        for arrival in itertools.takewhile(lambda a: a.at_s <= self._clock, arrivals_due):
             self._bring(arrival)
-            self._came += 1
-        while self._struck < len(self._mishaps) and self._mishaps[self._struck].at_s <= self._clock:
-            mishap = self._mishaps[self._struck]
-            self._struck += 1
-            self.lose(mishap.node, mishap.why, mishap.until_s, index=mishap.index)
+            self._arrival_index += 1
+        while (
+            self._fault_index < len(self._faults)
+            and self._faults[self._fault_index].at_s <= self._clock
+        ):
+            fault = self._faults[self._fault_index]
+            self._fault_index += 1
+            self.lose(fault.node, fault.why, fault.until_s, index=fault.index)
         while self._due and self._due[0][0] <= self._clock:
-            _, _, what, about = heapq.heappop(self._due)
-            getattr(self, f"_{what}")(about)
+            _, _, method, about = heapq.heappop(self._due)
+            getattr(self, f"_{method}")(about)
 
-    def _later(self, at_s: float, what: str, about: Any) -> None:
+    def _later(self, at_s: float, method: str, about: Any) -> None:
         self._number += 1
-        heapq.heappush(self._due, (at_s, self._number, what, about))
+        heapq.heappush(self._due, (at_s, self._number, method, about))
 
     def _bring(self, arrival: Arrival) -> None:
         self.cast.add(arrival)
-        obj = brought(arrival)
-        self.store.create(called(obj), obj, manager="kubectl-create")
+        obj = build_manifest(arrival)
+        self.store.create(kind_of(obj), obj, manager="kubectl-create")
 
-    def _done(self, about: tuple[str, float]) -> None:
+    def _finish(self, about: tuple[str, float]) -> None:
         """Let a pod end whose work is done, unless it was interrupted meanwhile."""
         pod_uid, done_s = about
         script = self.cast.scripts.get(pod_uid)
-        role = self.cast.role(pod_uid)
-        if role is not None and script is not None and script.done_s == done_s:
-            self.finished[_key(role)] = self._clock
+        workload = self.cast.role(pod_uid)
+        if workload is not None and script is not None and script.done_s == done_s:
+            self.finished[_key(workload)] = self._clock
             self.cluster.finish(pod_uid, self._clock, ok=True)
 
     def _leave(self, key: Key) -> None:
@@ -301,15 +310,15 @@ class World:
 
     def _hold(self) -> None:
         """Give new holders of devices their parts."""
-        tenures = self.cluster.tenures
-        new = tenures[self._tenures :]
-        self._tenures = len(tenures)
-        for tenure in new:
-            pod_uid = tenure.holder.uid
+        allocations = self.cluster.tenures
+        new = allocations[self._allocations_seen :]
+        self._allocations_seen = len(allocations)
+        for allocation in new:
+            pod_uid = allocation.holder.uid
             if pod_uid in self.cast.scripts:
                 self._emit(self._clock)  # the ticks so far follow the script that it had
-            if self.cast.hold(tenure.holder, self._clock):
-                self._open[pod_uid] = tenure
+            if self.cast.hold(allocation.holder, self._clock):
+                self._open[pod_uid] = allocation
 
     def _watch(self) -> bool:
         """See what the cluster did; say whether that made the world do something in turn."""
@@ -320,75 +329,77 @@ class World:
                 self.heard.append(change.object)
             elif change.kind == "Pod":
                 acted |= self._pod(change)
-            elif change.type == "MODIFIED" and called(change.object) in self._kinds:
+            elif change.type == "MODIFIED" and kind_of(change.object) in self._kinds:
                 self._owner(change.object)
         return acted
 
-    def _pod(self, change: Change) -> bool:
+    def _pod(self, change: StoreChange) -> bool:
         pod = change.object
         pod_uid = uid(pod)
-        if change.type == "DELETED" or over(pod):
-            return self._gone(pod_uid)
-        if pod_uid in self._open and ready(pod) and not self._runs(pod_uid):
-            for one, done_s in self.cast.begin(pod_uid, self._clock):
-                self._later(done_s, "done", (one, done_s))
+        if change.type == "DELETED" or has_ended(pod):
+            return self._end_pod(pod_uid)
+        if pod_uid in self._open and is_ready(pod) and not self._runs(pod_uid):
+            for ready_uid, done_s in self.cast.begin(pod_uid, self._clock):
+                self._later(done_s, "finish", (ready_uid, done_s))
             self._count_life(self.cast.role(pod_uid))
         return False
 
     def _runs(self, pod_uid: str) -> bool:
         return self.cast.runs(pod_uid)
 
-    def _count_life(self, role: Role | None) -> None:
+    def _count_life(self, workload: SimulatedWorkload | None) -> None:
         """Let the owner remember when to take away what never ends by itself."""
-        if role is None or role.since_s is None or role.counted:
+        if workload is None or workload.since_s is None or workload.counted:
             return
-        role.counted = True
-        life_s = role.arrival.life_s
-        if life_s < inf and not any(r.done_s is not None for r in role.running.values()):
-            self._later(role.since_s + life_s, "leave", _key(role))
+        workload.counted = True
+        life_s = workload.arrival.life_s
+        if life_s < inf and not any(r.done_s is not None for r in workload.running.values()):
+            self._later(workload.since_s + life_s, "leave", _key(workload))
 
-    def _gone(self, pod_uid: str) -> bool:
+    def _end_pod(self, pod_uid: str) -> bool:
         self._open.pop(pod_uid, None)
-        role = self.cast.role(pod_uid)
+        workload = self.cast.role(pod_uid)
         others = self.cast.end(pod_uid, self._clock)
         for other in others:
             self.cluster.finish(other, self._clock, ok=False)
-        if role is not None and not role.parts and _key(role) in self.finished:
-            self._later(self._clock + TIDIED_S, "leave", _key(role))
+        if workload is not None and not workload.parts and _key(workload) in self.finished:
+            self._later(self._clock + FINISHED_TTL_S, "leave", _key(workload))
         return bool(others)
 
     def _close_lost(self) -> None:
         """End the parts of pods whose node has just gone silent."""
-        tenures = self.cluster.tenures
-        still = {t.holder.uid for t in tenures if t.end_s == inf}
+        allocations = self.cluster.tenures
+        still = {t.holder.uid for t in allocations if t.end_s == inf}
         for pod_uid in [u for u in self._open if u not in still]:
-            self._gone(pod_uid)
+            self._end_pod(pod_uid)
 
     def _owner(self, obj: Object) -> None:
         """See an owner's object change: somebody may have switched it off, or on again."""
-        key = (called(obj), namespace(obj), name(obj))
-        role = self.cast.roles.get(key)
-        if role is None:
+        key = (kind_of(obj), namespace(obj), name(obj))
+        workload = self.cast.roles.get(key)
+        if workload is None:
             return
         if not switches.is_off(obj):
             self._off.discard(key)
         elif key not in self._off:
             self._off.add(key)
-            back_s = owners.comes_back(role, self._clock, self.spec.start_s + self.spec.horizon_s)
-            self.stops.append(self._stop(role, back_s))
+            back_s = owner_behaviour.return_time(
+                workload, self._clock, self.spec.start_s + self.spec.horizon_s
+            )
+            self.stops.append(self._stop(workload, back_s))
             if back_s is not None and self.spec.returns:
                 self._later(back_s, "return", key)
 
-    def _stop(self, role: Role, back_s: float | None) -> Stop:
+    def _stop(self, workload: SimulatedWorkload, back_s: float | None) -> WorkloadStop:
         now = np.array([self._clock])
-        scripts = list(role.running.values())
-        weight = role.arrival.category.gpus * role.arrival.category.weight
-        return Stop(
-            key=_key(role),
+        scripts = list(workload.running.values())
+        weight = workload.arrival.category.gpus * workload.arrival.category.weight
+        return WorkloadStop(
+            key=_key(workload),
             at_s=self._clock,
-            gpus=weight * len(role.parts),
+            gpus=weight * len(workload.parts),
             active=not scripts or any(bool(s.active(now)[0]) for s in scripts),
-            files=not role.arrival.on_volume and any(s.used(self._clock) for s in scripts),
+            files=not workload.arrival.on_volume and any(s.used(self._clock) for s in scripts),
             memory=any(s.kernel_memory(self._clock) for s in scripts),
             lost_gpu_s=sum(s.unsaved_s(self._clock) for s in scripts) * weight,
             idle=bool(scripts) and all(bool(s.idle_held(now)[0]) for s in scripts),
@@ -409,10 +420,12 @@ class World:
                 if self.spec.effects
                 else ()
             )
-            held = [t for t in self.held(self._from_s, upto_s) if t.holder.uid in self.cast.scripts]
+            allocated = [
+                t for t in self.held(self._from_s, upto_s) if t.holder.uid in self.cast.scripts
+            ]
             block, self._carry = signals(
                 self.devices,
-                held,
+                allocated,
                 self.cast.scripts,
                 self.cluster.outages,
                 ticks,
@@ -426,28 +439,28 @@ class World:
         """Yield which devices would have done for somebody who waited for them, and from when."""
         since = self._pieces[0].start
         rows = defaultdict(list)
-        for row, key in enumerate(offered(self.devices, self.spec.nodes)):
+        for row, key in enumerate(device_products(self.devices, self.spec.nodes)):
             rows[key].append(row)
         for wait in self.cluster.waits:
             ends = wait.bound_s or wait.ended_s or self._clock
             if ends <= max(since, wait.queued_s + TICK_S):
                 continue
             kind, space, called_so = wait.owner.split("/")
-            role = self.cast.roles.get((kind, space, called_so))
-            if role is not None:
-                category = role.arrival.category
+            workload = self.cast.roles.get((kind, space, called_so))
+            if workload is not None:
+                category = workload.arrival.category
                 yield rows[category.product, category.resource], wait.queued_s, ends
 
 
-def _heated(heat: Sequence[Heat], devices: Sequence[Device]) -> tuple[Effect, ...]:
+def _heat_effects(heat: Sequence[Heat], devices: Sequence[SimulatedDevice]) -> tuple[Effect, ...]:
     return tuple(
-        Effect(place, one.start_s, one.end_s, "thermal")
-        for one in heat
+        Effect(place, period.start_s, period.end_s, "thermal")
+        for period in heat
         for place, device in enumerate(devices)
-        if (device.node, device.index) == (one.node, one.index)
+        if (device.node, device.index) == (period.node, period.index)
     )
 
 
-def _key(role: Role) -> Key:
-    category = role.arrival.category
-    return category.kind, category.namespace, role.arrival.name
+def _key(workload: SimulatedWorkload) -> Key:
+    category = workload.arrival.category
+    return category.kind, category.namespace, workload.arrival.name

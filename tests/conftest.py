@@ -98,7 +98,7 @@ def engine_alone() -> Iterator[None]:
     configure = catalog._configure
 
     def alone(
-        connection: duckdb.DuckDBPyConnection, settings: Settings, where: catalog.Place
+        connection: duckdb.DuckDBPyConnection, settings: Settings, where: catalog.CatalogLocation
     ) -> None:
         configure(connection, settings, where)
         if not settings.warehouse.threads:
@@ -117,14 +117,14 @@ def born_whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     Hundreds of tests begin with an empty one. Other processes, and a run without xdist, make it.
     """
     opened = Warehouse.open.__func__  # type: ignore[attr-defined]
-    migrations = schema.migrations
+    migrations = schema.load_migrations
     made: list[Path] = []
 
     def open_(cls: type[Warehouse], settings: Settings, /, **how: Any) -> Warehouse:
-        where = catalog.place(settings)
+        where = catalog.locate_catalog(settings)
         data = where.home / "data"
         new = where.embedded and not (where.home / catalog.CATALOG_FILE).exists()
-        new = new and schema.migrations is migrations
+        new = new and schema.load_migrations is migrations
         if how.get("write") and new and where.data == f"{data}/" and not data.exists():
             if not made:
                 first = Settings(home=tmp_path_factory.mktemp("empty") / "home")

@@ -12,10 +12,10 @@ from pydantic import BaseModel
 from actions.policy.keys import schema
 from fallow.settings import _RESERVED, Settings
 from runtime.cli.app import build
-from runtime.cli.frame import GLOBALS
-from runtime.metrics import metrics
-from runtime.reference import KINDS, actions_page, cli_page, policies_page, settings_page
-from runtime.tracing import SWITCHES
+from runtime.cli.options import GLOBALS
+from runtime.generators.reference import KINDS, actions_page, cli_page, policies_page, settings_page
+from runtime.service.metrics import metrics
+from runtime.service.tracing import SWITCHES
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -23,18 +23,18 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 @pytest.mark.parametrize(("name", "page"), [("settings.md", settings_page), ("cli.md", cli_page)])
 def test_reference_page_is_what_the_code_writes(name: str, page: Callable[[], str]) -> None:
     written = (DOCS / name).read_text(encoding="utf-8")
-    assert written == page(), f"run: python -m runtime.reference docs  ({name} is stale)"
+    assert written == page(), f"run: python -m runtime.generators.reference docs  ({name} is stale)"
 
 
 def test_the_table_of_kinds_is_what_the_executors_do() -> None:
     written = (DOCS / "actions.md").read_text(encoding="utf-8")
     assert all(mark in written for mark in KINDS)
-    assert written == actions_page(written), "run: python -m runtime.reference docs"
+    assert written == actions_page(written), "run: python -m runtime.generators.reference docs"
 
 
 def test_the_gates_and_the_keys_of_policies_are_as_the_code_has_them() -> None:
     written = (DOCS / "policies.md").read_text(encoding="utf-8")
-    assert written == policies_page(written), "run: python -m runtime.reference docs"
+    assert written == policies_page(written), "run: python -m runtime.generators.reference docs"
     assert "| cool-down | act | hold | " in written
     assert "| `match.gpu_model` | " in written
 

@@ -12,9 +12,10 @@ import typer
 
 from fallow.settings import Settings
 from fallow.window import parse_duration
-from runtime import demo, planned
 from runtime.cli import run
 from runtime.cli.app import build
+from runtime.experiments import demo
+from runtime.operations import plans
 from warehouse.lake import Warehouse
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -187,7 +188,7 @@ ANSWERS = {0, 3, 4}
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the home of a small demo's warehouse."""
     home = tmp_path_factory.mktemp("examples") / "home"
-    demo.play(days=2, gpus=16, seed=1, progress=lambda _what, _part: None, home=home)
+    demo.run_demo(days=2, gpus=16, seed=1, progress=lambda _what, _part: None, home=home)
     return home
 
 
@@ -232,10 +233,10 @@ def test_why_not_answers_by_every_gate_however_long_ago_the_data_end(
     home: Path, case: dict[str, str], late: str
 ) -> None:
     settings = Settings(home=home, cluster="demo")
-    rules = planned.policies(settings, [ROOT / "policies"])
+    rules = plans.load_policies(settings, [ROOT / "policies"])
     at = demo.END + parse_duration(late)
     with Warehouse.open(settings) as warehouse:
-        made = planned.why_not(warehouse, settings, rules, case["workload"], at=at, cluster=None)
+        made = plans.why_not(warehouse, settings, rules, case["workload"], at=at, cluster=None)
     assert {(found.analyzer, policy) for found, policy, _ in made.cases} == {
         ("idle", rule.name) for rule in rules
     }

@@ -13,7 +13,7 @@ import pytest
 
 from fallow import plugins
 from fallow.errors import RefusedError
-from fallow.seams import Executor
+from fallow.protocols import Executor
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window

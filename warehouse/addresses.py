@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from fallow.addresses import is_ip
 
 
-def resolved(cursor: duckdb.DuckDBPyConnection, rows: pa.Table) -> pa.Table:
+def resolve_nodes(cursor: duckdb.DuckDBPyConnection, rows: pa.Table) -> pa.Table:
     """Return rows (`cluster`, `node`, ...) with nodes for addresses that the inventory knows.
 
     An address that it does not know stays: what stands on it is not another node's.

@@ -7,67 +7,70 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from fallow.seams import Views
+from fallow.protocols import Views
 from fallow.tables import schema
 from fallow.window import Window
-from warehouse.steps import compose
+from warehouse.steps import POD_OWNERS, compose_query
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
-STEPS = tuple(
-    f"allocation/{name}"
-    for name in (
-        "lives",
-        "seen",
-        "matched",
-        "mixed",
-        "islands",
-        "runs",
-        "edges",
-        "lingering",
-        "sharers",
-        "shared",
-        "listed",
-        "evidence",
-        "held",
-        "unnamed",
-        "users",
-        "claims",
-        "usage",
-        "charged",
-        "crowded",
-        "fitted",
-        "allocated",
-    )
+STEPS = (
+    POD_OWNERS,
+    *(
+        f"allocation/{name}"
+        for name in (
+            "lives",
+            "seen",
+            "matched",
+            "mixed",
+            "islands",
+            "runs",
+            "edges",
+            "lingering",
+            "sharers",
+            "shared",
+            "listed",
+            "evidence",
+            "held",
+            "unnamed",
+            "users",
+            "claims",
+            "usage",
+            "charged",
+            "crowded",
+            "fitted",
+            "allocated",
+        )
+    ),
 )
 TOUCHING = 'start <= $until AND "end" >= $since'
 
 
-def allocate(wh: "Warehouse", window: Window) -> int:
+def write_allocations(wh: "Warehouse", window: Window) -> int:
     """Write the `allocation` rows of the window; return how many touch it.
 
     Read: rollup_5m, holding, pod, node, device. Whole devices and MIG instances are exact; time
     slicing and use beyond what was asked for are estimates; shares of a device never sum to more
     than 1 at any moment. Running it again, or over overlapping windows, gives the same rows.
     """
-    rows = allocations(wh, window)
+    rows = derive_allocations(wh, window)
     wh.replace("allocation", rows, TOUCHING, window.bounds())
     return int(rows.num_rows)
 
 
-def allocations(views: Views, window: Window) -> pa.Table:
+def derive_allocations(views: Views, window: Window) -> pa.Table:
     """Return the `allocation` rows that touch the window, as `allocate` would write them."""
-    namespaces, labels = _holders()
+    namespaces, labels = _read_exporters()
     rows = views.query(
-        compose(STEPS),
+        compose_query(STEPS),
         {**window.bounds(), "holder_namespaces": namespaces, "holder_labels": labels},
     )
     return rows.cast(schema("allocation"))
 
 
 @cache
-def _holders() -> tuple[list[str], list[str]]:
+def _read_exporters() -> tuple[list[str], list[str]]:
     text = files("warehouse").joinpath("allocation/holders.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines()))
     return sorted({r["namespace"] for r in rows}), sorted({r["label"] for r in rows})

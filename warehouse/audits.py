@@ -17,15 +17,15 @@ import msgspec
 from fallow.gpu_models import gpu_models
 from fallow.window import Window
 from warehouse.pricing import PRICES
-from warehouse.steps import step
+from warehouse.steps import load_step
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
-SHOWN = 5
+MOST_SHOWN = 5
 """So many of the offending rows are kept for people to read."""
 
-NAMED = 3
+MOST_NAMED = 3
 """Failed audits that the banner spells out; the others are counted."""
 
 HOUR = timedelta(hours=1)
@@ -49,12 +49,12 @@ class AuditFailure(msgspec.Struct, frozen=True):
         return f"{self.audit}: {self.rows} rows, the first: {first}"
 
 
-def banner(failures: Sequence[AuditFailure | str]) -> str | None:
+def format_banner(failures: Sequence[AuditFailure | str]) -> str | None:
     """Return what page, report, command line and log say of failed audits; None = none failed."""
     if not failures:
         return None
-    said = "; ".join(str(failure) for failure in failures[:NAMED])
-    more = len(failures) - NAMED
+    said = "; ".join(str(failure) for failure in failures[:MOST_NAMED])
+    more = len(failures) - MOST_NAMED
     others = f"; and {more} more audits" if more > 0 else ""
     return (
         f"The ledger does not add up: {said}{others}. Do not rely on the figures of these hours; "
@@ -63,15 +63,15 @@ def banner(failures: Sequence[AuditFailure | str]) -> str | None:
 
 
 @cache
-def names() -> tuple[str, ...]:
+def list_audits() -> tuple[str, ...]:
     """Return the audits' names."""
     found = files("warehouse").joinpath("audits").iterdir()
     return tuple(sorted(p.name.removesuffix(".sql") for p in found if p.name.endswith(".sql")))
 
 
-def run(warehouse: "Warehouse", window: Window | None = None) -> list[AuditFailure]:
+def run_audits(warehouse: "Warehouse", window: Window | None = None) -> list[AuditFailure]:
     """Run every audit over the whole hours of a window, or over everything; return the failures."""
-    since, until = _hours(window) if window else _posted(warehouse)
+    since, until = _round_hours(window) if window else _find_ledger_range(warehouse)
     limit = warehouse.clock() + warehouse.settings.warehouse.future_tolerance
     parameters = {
         "since": since,
@@ -83,27 +83,27 @@ def run(warehouse: "Warehouse", window: Window | None = None) -> list[AuditFailu
         "region": warehouse.settings.prices.region,
     }
     failures = []
-    for name in names():
-        sql = step(f"audits/{name}")
+    for name in list_audits():
+        sql = load_step(f"audits/{name}")
         if name == "bill_sum":
             named = {"devices": "pricing/billed"} | {p.rpartition("/")[2]: p for p in PRICES}
-            steps = ", ".join(f"{noun} AS (\n{step(path)}\n)" for noun, path in named.items())
+            steps = ", ".join(f"{noun} AS (\n{load_step(path)}\n)" for noun, path in named.items())
             sql = f"WITH {steps}\n{sql}"
         used = {k: v for k, v in parameters.items() if f"${k}" in sql}
         found = warehouse.query(sql, used)
         if found.num_rows:
-            sample = tuple(found.slice(0, SHOWN).to_pylist())
+            sample = tuple(found.slice(0, MOST_SHOWN).to_pylist())
             failures.append(AuditFailure(name, found.num_rows, sample))
     return failures
 
 
-def _hours(window: Window) -> tuple[datetime, datetime]:
+def _round_hours(window: Window) -> tuple[datetime, datetime]:
     start = window.start.astimezone(UTC).replace(tzinfo=None)
     end = window.end.astimezone(UTC).replace(tzinfo=None)
     return start + -(start - _EVER[0]) % HOUR, end - (end - _EVER[0]) % HOUR
 
 
-def _posted(warehouse: "Warehouse") -> tuple[datetime, datetime]:
+def _find_ledger_range(warehouse: "Warehouse") -> tuple[datetime, datetime]:
     """Return the stretch of all rollups and ledger rows: prices have no use for all of time."""
     rows = warehouse.query(
         "SELECT min(since) AS since, max(until) AS until FROM ("

@@ -13,7 +13,7 @@ from warehouse import extensions
 CATALOG_FILE = "catalog.sqlite"
 
 
-class Place(msgspec.Struct, frozen=True):
+class CatalogLocation(msgspec.Struct, frozen=True):
     """Where one warehouse lies."""
 
     catalog: str
@@ -32,7 +32,7 @@ class Place(msgspec.Struct, frozen=True):
         return "://" in self.data
 
 
-def place(settings: Settings) -> Place:
+def locate_catalog(settings: Settings) -> CatalogLocation:
     """Return where the settings say the warehouse lies.
 
     Raises:
@@ -43,29 +43,33 @@ def place(settings: Settings) -> Place:
     data = wanted.data or str(home / "data")
     data = data if "://" in data else str(Path(data).expanduser().absolute())
     if not wanted.catalog:
-        return Place(f"sqlite:{home / CATALOG_FILE}", data.rstrip("/") + "/", home, embedded=True)
+        return CatalogLocation(
+            f"sqlite:{home / CATALOG_FILE}", data.rstrip("/") + "/", home, embedded=True
+        )
     if not wanted.catalog.startswith("postgres:"):
         raise WarehouseError(
             f"warehouse.catalog {wanted.catalog.partition(':')[0]!r} is no catalog we know",
             hint="leave it empty for SQLite under home, or write postgres:dbname=... host=...",
         )
-    return Place(wanted.catalog, data.rstrip("/") + "/", home, embedded=False)
+    return CatalogLocation(wanted.catalog, data.rstrip("/") + "/", home, embedded=False)
 
 
-def connect(settings: Settings, where: Place, *, write: bool) -> duckdb.DuckDBPyConnection:
+def connect_engine(
+    settings: Settings, where: CatalogLocation, *, write: bool
+) -> duckdb.DuckDBPyConnection:
     """Return a connection with the lake attached as `lake`.
 
     Raises:
         WarehouseError: an extension is missing.
         duckdb.Error: the catalog cannot be opened.
     """
-    needed = _needed(settings, where)
-    connection = duckdb.connect(":memory:", config=extensions.config(needed))
+    needed = _list_extensions(settings, where)
+    connection = duckdb.connect(":memory:", config=extensions.build_config(needed))
     try:
         _configure(connection, settings, where)
         for name in needed:
-            extensions.load(connection, name)
-        _secret(connection, settings)
+            extensions.load_extension(connection, name)
+        _create_secret(connection, settings)
         _attach(connection, where, write=write)
     except BaseException:
         connection.close()
@@ -73,7 +77,9 @@ def connect(settings: Settings, where: Place, *, write: bool) -> duckdb.DuckDBPy
     return connection
 
 
-def _configure(connection: duckdb.DuckDBPyConnection, settings: Settings, where: Place) -> None:
+def _configure(
+    connection: duckdb.DuckDBPyConnection, settings: Settings, where: CatalogLocation
+) -> None:
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET autoload_known_extensions = false")
     connection.execute("SET allow_community_extensions = false")
@@ -82,41 +88,41 @@ def _configure(connection: duckdb.DuckDBPyConnection, settings: Settings, where:
     if settings.warehouse.memory_limit:
         connection.execute("SET memory_limit = $limit", {"limit": settings.warehouse.memory_limit})
     spill = where.home / "spill" if where.home.is_dir() else Path(tempfile.gettempdir())
-    connection.execute(f"SET temp_directory = {quoted(str(spill))}")
+    connection.execute(f"SET temp_directory = {quote_literal(str(spill))}")
 
 
-def _needed(settings: Settings, where: Place) -> list[str]:
+def _list_extensions(settings: Settings, where: CatalogLocation) -> list[str]:
     names = ["ducklake", "sqlite_scanner" if where.embedded else "postgres_scanner"]
     remote = where.remote or "://" in settings.warehouse.cold
     return [*names, "httpfs"] if remote else names
 
 
-def _secret(connection: duckdb.DuckDBPyConnection, settings: Settings) -> None:
+def _create_secret(connection: duckdb.DuckDBPyConnection, settings: Settings) -> None:
     wanted = settings.warehouse
     if "://" not in wanted.data and "://" not in wanted.cold:
         return
     s3 = wanted.s3
     scheme, _, host = s3.endpoint.rpartition("://")
     options = {
-        "REGION": quoted(s3.region) if s3.region else "",
-        "ENDPOINT": quoted(host) if host else "",
+        "REGION": quote_literal(s3.region) if s3.region else "",
+        "ENDPOINT": quote_literal(host) if host else "",
         "USE_SSL": "false" if scheme == "http" else "",
-        "URL_STYLE": quoted("path") if s3.path_style and host else "",
+        "URL_STYLE": quote_literal("path") if s3.path_style and host else "",
     }
     if s3.access_key_id:
-        options["KEY_ID"] = quoted(s3.access_key_id)
-        options["SECRET"] = quoted(s3.secret_access_key.get_secret_value())
+        options["KEY_ID"] = quote_literal(s3.access_key_id)
+        options["SECRET"] = quote_literal(s3.secret_access_key.get_secret_value())
     listed = "".join(f", {name} {value}" for name, value in options.items() if value)
     connection.execute(f"CREATE OR REPLACE SECRET objects (TYPE s3{listed})")
 
 
-def _attach(connection: duckdb.DuckDBPyConnection, where: Place, *, write: bool) -> None:
-    options = [f"DATA_PATH {quoted(where.data)}", "DATA_INLINING_ROW_LIMIT 0"]
+def _attach(connection: duckdb.DuckDBPyConnection, where: CatalogLocation, *, write: bool) -> None:
+    options = [f"DATA_PATH {quote_literal(where.data)}", "DATA_INLINING_ROW_LIMIT 0"]
     if where.embedded:
         options += ["META_JOURNAL_MODE 'WAL'", "META_BUSY_TIMEOUT 5000"]
     if not write:
         options += ["CREATE_IF_NOT_EXISTS false"]
-    attach = f"ATTACH {quoted('ducklake:' + where.catalog)} AS lake ({', '.join(options)})"
+    attach = f"ATTACH {quote_literal('ducklake:' + where.catalog)} AS lake ({', '.join(options)})"
     try:
         connection.execute(attach)
     except duckdb.Error as error:
@@ -127,6 +133,6 @@ def _attach(connection: duckdb.DuckDBPyConnection, where: Place, *, write: bool)
         connection.execute(attach)
 
 
-def quoted(text: str) -> str:
+def quote_literal(text: str) -> str:
     """Return a text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"

@@ -5,16 +5,16 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from fallow.seams import Views
-from fallow.window import Window, format_duration, parse_duration, parse_moment
-from warehouse.steps import step
+from fallow.protocols import Views
+from fallow.window import Window, format_duration, parse_duration, parse_timestamp
+from warehouse.steps import load_step
 
 HOUR = timedelta(hours=1)
 STALE = 3
 """Intervals: data older than this many are stale. One late scrape is none."""
 
 
-class Newest(msgspec.Struct, frozen=True):
+class NewestHour(msgspec.Struct, frozen=True):
     """The end of the newest hour that every cluster has which is not too far behind.
 
     `behind`: the clusters that are, each with the end of its own newest hour.
@@ -24,7 +24,7 @@ class Newest(msgspec.Struct, frozen=True):
     behind: dict[str, datetime]
 
 
-class Behind(msgspec.Struct, frozen=True):
+class LateCluster(msgspec.Struct, frozen=True):
     """A cluster that is too far behind: where its hours end, and how many the window has of it."""
 
     cluster: str
@@ -32,12 +32,12 @@ class Behind(msgspec.Struct, frozen=True):
     hours_with_data: int
 
 
-class Coverage(msgspec.Struct, frozen=True):
+class WindowCoverage(msgspec.Struct, frozen=True):
     """How many hours a window has, how many of them have data, and who lacks the rest."""
 
     hours: int
     hours_with_data: int
-    behind: tuple[Behind, ...] = ()
+    behind: tuple[LateCluster, ...] = ()
 
     @property
     def spoken(self) -> str:
@@ -58,7 +58,7 @@ class Coverage(msgspec.Struct, frozen=True):
         ]
 
 
-class Age(msgspec.Struct, frozen=True):
+class ClusterAge(msgspec.Struct, frozen=True):
     """When a cluster's newest sample ended (UTC), and how far its samples lie apart."""
 
     cluster: str
@@ -70,11 +70,11 @@ class Age(msgspec.Struct, frozen=True):
         return now - self.newest > STALE * max(self.interval, every)
 
 
-def ages(views: Views, cluster: str | None = None) -> tuple[Age, ...]:
+def read_ages(views: Views, cluster: str | None = None) -> tuple[ClusterAge, ...]:
     """Return how old each cluster's samples are."""
-    rows = views.query(step("coverage/ages"), {"cluster": cluster}).to_pylist()
+    rows = views.query(load_step("coverage/ages"), {"cluster": cluster}).to_pylist()
     return tuple(
-        Age(
+        ClusterAge(
             row["cluster"],
             row["newest"].replace(tzinfo=UTC),
             timedelta(seconds=row["interval_s"] or 0),
@@ -84,8 +84,8 @@ def ages(views: Views, cluster: str | None = None) -> tuple[Age, ...]:
     )
 
 
-def stale(
-    known: Sequence[Age], now: datetime, every: timedelta, name: Callable[[str], str] = str
+def name_stale(
+    known: Sequence[ClusterAge], now: datetime, every: timedelta, name: Callable[[str], str] = str
 ) -> list[str]:
     """Name each cluster whose data are stale, and since when.
 
@@ -100,12 +100,12 @@ def stale(
     ]
 
 
-def newest(views: Views, lag: timedelta, cluster: str | None = None) -> Newest | None:
+def find_newest(views: Views, lag: timedelta, cluster: str | None = None) -> NewestHour | None:
     """Return where relative windows end: clusters more than `lag` behind do not count.
 
     None = the ledger has no hour.
     """
-    rows = views.query(step("coverage/newest"), {"cluster": cluster}).to_pylist()
+    rows = views.query(load_step("coverage/newest"), {"cluster": cluster}).to_pylist()
     ends = {row["cluster"]: row["hour"].replace(tzinfo=UTC) + HOUR for row in rows}
     if not ends:
         return None
@@ -113,26 +113,30 @@ def newest(views: Views, lag: timedelta, cluster: str | None = None) -> Newest |
     near = [end for end in ends.values() if last - end <= lag]
     # An hour is whole: a step of five minutes in the ledger ends its hour.
     end = min(near).replace(minute=0, second=0, microsecond=0)
-    return Newest(end, {name: at for name, at in ends.items() if last - at > lag})
+    return NewestHour(end, {name: at for name, at in ends.items() if last - at > lag})
 
 
-def coverage(
+def measure_coverage(
     views: Views, window: Window, behind: dict[str, datetime], cluster: str | None = None
-) -> Coverage:
+) -> WindowCoverage:
     """Return how many of the hours that a window touches have data, in all and of who is behind."""
     whole = window.whole()
-    rows = views.query(step("coverage/hours"), {**whole.bounds(), "cluster": cluster}).to_pylist()
+    rows = views.query(
+        load_step("coverage/hours"), {**whole.bounds(), "cluster": cluster}
+    ).to_pylist()
     known = {row["cluster"]: row["hours"] for row in rows}
-    return Coverage(
+    return WindowCoverage(
         hours=round(whole.seconds / HOUR.total_seconds()),
         hours_with_data=known.get(None, 0),
         behind=tuple(
-            Behind(name, end, known.get(name, 0)) for name, end in behind.items() if end < whole.end
+            LateCluster(name, end, known.get(name, 0))
+            for name, end in behind.items()
+            if end < whole.end
         ),
     )
 
 
-def requested(text: str, now: datetime, end: datetime) -> Window:
+def parse_window(text: str, now: datetime, end: datetime) -> Window:
     """Read `7d` (so long until `end`) or `START/END` (moments, `now`, or durations ago).
 
     Raises:
@@ -141,4 +145,4 @@ def requested(text: str, now: datetime, end: datetime) -> Window:
     if "/" not in text:
         return Window.last(parse_duration(text), now=end)
     start, _, until = text.partition("/")
-    return Window(parse_moment(start, now=now), parse_moment(until or "now", now=now))
+    return Window(parse_timestamp(start, now=now), parse_timestamp(until or "now", now=now))

@@ -12,22 +12,23 @@ import numpy as np
 import pyarrow as pa
 
 from fallow.window import Window
+from warehouse.steps import load_step
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
 BUCKET = timedelta(minutes=5)
 HOUR = timedelta(hours=1)
-NEAR = timedelta(hours=6)
+MERGE_GAP = timedelta(hours=6)
 """Hours to post that are nearer than this are posted in one go."""
-SPEAKS_FOR = 1.25
+VALIDITY = 1.25
 """A look speaks for 1.25 intervals: a quarter of jitter is no gap."""
 
 Marks = frozenset[tuple[str, datetime]]
 """(cluster, bucket) pairs known to be marked in the lake."""
 
 
-def mark(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, known: Marks) -> Marks:
+def mark_buckets(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, known: Marks) -> Marks:
     """Mark the buckets of sample rows, and the next one where a look reaches into it.
 
     Buckets in `known` cost nothing: most looks fall into a bucket that an earlier one marked.
@@ -37,9 +38,7 @@ def mark(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, known: Marks) -> Mar
     ts = rows.column("ts").to_numpy().astype("datetime64[us]").astype(np.int64)
     seconds = np.nan_to_num(rows.column("interval_s").to_numpy().astype(np.float64))
     first = ts // step
-    last = np.clip(
-        (ts + (seconds * SPEAKS_FOR * 1e6).astype(np.int64) - 1) // step, first, first + 1
-    )
+    last = np.clip((ts + (seconds * VALIDITY * 1e6).astype(np.int64) - 1) // step, first, first + 1)
     cluster = rows.column("cluster").combine_chunks()
     spoken = pa.table(
         {
@@ -64,7 +63,7 @@ def mark(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, known: Marks) -> Mar
     return known | new
 
 
-def owe(cursor: duckdb.DuckDBPyConnection, start: datetime, end: datetime) -> None:
+def mark_hours(cursor: duckdb.DuckDBPyConnection, start: datetime, end: datetime) -> None:
     """Mark the hours of [start, end), naive UTC on hour edges: the ledger owes them."""
     cursor.execute(
         "INSERT INTO unposted BY NAME"
@@ -74,7 +73,14 @@ def owe(cursor: duckdb.DuckDBPyConnection, start: datetime, end: datetime) -> No
     )
 
 
-def restate(cursor: duckdb.DuckDBPyConnection) -> None:
+def mark_reassigned_hours(cursor: duckdb.DuckDBPyConnection, pods: pa.Table) -> None:
+    """Mark the hours posted before the owner or the team of pods that arrive was known."""
+    cursor.register("incoming", pods)
+    cursor.execute(f"INSERT INTO unposted BY NAME {load_step('inventory/owners_known_later')}")
+    cursor.unregister("incoming")
+
+
+def mark_all_hours(cursor: duckdb.DuckDBPyConnection) -> None:
     """Mark every hour that was posted: what prices it has changed."""
     cursor.execute(
         "INSERT INTO unposted BY NAME"
@@ -83,21 +89,21 @@ def restate(cursor: duckdb.DuckDBPyConnection) -> None:
     )
 
 
-def owed(warehouse: "Warehouse", window: Window) -> list[Window]:
+def list_marked_windows(warehouse: "Warehouse", window: Window) -> list[Window]:
     """Return a window and what the ledger owes, near ones as one, oldest first."""
     marks = warehouse.query("SELECT DISTINCT bucket FROM unposted ORDER BY ALL")["bucket"]
     hours = [m.replace(tzinfo=UTC) for m in marks.to_pylist()]
     parts = sorted([(window.start, window.end), *((h, h + HOUR) for h in hours)])
     found = [parts[0]]
     for start, end in parts[1:]:
-        if start <= found[-1][1] + NEAR:
+        if start <= found[-1][1] + MERGE_GAP:
             found[-1] = (found[-1][0], max(end, found[-1][1]))
         else:
             found.append((start, end))
     return [Window(start, end) for start, end in found]
 
 
-def settle(warehouse: "Warehouse", window: Window) -> None:
+def clear_marks(warehouse: "Warehouse", window: Window) -> None:
     """Take away the marks of the hours that a posted window touches."""
     start, end = (m.astimezone(UTC).replace(tzinfo=None) for m in (window.start, window.end))
     with warehouse.transaction() as cursor:

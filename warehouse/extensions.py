@@ -18,27 +18,27 @@ _checked: dict[Path, tuple[int, int, int]] = {}
 """Files whose signature the engine accepted in this process: inode, size, time of change."""
 
 
-def config(names: Iterable[str]) -> dict[str, str | bool | int | float | list[str]]:
+def build_config(names: Iterable[str]) -> dict[str, str | bool | int | float | list[str]]:
     """Return the settings of an engine that is to load these extensions.
 
     It checks signatures unless this process had it check every one of these very files before.
     """
     made: dict[str, str | bool | int | float | list[str]] = {"autoinstall_known_extensions": False}
-    if all((path := _packaged(n)) and _checked.get(path) == _state(path) for n in names):
+    if all((path := _find_packaged(n)) and _checked.get(path) == _stat_file(path) for n in names):
         made["allow_unsigned_extensions"] = True
     return made
 
 
-def load(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+def load_extension(connection: duckdb.DuckDBPyConnection, name: str) -> None:
     """Load one extension such as `ducklake` or `sqlite_scanner`.
 
     Raises:
         WarehouseError: it is neither packaged nor reachable; the hint says what to install.
     """
-    packaged = _packaged(name)
+    packaged = _find_packaged(name)
     try:
         if packaged is not None:
-            state = _state(packaged)
+            state = _stat_file(packaged)
             connection.load_extension(str(packaged))
             _checked[packaged] = state
             return
@@ -54,7 +54,7 @@ def load(connection: duckdb.DuckDBPyConnection, name: str) -> None:
 
 
 @cache
-def _packaged(name: str) -> Path | None:
+def _find_packaged(name: str) -> Path | None:
     try:
         root = files(f"duckdb_extension_{name}")
     except ModuleNotFoundError:
@@ -64,6 +64,6 @@ def _packaged(name: str) -> Path | None:
     return path if path.is_file() else None
 
 
-def _state(path: Path) -> tuple[int, int, int]:
+def _stat_file(path: Path) -> tuple[int, int, int]:
     found = path.stat()
     return found.st_ino, found.st_size, found.st_mtime_ns

@@ -27,7 +27,7 @@ _SECRET = re.compile(r"(password\s*=\s*|://[^:/@\s]+:)('[^']*'|[^\s\"@]+)")
 
 
 @contextmanager
-def explained(where: str) -> Iterator[None]:
+def explain_errors(where: str) -> Iterator[None]:
     """Turn errors of the engine and of the disk into one line about the warehouse at `where`.
 
     Raises:
@@ -37,13 +37,13 @@ def explained(where: str) -> Iterator[None]:
     try:
         yield
     except (duckdb.Error, OSError) as error:
-        raise explain(error, where) from error
+        raise explain_error(error, where) from error
 
 
-def explain(error: Exception, where: str) -> FallowError:
+def explain_error(error: Exception, where: str) -> FallowError:
     """Return the Fallow error that says what this one means."""
     text = _SECRET.sub(r"\1***", " ".join(str(error).split()))
-    for pattern, kind, message, hint in _known():
+    for pattern, kind, message, hint in _read_failures():
         if re.search(pattern, text):
             return _KINDS[kind](f"{message} (warehouse {where}): {text}", hint=hint)
     return WarehouseError(
@@ -53,7 +53,7 @@ def explain(error: Exception, where: str) -> FallowError:
 
 
 @cache
-def _known() -> tuple[tuple[str, str, str, str], ...]:
+def _read_failures() -> tuple[tuple[str, str, str, str], ...]:
     text = files("warehouse").joinpath("failures.csv").read_text(encoding="utf-8")
     return tuple(
         (row["pattern"], row["kind"], row["message"], row["hint"])

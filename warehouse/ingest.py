@@ -19,11 +19,11 @@ from fallow import tables
 from fallow.errors import WarehouseError
 from fallow.gpu_models import model_name
 from fallow.tables import Batch
-from warehouse.addresses import resolved
-from warehouse.dirty import mark
+from warehouse.addresses import resolve_nodes
+from warehouse.dirty import mark_buckets, mark_reassigned_hours
 from warehouse.failures import CatalogBusyError
-from warehouse.storage import storage
-from warehouse.tiers import unseen
+from warehouse.storage import get_storage
+from warehouse.tiers import drop_archived
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
@@ -34,7 +34,7 @@ _MODELLED = {"node", "rate"}
 """Tables whose `gpu_model` comes from labels and settings, in as many spellings."""
 
 
-class Ingested(msgspec.Struct, frozen=True):
+class IngestResult(msgspec.Struct, frozen=True):
     """What became of the rows of one call.
 
     rows = added + duplicates + future; `added` are rows that were new, or that changed something
@@ -47,11 +47,11 @@ class Ingested(msgspec.Struct, frozen=True):
     future: int = 0
 
 
-def ingest(warehouse: "Warehouse", batches: Iterable[Batch]) -> Ingested:
+def ingest_batches(warehouse: "Warehouse", batches: Iterable[Batch]) -> IngestResult:
     """Store batches in one transaction; see `Warehouse.ingest`."""
     gathered: dict[str, list[pa.Table]] = {}
     for batch in batches:
-        if storage(batch.table).mode == "derived":
+        if get_storage(batch.table).mode == "derived":
             raise WarehouseError(f"table {batch.table!r} is derived; nothing is ingested into it")
         gathered.setdefault(batch.table, []).append(batch.rows)
     limit = warehouse.clock() + warehouse.settings.warehouse.future_tolerance
@@ -59,14 +59,14 @@ def ingest(warehouse: "Warehouse", batches: Iterable[Batch]) -> Ingested:
     rows = future = 0
     work: list[tuple[str, pa.Table]] = []
     for table, parts in gathered.items():
-        whole = _model_named(table, pa.concat_tables(parts))
-        present = _until(whole, storage(table).moment, limit)
+        whole = _name_models(table, pa.concat_tables(parts))
+        present = _drop_future(whole, get_storage(table).moment, limit)
         rows += whole.num_rows
         future += whole.num_rows - present.num_rows
         if present.num_rows:
             work.append((table, present))
     added = _busy_again(_write, warehouse, work) if work else 0
-    return Ingested(rows, added, rows - added - future, future)
+    return IngestResult(rows, added, rows - added - future, future)
 
 
 _busy_again = Retrying(
@@ -88,19 +88,21 @@ def _write(warehouse: "Warehouse", work: list[tuple[str, pa.Table]]) -> int:
             # What an address stands for is read before what bears it is written.
             for table, sent in sorted(work, key=lambda part: part[0] != "address"):
                 if table == "sample":
-                    sent = resolved(cursor, sent)  # noqa: PLW2901  (the same rows)
-                put = _append if storage(table).mode == "append" else upsert
-                rows = unseen(cursor, table, sent, recent)
+                    sent = resolve_nodes(cursor, sent)  # noqa: PLW2901  (the same rows)
+                put = _append_rows if get_storage(table).mode == "append" else upsert_rows
+                rows = drop_archived(cursor, table, sent, recent)
+                if table == "pod" and rows.num_rows:
+                    mark_reassigned_hours(cursor, rows)
                 new = put(cursor, table, rows) if rows.num_rows else 0
                 cursor.unregister("incoming")
                 if table == "sample" and new:
-                    dirty = mark(cursor, rows, dirty)
+                    dirty = mark_buckets(cursor, rows, dirty)
                 added += new
         warehouse.keep_dirty(dirty)
     return added
 
 
-def _model_named(table: str, rows: pa.Table) -> pa.Table:
+def _name_models(table: str, rows: pa.Table) -> pa.Table:
     """Return the rows with one name per GPU model, whatever spelling their source uses."""
     if table not in _MODELLED:
         return rows
@@ -111,7 +113,7 @@ def _model_named(table: str, rows: pa.Table) -> pa.Table:
     return rows.set_column(place, rows.schema.field(place), names.take(coded.indices))
 
 
-def _until(rows: pa.Table, moment: str | None, limit: datetime) -> pa.Table:
+def _drop_future(rows: pa.Table, moment: str | None, limit: datetime) -> pa.Table:
     if moment is None:
         return rows
     ahead = pc.greater(rows.column(moment), pa.scalar(limit, pa.timestamp("us")))
@@ -120,30 +122,32 @@ def _until(rows: pa.Table, moment: str | None, limit: datetime) -> pa.Table:
     return rows.filter(pc.invert(pc.fill_null(ahead, fill_value=False)))
 
 
-def _append(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> int:
+def _append_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> int:
     keys = tables.key(table)
-    span = _range(table, rows)
-    source = "incoming" if _distinct(rows, keys) else f"({_first(table)})"
+    span = _bound_range(table, rows)
+    source = "incoming" if _is_distinct(rows, keys) else f"({_select_first(table)})"
     if span:
         there = " AND ".join(span)
         found = cursor.execute(f'SELECT count(*) FROM "{table}" t WHERE {there}')
-        if not _count(found):
+        if not _count_changes(found):
             # Nothing of that time is stored, as for every first look: no join is needed. A stream
             # is read by one thread, which for some thousand rows is a quarter less work.
             cursor.register("incoming", rows.to_reader())
-            return _count(cursor.execute(f'INSERT INTO "{table}" BY NAME SELECT * FROM {source}'))
+            return _count_changes(
+                cursor.execute(f'INSERT INTO "{table}" BY NAME SELECT * FROM {source}')
+            )
     on = " AND ".join([*span, *(f't."{k}" = b."{k}"' for k in keys)])
     cursor.register("incoming", rows)
-    return _count(
+    return _count_changes(
         cursor.execute(
             f'MERGE INTO "{table}" t USING {source} b ON {on} WHEN NOT MATCHED THEN INSERT BY NAME'
         )
     )
 
 
-def _range(table: str, rows: pa.Table) -> list[str]:
+def _bound_range(table: str, rows: pa.Table) -> list[str]:
     """Return literal bounds on the moment, so that the engine opens only files in that range."""
-    moment = storage(table).moment
+    moment = get_storage(table).moment
     if moment is None or rows.column(moment).null_count or moment not in tables.key(table):
         return []
     ends = pc.min_max(rows.column(moment)).as_py()
@@ -153,14 +157,14 @@ def _range(table: str, rows: pa.Table) -> list[str]:
     return [f't."{moment}" >= {low}', f't."{moment}" <= {high}']
 
 
-def _distinct(rows: pa.Table, keys: tuple[str, ...]) -> bool:
+def _is_distinct(rows: pa.Table, keys: tuple[str, ...]) -> bool:
     if any(pc.count_distinct(rows.column(k)).as_py() == rows.num_rows for k in keys):
         return True
     groups = rows.select(keys).group_by(list(keys), use_threads=False).aggregate([])
     return bool(groups.num_rows == rows.num_rows)
 
 
-def _first(table: str) -> str:
+def _select_first(table: str) -> str:
     """Return SQL for one row per key of `incoming`: the same one in whatever order they came."""
     keys = ", ".join(f'"{k}"' for k in tables.key(table))
     rest = ", ".join(f'"{c.name}" NULLS LAST' for c in tables.columns(table) if not c.key)
@@ -168,21 +172,21 @@ def _first(table: str) -> str:
     return f"SELECT * FROM incoming QUALIFY {place} = 1"
 
 
-def upsert(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> int:
+def upsert_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> int:
     """Keep rows up to date in this transaction, by the table's rule; return how many changed."""
     cursor.register("incoming", rows)
     keys = tables.key(table)
-    newest = storage(table).newest
+    newest = get_storage(table).newest
     others = [c.name for c in tables.columns(table) if not c.key]
     source = "incoming"
-    if not _distinct(rows, keys):
-        source = f"({_collapsed(table, others, newest)})"
+    if not _is_distinct(rows, keys):
+        source = f"({_collapse_rows(table, others, newest)})"
     newer = "true" if newest is None else f'coalesce(b."{newest}" >= t."{newest}", true)'
-    values = {name: _merged(name, newer) for name in others}
+    values = {name: _merge_column(name, newer) for name in others}
     changed = " OR ".join(f'({value}) IS DISTINCT FROM t."{n}"' for n, value in values.items())
     updates = ", ".join(f'"{name}" = {value}' for name, value in values.items())
-    on = " AND ".join([*_range(table, rows), *(f't."{k}" = b."{k}"' for k in keys)])
-    return _count(
+    on = " AND ".join([*_bound_range(table, rows), *(f't."{k}" = b."{k}"' for k in keys)])
+    return _count_changes(
         cursor.execute(
             f'MERGE INTO "{table}" t USING {source} b ON {on}'
             f" WHEN MATCHED AND ({changed}) THEN UPDATE SET {updates}"
@@ -191,7 +195,7 @@ def upsert(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> int
     )
 
 
-def _merged(name: str, newer: str) -> str:
+def _merge_column(name: str, newer: str) -> str:
     if name in _EARLIEST:
         return f'least(t."{name}", b."{name}")'
     if name in _LATEST:
@@ -202,7 +206,7 @@ def _merged(name: str, newer: str) -> str:
     )
 
 
-def _collapsed(table: str, others: list[str], newest: str | None) -> str:
+def _collapse_rows(table: str, others: list[str], newest: str | None) -> str:
     keys = ", ".join(f'"{k}"' for k in tables.key(table))
     # Among equally new rows the greatest value wins, so that their order does not matter.
     recency = f'"{newest}"' if newest else "NULL"
@@ -219,6 +223,6 @@ def _collapsed(table: str, others: list[str], newest: str | None) -> str:
     return f"SELECT {keys}, {', '.join(picked)} FROM incoming GROUP BY {keys}"
 
 
-def _count(done: duckdb.DuckDBPyConnection) -> int:
+def _count_changes(done: duckdb.DuckDBPyConnection) -> int:
     row: Any = done.fetchone()
     return int(row[0]) if row else 0

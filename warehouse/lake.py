@@ -22,13 +22,13 @@ import pyarrow as pa
 from fallow.errors import FallowError, WarehouseError
 from fallow.settings import Settings
 from fallow.tables import Batch
-from warehouse import catalog, ingest, reading, schema
+from warehouse import catalog, ingest, schema, statements
+from warehouse.data_files import DataFiles
 from warehouse.dirty import Marks
-from warehouse.durable import DataFiles
-from warehouse.failures import explained
-from warehouse.ingest import Ingested
-from warehouse.lock import WriterLock, queued
-from warehouse.views import ViewSets
+from warehouse.failures import explain_errors
+from warehouse.ingest import IngestResult
+from warehouse.lock import WriterLock, queue_writers
+from warehouse.views import ViewSchemas
 
 
 def utc_now() -> datetime:
@@ -43,7 +43,7 @@ class Warehouse:
         self,
         connection: duckdb.DuckDBPyConnection,
         settings: Settings,
-        place: catalog.Place,
+        place: catalog.CatalogLocation,
         lock: WriterLock | None,
         clock: Callable[[], datetime],
         *,
@@ -54,7 +54,7 @@ class Warehouse:
         self.clock = clock
         self._connection = connection
         self._lock = lock
-        self._views = ViewSets(connection)
+        self._views = ViewSchemas(connection)
         self._files = DataFiles(place)
         self.turn = threading.RLock()
         self.dirty: Marks = frozenset()
@@ -76,9 +76,9 @@ class Warehouse:
             WarehouseError: there is none yet (reading), it is a newer Fallow's, it is damaged,
                 or its folder cannot be written.
         """
-        place = catalog.place(settings)
+        place = catalog.locate_catalog(settings)
         lock = None
-        with explained(place.name):
+        with explain_errors(place.name):
             if write:
                 place.home.mkdir(parents=True, exist_ok=True)
                 if place.embedded:
@@ -91,14 +91,14 @@ class Warehouse:
                 )
             connection = None
             try:
-                connection = catalog.connect(settings, place, write=write)
+                connection = catalog.connect_engine(settings, place, write=write)
                 cursor = connection.cursor()
                 cursor.execute("USE lake")
                 if write:
-                    with nullcontext() if place.embedded else queued(connection):
-                        schema.migrate(cursor, place.name)
+                    with nullcontext() if place.embedded else queue_writers(connection):
+                        schema.migrate_schema(cursor, place.name)
                 else:
-                    schema.check(cursor, place.name)
+                    schema.check_schema(cursor, place.name)
                 cursor.close()
             except BaseException:
                 if connection is not None:
@@ -108,14 +108,14 @@ class Warehouse:
                 raise
         return cls(connection, settings, place, lock, clock, write=write)
 
-    def ingest(self, batches: Iterable[Batch]) -> Ingested:
+    def ingest(self, batches: Iterable[Batch]) -> IngestResult:
         """Store batches, all or nothing: when this returns they are durable.
 
         Raises:
             TemporaryError: it may pass (disk full, catalog away); nothing was written.
             WarehouseError: opened for reading, or the warehouse is damaged.
         """
-        return ingest.ingest(self, batches)
+        return ingest.ingest_batches(self, batches)
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
         """Run one read-only statement with `$name` parameters over the nouns' views.
@@ -128,12 +128,12 @@ class Warehouse:
             TemporaryError: S3 or the catalog is away.
         """
         with self.reading() as cursor:
-            return reading.run(cursor, sql, parameters or {})
+            return statements.run_select(cursor, sql, parameters or {})
 
     @contextmanager
     def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """Give a cursor on one snapshot whose names are the nouns. For this room's own modules."""
-        with explained(self.place.name):
+        with explain_errors(self.place.name):
             cursor = self._cursor()
             try:
                 self._views.begin(cursor)
@@ -146,7 +146,7 @@ class Warehouse:
     @contextmanager
     def snapshot(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """Give a cursor on one snapshot of the lake's tables. For this room's own modules."""
-        with explained(self.place.name):
+        with explain_errors(self.place.name):
             cursor = self._cursor()
             try:
                 cursor.execute("BEGIN TRANSACTION READ ONLY")
@@ -172,10 +172,10 @@ class Warehouse:
                 f"the warehouse {self.place.name} was opened for reading",
                 hint="open it with write=True",
             )
-        with self.turn, explained(self.place.name):
+        with self.turn, explain_errors(self.place.name):
             if self._writing:
                 raise RuntimeError("a write transaction is open already in this thread")
-            turn = nullcontext() if self.place.embedded else queued(self._connection)
+            turn = nullcontext() if self.place.embedded else queue_writers(self._connection)
             self._writing = True
             self.dirty = frozenset()  # whoever writes may be the rollup, which clears marks
             began = self._files.now()
@@ -213,7 +213,9 @@ class Warehouse:
         Returns how many rows were put.
         """
         with self.transaction() as cursor:
-            reading.act(cursor, f'DELETE FROM "{table}" WHERE {where_sql}', parameters or {})
+            statements.run_change(
+                cursor, f'DELETE FROM "{table}" WHERE {where_sql}', parameters or {}
+            )
             cursor.register("incoming", rows)
             cursor.execute(f'INSERT INTO "{table}" BY NAME SELECT * FROM incoming')
             cursor.unregister("incoming")
@@ -236,8 +238,8 @@ class Warehouse:
                 if self._views.use(cursor):
                     gone = f'DELETE FROM lake.main."{table}" WHERE {where_sql}'
                     put = f'INSERT INTO lake.main."{table}" BY NAME {sql}'
-                    reading.act(cursor, gone, parameters)
-                    return reading.act(cursor, put, parameters)
+                    statements.run_change(cursor, gone, parameters)
+                    return statements.run_change(cursor, put, parameters)
             self._views.ready()
 
     def close(self) -> None:

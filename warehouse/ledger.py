@@ -4,13 +4,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from fallow.errors import UsageError
-from fallow.seams import Views
+from fallow.protocols import Views
 from fallow.settings import Settings
 from fallow.window import Window
 from warehouse import signals
 from warehouse.pricing import PRICES
 from warehouse.signals import BUCKET_S
-from warehouse.steps import compose
+from warehouse.steps import compose_query
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
@@ -47,12 +47,12 @@ STEPS = (
     "ledger/posted",
 )
 SIZES = {"1h": 3600, "5m": 300}
-AT_ONCE = 500_000
+DEVICE_HOURS = 500_000
 """So many buckets of devices are counted by one statement: 10,000 GPUs' two days take 1 GB."""
-POSTED = "bucket >= $since AND bucket < $until"
+LAST_STEP = "bucket >= $since AND bucket < $until"
 
 
-def post(wh: "Warehouse", window: Window, step: str = "1h") -> int:
+def write_ledger(wh: "Warehouse", window: Window, step: str = "1h") -> int:
     """Write the `ledger` rows of every bucket that the window touches; return how many.
 
     Read: rollup_5m and rollup_1h (by way of `signal`, which is written first), allocation,
@@ -63,24 +63,26 @@ def post(wh: "Warehouse", window: Window, step: str = "1h") -> int:
     Raises:
         UsageError: `step` is neither 1h nor 5m.
     """
-    whole = aligned(window, step)
+    whole = align_window(window, step)
     # Startups read what a device did before the window.
     early = timedelta(seconds=wh.settings.ledger.startup.total_seconds() + BUCKET_S)
-    signals.write(wh, aligned(Window(whole.start - early, whole.end), "5m"))
+    signals.write_signals(wh, align_window(Window(whole.start - early, whole.end), "5m"))
     return sum(
-        wh.derive("ledger", compose(STEPS), POSTED, parameters(chunk, wh.settings, step))
-        for chunk in whole.chunks(stride(wh, step))
+        wh.derive(
+            "ledger", compose_query(STEPS), LAST_STEP, build_parameters(chunk, wh.settings, step)
+        )
+        for chunk in whole.chunks(compute_stride(wh, step))
     )
 
 
-def stride(views: Views, step: str = "1h") -> timedelta:
+def compute_stride(views: Views, step: str = "1h") -> timedelta:
     """Return how much time one statement takes at once, in whole hours: less of a larger fleet."""
     devices = views.query("SELECT count(*) AS n FROM device")["n"][0].as_py()
-    hours = AT_ONCE // max(1, devices) * SIZES[step] // 3600
+    hours = DEVICE_HOURS // max(1, devices) * SIZES[step] // 3600
     return timedelta(hours=max(1, hours))
 
 
-def parameters(window: Window, settings: Settings, step: str = "1h") -> dict[str, Any]:
+def build_parameters(window: Window, settings: Settings, step: str = "1h") -> dict[str, Any]:
     """Return what the ledger's statement needs to know beside the tables."""
     return {
         **window.bounds(),
@@ -90,7 +92,7 @@ def parameters(window: Window, settings: Settings, step: str = "1h") -> dict[str
     }
 
 
-def aligned(window: Window, step: str = "1h") -> Window:
+def align_window(window: Window, step: str = "1h") -> Window:
     """Return the window widened to whole buckets.
 
     Raises:

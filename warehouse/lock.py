@@ -61,7 +61,7 @@ _PATIENCE = "120s"
 
 
 @contextmanager
-def queued(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+def queue_writers(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     """Hold the PostgreSQL catalog's advisory lock: other processes' writes wait.
 
     It lies in a transaction of its own, which ends with this block or with this process.

@@ -25,17 +25,17 @@ from fallow import tables
 from fallow.errors import WarehouseError
 from warehouse import schema, tiers
 from warehouse.catalog import CATALOG_FILE
-from warehouse.cold import store
-from warehouse.durable import is_data_file
-from warehouse.steps import step
-from warehouse.storage import storage
+from warehouse.cold_storage import open_store
+from warehouse.data_files import is_data_file
+from warehouse.steps import load_step
+from warehouse.storage import get_storage
 
 if TYPE_CHECKING:
     import duckdb
 
     from warehouse.lake import Warehouse
 
-KEPT = timedelta(days=1)
+SNAPSHOT_AGE = timedelta(days=1)
 """How long replaced files and old snapshots stay at least; the day's end is added (`_before`)."""
 
 SMALL = 64 << 20
@@ -61,7 +61,7 @@ _COLUMNS = pa.schema(
 )
 
 
-class Compacted(msgspec.Struct, frozen=True):
+class CompactionResult(msgspec.Struct, frozen=True):
     """What one compaction did, in files; `expired` counts snapshots."""
 
     merged: int = 0
@@ -78,7 +78,7 @@ class Compacted(msgspec.Struct, frozen=True):
         )
 
 
-def status(warehouse: "Warehouse") -> pa.Table:
+def read_status(warehouse: "Warehouse") -> pa.Table:
     """Say what lies in each tier, from the catalog: no file of a noun is opened.
 
     tier: hot (raw looks), warm (rollups), cold (archived days), books (all other tables), retired
@@ -87,53 +87,53 @@ def status(warehouse: "Warehouse") -> pa.Table:
     value, identities included.
     """
     nouns = tables.table_names()
-    moments = {name: storage(name).moment for name in nouns}
-    measured = measured_columns()
+    moments = {name: get_storage(name).moment for name in nouns}
+    measured = list_measured_columns()
     parameters = {
         "nouns": list(nouns),
-        "tiers": [_tier(name) for name in nouns],
+        "tiers": [_name_tier(name) for name in nouns],
         "moments": list(moments.values()),
         "measured": list(measured),
         "wanted": sorted({*measured, *(m for m in moments.values() if m)}),
     }
     with warehouse.snapshot() as cursor:
-        found = cursor.execute(step("maintenance/status"), parameters).to_arrow_table()
+        found = cursor.execute(load_step("maintenance/status"), parameters).to_arrow_table()
         rows = found.to_pylist()
-        retired = cursor.execute(step("maintenance/retired")).fetchall()
-        rows += [_retired(warehouse, retired), _catalog(warehouse, cursor)]
+        retired = cursor.execute(load_step("maintenance/retired")).fetchall()
+        rows += [_delete_retired(warehouse, retired), _compact_catalog(warehouse, cursor)]
     return pa.Table.from_pylist(rows, schema=_COLUMNS)
 
 
-def compact(
+def compact_warehouse(
     warehouse: "Warehouse", *, on_step: Callable[[str], None] = lambda _: None
-) -> Compacted:
+) -> CompactionResult:
     """Tidy the lake and the cold tier; `on_step` hears of each step before and after its commit.
 
     Raises:
         TemporaryError: the disk is full, the catalog or the store is away; the steps that were
             done stay done and the next call goes on.
     """
-    expired = _acted(warehouse, "expire_snapshots", on_step)
-    removed = _acted(warehouse, "cleanup_old_files", on_step)
-    _flush(warehouse, on_step)
+    expired = _run_function(warehouse, "expire_snapshots", on_step)
+    removed = _run_function(warehouse, "cleanup_old_files", on_step)
+    _flush_inlined(warehouse, on_step)
     merged = rewritten = written = 0
-    for table, holed, _ in _crowded(warehouse):
+    for table, holed, _ in _find_crowded(warehouse):
         if holed:
-            before, after = _combined(
+            before, after = _combine_files(
                 warehouse, "rewrite_data_files", table, {"delete_threshold": HOLED}, on_step
             )
             rewritten, written = rewritten + before, written + after
-    for table, _, crowded in _crowded(warehouse):
+    for table, _, crowded in _find_crowded(warehouse):
         if crowded:
-            before, after = _combined(
+            before, after = _combine_files(
                 warehouse, "merge_adjacent_files", table, {"max_file_size": SMALL}, on_step
             )
             merged, written = merged + before, written + after
-    orphans = _sweep(warehouse, on_step)
-    return Compacted(merged, rewritten, written, expired, removed, orphans)
+    orphans = _sweep_orphans(warehouse, on_step)
+    return CompactionResult(merged, rewritten, written, expired, removed, orphans)
 
 
-def measured_columns() -> tuple[str, ...]:
+def list_measured_columns() -> tuple[str, ...]:
     """Return the columns of `sample` that hold measured values, not identities."""
     named = {"gpu_index", "sharers", "interval_s"}
     kinds = {"i16", "i32", "i64", "f32", "f64"}
@@ -144,13 +144,15 @@ def measured_columns() -> tuple[str, ...]:
     )
 
 
-def _tier(table: str) -> str:
-    if storage(table).mode == "append":
+def _name_tier(table: str) -> str:
+    if get_storage(table).mode == "append":
         return "hot"
     return "warm" if table in tiers.ROLLED else "books"
 
 
-def _retired(warehouse: "Warehouse", files: list[tuple[str | None, bool, int | None]]) -> object:
+def _delete_retired(
+    warehouse: "Warehouse", files: list[tuple[str | None, bool, int | None]]
+) -> object:
     root, known = warehouse.place.data, 0
     for path, relative, size in files:
         if size is not None:
@@ -161,7 +163,7 @@ def _retired(warehouse: "Warehouse", files: list[tuple[str | None, bool, int | N
     return {"tier": "retired", "table": "files to remove", "files": len(files), "bytes": known}
 
 
-def _catalog(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection") -> object:
+def _compact_catalog(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection") -> object:
     row = cursor.execute(
         "SELECT count(*), min(snapshot_time), max(snapshot_time) FROM ducklake_snapshots('lake')"
     ).fetchone()
@@ -169,7 +171,7 @@ def _catalog(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection") -> obj
     path = warehouse.place.home / CATALOG_FILE
     return {
         "tier": "catalog",
-        "table": f"snapshots, schema {schema.version(cursor)}",
+        "table": f"snapshots, schema {schema.read_version(cursor)}",
         "rows": snapshots,
         "bytes": path.stat().st_size if warehouse.place.embedded else None,
         "files": 1 if warehouse.place.embedded else None,
@@ -178,29 +180,29 @@ def _catalog(warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection") -> obj
     }
 
 
-def _before(warehouse: "Warehouse") -> datetime:
+def _compute_cutoff(warehouse: "Warehouse") -> datetime:
     """Return the moment (aware UTC) whose older snapshots and files may go.
 
     It is the last microsecond of a day, because a SQLite catalog compares only the days: asked
     for "older than noon" it takes the whole day, files retired a second ago included, and fails
     who reads them. Asked for a day's end, SQLite and PostgreSQL mean the same.
     """
-    kept = warehouse.clock().astimezone(UTC) - KEPT
+    kept = warehouse.clock().astimezone(UTC) - SNAPSHOT_AGE
     return kept.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(microseconds=1)
 
 
-def _acted(warehouse: "Warehouse", function: str, on_step: Callable[[str], None]) -> int:
+def _run_function(warehouse: "Warehouse", function: str, on_step: Callable[[str], None]) -> int:
     with warehouse.transaction() as cursor:
         done = cursor.execute(
             f"CALL ducklake_{function}('lake', older_than => $before)",
-            {"before": _before(warehouse)},
+            {"before": _compute_cutoff(warehouse)},
         ).fetchall()
         on_step(f"{function} done")
     on_step(f"{function} committed")
     return len(done)
 
 
-def _flush(warehouse: "Warehouse", on_step: Callable[[str], None]) -> None:
+def _flush_inlined(warehouse: "Warehouse", on_step: Callable[[str], None]) -> None:
     metadata = "__ducklake_metadata_lake"
     with warehouse.snapshot() as cursor:
         inlined = cursor.execute(
@@ -222,13 +224,13 @@ def _flush(warehouse: "Warehouse", on_step: Callable[[str], None]) -> None:
         on_step(f"flush {table} committed")
 
 
-def _crowded(warehouse: "Warehouse") -> list[tuple[str, bool, bool]]:
+def _find_crowded(warehouse: "Warehouse") -> list[tuple[str, bool, bool]]:
     with warehouse.snapshot() as cursor:
-        sql = step("maintenance/crowded")
+        sql = load_step("maintenance/crowded")
         return cursor.execute(sql, {"small": SMALL, "threshold": HOLED}).fetchall()
 
 
-def _combined(
+def _combine_files(
     warehouse: "Warehouse",
     function: str,
     table: str,
@@ -243,21 +245,21 @@ def _combined(
     return sum(row[2] for row in done), sum(row[3] for row in done)
 
 
-def _sweep(warehouse: "Warehouse", on_step: Callable[[str], None]) -> int:
+def _sweep_orphans(warehouse: "Warehouse", on_step: Callable[[str], None]) -> int:
     call = "CALL ducklake_delete_orphaned_files('lake', older_than => $before{})"
-    before = {"before": _before(warehouse)}
+    before = {"before": _compute_cutoff(warehouse)}
     with warehouse.transaction() as cursor:
         strays = [r[0] for r in cursor.execute(call.format(", dry_run => true"), before).fetchall()]
-        _only_ours(warehouse, strays)
+        _refuse_foreign(warehouse, strays)
         if strays:
             cursor.execute(call.format(""), before)
     on_step("lake swept")
-    gone = tiers.sweep(warehouse, warehouse.clock())
+    gone = tiers.sweep_cold(warehouse, warehouse.clock())
     on_step("cold tier swept")
     return len(strays) + gone
 
 
-def _only_ours(warehouse: "Warehouse", strays: list[str]) -> None:
+def _refuse_foreign(warehouse: "Warehouse", strays: list[str]) -> None:
     """Refuse to remove what the lake did not write: a cold tier or people's files in its folder."""
     foreign = [path for path in strays if not is_data_file(path.rpartition("/")[2])]
     if foreign:
@@ -265,5 +267,5 @@ def _only_ours(warehouse: "Warehouse", strays: list[str]) -> None:
             f"{len(foreign)} files under {warehouse.place.data} are not the lake's, such as "
             f"{foreign[0]}; orphans are not removed there",
             hint="keep warehouse.data for the lake alone "
-            f"(the cold tier is {store(warehouse.settings).root})",
+            f"(the cold tier is {open_store(warehouse.settings).root})",
         )

@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from fallow.tables import schema
 from fallow.window import Window
-from warehouse import reading
-from warehouse.allocation import TOUCHING, allocations
+from warehouse import statements
+from warehouse.allocation import TOUCHING, derive_allocations
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
@@ -40,20 +40,20 @@ class Overlay:
                 # A view takes no parameters: they are values of ours, written out.
                 cursor.execute(
                     f'CREATE TEMP VIEW "{noun}" AS SELECT * FROM memory.{views}."{noun}" '
-                    f"WHERE NOT coalesce({_written(without, given)}, false) "
+                    f"WHERE NOT coalesce({_write_condition(without, given)}, false) "
                     f'UNION ALL BY NAME SELECT * FROM "overlay_{noun}"'
                 )
-            return reading.run(cursor, sql, parameters or {})
+            return statements.run_select(cursor, sql, parameters or {})
 
 
-def with_inventory(
+def overlay_inventory(
     warehouse: "Warehouse", nodes: pa.Table, pods: pa.Table, window: Window
 ) -> Overlay:
     """Return views that know these nodes and pods, and who held what in a window by them.
 
     Rows of the same uid are replaced, and those that a source without uids made of the same name.
     """
-    uids, names = pods.column("uid").to_pylist(), _names(pods)
+    uids, names = pods.column("uid").to_pylist(), _list_names(pods)
     hashed = "regexp_full_match(uid, '[0-9a-f]{32}')"
     made = (
         Overlay(warehouse)
@@ -67,25 +67,25 @@ def with_inventory(
             names=names,
         )
     )
-    held = allocations(made, window)
+    held = derive_allocations(made, window)
     return made.put("allocation", held, TOUCHING, **window.bounds())
 
 
-def _names(pods: pa.Table) -> list[str]:
+def _list_names(pods: pa.Table) -> list[str]:
     pairs = zip(pods.column("namespace").to_pylist(), pods.column("pod").to_pylist(), strict=True)
     return [f"{namespace}/{pod}" for namespace, pod in pairs]
 
 
-def _written(condition: str, parameters: Mapping[str, Any]) -> str:
+def _write_condition(condition: str, parameters: Mapping[str, Any]) -> str:
     """Return a condition with its parameters written out as literals of the engine."""
     for name, value in parameters.items():
-        condition = condition.replace(f"${name}", _literal(value))
+        condition = condition.replace(f"${name}", _write_literal(value))
     return condition
 
 
-def _literal(value: Any) -> str:
+def _write_literal(value: Any) -> str:
     if isinstance(value, list):
-        return f"[{', '.join(map(_literal, value))}]::VARCHAR[]"
+        return f"[{', '.join(map(_write_literal, value))}]::VARCHAR[]"
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     return f"TIMESTAMP '{value.isoformat(sep=' ')}'"

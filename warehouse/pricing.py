@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fallow.seams import Views
+from fallow.protocols import Views
 from fallow.tables import Batch
 from fallow.window import Window
 from warehouse import dirty
-from warehouse.steps import compose
+from warehouse.steps import compose_query
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
@@ -22,7 +22,7 @@ WHOLE_SOURCES = ("settings", "rate-card", "derived", "on-prem")
 """Sources that say all they know each time: what they stop saying no longer holds."""
 
 
-def keep(wh: "Warehouse", rates: Batch) -> int:
+def store_rates(wh: "Warehouse", rates: Batch) -> int:
     """Store a price source's `rate` rows; return how many.
 
     Sources that know only the present state (settings, rate card, on-prem) replace what they said
@@ -37,23 +37,23 @@ def keep(wh: "Warehouse", rates: Batch) -> int:
     if whole:
         rows = rates.rows.filter(replaces)
         where = "list_contains($sources, source)"
-        before = _said(wh, whole)
+        before = _read_latest(wh, whole)
         wh.replace("rate", rows, where, {"sources": whole})
-        if not _said(wh, whole).equals(before):
+        if not _read_latest(wh, whole).equals(before):
             with wh.transaction() as cursor:
-                dirty.restate(cursor)
+                dirty.mark_all_hours(cursor)
     rest = rates.rows.filter(pc.invert(replaces))
     if rest.num_rows:
         wh.ingest([Batch("rate", rest)])
     return int(rates.rows.num_rows)
 
 
-def _said(wh: "Warehouse", sources: list[str]) -> pa.Table:
+def _read_latest(wh: "Warehouse", sources: list[str]) -> pa.Table:
     sql = "SELECT * EXCLUDE (as_of) FROM rate WHERE list_contains($sources, source) ORDER BY ALL"
     return wh.query(sql, {"sources": sources})
 
 
-def device_rates(views: Views, window: Window, *, region: str = "") -> pa.Table:
+def derive_device_rates(views: Views, window: Window, *, region: str = "") -> pa.Table:
     """Return who prices each device and when: the rows behind the ledger's dollars.
 
     Columns: cluster, device, from_at, to_at, loaded_usd_h and gpu_usd_h (USD per hour of this
@@ -61,7 +61,7 @@ def device_rates(views: Views, window: Window, *, region: str = "") -> pa.Table:
     prices has no row.
     """
     return views.query(
-        compose(
+        compose_query(
             ("ledger/begun", "ledger/spans", "pricing/devices", *STRETCHES, "pricing/device_rates")
         ),
         {**window.bounds(), "region": region},

@@ -92,7 +92,7 @@ EPSILON = 1e-6
 """A stored (single precision) 0.05 is 0.0500000007; it is still at a threshold of 0.05."""
 
 
-class Rules(msgspec.Struct, frozen=True):
+class ActivityThresholds(msgspec.Struct, frozen=True):
     """Where idle ends and low ends, as ratios of activity (`settings.ledger`)."""
 
     idle_threshold: float = 0.05
@@ -165,7 +165,7 @@ def piece() -> Any:
     return ibis.table({"k": "int64"}, name="piece")
 
 
-def classified(looks: Any, models: Any, rules: Rules) -> Any:
+def classified(looks: Any, models: Any, rules: ActivityThresholds) -> Any:
     """Give each look its `activity` (0-1), `kind` (index into CLASSES), `start` and `until`.
 
     `start` is the first moment of the look's bucket, `until` the moment it speaks until (both in
@@ -217,7 +217,7 @@ def classified(looks: Any, models: Any, rules: Rules) -> Any:
     return rows.mutate(kind=kind)
 
 
-def gathered_5m(looks: Any, models: Any, pieces: Any, rules: Rules) -> Any:
+def gathered_5m(looks: Any, models: Any, pieces: Any, rules: ActivityThresholds) -> Any:
     """Gather one cluster's looks by owner and 5 minutes: all of `rollup_5m` but the scale.
 
     The looks must reach back before the first bucket wanted, as far as a look speaks or an energy
@@ -261,7 +261,7 @@ def gathered_5m(looks: Any, models: Any, pieces: Any, rules: Rules) -> Any:
     )
 
 
-def _reaching(looks: Any, models: Any, pieces: Any, rules: Rules) -> Any:
+def _reaching(looks: Any, models: Any, pieces: Any, rules: ActivityThresholds) -> Any:
     """Aggregate what looks say about buckets after their own."""
     size = FIVE_MINUTES * MICRO
     speaks = (_interval(looks) * (SPEAKS * MICRO)).cast("int64")
@@ -442,7 +442,7 @@ def mean_activity(rolls: Any, *by: str) -> Any:
     )
 
 
-def idle_devices(rolls: Any, rules: Rules, *, buckets: int, coverage: float) -> Any:
+def idle_devices(rolls: Any, rules: ActivityThresholds, *, buckets: int, coverage: float) -> Any:
     """Return devices that were seen idle all through a window of so many 5-minute buckets.
 
     Idle means: no look above the idle threshold, none in conflict, none blind, and looks that speak

@@ -20,9 +20,9 @@ import pyarrow as pa
 from fallow.gpu_models import canonical, model_name
 from fallow.window import Window
 from warehouse import dirty, ingest, reductions, tiers
-from warehouse.addresses import resolved
-from warehouse.reading import literal
-from warehouse.steps import step
+from warehouse.addresses import resolve_nodes
+from warehouse.statements import write_literal
+from warehouse.steps import load_step
 from warehouse.views.tiers import TierState
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ BUCKET = timedelta(minutes=5)
 HOUR = timedelta(hours=1)
 CHUNK = timedelta(hours=3)
 """Least of a long stretch that is done at once: 3 h of 10,000 devices take about 1 GB."""
-MOST_LOOKS = 3_000_000
+MOST_SAMPLES = 3_000_000
 """A small fleet's chunks grow to so many looks: a transaction costs half a second."""
 MOST_CHUNKS = 56
 """But to no more than a week."""
 
-NEAR = timedelta(minutes=30)
+MERGE_GAP = timedelta(minutes=30)
 """Due buckets nearer than this are refreshed in one go: cheaper than two."""
 
 FEW, FEW_SHARE = 500, 0.2
@@ -48,7 +48,7 @@ FEW, FEW_SHARE = 500, 0.2
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (tables hold naive UTC)
 
 
-class Stretch(msgspec.Struct, frozen=True):
+class BucketRange(msgspec.Struct, frozen=True):
     """Buckets of one cluster to refresh, [start, end), naive UTC on bucket edges."""
 
     cluster: str
@@ -66,72 +66,74 @@ def roll_up(warehouse: "Warehouse", window: Window | None = None) -> int:
         TemporaryError: it may pass (disk full, catalog or S3 away); what is due stays due.
     """
     done = 0
-    due = _due(warehouse) if window is None else _within(warehouse, window)
+    due = _list_due(warehouse) if window is None else _list_within(warehouse, window)
     # Latest first: the chunk that clears a bucket's mark comes after the buckets it reaches.
-    for stretch in sorted(_chunks(warehouse, due), key=lambda s: s.start, reverse=True):
+    for stretch in sorted(_split_chunks(warehouse, due), key=lambda s: s.start, reverse=True):
         with warehouse.transaction() as cursor:
             _refresh(warehouse, cursor, stretch, whole=window is not None)
         done += round((stretch.end - stretch.start) / BUCKET)
     return done
 
 
-def _due(warehouse: "Warehouse") -> list[Stretch]:
+def _list_due(warehouse: "Warehouse") -> list[BucketRange]:
     marks = warehouse.query('SELECT DISTINCT "cluster", bucket FROM dirty ORDER BY ALL')
-    reach = _reaches(warehouse)
-    found: list[Stretch] = []
+    reach = _read_reaches(warehouse)
+    found: list[BucketRange] = []
     for cluster, bucket in zip(
         marks["cluster"].to_pylist(), marks["bucket"].to_pylist(), strict=True
     ):
-        start = _floor(bucket, BUCKET)
+        start = _floor_time(bucket, BUCKET)
         end = start + BUCKET + reach.get(cluster, BUCKET)
         last = found[-1] if found else None
-        if last is not None and last.cluster == cluster and start <= last.end + NEAR:
-            found[-1] = Stretch(cluster, last.start, max(end, last.end))
+        if last is not None and last.cluster == cluster and start <= last.end + MERGE_GAP:
+            found[-1] = BucketRange(cluster, last.start, max(end, last.end))
         else:
-            found.append(Stretch(cluster, start, end))
+            found.append(BucketRange(cluster, start, end))
     return found
 
 
-def _reaches(warehouse: "Warehouse") -> dict[str, timedelta]:
+def _read_reaches(warehouse: "Warehouse") -> dict[str, timedelta]:
     """Return how far after its bucket a look matters, by cluster."""
     rows = warehouse.query('SELECT "cluster", max(interval_s) AS i FROM device GROUP BY ALL')
-    return {row["cluster"]: _reach(row["i"]) for row in rows.to_pylist()}
+    return {row["cluster"]: _compute_reach(row["i"]) for row in rows.to_pylist()}
 
 
-def _reach(interval_s: float | None) -> timedelta:
+def _compute_reach(interval_s: float | None) -> timedelta:
     seconds = min(interval_s or reductions.UNKNOWN_INTERVAL_S, reductions.LONGEST_INTERVAL_S)
-    return _ceil(timedelta(seconds=seconds * max(reductions.LINKS, reductions.SPEAKS)), BUCKET)
+    return _ceil_length(
+        timedelta(seconds=seconds * max(reductions.LINKS, reductions.SPEAKS)), BUCKET
+    )
 
 
-def _within(warehouse: "Warehouse", window: Window) -> list[Stretch]:
-    start = _floor(window.start.astimezone(UTC).replace(tzinfo=None), BUCKET)
-    end = _floor(window.end.astimezone(UTC).replace(tzinfo=None) - BUCKET.resolution, BUCKET)
+def _list_within(warehouse: "Warehouse", window: Window) -> list[BucketRange]:
+    start = _floor_time(window.start.astimezone(UTC).replace(tzinfo=None), BUCKET)
+    end = _floor_time(window.end.astimezone(UTC).replace(tzinfo=None) - BUCKET.resolution, BUCKET)
     rows = warehouse.query(
         'SELECT "cluster", min(ts) AS first, max(ts) AS last FROM sample'
         " WHERE ts >= $start AND ts < $end GROUP BY ALL",
         {"start": start, "end": end + BUCKET},
     )
-    reach = _reaches(warehouse)
+    reach = _read_reaches(warehouse)
     return [
-        Stretch(
+        BucketRange(
             row["cluster"],
-            _floor(row["first"], BUCKET),
-            min(_floor(row["last"], BUCKET) + reach.get(row["cluster"], BUCKET), end) + BUCKET,
+            _floor_time(row["first"], BUCKET),
+            min(_floor_time(row["last"], BUCKET) + reach.get(row["cluster"], BUCKET), end) + BUCKET,
         )
         for row in rows.to_pylist()
     ]
 
 
-def _chunks(warehouse: "Warehouse", stretches: list[Stretch]) -> Iterator[Stretch]:
+def _split_chunks(warehouse: "Warehouse", stretches: list[BucketRange]) -> Iterator[BucketRange]:
     for stretch in stretches:
-        start, length = stretch.start, _length(warehouse, stretch)
+        start, length = stretch.start, _compute_length(warehouse, stretch)
         while start < stretch.end:
-            end = min(_floor(start, length) + length, stretch.end)
-            yield Stretch(stretch.cluster, start, end)
+            end = min(_floor_time(start, length) + length, stretch.end)
+            yield BucketRange(stretch.cluster, start, end)
             start = end
 
 
-def _length(warehouse: "Warehouse", stretch: Stretch) -> timedelta:
+def _compute_length(warehouse: "Warehouse", stretch: BucketRange) -> timedelta:
     if stretch.end - stretch.start <= CHUNK:
         return CHUNK
     looks = warehouse.query(
@@ -140,54 +142,60 @@ def _length(warehouse: "Warehouse", stretch: Stretch) -> timedelta:
         msgspec.structs.asdict(stretch),
     )["n"][0].as_py()
     per_chunk = looks * CHUNK / (stretch.end - stretch.start)
-    return CHUNK * max(1, min(MOST_CHUNKS, int(MOST_LOOKS / max(per_chunk, 1))))
+    return CHUNK * max(1, min(MOST_CHUNKS, int(MOST_SAMPLES / max(per_chunk, 1))))
 
 
 def _refresh(
-    warehouse: "Warehouse", cursor: "duckdb.DuckDBPyConnection", stretch: Stretch, *, whole: bool
+    warehouse: "Warehouse",
+    cursor: "duckdb.DuckDBPyConnection",
+    stretch: BucketRange,
+    *,
+    whole: bool,
 ) -> None:
     cluster, start, end = stretch.cluster, stretch.start, stretch.end
-    seen = tiers.state(cursor)
+    seen = tiers.read_state(cursor)
     where: dict[str, Any] = {"cluster": cluster, "first": start, "last": end}
-    hours = {**where, "first": _floor(start, HOUR), "last": _ceil_moment(end, HOUR)}
-    tiers.thaw(cursor, seen, "rollup_5m", hours["first"], hours["last"])
-    tiers.thaw(cursor, seen, "rollup_1h", hours["first"], hours["last"])
-    back, models = _look(cursor, seen, where)
-    compiled = _compiled(
+    hours = {**where, "first": _floor_time(start, HOUR), "last": _ceil_time(end, HOUR)}
+    tiers.restore_days(cursor, seen, "rollup_5m", hours["first"], hours["last"])
+    tiers.restore_days(cursor, seen, "rollup_1h", hours["first"], hours["last"])
+    back, models = _read_reach(cursor, seen, where)
+    compiled = _compile_reductions(
         warehouse.settings.ledger.idle_threshold, warehouse.settings.ledger.low_threshold
     )
-    touched = None if whole else _touched(cursor, seen, where)
-    only = "" if touched is None else f" WHERE device IN ({', '.join(map(literal, touched))})"
-    cursor.register("model", _facts(models))
+    touched = None if whole else _find_touched(cursor, seen, where)
+    only = "" if touched is None else f" WHERE device IN ({', '.join(map(write_literal, touched))})"
+    cursor.register("model", _read_model_facts(models))
     cursor.register("piece", pa.table({"k": pa.array(range(1, back // BUCKET + 1), pa.int64())}))
     span = {"cluster": cluster, "since": start - back, "until": end}
-    looks = f"WITH look AS NOT MATERIALIZED (FROM ({_looks(seen)}){only})"
-    _keep(cursor, "gathered", f"{looks} {compiled.gathered}", span)
-    rolled = f"WITH rolled AS NOT MATERIALIZED ({compiled.rolled_5m}) {step('rollup/named_5m')}"
-    _put(cursor, "rollup_5m", rolled, where, only)
-    merged = (
-        f"WITH roll AS NOT MATERIALIZED (FROM ({step('rollup/roll')}){only}),"
-        f" rolled AS NOT MATERIALIZED ({compiled.rolled_1h}) {step('rollup/named_1h')}"
+    looks = f"WITH look AS NOT MATERIALIZED (FROM ({_select_samples(seen)}){only})"
+    _keep_result(cursor, "gathered", f"{looks} {compiled.gathered}", span)
+    rolled = (
+        f"WITH rolled AS NOT MATERIALIZED ({compiled.rolled_5m}) {load_step('rollup/named_5m')}"
     )
-    _put(cursor, "rollup_1h", merged, hours, only)
+    _put_rows(cursor, "rollup_5m", rolled, where, only)
+    merged = (
+        f"WITH roll AS NOT MATERIALIZED (FROM ({load_step('rollup/roll')}){only}),"
+        f" rolled AS NOT MATERIALIZED ({compiled.rolled_1h}) {load_step('rollup/named_1h')}"
+    )
+    _put_rows(cursor, "rollup_1h", merged, hours, only)
     devices = cursor.execute(
-        f"{looks} FROM ({step('rollup/device')})", {**span, "first": start, "last": end}
+        f"{looks} FROM ({load_step('rollup/device')})", {**span, "first": start, "last": end}
     ).to_arrow_table()
     if devices.num_rows:
         # Telemetry comes before the inventory that tells whose an address is.
-        ingest.upsert(cursor, "device", resolved(cursor, devices))
+        ingest.upsert_rows(cursor, "device", resolve_nodes(cursor, devices))
     cursor.execute(
         'DELETE FROM dirty WHERE "cluster" = $cluster AND bucket >= $first AND bucket < $last',
         where,
     )
     # Whether the end of an hour was idle is known when the next one's stretch is.
-    dirty.owe(cursor, hours["first"] - HOUR, hours["last"])
+    dirty.mark_hours(cursor, hours["first"] - HOUR, hours["last"])
     cursor.execute("DROP TABLE temp.gathered")
     cursor.unregister("model")
     cursor.unregister("piece")
 
 
-def _touched(
+def _find_touched(
     cursor: "duckdb.DuckDBPyConnection", seen: TierState, where: dict[str, Any]
 ) -> list[str] | None:
     """Return the devices to roll up anew where late looks touched few of them; None for all."""
@@ -198,34 +206,36 @@ def _touched(
     ).fetchone()
     if not held or not held[0]:
         return None
-    sample = tiers.source("sample", seen)
-    found = cursor.execute(f"WITH {sample} FROM ({step('rollup/touched')})", where)
+    sample = tiers.build_source("sample", seen)
+    found = cursor.execute(f"WITH {sample} FROM ({load_step('rollup/touched')})", where)
     devices = found.to_arrow_table()
     touched: list[str] = devices.filter(devices["touched"])["device"].to_pylist()
     # Named in the statement, so that the engine passes over the files of the others.
     return touched if 0 < len(touched) <= min(FEW, FEW_SHARE * devices.num_rows) else None
 
 
-def _look(
+def _read_reach(
     cursor: "duckdb.DuckDBPyConnection", seen: TierState, where: dict[str, Any]
 ) -> tuple[timedelta, list[str]]:
     """Return how far before a stretch a look matters, and the model strings met since then."""
-    known = cursor.execute(step("rollup/interval"), {"cluster": where["cluster"]}).fetchone()
-    back = _reach(known[0] if known else None)
-    sources = f"WITH look AS NOT MATERIALIZED ({_looks(seen)}) {step('rollup/sources')}"
+    known = cursor.execute(load_step("rollup/interval"), {"cluster": where["cluster"]}).fetchone()
+    back = _compute_reach(known[0] if known else None)
+    sources = (
+        f"WITH look AS NOT MATERIALIZED ({_select_samples(seen)}) {load_step('rollup/sources')}"
+    )
     while True:
         span = {"cluster": where["cluster"], "since": where["first"] - back, "until": where["last"]}
         interval_s, models = cursor.execute(sources, span).fetchone() or (None, None)
-        if _reach(interval_s) <= back:
+        if _compute_reach(interval_s) <= back:
             return back, models or []
-        back = _reach(interval_s)
+        back = _compute_reach(interval_s)
 
 
-def _looks(seen: TierState) -> str:
-    return f"WITH {tiers.source('sample', seen)} {step('rollup/look')}"
+def _select_samples(seen: TierState) -> str:
+    return f"WITH {tiers.build_source('sample', seen)} {load_step('rollup/look')}"
 
 
-def _keep(
+def _keep_result(
     cursor: "duckdb.DuckDBPyConnection",
     name: str,
     sql: str,
@@ -234,7 +244,7 @@ def _keep(
     cursor.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}", parameters or {})
 
 
-def _put(
+def _put_rows(
     cursor: "duckdb.DuckDBPyConnection", table: str, sql: str, where: dict[str, Any], only: str
 ) -> None:
     cursor.execute(
@@ -245,7 +255,7 @@ def _put(
     cursor.execute(f"INSERT INTO {table} BY NAME {sql}", where)
 
 
-def _facts(models: list[str]) -> pa.Table:
+def _read_model_facts(models: list[str]) -> pa.Table:
     """Return what `fallow/gpu_models.csv` knows about each model string."""
     known = [canonical(m) for m in models]
     return pa.table(
@@ -259,7 +269,7 @@ def _facts(models: list[str]) -> pa.Table:
     )
 
 
-class Compiled(msgspec.Struct, frozen=True):
+class CompiledReductions(msgspec.Struct, frozen=True):
     """The reductions as this engine's SQL."""
 
     gathered: str
@@ -268,25 +278,25 @@ class Compiled(msgspec.Struct, frozen=True):
 
 
 @cache
-def _compiled(idle_threshold: float, low_threshold: float) -> Compiled:
-    rules = reductions.Rules(idle_threshold, low_threshold)
+def _compile_reductions(idle_threshold: float, low_threshold: float) -> CompiledReductions:
+    rules = reductions.ActivityThresholds(idle_threshold, low_threshold)
     gathered = reductions.gathered_5m(
         reductions.look(), reductions.model(), reductions.piece(), rules
     )
-    return Compiled(
+    return CompiledReductions(
         reductions.sql(gathered),
         reductions.sql(reductions.rolled_5m(reductions.like(gathered, "gathered"))),
         reductions.sql(reductions.rolled_1h(reductions.roll("rollup_5m", "roll"))),
     )
 
 
-def _floor(moment: datetime, step: timedelta) -> datetime:
+def _floor_time(moment: datetime, step: timedelta) -> datetime:
     return moment - (moment - _EPOCH) % step
 
 
-def _ceil_moment(moment: datetime, step: timedelta) -> datetime:
+def _ceil_time(moment: datetime, step: timedelta) -> datetime:
     return moment + -(moment - _EPOCH) % step
 
 
-def _ceil(length: timedelta, step: timedelta) -> timedelta:
+def _ceil_length(length: timedelta, step: timedelta) -> timedelta:
     return length + -length % step

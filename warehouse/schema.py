@@ -15,8 +15,8 @@ import duckdb
 
 from fallow import __version__, tables
 from fallow.errors import WarehouseError
-from warehouse import reading
-from warehouse.storage import TYPES, storage
+from warehouse import statements
+from warehouse.storage import TYPES, get_storage
 
 _LAKE_OPTIONS = {
     "parquet_compression": "zstd",
@@ -29,7 +29,7 @@ _INLINED = ("dirty", "watermark")
 
 
 @cache
-def migrations() -> dict[int, str]:
+def load_migrations() -> dict[int, str]:
     """Return the SQL of each migration by its number, in order."""
     found = {
         int(path.name[:4]): path.read_text(encoding="utf-8")
@@ -39,35 +39,35 @@ def migrations() -> dict[int, str]:
     return dict(sorted(found.items()))
 
 
-def current() -> int:
+def get_current() -> int:
     """Return the version this Fallow reads and writes."""
-    return max(migrations())
+    return max(load_migrations())
 
 
-def version(cursor: duckdb.DuckDBPyConnection) -> int:
+def read_version(cursor: duckdb.DuckDBPyConnection) -> int:
     """Return the lake's schema version; 0 when nothing has been made yet."""
-    if "schema_version" not in _columns(cursor):
+    if "schema_version" not in _read_columns(cursor):
         return 0
     row = cursor.execute("SELECT max(version) FROM lake.main.schema_version").fetchone()
     return int(row[0] or 0) if row else 0
 
 
-def check(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
+def check_schema(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
     """Refuse a lake that this Fallow cannot read as it is.
 
     Raises:
         WarehouseError: no warehouse there, an older one, or one a newer Fallow has written.
     """
-    found = version(cursor)
+    found = read_version(cursor)
     _refuse_newer(cursor, found, where)
     if found == 0:
         raise WarehouseError(
             f"there is no warehouse at {where} yet",
             hint="bring rows in first: fallow demo, fallow import or fallow collect",
         )
-    missing = _missing(cursor)
-    if found < current() or missing:
-        lacks = f"schema {found}, this one reads {current()}"
+    missing = _find_missing(cursor)
+    if found < get_current() or missing:
+        lacks = f"schema {found}, this one reads {get_current()}"
         if missing:
             table, columns = next(iter(missing.items()))
             lacks = f"it lacks {table}.{columns[0].name}"
@@ -77,38 +77,38 @@ def check(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
         )
 
 
-def migrate(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
+def migrate_schema(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
     """Run what is missing, each step in a transaction of its own.
 
     Raises:
         WarehouseError: a newer Fallow has written this lake.
     """
-    found = version(cursor)
+    found = read_version(cursor)
     _refuse_newer(cursor, found, where)
-    for number, sql in migrations().items():
+    for number, sql in load_migrations().items():
         if number > found:
-            with _whole(cursor):
+            with _run_transaction(cursor):
                 if found == 0:
-                    _found(cursor)
+                    _create_tables(cursor)
                 cursor.execute(sql)
-                _reconcile(cursor)
-                _record(cursor, number)
+                _add_missing(cursor)
+                _record_version(cursor, number)
             found = number
-            with _whole(cursor):  # one look at the catalog for all options
+            with _run_transaction(cursor):  # one look at the catalog for all options
                 for table in _INLINED:
-                    _set(cursor, "data_inlining_row_limit", "100", table)
+                    _set_option(cursor, "data_inlining_row_limit", "100", table)
                 for table in tables.table_names():
-                    if storage(table).mode == "append" or table == "ledger":
+                    if get_storage(table).mode == "append" or table == "ledger":
                         # Compaction sorts; sorting each look or posting as well would slow it.
                         # Rollups are written by both cores only when they are sorted.
-                        _set(cursor, "sort_on_insert", "false", table)
-    if _missing(cursor):
-        with _whole(cursor):
-            _reconcile(cursor)
+                        _set_option(cursor, "sort_on_insert", "false", table)
+    if _find_missing(cursor):
+        with _run_transaction(cursor):
+            _add_missing(cursor)
 
 
 @contextmanager
-def _whole(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+def _run_transaction(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
     """Do all of the block in one transaction, or nothing of it."""
     cursor.begin()
     try:
@@ -120,18 +120,19 @@ def _whole(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 
 def _refuse_newer(cursor: duckdb.DuckDBPyConnection, found: int, where: str) -> None:
-    if found > current():
+    if found > get_current():
         row = cursor.execute(
             "SELECT arg_max(fallow, version) FROM lake.main.schema_version"
         ).fetchone()
         raise WarehouseError(
             f"the warehouse at {where} has schema {found}, written by Fallow "
-            f"{row[0] if row else '?'}; this Fallow {__version__} knows schemas up to {current()}",
+            f"{row[0] if row else '?'}; this Fallow {__version__} knows schemas up to "
+            f"{get_current()}",
             hint="upgrade this Fallow, or give it a home of its own",
         )
 
 
-def _found(cursor: duckdb.DuckDBPyConnection) -> None:
+def _create_tables(cursor: duckdb.DuckDBPyConnection) -> None:
     for option, value in _LAKE_OPTIONS.items():
         cursor.execute(f"CALL lake.set_option('{option}', '{value}')")
     cursor.execute(
@@ -139,18 +140,18 @@ def _found(cursor: duckdb.DuckDBPyConnection) -> None:
     )
 
 
-def _set(cursor: duckdb.DuckDBPyConnection, option: str, value: str, table: str) -> None:
+def _set_option(cursor: duckdb.DuckDBPyConnection, option: str, value: str, table: str) -> None:
     cursor.execute(f"CALL lake.set_option('{option}', '{value}', table_name => '{table}')")
 
 
-def _record(cursor: duckdb.DuckDBPyConnection, number: int) -> None:
+def _record_version(cursor: duckdb.DuckDBPyConnection, number: int) -> None:
     row = (number, datetime.now(UTC), __version__)
     # Literals: the binding of a parameter imports pandas, half a second of a command's life.
-    values = ", ".join(map(reading.literal, row))
+    values = ", ".join(map(statements.write_literal, row))
     cursor.execute(f"INSERT INTO schema_version VALUES ({values})")
 
 
-def _columns(cursor: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
+def _read_columns(cursor: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
     rows = cursor.execute(
         "SELECT table_name, list(column_name) FROM duckdb_columns()"
         " WHERE database_name = 'lake' AND schema_name = 'main' GROUP BY ALL"
@@ -158,8 +159,8 @@ def _columns(cursor: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
     return {table: set(names) for table, names in rows}
 
 
-def _missing(cursor: duckdb.DuckDBPyConnection) -> dict[str, list[tables.Column]]:
-    have = _columns(cursor)
+def _find_missing(cursor: duckdb.DuckDBPyConnection) -> dict[str, list[tables.Column]]:
+    have = _read_columns(cursor)
     wanted = {
         name: [c for c in tables.columns(name) if c.name not in have.get(name, set())]
         for name in tables.table_names()
@@ -167,15 +168,15 @@ def _missing(cursor: duckdb.DuckDBPyConnection) -> dict[str, list[tables.Column]
     return {name: columns for name, columns in wanted.items() if columns}
 
 
-def _reconcile(cursor: duckdb.DuckDBPyConnection) -> None:
-    for table, columns in _missing(cursor).items():
+def _add_missing(cursor: duckdb.DuckDBPyConnection) -> None:
+    for table, columns in _find_missing(cursor).items():
         listed = [f'"{c.name}" {TYPES[c.type]}' for c in columns]
         if len(columns) < len(tables.columns(table)):
             for column in listed:
                 cursor.execute(f'ALTER TABLE "{table}" ADD COLUMN {column}')
             continue
         cursor.execute(f'CREATE TABLE "{table}" ({", ".join(listed)})')
-        kept = storage(table)
+        kept = get_storage(table)
         if kept.partition:
             by = ", ".join(kept.partition)
             cursor.execute(f'ALTER TABLE "{table}" SET PARTITIONED BY ({by})')

@@ -6,21 +6,21 @@ from typing import Literal, get_args
 import pyarrow as pa
 
 from fallow.errors import UsageError
-from fallow.seams import Views
+from fallow.protocols import Views
 from fallow.window import Window
-from warehouse.ledger import aligned
-from warehouse.steps import compose
+from warehouse.ledger import align_window
+from warehouse.steps import compose_query
 
-By = Literal["cluster", "namespace", "team", "workload", "model", "pool", "node", "state"]
-View = Literal["loaded", "gpu"]
-KEYS: tuple[str, ...] = get_args(By)
-VIEWS: tuple[str, ...] = get_args(View)
+SpendKey = Literal["cluster", "namespace", "team", "workload", "model", "pool", "node", "state"]
+SpendView = Literal["loaded", "gpu"]
+KEYS: tuple[str, ...] = get_args(SpendKey)
+VIEWS: tuple[str, ...] = get_args(SpendView)
 STEPS = ("spend/grouped", "spend/shared_out", "spend/answered")
 PLATFORM = "(platform)"
 """Who owns what nobody held."""
 
 
-def spend(
+def read_spend(
     views: Views,
     window: Window,
     by: Sequence[str],
@@ -32,9 +32,12 @@ def spend(
     """Return GPU-hours and dollars of the ledger's hours that the window touches.
 
     Columns: those of `by`, gpu_hours (GPU h), usd (null = no rate), idle_gpu_hours, idle_usd,
-    unknown_gpu_hours, unpriced_gpu_hours, share_pct (% of gpu_hours), price_as_of (UTC). Rows sum
-    to the capacity and the bill. What nobody held is `(platform)`'s; with `share_unallocated` its
-    dollars go to the owners of the same cluster in proportion to theirs, its hours stay.
+    unknown_gpu_hours, unpriced_gpu_hours, known_gpu_hours (held, and their use is known),
+    busy_gpu_hours (of those, with work), effective_gpu_hours (held, times their effective
+    utilisation; null = not measured), measured_gpu_hours (held, where it was measured), share_pct
+    (% of gpu_hours), price_as_of (UTC). Rows sum to the capacity and the bill. What nobody held is
+    `(platform)`'s; with `share_unallocated` its dollars go to the owners of the same cluster in
+    proportion to theirs, its hours stay.
     View `loaded`: a GPU costs its part of the whole node; `gpu`: its GPU part only.
 
     Raises:
@@ -49,9 +52,9 @@ def spend(
     if view not in VIEWS:
         raise UsageError(f"spend has no view {view!r}", hint=f"legal: {', '.join(VIEWS)}")
     rows = views.query(
-        compose(STEPS),
+        compose_query(STEPS),
         {
-            **aligned(window).bounds(),
+            **align_window(window).bounds(),
             "by": list(by),
             "view": view,
             "share_unallocated": share_unallocated,

@@ -34,7 +34,7 @@ _PARTITIONS = {
 }
 
 
-class Storage(msgspec.Struct, frozen=True):
+class TableStorage(msgspec.Struct, frozen=True):
     """How one table is kept; `moment` is the column that time ranges and partitions cut by."""
 
     table: str
@@ -46,20 +46,20 @@ class Storage(msgspec.Struct, frozen=True):
 
 
 @cache
-def storage(table: str) -> Storage:
+def get_storage(table: str) -> TableStorage:
     """Return how a table is kept.
 
     Raises:
         KeyError: no such table.
     """
-    return _read()[table]
+    return _load_storage()[table]
 
 
 @cache
-def _read() -> dict[str, Storage]:
+def _load_storage() -> dict[str, TableStorage]:
     text = files("warehouse").joinpath("storage.csv").read_text(encoding="utf-8")
     return {
-        row["table"]: Storage(
+        row["table"]: TableStorage(
             row["table"],
             row["mode"],  # type: ignore[arg-type]  # a test holds the file to the three modes
             row["moment"] or None,

@@ -28,9 +28,9 @@ import pyarrow.compute as pc
 from fallow import tables
 from fallow.errors import TemporaryError
 from fallow.settings import WarehouseSettings
-from warehouse.cold import Store, store
-from warehouse.storage import storage
-from warehouse.views.tiers import TierState, definition, named, parquet
+from warehouse.cold_storage import ColdStore, open_store
+from warehouse.storage import get_storage
+from warehouse.views.tiers import TierState, define_view, parse_name, read_files
 
 if TYPE_CHECKING:
     import duckdb
@@ -54,7 +54,7 @@ ORPHAN_AGE = timedelta(days=2)
 """Files nobody registered are removed after this: no reader's snapshot lives so long."""
 
 
-class Moved(msgspec.Struct, frozen=True):
+class MoveResult(msgspec.Struct, frozen=True):
     """What a move put into the cold tier."""
 
     files: int = 0
@@ -62,7 +62,7 @@ class Moved(msgspec.Struct, frozen=True):
     bytes: int = 0
 
 
-class Archived(msgspec.Struct, frozen=True):
+class ArchivedFile(msgspec.Struct, frozen=True):
     """One file of the cold tier: a table's rows of one day."""
 
     table: str
@@ -73,9 +73,9 @@ class Archived(msgspec.Struct, frozen=True):
     sha256: str
 
 
-def move(
+def move_to_cold(
     warehouse: "Warehouse", now: datetime, *, on_step: Callable[[str], None] = lambda _: None
-) -> Moved:
+) -> MoveResult:
     """Archive every whole day that is older than the settings keep; `on_step` hears of each step.
 
     Raises:
@@ -83,17 +83,21 @@ def move(
             lost and nothing hidden, and the next call goes on.
         WarehouseError: the store refuses us.
     """
-    _forget(warehouse, horizon(warehouse.settings.warehouse, "signal", now))
-    place = store(warehouse.settings)
-    done = Moved()
+    _delete_signals(warehouse, compute_horizon(warehouse.settings.warehouse, "signal", now))
+    place = open_store(warehouse.settings)
+    done = MoveResult()
     for table in (*RAW, *ROLLED):
-        for day in _days(warehouse, table, horizon(warehouse.settings.warehouse, table, now)):
-            archived = _archive(warehouse, place, table, day, on_step)
-            done = Moved(done.files + 1, done.rows + archived.rows, done.bytes + archived.bytes)
+        for day in _list_days(
+            warehouse, table, compute_horizon(warehouse.settings.warehouse, table, now)
+        ):
+            archived = _archive_day(warehouse, place, table, day, on_step)
+            done = MoveResult(
+                done.files + 1, done.rows + archived.rows, done.bytes + archived.bytes
+            )
     return done
 
 
-def _forget(warehouse: "Warehouse", before: datetime) -> None:
+def _delete_signals(warehouse: "Warehouse", before: datetime) -> None:
     """Delete old signals: whoever posts such hours again derives them anew from the rollups."""
     with warehouse.snapshot() as cursor:
         found = cursor.execute("SELECT count(*) FROM signal WHERE bucket < $1", [before]).fetchone()
@@ -102,18 +106,18 @@ def _forget(warehouse: "Warehouse", before: datetime) -> None:
             cursor.execute("DELETE FROM signal WHERE bucket < $1", [before])
 
 
-def horizon(settings: WarehouseSettings, table: str, now: datetime) -> datetime:
+def compute_horizon(settings: WarehouseSettings, table: str, now: datetime) -> datetime:
     """Return the midnight (naive UTC) before which a table's days belong in the cold tier."""
     days = settings.raw_days if table in RAW else settings.warm_days
     moment = now.astimezone(UTC).replace(tzinfo=None) - timedelta(days=days)
     return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def sweep(warehouse: "Warehouse", now: datetime) -> int:
+def sweep_cold(warehouse: "Warehouse", now: datetime) -> int:
     """Remove files that no registration names any more, or never did; return how many."""
-    place = store(warehouse.settings)
+    place = open_store(warehouse.settings)
     with warehouse.snapshot() as cursor:
-        known = {path for _, path in state(cursor).cold}
+        known = {path for _, path in read_state(cursor).cold}
         # A thawed day's file is old, yet who began to read before the thaw reads it still.
         ends = cursor.execute(
             "SELECT min(snapshot_id), max(snapshot_id) FROM ducklake_snapshots('lake')"
@@ -131,19 +135,19 @@ def sweep(warehouse: "Warehouse", now: datetime) -> int:
     return len(gone)
 
 
-def state(cursor: "duckdb.DuckDBPyConnection") -> TierState:
+def read_state(cursor: "duckdb.DuckDBPyConnection") -> TierState:
     """Return where rows lie, as this transaction sees it."""
     files = cursor.execute("SELECT noun, path FROM lake.main.cold_file ORDER BY ALL")
     return TierState(cold=tuple(files.fetchall()))
 
 
-def source(noun: str, seen: TierState) -> str:
+def build_source(noun: str, seen: TierState) -> str:
     """Return `noun AS (...)` over all tiers, to stand in a WITH inside a write transaction."""
-    listed = definition(noun, seen) or f'SELECT * FROM lake.main."{noun}"'
+    listed = define_view(noun, seen) or f'SELECT * FROM lake.main."{noun}"'
     return f'"{noun}" AS NOT MATERIALIZED ({listed})'
 
 
-def thaw(
+def restore_days(
     cursor: "duckdb.DuckDBPyConnection",
     seen: TierState,
     table: str,
@@ -151,41 +155,43 @@ def thaw(
     end: datetime,
 ) -> None:
     """Bring a rollup's archived days of [start, end) back into the lake, to be replaced there."""
-    days = [d for d in (named(p)[0] for p in seen.files(table)) if start - DAY < d < end]
+    days = [d for d in (parse_name(p)[0] for p in seen.files(table)) if start - DAY < d < end]
     if not days:
         return
-    paths = [p for p in seen.files(table) if named(p)[0] in days]
-    cursor.execute(f"INSERT INTO {table} BY NAME SELECT * FROM {parquet(paths)}")
+    paths = [p for p in seen.files(table) if parse_name(p)[0] in days]
+    cursor.execute(f"INSERT INTO {table} BY NAME SELECT * FROM {read_files(paths)}")
     cursor.execute(
         "DELETE FROM cold_file WHERE noun = $noun AND list_contains($paths, path)",
         {"noun": table, "paths": paths},
     )
 
 
-def unseen(
+def drop_archived(
     cursor: "duckdb.DuckDBPyConnection", table: str, rows: pa.Table, before: datetime
 ) -> pa.Table:
     """Return the rows whose key no archived file holds; only rows older than `before` may be."""
-    moment = storage(table).moment
+    moment = get_storage(table).moment
     if table not in RAW or moment is None or not rows.num_rows:
         return rows
     oldest, newest = pc.min_max(rows.column(moment)).as_py().values()
     if oldest >= before:
         return rows
-    files = [p for p in state(cursor).files(table) if oldest - DAY < named(p)[0] <= newest]
+    files = [
+        p for p in read_state(cursor).files(table) if oldest - DAY < parse_name(p)[0] <= newest
+    ]
     if not files:
         return rows
     cursor.register("arriving", rows)
     on = ", ".join(f'"{name}"' for name in tables.key(table))
     left = cursor.execute(
-        f"SELECT * FROM arriving ANTI JOIN {parquet(files)} USING ({on})"
+        f"SELECT * FROM arriving ANTI JOIN {read_files(files)} USING ({on})"
     ).to_arrow_table()
     cursor.unregister("arriving")
     return left
 
 
-def _days(warehouse: "Warehouse", table: str, before: datetime) -> list[datetime]:
-    moment = storage(table).moment
+def _list_days(warehouse: "Warehouse", table: str, before: datetime) -> list[datetime]:
+    moment = get_storage(table).moment
     with warehouse.transaction() as cursor:
         rows = cursor.execute(
             f'SELECT DISTINCT date_trunc(\'day\', "{moment}")::TIMESTAMP FROM "{table}"'
@@ -195,43 +201,45 @@ def _days(warehouse: "Warehouse", table: str, before: datetime) -> list[datetime
     return [row[0] for row in rows]
 
 
-def _archive(
+def _archive_day(
     warehouse: "Warehouse",
-    place: Store,
+    place: ColdStore,
     table: str,
     day: datetime,
     on_step: Callable[[str], None],
-) -> Archived:
+) -> ArchivedFile:
     folder = warehouse.place.home / "staging"
     folder.mkdir(parents=True, exist_ok=True)
     staged = folder / f"{table}-{day:%Y%m%d}.parquet"
     where = {"start": day, "end": day + DAY}
-    rows = f'FROM lake.main."{table}" WHERE {_span(table)}'
+    rows = f'FROM lake.main."{table}" WHERE {_write_span(table)}'
     try:
         with warehouse.transaction() as cursor:
-            order = ", ".join(f'"{c}"' for c in storage(table).sort)
+            order = ", ".join(f'"{c}"' for c in get_storage(table).sort)
             cursor.execute(
                 f"COPY (SELECT * {rows} ORDER BY {order}) TO '{staged}'"
                 " (FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2)",
                 where,
             )
-            print_ = _print(cursor, table, f"FROM {parquet([str(staged)])}")
+            print_ = _compute_checksum(cursor, table, f"FROM {read_files([str(staged)])}")
         on_step("copied")
-        name = f"{table}-{day:%Y%m%d}-{_shape(table)}-{print_[1]:016x}.parquet"
+        name = f"{table}-{day:%Y%m%d}-{_hash_schema(table)}-{print_[1]:016x}.parquet"
         path = f"{place.root}/{table}/month={day:%Y-%m}/day={day:%Y-%m-%d}/{name}"
-        archived = Archived(table, day, path, print_[0], staged.stat().st_size, _sha256(staged))
+        archived = ArchivedFile(
+            table, day, path, print_[0], staged.stat().st_size, _hash_file(staged)
+        )
         place.put(staged, path)
         on_step("put")
     finally:
         staged.unlink(missing_ok=True)
     with warehouse.transaction() as cursor:
-        if _print(cursor, table, f"FROM {parquet([path])}") != print_:
+        if _compute_checksum(cursor, table, f"FROM {read_files([path])}") != print_:
             raise TemporaryError(
                 f"the archived file {path} does not read back as written",
                 hint="nothing was lost: the rows are still in the lake; try again",
             )
         on_step("verified")
-        if _print(cursor, table, rows, where) != print_:
+        if _compute_checksum(cursor, table, rows, where) != print_:
             raise TemporaryError(
                 f"rows of {table} on {day:%Y-%m-%d} changed while they were archived",
                 hint="nothing was lost: the next move takes them along",
@@ -241,18 +249,18 @@ def _archive(
             msgspec.structs.asdict(archived),
         )
         on_step("registered")
-        cursor.execute(f'DELETE FROM "{table}" WHERE {_span(table)}', where)
+        cursor.execute(f'DELETE FROM "{table}" WHERE {_write_span(table)}', where)
         on_step("deleted")
     on_step("committed")
     return archived
 
 
-def _span(table: str) -> str:
-    moment = storage(table).moment
+def _write_span(table: str) -> str:
+    moment = get_storage(table).moment
     return f'"{moment}" >= $start AND "{moment}" < $end'
 
 
-def _print(
+def _compute_checksum(
     cursor: "duckdb.DuckDBPyConnection",
     table: str,
     rows: str,
@@ -267,11 +275,11 @@ def _print(
 
 
 @cache
-def _shape(table: str) -> str:
+def _hash_schema(table: str) -> str:
     """Return a tag of the table's schema: files of one tag can be read as one."""
     return hashlib.sha256(str(tables.schema(table)).encode()).hexdigest()[:4]
 
 
-def _sha256(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

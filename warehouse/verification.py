@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fallow.errors import WarehouseError
-from warehouse.catalog import CATALOG_FILE, quoted
-from warehouse.cold import Store, store
-from warehouse.steps import step
-from warehouse.tiers import Archived
+from warehouse.catalog import CATALOG_FILE, quote_literal
+from warehouse.cold_storage import ColdStore, open_store
+from warehouse.steps import load_step
+from warehouse.tiers import ArchivedFile
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
-_REMEDY = "restore it from a backup; until then queries that need its rows fail, all others answer"
+_REPAIR_HINT = (
+    "restore it from a backup; until then queries that need its rows fail, all others answer"
+)
 _INTEGRITY = """
 import sqlite3, sys
 catalog = sqlite3.connect(sys.argv[1] + "?mode=ro", uri=True)
@@ -33,7 +35,7 @@ _HASHED = "SELECT count(*), bit_xor(hash(*COLUMNS(*))) FROM"
 """Hashing makes the engine read and decode every value; counting alone is answered unread."""
 
 
-class Check(msgspec.Struct, frozen=True):
+class ReadCheck(msgspec.Struct, frozen=True):
     """One thing that was read back; `detail` says what was seen, and what to do where not ok."""
 
     subject: str
@@ -41,7 +43,7 @@ class Check(msgspec.Struct, frozen=True):
     detail: str
 
 
-def verify(warehouse: "Warehouse") -> Iterator[Check]:
+def verify_warehouse(warehouse: "Warehouse") -> Iterator[ReadCheck]:
     """Read everything back as one snapshot sees it; yield a check per table, more where damaged.
 
     Files must be there with the catalog's size, decode whole and hold the catalog's number of
@@ -51,20 +53,20 @@ def verify(warehouse: "Warehouse") -> Iterator[Check]:
         TemporaryError: PostgreSQL or the object store is away.
     """
     if warehouse.place.embedded:
-        yield _catalog(warehouse.place.home / CATALOG_FILE)
+        yield _check_catalog(warehouse.place.home / CATALOG_FILE)
     rows: dict[str, dict[str, int]] = {}
     with warehouse.snapshot() as cursor:
-        for table, name, count in cursor.execute(step("maintenance/files")).fetchall():
+        for table, name, count in cursor.execute(load_step("maintenance/files")).fetchall():
             rows.setdefault(table, {})[name] = count
     for table in sorted(rows):
-        yield from _table(warehouse, table, rows[table])
-    archived = _registered(warehouse)
-    place = store(warehouse.settings)
+        yield from _check_table(warehouse, table, rows[table])
+    archived = _list_registered(warehouse)
+    place = open_store(warehouse.settings)
     for table in sorted({file.table for file in archived}):
-        yield from _archived(place, table, [file for file in archived if file.table == table])
+        yield from _check_archived(place, table, [file for file in archived if file.table == table])
 
 
-def _catalog(path: Path) -> Check:
+def _check_catalog(path: Path) -> ReadCheck:
     # In a process of its own: Python's SQLite beside the engine's in one process would, closing the
     # file, let go of the engine's locks on it (sqlite.org/howtocorrupt.html, 2.2.1).
     asked = [sys.executable, "-I", "-S", "-c", _INTEGRITY, path.absolute().as_uri()]
@@ -72,10 +74,10 @@ def _catalog(path: Path) -> Check:
     said = done.stdout.splitlines() + done.stderr.splitlines()[-1:]
     ok = said == ["ok"]
     detail = f"{path.stat().st_size:,} bytes" if ok else f"{'; '.join(said)}: restore {path}"
-    return Check("catalog", ok, detail)
+    return ReadCheck("catalog", ok, detail)
 
 
-def _table(warehouse: "Warehouse", table: str, rows: dict[str, int]) -> Iterator[Check]:
+def _check_table(warehouse: "Warehouse", table: str, rows: dict[str, int]) -> Iterator[ReadCheck]:
     with warehouse.snapshot() as cursor:
         listed = cursor.execute(
             "SELECT data_file, data_file_size_bytes, delete_file, delete_file_size_bytes"
@@ -84,27 +86,31 @@ def _table(warehouse: "Warehouse", table: str, rows: dict[str, int]) -> Iterator
         ).fetchall()
     data = {path: size for path, size, _, _ in listed}
     sizes = data | {path: size for _, _, path, size in listed if path is not None}
-    said = {} if warehouse.place.remote else _misfits(sizes)
-    whole = said or _unreadable(warehouse, f'lake.main."{table}"')
+    said = {} if warehouse.place.remote else _find_size_errors(sizes)
+    whole = said or _find_read_error(warehouse, f'lake.main."{table}"')
     for path in sizes if whole else ():
         # Something is damaged: look at each file alone, so that each is named.
-        wrong = _unreadable(warehouse, f"read_parquet({quoted(path)})")
+        wrong = _find_read_error(warehouse, f"read_parquet({quote_literal(path)})")
         if wrong:
             said.setdefault(path, wrong)
     for path in data:
         count = rows.get(path.rpartition("/")[2])
-        if path not in said and count is not None and (found := _count(warehouse, path)) != count:
+        if (
+            path not in said
+            and count is not None
+            and (found := _count_rows(warehouse, path)) != count
+        ):
             said[path] = f"holds {found:,} rows, the catalog says {count:,}"
     for path, wrong in said.items():
-        yield Check(f"{table}: {path}", ok=False, detail=f"{wrong}: {_REMEDY}")
+        yield ReadCheck(f"{table}: {path}", ok=False, detail=f"{wrong}: {_REPAIR_HINT}")
     if whole and not said:
-        yield Check(table, ok=False, detail=f"{whole}: {_REMEDY}")
+        yield ReadCheck(table, ok=False, detail=f"{whole}: {_REPAIR_HINT}")
     if not whole and not said:
-        told = _told(len(sizes), sum(sizes.values()))
-        yield Check(table, ok=True, detail=f"{sum(rows.values()):,} rows, {told}")
+        told = _describe_files(len(sizes), sum(sizes.values()))
+        yield ReadCheck(table, ok=True, detail=f"{sum(rows.values()):,} rows, {told}")
 
 
-def _misfits(sizes: dict[str, int]) -> dict[str, str]:
+def _find_size_errors(sizes: dict[str, int]) -> dict[str, str]:
     """Return what is wrong with each local file, as far as the file system knows."""
     said = {}
     for path, size in sizes.items():
@@ -118,7 +124,7 @@ def _misfits(sizes: dict[str, int]) -> dict[str, str]:
     return said
 
 
-def _unreadable(warehouse: "Warehouse", source: str) -> str:
+def _find_read_error(warehouse: "Warehouse", source: str) -> str:
     try:
         with warehouse.snapshot() as cursor:
             cursor.execute(f"{_HASHED} {source}").fetchall()
@@ -127,38 +133,42 @@ def _unreadable(warehouse: "Warehouse", source: str) -> str:
     return ""
 
 
-def _count(warehouse: "Warehouse", path: str) -> int:
+def _count_rows(warehouse: "Warehouse", path: str) -> int:
     with warehouse.snapshot() as cursor:
         row = cursor.execute(
-            f"SELECT num_rows FROM parquet_file_metadata({quoted(path)})"
+            f"SELECT num_rows FROM parquet_file_metadata({quote_literal(path)})"
         ).fetchone()
     return int(row[0]) if row else 0
 
 
-def _registered(warehouse: "Warehouse") -> list[Archived]:
+def _list_registered(warehouse: "Warehouse") -> list[ArchivedFile]:
     try:
         with warehouse.snapshot() as cursor:
             files = cursor.execute("FROM cold_file ORDER BY noun, path").fetchall()
     except WarehouseError:
         return []  # its own damage is told as any table's
-    return [Archived(*file) for file in files]
+    return [ArchivedFile(*file) for file in files]
 
 
-def _archived(place: Store, table: str, files: list[Archived]) -> Iterator[Check]:
+def _check_archived(place: ColdStore, table: str, files: list[ArchivedFile]) -> Iterator[ReadCheck]:
     sound = True
     for file in files:
-        wrong = _changed(place, file)
+        wrong = _find_change(place, file)
         if wrong:
             sound = False
-            yield Check(f"cold {table}: {file.path}", ok=False, detail=f"{wrong}: {_REMEDY}")
+            yield ReadCheck(
+                f"cold {table}: {file.path}", ok=False, detail=f"{wrong}: {_REPAIR_HINT}"
+            )
     if sound:
         rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
-        yield Check(
-            f"cold {table}", ok=True, detail=f"{rows:,} rows, {_told(len(files), size)}, checksums"
+        yield ReadCheck(
+            f"cold {table}",
+            ok=True,
+            detail=f"{rows:,} rows, {_describe_files(len(files), size)}, checksums",
         )
 
 
-def _changed(place: Store, file: Archived) -> str:
+def _find_change(place: ColdStore, file: ArchivedFile) -> str:
     digest, size = hashlib.sha256(), 0
     try:
         for block in place.blocks(file.path):
@@ -175,5 +185,5 @@ def _changed(place: Store, file: Archived) -> str:
     return ""
 
 
-def _told(files: int, size: int) -> str:
+def _describe_files(files: int, size: int) -> str:
     return f"{files} file{'s' * (files != 1)}, {size:,} bytes"

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from warehouse.lake import Warehouse
 
-KEPT = '"end" >= $since AND "end" < $until'
+KEPT_COLUMNS = '"end" >= $since AND "end" < $until'
 
 
-def write(wh: "Warehouse", rows: pa.Table, window: Window) -> int:
+def write_work_lost(wh: "Warehouse", rows: pa.Table, window: Window) -> int:
     """Put `work_lost` rows in the place of those whose failure lies in a window; return how many.
 
     The ledger owes the hours of each row that is new, gone or other than before: work that was
@@ -25,18 +25,18 @@ def write(wh: "Warehouse", rows: pa.Table, window: Window) -> int:
     """
     bounds = window.bounds()
     names = ", ".join(f'"{name}"' for name in schema("work_lost").names)
-    old = wh.query(f"SELECT {names} FROM work_lost WHERE {KEPT}", bounds).to_pylist()
+    old = wh.query(f"SELECT {names} FROM work_lost WHERE {KEPT_COLUMNS}", bounds).to_pylist()
     rows = rows.cast(schema("work_lost"))
     new = [row for row in rows.to_pylist() if bounds["since"] <= row["end"] < bounds["until"]]
     changed = [row for row in (*old, *new) if row not in old or row not in new]
     if not changed:
         return 0
-    wh.replace("work_lost", pa.Table.from_pylist(new, schema("work_lost")), KEPT, bounds)
+    wh.replace("work_lost", pa.Table.from_pylist(new, schema("work_lost")), KEPT_COLUMNS, bounds)
     with wh.transaction() as cursor:
-        for start, end in {(_hour(row["start"]), _hour(row["end"])) for row in changed}:
-            dirty.owe(cursor, start, end + timedelta(hours=1))
+        for start, end in {(_floor_hour(row["start"]), _floor_hour(row["end"])) for row in changed}:
+            dirty.mark_hours(cursor, start, end + timedelta(hours=1))
     return len(new)
 
 
-def _hour(moment: "datetime") -> "datetime":
+def _floor_hour(moment: "datetime") -> "datetime":
     return moment.replace(minute=0, second=0, microsecond=0)

@@ -15,12 +15,15 @@ from datetime import datetime
 import msgspec
 import pyarrow as pa
 
-from fallow.seams import Views
-from warehouse.steps import compose
+from fallow.protocols import Views
+from warehouse.steps import POD_OWNERS, compose_query
 
-STEPS = tuple(
-    f"workload_gpus/{name}"
-    for name in ("judged_stretches", "bound_pods", "covered_pods", "workload_coverage")
+STEPS = (
+    POD_OWNERS,
+    *(
+        f"workload_gpus/{name}"
+        for name in ("judged_stretches", "bound_pods", "covered_pods", "workload_coverage")
+    ),
 )
 WHOLE = 0.95
 """A pod counts as seen where devices in evidence cover so much of what it holds: the coverage
@@ -28,7 +31,7 @@ below which nothing is confirmed (telemetry-and-waste.md#safety)."""
 MICRO = 1_000_000
 
 
-class Stretch(msgspec.Struct, frozen=True):
+class WorkloadStretch(msgspec.Struct, frozen=True):
     """A workload and the time that is asked about, in microseconds since 1970."""
 
     span: int
@@ -72,20 +75,20 @@ class WorkloadGpus(msgspec.Struct, frozen=True):
         )
 
 
-def workload_gpus(views: Views, stretches: Iterable[Stretch]) -> pa.Table:
+def read_workload_gpus(views: Views, stretches: Iterable[WorkloadStretch]) -> pa.Table:
     """Return one row per stretch, in the order of `span`: the fields of `WorkloadGpus`.
 
     Read: pod, allocation, device, node. The rows of all stretches are worked out in one query.
     """
     listed = msgspec.json.encode(list(stretches)).decode()
-    return views.query(compose(STEPS), {"stretches": listed, "whole": WHOLE})
+    return views.query(compose_query(STEPS), {"stretches": listed, "whole": WHOLE})
 
 
-def records(rows: pa.Table) -> dict[int, WorkloadGpus]:
+def build_records(rows: pa.Table) -> dict[int, WorkloadGpus]:
     """Return the rows of `workload_gpus` by span."""
     return {row["span"]: WorkloadGpus(**row) for row in rows.to_pylist()}
 
 
-def micros(timestamp: datetime) -> int:
+def convert_to_us(timestamp: datetime) -> int:
     """Return a timestamp as microseconds since 1970."""
     return round(timestamp.timestamp() * MICRO)

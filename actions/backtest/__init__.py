@@ -4,7 +4,7 @@ analyzer ─► Past (what was found when) ─► replay (the same `decide`, as 
          ─► harm (was it used again?) ─► verdict (regret against what the policy declares)
 """
 
-from actions.backtest.replaying import backtest
-from actions.backtest.result import Backtest, Stop
+from actions.backtest.policy_replay import backtest
+from actions.backtest.result import Backtest, BacktestStop
 
-__all__ = ["Backtest", "Stop", "backtest"]
+__all__ = ["Backtest", "BacktestStop", "backtest"]

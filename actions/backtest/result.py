@@ -7,17 +7,17 @@ from decimal import Decimal
 
 import msgspec
 
-from actions.backtest.unresolved import Unresolved
-from actions.planning import Subject
-from actions.policy.reversals import Proof
-from fallow.acting import Reason
+from actions.backtest.unresolved import UnresolvedCase
+from actions.plan import Subject
+from actions.policy.reversals import ReversalProof
+from fallow.action_models import Reason
 from fallow.window import Window
 
 Z = 1.959963984540054
 """Of a 95 % interval."""
 
 
-class Stop(msgspec.Struct, frozen=True):
+class BacktestStop(msgspec.Struct, frozen=True):
     """One thing the policy would have done, and what came of the workload in truth."""
 
     at: datetime
@@ -40,7 +40,7 @@ class Stop(msgspec.Struct, frozen=True):
     """Was it at work again within the time? None = the data end before that is known."""
 
 
-class Held(msgspec.Struct, frozen=True):
+class BlockedCases(msgspec.Struct, frozen=True):
     """A gate or one budget of it, and how many cases it ever kept from the next step."""
 
     gate: str
@@ -63,14 +63,14 @@ class Backtest(msgspec.Struct, frozen=True):
     """Findings that the policy is about."""
     told: int
     """Owners' notices."""
-    stops: tuple[Stop, ...]
-    held: tuple[Held, ...]
+    stops: tuple[BacktestStop, ...]
+    held: tuple[BlockedCases, ...]
     aborted: tuple[tuple[datetime, Reason], ...]
     within: timedelta
     declared: float
     exact: bool
     """True: the analyzer was asked at every moment; False: its past was told at once."""
-    unresolved: tuple[Unresolved, ...] = ()
+    unresolved: tuple[UnresolvedCase, ...] = ()
     """Cases whose object no inventory tells: none of them was stopped."""
     unknown: tuple[str, ...] = ()
     """Gates of an act whose answer history does not tell: no stop counts them as met."""
@@ -96,10 +96,10 @@ class Backtest(msgspec.Struct, frozen=True):
         return wilson(self.regretted, self.judged)
 
     @property
-    def proof(self) -> Proof:
+    def proof(self) -> ReversalProof:
         """Return what this history proves about the rate that the policy declares."""
         days = (self.window.end - self.window.start) / timedelta(days=1)
-        return Proof(self.regretted, self.judged, self.declared, days)
+        return ReversalProof(self.regretted, self.judged, self.declared, days)
 
     @property
     def met(self) -> bool:
@@ -114,8 +114,8 @@ class Backtest(msgspec.Struct, frozen=True):
     @property
     def usd(self) -> Decimal | None:
         """Return the dollars of the hours it would have freed; None = a price is not known."""
-        known = [s.usd for s in self.stops]
-        return None if None in known else sum((u for u in known if u is not None), Decimal(0))
+        prices = [s.usd for s in self.stops]
+        return None if None in prices else sum((u for u in prices if u is not None), Decimal(0))
 
     @property
     def wasted(self) -> float:
@@ -123,20 +123,27 @@ class Backtest(msgspec.Struct, frozen=True):
         return math.fsum(s.gpu_hours for s in self.stops if not s.regretted)
 
 
-def wilson(bad: int, of: int) -> tuple[float, float]:
+def wilson(hits: int, total: int) -> tuple[float, float]:
     """Return Wilson's 95 % interval of a share (Wilson 1927); nothing judged says nothing."""
-    if not of:
+    if not total:
         return 0.0, 1.0
-    share, square = bad / of, Z * Z
-    middle = (share + square / (2 * of)) / (1 + square / of)
-    half = Z / (1 + square / of) * math.sqrt(share * (1 - share) / of + square / (4 * of * of))
+    share, square = hits / total, Z * Z
+    middle = (share + square / (2 * total)) / (1 + square / total)
+    half = (
+        Z
+        / (1 + square / total)
+        * math.sqrt(share * (1 - share) / total + square / (4 * total * total))
+    )
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def held(found: Mapping[tuple[str, str], set[int]], acted: Sequence[int]) -> tuple[Held, ...]:
+def count_blocked(
+    blocked: Mapping[tuple[str, str], set[int]], acted: Sequence[int]
+) -> tuple[BlockedCases, ...]:
     """Sum up which gate kept which cases, the most cases first."""
-    done = set(acted)
+    acted_cases = set(acted)
     rows = [
-        Held(gate, what, len(cases), len(cases - done)) for (gate, what), cases in found.items()
+        BlockedCases(gate, rule, len(cases), len(cases - acted_cases))
+        for (gate, rule), cases in blocked.items()
     ]
     return tuple(sorted(rows, key=lambda h: (-h.cases, h.gate, h.what)))

@@ -13,19 +13,18 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
-from actions.backtest.chances import possible
-from actions.facts.gathering import resolved
-from actions.facts.ground import Ground, Key, moment
-from actions.planning import Subject
+from actions.backtest.case_rows import may_match
+from actions.facts.case_facts import is_owner_resolved
+from actions.facts.fleet_state import FleetState, WorkloadKey, from_micros
+from actions.plan import Subject
 from actions.policy.model import Match
-from fallow.seams import Views
+from fallow.models import UNRESOLVED
+from fallow.protocols import Views
 
 _KEY = ("cluster", "namespace", "workload_kind", "workload")
-_NAMED_ONLY = "Pod"
-"""Workload kind of a pod whose owner nobody told: it may have been a pod of any kind."""
 
 
-class Unresolved(msgspec.Struct, frozen=True):
+class UnresolvedCase(msgspec.Struct, frozen=True):
     """A case whose object is unknown, as it was when it was found last."""
 
     subject: Subject
@@ -36,69 +35,78 @@ class Unresolved(msgspec.Struct, frozen=True):
     why: str
 
 
-def candidates(rows: pa.Table, wanted: Match) -> pl.DataFrame:
+def find_candidates(rows: pa.Table, match: Match) -> pl.DataFrame:
     """Return the last row of each case that a policy may be about, if its owner were known.
 
     Columns: cluster, namespace, workload_kind, workload, start and end (us since 1970), gpu_hours,
     usd.
     """
-    found = pl.DataFrame(rows)
-    each = found.select(*_KEY[:3], "kind").unique(maintain_order=True)
-    about = [_possible(row, wanted) for row in each.iter_rows(named=True)]
-    each = each.filter(pl.Series(about, dtype=pl.Boolean))
-    found = found.join(each, on=[*_KEY[:3], "kind"], how="semi", nulls_equal=True)
-    last = found.sort("case", "k").group_by("case", maintain_order=True).last()
-    least_us = round(wanted.min_duration / timedelta(microseconds=1))
+    frame = pl.DataFrame(rows)
+    kinds = frame.select(*_KEY[:3], "kind").unique(maintain_order=True)
+    is_possible = [_possible(row, match) for row in kinds.iter_rows(named=True)]
+    kinds = kinds.filter(pl.Series(is_possible, dtype=pl.Boolean))
+    frame = frame.join(kinds, on=[*_KEY[:3], "kind"], how="semi", nulls_equal=True)
+    last = frame.sort("case", "k").group_by("case", maintain_order=True).last()
+    least_us = round(match.min_duration / timedelta(microseconds=1))
     last = last.filter(pl.col("end") - pl.col("start") >= least_us)
     return last.select(*_KEY, "start", "end", "gpu_hours", "usd")
 
 
-def unresolved(views: Views, ground: Ground, cases: pl.DataFrame) -> tuple[Unresolved, ...]:
+def find_unresolved(
+    views: Views, fleet_state: FleetState, cases: pl.DataFrame
+) -> tuple[UnresolvedCase, ...]:
     """Return those of the candidates that no inventory resolves, the most GPU-hours first.
 
-    `ground` holds the pods of their workloads.
+    `fleet_state` holds the pods of their workloads.
     """
-    begun = _first_inventories(views) if cases.height else {}
-    made = [
-        Unresolved(
+    inventory_starts = _first_inventories(views) if cases.height else {}
+    cases_found = [
+        UnresolvedCase(
             subject=(row["cluster"], row["workload_kind"], row["namespace"], row["workload"]),
-            idle_since=moment(row["start"]),
-            until=moment(row["end"]),
+            idle_since=from_micros(row["start"]),
+            until=from_micros(row["end"]),
             gpu_hours=row["gpu_hours"],
             usd=None if row["usd"] is None else Decimal(repr(round(row["usd"], 6))),
             why=why,
         )
         for row in cases.iter_rows(named=True)
-        if (why := _why(ground, _key(row), row["end"], begun.get(row["cluster"]))) is not None
+        if (
+            why := _explain(
+                fleet_state, _key(row), row["end"], inventory_starts.get(row["cluster"])
+            )
+        )
+        is not None
     ]
-    return tuple(sorted(made, key=lambda u: (-u.gpu_hours, u.subject, u.idle_since)))
+    return tuple(sorted(cases_found, key=lambda u: (-u.gpu_hours, u.subject, u.idle_since)))
 
 
-def keys(cases: pl.DataFrame) -> list[Key]:
+def list_workloads(cases: pl.DataFrame) -> list[WorkloadKey]:
     """Return the workloads of candidates."""
     return [_key(row) for row in cases.iter_rows(named=True)]
 
 
-def _possible(row: dict[str, Any], wanted: Match) -> bool:
-    if possible(row, wanted):
+def _possible(row: dict[str, Any], match: Match) -> bool:
+    if may_match(row, match):
         return True
-    any_kind = msgspec.structs.replace(wanted, workload_kind=(), kind=())
-    return (row["workload_kind"] or _NAMED_ONLY) == _NAMED_ONLY and possible(row, any_kind)
+    any_kind = msgspec.structs.replace(match, workload_kind=(), kind=())
+    return (row["workload_kind"] or UNRESOLVED) == UNRESOLVED and may_match(row, any_kind)
 
 
-def _why(ground: Ground, key: Key, end: int, begun: datetime | None) -> str | None:
+def _explain(
+    fleet_state: FleetState, key: WorkloadKey, end: int, inventory_start: datetime | None
+) -> str | None:
     """Return why it is unknown which object a workload was at a moment; None = it is known."""
     if not key[1]:
         return None  # a node, a pool or a quota, whose name is its identity
-    pods = ground.pods(key, end)
+    pods = fleet_state.pods(key, end)
     uids = {p.workload_uid for p in pods}
-    if len(uids) == 1 and None not in uids and resolved(pods, key):
+    if len(uids) == 1 and None not in uids and is_owner_resolved(pods, key):
         return None
     why = "the inventory tells no uid of its owner"
-    if begun is None:
+    if inventory_start is None:
         why = "no inventory was ever stored"
-    elif moment(end) <= begun:
-        why = f"it was over before the first inventory ({begun:%F %R} UTC)"
+    elif from_micros(end) <= inventory_start:
+        why = f"it was over before the first inventory ({inventory_start:%F %R} UTC)"
     elif not pods:
         why = "its pods are in no inventory"
     elif None not in uids:
@@ -107,10 +115,10 @@ def _why(ground: Ground, key: Key, end: int, begun: datetime | None) -> str | No
 
 
 def _first_inventories(views: Views) -> dict[str, datetime]:
-    text = (files("actions.backtest") / "first_inventories.sql").read_text(encoding="utf-8").strip()
-    return {r["cluster"]: moment(r["first_us"]) for r in views.query(text).to_pylist()}
+    sql = (files("actions.backtest") / "first_inventories.sql").read_text(encoding="utf-8").strip()
+    return {r["cluster"]: from_micros(r["first_us"]) for r in views.query(sql).to_pylist()}
 
 
-def _key(row: dict[str, Any]) -> Key:
+def _key(row: dict[str, Any]) -> WorkloadKey:
     cluster, *names = (row[name] or "" for name in _KEY)
     return cluster, names[0], names[1], names[2]

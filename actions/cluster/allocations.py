@@ -15,14 +15,23 @@ from typing import Any
 
 import msgspec
 
-from actions.cluster.objects import Object, annotations, deep, ended, labels, name, namespace, uid
+from actions.cluster.objects import (
+    Object,
+    annotations,
+    get_path,
+    has_ended,
+    labels,
+    name,
+    namespace,
+    uid,
+)
 from fallow.errors import RefusedError
 from fallow.kube.gpu_resources import COUNTED, MIG_SLICES, GpuResource, gpu_resource
 from fallow.kube.quantities import quantity
-from fallow.seams import Cluster, Right
+from fallow.protocols import ClusterReader, Right
 
 CLAIMS = Right("resource.k8s.io", "resourceclaims", ("list",))
-BETTER = (
+OPTIONAL_RIGHTS = (
     Right("", "nodes", ("get",)),
     Right("resource.k8s.io", "resourceslices", ("list",)),
 )
@@ -44,7 +53,7 @@ _WHOLE = Fraction(1)
 _GROUP = "resource.k8s.io"
 
 
-class Device(msgspec.Struct, frozen=True):
+class GpuDevice(msgspec.Struct, frozen=True):
     """A device of a ResourceSlice: whether it is a GPU, what part of one, and its capacity."""
 
     gpu: bool
@@ -52,7 +61,7 @@ class Device(msgspec.Struct, frozen=True):
     capacity: dict[str, Fraction]
 
 
-def allocated_gpus(pods: Iterable[Object], cluster: Cluster) -> dict[str, float]:
+def count_allocated_gpus(pods: Iterable[Object], cluster: ClusterReader) -> dict[str, float]:
     """Return the physical GPUs that each pod holds, by its uid; those that wait hold 0.0.
 
     A device that several pods reserve counts in equal parts, a HAMi or KAI share as asked for, a
@@ -67,7 +76,7 @@ def allocated_gpus(pods: Iterable[Object], cluster: Cluster) -> dict[str, float]
     return {uid(pod): float(allocations.of(pod)) for pod in pods}
 
 
-def requested(spec: Mapping[str, Any]) -> dict[str, Fraction]:
+def sum_requests(spec: Mapping[str, Any]) -> dict[str, Fraction]:
     """Return what a pod reserves of each extended resource that stands for GPUs.
 
     Init containers run one after the other, so the largest counts; sidecars stay and add.
@@ -93,28 +102,30 @@ def requested(spec: Mapping[str, Any]) -> dict[str, Fraction]:
 class _Allocations:
     """Counts the GPUs of pods and reads what that takes, each thing once."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterReader) -> None:
         self._cluster = cluster
         self._replicas: dict[str, int] = {}
         self._claims: dict[str, list[Object]] = {}
-        self._devices: dict[str, dict[tuple[str, str], Device]] = {}
+        self._devices: dict[str, dict[tuple[str, str], GpuDevice]] = {}
 
     def of(self, pod: Object) -> Fraction:
-        node = deep(pod, "spec", "nodeName")
-        if not node or ended(pod):
+        node = get_path(pod, "spec", "nodeName")
+        if not node or has_ended(pod):
             return Fraction(0)
-        amounts = requested(pod["spec"])
-        plain = self._extended(amounts, node) or _kai(pod)
+        amounts = sum_requests(pod["spec"])
+        plain = self._extended(amounts, node) or _kai_share(pod)
         return plain + self._claimed(pod, counted=plain > 0)
 
     def _extended(self, amounts: Mapping[str, Fraction], node: str) -> Fraction:
         counts: dict[GpuResource, Fraction] = {}
         parts = []
         for key, value in amounts.items():
-            known = gpu_resource(key)
-            if known is not None and known.form in COUNTED and value > 0:
-                counts[known] = value
-            elif known is not None and known.form in ("memory_pct", "cores_pct") and value > 0:
+            gpu_kind = gpu_resource(key)
+            if gpu_kind is not None and gpu_kind.form in COUNTED and value > 0:
+                counts[gpu_kind] = value
+            elif (
+                gpu_kind is not None and gpu_kind.form in ("memory_pct", "cores_pct") and value > 0
+            ):
                 parts.append(value / 100)
         total = Fraction(0)
         for resource, count in counts.items():
@@ -128,11 +139,15 @@ class _Allocations:
         """Return how many pods share one GPU of a node in time; 1 where that may not be read."""
         if node not in self._replicas:
             try:
-                said = labels(self._cluster.get(f"/api/v1/nodes/{node}") or {})
+                node_labels = labels(self._cluster.get(f"/api/v1/nodes/{node}") or {})
             except RefusedError:
-                said = {}
-            asked = [said.get(many, "") for how, many in SHARING.items() if _shares(said.get(how))]
-            self._replicas[node] = max((int(t) for t in asked if t.isdecimal()), default=1) or 1
+                node_labels = {}
+            counts = [
+                node_labels.get(count_label, "")
+                for strategy_label, count_label in SHARING.items()
+                if _shares(node_labels.get(strategy_label))
+            ]
+            self._replicas[node] = max((int(t) for t in counts if t.isdecimal()), default=1) or 1
         return self._replicas[node]
 
     def _claimed(self, pod: Object, *, counted: bool) -> Fraction:
@@ -140,16 +155,16 @@ class _Allocations:
 
         The claim behind a plain extended resource is left out where the resource itself counted.
         """
-        extended = deep(pod, "status", "extendedResourceClaimStatus", "resourceClaimName")
-        if not deep(pod, "spec", "resourceClaims") and not extended:
+        extended = get_path(pod, "status", "extendedResourceClaimStatus", "resourceClaimName")
+        if not get_path(pod, "spec", "resourceClaims") and not extended:
             return Fraction(0)
         total = Fraction(0)
         for claim in self._claims_in(namespace(pod)):
             if counted and (name(claim) == extended or annotations(claim).get(EXTENDED) == "true"):
                 continue
-            users = [u.get("uid") for u in deep(claim, "status", "reservedFor") or ()]
+            users = [u.get("uid") for u in get_path(claim, "status", "reservedFor") or ()]
             if uid(pod) in users:
-                results = deep(claim, "status", "allocation", "devices", "results") or ()
+                results = get_path(claim, "status", "allocation", "devices", "results") or ()
                 total += sum(map(self._device, results), Fraction(0)) / len(users)
         return total
 
@@ -165,20 +180,20 @@ class _Allocations:
             return Fraction(0)
         driver = str(result.get("driver") or "")
         key = str(result.get("pool")), str(result.get("device"))
-        found = self._offered(driver).get(key)
-        if found is None:
-            found = Device(driver in drivers(), _named_share(key[1]), {})
-        if not found.gpu:
+        device = self._offered(driver).get(key)
+        if device is None:
+            device = GpuDevice(driver in read_gpu_drivers(), _named_share(key[1]), {})
+        if not device.gpu:
             return Fraction(0)
         used = result.get("consumedCapacity") or {}
         parts = [
-            (quantity(text) or Fraction(0)) / found.capacity[what]
-            for what, text in used.items()
-            if found.capacity.get(what)
+            (quantity(text) or Fraction(0)) / device.capacity[capacity_name]
+            for capacity_name, text in used.items()
+            if device.capacity.get(capacity_name)
         ]
-        return found.share * min(max(parts, default=_WHOLE), _WHOLE)
+        return device.share * min(max(parts, default=_WHOLE), _WHOLE)
 
-    def _offered(self, driver: str) -> dict[tuple[str, str], Device]:
+    def _offered(self, driver: str) -> dict[tuple[str, str], GpuDevice]:
         if driver not in self._devices:
             path = self._cluster.collection("ResourceSlice", _GROUP)
             try:
@@ -190,42 +205,44 @@ class _Allocations:
 
 
 @cache
-def drivers() -> frozenset[str]:
+def read_gpu_drivers() -> frozenset[str]:
     """Return the DRA drivers whose devices are GPUs (`gpu_drivers.csv`)."""
     text = files("fallow.kube").joinpath("gpu_drivers.csv").read_text(encoding="utf-8")
     return frozenset(row["driver"] for row in csv.DictReader(text.splitlines()))
 
 
-def _devices(slices: Iterable[Object]) -> Iterable[tuple[tuple[str, str], Device]]:
+def _devices(slices: Iterable[Object]) -> Iterable[tuple[tuple[str, str], GpuDevice]]:
     """Yield the devices of slices; those of a pool's newest generation come last and win."""
-    for one in sorted(slices, key=lambda s: deep(s, "spec", "pool", "generation") or 0):
-        pool = str(deep(one, "spec", "pool", "name"))
-        for device in deep(one, "spec", "devices") or ():
-            said = {**device, **(device.get("basic") or {})}  # before v1 all lay under `basic`
-            attributes = said.get("attributes") or {}
+    for resource_slice in sorted(
+        slices, key=lambda s: get_path(s, "spec", "pool", "generation") or 0
+    ):
+        pool = str(get_path(resource_slice, "spec", "pool", "name"))
+        for device in get_path(resource_slice, "spec", "devices") or ():
+            fields = {**device, **(device.get("basic") or {})}  # before v1 all lay under `basic`
+            attributes = fields.get("attributes") or {}
             profile = str((attributes.get("profile") or {}).get("string") or "").partition("g")[0]
             share = Fraction(int(profile), MIG_SLICES) if profile.isdecimal() else _WHOLE
             sizes = {
-                what: quantity(amount["value"]) or Fraction(0)
-                for what, amount in (said.get("capacity") or {}).items()
+                capacity_name: quantity(amount["value"]) or Fraction(0)
+                for capacity_name, amount in (fields.get("capacity") or {}).items()
                 if "value" in amount
             }
             key = pool, str(device.get("name"))
-            yield key, Device("uuid" in attributes, share, sizes)
+            yield key, GpuDevice("uuid" in attributes, share, sizes)
 
 
 def _named_share(device: str) -> Fraction:
     """Return the part of a GPU by the name that NVIDIA's driver gives: gpu-0-mig-1g10gb-19-0."""
-    found = _MIG.search(device)
-    return Fraction(int(found["slices"]), MIG_SLICES) if found else _WHOLE
+    match = _MIG.search(device)
+    return Fraction(int(match["slices"]), MIG_SLICES) if match else _WHOLE
 
 
-def _kai(pod: Object) -> Fraction:
-    said = annotations(pod)
-    if KAI_FRACTION not in said and KAI_MEMORY not in said:
+def _kai_share(pod: Object) -> Fraction:
+    notes = annotations(pod)
+    if KAI_FRACTION not in notes and KAI_MEMORY not in notes:
         return Fraction(0)
-    part = quantity(said[KAI_FRACTION]) if KAI_FRACTION in said else None
-    return (_WHOLE if part is None else part) * (quantity(said.get(KAI_DEVICES, "1")) or _WHOLE)
+    part = quantity(notes[KAI_FRACTION]) if KAI_FRACTION in notes else None
+    return (_WHOLE if part is None else part) * (quantity(notes.get(KAI_DEVICES, "1")) or _WHOLE)
 
 
 def _shares(strategy: str | None) -> bool:
@@ -234,15 +251,15 @@ def _shares(strategy: str | None) -> bool:
 
 def _amounts(container: Mapping[str, Any]) -> dict[str, Fraction]:
     resources = container.get("resources") or {}
-    listed = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {key: quantity(t) or Fraction(0) for key, t in listed.items() if gpu_resource(key)}
+    amounts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {key: quantity(t) or Fraction(0) for key, t in amounts.items() if gpu_resource(key)}
 
 
-def _add(into: dict[str, Fraction], more: Mapping[str, Fraction]) -> None:
-    for key, value in more.items():
-        into[key] = into.get(key, Fraction(0)) + value
+def _add(totals: dict[str, Fraction], amounts: Mapping[str, Fraction]) -> None:
+    for key, value in amounts.items():
+        totals[key] = totals.get(key, Fraction(0)) + value
 
 
-def _peak(into: dict[str, Fraction], other: Mapping[str, Fraction]) -> None:
-    for key, value in other.items():
-        into[key] = max(into.get(key, value), value)
+def _peak(totals: dict[str, Fraction], amounts: Mapping[str, Fraction]) -> None:
+    for key, value in amounts.items():
+        totals[key] = max(totals.get(key, value), value)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fallow.acting import Target
+from fallow.action_models import Target
 
 Object = Mapping[str, Any]
 
@@ -45,12 +45,12 @@ def group(api_version: str) -> str:
     return api_version.rpartition("/")[0]
 
 
-def deep(obj: Object, *path: str) -> Any:
+def get_path(obj: Object, *path: str) -> Any:
     """Return what lies at a path of keys; None where a key is absent."""
-    here: Any = obj
+    value: Any = obj
     for key in path:
-        here = here.get(key) if isinstance(here, Mapping) else None
-    return here
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
 
 
 def controller(obj: Object) -> Mapping[str, Any] | None:
@@ -59,25 +59,25 @@ def controller(obj: Object) -> Mapping[str, Any] | None:
     return next((r for r in references if r.get("controller")), None)
 
 
-def going(obj: Object) -> bool:
+def is_deleting(obj: Object) -> bool:
     """Say whether an object is being deleted."""
     return bool(meta(obj).get("deletionTimestamp"))
 
 
-def ended(pod: Object) -> bool:
+def has_ended(pod: Object) -> bool:
     """Say whether a pod's containers have exited for good."""
-    return deep(pod, "status", "phase") in ENDED
+    return get_path(pod, "status", "phase") in ENDED
 
 
-def holds(obj: Object, condition: str) -> bool:
+def has_condition(obj: Object, condition: str) -> bool:
     """Say whether a condition of an object's status is true."""
-    found = deep(obj, "status", "conditions") or ()
-    return any(c.get("type") == condition and c.get("status") == "True" for c in found)
+    conditions = get_path(obj, "status", "conditions") or ()
+    return any(c.get("type") == condition and c.get("status") == "True" for c in conditions)
 
 
-def target(obj: Object, cluster: str, kind: str = "", api_version: str = "") -> Target:
+def to_target(obj: Object, cluster: str, kind: str = "", api_version: str = "") -> Target:
     """Return an object as a target; items of lists do not say their kind."""
-    head = meta(obj)
+    metadata = meta(obj)
     return Target(
         cluster=cluster,
         api_version=str(obj.get("apiVersion") or api_version),
@@ -85,12 +85,12 @@ def target(obj: Object, cluster: str, kind: str = "", api_version: str = "") -> 
         namespace=namespace(obj),
         name=name(obj),
         uid=uid(obj),
-        resource_version=head.get("resourceVersion"),
-        generation=head.get("generation"),
+        resource_version=metadata.get("resourceVersion"),
+        generation=metadata.get("generation"),
     )
 
 
-def shown(obj: Object, kind: str = "") -> str:
+def format_object(obj: Object, kind: str = "") -> str:
     """Return an object as people write it: Kind/namespace/name."""
-    said = str(obj.get("kind") or kind)
-    return "/".join(w for w in (said, namespace(obj), name(obj)) if w)
+    kind_name = str(obj.get("kind") or kind)
+    return "/".join(w for w in (kind_name, namespace(obj), name(obj)) if w)

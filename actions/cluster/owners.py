@@ -6,44 +6,48 @@ of a kind that an executor knows how to stop; else nothing is done at all.
 
 from collections.abc import Mapping
 
-from actions.cluster.climbing import Climber, Unknown
-from actions.cluster.objects import Object, annotations, group, labels, shown, target
-from actions.reclaim.kinds import known
-from fallow.acting import Target
-from fallow.kube.owner_jumps import called, jumps
-from fallow.seams import Cluster
+from actions.cluster.objects import Object, annotations, format_object, group, labels, to_target
+from actions.cluster.owner_chains import OwnerChainReader, UnknownOwner
+from actions.reclaim.kinds import is_known
+from fallow.action_models import Target
+from fallow.kube.owner_links import kind_in_rows, owner_links
+from fallow.protocols import ClusterReader
 
-__all__ = ["Unknown", "chain", "top"]
+__all__ = ["UnknownOwner", "find_top_owner", "read_chain"]
 
 
-def chain(pod: Object, cluster: Cluster) -> tuple[Object, ...] | Unknown:
+def read_chain(pod: Object, cluster: ClusterReader) -> tuple[Object, ...] | UnknownOwner:
     """Return a pod and every owner above it, the topmost last.
 
     Raises:
         TemporaryError: the API does not answer.
     """
-    return Climber(cluster).chain({"apiVersion": "v1", "kind": "Pod", **pod})
+    return OwnerChainReader(cluster).chain({"apiVersion": "v1", "kind": "Pod", **pod})
 
 
-def top(pod: Object, cluster: Cluster) -> Target | Unknown:
+def find_top_owner(pod: Object, cluster: ClusterReader) -> Target | UnknownOwner:
     """Return the topmost owner of a pod if it can be acted upon, the pod itself where bare.
 
     Raises:
         TemporaryError: the API does not answer.
     """
-    found = chain(pod, cluster)
-    if isinstance(found, Unknown):
-        return found
-    highest = found[-1]
-    if len(found) == 1 and (server := _hub(pod)):
-        own = target(highest, cluster.name)
-        return Target(cluster.name, "", "JupyterServer", own.namespace, server, own.uid)
-    kind = called(group(str(highest.get("apiVersion") or "")), str(highest.get("kind")))
-    if not known(kind):
-        return Unknown(f"unmanaged owner {shown(highest)}: nothing here knows how to stop it")
-    return target(highest, cluster.name)
+    chain_found = read_chain(pod, cluster)
+    if isinstance(chain_found, UnknownOwner):
+        return chain_found
+    top_object = chain_found[-1]
+    if len(chain_found) == 1 and (server := _find_hub_server(pod)):
+        pod_target = to_target(top_object, cluster.name)
+        return Target(
+            cluster.name, "", "JupyterServer", pod_target.namespace, server, pod_target.uid
+        )
+    kind = kind_in_rows(group(str(top_object.get("apiVersion") or "")), str(top_object.get("kind")))
+    if not is_known(kind):
+        return UnknownOwner(
+            f"unmanaged owner {format_object(top_object)}: nothing here knows how to stop it"
+        )
+    return to_target(top_object, cluster.name)
 
 
-def _hub(pod: Mapping[str, object]) -> str | None:
-    ends = (j.end(labels(pod), annotations(pod)) for j in jumps() if not j.group)
+def _find_hub_server(pod: Mapping[str, object]) -> str | None:
+    ends = (j.end(labels(pod), annotations(pod)) for j in owner_links() if not j.group)
     return next((name for name in ends if name), None)

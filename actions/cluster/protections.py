@@ -8,16 +8,16 @@ objects as they are now.
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from actions.cluster.objects import Object, annotations, deep, labels, namespace, shown
-from actions.recommend import never
-from fallow.acting import Reason
+from actions.cluster.objects import Object, annotations, format_object, get_path, labels, namespace
+from actions.recommend import explain_protection
+from fallow.action_models import Reason
 from fallow.protections import annotations as protecting
 from fallow.protections import protections
 
 GATE = "protected"
 
 
-def protected(
+def find_protections(
     chain: Sequence[Object], namespace_object: Object | None, now: datetime | None = None
 ) -> tuple[Reason, ...]:
     """Return why a workload is not stopped; () = nobody protects it.
@@ -29,27 +29,31 @@ def protected(
     for obj in chain:
         kind = str(obj.get("kind") or "Pod")
         # A pod with owners is stopped through them; one without is its executor's to judge.
-        why = never("" if kind == "Pod" else kind, namespace(obj))
+        why = explain_protection("" if kind == "Pod" else kind, namespace(obj))
         if why is not None:
-            reasons.append(f"{shown(obj, 'Pod')}: {why}")
+            reasons.append(f"{format_object(obj, 'Pod')}: {why}")
     for obj in (*chain, *(() if namespace_object is None else (namespace_object,))):
-        reasons.extend(_words(obj, now))
+        reasons.extend(_annotations(obj, now))
         reasons.extend(_priorities(obj))
     return tuple(Reason(GATE, text) for text in dict.fromkeys(reasons))
 
 
-def _words(obj: Object, now: datetime | None) -> Iterator[str]:
-    for key, one in protecting().items():
-        for said in (annotations(obj).get(key), labels(obj).get(key)):
-            if said is not None and one.protects(said, now):
-                yield f"{one.why}: {key}={said} on {shown(obj, 'Pod')}"
+def _annotations(obj: Object, now: datetime | None) -> Iterator[str]:
+    for key, protection in protecting().items():
+        for value in (annotations(obj).get(key), labels(obj).get(key)):
+            if value is not None and protection.protects(value, now):
+                yield f"{protection.why}: {key}={value} on {format_object(obj, 'Pod')}"
                 break
 
 
 def _priorities(obj: Object) -> Iterator[str]:
-    used = deep(obj, "spec", "priorityClassName") or deep(
+    priority = get_path(obj, "spec", "priorityClassName") or get_path(
         obj, "spec", "template", "spec", "priorityClassName"
     )
-    for one in protections():
-        if one.where == "priority" and isinstance(used, str) and used.startswith(one.key):
-            yield f"{one.why}: priority class {used} of {shown(obj, 'Pod')}"
+    for protection in protections():
+        if (
+            protection.where == "priority"
+            and isinstance(priority, str)
+            and priority.startswith(protection.key)
+        ):
+            yield f"{protection.why}: priority class {priority} of {format_object(obj, 'Pod')}"

@@ -5,7 +5,7 @@ findings ─► gathering.py ─► Facts          ground.py  who held what, pod
                                            fleet.py   what budgets in percent are shares of
 """
 
-from actions.facts.fleet import fleet
-from actions.facts.gathering import gather
+from actions.facts.case_facts import gather_facts
+from actions.facts.fleet import read_fleet
 
-__all__ = ["fleet", "gather"]
+__all__ = ["gather_facts", "read_fleet"]

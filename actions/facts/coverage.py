@@ -3,58 +3,61 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from actions.facts.ground import Key, key_of, micros
-from fallow.nouns import Finding
-from fallow.seams import Views
-from warehouse.workload_gpus import Stretch, WorkloadGpus, records, workload_gpus
+from actions.facts.fleet_state import WorkloadKey, get_workload_key, to_micros
+from fallow.models import Finding
+from fallow.protocols import Views
+from warehouse.workload_gpus import WorkloadGpus, WorkloadStretch, build_records, read_workload_gpus
 
 
-class Coverage:
+class WorkloadCoverage:
     """The GPUs that the workloads of findings hold, by the finding's id."""
 
     def __init__(self, views: Views, findings: Sequence[Finding], now: datetime) -> None:
-        about = [f for f in findings if f.subject.namespace]
-        stretches = [_stretch(n, f, now) for n, f in enumerate(about)]
-        rows = records(workload_gpus(views, stretches)) if stretches else {}
-        self._by_finding = {f.id: rows[n] for n, f in enumerate(about)}
+        with_pods = [f for f in findings if f.subject.namespace]
+        stretches = [_stretch(n, f, now) for n, f in enumerate(with_pods)]
+        rows = build_records(read_workload_gpus(views, stretches)) if stretches else {}
+        self._by_finding = {f.id: rows[n] for n, f in enumerate(with_pods)}
 
     def of(self, finding: Finding) -> WorkloadGpus | None:
         """Return what a finding's workload holds; None = it is about no workload's pods."""
         return self._by_finding.get(finding.id)
 
 
-def lowered(coverage: float | None, held: WorkloadGpus | None) -> float | None:
+def limit_coverage(coverage: float | None, held_gpus: WorkloadGpus | None) -> float | None:
     """Return the coverage of a case's devices, lowered by what its workload holds beyond them.
 
     Both count: the whole stretch, and the pods that are bound at its end.
     """
-    if held is None or coverage is None:
+    if held_gpus is None or coverage is None:
         return coverage
     parts = [coverage]
-    if held.coverage is not None:
-        parts.append(held.coverage)
-    if held.gpus:
-        parts.append(held.gpus_seen / held.gpus)
+    if held_gpus.coverage is not None:
+        parts.append(held_gpus.coverage)
+    if held_gpus.gpus:
+        parts.append(held_gpus.gpus_seen / held_gpus.gpus)
     return min(parts)
 
 
-def partly_seen(
-    views: Views, keys: Sequence[Key], since: datetime, until: datetime
-) -> frozenset[Key]:
+def find_partly_seen(
+    views: Views, keys: Sequence[WorkloadKey], since: datetime, until: datetime
+) -> frozenset[WorkloadKey]:
     """Return the workloads of which any pod was unseen between two timestamps.
 
     Only these need a second query for each moment of a replay.
     """
-    start, end = micros(since), micros(until)
-    stretches = [Stretch(n, *key, start, end) for n, key in enumerate(keys) if key[1]]
+    start, end = to_micros(since), to_micros(until)
+    stretches = [WorkloadStretch(n, *key, start, end) for n, key in enumerate(keys) if key[1]]
     if not stretches:
         return frozenset()
-    found = records(workload_gpus(views, stretches))
-    return frozenset(key for n, key in enumerate(keys) if n in found and found[n].pods_unseen)
+    coverage = build_records(read_workload_gpus(views, stretches))
+    return frozenset(key for n, key in enumerate(keys) if n in coverage and coverage[n].pods_unseen)
 
 
-def _stretch(span: int, finding: Finding, now: datetime) -> Stretch:
+def _stretch(span: int, finding: Finding, now: datetime) -> WorkloadStretch:
     window = finding.window
-    return Stretch(
-        span, *key_of(finding.subject), micros(window.start), micros(min(window.end, now))
+    return WorkloadStretch(
+        span,
+        *get_workload_key(finding.subject),
+        to_micros(window.start),
+        to_micros(min(window.end, now)),
     )

@@ -9,27 +9,27 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from actions.policy.budgets import Spent
-from fallow.seams import Views
+from actions.policy.budgets import BudgetUsage
+from fallow.protocols import Views
 from fallow.window import Window
 
-BACK = timedelta(hours=1)
+LOOKBACK = timedelta(hours=1)
 
 
-def fleet(views: Views, now: datetime) -> Spent:
+def read_fleet(views: Views, now: datetime) -> BudgetUsage:
     """Return the GPUs, workloads, owners and dollars an hour of the hour before a moment."""
-    from warehouse.pricing import device_rates  # noqa: PLC0415  (the engine loads in 0.3 s)
+    from warehouse.pricing import derive_device_rates  # noqa: PLC0415  (the engine loads in 0.3 s)
 
-    text = (files("actions.facts") / "fleet.sql").read_text(encoding="utf-8").strip()
-    since = now - BACK
-    row = views.query(text, {"since": since, "until": now}).to_pylist()[0]
-    rates = device_rates(views, Window(since, now))
+    sql = (files("actions.facts") / "fleet.sql").read_text(encoding="utf-8").strip()
+    since = now - LOOKBACK
+    row = views.query(sql, {"since": since, "until": now}).to_pylist()[0]
+    rates = derive_device_rates(views, Window(since, now))
     latest = (
         rates.filter(pc.equal(rates["to_at"], pc.max(rates["to_at"]))) if rates.num_rows else rates
     )
     usd = pc.sum(latest["loaded_usd_h"]).as_py() if latest.num_rows else None
     largest = _largest(views, latest, {"since": since, "until": now}) if usd is not None else None
-    return Spent(
+    return BudgetUsage(
         fleet_gpus=row["gpus"],
         fleet_workloads=row["workloads"],
         fleet_owners=row["owners"],
@@ -39,22 +39,22 @@ def fleet(views: Views, now: datetime) -> Spent:
     )
 
 
-def _largest(views: Views, rates: pa.Table, asked: dict[str, Any]) -> float | None:
+def _largest(views: Views, rates: pa.Table, parameters: dict[str, Any]) -> float | None:
     """Return the dollars an hour of the most expensive node; None = no priced device has a node."""
     rows = views.query(
         "SELECT DISTINCT cluster, device, node FROM device "
         "WHERE node IS NOT NULL AND first_seen < $until AND last_seen >= $since",
-        asked,
+        parameters,
     )
-    on: Any = pl.DataFrame(rows)
+    devices: Any = pl.DataFrame(rows)
     priced: Any = pl.DataFrame(rates.select(["cluster", "device", "loaded_usd_h"]))
     sums = (
-        on.join(priced, on=["cluster", "device"])
+        devices.join(priced, on=["cluster", "device"])
         .group_by("cluster", "node")
         .agg(pl.col("loaded_usd_h").cast(pl.Float64).sum())
     )
-    found: float | None = sums["loaded_usd_h"].max()
-    return found
+    largest: float | None = sums["loaded_usd_h"].max()
+    return largest
 
 
 def _dollars(value: float | Decimal | None) -> Decimal | None:

@@ -6,203 +6,226 @@ the evidence has it, else by the name, the node, and a start before the idle str
 not certain stays unknown, says why, and is never acted upon.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from msgspec.structs import replace
 
-from actions.cluster.climbing import Climber
-from actions.cluster.climbing import Unknown as NoOwner
-from actions.cluster.members import gpus
 from actions.cluster.objects import (
     Object,
     annotations,
-    deep,
-    ended,
-    going,
+    controller,
+    format_object,
+    get_path,
     group,
-    holds,
+    has_condition,
+    has_ended,
+    is_deleting,
     labels,
     meta,
     name,
-    shown,
-    target,
+    to_target,
     uid,
 )
+from actions.cluster.owner_chains import OwnerChainReader
+from actions.cluster.owner_chains import UnknownOwner as NoOwner
+from actions.cluster.workload_pods import count_requested_gpus
 from actions.recommend import recommend
-from fallow.acting import Facts, PodRef
+from fallow.action_models import Facts, PodRef
 from fallow.errors import FallowError
-from fallow.kube.owner_jumps import called
-from fallow.seams import Cluster
+from fallow.kube.owner_links import kind_in_rows
+from fallow.models import UNRESOLVED
+from fallow.protocols import ClusterReader
 
 BUCKET = timedelta(minutes=5)
 """Rollups tell of five minutes at a time: a stretch may seem to begin so much before its pod."""
 
 
-class _Unknown(Exception):  # noqa: N818  (an answer, not a failure)
+class _UnknownIdentity(Exception):  # noqa: N818  (an answer, not a failure)
     """Why it cannot be said who it is."""
 
 
-def unresolved(facts: Facts) -> bool:
+def is_unresolved(facts: Facts) -> bool:
     """Say whether stored rows do not tell which object a case is about."""
     workload = bool(facts.finding.subject.namespace)
     return workload and (not facts.uid or facts.owner_resolved is not True)
 
 
-def unidentified(facts: Iterable[Facts], why: str) -> list[Facts]:
+def mark_unidentified(facts: Iterable[Facts], why: str) -> list[Facts]:
     """Return facts in which each case that is not resolved says why."""
-    return [replace(f, unidentified=why) if unresolved(f) else f for f in facts]
+    return [replace(f, unidentified=why) if is_unresolved(f) else f for f in facts]
 
 
-def identified(facts: Sequence[Facts], cluster: Cluster) -> list[Facts]:
+def identify(facts: Sequence[Facts], cluster: ClusterReader) -> list[Facts]:
     """Return facts with uid, generation and owner of what the API shows for certain.
 
     A case whose pods the inventory does not know takes the kind and the name of their top owner.
     An API that is away, or that forbids to read, leaves a case unknown with that as its reason.
     """
-    made, reader = [], _Reader(cluster)
-    for one in facts:
-        if not unresolved(one):
-            made.append(one)
+    results, reader = [], _Reader(cluster)
+    for case in facts:
+        if not is_unresolved(case):
+            results.append(case)
             continue
         try:
-            made.append(_identified(one, reader))
-        except _Unknown as unknown:
-            made.append(replace(one, unidentified=str(unknown)))
+            results.append(_identify(case, reader))
+        except _UnknownIdentity as unknown:
+            results.append(replace(case, unidentified=str(unknown)))
         except FallowError as error:
-            said = f"the Kubernetes API does not tell: {error.message}"
-            made.append(replace(one, unidentified=said))
-    return made
+            text = f"the Kubernetes API does not tell: {error.message}"
+            results.append(replace(case, unidentified=text))
+    return results
 
 
 class _Reader:
     """Reads each namespace's pods once."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterReader) -> None:
         self.cluster = cluster
-        self.climber = Climber(cluster)
+        self.climber = OwnerChainReader(cluster)
         self._pods: dict[str, dict[str, Object]] = {}
 
     def pods(self, namespace: str) -> Mapping[str, Object]:
         if namespace not in self._pods:
             path = self.cluster.collection("Pod", "", namespace)
             items = self.cluster.items(path) if path else ()
-            found = [{"apiVersion": "v1", "kind": "Pod", **item} for item in items]
-            self._pods[namespace] = {name(pod): pod for pod in found}
+            items_with_kind = [{"apiVersion": "v1", "kind": "Pod", **item} for item in items]
+            self._pods[namespace] = {name(pod): pod for pod in items_with_kind}
         return self._pods[namespace]
 
 
-def _identified(facts: Facts, reader: _Reader) -> Facts:
+def _identify(facts: Facts, reader: _Reader) -> Facts:
     subject = facts.finding.subject
     if subject.cluster != reader.cluster.name:
-        raise _Unknown(f"it is of cluster {subject.cluster}, the API of {reader.cluster.name}")
+        raise _UnknownIdentity(
+            f"it is of cluster {subject.cluster}, the API of {reader.cluster.name}"
+        )
     if not facts.pods:
-        raise _Unknown("no pod of it is known to hold a device")
-    there = reader.pods(subject.namespace)
-    mine = [_certain(ref, there.get(ref.pod), facts) for ref in facts.pods]
-    top = _top(mine, reader)
-    kind = called(group(str(top.get("apiVersion") or "")), str(top.get("kind")))
-    known = (subject.workload_kind, subject.workload)
-    if known not in {(kind, name(top)), *(("Pod", name(pod)) for pod in mine)}:
-        raise _Unknown(f"rows call it {'/'.join(known)}, the API shows {shown(top)}")
-    _whole(top, mine, reader, every=subject.workload_kind == "Pod")
+        raise _UnknownIdentity("no pod of it is known to hold a device")
+    pods = reader.pods(subject.namespace)
+    case_pods = [_check_pod(ref, pods.get(ref.pod), facts) for ref in facts.pods]
+    top = _find_top(case_pods, reader)
+    kind = kind_in_rows(group(str(top.get("apiVersion") or "")), str(top.get("kind")))
+    named_in_rows = (subject.workload_kind, subject.workload)
+    if named_in_rows not in {(kind, name(top)), *_unresolved(case_pods)}:
+        raise _UnknownIdentity(
+            f"rows call it {'/'.join(named_in_rows)}, the API shows {format_object(top)}"
+        )
+    _check_all_pods(top, case_pods, reader, all_pods=subject.workload_kind == UNRESOLVED)
     finding = replace(
         facts.finding, subject=replace(subject, workload_kind=kind, workload=name(top))
     )
     advice = recommend(finding)
-    born = [_moment(meta(pod).get("creationTimestamp")) for pod in mine]
+    created_times = [_parse_time(meta(pod).get("creationTimestamp")) for pod in case_pods]
     return replace(
         facts,
         finding=finding,
         recommendation=advice[0] if advice else facts.recommendation,
-        pods=tuple(PodRef(name(pod), uid(pod), _node(pod)) for pod in mine),
+        pods=tuple(PodRef(name(pod), uid(pod), _node(pod)) for pod in case_pods),
         uid=uid(top),
         generation=meta(top).get("generation"),
         owner_resolved=True,
-        labels=facts.labels or _common(mine),
-        annotations={**_all([*mine, top]), **facts.annotations},
-        priority_class=facts.priority_class or deep(mine[0], "spec", "priorityClassName"),
-        created_at=facts.created_at or max((b for b in born if b), default=None),
-        nodes_ready=_ready(mine, reader.cluster)
+        labels=facts.labels or _common(case_pods),
+        annotations={**_all([*case_pods, top]), **facts.annotations},
+        priority_class=facts.priority_class or get_path(case_pods[0], "spec", "priorityClassName"),
+        created_at=facts.created_at or max((b for b in created_times if b), default=None),
+        nodes_ready=_ready(case_pods, reader.cluster)
         if facts.nodes_ready is None
         else facts.nodes_ready,
-        skew_s=_ahead(born, facts.at) if facts.skew_s is None else facts.skew_s,
+        skew_s=_ahead(created_times, facts.at) if facts.skew_s is None else facts.skew_s,
         unidentified="",
     )
 
 
-def _certain(ref: PodRef, pod: Object | None, facts: Facts) -> Object:
+def _check_pod(ref: PodRef, pod: Object | None, facts: Facts) -> Object:
     """Return the pod of the API where it is the one that the evidence saw."""
     if pod is None:
-        raise _Unknown(f"pod {ref.pod} is not there any more")
+        raise _UnknownIdentity(f"pod {ref.pod} is not there any more")
     if ref.uid:
         if ref.uid != uid(pod):
-            raise _Unknown(f"pod {ref.pod} was made anew: its uid is another by now")
+            raise _UnknownIdentity(f"pod {ref.pod} was made anew: its uid is another by now")
         return pod
-    begun = _moment(deep(pod, "status", "startTime") or meta(pod).get("creationTimestamp"))
+    started_at = _parse_time(
+        get_path(pod, "status", "startTime") or meta(pod).get("creationTimestamp")
+    )
     since = facts.finding.window.start
-    if begun is None:
-        raise _Unknown(f"when pod {ref.pod} started is unknown")
-    if begun > since + BUCKET:
-        raise _Unknown(
-            f"pod {ref.pod} started at {begun:%F %R} UTC, after its idle stretch began "
+    if started_at is None:
+        raise _UnknownIdentity(f"when pod {ref.pod} started is unknown")
+    if started_at > since + BUCKET:
+        raise _UnknownIdentity(
+            f"pod {ref.pod} started at {started_at:%F %R} UTC, after its idle stretch began "
             f"({since:%F %R}): the pod before it had its name"
         )
     if not ref.node or ref.node != _node(pod):
-        raise _Unknown(
+        raise _UnknownIdentity(
             f"pod {ref.pod} is on node {_node(pod) or '?'}, its devices on {ref.node or '?'}"
         )
-    if going(pod) or ended(pod):
-        raise _Unknown(f"pod {ref.pod} is over")
+    if is_deleting(pod) or has_ended(pod):
+        raise _UnknownIdentity(f"pod {ref.pod} is over")
     return pod
 
 
-def _top(pods: Sequence[Object], reader: _Reader) -> Object:
+def _find_top(pods: Sequence[Object], reader: _Reader) -> Object:
     tops: dict[str, Object] = {}
     for pod in pods:
         chain = reader.climber.chain(pod)
         if isinstance(chain, NoOwner):
-            raise _Unknown(chain.reason)
+            raise _UnknownIdentity(chain.reason)
         tops[uid(chain[-1])] = chain[-1]
     if len(tops) != 1:
-        raise _Unknown(f"its pods have {len(tops)} owners")
+        raise _UnknownIdentity(f"its pods have {len(tops)} owners")
     return next(iter(tops.values()))
 
 
-def _whole(top: Object, mine: Sequence[Object], reader: _Reader, *, every: bool) -> None:
+def _check_all_pods(
+    top: Object, case_pods: Sequence[Object], reader: _Reader, *, all_pods: bool
+) -> None:
     """Raise where a pod of the workload is bound that the evidence is not about.
 
     Where an inventory judged the workload, those without devices were judged with it; where there
     is none (`every`), nobody saw what they do.
     """
-    seen = {uid(pod) for pod in mine}
+    uids = {uid(pod) for pod in case_pods}
     bound = [
         p
-        for p in reader.cluster.pods(target(top, reader.cluster.name))
-        if _node(p) and not ended(p) and (every or gpus(p) or deep(p, "spec", "resourceClaims"))
+        for p in reader.cluster.pods(to_target(top, reader.cluster.name))
+        if _node(p)
+        and not has_ended(p)
+        and (all_pods or count_requested_gpus(p) or get_path(p, "spec", "resourceClaims"))
     ]
-    unseen = sorted(name(p) for p in bound if uid(p) not in seen)
+    unseen = sorted(name(p) for p in bound if uid(p) not in uids)
     if unseen:
-        raise _Unknown(
-            f"{len(unseen)} of {len(bound)} pods of {shown(top)} are not of this case: "
+        raise _UnknownIdentity(
+            f"{len(unseen)} of {len(bound)} pods of {format_object(top)} are not of this case: "
             f"{', '.join(unseen[:3])}"
         )
 
 
+def _unresolved(pods: Iterable[Object]) -> Iterator[tuple[str, str]]:
+    """Yield what rows call pods of which they do not know the top owner."""
+    for pod in pods:
+        yield UNRESOLVED, name(pod)
+        owner = controller(pod)
+        if owner is not None:
+            yield UNRESOLVED, str(owner.get("name"))
+
+
 def _node(pod: Object) -> str:
-    return str(deep(pod, "spec", "nodeName") or "")
+    return str(get_path(pod, "spec", "nodeName") or "")
 
 
-def _ready(pods: Sequence[Object], cluster: Cluster) -> bool | None:
+def _ready(pods: Sequence[Object], cluster: ClusterReader) -> bool | None:
     path = cluster.collection("Node", "")
     nodes = [cluster.get(f"{path}/{_node(pod)}") if path else None for pod in pods]
-    return None if None in nodes else all(holds(node, "Ready") for node in nodes if node)
+    return None if None in nodes else all(has_condition(node, "Ready") for node in nodes if node)
 
 
-def _ahead(born: Sequence[datetime | None], now: datetime) -> float:
+def _ahead(created_times: Sequence[datetime | None], now: datetime) -> float:
     """Return by how many seconds the API's clock is seen to be ahead of ours, at least."""
-    return max(0.0, *((b - now).total_seconds() for b in born if b is not None))
+    return max(
+        0.0, *((created - now).total_seconds() for created in created_times if created is not None)
+    )
 
 
 def _common(pods: Sequence[Object]) -> dict[str, str]:
@@ -215,9 +238,9 @@ def _all(objects: Sequence[Object]) -> dict[str, str]:
     return {k: str(v) for obj in objects for k, v in annotations(obj).items() if "/" in k}
 
 
-def _moment(text: Any) -> datetime | None:
+def _parse_time(text: Any) -> datetime | None:
     try:
-        found = datetime.fromisoformat(str(text))
+        timestamp = datetime.fromisoformat(str(text))
     except ValueError:
         return None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+    return timestamp.replace(tzinfo=UTC) if timestamp.tzinfo is None else timestamp

@@ -5,7 +5,7 @@ WITH begun AS (
     SELECT
         *,
         coalesce(created_at, scheduled_at, started_at, first_seen) AS begin_at
-    FROM pod
+    FROM pod_owners
 ),
 
 seen AS (

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from fallow.seams import Views
+from fallow.protocols import Views
 
 OF_NAMESPACES = "ElasticQuota"
 """Kinds that begin so guarantee something to a namespace; a ResourceQuota guarantees nothing."""
@@ -41,10 +41,10 @@ class Quotas:
         return _all(self._queues.get((cluster, queue), []))
 
 
-def _all(found: list[Row]) -> bool | None:
+def _all(rows: list[Row]) -> bool | None:
     """Return what all say; None where none says anything, or they do not agree."""
-    said = {row["over"] for row in found}
-    return said.pop() if len(said) == 1 else None
+    answers = {row["over"] for row in rows}
+    return answers.pop() if len(answers) == 1 else None
 
 
 @cache

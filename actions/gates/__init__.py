@@ -13,12 +13,21 @@ from typing import Literal
 
 import msgspec
 
-from actions.gates import evidence, past, rule, world
-from actions.gates.case import ASK, Case, notice_at
-from fallow.acting import Reason, Ruling
+from actions.gates import environment, evidence, history, policy
+from actions.gates.registry import CHECKS, GateInput, get_notice_time
+from fallow.action_models import Reason, Ruling
 
-__all__ = ["ASK", "Case", "Closed", "Gate", "closed", "gates", "notice_at", "table"]
-_BOOKS = (rule, evidence, world, past)
+__all__ = [
+    "CHECKS",
+    "ClosedGate",
+    "Gate",
+    "GateInput",
+    "find_closed_gates",
+    "gates",
+    "get_notice_time",
+    "table",
+]
+_GATE_MODULES = (policy, evidence, environment, history)
 """Whose gates register themselves."""
 
 
@@ -32,7 +41,7 @@ class Gate(msgspec.Struct, frozen=True):
     source: str
 
 
-class Closed(msgspec.Struct, frozen=True):
+class ClosedGate(msgspec.Struct, frozen=True):
     """A gate that says no to a case."""
 
     gate: Gate
@@ -47,12 +56,12 @@ def gates() -> tuple[Gate, ...]:
     return tuple(msgspec.convert(row, Gate) for row in csv.DictReader(text.splitlines()))
 
 
-def closed(case: Case) -> tuple[Closed, ...]:
+def find_closed_gates(case: GateInput) -> tuple[ClosedGate, ...]:
     """Return every gate that says no, in their order."""
     return tuple(
-        Closed(gate, Reason(gate.gate, no.text), no.until)
+        ClosedGate(gate, Reason(gate.gate, refusal.text), refusal.until)
         for gate in gates()
-        for no in ASK[gate.gate](case)
+        for refusal in CHECKS[gate.gate](case)
     )
 
 

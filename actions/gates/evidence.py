@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterator, Mapping
 
-from actions.gates.case import Case, No, gate
-from actions.recommend import stops
+from actions.gates.registry import GateInput, Refusal, gate
+from actions.recommend import STALLED, stop_verbs
 from fallow.window import format_duration
 
 LEAST_COVERAGE = 0.95
@@ -13,34 +13,39 @@ MOST_INTERVALS = 2
 
 
 @gate("verdict")
-def _verdict(case: Case) -> Iterator[No]:
-    verdict, verb = case.facts.finding.verdict, case.facts.recommendation.verb
-    if verb in stops() and verdict != "idle":
-        yield No(f"the verdict is {verdict}: only what is idle as a whole is stopped")
+def _verdict(case: GateInput) -> Iterator[Refusal]:
+    finding, verb = case.facts.finding, case.facts.recommendation.verb
+    verdict = finding.verdict
+    if verb in stop_verbs() and finding.kind == STALLED:
+        if not finding.details.get("checkpoint"):
+            yield Refusal("no checkpoint of the job is known: a stop would lose all of its work")
+    elif verb in stop_verbs() and verdict != "idle":
+        yield Refusal(f"the verdict is {verdict}: only what is idle as a whole is stopped")
     elif verdict not in {"idle", "partly idle", "wasteful"}:
-        yield No(f"the verdict is {verdict}")
+        yield Refusal(f"the verdict is {verdict}")
 
 
 @gate("evidence")
-def _evidence(case: Case) -> Iterator[No]:
+def _evidence(case: GateInput) -> Iterator[Refusal]:
     finding = case.facts.finding
     if finding.evidence != "confirmed":
-        yield No(f"the evidence is {finding.evidence}")
-    if finding.verdict == "idle" and finding.details.get("actionable") is not True:
+        yield Refusal(f"the evidence is {finding.evidence}")
+    judged = finding.verdict == "idle" or finding.kind == STALLED
+    if judged and finding.details.get("actionable") is not True:
         why = "; ".join(map(str, finding.details.get("reasons") or ()))
-        yield No(f"not enough witnesses to act: {why or 'the finding is not actionable'}")
+        yield Refusal(f"not enough witnesses to act: {why or 'the finding is not actionable'}")
 
 
 @gate("wanted")
-def _wanted(case: Case) -> Iterator[No]:
+def _wanted(case: GateInput) -> Iterator[Refusal]:
     """Ask that the probability of a return is within the rate of reversals that is declared."""
     finding, rate = case.facts.finding, case.policy.regret.rate
-    if finding.analyzer != "idle" or case.facts.recommendation.verb not in stops():
+    if finding.analyzer != "idle" or case.facts.recommendation.verb not in stop_verbs():
         return
     estimate = finding.details.get("wanted")
     if not isinstance(estimate, Mapping):
         if finding.details.get("wanted_asked") is not False:
-            yield No("whether it is wanted soon is unknown: its hours are not rolled up yet")
+            yield Refusal("whether it is wanted soon is unknown: its hours are not rolled up yet")
         return
     probability, exposures = float(estimate["probability"]), int(estimate["exposures"])
     if probability <= rate:
@@ -53,90 +58,96 @@ def _wanted(case: Case) -> Iterator[No]:
     if not returns:
         least = math.ceil(0.5 / rate - 1) if rate > 0 else 0
         needed = f"needs {least} without a return" if least else "a rate of 0 proves nothing"
-        yield No(
+        yield Refusal(
             f"whether it is wanted within {within} is unknown: too little history, {counted}; "
             f"{needed} for {rate:.1%}"
         )
         return
-    yield No(
+    yield Refusal(
         f"wanted again within {within} with a probability of {probability:.1%}, above {rate:.1%}: "
         f"{counted}"
     )
 
 
 @gate("coverage")
-def _coverage(case: Case) -> Iterator[No]:
-    seen = case.facts.coverage
-    if seen is None:
-        yield No("coverage is unknown")
-    elif not seen >= LEAST_COVERAGE:
-        yield No(f"coverage is {seen:.1%}, below {LEAST_COVERAGE:.0%}")
+def _coverage(case: GateInput) -> Iterator[Refusal]:
+    coverage = case.facts.coverage
+    if coverage is None:
+        yield Refusal("coverage is unknown")
+    elif not coverage >= LEAST_COVERAGE:
+        yield Refusal(f"coverage is {coverage:.1%}, below {LEAST_COVERAGE:.0%}")
 
 
 @gate("fresh")
-def _fresh(case: Case) -> Iterator[No]:
+def _fresh(case: GateInput) -> Iterator[Refusal]:
     facts, now = case.facts, case.now
     if facts.at > now:
-        yield No(f"the facts are of {facts.at:%F %T}, later than now")
+        yield Refusal(f"the facts are of {facts.at:%F %T}, later than now")
     if facts.seen_until is None or facts.interval_s is None:
-        yield No("the last look or the interval between looks is unknown")
+        yield Refusal("the last look or the interval between looks is unknown")
         return
     age = (now - facts.seen_until).total_seconds()
     if not 0 < facts.interval_s < float("inf"):
-        yield No(f"an interval of {facts.interval_s:g} s is none")
+        yield Refusal(f"an interval of {facts.interval_s:g} s is none")
     elif age > MOST_INTERVALS * facts.interval_s:
-        limit = format_duration(MOST_INTERVALS * facts.interval_s)
-        yield No(f"the last look is {format_duration(age)} old, older than {limit}")
+        max_age = format_duration(MOST_INTERVALS * facts.interval_s)
+        yield Refusal(f"the last look is {format_duration(age)} old, older than {max_age}")
     elif age < -MOST_SKEW_S:
-        yield No(f"the last look is {format_duration(-age)} in the future")
+        yield Refusal(f"the last look is {format_duration(-age)} in the future")
 
 
 @gate("conflict")
-def _conflict(case: Case) -> Iterator[No]:
+def _conflict(case: GateInput) -> Iterator[Refusal]:
     for conflict in case.facts.conflicts:
-        yield No(conflict)
+        yield Refusal(conflict)
 
 
 @gate("skew")
-def _skew(case: Case) -> Iterator[No]:
+def _skew(case: GateInput) -> Iterator[Refusal]:
     skew = case.facts.skew_s
     if skew is None:
-        yield No("how far the sources' clocks differ is unknown")
+        yield Refusal("how far the sources' clocks differ is unknown")
     elif not abs(skew) <= MOST_SKEW_S:
-        yield No(f"the sources' clocks differ by {abs(skew):g} s, more than {MOST_SKEW_S:g} s")
+        yield Refusal(f"the sources' clocks differ by {abs(skew):g} s, more than {MOST_SKEW_S:g} s")
 
 
 @gate("ready")
-def _ready(case: Case) -> Iterator[No]:
+def _ready(case: GateInput) -> Iterator[Refusal]:
     if case.facts.nodes_ready is not True:
-        yield No(_unless(case.facts.nodes_ready, "a node is not ready", "whether nodes are ready"))
+        yield Refusal(
+            _explain_missing(
+                case.facts.nodes_ready, "a node is not ready", "whether nodes are ready"
+            )
+        )
 
 
 @gate("shared")
-def _shared(case: Case) -> Iterator[No]:
+def _shared(case: GateInput) -> Iterator[Refusal]:
     if case.facts.shared is not False:
-        what = "devices are shared, or the share is an estimate"
-        yield No(what if case.facts.shared else "whether devices are shared is unknown")
+        reason = "devices are shared, or the share is an estimate"
+        yield Refusal(reason if case.facts.shared else "whether devices are shared is unknown")
 
 
 @gate("resolved")
-def _resolved(case: Case) -> Iterator[No]:
+def _resolved(case: GateInput) -> Iterator[Refusal]:
     if case.facts.owner_resolved is not True:
-        known = case.facts.owner_resolved
-        yield No(_unless(known, "the top owner could not be resolved", "the top owner"))
+        is_resolved = case.facts.owner_resolved
+        yield Refusal(
+            _explain_missing(is_resolved, "the top owner could not be resolved", "the top owner")
+        )
 
 
 @gate("owner")
-def _owner(case: Case) -> Iterator[No]:
+def _owner(case: GateInput) -> Iterator[Refusal]:
     if not case.facts.owner:
-        yield No("nobody is known to be told")
+        yield Refusal("nobody is known to be told")
 
 
 @gate("veto")
-def _veto(case: Case) -> Iterator[No]:
+def _veto(case: GateInput) -> Iterator[Refusal]:
     for veto in case.facts.vetoes:
-        yield No(veto)
+        yield Refusal(veto)
 
 
-def _unless(known: bool | None, no: str, what: str) -> str:
-    return no if known is False else f"{what}: unknown"
+def _explain_missing(is_met: bool | None, text: str, topic: str) -> str:
+    return text if is_met is False else f"{topic}: unknown"

@@ -48,12 +48,12 @@ def manifests() -> list[dict[str, Any]]:
 
 def expression(row: Default) -> str:
     """Return the CEL that gives the variable to containers with GPUs which do not set it."""
-    wanted = f"{_GPU} && !(has(c.env) && c.env.exists(e, e.name == '{row.variable}'))"
-    made = f"Object.spec.containers.env{{name: '{row.variable}', value: '{row.value}'}}"
+    condition = f"{_GPU} && !(has(c.env) && c.env.exists(e, e.name == '{row.variable}'))"
+    variable = f"Object.spec.containers.env{{name: '{row.variable}', value: '{row.value}'}}"
     return (
         "Object{spec: Object.spec{containers: object.spec.containers"
-        f".filter(c, {wanted})"
-        f".map(c, Object.spec.containers{{name: c.name, env: [{made}]}})}}}}"
+        f".filter(c, {condition})"
+        f".map(c, Object.spec.containers{{name: c.name, env: [{variable}]}})}}}}"
     )
 
 
@@ -88,14 +88,14 @@ def _policy(name: str) -> dict[str, Any]:
 
 
 def _binding(name: str) -> dict[str, Any]:
-    where = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [*_NEVER]}
+    selector = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [*_NEVER]}
     return {
         "apiVersion": API,
         "kind": "MutatingAdmissionPolicyBinding",
         "metadata": _meta(name),
         "spec": {
             "policyName": f"fallow-precision-{name}",
-            "matchResources": {"namespaceSelector": {"matchExpressions": [where]}},
+            "matchResources": {"namespaceSelector": {"matchExpressions": [selector]}},
         },
     }
 

@@ -8,24 +8,24 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from actions.reclaim.kinds import kinds
-from actions.reclaim.subjects import plural, subject
-from actions.reclaim.writes import field
-from fallow.acting import Decision, Intent
+from actions.reclaim.subjects import plural, read_workload
+from actions.reclaim.writes import set_field
+from fallow.action_models import Decision, Intent
 from fallow.errors import RefusedError
-from fallow.precision_lines import lines
-from fallow.seams import Cluster, Right
+from fallow.precision_lines import framework_lines
+from fallow.protocols import ClusterReader, Right
 
 HINT = "/metadata/annotations/fallow.dev~1hint"
-LONGEST = 8192
+MAX_LENGTH = 8192
 """Characters of a hint; the API takes 256 KiB for all annotations together."""
-OPEN = tuple(k for k, row in kinds().items() if row.switch in {"replicas", "field"})
+ANNOTATED_KINDS = tuple(k for k, row in kinds().items() if row.switch in {"replicas", "field"})
 """Kinds that take an annotation without being anybody's copy: a pod's is lost with the pod."""
 
 
 class PrecisionExecutor:
     """Annotate a workload with what fewer bits would give it."""
 
-    kinds: ClassVar[frozenset[str]] = frozenset(OPEN)
+    kinds: ClassVar[frozenset[str]] = frozenset(ANNOTATED_KINDS)
     capabilities: ClassVar[frozenset[str]] = frozenset({"hint"})
     verbs: ClassVar[frozenset[str]] = frozenset(
         {
@@ -39,23 +39,23 @@ class PrecisionExecutor:
         }
     )
     rights: ClassVar[tuple[Right, ...]] = tuple(
-        Right(kinds()[name].group, plural(name), ("get", "patch")) for name in OPEN
+        Right(kinds()[name].group, plural(name), ("get", "patch")) for name in ANNOTATED_KINDS
     )
 
-    def intend(self, decision: Decision, cluster: Cluster) -> Intent:
+    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the annotation, and its undo.
 
         Raises:
             RefusedError: it is gone, carries this hint already, or no range was estimated.
             TemporaryError: the API does not answer.
         """
-        found = subject(decision, cluster)
-        text = hint(decision.parameters, str(found))
-        write = field(found.obj, found.target, found.path, HINT, text)
+        workload = read_workload(decision, cluster)
+        text = format_hint(decision.parameters, str(workload))
+        write = set_field(workload.obj, workload.target, workload.path, HINT, text)
         if write.change.was == write.change.becomes:
-            raise RefusedError(f"{found} carries this hint already")
+            raise RefusedError(f"{workload} carries this hint already")
         return Intent(
-            target=found.target,
+            target=workload.target,
             capability="hint",
             changes=(write.change,),
             undo=(write.undo,),
@@ -63,21 +63,24 @@ class PrecisionExecutor:
         )
 
 
-def hint(said: Mapping[str, Any], whom: str) -> str:
+def format_hint(parameters: Mapping[str, Any], workload: str) -> str:
     """Return what the owner is told: the ranges, what they assume, and the lines.
 
     Raises:
         RefusedError: the finding holds no range.
     """
-    ranges = said.get("ranges") or ()
+    ranges = parameters.get("ranges") or ()
     if not ranges:
-        raise RefusedError(f"{whom}: the finding holds no range")
-    told = [f"Fallow: {said.get('why', 'its tensor cores sleep')}."]
-    for one in ranges:
-        low, high = one["times_as_fast"]
-        told.append(f"{one['format']}: {low:g} to {high:g} times as fast, estimated.")
-        told += [f"  {row.framework}: {row.line}" for row in lines().get(one["format"], ())]
-    if assumed := said.get("assumptions"):
-        told.append(f"Assumed: {'; '.join(assumed)}.")
-    told.append("Sign the accuracy off yourself; nothing was changed.")
-    return "\n".join(told)[:LONGEST]
+        raise RefusedError(f"{workload}: the finding holds no range")
+    text_lines = [f"Fallow: {parameters.get('why', 'its tensor cores sleep')}."]
+    for speed_range in ranges:
+        low, high = speed_range["times_as_fast"]
+        text_lines.append(f"{speed_range['format']}: {low:g} to {high:g} times as fast, estimated.")
+        text_lines += [
+            f"  {row.framework}: {row.line}"
+            for row in framework_lines().get(speed_range["format"], ())
+        ]
+    if assumed := parameters.get("assumptions"):
+        text_lines.append(f"Assumed: {'; '.join(assumed)}.")
+    text_lines.append("Sign the accuracy off yourself; nothing was changed.")
+    return "\n".join(text_lines)[:MAX_LENGTH]

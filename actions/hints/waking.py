@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from fallow.nouns import Subject
-from fallow.seams import Views
+from fallow.models import Subject
+from fallow.protocols import Views
 
 LEAST_HOURS = 2.0
 """GPU-hours at work on either side, below which a mean says little."""

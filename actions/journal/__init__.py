@@ -1,6 +1,6 @@
 """What was seen, told, approved, done and undone: append-only, hash-chained, kill-safe."""
 
-from actions.journal.book import Broken, Entry, Journal
-from actions.journal.record import Record, Told
+from actions.journal.log import BrokenLink, Entry, Journal
+from actions.journal.state import ActionState, JournalState
 
-__all__ = ["Broken", "Entry", "Journal", "Record", "Told"]
+__all__ = ["ActionState", "BrokenLink", "Entry", "Journal", "JournalState"]

@@ -9,9 +9,9 @@ from datetime import datetime
 
 import msgspec
 
-from actions.journal import words
-from actions.journal.record import Record, Trust
-from actions.policy.budgets import Spent
+from actions.journal import event_types
+from actions.journal.state import JournalState, PolicyTrust
+from actions.policy.budgets import BudgetUsage
 from actions.policy.model import Policy
 from fallow.errors import UsageError
 
@@ -19,7 +19,7 @@ BACKTEST, HAND = "backtest", "hand"
 MOST_REASON = 500
 
 
-class Standing(msgspec.Struct, frozen=True):
+class TrustState(msgspec.Struct, frozen=True):
     """How far a policy of one text may go by what the journal says, and why.
 
     `how`: backtest, hand, demoted, or empty where it is not trusted.
@@ -33,7 +33,7 @@ class Standing(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-def trust_by_hand(record: Record, policy: Policy, by: str, reason: str) -> Trust:
+def trust_by_hand(record: JournalState, policy: Policy, by: str, reason: str) -> PolicyTrust:
     """Write down that a person trusts this text of a policy without a proof; return the trust.
 
     It ends when the text changes, when owners take back too much, or by `revoke`.
@@ -46,12 +46,12 @@ def trust_by_hand(record: Record, policy: Policy, by: str, reason: str) -> Trust
             f"policy {policy.name} only notifies: there is nothing to trust it with",
             hint="set mode: enforce in its file first",
         )
-    document = {"fingerprint": policy.fingerprint, "by": HAND, "reason": _reason(reason)}
-    record.append(words.TRUSTED, policy.name, document, actor=_person(by))
+    document = {"fingerprint": policy.fingerprint, "by": HAND, "reason": _require_reason(reason)}
+    record.append(event_types.TRUSTED, policy.name, document, actor=_require_name(by))
     return record.trusted[policy.name]
 
 
-def revoke(record: Record, name: str, by: str, reason: str = "") -> None:
+def revoke(record: JournalState, name: str, by: str, reason: str = "") -> None:
     """Write down that a policy is trusted no more, however it came to be.
 
     Raises:
@@ -60,63 +60,65 @@ def revoke(record: Record, name: str, by: str, reason: str = "") -> None:
     record.catch_up()
     if name not in record.trusted:
         raise UsageError(f"policy {name} is not trusted", hint="fallow policy list shows who is")
-    said = {"reason": _reason(reason)} if reason.strip() else {}
-    record.append(words.REVOKED, name, said, actor=_person(by))
+    document = {"reason": _require_reason(reason)} if reason.strip() else {}
+    record.append(event_types.REVOKED, name, document, actor=_require_name(by))
 
 
-def with_trust(spent: Spent, record: Record, policies: Sequence[Policy]) -> Spent:
+def with_trust(usage: BudgetUsage, record: JournalState, policies: Sequence[Policy]) -> BudgetUsage:
     """Return what was spent together with which policies are trusted, and why others are not."""
-    found = standings(record, policies).values()
+    states = read_trust_states(record, policies).values()
     texts = {p.name: p.fingerprint for p in policies}
     trusted = {n for n, trust in record.trusted.items() if texts.get(n) == trust.fingerprint}
     return msgspec.structs.replace(
-        spent,
+        usage,
         demoted=frozenset(record.demoted),
         trusted=frozenset(trusted),
-        by_hand={s.policy: s.why for s in found if s.how == HAND},
-        unproved={s.policy: s.why for s in found if not s.how},
+        by_hand={s.policy: s.why for s in states if s.how == HAND},
+        unproved={s.policy: s.why for s in states if not s.how},
     )
 
 
-def standings(record: Record, policies: Iterable[Policy]) -> dict[str, Standing]:
+def read_trust_states(record: JournalState, policies: Iterable[Policy]) -> dict[str, TrustState]:
     """Return how far each policy of these texts may go."""
-    return {policy.name: standing(record, policy) for policy in policies}
+    return {policy.name: read_trust_state(record, policy) for policy in policies}
 
 
-def standing(record: Record, policy: Policy) -> Standing:
+def read_trust_state(record: JournalState, policy: Policy) -> TrustState:
     """Return how far a policy of this text may go."""
     name, trust = policy.name, record.trusted.get(policy.name)
     if name in record.demoted:
-        return Standing(name, "demoted", "owners took back more than it declares")
+        return TrustState(name, "demoted", "owners took back more than it declares")
     if trust is None or trust.fingerprint != policy.fingerprint:
-        return Standing(name, "", _unproved(record, policy, trust))
+        return TrustState(name, "", _explain_unproved(record, policy, trust))
     if not trust.by_hand:
-        return Standing(name, BACKTEST, f"its back-test of {trust.since:%Y-%m-%d}", at=trust.since)
-    return Standing(name, HAND, trust.said, trust.by, trust.since, trust.reason)
+        return TrustState(
+            name, BACKTEST, f"its back-test of {trust.since:%Y-%m-%d}", at=trust.since
+        )
+    return TrustState(name, HAND, trust.text, trust.by, trust.since, trust.reason)
 
 
-def _unproved(record: Record, policy: Policy, earlier: Trust | None) -> str:
+def _explain_unproved(record: JournalState, policy: Policy, earlier: PolicyTrust | None) -> str:
     replay = record.replays.get(policy.name)
-    if replay is not None and replay.fingerprint == _enforced(policy).fingerprint:
+    if replay is not None and replay.fingerprint == _as_enforced(policy).fingerprint:
         return f"back-test of {replay.at:%Y-%m-%d}: {replay.proof}"
-    lapsed = "its text changed since it was trusted; " if earlier is not None else ""
-    return f"{lapsed}no back-test of this text proved reversals within {policy.regret.rate:.1%}"
+    prefix = "its text changed since it was trusted; " if earlier is not None else ""
+    return f"{prefix}no back-test of this text proved reversals within {policy.regret.rate:.1%}"
 
 
-def _enforced(policy: Policy) -> Policy:
+def _as_enforced(policy: Policy) -> Policy:
     return msgspec.structs.replace(policy, mode="enforce")
 
 
-def _person(by: str) -> str:
+def _require_name(by: str) -> str:
     if not by.strip():
         raise UsageError("nobody is named who trusts", hint="give --by NAME")
     return by.strip()
 
 
-def _reason(text: str) -> str:
-    said = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    if not said:
+def _require_reason(text: str) -> str:
+    reason = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    if not reason:
         raise UsageError("trust by hand needs a reason", hint='--reason "reviewed with SRE"')
-    if len(said) > MOST_REASON:
-        raise UsageError(f"the reason has {len(said)} characters; legal: {MOST_REASON} at most")
-    return said
+    if len(reason) > MOST_REASON:
+        raise UsageError(f"the reason has {len(reason)} characters; legal: {MOST_REASON} at most")
+    return reason

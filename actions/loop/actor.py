@@ -11,48 +11,48 @@ from datetime import datetime, timedelta
 import msgspec
 
 from actions.decide import decide
-from actions.gates import notice_at
-from actions.journal import Record, words
-from actions.journal.record import Case
-from actions.journal.trust import HAND, standings, with_trust
-from actions.loop.carrying import Carrier, standard_guard
+from actions.gates import get_notice_time
+from actions.journal import JournalState, event_types
+from actions.journal.state import CaseKey
+from actions.journal.trust import HAND, read_trust_states, with_trust
+from actions.loop.context import ActionContext
+from actions.loop.drift import DriftDetector, demote_policies, undo_harmful
 from actions.loop.freeze import Freeze
-from actions.loop.giving import give_back
-from actions.loop.kit import Kit
 from actions.loop.lease import Lease
-from actions.loop.reconciling import reconcile
-from actions.loop.seams import (
-    Choose,
+from actions.loop.protocols import (
+    ClusterClient,
     Decider,
-    Door,
-    Evidence,
+    EvidenceSource,
+    ExecutorChooser,
     Guard,
     Notice,
+    NoticeProof,
     Notifier,
     Planner,
-    Proof,
     Reviewer,
-    Snapshotter,
-    Taken,
+    SnapshotTaker,
+    StepResult,
+    Transport,
     TurnReport,
-    Way,
 )
-from actions.loop.undoing import undo
-from actions.loop.watching import Watch, demote, review
-from actions.loop.writes import KUBERNETES, Writes
-from actions.planning import Plan, plan
-from actions.policy.budgets import Spent, horizon
+from actions.loop.reconcile import reconcile
+from actions.loop.restore import restore_snapshots
+from actions.loop.runner import ActionRunner, standard_guard
+from actions.loop.sender import KUBERNETES, ChangeSender
+from actions.loop.undo import undo
+from actions.plan import ActionPlan, plan
+from actions.policy.budgets import BudgetUsage, get_horizon
 from actions.policy.model import Policy
-from fallow.acting import Decision, Facts, History, Outcome, Reason, decision_id
+from fallow.action_models import CaseHistory, Decision, Facts, Outcome, Reason, decision_id
 from fallow.action_settings import ActionsSettings
 from fallow.errors import FallowError, RefusedError, UsageError
 
 APPROVAL = "approval"
 """The gate that people open."""
-LAST = ("snapshot", "act")
+LAST_STEPS = ("snapshot", "act")
 """Steps at which approval is asked for: all that comes before them is over."""
 BREAKER = "breaker"
-SAID_AGAIN = timedelta(hours=1)
+REPEAT_AFTER = timedelta(hours=1)
 """A notice that cannot be delivered is written down again after so long."""
 
 
@@ -63,17 +63,17 @@ class Actor:
         self,
         *,
         policies: Sequence[Policy],
-        door: Door,
-        record: Record,
+        door: ClusterClient,
+        record: JournalState,
         lease: Lease,
         freeze: Freeze,
-        evidence: Evidence,
+        evidence: EvidenceSource,
         notifier: Notifier,
-        choose: Choose,
+        choose: ExecutorChooser,
         clock: Callable[[], datetime],
         settings: ActionsSettings,
-        snapshotter: Snapshotter | None = None,
-        ways: Mapping[str, Way] | None = None,
+        snapshotter: SnapshotTaker | None = None,
+        ways: Mapping[str, Transport] | None = None,
         link: str = "",
         planner: Planner = plan,
         decider: Decider = decide,
@@ -86,16 +86,16 @@ class Actor:
         self.clock, self.settings = clock, settings
         self._evidence, self._notifier, self._planner = evidence, notifier, planner
         self._link, self._reviewer = link, reviewer
-        writes = Writes({KUBERNETES: door, **(ways or {})}, record, self._halted, pulse)
-        self.kit = Kit(door, record, writes, settings, clock, pulse, self._halted)
-        self._watch = Watch(self.kit)
-        self._carrier = Carrier(
-            kit=self.kit,
+        writes = ChangeSender({KUBERNETES: door, **(ways or {})}, record, self._halted, pulse)
+        self.context = ActionContext(door, record, writes, settings, clock, pulse, self._halted)
+        self._drift = DriftDetector(self.context)
+        self._runner = ActionRunner(
+            context=self.context,
             evidence=evidence,
             decider=decider,
             choose=choose,
             guard=guard,
-            spent=self._spent,
+            spent=self._read_usage,
             snapshotter=snapshotter,
             link=link,
         )
@@ -115,16 +115,16 @@ class Actor:
             return self._report(now, dry_run=True, halted=self._frozen(), only=only)
         with self.record.journal.alone():
             self.record.catch_up()
-            if held := self.lease.hold():
-                return TurnReport(now, dry_run, halted=(Reason("lease", held),))
+            if refusal := self.lease.hold():
+                return TurnReport(now, dry_run, halted=(Reason("lease", refusal),))
             closed, notes = self._reconcile()
-            closed += self._looked_back()
-            notes += self._demote(now) + self._give_back()
+            closed += self._review_past()
+            notes += self._demote(now) + self._restore_snapshots()
         halted = self._frozen()
         if not halted:
-            self._evidence.look(self.clock())
+            self._evidence.read_sources(self.clock())
             now = self.clock()
-            halted = self._break(now)
+            halted = self._check_breaker(now)
         return self._report(
             now, dry_run=False, halted=halted, closed=closed, notes=notes, only=only
         )
@@ -135,7 +135,7 @@ class Actor:
             self.record.catch_up()
             if self.lease.hold():
                 return []
-            return self._reconcile()[0] + self._looked_back()
+            return self._reconcile()[0] + self._review_past()
 
     def undo(self, prefix: str, by: str) -> Outcome:
         """Take one action back; see `undoing.undo`. It works while everything is frozen.
@@ -147,14 +147,16 @@ class Actor:
         """
         with self.record.journal.alone():
             self.record.catch_up()
-            told = self.record.actions[one_of(prefix, self.record.actions, "action")]
-            free = msgspec.structs.replace(self.kit, halted=tuple, writes=self._free())
-            return undo(free, told, by)
+            state = self.record.actions[find_by_prefix(prefix, self.record.actions, "action")]
+            free = msgspec.structs.replace(
+                self.context, halted=tuple, sender=self._sender_without_freeze()
+            )
+            return undo(free, state, by)
 
-    def _free(self) -> Writes:
+    def _sender_without_freeze(self) -> ChangeSender:
         """Return writes that a freeze does not stop: an undo that people ask for is a way out."""
-        old = self.kit.writes
-        return Writes(old.ways, self.record, tuple, self.kit.pulse)
+        sender = self.context.sender
+        return ChangeSender(sender.transports, self.record, tuple, self.context.pulse)
 
     def _report(
         self,
@@ -166,29 +168,31 @@ class Actor:
         notes: Sequence[str] = (),
         only: Collection[str] = (),
     ) -> TurnReport:
-        made: Plan | None = None
-        taken: list[Taken] = []
+        plan_now: ActionPlan | None = None
+        results: list[StepResult] = []
         if not halted or dry_run:
-            made, facts = self._planned(now, dry_run=dry_run)
-            _all_there(only, facts)
-            chosen = [d for d in made.decisions if not only or d.finding.startswith(tuple(only))]
-            taken = [] if made.aborted else self._take(chosen, facts, dry_run=dry_run)
-            closed = [*closed, *self._over(taken)]
+            plan_now, facts = self._plan(now, dry_run=dry_run)
+            _require_cases(only, facts)
+            chosen = [
+                d for d in plan_now.decisions if not only or d.finding.startswith(tuple(only))
+            ]
+            results = [] if plan_now.aborted else self._take_steps(chosen, facts, dry_run=dry_run)
+            closed = [*closed, *self._collect_closed(results)]
         return TurnReport(
             at=now,
             dry_run=dry_run,
             halted=halted,
-            plan=made,
-            taken=tuple(taken),
+            plan=plan_now,
+            taken=tuple(results),
             closed=tuple(closed),
-            open=tuple(told.action.id for told in self.record.open()),
+            open=tuple(told.action.id for told in self.record.list_open()),
             notes=(*notes, *(f"policy {n} is {why}" for n, why in self._by_hand().items())),
         )
 
     def _by_hand(self) -> dict[str, str]:
         """Return the policies that a person trusts without a proof, with who, when and why."""
-        found = standings(self.record, self.policies).values()
-        return {s.policy: s.why for s in found if s.how == HAND}
+        states = read_trust_states(self.record, self.policies).values()
+        return {s.policy: s.why for s in states if s.how == HAND}
 
     # Before anything new.
 
@@ -201,59 +205,61 @@ class Actor:
         if frozen := self._frozen():
             return frozen
         try:
-            held = self.lease.hold()
+            refusal = self.lease.hold()
         except FallowError as error:
-            held = error.message
-        return (Reason("lease", held),) if held else ()
+            refusal = error.message
+        return (Reason("lease", refusal),) if refusal else ()
 
-    def _break(self, now: datetime) -> tuple[Reason, ...]:
+    def _check_breaker(self, now: datetime) -> tuple[Reason, ...]:
         """Freeze everything where telemetry as a whole is not to be trusted."""
         why = self._evidence.incident(now)
         if why is None:
             return ()
-        self.record.append(words.FROZEN, words.FLEET, {"why": why}, actor=BREAKER)
+        self.record.append(event_types.FROZEN, event_types.FLEET, {"why": why}, actor=BREAKER)
         text = f"Fallow acts no more, until `fallow thaw`: {why}"
         self._notifier.tell([Notice(BREAKER, "", text, operators=True)], now)
         return (Reason(BREAKER, why),)
 
     def _reconcile(self) -> tuple[list[Outcome], list[str]]:
         closed, notes = [], []
-        for told in self.record.open():
+        for state in self.record.list_open():
             try:
-                outcome = reconcile(self.kit, told)
+                outcome = reconcile(self.context, state)
             except FallowError as error:
-                notes.append(f"action {told.action.id} is open: {error.message}")
+                notes.append(f"action {state.action.id} is open: {error.message}")
                 continue
             if outcome is not None:
                 closed.append(outcome)
         self._alarm(closed)
         return closed, notes
 
-    def _looked_back(self) -> list[Outcome]:
+    def _review_past(self) -> list[Outcome]:
         """See what was taken back since, and take back what did harm."""
-        changed = self._watch.look() + review(self.kit, self._reviewer)
+        changed = self._drift.find_changes() + undo_harmful(self.context, self._reviewer)
         self._alarm(changed)
         return changed
 
-    def _give_back(self) -> list[str]:
+    def _restore_snapshots(self) -> list[str]:
         """Restore snapshots of what was undone; tell operators of what could not be."""
-        keeper = self._carrier.snapshotter
-        said = give_back(self.kit, keeper) if keeper is not None else []
-        if said:
-            notices = [Notice("snapshot", "", text, operators=True) for text in said]
+        snapshotter = self._runner.snapshotter
+        failures = restore_snapshots(self.context, snapshotter) if snapshotter is not None else []
+        if failures:
+            notices = [Notice("snapshot", "", text, operators=True) for text in failures]
             self._notifier.tell(notices, self.clock())
-        return said
+        return failures
 
-    def _over(self, taken: Sequence[Taken]) -> list[Outcome]:
+    def _collect_closed(self, results: Sequence[StepResult]) -> list[Outcome]:
         """Return what came at once of actions just taken."""
-        told = [self.record.actions[t.action] for t in taken if t.action is not None]
-        closed = [t.outcome for t in told if t.outcome is not None and not t.is_open]
+        actions = [self.record.actions[t.action] for t in results if t.action is not None]
+        closed = [t.outcome for t in actions if t.outcome is not None and not t.is_open]
         self._alarm(closed)
         return closed
 
     def _alarm(self, closed: Sequence[Outcome]) -> None:
         """Tell operators of what did not go well."""
-        bad = [o for o in closed if o.result in ("failed", "not sticking", "reverted", "unknown")]
+        failures = [
+            o for o in closed if o.result in ("failed", "not sticking", "reverted", "unknown")
+        ]
         notices = [
             Notice(
                 o.action,
@@ -261,63 +267,63 @@ class Actor:
                 f"action {o.action} is {o.result}: " + "; ".join(r.text for r in o.reasons),
                 operators=True,
             )
-            for o in bad
+            for o in failures
         ]
         if notices:
             self._notifier.tell(notices, self.clock())
 
     def _demote(self, now: datetime) -> list[str]:
-        said = demote(self.record, self.policies, now)
-        if said:
-            self._notifier.tell([Notice("demoted", "", s, operators=True) for s in said], now)
-        return said
+        texts = demote_policies(self.record, self.policies, now)
+        if texts:
+            self._notifier.tell([Notice("demoted", "", s, operators=True) for s in texts], now)
+        return texts
 
     # What is new.
 
-    def _planned(self, now: datetime, *, dry_run: bool) -> tuple[Plan, dict[str, Facts]]:
-        facts = self.record.same(self._evidence.cases(now))
+    def _plan(self, now: datetime, *, dry_run: bool) -> tuple[ActionPlan, dict[str, Facts]]:
+        facts = self.record.continue_cases(self._evidence.cases(now))
         findings = [f.finding for f in facts]
         histories = self.record.histories([p.name for p in self.policies], findings)
         if not dry_run:
             # After the histories were read: what is seen for the first time has none.
             self.record.extend(self.record.sightings(facts))
-        made = self._planner(self.policies, facts, self._spent(now), now, histories)
-        return made, {f.finding.id: f for f in facts}
+        plan_now = self._planner(self.policies, facts, self._read_usage(now), now, histories)
+        return plan_now, {f.finding.id: f for f in facts}
 
-    def _spent(self, now: datetime) -> Spent:
-        made = msgspec.structs.replace(
+    def _read_usage(self, now: datetime) -> BudgetUsage:
+        usage = msgspec.structs.replace(
             self._evidence.fleet(now),
-            uses=self.record.uses(now - horizon(self.policies)),
-            concurrent=len(self.record.open()),
-            acted=self.record.acted(),
+            uses=self.record.uses(now - get_horizon(self.policies)),
+            concurrent=len(self.record.list_open()),
+            acted=self.record.count_by_policy(),
         )
-        return with_trust(made, self.record, self.policies)
+        return with_trust(usage, self.record, self.policies)
 
-    def _take(
+    def _take_steps(
         self, decisions: Sequence[Decision], facts: Mapping[str, Facts], *, dry_run: bool
-    ) -> list[Taken]:
+    ) -> list[StepResult]:
         policies = {p.name: p for p in self.policies}
         if not dry_run:
-            self._ask(decisions, policies)
+            self._request_approvals(decisions, policies)
         notify = [d for d in decisions if d.ruling == "allow" and d.step == "notify"]
-        taken = self._notify(notify, facts, policies, dry_run=dry_run)
+        results = self._notify(notify, facts, policies, dry_run=dry_run)
         for decision in decisions:
-            if decision.ruling != "allow" or decision.step not in LAST:
+            if decision.ruling != "allow" or decision.step not in LAST_STEPS:
                 continue
             # One at a time: people who undo something do not wait for a whole turn.
             with nullcontext() if dry_run else self.record.journal.alone():
                 case = self._case(decision, facts)
                 if case is not None:
                     policy = policies[decision.policy]
-                    taken.append(self._carrier.carry(policy, decision, case, dry_run=dry_run))
-        return taken
+                    results.append(self._runner.run(policy, decision, case, dry_run=dry_run))
+        return results
 
     def _case(self, decision: Decision, facts: Mapping[str, Facts]) -> Facts | None:
-        found = facts.get(decision.finding)
-        if found is None:
+        case = facts.get(decision.finding)
+        if case is None:
             return None
-        history: History = self.record.history(decision.policy, found.finding)
-        return msgspec.structs.replace(found, history=history)
+        history: CaseHistory = self.record.history(decision.policy, case.finding)
+        return msgspec.structs.replace(case, history=history)
 
     def _notify(
         self,
@@ -326,50 +332,57 @@ class Actor:
         policies: Mapping[str, Policy],
         *,
         dry_run: bool,
-    ) -> list[Taken]:
+    ) -> list[StepResult]:
         """Tell owners; only what was proved to be delivered starts their grace."""
-        from actions.notices.wording import notice  # noqa: PLC0415  (it words what the loop does)
+        from actions.notices.notice_text import build_notice  # noqa: PLC0415  (it words what the loop does)
 
         if dry_run:
-            return [Taken(d, "would notify") for d in decisions]
-        asked = {
+            return [StepResult(d, "would notify") for d in decisions]
+        wanted_notices = {
             (d.policy, d.finding): d
             for d in decisions
-            if (case := self._case(d, facts)) is not None and notice_at(case) is None
+            if (case := self._case(d, facts)) is not None and get_notice_time(case) is None
         }
         notices = [
-            notice(d, facts[d.finding], policies[d.policy], self._link) for d in asked.values()
+            build_notice(d, facts[d.finding], policies[d.policy], self._link)
+            for d in wanted_notices.values()
         ]
         proofs = self._notifier.tell(notices, self.clock()) if notices else []
-        return [self._proved(asked[(p.notice.policy, p.notice.key)], p) for p in proofs]
+        return [
+            self._record_notice(wanted_notices[(p.notice.policy, p.notice.key)], p) for p in proofs
+        ]
 
-    def _proved(self, decision: Decision, proof: Proof) -> Taken:
+    def _record_notice(self, decision: Decision, proof: NoticeProof) -> StepResult:
         key, document = proof.notice.key, {"policy": proof.notice.policy}
         if proof.delivered:
-            said = {
+            details = {
                 "channels": list(proof.delivered),
                 "text": proof.notice.text,
                 "verb": decision.verb,
             }
-            self.record.append(words.NOTICED, key, document | said)
-            return Taken(decision, "notified")
+            self.record.append(event_types.NOTICED, key, document | details)
+            return StepResult(decision, "notified")
         if proof.waits_until is not None:
             until = f"the notice waits until {proof.waits_until:%Y-%m-%d %H:%M} UTC"
-            return Taken(decision, "held", (Reason("notice", until),))
+            return StepResult(decision, "held", (Reason("notice", until),))
         why = "; ".join(proof.failed) or "nobody to tell"
-        before = self.record.unnoticed_at(key)
-        if before is None or self.clock() - before >= SAID_AGAIN:
-            self.record.append(words.UNNOTICED, key, document | {"why": why})
-        return Taken(decision, "held", (Reason("notice", f"not delivered: {why}"),))
+        last_failure = self.record.unnoticed_at(key)
+        if last_failure is None or self.clock() - last_failure >= REPEAT_AFTER:
+            self.record.append(event_types.UNNOTICED, key, document | {"why": why})
+        return StepResult(decision, "held", (Reason("notice", f"not delivered: {why}"),))
 
-    def _ask(self, decisions: Sequence[Decision], policies: Mapping[str, Policy]) -> None:
+    def _request_approvals(
+        self, decisions: Sequence[Decision], policies: Mapping[str, Policy]
+    ) -> None:
         """Write down what waits for approval, so that people can approve it by its id."""
         notices = []
         for decision in decisions:
-            if decision.step not in LAST or not any(r.gate == APPROVAL for r in decision.reasons):
+            if decision.step not in LAST_STEPS or not any(
+                r.gate == APPROVAL for r in decision.reasons
+            ):
                 continue
             key = decision_id(decision.policy, decision.finding, "act")
-            if decision.policy not in policies or key in self.record.asked:
+            if decision.policy not in policies or key in self.record.approval_requests:
                 continue
             document = {
                 "policy": decision.policy,
@@ -377,15 +390,15 @@ class Actor:
                 "subject": decision.subject,
                 "verb": decision.verb,
             }
-            self.record.append(words.ASKED, key, document)
-            whom = "/".join(filter(None, decision.subject[1:]))
-            text = f"{decision.verb} {whom} by policy {decision.policy}: fallow approve {key}"
+            self.record.append(event_types.ASKED, key, document)
+            subject = "/".join(filter(None, decision.subject[1:]))
+            text = f"{decision.verb} {subject} by policy {decision.policy}: fallow approve {key}"
             notices.append(Notice(key, decision.policy, text, operators=True))
         if notices:
             self._notifier.tell(notices, self.clock())
 
 
-def approve(record: Record, prefix: str, by: str) -> str:
+def approve(record: JournalState, prefix: str, by: str) -> str:
     """Write down that somebody approves an action; return its id. Four eyes, always.
 
     Raises:
@@ -393,21 +406,21 @@ def approve(record: Record, prefix: str, by: str) -> str:
         RefusedError: the one who approves is the one who asked, or approved it already.
     """
     record.catch_up()
-    asked = record.asked[one_of(prefix, record.asked, "request")]
-    if by == asked.by:
+    request = record.approval_requests[find_by_prefix(prefix, record.approval_requests, "request")]
+    if by == request.by:
         raise RefusedError(
-            f"{asked.decision} was asked for by {by}: somebody else has to approve it",
+            f"{request.decision} was asked for by {by}: somebody else has to approve it",
             hint="four eyes: whoever asks does not approve",
         )
-    case: Case = (asked.policy, asked.finding)
+    case: CaseKey = (request.policy, request.finding)
     if by in record.approvals(*case):
-        raise RefusedError(f"{asked.decision} was approved by {by} already")
-    document = {"policy": asked.policy, "finding": asked.finding}
-    record.append(words.APPROVED, asked.decision, document, actor=by)
-    return asked.decision
+        raise RefusedError(f"{request.decision} was approved by {by} already")
+    document = {"policy": request.policy, "finding": request.finding}
+    record.append(event_types.APPROVED, request.decision, document, actor=by)
+    return request.decision
 
 
-def _all_there(only: Collection[str], facts: Mapping[str, Facts]) -> None:
+def _require_cases(only: Collection[str], facts: Mapping[str, Facts]) -> None:
     """Refuse findings that are no case now."""
     for prefix in only:
         if not any(finding.startswith(prefix) for finding in facts):
@@ -417,19 +430,19 @@ def _all_there(only: Collection[str], facts: Mapping[str, Facts]) -> None:
             )
 
 
-def one_of(prefix: str, known: Iterable[str], noun: str) -> str:
+def find_by_prefix(prefix: str, ids: Iterable[str], thing: str) -> str:
     """Return the one id that begins with `prefix`.
 
     Raises:
         UsageError: none does, or several do.
     """
-    found = [key for key in known if key.startswith(prefix)] if prefix else []
-    if prefix in found or len(found) == 1:
-        return prefix if prefix in found else found[0]
-    if not found:
+    matches = [key for key in ids if key.startswith(prefix)] if prefix else []
+    if prefix in matches or len(matches) == 1:
+        return prefix if prefix in matches else matches[0]
+    if not matches:
         raise UsageError(
-            f"no {noun} {prefix!r} in the journal", hint="`fallow actions` lists the ids"
+            f"no {thing} {prefix!r} in the journal", hint="`fallow actions` lists the ids"
         )
     raise UsageError(
-        f"{prefix!r} begins several {noun}s", hint=f"one of: {', '.join(sorted(found)[:10])}"
+        f"{prefix!r} begins several {thing}s", hint=f"one of: {', '.join(sorted(matches)[:10])}"
     )

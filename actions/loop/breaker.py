@@ -10,14 +10,14 @@ from functools import cache
 from importlib.resources import files
 
 from fallow.action_settings import BreakerSettings
-from fallow.seams import Views
+from fallow.protocols import Views
 from fallow.window import format_duration
 
 EPSILON = 1e-6
 """A stored (single precision) 0.05 is 0.0500000007; it is still at a threshold of 0.05."""
 
 
-def tripped(
+def find_incident(
     views: Views,
     settings: BreakerSettings,
     now: datetime,
@@ -31,31 +31,31 @@ def tripped(
     devices is not said: see `breaker.least_devices`.
     """
     since = now - settings.within
-    asked = {
+    parameters = {
         "before": since - settings.within,
         "since": since,
         "until": now,
         "idle": idle + EPSILON,
         "cluster": cluster,
     }
-    row = views.query(_sql(), asked).to_pylist()[0]
-    why = []
+    row = views.query(_sql(), parameters).to_pylist()[0]
+    reasons = []
     length = format_duration(settings.within.total_seconds())
     if row["devices"] >= settings.least_devices:
         share = row["turned"] / row["devices"]
         if share > settings.devices:
-            why.append(
+            reasons.append(
                 f"{share:.0%} of {row['devices']:,} devices turned idle or silent within {length} "
                 f"(breaker.devices {settings.devices:.0%})"
             )
     if row["targets"]:
         share = row["down"] / row["targets"]
         if share > settings.exporters:
-            why.append(
+            reasons.append(
                 f"{share:.0%} of {row['targets']:,} targets are down "
                 f"(breaker.exporters {settings.exporters:.0%})"
             )
-    return "; ".join(why) or None
+    return "; ".join(reasons) or None
 
 
 @cache

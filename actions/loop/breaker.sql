@@ -50,6 +50,8 @@ answers AS (
         ts >= $before::TIMESTAMP
         AND ts < $until::TIMESTAMP
         AND ($cluster::VARCHAR IS NULL OR cluster = $cluster)
+        -- Jobs end, and their own exporters with them.
+        AND collector <> 'trainers'
     GROUP BY cluster, collector, target
 ),
 

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from actions.journal import Record, words
-from actions.loop.seams import Door
-from fallow.acting import Change, Target
+from actions.journal import JournalState, event_types
+from actions.loop.protocols import ClusterClient
+from fallow.action_models import Change, Target
 from fallow.errors import FallowError
 
 NO = frozenset({"", "false", "no", "0", "off"})
@@ -25,21 +25,21 @@ class Freeze:
 
     def __init__(
         self,
-        record: Record | None,
-        door: Door | None,
+        state: JournalState | None,
+        cluster: ClusterClient | None,
         *,
         file: Path,
         namespace: str,
         configmap: str,
     ) -> None:
-        self._record, self._door, self._file = record, door, file
+        self._state, self._cluster, self._file = state, cluster, file
         self._collection = f"/api/v1/namespaces/{namespace}/configmaps" if configmap else ""
         self._namespace, self._name = namespace, configmap
 
     def why(self) -> str | None:
         """Return why nothing may act, None = acting is allowed."""
         try:
-            frozen = self._record.catch_up().frozen if self._record else None
+            frozen = self._state.catch_up().frozen if self._state else None
         except FallowError as error:
             return f"the journal cannot be read: {error.message}"
         if frozen is not None:
@@ -49,20 +49,20 @@ class Freeze:
                 return f"frozen: the file {self._file} exists"
         except OSError as error:
             return f"the file {self._file} cannot be looked for: {error.strerror or error}"
-        return self._asked_of_cluster()
+        return self._read_configmap()
 
-    def _asked_of_cluster(self) -> str | None:
-        if not self._collection or self._door is None:
+    def _read_configmap(self) -> str | None:
+        if not self._collection or self._cluster is None:
             return None
         name = f"ConfigMap {self._namespace}/{self._name}"
         try:
-            found = self._door.get(f"{self._collection}/{self._name}")
+            configmap = self._cluster.get(f"{self._collection}/{self._name}")
         except FallowError as error:
             return f"{name} cannot be read, so it may say frozen: {error.message}"
-        if found is None:
+        if configmap is None:
             return None
-        said = str((found.get("data") or {}).get("frozen", "")).strip().lower()
-        return None if said in NO else f"frozen: {name} says so"
+        value = str((configmap.get("data") or {}).get("frozen", "")).strip().lower()
+        return None if value in NO else f"frozen: {name} says so"
 
     def freeze(self, why: str, by: str) -> list[str]:
         """Switch all three on, the quickest first; return which could not be, in words."""
@@ -74,8 +74,8 @@ class Freeze:
             failed.append(f"the file {self._file}: {error.strerror or error}")
         failed += self._set("true", why, by)
         try:
-            if self._record is not None:
-                self._record.append(words.FROZEN, words.FLEET, {"why": why}, actor=by)
+            if self._state is not None:
+                self._state.append(event_types.FROZEN, event_types.FLEET, {"why": why}, actor=by)
         except FallowError as error:
             failed.append(error.message)
         return failed
@@ -88,45 +88,45 @@ class Freeze:
         except OSError as error:
             failed.append(f"the file {self._file}: {error.strerror or error}")
         failed += self._set("false", "", by)
-        if not failed and self._record is not None:
-            self._record.append(words.THAWED, words.FLEET, {}, actor=by)
+        if not failed and self._state is not None:
+            self._state.append(event_types.THAWED, event_types.FLEET, {}, actor=by)
         return failed
 
     def _set(self, value: str, why: str, by: str) -> list[str]:
-        if not self._collection or self._door is None:
+        if not self._collection or self._cluster is None:
             return []
         path, name = f"{self._collection}/{self._name}", f"ConfigMap {self._name}"
         data = {"frozen": value, "why": why, "by": by}
         try:
-            found = self._door.get(path)
-            if found is None and value == "false":
+            configmap = self._cluster.get(path)
+            if configmap is None and value == "false":
                 return []
-            answer = self._door.send(self._change(found, data), dry_run=False)
+            result = self._cluster.send(self._change(configmap, data), dry_run=False)
         except FallowError as error:
             return [f"{name}: {error.message}"]
-        return [] if 0 < answer.code < _OK else [f"{name}: {answer.reason or answer.code}"]
+        return [] if 0 < result.code < _OK else [f"{name}: {result.reason or result.code}"]
 
-    def _change(self, found: Mapping[str, Any] | None, data: dict[str, str]) -> Change:
-        meta = (found or {}).get("metadata") or {}
+    def _change(self, configmap: Mapping[str, Any] | None, data: dict[str, str]) -> Change:
+        meta = (configmap or {}).get("metadata") or {}
         target = Target(
-            cluster=self._door.name if self._door else "",
+            cluster=self._cluster.name if self._cluster else "",
             api_version="v1",
             kind="ConfigMap",
             namespace=self._namespace,
             name=self._name,
             uid=meta.get("uid", ""),
         )
-        if found is not None:
+        if configmap is not None:
             path = f"{self._collection}/{self._name}"
             return Change(
                 target=target, method="PATCH", path=path, body={"data": data}, guarded=False
             )
-        named = {"name": self._name, "namespace": self._namespace}
+        metadata = {"name": self._name, "namespace": self._namespace}
         return Change(
             target=target,
             method="POST",
             path=self._collection,
-            body={"apiVersion": "v1", "kind": "ConfigMap", "metadata": named, "data": data},
+            body={"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data},
             content_type="application/json",
             guarded=False,
         )

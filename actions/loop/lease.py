@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from actions.loop.seams import Door
-from fallow.acting import Change, Target
+from actions.loop.protocols import ClusterClient
+from fallow.action_models import Change, Target
 from fallow.action_settings import LeaseSettings
 from fallow.errors import RefusedError
 
@@ -53,26 +53,26 @@ class Lease:
 
     def __init__(
         self,
-        door: Door,
+        cluster: ClusterClient,
         settings: LeaseSettings,
         identity: str,
         clock: Callable[[], datetime],
         ticks: Callable[[], float] = monotonic,
     ) -> None:
-        self._door, self._settings, self._clock, self._ticks = door, settings, clock, ticks
+        self._cluster, self._settings, self._clock, self._ticks = cluster, settings, clock, ticks
         self.identity = identity
         self._renewed: float | None = None
         self._seen: _Observation | None = None
-        space = f"/apis/{API}/namespaces/{settings.namespace}/leases"
-        self._collection, self._path = space, f"{space}/{settings.name}"
+        collection = f"/apis/{API}/namespaces/{settings.namespace}/leases"
+        self._collection, self._path = collection, f"{collection}/{settings.name}"
 
     @property
     def held(self) -> bool:
         """Whether nobody else can hold the lease now, by our last renewal."""
-        return self._renewed is not None and self._ticks() - self._renewed < self._lasts
+        return self._renewed is not None and self._ticks() - self._renewed < self._duration_s
 
     @property
-    def _lasts(self) -> float:
+    def _duration_s(self) -> float:
         return float(int(self._settings.duration.total_seconds()))
 
     def hold(self) -> str | None:
@@ -82,20 +82,20 @@ class Lease:
             RefusedError: the API forbids it, or the namespace is not there.
             TemporaryError: no answer.
         """
-        began = self._ticks()
-        if self._renewed is not None and began - self._renewed < self._lasts * RENEW_AFTER:
+        started = self._ticks()
+        if self._renewed is not None and started - self._renewed < self._duration_s * RENEW_AFTER:
             return None
-        found = self._door.get(self._path)
-        if found is None:
-            return self._write(self._change(None, self._spec({})), began)
-        spec = found.get("spec") or {}
+        lease = self._cluster.get(self._path)
+        if lease is None:
+            return self._write(self._change(None, self._spec({})), started)
+        spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
         if holder not in ("", self.identity):
-            left = self._observe(found, spec, began)
-            if left > 0:
+            remaining_s = self._observe(lease, spec, started)
+            if remaining_s > 0:
                 self._renewed = None
-                return f"{holder} acts, or did less than {left:.0f} s ago"
-        return self._write(self._change(found, self._spec(spec)), began)
+                return f"{holder} acts, or did less than {remaining_s:.0f} s ago"
+        return self._write(self._change(lease, self._spec(spec)), started)
 
     def wait(self, sleep: Callable[[float], None]) -> str | None:
         """Take the lease; as long as its holder shows no life, wait until it may be taken.
@@ -112,57 +112,59 @@ class Lease:
             why = self.hold()
         return why
 
-    def _observe(self, found: Mapping[str, Any], spec: Mapping[str, Any], began: float) -> float:
+    def _observe(self, lease: Mapping[str, Any], spec: Mapping[str, Any], started: float) -> float:
         """Note a change of the Lease; return for how many seconds it is not to be taken yet.
 
-        `began`: when the request began. What it answers was so at some moment after, so nothing
+        `started`: when the request began. What it answers was so at some moment after, so nothing
         changed from the first answer that showed this version until then.
         """
-        meta = found.get("metadata") or {}
+        meta = lease.get("metadata") or {}
         version = str(meta.get("uid")), str(meta.get("resourceVersion"))
         if self._seen is None or self._seen.version != version:
-            said = spec.get("leaseDurationSeconds")
-            lasts = float(said) if isinstance(said, int) and said > 0 else self._lasts
-            self._seen = _Observation(version, self._ticks(), lasts)
-            return lasts
-        return self._seen.at + self._seen.lasts - began
+            duration = spec.get("leaseDurationSeconds")
+            duration_s = (
+                float(duration) if isinstance(duration, int) and duration > 0 else self._duration_s
+            )
+            self._seen = _Observation(version, self._ticks(), duration_s)
+            return duration_s
+        return self._seen.at + self._seen.lasts - started
 
     def give_up(self) -> None:
         """Let another actor begin at once."""
         if self._renewed is None:
             return
-        found = self._door.get(self._path)
-        if found and (found.get("spec") or {}).get("holderIdentity") == self.identity:
+        lease = self._cluster.get(self._path)
+        if lease and (lease.get("spec") or {}).get("holderIdentity") == self.identity:
             free = {"holderIdentity": "", "renewTime": None}
-            self._door.send(self._change(found, free), dry_run=False)
+            self._cluster.send(self._change(lease, free), dry_run=False)
         self._renewed = None
 
-    def _write(self, change: Change, began: float) -> str | None:
+    def _write(self, change: Change, started: float) -> str | None:
         # What the API made of a write without an answer is not known: it is not ours till we read.
         self._renewed = None
-        answer = self._door.send(change, dry_run=False)
-        if answer.code in (_OK, _CREATED):
-            self._renewed = began
+        result = self._cluster.send(change, dry_run=False)
+        if result.code in (_OK, _CREATED):
+            self._renewed = started
             return None
-        if answer.code in (_CONFLICT, 422):
+        if result.code in (_CONFLICT, 422):
             return "another actor took the lease at the same moment"
-        if answer.code == _NO_SPACE:
+        if result.code == _NO_SPACE:
             raise RefusedError(
                 f"there is no namespace {self._settings.namespace!r} for the lease",
                 hint="create it, or set actions.lease.namespace",
             )
-        if answer.code in (401, 403):
+        if result.code in (401, 403):
             raise RefusedError(
                 f"the lease {self._settings.namespace}/{self._settings.name} may not be written: "
-                f"{answer.reason}",
+                f"{result.reason}",
                 hint="fallow doctor --actions names the rights that are missing",
             )
-        return f"the lease could not be written: {answer.reason or answer.code}"
+        return f"the lease could not be written: {result.reason or result.code}"
 
-    def _change(self, found: Mapping[str, Any] | None, spec: dict[str, Any]) -> Change:
-        meta = (found or {}).get("metadata") or {}
+    def _change(self, lease: Mapping[str, Any] | None, spec: dict[str, Any]) -> Change:
+        meta = (lease or {}).get("metadata") or {}
         target = Target(
-            cluster=self._door.name,
+            cluster=self._cluster.name,
             api_version=API,
             kind="Lease",
             namespace=self._settings.namespace,
@@ -170,10 +172,10 @@ class Lease:
             uid=meta.get("uid", ""),
             resource_version=meta.get("resourceVersion"),
         )
-        if found is not None:
+        if lease is not None:
             return Change(target=target, method="PATCH", path=self._path, body={"spec": spec})
-        named = {"name": target.name, "namespace": target.namespace}
-        body = {"apiVersion": API, "kind": "Lease", "metadata": named, "spec": spec}
+        metadata = {"name": target.name, "namespace": target.namespace}
+        body = {"apiVersion": API, "kind": "Lease", "metadata": metadata, "spec": spec}
         return Change(
             target=target,
             method="POST",
@@ -183,22 +185,24 @@ class Lease:
             guarded=False,
         )
 
-    def _spec(self, old: Mapping[str, Any]) -> dict[str, Any]:
-        now = _said(self._clock())
-        if now == old.get("renewTime"):
+    def _spec(self, spec_before: Mapping[str, Any]) -> dict[str, Any]:
+        now = _format_time(self._clock())
+        if now == spec_before.get("renewTime"):
             # A clock that stands still, or was set back: a write without a change is none, and
             # who waits would see no life.
-            now = _said(self._clock() + timedelta(microseconds=1))
+            now = _format_time(self._clock() + timedelta(microseconds=1))
         spec: dict[str, Any] = {
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": int(self._lasts),
+            "leaseDurationSeconds": int(self._duration_s),
             "renewTime": now,
         }
-        if old.get("holderIdentity") != self.identity:
+        if spec_before.get("holderIdentity") != self.identity:
             spec["acquireTime"] = now
-            spec["leaseTransitions"] = int(old.get("leaseTransitions") or 0) + bool(old)
+            spec["leaseTransitions"] = int(spec_before.get("leaseTransitions") or 0) + bool(
+                spec_before
+            )
         return spec
 
 
-def _said(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def _format_time(timestamp: datetime) -> str:
+    return timestamp.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -16,12 +16,12 @@ from typing import Any
 
 import msgspec
 
-from fallow.acting import Facts
-from fallow.seams import Views
+from fallow.action_models import Facts
+from fallow.protocols import Views
 from fallow.window import format_duration
 
 EPSILON = 1e-6
-LATE = timedelta(seconds=30)
+MAX_DELAY = timedelta(seconds=30)
 """How much later than its interval a reading may be (telemetry-and-waste.md#safety, clock skew)."""
 SKEW = timedelta(seconds=30)
 """Activity that a clock of another host dates so much before the stretch belongs to it."""
@@ -39,10 +39,10 @@ LOOKBACK = timedelta(days=1)
 ALLOCATED = timedelta(minutes=10)
 NOTEBOOK, TRAFFIC = frozenset({"kernels", "terminals"}), frozenset({"network", "file writes"})
 EXPORTERS, PODS = "exporters", "/api/v1/pods"
-WORDS = {"kernels": "kernel", "terminals": "terminal"}
+SINGULAR = {"kernels": "kernel", "terminals": "terminal"}
 
 
-class Reading(msgspec.Struct, frozen=True):
+class SignalReading(msgspec.Struct, frozen=True):
     """What one source last said about one device or pod."""
 
     signal: str
@@ -61,7 +61,7 @@ class Reading(msgspec.Struct, frozen=True):
     """Collector of a device's sample."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ActivityLimits(msgspec.Struct, frozen=True):
     """From where on a reading is activity."""
 
     activity: float
@@ -80,45 +80,55 @@ class Recheck(msgspec.Struct, frozen=True):
     stale: tuple[str, ...] = ()
 
 
-def readings(views: Views, facts: Facts, now: datetime, limits: Limits) -> list[Reading]:
+def read_signals(
+    views: Views, facts: Facts, now: datetime, limits: ActivityLimits
+) -> list[SignalReading]:
     """Return the last reading of each signal that spoke during the case's stretch."""
-    whom, window = facts.finding.subject, facts.finding.window
-    named = facts.finding.details.get("devices")
-    asked = {
-        "cluster": whom.cluster,
-        "namespace": whom.namespace,
-        "kind": whom.workload_kind,
-        "workload": whom.workload,
+    subject, window = facts.finding.subject, facts.finding.window
+    devices = facts.finding.details.get("devices")
+    parameters = {
+        "cluster": subject.cluster,
+        "namespace": subject.namespace,
+        "kind": subject.workload_kind,
+        "workload": subject.workload,
         "pods": [p.pod for p in facts.pods or ()],
-        "devices": [str(d) for d in named] if isinstance(named, (list, tuple)) else [],
+        "devices": [str(d) for d in devices] if isinstance(devices, (list, tuple)) else [],
         "since": max(window.start, now - LOOKBACK),
         "held_since": now - ALLOCATED,
         "until": now,
         "notebook_s": limits.notebook_s,
     }
-    return [_reading(row) for row in views.query(_sql("recheck"), asked).to_pylist()]
+    return [_to_reading(row) for row in views.query(_sql("recheck"), parameters).to_pylist()]
 
 
-def judged(said: Iterable[Reading], facts: Facts, now: datetime, limits: Limits) -> Recheck:
+def judge_readings(
+    signal_readings: Iterable[SignalReading], facts: Facts, now: datetime, limits: ActivityLimits
+) -> Recheck:
     """Judge readings of just before `now`: a pure function; texts in the order of the readings.
 
     A signal that spoke in the stretch and is silent now is stale, whether or not the verdict needed
     it: why it fell silent is not known.
     """
     active, stale = [], []
-    for reading in said:
-        if why := _active(reading, facts, now, limits):
+    for reading in signal_readings:
+        if why := _explain_active(reading, facts, now, limits):
             active.append(why)
-        age_s = int((now - reading.ts).total_seconds())
-        if age_s > reading.interval_s + LATE.total_seconds():
-            old = format_duration(age_s)
-            stale.append(f"the last reading of {reading.signal} is {old} old ({reading.about})")
+        if why := explain_age(reading.signal, reading.about, now - reading.ts, reading.interval_s):
+            stale.append(why)
     return Recheck(tuple(active), tuple(stale))
 
 
-def unanswered(
+def explain_age(signal: str, about: str, age: timedelta, interval_s: float) -> str | None:
+    """Say that a last reading is older than its interval and `MAX_DELAY`; None = it is not."""
+    age_s = int(age.total_seconds())
+    if age_s <= interval_s + MAX_DELAY.total_seconds():
+        return None
+    return f"the last reading of {signal} is {format_duration(age_s)} old ({about})"
+
+
+def find_unanswered(
     views: Views,
-    said: Iterable[Reading],
+    signal_readings: Iterable[SignalReading],
     since: datetime,
     *,
     cluster: str,
@@ -130,17 +140,17 @@ def unanswered(
     addresses `servers`. Of exporters nobody knows which one shows a device: where one does not
     answer, a device that none of the others showed is its.
     """
-    asked = {"cluster": cluster, "since": since}
-    failed = views.query(_sql("unanswered"), asked).to_pylist()
-    unseen = any(r.source == EXPORTERS and r.ts < since for r in said)
+    parameters = {"cluster": cluster, "since": since}
+    failed = views.query(_sql("unanswered"), parameters).to_pylist()
+    has_unseen = any(r.source == EXPORTERS and r.ts < since for r in signal_readings)
     return tuple(
         f"{row['collector']} {row['target']} did not answer: {row['error'] or 'no reason given'}"
         for row in failed
-        if _counts(row["collector"], row["target"], servers, unseen=unseen)
+        if _is_relevant(row["collector"], row["target"], servers, unseen=has_unseen)
     )
 
 
-def _counts(collector: str, target: str, servers: Collection[str], *, unseen: bool) -> bool:
+def _is_relevant(collector: str, target: str, servers: Collection[str], *, unseen: bool) -> bool:
     if collector == "jupyter":
         return target.rstrip("/") in {s.rstrip("/") for s in servers}
     if collector == EXPORTERS:
@@ -148,23 +158,27 @@ def _counts(collector: str, target: str, servers: Collection[str], *, unseen: bo
     return collector == "prometheus" or target.partition("?")[0].endswith(PODS)
 
 
-def _active(reading: Reading, facts: Facts, now: datetime, limits: Limits) -> str | None:
+def _explain_active(
+    reading: SignalReading, facts: Facts, now: datetime, limits: ActivityLimits
+) -> str | None:
     if reading.signal in NOTEBOOK:
-        return _notebook(reading, facts, now, limits)
+        return _explain_notebook(reading, facts, now, limits)
     if reading.value is None:
         return None
-    return _figure(reading, reading.value, facts, limits)
+    return _explain_value(reading, reading.value, facts, limits)
 
 
-def _figure(reading: Reading, value: float, facts: Facts, limits: Limits) -> str | None:
+def _explain_value(
+    reading: SignalReading, value: float, facts: Facts, limits: ActivityLimits
+) -> str | None:
     """Say what a figure shows; None = it is at or below its limit."""
     about, text = reading.about, None
     if reading.signal == "activity" and value > limits.activity + EPSILON:
         text = f"{about} was seen at work ({value:.0%}) at {reading.ts:%H:%M:%S}"
     elif reading.signal == "power":
-        text = _power(value, about, facts)
-    elif reading.signal == "CPU" and value > (most := _cores(reading, limits)) + EPSILON:
-        text = f"{about} uses {value:.2g} cores, more than {most:g}"
+        text = _explain_power(value, about, facts)
+    elif reading.signal == "CPU" and value > (limit := _limit_cores(reading, limits)) + EPSILON:
+        text = f"{about} uses {value:.2g} cores, more than {limit:g}"
     elif reading.signal == "requests" and value > 0:
         text = f"{about} serves {value:.2g} requests/s"
     elif reading.signal in TRAFFIC and value >= BYTES_S:
@@ -172,11 +186,11 @@ def _figure(reading: Reading, value: float, facts: Facts, limits: Limits) -> str
     return text
 
 
-def _cores(reading: Reading, limits: Limits) -> float:
+def _limit_cores(reading: SignalReading, limits: ActivityLimits) -> float:
     return min(HOST_SHARE * max(1.0, reading.cores or 1.0), limits.host_cores)
 
 
-def _power(watts: float, device: str, facts: Facts) -> str | None:
+def _explain_power(watts: float, device: str, facts: Facts) -> str | None:
     band = facts.finding.details.get("idle_band_w")
     rule = facts.finding.details.get("rule")
     margin = rule.get("power_margin_w", 0.0) if isinstance(rule, dict) else 0.0
@@ -185,22 +199,24 @@ def _power(watts: float, device: str, facts: Facts) -> str | None:
     return f"{device} draws {watts:.0f} W, above its idle band of {band:.0f} W"
 
 
-def _notebook(reading: Reading, facts: Facts, now: datetime, limits: Limits) -> str | None:
-    word, last = WORDS[reading.signal], reading.active_at
+def _explain_notebook(
+    reading: SignalReading, facts: Facts, now: datetime, limits: ActivityLimits
+) -> str | None:
+    noun, last = SINGULAR[reading.signal], reading.active_at
     if reading.value:
-        return f"a {word} of {reading.about} is busy"
+        return f"a {noun} of {reading.about} is busy"
     if last is None:
         return None
-    begun = facts.finding.window.start
-    if last <= max(begun + SKEW, now - limits.recent):
+    start = facts.finding.window.start
+    if last <= max(start + SKEW, now - limits.recent):
         return None
     ago = format_duration(max((now - last).total_seconds(), 0.0))
-    return f"{word} active {ago} ago ({reading.about})"
+    return f"{noun} active {ago} ago ({reading.about})"
 
 
-def _reading(row: Mapping[str, Any]) -> Reading:
-    moments = {n: row[n].replace(tzinfo=UTC) for n in ("ts", "active_at") if row[n] is not None}
-    return Reading(**{**row, **moments})
+def _to_reading(row: Mapping[str, Any]) -> SignalReading:
+    times = {n: row[n].replace(tzinfo=UTC) for n in ("ts", "active_at") if row[n] is not None}
+    return SignalReading(**{**row, **times})
 
 
 @cache

@@ -4,26 +4,26 @@ The API says at that moment which pods of the target are bound to a node, and wh
 pod that waits holds nothing. What no evidence is about is never stopped along with the rest.
 """
 
-from actions.recommend import stops
-from fallow.acting import Facts, Held, Intent, Reason
+from actions.recommend import stop_verbs
+from fallow.action_models import Facts, FreedPod, Intent, Reason
 
 TOLERANCE = 0.01
 """GPUs; whole ones are compared, and shares are sums of floats."""
 
 
-def mismatch(facts: Facts, intent: Intent) -> Reason | None:
+def find_mismatch(facts: Facts, intent: Intent) -> Reason | None:
     """Say why a stop would free something else than the evidence is about; None = it would not.
 
     Only stops of whole workloads are compared: they free all that their pods hold.
     """
-    if facts.recommendation.verb not in stops() or not intent.frees:
+    if facts.recommendation.verb not in stop_verbs() or not intent.frees:
         return None
     bound = [h for h in intent.frees if h.node and h.gpus > 0]
     frees = sum(h.gpus for h in bound)
-    unseen = [h for h in bound if not _seen(facts, h)]
-    gone = _gone(facts, intent.frees)
-    whole = all(h.gpus == round(h.gpus) for h in bound)
-    if not unseen and not gone and (not whole or abs(frees - facts.gpus) <= TOLERANCE):
+    unseen = [h for h in bound if not _is_in_evidence(facts, h)]
+    missing = _find_missing_pods(facts, intent.frees)
+    is_whole = all(h.gpus == round(h.gpus) for h in bound)
+    if not unseen and not missing and (not is_whole or abs(frees - facts.gpus) <= TOLERANCE):
         return None
     text = f"would free {frees:g} GPUs, the evidence is about {facts.gpus:g}"
     if unseen:
@@ -31,21 +31,21 @@ def mismatch(facts: Facts, intent: Intent) -> Reason | None:
         more = f" and {len(unseen) - 1} more" if len(unseen) > 1 else ""
         has = "has" if len(unseen) == 1 else "have"
         text += f": replica {first.pod} on node {first.node}{more} {has} no telemetry"
-    elif gone:
-        text += f": replica {gone[0]} of the evidence is bound no more"
+    elif missing:
+        text += f": replica {missing[0]} of the evidence is bound no more"
     return Reason("scope", text)
 
 
-def _seen(facts: Facts, held: Held) -> bool:
+def _is_in_evidence(facts: Facts, pod: FreedPod) -> bool:
     """Say whether the evidence is about a pod; where it names no pods, GPUs alone are compared."""
     if facts.pods is None:
         return True
-    return any(p.uid == held.uid if p.uid else p.pod == held.pod for p in facts.pods)
+    return any(p.uid == pod.uid if p.uid else p.pod == pod.pod for p in facts.pods)
 
 
-def _gone(facts: Facts, held: tuple[Held, ...]) -> list[str]:
-    uids = {h.uid for h in held if h.node}
-    names = {h.pod for h in held if h.node}
+def _find_missing_pods(facts: Facts, freed: tuple[FreedPod, ...]) -> list[str]:
+    uids = {h.uid for h in freed if h.node}
+    names = {h.pod for h in freed if h.node}
     return sorted(
         p.pod for p in facts.pods or () if (p.uid not in uids if p.uid else p.pod not in names)
     )

@@ -8,18 +8,18 @@ from typing import Any
 
 import msgspec
 
-from actions.cluster.explain import Answer, Verdict, away
-from fallow.acting import Change
+from actions.cluster.write_results import WriteResult, WriteVerdict, no_answer
+from fallow.action_models import Change
 from fallow.errors import RefusedError, TemporaryError, UsageError
 
-_GONE = {"ResourceNotFoundException"}
+_NOT_FOUND = {"ResourceNotFoundException"}
 _RIGHTS = {"AccessDeniedException", "UnrecognizedClientException", "ExpiredTokenException"}
 _BUSY = {"ResourceInUseException"}
 _WAIT = {"ThrottlingException", "TooManyRequestsException"}
 _PARTS = 5
 
 
-class Group(msgspec.Struct, frozen=True):
+class NodeGroup(msgspec.Struct, frozen=True):
     """What a path names."""
 
     region: str
@@ -27,7 +27,7 @@ class Group(msgspec.Struct, frozen=True):
     name: str
 
 
-def group(path: str) -> Group:
+def parse_group(path: str) -> NodeGroup:
     """Return the node group that a path names.
 
     Raises:
@@ -36,21 +36,21 @@ def group(path: str) -> Group:
     parts = path.split("/")
     if len(parts) != _PARTS or parts[0] != "eks" or parts[3] != "nodegroups":
         raise UsageError(f"{path!r} is no path of a node group: eks/REGION/CLUSTER/nodegroups/NAME")
-    return Group(parts[1], parts[2], parts[4])
+    return NodeGroup(parts[1], parts[2], parts[4])
 
 
-def client(region: str) -> Any:
+def connect_eks(region: str) -> Any:
     """Return a client of EKS in a region, by the AWS credential chain."""
     import boto3
 
-    made: Any = boto3.client("eks", region_name=region)
-    return made
+    client: Any = boto3.client("eks", region_name=region)
+    return client
 
 
-class EksDoor:
+class EksClient:
     """Reads and writes node groups. `client` makes a client for a region."""
 
-    def __init__(self, client: Callable[[str], Any] = client) -> None:
+    def __init__(self, client: Callable[[str], Any] = connect_eks) -> None:
         self._client = client
 
     def get(self, path: str) -> Mapping[str, Any] | None:
@@ -62,60 +62,67 @@ class EksDoor:
         """
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
 
-        named = group(path)
+        node_group = parse_group(path)
         try:
-            found = self._client(named.region).describe_nodegroup(
-                clusterName=named.cluster, nodegroupName=named.name
+            description = self._client(node_group.region).describe_nodegroup(
+                clusterName=node_group.cluster, nodegroupName=node_group.name
             )["nodegroup"]
         except ClientError as error:
             code = error.response["Error"]["Code"]
-            if code in _GONE:
+            if code in _NOT_FOUND:
                 return None
             kind = RefusedError if code in _RIGHTS else TemporaryError
             raise kind(f"{path}: {error}") from error
         except BotoCoreError as error:
             raise TemporaryError(f"{path}: {error}") from error
-        shown = {k: found[k] for k in ("nodegroupArn", "status", "scalingConfig") if k in found}
-        return {"metadata": {"uid": found.get("nodegroupArn", ""), "name": named.name}, **shown}
+        fields = {
+            k: description[k]
+            for k in ("nodegroupArn", "status", "scalingConfig")
+            if k in description
+        }
+        return {
+            "metadata": {"uid": description.get("nodegroupArn", ""), "name": node_group.name},
+            **fields,
+        }
 
-    def send(self, change: Change, *, dry_run: bool) -> Answer:
+    def send(self, change: Change, *, dry_run: bool) -> WriteResult:
         """Change a node group's sizes once; AWS has no dry run, so that one only reads."""
         try:
-            found = self.get(change.path)
+            current = self.get(change.path)
         except RefusedError as error:
-            return Answer("refused", 403, reason=str(error), cause="rights")
+            return WriteResult("refused", 403, reason=str(error), cause="rights")
         except TemporaryError as error:
-            return away(str(error))
-        if found is None:
-            return Answer("gone", 404, reason=f"no node group {change.target.name}")
-        called, state = change.target.name, found.get("status")
-        if found["metadata"]["uid"] != change.target.uid:
-            return Answer("conflict", 409, reason=f"{called} is another group now", cause="uid")
-        if state not in {None, "ACTIVE"}:
-            return Answer("throttled", 409, reason=f"{called} is {state}")
-        return Answer("done", 200, found) if dry_run else self._write(change)
+            return no_answer(str(error))
+        if current is None:
+            return WriteResult("gone", 404, reason=f"no node group {change.target.name}")
+        name, status = change.target.name, current.get("status")
+        if current["metadata"]["uid"] != change.target.uid:
+            return WriteResult("conflict", 409, reason=f"{name} is another group now", cause="uid")
+        if status not in {None, "ACTIVE"}:
+            return WriteResult("throttled", 409, reason=f"{name} is {status}")
+        return WriteResult("done", 200, current) if dry_run else self._write(change)
 
-    def _write(self, change: Change) -> Answer:
+    def _write(self, change: Change) -> WriteResult:
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
 
-        named = group(change.path)
+        node_group = parse_group(change.path)
         try:
-            self._client(named.region).update_nodegroup_config(
-                clusterName=named.cluster, nodegroupName=named.name, **change.body
+            self._client(node_group.region).update_nodegroup_config(
+                clusterName=node_group.cluster, nodegroupName=node_group.name, **change.body
             )
         except ClientError as error:
-            return Answer(
-                _verdict(error.response["Error"]["Code"]),
+            return WriteResult(
+                _to_verdict(error.response["Error"]["Code"]),
                 int(error.response["ResponseMetadata"].get("HTTPStatusCode", 400)),
                 reason=" ".join(str(error).split()),
             )
         except BotoCoreError as error:
-            return away(" ".join(str(error).split()))
-        return Answer("done", 200, self.get(change.path))
+            return no_answer(" ".join(str(error).split()))
+        return WriteResult("done", 200, self.get(change.path))
 
 
-def _verdict(code: str) -> Verdict:
-    if code in _GONE:
+def _to_verdict(code: str) -> WriteVerdict:
+    if code in _NOT_FOUND:
         return "gone"
     if code in _RIGHTS:
         return "refused"

@@ -11,22 +11,22 @@ from typing import Any, ClassVar
 import msgspec
 import yaml
 
-from actions.cluster.objects import Object, deep, labels, target
-from actions.cluster.pointers import at, pointer
-from actions.nodes.eks import EksDoor
-from actions.reclaim.writes import Writes, field
-from fallow.acting import Change, Decision, Intent, Target
+from actions.cluster.objects import Object, get_path, labels, to_target
+from actions.cluster.pointers import join_pointer, resolve_pointer
+from actions.nodes.eks import EksClient
+from actions.reclaim.writes import UndoableChange, set_field
+from fallow.action_models import Change, Decision, Intent, Target
 from fallow.errors import RefusedError
-from fallow.seams import Cluster, Right
+from fallow.protocols import ClusterReader, Right
 
 KARPENTER = "karpenter.sh"
 EKS = "eks.amazonaws.com/nodegroup"
 EKS_CLUSTER = ("alpha.eksctl.io/cluster-name", "aws:eks:cluster-name", "eks:cluster-name")
 REGION = "topology.kubernetes.io/region"
 GPU = "nvidia.com/gpu"
-EMPTY = "let the pool scale in"
-FEWER = "scale in pool"
-AFTER = "10m"
+SHRINK_EMPTY = "let the pool scale in"
+SHRINK_POOL = "scale in pool"
+CONSOLIDATE_AFTER = "10m"
 """How long a node stands empty before Karpenter takes it: longer than a pod takes to restart."""
 
 
@@ -35,16 +35,16 @@ class PoolExecutor:
 
     kinds: ClassVar[frozenset[str]] = frozenset({"NodePool"})
     capabilities: ClassVar[frozenset[str]] = frozenset({"pool"})
-    verbs: ClassVar[frozenset[str]] = frozenset({EMPTY, FEWER})
+    verbs: ClassVar[frozenset[str]] = frozenset({SHRINK_EMPTY, SHRINK_POOL})
     rights: ClassVar[tuple[Right, ...]] = (
         Right(KARPENTER, "nodepools", ("get", "patch")),
         Right("", "nodes", ("list",)),
     )
 
-    def __init__(self, aws: EksDoor | None = None) -> None:
-        self._aws = aws or EksDoor()
+    def __init__(self, aws: EksClient | None = None) -> None:
+        self._aws = aws or EksClient()
 
-    def intend(self, decision: Decision, cluster: Cluster) -> Intent:
+    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the writes of whoever scales the pool, or a manifest to review.
 
         Raises:
@@ -52,52 +52,56 @@ class PoolExecutor:
                 already that small, or no such pool is known.
             TemporaryError: the API does not answer.
         """
-        of, _, _, pool = decision.subject
-        if of != cluster.name:
-            raise RefusedError(f"NodePool/{pool} is in cluster {of}, not {cluster.name}")
-        where = cluster.collection("NodePool", KARPENTER)
-        found = cluster.get(f"{where}/{pool}") if where else None
-        if found is not None:
-            return _karpenter(decision, found, f"{where}/{pool}", cluster)
+        cluster_name, _, _, pool = decision.subject
+        if cluster_name != cluster.name:
+            raise RefusedError(f"NodePool/{pool} is in cluster {cluster_name}, not {cluster.name}")
+        collection = cluster.collection("NodePool", KARPENTER)
+        node_pool = cluster.get(f"{collection}/{pool}") if collection else None
+        if node_pool is not None:
+            return _karpenter_intent(decision, node_pool, f"{collection}/{pool}", cluster)
         nodes = [n for n in cluster.items("/api/v1/nodes") if pool in labels(n).values()]
         group = next((n for n in nodes if labels(n).get(EKS) == pool), None)
         if group is not None:
-            return _eks(decision, group, pool, cluster, self._aws)
+            return _eks_intent(decision, group, pool, cluster, self._aws)
         if not nodes:
             raise RefusedError(f"no node of {cluster.name} is of a pool {pool!r}")
-        return _manifest(decision, pool, cluster)
+        return _review_intent(decision, pool, cluster)
 
 
-def wanted(decision: Decision) -> tuple[int, float]:
+def get_pool_size(decision: Decision) -> tuple[int, float]:
     """Return how many nodes the pool's work needs, and the GPUs of one node.
 
     Raises:
         RefusedError: the finding does not say.
     """
-    said = decision.parameters
-    same, today = said.get("same_type") or {}, said.get("today") or {}
-    nodes, have, gpus = same.get("nodes"), today.get("nodes"), today.get("gpus")
-    if not isinstance(nodes, int) or not have or gpus is None:
+    parameters = decision.parameters
+    same, today = parameters.get("same_type") or {}, parameters.get("today") or {}
+    nodes, node_count, gpus = same.get("nodes"), today.get("nodes"), today.get("gpus")
+    if not isinstance(nodes, int) or not node_count or gpus is None:
         raise RefusedError(f"{decision.subject[3]}: the finding does not say how many it needs")
-    return max(nodes, 0), gpus / have
+    return max(nodes, 0), gpus / node_count
 
 
-def _karpenter(decision: Decision, pool: Object, path: str, cluster: Cluster) -> Intent:
-    told = target(pool, cluster.name, "NodePool", f"{KARPENTER}/v1")
-    writes: list[Writes] = []
-    if deep(pool, "spec", "disruption", "consolidateAfter") in {None, "Never"}:
-        writes.append(field(pool, told, path, "/spec/disruption/consolidateAfter", AFTER))
-    if decision.verb == FEWER:
-        nodes, each = wanted(decision)
-        where = pointer("spec", "limits", GPU)
-        limit, now = round(nodes * each), at(pool, where)
-        if isinstance(now, (str, int)) and int(now) <= limit:
-            raise RefusedError(f"NodePool/{told.name} is limited to {now} GPUs already")
-        writes.append(field(pool, told, path, where, str(limit)))
+def _karpenter_intent(
+    decision: Decision, pool: Object, path: str, cluster: ClusterReader
+) -> Intent:
+    node_pool = to_target(pool, cluster.name, "NodePool", f"{KARPENTER}/v1")
+    writes: list[UndoableChange] = []
+    if get_path(pool, "spec", "disruption", "consolidateAfter") in {None, "Never"}:
+        writes.append(
+            set_field(pool, node_pool, path, "/spec/disruption/consolidateAfter", CONSOLIDATE_AFTER)
+        )
+    if decision.verb == SHRINK_POOL:
+        nodes, gpus_per_node = get_pool_size(decision)
+        limit_pointer = join_pointer("spec", "limits", GPU)
+        limit, current = round(nodes * gpus_per_node), resolve_pointer(pool, limit_pointer)
+        if isinstance(current, (str, int)) and int(current) <= limit:
+            raise RefusedError(f"NodePool/{node_pool.name} is limited to {current} GPUs already")
+        writes.append(set_field(pool, node_pool, path, limit_pointer, str(limit)))
     if not writes:
-        raise RefusedError(f"NodePool/{told.name} consolidates its empty nodes already")
+        raise RefusedError(f"NodePool/{node_pool.name} consolidates its empty nodes already")
     return Intent(
-        target=told,
+        target=node_pool,
         capability="pool",
         changes=tuple(w.change for w in writes),
         undo=tuple(w.undo for w in reversed(writes)),
@@ -108,34 +112,38 @@ def _karpenter(decision: Decision, pool: Object, path: str, cluster: Cluster) ->
     )
 
 
-def _eks(decision: Decision, node: Object, pool: str, cluster: Cluster, aws: EksDoor) -> Intent:
-    marks = labels(node)
-    region = marks.get(REGION, "")
-    named = decision.parameters.get("eks_cluster") or next(
-        (marks[k] for k in EKS_CLUSTER if k in marks), ""
+def _eks_intent(
+    decision: Decision, node: Object, pool: str, cluster: ClusterReader, aws: EksClient
+) -> Intent:
+    node_labels = labels(node)
+    region = node_labels.get(REGION, "")
+    eks_cluster = decision.parameters.get("eks_cluster") or next(
+        (node_labels[k] for k in EKS_CLUSTER if k in node_labels), ""
     )
-    if not region or not named:
+    if not region or not eks_cluster:
         raise RefusedError(
             f"the node group {pool} does not say its region and EKS cluster",
             hint="name it in the policy's rung: eks_cluster: NAME",
         )
-    nodes, _ = wanted(decision)
-    path = f"eks/{region}/{named}/nodegroups/{pool}"
-    found = aws.get(path)
-    if found is None:
-        raise RefusedError(f"EKS cluster {named} has no node group {pool}")
-    now = dict(found["scalingConfig"])
+    nodes, _ = get_pool_size(decision)
+    path = f"eks/{region}/{eks_cluster}/nodegroups/{pool}"
+    node_group = aws.get(path)
+    if node_group is None:
+        raise RefusedError(f"EKS cluster {eks_cluster} has no node group {pool}")
+    sizes_before = dict(node_group["scalingConfig"])
     # Running nodes are never forced out: the largest size stays at what is desired now.
     sizes = {
-        "minSize": min(now["minSize"], nodes),
-        "maxSize": max(nodes, now["desiredSize"], 1),
+        "minSize": min(sizes_before["minSize"], nodes),
+        "maxSize": max(nodes, sizes_before["desiredSize"], 1),
     }
-    if sizes["minSize"] == now["minSize"] and sizes["maxSize"] >= now["maxSize"]:
+    if sizes["minSize"] == sizes_before["minSize"] and sizes["maxSize"] >= sizes_before["maxSize"]:
         raise RefusedError(f"the node group {pool} may be that small already")
-    told = Target(cluster.name, "", "NodeGroup", "", pool, uid=found["metadata"]["uid"])
-    was = {f"/scalingConfig/{k}": now[k] for k in sizes}
+    group_target = Target(
+        cluster.name, "", "NodeGroup", "", pool, uid=node_group["metadata"]["uid"]
+    )
+    was = {f"/scalingConfig/{k}": sizes_before[k] for k in sizes}
     change = Change(
-        target=told,
+        target=group_target,
         method="PATCH",
         path=path,
         body={"scalingConfig": sizes},
@@ -147,12 +155,12 @@ def _eks(decision: Decision, node: Object, pool: str, cluster: Cluster, aws: Eks
     )
     undo = msgspec.structs.replace(
         change,
-        body={"scalingConfig": {k: now[k] for k in sizes}},
+        body={"scalingConfig": {k: sizes_before[k] for k in sizes}},
         was=change.becomes,
         becomes=was,
     )
     return Intent(
-        target=told,
+        target=group_target,
         capability="pool",
         changes=(change,),
         undo=(undo,),
@@ -160,22 +168,22 @@ def _eks(decision: Decision, node: Object, pool: str, cluster: Cluster, aws: Eks
     )
 
 
-def _manifest(decision: Decision, pool: str, cluster: Cluster) -> Intent:
+def _review_intent(decision: Decision, pool: str, cluster: ClusterReader) -> Intent:
     """Return an intent without writes: nothing here scales the pool, so people do."""
-    nodes, each = wanted(decision)
+    nodes, gpus_per_node = get_pool_size(decision)
     document: Mapping[str, Any] = {
         "pool": pool,
-        "nodes": {"most": nodes, "gpus": round(nodes * each)},
+        "nodes": {"most": nodes, "gpus": round(nodes * gpus_per_node)},
         "karpenter": {
             "spec": {
-                "limits": {GPU: str(round(nodes * each))},
+                "limits": {GPU: str(round(nodes * gpus_per_node))},
                 "disruption": {
                     "consolidationPolicy": "WhenEmptyOrUnderutilized",
-                    "consolidateAfter": AFTER,
+                    "consolidateAfter": CONSOLIDATE_AFTER,
                 },
             }
         },
     }
     text = yaml.safe_dump(dict(document), sort_keys=False)
-    told = Target(cluster.name, "", "NodePool", "", pool, uid=pool)
-    return Intent(told, "pool", (), (), notes=("for people to review:\n" + text,))
+    pool_target = Target(cluster.name, "", "NodePool", "", pool, uid=pool)
+    return Intent(pool_target, "pool", (), (), notes=("for people to review:\n" + text,))

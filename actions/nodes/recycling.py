@@ -8,27 +8,27 @@ is deleted.
 from typing import ClassVar
 
 from actions.cluster.allocations import CLAIMS
-from actions.cluster.members import pods_on
 from actions.cluster.objects import (
     Object,
     annotations,
     controller,
-    deep,
-    going,
+    get_path,
+    is_deleting,
     labels,
     name,
     namespace,
-    target,
+    to_target,
     uid,
 )
-from actions.cluster.protections import protected
-from actions.reclaim.subjects import freed
-from actions.reclaim.writes import field, joined
-from fallow.acting import Change, Decision, Intent
+from actions.cluster.protections import find_protections
+from actions.cluster.workload_pods import list_node_pods
+from actions.reclaim.subjects import to_freed_pods
+from actions.reclaim.writes import join_writes, set_field
+from fallow.action_models import Change, Decision, Intent
 from fallow.errors import RefusedError
-from fallow.seams import Cluster, Right
+from fallow.protocols import ClusterReader, Right
 
-WHY = "/metadata/annotations/fallow.dev~1recycle"
+REASON = "/metadata/annotations/fallow.dev~1recycle"
 CORDON = "/spec/unschedulable"
 CONTROL = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 MIRROR = "kubernetes.io/config.mirror"
@@ -50,7 +50,7 @@ class RecycleExecutor:
         CLAIMS,
     )
 
-    def intend(self, decision: Decision, cluster: Cluster) -> Intent:
+    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the cordon, then the evictions; the undo lets pods onto the node again.
 
         Raises:
@@ -58,75 +58,76 @@ class RecycleExecutor:
                 holds pods that must not be evicted.
             TemporaryError: the API does not answer.
         """
-        node, path = read(decision, cluster)
-        told = target(node, cluster.name, "Node", "v1")
-        if deep(node, "spec", "unschedulable"):
-            raise RefusedError(f"Node/{told.name} is cordoned by somebody already")
+        node, path = read_node(decision, cluster)
+        node_target = to_target(node, cluster.name, "Node", "v1")
+        if get_path(node, "spec", "unschedulable"):
+            raise RefusedError(f"Node/{node_target.name} is cordoned by somebody already")
         reason = str(decision.parameters.get("why") or decision.verb)
         # One write: the node-lifecycle controller adds its taint as soon as it sees the cordon.
-        cordon = joined(
-            field(node, told, path, CORDON, value=True), field(node, told, path, WHY, reason)
+        cordon = join_writes(
+            set_field(node, node_target, path, CORDON, value=True),
+            set_field(node, node_target, path, REASON, reason),
         )
-        moving = _moving(node, cluster) if "drain" in _asked(decision) else ()
+        moving = _pods_to_evict(node, cluster) if "drain" in _get_capabilities(decision) else ()
         return Intent(
-            target=told,
+            target=node_target,
             capability="drain" if moving else "cordon",
             changes=(cordon.change, *(_evict(p, cluster) for p in moving)),
             undo=(cordon.undo,),
-            frees=freed(moving, cluster),
-            lost=_lost(moving),
+            frees=to_freed_pods(moving, cluster),
+            lost=_describe_loss(moving),
             notes=("an empty node is its autoscaler's to take away, or its operator's to repair",),
         )
 
 
-def read(decision: Decision, cluster: Cluster) -> tuple[Object, str]:
+def read_node(decision: Decision, cluster: ClusterReader) -> tuple[Object, str]:
     """Return a decision's node as it is now, and its path.
 
     Raises:
         RefusedError: it is gone, another by now, or of the control plane.
     """
-    of, _, _, called = decision.subject
-    if of != cluster.name:
-        raise RefusedError(f"Node/{called} is in cluster {of}, not {cluster.name}")
-    path = f"/api/v1/nodes/{called}"
+    cluster_name, _, _, node_name = decision.subject
+    if cluster_name != cluster.name:
+        raise RefusedError(f"Node/{node_name} is in cluster {cluster_name}, not {cluster.name}")
+    path = f"/api/v1/nodes/{node_name}"
     node = cluster.get(path)
-    if node is None or going(node):
-        raise RefusedError(f"Node/{called} is gone")
+    if node is None or is_deleting(node):
+        raise RefusedError(f"Node/{node_name} is gone")
     if decision.uid and uid(node) != decision.uid:
-        raise RefusedError(f"Node/{called} is another node of that name: its uid is {uid(node)}")
-    if any(word in labels(node) for word in CONTROL):
-        raise RefusedError(f"Node/{called} is of the control plane")
+        raise RefusedError(f"Node/{node_name} is another node of that name: its uid is {uid(node)}")
+    if any(label in labels(node) for label in CONTROL):
+        raise RefusedError(f"Node/{node_name} is of the control plane")
     return node, path
 
 
-def _moving(node: Object, cluster: Cluster) -> tuple[Object, ...]:
+def _pods_to_evict(node: Object, cluster: ClusterReader) -> tuple[Object, ...]:
     """Return the pods to evict.
 
     Raises:
         RefusedError: a pod is protected, or nothing would start it again.
     """
-    moving = []
-    for pod in pods_on(name(node), cluster):
+    evicted = []
+    for pod in list_node_pods(name(node), cluster):
         owner = controller(pod)
         if MIRROR in annotations(pod) or (owner and owner.get("kind") in FOR_NODES):
             continue
-        shown = f"pod {namespace(pod)}/{name(pod)} on {name(node)}"
+        pod_text = f"pod {namespace(pod)}/{name(pod)} on {name(node)}"
         if owner is None:
             raise RefusedError(
-                f"{shown} has no controller: nothing would start it again",
+                f"{pod_text} has no controller: nothing would start it again",
                 hint="move it by hand; the policy may cordon without draining",
             )
-        if why := protected([pod], cluster.get(f"/api/v1/namespaces/{namespace(pod)}")):
-            raise RefusedError(f"{shown} must not be evicted: {why[0].text}")
-        moving.append(pod)
-    return tuple(moving)
+        if why := find_protections([pod], cluster.get(f"/api/v1/namespaces/{namespace(pod)}")):
+            raise RefusedError(f"{pod_text} must not be evicted: {why[0].text}")
+        evicted.append(pod)
+    return tuple(evicted)
 
 
-def _evict(pod: Object, cluster: Cluster) -> Change:
+def _evict(pod: Object, cluster: ClusterReader) -> Change:
     """Return one eviction, without a precondition: one that fails would use up the budget."""
     path = f"/api/v1/namespaces/{namespace(pod)}/pods/{name(pod)}"
     return Change(
-        target(pod, cluster.name, "Pod", "v1"),
+        to_target(pod, cluster.name, "Pod", "v1"),
         "POST",
         f"{path}/eviction",
         {
@@ -142,13 +143,15 @@ def _evict(pod: Object, cluster: Cluster) -> Change:
     )
 
 
-def _asked(decision: Decision) -> set[str]:
+def _get_capabilities(decision: Decision) -> set[str]:
     return {decision.verb, *decision.parameters.get("capabilities", ())}
 
 
-def _lost(moving: tuple[Object, ...]) -> str:
+def _describe_loss(moving: tuple[Object, ...]) -> str:
     if not moving:
         return ""
-    kept = [v for p in moving for v in deep(p, "spec", "volumes") or () if "emptyDir" in v]
-    said = f"memory of {len(moving)} pods since their last checkpoint"
-    return f"{said}, and {len(kept)} emptyDir volumes" if kept else said
+    empty_dirs = [
+        v for p in moving for v in get_path(p, "spec", "volumes") or () if "emptyDir" in v
+    ]
+    text = f"memory of {len(moving)} pods since their last checkpoint"
+    return f"{text}, and {len(empty_dirs)} emptyDir volumes" if empty_dirs else text

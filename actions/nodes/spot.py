@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from actions.cluster.objects import Object, deep
-from actions.cluster.pointers import MISSING, at
-from actions.reclaim.subjects import Subject, rights, subject
-from fallow.acting import Change, Decision, Intent, Target
+from actions.cluster.objects import Object, get_path
+from actions.cluster.pointers import MISSING, resolve_pointer
+from actions.reclaim.subjects import LiveWorkload, build_rights, read_workload
+from fallow.action_models import Change, Decision, Intent, Target
 from fallow.errors import RefusedError
-from fallow.seams import Cluster, Right
+from fallow.protocols import ClusterReader, Right
 
 CAPACITY = "karpenter.sh/capacity-type"
 TOLERATION = {"key": CAPACITY, "operator": "Equal", "value": "spot", "effect": "NoSchedule"}
@@ -42,9 +42,11 @@ class SpotExecutor:
     kinds: ClassVar[frozenset[str]] = frozenset({"Deployment", "StatefulSet", "Job", "CronJob"})
     capabilities: ClassVar[frozenset[str]] = frozenset({"spot"})
     verbs: ClassVar[frozenset[str]] = frozenset(VERBS)
-    rights: ClassVar[tuple[Right, ...]] = rights("Deployment", "StatefulSet", "Job", "CronJob")
+    rights: ClassVar[tuple[Right, ...]] = build_rights(
+        "Deployment", "StatefulSet", "Job", "CronJob"
+    )
 
-    def intend(self, decision: Decision, cluster: Cluster) -> Intent:
+    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return one JSON patch of the template, whose tests hold it to what was read.
 
         Raises:
@@ -52,25 +54,25 @@ class SpotExecutor:
                 cannot be changed.
             TemporaryError: the API does not answer.
         """
-        found = subject(decision, cluster)
-        root = TEMPLATE if found.kind.kind != "CronJob" else f"/spec/jobTemplate{TEMPLATE}"
-        if found.kind.kind == "Job" and not deep(found.obj, "spec", "suspend"):
+        workload = read_workload(decision, cluster)
+        root = TEMPLATE if workload.kind.kind != "CronJob" else f"/spec/jobTemplate{TEMPLATE}"
+        if workload.kind.kind == "Job" and not get_path(workload.obj, "spec", "suspend"):
             raise RefusedError(
-                f"{found} runs: a Job's template is fixed until it is suspended",
+                f"{workload} runs: a Job's template is fixed until it is suspended",
                 hint="its owner sets this where the Job is made, or suspend it first",
             )
-        if at(found.obj, root) is MISSING:
-            raise RefusedError(f"{found} has no pod template")
-        served = found.kind.kind in SERVED
+        if resolve_pointer(workload.obj, root) is MISSING:
+            raise RefusedError(f"{workload} has no pod template")
+        served = workload.kind.kind in SERVED
         if served:
-            _enough(decision, found)
-        wanted = _wanted(found.obj, root, spread=served)
-        if not wanted:
-            raise RefusedError(f"{found} prefers spot already")
-        change = _patch(found.target, found.path, found.obj, wanted)
-        undo = _back(found.later, change)
+            _require_spread(decision, workload)
+        lists_wanted = _build_lists(workload.obj, root, spread=served)
+        if not lists_wanted:
+            raise RefusedError(f"{workload} prefers spot already")
+        change = _patch(workload.target, workload.path, workload.obj, lists_wanted)
+        undo = _build_undo(workload.later, change)
         return Intent(
-            target=found.target,
+            target=workload.target,
             capability="spot",
             changes=(change,),
             undo=(undo,),
@@ -79,23 +81,23 @@ class SpotExecutor:
         )
 
 
-def _enough(decision: Decision, found: Subject) -> None:
+def _require_spread(decision: Decision, workload: LiveWorkload) -> None:
     """Refuse to spread replicas evenly where more than half must stay on demand.
 
     Raises:
         RefusedError: too few would be left when spot goes.
     """
-    many = deep(found.obj, "spec", "replicas")
-    many = 1 if many is None else int(many)
-    base = int(decision.parameters.get("on_demand_replicas", many))
-    if many < 2 or base > many // 2:  # noqa: PLR2004  (one replica has nobody to stand in)
+    replicas = get_path(workload.obj, "spec", "replicas")
+    replicas = 1 if replicas is None else int(replicas)
+    base = int(decision.parameters.get("on_demand_replicas", replicas))
+    if replicas < 2 or base > replicas // 2:  # noqa: PLR2004  (one replica has nobody to stand in)
         raise RefusedError(
-            f"{found} needs {base} of its {many} replicas on demand: an even spread leaves "
-            f"{many // 2}"
+            f"{workload} needs {base} of its {replicas} replicas on demand: an even spread leaves "
+            f"{replicas // 2}"
         )
 
 
-def _wanted(obj: Object, root: str, *, spread: bool) -> dict[str, list[Any]]:
+def _build_lists(obj: Object, root: str, *, spread: bool) -> dict[str, list[Any]]:
     """Return the lists of the template as they should be, by pointer; only those that change."""
     lists: dict[str, Any] = {"/tolerations": TOLERATION}
     if spread:
@@ -103,55 +105,55 @@ def _wanted(obj: Object, root: str, *, spread: bool) -> dict[str, list[Any]]:
             "maxSkew": 1,
             "topologyKey": CAPACITY,
             "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": deep(obj, "spec", "selector"),
+            "labelSelector": get_path(obj, "spec", "selector"),
         }
     else:
         lists[PREFERENCES] = PREFERRED
-    out = {}
+    changed = {}
     for pointer, item in lists.items():
-        now = at(obj, root + pointer)
-        have = [] if now is MISSING else list(now)
-        if item not in have:
-            out[root + pointer] = [*have, item]
-    return out
+        current = resolve_pointer(obj, root + pointer)
+        items = [] if current is MISSING else list(current)
+        if item not in items:
+            changed[root + pointer] = [*items, item]
+    return changed
 
 
-def _patch(target: Target, path: str, obj: Object, wanted: dict[str, list[Any]]) -> Change:
+def _patch(target: Target, path: str, obj: Object, values: dict[str, list[Any]]) -> Change:
     body: list[dict[str, Any]] = []
     was: dict[str, Any] = {}
     becomes: dict[str, Any] = {}
-    for pointer, value in wanted.items():
-        now = at(obj, pointer)
-        if now is not MISSING:
-            body.append({"op": "test", "path": pointer, "value": now})
-            was[pointer], becomes[pointer] = now, value
+    for pointer, value in values.items():
+        current = resolve_pointer(obj, pointer)
+        if current is not MISSING:
+            body.append({"op": "test", "path": pointer, "value": current})
+            was[pointer], becomes[pointer] = current, value
             body.append({"op": "replace", "path": pointer, "value": value})
             continue
-        top, made = _absent(obj, pointer, value)
-        was[top], becomes[top] = None, made
-        body.append({"op": "add", "path": top, "value": made})
+        top, value_to_add = _absent(obj, pointer, value)
+        was[top], becomes[top] = None, value_to_add
+        body.append({"op": "add", "path": top, "value": value_to_add})
     return Change(target, "PATCH", path, body, content_type=JSON_PATCH, was=was, becomes=becomes)
 
 
 def _absent(obj: Object, pointer: str, value: Any) -> tuple[str, Any]:
     """Return the highest absent part of a pointer, and what to put there."""
     parts = pointer.split("/")
-    made = value
-    while at(obj, "/".join(parts[:-1])) is MISSING:
-        made = {parts.pop(): made}
-    return "/".join(parts), made
+    nested = value
+    while resolve_pointer(obj, "/".join(parts[:-1])) is MISSING:
+        nested = {parts.pop(): nested}
+    return "/".join(parts), nested
 
 
-def _back(later: Target, change: Change) -> Change:
+def _build_undo(later: Target, change: Change) -> Change:
     """Return the patch that puts back what was, as long as what we left is still there."""
     body: list[dict[str, Any]] = []
     for pointer, value in change.becomes.items():
-        old = change.was[pointer]
+        before = change.was[pointer]
         body.append({"op": "test", "path": pointer, "value": value})
         body.append(
             {"op": "remove", "path": pointer}
-            if old is None
-            else {"op": "replace", "path": pointer, "value": old}
+            if before is None
+            else {"op": "replace", "path": pointer, "value": before}
         )
     return msgspec.structs.replace(
         change, target=later, body=body, was=change.becomes, becomes=change.was

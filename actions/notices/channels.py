@@ -10,16 +10,16 @@ from datetime import datetime
 
 import msgspec
 
-from actions.loop.seams import Notice, Proof
-from actions.notices.handing import hand, opened
+from actions.loop.protocols import Notice, NoticeProof
+from actions.notices.apprise_delivery import deliver_text, open_service
 from fallow.action_settings import Channel, NoticesSettings
-from fallow.quiet_hours import parse
+from fallow.quiet_hours import parse_quiet_hours
 
 Deliver = Callable[[Channel, str, str, float], str | None]
 """(channel, title, text, timeout) -> why it was not delivered, None = it was."""
 
 
-class Sent(msgspec.Struct):
+class NoticeProgress(msgspec.Struct):
     """What became of one notice so far."""
 
     delivered: list[str] = []
@@ -27,37 +27,37 @@ class Sent(msgspec.Struct):
     waits_until: datetime | None = None
 
 
-class Channels:
+class ChannelNotifier:
     """The notifier of the settings. `deliver` is injected by tests."""
 
     def __init__(self, settings: NoticesSettings, deliver: Deliver | None = None) -> None:
         self._settings = settings
-        self._deliver = deliver or by_apprise
+        self._deliver = deliver or deliver_by_apprise
         self._last: dict[str, datetime] = {}
 
-    def tell(self, notices: Sequence[Notice], now: datetime) -> list[Proof]:
+    def tell(self, notices: Sequence[Notice], now: datetime) -> list[NoticeProof]:
         """Deliver notices, one digest per channel; return what came of each.
 
         A notice is proved when at least one of its channels took it.
         """
-        outcome: list[Sent] = [Sent() for _ in notices]
+        progress: list[NoticeProgress] = [NoticeProgress() for _ in notices]
         by_channel: dict[str, list[int]] = defaultdict(list)
         for number, notice in enumerate(notices):
             names = self._names(notice)
             if not names:
-                outcome[number].failed.append("nobody to tell: set notices.default")
+                progress[number].failed.append("nobody to tell: set notices.default")
             for name in names:
                 by_channel[name].append(number)
         for name, numbers in by_channel.items():
-            self._digest(name, numbers, notices, outcome, now)
+            self._digest(name, numbers, notices, progress, now)
         return [
-            Proof(
+            NoticeProof(
                 notice,
-                delivered=tuple(sent.delivered),
-                failed=tuple(sent.failed),
-                waits_until=None if sent.delivered else sent.waits_until,
+                delivered=tuple(state.delivered),
+                failed=tuple(state.failed),
+                waits_until=None if state.delivered else state.waits_until,
             )
-            for notice, sent in zip(notices, outcome, strict=True)
+            for notice, state in zip(notices, progress, strict=True)
         ]
 
     def _names(self, notice: Notice) -> tuple[str, ...]:
@@ -73,45 +73,47 @@ class Channels:
         name: str,
         numbers: Sequence[int],
         notices: Sequence[Notice],
-        outcome: list[Sent],
+        progress: list[NoticeProgress],
         now: datetime,
     ) -> None:
         channel = self._settings.channels.get(name)
         if channel is None:
             legal = ", ".join(self._settings.channels) or "none"
             for number in numbers:
-                outcome[number].failed.append(f"no channel {name!r} (legal: {legal})")
+                progress[number].failed.append(f"no channel {name!r} (legal: {legal})")
             return
         urgent = [n for n in numbers if notices[n].operators]
-        later = [n for n in numbers if not notices[n].operators]
+        waiting = [n for n in numbers if not notices[n].operators]
         until = self._quiet(name, channel, now)
-        most = self._settings.most_lines
-        chosen = urgent if until is not None else [*urgent, *later[:most]]
-        for number in set(later) - set(chosen):
-            outcome[number].waits_until = until or now + self._settings.least_between
-        if not chosen:
+        limit = self._settings.most_lines
+        sent = urgent if until is not None else [*urgent, *waiting[:limit]]
+        for number in set(waiting) - set(sent):
+            progress[number].waits_until = until or now + self._settings.least_between
+        if not sent:
             return
-        title, text = digest([notices[n] for n in chosen])
+        title, text = build_digest([notices[n] for n in sent])
         timeout = self._settings.timeout.total_seconds()
         why = self._deliver(channel, title, text, timeout)
-        if why is None and set(chosen) - set(urgent):
+        if why is None and set(sent) - set(urgent):
             self._last[name] = now
-        for number in chosen:
+        for number in sent:
             if why is None:
-                outcome[number].delivered.append(name)
+                progress[number].delivered.append(name)
             else:
-                outcome[number].failed.append(f"{name}: {why}")
+                progress[number].failed.append(f"{name}: {why}")
 
     def _quiet(self, name: str, channel: Channel, now: datetime) -> datetime | None:
         """Return until when owners are not told by a channel, None = they may be told now."""
-        ends = [end for text in channel.quiet if (end := parse(text).until(now)) is not None]
+        ends = [
+            end for text in channel.quiet if (end := parse_quiet_hours(text).until(now)) is not None
+        ]
         last = self._last.get(name)
         if last is not None and now - last < self._settings.least_between:
             ends.append(last + self._settings.least_between)
         return max(ends, default=None)
 
 
-def digest(notices: Sequence[Notice]) -> tuple[str, str]:
+def build_digest(notices: Sequence[Notice]) -> tuple[str, str]:
     """Return the title and the text of one message about all of these."""
     if len(notices) == 1:
         title = "Fallow: " + notices[0].text.partition("\n")[0][:120]
@@ -120,13 +122,13 @@ def digest(notices: Sequence[Notice]) -> tuple[str, str]:
     return title, "\n\n".join(_plain(notice.text) for notice in notices)
 
 
-def by_apprise(channel: Channel, title: str, text: str, timeout: float) -> str | None:
+def deliver_by_apprise(channel: Channel, title: str, text: str, timeout: float) -> str | None:
     """Deliver by the channel's Apprise URL, which is never printed: it holds the password."""
-    made = opened(channel.url.get_secret_value())
-    if made is None:
+    service = open_service(channel.url.get_secret_value())
+    if service is None:
         return "its url is no Apprise URL"
-    handed = hand(made, title, text, timeout)
-    return None if handed.taken else handed.said
+    attempt = deliver_text(service, title, text, timeout)
+    return None if attempt.taken else attempt.said
 
 
 def _plain(text: str) -> str:

@@ -1,24 +1,26 @@
 """What an intent may be, however its executor came to it: what the policy allowed, and where."""
 
-from actions.policy.matching import any_of
-from fallow.acting import Decision, Intent, Reason
+from actions.policy.matching import matches_any
+from fallow.action_models import Decision, Intent, Reason
 
 
-def beyond(decision: Decision, intent: Intent) -> tuple[Reason, ...]:
+def find_excess(decision: Decision, intent: Intent) -> tuple[Reason, ...]:
     """Return why an intent goes further than its decision allows; nothing = it does not.
 
     Its capability, or the verb, has to be a word of the policy's `act`; and every object it
     writes that lies in a namespace has to lie in one of `allow.namespaces`.
     """
-    words = tuple(decision.parameters.get("capabilities") or ())
-    spaces = tuple(decision.parameters.get("allowed_namespaces") or ())
-    found = []
-    if intent.capability not in words and decision.verb not in words:
-        said = f"the policy allows {', '.join(words) or 'nothing'}, not {intent.capability}"
-        found.append(Reason("verb", said))
-    touched = {change.target.namespace for change in intent.changes if change.target.namespace}
-    for space in sorted(touched):
-        if not any_of(spaces, space):
-            listed = ", ".join(spaces) or "empty"
-            found.append(Reason("namespace", f"{space} is not in allow.namespaces ({listed})"))
-    return tuple(found)
+    allowed = tuple(decision.parameters.get("capabilities") or ())
+    globs = tuple(decision.parameters.get("allowed_namespaces") or ())
+    reasons = []
+    if intent.capability not in allowed and decision.verb not in allowed:
+        text = f"the policy allows {', '.join(allowed) or 'nothing'}, not {intent.capability}"
+        reasons.append(Reason("verb", text))
+    namespaces = {change.target.namespace for change in intent.changes if change.target.namespace}
+    for namespace in sorted(namespaces):
+        if not matches_any(globs, namespace):
+            listed = ", ".join(globs) or "empty"
+            reasons.append(
+                Reason("namespace", f"{namespace} is not in allow.namespaces ({listed})")
+            )
+    return tuple(reasons)

@@ -18,20 +18,20 @@ from typing import Self
 
 import msgspec
 
-from actions.policy.model import Amount, Budget, Policy
-from actions.policy.schedule import closes, is_open
-from fallow.acting import Decision, Facts, Reason
+from actions.policy.model import ActionBudget, Policy, PolicyAmount
+from actions.policy.schedule import get_closing, is_open
+from fallow.action_models import Decision, Facts, Reason
 from fallow.window import format_duration
 
 HOURS_PER_DAY = 24
-LEAST_CASES = 10
+MIN_CASES = 10
 """A share in `max_resources` above 0 is never fewer cases: at night most of a small fleet may rest
 together, and then a share of it would stop every turn. Budgets and `concurrent` bound the acts."""
 NODE = "Node"
 """Kind of the subject where nodes are acted upon."""
 
 
-class Use(msgspec.Struct, frozen=True):
+class CountedAction(msgspec.Struct, frozen=True):
     """One action that counts against budgets."""
 
     at: datetime
@@ -44,10 +44,10 @@ class Use(msgspec.Struct, frozen=True):
     """None is unknown, of GPUs and of dollars."""
 
 
-class Spent(msgspec.Struct, frozen=True):
+class BudgetUsage(msgspec.Struct, frozen=True):
     """What was done already, and the fleet it was done to. None is unknown."""
 
-    uses: tuple[Use, ...] = ()
+    uses: tuple[CountedAction, ...] = ()
     fleet_gpus: float | None = None
     fleet_workloads: int | None = None
     fleet_owners: int | None = None
@@ -71,7 +71,7 @@ class Spent(msgspec.Struct, frozen=True):
     """Actions ever taken by a policy; none known = none taken."""
 
 
-class Left(msgspec.Struct, frozen=True):
+class RemainingBudget(msgspec.Struct, frozen=True):
     """What may still be done now under the budgets that count everything together.
 
     None = no budget says. What cannot be counted leaves nothing.
@@ -84,103 +84,107 @@ class Left(msgspec.Struct, frozen=True):
     concurrent: int = 0
 
 
-class Hold(msgspec.Struct, frozen=True):
+class BudgetBlock(msgspec.Struct, frozen=True):
     """A budget with nothing left for a case: why, and when its window closes or a use ages out."""
 
     reason: Reason
     until: datetime | None
 
 
-def use(decision: Decision, at: datetime) -> Use:
+def count_action(decision: Decision, at: datetime) -> CountedAction:
     """Return what an action by a decision counts as."""
-    return Use(
+    return CountedAction(
         at=at,
         policy=decision.policy,
         workload=decision.subject,
-        gpus=exact(decision.gpus),
+        gpus=to_exact(decision.gpus),
         owner=decision.owner,
         usd_per_hour=_hourly(decision.usd_per_day),
     )
 
 
-def spend(spent: Spent, decision: Decision, at: datetime) -> Spent:
+def add_usage(usage: BudgetUsage, decision: Decision, at: datetime) -> BudgetUsage:
     """Return what is spent once an allowed act is under way."""
     return msgspec.structs.replace(
-        spent, uses=(*spent.uses, use(decision, at)), concurrent=spent.concurrent + 1
+        usage, uses=(*usage.uses, count_action(decision, at)), concurrent=usage.concurrent + 1
     )
 
 
-def horizon(policies: Sequence[Policy]) -> timedelta:
+def get_horizon(policies: Sequence[Policy]) -> timedelta:
     """Return how far back uses matter to any budget of these policies."""
     return max((b.per for p in policies for b in p.budgets), default=timedelta(0))
 
 
-def left(policy: Policy, spent: Spent, now: datetime) -> Left:
+def get_remaining(policy: Policy, usage: BudgetUsage, now: datetime) -> RemainingBudget:
     """Return the least that any budget in force leaves."""
-    rooms: dict[str, list[Decimal]] = {}
+    by_meter: dict[str, list[Decimal]] = {}
     for budget in policy.budgets:
-        if not budget.each and in_force(budget, now):
-            uses = _counted(policy.name, budget, None, spent, now)
-            for meter in _meters(budget, uses, None, spent, Floor.of_fleet(spent)):
-                rooms.setdefault(meter.name, []).append(meter.room)
-    least = {name: min(found) for name, found in rooms.items()}
-    return Left(
+        if not budget.each and is_in_force(budget, now):
+            uses = _counted(policy.name, budget, None, usage, now)
+            for meter in _meters(budget, uses, None, usage, BudgetFloor.of_fleet(usage)):
+                by_meter.setdefault(meter.name, []).append(meter.room)
+    least = {name: min(amounts) for name, amounts in by_meter.items()}
+    return RemainingBudget(
         workloads=int(least["workloads"]) if "workloads" in least else None,
         gpus=least.get("gpus"),
         owners=int(least["owners"]) if "owners" in least else None,
         usd_per_hour=least.get("usd_per_hour"),
-        concurrent=max(policy.concurrent - spent.concurrent, 0),
+        concurrent=max(policy.concurrent - usage.concurrent, 0),
     )
 
 
-def held(policy: Policy, facts: Facts, spent: Spent, now: datetime) -> tuple[Hold, ...]:
+def find_blocks(
+    policy: Policy, facts: Facts, usage: BudgetUsage, now: datetime
+) -> tuple[BudgetBlock, ...]:
     """Return every budget in force that has nothing left for a case; nothing = it fits."""
     subject = facts.finding.subject
-    case = Use(
+    case = CountedAction(
         at=now,
         policy=policy.name,
         workload=(subject.cluster, subject.workload_kind, subject.namespace, subject.workload),
-        gpus=exact(facts.gpus),
+        gpus=to_exact(facts.gpus),
         owner=facts.owner,
         usd_per_hour=_hourly(facts.usd_per_day),
     )
-    found, floor = [], Floor.of_case(facts, case, spent)
+    blocks, floor = [], BudgetFloor.of_case(facts, case, usage)
     for budget in policy.budgets:
-        if in_force(budget, now):
-            uses = _counted(policy.name, budget, case, spent, now)
-            full = [m for m in _meters(budget, uses, case, spent, floor) if not m.fits]
-            until = _free_at(budget, uses, case, spent, now, floor) if full else None
-            found += [Hold(Reason("budget", _words(budget, m)), until) for m in full]
-    return tuple(found)
+        if is_in_force(budget, now):
+            uses = _counted(policy.name, budget, case, usage, now)
+            exhausted = [m for m in _meters(budget, uses, case, usage, floor) if not m.fits]
+            until = _get_free_time(budget, uses, case, usage, now, floor) if exhausted else None
+            blocks += [
+                BudgetBlock(Reason("budget", _describe(budget, m)), until) for m in exhausted
+            ]
+    return tuple(blocks)
 
 
-def exact(value: float | Decimal | None) -> Decimal | None:
+def to_exact(value: float | Decimal | None) -> Decimal | None:
     """Return a number as it is written; None = unknown: none, no finite one, or one below zero."""
     if value is None or not math.isfinite(value) or value < 0:
         return None
     return value if isinstance(value, Decimal) else Decimal(str(value))
 
 
-def in_force(budget: Budget, now: datetime) -> bool:
+def is_in_force(budget: ActionBudget, now: datetime) -> bool:
     """Say whether a budget counts at a moment."""
     return budget.window is None or is_open(budget.window, now)
 
 
-def exceeded(policy: Policy, cases: int, spent: Spent) -> Reason | None:
+def explain_excess(policy: Policy, cases: int, usage: BudgetUsage) -> Reason | None:
     """Say why so many cases of a policy, ready to be acted upon at once, abort the run, or None."""
-    most = _limit(policy.max_resources, spent.fleet_workloads, whole=True)
-    if most is None:
+    limit = _limit(policy.max_resources, usage.fleet_workloads, is_whole=True)
+    if limit is None:
         text = f"the fleet's size is unknown: {policy.max_resources} of it cannot be counted"
         return Reason("max-resources", f"{policy.name}: {text}")
-    if policy.max_resources.share and most > 0:
-        most = max(most, Decimal(LEAST_CASES))
-    if cases > most:
-        text = f"{cases} cases are more than max_resources ({policy.max_resources} = {most:f})"
+    if policy.max_resources.share and limit > 0:
+        limit = max(limit, Decimal(MIN_CASES))
+    if cases > limit:
+        text = f"{cases} cases are more than max_resources ({policy.max_resources} = {limit:f})"
         return Reason("max-resources", f"{policy.name}: {text}; nothing at all is done")
     return None
 
 
-class Floor(msgspec.Struct, frozen=True):
+class BudgetFloor(msgspec.Struct, frozen=True):
     """The least that a percentage above 0 allows. None = no more than the percentage itself."""
 
     gpus: Decimal | None
@@ -189,15 +193,15 @@ class Floor(msgspec.Struct, frozen=True):
     """Why there is none, where that needs to be said."""
 
     @classmethod
-    def of_fleet(cls, spent: Spent) -> Self:
+    def of_fleet(cls, usage: BudgetUsage) -> Self:
         """Return that of workloads: what the fleet's largest node has."""
-        return cls(exact(spent.largest_node_gpus), exact(spent.largest_node_usd_per_hour))
+        return cls(to_exact(usage.largest_node_gpus), to_exact(usage.largest_node_usd_per_hour))
 
     @classmethod
-    def of_case(cls, facts: Facts, case: Use, spent: Spent) -> Self:
+    def of_case(cls, facts: Facts, case: CountedAction, usage: BudgetUsage) -> Self:
         """Return that of a case: of a node itself, unless its pool would have no other."""
         if facts.finding.subject.workload_kind != NODE:
-            return cls.of_fleet(spent)
+            return cls.of_fleet(usage)
         if facts.pool_others is None:
             return cls(None, None, "whether its pool has another schedulable node is unknown")
         if facts.pool_others < 1:
@@ -210,58 +214,62 @@ class _Meter(msgspec.Struct, frozen=True):
 
     name: str
     limit: Decimal | None
-    taken: Decimal | None
-    asks: Decimal | None
+    used: Decimal | None
+    requested: Decimal | None
     why: str = ""
     """Why a percentage allows no whole node."""
 
     @property
     def room(self) -> Decimal:
-        if self.limit is None or self.taken is None:
+        if self.limit is None or self.used is None:
             return Decimal(0)
-        return max(self.limit - self.taken, Decimal(0))
+        return max(self.limit - self.used, Decimal(0))
 
     @property
     def fits(self) -> bool:
-        known = self.limit is not None and self.taken is not None and self.asks is not None
-        return known and self.asks <= self.limit - self.taken  # type: ignore[operator]
+        is_known = self.limit is not None and self.used is not None and self.requested is not None
+        return is_known and self.requested <= self.limit - self.used  # type: ignore[operator]
 
 
 def _meters(
-    budget: Budget, uses: Sequence[Use], case: Use | None, spent: Spent, floor: Floor
+    budget: ActionBudget,
+    uses: Sequence[CountedAction],
+    case: CountedAction | None,
+    usage: BudgetUsage,
+    floor: BudgetFloor,
 ) -> Iterator[_Meter]:
-    one = [case] if case else []
+    cases = [case] if case else []
     if budget.workloads is not None:
-        limit = _limit(budget.workloads, spent.fleet_workloads, whole=True)
-        yield _Meter("workloads", limit, Decimal(len(uses)), Decimal(len(one)))
+        limit = _limit(budget.workloads, usage.fleet_workloads, is_whole=True)
+        yield _Meter("workloads", limit, Decimal(len(uses)), Decimal(len(cases)))
     if budget.gpus is not None:
-        limit = _limit(budget.gpus, spent.fleet_gpus, floor=floor.gpus)
-        taken, asks = _sum([u.gpus for u in uses]), _sum([u.gpus for u in one])
-        yield _Meter("gpus", limit, taken, asks, floor.why if budget.gpus.share else "")
+        limit = _limit(budget.gpus, usage.fleet_gpus, floor=floor.gpus)
+        used, requested = _sum([u.gpus for u in uses]), _sum([u.gpus for u in cases])
+        yield _Meter("gpus", limit, used, requested, floor.why if budget.gpus.share else "")
     if budget.owners is not None:
-        limit = _limit(budget.owners, spent.fleet_owners, whole=True)
+        limit = _limit(budget.owners, usage.fleet_owners, is_whole=True)
         before = _owners(uses)
-        yield _Meter("owners", limit, Decimal(before), Decimal(_owners([*uses, *one]) - before))
+        yield _Meter("owners", limit, Decimal(before), Decimal(_owners([*uses, *cases]) - before))
     if budget.usd_per_hour is not None:
-        limit = _limit(budget.usd_per_hour, spent.fleet_usd_per_hour, floor=floor.usd_per_hour)
-        taken, asks = (_sum([u.usd_per_hour for u in each]) for each in (uses, one))
+        limit = _limit(budget.usd_per_hour, usage.fleet_usd_per_hour, floor=floor.usd_per_hour)
+        used, requested = (_sum([u.usd_per_hour for u in actions]) for actions in (uses, cases))
         why = floor.why if budget.usd_per_hour.share else ""
-        yield _Meter("usd_per_hour", limit, taken, asks, why)
+        yield _Meter("usd_per_hour", limit, used, requested, why)
 
 
 def _counted(
-    policy: str, budget: Budget, case: Use | None, spent: Spent, now: datetime
-) -> list[Use]:
+    policy: str, budget: ActionBudget, case: CountedAction | None, usage: BudgetUsage, now: datetime
+) -> list[CountedAction]:
     """Return the actions that count against a budget; one that seems to come later counts too."""
-    since, every = now - budget.per, budget.counts == "all"
-    found = [u for u in spent.uses if u.at > since and (every or u.policy == policy)]
+    since, counts_all = now - budget.per, budget.counts == "all"
+    counted = [u for u in usage.uses if u.at > since and (counts_all or u.policy == policy)]
     if case is None or not budget.each:
-        return found
+        return counted
     group = _group(budget, case)
-    return [u for u in found if _group(budget, u) == group]
+    return [u for u in counted if _group(budget, u) == group]
 
 
-def _group(budget: Budget, action: Use) -> str | None:
+def _group(budget: ActionBudget, action: CountedAction) -> str | None:
     if budget.each == "namespace":
         return f"{action.workload[0]}/{action.workload[2]}"
     if budget.each == "cluster":
@@ -270,10 +278,10 @@ def _group(budget: Budget, action: Use) -> str | None:
 
 
 def _limit(
-    amount: Amount,
+    amount: PolicyAmount,
     fleet: float | Decimal | None,
     *,
-    whole: bool = False,
+    is_whole: bool = False,
     floor: Decimal | None = None,
 ) -> Decimal | None:
     """Return a limit as a number; a share of whole things is rounded up (as in Karpenter).
@@ -282,62 +290,69 @@ def _limit(
     """
     if not amount.share:
         return amount.value
-    known = exact(fleet)
-    if known is None:
+    size = to_exact(fleet)
+    if size is None:
         return None
     if not amount.value:
         return amount.value
-    part = amount.value * known
-    if whole:
+    part = amount.value * size
+    if is_whole:
         return max(part.to_integral_value(ROUND_CEILING), Decimal(1))
     return part if floor is None else max(part, floor)
 
 
 def _sum(values: Sequence[Decimal | None]) -> Decimal | None:
-    known = [value for value in values if value is not None]
-    return sum(known, Decimal(0)) if len(known) == len(values) else None
+    amounts = [value for value in values if value is not None]
+    return sum(amounts, Decimal(0)) if len(amounts) == len(values) else None
 
 
 def _hourly(usd_per_day: Decimal | None) -> Decimal | None:
-    return None if usd_per_day is None else exact(usd_per_day / HOURS_PER_DAY)
+    return None if usd_per_day is None else to_exact(usd_per_day / HOURS_PER_DAY)
 
 
-def _owners(uses: Sequence[Use]) -> int:
+def _owners(uses: Sequence[CountedAction]) -> int:
     """Count owners; each unknown one may be another."""
     unknown = sum(u.owner is None for u in uses)
     return unknown + len({u.owner for u in uses if u.owner is not None})
 
 
-def _free_at(  # noqa: PLR0917  (one caller)
-    budget: Budget, uses: Sequence[Use], case: Use, spent: Spent, now: datetime, floor: Floor
+def _get_free_time(  # noqa: PLR0917  (one caller)
+    budget: ActionBudget,
+    uses: Sequence[CountedAction],
+    case: CountedAction,
+    usage: BudgetUsage,
+    now: datetime,
+    floor: BudgetFloor,
 ) -> datetime | None:
     """Return when a case fits by itself: enough uses are too old, or the window has closed."""
-    shut = closes(budget.window, now) if budget.window is not None else None
+    closes_at = get_closing(budget.window, now) if budget.window is not None else None
     ordered = sorted(uses, key=lambda u: u.at)
 
-    def fits(gone: int) -> bool:
-        return all(m.fits for m in _meters(budget, ordered[gone:], case, spent, floor))
+    def fits(expired: int) -> bool:
+        return all(m.fits for m in _meters(budget, ordered[expired:], case, usage, floor))
 
     # Fewer uses never leave less: how many must be gone first is found by halves.
-    gone = bisect_left(range(len(ordered) + 1), True, key=fits)
-    if gone > len(ordered):
-        return shut
-    moment = ordered[gone - 1].at + budget.per if gone else now
-    return moment if shut is None else min(moment, shut)
+    expired = bisect_left(range(len(ordered) + 1), True, key=fits)
+    if expired > len(ordered):
+        return closes_at
+    free_at = ordered[expired - 1].at + budget.per if expired else now
+    return free_at if closes_at is None else min(free_at, closes_at)
 
 
-def _words(budget: Budget, meter: _Meter) -> str:
+def _describe(budget: ActionBudget, meter: _Meter) -> str:
     amount = getattr(budget, meter.name)
     per = format_duration(budget.per.total_seconds())
     each = f" for each {budget.each}" if budget.each else ""
-    whose = " of all policies" if budget.counts == "all" else ""
-    rule = f"{meter.name} {amount} per {per}{each}{whose}"
+    scope = " of all policies" if budget.counts == "all" else ""
+    rule = f"{meter.name} {amount} per {per}{each}{scope}"
     if budget.window is not None:
         rule += f" while '{budget.window.schedule}' ({budget.window.timezone}) is open"
     if meter.limit is None:
         return f"{rule}: the fleet's {meter.name} are unknown"
-    if meter.taken is None or meter.asks is None:
+    if meter.used is None or meter.requested is None:
         return f"{rule}: unknown for this case or one before it"
     why = f"; {meter.why}" if meter.why else ""
-    taken, limit, asks = (f"{d.normalize():f}" for d in (meter.taken, meter.limit, meter.asks))
-    return f"{rule}: {taken} of {limit} taken, {asks} more asked{why}"
+    used, limit, requested = (
+        f"{d.normalize():f}" for d in (meter.used, meter.limit, meter.requested)
+    )
+    return f"{rule}: {used} of {limit} taken, {requested} more asked{why}"

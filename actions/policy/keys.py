@@ -11,72 +11,74 @@ import yaml
 
 from actions.policy.shapes import (
     AmountShape,
-    Anything,
-    Choice,
-    Cron,
-    Flag,
-    Items,
-    Key,
-    Labels,
-    Moment,
-    Number,
-    Section,
-    Shape,
-    Share,
-    Span,
-    Text,
-    When,
-    Words,
-    Zone,
-    did_you_mean,
+    ApprovalShape,
+    ChoiceShape,
+    CronShape,
+    DurationShape,
+    FlagShape,
+    KeySpec,
+    LabelsShape,
+    ListShape,
+    MappingShape,
+    NumberShape,
+    PercentShape,
+    PlainMappingShape,
+    TextListShape,
+    TextShape,
+    TimestampShape,
+    TimeZoneShape,
+    ValueShape,
+    suggest_word,
 )
-from actions.policy.tree import Node, Where, kind, null, pairs
+from actions.policy.tree import Location, Node, describe_node, is_null, read_pairs
 
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
-MOST_GRACE = 6 * DAY
+MAX_GRACE = 6 * DAY
 """Findings are of the last seven days: a notice has to lie within what they are about."""
-WHAT = ("manifest", "volume", "home", "environment")
+SNAPSHOT_PARTS = ("manifest", "volume", "home", "environment")
 
-_glob = Text("a glob such as team-*", r"\S.*")
-_globs = Words("a glob such as team-* or a list of them", _glob)
-_none_too = Words("a list of globs such as team-*; [] = nowhere", _glob, empty=True)
-_line = Text("a text of one line", r"\S[^\r\n]{0,499}")
-_words = Words("a capability or verb, or a list of them", Text("a capability or a verb", r"\S.*"))
-_parts = Words(f"some of {', '.join(WHAT)}", Choice(*WHAT))
+_glob = TextShape("a glob such as team-*", r"\S.*")
+_globs = TextListShape("a glob such as team-* or a list of them", _glob)
+_none_too = TextListShape("a list of globs such as team-*; [] = nowhere", _glob, empty=True)
+_line = TextShape("a text of one line", r"\S[^\r\n]{0,499}")
+_words = TextListShape(
+    "a capability or verb, or a list of them", TextShape("a capability or a verb", r"\S.*")
+)
+_parts = TextListShape(f"some of {', '.join(SNAPSHOT_PARTS)}", ChoiceShape(*SNAPSHOT_PARTS))
 _whole, _any = AmountShape(whole=True), AmountShape(whole=False)
 _window = {
-    "schedule": Key(Cron(), "when it opens, as crontab(5) has it: 0 and 7 are Sunday"),
-    "duration": Key(
-        Span(MINUTE, 31 * DAY), "how long it stays open; needed where there is a schedule"
+    "schedule": KeySpec(CronShape(), "when it opens, as crontab(5) has it: 0 and 7 are Sunday"),
+    "duration": KeySpec(
+        DurationShape(MINUTE, 31 * DAY), "how long it stays open; needed where there is a schedule"
     ),
-    "timezone": Key(Zone(), "whose clock the schedule means", "`UTC`"),
+    "timezone": KeySpec(TimeZoneShape(), "whose clock the schedule means", "`UTC`"),
 }
 
-GRACE = Span(MINUTE, MOST_GRACE)
-SNAPSHOT = Section(
+GRACE = DurationShape(MINUTE, MAX_GRACE)
+SNAPSHOT = MappingShape(
     {
-        "what": Key(_parts, "what is kept", "`[manifest]`"),
-        "required": Key(Flag(), "without a verified one, nothing is stopped", "`true`"),
+        "what": KeySpec(_parts, "what is kept", "`[manifest]`"),
+        "required": KeySpec(FlagShape(), "without a verified one, nothing is stopped", "`true`"),
     }
 )
-ACT = Section(
+ACT = MappingShape(
     {
-        "do": Key(
+        "do": KeySpec(
             _words,
             "capabilities of executors (`suspend`) or verbs of recommendations",
             required=True,
         ),
-        "with": Key(
-            Anything(),
+        "with": KeySpec(
+            PlainMappingShape(),
             "what the executor is told besides the recommendation's own figures",
             "`{}`",
         ),
     }
 )
-RUNGS = ("observe", "notify", "grace", "snapshot", "act")
+STAGES = ("observe", "notify", "grace", "snapshot", "act")
 
 
-class Rungs(Shape[list[tuple[Node, str, Any]]]):
+class StagesShape(ValueShape[list[tuple[Node, str, Any]]]):
     """The ladder: words, or mappings of one key."""
 
     words = "a list of observe, notify, grace: 24h, snapshot, act: suspend, in this order"
@@ -101,138 +103,150 @@ class Rungs(Shape[list[tuple[Node, str, Any]]]):
         },
     }
 
-    def read(self, node: Node, where: Where) -> list[tuple[Node, str, Any]] | None:
+    def read(self, node: Node, location: Location) -> list[tuple[Node, str, Any]] | None:
         """Return each rung's node, its name and what stands with it."""
         if not isinstance(node, yaml.SequenceNode):
-            where.wrong(node, f"is {kind(node)}; legal: {self.words}")
+            location.report(node, f"is {describe_node(node)}; legal: {self.words}")
             return None
-        found = [self._rung(item, where.at(n)) for n, item in enumerate(node.value)]
-        return [rung for rung in found if rung is not None]
+        stages = [self._read_stage(item, location.at(n)) for n, item in enumerate(node.value)]
+        return [stage for stage in stages if stage is not None]
 
-    def _rung(self, node: Node, where: Where) -> tuple[Node, str, Any] | None:
+    def _read_stage(self, node: Node, location: Location) -> tuple[Node, str, Any] | None:
         if isinstance(node, yaml.ScalarNode):
-            name, said = str(node.value), None
+            name, value_node = str(node.value), None
         else:
-            told = pairs(node, where) if isinstance(node, yaml.MappingNode) else {}
-            if len(told) != 1:
-                where.wrong(node, f"is {kind(node)} of {len(told)}; legal: {self.words}")
+            entries = read_pairs(node, location) if isinstance(node, yaml.MappingNode) else {}
+            if len(entries) != 1:
+                location.report(
+                    node, f"is {describe_node(node)} of {len(entries)}; legal: {self.words}"
+                )
                 return None
-            name, (_, said) = next(iter(told.items()))
-        if name not in RUNGS:
-            where.wrong(node, f"no such rung{did_you_mean(name, RUNGS)}; legal: {', '.join(RUNGS)}")
+            name, (_, value_node) = next(iter(entries.items()))
+        if name not in STAGES:
+            location.report(
+                node, f"no such rung{suggest_word(name, STAGES)}; legal: {', '.join(STAGES)}"
+            )
             return None
-        here = where.at(name)
-        if said is None or null(said):
+        stage_location = location.at(name)
+        if value_node is None or is_null(value_node):
             if name in {"grace", "act"}:
-                need = {"grace": GRACE.words, "act": _words.words}[name]
-                here.wrong(node, f"says nothing; legal: {name}: {need}")
+                words = {"grace": GRACE.words, "act": _words.words}[name]
+                stage_location.report(node, f"says nothing; legal: {name}: {words}")
                 return None
             return node, name, None
-        return node, name, self._said(name, said, here)
+        return node, name, self._read_value(name, value_node, stage_location)
 
-    def _said(self, name: str, said: Node, here: Where) -> Any:
+    def _read_value(self, name: str, node: Node, location: Location) -> Any:
         if name == "grace":
-            return GRACE.read(said, here)
+            return GRACE.read(node, location)
         if name == "snapshot":
-            return SNAPSHOT.read(said, here)
+            return SNAPSHOT.read(node, location)
         if name == "act":
-            mapped = isinstance(said, yaml.MappingNode)
-            return ACT.read(said, here) if mapped else {"do": _words.read(said, here)}
-        here.wrong(said, f"takes nothing: write {name}")
+            mapped = isinstance(node, yaml.MappingNode)
+            return ACT.read(node, location) if mapped else {"do": _words.read(node, location)}
+        location.report(node, f"takes nothing: write {name}")
         return None
 
 
-MATCH = Section(
+MATCH = MappingShape(
     {
-        "analyzer": Key(_globs, "who found it: `fallow plugins list` names them", "any"),
-        "kind": Key(_globs, "kind of finding, such as `idle_notebook`", "any"),
-        "verb": Key(_globs, "what is recommended, such as `stop`", "any"),
-        "workload_kind": Key(_globs, "kind of the workload's top owner, such as `Notebook`", "any"),
-        "cluster": Key(_globs, "cluster as named in `fallow.yaml`", "any"),
-        "namespaces": Key(_globs, "namespaces it is about", "any"),
-        "not_namespaces": Key(_globs, "namespaces it is not about", "none"),
-        "queue": Key(_globs, "queue of the workload; an unknown one matches nothing", "any"),
-        "owner": Key(_globs, "team, or who else is told", "any"),
-        "gpu_model": Key(_globs, "every GPU model of the workload has to match", "any"),
-        "labels": Key(Labels(_globs), "labels of the workload; each one has to match", "any"),
-        "namespace_labels": Key(Labels(_globs), "likewise of its namespace", "any"),
-        "over_quota": Key(
-            Flag(),
+        "analyzer": KeySpec(_globs, "who found it: `fallow plugins list` names them", "any"),
+        "kind": KeySpec(_globs, "kind of finding, such as `idle_notebook`", "any"),
+        "verb": KeySpec(_globs, "what is recommended, such as `stop`", "any"),
+        "workload_kind": KeySpec(
+            _globs, "kind of the workload's top owner, such as `Notebook`", "any"
+        ),
+        "cluster": KeySpec(_globs, "cluster as named in `fallow.yaml`", "any"),
+        "namespaces": KeySpec(_globs, "namespaces it is about", "any"),
+        "not_namespaces": KeySpec(_globs, "namespaces it is not about", "none"),
+        "queue": KeySpec(_globs, "queue of the workload; an unknown one matches nothing", "any"),
+        "owner": KeySpec(_globs, "team, or who else is told", "any"),
+        "gpu_model": KeySpec(_globs, "every GPU model of the workload has to match", "any"),
+        "labels": KeySpec(
+            LabelsShape(_globs), "labels of the workload; each one has to match", "any"
+        ),
+        "namespace_labels": KeySpec(LabelsShape(_globs), "likewise of its namespace", "any"),
+        "over_quota": KeySpec(
+            FlagShape(),
             "only work whose queue or namespace holds more GPUs than it is guaranteed; where that "
             "is unknown it does not match",
             "`false`",
         ),
-        "evidence": Key(
-            Choice("suspected", "confirmed"), "the least evidence that will do", "`suspected`"
+        "evidence": KeySpec(
+            ChoiceShape("suspected", "confirmed"), "the least evidence that will do", "`suspected`"
         ),
-        "confidence": Key(Number(0, 1), "the least confidence", "`0`"),
-        "gpus": Key(Number(), "the fewest GPUs that the workload holds", "`0`"),
-        "min_duration": Key(
-            Span(MINUTE, 90 * DAY),
+        "confidence": KeySpec(NumberShape(0, 1), "the least confidence", "`0`"),
+        "gpus": KeySpec(NumberShape(), "the fewest GPUs that the workload holds", "`0`"),
+        "min_duration": KeySpec(
+            DurationShape(MINUTE, 90 * DAY),
             "the shortest time for which it has been idle without a break, such as `8h`; a finding "
             "that is not about idleness does not match",
             "any",
         ),
-        "gpu_hours": Key(Number(), "the fewest GPU-hours wasted so far", "`0`"),
-        "gpu_hours_per_day": Key(Number(), "the fewest GPU-hours a day that would be freed", "`0`"),
-        "usd_per_day": Key(
-            Number(), "the fewest dollars a day; what has no price does not match", "`0`"
+        "gpu_hours": KeySpec(NumberShape(), "the fewest GPU-hours wasted so far", "`0`"),
+        "gpu_hours_per_day": KeySpec(
+            NumberShape(), "the fewest GPU-hours a day that would be freed", "`0`"
+        ),
+        "usd_per_day": KeySpec(
+            NumberShape(), "the fewest dollars a day; what has no price does not match", "`0`"
         ),
     }
 )
-ALLOW = Section(
+ALLOW = MappingShape(
     {
-        "namespaces": Key(
+        "namespaces": KeySpec(
             _none_too, "where it may act: enforcing needs this list, which may be empty", "nowhere"
         ),
-        "kinds": Key(
+        "kinds": KeySpec(
             _globs,
             "kinds of workloads it may act upon; what serves (Deployment, InferenceService and "
             "the like) has to be named here",
             "all that match and do not serve",
         ),
-        "production": Key(
-            Flag(),
+        "production": KeySpec(
+            FlagShape(),
             "may it act on what looks like production, by namespace, label or priority class",
             "`false`",
         ),
-        "cluster_objects": Key(
-            Flag(),
+        "cluster_objects": KeySpec(
+            FlagShape(),
             "may it act on what belongs to no namespace: nodes, pools, groups of quotas",
             "`false`",
         ),
     }
 )
-BUDGET = Section(
+BUDGET = MappingShape(
     {
-        "workloads": Key(_whole, "most workloads; a percentage is rounded up", "any number"),
-        "gpus": Key(
+        "workloads": KeySpec(_whole, "most workloads; a percentage is rounded up", "any number"),
+        "gpus": KeySpec(
             _any,
             "most GPUs; a percentage above 0 is never less than one node, where nodes are acted "
             "upon, or than the GPUs of the fleet's largest node",
             "any number",
         ),
-        "owners": Key(_whole, "most different owners; a percentage is rounded up", "any number"),
-        "usd_per_hour": Key(
+        "owners": KeySpec(
+            _whole, "most different owners; a percentage is rounded up", "any number"
+        ),
+        "usd_per_hour": KeySpec(
             _any,
             "most dollars an hour; what has no price does not fit; a percentage as of GPUs",
             "any number",
         ),
-        "per": Key(Span(MINUTE, 31 * DAY), "in any stretch of this length", "`1d`"),
-        "each": Key(
-            Choice("namespace", "owner", "cluster"),
+        "per": KeySpec(DurationShape(MINUTE, 31 * DAY), "in any stretch of this length", "`1d`"),
+        "each": KeySpec(
+            ChoiceShape("namespace", "owner", "cluster"),
             "counted apart for each of these; not with percentages",
             "together",
         ),
-        "counts": Key(
-            Choice("policy", "all"), "actions of this policy, or of all policies", "`policy`"
+        "counts": KeySpec(
+            ChoiceShape("policy", "all"), "actions of this policy, or of all policies", "`policy`"
         ),
         **_window,
     }
 )
-ACT_WINDOW = Section(
+ACT_WINDOW = MappingShape(
     {
-        name: Key(key.shape, what, key.default, required=name != "timezone")
+        name: KeySpec(key.shape, what, key.default, required=name != "timezone")
         for (name, key), what in zip(
             _window.items(),
             (
@@ -244,82 +258,93 @@ ACT_WINDOW = Section(
         )
     }
 )
-BLACKOUT = Section(
+BLACKOUT = MappingShape(
     {
-        "name": Key(_line, "what people read when it holds", required=True),
-        "from": Key(Moment(last=False), "first day, or the moment it begins"),
-        "to": Key(Moment(last=True), "last day (the whole of it), or the moment it ends", "open"),
+        "name": KeySpec(_line, "what people read when it holds", required=True),
+        "from": KeySpec(TimestampShape(last=False), "first day, or the moment it begins"),
+        "to": KeySpec(
+            TimestampShape(last=True), "last day (the whole of it), or the moment it ends", "open"
+        ),
         **_window,
     }
 )
-APPROVALS = Section(
+APPROVALS = MappingShape(
     {
-        "when": Key(
-            When(), "which actions need somebody's `fallow approve`", "`none`", required=True
+        "when": KeySpec(
+            ApprovalShape(),
+            "which actions need somebody's `fallow approve`",
+            "`none`",
+            required=True,
         ),
-        "four_eyes": Key(Flag(), "two different people have to approve", "`false`"),
+        "four_eyes": KeySpec(FlagShape(), "two different people have to approve", "`false`"),
     }
 )
-REGRET = Section(
+REVERSALS = MappingShape(
     {
-        "rate": Key(
-            Share(),
+        "rate": KeySpec(
+            PercentShape(),
             "more of its stops taken back than this: the back-test fails, and in service it "
             "demotes itself to notify",
             "`5%`",
         ),
-        "within": Key(Span(MINUTE, 30 * DAY), "taken back within this time is regret", "`24h`"),
+        "within": KeySpec(
+            DurationShape(MINUTE, 30 * DAY), "taken back within this time is regret", "`24h`"
+        ),
     }
 )
-POLICY = Section(
+POLICY = MappingShape(
     {
-        "name": Key(
-            Text("lower case, digits and -, 63 at most", r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"),
+        "name": KeySpec(
+            TextShape(
+                "lower case, digits and -, 63 at most", r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+            ),
             "its name, unique among all policies",
             required=True,
         ),
-        "description": Key(_line, "one line for people", "none"),
-        "mode": Key(
-            Choice("notify", "enforce"),
+        "description": KeySpec(_line, "one line for people", "none"),
+        "mode": KeySpec(
+            ChoiceShape("notify", "enforce"),
             "`notify` never goes further than a notice; `enforce` may climb the whole ladder",
             "`notify`",
         ),
-        "match": Key(MATCH, "which findings it is about: everything asked has to hold", "all"),
-        "allow": Key(ALLOW, "where it may act", "nowhere"),
-        "ladder": Key(Rungs(), "how far it goes, rung by rung", required=True),
-        "budgets": Key(
-            Items(BUDGET), "the most that may be done; all that hold at once count", "none"
+        "match": KeySpec(MATCH, "which findings it is about: everything asked has to hold", "all"),
+        "allow": KeySpec(ALLOW, "where it may act", "nowhere"),
+        "ladder": KeySpec(StagesShape(), "how far it goes, rung by rung", required=True),
+        "budgets": KeySpec(
+            ListShape(BUDGET), "the most that may be done; all that hold at once count", "none"
         ),
-        "concurrent": Key(
-            Number(1, 1000, whole=True), "actions under way at once, of all policies", "`2`"
+        "concurrent": KeySpec(
+            NumberShape(1, 1000, whole=True), "actions under way at once, of all policies", "`2`"
         ),
-        "blackouts": Key(Items(BLACKOUT), "when nothing is done", "none"),
-        "act_window": Key(
+        "blackouts": KeySpec(ListShape(BLACKOUT), "when nothing is done", "none"),
+        "act_window": KeySpec(
             ACT_WINDOW,
             "it acts only while this window is open; its notices announce the moment of the stop, "
             "and owners may keep what they need",
             "always open",
         ),
-        "approvals": Key(APPROVALS, "whether people have to agree", "none needed"),
-        "on_pressure": Key(
-            Flag(), "only if somebody waits whom the freed GPUs really admit", "`false`"
+        "approvals": KeySpec(APPROVALS, "whether people have to agree", "none needed"),
+        "on_pressure": KeySpec(
+            FlagShape(), "only if somebody waits whom the freed GPUs really admit", "`false`"
         ),
-        "on_benefit": Key(
-            Flag(),
+        "on_benefit": KeySpec(
+            FlagShape(),
             "only if so, or if a node would be empty and could go: freed GPUs that nobody wants "
             "save nothing",
             "`false`",
         ),
-        "min_age": Key(
-            Span(MINUTE, 90 * DAY, zero=True), "younger workloads are left alone", "`1h`"
+        "min_age": KeySpec(
+            DurationShape(MINUTE, 90 * DAY, zero=True), "younger workloads are left alone", "`1h`"
         ),
-        "cool_down": Key(
-            Span(MINUTE, 90 * DAY),
+        "cool_down": KeySpec(
+            DurationShape(MINUTE, 90 * DAY),
             "rest between two actions on one object; doubles each time its owner took it back",
             "`6h`",
         ),
-        "regret": Key(REGRET, "how often owners may take back what was stopped", "5% within 24h"),
-        "max_resources": Key(
+        "regret": KeySpec(
+            REVERSALS, "how often owners may take back what was stopped", "5% within 24h"
+        ),
+        "max_resources": KeySpec(
             _whole,
             "more cases ready to be acted upon in one run than this abort the whole run",
             "`20%` of the workloads",
@@ -328,34 +353,34 @@ POLICY = Section(
 )
 
 
-def every(section: Section = POLICY, prefix: str = "") -> Iterator[tuple[str, Key]]:
+def list_keys(section: MappingShape = POLICY, prefix: str = "") -> Iterator[tuple[str, KeySpec]]:
     """Yield every key with its dotted name, sections before what is in them."""
     for name, key in section.keys.items():
         dotted = f"{prefix}{name}"
         yield dotted, key
         inner = key.shape
-        if isinstance(inner, Section):
-            yield from every(inner, f"{dotted}.")
-        elif isinstance(inner, Items):
-            yield from every(inner.item, f"{dotted}[].")
-        elif isinstance(inner, Rungs):
+        if isinstance(inner, MappingShape):
+            yield from list_keys(inner, f"{dotted}.")
+        elif isinstance(inner, ListShape):
+            yield from list_keys(inner.item, f"{dotted}[].")
+        elif isinstance(inner, StagesShape):
             yield (
                 f"{dotted}[].grace",
-                Key(GRACE, "time from a proved notice to the act", required=True),
+                KeySpec(GRACE, "time from a proved notice to the act", required=True),
             )
-            for rung, what in (
+            for stage, meaning in (
                 ("snapshot", "what is kept before the act"),
                 ("act", "what is done in the end"),
             ):
-                held = SNAPSHOT if rung == "snapshot" else ACT
-                yield f"{dotted}[].{rung}", Key(held, what)
-                yield from every(held, f"{dotted}[].{rung}.")
+                inner_section = SNAPSHOT if stage == "snapshot" else ACT
+                yield f"{dotted}[].{stage}", KeySpec(inner_section, meaning)
+                yield from list_keys(inner_section, f"{dotted}[].{stage}.")
 
 
 def table() -> str:
     """Return the reference of all keys as Markdown."""
     lines = ["| key | may hold | default | meaning |", "|---|---|---|---|"]
-    for name, key in every():
+    for name, key in list_keys():
         words = str(key.shape.words).replace("|", "\\|")
         default = "needed" if key.required else key.default
         lines.append(f"| `{name}` | {words} | {default} | {key.what} |")

@@ -7,7 +7,7 @@ from fnmatch import translate
 from functools import lru_cache
 
 from actions.policy.model import Match, Policy
-from fallow.acting import Facts, Reason
+from fallow.action_models import Facts, Reason
 from fallow.window import format_duration
 
 _GATE = "match"
@@ -15,13 +15,16 @@ _STRETCHES = frozenset({"idle", "partly idle"})
 """Verdicts whose window is the time for which it has been so; others have their analyzer's."""
 
 
-def matches(policy: Policy, facts: Facts) -> tuple[Reason, ...]:
+def explain_mismatch(policy: Policy, facts: Facts) -> tuple[Reason, ...]:
     """Return why a case is not the policy's; nothing = it is. What is not known matches nothing."""
-    wanted = policy.match
-    return tuple(Reason(_GATE, text) for text in (*_words(wanted, facts), *_least(wanted, facts)))
+    match = policy.match
+    return tuple(
+        Reason(_GATE, text)
+        for text in (*_check_texts(match, facts), *_check_minimums(match, facts))
+    )
 
 
-def any_of(globs: tuple[str, ...], text: str | None) -> bool:
+def matches_any(globs: tuple[str, ...], text: str | None) -> bool:
     """Say whether a text is one of some globs; an unknown text is none of them."""
     return text is not None and _pattern(globs).fullmatch(text) is not None
 
@@ -31,66 +34,66 @@ def _pattern(globs: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(translate(glob) for glob in globs) or r"(?!)")
 
 
-def _words(wanted: Match, facts: Facts) -> Iterator[str]:
+def _check_texts(match: Match, facts: Facts) -> Iterator[str]:
     finding, subject = facts.finding, facts.finding.subject
     for name, globs, text in (
-        ("analyzer", wanted.analyzer, finding.analyzer),
-        ("kind", wanted.kind, finding.kind),
-        ("verb", wanted.verb, facts.recommendation.verb),
-        ("workload_kind", wanted.workload_kind, subject.workload_kind),
-        ("cluster", wanted.cluster, subject.cluster),
-        ("namespaces", wanted.namespaces, subject.namespace),
-        ("queue", wanted.queue, facts.queue),
-        ("owner", wanted.owner, facts.owner),
+        ("analyzer", match.analyzer, finding.analyzer),
+        ("kind", match.kind, finding.kind),
+        ("verb", match.verb, facts.recommendation.verb),
+        ("workload_kind", match.workload_kind, subject.workload_kind),
+        ("cluster", match.cluster, subject.cluster),
+        ("namespaces", match.namespaces, subject.namespace),
+        ("queue", match.queue, facts.queue),
+        ("owner", match.owner, facts.owner),
     ):
-        if globs and not any_of(globs, text):
-            yield f"{name} is {_said(text)}, wanted: {', '.join(globs)}"
-    if wanted.not_namespaces and any_of(wanted.not_namespaces, subject.namespace):
+        if globs and not matches_any(globs, text):
+            yield f"{name} is {_format_value(text)}, wanted: {', '.join(globs)}"
+    if match.not_namespaces and matches_any(match.not_namespaces, subject.namespace):
         yield f"not_namespaces has {subject.namespace}"
-    if wanted.gpu_model and not (
-        facts.models and all(any_of(wanted.gpu_model, model) for model in facts.models)
+    if match.gpu_model and not (
+        facts.models and all(matches_any(match.gpu_model, model) for model in facts.models)
     ):
         models = ", ".join(facts.models) or "unknown"
-        yield f"gpu_model is {models}, wanted: {', '.join(wanted.gpu_model)}"
-    if wanted.over_quota and facts.over_quota is not True:
-        known = facts.over_quota is False
-        yield f"over_quota is {'false' if known else 'unknown'}, wanted: true"
-    yield from _labels("labels", wanted.labels, facts.labels)
-    yield from _labels("namespace_labels", wanted.namespace_labels, facts.namespace_labels)
+        yield f"gpu_model is {models}, wanted: {', '.join(match.gpu_model)}"
+    if match.over_quota and facts.over_quota is not True:
+        is_known = facts.over_quota is False
+        yield f"over_quota is {'false' if is_known else 'unknown'}, wanted: true"
+    yield from _labels("labels", match.labels, facts.labels)
+    yield from _labels("namespace_labels", match.namespace_labels, facts.namespace_labels)
 
 
 def _labels(
-    name: str, wanted: Mapping[str, tuple[str, ...]], labels: Mapping[str, str]
+    name: str, patterns: Mapping[str, tuple[str, ...]], labels: Mapping[str, str]
 ) -> Iterator[str]:
-    for key, globs in wanted.items():
-        if not any_of(globs, labels.get(key)):
-            yield f"{name}.{key} is {_said(labels.get(key))}, wanted: {', '.join(globs)}"
+    for key, globs in patterns.items():
+        if not matches_any(globs, labels.get(key)):
+            yield f"{name}.{key} is {_format_value(labels.get(key))}, wanted: {', '.join(globs)}"
 
 
-def _least(wanted: Match, facts: Facts) -> Iterator[str]:
+def _check_minimums(match: Match, facts: Facts) -> Iterator[str]:
     finding = facts.finding
-    if wanted.evidence == "confirmed" and finding.evidence != "confirmed":
+    if match.evidence == "confirmed" and finding.evidence != "confirmed":
         yield f"evidence is {finding.evidence}, wanted: confirmed"
-    if wanted.min_duration:
+    if match.min_duration:
         lasted = facts.finding.window.end - facts.finding.window.start
         if finding.verdict not in _STRETCHES:
             yield f"min_duration: {finding.verdict} findings are of no stretch of idleness"
-        elif lasted < wanted.min_duration:
-            yield f"min_duration is {_span(lasted)}, wanted: {_span(wanted.min_duration)} or more"
-    for name, least, seen in (
-        ("confidence", wanted.confidence, finding.confidence),
-        ("gpus", wanted.gpus, facts.gpus),
-        ("gpu_hours", wanted.gpu_hours, finding.gpu_hours),
-        ("gpu_hours_per_day", wanted.gpu_hours_per_day, facts.recommendation.gpu_hours_per_day),
-        ("usd_per_day", wanted.usd_per_day, facts.usd_per_day),
+        elif lasted < match.min_duration:
+            yield f"min_duration is {_span(lasted)}, wanted: {_span(match.min_duration)} or more"
+    for name, minimum, value in (
+        ("confidence", match.confidence, finding.confidence),
+        ("gpus", match.gpus, facts.gpus),
+        ("gpu_hours", match.gpu_hours, finding.gpu_hours),
+        ("gpu_hours_per_day", match.gpu_hours_per_day, facts.recommendation.gpu_hours_per_day),
+        ("usd_per_day", match.usd_per_day, facts.usd_per_day),
     ):
-        if least and not (seen is not None and seen >= least):
-            yield f"{name} is {_said(seen)}, wanted: {least} or more"
+        if minimum and not (value is not None and value >= minimum):
+            yield f"{name} is {_format_value(value)}, wanted: {minimum} or more"
 
 
 def _span(length: timedelta) -> str:
     return format_duration(length.total_seconds())
 
 
-def _said(value: object) -> str:
+def _format_value(value: object) -> str:
     return "unknown" if value is None else str(value)

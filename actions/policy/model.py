@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from fallow.acting import Step
-from fallow.nouns import Evidence
+from fallow.action_models import Step
+from fallow.models import Evidence
 
 Mode = Literal["notify", "enforce"]
 When = Literal["none", "first", "always"]
@@ -20,7 +20,7 @@ Each = Literal["", "namespace", "owner", "cluster"]
 Counts = Literal["policy", "all"]
 
 
-class Recurring(msgspec.Struct, frozen=True):
+class RecurringWindow(msgspec.Struct, frozen=True):
     """Windows that a cron schedule opens, in the wall's time of a time zone."""
 
     schedule: str
@@ -70,7 +70,7 @@ class Allow(msgspec.Struct, frozen=True):
     """May it act on what belongs to no namespace: nodes, pools, groups of quotas?"""
 
 
-class Rung(msgspec.Struct, frozen=True):
+class Stage(msgspec.Struct, frozen=True):
     """One step of the ladder."""
 
     step: Step
@@ -88,7 +88,7 @@ class Rung(msgspec.Struct, frozen=True):
     """Of act: what the executor is told besides the finding's own figures."""
 
 
-class Amount(msgspec.Struct, frozen=True):
+class PolicyAmount(msgspec.Struct, frozen=True):
     """So many, or a share (0 to 1) of the fleet."""
 
     value: Decimal
@@ -98,19 +98,19 @@ class Amount(msgspec.Struct, frozen=True):
         return f"{(self.value * 100).normalize():f}%" if self.share else f"{self.value:f}"
 
 
-class Budget(msgspec.Struct, frozen=True):
+class ActionBudget(msgspec.Struct, frozen=True):
     """The most that may be done in any stretch of `per`, always or while a schedule is open."""
 
-    workloads: Amount | None = None
-    gpus: Amount | None = None
-    owners: Amount | None = None
-    usd_per_hour: Amount | None = None
+    workloads: PolicyAmount | None = None
+    gpus: PolicyAmount | None = None
+    owners: PolicyAmount | None = None
+    usd_per_hour: PolicyAmount | None = None
     per: timedelta = timedelta(days=1)
     each: Each = ""
     """Counted apart for each namespace, owner or cluster; empty = together."""
     counts: Counts = "policy"
     """Whose actions count: this policy's, or those of all policies."""
-    window: Recurring | None = None
+    window: RecurringWindow | None = None
     """When it holds; None = always. Budgets that hold at once all count."""
 
 
@@ -120,7 +120,7 @@ class Blackout(msgspec.Struct, frozen=True):
     name: str
     start: datetime | None = None
     end: datetime | None = None
-    window: Recurring | None = None
+    window: RecurringWindow | None = None
 
 
 class Approvals(msgspec.Struct, frozen=True):
@@ -133,7 +133,7 @@ class Approvals(msgspec.Struct, frozen=True):
     """Two different people."""
 
 
-class Regret(msgspec.Struct, frozen=True):
+class ReversalLimit(msgspec.Struct, frozen=True):
     """How often owners may take back what was stopped before the policy demotes itself."""
 
     rate: float = 0.05
@@ -148,12 +148,12 @@ class Policy(msgspec.Struct, frozen=True):
     mode: Mode = "notify"
     match: Match = Match()
     allow: Allow = Allow()
-    ladder: tuple[Rung, ...] = (Rung("observe"),)
-    budgets: tuple[Budget, ...] = ()
+    ladder: tuple[Stage, ...] = (Stage("observe"),)
+    budgets: tuple[ActionBudget, ...] = ()
     concurrent: int = 2
     """Actions under way at once."""
     blackouts: tuple[Blackout, ...] = ()
-    act_window: Recurring | None = None
+    act_window: RecurringWindow | None = None
     """It acts only while this is open, and its notices announce when that is; None = always."""
     approvals: Approvals = Approvals()
     on_pressure: bool = False
@@ -163,8 +163,8 @@ class Policy(msgspec.Struct, frozen=True):
     min_age: timedelta = timedelta(hours=1)
     cool_down: timedelta = timedelta(hours=6)
     """Between two actions on one object; doubles with each time its owner took it back."""
-    regret: Regret = Regret()
-    max_resources: Amount = Amount(Decimal("0.2"), share=True)
+    regret: ReversalLimit = ReversalLimit()
+    max_resources: PolicyAmount = PolicyAmount(Decimal("0.2"), share=True)
     """More cases ready to be acted upon in one run than this abort the whole run."""
     source: str = ""
     """File and line it was read from."""
@@ -175,6 +175,6 @@ class Policy(msgspec.Struct, frozen=True):
         bare = msgspec.structs.replace(self, source="")
         return hashlib.sha256(msgspec.json.encode(bare, order="sorted")).hexdigest()[:12]
 
-    def rung(self, step: Step) -> Rung | None:
+    def stage(self, step: Step) -> Stage | None:
         """Return its rung of this step, None = it has none."""
-        return next((rung for rung in self.ladder if rung.step == step), None)
+        return next((candidate for candidate in self.ladder if candidate.step == step), None)

@@ -12,11 +12,11 @@ import msgspec
 CONFIDENCE = 0.95
 
 
-class Proof(msgspec.Struct, frozen=True):
+class ReversalProof(msgspec.Struct, frozen=True):
     """What a history gave: of so many stops so many reversals, against the rate declared."""
 
     reversals: int
-    of: int
+    judged: int
     """Stops of which it is known whether they were reversed."""
     declared: float
     days: float
@@ -25,68 +25,71 @@ class Proof(msgspec.Struct, frozen=True):
     @property
     def upper_end(self) -> float:
         """Return the upper end of the rate's interval."""
-        return upper_end(self.reversals, self.of)
+        return get_upper_end(self.reversals, self.judged)
 
     @property
     def met(self) -> bool:
         """Say whether the rate declared is proved; no stop proves nothing."""
-        return self.of > 0 and self.upper_end <= self.declared
+        return self.judged > 0 and self.upper_end <= self.declared
 
     @property
-    def more(self) -> int | None:
+    def missing_stops(self) -> int | None:
         """Return how many more stops would prove it, none of them reversed; None = no number."""
-        if not self.of or self.reversals > self.declared * self.of:
+        if not self.judged or self.reversals > self.declared * self.judged:
             return None
-        found = stops_needed(self.reversals, self.declared)
-        return None if found is None else max(found - self.of, 0)
+        needed = count_needed_stops(self.reversals, self.declared)
+        return None if needed is None else max(needed - self.judged, 0)
 
     @property
-    def more_days(self) -> int | None:
+    def missing_days(self) -> int | None:
         """Return how many days of history that takes at the pace of this one; None = no number."""
-        more = self.more
-        return None if more is None or not self.days else math.ceil(more * self.days / self.of)
+        more = self.missing_stops
+        return None if more is None or not self.days else math.ceil(more * self.days / self.judged)
 
     def __str__(self) -> str:
-        if not self.of:
+        if not self.judged:
             return "no stop to judge: what stops nothing proves nothing"
-        head = (
-            f"{self.reversals} of {self.of} within {self.declared:.1%}: "
+        summary = (
+            f"{self.reversals} of {self.judged} within {self.declared:.1%}: "
             f"upper end {self.upper_end:.1%}"
         )
         if self.met:
-            return head
-        if self.reversals > self.declared * self.of:
-            return f"{head}; that is more than it declares"
-        if self.more is None:
-            return f"{head}; no history proves a rate of 0%"
-        none = " without another reversal" if self.reversals else ""
-        pace = f", at the pace of this history {_days(self.more_days)}" if self.more_days else ""
-        return f"{head}; needs about {self.more} more stop{_s(self.more)}{none}{pace}"
+            return summary
+        if self.reversals > self.declared * self.judged:
+            return f"{summary}; that is more than it declares"
+        if self.missing_stops is None:
+            return f"{summary}; no history proves a rate of 0%"
+        suffix = " without another reversal" if self.reversals else ""
+        pace = (
+            f", at the pace of this history {_days(self.missing_days)}" if self.missing_days else ""
+        )
+        stops = f"{self.missing_stops} more stop{_s(self.missing_stops)}"
+        return f"{summary}; needs about {stops}{suffix}{pace}"
 
 
-def upper_end(reversals: int, of: int) -> float:
+def get_upper_end(reversals: int, stops: int) -> float:
     """Return the upper end of the one-sided 95 % interval of a share (Clopper and Pearson 1934).
 
     It is the rate at which so few reversals, or fewer, are seen one time in twenty: 0 of n gives
     1 - 0.05 ** (1 / n). Nothing judged says nothing: 1.
     """
-    if reversals >= of:
+    if reversals >= stops:
         return 1.0
     from scipy.special import betaincinv  # noqa: PLC0415  (loads in 0.2 s)
 
-    return float(betaincinv(reversals + 1, of - reversals, CONFIDENCE))
+    return float(betaincinv(reversals + 1, stops - reversals, CONFIDENCE))
 
 
-def stops_needed(reversals: int, rate: float) -> int | None:
+def count_needed_stops(reversals: int, rate: float) -> int | None:
     """Return the fewest stops that prove a rate with so many reversals; None = no number does."""
     if rate <= 0:
         return None
     low, high = reversals, reversals + 1
-    while upper_end(reversals, high) > rate:
+    while get_upper_end(reversals, high) > rate:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if upper_end(reversals, middle) <= rate else (middle, high)
+        low, high = (low, middle) if get_upper_end(reversals, middle) <= rate else (middle, high)
     return high
 
 

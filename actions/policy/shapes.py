@@ -12,9 +12,9 @@ from zoneinfo import ZoneInfo, available_timezones
 import msgspec
 import yaml
 
-from actions.policy.model import Amount
-from actions.policy.tree import Node, Where, kind, null, pairs, plain
-from fallow.crontab import parsed
+from actions.policy.model import PolicyAmount
+from actions.policy.tree import Location, Node, describe_node, is_null, read_pairs, to_plain
+from fallow.crontab import parse_triggers
 from fallow.errors import UsageError
 from fallow.window import format_duration, parse_duration
 
@@ -24,40 +24,40 @@ _NUMBERS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
 _FIRST = re.compile(r"first ([1-9]\d{0,5})")
 
 
-class Bad(Exception):  # noqa: N818  (it is no error of ours: it becomes a line of the report)
+class InvalidValue(Exception):  # noqa: N818  (it is no error of ours: it becomes a line of the report)
     """What is wrong with a node, or with one inside it."""
 
     node: Node | None = None
 
 
-class Shape(ABC, Generic[T]):
+class ValueShape(ABC, Generic[T]):
     """Read one kind of value."""
 
     words: str = ""
     schema: Mapping[str, Any] = {}
 
     @abstractmethod
-    def read(self, node: Node, where: Where) -> T | None:
+    def read(self, node: Node, location: Location) -> T | None:
         """Return the value; what is wrong is taken down, and None returned."""
 
 
-class Value(Shape[T]):
+class SingleValueShape(ValueShape[T]):
     """Read a value of which at most one thing is wrong."""
 
     @abstractmethod
     def of(self, node: Node) -> T:
         """Return the value of a node, or raise Bad."""
 
-    def read(self, node: Node, where: Where) -> T | None:
+    def read(self, node: Node, location: Location) -> T | None:
         """Return the value; what is wrong is taken down, and None returned."""
         try:
             return self.of(node)
-        except Bad as bad:
-            where.wrong(bad.node or node, f"{bad}; legal: {self.words}")
+        except InvalidValue as bad:
+            location.report(bad.node or node, f"{bad}; legal: {self.words}")
             return None
 
 
-class Text(Value[str]):
+class TextShape(SingleValueShape[str]):
     """A text of a form."""
 
     def __init__(self, words: str, pattern: str = r".+") -> None:
@@ -68,11 +68,11 @@ class Text(Value[str]):
         """Return a text that YAML reads as one."""
         text = _text(node)
         if not self.pattern.fullmatch(text):
-            raise Bad(f"{text!r} is not legal")
+            raise InvalidValue(f"{text!r} is not legal")
         return text
 
 
-class Choice(Value[str]):
+class ChoiceShape(SingleValueShape[str]):
     """One of some words."""
 
     def __init__(self, *choices: str) -> None:
@@ -83,11 +83,11 @@ class Choice(Value[str]):
         """Return the word."""
         text = _raw(node)
         if text not in self.choices:
-            raise Bad(f"{text!r} is not legal{did_you_mean(text, self.choices)}")
+            raise InvalidValue(f"{text!r} is not legal{suggest_word(text, self.choices)}")
         return text
 
 
-class Flag(Value[bool]):
+class FlagShape(SingleValueShape[bool]):
     """True or false, in these words only: YAML's yes, on and y are traps."""
 
     words = "true, false"
@@ -97,11 +97,11 @@ class Flag(Value[bool]):
         """Return true or false."""
         text = _raw(node)
         if text not in {"true", "false"} or node.tag != "tag:yaml.org,2002:bool":
-            raise Bad(f"{text!r} is neither")
+            raise InvalidValue(f"{text!r} is neither")
         return text == "true"
 
 
-class Number(Value[Decimal]):
+class NumberShape(SingleValueShape[Decimal]):
     """A number in plain digits."""
 
     def __init__(self, low: int = 0, high: int | None = None, *, whole: bool = False) -> None:
@@ -116,11 +116,11 @@ class Number(Value[Decimal]):
         value = _number(node)
         high = value if self.high is None else Decimal(self.high)
         if not self.low <= value <= high or (self.whole and value != int(value)):
-            raise Bad(f"{value} is not legal")
+            raise InvalidValue(f"{value} is not legal")
         return value
 
 
-class Share(Value[Decimal]):
+class PercentShape(SingleValueShape[Decimal]):
     """A percentage, as a part of one."""
 
     words = "a percentage, 0% to 100%"
@@ -130,29 +130,29 @@ class Share(Value[Decimal]):
         """Return the part."""
         text = _raw(node)
         if not text.endswith("%") or not _NUMBER.fullmatch(text[:-1]):
-            raise Bad(f"{text!r} is none")
+            raise InvalidValue(f"{text!r} is none")
         value = Decimal(text[:-1]) / 100
         if value > 1:
-            raise Bad(f"{text} is more than all")
+            raise InvalidValue(f"{text} is more than all")
         return value
 
 
-class AmountShape(Value[Amount]):
+class AmountShape(SingleValueShape[PolicyAmount]):
     """A number, or a percentage of the fleet."""
 
     def __init__(self, *, whole: bool) -> None:
-        self.number, self.share = Number(whole=whole), Share()
+        self.number, self.share = NumberShape(whole=whole), PercentShape()
         self.words = f"{self.number.words}, or a percentage such as 5%"
         self.schema = {"anyOf": [self.number.schema, self.share.schema]}
 
-    def of(self, node: Node) -> Amount:
+    def of(self, node: Node) -> PolicyAmount:
         """Return the amount."""
         if isinstance(node, yaml.ScalarNode) and node.value.endswith("%"):
-            return Amount(self.share.of(node), share=True)
-        return Amount(self.number.of(node))
+            return PolicyAmount(self.share.of(node), share=True)
+        return PolicyAmount(self.number.of(node))
 
 
-class Span(Value[timedelta]):
+class DurationShape(SingleValueShape[timedelta]):
     """A duration."""
 
     def __init__(self, least: timedelta, most: timedelta, *, zero: bool = False) -> None:
@@ -169,13 +169,13 @@ class Span(Value[timedelta]):
         try:
             value = parse_duration(text)
         except UsageError:
-            raise Bad(f"{text!r} is no duration") from None
+            raise InvalidValue(f"{text!r} is no duration") from None
         if not self.least <= value <= self.most:
-            raise Bad(f"{text} is too {'short' if value < self.least else 'long'}")
+            raise InvalidValue(f"{text} is too {'short' if value < self.least else 'long'}")
         return value
 
 
-class Zone(Value[str]):
+class TimeZoneShape(SingleValueShape[str]):
     """A time zone by its name."""
 
     words = "a name of the IANA time zones such as UTC or Europe/Berlin"
@@ -184,14 +184,14 @@ class Zone(Value[str]):
     def of(self, node: Node) -> str:
         """Return its name."""
         text = _text(node)
-        known = available_timezones()
-        if text not in known:
-            raise Bad(f"{text!r} is no time zone{did_you_mean(text, sorted(known))}")
+        zones = available_timezones()
+        if text not in zones:
+            raise InvalidValue(f"{text!r} is no time zone{suggest_word(text, sorted(zones))}")
         ZoneInfo(text)
         return text
 
 
-class Cron(Value[str]):
+class CronShape(SingleValueShape[str]):
     """A cron expression."""
 
     words = "minute, hour, day of month, month, day of week, such as '0 9 * * mon-fri'"
@@ -201,13 +201,13 @@ class Cron(Value[str]):
         """Return the expression."""
         text = _text(node)
         try:
-            parsed(text)
+            parse_triggers(text)
         except ValueError as error:
-            raise Bad(str(error)) from error
+            raise InvalidValue(str(error)) from error
         return text
 
 
-class Moment(Value[datetime]):
+class TimestampShape(SingleValueShape[datetime]):
     """A day or a moment, without a zone where none is written; `last` = the day's end."""
 
     words = "a day such as 2026-12-24, or a moment such as 2026-12-24T18:00"
@@ -220,16 +220,16 @@ class Moment(Value[datetime]):
         """Return the moment."""
         text = _raw(node)
         try:
-            found = datetime.fromisoformat(text)
+            parsed = datetime.fromisoformat(text)
         except ValueError:
-            raise Bad(f"{text!r} is neither") from None
+            raise InvalidValue(f"{text!r} is neither") from None
         day = re.fullmatch(r"\d{4}-\d\d-\d\d", text) is not None
-        if found.year not in range(2000, 2200):
-            raise Bad(f"the year of {text} is not of this century or the next")
-        return datetime.combine(found + timedelta(days=1), time()) if day and self.last else found
+        if parsed.year not in range(2000, 2200):
+            raise InvalidValue(f"the year of {text} is not of this century or the next")
+        return datetime.combine(parsed + timedelta(days=1), time()) if day and self.last else parsed
 
 
-class When(Value[tuple[str, int]]):
+class ApprovalShape(SingleValueShape[tuple[str, int]]):
     """Which actions need approval."""
 
     words = "none, first N (such as first 10), always"
@@ -240,60 +240,64 @@ class When(Value[tuple[str, int]]):
         text = _raw(node)
         if text in {"none", "always"}:
             return text, 0
-        found = _FIRST.fullmatch(text)
-        if found is None:
-            raise Bad(f"{text!r} is not legal")
-        return "first", int(found.group(1))
+        parsed = _FIRST.fullmatch(text)
+        if parsed is None:
+            raise InvalidValue(f"{text!r} is not legal")
+        return "first", int(parsed.group(1))
 
 
-class Words(Value[tuple[str, ...]]):
+class TextListShape(SingleValueShape[tuple[str, ...]]):
     """A text, or a list of texts; perhaps of some words only."""
 
-    def __init__(self, words: str, one: Value[str], *, empty: bool = False) -> None:
-        self.words, self.one, self.empty = words, one, empty
-        listed = {"type": "array", "items": one.schema, "minItems": 0 if empty else 1}
-        self.schema = {"anyOf": [one.schema, listed]}
+    def __init__(self, words: str, item: SingleValueShape[str], *, empty: bool = False) -> None:
+        self.words, self.one, self.empty = words, item, empty
+        list_schema = {"type": "array", "items": item.schema, "minItems": 0 if empty else 1}
+        self.schema = {"anyOf": [item.schema, list_schema]}
 
     def of(self, node: Node) -> tuple[str, ...]:
         """Return the texts."""
         items = node.value if isinstance(node, yaml.SequenceNode) else [node]
         if not items and not self.empty:
-            raise Bad("the list is empty: it would match nothing; leave the key out for any")
-        found = tuple(self._one(item) for item in items)
-        twice = sorted({text for text in found if found.count(text) > 1})
-        if twice:
-            raise Bad(f"{twice[0]!r} stands twice")
-        return found
+            raise InvalidValue(
+                "the list is empty: it would match nothing; leave the key out for any"
+            )
+        parsed = tuple(self._one(item) for item in items)
+        duplicates = sorted({text for text in parsed if parsed.count(text) > 1})
+        if duplicates:
+            raise InvalidValue(f"{duplicates[0]!r} stands twice")
+        return parsed
 
     def _one(self, item: Node) -> str:
         try:
             return self.one.of(item)
-        except Bad as bad:
+        except InvalidValue as bad:
             bad.node = item
             raise
 
 
-class Labels(Value[dict[str, tuple[str, ...]]]):
+class LabelsShape(SingleValueShape[dict[str, tuple[str, ...]]]):
     """Labels, each with the values that match."""
 
     words = "a mapping of label: value, or label: [value, ...]; values are globs"
 
-    def __init__(self, values: Words) -> None:
+    def __init__(self, values: TextListShape) -> None:
         self.values = values
         self.schema = {"type": "object", "additionalProperties": values.schema}
 
     def of(self, node: Node) -> dict[str, tuple[str, ...]]:
         """Return the globs by label."""
         if not isinstance(node, yaml.MappingNode):
-            raise Bad(f"is {kind(node)}")
-        where = Where("", [])
-        found = {name: self.values.of(value) for name, (_, value) in pairs(node, where).items()}
-        if where.problems:
-            raise Bad(f"{where.problems[0].key} {where.problems[0].text}")
-        return found
+            raise InvalidValue(f"is {describe_node(node)}")
+        location = Location("", [])
+        parsed = {
+            name: self.values.of(value) for name, (_, value) in read_pairs(node, location).items()
+        }
+        if location.problems:
+            raise InvalidValue(f"{location.problems[0].key} {location.problems[0].text}")
+        return parsed
 
 
-class Anything(Value[dict[str, Any]]):
+class PlainMappingShape(SingleValueShape[dict[str, Any]]):
     """A mapping that the executor reads."""
 
     words = "a mapping, as the executor reads it"
@@ -302,15 +306,15 @@ class Anything(Value[dict[str, Any]]):
     def of(self, node: Node) -> dict[str, Any]:
         """Return the mapping as plain data, if JSON can say it."""
         if not isinstance(node, yaml.MappingNode):
-            raise Bad(f"is {kind(node)}")
+            raise InvalidValue(f"is {describe_node(node)}")
         try:
-            found = msgspec.json.decode(msgspec.json.encode(plain(node)))
+            parsed = msgspec.json.decode(msgspec.json.encode(to_plain(node)))
         except (TypeError, ValueError, yaml.YAMLError) as error:
-            raise Bad(f"is not plain data: {' '.join(str(error).split())}") from error
-        return dict(found)
+            raise InvalidValue(f"is not plain data: {' '.join(str(error).split())}") from error
+        return dict(parsed)
 
 
-class Key(msgspec.Struct, frozen=True):
+class KeySpec(msgspec.Struct, frozen=True):
     """A key: what it may hold, what it means, and what holds where it is left out."""
 
     shape: Any
@@ -319,12 +323,12 @@ class Key(msgspec.Struct, frozen=True):
     required: bool = False
 
 
-class Section(Shape[dict[str, Any]]):
+class MappingShape(ValueShape[dict[str, Any]]):
     """A mapping with keys of its own; others are wrong."""
 
     words = "a mapping"
 
-    def __init__(self, keys: Mapping[str, Key]) -> None:
+    def __init__(self, keys: Mapping[str, KeySpec]) -> None:
         self.keys = keys
         needed = [name for name, key in keys.items() if key.required]
         self.schema = {
@@ -335,67 +339,70 @@ class Section(Shape[dict[str, Any]]):
             },
         } | ({"required": needed} if needed else {})
 
-    def read(self, node: Node, where: Where) -> dict[str, Any] | None:
+    def read(self, node: Node, location: Location) -> dict[str, Any] | None:
         """Return the values of the keys that stand there; every wrong one is taken down."""
         if not isinstance(node, yaml.MappingNode):
-            said = "nothing stands here" if null(node) else f"is {kind(node)}"
-            where.wrong(node, f"{said}; legal: a mapping with {', '.join(self.keys)}")
+            problem = "nothing stands here" if is_null(node) else f"is {describe_node(node)}"
+            location.report(node, f"{problem}; legal: a mapping with {', '.join(self.keys)}")
             return None
-        found: dict[str, Any] = {}
-        told = pairs(node, where)
-        for name, (key_node, value) in told.items():
-            key, here = self.keys.get(name), where.at(name)
+        values: dict[str, Any] = {}
+        entries = read_pairs(node, location)
+        for name, (key_node, value) in entries.items():
+            key, key_location = self.keys.get(name), location.at(name)
             if key is None:
-                near = did_you_mean(name, self.keys)
-                here.wrong(key_node, f"no such key{near}; legal here: {', '.join(self.keys)}")
-            elif null(value):
-                here.wrong(value, f"nothing stands here; legal: {key.shape.words}")
+                suggestion = suggest_word(name, self.keys)
+                key_location.report(
+                    key_node, f"no such key{suggestion}; legal here: {', '.join(self.keys)}"
+                )
+            elif is_null(value):
+                key_location.report(value, f"nothing stands here; legal: {key.shape.words}")
             else:
-                found[name] = key.shape.read(value, here)
+                values[name] = key.shape.read(value, key_location)
         for name, key in self.keys.items():
-            if key.required and name not in told:
-                where.at(name).wrong(node, f"is missing; legal: {key.shape.words}")
-        return found
+            if key.required and name not in entries:
+                location.at(name).report(node, f"is missing; legal: {key.shape.words}")
+        return values
 
 
-class Items(Shape[list[Any]]):
+class ListShape(ValueShape[list[Any]]):
     """A list of mappings."""
 
-    def __init__(self, item: Section) -> None:
+    def __init__(self, item: MappingShape) -> None:
         self.item, self.words = item, f"a list of mappings with {', '.join(item.keys)}"
         self.schema = {"type": "array", "items": item.schema}
 
-    def read(self, node: Node, where: Where) -> list[Any] | None:
+    def read(self, node: Node, location: Location) -> list[Any] | None:
         """Return the items; each knows its line."""
         if not isinstance(node, yaml.SequenceNode):
-            where.wrong(node, f"is {kind(node)}; legal: {self.words}")
+            location.report(node, f"is {describe_node(node)}; legal: {self.words}")
             return None
         return [
-            (item, self.item.read(item, where.at(number))) for number, item in enumerate(node.value)
+            (item, self.item.read(item, location.at(number)))
+            for number, item in enumerate(node.value)
         ]
 
 
-def did_you_mean(word: str, legal: Any) -> str:
+def suggest_word(word: str, legal: Any) -> str:
     """Return a question with the nearest legal word, or nothing."""
-    near = get_close_matches(word, list(legal), 1, 0.6)
-    return f": did you mean {near[0]}?" if near else ""
+    matches = get_close_matches(word, list(legal), 1, 0.6)
+    return f": did you mean {matches[0]}?" if matches else ""
 
 
 def _raw(node: Node) -> str:
     if not isinstance(node, yaml.ScalarNode):
-        raise Bad(f"is {kind(node)}")
+        raise InvalidValue(f"is {describe_node(node)}")
     return str(node.value)
 
 
 def _text(node: Node) -> str:
     text = _raw(node)
     if node.tag != "tag:yaml.org,2002:str":
-        raise Bad(f"YAML reads {text!r} as {kind(node)}: quote it")
+        raise InvalidValue(f"YAML reads {text!r} as {describe_node(node)}: quote it")
     return text
 
 
 def _number(node: Node) -> Decimal:
     text = _raw(node)
     if not _NUMBER.fullmatch(text) or node.tag not in _NUMBERS:
-        raise Bad(f"{text!r} is no number in plain digits")
+        raise InvalidValue(f"{text!r} is no number in plain digits")
     return Decimal(text)

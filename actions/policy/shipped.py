@@ -6,7 +6,7 @@ from pathlib import Path
 from fallow.errors import UsageError
 
 
-def folder() -> Path:
+def get_folder() -> Path:
     """Return the folder of the policies that come with Fallow: part of the package."""
     return Path(str(files("policies")))
 
@@ -20,11 +20,11 @@ def write_out(target: Path, *, force: bool = False) -> list[Path]:
     Raises:
         UsageError: files of other content are there, or the folder cannot be written.
     """
-    texts = {target / path.name: path.read_bytes() for path in sorted(folder().glob("*.yaml"))}
+    texts = {target / path.name: path.read_bytes() for path in sorted(get_folder().glob("*.yaml"))}
     try:
-        there = {path: path.read_bytes() for path in texts if path.exists()}
-        new = [path for path, text in texts.items() if there.get(path) != text]
-        changed = [path.name for path in new if path in there]
+        existing = {path: path.read_bytes() for path in texts if path.exists()}
+        new = [path for path, text in texts.items() if existing.get(path) != text]
+        changed = [path.name for path in new if path in existing]
         if changed and not force:
             raise UsageError(
                 f"{target} holds other texts of {', '.join(changed)}: nothing is written",
@@ -34,6 +34,6 @@ def write_out(target: Path, *, force: bool = False) -> list[Path]:
         for path in new:
             path.write_bytes(texts[path])
     except OSError as error:
-        what = error.filename or target
-        raise UsageError(f"{what} cannot be written: {error.strerror}") from error
+        path_text = error.filename or target
+        raise UsageError(f"{path_text} cannot be written: {error.strerror}") from error
     return new

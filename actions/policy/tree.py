@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import yaml
 
-MOST_BYTES = 256 * 1024
-MOST_DEPTH = 16
+MAX_BYTES = 256 * 1024
+MAX_DEPTH = 16
 
 Node = yaml.Node
 
 
-class Problem(msgspec.Struct, frozen=True, order=True):
+class PolicyProblem(msgspec.Struct, frozen=True, order=True):
     """What is wrong in a file, where, and what is legal."""
 
     file: str
@@ -30,69 +30,71 @@ class Problem(msgspec.Struct, frozen=True, order=True):
         return "".join(c if c.isprintable() else " " for c in text)
 
 
-class Where(msgspec.Struct, frozen=True):
+class Location(msgspec.Struct, frozen=True):
     """A place in a file, and the list that takes what is wrong there."""
 
     file: str
-    problems: list[Problem]
+    problems: list[PolicyProblem]
     key: str = ""
 
-    def at(self, name: str | int) -> "Where":
+    def at(self, name: str | int) -> "Location":
         """Return the place of a key or of an item."""
-        inner = f"{self.key}[{name}]" if isinstance(name, int) else f"{self.key}.{name}"
-        return Where(self.file, self.problems, inner.lstrip("."))
+        key = f"{self.key}[{name}]" if isinstance(name, int) else f"{self.key}.{name}"
+        return Location(self.file, self.problems, key.lstrip("."))
 
-    def wrong(self, node: Node | int, text: str) -> None:
+    def report(self, node: Node | int, text: str) -> None:
         """Take down what is wrong."""
-        line = node if isinstance(node, int) else line_of(node)
-        self.problems.append(Problem(self.file, line, self.key, text))
+        line_number = node if isinstance(node, int) else get_line(node)
+        self.problems.append(PolicyProblem(self.file, line_number, self.key, text))
 
 
-def line_of(node: Node) -> int:
+def get_line(node: Node) -> int:
     """Return a node's line, from 1."""
     return int(node.start_mark.line) + 1
 
 
-def documents(path: Path, where: Where) -> list[Node]:
+def read_documents(path: Path, location: Location) -> list[Node]:
     """Return the documents of a file that hold anything; none where the file is no plain YAML."""
     try:
         raw = path.read_bytes()
     except OSError as error:
-        where.wrong(0, f"cannot be read: {error.strerror or error}")
+        location.report(0, f"cannot be read: {error.strerror or error}")
         return []
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        where.wrong(raw[: error.start].count(b"\n") + 1, "is not UTF-8")
+        location.report(raw[: error.start].count(b"\n") + 1, "is not UTF-8")
         return []
-    if len(raw) > MOST_BYTES:
-        where.wrong(0, f"has {len(raw):,} bytes: a file of policies has {MOST_BYTES:,} at most")
+    if len(raw) > MAX_BYTES:
+        location.report(0, f"has {len(raw):,} bytes: a file of policies has {MAX_BYTES:,} at most")
         return []
     try:
-        if _forbidden(text, where):
+        if _has_forbidden(text, location):
             return []
-        found = list(yaml.compose_all(text, yaml.SafeLoader))
+        nodes = list(yaml.compose_all(text, yaml.SafeLoader))
     except yaml.YAMLError as error:
-        where.wrong(_line(error, text), _said(error))
+        location.report(_line(error, text), _describe_error(error))
         return []
-    return [node for node in found if not null(node)]
+    return [node for node in nodes if not is_null(node)]
 
 
-def pairs(node: yaml.MappingNode, where: Where) -> dict[str, tuple[Node, Node]]:
+def read_pairs(node: yaml.MappingNode, location: Location) -> dict[str, tuple[Node, Node]]:
     """Return a mapping's keys with their nodes; keys that are no text or come twice are wrong."""
-    found: dict[str, tuple[Node, Node]] = {}
+    entries: dict[str, tuple[Node, Node]] = {}
     for key, value in node.value:
         name = key.value if isinstance(key, yaml.ScalarNode) else None
         if name is None:
-            where.wrong(key, "a key is a word, not a list or a mapping")
-        elif name in found:
-            where.at(name).wrong(key, f"stands twice, first in line {line_of(found[name][0])}")
+            location.report(key, "a key is a word, not a list or a mapping")
+        elif name in entries:
+            location.at(name).report(
+                key, f"stands twice, first in line {get_line(entries[name][0])}"
+            )
         else:
-            found[name] = (key, value)
-    return found
+            entries[name] = (key, value)
+    return entries
 
 
-def kind(node: Node) -> str:
+def describe_node(node: Node) -> str:
     """Return what a node is, in the words of an error."""
     if isinstance(node, yaml.MappingNode):
         return "a mapping"
@@ -103,35 +105,35 @@ def kind(node: Node) -> str:
     return names.get(tag, {"bool": "true or false", "timestamp": "a date"}.get(tag, tag))
 
 
-def null(node: Node) -> bool:
+def is_null(node: Node) -> bool:
     """Say whether a node holds nothing."""
     return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"
 
 
-def plain(node: Node) -> Any:
+def to_plain(node: Node) -> Any:
     """Return a node as plain data."""
     return yaml.SafeLoader("").construct_object(node, deep=True)
 
 
-def _forbidden(text: str, where: Where) -> bool:
+def _has_forbidden(text: str, location: Location) -> bool:
     """Take down what is YAML and not read here; stop where it gets too deep."""
-    depth, found = 0, False
+    depth, has_problem = 0, False
     for event in yaml.parse(text, yaml.SafeLoader):
         line = event.start_mark.line + 1 if event.start_mark else 0
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > MOST_DEPTH:
-            where.wrong(line, f"is nested deeper than {MOST_DEPTH} levels")
+        if depth > MAX_DEPTH:
+            location.report(line, f"is nested deeper than {MAX_DEPTH} levels")
             return True
         if isinstance(event, yaml.NodeEvent) and event.anchor:
             sign = "*" if isinstance(event, yaml.AliasEvent) else "&"
-            said = "anchors and aliases are not read; quote a glob that begins with *"
-            where.wrong(line, f"{sign}{event.anchor}: {said}")
-            found = True
+            problem = "anchors and aliases are not read; quote a glob that begins with *"
+            location.report(line, f"{sign}{event.anchor}: {problem}")
+            has_problem = True
         elif getattr(event, "tag", None) is not None:
-            where.wrong(line, f"{getattr(event, 'tag', '')}: tags are not read")
-            found = True
-    return found
+            location.report(line, f"{getattr(event, 'tag', '')}: tags are not read")
+            has_problem = True
+    return has_problem
 
 
 def _line(error: yaml.YAMLError, text: str) -> int:
@@ -142,7 +144,7 @@ def _line(error: yaml.YAMLError, text: str) -> int:
     return text[:position].count("\n") + 1 if isinstance(position, int) else 0
 
 
-def _said(error: yaml.YAMLError) -> str:
+def _describe_error(error: yaml.YAMLError) -> str:
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
     if "'\\t'" in problem:
         return "is not YAML: a tab; indent with spaces"

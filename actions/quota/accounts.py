@@ -28,14 +28,14 @@ class Account(msgspec.Struct, frozen=True):
     moved_at: datetime | None = None
 
 
-class Wish(msgspec.Struct, frozen=True):
+class TargetQuota(msgspec.Struct, frozen=True):
     """What a proposal would make of an account, in the order in which wishes are heard."""
 
     key: str
     to: float
 
 
-class Rules(msgspec.Struct, frozen=True):
+class StepRules(msgspec.Struct, frozen=True):
     """How far one step may go."""
 
     floor: float = 1.0
@@ -50,7 +50,7 @@ class Rules(msgspec.Struct, frozen=True):
     """Fewer devices in all are not worth a change."""
 
 
-class Shift(msgspec.Struct, frozen=True):
+class QuotaShift(msgspec.Struct, frozen=True):
     """One account's guarantee before and after."""
 
     key: str
@@ -63,10 +63,10 @@ class Shift(msgspec.Struct, frozen=True):
         return round(self.after - self.before, 9)
 
 
-class Solution(msgspec.Struct, frozen=True):
+class QuotaStep(msgspec.Struct, frozen=True):
     """The shifts in the order of writing, and who was refused what."""
 
-    shifts: tuple[Shift, ...]
+    shifts: tuple[QuotaShift, ...]
     refused: tuple[tuple[str, str], ...] = ()
     """Key and why."""
     parents: frozenset[str] = frozenset()

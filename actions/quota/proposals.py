@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from actions.quota.accounts import Rules
+from actions.quota.accounts import StepRules
 from fallow.errors import UsageError
 
 
-class Move(msgspec.Struct, frozen=True):
+class QuotaMove(msgspec.Struct, frozen=True):
     """One quota's part in a proposal."""
 
     namespace: str
@@ -29,19 +29,19 @@ class Move(msgspec.Struct, frozen=True):
         return f"{self.namespace}/{self.object}" if self.namespace else self.object
 
 
-class Proposal(msgspec.Struct, frozen=True):
+class RebalanceProposal(msgspec.Struct, frozen=True):
     """A rebalance of one resource within a group of quotas."""
 
     kind: str
     resource: str
-    moves: tuple[Move, ...]
+    moves: tuple[QuotaMove, ...]
     flavor: str = ""
     parent: str = ""
     floor_gpus: float = 1.0
     max_step: float = 0.25
 
 
-class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RebalanceLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a policy's rung may say of a rebalance; the stricter of it and the proposal counts."""
 
     floor_gpus: float | None = None
@@ -51,27 +51,27 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     least_gpus: int = 1
 
 
-def read(parameters: Mapping[str, Any]) -> tuple[Proposal, Rules]:
+def read_proposal(parameters: Mapping[str, Any]) -> tuple[RebalanceProposal, StepRules]:
     """Return the proposal and the rules of the step.
 
     Raises:
         UsageError: there is no proposal among the parameters, or not of the form.
     """
-    said = parameters.get("proposal")
-    if not isinstance(said, Mapping) or not said.get("moves"):
+    document = parameters.get("proposal")
+    if not isinstance(document, Mapping) or not document.get("moves"):
         raise UsageError(
             "the decision has no quota proposal",
             hint="only a stranded_quota finding whose donors stood their back-test has one",
         )
-    own = {k: v for k, v in parameters.items() if k in Limits.__struct_fields__}
+    limit_fields = {k: v for k, v in parameters.items() if k in RebalanceLimits.__struct_fields__}
     try:
-        proposal = msgspec.convert(said, Proposal, strict=False)
-        limits = msgspec.convert(own, Limits, strict=False)
+        proposal = msgspec.convert(document, RebalanceProposal, strict=False)
+        limits = msgspec.convert(limit_fields, RebalanceLimits, strict=False)
     except msgspec.ValidationError as error:
         raise UsageError(f"the decision's quota proposal is not of its form: {error}") from error
     floors = [proposal.floor_gpus, *([] if limits.floor_gpus is None else [limits.floor_gpus])]
     steps = [proposal.max_step, *([] if limits.max_step is None else [limits.max_step])]
-    return proposal, Rules(
+    return proposal, StepRules(
         max(floors),
         min(steps),
         timedelta(days=limits.period_days),

@@ -3,47 +3,47 @@
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
-from actions.quota.proposals import Proposal, read
-from actions.quota.waiting import LEAST_HOURS, Judged, Look, worsened
-from fallow.acting import Action, Reason
-from fallow.seams import Views
-from warehouse.steps import compose
+from actions.quota.proposals import RebalanceProposal, read_proposal
+from actions.quota.waiting_time import MIN_HOURS, QuotaSample, StepVerdict, compare_waiting
+from fallow.action_models import Action, Reason
+from fallow.protocols import Views
+from warehouse.steps import compose_query
 
 BEFORE = timedelta(days=7)
 """What a step is held against."""
-SOON = timedelta(hours=LEAST_HOURS + 1)
+MIN_AGE = timedelta(hours=MIN_HOURS + 1)
 """Nothing can be said earlier."""
-OVER = timedelta(days=7)
+MAX_AGE = timedelta(days=7)
 """So long it may still turn out to be harm: then the step stands for good."""
 
 
-def review(action: Action, views: Views, now: datetime) -> Judged:
+def review_step(action: Action, views: Views, now: datetime) -> StepVerdict:
     """Return whether waiting worsened in the group since an action moved its quota."""
-    proposal, _ = read(action.decision.parameters)
+    proposal, _ = read_proposal(action.decision.parameters)
     cluster = action.intent.target.cluster
-    before = looks(views, cluster, proposal, action.at - BEFORE, action.at)
+    before = read_quota_samples(views, cluster, proposal, action.at - BEFORE, action.at)
     # The hour in which it was done is neither before nor after.
     first = action.at.replace(minute=0, second=0, microsecond=0)
-    later = looks(views, cluster, proposal, first + timedelta(hours=1), now)
-    return worsened([one for one in before if one.hour < first], later)
+    later = read_quota_samples(views, cluster, proposal, first + timedelta(hours=1), now)
+    return compare_waiting([sample for sample in before if sample.hour < first], later)
 
 
-def verdict(action: Action, views: Views, now: datetime) -> tuple[Reason, ...] | None:
+def find_harm(action: Action, views: Views, now: datetime) -> tuple[Reason, ...] | None:
     """Return why a step is to be taken back; () = it stands for good; None = too early to say."""
-    if now - action.at < SOON:
+    if now - action.at < MIN_AGE:
         return None
-    said = review(action, views, now)
-    if said.worse:
-        return (Reason("worsened", said.why),)
-    return () if said.worse is False and now - action.at >= OVER else None
+    step_verdict = review_step(action, views, now)
+    if step_verdict.worse:
+        return (Reason("worsened", step_verdict.why),)
+    return () if step_verdict.worse is False and now - action.at >= MAX_AGE else None
 
 
-def looks(
-    views: Views, cluster: str, proposal: Proposal, since: datetime, until: datetime
-) -> list[Look]:
+def read_quota_samples(
+    views: Views, cluster: str, proposal: RebalanceProposal, since: datetime, until: datetime
+) -> list[QuotaSample]:
     """Return what the proposal's quotas said by the hour."""
     resource = proposal.resource + (f"@{proposal.flavor}" if proposal.flavor else "")
-    asked = {
+    parameters = {
         "cluster": cluster,
         "kind": proposal.kind,
         "resource": resource,
@@ -51,20 +51,20 @@ def looks(
         "until": until.astimezone(UTC).replace(tzinfo=None),
     }
     keys = {move.key for move in proposal.moves}
-    found = [
-        Look(
+    samples = [
+        QuotaSample(
             row["hour"].replace(tzinfo=UTC),
             f"{row['namespace']}/{row['name']}" if row["namespace"] else row["name"],
             float(row["nominal"]),
             float(row["used"] or 0.0),
             None if row["used"] is None else row["waiting"],
         )
-        for row in views.query(_sql(), asked).to_pylist()
+        for row in views.query(_sql(), parameters).to_pylist()
     ]
-    return [one for one in found if one.key in keys]
+    return [sample for sample in samples if sample.key in keys]
 
 
 @cache
 def _sql() -> str:
     lives = ("warehouse:inventory/looked", "warehouse:inventory/lives")
-    return compose((*lives, "looks"), "actions.quota")
+    return compose_query((*lives, "quota_samples"), "actions.quota")

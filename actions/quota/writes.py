@@ -5,15 +5,15 @@ from typing import Any
 
 import msgspec
 
-from actions.quota.systems.system import Field
-from fallow.acting import Change, Target
+from actions.quota.systems.system import FieldChange
+from fallow.action_models import Change, Target
 
 JSON_PATCH = "application/json-patch+json"
 UID = "/metadata/uid"
 
 
-def write(
-    target: Target, path: str, fields: Sequence[Field], *, depends: bool = False
+def build_patches(
+    target: Target, path: str, fields: Sequence[FieldChange], *, depends: bool = False
 ) -> tuple[Change, Change]:
     """Return the change and its undo.
 
@@ -21,12 +21,14 @@ def write(
     resourceVersion: each admitted pod writes a queue's status, and what else moved is no matter.
     A failed test is 422: the sum would change, so somebody has to decide again.
     """
-    back = [Field(f.pointer, f.after, f.before) for f in fields]
+    undo_fields = [FieldChange(f.pointer, f.after, f.before) for f in fields]
     later = msgspec.structs.replace(target, resource_version=None)
-    return _change(target, path, fields, depends=depends), _change(later, path, back, depends=True)
+    return _change(target, path, fields, depends=depends), _change(
+        later, path, undo_fields, depends=True
+    )
 
 
-def _change(target: Target, path: str, fields: Sequence[Field], *, depends: bool) -> Change:
+def _change(target: Target, path: str, fields: Sequence[FieldChange], *, depends: bool) -> Change:
     tests: list[dict[str, Any]] = [{"op": "test", "path": UID, "value": target.uid}]
     tests += [
         {"op": "test", "path": f.pointer, "value": f.before} for f in fields if f.before is not None
@@ -44,7 +46,7 @@ def _change(target: Target, path: str, fields: Sequence[Field], *, depends: bool
     )
 
 
-def _operation(field: Field) -> dict[str, Any]:
+def _operation(field: FieldChange) -> dict[str, Any]:
     if field.after is None:
         return {"op": "remove", "path": field.pointer}
     verb = "add" if field.before is None else "replace"

@@ -4,15 +4,22 @@ from typing import ClassVar
 
 import msgspec
 
-from actions.cluster.objects import controller, deep, holds, name, target
+from actions.cluster.objects import controller, get_path, has_condition, name, to_target
 from actions.reclaim import kueue
 from actions.reclaim.kinds import kinds
-from actions.reclaim.subjects import FINISHED, LOOK, Subject, intent, rights, subject
-from actions.reclaim.switches import switched
-from actions.reclaim.writes import Writes
-from fallow.acting import Decision, Intent
+from actions.reclaim.subjects import (
+    FINISHED,
+    POD_RIGHTS,
+    LiveWorkload,
+    build_intent,
+    build_rights,
+    read_workload,
+)
+from actions.reclaim.switches import build_writes
+from actions.reclaim.writes import UndoableChange
+from fallow.action_models import Decision, Intent
 from fallow.errors import RefusedError
-from fallow.seams import Cluster, Right
+from fallow.protocols import ClusterReader, Right
 
 
 class CronJobExecutor:
@@ -22,41 +29,45 @@ class CronJobExecutor:
     capabilities: ClassVar[frozenset[str]] = frozenset({"suspend"})
     verbs: ClassVar[frozenset[str]] = frozenset({"suspend"})
     rights: ClassVar[tuple[Right, ...]] = (
-        *rights("CronJob"),
-        *rights("Job", verbs=("list", "patch")),
+        *build_rights("CronJob"),
+        *build_rights("Job", verbs=("list", "patch")),
         *kueue.RIGHTS,
-        *LOOK,
+        *POD_RIGHTS,
     )
 
-    def intend(self, decision: Decision, cluster: Cluster) -> Intent:
+    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the writes that stop runs to come and runs that are; undone Jobs first.
 
         Raises:
             RefusedError: it is gone, owned, or nothing of it runs or will run.
             TemporaryError: the API does not answer.
         """
-        found = subject(decision, cluster)
-        writes: list[Writes] = []
-        if deep(found.obj, "spec", "suspend") is not True:
-            writes += switched(found, cluster, decision.at)
-        for job in _live(found, cluster):
-            writes += switched(job, cluster, decision.at)
+        workload = read_workload(decision, cluster)
+        writes: list[UndoableChange] = []
+        if get_path(workload.obj, "spec", "suspend") is not True:
+            writes += build_writes(workload, cluster, decision.at)
+        for job in _find_live_jobs(workload, cluster):
+            writes += build_writes(job, cluster, decision.at)
         if not writes:
-            raise RefusedError(f"{found} is stopped already")
-        return intent(found, cluster, "suspend", tuple(writes))
+            raise RefusedError(f"{workload} is stopped already")
+        return build_intent(workload, cluster, "suspend", tuple(writes))
 
 
-def _live(found: Subject, cluster: Cluster) -> list[Subject]:
+def _find_live_jobs(workload: LiveWorkload, cluster: ClusterReader) -> list[LiveWorkload]:
     kind = kinds()["Job"]
-    path = cluster.collection("Job", kind.group, found.target.namespace)
+    path = cluster.collection("Job", kind.group, workload.target.namespace)
     if path is None:
         return []
-    live: list[Subject] = []
+    live: list[LiveWorkload] = []
     for item in cluster.items(path):
         owner = controller(item) or {}
-        over = any(holds(item, c) for c in FINISHED)
-        if owner.get("uid") != found.target.uid or over or deep(item, "spec", "suspend") is True:
+        is_finished = any(has_condition(item, c) for c in FINISHED)
+        if (
+            owner.get("uid") != workload.target.uid
+            or is_finished
+            or get_path(item, "spec", "suspend") is True
+        ):
             continue
         job = {"apiVersion": "batch/v1", "kind": "Job", **item}
-        live.append(Subject(kind, job, f"{path}/{name(job)}", target(job, cluster.name)))
+        live.append(LiveWorkload(kind, job, f"{path}/{name(job)}", to_target(job, cluster.name)))
     return sorted(live, key=lambda j: msgspec.structs.astuple(j.target))

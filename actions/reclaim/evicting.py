@@ -3,11 +3,11 @@
 from typing import Any, ClassVar
 
 from actions.cluster.allocations import CLAIMS
-from actions.cluster.objects import annotations, deep, ended, labels, name, namespace
-from actions.reclaim.subjects import Subject, freed, subject
-from fallow.acting import Change, Decision, Intent
+from actions.cluster.objects import annotations, get_path, has_ended, labels, name, namespace
+from actions.reclaim.subjects import LiveWorkload, read_workload, to_freed_pods
+from fallow.action_models import Change, Decision, Intent
 from fallow.errors import RefusedError
-from fallow.seams import Cluster, Right
+from fallow.protocols import ClusterReader, Right
 
 OPT_IN = "fallow.dev/evict"
 GROUPS = ("kueue.x-k8s.io/pod-group-name", "scheduling.x-k8s.io/pod-group", "pod-group.scheduling")
@@ -30,7 +30,7 @@ class EvictExecutor:
         CLAIMS,
     )
 
-    def intend(self, decision: Decision, cluster: Cluster) -> Intent:
+    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the eviction; its undo is a new pod of the same manifest.
 
         The eviction carries no precondition: one that fails would still use up the budget.
@@ -39,84 +39,88 @@ class EvictExecutor:
             RefusedError: nobody opted in, or it is no bare pod.
             TemporaryError: the API does not answer.
         """
-        found = subject(decision, cluster)
-        pod = found.obj
-        if ended(pod):
-            raise RefusedError(f"{found} is over: {deep(pod, 'status', 'phase')}")
+        workload = read_workload(decision, cluster)
+        pod = workload.obj
+        if has_ended(pod):
+            raise RefusedError(f"{workload} is over: {get_path(pod, 'status', 'phase')}")
         if "kubernetes.io/config.mirror" in annotations(pod):
-            raise RefusedError(f"{found} is a static pod: it belongs to its node")
+            raise RefusedError(f"{workload} is a static pod: it belongs to its node")
         if group := next((g for g in GROUPS if g in labels(pod)), None):
-            raise RefusedError(f"{found} is one of a group ({group}): the others would hang")
-        _opted_in(found, cluster)
-        where = f"{found.path}/eviction"
+            raise RefusedError(f"{workload} is one of a group ({group}): the others would hang")
+        _require_opt_in(workload, cluster)
+        eviction_path = f"{workload.path}/eviction"
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": name(pod), "namespace": namespace(pod)},
         }
         evict = Change(
-            found.target,
+            workload.target,
             "POST",
-            where,
+            eviction_path,
             body,
             content_type="application/json",
-            read=found.path,
-            was={"/metadata/uid": found.target.uid},
+            read=workload.path,
+            was={"/metadata/uid": workload.target.uid},
             becomes={"/metadata/uid": None},
             guarded=False,
         )
-        again = Change(
-            found.later,
+        recreate = Change(
+            workload.later,
             "POST",
-            found.path.rpartition("/")[0],
-            manifest(pod),
+            workload.path.rpartition("/")[0],
+            build_manifest(pod),
             content_type="application/json",
-            read=found.path,
+            read=workload.path,
             was={"/metadata/name": None},
             becomes={"/metadata/name": name(pod)},
             guarded=False,
         )
         return Intent(
-            target=found.target,
+            target=workload.target,
             capability="evict",
             changes=(evict,),
-            undo=(again,),
-            frees=freed((pod,), cluster),
+            undo=(recreate,),
+            frees=to_freed_pods((pod,), cluster),
             lost="everything outside its volumes: the undo is a new pod of the same manifest",
         )
 
 
-def _opted_in(found: Subject, cluster: Cluster) -> None:
+def _require_opt_in(workload: LiveWorkload, cluster: ClusterReader) -> None:
     path = cluster.collection("Namespace", "")
-    space = cluster.get(f"{path}/{found.target.namespace}")
-    for obj in (found.obj, *(() if space is None else (space,))):
-        said = annotations(obj).get(OPT_IN) or labels(obj).get(OPT_IN) or ""
-        if said.lower() == "false":
+    namespace = cluster.get(f"{path}/{workload.target.namespace}")
+    for obj in (workload.obj, *(() if namespace is None else (namespace,))):
+        value = annotations(obj).get(OPT_IN) or labels(obj).get(OPT_IN) or ""
+        if value.lower() == "false":
             break
-        if said.lower() == "true":
+        if value.lower() == "true":
             return
     raise RefusedError(
-        f"{found} is a bare pod, and nobody opted in to eviction",
+        f"{workload} is a bare pod, and nobody opted in to eviction",
         hint=f"annotate it or its namespace with {OPT_IN}=true",
     )
 
 
-def manifest(pod: Any) -> dict[str, Any]:
+def build_manifest(pod: Any) -> dict[str, Any]:
     """Return what to post to have such a pod again, without what servers had filled in."""
     spec = {k: v for k, v in pod["spec"].items() if k not in _SERVERS}
     if "volumes" in spec:
         spec["volumes"] = [v for v in spec["volumes"] if not v["name"].startswith(_TOKEN)]
     for key in ("containers", "initContainers"):
         if key in spec:
-            spec[key] = [_untold(c) for c in spec[key]]
-    said = {k: v for k, v in (("labels", labels(pod)), ("annotations", annotations(pod))) if v}
-    head = {"name": name(pod), "namespace": namespace(pod), **{k: dict(v) for k, v in said.items()}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": head, "spec": spec}
+            spec[key] = [_without_token(c) for c in spec[key]]
+    marks = {k: v for k, v in (("labels", labels(pod)), ("annotations", annotations(pod))) if v}
+    metadata = {
+        "name": name(pod),
+        "namespace": namespace(pod),
+        **{k: dict(v) for k, v in marks.items()},
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def _untold(container: dict[str, Any]) -> dict[str, Any]:
+def _without_token(container: dict[str, Any]) -> dict[str, Any]:
     mounts = container.get("volumeMounts")
     if mounts is None:
         return container
-    kept = [m for m in mounts if not m["name"].startswith(_TOKEN)]
-    return {**container, "volumeMounts": kept}
+    mounts_kept = [m for m in mounts if not m["name"].startswith(_TOKEN)]
+    return {**container, "volumeMounts": mounts_kept}

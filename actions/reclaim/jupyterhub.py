@@ -4,13 +4,13 @@ from typing import ClassVar
 from urllib.parse import quote
 
 from actions.cluster.allocations import CLAIMS
-from actions.cluster.objects import Object, annotations, ended, going, uid
-from actions.cluster.pointers import pointer
-from actions.reclaim.subjects import freed
-from actions.recommend import verbs as words
-from fallow.acting import Change, Decision, Intent, Target
+from actions.cluster.objects import Object, annotations, has_ended, is_deleting, uid
+from actions.cluster.pointers import join_pointer
+from actions.reclaim.subjects import to_freed_pods
+from actions.recommend import read_verbs as words
+from fallow.action_models import Change, Decision, Intent, Target
 from fallow.errors import RefusedError
-from fallow.seams import Cluster, Right
+from fallow.protocols import ClusterReader, Right
 
 USER, SERVER = "hub.jupyter.org/username", "hub.jupyter.org/servername"
 SINGLE_USER = "component=singleuser-server"
@@ -27,59 +27,61 @@ class JupyterHubExecutor:
         CLAIMS,
     )
 
-    def intend(self, decision: Decision, cluster: Cluster) -> Intent:
+    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the call of the hub that stops a server, and the one that starts it.
 
         Raises:
             RefusedError: no pod of it runs, or another one than the evidence is of.
             TemporaryError: the API does not answer.
         """
-        of, kind, space, called = decision.subject
-        if of != cluster.name:
-            raise RefusedError(f"{kind}/{space}/{called} is in cluster {of}, not {cluster.name}")
-        user, _, server = called.partition("/")
-        pods = [p for p in _pods(space, cluster) if _serves(p, user, server)]
+        cluster_name, kind, namespace, name = decision.subject
+        if cluster_name != cluster.name:
+            raise RefusedError(
+                f"{kind}/{namespace}/{name} is in cluster {cluster_name}, not {cluster.name}"
+            )
+        user, _, server = name.partition("/")
+        pods = [p for p in _pods(namespace, cluster) if _is_server_pod(p, user, server)]
         if not pods:
-            raise RefusedError(f"{kind}/{space}/{called} is gone: no pod of it runs")
+            raise RefusedError(f"{kind}/{namespace}/{name} is gone: no pod of it runs")
         if decision.uid and all(uid(p) != decision.uid for p in pods):
-            raise RefusedError(f"{kind}/{space}/{called} was started anew: its pod is another")
-        target = Target(of, "", kind, space, called, uid(pods[0]))
-        stop = change(target, user, server, running=False)
+            raise RefusedError(f"{kind}/{namespace}/{name} was started anew: its pod is another")
+        target = Target(cluster_name, "", kind, namespace, name, uid(pods[0]))
+        stop = build_change(target, user, server, running=False)
         return Intent(
             target=target,
             capability="suspend",
             changes=(stop,),
-            undo=(change(target, user, server, running=True),),
-            frees=freed(pods, cluster),
+            undo=(build_change(target, user, server, running=True),),
+            frees=to_freed_pods(pods, cluster),
             lost=words()[kind].lost,
             notes=(words()[kind].caution,),
         )
 
 
-def change(target: Target, user: str, server: str, *, running: bool) -> Change:
+def build_change(target: Target, user: str, server: str, *, running: bool) -> Change:
     """Return what the hub is to do about a server; its door says it in the hub's own verbs."""
-    ready = pointer("servers", server, "ready")
-    home = f"/hub/api/users/{quote(user, safe='')}"
+    ready = join_pointer("servers", server, "ready")
+    user_path = f"/hub/api/users/{quote(user, safe='')}"
     return Change(
         target,
         "PATCH",
-        f"{home}/servers/{quote(server, safe='')}" if server else f"{home}/server",
+        f"{user_path}/servers/{quote(server, safe='')}" if server else f"{user_path}/server",
         {"running": running},
         content_type="application/json",
         door="jupyterhub",
-        read=home,
+        read=user_path,
         was={ready: None if running else True},
         becomes={ready: True if running else None},
         guarded=False,
     )
 
 
-def _pods(space: str, cluster: Cluster) -> list[Object]:
-    path = cluster.collection("Pod", "", space)
-    found = cluster.items(path, labels=SINGLE_USER) if path else ()
-    return [p for p in found if not ended(p) and not going(p)]
+def _pods(namespace: str, cluster: ClusterReader) -> list[Object]:
+    path = cluster.collection("Pod", "", namespace)
+    pods = cluster.items(path, labels=SINGLE_USER) if path else ()
+    return [p for p in pods if not has_ended(p) and not is_deleting(p)]
 
 
-def _serves(pod: Object, user: str, server: str) -> bool:
-    said = annotations(pod)
-    return said.get(USER) == user and said.get(SERVER, "") == server
+def _is_server_pod(pod: Object, user: str, server: str) -> bool:
+    marks = annotations(pod)
+    return marks.get(USER) == user and marks.get(SERVER, "") == server

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 
-class Kind(msgspec.Struct, frozen=True):
+class WorkloadKind(msgspec.Struct, frozen=True):
     """Where the switch of a kind lies, and what it says when the workload is stopped."""
 
     kind: str
@@ -48,12 +48,12 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 @cache
-def kinds() -> dict[str, Kind]:
+def kinds() -> dict[str, WorkloadKind]:
     """Return the rows of `kinds.csv` by kind."""
     text = files("actions.reclaim").joinpath("kinds.csv").read_text(encoding="utf-8")
-    return {row["kind"]: Kind(**row) for row in csv.DictReader(text.splitlines())}
+    return {row["kind"]: WorkloadKind(**row) for row in csv.DictReader(text.splitlines())}
 
 
-def known(kind: str) -> bool:
+def is_known(kind: str) -> bool:
     """Say whether anything here knows how to stop a kind."""
     return kind in kinds()

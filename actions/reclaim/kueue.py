@@ -2,14 +2,23 @@
 
 from collections.abc import Sequence
 
-from actions.cluster.objects import Object, annotations, holds, labels, meta, namespace, shown, uid
+from actions.cluster.objects import (
+    Object,
+    annotations,
+    format_object,
+    has_condition,
+    labels,
+    meta,
+    namespace,
+    uid,
+)
 from actions.cluster.objects import name as name_of
-from actions.cluster.objects import target as target_of
+from actions.cluster.objects import to_target as target_of
 from actions.reclaim.kinds import kinds
-from actions.reclaim.writes import Writes, field
+from actions.reclaim.writes import UndoableChange, set_field
 from fallow.errors import RefusedError
-from fallow.kube.owner_jumps import called
-from fallow.seams import Cluster, Right
+from fallow.kube.owner_links import kind_in_rows
+from fallow.protocols import ClusterReader, Right
 
 GROUP, KIND = "kueue.x-k8s.io", "Workload"
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -18,13 +27,15 @@ RIGHTS = (Right(GROUP, "workloads", ("get", "list", "patch")),)
 RETURNS = "it comes back when its queue admits it"
 
 
-def reverts(obj: Object) -> bool:
+def is_reverted(obj: Object) -> bool:
     """Say whether Kueue undoes the own switch of objects of this kind."""
-    kind = kinds().get(called(str(obj.get("apiVersion") or "").rpartition("/")[0], _kind(obj)))
+    kind = kinds().get(
+        kind_in_rows(str(obj.get("apiVersion") or "").rpartition("/")[0], _kind(obj))
+    )
     return kind is not None and kind.kueue == "workload"
 
 
-def managed(obj: Object, cluster: Cluster) -> bool:
+def is_managed(obj: Object, cluster: ClusterReader) -> bool:
     """Say whether Kueue manages an object: it is in a queue, or a Workload is made of it.
 
     Raises:
@@ -35,7 +46,7 @@ def managed(obj: Object, cluster: Cluster) -> bool:
     return path is not None and (_queued(obj) or bool(_workloads(obj, path, cluster)))
 
 
-def writes(obj: Object, cluster: Cluster) -> tuple[Writes, ...] | None:
+def build_writes(obj: Object, cluster: ClusterReader) -> tuple[UndoableChange, ...] | None:
     """Return the writes that deactivate an object's Workloads; None = Kueue does not manage it.
 
     Raises:
@@ -45,19 +56,21 @@ def writes(obj: Object, cluster: Cluster) -> tuple[Writes, ...] | None:
     path = cluster.collection(KIND, GROUP, namespace(obj))
     if path is None:
         return None
-    every = _workloads(obj, path, cluster)
-    if not every:
+    workloads = _workloads(obj, path, cluster)
+    if not workloads:
         if _queued(obj):
-            raise RefusedError(f"{shown(obj)} is in a queue of Kueue, but has no Workload yet")
+            raise RefusedError(
+                f"{format_object(obj)} is in a queue of Kueue, but has no Workload yet"
+            )
         return None
-    live = [w for w in every if not holds(w, "Finished")]
+    live = [w for w in workloads if not has_condition(w, "Finished")]
     active = [w for w in live if (w.get("spec") or {}).get("active") is not False]
     if not active:
         state = "is stopped already" if live else "is over"
-        raise RefusedError(f"{shown(obj)} {state}: its Workload says so")
+        raise RefusedError(f"{format_object(obj)} {state}: its Workload says so")
     version = path.split("/")[3]
     return tuple(
-        field(
+        set_field(
             w,
             target_of(w, cluster.name, KIND, f"{GROUP}/{version}"),
             f"{path}/{name_of(w)}",
@@ -68,10 +81,10 @@ def writes(obj: Object, cluster: Cluster) -> tuple[Writes, ...] | None:
     )
 
 
-def _workloads(obj: Object, path: str, cluster: Cluster) -> Sequence[Object]:
-    found = cluster.items(path, labels=f"{JOB_UID}={uid(obj)}")
-    if found:
-        return found
+def _workloads(obj: Object, path: str, cluster: ClusterReader) -> Sequence[Object]:
+    labelled = cluster.items(path, labels=f"{JOB_UID}={uid(obj)}")
+    if labelled:
+        return labelled
     return [
         w
         for w in cluster.items(path)

@@ -2,15 +2,21 @@
 
 from typing import ClassVar
 
-from actions.cluster import scalers
+from actions.cluster import autoscalers
 from actions.cluster.objects import Object, name, namespace
-from actions.cluster.objects import target as target_of
-from actions.cluster.pointers import at, pointer
-from actions.reclaim.subjects import LOOK, Subject, intent, rights, subject
-from actions.reclaim.writes import Writes, field, replicas
-from fallow.acting import Decision, Intent
+from actions.cluster.objects import to_target as target_of
+from actions.cluster.pointers import join_pointer, resolve_pointer
+from actions.reclaim.subjects import (
+    POD_RIGHTS,
+    LiveWorkload,
+    build_intent,
+    build_rights,
+    read_workload,
+)
+from actions.reclaim.writes import UndoableChange, set_field, set_replicas
+from fallow.action_models import Decision, Intent
 from fallow.errors import RefusedError
-from fallow.seams import Cluster, Right
+from fallow.protocols import ClusterReader, Right
 
 KEDA = (Right("keda.sh", "scaledobjects", ("get", "list", "patch")),)
 HPA = (Right("autoscaling", "horizontalpodautoscalers", ("get", "list")),)
@@ -27,36 +33,36 @@ class ScaleExecutor:
     capabilities: ClassVar[frozenset[str]] = frozenset({"scale"})
     verbs: ClassVar[frozenset[str]] = frozenset({"scale to zero"})
     rights: ClassVar[tuple[Right, ...]] = (
-        *rights("Deployment", part="scale"),
-        *rights("Rollout", "LeaderWorkerSet"),
-        *rights("Rollout", "LeaderWorkerSet", part="scale"),
+        *build_rights("Deployment", part="scale"),
+        *build_rights("Rollout", "LeaderWorkerSet"),
+        *build_rights("Rollout", "LeaderWorkerSet", part="scale"),
         *KEDA,
         *HPA,
-        *LOOK,
+        *POD_RIGHTS,
     )
 
-    def intend(self, decision: Decision, cluster: Cluster) -> Intent:
+    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the write that leaves no replicas, and the one that brings them back.
 
         Raises:
             RefusedError: it is gone, owned, has none already, or must not be scaled.
             TemporaryError: the API does not answer.
         """
-        found = subject(decision, cluster)
-        self.refuse(found)
-        if at(found.obj, "/spec/replicas") == 0:
-            raise RefusedError(f"{found} has no replicas already")
-        every = scalers.of(found.obj, cluster)
-        paused = [s for s in every if s["kind"] == scalers.KEDA_OBJECT]
+        workload = read_workload(decision, cluster)
+        self.refuse(workload)
+        if resolve_pointer(workload.obj, "/spec/replicas") == 0:
+            raise RefusedError(f"{workload} has no replicas already")
+        scalers = autoscalers.find_autoscalers(workload.obj, cluster)
+        paused = [s for s in scalers if s["kind"] == autoscalers.KEDA_OBJECT]
         if paused:
-            writes = tuple(_pause(s, found, cluster) for s in paused)
+            writes = tuple(_pause(s, workload, cluster) for s in paused)
             note = "KEDA brings it back by its own triggers, at least at its own minimum"
-            return intent(found, cluster, "scale", writes, (note,))
-        notes = tuple(f"HorizontalPodAutoscaler {name(s)} rests meanwhile" for s in every)
-        writes = (replicas(found.obj, found.target, found.path, 0),)
-        return intent(found, cluster, "scale", writes, notes)
+            return build_intent(workload, cluster, "scale", writes, (note,))
+        notes = tuple(f"HorizontalPodAutoscaler {name(s)} rests meanwhile" for s in scalers)
+        writes = (set_replicas(workload.obj, workload.target, workload.path, 0),)
+        return build_intent(workload, cluster, "scale", writes, notes)
 
-    def refuse(self, found: Subject) -> None:
+    def refuse(self, workload: LiveWorkload) -> None:
         """Refuse what must not be scaled; families say what."""
 
 
@@ -65,30 +71,32 @@ class StatefulSetExecutor(ScaleExecutor):
 
     kinds: ClassVar[frozenset[str]] = frozenset({"StatefulSet"})
     rights: ClassVar[tuple[Right, ...]] = (
-        *rights("StatefulSet", part="scale"),
+        *build_rights("StatefulSet", part="scale"),
         *KEDA,
         *HPA,
-        *LOOK,
+        *POD_RIGHTS,
     )
 
-    def refuse(self, found: Subject) -> None:
+    def refuse(self, workload: LiveWorkload) -> None:
         """Refuse a set whose volumes are deleted with its replicas."""
         policy = "/spec/persistentVolumeClaimRetentionPolicy/whenScaled"
-        if at(found.obj, policy) == "Delete":
-            raise RefusedError(f"{found} deletes its volumes when scaled (whenScaled: Delete)")
+        if resolve_pointer(workload.obj, policy) == "Delete":
+            raise RefusedError(f"{workload} deletes its volumes when scaled (whenScaled: Delete)")
 
 
-def _pause(scaler: Object, found: Subject, cluster: Cluster) -> Writes:
-    at_replicas = scalers.paused_at(scaler)
-    if at_replicas is not None or scaler_paused(scaler):
-        raise RefusedError(f"KEDA's ScaledObject {name(scaler)} of {found} is paused by somebody")
-    path = cluster.collection(scalers.KEDA_OBJECT, "keda.sh", namespace(scaler))
-    where = pointer("metadata", "annotations", scalers.PAUSED_REPLICAS)
-    whole = f"{path}/{name(scaler)}"
-    return field(scaler, target_of(scaler, cluster.name), whole, where, "0")
+def _pause(scaler: Object, workload: LiveWorkload, cluster: ClusterReader) -> UndoableChange:
+    at_replicas = autoscalers.get_paused_replicas(scaler)
+    if at_replicas is not None or is_paused(scaler):
+        raise RefusedError(
+            f"KEDA's ScaledObject {name(scaler)} of {workload} is paused by somebody"
+        )
+    path = cluster.collection(autoscalers.KEDA_OBJECT, "keda.sh", namespace(scaler))
+    pointer = join_pointer("metadata", "annotations", autoscalers.PAUSED_REPLICAS)
+    scaler_path = f"{path}/{name(scaler)}"
+    return set_field(scaler, target_of(scaler, cluster.name), scaler_path, pointer, "0")
 
 
-def scaler_paused(scaler: Object) -> bool:
+def is_paused(scaler: Object) -> bool:
     """Say whether somebody paused a ScaledObject without a number."""
-    said = at(scaler, pointer("metadata", "annotations", scalers.PAUSED))
-    return isinstance(said, str) and said.lower() == "true"
+    value = resolve_pointer(scaler, join_pointer("metadata", "annotations", autoscalers.PAUSED))
+    return isinstance(value, str) and value.lower() == "true"

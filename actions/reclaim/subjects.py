@@ -4,35 +4,35 @@ from collections.abc import Sequence
 
 import msgspec
 
-from actions.cluster.allocations import CLAIMS, allocated_gpus
+from actions.cluster.allocations import CLAIMS, count_allocated_gpus
 from actions.cluster.objects import (
     Object,
     controller,
-    deep,
-    ended,
-    going,
-    holds,
+    get_path,
+    has_condition,
+    has_ended,
+    is_deleting,
     name,
     namespace,
-    target,
+    to_target,
     uid,
 )
-from actions.reclaim.kinds import Kind, kinds
-from actions.reclaim.writes import Writes
-from actions.recommend import verbs
-from fallow.acting import Decision, Held, Intent, Target
+from actions.reclaim.kinds import WorkloadKind, kinds
+from actions.reclaim.writes import UndoableChange
+from actions.recommend import read_verbs
+from fallow.action_models import Decision, FreedPod, Intent, Target
 from fallow.errors import RefusedError
-from fallow.seams import Cluster, Right
+from fallow.protocols import ClusterReader, Right
 
 FINISHED = ("Complete", "Completed", "Succeeded", "Failed", "Finished")
 """Conditions of work that is over, as Job, JobSet, TrainJob and the training operator say it."""
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
 
 
-class Subject(msgspec.Struct, frozen=True):
+class LiveWorkload(msgspec.Struct, frozen=True):
     """An object to act upon: what it is, what it says now, and where it lies."""
 
-    kind: Kind
+    kind: WorkloadKind
     obj: Object
     path: str
     target: Target
@@ -46,69 +46,72 @@ class Subject(msgspec.Struct, frozen=True):
         return f"{self.kind.kind}/{self.target.namespace}/{self.target.name}"
 
 
-def subject(decision: Decision, cluster: Cluster) -> Subject:
+def read_workload(decision: Decision, cluster: ClusterReader) -> LiveWorkload:
     """Return the object of a decision as it is now.
 
     Raises:
         RefusedError: it is gone, another's, on its way out, done, or somebody above controls it.
         TemporaryError: the API does not answer.
     """
-    of, kind_name, space, called = decision.subject
-    if of != cluster.name:
-        raise RefusedError(f"{kind_name}/{space}/{called} is in cluster {of}, not {cluster.name}")
+    cluster_name, kind_name, namespace, name = decision.subject
+    if cluster_name != cluster.name:
+        raise RefusedError(
+            f"{kind_name}/{namespace}/{name} is in cluster {cluster_name}, not {cluster.name}"
+        )
     kind = kinds()[kind_name]
-    path = cluster.collection(kind.api_kind, kind.group, space)
+    path = cluster.collection(kind.api_kind, kind.group, namespace)
     if path is None:
         raise RefusedError(f"{cluster.name} serves no {kind.kind} of {kind.group or 'the core'}")
-    obj = cluster.get(f"{path}/{called}")
+    obj = cluster.get(f"{path}/{name}")
     if obj is None:
-        raise RefusedError(f"{kind_name}/{space}/{called} is gone")
-    found = Subject(kind, obj, f"{path}/{called}", target(obj, cluster.name))
+        raise RefusedError(f"{kind_name}/{namespace}/{name} is gone")
+    workload = LiveWorkload(kind, obj, f"{path}/{name}", to_target(obj, cluster.name))
     if decision.uid and uid(obj) != decision.uid:
-        raise RefusedError(f"{found} is another object of that name: its uid is {uid(obj)}")
-    if going(obj):
-        raise RefusedError(f"{found} is being deleted")
+        raise RefusedError(f"{workload} is another object of that name: its uid is {uid(obj)}")
+    if is_deleting(obj):
+        raise RefusedError(f"{workload} is being deleted")
     above = controller(obj)
     if above is not None:
         owner = f"{above.get('kind')} {above.get('name')}"
-        raise RefusedError(f"{found} is controlled by {owner}, which would undo it")
-    if done := next((c for c in FINISHED if holds(obj, c)), None):
-        raise RefusedError(f"{found} is over: {done}")
-    if deep(obj, "spec", "managedBy") == MULTIKUEUE:
-        raise RefusedError(f"{found} is a copy: MultiKueue manages it in another cluster")
-    return found
+        raise RefusedError(f"{workload} is controlled by {owner}, which would undo it")
+    if condition := next((c for c in FINISHED if has_condition(obj, c)), None):
+        raise RefusedError(f"{workload} is over: {condition}")
+    if get_path(obj, "spec", "managedBy") == MULTIKUEUE:
+        raise RefusedError(f"{workload} is a copy: MultiKueue manages it in another cluster")
+    return workload
 
 
-def held(found: Subject, cluster: Cluster) -> tuple[Held, ...]:
+def list_freed_pods(workload: LiveWorkload, cluster: ClusterReader) -> tuple[FreedPod, ...]:
     """Return the pods that should be gone once the object is stopped; waiting ones hold no GPU."""
-    return freed([p for p in cluster.pods(found.target) if not ended(p)], cluster)
+    return to_freed_pods([p for p in cluster.pods(workload.target) if not has_ended(p)], cluster)
 
 
-def freed(pods: Sequence[Object], cluster: Cluster) -> tuple[Held, ...]:
+def to_freed_pods(pods: Sequence[Object], cluster: ClusterReader) -> tuple[FreedPod, ...]:
     """Return pods with what they hold, as an intent says what its writes free."""
-    gpus = allocated_gpus(pods, cluster)
+    gpus = count_allocated_gpus(pods, cluster)
     return tuple(
-        Held(namespace(p), name(p), uid(p), deep(p, "spec", "nodeName"), gpus[uid(p)]) for p in pods
+        FreedPod(namespace(p), name(p), uid(p), get_path(p, "spec", "nodeName"), gpus[uid(p)])
+        for p in pods
     )
 
 
-def intent(
-    found: Subject,
-    cluster: Cluster,
+def build_intent(
+    workload: LiveWorkload,
+    cluster: ClusterReader,
     capability: str,
-    writes: tuple[Writes, ...],
+    writes: tuple[UndoableChange, ...],
     notes: tuple[str, ...] = (),
 ) -> Intent:
     """Return the intent of writes in order, undone in the reverse order."""
-    words = verbs().get(found.kind.kind)
+    verb = read_verbs().get(workload.kind.kind)
     return Intent(
-        target=found.target,
+        target=workload.target,
         capability=capability,
         changes=tuple(w.change for w in writes),
         undo=tuple(w.undo for w in reversed(writes)),
-        frees=held(found, cluster),
-        lost=words.lost if words else "",
-        notes=(*((words.caution,) if words and words.caution else ()), *notes),
+        frees=list_freed_pods(workload, cluster),
+        lost=verb.lost if verb else "",
+        notes=(*((verb.caution,) if verb and verb.caution else ()), *notes),
     )
 
 
@@ -117,19 +120,21 @@ def plural(kind: str) -> str:
     return kinds()[kind].api_kind.lower() + "s"
 
 
-def rights(*names: str, part: str = "", verbs: tuple[str, ...] = ("patch",)) -> tuple[Right, ...]:
+def build_rights(
+    *names: str, part: str = "", verbs: tuple[str, ...] = ("patch",)
+) -> tuple[Right, ...]:
     """Return what it takes to read kinds and to write them, or only a part of them."""
-    found: list[Right] = []
-    for one in names:
-        kind = kinds()[one]
-        resource = plural(one)
+    needed: list[Right] = []
+    for kind_name in names:
+        kind = kinds()[kind_name]
+        resource = plural(kind_name)
         if not part:
-            found.append(Right(kind.group, resource, ("get", *verbs)))
+            needed.append(Right(kind.group, resource, ("get", *verbs)))
             continue
-        found.append(Right(kind.group, resource, ("get",)))
-        found.append(Right(kind.group, f"{resource}/{part}", verbs))
-    return tuple(found)
+        needed.append(Right(kind.group, resource, ("get",)))
+        needed.append(Right(kind.group, f"{resource}/{part}", verbs))
+    return tuple(needed)
 
 
-LOOK = (Right("", "pods", ("get", "list")), CLAIMS)
+POD_RIGHTS = (Right("", "pods", ("get", "list")), CLAIMS)
 """What every executor needs to see which pods go, and what they hold."""

@@ -4,12 +4,12 @@ from typing import ClassVar
 
 import msgspec
 
-from actions.cluster.objects import deep
-from actions.reclaim.subjects import LOOK, Subject, intent, plural, subject
-from actions.reclaim.writes import Writes
-from fallow.acting import Change, Decision, Intent
+from actions.cluster.objects import get_path
+from actions.reclaim.subjects import POD_RIGHTS, LiveWorkload, build_intent, plural, read_workload
+from actions.reclaim.writes import UndoableChange
+from fallow.action_models import Change, Decision, Intent
 from fallow.errors import RefusedError
-from fallow.seams import Cluster, Right
+from fallow.protocols import ClusterReader, Right
 
 BUS = "bus.volcano.sh"
 MAX_RETRY = 3
@@ -27,51 +27,52 @@ class VolcanoJobExecutor:
     rights: ClassVar[tuple[Right, ...]] = (
         Right("batch.volcano.sh", plural("VolcanoJob"), ("get",)),
         Right(BUS, "commands", ("create",)),
-        *LOOK,
+        *POD_RIGHTS,
     )
 
-    def intend(self, decision: Decision, cluster: Cluster) -> Intent:
+    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the Command that aborts the job, and the one that resumes it.
 
         Raises:
             RefusedError: it is gone, owned, not running, or a resume would fail it for good.
             TemporaryError: the API does not answer.
         """
-        found = subject(decision, cluster)
-        phase = deep(found.obj, "status", "state", "phase")
+        workload = read_workload(decision, cluster)
+        phase = get_path(workload.obj, "status", "state", "phase")
         if phase not in STOPPABLE:
-            raise RefusedError(f"{found} is {phase or 'in no known state'}: nothing to abort")
-        limit = deep(found.obj, "spec", "maxRetry")
+            raise RefusedError(f"{workload} is {phase or 'in no known state'}: nothing to abort")
+        limit = get_path(workload.obj, "spec", "maxRetry")
         limit = MAX_RETRY if limit is None else int(limit)
-        spent = int(deep(found.obj, "status", "retryCount") or 0)
-        if spent + 1 >= limit:
+        retries = int(get_path(workload.obj, "status", "retryCount") or 0)
+        if retries + 1 >= limit:
             raise RefusedError(
-                f"{found} has {spent} of {limit} retries behind it: to resume it would fail it",
+                f"{workload} has {retries} of {limit} retries behind it: "
+                "to resume it would fail it",
                 hint="raise spec.maxRetry first",
             )
-        path = cluster.collection("Command", BUS, found.target.namespace)
+        path = cluster.collection("Command", BUS, workload.target.namespace)
         if path is None:
             raise RefusedError(f"{cluster.name} serves no Command of {BUS}")
-        change = _command(found, path, "AbortJob", decision.id)
+        change = _command(workload, path, "AbortJob", decision.id)
         change = msgspec.structs.replace(change, was={PHASE: phase}, becomes={PHASE: "Aborted"})
-        undo = _command(found, path, "ResumeJob", decision.id)
-        undo = msgspec.structs.replace(undo, target=found.later, was={PHASE: "Aborted"})
-        return intent(found, cluster, "suspend", (Writes(change, undo),))
+        undo = _command(workload, path, "ResumeJob", decision.id)
+        undo = msgspec.structs.replace(undo, target=workload.later, was={PHASE: "Aborted"})
+        return build_intent(workload, cluster, "suspend", (UndoableChange(change, undo),))
 
 
-def _command(found: Subject, path: str, action: str, token: str) -> Change:
+def _command(workload: LiveWorkload, path: str, action: str, token: str) -> Change:
     """Return the Command as Volcano's own tool makes it: owned by the job, so tidied with it."""
-    whole = found.target
+    job_target = workload.target
     job = {
-        "apiVersion": whole.api_version,
-        "kind": whole.kind,
-        "name": whole.name,
-        "uid": whole.uid,
+        "apiVersion": job_target.api_version,
+        "kind": job_target.kind,
+        "name": job_target.name,
+        "uid": job_target.uid,
         "controller": True,
     }
     meta = {
         "name": f"fallow-{action.lower()}-{token}",
-        "namespace": whole.namespace,
+        "namespace": job_target.namespace,
         "ownerReferences": [job],
     }
     body = {
@@ -83,11 +84,11 @@ def _command(found: Subject, path: str, action: str, token: str) -> Change:
         "reason": "Fallow",
     }
     return Change(
-        whole,
+        job_target,
         "POST",
         path,
         body,
         content_type="application/json",
-        read=found.path,
+        read=workload.path,
         guarded=False,
     )

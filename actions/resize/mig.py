@@ -8,20 +8,23 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from actions.cluster.allocations import CLAIMS, allocated_gpus
-from actions.cluster.members import pods_on
-from actions.cluster.objects import deep, labels, name, target, uid
-from actions.cluster.pointers import pointer
-from actions.nodes.recycling import CORDON, read
-from actions.reclaim.writes import Writes, field
-from fallow.acting import Change, Decision, Intent
+from actions.cluster.allocations import CLAIMS, count_allocated_gpus
+from actions.cluster.objects import get_path, labels, name, to_target, uid
+from actions.cluster.pointers import join_pointer
+from actions.cluster.workload_pods import list_node_pods
+from actions.nodes.recycling import CORDON, read_node
+from actions.reclaim.writes import UndoableChange, set_field
+from fallow.action_models import Change, Decision, Intent
 from fallow.errors import RefusedError
-from fallow.seams import Cluster, Right
+from fallow.protocols import ClusterReader, Right
 
 LABEL, LABEL_STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
-CONFIG, STATE = pointer("metadata", "labels", LABEL), pointer("metadata", "labels", LABEL_STATE)
+CONFIG, STATE = (
+    join_pointer("metadata", "labels", LABEL),
+    join_pointer("metadata", "labels", LABEL_STATE),
+)
 POOL = "NodePool"
-ASKED = "pending"
+PENDING = "pending"
 """What mig-manager itself writes while it cuts."""
 
 
@@ -37,7 +40,7 @@ class MigExecutor:
         CLAIMS,
     )
 
-    def intend(self, decision: Decision, cluster: Cluster) -> Intent:
+    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the cordon, the label, and the uncordon that waits for `success`.
 
         Raises:
@@ -46,51 +49,62 @@ class MigExecutor:
             TemporaryError: the API does not answer.
         """
         if decision.subject[1] == POOL:
-            return self._one_of(decision, cluster)
-        node, path = read(decision, cluster)
-        told = target(node, cluster.name, "Node", "v1")
-        wanted = decision.parameters.get("mig_config")
-        if not isinstance(wanted, str) or not wanted:
+            return self._choose_node(decision, cluster)
+        node, path = read_node(decision, cluster)
+        node_target = to_target(node, cluster.name, "Node", "v1")
+        layout = decision.parameters.get("mig_config")
+        if not isinstance(layout, str) or not layout:
             raise RefusedError(
-                f"Node/{told.name}: no layout is named",
+                f"Node/{node_target.name}: no layout is named",
                 hint="name one of mig-parted's configurations in the policy's rung: mig_config",
             )
-        if labels(node).get(LABEL) == wanted:
-            raise RefusedError(f"Node/{told.name} is asked to be {wanted} already")
-        if deep(node, "spec", "unschedulable"):
-            raise RefusedError(f"Node/{told.name} is cordoned by somebody already")
-        pods = pods_on(told.name, cluster)
-        gpus = allocated_gpus(pods, cluster)
-        if holding := [name(p) for p in pods if gpus[uid(p)]]:
-            raise RefusedError(f"Node/{told.name} has GPU pods: {', '.join(sorted(holding)[:3])}")
+        if labels(node).get(LABEL) == layout:
+            raise RefusedError(f"Node/{node_target.name} is asked to be {layout} already")
+        if get_path(node, "spec", "unschedulable"):
+            raise RefusedError(f"Node/{node_target.name} is cordoned by somebody already")
+        pods = list_node_pods(node_target.name, cluster)
+        gpus = count_allocated_gpus(pods, cluster)
+        if gpu_pods := [name(p) for p in pods if gpus[uid(p)]]:
+            raise RefusedError(
+                f"Node/{node_target.name} has GPU pods: {', '.join(sorted(gpu_pods)[:3])}"
+            )
         if decision.parameters.get("processes") != 0:
-            raise RefusedError(f"Node/{told.name}: whether processes use its devices is not known")
+            raise RefusedError(
+                f"Node/{node_target.name}: whether processes use its devices is not known"
+            )
         before, state = labels(node).get(LABEL), labels(node).get(LABEL_STATE)
         if before is None or state != "success":
             raise RefusedError(
-                f"Node/{told.name}: mig-manager has not said that the boards are cut as asked",
+                f"Node/{node_target.name}: mig-manager has not said that "
+                "the boards are cut as asked",
                 hint=f"{LABEL} is {before}, {LABEL_STATE} is {state}; the first cut is people's",
             )
-        cordon = field(node, told, path, CORDON, value=True)
-        label = _asked(field(node, told, path, CONFIG, wanted), told.name)
+        cordon = set_field(node, node_target, path, CORDON, value=True)
+        label = _require_empty(set_field(node, node_target, path, CONFIG, layout), node_target.name)
         return Intent(
-            target=told,
+            target=node_target,
             capability="mig",
-            changes=(cordon.change, label.change, _again(cordon, wanted)),
-            undo=(label.undo, _again(cordon, before)),
+            changes=(cordon.change, label.change, _build_uncordon(cordon, layout)),
+            undo=(label.undo, _build_uncordon(cordon, before)),
             lost="to undo it later, somebody has to empty and cordon the node first",
             notes=("pods are let in again when mig-manager says success; until then it waits",),
         )
 
-    def _one_of(self, decision: Decision, cluster: Cluster) -> Intent:
+    def _choose_node(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the writes of the first of a pool's nodes that may be cut again now."""
-        said, why = decision.parameters, []
-        for one in said.get("nodes") or ():
-            subject = (decision.subject[0], "Node", "", str(one["node"]))
-            asked = {"mig_config": one["mig_config"], **said, "processes": one["processes"]}
-            about = msgspec.structs.replace(decision, subject=subject, uid=None, parameters=asked)
+        parameters, why = decision.parameters, []
+        for entry in parameters.get("nodes") or ():
+            subject = (decision.subject[0], "Node", "", str(entry["node"]))
+            node_parameters = {
+                "mig_config": entry["mig_config"],
+                **parameters,
+                "processes": entry["processes"],
+            }
+            node_decision = msgspec.structs.replace(
+                decision, subject=subject, uid=None, parameters=node_parameters
+            )
             try:
-                return self.intend(about, cluster)
+                return self.intend(node_decision, cluster)
             except RefusedError as error:
                 why.append(error.message)
         raise RefusedError(
@@ -100,7 +114,7 @@ class MigExecutor:
         )
 
 
-def _asked(label: Writes, node: str) -> Writes:
+def _require_empty(label: UndoableChange, node: str) -> UndoableChange:
     """Return the label's writes for an empty node, with the word of the last time taken away.
 
     `success` is mig-manager's, and of this layout then; while it stands there from the time
@@ -108,12 +122,12 @@ def _asked(label: Writes, node: str) -> Writes:
     """
 
     def sent(change: Change, **when: Any) -> Change:
-        body = {"metadata": {"labels": {**change.body["metadata"]["labels"], LABEL_STATE: ASKED}}}
+        body = {"metadata": {"labels": {**change.body["metadata"]["labels"], LABEL_STATE: PENDING}}}
         return msgspec.structs.replace(change, body=body, vacant=node, when=when)
 
-    return Writes(sent(label.change), sent(label.undo, **{CORDON: True}))
+    return UndoableChange(sent(label.change), sent(label.undo, **{CORDON: True}))
 
 
-def _again(cordon: Writes, layout: str) -> Change:
+def _build_uncordon(cordon: UndoableChange, layout: str) -> Change:
     """Return the uncordon, which waits until the boards are cut."""
     return msgspec.structs.replace(cordon.undo, when={CONFIG: layout, STATE: "success"})

@@ -3,16 +3,16 @@
 import math
 from typing import ClassVar
 
-from actions.cluster import scalers
-from actions.cluster.allocations import allocated_gpus
+from actions.cluster import autoscalers
+from actions.cluster.allocations import count_allocated_gpus
 from actions.cluster.objects import name
-from actions.cluster.pointers import MISSING, at
+from actions.cluster.pointers import MISSING, resolve_pointer
 from actions.reclaim.scaling import HPA, KEDA
-from actions.reclaim.subjects import LOOK, rights, subject
-from actions.reclaim.writes import replicas
-from fallow.acting import Decision, Intent
+from actions.reclaim.subjects import POD_RIGHTS, build_rights, read_workload
+from actions.reclaim.writes import set_replicas
+from fallow.action_models import Decision, Intent
 from fallow.errors import RefusedError
-from fallow.seams import Cluster, Right
+from fallow.protocols import ClusterReader, Right
 
 
 class ReplicasExecutor:
@@ -22,15 +22,15 @@ class ReplicasExecutor:
     capabilities: ClassVar[frozenset[str]] = frozenset({"replicas"})
     verbs: ClassVar[frozenset[str]] = frozenset({"ask for fewer GPUs"})
     rights: ClassVar[tuple[Right, ...]] = (
-        *rights("Deployment", "StatefulSet", part="scale"),
-        *rights("LeaderWorkerSet"),
-        *rights("LeaderWorkerSet", part="scale"),
+        *build_rights("Deployment", "StatefulSet", part="scale"),
+        *build_rights("LeaderWorkerSet"),
+        *build_rights("LeaderWorkerSet", part="scale"),
         *KEDA,
         *HPA,
-        *LOOK,
+        *POD_RIGHTS,
     )
 
-    def intend(self, decision: Decision, cluster: Cluster) -> Intent:
+    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the write of the scale subresource, and its undo.
 
         Raises:
@@ -38,25 +38,28 @@ class ReplicasExecutor:
                 number, it has one replica, or its volumes would be deleted.
             TemporaryError: the API does not answer.
         """
-        found = subject(decision, cluster)
-        enough = decision.parameters.get("fewer_gpus")
-        if not isinstance(enough, (int, float)) or enough <= 0:
-            raise RefusedError(f"{found}: the finding does not say how many GPUs are enough")
-        if owners := scalers.of(found.obj, cluster):
-            raise RefusedError(f"{found} is scaled by {owners[0]['kind']} {name(owners[0])}")
-        now = at(found.obj, "/spec/replicas")
-        many = 1 if now is MISSING else int(now)
-        total = sum(allocated_gpus(cluster.pods(found.target), cluster).values())
-        if many < 2 or not total:  # noqa: PLR2004  (the last replica is the idle analyzer's to judge)
-            raise RefusedError(f"{found} has one replica: no fewer, only none")
-        if at(found.obj, "/spec/persistentVolumeClaimRetentionPolicy/whenScaled") == "Delete":
-            raise RefusedError(f"{found} deletes its volumes when scaled (whenScaled: Delete)")
-        wanted = max(1, math.ceil(enough / (total / many)))
-        if wanted >= many:
-            raise RefusedError(f"{found} needs its {many} replicas for {enough:g} GPUs")
-        write = replicas(found.obj, found.target, found.path, wanted)
+        workload = read_workload(decision, cluster)
+        needed_gpus = decision.parameters.get("fewer_gpus")
+        if not isinstance(needed_gpus, (int, float)) or needed_gpus <= 0:
+            raise RefusedError(f"{workload}: the finding does not say how many GPUs are enough")
+        if owners := autoscalers.find_autoscalers(workload.obj, cluster):
+            raise RefusedError(f"{workload} is scaled by {owners[0]['kind']} {name(owners[0])}")
+        current = resolve_pointer(workload.obj, "/spec/replicas")
+        replicas = 1 if current is MISSING else int(current)
+        total = sum(count_allocated_gpus(cluster.pods(workload.target), cluster).values())
+        if replicas < 2 or not total:  # noqa: PLR2004  (the last replica is the idle analyzer's to judge)
+            raise RefusedError(f"{workload} has one replica: no fewer, only none")
+        if (
+            resolve_pointer(workload.obj, "/spec/persistentVolumeClaimRetentionPolicy/whenScaled")
+            == "Delete"
+        ):
+            raise RefusedError(f"{workload} deletes its volumes when scaled (whenScaled: Delete)")
+        target_replicas = max(1, math.ceil(needed_gpus / (total / replicas)))
+        if target_replicas >= replicas:
+            raise RefusedError(f"{workload} needs its {replicas} replicas for {needed_gpus:g} GPUs")
+        write = set_replicas(workload.obj, workload.target, workload.path, target_replicas)
         return Intent(
-            target=found.target,
+            target=workload.target,
             capability="replicas",
             changes=(write.change,),
             undo=(write.undo,),

@@ -11,14 +11,22 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from actions.cluster.members import gpus
-from actions.cluster.objects import Object, deep, ended, going, name, namespace, target
-from actions.cluster.pointers import MISSING, at
-from actions.reclaim.subjects import LOOK, Subject, rights, subject
-from fallow.acting import Change, Decision, Intent
+from actions.cluster.objects import (
+    Object,
+    get_path,
+    has_ended,
+    is_deleting,
+    name,
+    namespace,
+    to_target,
+)
+from actions.cluster.pointers import MISSING, resolve_pointer
+from actions.cluster.workload_pods import count_requested_gpus
+from actions.reclaim.subjects import POD_RIGHTS, LiveWorkload, build_rights, read_workload
+from fallow.action_models import Change, Decision, Intent
 from fallow.errors import RefusedError
-from fallow.kube.quantities import canonical, quantity, same
-from fallow.seams import Cluster, Right
+from fallow.kube.quantities import canonical, is_same_value, quantity
+from fallow.protocols import ClusterReader, Right
 
 CPU, MEMORY = "ask for less CPU per GPU", "ask for less memory per GPU"
 RESOURCE = {CPU: "cpu", MEMORY: "memory"}
@@ -44,12 +52,12 @@ class RequestsExecutor:
     capabilities: ClassVar[frozenset[str]] = frozenset({"resize"})
     verbs: ClassVar[frozenset[str]] = frozenset(RESOURCE)
     rights: ClassVar[tuple[Right, ...]] = (
-        *rights("Deployment", "StatefulSet", "Notebook"),
+        *build_rights("Deployment", "StatefulSet", "Notebook"),
         Right("", "pods/resize", ("patch",)),
-        *LOOK,
+        *POD_RIGHTS,
     )
 
-    def intend(self, decision: Decision, cluster: Cluster) -> Intent:
+    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return the resize of every running pod, or the patch of the template.
 
         Raises:
@@ -57,31 +65,31 @@ class RequestsExecutor:
                 object is not what it was.
             TemporaryError: the API does not answer.
         """
-        found = subject(decision, cluster)
+        workload = read_workload(decision, cluster)
         resource = RESOURCE[decision.verb]
-        least = floor(decision, resource)
-        named = decision.parameters.get("container")
+        minimum = get_minimum(decision, resource)
+        container = decision.parameters.get("container")
         if resource == "memory":
-            _never_killed(found, cluster, named)
-        if not decision.parameters.get("template") and _in_place(cluster):
-            changes = _pods(found, cluster, resource, least, named)
+            _require_no_oom(workload, cluster, container)
+        if not decision.parameters.get("template") and _can_resize_in_place(cluster):
+            changes = _resize_pods(workload, cluster, resource, minimum, container)
             lost, note = "", "a new pod asks for the old amount until its template is changed"
         else:
-            changes = (_template(found, resource, least, named),)
+            changes = (_patch_template(workload, resource, minimum, container),)
             lost, note = "memory of its pods, which start anew", ""
         if not changes:
-            raise RefusedError(f"{found} asks for no more {resource} than it needs")
+            raise RefusedError(f"{workload} asks for no more {resource} than it needs")
         return Intent(
-            target=found.target,
+            target=workload.target,
             capability="resize",
             changes=changes,
-            undo=tuple(_undone(c) for c in reversed(changes)),
+            undo=tuple(_build_undo(c) for c in reversed(changes)),
             lost=lost,
             notes=(note,) if note else (),
         )
 
 
-def floor(decision: Decision, resource: str) -> float:
+def get_minimum(decision: Decision, resource: str) -> float:
     """Return the least a pod, or the container that the finding names, may ask for.
 
     In millicores, or bytes.
@@ -89,80 +97,87 @@ def floor(decision: Decision, resource: str) -> float:
     Raises:
         RefusedError: the finding does not say what was used.
     """
-    said = decision.parameters
-    if said.get("container"):
-        return _own(decision, resource)
-    wanted, p99, peak = (said.get(k) for k in ("ask", "used_p99", "used_peak"))
-    if said.get("resource") != resource or None in (wanted, p99, peak):
+    parameters = decision.parameters
+    if parameters.get("container"):
+        return _get_container_minimum(decision, resource)
+    proposed, p99, peak = (parameters.get(k) for k in ("ask", "used_p99", "used_peak"))
+    if parameters.get("resource") != resource or None in (proposed, p99, peak):
         raise RefusedError(
             f"{decision.subject[1]}/{decision.subject[2]}/{decision.subject[3]}: what it uses of "
             f"{resource} is not known, so nothing is lowered"
         )
-    return max(float(wanted), float(p99) * HEADROOM, float(peak))  # type: ignore[arg-type]
+    return max(float(proposed), float(p99) * HEADROOM, float(peak))  # type: ignore[arg-type]
 
 
-def _own(decision: Decision, resource: str) -> float:
+def _get_container_minimum(decision: Decision, resource: str) -> float:
     """Return the least that one container may ask for, by its own history."""
-    said = decision.parameters
-    used = said.get("used_p95" if resource == "cpu" else "used_most")
-    about = f"{decision.subject[1]}/{decision.subject[2]}/{decision.subject[3]}"
-    if said.get("resource") != resource or None in {said.get("ask"), used}:
+    parameters = decision.parameters
+    used = parameters.get("used_p95" if resource == "cpu" else "used_most")
+    workload = f"{decision.subject[1]}/{decision.subject[2]}/{decision.subject[3]}"
+    if parameters.get("resource") != resource or None in {parameters.get("ask"), used}:
         raise RefusedError(
-            f"{about}: what container {said['container']} uses of {resource} is not known"
+            f"{workload}: what container {parameters['container']} uses of {resource} is not known"
         )
-    if float(said.get("history_days") or 0.0) < LEAST_DAYS:
+    if float(parameters.get("history_days") or 0.0) < LEAST_DAYS:
         raise RefusedError(
-            f"{about}: {float(said.get('history_days') or 0.0):.1f} days of use are known of "
-            f"container {said['container']}, {LEAST_DAYS:g} are needed"
+            f"{workload}: {float(parameters.get('history_days') or 0.0):.1f} days of use "
+            "are known of "
+            f"container {parameters['container']}, {LEAST_DAYS:g} are needed"
         )
-    if resource == "memory" and said.get("oom_killed") is not False:
-        raise RefusedError(f"{about}: container {said['container']} was killed for its memory")
+    if resource == "memory" and parameters.get("oom_killed") is not False:
+        raise RefusedError(
+            f"{workload}: container {parameters['container']} was killed for its memory"
+        )
     margin = 1.0 if resource == "cpu" else MEMORY_HEADROOM
-    return max(float(said["ask"]), float(used) * margin)  # type: ignore[arg-type]
+    return max(float(parameters["ask"]), float(used) * margin)  # type: ignore[arg-type]
 
 
-def _never_killed(found: Subject, cluster: Cluster, named: str | None) -> None:
+def _require_no_oom(workload: LiveWorkload, cluster: ClusterReader, container: str | None) -> None:
     """Refuse where a pod says now that the kernel killed a container for its memory."""
-    for pod in cluster.pods(found.target):
-        for status in deep(pod, "status", "containerStatuses") or ():
+    for pod in cluster.pods(workload.target):
+        for status in get_path(pod, "status", "containerStatuses") or ():
             reasons = {
-                deep(status, "lastState", "terminated", "reason"),
-                deep(status, "state", "terminated", "reason"),
+                get_path(status, "lastState", "terminated", "reason"),
+                get_path(status, "state", "terminated", "reason"),
             }
-            if OOM_KILLED in reasons and named in {None, status.get("name")}:
+            if OOM_KILLED in reasons and container in {None, status.get("name")}:
                 raise RefusedError(
-                    f"{found}: container {status.get('name')} of pod {name(pod)} was killed for "
+                    f"{workload}: container {status.get('name')} of pod {name(pod)} was killed for "
                     "its memory, so its memory is not lowered"
                 )
 
 
-def _in_place(cluster: Cluster) -> bool:
+def _can_resize_in_place(cluster: ClusterReader) -> bool:
     served = (cluster.get("/api/v1") or {}).get("resources") or ()
     return any(r.get("name") == "pods/resize" for r in served)
 
 
-def _pods(
-    found: Subject, cluster: Cluster, resource: str, least: float, named: str | None
+def _resize_pods(
+    workload: LiveWorkload,
+    cluster: ClusterReader,
+    resource: str,
+    minimum: float,
+    container: str | None,
 ) -> tuple[Change, ...]:
     changes = []
-    for pod in cluster.pods(found.target):
-        if ended(pod) or going(pod) or not deep(pod, "spec", "nodeName"):
+    for pod in cluster.pods(workload.target):
+        if has_ended(pod) or is_deleting(pod) or not get_path(pod, "spec", "nodeName"):
             continue
-        quality = deep(pod, "status", "qosClass")
-        size = _lowered(pod["spec"], resource, least, named=named, quality=quality)
+        quality = get_path(pod, "status", "qosClass")
+        size = _find_lower_size(pod["spec"], resource, minimum, named=container, quality=quality)
         if size is None:
             continue
         if size.restarts:
             raise RefusedError(
-                f"{found} would restart container {size.container} of pod {name(pod)}: its "
+                f"{workload} would restart container {size.container} of pod {name(pod)}: its "
                 f"resizePolicy of {resource} is RestartContainer",
                 hint="the policy may change the template instead: template: true",
             )
         path = f"/api/v1/namespaces/{namespace(pod)}/pods/{name(pod)}"
-        was = {f"/spec{pointer}": old for pointer, old in size.was.items()}
+        was = {f"/spec{pointer}": amount for pointer, amount in size.was.items()}
         changes.append(
             Change(
-                target(pod, found.target.cluster, "Pod", "v1"),
+                to_target(pod, workload.target.cluster, "Pod", "v1"),
                 "PATCH",
                 f"{path}/resize",
                 _body(size.container, dict.fromkeys(was, size.new)),
@@ -175,17 +190,19 @@ def _pods(
     return tuple(changes)
 
 
-def _template(found: Subject, resource: str, least: float, named: str | None) -> Change:
-    spec = at(found.obj, TEMPLATE)
-    size = None if spec is MISSING else _lowered(spec, resource, least, named=named)
+def _patch_template(
+    workload: LiveWorkload, resource: str, minimum: float, container: str | None
+) -> Change:
+    spec = resolve_pointer(workload.obj, TEMPLATE)
+    size = None if spec is MISSING else _find_lower_size(spec, resource, minimum, named=container)
     if size is None:
-        raise RefusedError(f"{found} asks for no more {resource} than it needs")
-    was = {f"{TEMPLATE}{pointer}": old for pointer, old in size.was.items()}
+        raise RefusedError(f"{workload} asks for no more {resource} than it needs")
+    was = {f"{TEMPLATE}{pointer}": amount for pointer, amount in size.was.items()}
     path = f"{TEMPLATE}/containers/{size.index}/name"
     return Change(
-        found.target,
+        workload.target,
         "PATCH",
-        found.path,
+        workload.path,
         _operations({"op": "test", "path": path, "value": size.container}, was, size.new),
         content_type=JSON_PATCH,
         was=was,
@@ -193,7 +210,7 @@ def _template(found: Subject, resource: str, least: float, named: str | None) ->
     )
 
 
-class Size(msgspec.Struct, frozen=True):
+class ContainerSize(msgspec.Struct, frozen=True):
     """What one container is to ask for."""
 
     index: int
@@ -205,14 +222,14 @@ class Size(msgspec.Struct, frozen=True):
     """Its resizePolicy has the container started anew for it."""
 
 
-def _lowered(
+def _find_lower_size(
     spec: Object,
     resource: str,
-    least: float,
+    minimum: float,
     *,
     named: str | None = None,
     quality: str | None = None,
-) -> Size | None:
+) -> ContainerSize | None:
     """Return which container asks for how much, and for how much it should; None = for no more.
 
     The amount is the `named` container's; without one it is the pod's, of which what the other
@@ -224,64 +241,72 @@ def _lowered(
     if index is None:
         return None
     container = containers[index]
-    rest = [] if named else [c for n, c in enumerate(containers) if n != index]
-    others = sum(_asked(c, resource) for c in rest)
-    sides = {side: deep(container, "resources", side, resource) for side in ("requests", "limits")}
-    now = sides["requests"] if sides["requests"] is not None else sides["limits"]
-    new = max(least - others, 0.0)
-    if now is None or new <= 0 or _asked(container, resource) <= new:
+    other_containers = [] if named else [c for n, c in enumerate(containers) if n != index]
+    others = sum(_get_request(c, resource) for c in other_containers)
+    amounts = {
+        side: get_path(container, "resources", side, resource) for side in ("requests", "limits")
+    }
+    current = amounts["requests"] if amounts["requests"] is not None else amounts["limits"]
+    new = max(minimum - others, 0.0)
+    if current is None or new <= 0 or _get_request(container, resource) <= new:
         return None
-    whole = deep(spec, "resources", "requests", resource) or deep(
+    pod_amount = get_path(spec, "resources", "requests", resource) or get_path(
         spec, "resources", "limits", resource
     )
-    if whole is not None:
+    if pod_amount is not None:
         raise RefusedError(f"{resource} is asked for by the pod as a whole, not by its containers")
-    together = (quality or _quality(spec)) == GUARANTEED or sides["requests"] is None
+    changes_limit = (quality or _quality(spec)) == GUARANTEED or amounts["requests"] is None
     was = {
         f"/containers/{index}/resources/{side}/{resource}": str(amount)
-        for side, amount in sides.items()
-        if amount is not None and (side == "requests" or together)
+        for side, amount in amounts.items()
+        if amount is not None and (side == "requests" or changes_limit)
     }
     policies = container.get("resizePolicy") or ()
     restarts = any(
         p.get("resourceName") == resource and p.get("restartPolicy") == "RestartContainer"
         for p in policies
     )
-    return Size(index, str(container["name"]), was, written(resource, new), restarts)
+    return ContainerSize(index, str(container["name"]), was, format_amount(resource, new), restarts)
 
 
 def _index(containers: Sequence[Object], resource: str, named: str | None) -> int | None:
     """Return which container it is: the named one, else the only one that asks for GPUs."""
     if named is not None:
         return next((n for n, c in enumerate(containers) if c.get("name") == named), None)
-    asking = [n for n, c in enumerate(containers) if gpus({"spec": {"containers": [c]}})]
-    asking = asking or [n for n, c in enumerate(containers) if deep(c, "resources", "claims")]
-    if len(asking) > 1:
-        raise RefusedError(f"{len(asking)} containers ask for GPUs: whose {resource} it is, unsaid")
-    return asking[0] if asking else None
+    requesting = [
+        n for n, c in enumerate(containers) if count_requested_gpus({"spec": {"containers": [c]}})
+    ]
+    requesting = requesting or [
+        n for n, c in enumerate(containers) if get_path(c, "resources", "claims")
+    ]
+    if len(requesting) > 1:
+        raise RefusedError(
+            f"{len(requesting)} containers ask for GPUs: whose {resource} it is, unsaid"
+        )
+    return requesting[0] if requesting else None
 
 
 def _quality(spec: Object) -> str:
     """Return the class of a pod of this spec, as far as it is Guaranteed or not."""
-    every = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-    for container in every:
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    for container in containers:
         for resource in ("cpu", "memory"):
-            limit = deep(container, "resources", "limits", resource)
-            request = deep(container, "resources", "requests", resource)
-            if limit is None or (request is not None and not same(request, limit)):
+            limit = get_path(container, "resources", "limits", resource)
+            request = get_path(container, "resources", "requests", resource)
+            if limit is None or (request is not None and not is_same_value(request, limit)):
                 return "Burstable"
     return GUARANTEED
 
 
-def _asked(container: Object, resource: str) -> float:
-    said = deep(container, "resources", "requests", resource)
-    if said is None:
-        said = deep(container, "resources", "limits", resource)  # the server's default
-    value = float(quantity(said) or 0) if said is not None else 0.0
+def _get_request(container: Object, resource: str) -> float:
+    amount = get_path(container, "resources", "requests", resource)
+    if amount is None:
+        amount = get_path(container, "resources", "limits", resource)  # the server's default
+    value = float(quantity(amount) or 0) if amount is not None else 0.0
     return value * 1000 if resource == "cpu" else value
 
 
-def written(resource: str, amount: float) -> str:
+def format_amount(resource: str, amount: float) -> str:
     """Return an amount as the API stores it: millicores, or MiB rounded up, in canonical form."""
     text = f"{-int(-amount // 1)}m" if resource == "cpu" else f"{-int(-amount // 2**20)}Mi"
     return canonical(text) or text
@@ -296,17 +321,17 @@ def _body(container: str, becomes: Mapping[str, Any]) -> dict[str, Any]:
     return {"spec": {"containers": [{"name": container, "resources": amounts}]}}
 
 
-def _operations(named: Any, was: Mapping[str, Any], new: Any) -> list[dict[str, Any]]:
+def _operations(test: Any, was: Mapping[str, Any], new: Any) -> list[dict[str, Any]]:
     """Return the JSON patch that replaces amounts, and is refused where they are others."""
-    body = [named]
-    for pointer, old in was.items():
+    body = [test]
+    for pointer, before in was.items():
         after = new[pointer] if isinstance(new, Mapping) else new
-        body.append({"op": "test", "path": pointer, "value": old})
+        body.append({"op": "test", "path": pointer, "value": before})
         body.append({"op": "replace", "path": pointer, "value": after})
     return body
 
 
-def _undone(change: Change) -> Change:
+def _build_undo(change: Change) -> Change:
     later = msgspec.structs.replace(change.target, resource_version=None, generation=None)
     body: Any
     if change.content_type == JSON_PATCH:

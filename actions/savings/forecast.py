@@ -24,35 +24,35 @@ Flags = NDArray[np.bool_]
 
 HALF = 0.5
 """Ends counted where none was seen: half an event, so that a rate is never 0."""
-OLD = 0.5
+OLD_SHARE = 0.5
 """The old are those that reached this share of an age: enough of them, and of their kind."""
-FAR = 50.0
+MAX_LOG_REST = 50.0
 """The logarithm of a rest that is longer than any horizon, and still a number."""
-SAME = 1e-9
+INDEX_TOLERANCE = 1e-9
 """An index so near to 1 has the logarithm as its integral."""
 
 
-WORLDS = 400
+RESAMPLES = 400
 """Resampled pasts: the ends of a 95 % interval stand on ten of them each."""
-COVERED = 0.95
-LEAST_ALIVE = 1e-9
+CONFIDENCE = 0.95
+MIN_ALIVE = 1e-9
 """Below this a share that goes on is the rounding of none."""
 SEED = 1958
 
 
-class Stretches(msgspec.Struct, frozen=True):
+class IdleStretches(msgspec.Struct, frozen=True):
     """What is known of one action before it: past stretches, and what it holds until when."""
 
     lengths: Floats
     ended: Flags
     age: float
-    whose: NDArray[np.int64]
+    numbers: NDArray[np.int64]
     """Number of each stretch's workload: stretches of one workload are alike."""
-    boards: tuple[tuple[float, float], ...]
+    gpu_horizons: tuple[tuple[float, float], ...]
     """GPUs, and the horizon until which they may be released."""
 
 
-class Forecast(msgspec.Struct, frozen=True):
+class SavingForecast(msgspec.Struct, frozen=True):
     """What several actions together should release, in GPU-hours, and within what."""
 
     gpu_hours: float
@@ -60,7 +60,7 @@ class Forecast(msgspec.Struct, frozen=True):
     high: float
 
 
-def forecast(actions: Sequence[Stretches]) -> Forecast:
+def forecast_savings(actions: Sequence[IdleStretches]) -> SavingForecast:
     """Return the expected sum of all actions' rests, and its 95 % interval.
 
     Two things are uncertain: how long this stretch lasts although the law is known, and the law,
@@ -69,52 +69,52 @@ def forecast(actions: Sequence[Stretches]) -> Forecast:
     and each action's rest is drawn from it. An action without any past may release all or nothing.
     """
     rng = np.random.default_rng(SEED)
-    drawn = np.zeros(WORLDS)
+    sums = np.zeros(RESAMPLES)
     expected = 0.0
-    most = 1 + max((int(a.whose.max()) for a in actions if a.whose.size), default=0)
-    weights = rng.standard_exponential((WORLDS, most))
+    workload_count = 1 + max((int(a.numbers.max()) for a in actions if a.numbers.size), default=0)
+    weights = rng.standard_exponential((RESAMPLES, workload_count))
     for action in actions:
-        rests = _drawn_rests(action, weights, rng)
-        for gpus, horizon in action.boards:
-            drawn += gpus * np.minimum(rests, horizon)
+        remaining = _draw_remaining(action, weights, rng)
+        for gpus, horizon in action.gpu_horizons:
+            sums += gpus * np.minimum(remaining, horizon)
             expected += gpus * expected_rest(action.lengths, action.ended, action.age, horizon)
-    low, high = np.quantile(drawn, [(1 - COVERED) / 2, (1 + COVERED) / 2])
-    return Forecast(expected, min(float(low), expected), max(float(high), expected))
+    low, high = np.quantile(sums, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return SavingForecast(expected, min(float(low), expected), max(float(high), expected))
 
 
-def _drawn_rests(action: Stretches, weights: Floats, rng: np.random.Generator) -> Floats:
+def _draw_remaining(action: IdleStretches, weights: Floats, rng: np.random.Generator) -> Floats:
     """Return one rest for each resampled past; without a past nothing is known of it."""
-    place = rng.random(len(weights))
+    quantile = rng.random(len(weights))
     if not action.lengths.size:
-        return np.where(place < HALF, 0.0, np.inf)
+        return np.where(quantile < HALF, 0.0, np.inf)
     order = np.argsort(action.lengths, kind="stable")
     lengths, ended = action.lengths[order], action.ended[order]
-    mine = weights[:, action.whose[order]]
+    stretch_weights = weights[:, action.numbers[order]]
     # At equal lengths those that end do so first: whoever is censored there was still at risk.
     times, first = np.unique(lengths, return_index=True)
-    at_risk = np.cumsum(mine[:, ::-1], axis=1)[:, ::-1][:, first]
-    ends_there = np.add.reduceat(np.where(ended, mine, 0.0), first, axis=1)
+    at_risk = np.cumsum(stretch_weights[:, ::-1], axis=1)[:, ::-1][:, first]
+    ends_there = np.add.reduceat(np.where(ended, stretch_weights, 0.0), first, axis=1)
     alive = np.cumprod(1 - np.minimum(ends_there / at_risk, 1.0), axis=1)
-    alive[alive < LEAST_ALIVE] = 0.0
+    alive[alive < MIN_ALIVE] = 0.0
     reached = int(np.searchsorted(times, action.age, side="left"))
     start = alive[:, reached - 1] if reached else np.ones(len(weights))
     # Whose law lets nothing grow so old follows the tail.
-    target = np.where(start > 0, place * start, -1.0)
+    target = np.where(start > 0, quantile * start, -1.0)
     outlived = (alive > target[:, None]).sum(axis=1)
     beyond = (outlived >= times.size) | (start <= 0)
     base = max(float(times[-1]), action.age)
-    index = _weighted_index(lengths, ended, mine, float(times[-1]))
+    index = _weighted_index(lengths, ended, stretch_weights, float(times[-1]))
     ends = times[np.minimum(outlived, times.size - 1)]
     # The inverse of the tail's share, (base / x) ** index; far beyond any horizon is far enough.
-    further = np.exp(np.minimum(rng.standard_exponential(len(weights)) / index, FAR))
-    lasts = np.where(beyond, base * further, ends)
-    rests: Floats = np.maximum(lasts - action.age, 0.0)
-    return rests
+    further = np.exp(np.minimum(rng.standard_exponential(len(weights)) / index, MAX_LOG_REST))
+    lengths_drawn = np.where(beyond, base * further, ends)
+    remaining: Floats = np.maximum(lengths_drawn - action.age, 0.0)
+    return remaining
 
 
 def _weighted_index(lengths: Floats, ended: Flags, weights: Floats, longest: float) -> Floats:
     """Return the index of the tail in each resampled past; see `_index`."""
-    since = longest * OLD
+    since = longest * OLD_SHARE
     old = lengths > since
     if not old.any():
         return np.full(len(weights), np.inf)
@@ -139,7 +139,7 @@ def expected_rest(lengths: Floats, ended: Flags, age: float, horizon: float) -> 
     within = (times > age) & (times < age + horizon)
     knots = np.concatenate(([age], times[within], [min(age + horizon, longest)]))
     knots = np.minimum(knots, longest)
-    reached, outlived = _at(times, alive, age, "left"), _at(times, alive, age, "right")
+    reached, outlived = _share_at(times, alive, age, "left"), _share_at(times, alive, age, "right")
     levels = np.concatenate(([outlived], alive[within]))
     rest = float((np.diff(knots) * levels).sum())
     beyond = _tail(_index(lengths, ended, longest), longest, age + horizon - longest)
@@ -158,7 +158,7 @@ def survival(lengths: Floats, ended: NDArray[np.bool_]) -> tuple[Floats, Floats]
 
 def _index(lengths: Floats, ended: Flags, longest: float) -> float:
     """Return Hill's index of the tail: ends per unit of log age, from half of the longest on."""
-    since = longest * OLD
+    since = longest * OLD_SHARE
     old = lengths > since
     if not old.any():
         return np.inf
@@ -173,11 +173,13 @@ def _tail(index: float, base: float, horizon: float) -> float:
     if horizon <= 0 or base <= 0 or np.isinf(index):
         return 0.0
     grown = float(np.log1p(horizon / base))
-    left = 1.0 - index
-    return base * (grown if abs(left) < SAME else float(np.expm1(left * grown)) / left)
+    exponent = 1.0 - index
+    return base * (
+        grown if abs(exponent) < INDEX_TOLERANCE else float(np.expm1(exponent * grown)) / exponent
+    )
 
 
-def _at(times: Floats, alive: Floats, moment: float, side: Literal["left", "right"]) -> float:
+def _share_at(times: Floats, alive: Floats, age: float, side: Literal["left", "right"]) -> float:
     """Return the share that reaches a moment (left), or goes on after it (right)."""
-    index = int(np.searchsorted(times, moment, side=side)) - 1
+    index = int(np.searchsorted(times, age, side=side)) - 1
     return 1.0 if index < 0 else float(alive[index])

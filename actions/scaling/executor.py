@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from actions.cluster.objects import Object, annotations, deep, labels, target
+from actions.cluster.objects import Object, annotations, get_path, labels, to_target
 from actions.scaling import manifests
-from actions.scaling.manifests import CLASS, CRON, MARK, WarmPool
-from fallow.acting import Change, Decision, Intent, Target
+from actions.scaling.manifests import HOURS_PER_DAY, POOL_LABEL, PRIORITY_CLASS, WarmPool
+from fallow.action_models import Change, Decision, Intent, Target
 from fallow.errors import RefusedError, UsageError
-from fallow.seams import Cluster, Right
+from fallow.protocols import ClusterReader, Right
 
 KEEP_READY = "shrink-headroom"
 """Keep ready what pays and let the rest go: what `fallow analyze demand` advises."""
@@ -26,7 +26,7 @@ _PAUSED_AT = f"/metadata/annotations/{PAUSED.replace('/', '~1')}"
 _FIELDS = ("minReplicaCount", "maxReplicaCount", "triggers")
 
 
-class Told(msgspec.Struct, frozen=True):
+class WarmPoolSettings(msgspec.Struct, frozen=True):
     """What a policy's rung says of a warm pool; the head-room comes from the finding."""
 
     image: str
@@ -55,7 +55,7 @@ class WarmPoolExecutor:
         Right(KEDA, "scaledobjects", ("get", "create", "patch")),
     )
 
-    def intend(self, decision: Decision, cluster: Cluster) -> Intent:
+    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
         """Return what makes the pool, or what sets one that is there to what is advised now.
 
         Raises:
@@ -63,155 +63,182 @@ class WarmPoolExecutor:
             RefusedError: the namespace is not there, or something else has the pool's name.
             TemporaryError: the API does not answer.
         """
-        pool = pool_of(decision)
-        space = cluster.get(f"/api/v1/namespaces/{pool.namespace}")
-        if space is None:
+        pool = read_pool(decision)
+        namespace = cluster.get(f"/api/v1/namespaces/{pool.namespace}")
+        if namespace is None:
             raise RefusedError(
                 f"there is no namespace {pool.namespace}",
                 hint="make one for placeholders, with no quota and nothing else in it",
             )
         root = cluster.collection("Deployment", "apps", pool.namespace)
-        there = cluster.get(f"{root}/{pool.name}")
+        deployment = cluster.get(f"{root}/{pool.name}")
         keda = cluster.collection("ScaledObject", KEDA, pool.namespace)
-        if there is None:
-            return _made(pool, space, f"{root}", keda, cluster)
-        if labels(there).get(MARK) != pool.name:
+        if deployment is None:
+            return _create_pool(pool, namespace, f"{root}", keda, cluster)
+        if labels(deployment).get(POOL_LABEL) != pool.name:
             raise RefusedError(f"Deployment {pool.namespace}/{pool.name} is somebody else's")
-        return _set(pool, there, f"{root}/{pool.name}", keda, cluster)
+        return _update_pool(pool, deployment, f"{root}/{pool.name}", keda, cluster)
 
 
-def pool_of(decision: Decision) -> WarmPool:
+def read_pool(decision: Decision) -> WarmPool:
     """Return the warm pool that a decision asks for.
 
     Raises:
         UsageError: the rung or the finding does not say what is needed.
     """
-    said = {k: v for k, v in decision.parameters.items() if k in Told.__struct_fields__}
+    fields = {
+        k: v for k, v in decision.parameters.items() if k in WarmPoolSettings.__struct_fields__
+    }
     try:
-        told = msgspec.convert(said, Told, strict=False)
+        pool_settings = msgspec.convert(fields, WarmPoolSettings, strict=False)
     except msgspec.ValidationError as error:
         raise UsageError(
             f"the warm pool is not described as it must be: {error}",
             hint="the rung names at least an image that does nothing: image: IMAGE",
         ) from error
-    if len(told.headroom_by_hour_utc) != CRON or told.gpus_per_pod < 1:
+    if len(pool_settings.headroom_by_hour_utc) != HOURS_PER_DAY or pool_settings.gpus_per_pod < 1:
         raise UsageError("a warm pool takes head-room for 24 hours, and pods of one GPU or more")
     return WarmPool(
         "fallow-warm-pool",
-        told.namespace,
-        told.image,
-        told.headroom_by_hour_utc,
-        told.gpus_per_pod,
-        told.most_gpus,
-        told.node_selector,
-        told.resource,
-        told.metric,
-        told.prometheus,
+        pool_settings.namespace,
+        pool_settings.image,
+        pool_settings.headroom_by_hour_utc,
+        pool_settings.gpus_per_pod,
+        pool_settings.most_gpus,
+        pool_settings.node_selector,
+        pool_settings.resource,
+        pool_settings.metric,
+        pool_settings.prometheus,
     )
 
 
-def _made(pool: WarmPool, space: Object, root: str, keda: str | None, cluster: Cluster) -> Intent:
+def _create_pool(
+    pool: WarmPool, namespace: Object, root: str, keda: str | None, cluster: ClusterReader
+) -> Intent:
     """Return the POSTs of a new pool; undone, no placeholder runs."""
-    told = target(space, cluster.name, "Namespace", "v1")
-    steady = _steady(pool)
+    namespace_target = to_target(namespace, cluster.name, "Namespace", "v1")
+    steady = _median_replicas(pool)
     changes = []
     classes = cluster.collection("PriorityClass", "scheduling.k8s.io")
-    if classes is not None and cluster.get(f"{classes}/{CLASS}") is None:
-        made = manifests.priority_class()
-        changes.append(_post(told, classes, made, {"/value": made["value"]}))
+    if classes is not None and cluster.get(f"{classes}/{PRIORITY_CLASS}") is None:
+        priority_class = manifests.priority_class()
+        changes.append(
+            _build_post(
+                namespace_target, classes, priority_class, {"/value": priority_class["value"]}
+            )
+        )
     deployment = manifests.placeholders(pool, 0 if keda else steady)
-    shows = {f"/metadata/labels/{MARK.replace('/', '~1')}": pool.name}
-    changes.append(_post(told, root, deployment, shows))
+    marks = {f"/metadata/labels/{POOL_LABEL.replace('/', '~1')}": pool.name}
+    changes.append(_build_post(namespace_target, root, deployment, marks))
     path = f"{root}/{pool.name}"
     if keda is None:
-        undo = [_scaled(told, path, steady, 0)]
-        return _intent(told, changes, undo, pool, keda)
-    changes.append(_post(told, keda, manifests.scaler(pool), shows))
-    undo = [_paused(told, f"{keda}/{pool.name}", None, "0")]
-    return _intent(told, changes, undo, pool, keda)
+        undo = [_build_scale(namespace_target, path, steady, 0)]
+        return _intent(namespace_target, changes, undo, pool, keda)
+    changes.append(_build_post(namespace_target, keda, manifests.scaler(pool), marks))
+    undo = [_build_pause(namespace_target, f"{keda}/{pool.name}", None, "0")]
+    return _intent(namespace_target, changes, undo, pool, keda)
 
 
-def _set(pool: WarmPool, there: Object, path: str, keda: str | None, cluster: Cluster) -> Intent:
+def _update_pool(
+    pool: WarmPool, deployment: Object, path: str, keda: str | None, cluster: ClusterReader
+) -> Intent:
     """Return what sets a pool to the head-room that is advised now."""
-    told = target(there, cluster.name, "Deployment", "apps/v1")
+    pool_target = to_target(deployment, cluster.name, "Deployment", "apps/v1")
     scaler = cluster.get(f"{keda}/{pool.name}") if keda else None
     if keda is None or scaler is None:
-        now, steady = int(deep(there, "spec", "replicas") or 0), _steady(pool)
-        if now == steady:
-            raise RefusedError(f"{now} placeholders stand there already")
-        changes, undo = _scaled(told, path, now, steady), _scaled(told, path, steady, now)
-        return _intent(told, [changes], [undo], pool, keda)
-    told = target(scaler, cluster.name, "ScaledObject", f"{KEDA}/{keda.split('/')[3]}")
-    wanted = manifests.scaler(pool)
-    was, new = _shown(scaler), _shown(wanted)
-    if was == new:
+        current, steady = int(get_path(deployment, "spec", "replicas") or 0), _median_replicas(pool)
+        if current == steady:
+            raise RefusedError(f"{current} placeholders stand there already")
+        changes, undo = (
+            _build_scale(pool_target, path, current, steady),
+            _build_scale(pool_target, path, steady, current),
+        )
+        return _intent(pool_target, [changes], [undo], pool, keda)
+    pool_target = to_target(scaler, cluster.name, "ScaledObject", f"{KEDA}/{keda.split('/')[3]}")
+    scaler_wanted = manifests.scaler(pool)
+    before, after = _schedule_fields(scaler), _schedule_fields(scaler_wanted)
+    if before == after:
         raise RefusedError("the placeholders follow this schedule already")
-    where = f"{keda}/{pool.name}"
-    change = _patch(told, where, _body(wanted), was, new)
-    return _intent(told, [change], [_patch(told, where, _body(scaler), new, was)], pool, keda)
+    scaler_path = f"{keda}/{pool.name}"
+    change = _build_patch(pool_target, scaler_path, _body(scaler_wanted), before, after)
+    return _intent(
+        pool_target,
+        [change],
+        [_build_patch(pool_target, scaler_path, _body(scaler), after, before)],
+        pool,
+        keda,
+    )
 
 
-def _shown(scaler: Object) -> dict[str, Any]:
+def _schedule_fields(scaler: Object) -> dict[str, Any]:
     """Return what an intent writes of a ScaledObject: its schedule, and that nobody paused it."""
-    spec = {f"/spec/{k}": deep(scaler, "spec", k) for k in _FIELDS}
+    spec = {f"/spec/{k}": get_path(scaler, "spec", k) for k in _FIELDS}
     return {**spec, _PAUSED_AT: annotations(scaler).get(PAUSED)}
 
 
 def _body(scaler: Object) -> dict[str, Any]:
-    spec = {k: deep(scaler, "spec", k) for k in _FIELDS}
+    spec = {k: get_path(scaler, "spec", k) for k in _FIELDS}
     paused = {"annotations": {PAUSED: annotations(scaler).get(PAUSED)}}
     return {"metadata": paused, "spec": spec}
 
 
 def _intent(
-    told: Target, changes: list[Change], undo: list[Change], pool: WarmPool, keda: str | None
+    pool_target: Target, changes: list[Change], undo: list[Change], pool: WarmPool, keda: str | None
 ) -> Intent:
     notes = [
         f"up to {pool.most} placeholders of {pool.gpus_per_pod} GPUs; any pod drives them out",
         "let the pool of nodes shrink to none by itself: the placeholders keep what is worth it",
     ]
     if keda is None:
-        other = manifests.hpa(pool) if pool.metric else manifests.by_schedule(pool)
-        notes.append(f"no KEDA here; for people to review:\n{manifests.text([other])}")
+        manifest = manifests.hpa(pool) if pool.metric else manifests.by_schedule(pool)
+        notes.append(f"no KEDA here; for people to review:\n{manifests.to_yaml([manifest])}")
     lost = "a Deployment without pods and its PriorityClass stay: nothing is deleted"
-    return Intent(told, "warm-pool", tuple(changes), tuple(undo), lost=lost, notes=tuple(notes))
+    return Intent(
+        pool_target, "warm-pool", tuple(changes), tuple(undo), lost=lost, notes=tuple(notes)
+    )
 
 
-def _steady(pool: WarmPool) -> int:
+def _median_replicas(pool: WarmPool) -> int:
     """Return the placeholders that stand at all hours: the median hour's."""
-    return sorted(pool.replicas(hour) for hour in range(CRON))[CRON // 2]
+    return sorted(pool.replicas(hour) for hour in range(HOURS_PER_DAY))[HOURS_PER_DAY // 2]
 
 
-def _post(told: Target, root: str, body: Mapping[str, Any], shows: dict[str, Any]) -> Change:
+def _build_post(
+    pool_target: Target, root: str, body: Mapping[str, Any], marks: dict[str, Any]
+) -> Change:
     name = body["metadata"]["name"]
     return Change(
-        told,
+        pool_target,
         "POST",
         root,
         dict(body),
         "application/json",
         read=f"{root}/{name}",
-        was=dict.fromkeys(shows),
-        becomes=shows,
+        was=dict.fromkeys(marks),
+        becomes=marks,
         guarded=False,
     )
 
 
-def _scaled(told: Target, path: str, now: int, to: int) -> Change:
-    was, becomes = {"/spec/replicas": now}, {"/spec/replicas": to}
-    scale = _patch(told, f"{path}/scale", {"spec": {"replicas": to}}, was, becomes)
+def _build_scale(pool_target: Target, path: str, current: int, replicas: int) -> Change:
+    was, becomes = {"/spec/replicas": current}, {"/spec/replicas": replicas}
+    scale = _build_patch(
+        pool_target, f"{path}/scale", {"spec": {"replicas": replicas}}, was, becomes
+    )
     return msgspec.structs.replace(scale, read=path)
 
 
-def _paused(told: Target, path: str, now: str | None, to: str | None) -> Change:
-    body = {"metadata": {"annotations": {PAUSED: to}}}
-    return _patch(told, path, body, {_PAUSED_AT: now}, {_PAUSED_AT: to})
+def _build_pause(
+    scaler_target: Target, path: str, current: str | None, replicas: str | None
+) -> Change:
+    body = {"metadata": {"annotations": {PAUSED: replicas}}}
+    return _build_patch(scaler_target, path, body, {_PAUSED_AT: current}, {_PAUSED_AT: replicas})
 
 
-def _patch(
-    told: Target, path: str, body: Any, was: dict[str, Any], becomes: dict[str, Any]
+def _build_patch(
+    pool_target: Target, path: str, body: Any, was: dict[str, Any], becomes: dict[str, Any]
 ) -> Change:
     """Return a patch; of an object that the action itself made nobody knows the uid before."""
-    later = msgspec.structs.replace(told, resource_version=None)
-    known = told.kind != "Namespace"
-    return Change(later, "PATCH", path, body, was=was, becomes=becomes, guarded=known)
+    later_target = msgspec.structs.replace(pool_target, resource_version=None)
+    is_guarded = pool_target.kind != "Namespace"
+    return Change(later_target, "PATCH", path, body, was=was, becomes=becomes, guarded=is_guarded)

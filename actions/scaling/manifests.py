@@ -23,11 +23,11 @@ from fallow.errors import UsageError
 Object = dict[str, Any]
 
 GPU = "nvidia.com/gpu"
-CLASS = "fallow-placeholder"
+PRIORITY_CLASS = "fallow-placeholder"
 PRIORITY = -10
 """Below 0, which pods without a class have; the cluster autoscaler ignores pods below -10."""
-MARK = "fallow.dev/warm-pool"
-CRON = 24
+POOL_LABEL = "fallow.dev/warm-pool"
+HOURS_PER_DAY = 24
 _METRIC = re.compile(r"fallow_[a-z0-9_]+")
 
 
@@ -58,7 +58,7 @@ class WarmPool(msgspec.Struct, frozen=True):
 
     def replicas(self, hour: int) -> int:
         """Return how many placeholders an hour of the day takes."""
-        gpus = self.by_hour[hour % CRON]
+        gpus = self.by_hour[hour % HOURS_PER_DAY]
         if self.most_gpus is not None:
             gpus = min(gpus, self.most_gpus)
         return math.ceil(max(0.0, gpus) / self.gpus_per_pod - 1e-9)
@@ -66,7 +66,7 @@ class WarmPool(msgspec.Struct, frozen=True):
     @property
     def most(self) -> int:
         """Return the placeholders of the busiest hour."""
-        return max(self.replicas(hour) for hour in range(CRON))
+        return max(self.replicas(hour) for hour in range(HOURS_PER_DAY))
 
 
 def priority_class() -> Object:
@@ -74,7 +74,7 @@ def priority_class() -> Object:
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
-        "metadata": {"name": CLASS},
+        "metadata": {"name": PRIORITY_CLASS},
         "value": PRIORITY,
         "preemptionPolicy": "Never",
         "globalDefault": False,
@@ -84,7 +84,7 @@ def priority_class() -> Object:
 
 def placeholders(pool: WarmPool, replicas: int) -> Object:
     """Return the Deployment of placeholders."""
-    labels = {MARK: pool.name}
+    labels = {POOL_LABEL: pool.name}
     amounts = {pool.resource: str(pool.gpus_per_pod), "cpu": "10m", "memory": "16Mi"}
     container = {
         "name": "placeholder",
@@ -99,7 +99,7 @@ def placeholders(pool: WarmPool, replicas: int) -> Object:
         },
     }
     spec = {
-        "priorityClassName": CLASS,
+        "priorityClassName": PRIORITY_CLASS,
         "terminationGracePeriodSeconds": 0,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -127,32 +127,32 @@ def stretches(pool: WarmPool) -> list[tuple[int, int, int]]:
 
     A stretch over midnight is one stretch.
     """
-    hours = [pool.replicas(hour) for hour in range(CRON)]
-    edges = [h for h in range(CRON) if hours[h] != hours[h - 1]]
+    hours = [pool.replicas(hour) for hour in range(HOURS_PER_DAY)]
+    edges = [h for h in range(HOURS_PER_DAY) if hours[h] != hours[h - 1]]
     if not edges:
-        return [(0, CRON, hours[0])] if hours[0] else []
+        return [(0, HOURS_PER_DAY, hours[0])] if hours[0] else []
     ends = [*edges[1:], edges[0]]
     return [(a, b, hours[a]) for a, b in zip(edges, ends, strict=True) if hours[a]]
 
 
 def by_schedule(pool: WarmPool) -> Object:
     """Return KEDA's ScaledObject that follows the hours of the day."""
-    found = stretches(pool)
-    always = len(found) == 1 and found[0][:2] == (0, CRON)
+    hour_ranges = stretches(pool)
+    is_constant = len(hour_ranges) == 1 and hour_ranges[0][:2] == (0, HOURS_PER_DAY)
     triggers = [
         {
             "type": "cron",
             "metadata": {
                 "timezone": "Etc/UTC",
                 "start": f"0 {begin} * * *",
-                "end": "59 23 * * *" if always else f"0 {end % CRON} * * *",
+                "end": "59 23 * * *" if is_constant else f"0 {end % HOURS_PER_DAY} * * *",
                 "desiredReplicas": str(replicas),
             },
         }
-        for begin, end, replicas in found
+        for begin, end, replicas in hour_ranges
     ]
-    least = found[0][2] if always else 0
-    return _scaled_object(pool, least, triggers)
+    minimum = hour_ranges[0][2] if is_constant else 0
+    return _scaled_object(pool, minimum, triggers)
 
 
 def scaler(pool: WarmPool) -> Object:
@@ -196,19 +196,19 @@ def hpa(pool: WarmPool) -> Object:
     }
 
 
-def text(objects: Sequence[Object]) -> str:
+def to_yaml(objects: Sequence[Object]) -> str:
     """Return manifests as YAML, to be read and applied by people."""
     return yaml.safe_dump_all(objects, sort_keys=False)
 
 
-def _scaled_object(pool: WarmPool, least: int, triggers: Sequence[Object]) -> Object:
+def _scaled_object(pool: WarmPool, minimum: int, triggers: Sequence[Object]) -> Object:
     return {
         "apiVersion": "keda.sh/v1alpha1",
         "kind": "ScaledObject",
         "metadata": _meta(pool),
         "spec": {
             "scaleTargetRef": _reference(pool),
-            "minReplicaCount": least,
+            "minReplicaCount": minimum,
             "maxReplicaCount": max(1, pool.most),
             "cooldownPeriod": 300,
             "triggers": list(triggers),
@@ -217,7 +217,7 @@ def _scaled_object(pool: WarmPool, least: int, triggers: Sequence[Object]) -> Ob
 
 
 def _meta(pool: WarmPool) -> Object:
-    labels = {MARK: pool.name, "app.kubernetes.io/managed-by": "fallow"}
+    labels = {POOL_LABEL: pool.name, "app.kubernetes.io/managed-by": "fallow"}
     return {"name": pool.name, "namespace": pool.namespace, "labels": labels}
 
 

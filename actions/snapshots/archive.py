@@ -11,20 +11,20 @@ from typing import Any
 
 import msgspec
 
-from actions.snapshots.containers import CommandError, Place, Shell
-from actions.snapshots.nouns import Part, Restored
-from actions.snapshots.store import Store
-from actions.snapshots.tree import Tree, read_tree
+from actions.snapshots.containers import CommandError, CommandRunner, ContainerRef
+from actions.snapshots.models import RestoredPart, SnapshotPart
+from actions.snapshots.store import SnapshotStore
+from actions.snapshots.tree import FileTree, read_tree
 from fallow.errors import FallowError
 
 GZIP = 31
 """zlib's word for a gzip header and the largest window."""
 LEVEL = 1
-NEVER = {"secret", "configMap", "projected", "downwardAPI", "csi", "image"}
+EXCLUDED_VOLUMES = {"secret", "configMap", "projected", "downwardAPI", "csi", "image"}
 """Volumes that hold no work of the owner, or secrets: never read."""
 
 
-class Folder(msgspec.Struct, frozen=True):
+class ArchivedFolder(msgspec.Struct, frozen=True):
     """A folder to archive, and the folders below it that are left out."""
 
     path: str
@@ -32,7 +32,9 @@ class Folder(msgspec.Struct, frozen=True):
     persistent: bool = False
 
 
-def folders(pod: Mapping[str, Any], container: str, wanted: Sequence[str]) -> list[Folder]:
+def list_folders(
+    pod: Mapping[str, Any], container: str, paths: Sequence[str]
+) -> list[ArchivedFolder]:
     """Cut the wanted folders where volumes begin: each is archived once, secrets never.
 
     `persistent` is a folder on a claim, which outlives the pod.
@@ -40,87 +42,89 @@ def folders(pod: Mapping[str, Any], container: str, wanted: Sequence[str]) -> li
     spec = pod["spec"]
     kinds = {v["name"]: v.keys() - {"name"} for v in spec.get("volumes", ())}
     mounts: dict[str, set[str]] = {
-        _clean(m["mountPath"]): set(kinds.get(m["name"], ()))
+        _normalize(m["mountPath"]): set(kinds.get(m["name"], ()))
         for c in spec["containers"]
         if c["name"] == container
         for m in c.get("volumeMounts", ())
     }
-    out: list[Folder] = []
-    for path in dict.fromkeys(_clean(p) for p in wanted):
-        below = {p for p in mounts if p.startswith(path.rstrip("/") + "/")}
-        for root in (path, *sorted(below)):
-            kind = mounts.get(root) or _around(root, mounts)
-            if kind & NEVER:
+    folders: list[ArchivedFolder] = []
+    for path in dict.fromkeys(_normalize(p) for p in paths):
+        nested_mounts = {p for p in mounts if p.startswith(path.rstrip("/") + "/")}
+        for root in (path, *sorted(nested_mounts)):
+            kind = mounts.get(root) or _get_volume_kinds(root, mounts)
+            if kind & EXCLUDED_VOLUMES:
                 continue
-            nested = tuple(sorted(p for p in below if p.startswith(root.rstrip("/") + "/")))
-            out.append(Folder(root, nested, "persistentVolumeClaim" in kind))
-    return list(dict.fromkeys(out))
+            excluded = tuple(
+                sorted(p for p in nested_mounts if p.startswith(root.rstrip("/") + "/"))
+            )
+            folders.append(ArchivedFolder(root, excluded, "persistentVolumeClaim" in kind))
+    return list(dict.fromkeys(folders))
 
 
-def _around(path: str, mounts: Mapping[str, set[str]]) -> set[str]:
+def _get_volume_kinds(path: str, mounts: Mapping[str, set[str]]) -> set[str]:
     """Return the kind of the volume a folder lies on: that of the nearest mount above."""
-    above = [p for p in mounts if path.startswith(p.rstrip("/") + "/")]
-    return mounts[max(above, key=len)] if above else set()
+    mounts_above = [p for p in mounts if path.startswith(p.rstrip("/") + "/")]
+    return mounts[max(mounts_above, key=len)] if mounts_above else set()
 
 
-def _clean(path: str) -> str:
+def _normalize(path: str) -> str:
     return "/" + path.strip("/")
 
 
-def take(
-    shell: Shell,
-    store: Store,
-    place: Place,
-    folder: Folder,
+def archive_folder(
+    shell: CommandRunner,
+    store: SnapshotStore,
+    container: ContainerRef,
+    folder: ArchivedFolder,
     key: str,
     *,
-    most: int,
+    max_bytes: int,
     exclude: Sequence[str] = (),
-) -> Part:
+) -> SnapshotPart:
     """Archive one folder and read it back.
 
     Raises:
-        FallowError: it is larger than `most` bytes, the stream broke off, tar failed, or what was
+        FallowError: it is larger than `max_bytes`, the stream broke off, tar failed, or what was
             read back is not what was sent.
     """
-    digest, packed = hashlib.sha256(), 0
-    squeeze = zlib.compressobj(LEVEL, zlib.DEFLATED, GZIP)
+    digest, size = hashlib.sha256(), 0
+    compressor = zlib.compressobj(LEVEL, zlib.DEFLATED, GZIP)
     command = ["tar", "-C", "/", "-cf", "-"]
     command += [f"--exclude={_relative(p)}" for p in folder.without]
-    command += [f"--exclude={word}" for word in exclude]
+    command += [f"--exclude={pattern}" for pattern in exclude]
     command += [_relative(folder.path) or "."]
     with store.write(key) as writer:
 
         def keep(piece: bytes) -> None:
-            nonlocal packed
+            nonlocal size
             if piece:
                 digest.update(piece)
-                packed += len(piece)
+                size += len(piece)
                 writer.add(piece)
 
-        with closing(_streamed(shell, place, command)) as pieces:
-            tree = read_tree(pieces, lambda p: keep(squeeze.compress(p)), most=most)
-        keep(squeeze.flush())
+        with closing(_streamed(shell, container, command)) as pieces:
+            tree = read_tree(pieces, lambda p: keep(compressor.compress(p)), max_bytes=max_bytes)
+        keep(compressor.flush())
         writer.commit()
-    part = Part(
+    part = SnapshotPart(
         what="home",
         key=key,
         verified=False,
-        bytes=packed,
+        bytes=size,
         sha256=digest.hexdigest(),
         tree=tree.hash,
         files=tree.files,
-        namespace=place.namespace,
-        pod=place.pod,
-        container=place.container,
+        namespace=container.namespace,
+        pod=container.pod,
+        container=container.container,
         path=folder.path,
         without=folder.without,
         persistent=folder.persistent,
     )
-    return msgspec.structs.replace(part, verified=verified(store, part))
+    return msgspec.structs.replace(part, verified=is_verified(store, part))
 
 
-def verified(store: Store, part: Part) -> bool:
+def is_verified(store: SnapshotStore, part: SnapshotPart) -> bool:
     """Read an archive back from where it lies and tell whether it is what was sent."""
     digest = hashlib.sha256()
     try:
@@ -130,84 +134,98 @@ def verified(store: Store, part: Part) -> bool:
     return digest.hexdigest() == part.sha256 and tree.hash == part.tree
 
 
-def restore(shell: Shell, store: Store, part: Part, place: Place) -> Restored:
+def restore_part(
+    shell: CommandRunner, store: SnapshotStore, part: SnapshotPart, container: ContainerRef
+) -> RestoredPart:
     """Give one archive back to a running container, and compare the trees.
 
     What lies on a claim is only compared: there the owner may have newer files.
     """
-    if not verified(store, part):
-        return Restored(part, "failed", "the archive is not what was stored: nothing was written")
+    if not is_verified(store, part):
+        return RestoredPart(
+            part, "failed", "the archive is not what was stored: nothing was written"
+        )
     try:
         if part.persistent:
-            same = now(shell, place, part).hash == part.tree
-            return Restored(part, "kept" if same else "left", "" if same else "changed since")
+            is_same = read_current_tree(shell, container, part).hash == part.tree
+            return RestoredPart(
+                part, "kept" if is_same else "left", "" if is_same else "changed since"
+            )
         pieces = _unpacked(store.blocks(part.key), lambda _piece: None)
-        for _ in shell.run(place, ["tar", "-C", "/", "-xpf", "-"], pieces):
+        for _ in shell.run(container, ["tar", "-C", "/", "-xpf", "-"], pieces):
             pass
-        tree = now(shell, place, part)
+        tree = read_current_tree(shell, container, part)
     except FallowError as error:
-        return Restored(part, "failed", str(error))
+        return RestoredPart(part, "failed", str(error))
     if tree.hash == part.tree:
-        return Restored(part, "restored")
-    return Restored(part, "failed", f"{tree.files} files there, {part.files} were kept")
+        return RestoredPart(part, "restored")
+    return RestoredPart(part, "failed", f"{tree.files} files there, {part.files} were kept")
 
 
-def now(shell: Shell, place: Place, part: Part) -> Tree:
+def read_current_tree(
+    shell: CommandRunner, container: ContainerRef, part: SnapshotPart
+) -> FileTree:
     """Return the tree of a part's folder as it is now."""
     command = ["tar", "-C", "/", "-cf", "-"]
     command += [f"--exclude={_relative(p)}" for p in part.without]
-    with closing(_streamed(shell, place, [*command, _relative(part.path) or "."])) as pieces:
+    with closing(_streamed(shell, container, [*command, _relative(part.path) or "."])) as pieces:
         return read_tree(pieces)
 
 
-def freeze(shell: Shell, store: Store, place: Place, key: str) -> Part | None:
+def keep_packages(
+    shell: CommandRunner, store: SnapshotStore, container: ContainerRef, key: str
+) -> SnapshotPart | None:
     """Keep the list of installed packages; None = the container has neither pip nor conda."""
-    said = []
+    outputs = []
     for command in (
         ["python", "-m", "pip", "freeze", "--all"],
         ["conda", "list", "--explicit"],
     ):
         try:
-            said.append(b"# " + " ".join(command).encode() + b"\n")
-            said.append(b"".join(shell.run(place, command)))
+            outputs.append(b"# " + " ".join(command).encode() + b"\n")
+            outputs.append(b"".join(shell.run(container, command)))
         except CommandError:
-            said.pop()
-    text = b"".join(said)
+            outputs.pop()
+    text = b"".join(outputs)
     if not text:
         return None
-    return keep_bytes(store, key, text, "environment", place)
+    return keep_bytes(store, key, text, "environment", container)
 
 
-def keep_bytes(store: Store, key: str, data: bytes, what: Any, place: Place | None = None) -> Part:
+def keep_bytes(
+    store: SnapshotStore, key: str, data: bytes, kind: Any, container: ContainerRef | None = None
+) -> SnapshotPart:
     """Keep a few bytes and read them back."""
     with store.write(key) as writer:
         writer.add(data)
         writer.commit()
-    return Part(
-        what=what,
+    return SnapshotPart(
+        what=kind,
         key=key,
         verified=b"".join(store.blocks(key)) == data,
         bytes=len(data),
         sha256=hashlib.sha256(data).hexdigest(),
-        **({} if place is None else msgspec.structs.asdict(place)),
+        **({} if container is None else msgspec.structs.asdict(container)),
     )
 
 
-def _streamed(shell: Shell, place: Place, command: list[str]) -> Generator[bytes, None, None]:
+def _streamed(
+    shell: CommandRunner, container: ContainerRef, command: list[str]
+) -> Generator[bytes, None, None]:
     """Yield a command's output; a generator always, so that it can be closed early."""
-    yield from shell.run(place, command)
+    yield from shell.run(container, command)
 
 
-def _unpacked(blocks: Iterator[bytes], seen: Callable[[bytes], object]) -> Iterator[bytes]:
-    unpack = zlib.decompressobj(GZIP)
+def _unpacked(blocks: Iterator[bytes], on_block: Callable[[bytes], object]) -> Iterator[bytes]:
+    decompressor = zlib.decompressobj(GZIP)
     for block in blocks:
-        seen(block)
-        if out := unpack.decompress(block):
-            yield out
-    if not unpack.eof:
+        on_block(block)
+        if piece := decompressor.decompress(block):
+            yield piece
+    if not decompressor.eof:
         raise FallowError("the archive is not whole: it ends early")
-    if out := unpack.flush():
-        yield out
+    if piece := decompressor.flush():
+        yield piece
 
 
 def _relative(path: str) -> str:

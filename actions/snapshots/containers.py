@@ -11,10 +11,10 @@ from fallow.errors import FallowError, RefusedError, TemporaryError
 PIECE = 32 * 1024
 _ERROR_CHANNEL, _STDIN = 3, 0
 _V5 = "v5.channel.k8s.io"
-_TOLD = 300
+_MAX_MESSAGE = 300
 
 
-class Place(msgspec.Struct, frozen=True):
+class ContainerRef(msgspec.Struct, frozen=True):
     """A container of a pod."""
 
     namespace: str
@@ -25,29 +25,31 @@ class Place(msgspec.Struct, frozen=True):
 class CommandError(FallowError):
     """Report a command that ended with an exit code other than 0."""
 
-    def __init__(self, command: Sequence[str], code: int, said: str) -> None:
-        super().__init__(f"{command[0]} ended with {code}: {' '.join(said.split())[:_TOLD]}")
+    def __init__(self, command: Sequence[str], code: int, message: str) -> None:
+        super().__init__(
+            f"{command[0]} ended with {code}: {' '.join(message.split())[:_MAX_MESSAGE]}"
+        )
         self.code = code
 
 
-class Shell(Protocol):
+class CommandRunner(Protocol):
     """Where commands run."""
 
     def run(
-        self, place: Place, command: Sequence[str], stdin: Iterable[bytes] | None = None
+        self, place: ContainerRef, command: Sequence[str], stdin: Iterable[bytes] | None = None
     ) -> Iterator[bytes]:
         """Yield a command's output as it comes."""
         ...
 
 
-class KubernetesShell:
+class KubernetesRunner:
     """Runs commands through the official client's WebSocket."""
 
     def __init__(self, client: Any, *, timeout_s: float = 60.0) -> None:
         self._client, self._timeout_s = client, timeout_s
 
     def run(
-        self, place: Place, command: Sequence[str], stdin: Iterable[bytes] | None = None
+        self, container: ContainerRef, command: Sequence[str], stdin: Iterable[bytes] | None = None
     ) -> Iterator[bytes]:
         """Yield a command's output as it comes.
 
@@ -56,45 +58,47 @@ class KubernetesShell:
             RefusedError: the API does not let us.
             TemporaryError: no connection, nothing for `timeout_s`, or the stream broke off.
         """
-        stream = self._open(place, command, stdin is not None)
+        stream = self._open(container, command, stdin is not None)
         try:
             if stdin is not None:
                 self._feed(stream, stdin)
-            said = yield from self._read(stream, place)
+            errors = yield from self._read(stream, container)
             code = _code(stream.read_channel(_ERROR_CHANNEL))
         finally:
             stream.sock.shutdown()  # close() would wait for the other side's farewell
         if code is None:
-            raise TemporaryError(f"the stream from {place.namespace}/{place.pod} broke off")
+            raise TemporaryError(f"the stream from {container.namespace}/{container.pod} broke off")
         if code:
-            raise CommandError(command, code, said)
+            raise CommandError(command, code, errors)
 
-    def _open(self, place: Place, command: Sequence[str], feeding: bool) -> Any:
+    def _open(self, container: ContainerRef, command: Sequence[str], has_stdin: bool) -> Any:
         from kubernetes.stream import ws_client
         from websocket import (  # noqa: PLC0415
             WebSocketBadStatusException,
             WebSocketException,
         )
 
-        where = f"/api/v1/namespaces/{quote(place.namespace)}/pods/{quote(place.pod)}/exec"
-        asked = [("command", word) for word in command]
-        asked += [("container", place.container), ("stdout", "true"), ("stderr", "true")]
-        asked += [("stdin", "true")] if feeding else []
+        path = f"/api/v1/namespaces/{quote(container.namespace)}/pods/{quote(container.pod)}/exec"
+        query = [("command", argument) for argument in command]
+        query += [("container", container.container), ("stdout", "true"), ("stderr", "true")]
+        query += [("stdin", "true")] if has_stdin else []
         configuration = self._client.configuration
         bearer = configuration.auth_settings().get("BearerToken")
         headers = {"authorization": bearer["value"]} if bearer else {}
         untyped: Any = ws_client
-        url = untyped.get_websocket_url(configuration.host + where) + "?" + urlencode(asked)
+        url = untyped.get_websocket_url(configuration.host + path) + "?" + urlencode(query)
         try:
             return untyped.WSClient(configuration, url, headers, capture_all=False, binary=True)
         except WebSocketBadStatusException as error:
             text = bytes(error.resp_body or b"").decode("utf-8", "replace")
-            why = f"exec in {place.namespace}/{place.pod}: {_message(text)}"
+            why = f"exec in {container.namespace}/{container.pod}: {_message(text)}"
             if error.status_code in {400, 401, 403, 404}:
                 raise RefusedError(why) from error
             raise TemporaryError(why) from error
         except (OSError, WebSocketException) as error:
-            raise TemporaryError(f"exec in {place.namespace}/{place.pod}: {error}") from error
+            raise TemporaryError(
+                f"exec in {container.namespace}/{container.pod}: {error}"
+            ) from error
 
     @staticmethod
     def _feed(stream: Any, stdin: Iterable[bytes]) -> None:
@@ -105,26 +109,26 @@ class KubernetesShell:
         if stream.subprotocol == _V5:
             stream.close_channel(_STDIN)
 
-    def _read(self, stream: Any, place: Place) -> Generator[bytes, None, str]:
+    def _read(self, stream: Any, container: ContainerRef) -> Generator[bytes, None, str]:
         """Yield output; return the last of what the command complained of."""
         from websocket import WebSocketException  # noqa: PLC0415
 
-        said: bytes = b""
+        errors: bytes = b""
         while True:
             try:
                 stream.update(timeout=self._timeout_s)
             except (OSError, WebSocketException):
-                return said.decode("utf-8", "replace")  # the exit code, if any, says the rest
-            out: bytes = stream.read_stdout(timeout=0)
-            wrong: bytes = stream.read_stderr(timeout=0)
-            said = (said + wrong)[-_TOLD:]
-            if out:
-                yield out
+                return errors.decode("utf-8", "replace")  # the exit code, if any, says the rest
+            output: bytes = stream.read_stdout(timeout=0)
+            error_output: bytes = stream.read_stderr(timeout=0)
+            errors = (errors + error_output)[-_MAX_MESSAGE:]
+            if output:
+                yield output
             elif not stream.is_open() or stream.peek_channel(_ERROR_CHANNEL):  # its last word
-                return said.decode("utf-8", "replace")
-            elif not wrong:
+                return errors.decode("utf-8", "replace")
+            elif not error_output:
                 raise TemporaryError(
-                    f"{place.namespace}/{place.pod} said nothing for {self._timeout_s:g} s"
+                    f"{container.namespace}/{container.pod} said nothing for {self._timeout_s:g} s"
                 )
 
 
@@ -132,16 +136,16 @@ def _code(status: bytes) -> int | None:
     """Return the exit code of a status, None = there is no status."""
     if not status:
         return None
-    told = msgspec.json.decode(status)
-    if told.get("status") == "Success":
+    status_document = msgspec.json.decode(status)
+    if status_document.get("status") == "Success":
         return 0
-    causes = (told.get("details") or {}).get("causes") or [{}]
+    causes = (status_document.get("details") or {}).get("causes") or [{}]
     text = str(causes[0].get("message", ""))
     return int(text) if text.isdigit() else 1
 
 
 def _message(body: str) -> str:
     try:
-        return str(msgspec.json.decode(body).get("message", body))[:_TOLD]
+        return str(msgspec.json.decode(body).get("message", body))[:_MAX_MESSAGE]
     except (msgspec.DecodeError, AttributeError):
-        return body[:_TOLD] or "no reason given"
+        return body[:_MAX_MESSAGE] or "no reason given"

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 
 from actions.snapshots import archive, volumes
-from actions.snapshots.containers import Place, Shell
-from actions.snapshots.nouns import Part, Restored, Snapshot, What, as_document
-from actions.snapshots.store import Store
-from fallow.acting import Intent, Target
+from actions.snapshots.containers import CommandRunner, ContainerRef
+from actions.snapshots.models import PartKind, RestoredPart, Snapshot, SnapshotPart, to_document
+from actions.snapshots.store import SnapshotStore
+from fallow.action_models import Intent, Target
 from fallow.errors import FallowError
-from fallow.seams import Right
+from fallow.protocols import Right
 from fallow.snapshot_settings import SnapshotSettings
 
 INDEX = "snapshot.json"
@@ -35,9 +35,9 @@ class Snapshotter:
 
     def __init__(
         self,
-        cluster: volumes.Sender,
-        shell: Shell,
-        store: Store,
+        cluster: volumes.ClusterWriter,
+        shell: CommandRunner,
+        store: SnapshotStore,
         settings: SnapshotSettings,
         *,
         clock: Callable[[], datetime],
@@ -46,7 +46,7 @@ class Snapshotter:
         self._cluster, self._shell, self._store = cluster, shell, store
         self._settings, self._clock, self._sleep = settings, clock, sleep
 
-    def take(self, intent: Intent, what: Collection[What]) -> Snapshot:
+    def take(self, intent: Intent, kinds: Collection[PartKind]) -> Snapshot:
         """Keep what is asked for of every pod that the intent would stop; nothing is raised.
 
         What cannot be kept is in `missing`: a snapshot with anything missing is not verified.
@@ -54,81 +54,89 @@ class Snapshotter:
         at, target = self._clock(), intent.target
         name = hashlib.sha256(f"{target.uid}\x1f{at.isoformat()}".encode()).hexdigest()[:12]
         root = "/".join(
-            _safe(p) for p in (target.cluster, target.namespace, target.kind, target.name, name)
+            _to_folder_name(p)
+            for p in (target.cluster, target.namespace, target.kind, target.name, name)
         )
         missing: list[str] = []
-        parts: list[Part] = []
+        parts: list[SnapshotPart] = []
         pods = self._pods(intent, missing)
-        if "manifest" in what:
+        if "manifest" in kinds:
             self._try(missing, parts, lambda: [self._manifests(intent, pods, root)])
-        asked = volumes.Asked((), ())
-        if "volume" in what:
-            asked = volumes.ask_all(self._cluster, pods, name, target)
-            missing += asked.missing
+        requested = volumes.RequestedSnapshots((), ())
+        if "volume" in kinds:
+            requested = volumes.request_snapshots(self._cluster, pods, name, target)
+            missing += requested.missing
         for pod in pods:
-            place, base = _place(pod), f"{root}/{_safe(pod['metadata']['name'])}"
-            if "home" in what:
-                for n, folder in enumerate(self._folders(pod, place, missing)):
+            container, base = (
+                _choose_container(pod),
+                f"{root}/{_to_folder_name(pod['metadata']['name'])}",
+            )
+            if "home" in kinds:
+                for n, folder in enumerate(self._folders(pod, container, missing)):
                     key = f"{base}/files-{n}.tar.gz"
-                    self._try(missing, parts, self._archived(place, folder, key))
-            if "environment" in what:
-                self._try(missing, parts, self._packages(place, f"{base}/packages.txt"))
-        if asked.paths:
-            self._try(missing, parts, lambda: self._ready(asked.paths))
-        made = Snapshot(name, target, at, tuple(parts), tuple(missing))
-        index: list[Part] = []
-        self._try(missing, index, lambda: [self._index(made, root)])
-        return msgspec.structs.replace(made, missing=tuple(missing))
+                    self._try(missing, parts, self._archived(container, folder, key))
+            if "environment" in kinds:
+                self._try(missing, parts, self._packages(container, f"{base}/packages.txt"))
+        if requested.paths:
+            self._try(missing, parts, lambda: self._ready(requested.paths))
+        snapshot = Snapshot(name, target, at, tuple(parts), tuple(missing))
+        index: list[SnapshotPart] = []
+        self._try(missing, index, lambda: [self._index(snapshot, root)])
+        return msgspec.structs.replace(snapshot, missing=tuple(missing))
 
-    def restore(self, snapshot: Snapshot, target: Target) -> list[Restored]:
+    def restore(self, snapshot: Snapshot, target: Target) -> list[RestoredPart]:
         """Give back to the target's running pods what their first ones held, in order of names."""
         pods = sorted(
-            (p for p in self._cluster.pods(target) if _running(p)),
+            (p for p in self._cluster.pods(target) if _is_running(p)),
             key=lambda p: str(p["metadata"]["name"]),
         )
-        kept = [p for p in snapshot.parts if p.what == "home"]
-        before = sorted({p.pod for p in kept})
+        parts = [p for p in snapshot.parts if p.what == "home"]
+        before = sorted({p.pod for p in parts})
         names = [p["metadata"]["name"] for p in pods]
         if set(before) <= set(names):  # a StatefulSet's and a notebook's pods keep their names
             pods = [p for p in pods if p["metadata"]["name"] in before]
-        now = dict(zip(before, pods, strict=False))
-        out = []
-        for part in kept:
-            if part.pod not in now:
-                out.append(Restored(part, "failed", "no running pod to give it back to"))
+        pod_by_name = dict(zip(before, pods, strict=False))
+        results = []
+        for part in parts:
+            if part.pod not in pod_by_name:
+                results.append(RestoredPart(part, "failed", "no running pod to give it back to"))
                 continue
-            place = Place(part.namespace, now[part.pod]["metadata"]["name"], part.container)
-            out.append(archive.restore(self._shell, self._store, part, place))
-        return out
+            container = ContainerRef(
+                part.namespace, pod_by_name[part.pod]["metadata"]["name"], part.container
+            )
+            results.append(archive.restore_part(self._shell, self._store, part, container))
+        return results
 
     def verified(self, snapshot: Snapshot) -> bool:
         """Read every archive back again and tell whether all is still there and whole."""
         return snapshot.verified and all(
-            archive.verified(self._store, p) for p in snapshot.parts if p.what == "home"
+            archive.is_verified(self._store, p) for p in snapshot.parts if p.what == "home"
         )
 
     def _pods(self, intent: Intent, missing: list[str]) -> list[Mapping[str, Any]]:
-        out = []
-        for held in intent.frees:
-            path = f"/api/v1/namespaces/{held.namespace}/pods/{held.pod}"
+        pods = []
+        for freed in intent.frees:
+            path = f"/api/v1/namespaces/{freed.namespace}/pods/{freed.pod}"
             try:
-                found = self._cluster.get(path)
+                pod = self._cluster.get(path)
             except FallowError as error:
                 missing.append(str(error))
                 continue
-            if found is None or found["metadata"].get("uid") != held.uid:
-                missing.append(f"pod {held.namespace}/{held.pod} is another one by now")
+            if pod is None or pod["metadata"].get("uid") != freed.uid:
+                missing.append(f"pod {freed.namespace}/{freed.pod} is another one by now")
             else:
-                out.append(found)
-        return out
+                pods.append(pod)
+        return pods
 
-    def _manifests(self, intent: Intent, pods: Sequence[Mapping[str, Any]], root: str) -> Part:
+    def _manifests(
+        self, intent: Intent, pods: Sequence[Mapping[str, Any]], root: str
+    ) -> SnapshotPart:
         """Keep the objects that are touched, as they are, and the pods."""
         paths = [c.read or c.path for c in intent.changes if c.door == "kubernetes"]
-        shown = {path: self._cluster.get(path) for path in dict.fromkeys(paths)}
+        objects = {path: self._cluster.get(path) for path in dict.fromkeys(paths)}
         document = {
             "target": msgspec.to_builtins(intent.target),
-            "objects": shown,
+            "objects": objects,
             "pods": list(pods),
             "undo": msgspec.to_builtins(intent.undo),
         }
@@ -136,49 +144,51 @@ class Snapshotter:
         return archive.keep_bytes(self._store, f"{root}/manifests.json", data, "manifest")
 
     def _folders(
-        self, pod: Mapping[str, Any], place: Place, missing: list[str]
-    ) -> list[archive.Folder]:
-        wanted = list(self._settings.paths)
+        self, pod: Mapping[str, Any], container: ContainerRef, missing: list[str]
+    ) -> list[archive.ArchivedFolder]:
+        paths = list(self._settings.paths)
         try:
-            if not wanted:
-                said = b"".join(self._shell.run(place, ["printenv", "HOME"]))
-                wanted = [said.decode("utf-8", "replace").strip()]
+            if not paths:
+                output = b"".join(self._shell.run(container, ["printenv", "HOME"]))
+                paths = [output.decode("utf-8", "replace").strip()]
         except FallowError as error:
-            missing.append(f"{place.namespace}/{place.pod}: $HOME is not known: {error}")
+            missing.append(f"{container.namespace}/{container.pod}: $HOME is not known: {error}")
             return []
-        if wanted in ([""], ["/"]):
-            missing.append(f"{place.namespace}/{place.pod}: $HOME is {wanted[0]!r}: set paths")
+        if paths in ([""], ["/"]):
+            missing.append(
+                f"{container.namespace}/{container.pod}: $HOME is {paths[0]!r}: set paths"
+            )
             return []
-        return archive.folders(pod, place.container, wanted)
+        return archive.list_folders(pod, container.container, paths)
 
     def _archived(
-        self, place: Place, folder: archive.Folder, key: str
-    ) -> Callable[[], Iterable[Part]]:
+        self, container: ContainerRef, folder: archive.ArchivedFolder, key: str
+    ) -> Callable[[], Iterable[SnapshotPart]]:
         settings = self._settings
 
-        def take() -> Iterable[Part]:
+        def take() -> Iterable[SnapshotPart]:
             return [
-                archive.take(
+                archive.archive_folder(
                     self._shell,
                     self._store,
-                    place,
+                    container,
                     folder,
                     key,
-                    most=settings.max_bytes,
+                    max_bytes=settings.max_bytes,
                     exclude=settings.exclude,
                 )
             ]
 
         return take
 
-    def _packages(self, place: Place, key: str) -> Callable[[], Iterable[Part]]:
-        def take() -> Iterable[Part]:
-            part = archive.freeze(self._shell, self._store, place, key)
+    def _packages(self, container: ContainerRef, key: str) -> Callable[[], Iterable[SnapshotPart]]:
+        def take() -> Iterable[SnapshotPart]:
+            part = archive.keep_packages(self._shell, self._store, container, key)
             return [] if part is None else [part]
 
         return take
 
-    def _ready(self, paths: Sequence[str]) -> list[Part]:
+    def _ready(self, paths: Sequence[str]) -> list[SnapshotPart]:
         return volumes.await_ready(
             self._cluster,
             paths,
@@ -187,38 +197,40 @@ class Snapshotter:
             sleep=self._sleep,
         )
 
-    def _index(self, made: Snapshot, root: str) -> Part:
-        data = msgspec.json.encode(as_document(made))
+    def _index(self, snapshot: Snapshot, root: str) -> SnapshotPart:
+        data = msgspec.json.encode(to_document(snapshot))
         return archive.keep_bytes(self._store, f"{root}/{INDEX}", data, "manifest")
 
     @staticmethod
-    def _try(missing: list[str], parts: list[Part], take: Callable[[], Iterable[Part]]) -> None:
+    def _try(
+        missing: list[str], parts: list[SnapshotPart], take: Callable[[], Iterable[SnapshotPart]]
+    ) -> None:
         try:
             parts += take()
         except (FallowError, OSError) as error:
             missing.append(str(error))
 
 
-def _place(pod: Mapping[str, Any]) -> Place:
+def _choose_container(pod: Mapping[str, Any]) -> ContainerRef:
     """Return the container that asks for GPUs, else the first."""
-    listed = pod["spec"]["containers"]
-    asking = (c for c in listed if _asks(c))
-    chosen = next(asking, listed[0])
+    containers = pod["spec"]["containers"]
+    with_gpus = (c for c in containers if _requests_gpus(c))
+    container = next(with_gpus, containers[0])
     meta = pod["metadata"]
-    return Place(meta["namespace"], meta["name"], chosen["name"])
+    return ContainerRef(meta["namespace"], meta["name"], container["name"])
 
 
-def _asks(container: Mapping[str, Any]) -> bool:
+def _requests_gpus(container: Mapping[str, Any]) -> bool:
     limits = (container.get("resources") or {}).get("limits") or {}
     return any(name.startswith(_GPU) for name in limits)
 
 
-def _running(pod: Mapping[str, Any]) -> bool:
-    going = pod["metadata"].get("deletionTimestamp")
-    return not going and pod.get("status", {}).get("phase") == "Running"
+def _is_running(pod: Mapping[str, Any]) -> bool:
+    is_deleting = pod["metadata"].get("deletionTimestamp")
+    return not is_deleting and pod.get("status", {}).get("phase") == "Running"
 
 
-def _safe(word: str) -> str:
+def _to_folder_name(text: str) -> str:
     """Return a word that names a folder and nothing else, whatever a cluster calls its objects."""
-    kept = "".join(c if c.isalnum() or c in "-_.@" else "_" for c in word)
-    return kept if kept.strip(".") else "_"
+    name = "".join(c if c.isalnum() or c in "-_.@" else "_" for c in text)
+    return name if name.strip(".") else "_"

@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 
 from fallow.errors import RefusedError, TemporaryError
-from fallow.sections import S3
+from fallow.settings_groups import S3
 from fallow.snapshot_settings import SnapshotSettings
 
 BLOCK = 1 << 20
@@ -20,7 +20,7 @@ PART = 8 << 20
 """Bytes of one part of an upload; S3 takes at least 5 MiB and at most 10,000 parts."""
 
 
-class Writer(AbstractContextManager["Writer"], Protocol):
+class ObjectWriter(AbstractContextManager["ObjectWriter"], Protocol):
     """Takes pieces; leaving without `commit` leaves nothing behind."""
 
     def add(self, piece: bytes) -> None:
@@ -32,10 +32,10 @@ class Writer(AbstractContextManager["Writer"], Protocol):
         ...
 
 
-class Store(Protocol):
+class SnapshotStore(Protocol):
     """Objects by key, written once."""
 
-    def write(self, key: str) -> Writer:
+    def write(self, key: str) -> ObjectWriter:
         """Begin an object; refuses a key that is taken."""
         ...
 
@@ -44,7 +44,7 @@ class Store(Protocol):
         ...
 
 
-def opened(settings: SnapshotSettings, home: Path) -> Store:
+def open_store(settings: SnapshotSettings, home: Path) -> SnapshotStore:
     """Return the store that the settings name; none named = a folder under `home`."""
     if settings.store.startswith("s3://"):
         return BucketStore(settings.store, settings.s3, settings.encryption, settings.kms_key)
@@ -83,10 +83,10 @@ class FolderStore:
 class _File:
     def __init__(self, final: Path) -> None:
         self._final = final
-        self._near = final.with_name(f".{final.name}.{os.getpid()}")
+        self._temporary = final.with_name(f".{final.name}.{os.getpid()}")
         try:
             final.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._file = open(self._near, "xb", opener=_private)  # noqa: SIM115  (Path.open has no opener)
+            self._file = open(self._temporary, "xb", opener=_private)  # noqa: SIM115  (Path.open has no opener)
         except OSError as error:
             raise TemporaryError(f"snapshots cannot be written: {error}") from error
 
@@ -95,7 +95,7 @@ class _File:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
-        self._near.unlink(missing_ok=True)
+        self._temporary.unlink(missing_ok=True)
 
     def add(self, piece: bytes) -> None:
         """Take one piece."""
@@ -108,7 +108,7 @@ class _File:
         """Make the file appear, on disk before it has its name."""
         self._file.flush()
         os.fsync(self._file.fileno())
-        os.link(self._near, self._final)  # unlike a rename, it refuses a name that is taken
+        os.link(self._temporary, self._final)  # unlike a rename, it refuses a name that is taken
         folder = os.open(self._final.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -127,10 +127,10 @@ class BucketStore:
         parts = urlsplit(root)
         self._bucket, self._prefix = parts.netloc, parts.path.strip("/")
         self._s3 = s3
-        self._made: Any = None
-        self._more = {"ServerSideEncryption": encryption} if encryption else {}
+        self._s3_client: Any = None
+        self._options = {"ServerSideEncryption": encryption} if encryption else {}
         if kms_key:
-            self._more["SSEKMSKeyId"] = kms_key
+            self._options["SSEKMSKeyId"] = kms_key
 
     def write(self, key: str) -> "_Upload":
         """Begin an object.
@@ -139,7 +139,7 @@ class BucketStore:
             RefusedError: the key is taken, or the bucket refuses us.
             TemporaryError: the store does not answer.
         """
-        return _Upload(self._client(), self._bucket, self._full(key), self._more)
+        return _Upload(self._client(), self._bucket, self._full(key), self._options)
 
     def blocks(self, key: str) -> Iterator[bytes]:
         """Yield an object's bytes.
@@ -148,65 +148,65 @@ class BucketStore:
             FileNotFoundError: there is none.
             TemporaryError: the store does not answer.
         """
-        with _explained(self._bucket):
-            found = self._client().get_object(Bucket=self._bucket, Key=self._full(key))
-            yield from found["Body"].iter_chunks(BLOCK)
+        with _translate_errors(self._bucket):
+            response = self._client().get_object(Bucket=self._bucket, Key=self._full(key))
+            yield from response["Body"].iter_chunks(BLOCK)
 
     def _full(self, key: str) -> str:
         return f"{self._prefix}/{key}" if self._prefix else key
 
     def _client(self) -> Any:
-        from warehouse.cold import s3_client  # noqa: PLC0415  (boto3 loads in 0.3 s)
+        from warehouse.cold_storage import create_s3_client  # noqa: PLC0415  (boto3 loads in 0.3 s)
 
-        self._made = self._made or s3_client(self._s3)
-        return self._made
+        self._s3_client = self._s3_client or create_s3_client(self._s3)
+        return self._s3_client
 
 
 class _Upload:
-    def __init__(self, client: Any, bucket: str, key: str, more: dict[str, str]) -> None:
+    def __init__(self, client: Any, bucket: str, key: str, options: dict[str, str]) -> None:
         self._client, self._where = client, {"Bucket": bucket, "Key": key}
-        self._bucket, self._rest, self._done = bucket, bytearray(), False
-        with _explained(bucket):
+        self._bucket, self._buffer, self._is_done = bucket, bytearray(), False
+        with _translate_errors(bucket):
             listed = client.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1)
-            if any(found["Key"] == key for found in listed.get("Contents", ())):  # first of all
+            if any(item["Key"] == key for item in listed.get("Contents", ())):  # first of all
                 raise RefusedError(f"s3://{bucket}/{key} is there already: never overwritten")
-            made = client.create_multipart_upload(**self._where, **more)
-        self._where["UploadId"] = made["UploadId"]
+            upload = client.create_multipart_upload(**self._where, **options)
+        self._where["UploadId"] = upload["UploadId"]
         self._parts: list[dict[str, Any]] = []
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self._done:
-            with _explained(self._bucket):
+        if not self._is_done:
+            with _translate_errors(self._bucket):
                 self._client.abort_multipart_upload(**self._where)
 
     def add(self, piece: bytes) -> None:
         """Take one piece; a part goes out when it is full."""
-        self._rest += piece
-        while len(self._rest) >= PART:
-            self._send(bytes(self._rest[:PART]))
-            del self._rest[:PART]
+        self._buffer += piece
+        while len(self._buffer) >= PART:
+            self._send(bytes(self._buffer[:PART]))
+            del self._buffer[:PART]
 
     def commit(self) -> None:
         """Send the last part and make the object appear."""
-        if self._rest or not self._parts:
-            self._send(bytes(self._rest))
-        with _explained(self._bucket):
+        if self._buffer or not self._parts:
+            self._send(bytes(self._buffer))
+        with _translate_errors(self._bucket):
             self._client.complete_multipart_upload(
                 **self._where, MultipartUpload={"Parts": self._parts}
             )
-        self._done = True
+        self._is_done = True
 
     def _send(self, data: bytes) -> None:
         number = len(self._parts) + 1
-        with _explained(self._bucket):
-            sent = self._client.upload_part(**self._where, PartNumber=number, Body=data)
-        self._parts.append({"ETag": sent["ETag"], "PartNumber": number})
+        with _translate_errors(self._bucket):
+            response = self._client.upload_part(**self._where, PartNumber=number, Body=data)
+        self._parts.append({"ETag": response["ETag"], "PartNumber": number})
 
 
-class _explained(AbstractContextManager[None]):  # noqa: N801  (read as a word: with _explained)
+class _translate_errors(AbstractContextManager[None]):  # noqa: N801  (read as a word: with _explained)
     """Turn the object store's errors into ours."""
 
     def __init__(self, bucket: str) -> None:

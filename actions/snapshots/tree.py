@@ -21,7 +21,7 @@ class TooLarge(FallowError):  # noqa: N818  (a refusal, not a defect)
     """Report a tree with more bytes than may be kept."""
 
 
-class Tree(msgspec.Struct, frozen=True):
+class FileTree(msgspec.Struct, frozen=True):
     """What a tar stream held: hash, regular files, and bytes of the stream."""
 
     hash: str
@@ -33,28 +33,28 @@ class _Stream(io.RawIOBase):
     """Pieces as a file to read from; every piece goes to `sink` as it passes."""
 
     def __init__(
-        self, pieces: Iterator[bytes], sink: Callable[[bytes], object], most: int | None
+        self, pieces: Iterator[bytes], sink: Callable[[bytes], object], max_bytes: int | None
     ) -> None:
-        self._pieces, self._sink, self._most = pieces, sink, most
-        self._rest = b""
-        self.passed = 0
+        self._pieces, self._sink, self._max_bytes = pieces, sink, max_bytes
+        self._buffer = b""
+        self.bytes_read = 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
-        while not self._rest:
+        while not self._buffer:
             piece = next(self._pieces, None)
             if piece is None:
                 return 0
-            self.passed += len(piece)
-            if self._most is not None and self.passed > self._most:
-                raise TooLarge(f"more than {self._most} bytes")
+            self.bytes_read += len(piece)
+            if self._max_bytes is not None and self.bytes_read > self._max_bytes:
+                raise TooLarge(f"more than {self._max_bytes} bytes")
             self._sink(piece)
-            self._rest = piece
-        count = min(len(buffer), len(self._rest))
-        buffer[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
+            self._buffer = piece
+        count = min(len(buffer), len(self._buffer))
+        buffer[:count] = self._buffer[:count]
+        self._buffer = self._buffer[count:]
         return count
 
 
@@ -62,15 +62,15 @@ def read_tree(
     pieces: Iterator[bytes],
     sink: Callable[[bytes], object] = lambda _piece: None,
     *,
-    most: int | None = None,
-) -> Tree:
+    max_bytes: int | None = None,
+) -> FileTree:
     """Return the tree that an uncompressed tar stream holds; every byte also goes to `sink`.
 
     Raises:
-        TooLarge: the stream has more than `most` bytes.
+        TooLarge: the stream has more than `max_bytes` bytes.
         FallowError: it is no tar, or it breaks off.
     """
-    stream = _Stream(pieces, sink, most)
+    stream = _Stream(pieces, sink, max_bytes)
     lines: list[bytes] = []
     files = 0
     try:
@@ -87,18 +87,18 @@ def read_tree(
     digest = hashlib.sha256()
     for line in sorted(lines):
         digest.update(line)
-    return Tree(digest.hexdigest(), files, stream.passed)
+    return FileTree(digest.hexdigest(), files, stream.bytes_read)
 
 
 def _line(member: tarfile.TarInfo, content: Any) -> bytes:
     """Return 32 bytes that stand for one member."""
-    inside = ""
+    content_hash = ""
     if content is not None:
         digest = hashlib.sha256()
         while block := content.read(BLOCK):
             digest.update(block)
-        inside = digest.hexdigest()
+        content_hash = digest.hexdigest()
     kind = b"-" if member.isreg() else member.type
     name = member.name.strip("/").removeprefix("./")
-    said = f"{kind!r}\x1f{member.mode & 0o7777:o}\x1f{name}\x1f{member.linkname}\x1f{inside}"
-    return hashlib.sha256(said.encode("utf-8", "surrogateescape")).digest()
+    text = f"{kind!r}\x1f{member.mode & 0o7777:o}\x1f{name}\x1f{member.linkname}\x1f{content_hash}"
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()

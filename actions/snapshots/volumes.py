@@ -5,14 +5,14 @@ from typing import Any, Protocol
 
 import msgspec
 
-from actions.snapshots.nouns import Part
-from fallow.acting import Change, Target
+from actions.snapshots.models import SnapshotPart
+from fallow.action_models import Change, Target
 from fallow.errors import FallowError
-from fallow.seams import Cluster, Right
+from fallow.protocols import ClusterReader, Right
 
 GROUP = "snapshot.storage.k8s.io"
 DEFAULT = f"{GROUP}/is-default-class"
-LOOK_S = 2.0
+POLL_S = 2.0
 RIGHTS = (
     Right("", "persistentvolumeclaims", ("get",)),
     Right("storage.k8s.io", "storageclasses", ("get",)),
@@ -22,7 +22,7 @@ RIGHTS = (
 _LONGEST = 253
 
 
-class Sender(Cluster, Protocol):
+class ClusterWriter(ClusterReader, Protocol):
     """A cluster that also takes writes."""
 
     def send(self, change: Change, *, dry_run: bool) -> Any:
@@ -30,32 +30,38 @@ class Sender(Cluster, Protocol):
         ...
 
 
-class Unable(FallowError):  # noqa: N818  (a fact about the cluster, not a defect)
+class VolumeSnapshotError(FallowError):
     """Report a claim that cannot be snapshot, and why."""
 
 
-def claims(pod: Mapping[str, Any]) -> list[str]:
+def list_claims(pod: Mapping[str, Any]) -> list[str]:
     """Return the names of the claims that a pod mounts."""
-    named = (v.get("persistentVolumeClaim") for v in pod["spec"].get("volumes", ()))
-    return sorted({c["claimName"] for c in named if c})
+    sources = (v.get("persistentVolumeClaim") for v in pod["spec"].get("volumes", ()))
+    return sorted({c["claimName"] for c in sources if c})
 
 
-def ask(cluster: Sender, namespace: str, claim: str, snapshot: str, target: Target) -> str:
+def request_snapshot(
+    cluster: ClusterWriter, namespace: str, claim: str, snapshot: str, target: Target
+) -> str:
     """Ask for a VolumeSnapshot of a claim and return its path; asking twice asks once.
 
     Raises:
         Unable: no such claim, no class for its driver, or the API refuses.
     """
     base = f"/apis/{GROUP}/v1"
-    found = cluster.get(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}")
-    if found is None:
-        raise Unable(f"claim {namespace}/{claim} is not there")
-    called = found["spec"].get("storageClassName")
-    storage = cluster.get(f"/apis/storage.k8s.io/v1/storageclasses/{called}") if called else None
+    claim_object = cluster.get(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}")
+    if claim_object is None:
+        raise VolumeSnapshotError(f"claim {namespace}/{claim} is not there")
+    class_name = claim_object["spec"].get("storageClassName")
+    storage = (
+        cluster.get(f"/apis/storage.k8s.io/v1/storageclasses/{class_name}") if class_name else None
+    )
     driver = storage and storage.get("provisioner")
     if not driver:
-        raise Unable(f"claim {namespace}/{claim} has no storage class that says its driver")
-    chosen = _class(cluster, driver)
+        raise VolumeSnapshotError(
+            f"claim {namespace}/{claim} has no storage class that says its driver"
+        )
+    snapshot_class = _class(cluster, driver)
     name = f"fallow-{snapshot}-{claim}"[:_LONGEST].rstrip("-.")
     path = f"{base}/namespaces/{namespace}/volumesnapshots"
     body = {
@@ -68,29 +74,31 @@ def ask(cluster: Sender, namespace: str, claim: str, snapshot: str, target: Targ
             "annotations": {"fallow.dev/of": f"{target.kind}/{target.name}"},
         },
         "spec": {
-            "volumeSnapshotClassName": chosen,
+            "volumeSnapshotClassName": snapshot_class,
             "source": {"persistentVolumeClaimName": claim},
         },
     }
     if cluster.get(f"{path}/{name}") is None:
-        made = Change(target, "POST", path, body, "application/json", guarded=False)
-        answer = cluster.send(made, dry_run=False)
-        if answer.code >= _ERRORS:
-            raise Unable(f"the VolumeSnapshot of {namespace}/{claim} was refused: {answer.reason}")
+        change = Change(target, "POST", path, body, "application/json", guarded=False)
+        result = cluster.send(change, dry_run=False)
+        if result.code >= _ERRORS:
+            raise VolumeSnapshotError(
+                f"the VolumeSnapshot of {namespace}/{claim} was refused: {result.reason}"
+            )
     return f"{path}/{name}"
 
 
 def await_ready(
-    cluster: Cluster,
+    cluster: ClusterReader,
     paths: Sequence[str],
     *,
     within_s: float,
     clock: Callable[[], float],
     sleep: Callable[[float], object],
-) -> list[Part]:
+) -> list[SnapshotPart]:
     """Look at VolumeSnapshots until each is ready, says an error, or the time is over."""
     until = clock() + within_s
-    parts: dict[str, Part] = {}
+    parts: dict[str, SnapshotPart] = {}
     while True:
         for path in paths:
             if path not in parts and (part := _part(path, cluster.get(path))) is not None:
@@ -98,34 +106,41 @@ def await_ready(
         if len(parts) == len(paths):
             break
         if clock() >= until:
-            late = f"not ready within {within_s:g} s"
-            parts |= {p: Part("volume", p, verified=False, note=late) for p in paths - parts.keys()}
+            note = f"not ready within {within_s:g} s"
+            parts |= {
+                p: SnapshotPart("volume", p, verified=False, note=note)
+                for p in paths - parts.keys()
+            }
             break
-        sleep(LOOK_S)
+        sleep(POLL_S)
     return [parts[path] for path in paths]
 
 
-def _part(path: str, found: Mapping[str, Any] | None) -> Part | None:
-    if found is None:
-        return Part("volume", path, verified=False, note="it is gone")
-    status = found.get("status") or {}
+def _part(path: str, volume_snapshot: Mapping[str, Any] | None) -> SnapshotPart | None:
+    if volume_snapshot is None:
+        return SnapshotPart("volume", path, verified=False, note="it is gone")
+    status = volume_snapshot.get("status") or {}
     if status.get("readyToUse"):
-        return Part("volume", path, verified=True, note=str(status.get("restoreSize", "")))
+        return SnapshotPart("volume", path, verified=True, note=str(status.get("restoreSize", "")))
     if error := status.get("error"):
-        return Part("volume", path, verified=False, note=str(error.get("message", "it failed")))
+        return SnapshotPart(
+            "volume", path, verified=False, note=str(error.get("message", "it failed"))
+        )
     return None
 
 
-def _class(cluster: Cluster, driver: str) -> str:
+def _class(cluster: ClusterReader, driver: str) -> str:
     """Return the class for a driver: the default one, else the first by name."""
-    where = cluster.collection("VolumeSnapshotClass", GROUP)
-    fitting = [c for c in cluster.items(where) if c.get("driver") == driver] if where else []
+    collection = cluster.collection("VolumeSnapshotClass", GROUP)
+    fitting = (
+        [c for c in cluster.items(collection) if c.get("driver") == driver] if collection else []
+    )
     if not fitting:
-        raise Unable(f"no VolumeSnapshotClass for driver {driver}")
+        raise VolumeSnapshotError(f"no VolumeSnapshotClass for driver {driver}")
 
-    def order(one: Mapping[str, Any]) -> tuple[bool, str]:
-        notes = one["metadata"].get("annotations") or {}
-        return notes.get(DEFAULT) != "true", one["metadata"]["name"]
+    def order(snapshot_class: Mapping[str, Any]) -> tuple[bool, str]:
+        annotations = snapshot_class["metadata"].get("annotations") or {}
+        return annotations.get(DEFAULT) != "true", snapshot_class["metadata"]["name"]
 
     return str(min(fitting, key=order)["metadata"]["name"])
 
@@ -133,22 +148,24 @@ def _class(cluster: Cluster, driver: str) -> str:
 _ERRORS = 300
 
 
-class Asked(msgspec.Struct, frozen=True):
+class RequestedSnapshots(msgspec.Struct, frozen=True):
     """VolumeSnapshots that were asked for, and claims that cannot be snapshot."""
 
     paths: tuple[str, ...]
     missing: tuple[str, ...]
 
 
-def ask_all(
-    cluster: Sender, pods: Sequence[Mapping[str, Any]], snapshot: str, target: Target
-) -> Asked:
+def request_snapshots(
+    cluster: ClusterWriter, pods: Sequence[Mapping[str, Any]], snapshot: str, target: Target
+) -> RequestedSnapshots:
     """Ask for a VolumeSnapshot of every claim that pods mount, each once."""
     paths, missing = [], []
-    wanted = sorted({(p["metadata"]["namespace"], claim) for p in pods for claim in claims(p)})
-    for namespace, claim in wanted:
+    claims_wanted = sorted(
+        {(p["metadata"]["namespace"], claim) for p in pods for claim in list_claims(p)}
+    )
+    for namespace, claim in claims_wanted:
         try:
-            paths.append(ask(cluster, namespace, claim, snapshot, target))
+            paths.append(request_snapshot(cluster, namespace, claim, snapshot, target))
         except FallowError as error:
             missing.append(str(error))
-    return Asked(tuple(paths), tuple(missing))
+    return RequestedSnapshots(tuple(paths), tuple(missing))

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from analyzers.anomalies.chart import WEEK
-from analyzers.anomalies.findings import made, told
-from analyzers.anomalies.rises import Change, changes
-from analyzers.anomalies.series import GPU_HOUR, Grid, read
-from analyzers.queries import sql
-from fallow.nouns import Finding, Subject, Unjudged
-from fallow.seams import Views
+from analyzers.anomalies.changes import SpendChange, find_changes
+from analyzers.anomalies.control_chart import WEEK
+from analyzers.anomalies.findings import build_finding, describe_change
+from analyzers.anomalies.series import GPU_HOUR, SeriesGrid, read_series
+from analyzers.queries import load_sql
+from fallow.models import Finding, Subject, Unjudged
+from fallow.protocols import Views
 from fallow.settings import AnomaliesSettings
 from fallow.window import Window
 
@@ -31,20 +31,23 @@ class AnomaliesAnalyzer:
 
     def find(self, views: Views, window: Window) -> list[Finding]:
         """Return the rises of the window, the most dollars first; falls are in the summary."""
-        grid = read(views, window, self.settings)
-        rises = [c for c in _distinct(grid, changes(grid, self.settings)) if c.change > 0]
+        grid = read_series(views, window, self.settings)
+        rises = [c for c in _drop_repeats(grid, find_changes(grid, self.settings)) if c.change > 0]
         rises = [c for c in rises if not self._known(c)]
-        workloads = _workloads(views, rises)
-        found = [made(rise, workloads[n]) for n, rise in enumerate(rises)]
+        workloads = _read_workloads(views, rises)
+        found = [build_finding(rise, workloads[n]) for n, rise in enumerate(rises)]
         return sorted(found, key=lambda f: (-(f.usd or 0), -f.gpu_hours, f.id))
 
     def summary(self, views: Views, window: Window) -> dict[str, Any]:
         """Return how much was judged, what fell, and the planned changes that were kept quiet."""
-        grid = read(views, window, self.settings)
-        all_of = _distinct(grid, changes(grid, self.settings))
+        grid = read_series(views, window, self.settings)
+        all_of = _drop_repeats(grid, find_changes(grid, self.settings))
 
-        def listed(some: Iterable[Change]) -> list[dict[str, Any]]:
-            return [{"subject": c.key.name, "cluster": c.key.cluster, **told(c)} for c in some]
+        def listed(some: Iterable[SpendChange]) -> list[dict[str, Any]]:
+            return [
+                {"subject": c.key.name, "cluster": c.key.cluster, **describe_change(c)}
+                for c in some
+            ]
 
         return {
             "series": len(grid.keys),
@@ -54,7 +57,7 @@ class AnomaliesAnalyzer:
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
         """Return by cluster the hours held of which too little was seen, or too little before."""
-        grid = read(views, window, self.settings)
+        grid = read_series(views, window, self.settings)
         begin, count = grid.hours.window - grid.hours.begin, grid.hours.width
         found = []
         for cluster, blind in sorted(grid.blind.items()):
@@ -76,23 +79,23 @@ class AnomaliesAnalyzer:
                     found.append(Unjudged(about, round(hours, 6), (reason,), window))
         return found
 
-    def _known(self, change: Change) -> bool:
+    def _known(self, change: SpendChange) -> bool:
         return any(
             known.name == change.key.name and known.start < change.end and known.end > change.start
             for known in self.settings.known
         )
 
 
-def _distinct(grid: Grid, found: Iterable[Change]) -> list[Change]:
+def _drop_repeats(grid: SeriesGrid, found: Iterable[SpendChange]) -> list[SpendChange]:
     """Drop what a namespace repeats of a team that holds it: told once, by who can answer."""
     listed = list(found)
-    teams: dict[tuple[str, str, bool], list[Change]] = defaultdict(list)
+    teams: dict[tuple[str, str, bool], list[SpendChange]] = defaultdict(list)
     for change in listed:
         if change.key.team:
             teams[change.key.cluster, change.measure, change.change > 0].append(change)
     pairs = set(grid.rows.select("cluster", "team", "namespace").unique().iter_rows())
 
-    def repeats(change: Change) -> bool:
+    def repeats(change: SpendChange) -> bool:
         others = teams[change.key.cluster, change.measure, change.change > 0]
         return not change.key.team and any(
             (other.key.cluster, other.key.team, change.key.namespace) in pairs
@@ -104,7 +107,7 @@ def _distinct(grid: Grid, found: Iterable[Change]) -> list[Change]:
     return [change for change in listed if not repeats(change)]
 
 
-def _workloads(views: Views, rises: Sequence[Change]) -> dict[int, Rows]:
+def _read_workloads(views: Views, rises: Sequence[SpendChange]) -> dict[int, Rows]:
     """Return by rise what its workloads spent and wasted meanwhile, the largest first."""
     found: dict[int, Rows] = defaultdict(list)
     if not rises:
@@ -119,6 +122,6 @@ def _workloads(views: Views, rises: Sequence[Change]) -> dict[int, Rows]:
         "since": min(c.start for c in rises).replace(tzinfo=None),
         "until": max(c.end for c in rises).replace(tzinfo=None),
     }
-    for row in views.query(sql("anomalies/workloads"), asked).to_pylist():
+    for row in views.query(load_sql("anomalies/workloads"), asked).to_pylist():
         found[row["span"]].append(row)
     return found

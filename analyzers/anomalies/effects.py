@@ -8,7 +8,7 @@ from typing import NamedTuple
 CENT = Fraction(1, 100)
 
 
-class Part(NamedTuple):
+class ModelChange(NamedTuple):
     """One GPU model (or what else makes the mix): before and now."""
 
     hours_before: Fraction
@@ -17,14 +17,16 @@ class Part(NamedTuple):
     usd: Fraction
 
 
-class Held(NamedTuple):
+class AllocatedHours(NamedTuple):
     """GPU-hours held, of which a part was wasted."""
 
     before: Fraction
     now: Fraction
 
 
-def effects(parts: Sequence[Part], held: Held | None = None) -> dict[str, Fraction]:
+def split_effects(
+    parts: Sequence[ModelChange], held: AllocatedHours | None = None
+) -> dict[str, Fraction]:
     """Return what quantity, mix and price added: they sum exactly to the change.
 
     With Q, q hours, P, p prices, 0 before: quantity = P0 (Q - Q0), at the mean price; mix =
@@ -37,7 +39,7 @@ def effects(parts: Sequence[Part], held: Held | None = None) -> dict[str, Fracti
     hours = sum((p.hours for p in parts), Fraction())
     usd = sum((p.usd for p in parts), Fraction())
     mean = usd_before / hours_before if hours_before else usd / hours if hours else Fraction()
-    at_old = sum((_old_price(p) * p.hours for p in parts), Fraction())
+    at_old = sum((_get_old_price(p) * p.hours for p in parts), Fraction())
     quantity = mean * (hours - hours_before)
     made = {"quantity": quantity, "mix": at_old - mean * hours, "price": usd - at_old}
     if not hours_before:
@@ -50,7 +52,7 @@ def effects(parts: Sequence[Part], held: Held | None = None) -> dict[str, Fracti
     return {"held": kept, "wasted share": quantity - kept, **made}
 
 
-def in_cents(parts: Mapping[str, Fraction]) -> tuple[dict[str, Decimal], Decimal]:
+def round_to_cents(parts: Mapping[str, Fraction]) -> tuple[dict[str, Decimal], Decimal]:
     """Return parts in cents and their sum: what rounding leaves goes to the greatest part."""
     total = round(sum(parts.values(), Fraction()) / CENT)
     cents = {name: round(value / CENT) for name, value in parts.items()}
@@ -59,7 +61,7 @@ def in_cents(parts: Mapping[str, Fraction]) -> tuple[dict[str, Decimal], Decimal
     return {n: Decimal(c).scaleb(-2) for n, c in cents.items()}, Decimal(total).scaleb(-2)
 
 
-def _old_price(part: Part) -> Fraction:
+def _get_old_price(part: ModelChange) -> Fraction:
     if part.hours_before:
         return part.usd_before / part.hours_before
     return part.usd / part.hours if part.hours else Fraction()

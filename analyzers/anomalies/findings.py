@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_DOWN, Decimal
 from typing import Any
 
-from analyzers.anomalies.rises import Change
+from analyzers.anomalies.changes import SpendChange
 from analyzers.money import SMALLEST
-from fallow.nouns import Claim, Finding, Recommendation, State, Subject, finding_id
+from fallow.models import Claim, Finding, Recommendation, State, Subject, finding_id
 from fallow.window import Window
 
 ANALYZER = "anomalies"
@@ -15,7 +15,7 @@ _WASTED: tuple[State, ...] = ("idle", "lost")
 Row = Mapping[str, Any]
 
 
-def subject(change: Change) -> Subject:
+def build_subject(change: SpendChange) -> Subject:
     """Return whom a change is about."""
     key = change.key
     if key.team:
@@ -23,10 +23,10 @@ def subject(change: Change) -> Subject:
     return Subject(key.cluster, key.namespace, "Namespace", key.namespace)
 
 
-def made(change: Change, workloads: Sequence[Row]) -> Finding:
+def build_finding(change: SpendChange, workloads: Sequence[Row]) -> Finding:
     """Return the finding of a rise; never confirmed: it is a question, asked of who can answer."""
     kind = f"{change.measure}_anomaly"
-    about = subject(change)
+    about = build_subject(change)
     more = max(float(change.gpu_hours - change.gpu_hours_usual), 0.0)
     usd = change.change if change.usd is not None else None
     return Finding(
@@ -41,12 +41,13 @@ def made(change: Change, workloads: Sequence[Row]) -> Finding:
         confidence=round(change.weeks / (change.weeks + 1), 2),
         gpu_hours=round(more, 6),
         usd=usd,
-        details=told(change) | {"workloads": [_workload(row) for row in workloads[:LISTED]]},
-        recommendations=(_advice(change, workloads, more, usd),),
+        details=describe_change(change)
+        | {"workloads": [_describe_workload(row) for row in workloads[:LISTED]]},
+        recommendations=(_recommend(change, workloads, more, usd),),
     )
 
 
-def told(change: Change) -> dict[str, Any]:
+def describe_change(change: SpendChange) -> dict[str, Any]:
     """Return the figures of a change; `because` sums to `change`."""
     unit = "usd" if change.usd is not None else "gpu_hours"
     now, usual = (
@@ -55,7 +56,7 @@ def told(change: Change) -> dict[str, Any]:
         else (change.gpu_hours, change.gpu_hours_usual)
     )
     return {
-        "why": _why(change),
+        "why": _explain(change),
         "measure": change.measure,
         "unit": unit,
         "change": float(change.change),
@@ -78,7 +79,7 @@ def told(change: Change) -> dict[str, Any]:
     }
 
 
-def _why(change: Change) -> str:
+def _explain(change: SpendChange) -> str:
     amount, word = abs(float(change.change)), "more" if change.change >= 0 else "less"
     shown = f"{amount:,.2f} USD" if change.usd is not None else f"{amount:,.1f} GPU-hours"
     usual = change.usd_usual if change.usd_usual is not None else change.gpu_hours_usual
@@ -91,24 +92,24 @@ def _why(change: Change) -> str:
     )
 
 
-def _advice(
-    change: Change, workloads: Sequence[Row], more: float, usd: Decimal | None
+def _recommend(
+    change: SpendChange, workloads: Sequence[Row], more: float, usd: Decimal | None
 ) -> Recommendation:
-    about = subject(change)
+    about = build_subject(change)
     wasted = change.measure == "waste"
     return Recommendation(
         verb="ask what changed, and stop what nobody needs" if wasted else "ask what changed",
         target=f"{about.workload_kind}/{about.workload}",
-        why=_why(change),
+        why=_explain(change),
         reversible=True,
         caution="a statistic, not a verdict: a planned change belongs into anomalies.known",
         saving="capacity",
         effort="continuous",
-        claims=tuple(_claims(about.cluster, workloads, more, usd)) if wasted else (),
+        claims=tuple(_claim_excess(about.cluster, workloads, more, usd)) if wasted else (),
     )
 
 
-def _claims(
+def _claim_excess(
     cluster: str, workloads: Sequence[Row], more: float, usd: Decimal | None
 ) -> Iterator[Claim]:
     """Claim the hours beyond the usual from those that waste most, never more than they wasted."""
@@ -139,7 +140,7 @@ def _claims(
             )
 
 
-def _workload(row: Row) -> dict[str, Any]:
+def _describe_workload(row: Row) -> dict[str, Any]:
     usd = row["usd"]
     return {
         "namespace": row["namespace"],

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from analyzers.anomalies.chart import BESIDE, WEEK
-from analyzers.once import once
-from analyzers.queries import sql
-from fallow.seams import Views
+from analyzers.anomalies.control_chart import BESIDE, WEEK
+from analyzers.queries import load_sql
+from analyzers.query_cache import cache_query
+from fallow.protocols import Views
 from fallow.settings import AnomaliesSettings
 from fallow.window import Window
 
@@ -20,13 +20,13 @@ GPU_HOUR = 3_600_000_000
 """In the GPU-microseconds that sums are made of."""
 DOLLAR = 100_000_000
 WARM = WEEK
-"""Hours before the window in which the CUSUM runs already, so that windows agree on onsets."""
+"""HourAxis before the window in which the CUSUM runs already, so that windows agree on onsets."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COLUMNS = ("held", "wasted", "unknown", "unpriced", "usd", "wasted_usd")
 Ints = npt.NDArray[np.int64]
 
 
-class Key(NamedTuple):
+class SeriesKey(NamedTuple):
     """Whose series it is: of a cluster's team, or of a namespace (the other is empty)."""
 
     cluster: str
@@ -44,7 +44,7 @@ class Key(NamedTuple):
         return "team" if self.team else "namespace"
 
 
-class Hours(NamedTuple):
+class HourAxis(NamedTuple):
     """The columns of a grid: hours since 1970."""
 
     begin: int
@@ -63,11 +63,11 @@ class Hours(NamedTuple):
         return _EPOCH + timedelta(hours=hour)
 
 
-class Grid(msgspec.Struct, frozen=True):
+class SeriesGrid(msgspec.Struct, frozen=True):
     """Series (rows) by hour (columns), and the rows of the ledger they were made from."""
 
-    hours: Hours
-    keys: tuple[Key, ...]
+    hours: HourAxis
+    keys: tuple[SeriesKey, ...]
     values: Mapping[str, npt.NDArray[np.float64]]
     """By measure, spend and waste: dollars, or GPU-hours where `priced` says no; NaN = not seen."""
     priced: npt.NDArray[np.bool_]
@@ -78,22 +78,22 @@ class Grid(msgspec.Struct, frozen=True):
     """By cluster, what was posted as held by somebody."""
 
 
-@once
-def read(views: Views, window: Window, settings: AnomaliesSettings) -> Grid:
+@cache_query
+def read_series(views: Views, window: Window, settings: AnomaliesSettings) -> SeriesGrid:
     """Read the window and the weeks before it; an hour that has not ended yet is left out."""
     start = -(-int((window.start - _EPOCH).total_seconds()) // 3600)
     end = max(int((window.end - _EPOCH).total_seconds()) // 3600, start)
     judged = start - WARM
-    hours = Hours(judged - settings.weeks * WEEK - BESIDE, judged, start, end)
+    hours = HourAxis(judged - settings.weeks * WEEK - BESIDE, judged, start, end)
     bounds = {
         "since": hours.moment(hours.begin).replace(tzinfo=None),
         "until": hours.moment(hours.end).replace(tzinfo=None),
     }
-    arrow: Any = pl.from_arrow(views.query(sql("anomalies/hours"), bounds))
+    arrow: Any = pl.from_arrow(views.query(load_sql("anomalies/hours"), bounds))
     rows: pl.DataFrame = arrow
-    blind, held = _seen(rows, hours, settings.coverage)
+    blind, held = _find_blind_hours(rows, hours, settings.coverage)
     owned = rows.filter(pl.col("namespace") != "")
-    grids = [_sums(owned, column, hours, settings) for column in ("team", "namespace")]
+    grids = [_sum_series(owned, column, hours, settings) for column in ("team", "namespace")]
     keys = tuple(key for made, _ in grids for key in made)
     sums = {c: np.concatenate([made[c] for _, made in grids]) for c in _COLUMNS}
     priced = (sums["unpriced"] == 0).all(axis=1)
@@ -106,11 +106,11 @@ def read(views: Views, window: Window, settings: AnomaliesSettings) -> Grid:
     ):
         shown = np.where(priced[:, None], sums[usd] / DOLLAR, sums[time] / GPU_HOUR)
         values[measure] = np.where(hidden, np.nan, shown)
-    return Grid(hours, keys, values, priced, owned, blind, held)
+    return SeriesGrid(hours, keys, values, priced, owned, blind, held)
 
 
-def _seen(
-    rows: pl.DataFrame, hours: Hours, coverage: float
+def _find_blind_hours(
+    rows: pl.DataFrame, hours: HourAxis, coverage: float
 ) -> tuple[dict[str, npt.NDArray[np.bool_]], dict[str, Ints]]:
     """Tell by cluster which hours are not whole: nothing posted, less than usual, or unknown.
 
@@ -136,9 +136,9 @@ def _seen(
     return blind, held
 
 
-def _sums(
-    rows: pl.DataFrame, column: str, hours: Hours, settings: AnomaliesSettings
-) -> tuple[list[Key], dict[str, Ints]]:
+def _sum_series(
+    rows: pl.DataFrame, column: str, hours: HourAxis, settings: AnomaliesSettings
+) -> tuple[list[SeriesKey], dict[str, Ints]]:
     """Sum the rows by series and hour; those too small for any finding are left out."""
     now = pl.col("hour") >= hours.judged
     large = (
@@ -161,7 +161,7 @@ def _sums(
         np.add.at(sums, at, mine[name].to_numpy())
         made[name] = sums.reshape(large.height, hours.width)
     keys = [
-        Key(cluster, name, "") if column == "team" else Key(cluster, "", name)
+        SeriesKey(cluster, name, "") if column == "team" else SeriesKey(cluster, "", name)
         for _, cluster, name in large.iter_rows()
     ]
     return keys, made

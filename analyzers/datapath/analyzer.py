@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
-from analyzers.datapath.findings import cached, moved, waited
-from analyzers.datapath.tiers import Reads, best, cache_return
-from analyzers.queries import OWNERS, sql, steps
-from analyzers.work import bill
+from analyzers.datapath.findings import build_cache, build_move, build_wait
+from analyzers.datapath.tiers import ReadRange, compute_cache_return, find_best_class
+from analyzers.queries import OWNERS, compose_steps, load_sql
+from analyzers.work import read_costs
 from fallow.errors import SettingsError
-from fallow.nouns import Finding, Subject, Unjudged
-from fallow.seams import Views
+from fallow.models import Finding, Subject, Unjudged
+from fallow.protocols import Views
 from fallow.settings import DatapathSettings, Dataset, StorageClass
 from fallow.window import Window
 
@@ -29,12 +29,12 @@ DAY_S = 86_400
 GIB = 2**30
 
 
-class Read(msgspec.Struct, frozen=True):
+class DatasetReads(msgspec.Struct, frozen=True):
     """One dataset: what its readers read, or why that is not known."""
 
     dataset: Dataset
     subject: Subject
-    bounds: Reads | None
+    bounds: ReadRange | None
     readers: tuple[str, ...]
     why: str = ""
 
@@ -77,9 +77,9 @@ class DatapathAnalyzer:
         rows = [r for r in self._rows(views, window) if r["hours"] >= self.settings.least_hours]
         if not rows:
             return
-        money = bill(views, recent)
+        money = read_costs(views, recent)
         for row in rows:
-            yield from waited(row, money, recent)
+            yield from build_wait(row, money, recent)
 
     def _rows(self, views: Views, window: Window) -> list[Mapping[str, Any]]:
         recent = Window(max(window.start, window.end - RECENT), window.end)
@@ -89,7 +89,7 @@ class DatapathAnalyzer:
             "input_bps": self.settings.input_bps,
         }
         rows: list[Mapping[str, Any]] = views.query(
-            steps(OWNERS, "datapath/waits"), asked
+            compose_steps(OWNERS, "datapath/waits"), asked
         ).to_pylist()
         return rows
 
@@ -99,24 +99,26 @@ class DatapathAnalyzer:
             if read.bounds is None:
                 continue
             data = read.dataset
-            kept, gib = _class(classes, data), Fraction(data.gib)
+            kept, gib = _find_class(classes, data), Fraction(data.gib)
             days = Fraction(self.settings.horizon_days)
-            age = _age_days(data, window)
+            age = _compute_age_days(data, window)
             margin = Fraction(str(self.settings.read_margin))
-            wary = Reads(Fraction(), read.bounds.most * margin)
-            move = best(gib, kept, classes.values(), wary, days, age)
+            wary = ReadRange(Fraction(), read.bounds.most * margin)
+            move = find_best_class(gib, kept, classes.values(), wary, days, age)
             if move is not None and self._worth(move.saving_usd, days):
-                yield moved(read.subject, data, read.bounds, read.readers, move, window, days)
+                yield build_move(read.subject, data, read.bounds, read.readers, move, window, days)
             price = self.settings.cache_usd_per_gib_month
             if price is not None:
-                saved = cache_return(gib, kept, read.bounds, days, Fraction(price))
+                saved = compute_cache_return(gib, kept, read.bounds, days, Fraction(price))
                 if self._worth(saved, days):
-                    yield cached(read.subject, data, read.bounds, read.readers, saved, window, days)
+                    yield build_cache(
+                        read.subject, data, read.bounds, read.readers, saved, window, days
+                    )
 
     def _worth(self, saving: Fraction, days: Fraction) -> bool:
         return saving > 0 and saving / days * 30 >= Fraction(self.settings.min_saving_usd)
 
-    def _reads(self, views: Views, window: Window) -> list[Read]:
+    def _reads(self, views: Views, window: Window) -> list[DatasetReads]:
         """Return by dataset the least and most that its readers read per day."""
         sets = self.settings.datasets
         if not sets:
@@ -128,35 +130,35 @@ class DatapathAnalyzer:
             "claims": [d.claim for d in sets],
         }
         by: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
-        for row in views.query(sql("datapath/reads"), asked).to_pylist():
+        for row in views.query(load_sql("datapath/reads"), asked).to_pylist():
             by[row["dataset"]].append(row)
         return [self._read(data, by[n], window) for n, data in enumerate(sets)]
 
-    def _read(self, data: Dataset, rows: list[Mapping[str, Any]], window: Window) -> Read:
+    def _read(self, data: Dataset, rows: list[Mapping[str, Any]], window: Window) -> DatasetReads:
         cluster = rows[0]["cluster"] if rows else ""
         about = Subject(cluster, data.namespace, "Dataset", data.name)
         days = Fraction(str(window.seconds)) / DAY_S
         readers = tuple(sorted({f"{r['workload_kind']}/{r['workload']}" for r in rows}))
         if days < self.settings.least_days:
             why = f"{float(days):g} days: how data is read is told by {self.settings.least_days}"
-            return Read(data, about, None, readers, why)
+            return DatasetReads(data, about, None, readers, why)
         if not rows:
             why = "no pod in the inventory mounts its claim: read by others, or by nobody"
-            return Read(data, about, None, readers, why)
+            return DatasetReads(data, about, None, readers, why)
         lived, seen = sum(r["lived_s"] for r in rows), sum(r["seen_s"] for r in rows)
         if not all(r["whole"] for r in rows) or seen < self.settings.coverage * lived:
             why = f"reads of {seen / max(lived, 1):.0%} of its readers' life are known (cAdvisor)"
-            return Read(data, about, None, readers, why)
+            return DatasetReads(data, about, None, readers, why)
         # Of several claims a pod's traffic is nobody's for sure, and perhaps all of each.
         least = sum(r["disk"] for r in rows if r["claims"] == 1)
         most = sum(r["disk"] + r["network"] for r in rows)
         unseen = Fraction(str(lived)) / max(Fraction(str(seen)), Fraction(1))
         per_day = 1 / (GIB * days)
-        bounds = Reads(Fraction(int(least)) * per_day, Fraction(int(most)) * per_day * unseen)
-        return Read(data, about, bounds, readers)
+        bounds = ReadRange(Fraction(int(least)) * per_day, Fraction(int(most)) * per_day * unseen)
+        return DatasetReads(data, about, bounds, readers)
 
 
-def _class(classes: Mapping[str, StorageClass], data: Dataset) -> StorageClass:
+def _find_class(classes: Mapping[str, StorageClass], data: Dataset) -> StorageClass:
     if data.storage_class not in classes:
         legal = ", ".join(sorted(classes)) or "none: datapath.classes is empty"
         raise SettingsError(
@@ -166,7 +168,7 @@ def _class(classes: Mapping[str, StorageClass], data: Dataset) -> StorageClass:
     return classes[data.storage_class]
 
 
-def _age_days(data: Dataset, window: Window) -> Fraction:
+def _compute_age_days(data: Dataset, window: Window) -> Fraction:
     if data.stored_since is None or data.stored_since >= window.end:
         return Fraction()
     return Fraction(int((window.end - data.stored_since).total_seconds()), DAY_S)

@@ -5,10 +5,10 @@ from decimal import ROUND_DOWN, Decimal
 from fractions import Fraction
 from typing import Any
 
-from analyzers.datapath.tiers import MONTH, Move, Reads
+from analyzers.datapath.tiers import MONTH, ReadRange, TierMove
 from analyzers.money import CENT
-from analyzers.work import Bill, part, per_day
-from fallow.nouns import Finding, Recommendation, State, Subject, finding_id
+from analyzers.work import WorkloadCosts, compute_per_day, compute_share
+from fallow.models import Finding, Recommendation, State, Subject, finding_id
 from fallow.settings import Dataset
 from fallow.window import Window
 
@@ -16,14 +16,14 @@ ANALYZER = "datapath"
 WORKED: tuple[State, ...] = ("low", "productive")
 
 
-def waited(row: Mapping[str, Any], money: Bill, window: Window) -> Iterator[Finding]:
+def build_wait(row: Mapping[str, Any], money: WorkloadCosts, window: Window) -> Iterator[Finding]:
     """Give the finding of a workload whose GPUs wait: their unused part of those hours."""
     owner = (row["cluster"], row["namespace"], row["workload_kind"], row["workload"])
     total = money.total(owner, WORKED)
     share = min(row["waited"] / row["gpu_hours"], 1.0) if row["gpu_hours"] else 0.0
     if total is None or share <= 0:
         return
-    usd = None if total.usd is None else part(total.usd, share)
+    usd = None if total.usd is None else compute_share(total.usd, share)
     about = Subject(*owner, team=row["team"])
     why = (
         f"in {row['hours']} hours GPUs are active {row['act']:.0%} of the time while "
@@ -57,7 +57,7 @@ def waited(row: Mapping[str, Any], money: Bill, window: Window) -> Iterator[Find
                 why=why,
                 reversible=True,
                 undo="restore the loader's settings",
-                usd_per_day=per_day(usd, window),
+                usd_per_day=compute_per_day(usd, window),
                 caution="profile one step first: input and low activity at once may have one cause",
                 saving="capacity",
                 effort="advanced",
@@ -67,12 +67,12 @@ def waited(row: Mapping[str, Any], money: Bill, window: Window) -> Iterator[Find
     )
 
 
-def moved(  # noqa: PLR0917
+def build_move(  # noqa: PLR0917
     about: Subject,
     data: Dataset,
-    reads: Reads,
+    reads: ReadRange,
     readers: Sequence[str],
-    move: Move,
+    move: TierMove,
     window: Window,
     days: Fraction,
 ) -> Finding:
@@ -88,26 +88,26 @@ def moved(  # noqa: PLR0917
         why=why,
         reversible=True,
         undo=f"move it back to {data.storage_class}; retrieval and minimum stay are paid again",
-        usd_per_day=_dollars(move.saving_usd / days),
+        usd_per_day=_round_dollars(move.saving_usd / days),
         caution=f"pays only if the data stays {int(days)} days",
         saving="cash",
         effort="quick win",
     )
     more = {
         "to": move.to.name,
-        "stay_usd": float(_dollars(move.stay_usd)),
-        "move_usd": float(_dollars(move.move_usd)),
-        "fees_of_the_move_usd": float(_dollars(move.fees_usd)),
+        "stay_usd": float(_round_dollars(move.stay_usd)),
+        "move_usd": float(_round_dollars(move.move_usd)),
+        "fees_of_the_move_usd": float(_round_dollars(move.fees_usd)),
     }
-    return _stored(
+    return _build_storage(
         "dear_storage", about, data, reads, readers, (move.saving_usd, days), advice, more, window
     )
 
 
-def cached(  # noqa: PLR0917
+def build_cache(  # noqa: PLR0917
     about: Subject,
     data: Dataset,
-    reads: Reads,
+    reads: ReadRange,
     readers: Sequence[str],
     saved: Fraction,
     window: Window,
@@ -124,19 +124,21 @@ def cached(  # noqa: PLR0917
         why=why,
         reversible=True,
         undo="take the cache away",
-        usd_per_day=_dollars(saved / days),
+        usd_per_day=_round_dollars(saved / days),
         caution="an alternative to moving it: do one, then ask again",
         saving="cash",
         effort="advanced",
     )
-    return _stored("reread_data", about, data, reads, readers, (saved, days), advice, {}, window)
+    return _build_storage(
+        "reread_data", about, data, reads, readers, (saved, days), advice, {}, window
+    )
 
 
-def _stored(  # noqa: PLR0917
+def _build_storage(  # noqa: PLR0917
     kind: str,
     about: Subject,
     data: Dataset,
-    reads: Reads,
+    reads: ReadRange,
     readers: Sequence[str],
     saving: tuple[Fraction, Fraction],
     advice: Recommendation,
@@ -156,7 +158,7 @@ def _stored(  # noqa: PLR0917
         evidence="suspected",
         confidence=0.8,
         gpu_hours=0.0,
-        usd=_dollars(usd / days * length),
+        usd=_round_dollars(usd / days * length),
         details={
             "why": advice.why,
             "gib": float(data.gib),
@@ -176,6 +178,6 @@ def _stored(  # noqa: PLR0917
     )
 
 
-def _dollars(value: Fraction) -> Decimal:
+def _round_dollars(value: Fraction) -> Decimal:
     exact = Decimal(value.numerator) / Decimal(value.denominator)
     return exact.quantize(CENT, ROUND_DOWN)

@@ -16,14 +16,14 @@ MONTH = Fraction(487, 16)
 """Days: 365.25 / 12."""
 
 
-class Reads(msgspec.Struct, frozen=True):
+class ReadRange(msgspec.Struct, frozen=True):
     """GiB read per day: at least and at most, as far as pods' traffic tells."""
 
     least: Fraction
     most: Fraction
 
 
-class Move(msgspec.Struct, frozen=True):
+class TierMove(msgspec.Struct, frozen=True):
     """A class that costs less, whatever the reads between their bounds."""
 
     to: StorageClass
@@ -35,13 +35,17 @@ class Move(msgspec.Struct, frozen=True):
     """Of the move itself: out, in, and the old minimum stay."""
 
 
-def staying(gib: Fraction, kept: StorageClass, reads: Fraction, days: Fraction) -> Fraction:
+def compute_stay_cost(
+    gib: Fraction, kept: StorageClass, reads: Fraction, days: Fraction
+) -> Fraction:
     """Return what so many days cost in a class, `reads` in GiB per day."""
     storage = gib * Fraction(kept.usd_per_gib_month) * days / MONTH
     return storage + reads * days * Fraction(kept.retrieval_usd_per_gib)
 
 
-def fees(gib: Fraction, old: StorageClass, new: StorageClass, age_days: Fraction) -> Fraction:
+def compute_fees(
+    gib: Fraction, old: StorageClass, new: StorageClass, age_days: Fraction
+) -> Fraction:
     """Return what the move itself costs: retrieval, writing, and the old minimum stay's rest."""
     rest = max(Fraction(old.minimum_days) - age_days, Fraction())
     early = gib * Fraction(old.usd_per_gib_month) * rest / MONTH
@@ -49,7 +53,7 @@ def fees(gib: Fraction, old: StorageClass, new: StorageClass, age_days: Fraction
     return early + gib * moved
 
 
-def moving(  # noqa: PLR0917
+def compute_move_cost(  # noqa: PLR0917
     gib: Fraction,
     old: StorageClass,
     new: StorageClass,
@@ -61,17 +65,17 @@ def moving(  # noqa: PLR0917
     kept = max(days, Fraction(new.minimum_days))
     storage = gib * Fraction(new.usd_per_gib_month) * kept / MONTH
     read = reads * days * Fraction(new.retrieval_usd_per_gib)
-    return storage + read + fees(gib, old, new, age_days)
+    return storage + read + compute_fees(gib, old, new, age_days)
 
 
-def best(  # noqa: PLR0917
+def find_best_class(  # noqa: PLR0917
     gib: Fraction,
     old: StorageClass,
     classes: Iterable[StorageClass],
-    reads: Reads,
+    reads: ReadRange,
     days: Fraction,
     age_days: Fraction,
-) -> Move | None:
+) -> TierMove | None:
     """Return the class that saves most at the reads that speak against it; None = stay.
 
     The saving is linear in reads, so it is least at one of their bounds. What is read at all never
@@ -82,17 +86,26 @@ def best(  # noqa: PLR0917
         if new.name == old.name or (reads.most > 0 and not new.instant):
             continue
         costs = [
-            (staying(gib, old, r, days), moving(gib, old, new, r, days, age_days))
+            (
+                compute_stay_cost(gib, old, r, days),
+                compute_move_cost(gib, old, new, r, days, age_days),
+            )
             for r in (reads.least, reads.most)
         ]
         stay, move = min(costs, key=lambda pair: pair[0] - pair[1])
         if stay > move:
-            moves.append(Move(new, stay, move, stay - move, fees(gib, old, new, age_days)))
+            moves.append(
+                TierMove(new, stay, move, stay - move, compute_fees(gib, old, new, age_days))
+            )
     return max(moves, key=lambda m: (m.saving_usd, m.to.name), default=None)
 
 
-def cache_return(
-    gib: Fraction, kept: StorageClass, reads: Reads, days: Fraction, cache_usd_gib_month: Fraction
+def compute_cache_return(
+    gib: Fraction,
+    kept: StorageClass,
+    reads: ReadRange,
+    days: Fraction,
+    cache_usd_gib_month: Fraction,
 ) -> Fraction:
     """Return what a cache of the whole set saves in retrieval fees, less its own cost.
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import msgspec
 
-from analyzers.demand.findings import advised, covered, found_in
-from analyzers.demand.profiles import profiles, summed
-from analyzers.demand.site import clusters, price_ratios
-from fallow.nouns import Finding, Subject, Unjudged
-from fallow.seams import Views
+from analyzers.demand.clusters import read_clusters, read_price_ratios
+from analyzers.demand.findings import advise_headroom, describe_coverage, find_excess
+from analyzers.demand.profiles import read_profiles, sum_profiles
+from fallow.models import Finding, Subject, Unjudged
+from fallow.protocols import Views
 from fallow.settings import DemandSettings
 from fallow.window import Window
 
@@ -26,37 +26,39 @@ class DemandAnalyzer:
 
     def find(self, views: Views, window: Window) -> list[Finding]:
         """Return what is paid for demand that does not come, the most GPU-hours first."""
-        ratios = price_ratios(views, window)
+        ratios = read_price_ratios(views, window)
         found = [
             finding
-            for cluster in clusters(views, window, self.settings)
-            for finding in found_in(cluster, ratios, window, self.settings)
+            for cluster in read_clusters(views, window, self.settings)
+            for finding in find_excess(cluster, ratios, window, self.settings)
         ]
         return sorted(found, key=lambda f: (-f.gpu_hours, f.kind, f.id))
 
     def summary(self, views: Views, window: Window) -> dict[str, Any]:
         """Return profiles of workloads, forecasts of queues, head-room and reservations."""
-        known = profiles(views, window)
+        known = read_profiles(views, window)
         told: dict[str, Any] = {
-            "profiles": summed(known),
+            "profiles": sum_profiles(known),
             "workloads": [msgspec.to_builtins(p) for p in known[:MOST_NAMED]],
             "clusters": {},
         }
-        for cluster in clusters(views, window, self.settings):
+        for cluster in read_clusters(views, window, self.settings):
             reserved = cluster.capacity.reserved if cluster.capacity else {}
             told["clusters"][cluster.name] = {
                 "history_days": cluster.history_days,
                 "forecast_from": cluster.next_day.isoformat(),
                 "forecasts": msgspec.to_builtins(cluster.forecasts),
-                "headroom": msgspec.to_builtins(advised(cluster, window, self.settings)),
-                "reservations": {model: covered(r) for model, r in sorted(reserved.items())},
+                "headroom": msgspec.to_builtins(advise_headroom(cluster, window, self.settings)),
+                "reservations": {
+                    model: describe_coverage(r) for model, r in sorted(reserved.items())
+                },
             }
         return told
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
         """Return the forecasts and advice that are refused, and why."""
         found = []
-        for cluster in clusters(views, window, self.settings):
+        for cluster in read_clusters(views, window, self.settings):
             fleet = Subject(cluster.name, "", "Fleet", cluster.name)
             if cluster.history_days < self.settings.least_days:
                 why = f"{cluster.history_days} days of demand: head-room needs "

@@ -8,14 +8,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from analyzers.demand.forecast import Forecast
-from analyzers.demand.headroom import Headroom, critical_ratio, headroom
-from analyzers.demand.reservations import Reserved, saved, to_reserve
-from analyzers.demand.site import Capacity, Cluster
-from analyzers.money import CENT, worth
-from analyzers.queries import rows_of
+from analyzers.demand.clusters import ClusterCapacity, ClusterDemand
+from analyzers.demand.forecast import DemandForecast
+from analyzers.demand.headroom import Headroom, compute_critical_ratio, compute_headroom
+from analyzers.demand.reservations import ReservedGpus, compute_saved_hours, count_to_reserve
+from analyzers.money import CENT, compute_dollars
+from analyzers.queries import load_rows
 from analyzers.quota.fair import Doubles
-from fallow.nouns import Claim, Effort, Finding, Recommendation, Saving, Subject, finding_id
+from fallow.models import Claim, Effort, Finding, Recommendation, Saving, Subject, finding_id
 from fallow.settings import DemandSettings
 from fallow.window import Window, format_duration
 
@@ -23,42 +23,42 @@ ANALYZER = "demand"
 ASSUMED_LEVEL = "no cost of a cold start is set (demand.cold_start_usd): a service level is assumed"
 
 
-def found_in(
-    cluster: Cluster, ratios: Mapping[str, float], window: Window, settings: DemandSettings
+def find_excess(
+    cluster: ClusterDemand, ratios: Mapping[str, float], window: Window, settings: DemandSettings
 ) -> Iterator[Finding]:
     """Yield what a cluster pays for demand that does not come, or that costs more than it need."""
     if cluster.capacity is None:
         return
-    yield from _excess(cluster, cluster.capacity, window, settings)
+    yield from _find_idle_headroom(cluster, cluster.capacity, window, settings)
     for model, reserved in sorted(cluster.capacity.reserved.items()):
-        yield from _reservations(cluster, model, reserved, window, settings)
+        yield from _find_reservation_waste(cluster, model, reserved, window, settings)
         ratio = ratios.get(model, settings.reserved_ratio)
         if ratio is not None:
-            yield from _base(cluster, model, reserved, ratio, window, settings)
-    yield from _above(cluster, cluster.capacity, window)
+            yield from _find_base(cluster, model, reserved, ratio, window, settings)
+    yield from _find_above(cluster, cluster.capacity, window)
 
 
-def advised(cluster: Cluster, window: Window, settings: DemandSettings) -> Headroom:
+def advise_headroom(cluster: ClusterDemand, window: Window, settings: DemandSettings) -> Headroom:
     """Return the head-room that pays: newsvendor where a cold start has a cost, else by level."""
     price = cluster.capacity.usd_h if cluster.capacity is not None else None
     ratio = settings.service_level
     if settings.cold_start_usd is not None and price is not None:
         over = price * settings.hold.total_seconds() / 3600
-        ratio = critical_ratio(float(settings.cold_start_usd), over)
+        ratio = compute_critical_ratio(float(settings.cold_start_usd), over)
     lead_s = settings.lead.total_seconds()
-    return headroom(cluster.arrivals, cluster.since, window.end, lead_s, ratio)
+    return compute_headroom(cluster.arrivals, cluster.since, window.end, lead_s, ratio)
 
 
-def _excess(
-    cluster: Cluster, capacity: Capacity, window: Window, settings: DemandSettings
+def _find_idle_headroom(
+    cluster: ClusterDemand, capacity: ClusterCapacity, window: Window, settings: DemandSettings
 ) -> Iterator[Finding]:
     if cluster.history_days < settings.least_days:
         return
-    expected = _expected(cluster)
+    expected = _expect_demand(cluster)
     if expected is not None and expected.max() > capacity.gpus:
         return  # what is free today is wanted tomorrow: `demand_above_capacity`
-    ready = advised(cluster, window, settings)
-    keep = kept(cluster, capacity, ready)
+    ready = advise_headroom(cluster, window, settings)
+    keep = compute_kept(cluster, capacity, ready)
     over = np.maximum(capacity.free - keep[capacity.hours.astype(int) % 24], 0)
     hours = round(float(over.sum()), 6)
     if hours < max(settings.min_gpu_hours, 1e-6):
@@ -78,23 +78,24 @@ def _excess(
         "history_days": cluster.history_days,
     }
     about = Subject(cluster.name, "", "Fleet", cluster.name)
-    yield _made(
+    yield _build_finding(
         "excess_headroom", about, window, details, hours, capacity.usd_h, assumed,
-        claims=(_claim(cluster, hours, capacity.usd_h),), gpus=_stated(ready, cluster, keep),
+        claims=(_build_claim(cluster, hours, capacity.usd_h),),
+        gpus=_state_headroom(ready, cluster, keep),
         low=round(float(keep.min()), 1), high=round(float(keep.max()), 1),
         ratio=ready.critical_ratio, lead=format_duration(ready.lead_s),
-        also=_also(cluster),
+        also=_describe_served(cluster),
     )  # fmt: skip
 
 
-def kept(cluster: Cluster, capacity: Capacity, ready: Headroom) -> Doubles:
+def compute_kept(cluster: ClusterDemand, capacity: ClusterCapacity, ready: Headroom) -> Doubles:
     """Return the GPUs to keep free by hour of the day (UTC): nothing scales in below them.
 
     The most of what is advised to be ready beside what waits now, and of what is expected
     tomorrow beyond what is held at that hour today.
     """
     keep: Doubles = np.array(ready.by_hour) + cluster.waiting_gpus
-    expected = _expected(cluster)
+    expected = _expect_demand(cluster)
     if expected is None:
         return keep
     held = np.full(len(keep), capacity.gpus - capacity.free.mean())
@@ -105,32 +106,36 @@ def kept(cluster: Cluster, capacity: Capacity, ready: Headroom) -> Doubles:
     return growth
 
 
-def _also(cluster: Cluster) -> str:
+def _describe_served(cluster: ClusterDemand) -> str:
     """Say what else the GPUs that are kept serve."""
     waiting = f", {cluster.waiting_gpus:g} that pods wait for" if cluster.waiting_gpus else ""
-    return waiting + ("" if _expected(cluster) is None else ", and the median of tomorrow")
+    return waiting + ("" if _expect_demand(cluster) is None else ", and the median of tomorrow")
 
 
-def _expected(cluster: Cluster) -> Doubles | None:
+def _expect_demand(cluster: ClusterDemand) -> Doubles | None:
     """Return tomorrow's median of all queues by hour (UTC); None = no forecast."""
-    whole = _whole(cluster)
+    whole = _find_whole_forecast(cluster)
     return None if whole is None or whole.refused else np.array(whole.quantiles["0.5"])
 
 
-def _whole(cluster: Cluster) -> Forecast | None:
+def _find_whole_forecast(cluster: ClusterDemand) -> DemandForecast | None:
     """Return the forecast of all queues, or of the only one."""
     return cluster.forecasts.get("(all)") or next(iter(cluster.forecasts.values()), None)
 
 
-def _stated(ready: Headroom, cluster: Cluster, keep: Doubles) -> float:
+def _state_headroom(ready: Headroom, cluster: ClusterDemand, keep: Doubles) -> float:
     """Return the one figure to keep: the fleet's quantile beside what waits, or the growth."""
     usual = ready.gpus + cluster.waiting_gpus
     grows = keep.max() > max(ready.by_hour) + cluster.waiting_gpus
     return round(max(usual, float(keep.max()) if grows else 0.0), 1)
 
 
-def _reservations(
-    cluster: Cluster, model: str, reserved: Reserved, window: Window, settings: DemandSettings
+def _find_reservation_waste(
+    cluster: ClusterDemand,
+    model: str,
+    reserved: ReservedGpus,
+    window: Window,
+    settings: DemandSettings,
 ) -> Iterator[Finding]:
     hours = round(float(reserved.misplaced.sum()), 6)
     if hours < max(settings.min_gpu_hours, 1e-6):
@@ -139,26 +144,26 @@ def _reservations(
     details = {
         "why": f"{reserved.misplaced.mean():.1f} reserved GPUs were free on average while others "
         "of the model were paid by the hour",
-        **covered(reserved),
+        **describe_coverage(reserved),
     }
     about = Subject(cluster.name, "", "Fleet", model, models=(model,))
-    yield _made(
+    yield _build_finding(
         "unused_reservation", about, window, details, hours, price, [],
-        claims=(_claim(cluster, hours, price),), model=model,
+        claims=(_build_claim(cluster, hours, price),), model=model,
     )  # fmt: skip
 
 
-def _base(  # noqa: PLR0917  (one caller)
-    cluster: Cluster,
+def _find_base(  # noqa: PLR0917  (one caller)
+    cluster: ClusterDemand,
     model: str,
-    reserved: Reserved,
+    reserved: ReservedGpus,
     ratio: float,
     window: Window,
     settings: DemandSettings,
 ) -> Iterator[Finding]:
-    gpus = to_reserve(reserved.other, ratio)
+    gpus = count_to_reserve(reserved.other, ratio)
     price = cluster.capacity.usd_h if cluster.capacity else None
-    hours = saved(reserved.other, gpus, ratio)
+    hours = compute_saved_hours(reserved.other, gpus, ratio)
     if gpus < 1 or price is None or len(reserved.other) < settings.least_days * 24:
         return
     details = {
@@ -166,17 +171,19 @@ def _base(  # noqa: PLR0917  (one caller)
         "hours",
         "break_even_utilisation": round(ratio, 4),
         "reserve_gpus": gpus,
-        "saved_usd_in_window": float(worth(max(hours, 0), price)),
-        **covered(reserved),
+        "saved_usd_in_window": float(compute_dollars(max(hours, 0), price)),
+        **describe_coverage(reserved),
     }
     about = Subject(cluster.name, "", "Fleet", model, models=(model,))
-    yield _made(
+    yield _build_finding(
         "uncovered_base", about, window, details, 0.0, None, [], gpus=gpus, model=model, ratio=ratio
     )
 
 
-def _above(cluster: Cluster, capacity: Capacity, window: Window) -> Iterator[Finding]:
-    whole, median = _whole(cluster), _expected(cluster)
+def _find_above(
+    cluster: ClusterDemand, capacity: ClusterCapacity, window: Window
+) -> Iterator[Finding]:
+    whole, median = _find_whole_forecast(cluster), _expect_demand(cluster)
     if whole is None or median is None or median.max() <= capacity.gpus:
         return
     hour = cluster.next_day + timedelta(hours=int(median.argmax()))
@@ -187,13 +194,13 @@ def _above(cluster: Cluster, capacity: Capacity, window: Window) -> Iterator[Fin
         "quantiles": whole.quantiles,
     }
     about = Subject(cluster.name, "", "Fleet", cluster.name)
-    yield _made(
+    yield _build_finding(
         "demand_above_capacity", about, window, details, 0.0, None, [],
         peak=float(median.max()), hour=f"{hour:%H}:00 UTC", gpus=capacity.gpus,
     )  # fmt: skip
 
 
-def covered(reserved: Reserved) -> dict[str, float | None]:
+def describe_coverage(reserved: ReservedGpus) -> dict[str, float | None]:
     """Return coverage and utilisation as a document."""
     coverage, used = reserved.coverage, reserved.utilisation
     return {
@@ -204,7 +211,7 @@ def covered(reserved: Reserved) -> dict[str, float | None]:
     }
 
 
-def _made(  # noqa: PLR0917  (one call per kind)
+def _build_finding(  # noqa: PLR0917  (one call per kind)
     kind: str,
     about: Subject,
     window: Window,
@@ -218,10 +225,10 @@ def _made(  # noqa: PLR0917  (one call per kind)
 ) -> Finding:
     said = {
         column: text.format(**words) if column == "why" else text
-        for column, text in _advice()[kind].items()
+        for column, text in _read_advice()[kind].items()
     }
     days = Decimal(repr(window.seconds / 86_400))
-    usd = None if usd_h is None else worth(gpu_hours, usd_h)
+    usd = None if usd_h is None else compute_dollars(gpu_hours, usd_h)
     return Finding(
         id=finding_id(ANALYZER, kind, about, window.start),
         analyzer=ANALYZER,
@@ -252,11 +259,11 @@ def _made(  # noqa: PLR0917  (one call per kind)
     )
 
 
-def _claim(cluster: Cluster, hours: float, usd_h: float | None) -> Claim:
-    usd = None if usd_h is None else worth(hours, usd_h)
+def _build_claim(cluster: ClusterDemand, hours: float, usd_h: float | None) -> Claim:
+    usd = None if usd_h is None else compute_dollars(hours, usd_h)
     return Claim(cluster.name, None, None, None, None, "free", hours, usd)
 
 
 @cache
-def _advice() -> dict[str, dict[str, str]]:
-    return {row["kind"]: row for row in rows_of("demand/advice")}
+def _read_advice() -> dict[str, dict[str, str]]:
+    return {row["kind"]: row for row in load_rows("demand/advice")}

@@ -19,15 +19,15 @@ LEAST_DAYS = 21
 """Days of history without which nothing is forecast: two weeks to learn, one to be judged."""
 WARM_UP = 3
 """Days whose errors are known before quantiles are scored."""
-LEARNT = 14
+LEARNED = 14
 SCORED = (0.5, 0.9)
 """Quantiles whose pinball losses are compared."""
-TOLD = (0.1, 0.5, 0.9, 0.99)
+DECIMALS = (0.1, 0.5, 0.9, 0.99)
 RIDGE = 1e-3
 EPS = 1e-9
 
 
-class Forecast(msgspec.Struct, frozen=True):
+class DemandForecast(msgspec.Struct, frozen=True):
     """The next day's demand in GPUs, or why none is given."""
 
     refused: str | None
@@ -40,7 +40,7 @@ class Forecast(msgspec.Struct, frozen=True):
     """By quantile, 24 hours."""
 
 
-def forecast(demand: Doubles, first_weekday: int, least_skill: float) -> Forecast:
+def forecast_day(demand: Doubles, first_weekday: int, least_skill: float) -> DemandForecast:
     """Forecast the day after whole days of hourly demand.
 
     `first_weekday` is that of the first day, 0 = Monday. Each day of the back-test is forecast
@@ -49,60 +49,63 @@ def forecast(demand: Doubles, first_weekday: int, least_skill: float) -> Forecas
     days = len(demand) // DAY
     table = demand[len(demand) - days * DAY :].reshape(days, DAY)
     if days < LEAST_DAYS:
-        return Forecast(
+        return DemandForecast(
             f"{days} days of history: {LEAST_DAYS} are needed", None, None, None, days, {}
         )
-    origins = range(LEARNT, days)
-    made = np.stack([_next(table[:o], first_weekday) for o in origins])
+    origins = range(LEARNED, days)
+    made = np.stack([_predict_next(table[:o], first_weekday) for o in origins])
     naive = np.stack([table[o - WEEK] for o in origins])
-    truth = table[LEARNT:]
-    loss, plain = _scored(made, truth), _scored(naive, truth)
+    truth = table[LEARNED:]
+    loss, plain = _score(made, truth), _score(naive, truth)
     if plain <= EPS:
         said = "next week repeats this week exactly: nothing is better than seasonal-naive"
-        return Forecast(said, None, round(loss, 6), 0.0, days, {})
+        return DemandForecast(said, None, round(loss, 6), 0.0, days, {})
     skill = 1 - loss / plain
     told = round(skill, 4), round(loss, 6), round(plain, 6)
     if skill < least_skill:
         said = f"{skill:+.1%} against seasonal-naive, at least {least_skill:+.1%} is asked"
-        return Forecast(said, *told, days, {})
-    ahead, errors = _next(table, first_weekday), (truth - made).ravel()
+        return DemandForecast(said, *told, days, {})
+    ahead, errors = _predict_next(table, first_weekday), (truth - made).ravel()
     quantiles = {
         f"{q:g}": [round(float(v), 3) for v in np.maximum(ahead + np.quantile(errors, q), 0)]
-        for q in TOLD
+        for q in DECIMALS
     }
-    return Forecast(None, *told, days, quantiles)
+    return DemandForecast(None, *told, days, quantiles)
 
 
-def pinball(truth: Doubles, said: Doubles, quantile: float) -> float:
+def compute_pinball(truth: Doubles, said: Doubles, quantile: float) -> float:
     """Return the mean pinball loss of a quantile: q above it, 1 - q below it, per unit of miss."""
     miss = truth - said
     return float(np.maximum(quantile * miss, (quantile - 1) * miss).mean())
 
 
-def _scored(made: Doubles, truth: Doubles) -> float:
+def _score(made: Doubles, truth: Doubles) -> float:
     """Return the pinball loss of point forecasts whose quantiles come from their past errors."""
     errors = truth - made
     losses = []
     for day in range(WARM_UP, len(made)):
         past = errors[:day].ravel()
         losses += [
-            pinball(truth[day], np.maximum(made[day] + np.quantile(past, q), 0), q) for q in SCORED
+            compute_pinball(truth[day], np.maximum(made[day] + np.quantile(past, q), 0), q)
+            for q in SCORED
         ]
     return float(np.mean(losses))
 
 
-def _next(table: Doubles, first_weekday: int) -> Doubles:
+def _predict_next(table: Doubles, first_weekday: int) -> Doubles:
     """Forecast the day after the table's days (rows) by hour (columns)."""
     days = len(table)
-    facts = np.concatenate([_facts(table, day, first_weekday) for day in range(WEEK, days)])
+    facts = np.concatenate(
+        [_build_features(table, day, first_weekday) for day in range(WEEK, days)]
+    )
     values = table[WEEK:].ravel()
     square = facts.T @ facts + RIDGE * np.eye(facts.shape[1])
     weights = np.linalg.solve(square, facts.T @ values)
-    ahead: Doubles = np.maximum(_facts(table, days, first_weekday) @ weights, 0)
+    ahead: Doubles = np.maximum(_build_features(table, days, first_weekday) @ weights, 0)
     return ahead
 
 
-def _facts(table: Doubles, day: int, first_weekday: int) -> Doubles:
+def _build_features(table: Doubles, day: int, first_weekday: int) -> Doubles:
     """Return what is known of a day before it begins: a row per hour."""
     weekend = (first_weekday + day) % WEEK >= WEEK - 2
     calendar = np.zeros((DAY, 2 * DAY))

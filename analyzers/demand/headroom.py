@@ -20,7 +20,7 @@ class Headroom(msgspec.Struct, frozen=True):
     stretches: int
 
 
-def critical_ratio(under_usd: float, over_usd: float) -> float:
+def compute_critical_ratio(under_usd: float, over_usd: float) -> float:
     """Return Cu / (Cu + Co): the part of the time that it pays to have enough (newsvendor).
 
     `under_usd` is what one GPU too few costs, `over_usd` what one too many does.
@@ -29,7 +29,7 @@ def critical_ratio(under_usd: float, over_usd: float) -> float:
     return under_usd / total if total > 0 else 0.0
 
 
-def headroom(
+def compute_headroom(
     arrivals: dict[datetime, float], since: datetime, until: datetime, lead_s: float, ratio: float
 ) -> Headroom:
     """Return the quantile `ratio` of GPUs asked for within one lead time, quiet stretches included.
@@ -43,12 +43,12 @@ def headroom(
     hours = (since.hour + (np.arange(count) * lead_s // 3600)).astype(int) % DAY_HOURS
     return Headroom(
         round(ratio, 6),
-        _quantile(asked, ratio),
-        [_quantile(asked[hours == h], ratio) for h in range(DAY_HOURS)],
+        _compute_quantile(asked, ratio),
+        [_compute_quantile(asked[hours == h], ratio) for h in range(DAY_HOURS)],
         lead_s,
         count,
     )
 
 
-def _quantile(values: Doubles, ratio: float) -> float:
+def _compute_quantile(values: Doubles, ratio: float) -> float:
     return float(np.quantile(values, ratio, method="higher")) if len(values) else 0.0

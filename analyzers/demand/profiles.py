@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from analyzers.queries import rows_of, sql
-from fallow.seams import Views
+from analyzers.queries import load_rows, load_sql
+from fallow.protocols import Views
 from fallow.window import Window
 
 Profile = Literal["build", "train", "retrain", "batch", "inference", "unknown"]
@@ -25,7 +25,7 @@ SHORT_H = 1.0
 """Jobs that come often and usually end within it are batch."""
 
 
-class Profiled(msgspec.Struct, frozen=True):
+class WorkloadProfile(msgspec.Struct, frozen=True):
     """Workloads of one stem, and what they are."""
 
     cluster: str
@@ -40,14 +40,16 @@ class Profiled(msgspec.Struct, frozen=True):
     """Part of the hours held in which the GPUs worked; None = the ledger has none."""
 
 
-def profiles(views: Views, window: Window) -> list[Profiled]:
+def read_profiles(views: Views, window: Window) -> list[WorkloadProfile]:
     """Return the profile of every workload stem of the window, the most GPU-hours first."""
     asked = {"since": window.start, "until": window.end}
-    found = [_profiled(row) for row in views.query(sql("demand/profiles"), asked).to_pylist()]
+    found = [
+        _build_profile(row) for row in views.query(load_sql("demand/profiles"), asked).to_pylist()
+    ]
     return sorted(found, key=lambda p: (-p.gpu_hours, p.cluster, p.namespace, p.stem))
 
 
-def summed(found: list[Profiled]) -> dict[str, dict[str, float | int | None]]:
+def sum_profiles(found: list[WorkloadProfile]) -> dict[str, dict[str, float | int | None]]:
     """Return workloads, runs, GPU-hours and duty by profile."""
     made: dict[str, dict[str, float | int | None]] = {}
     for name in sorted({p.profile for p in found}):
@@ -63,9 +65,9 @@ def summed(found: list[Profiled]) -> dict[str, dict[str, float | int | None]]:
     return made
 
 
-def judge(row: Mapping[str, Any]) -> tuple[Profile, str]:
+def judge_profile(row: Mapping[str, Any]) -> tuple[Profile, str]:
     """Return the profile of a row of `profiles.sql`, and why."""
-    known, why = _kinds().get(
+    known, why = _read_kinds().get(
         row["workload_kind"] or "", ("unknown", "no rule for its owner's kind")
     )
     if row["cron"]:
@@ -80,10 +82,10 @@ def judge(row: Mapping[str, Any]) -> tuple[Profile, str]:
     return known, why
 
 
-def _profiled(row: Mapping[str, Any]) -> Profiled:
-    profile, why = judge(row)
+def _build_profile(row: Mapping[str, Any]) -> WorkloadProfile:
+    profile, why = judge_profile(row)
     hours = row["gpu_hours"]
-    return Profiled(
+    return WorkloadProfile(
         row["cluster"],
         row["namespace"],
         row["workload_kind"],
@@ -97,6 +99,6 @@ def _profiled(row: Mapping[str, Any]) -> Profiled:
 
 
 @cache
-def _kinds() -> dict[str, tuple[Profile, str]]:
-    rows = rows_of("demand/profiles")
+def _read_kinds() -> dict[str, tuple[Profile, str]]:
+    rows = load_rows("demand/profiles")
     return {r["workload_kind"]: (r["profile"], r["why"]) for r in rows}  # type: ignore[misc]

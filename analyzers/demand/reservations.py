@@ -6,7 +6,7 @@ import numpy as np
 from analyzers.quota.fair import Doubles
 
 
-class Reserved(msgspec.Struct, frozen=True):
+class ReservedGpus(msgspec.Struct, frozen=True):
     """Of one GPU model, GPUs per hour of the window."""
 
     held: Doubles
@@ -35,7 +35,7 @@ class Reserved(msgspec.Struct, frozen=True):
         return least
 
 
-def to_reserve(use: Doubles, ratio: float) -> int:
+def count_to_reserve(use: Doubles, ratio: float) -> int:
     """Return how many GPUs pay as a reservation at `ratio` of the price by the hour.
 
     The n-th GPU pays where more than that part of the hours use it (a newsvendor's quantile:
@@ -47,6 +47,6 @@ def to_reserve(use: Doubles, ratio: float) -> int:
     return int(np.floor(np.sort(use)[::-1][rank] + 1e-9))
 
 
-def saved(use: Doubles, gpus: int, ratio: float) -> float:
+def compute_saved_hours(use: Doubles, gpus: int, ratio: float) -> float:
     """Return the GPU-hours at the price by the hour that reserving so many GPUs saves."""
     return float(np.minimum(use, gpus).sum() - ratio * gpus * len(use))

@@ -5,26 +5,26 @@ from typing import Any
 
 import msgspec
 
-from analyzers.fragmentation.picture import Money
+from analyzers.fragmentation.cluster_state import UnallocatedCost
 from analyzers.money import CENT, SMALLEST
-from fallow.nouns import Claim, Recommendation, State, Subject
+from fallow.models import Claim, Recommendation, State, Subject
 from fallow.window import Window
 
 DAY_S = 86_400
 HOUR_S = 3600
 
 
-class Loss(msgspec.Struct, frozen=True):
+class PoolLoss(msgspec.Struct, frozen=True):
     """What a pool loses: whom it is about, and the hours and dollars of the window."""
 
     subject: Subject
     pool: str
     model: str
-    money: Money
+    money: UnallocatedCost
     window: Window
 
 
-def advice(loss: Loss, details: dict[str, Any], freed: float) -> tuple[Recommendation, ...]:
+def recommend(loss: PoolLoss, details: dict[str, Any], freed: float) -> tuple[Recommendation, ...]:
     """Return what would help, moves first; each claims what it alone would free.
 
     `freed` is how many GPUs more are usable after the plan's moves.
@@ -34,17 +34,20 @@ def advice(loss: Loss, details: dict[str, Any], freed: float) -> tuple[Recommend
     cpu = causes["lack_cpu"] / everything if everything else 0.0
     found = []
     if details["plan"]["moves"]:
-        one = _defragment(loss.subject, details["plan"], freed)
-        found.append(_priced(one, loss, _part(freed, loss), "free"))
-    rest = [(cpu, _less_cpu(loss.subject, details, cpu)), (1 - cpu, _packing(loss.subject))]
+        one = _recommend_moves(loss.subject, details["plan"], freed)
+        found.append(_claim_share(one, loss, _compute_share(freed, loss), "free"))
+    rest = [
+        (cpu, _recommend_less_cpu(loss.subject, details, cpu)),
+        (1 - cpu, _recommend_packing(loss.subject)),
+    ]
     for part, one in sorted(rest, key=lambda pair: -pair[0]):
         if part > 0:
-            found.append(_priced(one, loss, part, "free"))
+            found.append(_claim_share(one, loss, part, "free"))
     return tuple(found)
 
 
-def mig_advice(
-    loss: Loss, details: dict[str, Any], parameters: dict[str, Any]
+def recommend_layouts(
+    loss: PoolLoss, details: dict[str, Any], parameters: dict[str, Any]
 ) -> tuple[Recommendation, ...]:
     """Return the layouts that would strand less, where there are any.
 
@@ -65,10 +68,10 @@ def mig_advice(
         effort="advanced",
         parameters=parameters,
     )
-    return (_priced(one, loss, 1.0, "stranded"),)
+    return (_claim_share(one, loss, 1.0, "stranded"),)
 
 
-def _defragment(subject: Subject, plan: dict[str, Any], freed: float) -> Recommendation:
+def _recommend_moves(subject: Subject, plan: dict[str, Any], freed: float) -> Recommendation:
     count, slots = len(plan["moves"]), plan["slots_freed"]
     proven = (
         "no plan restarts fewer"
@@ -92,7 +95,7 @@ def _defragment(subject: Subject, plan: dict[str, Any], freed: float) -> Recomme
     )
 
 
-def _less_cpu(subject: Subject, details: dict[str, Any], part: float) -> Recommendation:
+def _recommend_less_cpu(subject: Subject, details: dict[str, Any], part: float) -> Recommendation:
     worst = [one for one in details["caused_by"] if one["by_its_cpu"] > 0][:3]
     names = ", ".join(f"{one['namespace']}/{one['workload']}" for one in worst)
     return Recommendation(
@@ -107,7 +110,7 @@ def _less_cpu(subject: Subject, details: dict[str, Any], part: float) -> Recomme
     )
 
 
-def _packing(subject: Subject) -> Recommendation:
+def _recommend_packing(subject: Subject) -> Recommendation:
     return Recommendation(
         verb="pack",
         target=subject.workload,
@@ -120,14 +123,14 @@ def _packing(subject: Subject) -> Recommendation:
     )
 
 
-def _part(freed: float, loss: Loss) -> float:
+def _compute_share(freed: float, loss: PoolLoss) -> float:
     """Return the part of the lost hours that so many GPUs make over the window."""
     if not loss.money.gpu_hours:
         return 0.0
     return min(1.0, freed * loss.window.seconds / HOUR_S / loss.money.gpu_hours)
 
 
-def _priced(one: Recommendation, loss: Loss, part: float, state: State) -> Recommendation:
+def _claim_share(one: Recommendation, loss: PoolLoss, part: float, state: State) -> Recommendation:
     """Claim a part of the loss: nobody's hours of the pool, in that state."""
     hours = round(loss.money.gpu_hours * part, 6)
     if not hours:

@@ -11,21 +11,21 @@ inventory) is one picture, without hours or dollars.
 from decimal import Decimal
 from typing import Any
 
-from analyzers.fragmentation.boards import boards
-from analyzers.fragmentation.cases import (
-    lost,
-    mig_details,
-    mig_finding,
-    pool_finding,
-    told,
-    total,
+from analyzers.fragmentation.cluster_state import ClusterState, UnallocatedCost, read_cluster_states
+from analyzers.fragmentation.figures import compute_figures, measure
+from analyzers.fragmentation.findings import (
+    build_mig_finding,
+    build_pool_finding,
+    compute_lost,
+    describe_figures,
+    describe_mig,
+    sum_costs,
 )
-from analyzers.fragmentation.figures import figures, measured
-from analyzers.fragmentation.node_pools import NextPods, pools
-from analyzers.fragmentation.picture import Money, Picture, pictures
-from analyzers.once import once
-from fallow.nouns import Finding, Subject, Unjudged
-from fallow.seams import Views
+from analyzers.fragmentation.mig_devices import read_mig_devices
+from analyzers.fragmentation.node_pools import NextPods, group_pools
+from analyzers.query_cache import cache_query
+from fallow.models import Finding, Subject, Unjudged
+from fallow.protocols import Views
 from fallow.settings import FragmentationSettings
 from fallow.window import Window
 
@@ -46,11 +46,11 @@ class FragmentationAnalyzer:
         """Return one finding per pool that loses GPUs, the most GPU-hours, then GPUs, first."""
         found = []
         for picture in self._pictures(views, window):
-            said = measured(picture)
-            for pool in pools(picture):
+            said = measure(picture)
+            for pool in group_pools(picture):
                 made = (
-                    pool_finding(picture, said, pool, window, self.settings),
-                    mig_finding(views, picture, pool, window, self.settings),
+                    build_pool_finding(picture, said, pool, window, self.settings),
+                    build_mig_finding(views, picture, pool, window, self.settings),
                 )
                 found += [finding for finding in made if finding is not None]
         return sorted(
@@ -60,7 +60,7 @@ class FragmentationAnalyzer:
     def summary(self, views: Views, window: Window) -> dict[str, Any]:
         """Return the figures of the whole fleet, and of each cluster, in GPUs and dollars."""
         clusters = {p.cluster: self._told(p) for p in self._pictures(views, window)}
-        return {**_summed(list(clusters.values())), "clusters": clusters}
+        return {**_sum_clusters(list(clusters.values())), "clusters": clusters}
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
         """Return what could not be measured, and what was assumed, by cluster."""
@@ -73,7 +73,7 @@ class FragmentationAnalyzer:
                     "are free is unknown"
                 )
             next_pods = NextPods(picture)
-            if picture.demand.assumed and not all(map(next_pods.waiting, pools(picture))):
+            if picture.demand.assumed and not all(map(next_pods.waiting, group_pools(picture))):
                 reasons.append(
                     f"only {picture.demand.pods} pods were seen: another fleet's mix is assumed"
                 )
@@ -81,26 +81,26 @@ class FragmentationAnalyzer:
             found += [Unjudged(about, 0.0, (reason,)) for reason in reasons]
         return found
 
-    @once
-    def _pictures(self, views: Views, window: Window) -> list[Picture]:
-        return pictures(views, window, self.settings.cover, self.settings.least_pods)
+    @cache_query
+    def _pictures(self, views: Views, window: Window) -> list[ClusterState]:
+        return read_cluster_states(views, window, self.settings.cover, self.settings.least_pods)
 
-    def _told(self, picture: Picture) -> dict[str, Any]:
-        said = measured(picture)
+    def _told(self, picture: ClusterState) -> dict[str, Any]:
+        said = measure(picture)
         rows = list(range(len(picture.nodes)))
-        money = lost(picture, said.ratio(), rows)
-        cut = boards(picture.mig, picture.demand)
+        money = compute_lost(picture, said.ratio(), rows)
+        cut = read_mig_devices(picture.mig, picture.demand)
         return {
-            **told(figures(picture, said, rows, self.settings.slot_gpus)),
+            **describe_figures(compute_figures(picture, said, rows, self.settings.slot_gpus)),
             "gpu_hours": money.gpu_hours,
             "usd": money.usd,
-            **({"mig": mig_details(cut)} if cut else {}),
+            **({"mig": describe_mig(cut)} if cut else {}),
         }
 
 
-def _summed(clusters: list[dict[str, Any]]) -> dict[str, Any]:
+def _sum_clusters(clusters: list[dict[str, Any]]) -> dict[str, Any]:
     """Add clusters up; a job is never spread over two of them."""
-    money = total([Money(c["gpu_hours"], c["usd"]) for c in clusters])
+    money = sum_costs([UnallocatedCost(c["gpu_hours"], c["usd"]) for c in clusters])
     usd: Decimal | None = money.usd
     sizes = list(clusters[0]["packing"]) if clusters else []
     whole = sum(c["whole_free_gpus"] for c in clusters)
@@ -111,8 +111,8 @@ def _summed(clusters: list[dict[str, Any]]) -> dict[str, Any]:
         packing[size] = {**sums, "packability": part}
     return {
         **{name: round(sum(c[name] for c in clusters), 6) for name in _SUMMED},
-        "by_cause": _summed_by(clusters, "by_cause"),
-        "unusable_by_cause": _summed_by(clusters, "unusable_by_cause"),
+        "by_cause": _sum_by(clusters, "by_cause"),
+        "unusable_by_cause": _sum_by(clusters, "unusable_by_cause"),
         "packing": packing,
         "largest_job_gpus": max((c["largest_job_gpus"] for c in clusters), default=0),
         "gang_slots": sum(c["gang_slots"] for c in clusters),
@@ -121,6 +121,6 @@ def _summed(clusters: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _summed_by(clusters: list[dict[str, Any]], key: str) -> dict[str, float]:
+def _sum_by(clusters: list[dict[str, Any]], key: str) -> dict[str, float]:
     names = clusters[0][key] if clusters else ()
     return {name: round(sum(c[key][name] for c in clusters), 6) for name in names}

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analyzers.fragmentation.ground import WHOLE, Ground, Move, Plan
-from analyzers.fragmentation.program import Program
+from analyzers.fragmentation.integer_program import IntegerProgram
+from analyzers.fragmentation.placement import WHOLE, MovePlan, PodRelocation, PoolPlacement
 
 ANY = -1
 """Stands for the device of a pod that takes whole ones, or none."""
@@ -15,14 +15,14 @@ _ROUNDING = 1e-6
 Terms = list[tuple[int, float]]
 
 
-def solve(
-    ground: Ground, more: int, movable: Sequence[int], seconds: float
-) -> tuple[Plan | None, int, bool]:
+def solve_moves(
+    ground: PoolPlacement, more: int, movable: Sequence[int], seconds: float
+) -> tuple[MovePlan | None, int, bool]:
     """Return the plan that frees `more` slots by moving some of `movable`.
 
     With it: how few restarts no such plan is below, and whether it is certain that none exists.
     """
-    model = _Model(ground, movable)
+    model = _MoveModel(ground, movable)
     model.free_slots(more)
     solved = model.program.solve(seconds)
     fewest = int(np.ceil(solved.bound - _ROUNDING))
@@ -30,8 +30,8 @@ def solve(
         return None, fewest, solved.none
     values = solved.values
     gains = [int(values[c]) - ground.slots(n) for n, c in enumerate(model.slots)]
-    plan = Plan(
-        tuple(_moves(ground, [way for way, column in model.ways.items() if values[column]])),
+    plan = MovePlan(
+        tuple(_name_devices(ground, [way for way, column in model.ways.items() if values[column]])),
         sum(model.sizes[group] for group, column in model.goes.items() if values[column]),
         tuple(n for n, gain in enumerate(gains) for _ in range(max(0, gain))),
         fewest,
@@ -39,13 +39,13 @@ def solve(
     return plan, fewest, False
 
 
-class _Model:
+class _MoveModel:
     """Variables: does a group restart, which way goes a pod, is a device freed or opened."""
 
-    def __init__(self, ground: Ground, movable: Sequence[int]) -> None:
+    def __init__(self, ground: PoolPlacement, movable: Sequence[int]) -> None:
         self.ground = ground
         self.movable = movable
-        self.program = Program()
+        self.program = IntegerProgram()
         self.freeable = ground.freeable(movable)
         self.sizes: dict[str, int] = defaultdict(int)
         for i in movable:
@@ -143,7 +143,9 @@ class _Model:
         return opened
 
 
-def _moves(ground: Ground, chosen: Sequence[tuple[int, int, int]]) -> list[Move]:
+def _name_devices(
+    ground: PoolPlacement, chosen: Sequence[tuple[int, int, int]]
+) -> list[PodRelocation]:
     """Name the devices: shares where the program put them, whole GPUs on what is then free."""
     taken = {(target, spot) for _, target, spot in chosen}
     moves = []
@@ -155,5 +157,5 @@ def _moves(ground: Ground, chosen: Sequence[tuple[int, int, int]]) -> list[Move]
             free = [d for d, milli in gpu if milli >= WHOLE and (target, d) not in taken]
             devices = tuple(free[: pod.gpus])
             taken |= {(target, d) for d in devices}
-        moves.append(Move(pod.uid, pod.place, target, devices))
+        moves.append(PodRelocation(pod.uid, pod.place, target, devices))
     return moves

@@ -5,7 +5,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from analyzers.fragmentation.ground import WHOLE, Ground, Move, Plan, Tenant
+from analyzers.fragmentation.placement import (
+    WHOLE,
+    MovePlan,
+    PlacedPod,
+    PodRelocation,
+    PoolPlacement,
+)
 
 
 class _Candidate(msgspec.Struct, frozen=True):
@@ -17,12 +23,14 @@ class _Candidate(msgspec.Struct, frozen=True):
     restarts: frozenset[int]
 
 
-def emptied(ground: Ground, more: int, movable: Sequence[int], fewest: int) -> Plan | None:
+def empty_nodes(
+    ground: PoolPlacement, more: int, movable: Sequence[int], fewest: int
+) -> MovePlan | None:
     """Return a plan that frees `more` slots, if this way finds one; `fewest` is a known bound."""
-    state = _State(ground)
-    left, moves, slots = more, list[Move](), list[int]()
+    state = _GreedyState(ground)
+    left, moves, slots = more, list[PodRelocation](), list[int]()
     restarted: frozenset[int] = frozenset()
-    candidates = _candidates(ground, movable)
+    candidates = _find_candidates(ground, movable)
     for one in sorted(candidates, key=lambda c: (len(c.restarts) / c.gain, c.place)):
         if not left:
             break
@@ -37,10 +45,10 @@ def emptied(ground: Ground, more: int, movable: Sequence[int], fewest: int) -> P
     if left:
         return None
     ordered = tuple(sorted(moves, key=lambda m: m.uid))
-    return Plan(ordered, len(restarted), tuple(slots), min(fewest, len(restarted)))
+    return MovePlan(ordered, len(restarted), tuple(slots), min(fewest, len(restarted)))
 
 
-def _candidates(ground: Ground, movable: Sequence[int]) -> list[_Candidate]:
+def _find_candidates(ground: PoolPlacement, movable: Sequence[int]) -> list[_Candidate]:
     able = set(movable)
     members: dict[str, set[int]] = defaultdict(set)
     for i in movable:
@@ -53,7 +61,7 @@ def _candidates(ground: Ground, movable: Sequence[int]) -> list[_Candidate]:
     for n, leaving in at.items():
         total = len(ground.places[n].gpu) // ground.slot.gpus
         gain = total - ground.slots(n)
-        if gain < 1 or not set(leaving) <= able or not _holds_all(ground, n, leaving, total):
+        if gain < 1 or not set(leaving) <= able or not _has_room_for_all(ground, n, leaving, total):
             continue
         restarts: set[int] = set()
         for i in leaving:
@@ -63,7 +71,7 @@ def _candidates(ground: Ground, movable: Sequence[int]) -> list[_Candidate]:
     return found
 
 
-def _holds_all(ground: Ground, n: int, leaving: Sequence[int], total: int) -> bool:
+def _has_room_for_all(ground: PoolPlacement, n: int, leaving: Sequence[int], total: int) -> bool:
     """Say whether the place, without those pods, has room for all its slots."""
     place, slot = ground.places[n], ground.slot
     own = [ground.tenants[i] for i in leaving]
@@ -75,10 +83,10 @@ def _holds_all(ground: Ground, n: int, leaving: Sequence[int], total: int) -> bo
     )
 
 
-class _State:
+class _GreedyState:
     """What is still free while a greedy plan grows; slots that exist stay whole."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: PoolPlacement) -> None:
         self.ground = ground
         self.gpu = [list(place.gpu) for place in ground.places]
         self.cpu = [place.cpu_milli for place in ground.places]
@@ -95,7 +103,7 @@ class _State:
                 spent[name] = spent.get(name, 0) + 1
         return all(n <= self.ground.budgets.get(name, 0) for name, n in spent.items())
 
-    def placed(self, source: int, pods: Sequence[Tenant]) -> list[Move] | None:
+    def placed(self, source: int, pods: Sequence[PlacedPod]) -> list[PodRelocation] | None:
         """Move pods off a place, the largest first, each where the least is left; None = no way."""
         if source in self.used:
             return None
@@ -111,12 +119,12 @@ class _State:
                 self.gpu[n][device] -= pod.milli
             self.cpu[n] -= pod.cpu_milli
             self.memory[n] -= pod.memory_mib
-            moves.append(Move(pod.uid, source, n, devices))
+            moves.append(PodRelocation(pod.uid, source, n, devices))
         self.kept.add(source)
         self.used |= {move.target for move in moves}
         return moves
 
-    def _best(self, pod: Tenant, source: int) -> tuple[int, tuple[int, ...]] | None:
+    def _best(self, pod: PlacedPod, source: int) -> tuple[int, tuple[int, ...]] | None:
         best = None
         for n in range(len(self.ground.places)):
             if n in self.kept or n == source or not self.ground.welcome(pod, n):

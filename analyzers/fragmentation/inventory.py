@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from analyzers.pending import Host, Taint, taints_of
+from analyzers.pending import NodeTotals, Taint, read_taints
 from fallow.gpu_models import canonical
 
 WHOLE = 1000
@@ -13,7 +13,7 @@ UNKNOWN_CPU = 1 << 50
 """Free milli-CPU of a node whose inventory names none: it is never what is lacking."""
 
 
-class Node(msgspec.Struct, frozen=True):
+class GpuNode(msgspec.Struct, frozen=True):
     """A node with GPUs, as its inventory has it; memory in bytes."""
 
     name: str
@@ -30,14 +30,14 @@ class Node(msgspec.Struct, frozen=True):
     """None = its inventory does not say."""
     open: bool = True
 
-    def host(self) -> Host:
+    def host(self) -> NodeTotals:
         """Return what it has in all."""
-        return Host(
+        return NodeTotals(
             self.model, self.gpus, self.cpu_milli, self.memory_bytes, self.labels, self.taints
         )
 
 
-def named_devices(pod: Mapping[str, Any]) -> list[tuple[str, float]]:
+def read_devices(pod: Mapping[str, Any]) -> list[tuple[str, float]]:
     """Return the devices a pod holds and how much of each, where somebody says so."""
     if pod["held"]:
         return list(zip(pod["held"], pod["shares"], strict=True))
@@ -48,27 +48,27 @@ def named_devices(pod: Mapping[str, Any]) -> list[tuple[str, float]]:
     return [(name, 1.0 if share is None else share) for name, share in told if name]
 
 
-def model_name(text: str | None) -> str:
+def name_model(text: str | None) -> str:
     """Return the canonical name of a model, else the site's own word."""
     known = canonical(text)
     return known.gpu_model if known else (text or "")
 
 
-def nodes_of(inventory: list[dict[str, Any]], boards: list[dict[str, Any]]) -> list[Node]:
+def build_nodes(inventory: list[dict[str, Any]], boards: list[dict[str, Any]]) -> list[GpuNode]:
     """Return the nodes that the inventory or telemetry knows, by name."""
     seen = {r["node"]: r["model"] for r in boards}
     nodes = [
-        Node(
+        GpuNode(
             r["node"],
             r["pool"],
-            model_name(r["model"] or seen.get(r["node"])),
+            name_model(r["model"] or seen.get(r["node"])),
             r["gpus"],
             r["cpu_milli"],
             r["memory_bytes"],
             r["zone"],
             r["instance_type"],
             r["capacity_type"],
-            taints_of(r["taints"]),
+            read_taints(r["taints"]),
             msgspec.json.decode(r["labels"]) if r["labels"] else None,
             r["open"],
         )
@@ -79,9 +79,9 @@ def nodes_of(inventory: list[dict[str, Any]], boards: list[dict[str, Any]]) -> l
     for r in boards:
         counts.setdefault(r["node"], set()).add(r["device"])
     extra = sorted(set(seen) - known)
-    return [*nodes, *(Node(n, "", model_name(seen[n]), len(counts[n])) for n in extra)]
+    return [*nodes, *(GpuNode(n, "", name_model(seen[n]), len(counts[n])) for n in extra)]
 
 
-def known_or(value: int | None, other: int) -> int:
+def get_or(value: int | None, other: int) -> int:
     """Return a value, or another where nobody told it."""
     return other if value is None else value

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from analyzers.budgets import Budget
-from analyzers.idle.signals import protections
-from analyzers.queries import rows_of
+from analyzers.budgets import DisruptionBudget
+from analyzers.idle.signals import read_protections
+from analyzers.queries import load_rows
 
 LOCAL = "fallow.local-volumes"
 SELECTOR = "fallow.selector"
@@ -27,7 +27,7 @@ GROUPS = ("scheduling.k8s.io/group-name", "pod-group-name")
 """Annotations that name the gang of a pod: Volcano's, KAI's."""
 
 
-class Kind(msgspec.Struct, frozen=True):
+class MovableKind(msgspec.Struct, frozen=True):
     """One kind of owner: may its pods move, do they restart together, and why."""
 
     moves: bool
@@ -35,7 +35,7 @@ class Kind(msgspec.Struct, frozen=True):
     why: str
 
 
-class Terms(msgspec.Struct, frozen=True):
+class MoveTerms(msgspec.Struct, frozen=True):
     """On what terms a pod may move."""
 
     stays: str = ""
@@ -49,17 +49,17 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 @cache
-def kinds() -> dict[str, Kind]:
+def read_kinds() -> dict[str, MovableKind]:
     """Return what is known of each kind of owner (`movable_kinds.csv`)."""
     return {
-        row["workload_kind"]: Kind(row["moves"] == "1", row["together"] == "1", row["why"])
-        for row in rows_of("fragmentation/movable_kinds")
+        row["workload_kind"]: MovableKind(row["moves"] == "1", row["together"] == "1", row["why"])
+        for row in load_rows("fragmentation/movable_kinds")
     }
 
 
-def terms(
-    pod: Mapping[str, Any], also: Collection[str] = (), covering: Sequence[Budget] = ()
-) -> Terms:
+def decide_terms(
+    pod: Mapping[str, Any], also: Collection[str] = (), covering: Sequence[DisruptionBudget] = ()
+) -> MoveTerms:
     """Return on what terms a row of `pods.sql` may move.
 
     `also` are kinds of owners that the site lets move although `movable_kinds.csv` does not;
@@ -67,7 +67,7 @@ def terms(
     """
     words = msgspec.json.decode(pod["annotations"]) if pod["annotations"] else {}
     kind = pod["workload_kind"] or ""
-    known = kinds().get(kind)
+    known = read_kinds().get(kind)
     gang = next((words[name] for name in GROUPS if words.get(name)), None)
     group = ""
     if gang is not None:
@@ -76,12 +76,12 @@ def terms(
         group = f"{pod['namespace']}/{kind}/{pod['workload']}"
     selector = words.get(SELECTOR) or {}
     budget = covering[0] if covering else None
-    stays = _stays(pod, words, known, also)
+    stays = _explain_stay(pod, words, known, also)
     if not stays and len(covering) > 1:
         stays = "several disruption budgets cover it: evictions are refused"
     elif not stays and budget is not None and budget.allowed < 1:
         stays = "its disruption budget allows no eviction now"
-    return Terms(
+    return MoveTerms(
         stays,
         group,
         bool(words.get(PVCS)),
@@ -91,22 +91,28 @@ def terms(
     )
 
 
-def _stays(
-    pod: Mapping[str, Any], words: Mapping[str, Any], known: Kind | None, also: Collection[str]
+def _explain_stay(
+    pod: Mapping[str, Any],
+    words: Mapping[str, Any],
+    known: MovableKind | None,
+    also: Collection[str],
 ) -> str:
     kind = pod["workload_kind"]
     rules = msgspec.json.decode(pod["constraints"]) if pod["constraints"] else {}
     reasons = (
-        (any(protections([dict(pod)])), "an annotation protects it"),
+        (any(read_protections([dict(pod)])), "an annotation protects it"),
         (MIRROR in words or pod["owner_kind"] in {"DaemonSet", "Node"}, "it belongs to its node"),
         (kind is None, "its owner could not be resolved"),
         (words.get(LOCAL) and str(words.get(SAFE)).lower() != "true", "it keeps data on its node"),
         *((name in rules, why) for name, why in RULES.items()),
         (kind not in also and known is None, f"{kind}: nothing is known of how it restarts"),
-        (kind not in also and known is not None and not known.moves, f"{kind}: {_why(known)}"),
+        (
+            kind not in also and known is not None and not known.moves,
+            f"{kind}: {_explain_kind(known)}",
+        ),
     )
     return next((why for holds, why in reasons if holds), "")
 
 
-def _why(known: Kind | None) -> str:
+def _explain_kind(known: MovableKind | None) -> str:
     return known.why if known else ""

@@ -4,12 +4,12 @@ from collections import defaultdict
 
 import msgspec
 
-from analyzers.fragmentation.picture import Picture
+from analyzers.fragmentation.cluster_state import ClusterState
 from analyzers.pending import PendingPod
 from fallow.fragmentation import PodType
 
 
-class Pool(msgspec.Struct, frozen=True):
+class ModelPool(msgspec.Struct, frozen=True):
     """Nodes of one pool and model; `pool` is empty where nodes name none."""
 
     pool: str
@@ -22,23 +22,23 @@ class Pool(msgspec.Struct, frozen=True):
         return "/".join(word for word in (self.pool, self.model) if word) or "unnamed"
 
 
-def pools(picture: Picture) -> list[Pool]:
+def group_pools(picture: ClusterState) -> list[ModelPool]:
     """Return the picture's nodes by pool and model, by name."""
     found: dict[tuple[str, str], list[int]] = defaultdict(list)
     for n, node in enumerate(picture.nodes):
         found[node.pool, node.model].append(n)
-    return [Pool(*key, rows) for key, rows in sorted(found.items())]
+    return [ModelPool(*key, rows) for key, rows in sorted(found.items())]
 
 
 class NextPods:
     """The pods that a pool's free GPUs are for: with pods waiting, those and no others."""
 
-    def __init__(self, picture: Picture) -> None:
+    def __init__(self, picture: ClusterState) -> None:
         self._picture = picture
         self._mix = picture.demand.of_gpus()
         self._may: dict[tuple[str, str, PendingPod], bool] = {}
 
-    def waiting(self, pool: Pool, moment: int = -1) -> dict[PendingPod, int]:
+    def waiting(self, pool: ModelPool, moment: int = -1) -> dict[PendingPod, int]:
         """Return the pods that waited at a moment and may run on a node of the pool.
 
         Pods that ask for MIG instances wait for boards that are cut, not for free GPUs.
@@ -46,7 +46,7 @@ class NextPods:
         pods = self._picture.pending[moment]
         return {pod: n for pod, n in pods.items() if not pod.profile and self._runs(pod, pool)}
 
-    def types(self, pool: Pool, moment: int = -1) -> tuple[PodType, ...]:
+    def types(self, pool: ModelPool, moment: int = -1) -> tuple[PodType, ...]:
         """Return the types of pods that come next: what waits, else what usually asks for GPUs."""
         waiting = self.waiting(pool, moment)
         if not waiting:
@@ -57,7 +57,7 @@ class NextPods:
             for pod, count in sorted(waiting.items(), key=lambda item: (-item[1], item[0].gpus))
         )
 
-    def _runs(self, pod: PendingPod, pool: Pool) -> bool:
+    def _runs(self, pod: PendingPod, pool: ModelPool) -> bool:
         key = pool.pool, pool.model, pod
         if key not in self._may:
             nodes = self._picture.nodes

@@ -13,35 +13,35 @@ SIZES = (1, 2, 4, 8)
 """GPUs of the jobs that are tried."""
 
 
-def whole(gpu: Integers) -> Integers:
+def count_whole(gpu: Integers) -> Integers:
     """Return how many GPUs of each node are wholly free; `gpu` is free milli-GPU [node, device]."""
     found: Integers = (gpu >= WHOLE).sum(axis=1)
     return found
 
 
-def fitting(free: Integers, gpus: int) -> int:
+def count_fitting(free: Integers, gpus: int) -> int:
     """Return how many jobs of so many GPUs fit side by side, each on one node, GPUs alone asked."""
     return int((free // gpus).sum())
 
 
-def packability(free: Integers, gpus: int) -> float | None:
+def compute_packability(free: Integers, gpus: int) -> float | None:
     """Return the part of the free whole GPUs that such jobs could take; None = nothing is free."""
     total = int(free.sum())
-    return fitting(free, gpus) * gpus / total if total else None
+    return count_fitting(free, gpus) * gpus / total if total else None
 
 
-def short(free: Integers, gpus: int) -> int:
+def count_short(free: Integers, gpus: int) -> int:
     """Return the free whole GPUs on nodes that have fewer than so many."""
     return int(free[free < gpus].sum())
 
 
-def probe(free: Integers, cpu: Integers, gpus: int, cpu_milli: int) -> tuple[int, int]:
+def probe_request(free: Integers, cpu: Integers, gpus: int, cpu_milli: int) -> tuple[int, int]:
     """Return how many pods of such a request fit, and the free GPUs that CPU keeps from them."""
     by_gpu = free // gpus
     pods = np.minimum(by_gpu, cpu // cpu_milli) if cpu_milli else by_gpu
     return int(pods.sum()), int((by_gpu - pods).sum()) * gpus
 
 
-def largest(free: Integers) -> int:
+def find_largest(free: Integers) -> int:
     """Return the GPUs of the largest job that one node could take."""
     return int(free.max(initial=0))

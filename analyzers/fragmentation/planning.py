@@ -6,32 +6,32 @@ needs. Where they differ, and the program is small enough, it is solved exactly.
 
 from collections.abc import Sequence
 
-from analyzers.fragmentation.exact import solve
-from analyzers.fragmentation.greedy import emptied
-from analyzers.fragmentation.ground import Ground, Plan
+from analyzers.fragmentation.exact import solve_moves
+from analyzers.fragmentation.greedy import empty_nodes
+from analyzers.fragmentation.placement import MovePlan, PoolPlacement
 
 MOST_WAYS = 60_000
 """Pods x targets up to which the program holds the whole pool; else its cheapest places."""
 
 
-def plan(ground: Ground, more: int, seconds: float = 5.0) -> Plan | None:
+def plan_moves(ground: PoolPlacement, more: int, seconds: float = 5.0) -> MovePlan | None:
     """Return a plan that frees `more` slots, or None where none was found.
 
     `Plan.fewest` is a proven bound: with `proven`, no plan restarts fewer pods.
     """
     movable = ground.movable()
-    costs = _costs(ground, movable)
+    costs = _compute_costs(ground, movable)
     gains = sorted(cost for n in costs for cost in costs[n])
     if len(gains) < more:
         return None
     fewest = sum(gains[:more])
-    quick = emptied(ground, more, movable, fewest)
+    quick = empty_nodes(ground, more, movable, fewest)
     if quick is not None and quick.proven:
         return quick
     targets = sum(any(place.gpu) for place in ground.places)
     if len(movable) * targets <= MOST_WAYS:
-        best, bound, none = solve(ground, more, movable, seconds)
-        return None if none else _better(quick, best, max(fewest, bound))
+        best, bound, none = solve_moves(ground, more, movable, seconds)
+        return None if none else _pick_better(quick, best, max(fewest, bound))
     near = set[int]()
     left = MOST_WAYS // max(1, targets)
     for n in sorted(costs, key=lambda n: (costs[n], n)):
@@ -39,22 +39,22 @@ def plan(ground: Ground, more: int, seconds: float = 5.0) -> Plan | None:
         if left < 0:
             break
         near.add(n)
-    some = _whole_groups(ground, [i for i in movable if ground.tenants[i].place in near])
-    best, _, _ = solve(ground, more, some, seconds)
-    return _better(quick, best, fewest)
+    some = _keep_whole_groups(ground, [i for i in movable if ground.tenants[i].place in near])
+    best, _, _ = solve_moves(ground, more, some, seconds)
+    return _pick_better(quick, best, fewest)
 
 
-def most(ground: Ground, wanted: int, seconds: float = 5.0) -> Plan | None:
+def plan_most(ground: PoolPlacement, wanted: int, seconds: float = 5.0) -> MovePlan | None:
     """Return a plan that frees as many slots as any found, up to `wanted`; None where none does.
 
     Each try may take `seconds`; a plan for more slots exists only where one for fewer does.
     """
-    best, low, high = plan(ground, wanted, seconds), 0, wanted
+    best, low, high = plan_moves(ground, wanted, seconds), 0, wanted
     if best is not None:
         return best
     while high - low > 1:
         middle = (low + high) // 2
-        found = plan(ground, middle, seconds)
+        found = plan_moves(ground, middle, seconds)
         if found is None:
             high = middle
         else:
@@ -62,15 +62,15 @@ def most(ground: Ground, wanted: int, seconds: float = 5.0) -> Plan | None:
     return best
 
 
-def _better(one: Plan | None, other: Plan | None, fewest: int) -> Plan | None:
+def _pick_better(one: MovePlan | None, other: MovePlan | None, fewest: int) -> MovePlan | None:
     known = [p for p in (one, other) if p is not None]
     if not known:
         return None
     best = min(known, key=lambda p: p.restarts)
-    return Plan(best.moves, best.restarts, best.slots, min(fewest, best.restarts))
+    return MovePlan(best.moves, best.restarts, best.slots, min(fewest, best.restarts))
 
 
-def _whole_groups(ground: Ground, pods: Sequence[int]) -> list[int]:
+def _keep_whole_groups(ground: PoolPlacement, pods: Sequence[int]) -> list[int]:
     """Return only the pods whose whole group is among them."""
     able = set(pods)
     sizes: dict[str, int] = {}
@@ -87,7 +87,7 @@ def _whole_groups(ground: Ground, pods: Sequence[int]) -> list[int]:
     ]
 
 
-def _costs(ground: Ground, movable: Sequence[int]) -> dict[int, list[int]]:
+def _compute_costs(ground: PoolPlacement, movable: Sequence[int]) -> dict[int, list[int]]:
     """Return, by place, the fewest of its own pods that must leave for each further slot.
 
     Never too many: a pod is counted on its own place alone, and frees every device it touches.
@@ -120,10 +120,10 @@ def _costs(ground: Ground, movable: Sequence[int]) -> dict[int, list[int]]:
             before = max(before, cost)
         if costs:
             # The bound takes the cheapest first: never let a later slot be cheaper than it is.
-            found[n] = _convex(costs)
+            found[n] = _make_convex(costs)
     return found
 
 
-def _convex(costs: list[int]) -> list[int]:
+def _make_convex(costs: list[int]) -> list[int]:
     """Return costs that any choice of first slots sums to at most, in growing order."""
     return costs if costs == sorted(costs) else [min(costs)] * len(costs)

@@ -1,23 +1,25 @@
 """Idle workloads: devices allocated to a workload that leaves all of them (or some) unused.
 
-The judgement is `judge.judge`: here at one time, the window's end, and for back-tests at many.
-Windows of up to `samples.MOST_LOOKS` raw samples are judged sample by sample, longer ones from
-five-minute rollups: the same answers but for up to a bucket at either end.
+The judgement is `judge.judge_window`: here at one time, the window's end, and for back-tests at
+many. Windows of up to `samples.MOST_SAMPLES` raw samples are judged sample by sample, longer ones
+from five-minute rollups: the same answers but for up to a bucket at either end.
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 
 import polars as pl
 import pyarrow as pa
 
 from analyzers.idle import samples as source
-from analyzers.idle.judge import SCHEMA, Judged, judge
-from analyzers.queries import sql
+from analyzers.idle.holders import WorkloadBucket
+from analyzers.idle.judge import SCHEMA, IdleJudgements, judge_window
+from analyzers.queries import load_sql
+from fallow.case_identity import TOLERANCE
 from fallow.errors import UsageError
-from fallow.nouns import Finding, Subject, Unjudged
-from fallow.seams import Views
+from fallow.models import Finding, Subject, Unjudged
+from fallow.protocols import Views
 from fallow.settings import IdleSettings
 from fallow.window import Window, format_duration
 
@@ -37,7 +39,29 @@ class IdleAnalyzer:
         Raises:
             UsageError: the window or the least duration is shorter than three samples.
         """
-        judged = self._judged(views, window)
+        return self._ranked(self._judged(views, window))
+
+    def find_latest(self, views: Views, window: Window, brief: timedelta) -> list[Finding]:
+        """Return what `find` returns of the window's last hours, of whole stretches.
+
+        Only workloads that were idle for all of the `brief` time are judged over the window: how
+        long a workload has been idle decides whether it is longer than ever before.
+
+        Raises:
+            UsageError: the brief time is shorter than three samples.
+        """
+        since = max(window.start, window.end - brief)
+        found = self.find(views, Window(since, window.end))
+        filled = {_format_name(f.subject) for f in found if f.window.start <= since + TOLERANCE}
+        if since <= window.start or not filled:
+            return found
+        bucket = WorkloadBucket(workloads=tuple(sorted(filled)))
+        judged = judge_window(views, window, [window.end], self.settings, over=True, bucket=bucket)
+        whole = [f for f in self._ranked(judged) if f.window.end > since]
+        rest = [f for f in found if _format_name(f.subject) not in filled]
+        return sorted([*whole, *rest], key=lambda f: (-f.gpu_hours, f.id))
+
+    def _ranked(self, judged: IdleJudgements) -> list[Finding]:
         rows = judged.rows.filter(pl.col("evidence").is_not_null())
         found = [judged.finding(row, self.settings) for row in rows.iter_rows(named=True)]
         return sorted(found, key=lambda f: (-f.gpu_hours, f.id))
@@ -51,16 +75,16 @@ class IdleAnalyzer:
         ]
         vetoed = [Unjudged(c.subject, c.gpu_hours, c.judgement.reasons, c.window) for c in cases]
         # Counters that stand still are unknown in the ledger, too: they are named once.
-        stale = {_owner(c.subject) for c in cases if c.witnesses.stale}
+        stale = {_get_owner(c.subject) for c in cases if c.witnesses.stale}
         unseen = [
             Unjudged(
                 Subject(row["cluster"], row["namespace"], row["workload_kind"], row["workload"]),
                 row["gpu_hours"],
                 ("telemetry is missing or contradicts itself",),
             )
-            for row in views.query(sql("idle/unknown"), window.bounds()).to_pylist()
+            for row in views.query(load_sql("idle/unknown"), window.bounds()).to_pylist()
         ]
-        unseen = [u for u in unseen if _owner(u.subject) not in stale]
+        unseen = [u for u in unseen if _get_owner(u.subject) not in stale]
         return [*vetoed, *unseen]
 
     def past(self, views: Views, window: Window, moments: Sequence[datetime]) -> "IdlePast":
@@ -72,14 +96,14 @@ class IdleAnalyzer:
         Raises:
             UsageError: the times are not equally far apart.
         """
-        return IdlePast(judge(views, window, moments, self.settings), self.settings)
+        return IdlePast(judge_window(views, window, moments, self.settings), self.settings)
 
-    def _judged(self, views: Views, window: Window) -> Judged:
+    def _judged(self, views: Views, window: Window) -> IdleJudgements:
         self._check(views, window)
-        return judge(views, window, [window.end], self.settings, over=True)
+        return judge_window(views, window, [window.end], self.settings, over=True)
 
     def _check(self, views: Views, window: Window) -> None:
-        interval = source.interval_s(views, window)
+        interval = source.read_interval_s(views, window)
         if interval is None:
             return
         for what, seconds in (
@@ -94,14 +118,19 @@ class IdleAnalyzer:
                 )
 
 
-def _owner(subject: Subject) -> tuple[str, ...]:
+def _format_name(subject: Subject) -> str:
+    """Return a workload's name as `holders.WorkloadBucket` has it."""
+    return "/".join(_get_owner(subject))
+
+
+def _get_owner(subject: Subject) -> tuple[str, ...]:
     return subject.cluster, subject.namespace, subject.workload_kind, subject.workload
 
 
 class IdlePast:
-    """What was known of each idle workload at each time: see `fallow.seams.Past`."""
+    """What was known of each idle workload at each time: see `fallow.protocols.PastFindings`."""
 
-    def __init__(self, judged: Judged, settings: IdleSettings) -> None:
+    def __init__(self, judged: IdleJudgements, settings: IdleSettings) -> None:
         rows = judged.rows.filter(pl.col("evidence").is_not_null())
         case = pl.col("case").rank("dense").cast(pl.Int64) - 1
         self._judged, self._settings = judged, settings
@@ -109,8 +138,8 @@ class IdlePast:
 
     @cached_property
     def rows(self) -> pa.Table:
-        """Return a row per finding and time (`k`): see `fallow.seams.Past`."""
-        shown = [n for n in SCHEMA if n in _SHOWN]
+        """Return a row per finding and time (`k`): see `fallow.protocols.PastFindings`."""
+        shown = [n for n in SCHEMA if n in _COLUMNS]
         return self._rows.select(shown).to_arrow()
 
     def finding(self, row: int) -> Finding:
@@ -118,7 +147,7 @@ class IdlePast:
         return self._judged.finding(self._rows.row(row, named=True), self._settings)
 
 
-_SHOWN = frozenset(
+_COLUMNS = frozenset(
     {
         "case", "k", "mark", "cluster", "namespace", "workload_kind", "workload", "team", "kind",
         "evidence", "actionable", "confidence", "coverage", "gpu_hours", "usd", "start", "end",

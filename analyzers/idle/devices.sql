@@ -16,6 +16,12 @@ FROM (
     WHERE
         start < $until AND "end" > $since
         AND ($buckets = 1 OR hash(cluster, namespace, workload_kind, workload) % $buckets = $bucket)
+        AND (
+            len($workloads) = 0
+            OR list_contains(
+                $workloads::VARCHAR[], concat_ws('/', cluster, namespace, workload_kind, workload)
+            )
+        )
 ) AS h
 LEFT JOIN device AS d ON h.cluster = d.cluster AND h.device = d.device
 ORDER BY h.cluster, h.device

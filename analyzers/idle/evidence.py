@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from fallow.nouns import Evidence, Verdict
+from fallow.models import Evidence, Verdict
 
 Signal = bool | None
 
@@ -58,7 +58,7 @@ VETOES = SOFT | {
 """What forbids more than a report, whatever a policy says: the finding's `vetoes`."""
 
 
-class Signals(msgspec.Struct, frozen=True):
+class IdleSignals(msgspec.Struct, frozen=True):
     """What speaks for and against one idle stretch of one workload."""
 
     compute: bool = True
@@ -100,7 +100,7 @@ class Judgement(msgspec.Struct, frozen=True):
     """Why the verdict is not more than it is; empty for an actionable one."""
 
 
-def judge(w: Signals) -> Judgement:
+def judge_signals(w: IdleSignals) -> Judgement:
     """Return the verdict on one stretch in which all of a workload's devices seem idle."""
     hard = tuple(why for name, why in HARD.items() if getattr(w, name))
     if hard:
@@ -137,7 +137,9 @@ def judge(w: Signals) -> Judgement:
     return Judgement("idle", evidence, actionable=not reasons, reasons=tuple(reasons))
 
 
-def confidence(w: Signals, *, coverage: float, exact: bool, evidence: Evidence | None) -> float:
+def compute_confidence(
+    w: IdleSignals, *, coverage: float, exact: bool, evidence: Evidence | None
+) -> float:
     """Return coverage x (keys satisfied / keys that speak) x attribution.
 
     Source: telemetry-and-waste.md#idle.

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from analyzers.idle.evidence import VETOES, Judgement, Signal, Signals, confidence
+from analyzers.idle.evidence import VETOES, IdleSignals, Judgement, Signal, compute_confidence
 from analyzers.money import SMALLEST
-from analyzers.queries import rows_of
-from fallow.nouns import Finding, Subject, finding_id
+from analyzers.queries import load_rows
+from fallow.models import Finding, Subject, finding_id
 from fallow.settings import IdleSettings
 from fallow.window import Window, format_duration
 from warehouse.signals.runs import MICRO
@@ -25,13 +25,13 @@ PARTLY = "over_allocated_ranks"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Case(msgspec.Struct, frozen=True):
+class IdleCase(msgspec.Struct, frozen=True):
     """A stretch in which a workload left devices unused, with what was seen and judged."""
 
     subject: Subject
     kind: str
     window: Window
-    witnesses: Signals
+    witnesses: IdleSignals
     judgement: Judgement
     gpu_hours: float
     usd: Decimal | None
@@ -41,22 +41,22 @@ class Case(msgspec.Struct, frozen=True):
     """The figures behind the witnesses, a row of `witnesses.by_stretch`."""
 
 
-def made(
+def build_case(
     row: Mapping[str, Any],
     about: Subject,
-    seen: Signals,
+    seen: IdleSignals,
     judgement: Judgement,
     *,
     kind: str,
     devices: Sequence[str],
     usd: float | None,
     source: str,
-) -> Case:
+) -> IdleCase:
     """Make a case of a stretch's row."""
-    return Case(
+    return IdleCase(
         subject=about,
         kind=kind,
-        window=Window(moment(row["start"]), moment(row["end"])),
+        window=Window(convert_us(row["start"]), convert_us(row["end"])),
         witnesses=seen,
         judgement=judgement,
         gpu_hours=round(row["gpu_us"] / (3600 * MICRO), 6),
@@ -68,7 +68,7 @@ def made(
     )
 
 
-def subject(owner: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> Subject:
+def build_subject(owner: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> Subject:
     """Return whom a finding is about: the workload, the nodes and models it left unused."""
     nodes = sorted({d["node"] for d in devices if d["node"]})[:MOST_NAMED]
     models = sorted({d["gpu_model"] or d["model"] for d in devices if d["model"]})
@@ -83,7 +83,7 @@ def subject(owner: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> S
     )
 
 
-def finding(case: Case, settings: IdleSettings) -> Finding:
+def build_finding(case: IdleCase, settings: IdleSettings) -> Finding:
     """Return the finding a case with evidence makes."""
     evidence = case.judgement.evidence
     if evidence is None:
@@ -97,7 +97,7 @@ def finding(case: Case, settings: IdleSettings) -> Finding:
         window=case.window,
         verdict="partly idle" if partly else "idle",
         evidence=evidence,
-        confidence=confidence(
+        confidence=compute_confidence(
             case.witnesses,
             coverage=case.seen["coverage"],
             exact=not case.witnesses.shared_estimated,
@@ -105,11 +105,11 @@ def finding(case: Case, settings: IdleSettings) -> Finding:
         ),
         gpu_hours=case.gpu_hours,
         usd=case.usd,
-        details=_details(case, settings),
+        details=_describe_details(case, settings),
     )
 
 
-def _details(case: Case, settings: IdleSettings) -> dict[str, Any]:
+def _describe_details(case: IdleCase, settings: IdleSettings) -> dict[str, Any]:
     seen, judged = case.seen, case.judgement
     partly = case.kind == PARTLY
     reasons = list(judged.reasons)
@@ -118,13 +118,13 @@ def _details(case: Case, settings: IdleSettings) -> dict[str, Any]:
     if partly:
         reasons.append("other devices of the workload compute: ask for fewer, never stop it")
     details: dict[str, Any] = {
-        "why": why(case, settings),
+        "why": explain(case, settings),
         "witnesses": {
             "compute": f"activity at or below {settings.threshold:g} "
             f"for {format_duration(case.window.seconds)}",
-            "physics": _physics(seen, case.witnesses.physics),
-            "host": _word(case.witnesses.host, "at rest", "busy"),
-            "intent": _word(case.witnesses.intent, "at rest", "at work"),
+            "physics": _describe_physics(seen, case.witnesses.physics),
+            "host": _pick_word(case.witnesses.host, "at rest", "busy"),
+            "intent": _pick_word(case.witnesses.intent, "at rest", "at work"),
         },
         "actionable": judged.actionable and not partly,
         "reasons": reasons,
@@ -171,7 +171,7 @@ def _details(case: Case, settings: IdleSettings) -> dict[str, Any]:
     return details
 
 
-def why(case: Case, settings: IdleSettings) -> str:
+def explain(case: IdleCase, settings: IdleSettings) -> str:
     """Say in one sentence what the verdict rests on."""
     held, length = int(case.seen["devices"]), format_duration(case.window.seconds)
     parts = [
@@ -179,15 +179,15 @@ def why(case: Case, settings: IdleSettings) -> str:
     ]
     w = case.witnesses
     if w.physics is not None:
-        parts.append(_physics(case.seen, w.physics))
+        parts.append(_describe_physics(case.seen, w.physics))
     if w.host is not None:
-        parts.append(f"host {_word(w.host, 'at rest', 'busy')}")
+        parts.append(f"host {_pick_word(w.host, 'at rest', 'busy')}")
     if w.intent is not None:
-        parts.append(f"nobody at work: {_word(w.intent, 'kernels, terminals, requests', '')}")
+        parts.append(f"nobody at work: {_pick_word(w.intent, 'kernels, terminals, requests', '')}")
     return "; ".join(parts)
 
 
-def _physics(seen: Mapping[str, Any], said: Signal) -> str:
+def _describe_physics(seen: Mapping[str, Any], said: Signal) -> str:
     if said is None:
         return "unknown"
     power, band = seen["power_w"], seen["band_w"]
@@ -200,13 +200,13 @@ def _physics(seen: Mapping[str, Any], said: Signal) -> str:
     return f"last kernel {format_duration(seen['kernel_age_s'] or 0)} ago"
 
 
-def _word(said: Signal, yes: str, no: str) -> str:
+def _pick_word(said: Signal, yes: str, no: str) -> str:
     return "unknown" if said is None else (yes if said else no)
 
 
-def kind_of(workload_kind: str, served: bool, notebook: bool) -> str:
+def decide_kind(workload_kind: str, served: bool, notebook: bool) -> str:
     """Return the kind of an idle finding: by the owner's kind, else by what was seen of it."""
-    known = _kinds().get(workload_kind)
+    known = _read_kinds().get(workload_kind)
     if known is not None:
         return known
     if notebook:
@@ -214,11 +214,11 @@ def kind_of(workload_kind: str, served: bool, notebook: bool) -> str:
     return "idle_inference" if served else "idle_workload"
 
 
-def moment(us: int) -> datetime:
+def convert_us(us: int) -> datetime:
     """Return microseconds since 1970 as an aware moment."""
     return _EPOCH + timedelta(microseconds=us)
 
 
 @cache
-def _kinds() -> dict[str, str]:
-    return {r["workload_kind"]: r["kind"] for r in rows_of("workload_kinds")}
+def _read_kinds() -> dict[str, str]:
+    return {r["workload_kind"]: r["kind"] for r in load_rows("workload_kinds")}

@@ -4,18 +4,18 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from analyzers.idle.evidence import Judgement, Signals, judge
-from analyzers.idle.findings import PARTLY, kind_of
-from analyzers.idle.signals import AT_WORK, MOVING, RECURRENCE, SERVICES, SKEW_US, by_bands
+from analyzers.idle.evidence import IdleSignals, Judgement, judge_signals
+from analyzers.idle.findings import PARTLY, decide_kind
+from analyzers.idle.signals import HOST_ACTIVITY, MOVING, RECURRENCE, SERVICES, SKEW_US, add_bands
 from fallow.settings import IdleSettings
-from warehouse.signals.power_band import Band
+from warehouse.signals.power_band import IdleBand
 from warehouse.signals.runs import MICRO
 
-FLAGS = tuple(field for field in Signals.__struct_fields__ if field != "compute")
+FLAGS = tuple(field for field in IdleSignals.__struct_fields__ if field != "compute")
 
 
-def with_physics(
-    members: pl.DataFrame, bands: Sequence[Mapping[str, Band]], margin_w: float
+def add_physics(
+    members: pl.DataFrame, bands: Sequence[Mapping[str, IdleBand]], margin_w: float
 ) -> pl.DataFrame:
     """Add band_w, band and physics per piece's device, by the band that the moment knew."""
     known = pl.DataFrame(
@@ -23,10 +23,10 @@ def with_physics(
         schema={"k": pl.Int64, "gpu_model": pl.String, "band_w": pl.Float64, "band": pl.String},
         orient="row",
     )
-    return by_bands(members, known, margin_w, on=["k", "gpu_model"])
+    return add_bands(members, known, margin_w, on=["k", "gpu_model"])
 
 
-def flags(
+def add_flags(
     rows: pl.DataFrame, settings: IdleSettings, *, pods: pl.DataFrame, host: pl.DataFrame,
     book: pl.DataFrame, unready: pl.DataFrame,
 ) -> pl.DataFrame:  # fmt: skip
@@ -48,7 +48,9 @@ def flags(
     n = pl.col("known").fill_null(0)
 
     def at_work(share: pl.Expr, last: str) -> pl.Expr:
-        return (share > AT_WORK).fill_null(False) | (end - pl.col(last) < least).fill_null(False)
+        return (share > HOST_ACTIVITY).fill_null(False) | (end - pl.col(last) < least).fill_null(
+            False
+        )
 
     asked = pl.col("pods_requests").fill_null(0)
     served = at_work(pl.col("served_n") / pl.col("requests_n"), "served_us")
@@ -72,7 +74,7 @@ def flags(
     spoke = (pl.col("cpu_n").fill_null(0) > 0) & (pl.col("pods_cpu").fill_null(0) >= n)
     # Hosts and owners of a job that computes are active, whatever some of its ranks do.
     whole = pl.col("state") == "idle"
-    kind = _kinds(asked > 0, pl.col("said_n").fill_null(0) > 0)
+    kind = _decide_kinds(asked > 0, pl.col("said_n").fill_null(0) > 0)
     both = both.with_columns(
         served_kind=kind,
         kind=pl.when(whole).then(kind).otherwise(pl.lit(PARTLY)),
@@ -106,15 +108,15 @@ def flags(
     )
 
 
-def _kinds(served: pl.Expr, notebook: pl.Expr) -> pl.Expr:
+def _decide_kinds(served: pl.Expr, notebook: pl.Expr) -> pl.Expr:
     """Return the kind of the finding: by the owner's kind, else by what was heard of it."""
     either = pl.struct("workload_kind", s=served, n=notebook)
-    return either.map_batches(lambda told: _mapped(told.struct.unnest()), return_dtype=pl.String)
+    return either.map_batches(lambda told: _map_kinds(told.struct.unnest()), return_dtype=pl.String)
 
 
-def _mapped(told: pl.DataFrame) -> pl.Series:
+def _map_kinds(told: pl.DataFrame) -> pl.Series:
     unique = told.unique()
-    kinds = [kind_of(kind, s, n) for kind, s, n in unique.iter_rows()]
+    kinds = [decide_kind(kind, s, n) for kind, s, n in unique.iter_rows()]
     return told.join(
         unique.with_columns(kind=pl.Series(kinds, dtype=pl.String)),
         on=told.columns,
@@ -124,12 +126,12 @@ def _mapped(told: pl.DataFrame) -> pl.Series:
     )["kind"]
 
 
-def judged(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[tuple[Signals, Judgement]]]:
+def add_judgements(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[tuple[IdleSignals, Judgement]]]:
     """Add the number of each row's `judgement`; return these too: few differ among many rows."""
     unique = rows.select(FLAGS).unique(maintain_order=True).with_row_index("judgement")
     told = []
     for row in unique.iter_rows(named=True):
-        said = Signals(**{name: row[name] for name in FLAGS})
-        told.append((said, judge(said)))
+        said = IdleSignals(**{name: row[name] for name in FLAGS})
+        told.append((said, judge_signals(said)))
     found = rows.join(unique, on=FLAGS, how="left", nulls_equal=True, maintain_order="left")
     return found.with_columns(pl.col("judgement").cast(pl.Int64)), told

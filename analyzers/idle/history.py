@@ -5,17 +5,19 @@ taken from the devices alone. One ended by itself when a device of the workload 
 hour; where telemetry ended, or the workload did, nobody knows.
 """
 
+from datetime import datetime
+
 import msgspec
 import polars as pl
 
 from analyzers.idle import pieces, spans
 from analyzers.idle import samples as source
-from analyzers.idle.holders import Bucket, holders, overlapping
-from analyzers.idle.stretches import compute_shares
-from fallow.seams import Views
+from analyzers.idle.holders import join_overlapping, read_holders
+from analyzers.idle.stretches import read_compute_shares
+from fallow.protocols import Views
 from fallow.settings import IdleSettings
 from fallow.window import Window
-from warehouse.signals.runs import MICRO, idle_runs
+from warehouse.signals.runs import MICRO, find_idle_runs
 
 SHORTEST_S = 1800
 """Shorter rests say nothing that the least duration of a finding does not."""
@@ -26,40 +28,47 @@ AFTER_US = 3600 * MICRO
 _SCHEMA = {"owner": pl.Int64, "start": pl.Int64, "end": pl.Int64}
 
 
-def rests(  # noqa: PLR0917  (one caller)
-    views: Views, window: Window, chosen: source.Plan, whole: pl.DataFrame, merged: pl.DataFrame,
-    holds: pl.DataFrame, rows: pl.DataFrame, settings: IdleSettings,
+def read_ended_rests(  # noqa: PLR0917  (one caller)
+    views: Views, window: Window, first: datetime, chosen: source.SampleQuery, whole: pl.DataFrame,
+    merged: pl.DataFrame, holds: pl.DataFrame, rows: pl.DataFrame, settings: IdleSettings,
 ) -> pl.DataFrame:  # fmt: skip
     """Return the rests that ended by themselves of the workloads of `rows`: owner, start, end.
 
-    Those of the window are in its pieces (`whole`). Those of before are read again, up to the
-    window's end: a rest that the window's start cuts in two counts as one.
+    Those of the window are in its pieces (`whole`). Those of before, as far as the `first` time
+    looks back, are read again, up to the window's end: a rest that the window's start cuts in two
+    counts as one.
     """
     owners = rows.filter(pl.col("state") == "idle").select("owner").unique()
-    inside = _idle(whole.join(owners, on="owner", how="semi"), merged)
-    ended = _ended(views, chosen, inside, merged)
+    inside = _select_idle(whole.join(owners, on="owner", how="semi"), merged)
+    ended = _keep_ended(views, chosen, inside, merged)
     if owners.is_empty():
         return ended
-    earlier = Window(window.start - settings.history, window.end)
+    earlier = Window(min(window.start, first - settings.history), window.end)
     names = holds.join(owners, on="owner", how="semi").select("owner", *spans.WORKLOAD)
-    before = _before(views, earlier, names.unique("owner"), settings)
+    before = _read_earlier_rests(views, earlier, names.unique("owner"), settings)
     return pl.concat([ended, before])
 
 
-def with_history(rows: pl.DataFrame, rests: pl.DataFrame) -> pl.DataFrame:
-    """Add `longest_rest_us`: the longest rest that ended by itself before each row's stretch."""
-    both = rows.select("row", "owner", begin="start").join(rests, on="owner")
-    both = both.filter(pl.col("end") <= pl.col("begin"))
+def add_longest_rest(
+    rows: pl.DataFrame, rests: pl.DataFrame, settings: IdleSettings
+) -> pl.DataFrame:
+    """Add `longest_rest_us`: the longest rest that ended by itself before each row's stretch.
+
+    Only those count that ended within the history that the settings name.
+    """
+    both = rows.select("row", "owner", "at", begin="start").join(rests, on="owner")
+    since = pl.col("at") - round(settings.history.total_seconds() * MICRO)
+    both = both.filter((pl.col("end") <= pl.col("begin")) & (pl.col("end") > since))
     longest = both.group_by("row").agg(longest_rest_us=(pl.col("end") - pl.col("start")).max())
     return rows.join(longest, on="row", how="left")
 
 
-def _before(
+def _read_earlier_rests(
     views: Views, window: Window, names: pl.DataFrame, settings: IdleSettings
 ) -> pl.DataFrame:
     """Return the rests of a longer window, of the workloads named by owner."""
-    chosen = source.plan(views, window, settings)
-    held = holders(views, window, chosen, Bucket()).drop("owner")
+    chosen = source.plan_query(views, window, settings)
+    held = read_holders(views, window, chosen, settings).drop("owner")
     held = held.join(names, on=spans.WORKLOAD)
     if held.is_empty():
         return pl.DataFrame(schema=_SCHEMA)
@@ -67,34 +76,34 @@ def _before(
     chosen = msgspec.structs.replace(
         chosen, devices=chosen.devices.filter(pl.col("number").is_in(numbers.implode()))
     )
-    merged = spans.merged_holds(held)
+    merged = spans.merge_holds(held)
     cut = []
-    for samples in source.parts(views, chosen, settings):
+    for samples in source.read_parts(views, chosen, settings):
         if not len(samples):
             continue
-        runs = idle_runs(samples, exit_samples=settings.exit_samples, shortest_s=SHORTEST_S)
+        runs = find_idle_runs(samples, exit_samples=settings.exit_samples, shortest_s=SHORTEST_S)
         if len(runs):
-            cut.append(pieces.held(runs, merged))
+            cut.append(pieces.cut_by_holders(runs, merged))
     if not cut:
         return pl.DataFrame(schema=_SCHEMA)
     weighed = pl.concat(cut).with_columns(gpus=pl.lit(0.0))
-    return _ended(views, chosen, _idle(weighed, merged), merged)
+    return _keep_ended(views, chosen, _select_idle(weighed, merged), merged)
 
 
-def _idle(whole: pl.DataFrame, merged: pl.DataFrame) -> pl.DataFrame:
-    found = spans.stretches(whole, merged)
+def _select_idle(whole: pl.DataFrame, merged: pl.DataFrame) -> pl.DataFrame:
+    found = spans.find_stretches(whole, merged)
     long = pl.col("end") - pl.col("start") >= SHORTEST_S * MICRO
     return found.filter((pl.col("state") == "idle") & long).select("owner", "start", "end")
 
 
-def _ended(
-    views: Views, chosen: source.Plan, found: pl.DataFrame, merged: pl.DataFrame
+def _keep_ended(
+    views: Views, chosen: source.SampleQuery, found: pl.DataFrame, merged: pl.DataFrame
 ) -> pl.DataFrame:
     """Keep the rests after which a device of the workload was seen to compute."""
     if found.is_empty():
         return pl.DataFrame(schema=_SCHEMA)
     rest = found.with_row_index("span").with_columns(pl.col("span").cast(pl.Int64))
     after = rest.select("span", "owner", start="end", end=pl.col("end") + AFTER_US)
-    shares = compute_shares(views, chosen, overlapping(after, merged))
+    shares = read_compute_shares(views, chosen, join_overlapping(after, merged))
     busy = sorted({row["span"] for row in shares if row["busy"]})
     return rest.filter(pl.col("span").is_in(busy)).select(*_SCHEMA)

@@ -1,34 +1,53 @@
 """Which workload held which device when."""
 
+from typing import Any
+
 import msgspec
 import polars as pl
 
 from analyzers.idle import samples as source
 from analyzers.idle import spans
-from analyzers.queries import sql
-from fallow.seams import Views
+from analyzers.queries import load_sql
+from fallow.protocols import Views
+from fallow.settings import IdleSettings
 from fallow.window import Window
 
 SPREAD = "request"
 """Rule of an allocation that spreads a pod over devices of its node that telemetry did not name."""
 
 
-class Bucket(msgspec.Struct, frozen=True):
-    """One of equal parts of all workloads, by the hash of their names; the default is all."""
+class WorkloadBucket(msgspec.Struct, frozen=True):
+    """One of equal parts of all workloads, by the hash of their names; the default is all.
+
+    `workloads`: only these, as `cluster/namespace/kind/name`; none = all of the part.
+    """
 
     number: int = 0
     count: int = 1
+    workloads: tuple[str, ...] = ()
 
-    def parameters(self) -> dict[str, int]:
+    def parameters(self) -> dict[str, Any]:
         """Return the parameters of SQL that reads a bucket."""
-        return {"bucket": self.number, "buckets": self.count}
+        return {"bucket": self.number, "buckets": self.count, "workloads": [*self.workloads]}
 
 
-def holders(views: Views, window: Window, chosen: "source.Plan", bucket: Bucket) -> pl.DataFrame:
-    """Return who held what when inside the window, workloads (`owner`) and devices numbered."""
-    found = pl.DataFrame(
-        views.query(sql("idle/allocations"), {**window.bounds(), **bucket.parameters()})
-    )
+def read_holders(
+    views: Views,
+    window: Window,
+    chosen: "source.SampleQuery",
+    settings: IdleSettings,
+    bucket: WorkloadBucket | None = None,
+) -> pl.DataFrame:
+    """Return who held what when inside the window, workloads (`owner`) and devices numbered.
+
+    A pod's first `startup_grace` is left out: it starts, and the ledger calls that `startup`.
+    """
+    parameters = {
+        **window.bounds(),
+        "startup_s": settings.startup_grace.total_seconds(),
+        **(bucket or WorkloadBucket()).parameters(),
+    }
+    found = pl.DataFrame(views.query(load_sql("idle/allocations"), parameters))
     found = found.rename({"start_us": "start", "end_us": "end"}).filter(
         pl.col("end") > pl.col("start")
     )
@@ -38,7 +57,7 @@ def holders(views: Views, window: Window, chosen: "source.Plan", bucket: Bucket)
     return numbered.with_columns(owner=pl.struct(spans.WORKLOAD).rank("dense").cast(pl.Int64) - 1)
 
 
-def overlapping(times: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
+def join_overlapping(times: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
     """Join stretches to the parts of the same owner that overlap them.
 
     `start` and `end` become those of the overlap, `overlap` its microseconds.

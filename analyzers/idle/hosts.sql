@@ -1,10 +1,9 @@
 -- What pods did on their hosts between moments: idle_hosts.sql as sums per part of a stretch and
--- moment ($first + k * $step us) by which it was known.
+-- moment ($first + k * $step us, k from -$lead on)
+-- by which it was known.
 SELECT
     s.member,
-    CASE
-        WHEN epoch_us(p.ts) < $first THEN 0 ELSE (epoch_us(p.ts) - $first) // $step + 1
-    END AS k,
+    greatest(floor((epoch_us(p.ts) - $first) / $step)::BIGINT + 1, -$lead) AS k,
     sum(p.cpu_cores - coalesce(p.sidecar_cores, 0)) AS cpu,
     count(p.cpu_cores) AS cpu_n,
     sum(p.net_rx_bps + p.net_tx_bps) AS net,

@@ -12,7 +12,7 @@ the times and a bucket of workloads.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -22,28 +22,28 @@ import polars as pl
 from analyzers.idle import (
     flags,
     history,
-    parts,
     pieces,
     pods,
+    quiescence,
+    return_probability,
     spans,
     stretches,
-    wanted,
 )
 from analyzers.idle import samples as source
-from analyzers.idle.evidence import Judgement, Signals, confidence
-from analyzers.idle.findings import Case, finding, made, subject
-from analyzers.idle.holders import SPREAD, Bucket, holders, overlapping
-from analyzers.idle.prices import Meter
-from analyzers.idle.signals import by_device, by_stretch
-from analyzers.queries import sql
+from analyzers.idle.evidence import IdleSignals, Judgement, compute_confidence
+from analyzers.idle.findings import IdleCase, build_case, build_finding, build_subject
+from analyzers.idle.holders import SPREAD, WorkloadBucket, join_overlapping, read_holders
+from analyzers.idle.prices import CostMeter
+from analyzers.idle.signals import sum_by_device, sum_by_stretch
+from analyzers.queries import load_sql
 from fallow.errors import UsageError
-from fallow.nouns import Finding
-from fallow.seams import Views
+from fallow.models import Finding
+from fallow.protocols import Views
 from fallow.settings import IdleSettings
 from fallow.window import Window
-from warehouse.signals import frozen, power_band
-from warehouse.signals.power_band import Band
-from warehouse.signals.runs import MICRO, Ints, idle_runs
+from warehouse.signals import power_band
+from warehouse.signals.power_band import IdleBand
+from warehouse.signals.runs import MICRO, Ints, find_idle_runs
 
 PARTLY_S = 1800
 """Ranks idle this long while others compute are a finding.
@@ -54,7 +54,7 @@ Source: telemetry-and-waste.md#idle, multi-GPU.
 SLACK_S = 600
 """What ended longer before a time is over: two samples, and never less than two buckets."""
 
-Bands = Sequence[Mapping[str, Band]]
+Bands = Sequence[Mapping[str, IdleBand]]
 """Idle power by GPU model, for each time."""
 
 SCHEMA: dict[str, Any] = {
@@ -70,25 +70,25 @@ SCHEMA: dict[str, Any] = {
     "gap": pl.String, "longest_rest_us": pl.Int64, "wanted": pl.Float64,
     "exposures": pl.Int64, "returns": pl.Int64, "own_days": pl.Int64, "own_returns": pl.Int64,
 }  # fmt: skip
-"""A row per stretch and time: `fallow.seams.Past.rows`, and what a finding shows besides."""
+"""A row per stretch and time: `fallow.protocols.PastFindings.rows`, and what a finding adds."""
 
 
-class Judged(msgspec.Struct, frozen=True):
+class IdleJudgements(msgspec.Struct, frozen=True):
     """Every stretch at every time (`rows`, the columns of `SCHEMA`), with its verdict."""
 
     rows: pl.DataFrame
-    judgements: tuple[tuple[Signals, Judgement], ...]
+    judgements: tuple[tuple[IdleSignals, Judgement], ...]
     devices: tuple[dict[str, Any], ...]
     read_from: str
     """`sample` or `rollup_5m`."""
 
-    def case(self, row: Mapping[str, Any]) -> Case:
+    def case(self, row: Mapping[str, Any]) -> IdleCase:
         """Return a row as a case, judged."""
         signals, judgement = self.judgements[row["judgement"]]
         devices = [self.devices[n] for n in row["numbers"]]
-        return made(
+        return build_case(
             row,
-            subject(row, devices),
+            build_subject(row, devices),
             signals,
             judgement,
             kind=row["kind"],
@@ -99,19 +99,19 @@ class Judged(msgspec.Struct, frozen=True):
 
     def finding(self, row: Mapping[str, Any], settings: IdleSettings) -> Finding:
         """Return the finding of a row with evidence."""
-        return finding(self.case(row), settings)
+        return build_finding(self.case(row), settings)
 
 
-def judge(
+def judge_window(
     views: Views,
     window: Window,
     times: Sequence[datetime],
     settings: IdleSettings,
     *,
     over: bool = False,
-    bucket: Bucket | None = None,
+    bucket: WorkloadBucket | None = None,
     bands: Bands | None = None,
-) -> Judged:
+) -> IdleJudgements:
     """Return what was known at each time of the idle stretches that lasted until then.
 
     With `over`, of stretches that are over as well, of each part of them, and of workloads of
@@ -126,49 +126,58 @@ def judge(
     at = np.array([round(t.timestamp() * MICRO) for t in times], dtype=np.int64)
     if len(at) > 2 and len(set(np.diff(at))) > 1:  # noqa: PLR2004
         raise UsageError("the times of a replay must be equally far apart")
-    chosen = source.plan(views, window, settings, (bucket or Bucket()).parameters())
-    nothing = Judged(
+    chosen = source.plan_query(views, window, settings, (bucket or WorkloadBucket()).parameters())
+    nothing = IdleJudgements(
         pl.DataFrame(schema=SCHEMA), (), tuple(chosen.devices.to_dicts()), chosen.source
     )
-    holds = holders(views, window, chosen, bucket or Bucket())
+    holds = read_holders(views, window, chosen, settings, bucket)
     if holds.is_empty() or not len(at):
         return nothing
-    merged = spans.merged_holds(holds)
-    cut, learned = _scan(views, chosen, merged, at, settings)
+    merged = spans.merge_holds(holds)
+    cut, learned = _scan_samples(views, chosen, merged, at, settings)
     if cut.whole.is_empty():
         return nothing
-    least = {"idle": _us(settings.min_duration.total_seconds()), "partly idle": _us(PARTLY_S)}
-    slack = None if over else _us(_slack(chosen))
-    found = stretches.stretches(cut.whole, merged, least if over else {"idle": least["idle"]})
-    found = stretches.beside_busy(views, chosen, found, cut.whole, merged)
-    members = stretches.members(found, cut.whole)
-    rows = stretches.at_times(found, members, cut.at, at, least=least, slack_us=slack)
-    held = overlapping(found.select("span", "owner", "start", "end"), holds)
+    least = {
+        "idle": _convert_seconds(settings.min_duration.total_seconds()),
+        "partly idle": _convert_seconds(PARTLY_S),
+    }
+    slack = None if over else _convert_seconds(_compute_slack(chosen))
+    found = stretches.find_stretches(cut.whole, merged, least if over else {"idle": least["idle"]})
+    found = stretches.keep_beside_busy(views, chosen, found, cut.whole, merged)
+    members = stretches.list_members(found, cut.whole)
+    rows = stretches.list_at_times(found, members, cut.at, at, least=least, slack_us=slack)
+    held = join_overlapping(found.select("span", "owner", "start", "end"), holds)
     held = held.filter(pl.col("span").is_in(rows["span"].unique().implode()))
     repeats = members.join(cut.whole.filter("repeats").select("piece"), on="piece", how="semi")
-    activity = pl.concat([parts.activity(views, window, held, settings), parts.repeats(repeats)])
-    rows = parts.parted(rows, activity, least_us=least["idle"], slack_us=slack)
+    activity = pl.concat(
+        [quiescence.read_activity(views, window, held, settings), quiescence.find_repeats(repeats)]
+    )
+    rows = quiescence.split_rows(rows, activity, least_us=least["idle"], slack_us=slack)
     if rows.is_empty():
         return nothing
     rows = rows.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
-    inside = stretches.pieces_of(rows, members, cut.whole, cut.at)
-    rows = _sum(rows, inside, _known(views, window, learned) if bands is None else bands, settings)
-    rows = rows.join(Meter(views, window, chosen.devices).dollars(inside), on="row", how="left")
-    rows = _with_holders(rows, held, holds, settings)
-    rests = history.rests(views, window, chosen, cut.whole, merged, holds, rows, settings)
-    rows = history.with_history(rows, rests)
-    rows = pods.with_signals(views, window, rows, held, at, settings)
-    lasts = _us(_slack(chosen))
-    rows = wanted.with_wanted(views, window, rows, settings, lasts_us=lasts)
-    rows, judgements = flags.judged(rows)
+    inside = stretches.join_pieces(rows, members, cut.whole, cut.at)
+    rows = _sum_devices(
+        rows, inside, _read_bands(views, times, learned) if bands is None else bands, settings
+    )
+    rows = rows.join(CostMeter(views, window, chosen.devices).dollars(inside), on="row", how="left")
+    rows = _add_holders(rows, held, holds, settings)
+    rests = history.read_ended_rests(
+        views, window, times[0], chosen, cut.whole, merged, holds, rows, settings
+    )
+    rows = history.add_longest_rest(rows, rests, settings)
+    rows = pods.add_signals(views, window, rows, held, at, settings)
+    lasts = _convert_seconds(_compute_slack(chosen))
+    rows = return_probability.add_return_probability(views, window, rows, settings, lasts_us=lasts)
+    rows, judgements = flags.add_judgements(rows)
     return msgspec.structs.replace(
-        nothing, rows=_marked(rows, judgements), judgements=tuple(judgements)
+        nothing, rows=_number_cases(rows, judgements), judgements=tuple(judgements)
     )
 
 
-def _scan(
-    views: Views, chosen: source.Plan, merged: pl.DataFrame, at: Ints, settings: IdleSettings
-) -> tuple[pieces.Pieces, Bands]:
+def _scan_samples(
+    views: Views, chosen: source.SampleQuery, merged: pl.DataFrame, at: Ints, settings: IdleSettings
+) -> tuple[pieces.RunPieces, Bands]:
     """Read the samples once: pieces of idle runs by holder, and the idle power they teach."""
     models = sorted(set(chosen.devices["gpu_model"].drop_nulls()))
     number = {name: n for n, name in enumerate(models)}
@@ -180,57 +189,59 @@ def _scan(
     shortest = min(settings.min_duration.total_seconds(), PARTLY_S)
     taught: Any = 0
     whole, inside, count = [], [], 0
-    for read in source.parts(views, chosen, settings):
-        if not len(read):
+    for samples in source.read_parts(views, chosen, settings):
+        if not len(samples):
             continue
-        samples = msgspec.structs.replace(read, still=frozen.classify(read))
-        taught = taught + pieces.taught(samples, model_of, held_from, len(models), at)
-        runs = idle_runs(samples, exit_samples=settings.exit_samples, shortest_s=shortest)
+        taught = taught + pieces.count_learned(samples, model_of, held_from, len(models), at)
+        runs = find_idle_runs(samples, exit_samples=settings.exit_samples, shortest_s=shortest)
         if not len(runs):
             continue
-        found = pieces.pieces(samples, runs, merged, at, shortest_s=shortest)
+        found = pieces.cut_runs(samples, runs, merged, at, shortest_s=shortest)
         if found.whole.is_empty():
             continue
         whole.append(found.whole.with_columns(pl.col("piece") + count))
         inside.append(found.at.with_columns(pl.col("piece") + count))
         count += found.whole.height
     if not whole:
-        return pieces.Pieces(pl.DataFrame(), pl.DataFrame()), []
+        return pieces.RunPieces(pl.DataFrame(), pl.DataFrame()), []
     facts = chosen.devices.select(
         "number", "weight", "gpu_model", instance=pl.col("parent").is_not_null()
     )
     cut = pl.concat(whole).join(facts, on="number", maintain_order="left")
     cut = cut.with_columns(gpus=pl.col("share") * pl.col("weight"))
     known = np.cumsum(taught, axis=0)
-    bands = [dict(power_band.learn(models, known[k])) for k in range(len(at))]
-    return pieces.Pieces(cut, pl.concat(inside)), bands
+    bands = [dict(power_band.learn_band(models, known[k])) for k in range(len(at))]
+    return pieces.RunPieces(cut, pl.concat(inside)), bands
 
 
-def _known(views: Views, window: Window, learned: Bands) -> Bands:
-    """Return the bands that the accounting step wrote at the window's end, else those learned here.
+def _read_bands(views: Views, times: Sequence[datetime], learned: Bands) -> Bands:
+    """Return the bands that the accounting step had written by each time, else those learned here.
 
-    Of the past each time has the band that was learned until then.
+    A live verdict and the replay of its time read the same rows, whatever their windows are.
     """
-    if len(learned) != 1:
+    if not learned:
         return learned
-    written = views.query(sql("idle/bands"), window.bounds()).to_pylist()
-    bands = {r["gpu_model"]: Band(r["band_w"], r["band"], 0) for r in written}
-    return [{**learned[0], **bands}]
+    at = [t.astimezone(UTC).replace(tzinfo=None) for t in times]
+    parameters = {"times": at, "since": at[0], "until": at[-1]}
+    bands: list[dict[str, IdleBand]] = [{**known} for known in learned]
+    for row in views.query(load_sql("idle/bands"), parameters).to_pylist():
+        bands[row["k"]][row["gpu_model"]] = IdleBand(row["band_w"], row["band"], 0)
+    return bands
 
 
-def _slack(chosen: source.Plan) -> float:
+def _compute_slack(chosen: source.SampleQuery) -> float:
     interval = chosen.devices["interval_s"].max()
     return max(SLACK_S, 2 * interval) if isinstance(interval, float) else SLACK_S
 
 
-def _sum(
+def _sum_devices(
     rows: pl.DataFrame, members: pl.DataFrame, bands: Bands, settings: IdleSettings
 ) -> pl.DataFrame:
     """Add what the devices of each row showed."""
     named = members.drop("span", "k").rename({"row": "span"})
-    devices = by_device(named).join(rows.select(span="row", k="k"), on="span")
-    devices = flags.with_physics(devices, bands, settings.power_margin_w)
-    found = rows.join(by_stretch(devices).rename({"span": "row"}), on="row")
+    devices = sum_by_device(named).join(rows.select(span="row", k="k"), on="span")
+    devices = flags.add_physics(devices, bands, settings.power_margin_w)
+    found = rows.join(sum_by_stretch(devices).rename({"span": "row"}), on="row")
     # Of an idle workload all devices idle: those that it was given later are no part of this time.
     whole = pl.col("state") == "idle"
     return found.with_columns(
@@ -240,7 +251,7 @@ def _sum(
     )
 
 
-def _with_holders(
+def _add_holders(
     rows: pl.DataFrame, held: pl.DataFrame, holds: pl.DataFrame, settings: IdleSettings
 ) -> pl.DataFrame:
     """Add the owner of each row, and whether its devices' holders are guessed or spread."""
@@ -269,7 +280,9 @@ def _with_holders(
     )
 
 
-def _marked(rows: pl.DataFrame, judgements: Sequence[tuple[Signals, Judgement]]) -> pl.DataFrame:
+def _number_cases(
+    rows: pl.DataFrame, judgements: Sequence[tuple[IdleSignals, Judgement]]
+) -> pl.DataFrame:
     """Number the cases of all rows, and mark what changes about them."""
     known = pl.DataFrame(
         {
@@ -278,7 +291,7 @@ def _marked(rows: pl.DataFrame, judgements: Sequence[tuple[Signals, Judgement]])
             "evidence": [j.evidence for _, j in judgements],
             "actionable": [j.actionable for _, j in judgements],
             "certainty": [
-                confidence(
+                compute_confidence(
                     signals,
                     coverage=1.0,
                     exact=not signals.shared_estimated,
@@ -306,5 +319,5 @@ def _marked(rows: pl.DataFrame, judgements: Sequence[tuple[Signals, Judgement]])
     )
 
 
-def _us(seconds: float) -> int:
+def _convert_seconds(seconds: float) -> int:
     return round(seconds * MICRO)

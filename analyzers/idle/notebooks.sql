@@ -1,10 +1,9 @@
 -- What notebook servers said between moments: idle_notebooks.sql as sums per part of a stretch and
--- moment ($first + k * $step us) by which it was known.
+-- moment ($first + k * $step us, k from -$lead on)
+-- by which it was known.
 SELECT
     s.member,
-    CASE
-        WHEN epoch_us(n.ts) < $first THEN 0 ELSE (epoch_us(n.ts) - $first) // $step + 1
-    END AS k,
+    greatest(floor((epoch_us(n.ts) - $first) / $step)::BIGINT + 1, -$lead) AS k,
     count(*) AS said_n,
     count(*) FILTER (WHERE n.busy_kernels > 0) AS busy_n,
     count(n.busy_kernels) AS kernel_n,

@@ -1,4 +1,4 @@
-"""Runs cut where devices change hands, and what was seen of each piece by each moment."""
+"""IdleRuns cut where devices change hands, and what was seen of each piece by each moment."""
 
 from typing import Any
 
@@ -9,19 +9,19 @@ import polars as pl
 
 from analyzers.idle import spans
 from warehouse.signals.power_band import BINS
-from warehouse.signals.runs import IDLE, LIVE, MICRO, Ints, Runs, Samples
+from warehouse.signals.runs import IDLE, LIVE, MICRO, DeviceSamples, IdleRuns, Ints
 
 SUMS = (
     "looks", "idle_looks", "interval_s", "power_w", "traffic", "procs", "kernel_age_s",
-    "idle_clock", "still", "contrary", "low",
+    "idle_clock", "still", "contrary", "low", "silent_us",
 )  # fmt: skip
 
 
-class Pieces(msgspec.Struct, frozen=True):
+class RunPieces(msgspec.Struct, frozen=True):
     """Pieces as a whole, and as they looked at the moments inside them.
 
     whole: piece, owner, number, start, end, share, run_start, ripe (the run is long enough at
-    moments after it), repeats (its samples repeat old values) and the sums of `spans.summed`.
+    moments after it), repeats (its samples repeat old values) and the sums of `spans.sum_samples`.
     at: piece, k (the moment), end, and the sums.
     """
 
@@ -29,7 +29,7 @@ class Pieces(msgspec.Struct, frozen=True):
     at: pl.DataFrame
 
 
-def held(runs: Runs, holds: pl.DataFrame) -> pl.DataFrame:
+def cut_by_holders(runs: IdleRuns, holds: pl.DataFrame) -> pl.DataFrame:
     """Cut runs by holders: owner, number, start, end, share and the run's own columns."""
     frame = pl.DataFrame(
         {
@@ -46,29 +46,29 @@ def held(runs: Runs, holds: pl.DataFrame) -> pl.DataFrame:
     return cut.filter(pl.col("end") > pl.col("start"))
 
 
-def pieces(
-    looks: Samples, runs: Runs, holds: pl.DataFrame, moments: Ints, *, shortest_s: float
-) -> Pieces:
+def cut_runs(
+    looks: DeviceSamples, runs: IdleRuns, holds: pl.DataFrame, moments: Ints, *, shortest_s: float
+) -> RunPieces:
     """Cut runs by holders and sum up each piece, whole and at every moment inside it."""
     known = pl.DataFrame(
         {
             "number": runs.device,
             "run_start": runs.start,
-            "ripe": _ripe(looks, runs, shortest_s),
-            "repeats": _repeats(looks, runs),
+            "ripe": _find_ripe(looks, runs, shortest_s),
+            "repeats": _has_repeats(looks, runs),
         }
     )
-    cut = held(runs, holds).join(known, on=["number", "run_start"])
+    cut = cut_by_holders(runs, holds).join(known, on=["number", "run_start"])
     cut = cut.sort("owner", "number", "start")
     cut = cut.with_row_index("piece").with_columns(pl.col("piece").cast(pl.Int64))
     if cut.is_empty():
-        return Pieces(cut, cut)
-    inside = _inside(looks, cut, moments)
-    edges = [spans.rows(looks, frame) for frame in (cut, inside)]
+        return RunPieces(cut, cut)
+    inside = _list_inside(looks, cut, moments)
+    edges = [spans.find_rows(looks, frame) for frame in (cut, inside)]
     low, high = (np.concatenate(both) for both in zip(*edges, strict=True))
-    found = spans.summed(looks, low, high, running=True)
+    found = spans.sum_samples(looks, low, high, running=True)
     count = cut.height
-    return Pieces(
+    return RunPieces(
         cut.with_columns([pl.Series(n, v[:count]) for n, v in found.items()]).drop(
             "run_end", "first", "last"
         ),
@@ -76,7 +76,9 @@ def pieces(
     )
 
 
-def taught(looks: Samples, model_of: Ints, held_from: Ints, models: int, moments: Ints) -> Any:
+def count_learned(
+    looks: DeviceSamples, model_of: Ints, held_from: Ints, models: int, moments: Ints
+) -> Any:
     """Count the idle looks that teach a model's idle power, by the first moment that knows them.
 
     A device teaches once somebody has held it (`held_from`, by device); `model_of[device]` is -1
@@ -95,7 +97,7 @@ def taught(looks: Samples, model_of: Ints, held_from: Ints, models: int, moments
     return flat.reshape(len(moments) + 1, models, BINS)
 
 
-def _repeats(looks: Samples, runs: Runs) -> npt.NDArray[np.bool_]:
+def _has_repeats(looks: DeviceSamples, runs: IdleRuns) -> npt.NDArray[np.bool_]:
     """Say of each run whether its samples repeat old values."""
     if looks.still is None:
         return np.zeros(len(runs), dtype=bool)
@@ -103,37 +105,37 @@ def _repeats(looks: Samples, runs: Runs) -> npt.NDArray[np.bool_]:
     return repeats
 
 
-def _ripe(looks: Samples, runs: Runs, shortest_s: float) -> Ints:
+def _find_ripe(looks: DeviceSamples, runs: IdleRuns, shortest_s: float) -> Ints:
     """Return the look of each run with which it became long enough."""
-    key, wide, origin = _keys(looks)
+    key, wide, origin = _encode_keys(looks)
     wanted = runs.start + round(shortest_s * MICRO) - looks.speaks[runs.first]
     at = np.clip(wanted - origin, 0, wide - 1)
     row = np.searchsorted(key, runs.device * wide + at)
-    following = _next_idle(looks)
+    following = _find_next_idle(looks)
     row = np.minimum(following[np.minimum(row, len(looks) - 1)], runs.last)
     at_row: Ints = looks.at[row]
     return at_row
 
 
-def _inside(looks: Samples, cut: pl.DataFrame, moments: Ints) -> pl.DataFrame:
+def _list_inside(looks: DeviceSamples, cut: pl.DataFrame, moments: Ints) -> pl.DataFrame:
     """Return a row per piece and moment within it at which its run is long enough."""
     start = np.maximum(cut["start"].to_numpy(), cut["ripe"].to_numpy())
     low = np.searchsorted(moments, start, side="right")
     high = np.maximum(np.searchsorted(moments, cut["end"].to_numpy(), side="left"), low)
     index = np.repeat(np.arange(cut.height), high - low)
-    k = ranges(low, high)
+    k = list_ranges(low, high)
     rows = cut[index].with_columns(k=pl.Series(k, dtype=pl.Int64), at=pl.Series(moments[k]))
-    key, wide, origin = _keys(looks)
+    key, wide, origin = _encode_keys(looks)
     before = np.clip(moments[k] - origin, 0, wide - 1)
     row = np.searchsorted(key, rows["number"].to_numpy() * wide + before) - 1
-    last = np.maximum(_last_idle(looks)[row], rows["first"].to_numpy())
+    last = np.maximum(_find_last_idle(looks)[row], rows["first"].to_numpy())
     seen = looks.at[last] + looks.speaks[last]
     return rows.with_columns(
         last=pl.Series(last), end=pl.min_horizontal("end", "at", pl.Series(seen))
     ).filter(pl.col("end") > pl.col("start"))
 
 
-def ranges(low: Ints, high: Ints) -> Ints:
+def list_ranges(low: Ints, high: Ints) -> Ints:
     """Return low[0]..high[0]-1, low[1]..high[1]-1 and so on, as one array."""
     length = high - low
     offset = np.repeat(np.cumsum(length) - length, length)
@@ -141,20 +143,20 @@ def ranges(low: Ints, high: Ints) -> Ints:
     return made
 
 
-def _keys(looks: Samples) -> tuple[Ints, int, int]:
+def _encode_keys(looks: DeviceSamples) -> tuple[Ints, int, int]:
     origin = int(looks.at.min())
     wide = int(looks.at.max()) - origin + 2
     return looks.device * wide + (looks.at - origin), wide, origin
 
 
-def _last_idle(looks: Samples) -> Ints:
+def _find_last_idle(looks: DeviceSamples) -> Ints:
     """Return, per look, the last idle one up to it."""
     index = np.where(looks.kind == IDLE, np.arange(len(looks)), 0)
     made: Ints = np.maximum.accumulate(index)
     return made
 
 
-def _next_idle(looks: Samples) -> Ints:
+def _find_next_idle(looks: DeviceSamples) -> Ints:
     """Return, per look, the first idle one from it on; beyond the last, the last look."""
     most = len(looks) - 1
     index = np.where(looks.kind == IDLE, np.arange(len(looks)), most)

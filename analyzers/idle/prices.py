@@ -5,18 +5,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fallow.seams import Views
+from fallow.protocols import Views
 from fallow.window import Window
 from warehouse.signals.runs import MICRO, Ints
 
 
-class Meter:
+class CostMeter:
     """What each device had cost by any moment, and for how long somebody knew its price."""
 
     def __init__(self, views: Views, window: Window, devices: pl.DataFrame) -> None:
-        from warehouse.pricing import device_rates  # noqa: PLC0415  (the engine loads in 0.3 s)
+        from warehouse.pricing import derive_device_rates  # noqa: PLC0415  (the engine loads in 0.3 s)
 
-        rates = pl.DataFrame(device_rates(views, window))
+        rates = pl.DataFrame(derive_device_rates(views, window))
         self.empty = rates.is_empty()
         if self.empty:
             return
@@ -41,7 +41,9 @@ class Meter:
         self._time = np.concatenate([[0], np.cumsum(long)])
 
     def dollars(self, pieces: pl.DataFrame) -> pl.DataFrame:
-        """Return row, usd of pieces (row, number, start, end, share); null = a part has no price.
+        """Return row, usd of pieces (row, number, start, end, share, seen); null = no price.
+
+        A row of which a part has no price has none.
 
         A microsecond may be lost where two rates meet.
         """
@@ -60,7 +62,7 @@ class Meter:
             "row",
             asked=pl.col("end") - pl.col("start"),
             known=pl.Series(known),
-            usd=pl.Series(cost) * pl.col("share") / (3600 * MICRO),
+            usd=pl.Series(cost) * pl.col("share") * pl.col("seen") / (3600 * MICRO),
         )
         sums = told.group_by("row").agg(pl.col("asked", "known", "usd").sum())
         priced = pl.col("known") >= pl.col("asked") - 1000

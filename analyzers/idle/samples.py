@@ -10,21 +10,22 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from analyzers.queries import sql
+from analyzers.queries import load_sql
 from fallow.gpu_models import canonical
-from fallow.seams import Views
+from fallow.protocols import Views
 from fallow.settings import IdleSettings
 from fallow.window import Window
-from warehouse.signals.runs import BLIND, MICRO, Samples
+from warehouse.signals import frozen
+from warehouse.signals.runs import BLIND, CONFLICT, ENERGY_STILL, IDLE, LIVE, MICRO, DeviceSamples
 
-MOST_LOOKS = 30_000_000
+MOST_SAMPLES = 30_000_000
 """Windows with more raw looks are judged from 5-minute rollups."""
 
 PER_PART = 5_000_000
-"""Samples in memory at once, about 60 bytes each."""
+"""DeviceSamples in memory at once, about 60 bytes each."""
 
 BUCKET_S = 300
-WHOLE: Mapping[str, int] = MappingProxyType({"bucket": 0, "buckets": 1})
+WHOLE: Mapping[str, Any] = MappingProxyType({"bucket": 0, "buckets": 1, "workloads": []})
 """Parameters of SQL that reads all workloads."""
 
 MEASURES = (
@@ -33,7 +34,7 @@ MEASURES = (
 )  # fmt: skip
 
 
-class Plan(msgspec.Struct, frozen=True):
+class SampleQuery(msgspec.Struct, frozen=True):
     """Which rows a window is judged from, and the parameters that all queries share."""
 
     source: str
@@ -42,23 +43,25 @@ class Plan(msgspec.Struct, frozen=True):
     devices: pl.DataFrame
     """number, cluster, device, node, parent, model, weight, gpu_model, tdp_w, prior_w."""
     parameters: dict[str, Any]
+    accounted: tuple[int, int] = (0, 0)
+    """From when to when (microseconds) the accounting step has written states."""
 
 
-def interval_s(views: Views, window: Window) -> float | None:
+def read_interval_s(views: Views, window: Window) -> float | None:
     """Return the median interval between the samples of the allocated devices of a window."""
-    rows = views.query(sql("idle/devices"), {**window.bounds(), **WHOLE}).to_pylist()
+    rows = views.query(load_sql("idle/devices"), {**window.bounds(), **WHOLE}).to_pylist()
     known = pl.Series([row["interval_s"] for row in rows], dtype=pl.Float64).median()
     return known if isinstance(known, float) else None
 
 
-def plan(
-    views: Views, window: Window, settings: IdleSettings, bucket: Mapping[str, int] = WHOLE
-) -> Plan:
+def plan_query(
+    views: Views, window: Window, settings: IdleSettings, bucket: Mapping[str, Any] = WHOLE
+) -> SampleQuery:
     """Number the allocated devices and choose raw samples where they are whole and few enough.
 
-    `bucket`: only the devices of a bucket of workloads (`holders.Bucket.parameters`).
+    `bucket`: only the devices of a bucket of workloads (`holders.WorkloadBucket.parameters`).
     """
-    rows = views.query(sql("idle/devices"), {**window.bounds(), **bucket}).to_pylist()
+    rows = views.query(load_sql("idle/devices"), {**window.bounds(), **bucket}).to_pylist()
     models = [canonical(row["model"]) for row in rows]
     devices = pl.DataFrame(
         {
@@ -81,8 +84,8 @@ def plan(
             "prior_w": pl.Float64,
         },
     )  # fmt: skip
-    sizes = views.query(sql("idle/sizes"), window.bounds()).to_pylist()[0]
-    raw = sizes["looks"] >= sizes["rolled"] and sizes["looks"] <= MOST_LOOKS
+    sizes = views.query(load_sql("idle/sizes"), window.bounds()).to_pylist()[0]
+    raw = sizes["looks"] >= sizes["rolled"] and sizes["looks"] <= MOST_SAMPLES
     gap = settings.max_gap.total_seconds() if settings.max_gap else None
     parameters: dict[str, Any] = {
         **window.bounds(),
@@ -91,7 +94,7 @@ def plan(
     }
     if not raw:
         barriers = gap is not None and gap > BUCKET_S
-        measured = views.query(sql("idle/measures"), window.bounds()).to_pylist()[0]
+        measured = views.query(load_sql("idle/measures"), window.bounds()).to_pylist()[0]
         parameters |= {
             "exit_samples": settings.exit_samples,
             "max_gap_s": gap,
@@ -99,41 +102,96 @@ def plan(
             **measured,
             "every": barriers or measured["every"],
         }
-    return Plan(
+    return SampleQuery(
         "sample" if raw else "rollup_5m",
         int(sizes["looks"] if raw else sizes["rolled"]),
         devices,
         parameters,
+        (sizes["accounted_from"] or 0, sizes["accounted_until"] or 0),
     )
 
 
-def parts(views: Views, chosen: Plan, settings: IdleSettings) -> Iterator[Samples]:
-    """Yield the looks of some devices after another; idle buckets only where rollups serve."""
+def read_parts(
+    views: Views, chosen: SampleQuery, settings: IdleSettings
+) -> Iterator[DeviceSamples]:
+    """Yield the samples of some devices after another, by the states that `signal` has of them.
+
+    Where rollups serve they are idle buckets only. Where the accounting step wrote nothing, the
+    readings stand as they are.
+    """
     count = chosen.devices.height
     if not count:
         return
     rows = chosen.rows if chosen.source == "sample" else chosen.rows // 6
     step = max(1, int(count * PER_PART / max(rows, 1)))
     asked = [
-        parameters_for(chosen, chosen.devices[begin : begin + step])
+        build_parameters(chosen, chosen.devices[begin : begin + step])
         for begin in range(0, count, step)
     ]
     # The next part is read while this one is judged: two cores are better than one.
     with ThreadPoolExecutor(1) as reader:
-        ahead = reader.submit(views.query, sql(statement(chosen)), asked[0])
+        ahead = reader.submit(_read, views, chosen, asked[0])
         for following in [*asked[1:], None]:
-            found = ahead.result()
+            found, states = ahead.result()
             if following is not None:
-                ahead = reader.submit(views.query, sql(statement(chosen)), following)
-            yield _looks(found, settings, bucketed=chosen.source != "sample")
+                ahead = reader.submit(_read, views, chosen, following)
+            samples = _build_samples(found, settings, bucketed=chosen.source != "sample")
+            yield with_states(samples, states, chosen.accounted)
 
 
-def statement(chosen: Plan) -> str:
+def _read(
+    views: Views, chosen: SampleQuery, parameters: Mapping[str, Any]
+) -> tuple[pa.Table, pa.Table]:
+    named = ("numbers", "clusters", "devices", "first", "last", "since", "until")
+    states = views.query(load_sql("idle/states"), {name: parameters[name] for name in named})
+    return views.query(load_sql(name_statement(chosen)), parameters), states
+
+
+def with_states(
+    samples: DeviceSamples, states: pa.Table, accounted: tuple[int, int]
+) -> DeviceSamples:
+    """Let samples be what the ledger counts them as: `states` are the rows of `states.sql`.
+
+    No idle run reaches over what is not idle there, so that no idle finding does. What is idle
+    there is no steady little work: from when to when states are known is `accounted`.
+    """
+    still = frozen.classify_samples(samples)
+    if not len(samples) or accounted[0] >= accounted[1]:
+        return msgspec.structs.replace(samples, still=still)
+    bucket_us = BUCKET_S * MICRO
+    first = int(samples.at.min()) // bucket_us
+    wide = int(samples.at.max()) // bucket_us - first + 1
+    bucket = states["bucket_us"].to_numpy() // bucket_us - first
+    inside = (bucket >= 0) & (bucket < wide)
+    key = states["device"].to_numpy()[inside] * wide + bucket[inside]
+    wanted = samples.device * wide + samples.at // bucket_us - first
+    place = np.minimum(np.searchsorted(key, wanted), max(len(key) - 1, 0))
+    known = (key[place] == wanted) if len(key) else np.zeros(len(samples), dtype=bool)
+
+    def flag(name: str) -> np.ndarray[Any, Any]:
+        values = states[name].to_numpy()[inside]
+        flagged: np.ndarray[Any, Any] = known & values[place] if len(key) else known
+        return flagged
+
+    stale, low = flag("frozen"), flag("low")
+    # A bucket with work in it is idle for a part that nobody knows.
+    works = known & ~stale & (low | (samples.kind != IDLE) | samples.bucketed)
+    unnamed = (samples.at < accounted[0]) | (samples.at >= accounted[1])
+    activity = np.where(unnamed, samples.measures["activity"], np.nan)
+    return msgspec.structs.replace(
+        samples,
+        measures={**samples.measures, "activity": activity},
+        kind=np.where(works, CONFLICT, samples.kind).astype(np.int8),
+        still=np.where(stale & (still == LIVE), ENERGY_STILL, still).astype(np.int8),
+    )
+
+
+def name_statement(chosen: SampleQuery) -> str:
     """Return the name of the SQL that fetches looks for a plan."""
     return "idle/samples" if chosen.source == "sample" else "idle/buckets"
 
 
-def parameters_for(chosen: Plan, part: pl.DataFrame) -> dict[str, Any]:
+def build_parameters(chosen: SampleQuery, part: pl.DataFrame) -> dict[str, Any]:
     """Return the parameters that fetch the looks of these devices."""
     made: dict[str, Any] = {
         **chosen.parameters,
@@ -150,13 +208,13 @@ def parameters_for(chosen: Plan, part: pl.DataFrame) -> dict[str, Any]:
     return made
 
 
-def _looks(found: pa.Table, settings: IdleSettings, *, bucketed: bool) -> Samples:
+def _build_samples(found: pa.Table, settings: IdleSettings, *, bucketed: bool) -> DeviceSamples:
     rows = pl.DataFrame(found)
     if (rows["kind"] == BLIND).any():
         rows = rows.filter(pl.col("kind") != BLIND)
     count = rows.height
     device = rows["device"].cast(pl.Int64).to_numpy()
-    order = _order(device, rows["at"].to_numpy())
+    order = _find_order(device, rows["at"].to_numpy())
 
     def column(name: str, dtype: type[pl.DataType]) -> np.ndarray[Any, Any]:
         """Return a column in order; one that holds a single value takes the place of one."""
@@ -173,7 +231,7 @@ def _looks(found: pa.Table, settings: IdleSettings, *, bucketed: bool) -> Sample
     length = np.full(len(once), float(BUCKET_S)) if bucketed else once
     gap = once * 3 if settings.max_gap is None else settings.max_gap.total_seconds()
     gap = np.maximum(gap, BUCKET_S if bucketed else 0.0)
-    return Samples(
+    return DeviceSamples(
         device=device if order is None else device[order],
         at=column("at", pl.Int64),
         speaks=np.broadcast_to(np.rint(length * MICRO).astype(np.int64), count),
@@ -189,7 +247,9 @@ def _looks(found: pa.Table, settings: IdleSettings, *, bucketed: bool) -> Sample
     )
 
 
-def _order(device: np.ndarray[Any, Any], at: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+def _find_order(
+    device: np.ndarray[Any, Any], at: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any] | None:
     """Return the rows' order by device and moment; None where they have it.
 
     Files hold days sorted so: a stable sort of one number only merges these runs.

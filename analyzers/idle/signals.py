@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from fallow.protections import annotations, named, notes, stored
+from fallow.protections import annotations, notes, read_stored_pod, select_protections
 from fallow.settings import IdleSettings
 from warehouse.signals.runs import MICRO
 from warehouse.signals.states import BAND_STEP_W, LOW_SHARE
@@ -30,6 +30,9 @@ BYTES_S = 10_000
 Source: telemetry-and-waste.md#idle, K3.
 """
 
+HOST_US = 86_400 * MICRO
+"""A host is at rest where its means of so long are: a download long ago says nothing of today."""
+
 AFTER_US = 1200 * MICRO
 """Two looks at hosts after a stretch tell of its last moments; at most ten minutes apart."""
 
@@ -40,7 +43,7 @@ SKEW_US = 30 * MICRO
 MOVING = 0.10
 """Share of looks with traffic above which bytes are said to move."""
 
-AT_WORK = 0.05
+HOST_ACTIVITY = 0.05
 """Share of looks with a busy kernel or a served request above which somebody is at work."""
 
 SERVICES = frozenset({"idle_inference", "idle_workload"})
@@ -56,12 +59,12 @@ IDLE_CLOCK = 0.95
 """Share of looks in which the driver must say that clocks are low because the GPU is idle."""
 
 
-def host_bounds(settings: IdleSettings) -> dict[str, float]:
+def get_host_bounds(settings: IdleSettings) -> dict[str, float]:
     """Return the parameters of SQL that asks whether pods were at rest on their hosts."""
     return {"cpu_share": CPU_SHARE, "cpu_cores": settings.host_cpu_cores, "bytes_s": BYTES_S}
 
 
-def most_cores(cpu_request_milli: int | None, settings: IdleSettings) -> float:
+def compute_most_cores(cpu_request_milli: int | None, settings: IdleSettings) -> float:
     """Return the cores up to which a pod is at rest: a share of its request, and never many.
 
     Twin of `host_activity/held_pods.sql`. One busy core of 32 requested is work.
@@ -70,7 +73,7 @@ def most_cores(cpu_request_milli: int | None, settings: IdleSettings) -> float:
     return min(CPU_SHARE * requested, settings.host_cpu_cores)
 
 
-def by_bands(
+def add_bands(
     members: pl.DataFrame, known: pl.DataFrame, margin_w: float, *, on: list[str]
 ) -> pl.DataFrame:
     """Add `band_w`, `band` (its source) and `physics` per device, with the bands in `known`.
@@ -85,7 +88,7 @@ def by_bands(
     )
     within = pl.col("power_w") <= pl.col("band_w") + margin_w
     joined = members.with_columns(
-        pl.col("power_w", "idle_clock", "procs", "kernel_age_s", "traffic").fill_nan(None)
+        pl.col("power_w", "idle_clock", "procs", "kernel_age_s", "traffic", "low").fill_nan(None)
     ).join(known, on=on, how="left")
     above = (pl.col("power_w") > pl.col("band_w") + BAND_STEP_W).fill_null(True)
     return joined.with_columns(
@@ -98,7 +101,7 @@ def by_bands(
     )
 
 
-def by_device(members: pl.DataFrame) -> pl.DataFrame:
+def sum_by_device(members: pl.DataFrame) -> pl.DataFrame:
     """Sum the pieces of each device up per stretch (`span`): a minute of one is not a night."""
 
     def mean(name: str) -> pl.Expr:
@@ -120,7 +123,7 @@ def by_device(members: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def by_stretch(devices: pl.DataFrame) -> pl.DataFrame:
+def sum_by_stretch(devices: pl.DataFrame) -> pl.DataFrame:
     """Sum devices up per stretch (`span`): all must speak for idle, one against is enough."""
     return devices.group_by("span", maintain_order=True).agg(
         against=(pl.col("physics") == False).any(),  # noqa: E712  (an expression)
@@ -146,14 +149,14 @@ def by_stretch(devices: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def protections(pods: list[dict[str, Any]]) -> tuple[bool, bool]:
+def read_protections(pods: list[dict[str, Any]]) -> tuple[bool, bool]:
     """Return whether an annotation forbids a verdict, and whether one forbids acting."""
     found = {False: False, True: False}
     for pod in pods:
         noted = msgspec.json.decode(pod["annotations"]) if pod.get("annotations") else {}
         labels = msgspec.json.decode(pod["labels"]) if pod.get("labels") else {}
-        said = stored(noted)
-        for name, value in {**said, **named(labels, said)}.items():
+        said = read_stored_pod(noted)
+        for name, value in {**said, **select_protections(labels, said)}.items():
             row = annotations().get(name)
             if row is not None and row.veto and row.protects(value):
                 found[row.veto == "verdict"] = True

@@ -1,4 +1,5 @@
--- How many looks the window has, and how many the rollups say it had.
+-- How many samples the window has, how many the rollups say it had, and the time whose states the
+-- accounting step has written.
 SELECT
     (
         SELECT count(*) FROM sample
@@ -7,4 +8,12 @@ SELECT
     (
         SELECT coalesce(sum(n), 0) FROM rollup_5m
         WHERE bucket >= $since AND bucket < $until
-    ) AS rolled
+    ) AS rolled,
+    (
+        SELECT epoch_us(min(bucket)) FROM signal
+        WHERE bucket >= time_bucket(INTERVAL 5 MINUTE, $since::TIMESTAMP) AND bucket < $until
+    ) AS accounted_from,
+    (
+        SELECT epoch_us(max(bucket) + INTERVAL 5 MINUTE) FROM signal
+        WHERE bucket >= time_bucket(INTERVAL 5 MINUTE, $since::TIMESTAMP) AND bucket < $until
+    ) AS accounted_until

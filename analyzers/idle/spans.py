@@ -10,8 +10,9 @@ import numpy as np
 import polars as pl
 
 from analyzers.idle.samples import MEASURES
+from warehouse.reductions import SPEAKS
 from warehouse.signals.frozen import STILL_READINGS
-from warehouse.signals.runs import IDLE, MICRO, POWER_STILL, Samples
+from warehouse.signals.runs import IDLE, MICRO, POWER_STILL, DeviceSamples
 from warehouse.signals.states import LOW_ACTIVITY
 
 CONTRARY_W, CONTRARY_SHARE = 20.0, 0.25
@@ -27,7 +28,7 @@ Source: telemetry-and-waste.md#idle.
 WORKLOAD = ("cluster", "namespace", "workload_kind", "workload")
 
 
-def merged_holds(holds: pl.DataFrame) -> pl.DataFrame:
+def merge_holds(holds: pl.DataFrame) -> pl.DataFrame:
     """Merge the pods of a workload on one device: `owner`, `number`, `start`, `end`, `share`.
 
     `owner` numbers the workload. Shares of pods that hold the device at once add up, to 1 at most.
@@ -47,7 +48,7 @@ def merged_holds(holds: pl.DataFrame) -> pl.DataFrame:
     return held.select("owner", "number", start="at", end="end", share="share")
 
 
-def rows(looks: Samples, cut: pl.DataFrame) -> tuple[Any, Any]:
+def find_rows(looks: DeviceSamples, cut: pl.DataFrame) -> tuple[Any, Any]:
     """Return the first row of each piece and the row after its last."""
     origin = int(looks.at.min())
     wide = int(looks.at.max()) - origin + 2
@@ -60,7 +61,9 @@ def rows(looks: Samples, cut: pl.DataFrame) -> tuple[Any, Any]:
     return low, np.maximum(high, low)
 
 
-def summed(looks: Samples, low: Any, high: Any, *, running: bool = False) -> dict[str, Any]:
+def sum_samples(
+    looks: DeviceSamples, low: Any, high: Any, *, running: bool = False
+) -> dict[str, Any]:
     """Sum up what was seen from each row `low` to the one before `high`: see `pieces`.
 
     `running`: a device's own floor of traffic is the least it had shown by each look, not the
@@ -76,18 +79,18 @@ def summed(looks: Samples, low: Any, high: Any, *, running: bool = False) -> dic
         return total[high] - total[low]
 
     def mean(values: Any) -> Any:
-        if absent(values):
-            return _none(low)
+        if is_absent(values):
+            return _make_missing(low)
         known = ~np.isnan(values)
         if known.all():
             n = (high - low).astype(np.float64)
-            return np.divide(over(values), n, out=_none(n), where=n > 0)
+            return np.divide(over(values), n, out=_make_missing(n), where=n > 0)
         n = over(known)
-        return np.divide(over(np.where(known, values, 0.0)), n, out=_none(n), where=n > 0)
+        return np.divide(over(np.where(known, values, 0.0)), n, out=_make_missing(n), where=n > 0)
 
     m = {name: looks.measures[name] for name in MEASURES}
     power = mean(m["power_w"])
-    energy_w, during, still = _energy(looks, low, high)
+    energy_w, during, still = _sum_energy(looks, low, high)
     if looks.still is not None:
         readings = over(looks.looks)
         constant = looks.still[np.minimum(low, len(looks) - 1)] == POWER_STILL
@@ -98,13 +101,13 @@ def summed(looks: Samples, low: Any, high: Any, *, running: bool = False) -> dic
         power - energy_w > np.maximum(CONTRARY_W, CONTRARY_SHARE * power)
     )
     activity = m["activity"]
-    if not absent(activity):
+    if not is_absent(activity):
         activity = np.where(np.isnan(activity), np.nan, activity >= LOW_ACTIVITY)
     traffic, procs = m["traffic_bps"], m["procs"]
-    if not absent(traffic):
-        above = traffic - _floor(looks, traffic, running=running)
+    if not is_absent(traffic):
+        above = traffic - _find_floor(looks, traffic, running=running)
         traffic = np.where(np.isnan(above), np.nan, above > TRAFFIC_BPS)
-    if not absent(procs):
+    if not is_absent(procs):
         procs = np.where(np.isnan(procs), np.nan, procs > 0)
     final = np.maximum(high - 1, 0)
     return {
@@ -119,19 +122,30 @@ def summed(looks: Samples, low: Any, high: Any, *, running: bool = False) -> dic
         "still": still,
         "contrary": contrary,
         "low": mean(activity),
+        "silent_us": _silent(looks, low, high),
     }
 
 
-def absent(values: Any) -> bool:
+def _silent(looks: DeviceSamples, low: Any, high: Any) -> Any:
+    """Return the microseconds that no sample speaks for, as the ledger counts them: unknown."""
+    spoken = looks.speaks * SPEAKS
+    if looks.bucketed:
+        spoken = np.minimum(looks.speaks, looks.looks * looks.interval_s * MICRO * SPEAKS)
+    gap = np.maximum(np.diff(looks.at, append=looks.at[-1:]) - spoken, 0.0)
+    total = np.concatenate([[0.0], np.cumsum(gap)])
+    return total[np.maximum(high - 1, low)] - total[low]
+
+
+def is_absent(values: Any) -> bool:
     """Say whether nothing is known: every value is missing."""
     return len(values) == 0 or bool(np.isnan(values[0]) and np.isnan(values).all())
 
 
-def _none(like: Any) -> Any:
+def _make_missing(like: Any) -> Any:
     return np.full(len(like), np.nan)
 
 
-def _floor(looks: Samples, values: Any, *, running: bool) -> Any:
+def _find_floor(looks: DeviceSamples, values: Any, *, running: bool) -> Any:
     """Return, per look, the least value its device showed: monitoring itself moves bytes."""
     begins = np.flatnonzero(np.diff(looks.device, prepend=-1))
     if running:
@@ -140,15 +154,15 @@ def _floor(looks: Samples, values: Any, *, running: bool) -> Any:
     return np.repeat(least, np.diff(np.append(begins, len(values))))
 
 
-def _energy(looks: Samples, low: Any, high: Any) -> tuple[Any, Any, Any]:
+def _sum_energy(looks: DeviceSamples, low: Any, high: Any) -> tuple[Any, Any, Any]:
     """Return mean watts from the energy counter, over how many seconds, and whether it stood still.
 
     Raw looks carry the counter, buckets the energy used in them. A counter that drops counts
     from zero.
     """
     energy = looks.measures["energy_mj"].astype(np.float64, copy=False)
-    if absent(energy):
-        return _none(low), np.zeros(len(low)), np.zeros(len(low), dtype=bool)
+    if is_absent(energy):
+        return _make_missing(low), np.zeros(len(low)), np.zeros(len(low), dtype=bool)
     if looks.bucketed:
         used, seconds = energy, looks.speaks / MICRO
         begin = low
@@ -162,7 +176,9 @@ def _energy(looks: Samples, low: Any, high: Any) -> tuple[Any, Any, Any]:
     spent = np.concatenate([[0.0], np.cumsum(np.where(known, seconds, 0.0))])
     millijoules, during = total[high] - total[begin], spent[high] - spent[begin]
     flat = (during >= STILL_S) & (millijoules <= 0)
-    watts = np.divide(millijoules / 1000, during, out=_none(low), where=(during > 0) & ~flat)
+    watts = np.divide(
+        millijoules / 1000, during, out=_make_missing(low), where=(during > 0) & ~flat
+    )
     return watts, during, flat
 
 
@@ -170,7 +186,7 @@ STILL_S = 600
 """A board that is powered uses energy; a counter still for 10 minutes repeats an old value."""
 
 
-def stretches(cut: pl.DataFrame, holds: pl.DataFrame) -> pl.DataFrame:
+def find_stretches(cut: pl.DataFrame, holds: pl.DataFrame) -> pl.DataFrame:
     """Return when each workload was idle or partly idle: owner, start, end, state, devices, idle.
 
     state is `idle` (every device it held) or `partly idle`; `gpu_us` is GPU-microseconds held by
@@ -178,8 +194,8 @@ def stretches(cut: pl.DataFrame, holds: pl.DataFrame) -> pl.DataFrame:
     """
     edges = pl.concat(
         [
-            _edges(holds, held=1, idle=0),
-            _edges(cut, held=0, idle=1),
+            _count_edges(holds, held=1, idle=0),
+            _count_edges(cut, held=0, idle=1),
         ]
     )
     touched = edges.join(cut.select("owner").unique(), on="owner", how="semi")
@@ -207,7 +223,7 @@ def stretches(cut: pl.DataFrame, holds: pl.DataFrame) -> pl.DataFrame:
     return out.filter(pl.col("state") != "other").drop("run")
 
 
-def _edges(frame: pl.DataFrame, *, held: int, idle: int) -> pl.DataFrame:
+def _count_edges(frame: pl.DataFrame, *, held: int, idle: int) -> pl.DataFrame:
     gpus = pl.col("gpus") if idle else pl.lit(0.0)
     return pl.concat(
         [
@@ -217,7 +233,7 @@ def _edges(frame: pl.DataFrame, *, held: int, idle: int) -> pl.DataFrame:
     )
 
 
-def parted(stretches: pl.DataFrame, works: pl.DataFrame) -> pl.DataFrame:
+def split_stretches(stretches: pl.DataFrame, works: pl.DataFrame) -> pl.DataFrame:
     """Part stretches where work begins and ends: span, start, end, in order of time.
 
     `works` are intervals without overlap within the stretches: span, from_us, to_us.

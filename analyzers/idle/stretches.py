@@ -8,30 +8,32 @@ import polars as pl
 
 from analyzers.idle import samples as source
 from analyzers.idle import spans
-from analyzers.idle.holders import overlapping
-from analyzers.idle.pieces import SUMS, ranges
-from analyzers.queries import sql
-from fallow.seams import Views
+from analyzers.idle.holders import join_overlapping
+from analyzers.idle.pieces import SUMS, list_ranges
+from analyzers.queries import load_sql
+from fallow.protocols import Views
 from warehouse.signals.runs import Ints
 
 BUSY_SHARE = 0.2
 """Share of samples from the exit threshold on that makes another rank a busy one."""
 
 
-def stretches(whole: pl.DataFrame, merged: pl.DataFrame, least: Mapping[str, int]) -> pl.DataFrame:
+def find_stretches(
+    whole: pl.DataFrame, merged: pl.DataFrame, least: Mapping[str, int]
+) -> pl.DataFrame:
     """Return when workloads idled: span, owner, start, end, state, devices (allocated).
 
     `least`: microseconds of the shortest, by state (`idle`, `partly idle`) that is asked for.
     """
-    found = spans.stretches(whole, merged)
+    found = spans.find_stretches(whole, merged)
     shortest = pl.col("state").replace_strict(least, default=None, return_dtype=pl.Int64)
     found = found.filter(pl.col("end") - pl.col("start") >= shortest)
     found = found.select("owner", "start", "end", "state", "devices").sort("owner", "start")
     return found.with_row_index("span").with_columns(pl.col("span").cast(pl.Int64))
 
 
-def compute_shares(
-    views: Views, chosen: source.Plan, devices: pl.DataFrame
+def read_compute_shares(
+    views: Views, chosen: source.SampleQuery, devices: pl.DataFrame
 ) -> list[dict[str, Any]]:
     """Return how many samples of devices computed: span, device, looks, busy.
 
@@ -39,7 +41,7 @@ def compute_shares(
     """
     named = devices.join(chosen.devices.select("number", "cluster", "device"), on="number")
     rows: list[dict[str, Any]] = views.query(
-        sql("idle/others_samples" if chosen.source == "sample" else "idle/others"),
+        load_sql("idle/others_samples" if chosen.source == "sample" else "idle/others"),
         {
             "since": chosen.parameters["since"],
             "until": chosen.parameters["until"],
@@ -54,25 +56,25 @@ def compute_shares(
     return rows
 
 
-def beside_busy(
-    views: Views, chosen: source.Plan, found: pl.DataFrame, whole: pl.DataFrame,
+def keep_beside_busy(
+    views: Views, chosen: source.SampleQuery, found: pl.DataFrame, whole: pl.DataFrame,
     merged: pl.DataFrame,
 ) -> pl.DataFrame:  # fmt: skip
     """Drop partly idle stretches in which no other device was seen to compute."""
     partly = found.filter(pl.col("state") == "partly idle").select("span", "owner", "start", "end")
     if partly.is_empty():
         return found
-    idle = overlapping(partly, whole).select("span", "number").unique()
-    others = overlapping(partly, merged).join(idle, on=["span", "number"], how="anti")
+    idle = join_overlapping(partly, whole).select("span", "number").unique()
+    others = join_overlapping(partly, merged).join(idle, on=["span", "number"], how="anti")
     busy = {
         row["span"]
-        for row in compute_shares(views, chosen, others)
+        for row in read_compute_shares(views, chosen, others)
         if row["looks"] and (row["busy"] or 0) / row["looks"] >= BUSY_SHARE
     }
     return found.filter((pl.col("state") == "idle") | pl.col("span").is_in(list(busy)))
 
 
-def members(found: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
+def list_members(found: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
     """Return which pieces each stretch is made of: span, piece, start, end, run_start, ripe."""
     pieces = whole.select("owner", "piece", "run_start", "ripe", begin="start", finish="end")
     both = found.join(pieces, on="owner")
@@ -80,7 +82,7 @@ def members(found: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
     return both.select("span", "piece", "run_start", "ripe", start="begin", end="finish")
 
 
-def at_times(
+def list_at_times(
     found: pl.DataFrame, made_of: pl.DataFrame, at: pl.DataFrame, moments: Ints, *,
     least: Mapping[str, int], slack_us: int | None,
 ) -> pl.DataFrame:  # fmt: skip
@@ -96,7 +98,7 @@ def at_times(
     if slack_us is not None:
         high = np.searchsorted(moments, found["end"].to_numpy() + slack_us, side="right")
     high = np.maximum(high, low)
-    k = ranges(low, high)
+    k = list_ranges(low, high)
     rows = found[np.repeat(np.arange(found.height), high - low)].with_columns(
         k=pl.Series(k, dtype=pl.Int64), at=pl.Series(moments[k])
     )
@@ -105,7 +107,7 @@ def at_times(
             made_of.select("span", "piece")
             .join(at.select("piece", "k", "end"), on="piece")
             .select("span", "k", "end"),
-            _unripe(made_of, moments),
+            _find_unripe(made_of, moments),
         ]
     )
     first = ends.group_by("span", "k").agg(pl.col("end").min().alias("seen"))
@@ -120,22 +122,24 @@ def at_times(
     return rows.filter(kept).select(named).sort("span", "k")
 
 
-def _unripe(made_of: pl.DataFrame, moments: Ints) -> pl.DataFrame:
+def _find_unripe(made_of: pl.DataFrame, moments: Ints) -> pl.DataFrame:
     """Return where runs too short to be known at a moment end the stretch."""
     low = np.searchsorted(moments, made_of["start"].to_numpy(), side="right")
     high = np.maximum(np.searchsorted(moments, made_of["ripe"].to_numpy(), side="right"), low)
-    k = pl.Series("k", ranges(low, high), dtype=pl.Int64)
+    k = pl.Series("k", list_ranges(low, high), dtype=pl.Int64)
     rows = made_of[np.repeat(np.arange(made_of.height), high - low)]
     return rows.select("span", k, end="start")
 
 
-def pieces_of(
+def join_pieces(
     rows: pl.DataFrame, made_of: pl.DataFrame, whole: pl.DataFrame, at: pl.DataFrame
 ) -> pl.DataFrame:
     """Return the pieces of each row (stretch and moment) with their sums as of the moment.
 
     `rows` has row, span, k, start, end, at. Adds number, share, gpus, gpu_model, piece_start,
-    piece_end, and clips start and end to the piece; `overlap` is their distance.
+    piece_end, and clips start and end to the piece; `seen` is the share of it that samples speak
+    for (0-1) and `overlap` its microseconds between start and end: the rest is unknown in the
+    ledger, and no waste.
     """
     facts = whole.select("piece", "number", "share", "gpus", "gpu_model", "instance", *SUMS)
     both = rows.select("row", "span", "k", "start", "end", "at").join(
@@ -155,4 +159,6 @@ def pieces_of(
         start=pl.max_horizontal("start", "piece_start"), end=pl.min_horizontal("end", "piece_end")
     )
     both = both.filter(pl.col("end") > pl.col("start"))
-    return both.with_columns(overlap=pl.col("end") - pl.col("start"))
+    length = pl.col("piece_end") - pl.col("piece_start")
+    both = both.with_columns(seen=1 - (pl.col("silent_us") / length).clip(0, 1))
+    return both.with_columns(overlap=(pl.col("end") - pl.col("start")) * pl.col("seen"))

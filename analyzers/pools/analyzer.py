@@ -6,24 +6,24 @@ from typing import Any
 
 import polars as pl
 
-from analyzers.pending import gpus_of
+from analyzers.pending import sum_gpus
 from analyzers.pools import timeline
 from analyzers.pools.findings import (
     CONSOLIDATE,
     TAINT,
-    Waste,
-    about_plan,
-    free_claims,
-    free_part,
-    made,
-    money,
-    pool_claims,
-    subject,
+    PoolWaste,
+    build_finding,
+    build_subject,
+    claim_free,
+    claim_pool,
+    compute_free_waste,
+    describe_sizing,
+    round_money,
 )
-from analyzers.pools.site import Pool, Site, read
-from analyzers.pools.sizing import Sizing, sized, used_types
-from fallow.nouns import Finding, Unjudged
-from fallow.seams import Views
+from analyzers.pools.inventory import NodePoolUsage, PoolInventory, read_pools
+from analyzers.pools.sizing import PoolSizing, list_used_types, size_pool
+from fallow.models import Finding, Unjudged
+from fallow.protocols import Views
 from fallow.settings import PoolsSettings
 from fallow.window import Window
 
@@ -42,28 +42,28 @@ class PoolsAnalyzer:
 
     def find(self, views: Views, window: Window) -> list[Finding]:
         """Return what each pool wastes, the most dollars first."""
-        site = read(views, window, self.settings)
+        site = read_pools(views, window, self.settings)
         found: list[Finding] = []
         for pool in site.pools:
             found += self._sizing(pool, site, window)
             found += self._by_node(pool, window)
-            found += _mixed(pool, window)
+            found += _find_mixed(pool, window)
         return sorted(found, key=lambda f: (-(f.usd or Decimal()), -f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
         """Return the pools whose size or shape cannot be judged, and why."""
-        site = read(views, window, self.settings)
+        site = read_pools(views, window, self.settings)
         held = []
         for pool in site.pools:
             reasons = self._withheld(pool, site)
             if reasons:
-                held.append(Unjudged(subject(pool), round(pool.gpu_hours, 6), reasons))
+                held.append(Unjudged(build_subject(pool), round(pool.gpu_hours, 6), reasons))
         return held
 
-    def _withheld(self, pool: Pool, site: Site) -> tuple[str, ...]:
+    def _withheld(self, pool: NodePoolUsage, site: PoolInventory) -> tuple[str, ...]:
         if not pool.hours:
             return ("the ledger has none of its hours",)
-        found = sized(pool, site.rates, self.settings)
+        found = size_pool(pool, site.rates, self.settings)
         if isinstance(found, str):
             return (found,)
         if not found.priced:
@@ -72,8 +72,10 @@ class PoolsAnalyzer:
             return ("it stands in no known cloud: its size is judged, other types are not",)
         return ()
 
-    def _sizing(self, pool: Pool, site: Site, window: Window) -> Iterator[Finding]:
-        found = sized(pool, site.rates, self.settings) if pool.hours else ""
+    def _sizing(
+        self, pool: NodePoolUsage, site: PoolInventory, window: Window
+    ) -> Iterator[Finding]:
+        found = size_pool(pool, site.rates, self.settings) if pool.hours else ""
         if isinstance(found, str):
             return
         if found.priced:
@@ -81,7 +83,9 @@ class PoolsAnalyzer:
         else:
             yield from self._in_gpus(pool, found, window)
 
-    def _in_dollars(self, pool: Pool, found: Sizing, window: Window) -> Iterator[Finding]:
+    def _in_dollars(
+        self, pool: NodePoolUsage, found: PoolSizing, window: Window
+    ) -> Iterator[Finding]:
         bill, hours = pool.usd or Decimal(), Decimal(repr(pool.hours))
         worth = Decimal(repr(self.settings.min_saving)) * bill
         best = found.best or found.own
@@ -93,52 +97,55 @@ class PoolsAnalyzer:
         saved = bill - Decimal(repr(chosen.usd_h)) * hours
         if saved <= 0 or saved < worth:
             return
-        reshaped = not used_types(chosen) <= set(pool.types)
+        reshaped = not list_used_types(chosen) <= set(pool.types)
         gpus = sum(int(str(m["gpus"])) for m in chosen.mix)
         released = min(max(pool.gpu_hours - gpus * pool.hours, 0.0), pool.gpu_hours)
-        usd = money(saved)
-        yield made(
+        usd = round_money(saved)
+        yield build_finding(
             pool,
             window,
             "misshapen_pool" if reshaped else "oversized_pool",
-            Waste(released, usd),
-            {"why": _why(pool, found, chosen.usd_h, gpus), **about_plan(pool, found, chosen)},
-            pool_claims(pool, min(released, pool.free_hours), usd),
-            _doubts(pool, found),
+            PoolWaste(released, usd),
+            {
+                "why": _explain(pool, found, chosen.usd_h, gpus),
+                **describe_sizing(pool, found, chosen),
+            },
+            claim_pool(pool, min(released, pool.free_hours), usd),
+            _list_doubts(pool, found),
             region=(found.market.region if found.market else "") or "the region",
         )
 
-    def _in_gpus(self, pool: Pool, found: Sizing, window: Window) -> Iterator[Finding]:
+    def _in_gpus(self, pool: NodePoolUsage, found: PoolSizing, window: Window) -> Iterator[Finding]:
         released = pool.gpu_hours - found.own.usd_h * pool.hours
         if released < max(self.settings.min_saving * pool.gpu_hours, LEAST_GPU_HOURS):
             return
         gpus = round(found.own.usd_h)
-        yield made(
+        yield build_finding(
             pool,
             window,
             "oversized_pool",
-            Waste(released, None),
+            PoolWaste(released, None),
             {
                 "why": f"{pool.gpu_hours / pool.hours:.1f} GPUs on average, {gpus} would do at the "
                 "peak; part of it has no price",
-                **about_plan(pool, found, found.own),
+                **describe_sizing(pool, found, found.own),
             },
-            pool_claims(pool, min(released, pool.free_hours), None),
-            _doubts(pool, found),
+            claim_pool(pool, min(released, pool.free_hours), None),
+            _list_doubts(pool, found),
         )
 
-    def _by_node(self, pool: Pool, window: Window) -> Iterator[Finding]:
-        steps = timeline.stretches(pool.pods, pool.nodes)
+    def _by_node(self, pool: NodePoolUsage, window: Window) -> Iterator[Finding]:
+        steps = timeline.find_stretches(pool.pods, pool.nodes)
         if steps.is_empty():
             return
         least = self.settings.empty_after.total_seconds() / 3600
-        unused = timeline.without_work(steps, least)
+        unused = timeline.sum_empty_hours(steps, least)
         doubts = () if pool.hosts_seen else (UNSEEN,)
-        wanted = _beyond_waiting(
+        wanted = _exclude_waiting(
             pool,
             {r["node"]: r["empty_hours"] * r["gpu_count"] for r in unused.iter_rows(named=True)},
         )
-        waste, hours = free_part(pool, wanted)
+        waste, hours = compute_free_waste(pool, wanted)
         if waste.gpu_hours >= LEAST_GPU_HOURS:
             share = waste.gpu_hours / pool.gpu_hours
             details: dict[str, Any] = {
@@ -147,35 +154,37 @@ class PoolsAnalyzer:
                 "node_hours": round(float(unused["empty_hours"].sum()), 3),
                 "manifest": {"spec": CONSOLIDATE},
             }
-            claims = free_claims(pool, hours)
-            yield made(pool, window, "empty_nodes", waste, details, claims, doubts)
+            claims = claim_free(pool, hours)
+            yield build_finding(pool, window, "empty_nodes", waste, details, claims, doubts)
         wanted = {
             r["node"]: r["squatted_hours"] * r["gpu_count"] for r in unused.iter_rows(named=True)
         }
-        waste, hours = free_part(pool, wanted)
+        waste, hours = compute_free_waste(pool, wanted)
         if waste.gpu_hours >= LEAST_GPU_HOURS:
             details = {
                 "why": "GPU nodes kept alive by pods that ask for no GPU",
                 "nodes": len(hours),
                 "node_hours": round(float(unused["squatted_hours"].sum()), 3),
-                "squatters": _squatters(pool, hours),
+                "squatters": _rank_squatters(pool, hours),
                 "manifest": {"spec": {"template": {"spec": {"taints": [TAINT]}}}},
-                "tainted": _tainted(pool),
+                "tainted": _is_tainted(pool),
             }
-            claims = free_claims(pool, hours)
+            claims = claim_free(pool, hours)
             taint = (
                 "remove the tolerations of these pods"
                 if details["tainted"]
                 else "taint the nodes {key}={value}:{effect}".format(**TAINT)
             )
-            yield made(pool, window, "cpu_squatters", waste, details, claims, taint=taint)
+            yield build_finding(pool, window, "cpu_squatters", waste, details, claims, taint=taint)
         yield from self._stranded(pool, steps, window)
 
-    def _stranded(self, pool: Pool, steps: pl.DataFrame, window: Window) -> Iterator[Finding]:
-        rows = timeline.stranded(steps, pool.pods)
+    def _stranded(
+        self, pool: NodePoolUsage, steps: pl.DataFrame, window: Window
+    ) -> Iterator[Finding]:
+        rows = timeline.sum_stranded(steps, pool.pods)
         causes = ("by_cpu", "by_memory", "by_both")
         wanted = {r["node"]: sum(r[c] for c in causes) for r in rows.iter_rows(named=True)}
-        waste, hours = free_part(pool, wanted)
+        waste, hours = compute_free_waste(pool, wanted)
         if waste.gpu_hours < LEAST_GPU_HOURS:
             return
         first = rows.row(0, named=True)
@@ -188,15 +197,15 @@ class PoolsAnalyzer:
             "cpu_milli_per_gpu_p50": first["cpu_per_gpu"],
             "memory_bytes_per_gpu_p50": first["memory_per_gpu"],
             "stranded_cpu_core_hours": round(float(rows["core_hours"].sum()), 3),
-            "hogs": _hogs(pool, first["cpu_per_gpu"]),
+            "hogs": _rank_cpu_requests(pool, first["cpu_per_gpu"]),
         }
-        claims = free_claims(pool, hours)
-        yield made(pool, window, "stranded_gpus", waste, details, claims)
+        claims = claim_free(pool, hours)
+        yield build_finding(pool, window, "stranded_gpus", waste, details, claims)
 
 
-def _beyond_waiting(pool: Pool, hours: dict[str, float]) -> dict[str, float]:
+def _exclude_waiting(pool: NodePoolUsage, hours: dict[str, float]) -> dict[str, float]:
     """Leave out the nodes, those longest empty first, that hold the GPUs that pods wait for."""
-    left = gpus_of(pool.waiting)
+    left = sum_gpus(pool.waiting)
     sizes = dict(pool.nodes.select("node", "gpu_count").iter_rows())
     kept = set()
     for node in sorted(hours, key=lambda n: (-hours[n], n)):
@@ -207,7 +216,7 @@ def _beyond_waiting(pool: Pool, hours: dict[str, float]) -> dict[str, float]:
     return {node: value for node, value in hours.items() if node not in kept}
 
 
-def _mixed(pool: Pool, window: Window) -> Iterator[Finding]:
+def _find_mixed(pool: NodePoolUsage, window: Window) -> Iterator[Finding]:
     """Several GPU models in one pool: which one a pod gets is chance, unless it says so."""
     models = pool.models
     if len(models) < 2:  # noqa: PLR2004  (one model is no mixture)
@@ -237,10 +246,10 @@ def _mixed(pool: Pool, window: Window) -> Iterator[Finding]:
             for model in sorted(pool.nodes["gpu_model"].drop_nulls().unique())
         ],
     }
-    yield made(pool, window, "mixed_pool", Waste(0.0, None), details, ())
+    yield build_finding(pool, window, "mixed_pool", PoolWaste(0.0, None), details, ())
 
 
-def _why(pool: Pool, found: Sizing, usd_h: float, gpus: int) -> str:
+def _explain(pool: NodePoolUsage, found: PoolSizing, usd_h: float, gpus: int) -> str:
     bill = float(pool.usd or 0) / pool.hours
     return (
         f"{bill:.2f} USD/h for {pool.gpu_hours / pool.hours:.1f} GPUs on average; its pods at "
@@ -248,15 +257,15 @@ def _why(pool: Pool, found: Sizing, usd_h: float, gpus: int) -> str:
     )
 
 
-def _doubts(pool: Pool, found: Sizing) -> tuple[str, ...]:
+def _list_doubts(pool: NodePoolUsage, found: PoolSizing) -> tuple[str, ...]:
     return (*(() if pool.hosts_seen else (UNSEEN,)), *found.assumed)
 
 
-def _tainted(pool: Pool) -> bool:
+def _is_tainted(pool: NodePoolUsage) -> bool:
     return bool(pool.nodes["taints"].fill_null("").str.contains(TAINT["key"], literal=True).all())
 
 
-def _squatters(pool: Pool, hours: dict[str, float]) -> list[dict[str, Any]]:
+def _rank_squatters(pool: NodePoolUsage, hours: dict[str, float]) -> list[dict[str, Any]]:
     alone = pool.pods.filter(
         ~pl.col("daemon") & (pl.col("gpu_request") <= 0) & pl.col("node").is_in(list(hours))
     )
@@ -268,7 +277,7 @@ def _squatters(pool: Pool, hours: dict[str, float]) -> list[dict[str, Any]]:
     return by.head(MOST_SQUATTERS).to_dicts()
 
 
-def _hogs(pool: Pool, typical: float | None) -> list[dict[str, Any]]:
+def _rank_cpu_requests(pool: NodePoolUsage, typical: float | None) -> list[dict[str, Any]]:
     """Name the workloads that ask for more than twice the usual CPU per GPU."""
     asked = pl.col("gpu_request")
     by = (

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from analyzers.pools.shapes import Offer, Shape
-from analyzers.queries import rows_of
+from analyzers.pools.shapes import PodShape, TypeOffer
+from analyzers.queries import load_rows
 
 LIST = "on-demand"
 
 
-class Overhead(msgspec.Struct, frozen=True):
+class NodeOverhead(msgspec.Struct, frozen=True):
     """What the DaemonSets of a pool take of every node."""
 
     cpu_milli: int
@@ -24,7 +24,7 @@ class Overhead(msgspec.Struct, frozen=True):
     """False = none is in the inventory, and the settings' figures stand for them."""
 
 
-class Market(msgspec.Struct, frozen=True):
+class OfferTerms(msgspec.Struct, frozen=True):
     """Whose types are offered to a pool, where, and on what terms."""
 
     provider: str
@@ -33,19 +33,21 @@ class Market(msgspec.Struct, frozen=True):
 
 
 @cache
-def known_types() -> tuple[dict[str, str], ...]:
+def read_types() -> tuple[dict[str, str], ...]:
     """Return the rows of `instance_types.csv`."""
-    return tuple(rows_of("pools/instance_types"))
+    return tuple(load_rows("pools/instance_types"))
 
 
 @cache
-def facts(instance_type: str) -> Mapping[str, str]:
+def find_type(instance_type: str) -> Mapping[str, str]:
     """Return the row of one instance type; empty where nobody knows it."""
-    found = (row for row in known_types() if row["instance_type"] == instance_type)
+    found = (row for row in read_types() if row["instance_type"] == instance_type)
     return next(found, {})
 
 
-def prices(rates: Iterable[Mapping[str, Any]], market: Market) -> dict[str, Mapping[str, Any]]:
+def read_prices(
+    rates: Iterable[Mapping[str, Any]], market: OfferTerms
+) -> dict[str, Mapping[str, Any]]:
     """Return the rate of each type: in the pool's region, else the dearest of another region."""
     by_type: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for rate in rates:
@@ -59,13 +61,13 @@ def prices(rates: Iterable[Mapping[str, Any]], market: Market) -> dict[str, Mapp
     }
 
 
-def offered(
-    rates: Iterable[Mapping[str, Any]], market: Market, overhead: Overhead, max_pods: int
-) -> list[Offer]:
+def list_offers(
+    rates: Iterable[Mapping[str, Any]], market: OfferTerms, overhead: NodeOverhead, max_pods: int
+) -> list[TypeOffer]:
     """Return every type that the market's provider is known to have, priced or not."""
-    priced = prices(rates, market)
+    priced = read_prices(rates, market)
     return [
-        Offer(
+        TypeOffer(
             instance_type=row["instance_type"],
             arch=row["arch"],
             vendor=row["vendor"],
@@ -75,26 +77,26 @@ def offered(
             cpu_milli=max(int(row["allocatable_cpu_milli"]) - overhead.cpu_milli, 0),
             memory_mib=max(int(row["allocatable_memory_mib"]) - overhead.memory_mib, 0),
             pods=max(max_pods - overhead.pods, 0),
-            usd_h=_usd(priced.get(row["instance_type"])),
+            usd_h=_get_usd(priced.get(row["instance_type"])),
             as_of=priced.get(row["instance_type"], {}).get("as_of"),
             reference=priced.get(row["instance_type"], {}).get("reference") or "",
         )
-        for row in known_types()
+        for row in read_types()
         if row["provider"] == market.provider
     ]
 
 
-def _usd(rate: Mapping[str, Any] | None) -> Decimal | None:
+def _get_usd(rate: Mapping[str, Any] | None) -> Decimal | None:
     return None if rate is None else Decimal(str(rate["node_usd_h"]))
 
 
-def sorted_out(
-    offers: Sequence[Offer], shapes: Iterable[Shape]
-) -> tuple[list[Offer], dict[str, list[str]]]:
+def split_offers(
+    offers: Sequence[TypeOffer], shapes: Iterable[PodShape]
+) -> tuple[list[TypeOffer], dict[str, list[str]]]:
     """Return the types that can take some pod and have a price, and the others by reason."""
     asked = sorted(shapes)
     with_gpus = [s for s in asked if s.gpus] or asked
-    good: list[Offer] = []
+    good: list[TypeOffer] = []
     refused: dict[str, list[str]] = defaultdict(list)
     for offer in offers:
         reasons = [offer.refuses(shape) for shape in with_gpus]

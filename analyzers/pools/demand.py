@@ -15,7 +15,7 @@ import msgspec
 import polars as pl
 
 from analyzers.pending import PendingPod
-from analyzers.pools.shapes import WHOLE, Shape, Sharing
+from analyzers.pools.shapes import WHOLE, PodShape, Sharing
 from fallow.gpu_models import canonical
 from fallow.settings import PoolsSettings
 
@@ -39,10 +39,10 @@ _FACTS = ("gpu_resource", "gpu_request", "gpu_mem_request_bytes", "gpu_core_requ
 _EVENTS = ("gpus", "cpu", "memory", "pods")
 
 
-class Peak(msgspec.Struct, frozen=True):
+class PoolPeak(msgspec.Struct, frozen=True):
     """The pods that a pool must hold at each peak, when that was, and the most asked for."""
 
-    peaks: tuple[Counter[Shape], ...]
+    peaks: tuple[Counter[PodShape], ...]
     moments: dict[str, datetime]
     gpus: float
     cpu_cores: float
@@ -52,12 +52,12 @@ class Peak(msgspec.Struct, frozen=True):
     """Pods with GPUs that ask for no CPU: they were given their GPUs' part of the node."""
 
     @property
-    def shapes(self) -> tuple[Shape, ...]:
+    def shapes(self) -> tuple[PodShape, ...]:
         """Return every request of every peak."""
         return tuple(sorted({shape for held in self.peaks for shape in held}))
 
 
-def with_shapes(pods: pl.DataFrame, nodes: pl.DataFrame) -> pl.DataFrame:
+def add_shapes(pods: pl.DataFrame, nodes: pl.DataFrame) -> pl.DataFrame:
     """Return the pods with a column `shape`, the number of a request in `shapes_of`'s order.
 
     Adds `least_gpus` for gangs and the host share of one GPU of the pod's node.
@@ -84,16 +84,16 @@ def with_shapes(pods: pl.DataFrame, nodes: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def peak(
-    pods: pl.DataFrame, settings: PoolsSettings, waiting: Mapping[Shape, int] | None = None
-) -> Peak:
+def find_peak(
+    pods: pl.DataFrame, settings: PoolsSettings, waiting: Mapping[PodShape, int] | None = None
+) -> PoolPeak:
     """Return a pool's demand; DaemonSets are left out, they come with each node.
 
     What waits at the window's end is wanted beside what still runs then, whatever the quantile.
     """
     pods = pods.filter(~pl.col("daemon"))
     facts = pods.select(_FACTS).unique(maintain_order=True)
-    shapes = [shape(row) for row in facts.iter_rows(named=True)]
+    shapes = [build_shape(row) for row in facts.iter_rows(named=True)]
     asked = facts.with_columns(
         number=pl.int_range(pl.len(), dtype=pl.Int64),
         gpus=pl.Series([s.gpus * s.milli / WHOLE for s in shapes], dtype=pl.Float64),
@@ -103,13 +103,13 @@ def peak(
         & pl.col("cpu_request_milli").is_null(),
     )
     live = pods.join(asked, on=list(_FACTS), how="left", nulls_equal=True)
-    moments = _moments(live, settings.quantile)
+    moments = _find_peak_times(live, settings.quantile)
     peaks = []
     guessed = 0
     for moment in sorted(set(moments.values())):
         there = live.filter((pl.col("start") <= moment) & (pl.col("end") > moment))
         guessed = max(guessed, int(there["guessed"].sum()))
-        held: Counter[Shape] = Counter()
+        held: Counter[PodShape] = Counter()
         for number, count in there.group_by("number").len().iter_rows():
             held[shapes[number]] += count
         spare = 1 + settings.headroom
@@ -120,22 +120,22 @@ def peak(
         for number, count in last.group_by("number").len().iter_rows():
             held[shapes[number]] += count
         peaks.append(held)
-    return Peak(
+    return PoolPeak(
         peaks=tuple(peaks),
         moments=moments,
-        gpus=_most(peaks, lambda s: s.gpus * s.milli / WHOLE),
-        cpu_cores=_most(peaks, lambda s: s.cpu_milli / 1000),
-        memory_gib=_most(peaks, lambda s: s.memory_mib / 1024),
-        pods=round(_most(peaks, lambda _: 1)),
+        gpus=_compute_most(peaks, lambda s: s.gpus * s.milli / WHOLE),
+        cpu_cores=_compute_most(peaks, lambda s: s.cpu_milli / 1000),
+        memory_gib=_compute_most(peaks, lambda s: s.memory_mib / 1024),
+        pods=round(_compute_most(peaks, lambda _: 1)),
         guessed_cpu=guessed,
     )
 
 
-def _most(peaks: Sequence[Counter[Shape]], amount: Callable[[Shape], float]) -> float:
+def _compute_most(peaks: Sequence[Counter[PodShape]], amount: Callable[[PodShape], float]) -> float:
     return max((sum(amount(s) * n for s, n in held.items()) for held in peaks), default=0.0)
 
 
-def _moments(live: pl.DataFrame, quantile: float) -> dict[str, datetime]:
+def _find_peak_times(live: pl.DataFrame, quantile: float) -> dict[str, datetime]:
     """Return when each dimension stood highest, of the time in which GPUs were not above it."""
     amounts = {"gpus": pl.col("gpus"), "cpu": pl.col("cpu"), "memory": pl.col("memory"),
                "pods": pl.lit(1)}  # fmt: skip
@@ -147,7 +147,7 @@ def _moments(live: pl.DataFrame, quantile: float) -> dict[str, datetime]:
         .agg(pl.col(_EVENTS).sum())
         .sort("at")
         .with_columns(pl.col(_EVENTS).cum_sum())
-        .with_columns(pl.col("gpus").round(6), seconds=_until_next())
+        .with_columns(pl.col("gpus").round(6), seconds=_measure_durations())
         .filter(pl.col("seconds") > 0)
     )
     if steps.is_empty():
@@ -158,12 +158,12 @@ def _moments(live: pl.DataFrame, quantile: float) -> dict[str, datetime]:
     return {name: steps["at"][int(steps[name].arg_max() or 0)] for name in _EVENTS}
 
 
-def _until_next() -> pl.Expr:
+def _measure_durations() -> pl.Expr:
     later = pl.col("at").shift(-1) - pl.col("at")
     return (later.dt.total_microseconds() / 1e6).fill_null(0.0)
 
 
-def shape(row: Mapping[str, Any]) -> Shape:
+def build_shape(row: Mapping[str, Any]) -> PodShape:
     """Return what a pod asks of a node, from its row and the node it ran on.
 
     Nobody said that another GPU model or architecture would do, so a pod keeps those it ran on
@@ -171,32 +171,32 @@ def shape(row: Mapping[str, Any]) -> Shape:
     part of its node.
     """
     selector: dict[str, list[str]] = msgspec.json.decode(row["selector"] or "{}")
-    gpus, milli, sharing, gpu_memory = _gpus(row)
+    gpus, milli, sharing, gpu_memory = _read_gpus(row)
     cpu, memory = row["cpu_request_milli"], row["memory_request_bytes"]
     boards = gpus * milli / WHOLE
     if gpus and cpu is None:
         cpu = math.floor((row["per_gpu_cpu"] or 0) * boards)
     if gpus and memory is None:
         memory = math.floor((row["per_gpu_memory"] or 0) * boards)
-    return Shape(
+    return PodShape(
         gpus=gpus,
         milli=milli,
         cpu_milli=cpu or 0,
         memory_mib=math.ceil((memory or 0) / MIB),
         gpu_memory_mib=gpu_memory,
         sharing=sharing,
-        vendor=_vendor(row) if gpus else "",
-        arch=_one(selector.get(ARCH_LABEL)) or row["arch"] or "",
-        models=_models(row, selector) if gpus else (),
+        vendor=_find_vendor(row) if gpus else "",
+        arch=_get_only(selector.get(ARCH_LABEL)) or row["arch"] or "",
+        models=_list_models(row, selector) if gpus else (),
         types=tuple(sorted(selector.get(TYPE_LABEL, ()))),
         least_gpus=row["least_gpus"],
     )
 
 
-def waiting_shape(pod: PendingPod, models: Sequence[str], arch: str) -> Shape:
+def build_waiting_shape(pod: PendingPod, models: Sequence[str], arch: str) -> PodShape:
     """Return what a pod without a node asks of a pool of these GPU models."""
     share = pod.gpus > 1 and pod.gpu_milli < WHOLE
-    return shape(
+    return build_shape(
         {
             "gpu_resource": f"nvidia.com/mig-{pod.profile}" if pod.profile else "",
             "gpu_request": pod.amount,
@@ -214,25 +214,25 @@ def waiting_shape(pod: PendingPod, models: Sequence[str], arch: str) -> Shape:
     )
 
 
-def _gpus(row: Mapping[str, Any]) -> tuple[int, int, Sharing, int]:
+def _read_gpus(row: Mapping[str, Any]) -> tuple[int, int, Sharing, int]:
     """Return GPUs, thousandths of each, the way of sharing, and MiB asked for of each."""
     resource, asked = row["gpu_resource"] or "", row["gpu_request"]
     if asked is not None and asked <= 0:
         return 0, WHOLE, "", 0
     if "/mig-" in resource:
-        return _instance(resource, asked)
+        return _read_mig_instance(resource, asked)
     memory, cores = row["gpu_mem_request_bytes"], row["gpu_core_request_pct"]
     if asked is None:  # only memory is asked for: the part of the board it is, if that is known
         known = canonical(row["gpu_model"])
         part = memory / (known.memory_gib * 1024 * MIB) if memory and known else 1.0
-        return 1, _milli(part), "share" if part < 1 else "", 0
+        return 1, _round_milli(part), "share" if part < 1 else "", 0
     number = round(asked / (cores / 100)) if cores and 0 < cores < 100 else 1  # noqa: PLR2004
     if number == 1 and 0 < asked < 1:
-        return 1, _milli(asked), "share", math.ceil(memory / MIB) if memory else 0
+        return 1, _round_milli(asked), "share", math.ceil(memory / MIB) if memory else 0
     return max(number, math.ceil(asked - 1e-6)), WHOLE, "", 0
 
 
-def _instance(resource: str, asked: float | None) -> tuple[int, int, Sharing, int]:
+def _read_mig_instance(resource: str, asked: float | None) -> tuple[int, int, Sharing, int]:
     """A MIG instance is the greater of its compute slices and memory slices.
 
     That never fits more instances on a board than the placement tables do.
@@ -242,33 +242,33 @@ def _instance(resource: str, asked: float | None) -> tuple[int, int, Sharing, in
     instances = max(1, round((asked or 0) * MIG_COMPUTE / compute))
     memory = {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}.get(compute, 8)
     part = max(compute / MIG_COMPUTE, memory / MIG_MEMORY)
-    return (1, _milli(part), "mig", 0) if instances == 1 else (instances, WHOLE, "", 0)
+    return (1, _round_milli(part), "mig", 0) if instances == 1 else (instances, WHOLE, "", 0)
 
 
-def _milli(part: float) -> int:
+def _round_milli(part: float) -> int:
     """Return thousandths; a seventh is 142, so that seven fill a board."""
     return min(max(int(part * WHOLE + 1e-6), 1), WHOLE)
 
 
-def _vendor(row: Mapping[str, Any]) -> str:
+def _find_vendor(row: Mapping[str, Any]) -> str:
     known = canonical(row["gpu_model"])
     prefix = (row["gpu_resource"] or "").partition("/")[0]
     return VENDORS.get(prefix) or (known.vendor if known else "")
 
 
-def _models(row: Mapping[str, Any], selector: Mapping[str, list[str]]) -> tuple[str, ...]:
+def _list_models(row: Mapping[str, Any], selector: Mapping[str, list[str]]) -> tuple[str, ...]:
     named = [v for label in PRODUCT_LABELS for v in selector.get(label, ())]
     for text, mark in ((row["gpu_spec"], "|"), (row["gpu_type"], ",")):
         named += (text or "").split(mark) if text else []
     named = named or ([row["gpu_model"]] if row["gpu_model"] else [])
-    return tuple(sorted({model_name(v) for v in named}))
+    return tuple(sorted({name_model(v) for v in named}))
 
 
-def model_name(text: str) -> str:
+def name_model(text: str) -> str:
     """Return the canonical name of a GPU model, or the text itself."""
     known = canonical(text)
     return known.gpu_model if known else text
 
 
-def _one(values: list[str] | None) -> str:
+def _get_only(values: list[str] | None) -> str:
     return values[0] if values and len(values) == 1 else ""

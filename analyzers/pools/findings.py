@@ -10,16 +10,16 @@ import msgspec
 import polars as pl
 
 from analyzers.money import CENT, SMALLEST
-from analyzers.pools.planning import Plan
-from analyzers.pools.site import CLOUDS, Pool
-from analyzers.pools.sizing import Sizing
-from analyzers.queries import rows_of
-from fallow.nouns import Claim, Effort, Finding, Recommendation, Saving, State, Subject, finding_id
+from analyzers.pools.inventory import CLOUDS, NodePoolUsage
+from analyzers.pools.planning import NodeMix
+from analyzers.pools.sizing import PoolSizing
+from analyzers.queries import load_rows
+from fallow.models import Claim, Effort, Finding, Recommendation, Saving, State, Subject, finding_id
 from fallow.window import Window
 
 ANALYZER = "pools"
 MOST_NAMED = 16
-_HELD: tuple[State, ...] = ("productive", "low", "idle")
+_USED_STATES: tuple[State, ...] = ("productive", "low", "idle")
 CONSOLIDATE = {
     "disruption": {
         "consolidationPolicy": "WhenEmptyOrUnderutilized",
@@ -32,7 +32,7 @@ TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 """Keeps pods that ask for no GPU off: the device plug-in's resource is tolerated by default."""
 
 
-class Waste(msgspec.Struct, frozen=True):
+class PoolWaste(msgspec.Struct, frozen=True):
     """Hours and dollars of a pool that were paid for and held nothing."""
 
     gpu_hours: float
@@ -41,16 +41,16 @@ class Waste(msgspec.Struct, frozen=True):
 
 
 @cache
-def advice() -> dict[str, dict[str, str]]:
+def read_advice() -> dict[str, dict[str, str]]:
     """Return what to do about each kind of finding: the rows of `advice.csv`."""
-    return {row["kind"]: row for row in rows_of("pools/advice")}
+    return {row["kind"]: row for row in load_rows("pools/advice")}
 
 
-def made(  # noqa: PLR0917  (one call per kind)
-    pool: Pool,
+def build_finding(  # noqa: PLR0917  (one call per kind)
+    pool: NodePoolUsage,
     window: Window,
     kind: str,
-    waste: Waste,
+    waste: PoolWaste,
     details: Mapping[str, Any],
     claims: tuple[Claim, ...],
     doubts: tuple[str, ...] = (),
@@ -60,10 +60,10 @@ def made(  # noqa: PLR0917  (one call per kind)
 
     `words` fill the gaps in the advice.
     """
-    about = subject(pool, waste.nodes)
-    saving = saved_as(pool)
+    about = build_subject(pool, waste.nodes)
+    saving = classify_saving(pool)
     days = window.seconds / 86_400
-    said = {name: text.format(**words) for name, text in advice()[kind].items()}
+    said = {name: text.format(**words) for name, text in read_advice()[kind].items()}
     caution = [said["caution"], *doubts]
     if pool.pending_gpus and saving == "capacity":
         caution.insert(0, f"pods for {pool.pending_gpus:g} GPUs wait: see why they cannot run here")
@@ -99,13 +99,13 @@ def made(  # noqa: PLR0917  (one call per kind)
     )
 
 
-def subject(pool: Pool, nodes: tuple[str, ...] = ()) -> Subject:
+def build_subject(pool: NodePoolUsage, nodes: tuple[str, ...] = ()) -> Subject:
     """Return whom the finding is about."""
     named = nodes[:MOST_NAMED]
     return Subject(pool.cluster, "", "NodePool", pool.name, nodes=named, models=tuple(pool.models))
 
 
-def saved_as(pool: Pool) -> Saving:
+def classify_saving(pool: NodePoolUsage) -> Saving:
     """Say what falls: the bill, or only what others could use; commitments are paid anyway."""
     if set(pool.nodes["capacity_type"].drop_nulls()) & {"reserved"}:
         return "commitment"
@@ -114,7 +114,7 @@ def saved_as(pool: Pool) -> Saving:
     return "cash"
 
 
-def money(usd: Decimal | float | None) -> Decimal | None:
+def round_money(usd: Decimal | float | None) -> Decimal | None:
     """Return dollars that are never above what they were."""
     if usd is None:
         return None
@@ -122,7 +122,7 @@ def money(usd: Decimal | float | None) -> Decimal | None:
     return max(exact, Decimal()).quantize(SMALLEST, ROUND_DOWN)
 
 
-def free_claims(pool: Pool, hours: Mapping[str, float]) -> tuple[Claim, ...]:
+def claim_free(pool: NodePoolUsage, hours: Mapping[str, float]) -> tuple[Claim, ...]:
     """Claim unheld GPU-hours node by node."""
     return tuple(
         Claim(pool.cluster, None, None, None, None, "free", h, node=node)
@@ -131,7 +131,7 @@ def free_claims(pool: Pool, hours: Mapping[str, float]) -> tuple[Claim, ...]:
     )
 
 
-def pool_claims(pool: Pool, gpu_hours: float, usd: Decimal | None) -> tuple[Claim, ...]:
+def claim_pool(pool: NodePoolUsage, gpu_hours: float, usd: Decimal | None) -> tuple[Claim, ...]:
     """Claim the unheld GPU-hours first, then as many held ones as the dollars are worth."""
     where = pool.name if pool.named else None
     nodes: list[str | None] = [None] if pool.named else sorted(pool.nodes["node"])
@@ -140,7 +140,7 @@ def pool_claims(pool: Pool, gpu_hours: float, usd: Decimal | None) -> tuple[Clai
     def claims(state: State, hours: float, worth: Decimal | None) -> list[Claim]:
         return [
             Claim(pool.cluster, None, None, None, where, state, hours / len(nodes),
-                  None if worth is None else money(worth * part), node)
+                  None if worth is None else round_money(worth * part), node)
             for node in nodes
         ]  # fmt: skip
 
@@ -154,12 +154,16 @@ def pool_claims(pool: Pool, gpu_hours: float, usd: Decimal | None) -> tuple[Clai
     if left > CENT:
         hours = float(left / each)
         found += [
-            c for state in _HELD for c in claims(state, hours / len(_HELD), left / len(_HELD))
+            c
+            for state in _USED_STATES
+            for c in claims(state, hours / len(_USED_STATES), left / len(_USED_STATES))
         ]
     return tuple(found)
 
 
-def free_part(pool: Pool, wanted: Mapping[str, float]) -> tuple[Waste, dict[str, float]]:
+def compute_free_waste(
+    pool: NodePoolUsage, wanted: Mapping[str, float]
+) -> tuple[PoolWaste, dict[str, float]]:
     """Return what GPU-hours per node cost, of those that the ledger has as nobody's."""
     rows = pool.bill.group_by("node").agg(
         pl.col("free_hours").sum(), pl.col("free_usd").sum(), pl.col("unpriced_hours").sum()
@@ -174,13 +178,13 @@ def free_part(pool: Pool, wanted: Mapping[str, float]) -> tuple[Waste, dict[str,
         unpriced |= row["unpriced_hours"] > 0
         paid, free = row["free_usd"] or Decimal(), Decimal(repr(row["free_hours"]))
         usd += paid * Decimal(repr(got)) / free
-    costs = None if unpriced or not hours else money(usd)
-    return Waste(
+    costs = None if unpriced or not hours else round_money(usd)
+    return PoolWaste(
         sum(hours.values()), costs, tuple(sorted(hours, key=lambda n: (-hours[n], n)))
     ), hours
 
 
-def about_plan(pool: Pool, found: Sizing, chosen: Plan) -> dict[str, Any]:
+def describe_sizing(pool: NodePoolUsage, found: PoolSizing, chosen: NodeMix) -> dict[str, Any]:
     """Return the figures of a sizing: demand, today, packed, bound, alternatives."""
     asked, unit = found.peak, "usd_per_hour" if found.priced else "gpus"
     today = float(pool.usd or 0) / pool.hours if found.priced and pool.hours else None
@@ -214,11 +218,11 @@ def about_plan(pool: Pool, found: Sizing, chosen: Plan) -> dict[str, Any]:
         ],
         "refused_types": found.refused,
         "market": None if found.market is None else msgspec.to_builtins(found.market),
-        "price_as_of": _as_of(pool),
+        "price_as_of": _find_price_date(pool),
         "manifest": {"spec": CONSOLIDATE},
     }
 
 
-def _as_of(pool: Pool) -> str | None:
+def _find_price_date(pool: NodePoolUsage) -> str | None:
     latest = pool.bill["as_of"].max()
     return f"{latest:%Y-%m-%d}" if isinstance(latest, datetime) else None

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from analyzers.pools.shapes import PODS, WHOLE, Doubles, Ints, Marks, Problem
+from analyzers.pools.shapes import PODS, WHOLE, Doubles, Ints, Marks, PackingProblem
 
 _UNUSED, _ABSENT = -1, -2
 
 
-class Placed(msgspec.Struct, frozen=True):
+class PodBatch(msgspec.Struct, frozen=True):
     """So many pods of a shape on each of some nodes."""
 
     shape: int
@@ -24,10 +24,10 @@ class Placed(msgspec.Struct, frozen=True):
     pods: Ints
 
 
-class Nodes:
+class PackedNodes:
     """Nodes and what is free on them; a node's number is its place."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: PackingProblem) -> None:
         self.problem = problem
         widest = int(problem.boards.max(initial=0))
         self.kind: Ints = np.zeros(0, dtype=np.int64)
@@ -36,7 +36,7 @@ class Nodes:
         """Thousandths free of each board."""
         self.use: Ints = np.zeros((0, widest), dtype=np.int64)
         """How each board is shared: a way of sharing, unused, or absent."""
-        self.placed: list[Placed] = []
+        self.placed: list[PodBatch] = []
 
     @property
     def cost(self) -> float:
@@ -94,7 +94,7 @@ class Nodes:
                 self._take_whole(shape, pods, among)
             else:
                 self._take_parts(shape, pods, among)
-        self.placed.append(Placed(shape, among, pods))
+        self.placed.append(PodBatch(shape, among, pods))
 
     def _take_whole(self, shape: int, pods: Ints, among: Ints) -> None:
         unused = self.use[among] == _UNUSED
@@ -146,9 +146,9 @@ class Nodes:
             np.add.at(table[:, placed.shape], placed.nodes, placed.pods)
         return table
 
-    def only(self, keep: Ints) -> "Nodes":
+    def only(self, keep: Ints) -> "PackedNodes":
         """Return some of the nodes, with all that is on them."""
-        made = Nodes(self.problem)
+        made = PackedNodes(self.problem)
         made.kind, made.free = self.kind[keep], self.free[keep]
         made.boards, made.use = self.boards[keep], self.use[keep]
         number = np.full(len(self.kind), -1)
@@ -156,21 +156,21 @@ class Nodes:
         for placed in self.placed:
             chosen = number[placed.nodes] >= 0
             nodes, pods = number[placed.nodes][chosen], placed.pods[chosen]
-            made.placed.append(Placed(placed.shape, nodes, pods))
+            made.placed.append(PodBatch(placed.shape, nodes, pods))
         return made
 
-    def and_also(self, other: "Nodes") -> "Nodes":
+    def and_also(self, other: "PackedNodes") -> "PackedNodes":
         """Return these nodes and those of another packing of the same problem."""
-        made = Nodes(self.problem)
+        made = PackedNodes(self.problem)
         made.kind = np.concatenate([self.kind, other.kind])
         made.free = np.concatenate([self.free, other.free])
         made.boards = np.concatenate([self.boards, other.boards])
         made.use = np.concatenate([self.use, other.use])
-        moved = [Placed(p.shape, p.nodes + len(self.kind), p.pods) for p in other.placed]
+        moved = [PodBatch(p.shape, p.nodes + len(self.kind), p.pods) for p in other.placed]
         made.placed = [*self.placed, *moved]
         return made
 
-    def as_types(self, kinds: Ints) -> "Nodes":
+    def as_types(self, kinds: Ints) -> "PackedNodes":
         """Return the same pods on nodes of other types, which hold them (`downsized`)."""
         problem = self.problem
         made = self.only(np.arange(len(self.kind)))
@@ -186,7 +186,7 @@ class Nodes:
         return made
 
 
-def orders(problem: Problem, kind: int) -> tuple[Ints, ...]:
+def list_orders(problem: PackingProblem, kind: int) -> tuple[Ints, ...]:
     """Return the orders tried on a type: by the largest need, by the sum, by GPUs first."""
     room = np.maximum(problem.room[kind], 1)
     parts = problem.need / room
@@ -201,19 +201,19 @@ def orders(problem: Problem, kind: int) -> tuple[Ints, ...]:
     )
 
 
-def pack(problem: Problem, split: Ints, rule: int) -> Nodes:
+def pack_pods(problem: PackingProblem, split: Ints, rule: int) -> PackedNodes:
     """Place the split's pods, type by type, in the `rule`-th order."""
-    nodes = Nodes(problem)
+    nodes = PackedNodes(problem)
     for kind in range(len(problem.offers)):
         wanted = split[:, kind]
         if wanted.any():
-            for shape in orders(problem, kind)[rule]:
+            for shape in list_orders(problem, kind)[rule]:
                 if wanted[shape]:
                     nodes.add(int(shape), int(wanted[shape]), kind)
     return nodes
 
 
-def downsized(nodes: Nodes) -> Ints:
+def find_downsized(nodes: PackedNodes) -> Ints:
     """Return, for each node, the cheapest type that holds what is on it."""
     problem = nodes.problem
     used = problem.room[nodes.kind] - nodes.free
@@ -229,7 +229,7 @@ def downsized(nodes: Nodes) -> Ints:
     return np.where(costs[np.arange(len(best)), best] < problem.price[nodes.kind], best, nodes.kind)
 
 
-def described(nodes: Nodes) -> Sequence[dict[str, Any]]:
+def describe_mix(nodes: PackedNodes) -> Sequence[dict[str, Any]]:
     """Return the mix: type, nodes, GPUs and USD per hour, the dearest first."""
     problem = nodes.problem
     number = np.bincount(nodes.kind, minlength=len(problem.offers))

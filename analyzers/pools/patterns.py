@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from analyzers.pools.bound import SLACK
-from analyzers.pools.packing import Nodes
-from analyzers.pools.shapes import WHOLE, Doubles, Ints, Problem
+from analyzers.pools.lower_bound import SLACK
+from analyzers.pools.packing import PackedNodes
+from analyzers.pools.shapes import WHOLE, Doubles, Ints, PackingProblem
 
 ROUNDS = 40
 """Times that heuristics look for better patterns, at most."""
@@ -22,10 +22,10 @@ Pattern = tuple[int, tuple[int, ...]]
 """Number of a type, pods of each shape."""
 
 
-class Patterns:
-    """Patterns that nodes can hold, and the linear program over them."""
+class NodePatterns:
+    """NodePatterns that nodes can hold, and the linear program over them."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: PackingProblem) -> None:
         self.problem = problem
         self.known: dict[Pattern, None] = {}
         self.asked = np.flatnonzero(problem.count > 0)
@@ -40,7 +40,7 @@ class Patterns:
         self.known.update(dict.fromkeys(patterns))
         return len(self.known) > before
 
-    def of(self, nodes: Nodes) -> Iterator[Pattern]:
+    def of(self, nodes: PackedNodes) -> Iterator[Pattern]:
         """Yield what nodes hold, as far as it fits when placed anew."""
         for kind, pods in zip(nodes.kind.tolist(), nodes.held().tolist(), strict=True):
             yield kind, tuple(self._repacked(kind, pods))
@@ -99,7 +99,7 @@ class Patterns:
                 number = min(number, unused // gpus)
                 unused -= number * gpus
             elif gpus:
-                number, unused = _shared(begun, unused, number, milli, self._way[shape])
+                number, unused = _place_parts(begun, unused, number, milli, self._way[shape])
             held[shape] = number
             cpu -= number * need[0]
             memory -= number * need[1]
@@ -114,13 +114,13 @@ class Patterns:
             self._gpus[s] * n for s, n in enumerate(held) if n and self._milli[s] == WHOLE
         )
         for shape in sorted(parts, key=lambda s: (-self._milli[s], s)):
-            held[shape], unused = _shared(
+            held[shape], unused = _place_parts(
                 begun, unused, held[shape], self._milli[shape], self._way[shape]
             )
         return held
 
 
-def _shared(
+def _place_parts(
     begun: list[list[int]], unused: int, number: int, milli: int, way: int
 ) -> tuple[int, int]:
     """Put parts on boards begun, then on unused ones; return how many, and what is left."""
@@ -138,9 +138,11 @@ def _shared(
     return number - left, unused
 
 
-def generated(problem: Problem, known: Iterable[Nodes]) -> tuple[Nodes, Ints]:
+def generate_nodes(
+    problem: PackingProblem, known: Iterable[PackedNodes]
+) -> tuple[PackedNodes, Ints]:
     """Return nodes of whole patterns, and the pods they leave over."""
-    patterns = Patterns(problem)
+    patterns = NodePatterns(problem)
     kinds = np.where(problem.most > 0, problem.price / np.maximum(problem.most, 1), np.inf)
     for shape in patterns.asked.tolist():
         alone = [0] * len(problem.shapes)
@@ -154,12 +156,14 @@ def generated(problem: Problem, known: Iterable[Nodes]) -> tuple[Nodes, Ints]:
         if not patterns.learn(patterns.better(worth)):
             break
         bought, worth = patterns.solve()
-    return _whole(problem, list(patterns.known), bought)
+    return _buy_whole(problem, list(patterns.known), bought)
 
 
-def _whole(problem: Problem, patterns: list[Pattern], bought: Doubles) -> tuple[Nodes, Ints]:
+def _buy_whole(
+    problem: PackingProblem, patterns: list[Pattern], bought: Doubles
+) -> tuple[PackedNodes, Ints]:
     """Buy the whole parts of each pattern, the most bought first, as far as pods are left."""
-    nodes, left = Nodes(problem), problem.count.copy()
+    nodes, left = PackedNodes(problem), problem.count.copy()
     order = np.lexsort((np.arange(len(bought)), -bought))
     sizes = np.lexsort((np.arange(len(problem.shapes)), -problem.milli, -problem.gpus))
     for column in order:

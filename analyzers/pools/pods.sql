@@ -24,7 +24,7 @@ lives AS (
                 ELSE p.last_seen
             END
         ) AS "end"
-    FROM pod AS p
+    FROM pod_owners AS p
     INNER JOIN looked AS l ON p.cluster = l.cluster
     LEFT JOIN boards AS b ON p.cluster = b.cluster AND p.node = b.node
     WHERE b.node IS NOT null OR (p.node IS null AND coalesce(p.gpu_request, 0) > 0)
@@ -38,8 +38,8 @@ SELECT
     node,
     phase,
     coalesce(owner_kind = 'DaemonSet' OR workload_kind = 'DaemonSet', false) AS daemon,
-    coalesce(workload_kind, owner_kind, 'Pod') AS workload_kind,
-    coalesce(workload, owner_name, pod) AS workload,
+    workload_kind,
+    workload,
     gpu_resource,
     coalesce(gpu_request, CASE WHEN gpu_resource IS null THEN 0 END) AS gpu_request,
     gpu_mem_request_bytes,

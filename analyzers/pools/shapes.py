@@ -22,7 +22,7 @@ Sharing = Literal["", "share", "mig"]
 _SHARING: tuple[Sharing, ...] = ("", "share", "mig")
 
 
-class Shape(msgspec.Struct, frozen=True, order=True):
+class PodShape(msgspec.Struct, frozen=True, order=True):
     """What one pod asks of a node. Empty strings and tuples mean any.
 
     Units: millicores, MiB, GPUs, thousandths of each GPU. A pod that asks for parts of several
@@ -45,7 +45,7 @@ class Shape(msgspec.Struct, frozen=True, order=True):
     """GPUs that its node must have: a gang that computes over NVLink is not torn apart."""
 
 
-class Offer(msgspec.Struct, frozen=True):
+class TypeOffer(msgspec.Struct, frozen=True):
     """An instance type: what it leaves for pods once the system and DaemonSets have theirs."""
 
     instance_type: str
@@ -61,7 +61,7 @@ class Offer(msgspec.Struct, frozen=True):
     as_of: datetime | None = None
     reference: str = ""
 
-    def refuses(self, shape: Shape) -> str | None:
+    def refuses(self, shape: PodShape) -> str | None:
         """Say why a pod can never run on an empty node of this type, or None."""
         tests = (
             ("instance type", not shape.types or self.instance_type in shape.types),
@@ -77,7 +77,7 @@ class Offer(msgspec.Struct, frozen=True):
         return next((reason for reason, fits in tests if not fits), None)
 
 
-class Problem:
+class PackingProblem:
     """Pods to place and types to place them on: `s` numbers the shapes, `t` the types.
 
     Types without a price are left out: nothing without a price is ever recommended. Where pods ask
@@ -85,18 +85,20 @@ class Problem:
     order pods and types came in makes no difference.
     """
 
-    def __init__(self, pods: Mapping[Shape, int], offers: Iterable[Offer]) -> None:
+    def __init__(self, pods: Mapping[PodShape, int], offers: Iterable[TypeOffer]) -> None:
         self.shapes = tuple(sorted(pods))
-        self.count = _ints([pods[shape] for shape in self.shapes])
+        self.count = _make_ints([pods[shape] for shape in self.shapes])
         priced = {o.instance_type: o for o in offers if o.usd_h is not None and o.usd_h > 0}
         self.offers = tuple(priced[name] for name in sorted(priced))
         self.price = np.array([float(o.usd_h or 0) for o in self.offers])
-        self.need = _ints([(s.cpu_milli, s.memory_mib, 1) for s in self.shapes]).reshape(-1, 3)
-        self.room = _ints([(o.cpu_milli, o.memory_mib, o.pods) for o in self.offers]).reshape(-1, 3)
-        self.gpus = _ints([s.gpus for s in self.shapes])
-        self.milli = _ints([_milli(s) for s in self.shapes])
-        self.sharing = _ints([_SHARING.index(s.sharing) for s in self.shapes])
-        self.boards = _ints([o.gpus for o in self.offers])
+        self.need = _make_ints([(s.cpu_milli, s.memory_mib, 1) for s in self.shapes]).reshape(-1, 3)
+        self.room = _make_ints([(o.cpu_milli, o.memory_mib, o.pods) for o in self.offers]).reshape(
+            -1, 3
+        )
+        self.gpus = _make_ints([s.gpus for s in self.shapes])
+        self.milli = _make_ints([_compute_milli(s) for s in self.shapes])
+        self.sharing = _make_ints([_SHARING.index(s.sharing) for s in self.shapes])
+        self.boards = _make_ints([o.gpus for o in self.offers])
         refused = [[o.refuses(s) is not None for o in self.offers] for s in self.shapes]
         size = len(self.shapes), len(self.offers)
         self.allowed = ~np.array(refused, dtype=np.bool_).reshape(size)
@@ -117,29 +119,29 @@ class Problem:
         most: Ints = np.where(self.allowed, fits, 0)
         return most
 
-    def of(self, count: Ints) -> "Problem":
+    def of(self, count: Ints) -> "PackingProblem":
         """Return the same shapes and types with other numbers of pods."""
         made = copy.copy(self)
         made.count = count
         return made
 
-    def unplaceable(self) -> tuple[Shape, ...]:
+    def unplaceable(self) -> tuple[PodShape, ...]:
         """Return the shapes that no type can take."""
         return tuple(
             s for n, s in enumerate(self.shapes) if self.count[n] and not self.most[n].any()
         )
 
 
-def counted(shapes: Iterable[Shape]) -> Counter[Shape]:
+def count_shapes(shapes: Iterable[PodShape]) -> Counter[PodShape]:
     """Return how many pods make each request."""
     return Counter(shapes)
 
 
-def _milli(shape: Shape) -> int:
+def _compute_milli(shape: PodShape) -> int:
     if not shape.gpus:
         return 0
     return shape.milli if shape.gpus == 1 else WHOLE
 
 
-def _ints(values: Sequence[object]) -> Ints:
+def _make_ints(values: Sequence[object]) -> Ints:
     return np.array(values, dtype=np.int64)

@@ -8,93 +8,97 @@ import msgspec
 import numpy as np
 
 from analyzers.pools import catalogue
-from analyzers.pools.bound import nodes_needed
-from analyzers.pools.catalogue import Market
-from analyzers.pools.demand import Peak, peak, waiting_shape
-from analyzers.pools.planning import Plan, plan_for
-from analyzers.pools.shapes import Offer, Problem, Shape
-from analyzers.pools.site import ARCH, Pool, market, own_offers
+from analyzers.pools.catalogue import OfferTerms
+from analyzers.pools.demand import PoolPeak, build_waiting_shape, find_peak
+from analyzers.pools.inventory import ARCH, NodePoolUsage, build_own_offers, find_terms
+from analyzers.pools.lower_bound import count_nodes
+from analyzers.pools.planning import NodeMix, plan_for_peaks
+from analyzers.pools.shapes import PackingProblem, PodShape, TypeOffer
 from fallow.settings import PoolsSettings
 
 
-class Sizing(msgspec.Struct, frozen=True):
+class PoolSizing(msgspec.Struct, frozen=True):
     """The pods of a pool's peak, on its own types and on the cheapest of all."""
 
-    peak: Peak
-    own: Plan
+    peak: PoolPeak
+    own: NodeMix
     own_nodes_bound: int
     """Fewest nodes that could do, where the pool has one type; else 0."""
-    best: Plan | None
+    best: NodeMix | None
     """On any type; None where other types are not to be judged."""
     priced: bool
     """False = the pool's own types have no price, and plans count GPUs instead of dollars."""
-    market: Market | None
+    market: OfferTerms | None
     refused: dict[str, list[str]]
     assumed: tuple[str, ...]
 
 
-def sized(pool: Pool, rates: Sequence[Mapping[str, Any]], settings: PoolsSettings) -> Sizing | str:
+def size_pool(
+    pool: NodePoolUsage, rates: Sequence[Mapping[str, Any]], settings: PoolsSettings
+) -> PoolSizing | str:
     """Return how the pool could be bought, or why that cannot be told."""
-    asked = peak(pool.pods, settings)
-    own = own_offers(pool, asked.shapes, settings)
-    waiting = _waiting(pool, own)
+    asked = find_peak(pool.pods, settings)
+    own = build_own_offers(pool, asked.shapes, settings)
+    waiting = _count_waiting(pool, own)
     if waiting:
-        asked = peak(pool.pods, settings, waiting)
+        asked = find_peak(pool.pods, settings, waiting)
     priced = pool.usd is not None and all(o.usd_h for o in own)
     if not priced:
-        own = [msgspec.structs.replace(o, usd_h=_unit(o)) for o in own]
+        own = [msgspec.structs.replace(o, usd_h=_compute_unit_price(o)) for o in own]
     every = dict.fromkeys(asked.shapes, 1)
-    problem = Problem(every, own)
+    problem = PackingProblem(every, own)
     lost = problem.unplaceable()
     if lost:
         return f"{len(lost)} kinds of pods that ran in it do not fit what its nodes say they have"
-    shop = market(pool, tuple(rates)) if priced else None
-    best: Plan | None = None
+    shop = find_terms(pool, tuple(rates)) if priced else None
+    best: NodeMix | None = None
     refused: dict[str, list[str]] = {}
     if shop is not None and any(s.gpus for s in asked.shapes):
-        offers = catalogue.offered(rates, shop, pool.overhead, settings.max_pods)
+        offers = catalogue.list_offers(rates, shop, pool.overhead, settings.max_pods)
         others = [o for o in offers if o.instance_type not in set(pool.types)]
-        good, refused = catalogue.sorted_out(others, asked.shapes)
-        best = plan_for(Problem(every, [*own, *good]), asked.peaks)
-    mine = plan_for(problem, asked.peaks)
-    return Sizing(
+        good, refused = catalogue.split_offers(others, asked.shapes)
+        best = plan_for_peaks(PackingProblem(every, [*own, *good]), asked.peaks)
+    mine = plan_for_peaks(problem, asked.peaks)
+    return PoolSizing(
         peak=asked,
         own=mine,
-        own_nodes_bound=_least_nodes(problem, asked),
+        own_nodes_bound=_find_least_nodes(problem, asked),
         best=best,
         priced=priced,
         market=shop,
         refused=refused,
-        assumed=_assumed(pool, asked, shop),
+        assumed=_list_assumptions(pool, asked, shop),
     )
 
 
-def _waiting(pool: Pool, own: Sequence[Offer]) -> dict[Shape, int]:
+def _count_waiting(pool: NodePoolUsage, own: Sequence[TypeOffer]) -> dict[PodShape, int]:
     """Return the requests of pods that wait for the pool, of GPU models that it has.
 
     What does not fit beside the DaemonSets of an empty node does not wait for this pool.
     """
     first = pool.nodes.row(0, named=True)
-    found: dict[Shape, int] = {}
+    found: dict[PodShape, int] = {}
     for pod, count in pool.waiting.items():
-        one = waiting_shape(pod, pool.models, first["arch"])
+        one = build_waiting_shape(pod, pool.models, first["arch"])
         found[one] = found.get(one, 0) + count
-    lost = set(Problem(found, own).unplaceable()) if found else set()
+    lost = set(PackingProblem(found, own).unplaceable()) if found else set()
     return {one: count for one, count in found.items() if one not in lost}
 
 
-def _least_nodes(problem: Problem, asked: Peak) -> int:
+def _find_least_nodes(problem: PackingProblem, asked: PoolPeak) -> int:
     if len(problem.offers) != 1:
         return 0
     counts = [[held.get(s, 0) for s in problem.shapes] for held in asked.peaks]
-    return max((nodes_needed(problem.of(np.array(c)), 0) for c in counts), default=0)
+    return max((count_nodes(problem.of(np.array(c)), 0) for c in counts), default=0)
 
 
-def _unit(offer: Offer) -> Decimal:
+def _compute_unit_price(offer: TypeOffer) -> Decimal:
     return Decimal(max(offer.gpus, 1))
 
 
-def _assumed(pool: Pool, asked: Peak, shop: Market | None) -> tuple[str, ...]:
+def _list_assumptions(
+    pool: NodePoolUsage, asked: PoolPeak, shop: OfferTerms | None
+) -> tuple[str, ...]:
     said = []
     if not pool.overhead.seen:
         over = pool.overhead
@@ -113,6 +117,6 @@ def _assumed(pool: Pool, asked: Peak, shop: Market | None) -> tuple[str, ...]:
     return tuple(said)
 
 
-def used_types(found: Plan) -> set[str]:
+def list_used_types(found: NodeMix) -> set[str]:
     """Return the instance types that a plan buys."""
     return {found.nodes.problem.offers[k].instance_type for k in np.unique(found.nodes.kind)}

@@ -6,7 +6,7 @@ _HOUR_US = 3_600_000_000
 _SUMS = ("gpus", "cpu", "memory", "workers", "others")
 
 
-def stretches(pods: pl.DataFrame, nodes: pl.DataFrame) -> pl.DataFrame:
+def find_stretches(pods: pl.DataFrame, nodes: pl.DataFrame) -> pl.DataFrame:
     """Return a row per node and stretch in which nothing changed on it.
 
     Columns: cluster, node, pool, start, hours, gpus (asked for), workers (pods with GPUs), others
@@ -63,7 +63,7 @@ def stretches(pods: pl.DataFrame, nodes: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def without_work(steps: pl.DataFrame, least_hours: float) -> pl.DataFrame:
+def sum_empty_hours(steps: pl.DataFrame, least_hours: float) -> pl.DataFrame:
     """Return hours per node in which it held no pod at all, and only pods without GPUs.
 
     Columns: cluster, node, pool, gpu_count, empty_hours, squatted_hours. Only stretches of at
@@ -90,7 +90,7 @@ def without_work(steps: pl.DataFrame, least_hours: float) -> pl.DataFrame:
     )
 
 
-def stranded(steps: pl.DataFrame, pods: pl.DataFrame) -> pl.DataFrame:
+def sum_stranded(steps: pl.DataFrame, pods: pl.DataFrame) -> pl.DataFrame:
     """Return free GPU-hours per node that the host's CPU or memory keeps from being used.
 
     A free GPU is stranded while its node works and has less CPU (or memory) free than half of the

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from analyzers.queries import OWNERS, steps
-from fallow.nouns import Finding, Recommendation, Subject, finding_id
-from fallow.seams import Views
+from analyzers.queries import OWNERS, compose_steps
+from fallow.models import Finding, Recommendation, Subject, finding_id
+from fallow.protocols import Views
 from fallow.settings import PrecisionSettings
 from fallow.window import Window
 
@@ -24,15 +24,15 @@ LEAST_HOURS = 4.0
 GIB = 2**30
 
 
-def fragmented(views: Views, window: Window, settings: PrecisionSettings) -> Iterator[Finding]:
+def find_fragmented(views: Views, window: Window, settings: PrecisionSettings) -> Iterator[Finding]:
     """Yield workloads of whose reserved memory a large share is in no tensor."""
     asked = {"since": window.start, "until": window.end}
-    for row in views.query(steps(OWNERS, "precision/allocators"), asked).to_pylist():
+    for row in views.query(compose_steps(OWNERS, "precision/allocators"), asked).to_pylist():
         if row["pod_hours"] >= LEAST_HOURS and row["fragmented"] >= settings.fragmented:
-            yield _made(row, window)
+            yield _build_finding(row, window)
 
 
-def _made(row: Mapping[str, Any], window: Window) -> Finding:
+def _build_finding(row: Mapping[str, Any], window: Window) -> Finding:
     about = Subject(
         row["cluster"], row["namespace"], row["workload_kind"], row["workload"], team=row["team"]
     )

@@ -11,15 +11,30 @@ from typing import Any, cast
 
 import polars as pl
 
-from analyzers.gpu_peaks import gpu_peaks
-from analyzers.precision.allocator import fragmented
-from analyzers.precision.gains import Gain, formats, of_pipe, of_weights
-from analyzers.queries import steps
-from analyzers.sizing.signs import gang, interactive
-from analyzers.work import WORKED, Amount, Bill, Owner, bill, counter_lines, named, part, per_day
+from analyzers.gpu_peaks import read_gpu_peaks
+from analyzers.precision.allocator import find_fragmented
+from analyzers.precision.gains import (
+    FormatGain,
+    compute_pipe_gain,
+    compute_weight_gain,
+    list_formats,
+)
+from analyzers.queries import compose_steps
+from analyzers.sizing.symptoms import is_gang, is_interactive
+from analyzers.work import (
+    WORKED,
+    Owner,
+    StateCost,
+    WorkloadCosts,
+    build_subject,
+    compute_per_day,
+    compute_share,
+    list_counters,
+    read_costs,
+)
 from fallow.gpu_models import gpu_models
-from fallow.nouns import Effort, Finding, Recommendation, Subject, Unjudged, finding_id
-from fallow.seams import Views
+from fallow.models import Effort, Finding, Recommendation, Subject, Unjudged, finding_id
+from fallow.protocols import Views
 from fallow.settings import PrecisionSettings
 from fallow.window import Window
 
@@ -65,7 +80,7 @@ class PrecisionAnalyzer:
 
         And those whose framework reserves much memory that is in no tensor.
         """
-        found = [*self._formats(views, window), *fragmented(views, window, self.settings)]
+        found = [*self._formats(views, window), *find_fragmented(views, window, self.settings)]
         return sorted(found, key=lambda f: (-f.gpu_hours, f.id))
 
     def _formats(self, views: Views, window: Window) -> list[Finding]:
@@ -73,10 +88,10 @@ class PrecisionAnalyzer:
         candidates = [(row, *kind) for row in rows if (kind := self._kind(row)) is not None]
         if not candidates:
             return []
-        costs = bill(views, window)
-        shares = _shares(rows)
+        costs = read_costs(views, window)
+        shares = _compute_shares(rows)
         return [
-            _made(row, kind, gains, _cost(row, costs, shares), window, costs)
+            _build_finding(row, kind, gains, _compute_cost(row, costs, shares), window, costs)
             for row, kind, gains in candidates
         ]
 
@@ -84,15 +99,15 @@ class PrecisionAnalyzer:
         """Return workloads whose pipes nobody measures, and the lines that turn counters on."""
         found = []
         for row in self._rows(views, window):
-            arch = _archs().get(row["model"] or "")
-            if arch is None or not formats("fp32_asleep", arch):
+            arch = _read_archs().get(row["model"] or "")
+            if arch is None or not list_formats("fp32_asleep", arch):
                 continue
             if row["tensor"] is None or row["sm"] is None:
-                lines = counter_lines("sm", "tensor", "fp32", "dram")
-                found.append(Unjudged(named(row), row["work_h"], (NO_COUNTERS + lines,)))
+                lines = list_counters("sm", "tensor", "fp32", "dram")
+                found.append(Unjudged(build_subject(row), row["work_h"], (NO_COUNTERS + lines,)))
             elif row["fp32"] is None and self._asleep(row):
-                why = NO_FP32 + counter_lines("fp32")
-                found.append(Unjudged(named(row), row["work_h"], (why,)))
+                why = NO_FP32 + list_counters("fp32")
+                found.append(Unjudged(build_subject(row), row["work_h"], (why,)))
         return found
 
     def _rows(self, views: Views, window: Window) -> list[dict[str, Any]]:
@@ -101,48 +116,63 @@ class PrecisionAnalyzer:
             "until": window.end,
             "least_gpu_hours": self.settings.least_gpu_hours,
         }
-        rows: list[dict[str, Any]] = views.query(steps(*PIPES, once="worked"), asked).to_pylist()
+        rows: list[dict[str, Any]] = views.query(
+            compose_steps(*PIPES, once="worked"), asked
+        ).to_pylist()
         return rows
 
     def _asleep(self, row: Row) -> bool:
         return bool(row["tensor"] < self.settings.tensor_asleep and row["sm"] >= self.settings.sm)
 
-    def _kind(self, row: Row) -> tuple[str, list[Gain]] | None:
+    def _kind(self, row: Row) -> tuple[str, list[FormatGain]] | None:
         """Return what a workload could do in fewer bits, the most cautious format first."""
-        peaks, arch = gpu_peaks().get(row["model"] or ""), _archs().get(row["model"] or "")
+        peaks, arch = (
+            read_gpu_peaks().get(row["model"] or ""),
+            _read_archs().get(row["model"] or ""),
+        )
         if peaks is None or arch is None or row["tensor"] is None or row["sm"] is None:
             return None
-        fp32, dram, served = row["fp32"], row["dram"], _served(row["workload_kind"])
+        fp32, dram, served = row["fp32"], row["dram"], _is_server(row["workload_kind"])
         kind: str
-        gains: list[Gain | None]
+        gains: list[FormatGain | None]
         if fp32 is not None and fp32 >= self.settings.fp32_active and self._asleep(row):
             kind, now = "fp32_asleep", peaks.fp32_tflops
-            gains = [of_pipe(row, fp32, now, peaks, one) for one in formats(kind, arch)]
+            gains = [
+                compute_pipe_gain(row, fp32, now, peaks, one) for one in list_formats(kind, arch)
+            ]
         elif (
             served
             and (dram or 0) >= self.settings.memory_bound
             and (row["tensor"] < self.settings.waiting_tensor)
         ):
             kind = "low_bit_weights"
-            gains = [of_weights(one) for one in formats(kind, arch)]
+            gains = [compute_weight_gain(one) for one in list_formats(kind, arch)]
         elif row["tensor"] > self.settings.tensor_busy:
             kind, now = "fp8", peaks.tensor_tflops
-            gains = [of_pipe(row, row["tensor"], now, peaks, one) for one in formats(kind, arch)]
+            gains = [
+                compute_pipe_gain(row, row["tensor"], now, peaks, one)
+                for one in list_formats(kind, arch)
+            ]
         else:
             return None
         real = [gain for gain in gains if gain is not None and gain.shares[0] > 0]
         return (kind, real) if real else None
 
 
-def _made(  # noqa: PLR0917  (one call)
-    row: Row, kind: str, gains: list[Gain], cost: Amount, window: Window, costs: Bill
+def _build_finding(  # noqa: PLR0917  (one call)
+    row: Row,
+    kind: str,
+    gains: list[FormatGain],
+    cost: StateCost,
+    window: Window,
+    costs: WorkloadCosts,
 ) -> Finding:
-    subject = named(row)
+    subject = build_subject(row)
     start = max(window.start, row["first_hour"].replace(tzinfo=UTC))
     end = min(window.end, row["last_hour"].replace(tzinfo=UTC) + HOUR)
     low = gains[0].shares[0]
     figures = {n: round(row[n], 4) for n in ("sm", "tensor", "fp32", "dram") if row[n] is not None}
-    peaks = gpu_peaks()[row["model"]]
+    peaks = read_gpu_peaks()[row["model"]]
     assumed = list(ASSUMED[kind])
     if row["dram"] is None:
         assumed.append("memory bandwidth is not measured, and taken not to be the limit")
@@ -160,24 +190,28 @@ def _made(  # noqa: PLR0917  (one call)
         evidence="suspected",
         confidence=CONFIDENCE,
         gpu_hours=round(cost.gpu_hours * low, 6),
-        usd=None if cost.usd is None else part(cost.usd, low),
+        usd=None if cost.usd is None else compute_share(cost.usd, low),
         details={
             "why": f"{kind.replace('_', ' ')}: {gains[0].format.format} could be "
             f"{gains[0].low:.2f} to {gains[0].high:.2f} times as fast",
             "witnesses": {"compute": ", ".join(f"{n} {v:.2f}" for n, v in figures.items())},
             "figures": figures,
             "hours_at_work": round(cost.gpu_hours, 6),
-            "ranges": [_range(gain, cost) for gain in gains],
+            "ranges": [_describe_range(gain, cost) for gain in gains],
             "counted": "the low end of the first range",
             "assumptions": assumed,
         },
-        recommendations=tuple(_advice(row, gain, cost, subject, window, costs) for gain in gains),
+        recommendations=tuple(
+            _recommend(row, gain, cost, subject, window, costs) for gain in gains
+        ),
     )
 
 
-def _range(gain: Gain, cost: Amount) -> dict[str, Any]:
+def _describe_range(gain: FormatGain, cost: StateCost) -> dict[str, Any]:
     low, high = gain.shares
-    usd = None if cost.usd is None else [part(cost.usd, low), part(cost.usd, high)]
+    usd = (
+        None if cost.usd is None else [compute_share(cost.usd, low), compute_share(cost.usd, high)]
+    )
     return {
         "format": gain.format.format,
         "times_as_fast": [round(gain.low, 3), round(gain.high, 3)],
@@ -187,13 +221,18 @@ def _range(gain: Gain, cost: Amount) -> dict[str, Any]:
     }
 
 
-def _advice(  # noqa: PLR0917  (one call)
-    row: Row, gain: Gain, cost: Amount, subject: Subject, window: Window, costs: Bill
+def _recommend(  # noqa: PLR0917  (one call)
+    row: Row,
+    gain: FormatGain,
+    cost: StateCost,
+    subject: Subject,
+    window: Window,
+    costs: WorkloadCosts,
 ) -> Recommendation:
     share, said = gain.shares[0], gain.format
-    worked = costs.total(_owner(row), WORKED)
+    worked = costs.total(_get_owner(row), WORKED)
     of_model = cost.gpu_hours / worked.gpu_hours if worked and worked.gpu_hours else 1.0
-    usd: Decimal | None = None if cost.usd is None else part(cost.usd, share)
+    usd: Decimal | None = None if cost.usd is None else compute_share(cost.usd, share)
     words = {n: row[n] or 0.0 for n in ("fp32", "tensor", "dram")}
     return Recommendation(
         verb=said.verb,
@@ -202,36 +241,38 @@ def _advice(  # noqa: PLR0917  (one call)
         reversible=True,
         undo=said.undo,
         gpu_hours_per_day=round(cost.gpu_hours * share * 86_400 / window.seconds, 4),
-        usd_per_day=per_day(usd, window),
+        usd_per_day=compute_per_day(usd, window),
         caution=said.caution,
         effort=cast("Effort", said.effort),
-        claims=costs.claims(_owner(row), share * min(1.0, of_model), WORKED),
+        claims=costs.claims(_get_owner(row), share * min(1.0, of_model), WORKED),
     )
 
 
-def _owner(row: Row) -> Owner:
+def _get_owner(row: Row) -> Owner:
     return row["cluster"], row["namespace"], row["workload_kind"], row["workload"]
 
 
-def _shares(rows: list[dict[str, Any]]) -> Mapping[Owner, float]:
+def _compute_shares(rows: list[dict[str, Any]]) -> Mapping[Owner, float]:
     """Return the hours at work of each workload over all of its GPU models."""
-    frame = pl.DataFrame([(*_owner(r), r["work_h"]) for r in rows], orient="row")
+    frame = pl.DataFrame([(*_get_owner(r), r["work_h"]) for r in rows], orient="row")
     sums = frame.group_by(frame.columns[:4]).agg(pl.col(frame.columns[4]).sum())
     return {row[:4]: row[4] for row in sums.iter_rows()}
 
 
-def _cost(row: Row, costs: Bill, shares: Mapping[Owner, float]) -> Amount:
+def _compute_cost(row: Row, costs: WorkloadCosts, shares: Mapping[Owner, float]) -> StateCost:
     """Return the ledger's hours of a workload on this model; telemetry's where it has none."""
-    total = costs.total(_owner(row), WORKED)
+    total = costs.total(_get_owner(row), WORKED)
     if total is None:
-        return Amount(row["work_h"], None)
-    share = row["work_h"] / shares[_owner(row)]
-    return Amount(total.gpu_hours * share, None if total.usd is None else part(total.usd, share))
+        return StateCost(row["work_h"], None)
+    share = row["work_h"] / shares[_get_owner(row)]
+    return StateCost(
+        total.gpu_hours * share, None if total.usd is None else compute_share(total.usd, share)
+    )
 
 
-def _served(workload_kind: str) -> bool:
-    return not gang(workload_kind) and not interactive(workload_kind)
+def _is_server(workload_kind: str) -> bool:
+    return not is_gang(workload_kind) and not is_interactive(workload_kind)
 
 
-def _archs() -> dict[str, str]:
+def _read_archs() -> dict[str, str]:
     return {m.gpu_model: m.arch for m in gpu_models() if m.vendor == "nvidia"}

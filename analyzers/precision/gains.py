@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from analyzers.gpu_peaks import Peaks
-from analyzers.queries import rows_of
+from analyzers.gpu_peaks import GpuPeaks
+from analyzers.queries import load_rows
 
 Row = Mapping[str, Any]
 DRAM_CEILING = 0.8
@@ -28,7 +28,7 @@ WEIGHTS = (0.5, 0.9)
 """Part of a memory-bound server's traffic that is weights: the rest is KV cache and activations."""
 
 
-class Format(msgspec.Struct, frozen=True):
+class NumberFormat(msgspec.Struct, frozen=True):
     """A number format that would do, and what people are told (a row of `formats.csv`)."""
 
     kind: str
@@ -43,10 +43,10 @@ class Format(msgspec.Struct, frozen=True):
     caution: str
 
 
-class Gain(msgspec.Struct, frozen=True):
+class FormatGain(msgspec.Struct, frozen=True):
     """A range of speed-ups by one format."""
 
-    format: Format
+    format: NumberFormat
     low: float
     high: float
 
@@ -57,40 +57,44 @@ class Gain(msgspec.Struct, frozen=True):
 
 
 @cache
-def formats(kind: str, arch: str) -> tuple[Format, ...]:
+def list_formats(kind: str, arch: str) -> tuple[NumberFormat, ...]:
     """Return the formats for a kind of finding that an architecture has."""
-    rows = [msgspec.convert(r, Format, strict=False) for r in rows_of("precision/formats")]
+    rows = [msgspec.convert(r, NumberFormat, strict=False) for r in load_rows("precision/formats")]
     return tuple(r for r in rows if r.kind == kind and arch in r.archs.split())
 
 
-def speedup(f: float, k: float) -> float:
+def compute_speedup(f: float, k: float) -> float:
     """Return Amdahl's speed-up when a share f of the time gets k times as fast."""
     return 1 / ((1 - f) + f / k)
 
 
-def roofline(dram: float | None, bytes_ratio: float) -> float:
+def compute_roofline(dram: float | None, bytes_ratio: float) -> float:
     """Return the speed-up at which memory is the limit; infinite where nobody measures it."""
     return DRAM_CEILING / (dram * bytes_ratio) if dram else float("inf")
 
 
-def of_pipe(row: Row, pipe: float, now: float, peaks: Peaks, one: Format) -> Gain | None:
+def compute_pipe_gain(
+    row: Row, pipe: float, now: float, peaks: GpuPeaks, one: NumberFormat
+) -> FormatGain | None:
     """Return what a faster pipe gives; `now` is the present format's peak rate."""
     then = getattr(peaks, one.rate)
     if not then or not row["sm"] or then <= now:
         return None
     share = min(1.0, pipe / row["sm"])
-    most = roofline(row["dram"], one.bytes)
+    most = compute_roofline(row["dram"], one.bytes)
     ends = [
-        min(speedup(share * changed, max(1.0, then / now * reached)), most)
+        min(compute_speedup(share * changed, max(1.0, then / now * reached)), most)
         for changed, reached in zip(CHANGED, REACHED, strict=True)
     ]
-    return _ranged(one, *ends)
+    return _build_gain(one, *ends)
 
 
-def of_weights(one: Format) -> Gain | None:
+def compute_weight_gain(one: NumberFormat) -> FormatGain | None:
     """Return what fewer bytes of weights give to a server that waits for memory."""
-    return _ranged(one, *(1 / ((1 - w) + w * one.bytes) for w in WEIGHTS))
+    return _build_gain(one, *(1 / ((1 - w) + w * one.bytes) for w in WEIGHTS))
 
 
-def _ranged(one: Format, low: float, high: float) -> Gain | None:
-    return Gain(one, min(low, high), max(low, high)) if max(low, high) > 1 and low >= 1 else None
+def _build_gain(one: NumberFormat, low: float, high: float) -> FormatGain | None:
+    return (
+        FormatGain(one, min(low, high), max(low, high)) if max(low, high) > 1 and low >= 1 else None
+    )

@@ -3,13 +3,13 @@
 from datetime import timedelta
 from typing import Any
 
-from analyzers.once import once
-from analyzers.quota.findings import found_in
-from analyzers.quota.gather import gather
-from analyzers.quota.groups import Gathered
-from analyzers.quota.measures import measures, shares
-from fallow.nouns import Finding, Unjudged
-from fallow.seams import Views
+from analyzers.query_cache import cache_query
+from analyzers.quota.findings import find_waste
+from analyzers.quota.group_reader import read_groups
+from analyzers.quota.groups import QuotaGroups
+from analyzers.quota.measures import compute_shares, measure_group
+from fallow.models import Finding, Unjudged
+from fallow.protocols import Views
 from fallow.settings import QuotaSettings
 from fallow.window import Window
 
@@ -30,7 +30,7 @@ class QuotaAnalyzer:
         found = [
             finding
             for group in self._gathered(views, window).groups
-            for finding in found_in(group, window, self.settings)
+            for finding in find_waste(group, window, self.settings)
         ]
         return sorted(found, key=lambda f: (-f.gpu_hours, f.kind, f.id))
 
@@ -38,9 +38,13 @@ class QuotaAnalyzer:
         """Return each group's fairness, and its GPU-hours starved, hoarded and stranded."""
         told = {}
         for group in self._gathered(views, window).groups:
-            said = measures(group)
+            said = measure_group(group)
             hours = {f"{name}_gpu_hours": said.total(name) for name in _SUMS}
-            told[f"{group.cluster}/{group.name}"] = {"lends": group.lends, **hours, **shares(group)}
+            told[f"{group.cluster}/{group.name}"] = {
+                "lends": group.lends,
+                **hours,
+                **compute_shares(group),
+            }
         return {"groups": told}
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
@@ -55,6 +59,6 @@ class QuotaAnalyzer:
             ]
         return found
 
-    @once
-    def _gathered(self, views: Views, window: Window) -> Gathered:
-        return gather(views, window, timedelta(days=self.settings.history_days))
+    @cache_query
+    def _gathered(self, views: Views, window: Window) -> QuotaGroups:
+        return read_groups(views, window, timedelta(days=self.settings.history_days))

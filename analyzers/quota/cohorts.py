@@ -17,7 +17,7 @@ Limits = tuple[Doubles, Doubles, Doubles]
 """Nominal, limit (nominal plus what may be borrowed) and lending, by hour."""
 
 
-class Tree(msgspec.Struct, frozen=True):
+class CohortTree(msgspec.Struct, frozen=True):
     """One cohort tree of a resource: members are the columns of a group, cohorts stand above."""
 
     parents: tuple[str, ...]
@@ -37,29 +37,29 @@ class Tree(msgspec.Struct, frozen=True):
         total: dict[str, Doubles] = {}
         usage: dict[str, Doubles] = {}
         for n, parent in enumerate(self.parents):
-            _add(total, parent, self.nominal[:, n] - kept[:, n])
-            _add(usage, parent, np.maximum(used[:, n] - kept[:, n], 0))
+            _add_amount(total, parent, self.nominal[:, n] - kept[:, n])
+            _add_amount(usage, parent, np.maximum(used[:, n] - kept[:, n], 0))
         keeps: dict[str, Doubles] = {}
         for cohort in self._upwards():
-            nominal, _, lending = self.own.get(cohort, _nothing(size))
+            nominal, _, lending = self.own.get(cohort, _make_empty(size))
             total[cohort] = total.get(cohort, np.zeros(size)) + nominal
             keeps[cohort] = np.maximum(total[cohort] - lending, 0)
             if cohort in self.up:
-                _add(total, self.up[cohort], total[cohort] - keeps[cohort])
+                _add_amount(total, self.up[cohort], total[cohort] - keeps[cohort])
                 spent = usage.get(cohort, np.zeros(size))
-                _add(usage, self.up[cohort], np.maximum(spent - keeps[cohort], 0))
+                _add_amount(usage, self.up[cohort], np.maximum(spent - keeps[cohort], 0))
         left: dict[str, Doubles] = {}
         for cohort in reversed(self._upwards()):
             spent = usage.get(cohort, np.zeros(size))
             if cohort not in self.up:
                 left[cohort] = total[cohort] - spent
                 continue
-            nominal, limit, _ = self.own.get(cohort, _nothing(size))
-            left[cohort] = _available(
+            nominal, limit, _ = self.own.get(cohort, _make_empty(size))
+            left[cohort] = _compute_available(
                 left[self.up[cohort]], total[cohort], keeps[cohort], spent, limit - nominal
             )
         columns = [
-            _available(
+            _compute_available(
                 left[parent],
                 self.nominal[:, n],
                 kept[:, n],
@@ -74,11 +74,11 @@ class Tree(msgspec.Struct, frozen=True):
         """Return the cohorts, each before its parent."""
         there = set(self.parents)
         for cohort in list(there):
-            there.update(_path(cohort, self.up))
-        return sorted(there, key=lambda c: (-len(_path(c, self.up)), c))
+            there.update(_list_path(cohort, self.up))
+        return sorted(there, key=lambda c: (-len(_list_path(c, self.up)), c))
 
 
-class Trees:
+class CohortTrees:
     """The cohorts of all clusters as they were last seen, and their own quotas by hour."""
 
     def __init__(self, rows: pl.DataFrame) -> None:
@@ -94,7 +94,7 @@ class Trees:
     def rooted(self, quotas: pl.DataFrame) -> pl.DataFrame:
         """Keep each ClusterQueue's cohort as `cohort`, and let `parent` be the root of its tree."""
         pairs = quotas.select("cluster", "parent").unique().drop_nulls()
-        roots = [_path(parent, self._up.get(c, {}))[-1] for c, parent in pairs.iter_rows()]
+        roots = [_list_path(parent, self._up.get(c, {}))[-1] for c, parent in pairs.iter_rows()]
         named = pairs.with_columns(root=pl.Series(roots, dtype=pl.String))
         queue = pl.col("kind") == "ClusterQueue"
         return (
@@ -113,7 +113,7 @@ class Trees:
         nominal: Doubles,
         limit: Doubles,
         lending: Doubles,
-    ) -> Tree:
+    ) -> CohortTree:
         """Return the tree over the members of a group."""
         name, _, flavor = resource.partition("@")
         mine = self._rows.filter(
@@ -123,28 +123,28 @@ class Trees:
         )
         own = {
             str(cohort[0]): (
-                _lasting(rows, "nominal", hours, 0.0),
-                _lasting(rows, "limit", hours, np.inf),
-                _lasting(rows, "lending", hours, np.inf),
+                _fill_forward(rows, "nominal", hours, 0.0),
+                _fill_forward(rows, "limit", hours, np.inf),
+                _fill_forward(rows, "lending", hours, np.inf),
             )
             for cohort, rows in mine.group_by("name")
         }
-        return Tree(tuple(parents), self._up.get(cluster, {}), own, nominal, limit, lending)
+        return CohortTree(tuple(parents), self._up.get(cluster, {}), own, nominal, limit, lending)
 
 
-def trees(rows: pl.DataFrame) -> Trees:
+def build_trees(rows: pl.DataFrame) -> CohortTrees:
     """Return the trees of the `Cohort` rows of `quotas.sql`."""
-    return Trees(rows)
+    return CohortTrees(rows)
 
 
-def _available(
+def _compute_available(
     above: Doubles, total: Doubles, kept: Doubles, spent: Doubles, borrowing: Doubles
 ) -> Doubles:
     lent = (total - kept) - np.maximum(spent - kept, 0)
     return np.maximum(kept - spent, 0) + np.minimum(lent + borrowing, above)
 
 
-def _path(cohort: str, up: Mapping[str, str]) -> list[str]:
+def _list_path(cohort: str, up: Mapping[str, str]) -> list[str]:
     """Return a cohort and all above it; a circle, which Kueue refuses, ends where it closes."""
     path = [cohort]
     while (above := up.get(path[-1])) is not None and above not in path:
@@ -152,15 +152,15 @@ def _path(cohort: str, up: Mapping[str, str]) -> list[str]:
     return path
 
 
-def _add(sums: dict[str, Doubles], name: str, more: Doubles) -> None:
+def _add_amount(sums: dict[str, Doubles], name: str, more: Doubles) -> None:
     sums[name] = sums[name] + more if name in sums else more
 
 
-def _nothing(size: int) -> Limits:
+def _make_empty(size: int) -> Limits:
     return np.zeros(size), np.full(size, np.inf), np.full(size, np.inf)
 
 
-def _lasting(
+def _fill_forward(
     rows: pl.DataFrame, column: str, hours: npt.NDArray[np.int64], empty: float
 ) -> Doubles:
     """Return a column by hour; between looks the last one holds, before the first one that."""

@@ -12,7 +12,7 @@ Doubles: TypeAlias = npt.NDArray[np.float64]
 EPS = 1e-9
 
 
-def fair_share(
+def compute_fair_share(
     capacity: Doubles, nominal: Doubles, limit: Doubles, demand: Doubles, weight: Doubles
 ) -> Doubles:
     """Return each queue's fair share: what it is guaranteed, then the rest by weight.
@@ -38,7 +38,7 @@ def fair_share(
     return share
 
 
-def jain(x: Doubles) -> float | None:
+def compute_jain(x: Doubles) -> float | None:
     """Return Jain's index (sum x)^2 / (n sum x^2): 1 = equal, 1/n = one has all; None = nothing."""
     squares = float(np.square(x).sum())
     if not len(x) or squares <= 0:
@@ -47,7 +47,7 @@ def jain(x: Doubles) -> float | None:
 
 
 @np.errstate(over="ignore")  # a use of next to nothing lasts for ever
-def drf(totals: Doubles, asked: Doubles, weight: Doubles | None = None) -> Doubles:
+def compute_drf(totals: Doubles, asked: Doubles, weight: Doubles | None = None) -> Doubles:
     """Return the part of what each user asks that dominant resource fairness grants.
 
     `asked` has a row per user and a column per resource, in the units of `totals`. Dominant shares
@@ -85,7 +85,7 @@ def drf(totals: Doubles, asked: Doubles, weight: Doubles | None = None) -> Doubl
     return np.minimum(granted, 1.0)
 
 
-def dominant_shares(totals: Doubles, used: Doubles) -> Doubles:
+def compute_dominant_shares(totals: Doubles, used: Doubles) -> Doubles:
     """Return the greatest share of any resource that each user holds."""
     parts: Doubles = np.divide(used, totals, out=np.zeros_like(used), where=totals > 0)
     return parts.max(axis=1)  # type: ignore[no-any-return]

@@ -5,15 +5,20 @@ from typing import Any
 
 import numpy as np
 
-from analyzers.quota.groups import Group
-from analyzers.quota.making import MOST_NAMED, about_group, by_member, claims_of, made, mean
-from analyzers.quota.measures import Measures, measures, pooling, shares
-from analyzers.quota.orders import orders
-from analyzers.quota.patches import document
-from analyzers.quota.proposal import Proposal, propose
-from fallow.nouns import (
-    Finding,
+from analyzers.quota.executor_parameters import build_parameters
+from analyzers.quota.finding_builder import (
+    MOST_NAMED,
+    build_claims,
+    build_finding,
+    build_subject,
+    compute_mean,
+    sum_by_member,
 )
+from analyzers.quota.groups import QuotaGroup
+from analyzers.quota.measures import QuotaMeasures, compute_pooling, compute_shares, measure_group
+from analyzers.quota.patches import describe_proposal
+from analyzers.quota.proposal import QuotaProposal, propose
+from fallow.models import Finding
 from fallow.settings import QuotaSettings
 from fallow.window import Window
 
@@ -25,38 +30,39 @@ RECLAIM = {
 }
 
 
-def found_in(group: Group, window: Window, settings: QuotaSettings) -> Iterator[Finding]:
+def find_waste(group: QuotaGroup, window: Window, settings: QuotaSettings) -> Iterator[Finding]:
     """Yield what a group of quotas wastes in the window."""
-    said = measures(group)
+    said = measure_group(group)
     if not group.inside.any():
         return
     least = settings.min_gpu_hours
     for n in range(len(group.members)):
         if said.total("starved", n) >= max(least, 1e-6):
-            yield _starved(group, said, n, window)
+            yield _build_starved(group, said, n, window)
         if said.total("hoarded", n) >= max(least, 1e-6):
-            yield _hoarded(group, said, n, window)
+            yield _build_hoarded(group, said, n, window)
         if group.kind == "ClusterQueue" and said.total("reserved", n) >= max(least, 1e-6):
-            yield _reserved(group, said, n, window)
+            yield _build_reserved(group, said, n, window)
     # Guarantees move in whole GPUs: a profile's instances are not that.
     proposal = None if "/mig-" in group.resource else propose(group, said, settings)
     stranded = said.total("stranded")
     if stranded >= max(least, 1e-6) or (proposal is not None and proposal.gifts):
-        yield _stranded(group, said, proposal, window, settings)
+        yield _build_stranded(group, said, proposal, window, settings)
     ghost = float(group.nominal[group.inside].sum(axis=1).mean()) - group.money.gpus
     if group.money.gpus and ghost >= settings.min_gpus and len(group.members):
-        yield _ghost(group, ghost, window)
+        yield _build_ghost(group, ghost, window)
     if not group.lends and len(group.members) > 1:
-        yield from _unpooled(group, window, settings)
+        yield from _find_unpooled(group, window, settings)
 
 
-def _starved(group: Group, said: Measures, n: int, window: Window) -> Finding:
+def _build_starved(group: QuotaGroup, said: QuotaMeasures, n: int, window: Window) -> Finding:
     hours = said.starved[:, n]
     others = np.delete(np.arange(len(group.members)), n)
     borrowed = said.above[hours > 0][:, others].sum(axis=0)
     details = {
-        "why": f"entitled to {mean(group.nominal, group, n):.1f} GPUs, had "
-        f"{mean(group.used, group, n):.1f} and waited for {mean(group.waiting, group, n):.1f}: "
+        "why": f"entitled to {compute_mean(group.nominal, group, n):.1f} GPUs, had "
+        f"{compute_mean(group.used, group, n):.1f} and waited for "
+        f"{compute_mean(group.waiting, group, n):.1f}: "
         f"its guarantee was broken in {int((hours > 0).sum())} of {len(hours)} hours",
         "starved_gpu_hours": said.total("starved", n),
         "guarantee_violated_hours": int((hours > 0).sum()),
@@ -69,22 +75,23 @@ def _starved(group: Group, said: Measures, n: int, window: Window) -> Finding:
         "free_gpu_hours_meanwhile": round(
             float(group.money.free[group.inside][hours > 0].sum()), 3
         ),
-        **shares(group),
+        **compute_shares(group),
     }
     how = RECLAIM.get(group.kind, "ElasticQuota takes back by preemption; it must be enabled")
-    return made(
+    return build_finding(
         group, "starved_queue", group.subject(n), window, details, name=group.label(n), how=how
     )
 
 
-def _hoarded(group: Group, said: Measures, n: int, window: Window) -> Finding:
+def _build_hoarded(group: QuotaGroup, said: QuotaMeasures, n: int, window: Window) -> Finding:
     hours = said.total("hoarded", n)
     idle = group.idle[group.inside][:, n]
     usd = group.idle_usd[group.inside][:, n]
     paid = None if np.isnan(usd).any() or not idle.sum() else float(usd.sum() / idle.sum())
     waited = np.delete(group.waiting[group.inside], n, axis=1)
     details = {
-        "why": f"held {mean(group.used, group, n):.1f} GPUs and left {idle.mean():.1f} of them "
+        "why": f"held {compute_mean(group.used, group, n):.1f} GPUs and left "
+        f"{idle.mean():.1f} of them "
         f"idle, while others of {group.name} waited for {waited.sum(axis=1).mean():.1f}",
         "idle_gpu_hours": round(float(idle.sum()), 6),
         "waited_gpu_hours_elsewhere": round(float(waited.sum()), 6),
@@ -93,17 +100,17 @@ def _hoarded(group: Group, said: Measures, n: int, window: Window) -> Finding:
             for m in range(len(group.members))
             if m != n and group.waiting[group.inside][:, m].sum() > 0
         },
-        **shares(group),
+        **compute_shares(group),
     }
     namespace = group.members[n][0] or None
-    claims = claims_of(group, hours, paid, "idle", namespace) if namespace else ()
-    return made(
+    claims = build_claims(group, hours, paid, "idle", namespace) if namespace else ()
+    return build_finding(
         group, "hoarded_quota", group.subject(n), window, details, hours, paid, claims,
         name=group.label(n), others=group.name,
     )  # fmt: skip
 
 
-def _reserved(group: Group, said: Measures, n: int, window: Window) -> Finding:
+def _build_reserved(group: QuotaGroup, said: QuotaMeasures, n: int, window: Window) -> Finding:
     free = group.money.free[group.inside]
     hours = round(float(np.minimum(said.reserved[:, n], free).sum()), 6)
     mean = float(said.reserved[:, n].mean())
@@ -113,17 +120,17 @@ def _reserved(group: Group, said: Measures, n: int, window: Window) -> Finding:
         "reserved_gpu_hours": said.total("reserved", n),
         "free_meanwhile_gpu_hours": hours,
     }
-    claims = claims_of(group, hours, group.money.usd_h, "free")
-    return made(
+    claims = build_claims(group, hours, group.money.usd_h, "free")
+    return build_finding(
         group, "ghost_reservation", group.subject(n), window, details, hours,
         group.money.usd_h, claims, name=group.label(n), gpus=mean,
     )  # fmt: skip
 
 
-def _stranded(
-    group: Group,
-    said: Measures,
-    proposal: Proposal | None,
+def _build_stranded(
+    group: QuotaGroup,
+    said: QuotaMeasures,
+    proposal: QuotaProposal | None,
     window: Window,
     settings: QuotaSettings,
 ) -> Finding:
@@ -134,10 +141,10 @@ def _stranded(
         f"{said.blocked.sum(axis=1).mean():.1f} were waited for under a full quota and others of "
         f"{group.name} left theirs unused",
         "blocked_gpu_hours": said.total("blocked"),
-        "unused_quota_of": by_member(group, said.stranded),
-        "would_have_served": by_member(group, said.served),
-        "proposal": document(group, proposal),
-        **shares(group),
+        "unused_quota_of": sum_by_member(group, said.stranded),
+        "would_have_served": sum_by_member(group, said.served),
+        "proposal": describe_proposal(group, proposal),
+        **compute_shares(group),
     }
     words: dict[str, Any] = {}
     if moved is not None:
@@ -146,27 +153,27 @@ def _stranded(
             "regret": max(g.trial.regret_share for g in moved.gifts),
             "days": len(group.hours) / 24,
         }
-    served = hours if moved is None else min(hours, _served_by(said, moved))
+    served = hours if moved is None else min(hours, _sum_served(said, moved))
     advised = "stranded_quota"
     if moved is None:
         advised = "stranded_quota_limit" if group.lends else "stranded_quota_pool"
-        words = {"blocked": ", ".join(by_member(group, said.served)) or "nobody"}
-    return made(
+        words = {"blocked": ", ".join(sum_by_member(group, said.served)) or "nobody"}
+    return build_finding(
         group,
         "stranded_quota",
-        about_group(group),
+        build_subject(group),
         window,
         details,
         hours,
         price,
-        claims_of(group, served, price, "free"),
+        build_claims(group, served, price, "free"),
         advised=advised,
-        parameters={} if moved is None else orders(group, moved, settings),
+        parameters={} if moved is None else build_parameters(group, moved, settings),
         **words,
     )
 
 
-def _ghost(group: Group, ghost: float, window: Window) -> Finding:
+def _build_ghost(group: QuotaGroup, ghost: float, window: Window) -> Finding:
     nominal = group.nominal[group.inside].mean(axis=0)
     part = group.money.gpus / float(nominal.sum())
     details = {
@@ -179,11 +186,11 @@ def _ghost(group: Group, ghost: float, window: Window) -> Finding:
             for n in np.argsort(-nominal, kind="stable")[:MOST_NAMED]
         },
     }
-    return made(group, "ghost_quota", about_group(group), window, details, ghost=ghost)
+    return build_finding(group, "ghost_quota", build_subject(group), window, details, ghost=ghost)
 
 
-def _unpooled(group: Group, window: Window, settings: QuotaSettings) -> Iterator[Finding]:
-    each, pooled = pooling(group, settings.pool_quantile)
+def _find_unpooled(group: QuotaGroup, window: Window, settings: QuotaSettings) -> Iterator[Finding]:
+    each, pooled = compute_pooling(group, settings.pool_quantile)
     gain = each - pooled
     if gain < settings.min_gpus:
         return
@@ -197,16 +204,16 @@ def _unpooled(group: Group, window: Window, settings: QuotaSettings) -> Iterator
         "multiplexing_gain_gpus": round(gain, 3),
         "entitled_gpus": round(float(group.nominal[group.inside].sum(axis=1).mean()), 3),
         "days": round(len(group.hours) / 24, 1),
-        **shares(group),
+        **compute_shares(group),
     }
-    yield made(
-        group, "unpooled_quota", about_group(group), window, details, hours, group.money.usd_h,
-        claims_of(group, hours, group.money.usd_h, "free"),
+    yield build_finding(
+        group, "unpooled_quota", build_subject(group), window, details, hours, group.money.usd_h,
+        build_claims(group, hours, group.money.usd_h, "free"),
         each=each, pooled=pooled, quantile=settings.pool_quantile,
     )  # fmt: skip
 
 
-def _served_by(said: Measures, proposal: Proposal) -> float:
+def _sum_served(said: QuotaMeasures, proposal: QuotaProposal) -> float:
     """Return the GPU-hours of the window that the receivers would have had on top."""
     got = np.zeros(said.served.shape)
     for n, before, after in proposal.receipts:

@@ -4,12 +4,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from analyzers.quota.cohorts import Tree
+from analyzers.quota.cohorts import CohortTree
 from analyzers.quota.fair import Doubles
-from fallow.nouns import Subject
+from fallow.models import Subject
 
 
-class Money(msgspec.Struct, frozen=True):
+class FreeGpus(msgspec.Struct, frozen=True):
     """GPUs of a cluster that those who wait could have, by hour, and what an hour of one costs."""
 
     free: Doubles
@@ -24,7 +24,7 @@ class Money(msgspec.Struct, frozen=True):
     """`free` counts only GPUs of the models that are waited for."""
 
 
-class Group(msgspec.Struct, frozen=True):
+class QuotaGroup(msgspec.Struct, frozen=True):
     """Quotas of one kind, parent and flavor: rows are hours in which somebody looked."""
 
     cluster: str
@@ -51,9 +51,9 @@ class Group(msgspec.Struct, frozen=True):
     """Dollars of that; NaN where a part has no price."""
     cpu: Doubles
     memory: Doubles
-    money: Money
+    money: FreeGpus
     notes: tuple[str, ...] = ()
-    tree: Tree | None = None
+    tree: CohortTree | None = None
     """Of a ClusterQueue's cohorts: what each member could have on top."""
 
     @property
@@ -81,8 +81,8 @@ class Group(msgspec.Struct, frozen=True):
         return f"{namespace}/{name}" if namespace else name
 
 
-class Gathered(msgspec.Struct, frozen=True):
+class QuotaGroups(msgspec.Struct, frozen=True):
     """All groups, and the quotas that entitle nobody to a number of GPUs."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[QuotaGroup, ...]
     unjudged: tuple[tuple[Subject, str], ...]

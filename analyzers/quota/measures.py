@@ -3,11 +3,18 @@
 import msgspec
 import numpy as np
 
-from analyzers.quota.fair import EPS, Doubles, dominant_shares, drf, fair_share, jain
-from analyzers.quota.groups import Group
+from analyzers.quota.fair import (
+    EPS,
+    Doubles,
+    compute_dominant_shares,
+    compute_drf,
+    compute_fair_share,
+    compute_jain,
+)
+from analyzers.quota.groups import QuotaGroup
 
 
-class Measures(msgspec.Struct, frozen=True):
+class QuotaMeasures(msgspec.Struct, frozen=True):
     """GPUs per hour (row) of the window and member (column)."""
 
     starved: Doubles
@@ -36,7 +43,7 @@ class Measures(msgspec.Struct, frozen=True):
         return round(float(values.sum() if column is None else values[:, column].sum()), 6)
 
 
-def measures(group: Group) -> Measures:
+def measure_group(group: QuotaGroup) -> QuotaMeasures:
     """Return a group's measures over the window."""
     rows = group.inside
     nominal, limit = group.nominal[rows], group.limit[rows]
@@ -44,27 +51,29 @@ def measures(group: Group) -> Measures:
     free = group.money.free[rows]
     above = np.maximum(used - nominal, 0)
     starved = np.minimum(waiting, np.maximum(nominal - used, 0))
-    blocked = np.maximum(waiting - _room(group)[rows], 0)
+    blocked = np.maximum(waiting - _compute_room(group)[rows], 0)
     others = blocked.sum(axis=1, keepdims=True) - blocked
     unused = np.maximum(nominal - used - waiting, 0)
     # What one holds and leaves idle helps the others only; of several holders each its part.
     elsewhere = waiting.sum(axis=1, keepdims=True) - waiting
     rest = np.minimum(idle, used)
     hoarded = np.minimum(rest, elsewhere)
-    hoarded *= _part(waiting.sum(axis=1), hoarded.sum(axis=1))[:, None]
+    hoarded *= _divide(waiting.sum(axis=1), hoarded.sum(axis=1))[:, None]
     lent = np.minimum(unused, others)
     most = np.minimum(np.minimum(blocked.sum(axis=1), lent.sum(axis=1)), free)
-    stranded = lent * _part(most, lent.sum(axis=1))[:, None]
-    served = blocked * _part(most, blocked.sum(axis=1))[:, None]
+    stranded = lent * _divide(most, lent.sum(axis=1))[:, None]
+    served = blocked * _divide(most, blocked.sum(axis=1))[:, None]
     reserved = np.maximum(used - group.held[rows] - group.queued[rows], 0)
-    fair = fair_share(used.sum(axis=1) + free, nominal, limit, used + waiting, _weights(nominal))
+    fair = compute_fair_share(
+        used.sum(axis=1) + free, nominal, limit, used + waiting, _compute_weights(nominal)
+    )
     short = np.maximum(np.minimum(fair, used + waiting) - used, 0).sum(axis=1)
     over = np.maximum(used - fair, 0)
-    unfair = over * _part(short, over.sum(axis=1))[:, None]
-    return Measures(starved, above, hoarded, blocked, stranded, served, reserved, unfair)
+    unfair = over * _divide(short, over.sum(axis=1))[:, None]
+    return QuotaMeasures(starved, above, hoarded, blocked, stranded, served, reserved, unfair)
 
 
-def shares(group: Group) -> dict[str, object]:
+def compute_shares(group: QuotaGroup) -> dict[str, object]:
     """Return entitlement, use, demand and shares of each member, and how equal they are.
 
     Jain's index is of used / entitled; `served` is of used / demand among those who wanted any.
@@ -77,12 +86,12 @@ def shares(group: Group) -> dict[str, object]:
     per_gpu = np.divide(held, used[:, None], out=np.zeros_like(held), where=used[:, None] > 0)
     asked = np.where(used[:, None] > 0, per_gpu * demand[:, None], 0.0)
     asked[:, 0] = demand
-    dominant, wanted = dominant_shares(totals, held), dominant_shares(totals, asked)
-    fair = drf(totals, asked, _weights(nominal[None])[0]) * wanted
+    dominant, wanted = compute_dominant_shares(totals, held), compute_dominant_shares(totals, asked)
+    fair = compute_drf(totals, asked, _compute_weights(nominal[None])[0]) * wanted
     entitled, wants = nominal > 0, demand > 0
     return {
-        "jain": _rounded(jain(used[entitled] / nominal[entitled])),
-        "jain_served": _rounded(jain(used[wants] / demand[wants])),
+        "jain": _round_value(compute_jain(used[entitled] / nominal[entitled])),
+        "jain_served": _round_value(compute_jain(used[wants] / demand[wants])),
         "members": [
             {
                 "name": group.label(n),
@@ -97,7 +106,7 @@ def shares(group: Group) -> dict[str, object]:
     }
 
 
-def pooling(group: Group, quantile: float) -> tuple[float, float]:
+def compute_pooling(group: QuotaGroup, quantile: float) -> tuple[float, float]:
     """Return the sum of the members' demand quantiles and the quantile of their sum, in GPUs.
 
     Their difference is what pooling static quotas would save: the multiplexing gain.
@@ -108,7 +117,7 @@ def pooling(group: Group, quantile: float) -> tuple[float, float]:
     )
 
 
-def _room(group: Group) -> Doubles:
+def _compute_room(group: QuotaGroup) -> Doubles:
     """Return how much more each member could have under the quota, hour by hour."""
     if group.tree is not None:
         return group.tree.room(group.used)
@@ -121,15 +130,15 @@ def _room(group: Group) -> Doubles:
     return room
 
 
-def _weights(nominal: Doubles) -> Doubles:
+def _compute_weights(nominal: Doubles) -> Doubles:
     """Return weights for what is left over: the guarantees; equal where nobody has one."""
     return np.where(nominal.sum(axis=1, keepdims=True) > 0, nominal, 1.0)
 
 
-def _part(amount: Doubles, whole: Doubles) -> Doubles:
+def _divide(amount: Doubles, whole: Doubles) -> Doubles:
     made = np.divide(amount, whole, out=np.zeros_like(whole), where=whole > EPS)
     return np.minimum(made, 1.0)
 
 
-def _rounded(value: float | None) -> float | None:
+def _round_value(value: float | None) -> float | None:
     return None if value is None else round(value, 4)

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from analyzers.quota.groups import Group
-from analyzers.quota.proposal import Proposal
+from analyzers.quota.groups import QuotaGroup
+from analyzers.quota.proposal import QuotaProposal
 
 
-def document(group: Group, proposal: Proposal | None) -> dict[str, Any]:
+def describe_proposal(group: QuotaGroup, proposal: QuotaProposal | None) -> dict[str, Any]:
     """Return what a proposal moves and what it refuses to."""
     if proposal is None:
         return {"moves": [], "refused": []}
@@ -24,7 +24,7 @@ def document(group: Group, proposal: Proposal | None) -> dict[str, Any]:
                     "backtest_steps": g.trial.steps,
                     "regret_gpu_hours": g.trial.regret_gpu_hours,
                     "regret_share": g.trial.regret_share,
-                    "patch": _patch(group, g.column, g.before, g.after),
+                    "patch": _build_patch(group, g.column, g.before, g.after),
                 }
                 for g in proposal.gifts
             ),
@@ -33,7 +33,7 @@ def document(group: Group, proposal: Proposal | None) -> dict[str, Any]:
                     "name": group.label(n),
                     "from_gpus": before,
                     "to_gpus": after,
-                    "patch": _patch(group, n, before, after),
+                    "patch": _build_patch(group, n, before, after),
                 }
                 for n, before, after in proposal.receipts
             ),
@@ -42,7 +42,7 @@ def document(group: Group, proposal: Proposal | None) -> dict[str, Any]:
     }
 
 
-def _patch(group: Group, n: int, before: float, after: float) -> Any:
+def _build_patch(group: QuotaGroup, n: int, before: float, after: float) -> Any:
     """Return what changes a guarantee: a merge-patch, or for Kueue's lists what to replace."""
     resource, _, flavor = group.resource.partition("@")
     limit = float(group.limit[-1, n])

@@ -6,18 +6,18 @@ import msgspec
 import numpy as np
 
 from analyzers.quota.fair import Doubles
-from analyzers.quota.groups import Group
-from analyzers.quota.measures import Measures
+from analyzers.quota.groups import QuotaGroup
+from analyzers.quota.measures import QuotaMeasures
 from fallow.settings import QuotaSettings
 
-KEEPS = (0.9, 0.95, 0.99, 1.0)
+KEEP_QUANTILES = (0.9, 0.95, 0.99, 1.0)
 """Quantiles of its own past demand that a donor keeps; the first that history forgives."""
 DAY = 24
 AHEAD = 7 * DAY
 """Hours that a gift is held against: quota that is given is not back the next day."""
 
 
-class Trial(msgspec.Struct, frozen=True):
+class DonorTrial(msgspec.Struct, frozen=True):
     """How a donor would have fared, had it given by a rule at every step of its history."""
 
     keep_quantile: float
@@ -27,19 +27,19 @@ class Trial(msgspec.Struct, frozen=True):
     """Of the demand within the guarantee that it would have missed."""
 
 
-class Gift(msgspec.Struct, frozen=True):
+class QuotaGift(msgspec.Struct, frozen=True):
     """One donor's part: its guarantee before and after."""
 
     column: int
     before: float
     after: float
-    trial: Trial
+    trial: DonorTrial
 
 
-class Proposal(msgspec.Struct, frozen=True):
+class QuotaProposal(msgspec.Struct, frozen=True):
     """Moves of quota within a group: what donors give is what receivers get."""
 
-    gifts: tuple[Gift, ...]
+    gifts: tuple[QuotaGift, ...]
     receipts: tuple[tuple[int, float, float], ...]
     """Column, guarantee before and after."""
     refused: tuple[tuple[int, str], ...]
@@ -51,7 +51,9 @@ class Proposal(msgspec.Struct, frozen=True):
         return sum(g.before - g.after for g in self.gifts)
 
 
-def backtest(demand: Doubles, nominal: Doubles, keep: float, settings: QuotaSettings) -> Trial:
+def backtest_donor(
+    demand: Doubles, nominal: Doubles, keep: float, settings: QuotaSettings
+) -> DonorTrial:
     """Return the regret of giving away, at each step, all above a quantile of the past's demand.
 
     At each step only what came before is known. Regret = GPU-hours of demand within the old
@@ -61,16 +63,18 @@ def backtest(demand: Doubles, nominal: Doubles, keep: float, settings: QuotaSett
     regret = wanted = 0.0
     steps = 0
     for now in range(first, len(demand), step):
-        left = _left(demand[:now], float(nominal[now - 1]), keep, settings)
+        left = _compute_remainder(demand[:now], float(nominal[now - 1]), keep, settings)
         ahead = slice(now, now + AHEAD)
         due = np.minimum(demand[ahead], nominal[ahead])
         regret += float(np.maximum(due - left, 0).sum())
         wanted += float(due.sum())
         steps += 1
-    return Trial(keep, steps, round(regret, 6), round(regret / wanted, 6) if wanted else 0.0)
+    return DonorTrial(keep, steps, round(regret, 6), round(regret / wanted, 6) if wanted else 0.0)
 
 
-def propose(group: Group, said: Measures, settings: QuotaSettings) -> Proposal | None:
+def propose(
+    group: QuotaGroup, said: QuotaMeasures, settings: QuotaSettings
+) -> QuotaProposal | None:
     """Return whole GPUs to move from donors that survive their back-test to those blocked.
 
     No donor falls below the quantile of its demand that it keeps, nor below its present use, and
@@ -78,34 +82,34 @@ def propose(group: Group, said: Measures, settings: QuotaSettings) -> Proposal |
     can give.
     """
     now = group.nominal[-1]
-    needs = _needs(group, said)
+    needs = _count_needs(group, said)
     if not needs:
         return None
-    gifts: list[Gift] = []
+    gifts: list[QuotaGift] = []
     refused: list[tuple[int, str]] = []
     for column in np.argsort(-(now - group.used[-1]), kind="stable"):
         n = int(column)
         if n in needs or now[n] <= group.used[-1, n] + settings.floor_gpus:
             continue
-        made = _gift(group, n, settings)
+        made = _offer_gift(group, n, settings)
         if isinstance(made, str):
             refused.append((n, made))
         elif made is not None:
             gifts.append(made)
-    return _moved(group, said, gifts, needs, tuple(refused))
+    return _match_gifts(group, said, gifts, needs, tuple(refused))
 
 
-def _moved(
-    group: Group,
-    said: Measures,
-    gifts: list[Gift],
+def _match_gifts(
+    group: QuotaGroup,
+    said: QuotaMeasures,
+    gifts: list[QuotaGift],
     needs: dict[int, int],
     refused: tuple[tuple[int, str], ...],
-) -> Proposal | None:
+) -> QuotaProposal | None:
     now = group.nominal[-1]
     total = min(sum(math.floor(g.before - g.after) for g in gifts), sum(needs.values()))
     if total < 1:
-        return Proposal((), (), refused) if refused else None
+        return QuotaProposal((), (), refused) if refused else None
     given, left = [], total
     for gift in gifts:
         part = min(left, math.floor(gift.before - gift.after))
@@ -118,10 +122,10 @@ def _moved(
         if part:
             receipts.append((n, float(now[n]), float(now[n]) + part))
         left -= part
-    return Proposal(tuple(given), tuple(receipts), refused)
+    return QuotaProposal(tuple(given), tuple(receipts), refused)
 
 
-def _needs(group: Group, said: Measures) -> dict[int, int]:
+def _count_needs(group: QuotaGroup, said: QuotaMeasures) -> dict[int, int]:
     """Return whole GPUs that members lack: their median demand in blocked hours above their own."""
     needs: dict[int, int] = {}
     for n in range(len(group.members)):
@@ -135,22 +139,22 @@ def _needs(group: Group, said: Measures) -> dict[int, int]:
     return needs
 
 
-def _gift(group: Group, n: int, settings: QuotaSettings) -> Gift | str | None:
+def _offer_gift(group: QuotaGroup, n: int, settings: QuotaSettings) -> QuotaGift | str | None:
     """Return what a member can give; why not; None where it has nothing to give."""
     demand, nominal = group.demand[:, n], group.nominal[:, n]
     days = len(demand) / DAY
     if days < settings.least_history_days + 7:
         return f"{days:.0f} days of history: at least {settings.least_history_days + 7} are judged"
     worst = ""
-    for keep in KEEPS:
+    for keep in KEEP_QUANTILES:
         before = float(nominal[-1])
-        after = max(_left(demand, before, keep, settings), float(group.used[-1, n]))
+        after = max(_compute_remainder(demand, before, keep, settings), float(group.used[-1, n]))
         after = max(math.ceil(after), before - math.floor(settings.max_step * before))
         if after >= before:
             continue
-        trial = backtest(demand, nominal, keep, settings)
+        trial = backtest_donor(demand, nominal, keep, settings)
         if trial.regret_share <= settings.max_regret:
-            return Gift(n, before, float(after), trial)
+            return QuotaGift(n, before, float(after), trial)
         worst = (
             f"had it kept the {keep:.0%} quantile of its past demand, it would have missed "
             f"{trial.regret_gpu_hours:,.1f} GPU-hours ({trial.regret_share:.1%})"
@@ -158,7 +162,9 @@ def _gift(group: Group, n: int, settings: QuotaSettings) -> Gift | str | None:
     return worst or None
 
 
-def _left(past: Doubles, nominal: float, keep: float, settings: QuotaSettings) -> float:
+def _compute_remainder(
+    past: Doubles, nominal: float, keep: float, settings: QuotaSettings
+) -> float:
     """Return the guarantee that is left: a quantile of the past, and the floor above it."""
     kept = float(np.quantile(past, keep, method="higher")) + settings.floor_gpus
     return min(nominal, max(kept, nominal - settings.max_step * nominal))

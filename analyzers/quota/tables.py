@@ -5,24 +5,24 @@ from datetime import datetime
 
 import polars as pl
 
-from analyzers.queries import LOOKED, sql, steps
-from fallow.seams import Views
+from analyzers.queries import LAST_SCRAPES, compose_steps, load_sql
+from fallow.protocols import Views
 
 MIG = "/mig-"
 
 
-def of_profile(rows: pl.DataFrame, resource: str) -> pl.DataFrame:
+def select_profile(rows: pl.DataFrame, resource: str) -> pl.DataFrame:
     """Return the rows of a MIG profile; of whole GPUs for every other resource."""
     return rows.filter(pl.col("profile") == (resource.partition(MIG)[2] if MIG in resource else ""))
 
 
-def refused_of(rows: pl.DataFrame, cluster: str, kind: str, resource: str) -> pl.DataFrame:
+def select_refused(rows: pl.DataFrame, cluster: str, kind: str, resource: str) -> pl.DataFrame:
     """Return what ResourceQuotas refused of a resource; other kinds let pods wait."""
     mine = (pl.col("cluster") == cluster) & (pl.col("resource") == resource)
     return rows.filter(mine & pl.lit(kind == "ResourceQuota"))
 
 
-def leaves(quotas: pl.DataFrame) -> pl.DataFrame:
+def drop_parents(quotas: pl.DataFrame) -> pl.DataFrame:
     """Drop queues that only stand above others: their quota is their children's."""
     flat = quotas.with_columns(pl.col("parent").fill_null(""))
     parents = flat.filter((pl.col("parent") != "") & (pl.col("kind") != "ClusterQueue")).select(
@@ -34,7 +34,7 @@ def leaves(quotas: pl.DataFrame) -> pl.DataFrame:
     return kept.sort("hour").with_columns(pl.col("parent").last().over(keys)).sort(*keys, "hour")
 
 
-def with_waiting(quotas: pl.DataFrame, local: pl.DataFrame) -> pl.DataFrame:
+def add_waiting(quotas: pl.DataFrame, local: pl.DataFrame) -> pl.DataFrame:
     """Give ClusterQueues what waits in their LocalQueues, flavors by their nominal quota."""
     waits = (
         local.filter(pl.col("waiting").is_not_null())
@@ -54,7 +54,7 @@ def with_waiting(quotas: pl.DataFrame, local: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def routes_of(local: pl.DataFrame) -> dict[tuple[str, str, str], str]:
+def read_routes(local: pl.DataFrame) -> dict[tuple[str, str, str], str]:
     """Return the ClusterQueue of each LocalQueue."""
     rows = local.filter(pl.col("parent").is_not_null()).sort("hour")
     return {
@@ -63,18 +63,20 @@ def routes_of(local: pl.DataFrame) -> dict[tuple[str, str, str], str]:
     }
 
 
-def demand(views: Views, span: Mapping[str, datetime]) -> pl.DataFrame:
+def read_demand(views: Views, span: Mapping[str, datetime]) -> pl.DataFrame:
     """Return what pods held and waited for, by the hour."""
-    return by_hour(read(views, "demand", span, LOOKED, "warehouse:inventory/lives"), span)
+    return sum_by_hour(
+        read_table(views, "demand", span, LAST_SCRAPES, "warehouse:inventory/lives"), span
+    )
 
 
-def by_hour(edges: pl.DataFrame, span: Mapping[str, datetime]) -> pl.DataFrame:
+def sum_by_hour(edges: pl.DataFrame, span: Mapping[str, datetime]) -> pl.DataFrame:
     """Return what is held and waited for in each hour, from what began and ended in it."""
     keys = ["cluster", "namespace", "queue", "profile", "held"]
     amounts = ["gpus", "cpu", "memory"]
     if edges.is_empty():
         return edges.select(*keys, "hour", *amounts)
-    since, until = (hour_of(span[name]) for name in ("since", "until"))
+    since, until = (convert_to_hour(span[name]) for name in ("since", "until"))
     hours = pl.int_range(since, until + 1, eager=True).alias("hour")
     grid = edges.select(keys).unique().sort(keys).join(hours.to_frame(), how="cross")
     full = grid.join(edges, on=[*keys, "hour"], how="left").fill_null(0)
@@ -88,13 +90,13 @@ def by_hour(edges: pl.DataFrame, span: Mapping[str, datetime]) -> pl.DataFrame:
     )
 
 
-def hour_of(moment: datetime) -> int:
+def convert_to_hour(moment: datetime) -> int:
     """Return hours since 1970."""
     return int(moment.timestamp()) // 3600
 
 
-def read(views: Views, name: str, span: Mapping[str, datetime], *before: str) -> pl.DataFrame:
+def read_table(views: Views, name: str, span: Mapping[str, datetime], *before: str) -> pl.DataFrame:
     """Return rows with `hour` as hours since 1970; `before` are steps that the query reads."""
-    text = steps(*before, f"quota/{name}") if before else sql(f"quota/{name}")
+    text = compose_steps(*before, f"quota/{name}") if before else load_sql(f"quota/{name}")
     found = pl.DataFrame(views.query(text, span))
     return found.with_columns(pl.col("hour").dt.epoch("s") // 3600)

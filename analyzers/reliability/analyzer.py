@@ -15,29 +15,34 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from analyzers.budgets import Budget, Budgets
-from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, told, written_by
-from analyzers.once import once
-from analyzers.queries import sql
-from analyzers.reliability import clocks, devices, reading
-from analyzers.reliability.devices import Sick
+from analyzers.budgets import DisruptionBudget, DisruptionBudgets
+from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, find_write_bursts, parse_interval
+from analyzers.queries import load_sql
+from analyzers.query_cache import cache_query
+from analyzers.reliability import clocks, devices, event_queries
+from analyzers.reliability.devices import SickDevice
 from analyzers.reliability.failures import (
     AFTER,
     BEFORE,
     STEPS,
     TOGETHER,
     Failure,
-    failures,
-    signs,
+    find_failures,
+    sort_signs,
 )
-from analyzers.reliability.findings import missing_board, outages, sick_node
-from analyzers.reliability.lost import GOES_ON
-from analyzers.reliability.making import Bill
-from analyzers.reliability.work import Thrown, lost_work, slow_gpus, unknown_loss
-from analyzers.spot.tolerance import tolerances
+from analyzers.reliability.finding_builder import GpuCost
+from analyzers.reliability.findings import build_missing_device, build_outages, build_sick_node
+from analyzers.reliability.lost_work import SURVIVORS
+from analyzers.reliability.work import (
+    LostWork,
+    build_lost_work,
+    build_slow_gpus,
+    build_unknown_loss,
+)
+from analyzers.spot.tolerance import read_tolerances
 from fallow.checkpointing import mtbf
-from fallow.nouns import Finding, Unjudged
-from fallow.seams import Views
+from fallow.models import Finding, Unjudged
+from fallow.protocols import Views
 from fallow.settings import ReliabilitySettings
 from fallow.window import Window
 
@@ -46,26 +51,26 @@ RECENT = timedelta(days=1)
 Place = tuple[str, str]
 
 
-class Site(msgspec.Struct, frozen=True):
+class FailureRecords(msgspec.Struct, frozen=True):
     """What the window shows."""
 
     pods: pl.DataFrame
     nodes: dict[Place, Mapping[str, Any]]
     failures: list[Failure]
-    sick: dict[Place, list[Sick]]
+    sick: dict[Place, list[SickDevice]]
     down: dict[Place, list[tuple[datetime, datetime]]]
-    slow: list[clocks.Slow]
+    slow: list[clocks.SlowDevice]
     checkpoints: dict[Owner, Checkpoints]
-    held: dict[Owner, dict[str, Bill]]
+    held: dict[Owner, dict[str, GpuCost]]
     """By workload and state."""
-    lost: dict[tuple[Owner, datetime], Thrown]
+    lost: dict[tuple[Owner, datetime], LostWork]
     """What each failure threw away (`work_lost`)."""
-    away: dict[Place, Bill]
+    away: dict[Place, GpuCost]
     missing: list[Mapping[str, Any]]
     """Nodes that show fewer boards than they have (`missing.sql`)."""
-    budgets: Budgets
+    budgets: DisruptionBudgets
 
-    def guards(self, place: Place) -> list[Budget]:
+    def guards(self, place: Place) -> list[DisruptionBudget]:
         """Return the disruption budgets over the pods that are on a node now."""
         there = self.pods.filter(
             (pl.col("cluster") == place[0])
@@ -93,9 +98,9 @@ class ReliabilityAnalyzer:
         """Return the workloads that failed and whose lost work nobody can tell."""
         site = self._read(views, window)
         return [
-            unknown_loss(owner, failed, window)
-            for owner, failed in _by_owner(site.failures).items()
-            if owner[2] in _going_on() and owner not in site.checkpoints
+            build_unknown_loss(owner, failed, window)
+            for owner, failed in _group_by_owner(site.failures).items()
+            if owner[2] in _list_surviving_kinds() and owner not in site.checkpoints
         ]
 
     def summary(self, views: Views, window: Window) -> dict[str, Any]:
@@ -104,13 +109,13 @@ class ReliabilityAnalyzer:
         if not site.nodes:
             return {}
         hours = sum(row["hours"] for row in site.nodes.values())
-        measured = mtbf(_incidents(site.failures), hours)
+        measured = mtbf(_count_incidents(site.failures), hours)
         steps = [f.seconds for f in site.failures if f.seconds]
         return {
             "failures_of_work": dict(sorted(Counter(f.cause for f in site.failures).items())),
             "node_hours": round(hours, 1),
-            "mtbf_node_hours": _round(measured.mean_h),
-            "mtbf_node_hours_95": [_round(measured.low_h), _round(measured.high_h)],
+            "mtbf_node_hours": _round_value(measured.mean_h),
+            "mtbf_node_hours_95": [_round_value(measured.low_h), _round_value(measured.high_h)],
             "mean_seconds_to_recover": {
                 step: round(sum(s[step] for s in steps) / len(steps), 1) for step in STEPS
             }
@@ -121,13 +126,13 @@ class ReliabilityAnalyzer:
             "slow_gpus": len({(s.owner[0], s.device) for s in site.slow}),
         }
 
-    def _nodes(self, site: Site, window: Window) -> Iterator[Finding]:
+    def _nodes(self, site: FailureRecords, window: Window) -> Iterator[Finding]:
         for place, sick in sorted(site.sick.items()):
             guards = site.guards(place) if site.budgets.known(place[0]) else None
             node, away_ = site.nodes.get(place), site.away.get(place)
-            yield sick_node(place, sick, away_, node, guards, window)
+            yield build_sick_node(place, sick, away_, node, guards, window)
         for row in site.missing:
-            yield missing_board(row, window)
+            yield build_missing_device(row, window)
         pools: dict[Place, list[Place]] = defaultdict(list)
         for place, row in sorted(site.nodes.items()):
             pools[place[0], row["pool"]].append(place)
@@ -138,70 +143,77 @@ class ReliabilityAnalyzer:
             lost = sum(b.gpu_hours for b in away.values())
             if lost > 0 and lost >= self.settings.min_gpu_hours:
                 hours = sum(site.nodes[p]["hours"] for p in members)
-                yield outages(pool, downs, away, hours, self.settings, window)
+                yield build_outages(pool, downs, away, hours, self.settings, window)
 
-    def _work(self, site: Site, window: Window) -> Iterator[Finding]:
-        for owner, failed in _by_owner(site.failures).items():
+    def _work(self, site: FailureRecords, window: Window) -> Iterator[Finding]:
+        for owner, failed in _group_by_owner(site.failures).items():
             kept = site.checkpoints.get(owner)
-            if owner[2] not in _going_on() or kept is None:
+            if owner[2] not in _list_surviving_kinds() or kept is None:
                 continue
             thrown = {f.at: site.lost[owner, f.at] for f in failed if (owner, f.at) in site.lost}
             held = site.held.get(owner, {})
-            made = lost_work(owner, failed, kept, held, thrown, self.settings, window)
+            made = build_lost_work(owner, failed, kept, held, thrown, self.settings, window)
             if made is not None:
                 yield made
 
-    def _slow(self, site: Site, window: Window) -> Iterator[Finding]:
-        by_owner: dict[Owner, list[clocks.Slow]] = defaultdict(list)
+    def _slow(self, site: FailureRecords, window: Window) -> Iterator[Finding]:
+        by_owner: dict[Owner, list[clocks.SlowDevice]] = defaultdict(list)
         for one in site.slow:
             by_owner[one.owner].append(one)
         for owner, slow in sorted(by_owner.items()):
-            made = slow_gpus(owner, slow, site.held.get(owner, {}), owner[2] in _going_on(), window)
+            made = build_slow_gpus(
+                owner, slow, site.held.get(owner, {}), owner[2] in _list_surviving_kinds(), window
+            )
             if made.gpu_hours >= self.settings.min_gpu_hours:
                 yield made
 
-    @once
-    def _read(self, views: Views, window: Window) -> Site:
+    @cache_query
+    def _read(self, views: Views, window: Window) -> FailureRecords:
         asked: dict[str, Any] = {
             **window.bounds(),
         }
         recent = max(window.start, window.end - RECENT).replace(tzinfo=None)
-        pods = reading.lives(views, asked)
-        events, xids = reading.events(views, asked), reading.xids(views, asked)
+        pods = event_queries.read_lifetimes(views, asked)
+        events, xids = (
+            event_queries.read_events(views, asked),
+            event_queries.read_xids(views, asked),
+        )
         health = views.query(
-            sql("reliability/health"), {"recent": recent, "until": asked["until"]}
+            load_sql("reliability/health"), {"recent": recent, "until": asked["until"]}
         ).to_pylist()
-        held, away = _bill(views.query(sql("reliability/bill"), asked).to_pylist())
+        held, away = _sum_bills(views.query(load_sql("reliability/bill"), asked).to_pylist())
         ran = pl.DataFrame(
-            views.query(sql("reliability/clocks"), {**asked, "throttles": clocks.mask()})
+            views.query(
+                load_sql("reliability/clocks"), {**asked, "throttles": clocks.compute_mask()}
+            )
         )
         rows = pods.to_dicts()
-        said = signs(events, reading.causes(), xids)
-        failed, struck = failures(rows, said, _loading(pods, held))
-        down = _down(events, reading.causes(), asked["until"])
+        said = sort_signs(events, event_queries.read_causes(), xids)
+        failed, struck = find_failures(rows, said, _compute_load_times(pods, held))
+        down = _find_down(events, event_queries.read_causes(), asked["until"])
         starts = {place: [at for at, _ in spans] for place, spans in down.items()}
-        nodes = views.query(sql("reliability/nodes"), asked).to_pylist()
+        nodes = views.query(load_sql("reliability/nodes"), asked).to_pylist()
         since = asked["since"]
-        return Site(
+        return FailureRecords(
             pods=pods,
             nodes={(r["cluster"], r["node"]): r for r in nodes},
             failures=[f for f in failed if f.at >= since],
-            sick=devices.judged(xids, health, struck, starts, self.settings.repeats),
+            sick=devices.find_sick(xids, health, struck, starts, self.settings.repeats),
             down=down,
-            slow=clocks.slow(
+            slow=clocks.find_slow(
                 ran, pods, ratio=self.settings.slow_ratio, hours=self.settings.slow_hours
             ),
             checkpoints=self._checkpoints(views, asked, pods, failed),
             held=held,
             lost={
-                (tuple(r[n] for n in WORKLOAD), r["failed_at"]): Thrown(
+                (tuple(r[n] for n in WORKLOAD), r["failed_at"]): LostWork(
                     r["gpu_hours"], r["measured"]
                 )
-                for r in views.query(sql("reliability/work_lost"), asked).to_pylist()
+                for r in views.query(load_sql("reliability/work_lost"), asked).to_pylist()
             },
             away=away,
-            missing=views.query(sql("reliability/missing"), asked).to_pylist(),
-            budgets=Budgets.read(views, window),
+            missing=views.query(load_sql("reliability/missing"), asked).to_pylist(),
+            budgets=DisruptionBudgets.read(views, window),
         )
 
     def _checkpoints(
@@ -212,17 +224,19 @@ class ReliabilityAnalyzer:
         failed: Sequence[Failure],
     ) -> dict[Owner, Checkpoints]:
         """Return the checkpoints of the workloads that failed; nobody else's are read."""
-        owners = {f.owner for f in failed if f.owner[2] in _going_on()}
+        owners = {f.owner for f in failed if f.owner[2] in _list_surviving_kinds()}
         if not owners:
             return {}
         who = pl.DataFrame(sorted(owners), schema=WORKLOAD, orient="row")
         mine = pods.join(who, on=WORKLOAD)
         loud = pl.DataFrame(
-            views.query(sql("bursts"), {**asked, "burst_bps": self.settings.burst_bps})
+            views.query(load_sql("bursts"), {**asked, "burst_bps": self.settings.burst_bps})
         )
-        found = written_by(mine, loud.filter(pl.col("who").is_in(mine["who"].unique().to_list())))
+        found = find_write_bursts(
+            mine, loud.filter(pl.col("who").is_in(mine["who"].unique().to_list()))
+        )
         for row in mine.filter(pl.col("annotations").is_not_null()).iter_rows(named=True):
-            said = told(msgspec.json.decode(row["annotations"]), [])
+            said = parse_interval(msgspec.json.decode(row["annotations"]), [])
             if said is not None:
                 owner: Owner = tuple(row[name] for name in WORKLOAD)
                 found[owner] = said
@@ -230,11 +244,11 @@ class ReliabilityAnalyzer:
 
 
 @cache
-def _going_on() -> frozenset[str]:
-    return frozenset(kind for kind, (how, _) in tolerances().items() if how in GOES_ON)
+def _list_surviving_kinds() -> frozenset[str]:
+    return frozenset(kind for kind, (how, _) in read_tolerances().items() if how in SURVIVORS)
 
 
-def _incidents(failed: Sequence[Failure]) -> int:
+def _count_incidents(failed: Sequence[Failure]) -> int:
     """Count the failures of nodes: the workloads that one takes along are one incident.
 
     What an application did itself is none, nor is a pod that made room for another, nor a spot node
@@ -251,30 +265,32 @@ def _incidents(failed: Sequence[Failure]) -> int:
     return count
 
 
-def _by_owner(failed: Sequence[Failure]) -> dict[Owner, list[Failure]]:
+def _group_by_owner(failed: Sequence[Failure]) -> dict[Owner, list[Failure]]:
     found: dict[Owner, list[Failure]] = defaultdict(list)
     for failure in failed:
         found[failure.owner].append(failure)
     return dict(sorted(found.items()))
 
 
-def _bill(
+def _sum_bills(
     rows: Sequence[Mapping[str, Any]],
-) -> tuple[dict[Owner, dict[str, Bill]], dict[Place, Bill]]:
-    held: dict[Owner, dict[str, Bill]] = defaultdict(dict)
-    away: dict[Place, Bill] = {}
+) -> tuple[dict[Owner, dict[str, GpuCost]], dict[Place, GpuCost]]:
+    held: dict[Owner, dict[str, GpuCost]] = defaultdict(dict)
+    away: dict[Place, GpuCost] = {}
     for row in rows:
-        bill = Bill(row["gpu_hours"], row["usd"])
+        bill = GpuCost(row["gpu_hours"], row["usd"])
         if row["state"] == "unavailable":
             place = row["cluster"], row["node"]
-            away[place] = away.get(place, Bill(0.0, Decimal())).plus(bill)
+            away[place] = away.get(place, GpuCost(0.0, Decimal())).plus(bill)
         else:
             owner: Owner = tuple(row[name] for name in WORKLOAD)
             held[owner][row["state"]] = bill
     return dict(held), away
 
 
-def _loading(pods: pl.DataFrame, held: Mapping[Owner, Mapping[str, Bill]]) -> dict[Owner, float]:
+def _compute_load_times(
+    pods: pl.DataFrame, held: Mapping[Owner, Mapping[str, GpuCost]]
+) -> dict[Owner, float]:
     """Return how long a pod of each workload starts up, on average, seconds."""
     if pods.is_empty():
         return {}
@@ -286,7 +302,7 @@ def _loading(pods: pl.DataFrame, held: Mapping[Owner, Mapping[str, Bill]]) -> di
     }
 
 
-def _down(
+def _find_down(
     events: Sequence[Mapping[str, Any]], causes: Mapping[str, str], until: datetime
 ) -> dict[Place, list[tuple[datetime, datetime]]]:
     """Return the stretches for which each node was not ready.
@@ -315,5 +331,5 @@ def _down(
     return {place: spans for place, spans in kept.items() if spans}
 
 
-def _round(value: float | None) -> float | None:
+def _round_value(value: float | None) -> float | None:
     return None if value is None else round(value, 2)

@@ -8,13 +8,13 @@ import msgspec
 import polars as pl
 
 from analyzers.checkpoints import WORKLOAD, Owner
-from analyzers.queries import rows_of
+from analyzers.queries import load_rows
 
 LEAST_PEERS = 4
 """A median of fewer devices is no measure of a device."""
 
 
-class Slow(msgspec.Struct, frozen=True):
+class SlowDevice(msgspec.Struct, frozen=True):
     """A device whose clock was below its peers' while both worked for one workload."""
 
     owner: Owner
@@ -36,7 +36,9 @@ class Slow(msgspec.Struct, frozen=True):
         return 1 - self.clock_mhz / self.peers_mhz
 
 
-def slow(clocks: pl.DataFrame, pods: pl.DataFrame, *, ratio: float, hours: float) -> list[Slow]:
+def find_slow(
+    clocks: pl.DataFrame, pods: pl.DataFrame, *, ratio: float, hours: float
+) -> list[SlowDevice]:
     """Return the slow devices of each workload with at least four devices of one model."""
     if clocks.is_empty() or pods.is_empty():
         return []
@@ -63,7 +65,7 @@ def slow(clocks: pl.DataFrame, pods: pl.DataFrame, *, ratio: float, hours: float
         peers_mhz=pl.col("clock").median().over(peers), gang=pl.len().over(peers)
     ).filter((pl.col("gang") >= LEAST_PEERS) & (pl.col("clock") < ratio * pl.col("peers_mhz")))
     return [
-        Slow(
+        SlowDevice(
             owner=tuple(row[name] for name in WORKLOAD),
             device=row["device"],
             node=row["node"] or "",
@@ -72,7 +74,7 @@ def slow(clocks: pl.DataFrame, pods: pl.DataFrame, *, ratio: float, hours: float
             peers_mhz=row["peers_mhz"],
             busy_hours=row["hours"],
             hot_share=row["hot_hours"] / row["hours"],
-            causes=_causes(row["mask"]),
+            causes=_list_causes(row["mask"]),
             temp_c=row["temp_c"],
             gang=row["gang"],
         )
@@ -81,15 +83,15 @@ def slow(clocks: pl.DataFrame, pods: pl.DataFrame, *, ratio: float, hours: float
 
 
 @cache
-def throttles() -> tuple[Mapping[str, Any], ...]:
+def read_throttles() -> tuple[Mapping[str, Any], ...]:
     """Return the clock event reasons that are the hardware's trouble (`throttles.csv`)."""
-    return tuple({**row, "bit": int(row["bit"])} for row in rows_of("reliability/throttles"))
+    return tuple({**row, "bit": int(row["bit"])} for row in load_rows("reliability/throttles"))
 
 
-def mask() -> int:
+def compute_mask() -> int:
     """Return all of their bits."""
-    return sum(int(row["bit"]) for row in throttles())
+    return sum(int(row["bit"]) for row in read_throttles())
 
 
-def _causes(seen: int | None) -> tuple[str, ...]:
-    return tuple(row["name"] for row in throttles() if (seen or 0) & row["bit"])
+def _list_causes(seen: int | None) -> tuple[str, ...]:
+    return tuple(row["name"] for row in read_throttles() if (seen or 0) & row["bit"])

@@ -23,7 +23,7 @@ DIAGNOSE = "run the vendor's diagnosis on this GPU when it is free"
 INSPECT = "inspect the hardware: resets did not cure it"
 
 
-class Xid(msgspec.Struct, frozen=True):
+class DeviceXid(msgspec.Struct, frozen=True):
     """An XID first shown by a device in an hour; `older` = it was there before the window."""
 
     cluster: str
@@ -36,7 +36,7 @@ class Xid(msgspec.Struct, frozen=True):
     older: bool
 
 
-class Sick(msgspec.Struct, frozen=True):
+class SickDevice(msgspec.Struct, frozen=True):
     """A device that should not get work, why, and what to do with it."""
 
     device: str
@@ -48,18 +48,18 @@ class Sick(msgspec.Struct, frozen=True):
     """Independent of each other: the driver, the memory, the pods, the node."""
 
 
-def judged(
-    xids: Sequence[Xid],
+def find_sick(
+    xids: Sequence[DeviceXid],
     health: Iterable[Mapping[str, Any]],
     struck: Mapping[Key, Sequence[datetime]],
     downs: Mapping[Key, Sequence[datetime]],
     repeats: int,
-) -> dict[Key, list[Sick]]:
+) -> dict[Key, list[SickDevice]]:
     """Return the sick devices of each node.
 
     `struck` are the moments at which pods failed on a node, `downs` at which it was not ready.
     """
-    by_device: dict[Key, list[Xid]] = defaultdict(list)
+    by_device: dict[Key, list[DeviceXid]] = defaultdict(list)
     for xid in xids:
         by_device[xid.cluster, xid.device].append(xid)
     memory: dict[Key, dict[str, tuple[int, int]]] = defaultdict(dict)
@@ -68,11 +68,11 @@ def judged(
         key = row["cluster"], row["device"]
         memory[key][row["sign"]] = row["most"], row["growth"]
         node_of.setdefault(key, row["node"] or "")
-    theirs = applications(xids)
-    found: dict[Key, list[Sick]] = defaultdict(list)
+    theirs = find_application_errors(xids)
+    found: dict[Key, list[SickDevice]] = defaultdict(list)
     for key, name in sorted(node_of.items()):
         place = key[0], name
-        sick = _device(
+        sick = _judge_device(
             key, name, by_device.get(key, []), memory.get(key, {}), theirs, repeats,
             struck.get(place, ()), downs.get(place, ()),
         )  # fmt: skip
@@ -81,7 +81,7 @@ def judged(
     return found
 
 
-def applications(xids: Iterable[Xid]) -> set[tuple[str, str, str, int]]:
+def find_application_errors(xids: Iterable[DeviceXid]) -> set[tuple[str, str, str, int]]:
     """Return the pods (cluster, namespace, pod, code) that meet an XID on several GPUs."""
     where: dict[tuple[str, str, str, int], set[str]] = defaultdict(set)
     for xid in xids:
@@ -90,16 +90,16 @@ def applications(xids: Iterable[Xid]) -> set[tuple[str, str, str, int]]:
     return {key for key, devices in where.items() if len(devices) > 1}
 
 
-def _device(  # noqa: PLR0917  (one caller)
+def _judge_device(  # noqa: PLR0917  (one caller)
     key: Key,
     node: str,
-    seen: Sequence[Xid],
+    seen: Sequence[DeviceXid],
     memory: Mapping[str, tuple[int, int]],
     theirs: set[tuple[str, str, str, int]],
     repeats: int,
     struck: Sequence[datetime],
     downs: Sequence[datetime],
-) -> Sick | None:
+) -> SickDevice | None:
     fatal = [x for x in seen if xid_meaning(x.code).severity == "fatal"]
     warned = [
         x
@@ -107,27 +107,27 @@ def _device(  # noqa: PLR0917  (one caller)
         if xid_meaning(x.code).severity == "warn"
         and xid_meaning(x.code).class_ not in {"application", "log"}
     ]
-    signs = [_told(x) for x in [*fatal, *warned]]
+    signs = [_describe_xid(x) for x in [*fatal, *warned]]
     witnesses = ["driver"] if fatal or warned else []
     for sign, (most, growth) in sorted(memory.items()):
         if sign == "row_remap_failure" or growth > 0 or fatal or warned:
             signs.append(f"{sign.replace('_', ' ')} {most}" + (f", {growth} new" if growth else ""))
             witnesses = [*dict.fromkeys([*witnesses, "memory"])]
     moments = [x.at for x in [*fatal, *warned] if not x.older]
-    if _near(moments, struck):
+    if _is_near(moments, struck):
         witnesses.append("pods that failed there")
-    if _near(moments, downs):
+    if _is_near(moments, downs):
         witnesses.append("its node went down")
     if "row_remap_failure" in memory:
-        return Sick(key[1], node, "sick", REPLACE, tuple(signs), tuple(witnesses))
+        return SickDevice(key[1], node, "sick", REPLACE, tuple(signs), tuple(witnesses))
     if fatal:
         codes = [x.code for x in fatal]
         often = max(codes.count(code) for code in codes) > MOST_REBOOTS
         action = INSPECT if often else xid_meaning(fatal[-1].code).action
-        return Sick(key[1], node, "sick", action, tuple(signs), tuple(witnesses))
+        return SickDevice(key[1], node, "sick", action, tuple(signs), tuple(witnesses))
     if len(warned) > 1 or (warned and "memory" in witnesses):
         action = xid_meaning(warned[-1].code).action
-        return Sick(key[1], node, "sick", action, tuple(signs), tuple(witnesses))
+        return SickDevice(key[1], node, "sick", action, tuple(signs), tuple(witnesses))
     mine = [
         x
         for x in seen
@@ -135,23 +135,23 @@ def _device(  # noqa: PLR0917  (one caller)
         and x.pod
         and (x.cluster, x.namespace, x.pod, x.code) not in theirs
     ]
-    crowd = max((_pods(mine, x.at) for x in mine), default=0)
+    crowd = max((_count_pods(mine, x.at) for x in mine), default=0)
     if crowd >= repeats:
         told = f"application errors of {crowd} different pods within a day"
-        return Sick(key[1], node, "suspect", DIAGNOSE, (told,), ("driver",))
+        return SickDevice(key[1], node, "suspect", DIAGNOSE, (told,), ("driver",))
     return None
 
 
-def _pods(seen: Sequence[Xid], since: datetime) -> int:
+def _count_pods(seen: Sequence[DeviceXid], since: datetime) -> int:
     return len({(x.namespace, x.pod) for x in seen if since <= x.at < since + DAY})
 
 
-def _near(moments: Sequence[datetime], others: Sequence[datetime]) -> bool:
+def _is_near(moments: Sequence[datetime], others: Sequence[datetime]) -> bool:
     """Tell whether something came in the hour of an XID, or the one before or after."""
     return any(m - HOUR <= other < m + 2 * HOUR for m in moments for other in others)
 
 
-def _told(xid: Xid) -> str:
+def _describe_xid(xid: DeviceXid) -> str:
     meaning = xid_meaning(xid.code).meaning
     when = "before the window" if xid.older else f"{xid.at:%Y-%m-%dT%H:%MZ}"
     return f"XID {xid.code}" + (f" ({meaning})" if meaning else "") + f", {when}"

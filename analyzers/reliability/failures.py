@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from analyzers.checkpoints import WORKLOAD, Owner
-from analyzers.reliability.devices import Xid
+from analyzers.reliability.devices import DeviceXid
 from fallow.xids import xid_meaning
 
 Cause = Literal["spot", "preemption", "node", "device", "application"]
@@ -24,7 +24,7 @@ TOGETHER = timedelta(minutes=10)
 BEFORE, AFTER = timedelta(minutes=20), timedelta(minutes=10)
 """An event explains a pod that ended no later than `BEFORE` after it, or `AFTER` before it."""
 EARLY = timedelta(minutes=5)
-_SAID: Mapping[str, Cause] = {"spot": "spot", "preemption": "preemption", "down": "node"}
+_ENDINGS: Mapping[str, Cause] = {"spot": "spot", "preemption": "preemption", "down": "node"}
 LATEST = timedelta(days=1)
 """Whoever comes later does not replace what failed."""
 PREEMPTED = "Preempted"
@@ -58,7 +58,7 @@ class Failure(msgspec.Struct, frozen=True):
     pods: tuple[FailedPod, ...]
 
 
-class Signs(msgspec.Struct, frozen=True):
+class FailureSigns(msgspec.Struct, frozen=True):
     """What was said of nodes and pods, by cause: moments in order."""
 
     nodes: dict[tuple[str, str], list[tuple[datetime, str]]]
@@ -66,7 +66,9 @@ class Signs(msgspec.Struct, frozen=True):
     devices: dict[tuple[str, str], list[datetime]]
 
 
-def signs(events: Iterable[Row], causes: Mapping[str, str], xids: Iterable[Xid]) -> Signs:
+def sort_signs(
+    events: Iterable[Row], causes: Mapping[str, str], xids: Iterable[DeviceXid]
+) -> FailureSigns:
     """Sort events and XIDs by whom they concern; `causes` names each reason's."""
     nodes: dict[tuple[str, str], list[tuple[datetime, str]]] = defaultdict(list)
     pods: dict[tuple[str, str, str], list[tuple[datetime, str]]] = defaultdict(list)
@@ -85,45 +87,45 @@ def signs(events: Iterable[Row], causes: Mapping[str, str], xids: Iterable[Xid])
         bad = said.severity in {"fatal", "warn"} and said.class_ not in {"application", "log"}
         if bad and not xid.older:
             devices[xid.cluster, xid.node].append(xid.at)
-    return Signs(dict(nodes), dict(pods), dict(devices))
+    return FailureSigns(dict(nodes), dict(pods), dict(devices))
 
 
-def failures(
-    pods: Sequence[Row], said: Signs, loading: Mapping[Owner, float]
+def find_failures(
+    pods: Sequence[Row], said: FailureSigns, loading: Mapping[Owner, float]
 ) -> tuple[list[Failure], dict[tuple[str, str], list[datetime]]]:
     """Return the failures in order, and the moments at which pods failed on each node.
 
     `loading` is how long a pod of a workload takes from its start to its first work, seconds.
     """
     by_owner: dict[Owner, list[Row]] = defaultdict(list)
-    for row in (_evicted(row, said) for row in pods):
+    for row in (_set_eviction_end(row, said) for row in pods):
         by_owner[tuple(row[name] for name in WORKLOAD)].append(row)
     found: list[Failure] = []
     struck: dict[tuple[str, str], list[datetime]] = defaultdict(list)
     for owner, rows in by_owner.items():
-        ended = [(row, *_cause(row, said)) for row in rows if row["ended"] is not None]
+        ended = [(row, *_find_cause(row, said)) for row in rows if row["ended"] is not None]
         bad = sorted(
             ((row, cause, first) for row, cause, first in ended if cause and first),
             key=lambda item: (item[0]["ended"], item[0]["pod"]),
         )
         starts = sorted(rows, key=lambda row: (row["start"], row["pod"]))
-        for group in _groups(bad):
-            found.append(_failure(owner, group, starts, loading.get(owner, 0.0)))
+        for group in _group_failures(bad):
+            found.append(_build_failure(owner, group, starts, loading.get(owner, 0.0)))
             for row, _, _ in group:
                 struck[row["cluster"], row["node"]].append(row["ended"])
     return sorted(found, key=lambda f: (f.at, f.owner)), dict(struck)
 
 
-def _cause(row: Row, said: Signs) -> tuple[Cause | None, datetime | None]:
+def _find_cause(row: Row, said: FailureSigns) -> tuple[Cause | None, datetime | None]:
     """Return why a pod ended, and the first sign of it; None = as it should, or nobody knows."""
     if row["phase"] == "Succeeded":
         return None, None
     end, place = row["ended"], (row["cluster"], row["node"])
-    told = [*said.nodes.get(place, ()), *said.pods.get(_name(row), ())]
+    told = [*said.nodes.get(place, ()), *said.pods.get(_get_pod_key(row), ())]
     near = sorted((at, why) for at, why in told if end - BEFORE <= at <= end + AFTER)
     if near:
         at, why = min(near, key=lambda item: (item[1] == "down", item[0]))
-        return _SAID[why], min(at, end)
+        return _ENDINGS[why], min(at, end)
     if row["phase"] != "Failed":
         return None, None
     hours = said.devices.get(place, ())
@@ -132,20 +134,20 @@ def _cause(row: Row, said: Signs) -> tuple[Cause | None, datetime | None]:
     return ("device" if near_xid else "application"), end
 
 
-def _evicted(row: Row, said: Signs) -> Row:
+def _set_eviction_end(row: Row, said: FailureSigns) -> Row:
     """Let a pod that was given up end when that was said: who looks seldom sees it go late."""
     until = row["ended"]
     if until is None or row["phase"] in {"Succeeded", "Failed"}:
         return row
-    told = [at for at, _ in said.pods.get(_name(row), ()) if row["start"] < at <= until]
+    told = [at for at, _ in said.pods.get(_get_pod_key(row), ()) if row["start"] < at <= until]
     return {**row, "ended": max(told)} if told else row
 
 
-def _name(row: Row) -> tuple[str, str, str]:
+def _get_pod_key(row: Row) -> tuple[str, str, str]:
     return row["cluster"], row["namespace"], row["pod"]
 
 
-def _groups(
+def _group_failures(
     bad: Sequence[tuple[Row, Cause, datetime]],
 ) -> Iterable[list[tuple[Row, Cause, datetime]]]:
     group: list[tuple[Row, Cause, datetime]] = []
@@ -158,7 +160,7 @@ def _groups(
         yield group
 
 
-def _failure(
+def _build_failure(
     owner: Owner,
     group: Sequence[tuple[Row, Cause, datetime]],
     starts: Sequence[Row],
@@ -185,13 +187,13 @@ def _failure(
         nodes=tuple(sorted({row["node"] for row in rows})),
         gpus=float(sum(row["gpus"] for row in rows)),
         run_hours=max((first - row["start"]).total_seconds() / 3600 for row in rows),
-        seconds=_split(rows, after, first, gone, load_s) if after else None,
+        seconds=_split_recovery(rows, after, first, gone, load_s) if after else None,
         load_s=load_s,
         pods=tuple(FailedPod(r["pod"], r["who"], float(r["gpus"]), r["start"]) for r in rows),
     )
 
 
-def _split(
+def _split_recovery(
     rows: Sequence[Row], after: Sequence[Row], first: datetime, gone: datetime, load_s: float
 ) -> dict[str, float]:
     """Part the time from the first sign to the first work; the parts sum to it."""

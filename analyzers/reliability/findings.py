@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from analyzers.budgets import Budget
-from analyzers.reliability.devices import Sick
-from analyzers.reliability.making import MOST_NAMED, Bill, made, rounded
+from analyzers.budgets import DisruptionBudget
+from analyzers.reliability.devices import SickDevice
+from analyzers.reliability.finding_builder import MOST_NAMED, GpuCost, build_finding, round_value
 from fallow.checkpointing import mtbf
-from fallow.nouns import Claim, Finding, Recommendation, Subject
+from fallow.models import Claim, Finding, Recommendation, Subject
 from fallow.settings import ReliabilitySettings
 from fallow.window import Window, format_duration
 
@@ -20,12 +20,12 @@ CONFIRMED = 2
 Place = tuple[str, str]
 
 
-def sick_node(  # noqa: PLR0917  (one caller)
+def build_sick_node(  # noqa: PLR0917  (one caller)
     place: Place,
-    sick: Sequence[Sick],
-    away: Bill | None,
+    sick: Sequence[SickDevice],
+    away: GpuCost | None,
     node: Mapping[str, Any] | None,
-    guards: Sequence[Budget] | None,
+    guards: Sequence[DisruptionBudget] | None,
     window: Window,
 ) -> Finding:
     """Return what is known of a node with sick boards; its hours are those it was not available.
@@ -35,7 +35,7 @@ def sick_node(  # noqa: PLR0917  (one caller)
     cluster, name = place
     worst = min(sick, key=lambda s: (s.level != "sick", -len(s.witnesses), s.device))
     kind = "sick_node" if worst.level == "sick" else "suspect_gpu"
-    bill = away if kind == "sick_node" and away else Bill(0.0, Decimal())
+    bill = away if kind == "sick_node" and away else GpuCost(0.0, Decimal())
     certain = kind == "sick_node" and len(worst.witnesses) >= CONFIRMED
     claims = (
         (Claim(cluster, None, None, None, None, "unavailable", bill.gpu_hours, bill.usd, name),)
@@ -51,7 +51,7 @@ def sick_node(  # noqa: PLR0917  (one caller)
         for b in guards or ()
         if not b.allowed
     ]
-    return made(
+    return build_finding(
         kind,
         Subject(cluster, "", "Node", name, nodes=(name,)),
         window,
@@ -60,7 +60,7 @@ def sick_node(  # noqa: PLR0917  (one caller)
             "why": f"{len(sick)} of {node['gpu_count'] if node else 'its'} boards: "
             + "; ".join(s.signs[0] for s in sick[:2]),
             "devices": [msgspec.to_builtins(s) for s in sick[:MOST_NAMED]],
-            "disruption_budgets": "not collected" if guards is None else _told(guards),
+            "disruption_budgets": "not collected" if guards is None else _describe_guards(guards),
         },
         Recommendation(
             verb="recycle node" if kind == "sick_node" else "diagnose GPU",
@@ -77,18 +77,18 @@ def sick_node(  # noqa: PLR0917  (one caller)
     )
 
 
-def _told(guards: Sequence[Budget]) -> list[dict[str, Any]]:
+def _describe_guards(guards: Sequence[DisruptionBudget]) -> list[dict[str, Any]]:
     return [{"name": b.id, "wants": b.wants, "evictions_allowed": b.allowed} for b in guards]
 
 
-def missing_board(row: Mapping[str, Any], window: Window) -> Finding:
+def build_missing_device(row: Mapping[str, Any], window: Window) -> Finding:
     """Return that a node shows fewer boards than it has; its hours are the missing boards'.
 
     Certain where the kubelet misses them too; its hours are then `unavailable`, else `unknown`.
     """
     boards, shown, name = row["boards"], row["shown"], row["node"]
     certain = row["allocatable"] is not None and row["allocatable"] <= shown
-    bill = Bill(row["gpu_hours"], row["usd"])
+    bill = GpuCost(row["gpu_hours"], row["usd"])
     lost = min(row["unavailable_hours"], bill.gpu_hours)
     claim = Claim(
         row["cluster"], None, None, None, None, "unavailable", lost, bill.part(lost), name
@@ -101,7 +101,7 @@ def missing_board(row: Mapping[str, Any], window: Window) -> Finding:
         if certain
         else f"look whether the exporter on {name} sees every board (its own nvidia-smi)"
     )
-    return made(
+    return build_finding(
         "missing_board",
         Subject(row["cluster"], "", "Node", name, nodes=(name,)),
         window,
@@ -127,10 +127,10 @@ def missing_board(row: Mapping[str, Any], window: Window) -> Finding:
     )
 
 
-def outages(  # noqa: PLR0917  (one caller)
+def build_outages(  # noqa: PLR0917  (one caller)
     pool: Place,
     downs: Mapping[Place, Sequence[tuple[datetime, datetime]]],
-    away: Mapping[Place, Bill],
+    away: Mapping[Place, GpuCost],
     node_hours: float,
     settings: ReliabilitySettings,
     window: Window,
@@ -138,7 +138,7 @@ def outages(  # noqa: PLR0917  (one caller)
     """Return what a pool's outages cost; saved is what was longer than recovery should take."""
     cluster, name = pool
     names = tuple(sorted(node for _, node in downs))[:MOST_NAMED]
-    bill = Bill(0.0, Decimal())
+    bill = GpuCost(0.0, Decimal())
     for one in away.values():
         bill = bill.plus(one)
     lengths = [(end - start) / timedelta(hours=1) for s in downs.values() for start, end in s]
@@ -155,7 +155,7 @@ def outages(  # noqa: PLR0917  (one caller)
             )  # fmt: skip
     measured = mtbf(len(lengths), node_hours)
     mean = sum(lengths) / len(lengths)
-    return made(
+    return build_finding(
         "outages",
         Subject(cluster, "", "NodePool", name, nodes=names),
         window,
@@ -166,8 +166,8 @@ def outages(  # noqa: PLR0917  (one caller)
             "mean_hours": round(mean, 3),
             "longest_hours": round(max(lengths), 3),
             "node_hours": round(node_hours, 1),
-            "mtbf_node_hours": rounded(measured.mean_h),
-            "mtbf_node_hours_95": [rounded(measured.low_h), rounded(measured.high_h)],
+            "mtbf_node_hours": round_value(measured.mean_h),
+            "mtbf_node_hours_95": [round_value(measured.low_h), round_value(measured.high_h)],
             "recovery_target_hours": target,
         },
         Recommendation(

@@ -10,29 +10,36 @@ from typing import Any
 import msgspec
 
 from analyzers.checkpoints import Checkpoints, Owner
-from analyzers.queries import rows_of
-from analyzers.reliability.clocks import Slow
+from analyzers.queries import load_rows
+from analyzers.reliability.clocks import SlowDevice
 from analyzers.reliability.failures import STEPS, Failure
-from analyzers.reliability.making import MOST_NAMED, Bill, claims_of, made, rounded, summed
-from fallow.checkpointing import daly, mtbf, stretch
-from fallow.nouns import Finding, Recommendation, Subject, Unjudged
+from analyzers.reliability.finding_builder import (
+    MOST_NAMED,
+    GpuCost,
+    build_claims,
+    build_finding,
+    round_value,
+    sum_states,
+)
+from fallow.checkpointing import daly, mtbf, time_per_work
+from fallow.models import Finding, Recommendation, Subject, Unjudged
 from fallow.settings import ReliabilitySettings
 from fallow.window import Window, format_duration
 
 
-class Thrown(msgspec.Struct, frozen=True):
+class LostWork(msgspec.Struct, frozen=True):
     """Work that one failure threw away, as `work_lost` has it."""
 
     gpu_hours: float
     measured: bool
 
 
-def lost_work(  # noqa: PLR0917  (one caller)
+def build_lost_work(  # noqa: PLR0917  (one caller)
     owner: Owner,
     failed: Sequence[Failure],
     kept: Checkpoints,
-    held: Mapping[str, Bill],
-    thrown: Mapping[datetime, Thrown],
+    held: Mapping[str, GpuCost],
+    thrown: Mapping[datetime, LostWork],
     settings: ReliabilitySettings,
     window: Window,
 ) -> Finding | None:
@@ -41,8 +48,8 @@ def lost_work(  # noqa: PLR0917  (one caller)
     What is done again is what `work_lost` says; of a failure that it does not have, half of the
     interval between two checkpoints. `thrown`: its rows by when the failure was.
     """
-    worked = summed(held, ("productive", "low", "lost"))
-    startup = held.get("startup", Bill(0.0, Decimal()))
+    worked = sum_states(held, ("productive", "low", "lost"))
+    startup = held.get("startup", GpuCost(0.0, Decimal()))
     hours = worked.gpu_hours + startup.gpu_hours
     replay = [
         thrown[f.at].gpu_hours if f.at in thrown else min(kept.interval_h / 2, f.run_hours) * f.gpus
@@ -66,19 +73,19 @@ def lost_work(  # noqa: PLR0917  (one caller)
     between = mtbf(len(failed), span).mean_h or span
     best = daly(write_h, between)
     restart = sum(sum(s.values()) for s in steps) / len(steps) / 3600 if steps else 0.0
-    saved = _saved(failed, replay, best, worked.gpu_hours, write_h, kept.interval_h)
-    claims = claims_of(owner, held, saved) if saved > 0 else ()
+    saved = _compute_saved(failed, replay, best, worked.gpu_hours, write_h, kept.interval_h)
+    claims = build_claims(owner, held, saved) if saved > 0 else ()
     confirmed = kept.regular and all(f.cause != "application" for f in failed)
     about = Subject(*owner, nodes=tuple(sorted({n for f in failed for n in f.nodes}))[:MOST_NAMED])
-    return made(
+    return build_finding(
         "lost_work",
         about,
         window,
-        Bill(lost, usd),
+        GpuCost(lost, usd),
         {
             "why": "failures: "
             + ", ".join(f"{n} by {c}" for c, n in sorted(Counter(f.cause for f in failed).items())),
-            "failures": [_failure(f) for f in failed[:MOST_NAMED]],
+            "failures": [_describe_failure(f) for f in failed[:MOST_NAMED]],
             "failures_count": len(failed),
             "gpu_hours_by_step": {
                 "held_while_dead": round(dead, 3),
@@ -91,17 +98,19 @@ def lost_work(  # noqa: PLR0917  (one caller)
             }
             if steps
             else None,
-            "hours_between_interruptions": rounded(between),
-            "mtbf_hours": rounded(measured.mean_h),
-            "mtbf_hours_95": [rounded(measured.low_h), rounded(measured.high_h)],
+            "hours_between_interruptions": round_value(between),
+            "mtbf_hours": round_value(measured.mean_h),
+            "mtbf_hours_95": [round_value(measured.low_h), round_value(measured.high_h)],
             "checkpoints": {
                 "interval_hours": round(kept.interval_h, 3),
                 "source": kept.source,
                 "write_seconds": round(write_h * 3600, 1),
                 "best_interval_hours": round(best, 3),
-                "stretch_now": _bounded(stretch(kept.interval_h, write_h, between, restart)),
-                "stretch_best": _bounded(stretch(best, write_h, between, restart)),
-                "media": _media(write_h, between, restart),
+                "stretch_now": _drop_infinite(
+                    time_per_work(kept.interval_h, write_h, between, restart)
+                ),
+                "stretch_best": _drop_infinite(time_per_work(best, write_h, between, restart)),
+                "media": _compare_media(write_h, between, restart),
             },
             "assumed": [
                 *([] if seen else ["half of the work between two checkpoints is lost each time"]),
@@ -126,25 +135,25 @@ def lost_work(  # noqa: PLR0917  (one caller)
     )
 
 
-def slow_gpus(
+def build_slow_gpus(
     owner: Owner,
-    slow: Sequence[Slow],
-    held: Mapping[str, Bill],
+    slow: Sequence[SlowDevice],
+    held: Mapping[str, GpuCost],
     together: bool,
     window: Window,
 ) -> Finding:
     """Return what slow GPUs cost their workload; a gang goes at the pace of its slowest."""
-    worked = summed(held, ("productive", "low"))
+    worked = sum_states(held, ("productive", "low"))
     each = [s.lost * s.busy_hours for s in slow]
     everybody = max(s.lost * s.busy_hours * s.gang for s in slow)
     lost = min(everybody if together else sum(each), worked.gpu_hours)
     hot = [s for s in slow if s.causes]
     named = ", ".join(dict.fromkeys(s.node for s in slow))
-    return made(
+    return build_finding(
         "slow_gpu",
         Subject(*owner, nodes=tuple(dict.fromkeys(s.node for s in slow))[:MOST_NAMED]),
         window,
-        Bill(lost, worked.part(lost)),
+        GpuCost(lost, worked.part(lost)),
         {
             "why": f"{len(slow)} of {slow[0].gang} GPUs at {slow[0].clock_mhz:.0f} MHz, the median "
             f"at {slow[0].peers_mhz:.0f}",
@@ -177,13 +186,13 @@ def slow_gpus(
             undo="uncordon the node",
             saving="capacity",
             effort="quick win",
-            claims=claims_of(owner, held, lost),
+            claims=build_claims(owner, held, lost),
         ),
         certain=bool(hot),
     )
 
 
-def unknown_loss(owner: Owner, failed: Sequence[Failure], window: Window) -> Unjudged:
+def build_unknown_loss(owner: Owner, failed: Sequence[Failure], window: Window) -> Unjudged:
     """Return that nobody can tell what failures lost, and at most how much."""
     most = sum(f.run_hours * f.gpus for f in failed)
     return Unjudged(
@@ -194,7 +203,7 @@ def unknown_loss(owner: Owner, failed: Sequence[Failure], window: Window) -> Unj
     )
 
 
-def _saved(  # noqa: PLR0917  (one caller)
+def _compute_saved(  # noqa: PLR0917  (one caller)
     failed: Sequence[Failure],
     replay: Sequence[float],
     best_h: float,
@@ -207,7 +216,7 @@ def _saved(  # noqa: PLR0917  (one caller)
     return max(less - worked * write_h * max(1 / best_h - 1 / interval_h, 0.0), 0.0)
 
 
-def _failure(failure: Failure) -> dict[str, Any]:
+def _describe_failure(failure: Failure) -> dict[str, Any]:
     return {
         "at": f"{failure.at:%Y-%m-%dT%H:%M:%SZ}",
         "cause": failure.cause,
@@ -219,10 +228,10 @@ def _failure(failure: Failure) -> dict[str, Any]:
     }
 
 
-def _media(write_h: float, between: float, restart: float) -> list[dict[str, Any]]:
+def _compare_media(write_h: float, between: float, restart: float) -> list[dict[str, Any]]:
     """Return the best interval on each medium, were today's a network file system."""
     found = []
-    for name, speed in _speeds():
+    for name, speed in _read_speeds():
         write = write_h / speed
         best = daly(write, between)
         found.append(
@@ -230,18 +239,18 @@ def _media(write_h: float, between: float, restart: float) -> list[dict[str, Any
                 "medium": name,
                 "write_seconds": round(write * 3600, 1),
                 "best_interval_hours": round(best, 3),
-                "stretch": _bounded(stretch(best, write, between, restart)),
+                "stretch": _drop_infinite(time_per_work(best, write, between, restart)),
             }
         )
     return found
 
 
 @cache
-def _speeds() -> tuple[tuple[str, float], ...]:
-    rows = rows_of("reliability/media")
+def _read_speeds() -> tuple[tuple[str, float], ...]:
+    rows = load_rows("reliability/media")
     return tuple((r["medium"], float(r["gb_per_s"]) / float(rows[0]["gb_per_s"])) for r in rows)
 
 
-def _bounded(value: float) -> float | None:
+def _drop_infinite(value: float) -> float | None:
     """Return a figure that JSON has; None = it never ends."""
     return round(value, 4) if value < 1e6 else None  # noqa: PLR2004

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, timedelta
 from typing import Any
 
-from analyzers.queries import OWNERS, sql, steps
-from analyzers.scaling.families import STEPS, Pace, paces
-from analyzers.sizing.signs import gang
-from analyzers.work import Bill, Owner, bill, part, per_day
-from fallow.nouns import Evidence, Finding, Recommendation, State, Subject, Unjudged, finding_id
-from fallow.seams import Views
+from analyzers.queries import OWNERS, compose_steps, load_sql
+from analyzers.scaling.families import STEPS, JobThroughput, compare_sizes
+from analyzers.sizing.symptoms import is_gang
+from analyzers.work import Owner, WorkloadCosts, compute_per_day, compute_share, read_costs
+from fallow.models import Evidence, Finding, Recommendation, State, Subject, Unjudged, finding_id
+from fallow.protocols import Views
 from fallow.service_levels import ScalingSettings
 from fallow.window import Window
 
@@ -34,9 +34,9 @@ class ScalingAnalyzer:
 
     def find(self, views: Views, window: Window) -> list[Finding]:
         """Return jobs that scale badly, the most GPU-hours first."""
-        by_owner: dict[Owner, list[Pace]] = {}
-        for pace in paces(self._rows(views, window))[0]:
-            by_owner.setdefault(_owner(pace.row), []).append(pace)
+        by_owner: dict[Owner, list[JobThroughput]] = {}
+        for pace in compare_sizes(self._rows(views, window))[0]:
+            by_owner.setdefault(_get_owner(pace.row), []).append(pace)
         slow = {
             owner: told
             for owner, told in by_owner.items()
@@ -44,7 +44,7 @@ class ScalingAnalyzer:
         }
         if not slow:
             return []
-        money = bill(views, window)
+        money = read_costs(views, window)
         found = [self._made(owner, told, money, window) for owner, told in slow.items()]
         return sorted((f for f in found if f is not None), key=lambda f: (-f.gpu_hours, f.id))
 
@@ -52,16 +52,16 @@ class ScalingAnalyzer:
         """Return the jobs of one size alone, and those that tell no pace."""
         found = [
             Unjudged(
-                _subject(row),
+                _build_subject(row),
                 row["hours"] * float(row["gpus"]),
                 (f"its like was seen on {row['gpus']} GPUs only: efficiency needs two sizes",),
                 window,
             )
-            for row in paces(self._rows(views, window))[1]
-            if row["gpus"] > 1 and gang(row["workload_kind"])
+            for row in compare_sizes(self._rows(views, window))[1]
+            if row["gpus"] > 1 and is_gang(row["workload_kind"])
         ]
         asked = {**window.bounds(), "kinds": list(KINDS)}
-        for row in views.query(sql("scaling/silent"), asked).to_pylist():
+        for row in views.query(load_sql("scaling/silent"), asked).to_pylist():
             about = Subject(row["cluster"], "", "Fleet", row["cluster"])
             why = (
                 f"{row['jobs']} distributed jobs tell no throughput: name their metric in "
@@ -73,23 +73,25 @@ class ScalingAnalyzer:
     def proof(self, finding: Finding) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
         """Yield the paces by size, of all jobs: the family's are among them."""
         what = "how fast each job went on how many GPUs (median of its whole hours)"
-        yield what, steps(OWNERS, "scaling/paces"), finding.window.bounds()
+        yield what, compose_steps(OWNERS, "scaling/paces"), finding.window.bounds()
 
     def _rows(self, views: Views, window: Window) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = views.query(
-            steps(OWNERS, "scaling/paces"), window.bounds()
+            compose_steps(OWNERS, "scaling/paces"), window.bounds()
         ).to_pylist()
         return rows
 
-    def _made(self, owner: Owner, told: list[Pace], money: Bill, window: Window) -> Finding | None:
+    def _made(
+        self, owner: Owner, told: list[JobThroughput], money: WorkloadCosts, window: Window
+    ) -> Finding | None:
         total = money.total(owner, WORKED)
         if total is None or total.gpu_hours <= 0:
             return None
         lost = sum(p.row["gpus"] * p.row["hours"] * (1 - p.efficiency) for p in told)
         share = min(lost / total.gpu_hours, 1 - min(p.efficiency for p in told))
-        usd = None if total.usd is None else part(total.usd, share)
+        usd = None if total.usd is None else compute_share(total.usd, share)
         worst = min(told, key=lambda p: p.efficiency)
-        row, subject = worst.row, _subject(worst.row)
+        row, subject = worst.row, _build_subject(worst.row)
         why = (
             f"each of its {row['gpus']} GPUs does {worst.efficiency:.0%} of what one does on "
             f"{worst.base_gpus} ({worst.unit} of family {worst.family})"
@@ -107,11 +109,11 @@ class ScalingAnalyzer:
             usd=usd,
             details={
                 "why": why,
-                "sizes": [_document(pace) for pace in told],
+                "sizes": [_describe_pace(pace) for pace in told],
                 "share": round(share, 4),
                 "hours_of": list(WORKED),
                 "witnesses": {"work": worst.unit, "size": "allocation"},
-                "assumed": _assumed(told),
+                "assumed": _list_assumptions(told),
                 **({} if usd is not None else {"no_price": "part of its hours has no price"}),
             },
             recommendations=(
@@ -122,7 +124,7 @@ class ScalingAnalyzer:
                     reversible=True,
                     undo="restore its settings and its size",
                     gpu_hours_per_day=round(total.gpu_hours * share * 86_400 / window.seconds, 4),
-                    usd_per_day=per_day(usd, window),
+                    usd_per_day=compute_per_day(usd, window),
                     caution="a smaller job ends later: whoever waits for it decides",
                     saving="capacity",
                     effort="advanced",
@@ -131,7 +133,7 @@ class ScalingAnalyzer:
             ),
         )
 
-    def _evidence(self, told: list[Pace]) -> Evidence:
+    def _evidence(self, told: list[JobThroughput]) -> Evidence:
         """Confirmed needs enough hours of both sizes, a real throughput, and no contradiction."""
         least = self.settings.least_hours
         sure = all(
@@ -144,7 +146,7 @@ class ScalingAnalyzer:
         return "confirmed" if sure else "suspected"
 
 
-def _assumed(told: list[Pace]) -> list[str]:
+def _list_assumptions(told: list[JobThroughput]) -> list[str]:
     said = ["jobs of one family train the same model alike, on whatever number of GPUs"]
     if any(pace.unit == STEPS for pace in told):
         said.append("only steps are told: the batch is taken to grow with the GPUs, the least loss")
@@ -153,7 +155,7 @@ def _assumed(told: list[Pace]) -> list[str]:
     return said
 
 
-def _document(pace: Pace) -> dict[str, Any]:
+def _describe_pace(pace: JobThroughput) -> dict[str, Any]:
     row = pace.row
     return {
         "gpus": row["gpus"],
@@ -171,9 +173,9 @@ def _document(pace: Pace) -> dict[str, Any]:
     }
 
 
-def _owner(row: Mapping[str, Any]) -> Owner:
+def _get_owner(row: Mapping[str, Any]) -> Owner:
     return row["cluster"], row["namespace"], row["workload_kind"], row["workload"]
 
 
-def _subject(row: Mapping[str, Any]) -> Subject:
-    return Subject(*_owner(row), team=row["team"], models=(row["model"],))
+def _build_subject(row: Mapping[str, Any]) -> Subject:
+    return Subject(*_get_owner(row), team=row["team"], models=(row["model"],))

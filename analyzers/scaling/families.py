@@ -20,7 +20,7 @@ _TAIL = re.compile(r"(?:-(?:\d+|(?=[0-9a-f]*\d)[0-9a-f]{6,}))+$")
 """What is appended to a name to tell runs apart: numbers and hashes, not sizes such as 7b."""
 
 
-class Pace(msgspec.Struct, frozen=True):
+class JobThroughput(msgspec.Struct, frozen=True):
     """One job at one size, beside the smallest size of its family."""
 
     row: Row
@@ -37,17 +37,17 @@ class Pace(msgspec.Struct, frozen=True):
         return min(1.0, self.per_gpu / self.base_per_gpu)
 
 
-def stem(workload: str) -> str:
+def strip_run_suffix(workload: str) -> str:
     """Return a name without what is appended to tell one run from another."""
     return _TAIL.sub("", workload) or workload
 
 
-def paces(rows: Sequence[Row]) -> tuple[list[Pace], list[Row]]:
+def compare_sizes(rows: Sequence[Row]) -> tuple[list[JobThroughput], list[Row]]:
     """Return the jobs of families of several sizes, and the rows of those of one."""
     families: dict[Key, list[Row]] = {}
     for row in rows:
-        families.setdefault(_key(row), []).append(row)
-    made: list[Pace] = []
+        families.setdefault(_get_key(row), []).append(row)
+    made: list[JobThroughput] = []
     alone: list[Row] = []
     for key, members in families.items():
         base = min(row["gpus"] for row in members)
@@ -56,24 +56,24 @@ def paces(rows: Sequence[Row]) -> tuple[list[Pace], list[Row]]:
             continue
         smallest = [row for row in members if row["gpus"] == base]
         hours = sum(row["hours"] for row in smallest)
-        mean = sum(_per_gpu(row) * row["hours"] for row in smallest) / hours
+        mean = sum(_compute_per_gpu(row) * row["hours"] for row in smallest) / hours
         made += [
-            Pace(row, key[-3], _per_gpu(row), base, hours, mean, key[-1])
+            JobThroughput(row, key[-3], _compute_per_gpu(row), base, hours, mean, key[-1])
             for row in members
             if row["gpus"] > base
         ]
     return made, alone
 
 
-def _key(row: Row) -> Key:
+def _get_key(row: Row) -> Key:
     unit = STEPS if row["work_per_s"] is None else row["work"] or "work_per_s"
     if row["family"]:
         return (row["cluster"], row["family"], row["model"], unit)
     place = (row["cluster"], row["namespace"], row["workload_kind"])
-    return (*place, stem(row["workload"]), row["model"], unit)
+    return (*place, strip_run_suffix(row["workload"]), row["model"], unit)
 
 
-def _per_gpu(row: Row) -> float:
+def _compute_per_gpu(row: Row) -> float:
     if row["work_per_s"] is None:
         return float(row[STEPS])
     return float(row["work_per_s"]) / int(row["gpus"])

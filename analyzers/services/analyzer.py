@@ -9,12 +9,18 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from analyzers.queries import OWNERS, sql, steps
-from analyzers.services.findings import missed, roomy
-from analyzers.services.levels import OWNER, Owner, Service, parameters, services
-from analyzers.work import bill
-from fallow.nouns import Finding, Subject, Unjudged
-from fallow.seams import Views
+from analyzers.queries import OWNERS, compose_steps, load_sql
+from analyzers.services.findings import build_missed, build_spare_replicas
+from analyzers.services.levels import (
+    OWNER,
+    InferenceService,
+    Owner,
+    build_parameters,
+    read_services,
+)
+from analyzers.work import read_costs
+from fallow.models import Finding, Subject, Unjudged
+from fallow.protocols import Views
 from fallow.service_levels import ServicesSettings
 from fallow.window import Window
 
@@ -30,15 +36,15 @@ class ServicesAnalyzer:
 
     def find(self, views: Views, window: Window) -> list[Finding]:
         """Return missed levels and services with room, the most GPU-hours first."""
-        judged = services(views, window, self.settings)
-        found = [f for one in judged if (f := missed(one, window)) is not None]
+        judged = read_services(views, window, self.settings)
+        found = [f for one in judged if (f := build_missed(one, window)) is not None]
         found += self._roomy(views, window, judged)
         return sorted(found, key=lambda f: (-f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
         """Return the services of which a level is not known, and why."""
         found = []
-        for one in services(views, window, self.settings):
+        for one in read_services(views, window, self.settings):
             reasons = [*one.doubts]
             reasons += [
                 f"{level.spoken()}: the bucket is too wide to tell"
@@ -48,7 +54,7 @@ class ServicesAnalyzer:
             ]
             found += [Unjudged(one.subject, 0.0, (why,), window) for why in reasons]
         asked = {**window.bounds(), "recent": max(window.start, window.end - RECENT)}
-        for row in views.query(sql("services/silent"), asked).to_pylist():
+        for row in views.query(load_sql("services/silent"), asked).to_pylist():
             about = Subject(row["cluster"], "", "Fleet", row["cluster"])
             why = (
                 f"{row['pods']} serving pods tell no latency histogram: "
@@ -61,13 +67,15 @@ class ServicesAnalyzer:
         """Return the workloads that must not shrink, and why."""
         return {
             one.owner: one.keeps
-            for one in services(views, window, self.settings)
+            for one in read_services(views, window, self.settings)
             if one.keeps is not None
         }
 
     def summary(self, views: Views, window: Window) -> Mapping[str, Any]:
         """Return how many services keep their levels, and the share of requests that did."""
-        levels = [level for one in services(views, window, self.settings) for level in one.levels]
+        levels = [
+            level for one in read_services(views, window, self.settings) for level in one.levels
+        ]
         states = [level.state for level in levels]
         requests = sum(level.requests for level in levels)
         kept = sum(level.about * level.requests for level in levels)
@@ -93,21 +101,31 @@ class ServicesAnalyzer:
         ]
         asked = finding.window.bounds()
         what = "how many requests kept the objective: least, about, most"
-        yield what, steps(OWNERS, "services/attained"), {**asked, **parameters(wanted)}
+        yield (
+            what,
+            compose_steps(OWNERS, "services/attained"),
+            {**asked, **build_parameters(wanted)},
+        )
         if finding.kind == "slo_headroom":
             what = "how many replicas there were, and how active they were"
-            yield what, steps("hours/owners", "services/replicas"), {**asked, **parameters([base])}
+            yield (
+                what,
+                compose_steps("hours/owners", "services/replicas"),
+                {**asked, **build_parameters([base])},
+            )
 
-    def _roomy(self, views: Views, window: Window, judged: list[Service]) -> Iterator[Finding]:
+    def _roomy(
+        self, views: Views, window: Window, judged: list[InferenceService]
+    ) -> Iterator[Finding]:
         happy = {one.owner: one for one in judged if one.levels and one.keeps is None}
         if not happy:
             return
-        asked = parameters([dict(zip(OWNER, owner, strict=True)) for owner in happy])
-        money = bill(views, window)
+        asked = build_parameters([dict(zip(OWNER, owner, strict=True)) for owner in happy])
+        money = read_costs(views, window)
         for row in views.query(
-            steps("hours/owners", "services/replicas"), window.bounds() | asked
+            compose_steps("hours/owners", "services/replicas"), window.bounds() | asked
         ).to_pylist():
             one = happy[row["cluster"], row["namespace"], row["workload_kind"], row["workload"]]
-            found = roomy(one, row, money, self.settings, window)
+            found = build_spare_replicas(one, row, money, self.settings, window)
             if found is not None:
                 yield found

@@ -5,18 +5,18 @@ from decimal import Decimal
 from math import ceil
 from typing import Any
 
-from analyzers.services.levels import Level, Service
-from analyzers.work import Bill, part, per_day
-from fallow.nouns import Finding, Recommendation, State, finding_id
+from analyzers.services.levels import InferenceService, ServiceLevel
+from analyzers.work import WorkloadCosts, compute_per_day, compute_share
+from fallow.models import Finding, Recommendation, State, finding_id
 from fallow.service_levels import ServicesSettings
 from fallow.window import Window
 
 ANALYZER = "services"
-LET_GO: tuple[State, ...] = ("low", "idle")
+RELEASE: tuple[State, ...] = ("low", "idle")
 """Only hours in which little or nothing is done are claimed."""
 
 
-def missed(service: Service, window: Window) -> Finding | None:
+def build_missed(service: InferenceService, window: Window) -> Finding | None:
     """Return the finding of a service that misses a level: no waste, and a reason to keep all."""
     bad = [level for level in service.levels if level.state == "missed"]
     if not bad:
@@ -35,16 +35,16 @@ def missed(service: Service, window: Window) -> Finding | None:
         usd=Decimal(0),
         details={
             "why": why,
-            "levels": [_document(level) for level in service.levels],
+            "levels": [_describe_level(level) for level in service.levels],
             "means": "while it is asked, nothing that makes this workload smaller is advised",
         },
     )
 
 
-def roomy(
-    service: Service,
+def build_spare_replicas(
+    service: InferenceService,
     row: Mapping[str, Any],
-    money: Bill,
+    money: WorkloadCosts,
     settings: ServicesSettings,
     window: Window,
 ) -> Finding | None:
@@ -59,10 +59,10 @@ def roomy(
     if needed >= replicas:
         return None
     share = 1 - needed / replicas
-    total = money.total(service.owner, LET_GO)
+    total = money.total(service.owner, RELEASE)
     if total is None or total.gpu_hours * share <= 0:
         return None
-    usd = None if total.usd is None else part(total.usd, share)
+    usd = None if total.usd is None else compute_share(total.usd, share)
     worst = max(level.burned(level.least) for level in levels)
     why = (
         f"{replicas} replicas are active {row['act']:.0%} of the time and together at most as much "
@@ -82,14 +82,14 @@ def roomy(
         usd=usd,
         details={
             "why": why,
-            "levels": [_document(level) for level in levels],
+            "levels": [_describe_level(level) for level in levels],
             "replicas": replicas,
             "needed": needed,
             "activity": round(row["act"], 4),
             "busiest_hour": round(row["most_active"], 4),
             **({} if row["sm"] is None else {"sm": round(row["sm"], 4)}),
             "share": round(share, 4),
-            "hours_of": list(LET_GO),
+            "hours_of": list(RELEASE),
             "witnesses": {"compute": "rollup_1h", "intent": "latency_sample"},
             "assumed": [
                 "activity adds up: the same requests make fewer replicas busier in proportion",
@@ -106,18 +106,18 @@ def roomy(
                 reversible=True,
                 undo=f"scale to {replicas} replicas again",
                 gpu_hours_per_day=round(total.gpu_hours * share * 86_400 / window.seconds, 4),
-                usd_per_day=per_day(usd, window),
+                usd_per_day=compute_per_day(usd, window),
                 caution="one replica at a time, and look at the error budget in between",
                 saving="capacity",
                 effort="quick win",
-                claims=money.claims(service.owner, share, LET_GO),
+                claims=money.claims(service.owner, share, RELEASE),
                 parameters={"fewer_gpus": enough},
             ),
         ),
     )
 
 
-def _document(level: Level) -> dict[str, Any]:
+def _describe_level(level: ServiceLevel) -> dict[str, Any]:
     return {
         "metric": level.metric,
         "source": level.source,

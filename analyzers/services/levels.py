@@ -14,12 +14,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from analyzers.once import once
-from analyzers.queries import OWNERS, steps
-from analyzers.services.objectives import expected, told
+from analyzers.queries import OWNERS, compose_steps
+from analyzers.query_cache import cache_query
+from analyzers.services.objectives import find_objectives, parse_objectives
 from fallow.errors import UsageError
-from fallow.nouns import Subject
-from fallow.seams import Views
+from fallow.models import Subject
+from fallow.protocols import Views
 from fallow.service_levels import ServicesSettings
 from fallow.window import Window
 
@@ -33,7 +33,7 @@ NO_OBJECTIVE = (
 )
 
 
-class Level(msgspec.Struct, frozen=True):
+class ServiceLevel(msgspec.Struct, frozen=True):
     """One objective of one service as one source saw it."""
 
     metric: str
@@ -70,13 +70,13 @@ class Level(msgspec.Struct, frozen=True):
         return f"{self.metric}: {share}, of {self.target:.2%} ({self.source})"
 
 
-class Service(msgspec.Struct, frozen=True):
+class InferenceService(msgspec.Struct, frozen=True):
     """A workload that serves, its levels, and why some are not known."""
 
     subject: Subject
     until: datetime
     """End of the window."""
-    levels: tuple[Level, ...] = ()
+    levels: tuple[ServiceLevel, ...] = ()
     doubts: tuple[str, ...] = ()
     misread: bool = False
 
@@ -104,26 +104,30 @@ class Service(msgspec.Struct, frozen=True):
         return f"its service level is {'missed' if missed else 'not surely met'}: {said}"
 
 
-@once
-def services(views: Views, window: Window, settings: ServicesSettings) -> list[Service]:
+@cache_query
+def read_services(
+    views: Views, window: Window, settings: ServicesSettings
+) -> list[InferenceService]:
     """Return every workload whose latencies are known, judged where it has objectives."""
     asked = {"since": window.start, "until": window.end}
-    rows = views.query(steps(OWNERS, "services/told"), asked).to_pylist()
+    rows = views.query(compose_steps(OWNERS, "services/told"), asked).to_pylist()
     wanted: list[dict[str, Any]] = []
-    found: dict[Owner, Service] = {}
+    found: dict[Owner, InferenceService] = {}
     for row in rows:
         owner: Owner = tuple(row[name] for name in OWNER)
         about = Subject(*owner, team=row["team"])
         try:
             ours = (
-                told(row["told"])
+                parse_objectives(row["told"])
                 if row["told"]
-                else expected(
+                else find_objectives(
                     settings.objectives, row["namespace"], row["workload"], row["metrics"]
                 )
             )
         except UsageError as error:
-            found[owner] = Service(about, window.end, doubts=(error.message,), misread=True)
+            found[owner] = InferenceService(
+                about, window.end, doubts=(error.message,), misread=True
+            )
             continue
         doubts = tuple(
             f"its objective for {one.metric} is of a latency that nobody collects"
@@ -132,7 +136,7 @@ def services(views: Views, window: Window, settings: ServicesSettings) -> list[S
         )
         if not ours:
             doubts = (NO_OBJECTIVE,)
-        found[owner] = Service(about, window.end, doubts=doubts)
+        found[owner] = InferenceService(about, window.end, doubts=doubts)
         wanted += [
             {**dict(zip(OWNER, owner, strict=True)), "metric": one.metric,
              "within_s": one.within.total_seconds(), "target": one.target}
@@ -140,14 +144,14 @@ def services(views: Views, window: Window, settings: ServicesSettings) -> list[S
         ]  # fmt: skip
     if wanted:
         for row in views.query(
-            steps(OWNERS, "services/attained"), asked | parameters(wanted)
+            compose_steps(OWNERS, "services/attained"), asked | build_parameters(wanted)
         ).to_pylist():
             owner = tuple(row[name] for name in OWNER)
-            found[owner] = _with(found[owner], row, settings.least_requests)
+            found[owner] = _add_level(found[owner], row, settings.least_requests)
     return list(found.values())
 
 
-def parameters(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def build_parameters(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return objectives as the lists that `attained.sql` and `replicas.sql` unnest."""
     names = {
         "clusters": "cluster",
@@ -163,13 +167,15 @@ def parameters(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _with(service: Service, row: Mapping[str, Any], least_requests: int) -> Service:
+def _add_level(
+    service: InferenceService, row: Mapping[str, Any], least_requests: int
+) -> InferenceService:
     requests = float(row["requests"])
     if requests < least_requests:
         few = f"{requests:,.0f} observations of {row['metric']} in the window: too few to judge"
         return msgspec.structs.replace(service, doubts=(*service.doubts, few))
     shares = {name: min(1.0, max(0.0, row[name] / requests)) for name in ("least", "about", "most")}
-    level = Level(
+    level = ServiceLevel(
         metric=row["metric"],
         source=row["source"],
         within_s=row["within_s"],

@@ -11,25 +11,25 @@ from fallow.service_levels import Objective
 from fallow.window import parse_duration
 
 SLO = "fallow.dev/slo"
-_ONE = re.compile(r"([\w.:-]+)\s*<=\s*([\w.]+)\s*@\s*([\d.]+)\s*%")
+_OBJECTIVE = re.compile(r"([\w.:-]+)\s*<=\s*([\w.]+)\s*@\s*([\d.]+)\s*%")
 
 
-def told(text: str) -> list[Objective]:
+def parse_objectives(text: str) -> list[Objective]:
     """Read an annotation.
 
     Raises:
         UsageError: it cannot be read.
     """
     try:
-        return [_one(part.strip()) for part in text.split(",")]
+        return [_parse_objective(part.strip()) for part in text.split(",")]
     except (ValueError, UsageError) as error:
         raise UsageError(
             f"{SLO} is {text!r}: not like e2e<=2s@99%, ttft<=300ms@95% (50% to below 100%)"
         ) from error
 
 
-def _one(text: str) -> Objective:
-    match = _ONE.fullmatch(text)
+def _parse_objective(text: str) -> Objective:
+    match = _OBJECTIVE.fullmatch(text)
     if match is None:
         raise ValueError(text)
     metric, within, share = match.groups()
@@ -38,7 +38,7 @@ def _one(text: str) -> Objective:
     )
 
 
-def expected(
+def find_objectives(
     settings: Sequence[Objective], namespace: str, workload: str, metrics: Sequence[str]
 ) -> list[Objective]:
     """Return the settings' objective of each metric: the most particular, of those the last."""

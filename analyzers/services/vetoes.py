@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from fallow.nouns import Finding
+from fallow.models import Finding
 
 Owner = tuple[str, str, str, str]
 SHRINK = {"idle", "sizing"}
 """Analyzers whose advice makes a workload smaller or stops it."""
 
 
-def kept(found: Sequence[Finding], vetoes: Mapping[Owner, str]) -> list[Finding]:
+def apply_vetoes(found: Sequence[Finding], vetoes: Mapping[Owner, str]) -> list[Finding]:
     """Return findings without the advice that a veto forbids; they say why."""
-    return [_kept(finding, vetoes) for finding in found]
+    return [_apply_veto(finding, vetoes) for finding in found]
 
 
-def _kept(finding: Finding, vetoes: Mapping[Owner, str]) -> Finding:
+def _apply_veto(finding: Finding, vetoes: Mapping[Owner, str]) -> Finding:
     about = finding.subject
     why = vetoes.get((about.cluster, about.namespace, about.workload_kind, about.workload))
     if why is None or finding.analyzer not in SHRINK:

@@ -17,18 +17,26 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from analyzers.queries import sql
-from analyzers.sizing import broken, small
-from analyzers.sizing.findings import made
-from analyzers.sizing.fitting import need_bytes, options
-from analyzers.sizing.hogs import Free, hogs
-from analyzers.sizing.limits import limit
-from analyzers.sizing.requests import containers, oversized, settled, unknown
-from analyzers.sizing.signs import Sign, interactive
-from analyzers.sizing.using import workloads
-from analyzers.work import HELD, OWNER, Bill, bill, counter_lines, named, work
-from fallow.nouns import Finding, Unjudged
-from fallow.seams import Views
+from analyzers.queries import load_sql
+from analyzers.sizing import fault_symptoms, underuse
+from analyzers.sizing.blocking_requests import Free, find_blocking
+from analyzers.sizing.findings import build_finding
+from analyzers.sizing.fitting import compute_need, list_options
+from analyzers.sizing.limits import get_limit
+from analyzers.sizing.requests import find_oversized, find_unknown, list_settled, read_containers
+from analyzers.sizing.symptoms import Symptom, is_interactive
+from analyzers.sizing.usage import sum_workloads
+from analyzers.work import (
+    HELD,
+    OWNER,
+    WorkloadCosts,
+    build_subject,
+    list_counters,
+    read_costs,
+    read_work,
+)
+from fallow.models import Finding, Unjudged
+from fallow.protocols import Views
 from fallow.settings import SizingSettings
 from fallow.window import Window
 
@@ -36,7 +44,7 @@ HOST_DAYS = 2
 """The hosts are asked about the last days only: raw looks are many and soon archived."""
 NO_DEPTH = (
     "profiling counters are off, so how deeply it computes is unknown: dcgm-exporter's counters "
-    "ConfigMap needs the lines " + counter_lines("sm", "tensor", "fp32", "dram")
+    "ConfigMap needs the lines " + list_counters("sm", "tensor", "fp32", "dram")
 )
 RESERVED = (
     "little is computed, but the memory in use is what the framework reserved at once and says "
@@ -56,29 +64,33 @@ class SizingAnalyzer:
 
     def find(self, views: Views, window: Window) -> list[Finding]:
         """Return under-used workloads and hogs of CPU and memory, the most GPU-hours first."""
-        costs = bill(views, window)
-        judged = self._judged(work(views, window), costs)
-        pods = pl.DataFrame(views.query(sql("sizing/pods"), window.bounds()))
+        costs = read_costs(views, window)
+        judged = self._judged(read_work(views, window), costs)
+        pods = pl.DataFrame(views.query(load_sql("sizing/pods"), window.bounds()))
         found: list[Finding] = []
         if judged.height or pods.height:
-            pods = _with_hosts(views, window, pods, judged)
+            pods = _add_hosts(views, window, pods, judged)
             found += self._signs(views, window, judged, pods, costs)
-            rows, free, known = pods.to_dicts(), _free(views, window), containers(views, window)
-            found += oversized(known, rows, free, window)
-            found += hogs(rows, free, window, settled(known))
+            rows, free, known = (
+                pods.to_dicts(),
+                _read_free(views, window),
+                read_containers(views, window),
+            )
+            found += find_oversized(known, rows, free, window)
+            found += find_blocking(rows, free, window, list_settled(known))
         return sorted(found, key=lambda f: (-f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
         """Return the workloads of which depth or memory need is not known, and why."""
-        rows = work(views, window)
+        rows = read_work(views, window)
         found = []
-        for row in self._judged(rows, bill(views, window)).iter_rows(named=True):
+        for row in self._judged(rows, read_costs(views, window)).iter_rows(named=True):
             reasons = []
             if row["sm"] is None:
                 reasons.append(NO_DEPTH)
-            if row["reserved"] and row["eff"] is not None and row["eff"] < limit("low_eff"):
+            if row["reserved"] and row["eff"] is not None and row["eff"] < get_limit("low_eff"):
                 reasons.append(RESERVED)
-            found += [Unjudged(named(row), row["work_h"], (reason,)) for reason in reasons]
+            found += [Unjudged(build_subject(row), row["work_h"], (reason,)) for reason in reasons]
         shared = rows.filter(pl.col("sharers") > 1).group_by(*OWNER, maintain_order=True)
         for row in shared.agg(
             pl.col("team").first(),
@@ -87,25 +99,30 @@ class SizingAnalyzer:
             hours=(pl.col("work_s") * pl.col("weight") / pl.col("sharers")).sum() / 3600,
         ).iter_rows(named=True):
             if row["hours"] > 0:
-                found.append(Unjudged(named(row), row["hours"], (SHARED,)))
-        return [*found, *unknown(containers(views, window))]
+                found.append(Unjudged(build_subject(row), row["hours"], (SHARED,)))
+        return [*found, *find_unknown(read_containers(views, window))]
 
-    def _judged(self, rows: pl.DataFrame, costs: Bill) -> pl.DataFrame:
+    def _judged(self, rows: pl.DataFrame, costs: WorkloadCosts) -> pl.DataFrame:
         """Return workloads with enough work to judge; `thin` where it was held longer than used."""
         least = self.settings.least_gpu_hours
-        made = workloads(rows)
+        made = sum_workloads(rows)
         ledger = (costs.total(owner, HELD) for owner in made.select(OWNER).iter_rows())
         held = pl.Series("held_h", [a.gpu_hours if a else None for a in ledger], pl.Float64)
         made = made.with_columns(held).with_columns(held_h=pl.max_horizontal("held_h", "work_h"))
-        worked = pl.col("longest_s") >= min(least, limit("thin_hours")) * 3600
+        worked = pl.col("longest_s") >= min(least, get_limit("thin_hours")) * 3600
         enough = (pl.col("held_h") >= least) & worked & (pl.col("work_h") > 0)
         return made.filter(enough).with_columns(thin=pl.col("work_h") < least)
 
     def _signs(
-        self, views: Views, window: Window, judged: pl.DataFrame, pods: pl.DataFrame, costs: Bill
+        self,
+        views: Views,
+        window: Window,
+        judged: pl.DataFrame,
+        pods: pl.DataFrame,
+        costs: WorkloadCosts,
     ) -> Iterable[Finding]:
         prices: dict[str, dict[str, float]] = {}
-        for row in views.query(sql("sizing/classes"), window.bounds()).to_pylist():
+        for row in views.query(load_sql("sizing/classes"), window.bounds()).to_pylist():
             prices.setdefault(row["cluster"], {})[row["model"]] = row["usd_h"]
         weight = pl.col("hours")
         hosts = pods.group_by(OWNER).agg(
@@ -122,36 +139,36 @@ class SizingAnalyzer:
             if sign is not None and 0 < sign.share <= 1:
                 if row["thin"] and sign.kind != "busy_hang":
                     sign = msgspec.structs.replace(sign, evidence="suspected")
-                yield made(row, sign, window, costs, bool(row["reserved"]))
+                yield build_finding(row, sign, window, costs, bool(row["reserved"]))
 
-    def _sign(self, row: dict[str, Any], prices: dict[str, float]) -> Sign | None:
+    def _sign(self, row: dict[str, Any], prices: dict[str, float]) -> Symptom | None:
         first = (
-            broken.hang(row)
-            or broken.straggler(row)
-            or broken.starved(row, self.settings)
-            or broken.input_bound(row)
-            or broken.comm_bound(row)
+            fault_symptoms.detect_hang(row)
+            or fault_symptoms.detect_straggler(row)
+            or fault_symptoms.detect_starved(row, self.settings)
+            or fault_symptoms.detect_input_bound(row)
+            or fault_symptoms.detect_comm_bound(row)
         )
-        if first is not None or (row["dram"] or 0) >= limit("memory_bound"):
+        if first is not None or (row["dram"] or 0) >= get_limit("memory_bound"):
             return first
-        need = need_bytes(row, self.settings)
+        need = compute_need(row, self.settings)
         known = None not in {need, row["eff"], row["sm_peak"]}
-        if need is not None and known and row["eff"] < limit("low_eff"):
-            found = options(row, need, prices, self.settings)
+        if need is not None and known and row["eff"] < get_limit("low_eff"):
+            found = list_options(row, need, prices, self.settings)
             if found:
-                return small.smaller(row, found)
-        if interactive(row["workload_kind"]):
+                return underuse.build_smaller(row, found)
+        if is_interactive(row["workload_kind"]):
             return None
         if row["sm"] is not None and row["sm"] < self.settings.low_depth:
-            shallow = small.shallow(row)
+            shallow = underuse.detect_shallow(row)
             if shallow is not None:
                 return shallow
         if row["act"] is not None and row["act"] < self.settings.low_duty:
-            return small.seldom(row, self.settings)
+            return underuse.detect_seldom(row, self.settings)
         return None
 
 
-def _with_hosts(
+def _add_hosts(
     views: Views, window: Window, pods: pl.DataFrame, judged: pl.DataFrame
 ) -> pl.DataFrame:
     """Join what hosts say of pods: of judged workloads, and of those that ask for much."""
@@ -163,7 +180,7 @@ def _with_hosts(
     names = ["cluster", "namespace", "pod"]
     since = max(window.start, window.end - timedelta(days=HOST_DAYS))
     told = views.query(
-        sql("sizing/hosts"),
+        load_sql("sizing/hosts"),
         {
             "since": since,
             "until": window.end,
@@ -173,9 +190,9 @@ def _with_hosts(
     return pods.join(pl.DataFrame(told), on=names, how="left", maintain_order="left")
 
 
-def _free(views: Views, window: Window) -> Free:
+def _read_free(views: Views, window: Window) -> Free:
     found: dict[tuple[str, str], tuple[float, Decimal | None]] = {}
-    for row in views.query(sql("sizing/free"), window.bounds()).to_pylist():
+    for row in views.query(load_sql("sizing/free"), window.bounds()).to_pylist():
         usd = row["usd"] if row["priced"] else None
         found[row["cluster"], row["node"]] = row["gpu_hours"], usd
     return found

@@ -37,16 +37,18 @@ pods AS (
     GROUP BY ALL
 ),
 
-per_pod AS (
+samples AS NOT MATERIALIZED (
     SELECT
         p.cluster,
         p.namespace,
         p.workload_kind,
         p.workload,
         s.container,
-        quantile_cont(s.cpu_cores, 0.95) AS cpu_p95,
-        max(s.cpu_cores) AS cpu_max,
-        max(s.memory_bytes) AS memory_max
+        s.pod,
+        s.ts,
+        s.interval_s,
+        s.cpu_cores,
+        s.memory_bytes
     FROM container_sample AS s
     INNER JOIN pods AS p
         ON
@@ -56,28 +58,34 @@ per_pod AS (
             AND (p.start IS null OR s.ts >= p.start - INTERVAL 5 MINUTE)
             AND (p."end" IS null OR s.ts <= p."end" + INTERVAL 10 MINUTE)
     WHERE s.ts >= $since AND s.ts < $until
-    GROUP BY p.cluster, p.namespace, p.workload_kind, p.workload, s.container, s.pod
+),
+
+per_pod AS (
+    SELECT
+        cluster,
+        namespace,
+        workload_kind,
+        workload,
+        container,
+        quantile_cont(cpu_cores, 0.95) AS cpu_p95,
+        max(cpu_cores) AS cpu_max,
+        max(memory_bytes) AS memory_max
+    FROM samples
+    GROUP BY cluster, namespace, workload_kind, workload, container, pod
 ),
 
 per_hour AS (
     SELECT
-        p.cluster,
-        p.namespace,
-        p.workload_kind,
-        p.workload,
-        s.container,
-        s.pod,
-        date_trunc('hour', s.ts) AS hour_at,
-        count(s.cpu_cores) * max(s.interval_s) AS cpu_s,
-        count(s.memory_bytes) * max(s.interval_s) AS memory_s
-    FROM container_sample AS s
-    INNER JOIN pods AS p
-        ON s.cluster = p.cluster AND s.namespace = p.namespace AND s.pod = p.pod
-    WHERE
-        s.ts >= $since
-        AND s.ts < $until
-        AND (p.start IS null OR s.ts >= p.start - INTERVAL 5 MINUTE)
-        AND (p."end" IS null OR s.ts <= p."end" + INTERVAL 10 MINUTE)
+        cluster,
+        namespace,
+        workload_kind,
+        workload,
+        container,
+        pod,
+        date_trunc('hour', ts) AS hour_at,
+        count(cpu_cores) * max(interval_s) AS cpu_s,
+        count(memory_bytes) * max(interval_s) AS memory_s
+    FROM samples
     GROUP BY ALL
 ),
 

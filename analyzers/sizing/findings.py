@@ -5,10 +5,17 @@ from datetime import UTC, timedelta
 from decimal import Decimal
 from typing import Any, cast
 
-from analyzers.sizing.limits import advice
-from analyzers.sizing.signs import Sign
-from analyzers.work import OWNER, Bill, Owner, named, part, per_day
-from fallow.nouns import Claim, Effort, Evidence, Finding, Recommendation, Subject, finding_id
+from analyzers.sizing.limits import read_advice
+from analyzers.sizing.symptoms import Symptom
+from analyzers.work import (
+    OWNER,
+    Owner,
+    WorkloadCosts,
+    build_subject,
+    compute_per_day,
+    compute_share,
+)
+from fallow.models import Claim, Effort, Evidence, Finding, Recommendation, Subject, finding_id
 from fallow.window import Window
 
 ANALYZER = "sizing"
@@ -19,32 +26,34 @@ FIGURES = ("gpus", "act", "engine", "sm", "tensor", "fp32", "dram", "sm_peak", "
 CEILING = "the share is the most that may be wasted; what a change wins back is not known before"
 
 
-def owner_of(row: Row) -> Owner:
+def get_owner(row: Row) -> Owner:
     """Return the key of a row's workload."""
     return row["cluster"], row["namespace"], row["workload_kind"], row["workload"]
 
 
-def made(row: Row, sign: Sign, window: Window, bill: Bill, reserved: bool) -> Finding:
+def build_finding(
+    row: Row, sign: Symptom, window: Window, bill: WorkloadCosts, reserved: bool
+) -> Finding:
     """Return the finding of one workload and its sign."""
-    owner = owner_of(row)
+    owner = get_owner(row)
     total = bill.total(owner, sign.states)
     hours = row["work_h"] if total is None else total.gpu_hours
-    usd = None if total is None or total.usd is None else part(total.usd, sign.share)
+    usd = None if total is None or total.usd is None else compute_share(total.usd, sign.share)
     start = max(window.start, row["first_hour"].replace(tzinfo=UTC))
     end = min(window.end, row["last_hour"].replace(tzinfo=UTC) + HOUR)
-    subject = named(row)
+    subject = build_subject(row)
     found = round(hours * sign.share, 6)
     details: dict[str, Any] = {
         "why": sign.advice[0][0].replace("_", " ")
         + f": {sign.share:.0%} of {hours:,.1f} GPU-hours",
         "witnesses": sign.witnesses,
-        "figures": {n: _rounded(row[n]) for n in FIGURES if row[n] is not None},
+        "figures": {n: _round_value(row[n]) for n in FIGURES if row[n] is not None},
         "share": round(sign.share, 4),
         "hours_of": list(sign.states),
-        "memory": _memory(row, reserved=reserved),
+        "memory": _describe_memory(row, reserved=reserved),
         "assumptions": [
             *((CEILING,) if sign.ceiling else ()),
-            *_assumptions(row, priced=usd is not None, posted=total is not None),
+            *_list_assumptions(row, priced=usd is not None, posted=total is not None),
         ],
     }
     return Finding(
@@ -55,18 +64,18 @@ def made(row: Row, sign: Sign, window: Window, bill: Bill, reserved: bool) -> Fi
         window=Window(start, end),
         verdict="wasteful",
         evidence=sign.evidence,
-        confidence=_confidence(row, sign.evidence),
+        confidence=_compute_confidence(row, sign.evidence),
         gpu_hours=found,
         usd=usd,
         details=details,
         recommendations=tuple(
-            _advice(kind, words, subject, _claims(bill, owner, share, sign, hours), window)
+            _recommend(kind, words, subject, _build_claims(bill, owner, share, sign, hours), window)
             for kind, share, words in sign.advice
         ),
     )
 
 
-def hog(  # noqa: PLR0917  (one call)
+def build_blocking(  # noqa: PLR0917  (one call)
     kind: str,
     subject: Subject,
     window: Window,
@@ -89,14 +98,14 @@ def hog(  # noqa: PLR0917  (one call)
         gpu_hours=round(sum(c.gpu_hours for c in claims), 6),
         usd=None if None in usd else sum((u for u in usd if u is not None), Decimal(0)),
         details=details,
-        recommendations=(_advice(kind, words, subject, claims, window),),
+        recommendations=(_recommend(kind, words, subject, claims, window),),
     )
 
 
-def _advice(
+def _recommend(
     kind: str, words: dict[str, Any], subject: Subject, claims: tuple[Claim, ...], window: Window
 ) -> Recommendation:
-    said = advice()[kind]
+    said = read_advice()[kind]
     usd = [c.usd for c in claims]
     hours = sum(c.gpu_hours for c in claims)
     total = None if not usd or None in usd else sum((u for u in usd if u is not None), Decimal(0))
@@ -107,7 +116,7 @@ def _advice(
         reversible=bool(said["undo"]),
         undo=said["undo"] or None,
         gpu_hours_per_day=round(hours * 86_400 / window.seconds, 4),
-        usd_per_day=per_day(total, window),
+        usd_per_day=compute_per_day(total, window),
         caution=said["caution"].format(**words) or None,
         effort=cast("Effort", said["effort"]),
         claims=claims,
@@ -115,18 +124,20 @@ def _advice(
     )
 
 
-def _claims(bill: Bill, owner: Owner, share: float, sign: Sign, hours: float) -> tuple[Claim, ...]:
+def _build_claims(
+    bill: WorkloadCosts, owner: Owner, share: float, sign: Symptom, hours: float
+) -> tuple[Claim, ...]:
     made = bill.claims(owner, share, sign.states)
     # Without a ledger nobody has named the hours: they are claimed as worked.
     return made or (Claim(*owner, None, "productive", round(hours * share, 6)),)
 
 
-def _confidence(row: Row, evidence: Evidence) -> float:
+def _compute_confidence(row: Row, evidence: Evidence) -> float:
     seen: float = 1 - row["conflict_s"] / max(row["device_s"], 1)
     return round(max(0.0, min(1.0, seen)) * (0.9 if evidence == "confirmed" else 0.45), 4)
 
 
-def _memory(row: Row, *, reserved: bool) -> str:
+def _describe_memory(row: Row, *, reserved: bool) -> str:
     if row["mem_most"] is None or row["memory_bytes"] is None:
         return "unknown: nobody reports it"
     used = f"{row['mem_most'] / 2**30:.1f} of {row['memory_bytes'] / 2**30:.0f} GiB"
@@ -135,7 +146,7 @@ def _memory(row: Row, *, reserved: bool) -> str:
     return f"at most {used}"
 
 
-def _assumptions(row: Row, *, priced: bool, posted: bool) -> list[str]:
+def _list_assumptions(row: Row, *, priced: bool, posted: bool) -> list[str]:
     said = ["hours in which a device is active for less than half are the idle analyzer's"]
     if not posted:
         said.append("the ledger has no hours of it: GPU-hours are telemetry's, and no dollars")
@@ -148,11 +159,11 @@ def _assumptions(row: Row, *, priced: bool, posted: bool) -> list[str]:
     return said
 
 
-def _rounded(value: Any) -> Any:
+def _round_value(value: Any) -> Any:
     return round(value, 4) if isinstance(value, float) else value
 
 
-def by_owner(rows: list[dict[str, Any]]) -> dict[Owner, list[dict[str, Any]]]:
+def group_by_owner(rows: list[dict[str, Any]]) -> dict[Owner, list[dict[str, Any]]]:
     """Group rows by their workload."""
     found: dict[Owner, list[dict[str, Any]]] = {}
     for row in rows:

@@ -2,21 +2,21 @@
 
 from functools import cache
 
-from analyzers.queries import rows_of
+from analyzers.queries import load_rows
 
 
 @cache
-def limit(name: str) -> float:
+def get_limit(name: str) -> float:
     """Return one limit of `limits.csv`."""
-    return _limits()[name]
+    return _read_limits()[name]
 
 
 @cache
-def advice() -> dict[str, dict[str, str]]:
+def read_advice() -> dict[str, dict[str, str]]:
     """Return what to do about each kind of finding, by kind."""
-    return {row["kind"]: row for row in rows_of("sizing/advice")}
+    return {row["kind"]: row for row in load_rows("sizing/advice")}
 
 
 @cache
-def _limits() -> dict[str, float]:
-    return {row["name"]: float(row["value"]) for row in rows_of("sizing/limits")}
+def _read_limits() -> dict[str, float]:
+    return {row["name"]: float(row["value"]) for row in load_rows("sizing/limits")}

@@ -16,14 +16,14 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from analyzers.once import once
-from analyzers.queries import sql
-from analyzers.sizing.findings import hog
-from analyzers.sizing.hogs import GIB, LEAST_GPU_HOURS, Free, claims_of
-from analyzers.sizing.limits import limit
+from analyzers.queries import load_sql
+from analyzers.query_cache import cache_query
+from analyzers.sizing.blocking_requests import GIB, LEAST_GPU_HOURS, Free, build_claims
+from analyzers.sizing.findings import build_blocking
+from analyzers.sizing.limits import get_limit
 from analyzers.work import MOST_NAMED, OWNER, Owner
-from fallow.nouns import Finding, Subject, Unjudged
-from fallow.seams import Views
+from fallow.models import Finding, Subject, Unjudged
+from fallow.protocols import Views
 from fallow.window import Window
 
 Resource = Literal["cpu", "memory"]
@@ -31,14 +31,14 @@ Row = Mapping[str, Any]
 DAY_S = 86_400
 MIB = 2**20
 STEP_MILLI = 10
-ASKED: dict[Resource, tuple[str, str, str]] = {
+REQUEST_NAMES: dict[Resource, tuple[str, str, str]] = {
     "cpu": ("cpu_milli", "cpu_request_milli", "fair_milli"),
     "memory": ("memory_bytes", "memory_request_bytes", "fair_bytes"),
 }
 """By resource: the column of a container, of its pod, and a GPU's share of the node."""
 
 
-class Container(msgspec.Struct, frozen=True):
+class ContainerUse(msgspec.Struct, frozen=True):
     """One container of a workload: what it asks for, and what it used."""
 
     owner: Owner
@@ -53,28 +53,30 @@ class Container(msgspec.Struct, frozen=True):
 
     def needs(self, resource: Resource) -> int | None:
         """Return what it should ask for; None where too little of its use is known."""
-        if self.days.get(resource, 0.0) < limit("request_days"):
+        if self.days.get(resource, 0.0) < get_limit("request_days"):
             return None
         if resource == "cpu":
             used = round(self.use["cpu_p95"], 1)
             return max(STEP_MILLI, -int(-used // STEP_MILLI) * STEP_MILLI)
-        return -int(-self.use["memory_max"] * limit("request_memory") // MIB) * MIB
+        return -int(-self.use["memory_max"] * get_limit("request_memory") // MIB) * MIB
 
     def lower(self, resource: Resource) -> int | None:
         """Return what it should ask for where that is worth less than it asks for, else None."""
         asked, need = self.asks.get(resource), self.needs(resource)
         if asked is None or need is None or (resource == "memory" and self.oom_killed):
             return None
-        least = max(limit("request_least") * asked, limit(f"request_{ASKED[resource][0]}"))
+        least = max(
+            get_limit("request_least") * asked, get_limit(f"request_{REQUEST_NAMES[resource][0]}")
+        )
         return need if asked - need >= least else None
 
 
-@once
-def containers(views: Views, window: Window) -> list[Container]:
+@cache_query
+def read_containers(views: Views, window: Window) -> list[ContainerUse]:
     """Return the containers of the workloads that hold GPUs in the window."""
-    back = window.end - timedelta(days=limit("request_back_days"))
+    back = window.end - timedelta(days=get_limit("request_back_days"))
     spans = {**window.bounds(), "back": back.replace(tzinfo=None)}
-    rows = views.query(sql("sizing/container_requests"), spans).to_pylist()
+    rows = views.query(load_sql("sizing/container_requests"), spans).to_pylist()
     asks: dict[tuple[Owner, str], dict[str, int]] = {}
     killed: set[tuple[Owner, str]] = set()
     for row in rows:
@@ -86,14 +88,14 @@ def containers(views: Views, window: Window) -> list[Container]:
             if not row["lives"]:
                 continue
             of = asks.setdefault(key, {})
-            for resource, (column, _, _) in ASKED.items():
+            for resource, (column, _, _) in REQUEST_NAMES.items():
                 if one.get(column) is not None:
                     of[resource] = max(of.get(resource, 0), one[column])
     if not asks:
         return []
     owners = sorted({owner for owner, _ in asks})
     known = views.query(
-        sql("sizing/container_use"),
+        load_sql("sizing/container_use"),
         {
             "workloads": msgspec.json.encode(
                 [dict(zip(OWNER, owner, strict=True)) for owner in owners]
@@ -103,11 +105,11 @@ def containers(views: Views, window: Window) -> list[Container]:
         },
     ).to_pylist()
     used = {(tuple(r[n] for n in OWNER), r["container"]): r for r in known}
-    return [_container(key, asks[key], key in killed, used.get(key)) for key in sorted(asks)]
+    return [_build_container(key, asks[key], key in killed, used.get(key)) for key in sorted(asks)]
 
 
-def oversized(
-    found: Sequence[Container], pods: Sequence[Row], free: Free, window: Window
+def find_oversized(
+    found: Sequence[ContainerUse], pods: Sequence[Row], free: Free, window: Window
 ) -> Iterator[Finding]:
     """Yield a finding per workload and resource of which a container asks for too much.
 
@@ -115,46 +117,46 @@ def oversized(
     share of its node, and never more than was free there; where that is none the requests are too
     large all the same, and no hours are claimed.
     """
-    of: dict[Owner, list[Container]] = {}
+    of: dict[Owner, list[ContainerUse]] = {}
     for one in found:
         of.setdefault(one.owner, []).append(one)
     mine: dict[Owner, list[Row]] = {}
     for row in pods:
         mine.setdefault(cast("Owner", tuple(row[name] for name in OWNER)), []).append(row)
     for owner, every in sorted(of.items()):
-        for resource in ASKED:
+        for resource in REQUEST_NAMES:
             lowered = [(one, ask) for one in every if (ask := one.lower(resource)) is not None]
             if lowered:
                 rows = mine.get(owner, [])
-                yield _finding(owner, resource, every, lowered, rows, free, window)
+                yield _build_finding(owner, resource, every, lowered, rows, free, window)
 
 
-def settled(found: Iterable[Container]) -> set[tuple[Owner, Resource]]:
+def list_settled(found: Iterable[ContainerUse]) -> set[tuple[Owner, Resource]]:
     """Return the workloads whose own use is known, or must not be lowered, by resource."""
     return {
         (one.owner, resource)
         for one in found
-        for resource in ASKED
+        for resource in REQUEST_NAMES
         if one.needs(resource) is not None or (resource == "memory" and one.oom_killed)
     }
 
 
-def unknown(found: Iterable[Container]) -> Iterator[Unjudged]:
+def find_unknown(found: Iterable[ContainerUse]) -> Iterator[Unjudged]:
     """Yield the workloads whose containers have some history, and too little."""
     short: dict[Owner, list[str]] = {}
     for one in found:
         days = min(one.days.values(), default=0.0)
-        if 0 < days < limit("request_days"):
+        if 0 < days < get_limit("request_days"):
             short.setdefault(one.owner, []).append(f"{one.name} {days:.1f}")
     for owner, told in sorted(short.items()):
         why = f"days of CPU and memory use known of its containers: {', '.join(told)}; "
         about = Subject(*owner)
-        yield Unjudged(about, 0.0, (f"{why}{limit('request_days'):g} are needed",))
+        yield Unjudged(about, 0.0, (f"{why}{get_limit('request_days'):g} are needed",))
 
 
-def _container(
+def _build_container(
     key: tuple[Owner, str], asks: dict[str, int], killed: bool, row: Row | None
-) -> Container:
+) -> ContainerUse:
     days: dict[str, float] = {}
     use: dict[str, float] = {}
     if row is not None:
@@ -164,27 +166,30 @@ def _container(
         if row["memory_max"] is not None:
             days["memory"] = row["memory_s"] / DAY_S
             use["memory_max"] = float(row["memory_max"])
-    return Container(*key, asks, killed, days, use)
+    return ContainerUse(*key, asks, killed, days, use)
 
 
-def _finding(  # noqa: PLR0917  (one caller)
+def _build_finding(  # noqa: PLR0917  (one caller)
     owner: Owner,
     resource: Resource,
-    every: Sequence[Container],
-    lowered: Sequence[tuple[Container, int]],
+    every: Sequence[ContainerUse],
+    lowered: Sequence[tuple[ContainerUse, int]],
     pods: Sequence[Row],
     free: Free,
     window: Window,
 ) -> Finding:
     one, ask = max(lowered, key=lambda item: (item[0].asks[resource] - item[1], item[0].name))
     spared = sum(c.asks[resource] - need for c, need in lowered)
-    claims = claims_of(
-        owner[0], pods, partial(_released, resource=resource, spared=spared), free, window
+    claims = build_claims(
+        owner[0], pods, partial(_compute_released, resource=resource, spared=spared), free, window
     )
     hours = sum(c.gpu_hours for c in claims)
     if hours < LEAST_GPU_HOURS:
         claims = ()
-    blocks = {r: round(max((_blocked(row, r) for row in pods), default=0.0), 3) for r in ASKED}
+    blocks = {
+        r: round(max((_compute_blocked(row, r) for row in pods), default=0.0), 3)
+        for r in REQUEST_NAMES
+    }
     worst = max(blocks, key=lambda r: blocks[r])
     used = one.use["cpu_p95" if resource == "cpu" else "memory_max"]
     peak = one.use["cpu_max" if resource == "cpu" else "memory_max"]
@@ -194,16 +199,16 @@ def _finding(  # noqa: PLR0917  (one caller)
         else ""
     )
     caution = (
-        f"its peak was {_amount(resource, peak)}: with less asked for it gets less where its node "
-        "is short of CPU"
+        f"its peak was {_format_amount(resource, peak)}: with less asked for it gets less where "
+        "its node is short of CPU"
         if resource == "cpu" and peak > ask
         else "a limit that stays is not raised by it"
     )
     words = {
         "container": one.name,
-        "asked": _amount(resource, one.asks[resource]),
-        "used": _amount(resource, used),
-        "ask": _amount(resource, ask),
+        "asked": _format_amount(resource, one.asks[resource]),
+        "used": _format_amount(resource, used),
+        "ask": _format_amount(resource, ask),
         "days": one.days[resource],
         "strands": strands,
         "caution": caution,
@@ -222,7 +227,7 @@ def _finding(  # noqa: PLR0917  (one caller)
             "request": f"container {one.name} of {owner[2]}/{owner[3]}",
             "host": f"{one.days[resource]:.1f} days of its own use",
         },
-        "containers": [_told(c) for c in every],
+        "containers": [_describe_container(c) for c in every],
         "strands_gpus": blocks,
         "request_that_strands_gpus": worst if claims and blocks[worst] > 0 else None,
     }
@@ -232,31 +237,33 @@ def _finding(  # noqa: PLR0917  (one caller)
         nodes=tuple(sorted({c.node or "" for c in claims}))[:MOST_NAMED],
         models=tuple(sorted({row["gpu_model"] for row in pods if row["gpu_model"]})),
     )
-    return hog(f"{resource}_request", subject, window, claims, "confirmed", details, words)
+    return build_blocking(
+        f"{resource}_request", subject, window, claims, "confirmed", details, words
+    )
 
 
-def _blocked(row: Row, resource: Resource, less: float = 0.0) -> float:
+def _compute_blocked(row: Row, resource: Resource, less: float = 0.0) -> float:
     """Return the GPUs' worth that a pod asks for beyond its GPUs' share, after it asks for less."""
-    _, asked, fair = ASKED[resource]
+    _, asked, fair = REQUEST_NAMES[resource]
     if not row[asked] or not row[fair] or not row["gpus"]:
         return 0.0
     return max(0.0, float((row[asked] - less) / row[fair] - row["gpus"]))
 
 
-def _released(row: Row, resource: Resource, spared: float) -> float:
-    return _blocked(row, resource) - _blocked(row, resource, spared)
+def _compute_released(row: Row, resource: Resource, spared: float) -> float:
+    return _compute_blocked(row, resource) - _compute_blocked(row, resource, spared)
 
 
-def _told(one: Container) -> dict[str, Any]:
+def _describe_container(one: ContainerUse) -> dict[str, Any]:
     return {
         "container": one.name,
         "asks": dict(one.asks),
-        "should_ask": {r: need for r in ASKED if (need := one.needs(r)) is not None},
+        "should_ask": {r: need for r in REQUEST_NAMES if (need := one.needs(r)) is not None},
         "used": {name: round(value, 3) for name, value in one.use.items()},
         "days": {r: round(value, 3) for r, value in one.days.items()},
         "oom_killed": one.oom_killed,
     }
 
 
-def _amount(resource: Resource, value: float) -> str:
+def _format_amount(resource: Resource, value: float) -> str:
     return f"{value / 1000:.2f} cores" if resource == "cpu" else f"{value / GIB:.2f} GiB"

@@ -13,15 +13,15 @@ from typing import Any
 import msgspec
 
 from analyzers.checkpoints import Owner
-from analyzers.once import once
-from analyzers.queries import sql
+from analyzers.queries import load_sql
+from analyzers.query_cache import cache_query
 from analyzers.spot import tolerance
-from analyzers.spot.findings import made
-from analyzers.spot.market import CLOUDS, Market
-from analyzers.spot.plans import No, Plan, planned
-from analyzers.spot.tolerance import Signals
-from fallow.nouns import Finding, Subject, Unjudged
-from fallow.seams import Views
+from analyzers.spot.findings import build_finding
+from analyzers.spot.market import CLOUDS, SpotMarket
+from analyzers.spot.plans import NoPlan, SpotPlan, plan_move
+from analyzers.spot.tolerance import ToleranceSignals
+from fallow.models import Finding, Subject, Unjudged
+from fallow.protocols import Views
 from fallow.settings import SpotSettings
 from fallow.window import Window
 
@@ -30,7 +30,7 @@ BOUGHT = ("on-demand", "unknown")
 Rows = list[Mapping[str, Any]]
 
 
-class Case(msgspec.Struct, frozen=True):
+class SpotCandidate(msgspec.Struct, frozen=True):
     """One workload with on-demand hours: what is advised, or why nothing is."""
 
     owner: Owner
@@ -38,10 +38,10 @@ class Case(msgspec.Struct, frozen=True):
     models: tuple[str, ...]
     gpu_hours: float
     usd: Decimal | None
-    plans: tuple[Plan, ...] = ()
+    plans: tuple[SpotPlan, ...] = ()
     reasons: tuple[str, ...] = ()
     unknown: bool = False
-    signals: Signals | None = None
+    signals: ToleranceSignals | None = None
 
     @property
     def subject(self) -> Subject:
@@ -58,7 +58,7 @@ class SpotAnalyzer:
     def find(self, views: Views, window: Window) -> list[Finding]:
         """Return what each tolerant workload would save, the most dollars first."""
         found = [
-            made(case.subject, case.signals, case.plans, window, case.usd)
+            build_finding(case.subject, case.signals, case.plans, window, case.usd)
             for case in self._cases(views, window)
             if case.plans and case.signals
         ]
@@ -95,30 +95,32 @@ class SpotAnalyzer:
             "usd": {name: round(float(values[1]), 2) for name, values in sorted(sums.items())},
         }
 
-    @once
+    @cache_query
     def _hours(self, views: Views, window: Window) -> dict[Owner, Rows]:
         found: dict[Owner, Rows] = defaultdict(list)
-        for row in views.query(sql("spot/hours"), window.bounds()).to_pylist():
+        for row in views.query(load_sql("spot/hours"), window.bounds()).to_pylist():
             found[row["cluster"], row["namespace"], row["workload_kind"], row["workload"]].append(
                 row
             )
         return found
 
-    @once
-    def _cases(self, views: Views, window: Window) -> list[Case]:
+    @cache_query
+    def _cases(self, views: Views, window: Window) -> list[SpotCandidate]:
         hours = self._hours(views, window)
         return [*self._judging(views, window, hours)] if hours else []
 
-    def _judging(self, views: Views, window: Window, hours: Mapping[Owner, Rows]) -> Iterator[Case]:
-        signals = tolerance.read(views, window, self.settings)
-        market = Market(views, window, self.settings)
+    def _judging(
+        self, views: Views, window: Window, hours: Mapping[Owner, Rows]
+    ) -> Iterator[SpotCandidate]:
+        signals = tolerance.read_signals(views, window, self.settings)
+        market = SpotMarket(views, window, self.settings)
         for owner, rows in hours.items():
             bought = [r for r in rows if r["capacity_type"] in BOUGHT and r["provider"] in CLOUDS]
             total = sum(r["gpu_hours"] for r in bought)
             if total < max(self.settings.min_gpu_hours, 1e-9):
                 continue
             whole = all(r["priced"] for r in bought)
-            case = Case(
+            case = SpotCandidate(
                 owner=owner,
                 team=next((r["team"] for r in bought if r["team"]), None),
                 models=tuple(sorted({r["model"] for r in bought if r["model"]})),
@@ -128,38 +130,39 @@ class SpotAnalyzer:
             )
             yield self._judged(case, bought, market)
 
-    def _judged(self, case: Case, bought: Rows, market: Market) -> Case:
+    def _judged(self, case: SpotCandidate, bought: Rows, market: SpotMarket) -> SpotCandidate:
         seen = case.signals
-        refused = _refused(case)
+        refused = _find_refusal(case)
         if refused is not None or seen is None:
-            why = refused or No("")
+            why = refused or NoPlan("")
             return msgspec.structs.replace(case, reasons=(why.reason,), unknown=why.unknown)
         by_key: dict[tuple[str, str, str], Rows] = defaultdict(list)
         for row in bought:
             by_key[row["provider"], row["region"] or "", row["instance_type"] or ""].append(row)
         tried = [
-            planned(key, rows, seen, market, self.settings) for key, rows in sorted(by_key.items())
+            plan_move(key, rows, seen, market, self.settings)
+            for key, rows in sorted(by_key.items())
         ]
-        plans = tuple(p for p in tried if isinstance(p, Plan))
+        plans = tuple(p for p in tried if isinstance(p, SpotPlan))
         if plans:
             return msgspec.structs.replace(case, plans=plans)
-        said = [n for n in tried if isinstance(n, No)]
+        said = [n for n in tried if isinstance(n, NoPlan)]
         unknown = any(n.unknown for n in said)
         reasons = dict.fromkeys(n.reason for n in said if n.unknown or not unknown)
         return msgspec.structs.replace(case, reasons=tuple(reasons), unknown=unknown)
 
 
-def _refused(case: Case) -> No | None:
+def _find_refusal(case: SpotCandidate) -> NoPlan | None:
     """Return why a workload is not weighed at all."""
     seen = case.signals
     if seen is None:
-        return No("no pod of it is in the inventory", unknown=True)
+        return NoPlan("no pod of it is in the inventory", unknown=True)
     unsure = f"nobody knows whether a {case.owner[2] or 'workload'} bears an interruption"
     tests = (
-        (seen.tolerance == "unknown", No(unsure, unknown=True)),
-        (seen.tolerance == "never", No(seen.owner)),
-        (seen.forbidden is not None, No(f"{seen.forbidden} forbids it")),
-        (bool(seen.misread), No("; ".join(seen.misread), unknown=True)),
-        (case.usd is None, No("part of it has no price", unknown=True)),
+        (seen.tolerance == "unknown", NoPlan(unsure, unknown=True)),
+        (seen.tolerance == "never", NoPlan(seen.owner)),
+        (seen.forbidden is not None, NoPlan(f"{seen.forbidden} forbids it")),
+        (bool(seen.misread), NoPlan("; ".join(seen.misread), unknown=True)),
+        (case.usd is None, NoPlan("part of it has no price", unknown=True)),
     )
     return next((no for failed, no in tests if failed), None)

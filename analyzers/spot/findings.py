@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 
 from analyzers.money import CENT, SMALLEST
-from analyzers.spot.plans import Plan, saved_progress
-from analyzers.spot.tolerance import NO_BUDGET, Signals
-from fallow.nouns import Claim, Finding, Recommendation, Subject, finding_id
+from analyzers.spot.plans import SpotPlan, find_surviving_checkpoints
+from analyzers.spot.tolerance import NO_BUDGET, ToleranceSignals
+from fallow.models import Claim, Finding, Recommendation, Subject, finding_id
 from fallow.window import Window
 
 ANALYZER = "spot"
 CONFIDENCE = (0.9, 0.6, 0.4, 0.3)
 """By the number of witnesses that are missing."""
-ASKED = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]}
+REQUEST = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]}
 """A Karpenter requirement: spot first, on demand where there is none."""
 ALLOCATION = (
     "price-capacity-optimized over the zones named; no bid: a maximum price only caps, since "
@@ -23,26 +23,26 @@ ALLOCATION = (
 )
 
 
-def made(
+def build_finding(
     subject: Subject,
-    signals: Signals,
-    plans: Sequence[Plan],
+    signals: ToleranceSignals,
+    plans: Sequence[SpotPlan],
     window: Window,
     paid: Decimal | None,
 ) -> Finding:
     """Return the finding about one workload; its dollars are those saved, pessimistically."""
-    kind = _kind(signals)
-    doubts = _doubts(signals, plans)
+    kind = _get_kind(signals)
+    doubts = _list_doubts(signals, plans)
     saved = sum((p.saved_usd for p in plans), Decimal())
     hours = sum(p.gpu_hours for p in plans)
     days = Decimal(repr(window.seconds / 86_400))
     details = {
-        "why": _why(signals, plans, saved, paid),
+        "why": _explain(signals, plans, saved, paid),
         "paid_usd": None if paid is None else float(paid.quantize(CENT)),
-        "plans": [_plan(p) for p in plans],
-        "signals": _signals(signals),
+        "plans": [_describe_plan(p) for p in plans],
+        "signals": _describe_signals(signals),
         "allocation": ALLOCATION,
-        "manifest": {"requirements": [ASKED]},
+        "manifest": {"requirements": [REQUEST]},
         "assumed": doubts,
     }
     return Finding(
@@ -59,17 +59,17 @@ def made(
         details=details,
         recommendations=(
             Recommendation(
-                verb=_verb(kind),
+                verb=_get_verb(kind),
                 target=f"{subject.workload_kind}/{subject.workload}",
                 why=f"the same work for {float(saved):,.2f} USD less in the window, interruptions "
-                f"paid{_base(kind, plans)}",
+                f"paid{_get_base(kind, plans)}",
                 reversible=True,
                 undo="require on-demand capacity again",
                 usd_per_day=(saved / days).quantize(CENT, ROUND_DOWN),
-                caution="; ".join(_cautions(signals, doubts)) or None,
+                caution="; ".join(_list_cautions(signals, doubts)) or None,
                 saving="cash",
                 effort="advanced",
-                claims=tuple(c for p in plans for c in _claims(subject, p)),
+                claims=tuple(c for p in plans for c in _build_claims(subject, p)),
                 parameters={"on_demand_replicas": max(p.on_demand_replicas for p in plans)}
                 if kind == "spot_service"
                 else {},
@@ -78,13 +78,13 @@ def made(
     )
 
 
-def _kind(signals: Signals) -> str:
+def _get_kind(signals: ToleranceSignals) -> str:
     if signals.tolerance == "replicated":
         return "spot_service"
     return "spot_deadline" if signals.deadline else "spot_job"
 
 
-def _verb(kind: str) -> str:
+def _get_verb(kind: str) -> str:
     if kind == "spot_service":
         return "run part of its replicas on spot"
     if kind == "spot_deadline":
@@ -92,13 +92,13 @@ def _verb(kind: str) -> str:
     return "run on spot"
 
 
-def _base(kind: str, plans: Sequence[Plan]) -> str:
+def _get_base(kind: str, plans: Sequence[SpotPlan]) -> str:
     if kind != "spot_service":
         return ""
     return f", with {max(p.on_demand_replicas for p in plans)} of its replicas on demand"
 
 
-def _doubts(signals: Signals, plans: Sequence[Plan]) -> list[str]:
+def _list_doubts(signals: ToleranceSignals, plans: Sequence[SpotPlan]) -> list[str]:
     doubts = []
     if any(p.risk.source != "own events" for p in plans):
         hours = plans[0].risk.facts.get("assumed_mtbf_hours")
@@ -109,7 +109,7 @@ def _doubts(signals: Signals, plans: Sequence[Plan]) -> list[str]:
     if any(p.offers[0].source != "price history" for p in plans):
         doubts.append("the price is the provider's published mean, not this zone's history")
     if signals.tolerance == "retried" and not signals.restarts_survived:
-        seen = saved_progress(signals)
+        seen = find_surviving_checkpoints(signals)
         if seen is None:
             doubts.append("no restart was seen to succeed: what it does twice may do harm")
         elif not seen.regular:
@@ -117,7 +117,7 @@ def _doubts(signals: Signals, plans: Sequence[Plan]) -> list[str]:
     return doubts
 
 
-def _cautions(signals: Signals, doubts: Sequence[str]) -> list[str]:
+def _list_cautions(signals: ToleranceSignals, doubts: Sequence[str]) -> list[str]:
     said = [*doubts, "cash only once the on-demand nodes that it leaves are given back"]
     if signals.local_volumes:
         said.append(f"what it keeps in {', '.join(signals.local_volumes)} is lost with a node")
@@ -133,7 +133,9 @@ def _cautions(signals: Signals, doubts: Sequence[str]) -> list[str]:
     return said
 
 
-def _why(signals: Signals, plans: Sequence[Plan], saved: Decimal, paid: Decimal | None) -> str:
+def _explain(
+    signals: ToleranceSignals, plans: Sequence[SpotPlan], saved: Decimal, paid: Decimal | None
+) -> str:
     best = plans[0].offers[0]
     share = f", {float(saved / paid):.0%} of what it cost" if paid else ""
     return (
@@ -144,7 +146,7 @@ def _why(signals: Signals, plans: Sequence[Plan], saved: Decimal, paid: Decimal 
     )
 
 
-def _plan(plan: Plan) -> dict[str, Any]:
+def _describe_plan(plan: SpotPlan) -> dict[str, Any]:
     provider, region, instance_type = plan.key
     rate = float(plan.paid_usd) / (plan.gpu_hours / plan.part)
     return {
@@ -179,7 +181,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _signals(signals: Signals) -> dict[str, Any]:
+def _describe_signals(signals: ToleranceSignals) -> dict[str, Any]:
     seen = signals.checkpoints
     return {
         "owner": signals.owner,
@@ -192,7 +194,7 @@ def _signals(signals: Signals) -> dict[str, Any]:
         else {
             **msgspec.to_builtins(seen),
             "interval_h": round(seen.interval_h, 3),
-            "counted": saved_progress(signals) is not None,
+            "counted": find_surviving_checkpoints(signals) is not None,
         },
         "local_volumes": list(signals.local_volumes),
         "claims": list(signals.claims),
@@ -200,7 +202,7 @@ def _signals(signals: Signals) -> dict[str, Any]:
     }
 
 
-def _claims(subject: Subject, plan: Plan) -> list[Claim]:
+def _build_claims(subject: Subject, plan: SpotPlan) -> list[Claim]:
     each = plan.saved_usd / plan.paid_usd
     return [
         Claim(

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from analyzers.queries import rows_of, sql
+from analyzers.queries import load_rows, load_sql
 from fallow.checkpointing import hazard, mtbf
-from fallow.seams import Views
+from fallow.protocols import Views
 from fallow.settings import SpotSettings
 from fallow.window import Window
 
@@ -28,7 +28,7 @@ Key = tuple[str, str, str]
 """Provider, region, instance type."""
 
 
-class Risk(msgspec.Struct, frozen=True):
+class InterruptionRisk(msgspec.Struct, frozen=True):
     """Hours until a node of a type is taken back: the pessimist's, and the best estimate."""
 
     hours: float
@@ -37,7 +37,7 @@ class Risk(msgspec.Struct, frozen=True):
     facts: dict[str, Any]
 
 
-class Offer(msgspec.Struct, frozen=True):
+class SpotOffer(msgspec.Struct, frozen=True):
     """A spot pool: one type in one zone (empty = somewhere in the region)."""
 
     zone: str
@@ -52,7 +52,7 @@ class Offer(msgspec.Struct, frozen=True):
         return 1 - self.usd_per_gpu_hour / self.list_usd_per_gpu_hour
 
 
-class Market:
+class SpotMarket:
     """Prices and risks of the window, by provider, region and instance type."""
 
     def __init__(self, views: Views, window: Window, settings: SpotSettings) -> None:
@@ -60,23 +60,25 @@ class Market:
         self._settings = settings
         self._listed: dict[Key, Mapping[str, Any]] = {}
         self._spot: dict[Key, list[Mapping[str, Any]]] = {}
-        for row in views.query(sql("spot/market"), asked).to_pylist():
+        for row in views.query(load_sql("spot/market"), asked).to_pylist():
             key = row["provider"], row["region"], row["instance_type"]
             if row["term"] == "spot":
                 self._spot.setdefault(key, []).append(row)
             else:
                 self._listed[key] = row
-        seen = views.query(sql("spot/interruptions"), {**asked, "reasons": reasons("spot")})
+        seen = views.query(
+            load_sql("spot/interruptions"), {**asked, "reasons": list_reasons("spot")}
+        )
         self._seen = {(r["provider"], r["region"], r["instance_type"]): r for r in seen.to_pylist()}
 
-    def offers(self, key: Key) -> list[Offer]:
+    def offers(self, key: Key) -> list[SpotOffer]:
         """Return the spot pools of a type in a region with a price, real discount or not."""
         listed = self._listed.get(key)
         if listed is None or not listed["gpu_count"]:
             return []
         full = listed["usd_h"] / listed["gpu_count"]
         told = [
-            Offer(
+            SpotOffer(
                 zone=row["zone"],
                 usd_per_gpu_hour=row["usd_h"] / listed["gpu_count"],
                 list_usd_per_gpu_hour=full,
@@ -86,18 +88,18 @@ class Market:
                     "low_usd_h": row["low_usd_h"],
                     "high_usd_h": row["high_usd_h"],
                     "last_usd_h": row["last_usd_h"],
-                    "as_of": _day(row["as_of"]),
+                    "as_of": _format_day(row["as_of"]),
                     "reference": row["reference"],
                 },
             )
             for row in self._spot.get(key, ())
         ]
-        published = advised(key)
+        published = find_advice(key)
         if told or published is None:
             return told
         share = float(published["savings_pct"]) / 100
         return [
-            Offer(
+            SpotOffer(
                 zone="",
                 usd_per_gpu_hour=full * (1 - share),
                 list_usd_per_gpu_hour=full,
@@ -106,7 +108,7 @@ class Market:
             )
         ]
 
-    def risk(self, key: Key) -> Risk | None:
+    def risk(self, key: Key) -> InterruptionRisk | None:
         """Return how long a node of a type lives: by own events, else by the published band."""
         seen = self._seen.get(key)
         if seen is not None and seen["node_hours"] >= LEAST_NODE_HOURS:
@@ -114,11 +116,11 @@ class Market:
             facts = {
                 "interruptions": seen["interruptions"],
                 "node_hours": round(seen["node_hours"], 1),
-                "mtbf_hours": _hours(measured.mean_h),
-                "mtbf_hours_95": [_hours(measured.low_h), _hours(measured.high_h)],
+                "mtbf_hours": _format_hours(measured.mean_h),
+                "mtbf_hours_95": [_format_hours(measured.low_h), _format_hours(measured.high_h)],
             }
-            return Risk(measured.low_h, measured.mean_h, "own events", facts)
-        published = advised(key)
+            return InterruptionRisk(measured.low_h, measured.mean_h, "own events", facts)
+        published = find_advice(key)
         if published is None:
             return None
         low = float(published["low_pct_per_month"]) / 100
@@ -131,30 +133,30 @@ class Market:
             "reference": published["source"],
             "assumed_mtbf_hours": cautious,
         }
-        return Risk(min(cautious, best), best, "published band", facts)
+        return InterruptionRisk(min(cautious, best), best, "published band", facts)
 
 
 @cache
-def advised(key: Key) -> Mapping[str, str] | None:
+def find_advice(key: Key) -> Mapping[str, str] | None:
     """Return what the provider publishes about a type in a region (`advisor.csv`)."""
-    return _advisor().get(key)
+    return _read_advisor().get(key)
 
 
 @cache
-def reasons(cause: str) -> list[str]:
+def list_reasons(cause: str) -> list[str]:
     """Return the reasons of events with a cause (`interruptions.csv`)."""
-    return [r["reason"] for r in rows_of("interruptions") if r["cause"] == cause]
+    return [r["reason"] for r in load_rows("interruptions") if r["cause"] == cause]
 
 
 @cache
-def _advisor() -> dict[Key, Mapping[str, str]]:
-    rows = rows_of("spot/advisor")
+def _read_advisor() -> dict[Key, Mapping[str, str]]:
+    rows = load_rows("spot/advisor")
     return {(r["provider"], r["region"], r["instance_type"]): r for r in rows}
 
 
-def _day(moment: datetime | None) -> str | None:
+def _format_day(moment: datetime | None) -> str | None:
     return None if moment is None else f"{moment:%Y-%m-%d}"
 
 
-def _hours(value: float | None) -> float | None:
+def _format_hours(value: float | None) -> float | None:
     return None if value is None else round(value, 2)

@@ -10,10 +10,10 @@ import msgspec
 
 from analyzers.checkpoints import Checkpoints
 from analyzers.money import SMALLEST
-from analyzers.spot.market import Key, Market, Offer, Risk
-from analyzers.spot.progress import capacity, uniform_progress
-from analyzers.spot.tolerance import Signals
-from fallow.checkpointing import realised, stretch
+from analyzers.spot.market import InterruptionRisk, Key, SpotMarket, SpotOffer
+from analyzers.spot.progress import draw_capacity, run_uniform_progress
+from analyzers.spot.tolerance import ToleranceSignals
+from fallow.checkpointing import realised_share, time_per_work
 from fallow.settings import SpotSettings
 
 TRACES = 200
@@ -24,13 +24,13 @@ STEPS = 4000
 """At most so many steps of a simulated deadline."""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class SpotPlan(msgspec.Struct, frozen=True):
     """Hours of one instance type in one region, and their price on spot."""
 
     key: Key
-    offers: tuple[Offer, ...]
+    offers: tuple[SpotOffer, ...]
     """With a real discount, the cheapest hour of work first."""
-    risk: Risk
+    risk: InterruptionRisk
     gpu_hours: float
     """Of what would move."""
     paid_usd: Decimal
@@ -44,46 +44,46 @@ class Plan(msgspec.Struct, frozen=True):
     """Part of the hours that would move."""
 
 
-class No(msgspec.Struct, frozen=True):
+class NoPlan(msgspec.Struct, frozen=True):
     """Why nothing is advised: `unknown` reasons are withheld, others are judged."""
 
     reason: str
     unknown: bool = False
 
 
-def planned(  # noqa: PLR0911  (each refusal has its own reason)
+def plan_move(  # noqa: PLR0911  (each refusal has its own reason)
     key: Key,
     rows: Sequence[Mapping[str, Any]],
-    signals: Signals,
-    market: Market,
+    signals: ToleranceSignals,
+    market: SpotMarket,
     settings: SpotSettings,
-) -> Plan | No:
+) -> SpotPlan | NoPlan:
     """Return what moving these hours would save, or why it is not advised."""
     hours, paid = sum(r["gpu_hours"] for r in rows), sum((r["usd"] for r in rows), Decimal())
     if hours <= 0 or paid <= 0:
-        return No("it cost nothing")
+        return NoPlan("it cost nothing")
     rate = float(paid) / hours
     offers = market.offers(key)
     where = f"{key[2]} in {key[1]}"
     if not offers:
-        return No(f"no spot price of {where} is known", unknown=True)
+        return NoPlan(f"no spot price of {where} is known", unknown=True)
     ceiling = 1 - settings.min_discount
     good = [o for o in offers if o.usd_per_gpu_hour <= ceiling * min(rate, o.list_usd_per_gpu_hour)]
     if not good:
-        return No(f"spot nodes of {where} have no real discount")
+        return NoPlan(f"spot nodes of {where} have no real discount")
     risk = market.risk(key)
     if risk is None:
-        return No(f"how often spot nodes of {where} go is unknown", unknown=True)
+        return NoPlan(f"how often spot nodes of {where} go is unknown", unknown=True)
     good.sort(key=lambda o: (o.usd_per_gpu_hour, o.zone))
-    made = (_replicas if signals.tolerance == "replicated" else _job)(
+    made = (_plan_replicas if signals.tolerance == "replicated" else _plan_job)(
         signals, good, risk, rate, settings
     )
-    if isinstance(made, No):
+    if isinstance(made, NoPlan):
         return made
     saved = (paid * Decimal(repr(made.share))).quantize(SMALLEST, ROUND_DOWN)
     if made.share < settings.min_saving or saved <= 0:
-        return No("interruptions would cost about what the discount saves")
-    return Plan(
+        return NoPlan("interruptions would cost about what the discount saves")
+    return SpotPlan(
         key=key,
         offers=tuple(good),
         risk=risk,
@@ -99,7 +99,7 @@ def planned(  # noqa: PLR0911  (each refusal has its own reason)
     )
 
 
-class _Saving(msgspec.Struct, frozen=True):
+class _SpotSaving(msgspec.Struct, frozen=True):
     share: float
     """Of what is paid."""
     part: float
@@ -109,7 +109,7 @@ class _Saving(msgspec.Struct, frozen=True):
     facts: dict[str, Any]
 
 
-def saved_progress(signals: Signals) -> Checkpoints | None:
+def find_surviving_checkpoints(signals: ToleranceSignals) -> Checkpoints | None:
     """Return the checkpoints that would outlive a node; those on its own disk would not."""
     seen = signals.checkpoints
     if seen and seen.source == "writes" and signals.local_volumes and not signals.claims:
@@ -117,12 +117,16 @@ def saved_progress(signals: Signals) -> Checkpoints | None:
     return seen
 
 
-def _job(
-    signals: Signals, good: Sequence[Offer], risk: Risk, rate: float, settings: SpotSettings
-) -> _Saving | No:
-    kept = saved_progress(signals)
+def _plan_job(
+    signals: ToleranceSignals,
+    good: Sequence[SpotOffer],
+    risk: InterruptionRisk,
+    rate: float,
+    settings: SpotSettings,
+) -> _SpotSaving | NoPlan:
+    kept = find_surviving_checkpoints(signals)
     if kept is None and not signals.ended:
-        return No(
+        return NoPlan(
             "no checkpoint was seen and no run has ended: what an interruption would cost is "
             "unknown",
             unknown=True,
@@ -130,40 +134,44 @@ def _job(
     interval = kept.interval_h if kept else signals.run_hours
     restart = settings.restart.total_seconds() / 3600
     if signals.deadline is not None:
-        return _late(signals, good[0], risk, rate, settings)
+        return _plan_deadline(signals, good[0], risk, rate, settings)
 
     def longer(hours: float) -> float:
-        return stretch(interval, 0.0, hours / signals.nodes, restart)
+        return time_per_work(interval, 0.0, hours / signals.nodes, restart)
 
     stretched = longer(risk.hours)
-    share = realised(good[0].usd_per_gpu_hour, rate, stretched)
+    share = realised_share(good[0].usd_per_gpu_hour, rate, stretched)
     facts = {
         "work_between_saves_hours": round(interval, 3),
         "nodes_at_risk": signals.nodes,
         "mtbf_hours_of_the_gang": round(risk.hours / signals.nodes, 3),
     }
     best = None if risk.best_hours is None else longer(risk.best_hours)
-    return _Saving(share, 1.0, stretched, best, 0, facts)
+    return _SpotSaving(share, 1.0, stretched, best, 0, facts)
 
 
-def _replicas(
-    signals: Signals, good: Sequence[Offer], risk: Risk, rate: float, settings: SpotSettings
-) -> _Saving | No:
+def _plan_replicas(
+    signals: ToleranceSignals,
+    good: Sequence[SpotOffer],
+    risk: InterruptionRisk,
+    rate: float,
+    settings: SpotSettings,
+) -> _SpotSaving | NoPlan:
     many = signals.replicas
     if many < 2:  # noqa: PLR2004  (one replica has nobody to stand in)
-        return No("one replica has nobody to stand in for it")
+        return NoPlan("one replica has nobody to stand in for it")
     used = good[:MOST_ZONES]
     zones = len(used)
     base = math.ceil(many * (zones * settings.survivors - zones + 1) - 1e-9)
     base = min(max(base, 1), many)
     part = (many - base) / many
     if part <= 0:
-        return No("all replicas are needed whatever is taken back")
+        return NoPlan("all replicas are needed whatever is taken back")
     restart = settings.restart.total_seconds() / 3600
     # Whoever stands in is paid while the next replica starts.
     stretched = 1 + restart / risk.hours
     price = sum(o.usd_per_gpu_hour for o in used) / zones
-    share = part * realised(price, rate, stretched)
+    share = part * realised_share(price, rate, stretched)
     best = None if risk.best_hours is None else 1 + restart / risk.best_hours
     facts = {
         "replicas": many,
@@ -172,26 +180,30 @@ def _replicas(
         "zones": zones,
         "left_when_a_zone_goes": base + math.floor((many - base) * (1 - 1 / zones)),
     }
-    return _Saving(share, part, stretched, best, base, facts)
+    return _SpotSaving(share, part, stretched, best, base, facts)
 
 
-def _late(
-    signals: Signals, offer: Offer, risk: Risk, rate: float, settings: SpotSettings
-) -> _Saving | No:
+def _plan_deadline(
+    signals: ToleranceSignals,
+    offer: SpotOffer,
+    risk: InterruptionRisk,
+    rate: float,
+    settings: SpotSettings,
+) -> _SpotSaving | NoPlan:
     """Weigh work with a deadline by running Uniform Progress on drawn capacity."""
-    kept = saved_progress(signals)
+    kept = find_surviving_checkpoints(signals)
     if signals.work_hours is None or signals.deadline is None:
-        return No("it has a deadline and does not say its fallow.dev/work-hours", unknown=True)
+        return NoPlan("it has a deadline and does not say its fallow.dev/work-hours", unknown=True)
     if kept is None:
-        return No("it has a deadline and no checkpoint was seen", unknown=True)
+        return NoPlan("it has a deadline and no checkpoint was seen", unknown=True)
     restart = settings.restart.total_seconds() / 3600
     wait = settings.wait.total_seconds() / 3600
     switch = restart + kept.interval_h
     until = (signals.deadline - signals.start) / timedelta(hours=1)
     step = max(until / STEPS, 1 / 60)
     if until < signals.work_hours + 2 * (switch + step):
-        return No("its deadline leaves no room for an interruption")
-    there = capacity(
+        return NoPlan("its deadline leaves no room for an interruption")
+    there = draw_capacity(
         traces=TRACES,
         hours=until,
         step_h=step,
@@ -199,7 +211,7 @@ def _late(
         down_h=wait,
         seed=SEED,
     )
-    ran = uniform_progress(
+    ran = run_uniform_progress(
         there, work_h=signals.work_hours, deadline_h=until, switch_h=switch, step_h=step
     )
     costs = ran.usd(offer.usd_per_gpu_hour, rate) / (signals.work_hours * rate)
@@ -215,4 +227,4 @@ def _late(
         "cost_share_worst": round(float(costs.max()), 4),
     }
     longer = float((ran.spot + ran.demand).mean()) / signals.work_hours
-    return _Saving(1 - float(costs.mean()), 1.0, longer, None, 0, facts)
+    return _SpotSaving(1 - float(costs.mean()), 1.0, longer, None, 0, facts)

@@ -16,7 +16,7 @@ DONE_H = 1e-9
 """Work that is less is rounding."""
 
 
-class Run(msgspec.Struct, frozen=True):
+class SpotRun(msgspec.Struct, frozen=True):
     """What the policy did on each trace, in hours."""
 
     spot: npt.NDArray[np.float64]
@@ -30,14 +30,14 @@ class Run(msgspec.Struct, frozen=True):
         return self.spot * spot_usd_h + self.demand * demand_usd_h
 
 
-def uniform_progress(
+def run_uniform_progress(
     there: npt.NDArray[np.bool_],
     *,
     work_h: float,
     deadline_h: float,
     switch_h: float,
     step_h: float,
-) -> Run:
+) -> SpotRun:
     """Run the policy on traces of spot capacity (rows) in steps (columns).
 
     `switch_h` of work is lost at each change of capacity and at each loss of it. A deadline that
@@ -85,10 +85,10 @@ def uniform_progress(
         paid = np.minimum(owed, room)
         owed -= paid
         left = np.maximum(left - (room - paid), 0.0)
-    return Run(spent[SPOT], spent[DEMAND], spent[IDLE], left <= DONE_H, switches)
+    return SpotRun(spent[SPOT], spent[DEMAND], spent[IDLE], left <= DONE_H, switches)
 
 
-def capacity(
+def draw_capacity(
     *, traces: int, hours: float, step_h: float, up_h: float, down_h: float, seed: int
 ) -> npt.NDArray[np.bool_]:
     """Draw when spot is there: up and down for exponential times with these means."""

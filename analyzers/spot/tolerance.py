@@ -8,12 +8,13 @@ from typing import Any, Literal
 import msgspec
 import polars as pl
 
-from analyzers.budgets import Budgets
-from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, told, written_by
-from analyzers.queries import LOOKED, rows_of, sql, steps
-from fallow.seams import Views
+from analyzers.budgets import DisruptionBudgets
+from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, find_write_bursts, parse_interval
+from analyzers.queries import LAST_SCRAPES, compose_steps, load_rows, load_sql
+from fallow.protocols import Views
 from fallow.settings import SpotSettings
 from fallow.window import Window
+from warehouse.steps import POD_OWNERS
 
 Tolerance = Literal["retried", "replicated", "never", "unknown"]
 OVERLAP_S = 300.0
@@ -30,7 +31,7 @@ DEADLINE, WORK = "fallow.dev/deadline", "fallow.dev/work-hours"
 """What owners may say: RFC 3339; hours of work that are left when the pod starts."""
 
 
-class Signals(msgspec.Struct, frozen=True):
+class ToleranceSignals(msgspec.Struct, frozen=True):
     """What the window shows of one workload."""
 
     tolerance: Tolerance
@@ -58,17 +59,21 @@ class Signals(msgspec.Struct, frozen=True):
     """Name of its disruption budget and what that wants, or why there is none to name."""
 
 
-def read(views: Views, window: Window, settings: SpotSettings) -> dict[Owner, Signals]:
+def read_signals(
+    views: Views, window: Window, settings: SpotSettings
+) -> dict[Owner, ToleranceSignals]:
     """Return the signals of every workload whose pods ask for GPUs."""
-    pods = pl.DataFrame(views.query(steps(LOOKED, "lives"), window.bounds()))
+    pods = pl.DataFrame(
+        views.query(compose_steps(LAST_SCRAPES, POD_OWNERS, "lives"), window.bounds())
+    )
     if pods.is_empty():
         return {}
     asked = {**window.bounds(), "burst_bps": settings.burst_bps}
-    bursts = pl.DataFrame(views.query(sql("bursts"), asked))
-    written = written_by(pods, bursts)
-    crowds = _crowds(pods)
-    survived = _survived(pods)
-    budgets = Budgets.read(views, window)
+    bursts = pl.DataFrame(views.query(load_sql("bursts"), asked))
+    written = find_write_bursts(pods, bursts)
+    crowds = _count_concurrent(pods)
+    survived = _count_survived(pods)
+    budgets = DisruptionBudgets.read(views, window)
     facts = pods.group_by(WORKLOAD, maintain_order=True).agg(
         pods=pl.len(),
         on_nodes=pl.col("node").n_unique(),
@@ -78,13 +83,13 @@ def read(views: Views, window: Window, settings: SpotSettings) -> dict[Owner, Si
         annotations=pl.col("annotations").drop_nulls().unique(),
         labels=pl.col("labels").last(),
     )
-    found: dict[Owner, Signals] = {}
+    found: dict[Owner, ToleranceSignals] = {}
     for row in facts.iter_rows(named=True):
         owner: Owner = tuple(row[name] for name in WORKLOAD)
-        tolerance, why = tolerances().get(row["workload_kind"], ("unknown", ""))
-        said = _merged(row["annotations"])
+        tolerance, why = read_tolerances().get(row["workload_kind"], ("unknown", ""))
+        said = _merge_annotations(row["annotations"])
         misread: list[str] = []
-        found[owner] = Signals(
+        found[owner] = ToleranceSignals(
             tolerance=tolerance,
             owner=why,
             replicas=crowds.get(owner, 1),
@@ -93,27 +98,27 @@ def read(views: Views, window: Window, settings: SpotSettings) -> dict[Owner, Si
             run_hours=row["run_hours"],
             ended=row["ended"],
             restarts_survived=survived.get(owner, 0),
-            checkpoints=told(said, misread) or written.get(owner),
+            checkpoints=parse_interval(said, misread) or written.get(owner),
             local_volumes=tuple(said.get(LOCAL, ())),
             claims=tuple(said.get(CLAIMS, ())),
             forbidden=next((k for k, v in FORBIDS.items() if str(said.get(k)).lower() == v), None),
             start=row["start"].replace(tzinfo=UTC),
-            deadline=_moment(said, misread),
-            work_hours=_number(said, misread),
+            deadline=_parse_timestamp(said, misread),
+            work_hours=_parse_number(said, misread),
             misread=tuple(misread),
-            budget=_budget(budgets, owner, row["labels"]),
+            budget=_describe_budget(budgets, owner, row["labels"]),
         )
     return found
 
 
-def _budget(budgets: Budgets, owner: Owner, labels: str | None) -> str:
+def _describe_budget(budgets: DisruptionBudgets, owner: Owner, labels: str | None) -> str:
     covering = budgets.of(owner[0], owner[1], labels)
     if covering:
         return "; ".join(f"{b.name}: {b.wants}" for b in covering)
     return NO_BUDGET if budgets.known(owner[0]) else "not collected"
 
 
-def _crowds(pods: pl.DataFrame) -> dict[Owner, int]:
+def _count_concurrent(pods: pl.DataFrame) -> dict[Owner, int]:
     """Return the most pods of each workload that lived at once."""
     steps = pl.concat(
         [
@@ -125,7 +130,7 @@ def _crowds(pods: pl.DataFrame) -> dict[Owner, int]:
     return {row[:4]: int(row[4]) for row in most.agg(pl.col("n").max()).iter_rows()}
 
 
-def _survived(pods: pl.DataFrame) -> dict[Owner, int]:
+def _count_survived(pods: pl.DataFrame) -> dict[Owner, int]:
     """Count the pods that ended without success and whose workload then ran on with another."""
     cut = pods.filter(pl.col("ended").is_not_null() & (pl.col("phase") != "Succeeded"))
     after = pods.filter((pl.col("end") - pl.col("start")).dt.total_seconds() >= RESUMED_S)
@@ -137,7 +142,7 @@ def _survived(pods: pl.DataFrame) -> dict[Owner, int]:
     return {row[:4]: int(row[4]) for row in times.iter_rows()}
 
 
-def _merged(texts: Sequence[str]) -> dict[str, Any]:
+def _merge_annotations(texts: Sequence[str]) -> dict[str, Any]:
     said: dict[str, Any] = {}
     for text in sorted(texts):
         noted = msgspec.json.decode(text)
@@ -147,7 +152,7 @@ def _merged(texts: Sequence[str]) -> dict[str, Any]:
     return said
 
 
-def _moment(said: Mapping[str, Any], misread: list[str]) -> datetime | None:
+def _parse_timestamp(said: Mapping[str, Any], misread: list[str]) -> datetime | None:
     if DEADLINE not in said:
         return None
     try:
@@ -158,7 +163,7 @@ def _moment(said: Mapping[str, Any], misread: list[str]) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _number(said: Mapping[str, Any], misread: list[str]) -> float | None:
+def _parse_number(said: Mapping[str, Any], misread: list[str]) -> float | None:
     if WORK not in said:
         return None
     try:
@@ -172,7 +177,7 @@ def _number(said: Mapping[str, Any], misread: list[str]) -> float | None:
 
 
 @cache
-def tolerances() -> dict[str, tuple[Tolerance, str]]:
+def read_tolerances() -> dict[str, tuple[Tolerance, str]]:
     """Return by kind of workload whether it bears an interruption, and why."""
-    rows = rows_of("spot/tolerance")
+    rows = load_rows("spot/tolerance")
     return {r["workload_kind"]: (r["tolerance"], r["why"]) for r in rows}  # type: ignore[misc]

@@ -6,30 +6,38 @@ progress_sample ─► progress.sql ─► does it get on? ───────
 pod_sample ─► hosts.sql, bursts.sql ─► data, evaluation, checkpoint phases ────────┘
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, timedelta
 from typing import Any
 
 import msgspec
 import polars as pl
 
-from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, told, written_by
-from analyzers.once import once
-from analyzers.queries import LOOKED, rows_of, sql, steps
-from analyzers.stalled.findings import found, subject_of
-from analyzers.stalled.gangs import Job, Quiet, Segment, jobs, segments
-from analyzers.stalled.judge import Doubt, Signals, Stall, judge
-from analyzers.stalled.limits import limits
-from analyzers.stalled.progress import stills
-from analyzers.work import bill
-from fallow.nouns import Finding, Unjudged
-from fallow.seams import Views
+from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, find_write_bursts, parse_interval
+from analyzers.queries import LAST_SCRAPES, compose_steps, load_rows, load_sql
+from analyzers.query_cache import cache_query
+from analyzers.stalled.findings import build_finding, build_subject
+from analyzers.stalled.gangs import (
+    QuietSegment,
+    QuietStretch,
+    TrainingJob,
+    build_jobs,
+    find_segments,
+)
+from analyzers.stalled.judge import StalledJob, StallSignals, UncertainStall, judge_job
+from analyzers.stalled.limits import read_limits
+from analyzers.stalled.progress import UnchangedStretch, group_unchanged
+from analyzers.work import read_costs
+from fallow.models import Finding, Unjudged
+from fallow.protocols import Views
 from fallow.settings import StalledSettings
 from fallow.window import Window
 
-HOST_BACK = timedelta(hours=24)
+HOST_LOOKBACK = timedelta(hours=24)
 """How far back bursts of writing are read: three checkpoints of a slow job."""
-Candidate = tuple[Job, Segment]
+Candidate = tuple[TrainingJob, QuietSegment]
+Pod = tuple[str, str, str]
+"""Cluster, namespace and name."""
 
 
 class StalledAnalyzer:
@@ -43,18 +51,18 @@ class StalledAnalyzer:
 
     def find(self, views: Views, window: Window) -> list[Finding]:
         """Return jobs that are, or were, stalled, the most GPU-hours first."""
-        stalls = [v for v in self._judged(views, window) if isinstance(v, Stall)]
+        stalls = [v for v in self._judged(views, window) if isinstance(v, StalledJob)]
         if not stalls:
             return []
-        costs = bill(views, window)
-        made = [found(stall, costs, window) for stall in stalls]
+        costs = read_costs(views, window)
+        made = [build_finding(stall, costs, window) for stall in stalls]
         return sorted(made, key=lambda f: (-f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
         """Return jobs that may be stalled, and why nobody can tell."""
         return [
             Unjudged(
-                subject_of(doubt.job, doubt.segment.quiet),
+                build_subject(doubt.job, doubt.segment.quiet),
                 sum(q.weight for q in doubt.segment.quiet) * doubt.segment.seconds / 3600,
                 (doubt.why,),
                 Window(
@@ -62,38 +70,69 @@ class StalledAnalyzer:
                 ),
             )
             for doubt in self._judged(views, window)
-            if isinstance(doubt, Doubt)
+            if isinstance(doubt, UncertainStall)
         ]
 
-    @once
-    def _judged(self, views: Views, window: Window) -> list[Stall | Doubt]:
-        recent = Window(max(window.start, window.end - self.settings.lookback), window.end)
+    @cache_query
+    def _judged(self, views: Views, window: Window) -> list[StalledJob | UncertainStall]:
+        """Judge the last hours; of jobs that hang for longer, twice as many until it is seen."""
+        made: list[StalledJob | UncertainStall] = []
+        back, only = self.settings.lookback, frozenset[int]()
+        while True:
+            recent = Window(max(window.start, window.end - back), window.end)
+            found, cut = self._over(views, recent, only)
+            if not cut or recent.start <= window.start:
+                return [*made, *found]
+            made += [verdict for verdict in found if verdict.job.owner not in cut]
+            back, only = 2 * back, frozenset(rank.who for job in cut.values() for rank in job.ranks)
+
+    def _over(
+        self, views: Views, recent: Window, only: frozenset[int]
+    ) -> tuple[list[StalledJob | UncertainStall], dict[Owner, TrainingJob]]:
+        """Judge some hours, of these pods alone (none = all); return the jobs whose hang is cut.
+
+        Of these nobody knows since when they hang, nor what they draw at work.
+        """
         least_s = self.settings.min_duration.total_seconds()
-        asked: dict[str, Any] = {**recent.bounds(), "kinds": list(_kinds())}
-        known = jobs(views.query(steps(LOOKED, "stalled/ranks"), asked).to_pylist())
+        asked: dict[str, Any] = {
+            **recent.bounds(), "kinds": list(_list_gang_kinds()), "chosen": sorted(only) or [0],
+            "all_pods": not only,
+        }  # fmt: skip
+        known = build_jobs(
+            views.query(compose_steps(LAST_SCRAPES, "stalled/ranks"), asked).to_pylist()
+        )
         if not known:
-            return []
+            return [], {}
         rows = views.query(
-            steps(LOOKED, "stalled/ranks", "stalled/quiet"),
-            {**asked, **_named("spin_engine", "spin_tensor", "spin_dram", "spin_sm", "link_bps",
-                               "rest_engine", "most_gap"), "least_s": least_s},
+            compose_steps(LAST_SCRAPES, "stalled/ranks", "stalled/quiet"),
+            {**asked, **_name_limits("spin_engine", "spin_tensor", "spin_dram", "spin_sm",
+                                     "spin_bps", "rest_engine", "most_gap", "still_readings",
+                                     "still_s"),
+             "least_s": least_s},
         ).to_pylist()  # fmt: skip
-        by_job: dict[Owner, list[Quiet]] = {}
+        by_job: dict[Owner, list[QuietStretch]] = {}
         for row in rows:
-            quiet = msgspec.convert(row, Quiet)
+            quiet = msgspec.convert(row, QuietStretch)
             by_job.setdefault(quiet.owner, []).append(quiet)
         candidates = [
             (job.within(segment.start, segment.end), segment)
             for owner, stretches in by_job.items()
             if (job := known.get(owner)) is not None
-            for segment in segments(stretches, least_s)
+            for segment in find_segments(stretches, least_s)
         ]
         whole, found = self._whole(views, asked, candidates)
-        return [*found, *self._beside(views, recent, whole, least_s)]
+        said = self._progress(views, recent, whole)
+        begin = recent.start.replace(tzinfo=None)
+        cut = {
+            job.owner: job
+            for job, segment in whole
+            if segment.cut(begin) and _may_hang(job, segment, said)
+        }
+        return [*found, *self._beside(views, recent, whole, said, least_s)], cut
 
     def _whole(
         self, views: Views, asked: dict[str, Any], candidates: Sequence[Candidate]
-    ) -> tuple[list[Candidate], list[Stall | Doubt]]:
+    ) -> tuple[list[Candidate], list[StalledJob | UncertainStall]]:
         """Return the stretches in which every GPU of a job does no work; name those half seen."""
         few = [(j, s) for j, s in candidates if len(s.quiet) < round(sum(r.gpus for r in j.ranks))]
         whole = [
@@ -104,9 +143,9 @@ class StalledAnalyzer:
             return whole, []
         seen: dict[tuple[str, str, str], list[Any]] = {}
         bounds = {name: asked[name] for name in ("since", "until")}
-        for row in views.query(sql("stalled/seen"), {**bounds, "pods": pods}).to_pylist():
+        for row in views.query(load_sql("stalled/seen"), {**bounds, "pods": pods}).to_pylist():
             seen.setdefault((row["cluster"], row["namespace"], row["pod"]), []).append(row)
-        doubts: list[Stall | Doubt] = []
+        doubts: list[StalledJob | UncertainStall] = []
         for job, segment in few:
             gpus = round(sum(rank.gpus for rank in job.ranks))
             there = {
@@ -118,43 +157,67 @@ class StalledAnalyzer:
             spins = any(q.spins or q.blinds for q in segment.quiet)
             if len(there) == len(segment.quiet) and spins:
                 why = f"{gpus - len(there)} of its {gpus} GPUs are not seen; the others spin"
-                doubts.append(Doubt(job, segment, why))
+                doubts.append(UncertainStall(job, segment, why))
         return whole, doubts
 
+    def _progress(
+        self, views: Views, recent: Window, candidates: Sequence[Candidate]
+    ) -> dict[Pod, list[UnchangedStretch]]:
+        """Return what the jobs say of their progress, by cluster, namespace and pod."""
+        pods = _list_pods(candidates)
+        if not pods:
+            return {}
+        asked = {**recent.bounds(), "pods": pods, **_name_limits("most_gap")}
+        return group_unchanged(views.query(load_sql("stalled/progress"), asked).to_pylist())
+
     def _beside(
-        self, views: Views, recent: Window, candidates: Sequence[Candidate], least_s: float
-    ) -> list[Stall | Doubt]:
+        self,
+        views: Views,
+        recent: Window,
+        candidates: Sequence[Candidate],
+        said: Mapping[Pod, Sequence[UnchangedStretch]],
+        least_s: float,
+    ) -> list[StalledJob | UncertainStall]:
         """Judge stretches by what is known beside the devices."""
-        pods = sorted({rank.who for job, _ in candidates for rank in job.ranks})
+        pods = _list_pods(candidates)
         if not pods:
             return []
-        long = Window(recent.end - HOST_BACK, recent.end)
-        said = stills(
-            views.query(
-                sql("stalled/progress"),
-                {**recent.bounds(), "pods": pods, **_named("most_gap")},
-            ).to_pylist()
+        long = Window(min(recent.start, recent.end - HOST_LOOKBACK), recent.end)
+        hosts = pl.DataFrame(
+            views.query(load_sql("stalled/hosts"), {**recent.bounds(), "pods": pods})
         )
-        hosts = pl.DataFrame(views.query(sql("stalled/hosts"), {**recent.bounds(), "pods": pods}))
         loud = pl.DataFrame(
-            views.query(sql("bursts"), {**long.bounds(), **_named("burst_bps")})
+            views.query(load_sql("bursts"), {**long.bounds(), **_name_limits("burst_bps")})
         ).filter(pl.col("who").is_in(pods))
-        kept = _checkpoints([job for job, _ in candidates], loud)
+        kept = _find_checkpoints([job for job, _ in candidates], loud)
         found = []
         for job, segment in candidates:
             mine = loud.filter(pl.col("who").is_in([rank.who for rank in job.ranks]))
-            signals = Signals(said, hosts, kept.get(job.owner), mine["at_s"].to_list())
-            verdict = judge(job, segment, signals, least_s)
+            signals = StallSignals(said, hosts, kept.get(job.owner), mine["at_s"].to_list())
+            verdict = judge_job(job, segment, signals, least_s)
             if verdict is not None:
                 found.append(verdict)
         return found
 
 
-def _named(*names: str) -> dict[str, float]:
-    return {name: limits()[name] for name in names}
+def _list_pods(candidates: Sequence[Candidate]) -> list[int]:
+    return sorted({rank.who for job, _ in candidates for rank in job.ranks})
 
 
-def _checkpoints(of: Sequence[Job], loud: pl.DataFrame) -> dict[Owner, Checkpoints]:
+def _may_hang(
+    job: TrainingJob, segment: QuietSegment, said: Mapping[Pod, Sequence[UnchangedStretch]]
+) -> bool:
+    """Say whether a stretch may be a hang: devices that rest alone are the idle analyzer's."""
+    cluster, namespace = job.owner[:2]
+    tells = any((cluster, namespace, rank.pod) in said for rank in job.ranks)
+    return tells or any(quiet.spins for quiet in segment.quiet)
+
+
+def _name_limits(*names: str) -> dict[str, float]:
+    return {name: read_limits()[name] for name in names}
+
+
+def _find_checkpoints(of: Sequence[TrainingJob], loud: pl.DataFrame) -> dict[Owner, Checkpoints]:
     """Return how often jobs save: by what their owners say, else by what their hosts wrote."""
     rows = {(*job.owner, rank.pod, rank.who) for job in of for rank in job.ranks}
     pods = pl.DataFrame(
@@ -162,15 +225,15 @@ def _checkpoints(of: Sequence[Job], loud: pl.DataFrame) -> dict[Owner, Checkpoin
         schema={**dict.fromkeys((*WORKLOAD, "pod"), pl.String), "who": pl.UInt64},
         orient="row",
     )
-    found = written_by(pods, loud)
+    found = find_write_bursts(pods, loud)
     for job in of:
         for rank in job.ranks:
-            said = told(rank.annotations, [])
+            said = parse_interval(rank.annotations, [])
             if said is not None:
                 found[job.owner] = said
     return found
 
 
-def _kinds() -> tuple[str, ...]:
+def _list_gang_kinds() -> tuple[str, ...]:
     """Return the kinds whose pods are ranks of one job."""
-    return tuple(r["workload_kind"] for r in rows_of("workload_kinds") if r["kind"] == "idle_job")
+    return tuple(r["workload_kind"] for r in load_rows("workload_kinds") if r["kind"] == "idle_job")

@@ -4,18 +4,20 @@ from datetime import UTC, datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 
 from analyzers.money import SMALLEST
-from analyzers.stalled.gangs import Job, Quiet
-from analyzers.stalled.judge import Stall
-from analyzers.work import HELD, MOST_NAMED, Bill
-from fallow.nouns import Finding, Subject, finding_id
+from analyzers.stalled.gangs import QuietStretch, TrainingJob
+from analyzers.stalled.judge import StalledJob
+from analyzers.work import HELD, MOST_NAMED, WorkloadCosts
+from fallow.models import Finding, State, Subject, finding_id
 from fallow.window import Window, format_duration
 
 ANALYZER, KIND = "stalled", "stalled_job"
+HELD_AS: dict[str, tuple[State, ...]] = {"spin": ("low", "productive"), "rest": ("idle", "low")}
+"""States of the ledger that a stalled job's hours are in, by how it hangs."""
 
 
-def found(stall: Stall, costs: Bill, window: Window) -> Finding:
+def build_finding(stall: StalledJob, costs: WorkloadCosts, window: Window) -> Finding:
     """Return a stall as a finding; its dollars are those of the job's own hours."""
-    subject = subject_of(stall.job, stall.quiet)
+    subject = build_subject(stall.job, stall.quiet)
     start, end = stall.start.replace(tzinfo=UTC), stall.end.replace(tzinfo=UTC)
     start = max(start, window.start)
     hours = round(sum(q.weight for q in stall.quiet) * (end - start).total_seconds() / 3600, 6)
@@ -31,18 +33,19 @@ def found(stall: Stall, costs: Bill, window: Window) -> Finding:
         evidence=stall.evidence,
         confidence=0.9 if confirmed else 0.45,
         gpu_hours=hours,
-        usd=_usd(costs, subject, hours),
+        usd=_compute_usd(costs, subject, hours),
         details={
-            "why": _why(stall),
-            "witnesses": _signals(stall),
+            "why": _explain(stall),
+            "witnesses": _describe_signals(stall),
             "devices": [q.device for q in stall.quiet],
             "how": stall.how,
+            "hours_of": _split_states(costs, subject, stall.how, hours),
             "progress": None
             if stall.progress is None
             else {
                 "metric": stall.progress.metric,
                 "value": stall.progress.value,
-                "since": _text(stall.progress.since),
+                "since": _format_time(stall.progress.since),
             },
             "left_first": None
             if stall.left is None
@@ -50,7 +53,7 @@ def found(stall: Stall, costs: Bill, window: Window) -> Finding:
                 "pod": stall.left.pod,
                 "device": stall.left.device,
                 "node": stall.left.node,
-                "at": _text(stall.left.at),
+                "at": _format_time(stall.left.at),
             },
             "checkpoint": None
             if kept is None
@@ -65,7 +68,7 @@ def found(stall: Stall, costs: Bill, window: Window) -> Finding:
     )
 
 
-def subject_of(job: Job, quiet: tuple[Quiet, ...]) -> Subject:
+def build_subject(job: TrainingJob, quiet: tuple[QuietStretch, ...]) -> Subject:
     """Return the job, its nodes and its models."""
     return Subject(
         *job.owner,
@@ -75,7 +78,7 @@ def subject_of(job: Job, quiet: tuple[Quiet, ...]) -> Subject:
     )
 
 
-def _usd(costs: Bill, subject: Subject, hours: float) -> Decimal | None:
+def _compute_usd(costs: WorkloadCosts, subject: Subject, hours: float) -> Decimal | None:
     """Return what the hours cost at the job's own price per GPU-hour; None = it has none."""
     owner = subject.cluster, subject.namespace, subject.workload_kind, subject.workload
     total = costs.total(owner, HELD)
@@ -85,7 +88,26 @@ def _usd(costs: Bill, subject: Subject, hours: float) -> Decimal | None:
     return (total.usd * share).quantize(SMALLEST, ROUND_HALF_EVEN)
 
 
-def _why(stall: Stall) -> str:
+def _split_states(
+    costs: WorkloadCosts, subject: Subject, how: str, hours: float
+) -> dict[str, float]:
+    """Return in which states of the ledger the hours are: together they are no more than these.
+
+    What spins is low, or productive where its power hides it. Hours that are not in the ledger yet
+    are those of the first state.
+    """
+    states = HELD_AS[how]
+    owner = subject.cluster, subject.namespace, subject.workload_kind, subject.workload
+    left, made = hours, {}
+    for state in states:
+        total = costs.total(owner, (state,))
+        have = min(left, total.gpu_hours if total else 0.0)
+        made[state], left = round(have, 6), left - have
+    made[states[0]] = round(made[states[0]] + left, 6)
+    return {state: held for state, held in made.items() if held}
+
+
+def _explain(stall: StalledJob) -> str:
     length = format_duration(round((stall.end - stall.start).total_seconds()))
     count = len(stall.quiet)
     gpus = f"{count} GPU" if count == 1 else f"all {count} GPUs"
@@ -102,7 +124,7 @@ def _why(stall: Stall) -> str:
     return "; ".join(said)
 
 
-def _signals(stall: Stall) -> dict[str, str]:
+def _describe_signals(stall: StalledJob) -> dict[str, str]:
     spinning = [q for q in stall.quiet if q.power_w is not None and q.level_w]
     power = "at rest"
     if stall.how == "spin":
@@ -117,7 +139,7 @@ def _signals(stall: Stall) -> dict[str, str]:
         "physics": power,
         "progress": "unknown"
         if stall.progress is None
-        else f"{stall.progress.metric} unchanged since {_text(stall.progress.since)}",
+        else f"{stall.progress.metric} unchanged since {_format_time(stall.progress.since)}",
         "checkpoints": "unknown"
         if kept is None
         else f"every {format_duration(round(kept.interval_h * 3600))} by {kept.source}"
@@ -128,5 +150,5 @@ def _signals(stall: Stall) -> dict[str, str]:
     }
 
 
-def _text(moment: datetime) -> str:
+def _format_time(moment: datetime) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

@@ -2,19 +2,19 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from analyzers.work import OWNER, Owner
-from fallow.protections import stored
+from fallow.protections import read_stored_pod
 
 METRIC = "fallow.dev/progress-metric"
 """Annotation of a pod: the metric that says how far its job is."""
 
 
-class Rank(msgspec.Struct, frozen=True):
+class JobRank(msgspec.Struct, frozen=True):
     """A pod of a job."""
 
     pod: str
@@ -32,25 +32,25 @@ class Rank(msgspec.Struct, frozen=True):
         return begun and (self.ended is None or self.ended > start)
 
 
-class Job(msgspec.Struct, frozen=True):
+class TrainingJob(msgspec.Struct, frozen=True):
     """A job and its pods."""
 
     owner: Owner
     team: str | None
-    ranks: tuple[Rank, ...]
+    ranks: tuple[JobRank, ...]
 
     def metric(self) -> str | None:
         """Return the metric that its owner names as its progress; None = a common one."""
         named = sorted({r.annotations[METRIC] for r in self.ranks if METRIC in r.annotations})
         return named[0] if named else None
 
-    def within(self, start: datetime, end: datetime) -> "Job":
+    def within(self, start: datetime, end: datetime) -> "TrainingJob":
         """Return the job with the pods that lived in a stretch."""
         alive = tuple(r for r in self.ranks if r.lives(start, end))
         return msgspec.structs.replace(self, ranks=alive)
 
 
-class Quiet(msgspec.Struct, frozen=True):
+class QuietStretch(msgspec.Struct, frozen=True):
     """A stretch in which one device does no work (a row of `quiet.sql`)."""
 
     cluster: str
@@ -76,6 +76,8 @@ class Quiet(msgspec.Struct, frozen=True):
     most_w: float | None
     level_w: float | None
     """Its median power while it works."""
+    frozen: bool
+    """Its energy counter, or its fine power, repeats one old value."""
     no_tensor: bool
     no_dram: bool
     no_link: bool
@@ -98,33 +100,37 @@ class Quiet(msgspec.Struct, frozen=True):
         return self.first_rest
 
 
-class Segment(msgspec.Struct, frozen=True):
+class QuietSegment(msgspec.Struct, frozen=True):
     """A stretch in which none of some devices works."""
 
     start: datetime
     end: datetime
-    quiet: tuple[Quiet, ...]
+    quiet: tuple[QuietStretch, ...]
 
     @property
     def seconds(self) -> float:
         """Return how long it is."""
         return (self.end - self.start).total_seconds()
 
+    def cut(self, begin: datetime) -> bool:
+        """Say whether it may have begun before what was read of its devices."""
+        return self.start <= begin + timedelta(seconds=2 * max(q.interval_s for q in self.quiet))
 
-def jobs(rows: Iterable[Mapping[str, Any]]) -> dict[Owner, Job]:
+
+def build_jobs(rows: Iterable[Mapping[str, Any]]) -> dict[Owner, TrainingJob]:
     """Return the jobs whose pods these are (rows of `ranks.sql`)."""
     found: dict[Owner, list[Mapping[str, Any]]] = {}
     for row in rows:
         owner: Owner = tuple(row[name] for name in OWNER)
         found.setdefault(owner, []).append(row)
     return {
-        owner: Job(
+        owner: TrainingJob(
             owner,
             next((r["team"] for r in pods if r["team"]), None),
             tuple(
-                Rank(
+                JobRank(
                     r["pod"], r["who"], r["phase"], r["gpus"], r["start"], r["ended"],
-                    stored(json.loads(r["annotations"])) if r["annotations"] else {},
+                    read_stored_pod(json.loads(r["annotations"])) if r["annotations"] else {},
                 )
                 for r in pods
             ),
@@ -133,19 +139,19 @@ def jobs(rows: Iterable[Mapping[str, Any]]) -> dict[Owner, Job]:
     }  # fmt: skip
 
 
-def segments(stretches: Sequence[Quiet], least_s: float) -> list[Segment]:
+def find_segments(stretches: Sequence[QuietStretch], least_s: float) -> list[QuietSegment]:
     """Return the stretches of at least `least_s` in which the most devices do no work together.
 
     A device has at most one stretch at a time, so what overlaps are different devices.
     """
-    found: list[Segment] = []
-    active: list[Quiet] = []
+    found: list[QuietSegment] = []
+    active: list[QuietStretch] = []
     ahead = sorted(stretches, key=lambda q: (q.start, q.device))
     for quiet in ahead:
         active = [q for q in active if q.end > quiet.start]
         active.append(quiet)
         end = min(q.end for q in active)
-        segment = Segment(quiet.start, end, tuple(active))
+        segment = QuietSegment(quiet.start, end, tuple(active))
         if segment.seconds < least_s:
             continue
         # A wider company that begins within it replaces it.

@@ -6,29 +6,31 @@ from datetime import UTC, datetime
 import polars as pl
 
 from analyzers.checkpoints import Checkpoints
-from analyzers.stalled.gangs import Job
-from analyzers.stalled.limits import limits
+from analyzers.stalled.gangs import TrainingJob
+from analyzers.stalled.limits import read_limits
 
 
-def phase(hosts: pl.DataFrame, job: Job, start: datetime, end: datetime) -> str | None:
+def find_phase(hosts: pl.DataFrame, job: TrainingJob, start: datetime, end: datetime) -> str | None:
     """Return the phase that a host's traffic shows in a stretch; None = it shows none."""
-    rows = _within(hosts, job, start, end)
-    least = limits()["phase_bps"]
-    if _most(rows, "write_bps") >= least:
+    rows = _select_within(hosts, job, start, end)
+    least = read_limits()["phase_bps"]
+    if _find_most(rows, "write_bps") >= least:
         return "a host of it writes: a checkpoint phase"
-    if _most(rows, "read_bps") >= least:
+    if _find_most(rows, "read_bps") >= least:
         return "a host of it reads: a data phase"
     return None
 
 
-def rests(hosts: pl.DataFrame, job: Job, start: datetime, end: datetime) -> bool | None:
+def is_at_rest(
+    hosts: pl.DataFrame, job: TrainingJob, start: datetime, end: datetime
+) -> bool | None:
     """Say whether every host of a job rests for a whole stretch; None = not every one is known."""
-    rows = _within(hosts, job, start, end)
-    known = limits()
+    rows = _select_within(hosts, job, start, end)
+    known = read_limits()
     if (
-        _most(rows, "read_bps") >= known["rest_bps"]
-        or _most(rows, "write_bps") >= known["rest_bps"]
-        or _most(rows, "cores") > known["rest_cores"]
+        _find_most(rows, "read_bps") >= known["rest_bps"]
+        or _find_most(rows, "write_bps") >= known["rest_bps"]
+        or _find_most(rows, "cores") > known["rest_cores"]
     ):
         return False
     whole = rows.filter(pl.all_horizontal(pl.col("cores", "read_bps").is_not_null()))
@@ -41,13 +43,13 @@ def rests(hosts: pl.DataFrame, job: Job, start: datetime, end: datetime) -> bool
     )
     # Its rows begin within an interval of the stretch's start, and end within two of its end.
     good = covered.filter(
-        pl.col("from_s") <= _epoch(start) + pl.col("interval_s"),
-        pl.col("to_s") >= _epoch(end) - 2 * pl.col("interval_s"),
+        pl.col("from_s") <= _convert_to_epoch(start) + pl.col("interval_s"),
+        pl.col("to_s") >= _convert_to_epoch(end) - 2 * pl.col("interval_s"),
     )
     return True if good.height == len({rank.who for rank in job.ranks}) else None
 
 
-def missed_checkpoint(
+def find_missed_checkpoint(
     kept: Checkpoints | None, bursts: Sequence[float], start: datetime, end: datetime
 ) -> float | None:
     """Return the seconds since a job's last burst of writing, where the next one is missing.
@@ -57,24 +59,26 @@ def missed_checkpoint(
     if kept is None or kept.source != "writes" or not kept.regular or not bursts:
         return None
     last = max(bursts)
-    ago = _epoch(end) - last
-    late = limits()["late_checkpoint"] * kept.interval_h * 3600
-    return ago if last <= _epoch(start) and ago >= late else None
+    ago = _convert_to_epoch(end) - last
+    late = read_limits()["late_checkpoint"] * kept.interval_h * 3600
+    return ago if last <= _convert_to_epoch(start) and ago >= late else None
 
 
-def _within(hosts: pl.DataFrame, job: Job, start: datetime, end: datetime) -> pl.DataFrame:
+def _select_within(
+    hosts: pl.DataFrame, job: TrainingJob, start: datetime, end: datetime
+) -> pl.DataFrame:
     """Return the rows that began in a stretch: one that began before it also tells of the work."""
     return hosts.filter(
         pl.col("who").is_in([rank.who for rank in job.ranks]),
-        pl.col("at_s") >= _epoch(start),
-        pl.col("at_s") < _epoch(end),
+        pl.col("at_s") >= _convert_to_epoch(start),
+        pl.col("at_s") < _convert_to_epoch(end),
     )
 
 
-def _most(rows: pl.DataFrame, column: str) -> float:
+def _find_most(rows: pl.DataFrame, column: str) -> float:
     value = rows[column].max()
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def _epoch(moment: datetime) -> float:
+def _convert_to_epoch(moment: datetime) -> float:
     return moment.replace(tzinfo=UTC).timestamp()

@@ -7,11 +7,11 @@ import msgspec
 import polars as pl
 
 from analyzers.checkpoints import Checkpoints
-from analyzers.stalled.gangs import Job, Quiet, Segment
-from analyzers.stalled.hosts import missed_checkpoint, phase, rests
-from analyzers.stalled.limits import limits
-from analyzers.stalled.progress import Progress, Still, progress
-from fallow.nouns import Evidence
+from analyzers.stalled.gangs import QuietSegment, QuietStretch, TrainingJob
+from analyzers.stalled.hosts import find_missed_checkpoint, find_phase, is_at_rest
+from analyzers.stalled.limits import read_limits
+from analyzers.stalled.progress import JobProgress, UnchangedStretch, find_progress
+from fallow.models import Evidence
 
 FIELDS = {
     "no_tensor": "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
@@ -21,7 +21,7 @@ FIELDS = {
 """Fields of dcgm-exporter without which nobody can tell work from a spin."""
 
 
-class Leaver(msgspec.Struct, frozen=True):
+class FirstLeaver(msgspec.Struct, frozen=True):
     """The rank that left the spin first."""
 
     pod: str
@@ -30,102 +30,124 @@ class Leaver(msgspec.Struct, frozen=True):
     at: datetime
 
 
-class Signals(msgspec.Struct, frozen=True):
+class StallSignals(msgspec.Struct, frozen=True):
     """What is known beside the devices."""
 
-    progress: Mapping[tuple[str, str, str], Sequence[Still]]
+    progress: Mapping[tuple[str, str, str], Sequence[UnchangedStretch]]
     hosts: pl.DataFrame
     checkpoints: Checkpoints | None
     bursts: Sequence[float]
     """When its hosts wrote much, epoch seconds."""
 
 
-class Stall(msgspec.Struct, frozen=True):
+class StalledJob(msgspec.Struct, frozen=True):
     """A job that is stalled, since when, and who says so."""
 
-    job: Job
+    job: TrainingJob
     start: datetime
     end: datetime
-    quiet: tuple[Quiet, ...]
+    quiet: tuple[QuietStretch, ...]
     how: str
     """`spin` or `rest`."""
     evidence: Evidence
-    progress: Progress | None
-    left: Leaver | None
+    progress: JobProgress | None
+    left: FirstLeaver | None
     missed_s: float | None
     """Seconds since the last checkpoint, where the next one is missing."""
     checkpoints: Checkpoints | None
 
 
-class Doubt(msgspec.Struct, frozen=True):
+class UncertainStall(msgspec.Struct, frozen=True):
     """A job that may be stalled, and why nobody can tell."""
 
-    job: Job
-    segment: Segment
+    job: TrainingJob
+    segment: QuietSegment
     why: str
 
 
-def judge(job: Job, segment: Segment, said: Signals, least_s: float) -> Stall | Doubt | None:
+def judge_job(
+    job: TrainingJob, segment: QuietSegment, said: StallSignals, least_s: float
+) -> StalledJob | UncertainStall | None:
     """Judge one job over a stretch in which all of its devices do no work.
 
     None = it is not stalled: it is in a phase that ends, or gets on.
     """
-    found = progress(job, said.progress, segment)
-    # A step that ended in the stretch: what lies before it was no stall.
-    start = segment.start if found is None else max(segment.start, found.since)
+    found = find_progress(job, said.progress, segment)
+    start = segment.start
+    # A step that ended in the stretch: what lies before it was no stall. One that ended just before
+    # it shows in the metric up to two of its intervals later.
+    if found is not None and found.since > start + timedelta(seconds=2 * found.interval_s):
+        start = found.since
     rests = [at for q in segment.quiet if (at := q.rests) is not None]
     resting = len(rests) == len(segment.quiet)
     if resting:
-        start = max(start, *rests)
+        start = max(start, *rests, *([] if found is None else [found.since]))
     waits = any(rank.phase == "Pending" for rank in job.ranks)
     if waits or (segment.end - start).total_seconds() < least_s:
         return None
     blind = [q for q in segment.quiet if q.blinds]
     if blind:
-        return Doubt(job, segment, _absent(blind))
-    judged_by = _rests if resting else _spins
-    return judged_by(job, segment, found, said, start)
+        return UncertainStall(job, segment, _describe_absent(blind))
+    if frozen := next((q for q in segment.quiet if q.frozen), None):
+        return UncertainStall(
+            job, segment, f"the telemetry of {frozen.device} repeats an old value"
+        )
+    if resting:
+        return _judge_resting(job, segment, found, said, start)
+    # Devices alone say it until progress has stood still for as long itself.
+    stands = found is not None and (segment.end - found.since).total_seconds() >= least_s
+    return _judge_spinning(job, segment, found if stands else None, said, start)
 
 
-def _spins(
-    job: Job, segment: Segment, found: Progress | None, said: Signals, start: datetime
-) -> Stall | Doubt | None:
+def _judge_spinning(
+    job: TrainingJob,
+    segment: QuietSegment,
+    found: JobProgress | None,
+    said: StallSignals,
+    start: datetime,
+) -> StalledJob | UncertainStall | None:
     """Judge a job whose devices spin: all of them, or all until one left."""
-    leaver = _leaver(segment)
+    leaver = _find_leaver(segment)
     if leaver is None and not all(q.spins and q.first_rest is None for q in segment.quiet):
         return None
-    if phase(said.hosts, job, start, segment.end) is not None:
+    if find_phase(said.hosts, job, start, segment.end) is not None:
         return None
-    if power := _power(segment.quiet):
-        return Doubt(job, segment, power)
-    missed = missed_checkpoint(said.checkpoints, said.bursts, start, segment.end)
+    if power := _explain_power(segment.quiet):
+        return UncertainStall(job, segment, power)
+    missed = find_missed_checkpoint(said.checkpoints, said.bursts, start, segment.end)
     confirmed = found is not None or leaver is not None or missed is not None
-    return Stall(
+    return StalledJob(
         job, start, segment.end, segment.quiet, "spin", "confirmed" if confirmed else "suspected",
         found, leaver, missed, said.checkpoints,
     )  # fmt: skip
 
 
-def _rests(
-    job: Job, segment: Segment, found: Progress | None, said: Signals, start: datetime
-) -> Stall | Doubt | None:
+def _judge_resting(
+    job: TrainingJob,
+    segment: QuietSegment,
+    found: JobProgress | None,
+    said: StallSignals,
+    start: datetime,
+) -> StalledJob | UncertainStall | None:
     """Judge a job whose devices rest: only progress that moved before tells it from idle work."""
     if found is None or not found.moved:
         return None
-    quiet = rests(said.hosts, job, start, segment.end)
+    quiet = is_at_rest(said.hosts, job, start, segment.end)
     if quiet is None:
         why = "its progress stands still and its GPUs rest, but whether its hosts prepare data, "
-        return Doubt(job, segment, why + "evaluate or write a checkpoint is unknown (cAdvisor)")
+        return UncertainStall(
+            job, segment, why + "evaluate or write a checkpoint is unknown (cAdvisor)"
+        )
     if not quiet:
         return None
-    missed = missed_checkpoint(said.checkpoints, said.bursts, start, segment.end)
-    return Stall(
+    missed = find_missed_checkpoint(said.checkpoints, said.bursts, start, segment.end)
+    return StalledJob(
         job, start, segment.end, segment.quiet, "rest", "confirmed", found, None, missed,
         said.checkpoints,
     )  # fmt: skip
 
 
-def _absent(blind: Sequence[Quiet]) -> str:
+def _describe_absent(blind: Sequence[QuietStretch]) -> str:
     names = [text for field, text in FIELDS.items() if any(getattr(q, field) for q in blind)]
     if not names:
         return "its GPUs' profiling and utilisation contradict each other, or are missing"
@@ -135,7 +157,7 @@ def _absent(blind: Sequence[Quiet]) -> str:
     )
 
 
-def _leaver(segment: Segment) -> Leaver | None:
+def _find_leaver(segment: QuietSegment) -> FirstLeaver | None:
     """Return the rank that spun with all others and was the first to leave; None = none did.
 
     One that rested before the others began to spin prepares data, evaluates or saves: they wait
@@ -148,14 +170,14 @@ def _leaver(segment: Segment) -> Leaver | None:
     if any(not q.spins for q in segment.quiet):
         return None
     at, first = min(left, key=lambda pair: (pair[0], pair[1].device))
-    if at - segment.start < timedelta(seconds=limits()["together_s"]):
+    if at - segment.start < timedelta(seconds=read_limits()["together_s"]):
         return None
-    return Leaver(first.pod, first.device, first.node, at)
+    return FirstLeaver(first.pod, first.device, first.node, at)
 
 
-def _power(spinning: Sequence[Quiet]) -> str:
+def _explain_power(spinning: Sequence[QuietStretch]) -> str:
     """Say why the power does not show a spin; empty = it does, on every device."""
-    known = limits()
+    known = read_limits()
     for q in spinning:
         if q.power_w is None or q.least_w is None or q.most_w is None:
             return f"its GPUs spin, but the power of {q.device} is unknown"

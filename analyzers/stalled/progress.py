@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from analyzers.stalled.gangs import Job, Segment
+from analyzers.stalled.gangs import QuietSegment, TrainingJob
 
 
-class Still(msgspec.Struct, frozen=True):
+class UnchangedStretch(msgspec.Struct, frozen=True):
     """A stretch in which one series of a pod keeps its value (a row of `progress.sql`)."""
 
     cluster: str
@@ -24,7 +24,7 @@ class Still(msgspec.Struct, frozen=True):
     """It had another value before."""
 
 
-class Progress(msgspec.Struct, frozen=True):
+class JobProgress(msgspec.Struct, frozen=True):
     """Since when a job's progress stands still."""
 
     metric: str
@@ -33,22 +33,28 @@ class Progress(msgspec.Struct, frozen=True):
     """Since when no series of the job moved."""
     until: datetime
     """Until when every one of them was seen."""
+    interval_s: float
+    """Seconds from one of its values to the next, at most."""
     moved: bool
     """One of them moved before."""
 
 
-def stills(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], list[Still]]:
+def group_unchanged(
+    rows: Iterable[Mapping[str, Any]],
+) -> dict[tuple[str, str, str], list[UnchangedStretch]]:
     """Return stretches by cluster, namespace and pod."""
-    found: dict[tuple[str, str, str], list[Still]] = {}
+    found: dict[tuple[str, str, str], list[UnchangedStretch]] = {}
     for row in rows:
-        one = msgspec.convert(row, Still)
+        one = msgspec.convert(row, UnchangedStretch)
         found.setdefault((one.cluster, one.namespace, one.pod), []).append(one)
     return found
 
 
-def progress(
-    job: Job, said: Mapping[tuple[str, str, str], Sequence[Still]], within: Segment
-) -> Progress | None:
+def find_progress(
+    job: TrainingJob,
+    said: Mapping[tuple[str, str, str], Sequence[UnchangedStretch]],
+    within: QuietSegment,
+) -> JobProgress | None:
     """Return since when a job's progress stands still while its devices do no work.
 
     Of an annotated job only the metric named counts. Every series that was there has to stand
@@ -56,7 +62,7 @@ def progress(
     """
     named = job.metric()
     cluster, namespace = job.owner[:2]
-    series: dict[tuple[str, str], Still] = {}
+    series: dict[tuple[str, str], UnchangedStretch] = {}
     for rank in job.ranks:
         for one in said.get((cluster, namespace, rank.pod), ()):
             if named in (None, one.metric) and one.start < within.end and one.end > within.start:
@@ -65,7 +71,9 @@ def progress(
         return None
     last = [*series.values()]
     until = min(s.end for s in last)
-    if until < within.end - timedelta(seconds=2 * max(s.interval_s for s in last)):
+    interval_s = max(s.interval_s for s in last)
+    if until < within.end - timedelta(seconds=2 * interval_s):
         return None
     newest = max(last, key=lambda s: (s.start, s.metric, s.pod))
-    return Progress(newest.metric, newest.value, newest.start, until, any(s.moved for s in last))
+    moved = any(s.moved for s in last)
+    return JobProgress(newest.metric, newest.value, newest.start, until, interval_s, moved)

@@ -22,6 +22,7 @@ held AS (
         s.parent,
         s.ts,
         s.power_w,
+        s.energy_mj,
         s.tensor_active,
         s.dram_active,
         s.sm_active,
@@ -43,7 +44,7 @@ judged AS (
         CASE
             WHEN
                 h.pipes > $spin_tensor + 1e-6 OR h.dram_active > $spin_dram + 1e-6
-                OR h.link_bps >= $link_bps
+                OR h.link_bps >= $spin_bps
                 OR h.sm_active > $spin_sm + 1e-6
                 THEN 'work'
             WHEN h.engine IS null THEN 'blind'
@@ -83,6 +84,7 @@ parted AS (
         SELECT
             *,
             lag(ts) OVER device AS before_at,
+            lag(energy_mj) OVER device AS before_mj,
             lag(state) OVER device AS before_state
         FROM judged
         WINDOW device AS (PARTITION BY cluster, device ORDER BY ts)
@@ -121,6 +123,17 @@ SELECT
     quantile_cont(q.power_w, 0.5) FILTER (WHERE q.state = 'spin' AND q.parent IS null) AS power_w,
     quantile_cont(q.power_w, 0.95) FILTER (WHERE q.state = 'spin' AND q.parent IS null) AS most_w,
     any_value(l.level_w) AS level_w,
+    -- A board that is powered uses energy, and a power read finer than whole watts moves.
+    any_value(q.parent) IS null AND coalesce(
+        (count(q.energy_mj) > 1 AND max(q.energy_mj) = min(q.energy_mj))
+        OR max(q.ts) FILTER (WHERE q.energy_mj IS NOT null)
+        - max(q.ts) FILTER (WHERE q.energy_mj <> q.before_mj) >= to_seconds($still_s)
+        OR (
+            count(q.power_w) >= $still_readings AND max(q.power_w) = min(q.power_w)
+            AND abs(max(q.power_w) - round(max(q.power_w))) > 1e-3
+        ),
+        false
+    ) AS frozen,
     bool_or(q.state = 'blind' AND q.tensor_active IS null) AS no_tensor,
     bool_or(q.state = 'blind' AND q.dram_active IS null) AS no_dram,
     bool_or(q.state = 'blind' AND q.link_bps IS null) AS no_link

@@ -21,6 +21,7 @@ FROM pod AS p
 INNER JOIN looked AS l ON p.cluster = l.cluster
 WHERE
     list_contains($kinds, p.workload_kind)
+    AND ($all_pods OR list_contains($chosen, hash(p.cluster, p.namespace, p.pod)))
     AND p.workload IS NOT null
     AND p.gpu_request > 0
     AND coalesce(p.started_at, p.scheduled_at, p.created_at, p.first_seen, $since) < $until

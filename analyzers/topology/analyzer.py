@@ -4,13 +4,28 @@ from collections.abc import Mapping
 from datetime import UTC
 from typing import Any
 
-from analyzers.queries import sql
-from analyzers.topology.gangs import Gang, compared, gang_kinds, lain, nodes_of, pooled
-from analyzers.topology.spread import Spread, spread
-from analyzers.topology.talk import GIGA, traffic
-from analyzers.work import MOST_NAMED, WORKED, Bill, Owner, bill, part, per_day
-from fallow.nouns import Evidence, Finding, Recommendation, Subject, Unjudged, finding_id
-from fallow.seams import Views
+from analyzers.queries import load_sql
+from analyzers.topology.gangs import (
+    PlacedGang,
+    compare_gangs,
+    find_used_nodes,
+    list_gang_kinds,
+    read_nodes,
+    select_pool_nodes,
+)
+from analyzers.topology.rank_traffic import GIGA, read_traffic
+from analyzers.topology.spread import GangSpread, compare_spread
+from analyzers.work import (
+    MOST_NAMED,
+    WORKED,
+    Owner,
+    WorkloadCosts,
+    compute_per_day,
+    compute_share,
+    read_costs,
+)
+from fallow.models import Evidence, Finding, Recommendation, Subject, Unjudged, finding_id
+from fallow.protocols import Views
 from fallow.settings import TopologySettings
 from fallow.window import Window
 
@@ -33,52 +48,56 @@ class TopologyAnalyzer:
         gangs = [g for g in self._gangs(views, window) if g.then and self._wide(g.then)]
         if not gangs:
             return []
-        talk, costs = traffic(views, window, gangs), bill(views, window)
+        talk, costs = read_traffic(views, window, gangs), read_costs(views, window)
         found = [made for g in gangs if (made := self._made(g, talk[g.number], window, costs))]
         return sorted(found, key=lambda f: (-f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
         """Return jobs that lie wide for want of room, or of which nobody knows if they talk."""
         gangs = self._gangs(views, window)
-        talk = traffic(views, window, gangs)
+        talk = read_traffic(views, window, gangs)
         found = []
         for gang in gangs:
             hours = sum(row["hours"] for row in gang.rows)
             if gang.then is None or not self._wide(gang.then):
-                found.append(Unjudged(_subject(gang), hours, (FULL,)))
+                found.append(Unjudged(_build_subject(gang), hours, (FULL,)))
             elif all(value is None for value in talk[gang.number].values()):
-                found.append(Unjudged(_subject(gang), hours, (SILENT,)))
+                found.append(Unjudged(_build_subject(gang), hours, (SILENT,)))
         return found
 
-    def _wide(self, lies: Spread) -> bool:
+    def _wide(self, lies: GangSpread) -> bool:
         return lies.score < self.settings.score
 
-    def _gangs(self, views: Views, window: Window) -> list[Gang]:
+    def _gangs(self, views: Views, window: Window) -> list[PlacedGang]:
         """Return jobs that lie wider than the fleet's size makes them."""
         asked = {"since": window.start, "until": window.end}
-        rows = views.query(sql("topology/gangs"), {**asked, "kinds": list(gang_kinds())})
+        rows = views.query(load_sql("topology/gangs"), {**asked, "kinds": list(list_gang_kinds())})
         by_owner: dict[Owner, list[dict[str, Any]]] = {}
         for row in rows.to_pylist():
             owner = row["cluster"], row["namespace"], row["workload_kind"], row["workload"]
             by_owner.setdefault(owner, []).append(row)
         if not by_owner:
             return []
-        site = nodes_of(views)
-        found: list[Gang] = []
+        site = read_nodes(views)
+        found: list[PlacedGang] = []
         for placed in by_owner.values():
             models = {row["model"] for row in placed}
             hours = sum(row["hours"] for row in placed)
             if len(models) > 1 or None in models or hours < self.settings.least_gpu_hours:
                 continue
             places = site.get((placed[0]["cluster"], placed[0]["model"]), {})
-            used = lain(placed, places)
-            lies = spread(used, pooled(used, places), placed[0]["model"])
+            used = find_used_nodes(placed, places)
+            lies = compare_spread(used, select_pool_nodes(used, places), placed[0]["model"])
             if self._wide(lies):
-                found.append(Gang(len(found), tuple(placed), lies))
-        return list(compared(views, found, site))
+                found.append(PlacedGang(len(found), tuple(placed), lies))
+        return list(compare_gangs(views, found, site))
 
     def _made(
-        self, gang: Gang, talk: Mapping[str, float | None], window: Window, costs: Bill
+        self,
+        gang: PlacedGang,
+        talk: Mapping[str, float | None],
+        window: Window,
+        costs: WorkloadCosts,
     ) -> Finding | None:
         then = gang.then
         net = talk["net_bps"]
@@ -92,13 +111,13 @@ class TopologyAnalyzer:
         share = busy * (1 - then.score) * placed
         total = costs.total(gang.owner, WORKED)
         hours = gang.rows[0]["all_hours"] if total is None else total.gpu_hours
-        subject = _subject(gang)
+        subject = _build_subject(gang)
         start = max(window.start, gang.rows[0]["moment"].replace(tzinfo=UTC))
         end = min(window.end, max(row["until"] for row in gang.rows).replace(tzinfo=UTC))
         evidence: Evidence = "confirmed" if net is not None else "suspected"
-        usd = None if total is None or total.usd is None else part(total.usd, share)
+        usd = None if total is None or total.usd is None else compute_share(total.usd, share)
         found = round(hours * share, 6)
-        why = _why(gang, then)
+        why = _explain(gang, then)
         return Finding(
             id=finding_id(ANALYZER, KIND, subject, start),
             analyzer=ANALYZER,
@@ -112,7 +131,7 @@ class TopologyAnalyzer:
             usd=usd,
             details={
                 "why": why,
-                "witnesses": _witnesses(talk, net),
+                "witnesses": _build_signals(talk, net),
                 "spread": {
                     name: {"used": used, "needed": then.needed[name]}
                     for name, used in then.used.items()
@@ -138,7 +157,7 @@ class TopologyAnalyzer:
                     reversible=True,
                     undo="remove the affinity or the topology request",
                     gpu_hours_per_day=round(found * 86_400 / window.seconds, 4),
-                    usd_per_day=per_day(usd, window),
+                    usd_per_day=compute_per_day(usd, window),
                     caution="it takes effect at the next start, and a required topology may wait "
                     "longer in the queue",
                     effort="quick win",
@@ -148,7 +167,7 @@ class TopologyAnalyzer:
         )
 
 
-def _witnesses(talk: Mapping[str, float | None], net: float | None) -> dict[str, str]:
+def _build_signals(talk: Mapping[str, float | None], net: float | None) -> dict[str, str]:
     links = {n: talk[n] for n in ("pcie_bps", "nvlink_bps")}
     seen = [f"{n[:-4]} {v / GIGA:.1f} GB/s" for n, v in links.items() if v is not None]
     return {
@@ -158,7 +177,7 @@ def _witnesses(talk: Mapping[str, float | None], net: float | None) -> dict[str,
     }
 
 
-def _why(gang: Gang, then: Spread) -> str:
+def _explain(gang: PlacedGang, then: GangSpread) -> str:
     gpus = sum(row["gpus"] for row in gang.rows)
     parts = [
         f"{used} {name}s where {then.needed[name]} would do"
@@ -168,7 +187,7 @@ def _why(gang: Gang, then: Spread) -> str:
     return f"{gpus} GPUs lie in " + ", ".join(parts)
 
 
-def _subject(gang: Gang) -> Subject:
+def _build_subject(gang: PlacedGang) -> Subject:
     row = gang.rows[0]
     nodes = tuple(sorted(r["node"] for r in gang.rows))[:MOST_NAMED]
     models = (row["model"],) if row["model"] else ()

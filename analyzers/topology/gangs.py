@@ -8,22 +8,22 @@ from typing import Any
 
 import msgspec
 
-from analyzers.queries import rows_of, sql
-from analyzers.topology.spread import Place, Spread, blocks, spread
+from analyzers.queries import load_rows, load_sql
+from analyzers.topology.spread import GangNode, GangSpread, compare_spread, find_blocks
 from analyzers.work import Owner
-from fallow.seams import Views
+from fallow.protocols import Views
 
 MICRO = 1_000_000
 Row = Mapping[str, Any]
 
 
-class Gang(msgspec.Struct, frozen=True):
+class PlacedGang(msgspec.Struct, frozen=True):
     """A job on several nodes: its rows by node, how it lies, and how it could have lain."""
 
     number: int
     rows: tuple[dict[str, Any], ...]
-    lies: Spread
-    then: Spread | None = None
+    lies: GangSpread
+    then: GangSpread | None = None
     """Against what was free when it started."""
 
     @property
@@ -33,47 +33,49 @@ class Gang(msgspec.Struct, frozen=True):
         return row["cluster"], row["namespace"], row["workload_kind"], row["workload"]
 
 
-def nodes_of(views: Views) -> dict[tuple[str, str | None], dict[str, Place]]:
+def read_nodes(views: Views) -> dict[tuple[str, str | None], dict[str, GangNode]]:
     """Return the nodes of each cluster and model."""
-    found: dict[tuple[str, str | None], dict[str, Place]] = {}
-    for row in views.query(sql("topology/nodes")).to_pylist():
-        where = blocks(row["node"], row["zone"], row["labels"])
-        place = Place(row["node"], row["gpus"], where, row["pool"])
+    found: dict[tuple[str, str | None], dict[str, GangNode]] = {}
+    for row in views.query(load_sql("topology/nodes")).to_pylist():
+        where = find_blocks(row["node"], row["zone"], row["labels"])
+        place = GangNode(row["node"], row["gpus"], where, row["pool"])
         found.setdefault((row["cluster"], row["model"]), {})[row["node"]] = place
     return found
 
 
-def lain(rows: Sequence[Row], places: Mapping[str, Place]) -> list[Place]:
+def find_used_nodes(rows: Sequence[Row], places: Mapping[str, GangNode]) -> list[GangNode]:
     """Return the nodes that a job's rows name, with the GPUs that it holds of them."""
     return [msgspec.structs.replace(places[row["node"]], gpus=row["gpus"]) for row in rows]
 
 
-def pooled(used: Sequence[Place], places: Mapping[str, Place]) -> list[Place]:
+def select_pool_nodes(used: Sequence[GangNode], places: Mapping[str, GangNode]) -> list[GangNode]:
     """Return the nodes of the pools that a job lies in: it may be tied to them."""
     pools = {place.pool for place in used}
     return [place for place in places.values() if place.pool in pools]
 
 
-def compared(
-    views: Views, gangs: list[Gang], site: Mapping[tuple[str, str | None], Mapping[str, Place]]
-) -> Iterator[Gang]:
+def compare_gangs(
+    views: Views,
+    gangs: list[PlacedGang],
+    site: Mapping[tuple[str, str | None], Mapping[str, GangNode]],
+) -> Iterator[PlacedGang]:
     """Compare each job with what was free when it started, its own GPUs among it."""
     if not gangs:
         return
     asked = [
         {
             "gang": gang.number, "cluster": gang.rows[0]["cluster"],
-            "model": gang.rows[0]["model"], "moment": micro(gang.rows[0]["moment"]),
+            "model": gang.rows[0]["model"], "moment": convert_to_us(gang.rows[0]["moment"]),
         }
         for gang in gangs
     ]  # fmt: skip
     taken: dict[int, dict[str, int]] = {}
-    for row in views.query(sql("topology/taken"), {"gangs": json.dumps(asked)}).to_pylist():
+    for row in views.query(load_sql("topology/taken"), {"gangs": json.dumps(asked)}).to_pylist():
         taken.setdefault(row["gang"], {})[row["node"]] = row["gpus"]
     for gang in gangs:
         places = site[gang.rows[0]["cluster"], gang.rows[0]["model"]]
         gone = taken.get(gang.number, {})
-        used = lain(gang.rows, places)
+        used = find_used_nodes(gang.rows, places)
         own = {place.node: place.gpus for place in used}
         free = [
             msgspec.structs.replace(
@@ -83,20 +85,20 @@ def compared(
                     place.gpus - gone.get(place.node, 0) + own.get(place.node, 0),
                 ),
             )
-            for place in pooled(used, places)
+            for place in select_pool_nodes(used, places)
         ]
-        then = spread(used, free, gang.rows[0]["model"])
+        then = compare_spread(used, free, gang.rows[0]["model"])
         yield msgspec.structs.replace(gang, then=then)
 
 
-def micro(moment: datetime) -> int:
+def convert_to_us(moment: datetime) -> int:
     """Return a naive moment in UTC as microseconds since 1970."""
     return round(moment.replace(tzinfo=UTC).timestamp() * MICRO)
 
 
 @cache
-def gang_kinds() -> tuple[str, ...]:
+def list_gang_kinds() -> tuple[str, ...]:
     """Return the kinds whose pods are ranks of one job."""
-    rows = rows_of("workload_kinds")
+    rows = load_rows("workload_kinds")
     kinds = [r["workload_kind"] for r in rows if r["kind"] == "idle_job"]
     return (*kinds, "LeaderWorkerSet")

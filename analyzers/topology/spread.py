@@ -12,14 +12,14 @@ from functools import cache
 
 import msgspec
 
-from analyzers.gpu_peaks import gpu_peaks
-from analyzers.queries import rows_of
+from analyzers.gpu_peaks import read_gpu_peaks
+from analyzers.queries import load_rows
 
 PCIE_GBS = 16.0
 """What GPUs of a node without NVLink share (telemetry-and-waste.md#topology)."""
 
 
-class Level(msgspec.Struct, frozen=True):
+class TopologyLevel(msgspec.Struct, frozen=True):
     """One level of a site, the widest with the highest rank, and what a node moves across it."""
 
     name: str
@@ -28,7 +28,7 @@ class Level(msgspec.Struct, frozen=True):
     gbs: float
 
 
-class Place(msgspec.Struct, frozen=True):
+class GangNode(msgspec.Struct, frozen=True):
     """A node, its GPUs of one model, and the block it belongs to on each level it names."""
 
     node: str
@@ -37,7 +37,7 @@ class Place(msgspec.Struct, frozen=True):
     pool: str | None = None
 
 
-class Spread(msgspec.Struct, frozen=True):
+class GangSpread(msgspec.Struct, frozen=True):
     """Blocks used and needed on each level, and the slowest level crossed; None = one node."""
 
     used: dict[str, int]
@@ -54,24 +54,26 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 @cache
-def levels() -> tuple[Level, ...]:
+def read_levels() -> tuple[TopologyLevel, ...]:
     """Return the levels of `levels.csv`, the widest first."""
     found: dict[str, list[dict[str, str]]] = defaultdict(list)
-    for row in rows_of("topology/levels"):
+    for row in load_rows("topology/levels"):
         found[row["level"]].append(row)
     made = [
-        Level(name, int(rows[0]["rank"]), tuple(r["label"] for r in rows), float(rows[0]["gbs"]))
+        TopologyLevel(
+            name, int(rows[0]["rank"]), tuple(r["label"] for r in rows), float(rows[0]["gbs"])
+        )
         for name, rows in found.items()
     ]
     return tuple(sorted(made, key=lambda level: -level.rank))
 
 
-def blocks(node: str, zone: str | None, labels: str | None) -> dict[str, str]:
+def find_blocks(node: str, zone: str | None, labels: str | None) -> dict[str, str]:
     """Return the block of a node on each level that its labels name; narrower ones within wider."""
     said = json.loads(labels) if labels else {}
     found: dict[str, str] = {}
     path = ""
-    for level in levels():
+    for level in read_levels():
         if level.name == "zone":
             name = zone
         elif level.name == "node":
@@ -84,22 +86,26 @@ def blocks(node: str, zone: str | None, labels: str | None) -> dict[str, str]:
     return found
 
 
-def spread(used: Sequence[Place], open_to: Sequence[Place], model: str | None) -> Spread:
+def compare_spread(
+    used: Sequence[GangNode], open_to: Sequence[GangNode], model: str | None
+) -> GangSpread:
     """Compare where a job lies with the nearest place of its size among `open_to`.
 
     Each level counts the fewest blocks that hold the job: the largest ones first.
     """
     size = sum(place.gpus for place in used)
-    known = [level for level in levels() if all(level.name in p.blocks for p in (*used, *open_to))]
+    known = [
+        level for level in read_levels() if all(level.name in p.blocks for p in (*used, *open_to))
+    ]
     now = {level.name: len({p.blocks[level.name] for p in used}) for level in known}
-    need = {level.name: _fewest(size, level.name, open_to) for level in known}
+    need = {level.name: _count_fewest(size, level.name, open_to) for level in known}
     # A place among others can never be better than the best: what it has is possible too.
     need = {name: min(count, now[name]) for name, count in need.items()}
     crossed = next((level for level in known if now[level.name] > 1), None)
     must = next((level for level in known if need[level.name] > 1), None)
-    peaks = gpu_peaks().get(model or "")
+    peaks = read_gpu_peaks().get(model or "")
     inside = max((peaks.nvlink_gbs or 0) / 2 if peaks else 0, PCIE_GBS)
-    return Spread(
+    return GangSpread(
         now,
         need,
         crossed.name if crossed else None,
@@ -109,7 +115,7 @@ def spread(used: Sequence[Place], open_to: Sequence[Place], model: str | None) -
     )
 
 
-def _fewest(size: int, level: str, places: Sequence[Place]) -> int:
+def _count_fewest(size: int, level: str, places: Sequence[GangNode]) -> int:
     rooms: dict[str, int] = defaultdict(int)
     for place in places:
         rooms[place.blocks[level]] += place.gpus

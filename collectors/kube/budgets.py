@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from collectors.kube.shapes import Custom
+from collectors.kube.shapes import CustomObject
 
 
-def budget_row(item: Custom, *, cluster: str, now: datetime) -> dict[str, Any]:
+def budget_row(item: CustomObject, *, cluster: str, now: datetime) -> dict[str, Any]:
     """Return one row; a budget that no controller has counted yet allows nothing.
 
     Without a selector a budget covers no pod and its selector is null; an empty one covers all.
@@ -24,8 +24,8 @@ def budget_row(item: Custom, *, cluster: str, now: datetime) -> dict[str, Any]:
         "selector": msgspec.json.encode(selector, order="sorted").decode()
         if isinstance(selector, dict)
         else None,
-        "min_available": _said(spec.get("minAvailable")),
-        "max_unavailable": _said(spec.get("maxUnavailable")),
+        "min_available": _amount_text(spec.get("minAvailable")),
+        "max_unavailable": _amount_text(spec.get("maxUnavailable")),
         "disruptions_allowed": _count(status.get("disruptionsAllowed")) or 0,
         "healthy": _count(status.get("currentHealthy")),
         "wanted_healthy": _count(status.get("desiredHealthy")),
@@ -33,7 +33,7 @@ def budget_row(item: Custom, *, cluster: str, now: datetime) -> dict[str, Any]:
     }
 
 
-def _said(amount: object) -> str:
+def _amount_text(amount: object) -> str:
     """Return pods or a percentage as written; empty, not null, so that a change is kept."""
     return str(amount) if isinstance(amount, (int, str)) else ""
 

@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from collectors.kube.collection import Change, Collection
-from collectors.kube.holders import remap
+from collectors.kube.collection import Collection, ObjectChange
+from collectors.kube.reservation_pods import remap
 from collectors.kube.shapes import Meta, Node, Pod
 from collectors.kube.survey import Survey, in_group
 
 Row = dict[str, Any]
 
 
-def changed_nodes(survey: Survey, changes: Iterable[Change[Node]]) -> Iterator[Row]:
+def changed_nodes(survey: Survey, changes: Iterable[ObjectChange[Node]]) -> Iterator[Row]:
     """Yield a row per node that changed; one that was deleted is simply not seen any more."""
     for change in changes:
         row = survey.node(change.object, change.at)
@@ -20,7 +20,7 @@ def changed_nodes(survey: Survey, changes: Iterable[Change[Node]]) -> Iterator[R
 
 
 def changed_pods(
-    survey: Survey, changes: Sequence[Change[Pod]], kept: Collection[Pod]
+    survey: Survey, changes: Sequence[ObjectChange[Pod]], collection: Collection[Pod]
 ) -> Iterator[Row]:
     """Yield a row per pod that changed; pods that share a GPU by a holder come all together."""
     grouped: dict[str, tuple[Meta, Row]] = {}
@@ -31,14 +31,14 @@ def changed_pods(
         else:
             yield row
     if grouped:
-        objects, at = kept.current() or ((), None)
+        objects, at = collection.current() or ((), None)
         for pod in objects:
             if in_group(pod.metadata) and pod.metadata.uid not in grouped:
                 grouped[pod.metadata.uid] = (pod.metadata, survey.pod(pod, at))
         yield from remap(grouped.values())
 
 
-def _row(survey: Survey, change: Change[Pod]) -> Row:
+def _row(survey: Survey, change: ObjectChange[Pod]) -> Row:
     row: Mapping[str, Any] = survey.pod(change.object, change.at)
     if not change.deleted:
         return {**row, "first_seen": change.first_at}

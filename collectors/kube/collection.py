@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from collectors.kube.list_watch import Step
+from collectors.kube.list_watch import WatchStep
 from collectors.kube.shapes import Node, Pod
 
 T = TypeVar("T", bound=Node | Pod)
@@ -22,7 +22,7 @@ TICK_S = 0.5
 """How often a watch that waits looks whether it should stop."""
 
 
-class Change(msgspec.Struct, Generic[T], frozen=True):
+class ObjectChange(msgspec.Struct, Generic[T], frozen=True):
     """The newest state of an object that changed, and when its changes were seen."""
 
     object: T
@@ -42,11 +42,11 @@ class Collection(Generic[T]):
         self._lock = threading.Condition()
         self._objects: dict[str, T] = {}
         self._listed: dict[str, T] = {}
-        self._changes: dict[str, Change[T]] = {}
+        self._changes: dict[str, ObjectChange[T]] = {}
         self._confirmed: datetime | None = None
         self.synced = False
 
-    def apply(self, step: Step[T]) -> None:
+    def apply(self, step: WatchStep[T]) -> None:
         """Learn one step; wait while too many changes wait."""
         with self._lock:
             while len(self._changes) >= self._most and not self._stop.is_set():
@@ -77,15 +77,15 @@ class Collection(Generic[T]):
                 return None
             return list(self._objects.values()), self._confirmed
 
-    def take(self) -> list[Change[T]]:
+    def take(self) -> list[ObjectChange[T]]:
         """Return the changes that wait, the newest of each object; they wait no longer."""
         with self._lock:
-            taken = list(self._changes.values())
+            changes = list(self._changes.values())
             self._changes = {}
             self._lock.notify_all()
-            return taken
+            return changes
 
-    def put_back(self, changes: Iterable[Change[T]]) -> None:
+    def put_back(self, changes: Iterable[ObjectChange[T]]) -> None:
         """Let changes wait again that were taken and not stored; what came since is newer."""
         with self._lock:
             for change in changes:
@@ -102,8 +102,8 @@ class Collection(Generic[T]):
             if key not in self._objects:
                 self._note(item, deleted=True)
         for key, item in self._objects.items():
-            known = before.get(key)
-            if known is None or _version(known) != _version(item):
+            previous = before.get(key)
+            if previous is None or _version(previous) != _version(item):
                 self._note(item)
         self.synced = True
         self._confirmed = self._clock()
@@ -112,7 +112,7 @@ class Collection(Generic[T]):
         now, key = self._clock(), _key(item)
         waiting = self._changes.get(key)
         first = now if waiting is None else waiting.first_at
-        self._changes[key] = Change(item, first, now, deleted)
+        self._changes[key] = ObjectChange(item, first, now, deleted)
 
 
 def _key(item: Node | Pod) -> str:

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 
 from collectors.inventory import batches
 from collectors.kube.changes import changed_nodes, changed_pods
-from collectors.kube.gone import Gone
-from collectors.kube.list_watch import Progress
-from collectors.kube.looks import Looks
+from collectors.kube.list_watch import WatchProgress
+from collectors.kube.polls import Polls
 from collectors.kube.survey import Survey
-from collectors.kube.watching import Watches
+from collectors.kube.unlisted_pods import UnlistedPods
+from collectors.kube.watches import Watches
 from fallow.errors import TemporaryError
-from fallow.kube.api import Api, Pause, connect
+from fallow.kube.api import ApiConnection, BackOff, connect
 from fallow.settings import KubernetesSettings
 from fallow.tables import Batch
 from fallow.window import Window
@@ -38,10 +38,10 @@ class KubernetesCollector:
         cluster: str,
         clock: Callable[[], datetime] = utc_now,
         *,
-        api: Api | None = None,
+        api: ApiConnection | None = None,
     ) -> None:
         self._settings, self._cluster, self._clock, self._api = settings, cluster, clock, api
-        self._gone = Gone(cluster)
+        self._unlisted = UnlistedPods(cluster)
         self._watches: Watches | None = None
         self._survey: Survey | None = None
 
@@ -56,12 +56,12 @@ class KubernetesCollector:
         del window
         if self._watches is not None:
             self._watches.await_lists()
-        looks = Looks(self._cluster, self._clock, NAME)
-        survey = self._begin(looks)
+        polls = Polls(self._cluster, self._clock, NAME)
+        survey = self._begin(polls)
         with suppress(TemporaryError):  # written down; it would not answer for the rest either
             yield from survey.batches()
             self._survey = survey
-        yield from batches("scrape", looks.rows)
+        yield from batches("scrape", polls.rows)
 
     def nodes_and_pods(self) -> Iterator[Batch]:
         """Yield rows of nodes and pods as they are now, without all else that `collect` brings.
@@ -70,7 +70,7 @@ class KubernetesCollector:
             SettingsError: there is no kubeconfig and no service account.
             TemporaryError: the API does not answer.
         """
-        survey = self._begin(Looks(self._cluster, self._clock, NAME))
+        survey = self._begin(Polls(self._cluster, self._clock, NAME))
         survey.prepare()
         yield from batches("node", survey.nodes())
         yield from batches("pod", survey.pods())
@@ -89,7 +89,7 @@ class KubernetesCollector:
             SettingsError: there is no kubeconfig and no service account.
         """
         seconds = self._settings.timeout.total_seconds()
-        pause = Pause(sleep or stop.wait)
+        pause = BackOff(sleep or stop.wait)
         api = connect(self._settings.context, timeout_s=seconds, pause=pause)
         limit = self._settings.page_size
         self._watches = Watches(api, limit=limit, clock=self._clock, stop=stop)
@@ -109,51 +109,51 @@ class KubernetesCollector:
         if watches is None:
             yield ()
             return
-        looks = Looks(self._cluster, self._clock, NAME)
+        polls = Polls(self._cluster, self._clock, NAME)
         nodes, pods = watches.nodes.take(), watches.pods.take()
         try:
-            survey = self._prepared(looks)
+            survey = self._prepared(polls)
             rows = [
                 *batches("node", changed_nodes(survey, nodes)),
                 *batches("pod", changed_pods(survey, pods, watches.pods)),
             ]
             while watches.failures:
                 target, at, error = watches.failures.popleft()
-                looks.record(target, at, 0, error, end=at)
-            yield [*rows, *batches("scrape", looks.take())]
+                polls.record(target, at, 0, error, end=at)
+            yield [*rows, *batches("scrape", polls.take())]
         except BaseException:
             watches.nodes.put_back(nodes)
             watches.pods.put_back(pods)
             raise
         for change in pods:
             if change.deleted:
-                self._gone.forget(change.object.metadata.uid)
+                self._unlisted.forget(change.object.metadata.uid)
 
-    def progress(self) -> Sequence[Progress]:
+    def progress(self) -> Sequence[WatchProgress]:
         """Return what each watch did so far; nothing while none runs."""
         return () if self._watches is None else tuple(self._watches.progress.values())
 
-    def _prepared(self, looks: Looks) -> Survey:
+    def _prepared(self, polls: Polls) -> Survey:
         """Return what the last look learnt of claims, owners, queues; without one, look now."""
         if self._survey is None:
-            survey = self._begin(looks)
+            survey = self._begin(polls)
             survey.prepare()
             self._survey = survey
         return self._survey
 
-    def _open(self) -> Api:
+    def _open(self) -> ApiConnection:
         if self._api is None:
             seconds = self._settings.timeout.total_seconds()
             self._api = connect(self._settings.context, timeout_s=seconds)
         return self._api
 
-    def _begin(self, looks: Looks) -> Survey:
+    def _begin(self, polls: Polls) -> Survey:
         return Survey(
             self._open(),
             self._settings,
             cluster=self._cluster,
             clock=self._clock,
-            looks=looks,
-            gone=self._gone,
+            polls=polls,
+            unlisted=self._unlisted,
             watches=self._watches,
         )

@@ -21,7 +21,7 @@ def constraints(spec: PodSpec) -> dict[str, Any]:
         for port in container.ports or ()
         if port.host_port
     )
-    found = {
+    result = {
         "apart": _terms(affinity.pod_anti_affinity) if affinity else [],
         "beside": _terms(affinity.pod_affinity) if affinity else [],
         "spread": [
@@ -31,7 +31,7 @@ def constraints(spec: PodSpec) -> dict[str, Any]:
         ],
         "ports": ports,
     }
-    return {name: terms for name, terms in found.items() if terms}
+    return {name: terms for name, terms in result.items() if terms}
 
 
 def _terms(affinity: PodAffinity | None) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from collectors.kube.shapes import Custom, Meta
+from collectors.kube.shapes import CustomObject, Meta
 
 HAMI_ALLOCATED = re.compile(r"^hami\.io/.*-devices-allocated$")
 HAMI_REGISTERED = re.compile(r"^hami\.io/node-.*-register$")
@@ -21,7 +21,7 @@ _LEGACY_FIELDS = 7
 _PERCENT = 100
 
 
-class Device(msgspec.Struct, frozen=True, omit_defaults=True):
+class PodDevice(msgspec.Struct, frozen=True, omit_defaults=True):
     """One device a pod was given."""
 
     device: str
@@ -32,7 +32,7 @@ class Device(msgspec.Struct, frozen=True, omit_defaults=True):
     memory_bytes: int | None = None
 
 
-class Registered(msgspec.Struct, frozen=True):
+class HamiDevice(msgspec.Struct, frozen=True):
     """A physical device that HAMi registered on a node; memory in MiB."""
 
     id: str
@@ -41,7 +41,7 @@ class Registered(msgspec.Struct, frozen=True):
     type: str = ""
 
 
-class Offered(msgspec.Struct, frozen=True):
+class SliceDevice(msgspec.Struct, frozen=True):
     """A device of a ResourceSlice."""
 
     uuid: str
@@ -51,44 +51,44 @@ class Offered(msgspec.Struct, frozen=True):
     node: str | None
 
 
-def hami_registered(annotations: Mapping[str, str] | None) -> list[Registered]:
+def hami_registered(annotations: Mapping[str, str] | None) -> list[HamiDevice]:
     """Return the physical devices of a HAMi node; both the JSON and the older text form."""
-    found: dict[str, Registered] = {}
+    devices: dict[str, HamiDevice] = {}
     for key, text in (annotations or {}).items():
         if HAMI_REGISTERED.match(key):
-            for device in _registered(text):
-                found.setdefault(device.id, device)
-    return list(found.values())
+            for device in _parse_register(text):
+                devices.setdefault(device.id, device)
+    return list(devices.values())
 
 
-def _registered(text: str) -> list[Registered]:
+def _parse_register(text: str) -> list[HamiDevice]:
     if text.lstrip().startswith("["):
         try:
-            return msgspec.json.decode(text, type=list[Registered])
+            return msgspec.json.decode(text, type=list[HamiDevice])
         except msgspec.DecodeError:
             return []
     out = []
     for entry in filter(None, text.split(":")):
         fields = entry.split(",")
         if len(fields) >= _LEGACY_FIELDS and fields[1].isdigit() and fields[2].isdigit():
-            out.append(Registered(fields[0], int(fields[1]), float(fields[2]), fields[4]))
+            out.append(HamiDevice(fields[0], int(fields[1]), float(fields[2]), fields[4]))
     return out
 
 
 def hami_devices(
     annotations: Mapping[str, str] | None, memory_mib: Mapping[str, float]
-) -> list[Device]:
+) -> list[PodDevice]:
     """Return what HAMi gave a pod: `UUID,type,memMB,cores:` per device, `;` per container.
 
     The share is the greater of the cores and of the memory over the device's own (by UUID in
     `memory_mib`); a device named for several containers is summed, at most whole.
     """
-    words = annotations or {}
-    if words.get("hami.io/bind-phase") == "failed":
+    annotation_map = annotations or {}
+    if annotation_map.get("hami.io/bind-phase") == "failed":
         return []
     shares: dict[str, float | None] = {}
     memory: dict[str, int] = {}
-    texts = [text for key, text in words.items() if HAMI_ALLOCATED.match(key)]
+    texts = [text for key, text in annotation_map.items() if HAMI_ALLOCATED.match(key)]
     for entry in re.split(r"[:;]", ":".join(texts)):
         fields = entry.split(",")
         if len(fields) != _HAMI_FIELDS or not fields[0]:
@@ -96,14 +96,14 @@ def hami_devices(
         uuid = fields[0].partition("[")[0]  # an instance is UUID[template-position]
         mib, cores = _number(fields[2]), _number(fields[3])
         total = memory_mib.get(uuid) or math.inf  # unknown memory says nothing about the share
-        known = max(cores / _PERCENT, mib / total)
+        shares_known = max(cores / _PERCENT, mib / total)
         memory[uuid] = memory.get(uuid, 0) + int(mib * 2**20)
-        if known:
-            shares[uuid] = min((shares.get(uuid) or 0) + known, 1.0)
+        if shares_known:
+            shares[uuid] = min((shares.get(uuid) or 0) + shares_known, 1.0)
         else:
             shares.setdefault(uuid, None)
     return [
-        Device(uuid, share, "hami", memory_bytes=memory[uuid] or None)
+        PodDevice(uuid, share, "hami", memory_bytes=memory[uuid] or None)
         for uuid, share in shares.items()
     ]
 
@@ -120,21 +120,23 @@ def _number(text: str) -> float:
 class Dra:
     """Devices that resource claims gave to pods, by pod UID, and devices by node."""
 
-    def __init__(self, slices: Iterable[Custom] = (), claims: Iterable[Custom] = ()) -> None:
-        self._offered = _offered(slices)
-        self._by_pod: dict[str, list[Device]] = {}
+    def __init__(
+        self, slices: Iterable[CustomObject] = (), claims: Iterable[CustomObject] = ()
+    ) -> None:
+        self._offered = _slice_devices(slices)
+        self._by_pod: dict[str, list[PodDevice]] = {}
         for claim in claims:
             self._read(claim)
 
-    def devices(self, pod: Meta) -> list[Device]:
+    def devices(self, pod: Meta) -> list[PodDevice]:
         """Return the devices of one pod."""
         return self._by_pod.get(pod.uid, [])
 
-    def on_node(self, node: str) -> list[Offered]:
+    def on_node(self, node: str) -> list[SliceDevice]:
         """Return the devices that a node's slices offer, instances included."""
         return [d for d in self._offered.values() if d.node == node]
 
-    def _read(self, claim: Custom) -> None:
+    def _read(self, claim: CustomObject) -> None:
         status = claim.status or {}
         users = [u["uid"] for u in status.get("reservedFor") or () if u.get("resource") == "pods"]
         results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
@@ -142,25 +144,29 @@ class Dra:
             if result.get("adminAccess"):  # monitoring looks in; it holds nothing
                 continue
             key = (result.get("driver"), result.get("pool"), result.get("device"))
-            offered = self._offered.get(key)
-            if offered is None:
+            slice_device = self._offered.get(key)
+            if slice_device is None:
                 continue
             share = 1.0 if len(users) == 1 else None
-            device = Device(
-                offered.uuid, share, "dra", parent=offered.parent, profile=offered.profile
+            device = PodDevice(
+                slice_device.uuid,
+                share,
+                "dra",
+                parent=slice_device.parent,
+                profile=slice_device.profile,
             )
             for uid in users:
                 self._by_pod.setdefault(uid, []).append(device)
 
 
-def _offered(slices: Iterable[Custom]) -> dict[tuple[Any, Any, Any], Offered]:
+def _slice_devices(slices: Iterable[CustomObject]) -> dict[tuple[Any, Any, Any], SliceDevice]:
     """Return GPUs by (driver, pool, device) from each pool's newest generation."""
     specs = [s.spec for s in slices if s.spec]
     newest: dict[tuple[Any, Any], int] = {}
     for spec in specs:
         key = (spec.get("driver"), (spec.get("pool") or {}).get("name"))
         newest[key] = max(newest.get(key, 0), (spec.get("pool") or {}).get("generation") or 0)
-    found: dict[tuple[Any, Any, Any], Offered] = {}
+    devices: dict[tuple[Any, Any, Any], SliceDevice] = {}
     for spec in specs:
         pool = spec.get("pool") or {}
         key = (spec.get("driver"), pool.get("name"))
@@ -169,14 +175,14 @@ def _offered(slices: Iterable[Custom]) -> dict[tuple[Any, Any, Any], Offered]:
         for device in spec.get("devices") or ():
             uuid = _attribute(device, "uuid")
             if uuid:
-                found[(*key, device.get("name"))] = Offered(
+                devices[(*key, device.get("name"))] = SliceDevice(
                     uuid,
                     _attribute(device, "parentUUID"),
                     _attribute(device, "profile"),
                     _attribute(device, "productName"),
                     spec.get("nodeName"),
                 )
-    return found
+    return devices
 
 
 def _attribute(device: Mapping[str, Any], name: str) -> str | None:

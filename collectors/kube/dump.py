@@ -9,22 +9,22 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from collectors.inventory import batches, look
-from collectors.kube.addresses import address_rows, of_node, of_pod
+from collectors.inventory import batches, scrape_row
+from collectors.kube.addresses import address_rows, node_addresses, pod_addresses
 from collectors.kube.budgets import budget_row
 from collectors.kube.devices import Dra, hami_registered
 from collectors.kube.events import event_row, refusal
-from collectors.kube.holders import remap
 from collectors.kube.nodes import node_gpus, node_row
-from collectors.kube.owners import Owners, Resolver, by_template_hash, from_index, split
-from collectors.kube.pods import Surroundings, pod_row
+from collectors.kube.owners import Owners, Resolver, by_template_hash, from_index, split_api_version
+from collectors.kube.pods import PodContext, pod_row
 from collectors.kube.queues import Queues
 from collectors.kube.quotas import quota_kinds, quota_rows
-from collectors.kube.shapes import Custom, Event, Meta, Node, Partial, Pod
+from collectors.kube.reservation_pods import remap
+from collectors.kube.shapes import CustomObject, Event, Meta, Node, Partial, Pod
 from collectors.kube.survey import SHARED, in_group
 from fallow.errors import UsageError
-from fallow.kube.shapes import Shape
-from fallow.protections import named
+from fallow.kube.api_objects import ApiObject
+from fallow.protections import select_protections
 from fallow.settings import KubernetesSettings
 from fallow.tables import Batch
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 Row = dict[str, Any]
 
 
-class Document(Shape, frozen=True):
+class KubectlDocument(ApiObject, frozen=True):
     """Whatever `kubectl -o json` printed."""
 
     kind: str = ""
@@ -41,7 +41,7 @@ class Document(Shape, frozen=True):
     items: list[msgspec.Raw] | None = None
 
 
-class Typed(Shape, frozen=True):
+class TypedItem(ApiObject, frozen=True):
     """An item's kind; the items of a typed list (`PodList`) omit it."""
 
     kind: str = ""
@@ -54,23 +54,26 @@ class Dump:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._items: dict[tuple[str, str], list[msgspec.Raw]] = {}
-        listed = _read(path)
-        for position, item in enumerate(listed.items or ()):
-            what = self._decode(item, Typed, position)
-            kind = what.kind or listed.kind.removesuffix("List")
-            group, _ = split(what.api_version or listed.api_version)
+        document = _read(path)
+        for position, item in enumerate(document.items or ()):
+            item_type = self._decode(item, TypedItem, position)
+            kind = item_type.kind or document.kind.removesuffix("List")
+            group, _ = split_api_version(item_type.api_version or document.api_version)
             self._items.setdefault((group, kind), []).append(item)
         if not self._items.get(("", "Node")) and not self._items.get(("", "Pod")):
-            held = Counter({kind: len(items) for (_, kind), items in self._items.items()})
-            said = ", ".join(f"{n} {kind or 'nameless'}" for kind, n in held.most_common(5))
+            kind_counts = Counter({kind: len(items) for (_, kind), items in self._items.items()})
+            counts_text = ", ".join(
+                f"{n} {kind or 'nameless'}" for kind, n in kind_counts.most_common(5)
+            )
             raise UsageError(
-                f"{path} holds no Node and no Pod ({said or 'it is an empty List'})", hint=COMMAND
+                f"{path} holds no Node and no Pod ({counts_text or 'it is an empty List'})",
+                hint=COMMAND,
             )
 
     def of(self, group: str, kind: str, shape: type[T]) -> list[T]:
         """Return the objects of one kind."""
-        found = self._items.get((group, kind), [])
-        return [self._decode(item, shape, i) for i, item in enumerate(found)]
+        entries = self._items.get((group, kind), [])
+        return [self._decode(item, shape, i) for i, item in enumerate(entries)]
 
     def metadata(self) -> dict[tuple[str, str, str, str], Meta]:
         """Return every object's metadata by group, kind, namespace and name."""
@@ -108,42 +111,45 @@ def import_kubectl(
     """
     dump = Dump(path)
     dra = Dra(
-        dump.of("resource.k8s.io", "ResourceSlice", Custom),
-        dump.of("resource.k8s.io", "ResourceClaim", Custom),
+        dump.of("resource.k8s.io", "ResourceSlice", CustomObject),
+        dump.of("resource.k8s.io", "ResourceClaim", CustomObject),
     )
     nodes = dump.of("", "Node", Node)
-    found = {node.metadata.name: node_gpus(node, dra) for node in nodes}
+    gpus_by_node = {node.metadata.name: node_gpus(node, dra) for node in nodes}
     yield from batches("node", (node_row(n, cluster=cluster, now=now, dra=dra) for n in nodes))
     spaces = dump.of("", "Namespace", Partial)
-    around = Surroundings(
+    context = PodContext(
         cluster=cluster,
         now=lambda: now,
         resolve=_resolver(dump),
         team_labels=KubernetesSettings().team_labels if team_labels is None else team_labels,
         namespaces={n.metadata.name: n.metadata.labels or {} for n in spaces},
         protections={
-            n.metadata.name: named(n.metadata.labels, n.metadata.annotations) for n in spaces
+            n.metadata.name: select_protections(n.metadata.labels, n.metadata.annotations)
+            for n in spaces
         },
         replicas={
-            name: g.replicas for name, g in found.items() if g.sharing in SHARED and g.replicas
+            name: g.replicas
+            for name, g in gpus_by_node.items()
+            if g.sharing in SHARED and g.replicas
         },
         memory_mib={d.id: d.devmem for n in nodes for d in hami_registered(n.metadata.annotations)},
         queues=_queues(dump),
         dra=dra,
     )
-    listed = dump.of("", "Pod", Pod)
-    known = chain.from_iterable([*map(of_node, nodes), *map(of_pod, listed)])
-    yield from batches("address", address_rows(known, cluster=cluster, now=now))
-    pods = [(pod.metadata, pod_row(pod, around)) for pod in listed]
+    pod_objects = dump.of("", "Pod", Pod)
+    pairs = chain.from_iterable([*map(node_addresses, nodes), *map(pod_addresses, pod_objects)])
+    yield from batches("address", address_rows(pairs, cluster=cluster, now=now))
+    pods = [(pod.metadata, pod_row(pod, context)) for pod in pod_objects]
     yield from batches("pod", (row for meta, row in pods if not in_group(meta)))
     yield from batches("pod", remap(pair for pair in pods if in_group(pair[0])))
-    yield from batches("quota", _quotas(dump, cluster, now, around.queues))
-    budgets = dump.of("policy", "PodDisruptionBudget", Custom)
+    yield from batches("quota", _quotas(dump, cluster, now, context.queues))
+    budgets = dump.of("policy", "PodDisruptionBudget", CustomObject)
     yield from batches(
         "disruption_budget", (budget_row(b, cluster=cluster, now=now) for b in budgets)
     )
     yield from batches("event", _events(dump, cluster))
-    row = look(
+    row = scrape_row(
         "kubectl", str(path), cluster=cluster, start=now, end=now, samples=len(dump), error=None
     )
     yield from batches("scrape", [row])
@@ -157,14 +163,14 @@ def _resolver(dump: Dump) -> Resolver:
 def _queues(dump: Dump) -> Queues:
     queues = Queues()
     for group in ("scheduling.volcano.sh", "scheduling.run.ai"):
-        queues.add_groups(dump.of(group, "PodGroup", Custom))
-    queues.add_workloads(dump.of("kueue.x-k8s.io", "Workload", Custom))
+        queues.add_groups(dump.of(group, "PodGroup", CustomObject))
+    queues.add_workloads(dump.of("kueue.x-k8s.io", "Workload", CustomObject))
     return queues
 
 
 def _quotas(dump: Dump, cluster: str, now: datetime, queues: Queues) -> Iterator[Row]:
     for kind in quota_kinds():
-        for item in dump.of(kind.group, kind.kind.partition(".")[0], Custom):
+        for item in dump.of(kind.group, kind.kind.partition(".")[0], CustomObject):
             yield from quota_rows(kind, item, cluster=cluster, now=now, queues=queues)
 
 
@@ -174,7 +180,7 @@ def _events(dump: Dump, cluster: str) -> Iterator[Row]:
             yield event_row(event, cluster=cluster)
 
 
-def _read(path: Path) -> Document:
+def _read(path: Path) -> KubectlDocument:
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -185,15 +191,15 @@ def _read(path: Path) -> Document:
     if not data:
         raise UsageError(f"{path} is empty", hint=COMMAND)
     try:
-        found = msgspec.json.decode(data, type=Document)
+        document = msgspec.json.decode(data, type=KubectlDocument)
     except msgspec.ValidationError as error:
         raise UsageError(f"{path} is JSON, but no List: {error}", hint=COMMAND) from error
     except msgspec.DecodeError as error:
         raise UsageError(f"{path}: {_why_not_json(data, error)}", hint=COMMAND) from error
-    if not found.kind.endswith("List") or found.items is None:
-        what = f"one {found.kind}" if found.kind else "a JSON object"
-        raise UsageError(f"{path} holds {what}, not a List", hint=COMMAND)
-    return found
+    if not document.kind.endswith("List") or document.items is None:
+        description = f"one {document.kind}" if document.kind else "a JSON object"
+        raise UsageError(f"{path} holds {description}, not a List", hint=COMMAND)
+    return document
 
 
 def _why_not_json(data: bytes, error: msgspec.DecodeError) -> str:

@@ -44,5 +44,5 @@ def refusal(event: Event) -> bool:
 def last_seen(event: Event) -> datetime | None:
     """Return when an event was last seen; reporters fill different fields."""
     series = event.series.last_observed_time if event.series else None
-    known = (series, event.last_timestamp, event.event_time, event.first_timestamp)
-    return next((t for t in known if t), event.metadata.creation_timestamp)
+    times = (series, event.last_timestamp, event.event_time, event.first_timestamp)
+    return next((t for t in times if t), event.metadata.creation_timestamp)

@@ -10,11 +10,11 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 
-from collectors.kube.shapes import Change, Partial
+from collectors.kube.shapes import Partial, WatchEvent
 from fallow.errors import SourceError, TemporaryError
-from fallow.kube.api import Api, ApiError, LineStream
-from fallow.kube.pages import GONE, Listing
-from fallow.kube.shapes import Page, Status
+from fallow.kube.api import ApiConnection, ApiError, LineStream
+from fallow.kube.api_objects import ApiStatus, Page
+from fallow.kube.listing import EXPIRED, Listing
 
 T = TypeVar("T")
 Kind = Literal["LISTING", "LISTED", "SYNCED", "ADDED", "MODIFIED", "DELETED"]
@@ -25,19 +25,19 @@ WATCH_S = 240
 SILENCE_S = 30
 """How long after that a connection may stay silent before it counts as broken."""
 
-_change = msgspec.json.Decoder(Change)
+_change = msgspec.json.Decoder(WatchEvent)
 _partial = msgspec.json.Decoder(Partial)
-_error = msgspec.json.Decoder(Status)
+_error = msgspec.json.Decoder(ApiStatus)
 
 
-class Step(msgspec.Struct, Generic[T], frozen=True):
+class WatchStep(msgspec.Struct, Generic[T], frozen=True):
     """One thing learnt: an object as listed or changed, or that a list begins or has been read."""
 
     kind: Kind
     object: T | None = None
 
 
-class Progress(msgspec.Struct):
+class WatchProgress(msgspec.Struct):
     """What a watch did so far; one thread counts, others read."""
 
     resource: str = ""
@@ -56,7 +56,7 @@ class Progress(msgspec.Struct):
     """The thread ended by a fault of ours."""
 
 
-class Expired(Exception):  # noqa: N818  (it ends a watch, it is no failure)
+class WatchExpiredError(Exception):
     """The version watched from is gone."""
 
 
@@ -65,23 +65,23 @@ class ListWatch(Generic[T]):
 
     def __init__(
         self,
-        api: Api,
+        api: ApiConnection,
         path: str,
         shape: type[T],
         *,
         limit: int,
         on_failure: Callable[[str], None] = lambda _: None,
         on_contact: Callable[[], None] = lambda: None,
-        progress: Progress | None = None,
+        progress: WatchProgress | None = None,
     ) -> None:
         self._api, self._path, self._limit = api, path, limit
-        self._on_contact, self.progress = on_contact, progress or Progress()
+        self._on_contact, self.progress = on_contact, progress or WatchProgress()
         self._pages: msgspec.json.Decoder[Page[T]] = msgspec.json.Decoder(Page[shape])  # type: ignore[valid-type]
         self._objects: msgspec.json.Decoder[T] = msgspec.json.Decoder(shape)
         self._on_failure = on_failure
         self._open: LineStream | None = None
 
-    def steps(self, stop: threading.Event) -> Iterator[Step[T]]:
+    def steps(self, stop: threading.Event) -> Iterator[WatchStep[T]]:
         """Yield what is listed, `SYNCED`, what changes; after an expiry list anew."""
         version, failures, progress = "", 0, self.progress
         while not stop.is_set():
@@ -98,7 +98,7 @@ class ListWatch(Generic[T]):
                 if silent:  # a server that hangs up at once
                     failures += 1
                     self._wait(stop, failures)
-            except Expired:
+            except WatchExpiredError:
                 version = ""
                 progress.expiries += 1
                 failures += 1
@@ -113,18 +113,18 @@ class ListWatch(Generic[T]):
                 failures += 1
                 self._wait(stop, failures)
 
-    def _list(self, listing: Listing[T]) -> Iterator[Step[T]]:
+    def _list(self, listing: Listing[T]) -> Iterator[WatchStep[T]]:
         """Yield a whole list; one that begins anew says so, for what it yielded may be gone."""
         self.progress.lists += 1
         restarts = -1
         for page in listing:
             if listing.restarts != restarts:
                 restarts = listing.restarts
-                yield Step("LISTING")
-            yield from (Step("LISTED", item) for item in page)
+                yield WatchStep("LISTING")
+            yield from (WatchStep("LISTED", item) for item in page)
         if listing.restarts != restarts:  # it is empty
-            yield Step("LISTING")
-        yield Step("SYNCED")
+            yield WatchStep("LISTING")
+        yield WatchStep("SYNCED")
 
     def close(self) -> None:
         """End an open watch; may be called from another thread after `stop` is set."""
@@ -135,7 +135,9 @@ class ListWatch(Generic[T]):
         if failures and not stop.is_set():
             self._api.pause(failures - 1)
 
-    def _watch(self, version: str, stop: threading.Event) -> Iterator[tuple[Step[T] | None, str]]:
+    def _watch(
+        self, version: str, stop: threading.Event
+    ) -> Iterator[tuple[WatchStep[T] | None, str]]:
         """Yield changes with the version each leads to; a bookmark is a version alone."""
         query = {
             "watch": "true",
@@ -146,8 +148,8 @@ class ListWatch(Generic[T]):
         try:
             self._open = self._api.stream(self._path, query, read_timeout_s=WATCH_S + SILENCE_S)
         except ApiError as error:
-            if error.code == GONE:
-                raise Expired from error
+            if error.code == EXPIRED:
+                raise WatchExpiredError from error
             raise
         if stop.is_set():  # `close` came before there was anything to close
             self._open.close()
@@ -160,19 +162,19 @@ class ListWatch(Generic[T]):
             self._on_contact()
             yield read
 
-    def _read(self, line: bytes) -> tuple[Step[T] | None, str]:
+    def _read(self, line: bytes) -> tuple[WatchStep[T] | None, str]:
         try:
             change = _change.decode(line)
             if change.type == "ERROR":
                 status = _error.decode(change.object)
-                if status.code == GONE:
-                    raise Expired
+                if status.code == EXPIRED:
+                    raise WatchExpiredError
                 raise ApiError(self._path, status.code or 0, status)
             at = _partial.decode(change.object).metadata.resource_version
             if change.type == "BOOKMARK":
                 return None, at
             if change.type not in {"ADDED", "MODIFIED", "DELETED"}:
                 raise SourceError(f"{self._path}: a watch said {change.type!r}")
-            return Step(change.type, self._objects.decode(change.object)), at  # type: ignore[arg-type]
+            return WatchStep(change.type, self._objects.decode(change.object)), at  # type: ignore[arg-type]
         except msgspec.DecodeError as error:
             raise SourceError(f"{self._path}: a watch line is not JSON: {error}") from error

@@ -42,7 +42,7 @@ def node_row(node: Node, *, cluster: str, now: datetime, dra: Dra) -> dict[str, 
     """Return one row of the `node` table; `first_seen` is the node's creation."""
     meta, labels = node.metadata, node.metadata.labels or {}
     allocatable = amounts(node.status.allocatable)
-    found = node_gpus(node, dra)
+    gpus_of_node = node_gpus(node, dra)
     ready = next((c for c in node.status.conditions or () if c.type == "Ready"), None)
     provider = _provider(node.spec.provider_id)
     return {
@@ -52,20 +52,20 @@ def node_row(node: Node, *, cluster: str, now: datetime, dra: Dra) -> dict[str, 
         "first_seen": meta.creation_timestamp or now,
         "last_seen": now,
         "provider": provider,
-        "region": labelled("region", labels),
-        "zone": labelled("zone", labels),
-        "instance_type": labelled("instance_type", labels),
-        "capacity_type": labelled("capacity_type", labels)
+        "region": read_labels("region", labels),
+        "zone": read_labels("zone", labels),
+        "instance_type": read_labels("instance_type", labels),
+        "capacity_type": read_labels("capacity_type", labels)
         or ("on-demand" if provider in _PROVIDERS.values() else None),
-        "pool": labelled("pool", labels),
+        "pool": read_labels("pool", labels),
         "cpu_milli": milli(allocatable.get("cpu")),
         "memory_bytes": whole(allocatable.get("memory")),
-        "gpu_resource": found.resource,
-        "gpu_count": found.count,
-        "gpu_allocatable": found.allocatable,
-        "gpu_model": found.model,
-        "gpu_replicas": found.replicas,
-        "sharing": found.sharing,
+        "gpu_resource": gpus_of_node.resource,
+        "gpu_count": gpus_of_node.count,
+        "gpu_allocatable": gpus_of_node.allocatable,
+        "gpu_model": gpus_of_node.model,
+        "gpu_replicas": gpus_of_node.replicas,
+        "sharing": gpus_of_node.sharing,
         "ready": None if ready is None else ready.status == "True",
         "unschedulable": bool(node.spec.unschedulable),
         "labels": document(labels),
@@ -76,53 +76,55 @@ def node_row(node: Node, *, cluster: str, now: datetime, dra: Dra) -> dict[str, 
 def node_gpus(node: Node, dra: Dra) -> Gpus:
     """Return a node's physical GPUs from capacity, labels, HAMi's register or DRA slices."""
     labels = node.metadata.labels or {}
-    model = labelled("gpu_model", labels)
+    model = read_labels("gpu_model", labels)
     registered = hami_registered(node.metadata.annotations)
-    counted = gpus(amounts(node.status.capacity))
+    device_counts = gpus(amounts(node.status.capacity))
     if registered:
-        name = max(counted, key=lambda r: counted[r]).name if counted else None
+        name = max(device_counts, key=lambda r: device_counts[r]).name if device_counts else None
         model = model or registered[0].type or None
         return Gpus(name, len(registered), model, max(d.count for d in registered), "hami")
-    if not counted:
+    if not device_counts:
         return _from_slices(node, dra, model)
     replicas = next(filter(None, (_integer(labels.get(label)) for label in _REPLICAS)), None)
     product, profile = model, None
     if model is not None and (cut := _SUFFIX.search(model)):
         product, profile = model[: cut.start()], cut.group(2)
-    sharing = _sharing(labels, model, replicas, counted, profile)
-    count = _physical(counted, labels, replicas or 1, profile, product)
-    shown = replicas if sharing in {"time-slicing", "mps"} else None
-    main = max(counted, key=lambda r: (r.form != "mig", counted[r]))
-    plain = profile is None and all(r.form != "mig" for r in counted)
-    offered = amounts(node.status.allocatable)
+    sharing = _sharing(labels, model, replicas, device_counts, profile)
+    count = _physical(device_counts, labels, replicas or 1, profile, product)
+    replicas_sharing = replicas if sharing in {"time-slicing", "mps"} else None
+    main = max(device_counts, key=lambda r: (r.form != "mig", device_counts[r]))
+    plain = profile is None and all(r.form != "mig" for r in device_counts)
+    slice_devices = amounts(node.status.allocatable)
     allocatable = None
     if plain:
         # A board that fell off its bus is still labelled until discovery runs again, and paid for.
         count = max(count, _integer(labels.get("nvidia.com/gpu.count")) or 0)
-        if offered:
-            allocatable = min(count, _boards(gpus(offered), replicas or 1))
-    return Gpus(main.name, count, product, shown, sharing, allocatable)
+        if slice_devices:
+            allocatable = min(count, _gpu_count(gpus(slice_devices), replicas or 1))
+    return Gpus(main.name, count, product, replicas_sharing, sharing, allocatable)
 
 
 def _from_slices(node: Node, dra: Dra, model: str | None) -> Gpus:
-    offered = dra.on_node(node.metadata.name)
+    slice_devices = dra.on_node(node.metadata.name)
     labels = node.metadata.labels or {}
-    if not offered:  # boards that discovery saw although no plug-in offers them are paid for too
-        seen = _integer(labels.get("nvidia.com/gpu.count"))
+    if (
+        not slice_devices
+    ):  # boards that discovery saw although no plug-in offers them are paid for too
+        labelled_count = _integer(labels.get("nvidia.com/gpu.count"))
         cut = _SUFFIX.search(model or "")
-        if seen is None or (cut is not None and cut.group(2)):
+        if labelled_count is None or (cut is not None and cut.group(2)):
             return Gpus()
-        return Gpus(None, seen, model[: cut.start()] if model and cut else model)
-    boards = {d.parent or d.uuid for d in offered}
-    product = model or next((d.product for d in offered if d.product), None)
-    return Gpus(None, len(boards), product, None, "none")
+        return Gpus(None, labelled_count, model[: cut.start()] if model and cut else model)
+    gpu_count = {d.parent or d.uuid for d in slice_devices}
+    product = model or next((d.product for d in slice_devices if d.product), None)
+    return Gpus(None, len(gpu_count), product, None, "none")
 
 
 def _sharing(
     labels: Mapping[str, str],
     model: str | None,
     replicas: int | None,
-    counted: Mapping[GpuResource, Fraction],
+    device_counts: Mapping[GpuResource, Fraction],
     profile: str | None,
 ) -> str:
     strategy = labels.get("nvidia.com/gpu.sharing-strategy", "").lower()
@@ -131,14 +133,14 @@ def _sharing(
     gke = labels.get("cloud.google.com/gke-gpu-sharing-strategy", "").lower()
     if gke in {"time-sharing", "mps"}:
         return "time-slicing" if gke == "time-sharing" else gke
-    shared = (model or "").endswith(_SHARED) or any(r.form == "shared" for r in counted)
+    shared = (model or "").endswith(_SHARED) or any(r.form == "shared" for r in device_counts)
     if shared or (replicas or 1) > 1:
         return "time-slicing"
-    return "mig" if profile or any(r.form == "mig" for r in counted) else "none"
+    return "mig" if profile or any(r.form == "mig" for r in device_counts) else "none"
 
 
 def _physical(
-    counted: Mapping[GpuResource, Fraction],
+    device_counts: Mapping[GpuResource, Fraction],
     labels: Mapping[str, str],
     replicas: int,
     profile: str | None,
@@ -149,22 +151,24 @@ def _physical(
     The single strategy counts instances as GPUs; the mixed one names each profile and labels the
     boards' own number. A board is taken to be cut up whole: telemetry knows better later.
     """
-    boards = _boards(counted, replicas)
+    gpu_count = _gpu_count(device_counts, replicas)
     if profile:
-        return math.ceil(Fraction(boards, instances_per_board(profile, product)))
-    slices = sum((n * (r.slices or 0) for r, n in counted.items() if r.form == "mig"), Fraction(0))
+        return math.ceil(Fraction(gpu_count, instances_per_gpu(profile, product)))
+    slices = sum(
+        (n * (r.slices or 0) for r, n in device_counts.items() if r.form == "mig"), Fraction(0)
+    )
     if slices:
-        boards += math.ceil(slices / MIG_SLICES)
-        boards = max(boards, _integer(labels.get("nvidia.com/gpu.count")) or 0)
-    return boards
+        gpu_count += math.ceil(slices / MIG_SLICES)
+        gpu_count = max(gpu_count, _integer(labels.get("nvidia.com/gpu.count")) or 0)
+    return gpu_count
 
 
-def _boards(counted: Mapping[GpuResource, Fraction], replicas: int) -> int:
-    whole_or_shared = sum((n for r, n in counted.items() if r.form != "mig"), Fraction(0))
+def _gpu_count(device_counts: Mapping[GpuResource, Fraction], replicas: int) -> int:
+    whole_or_shared = sum((n for r, n in device_counts.items() if r.form != "mig"), Fraction(0))
     return math.ceil(whole_or_shared / replicas)
 
 
-def instances_per_board(profile: str, model: str | None) -> int:
+def instances_per_gpu(profile: str, model: str | None) -> int:
     """Return how many instances of one profile fill a board.
 
     Compute slices: 7 (A30: 4); memory slices: 8 (A30: 4). Source:
@@ -174,10 +178,12 @@ def instances_per_board(profile: str, model: str | None) -> int:
     if match is None:
         return 1
     compute, gigabytes = int(match.group(1)), int(match.group(2))
-    known = canonical(model)
-    slices = (known.mig_slices if known else None) or MIG_SLICES
+    gpu_model = canonical(model)
+    slices = (gpu_model.mig_slices if gpu_model else None) or MIG_SLICES
     memory_slices = 8 if slices == MIG_SLICES else slices
-    per_instance = max(round(gigabytes / (known.memory_gib / memory_slices)) if known else 1, 1)
+    per_instance = max(
+        round(gigabytes / (gpu_model.memory_gib / memory_slices)) if gpu_model else 1, 1
+    )
     return max(min(slices // compute, memory_slices // per_instance), 1)
 
 
@@ -191,14 +197,14 @@ def _labels() -> dict[str, list[tuple[str, str, str]]]:
     return out
 
 
-def labelled(field: str, labels: Mapping[str, str]) -> str | None:
+def read_labels(field: str, labels: Mapping[str, str]) -> str | None:
     """Return what `node_labels.csv` makes of a node's labels; case differs between clouds."""
     lowered = {key.lower(): value for key, value in labels.items()}
     for label, value, means in _labels()[field]:
-        have = lowered.get(label)
-        if have and not value:
-            return have
-        if have and have.lower() == value:
+        label_value = lowered.get(label)
+        if label_value and not value:
+            return label_value
+        if label_value and label_value.lower() == value:
             return means
     return None
 

@@ -1,7 +1,7 @@
 """Climb from a pod to the topmost owner that acts on it.
 
 Follow the one controller reference of each object; links that are no references are in
-`fallow/kube/owner_jumps.csv`. What cannot be read (forbidden, gone) makes the owner unknown: the
+`fallow/kube/owner_links.csv`. What cannot be read (forbidden, gone) makes the owner unknown: the
 lower object is never taken for it, because stopping the lower one would be undone by the one above.
 """
 
@@ -11,8 +11,8 @@ from typing import Protocol
 import msgspec
 
 from collectors.kube.shapes import Meta, OwnerRef
-from fallow.kube.owner_jumps import called, jumps
-from fallow.protections import named
+from fallow.kube.owner_links import kind_in_rows, owner_links
+from fallow.protections import select_protections
 
 MAX_DEPTH = 10
 """Links followed before a chain counts as unresolvable."""
@@ -20,15 +20,15 @@ MAX_DEPTH = 10
 HASH_LABEL = "pod-template-hash"
 
 
-class Unknown(Exception):  # noqa: N818  (an answer, not a failure)
+class UnknownOwnerError(Exception):
     """An owner could not be read."""
 
 
-class Absent(Exception):  # noqa: N818
+class AbsentOwnerError(Exception):
     """The kind is not served, or the object does not exist."""
 
 
-class Top(msgspec.Struct, frozen=True):
+class TopOwner(msgspec.Struct, frozen=True):
     """The topmost owner."""
 
     kind: str
@@ -54,71 +54,73 @@ class Owners:
 
     def __init__(self, lookup: Lookup) -> None:
         self._lookup = lookup
-        self._above: dict[tuple[str, str, str, str], Top | None] = {}
+        self._above: dict[tuple[str, str, str, str], TopOwner | None] = {}
 
-    def top(self, pod: Meta) -> Top | None:
+    def top(self, pod: Meta) -> TopOwner | None:
         """Return the topmost owner of a pod, the pod itself where it has none, or None."""
-        own = Top("Pod", pod.name, pod.uid)
+        own = TopOwner("Pod", pod.name, pod.uid)
         try:
-            found = self._climb(pod, own, 0)
-            if found.kind not in {j.kind for j in jumps()}:
-                found = self._jump(pod, found)
-        except Unknown:
+            owner = self._climb(pod, own, 0)
+            if owner.kind not in {j.kind for j in owner_links()}:
+                owner = self._jump(pod, owner)
+        except UnknownOwnerError:
             return None
-        return found
+        return owner
 
-    def _climb(self, meta: Meta, here: Top, depth: int) -> Top:
+    def _climb(self, meta: Meta, own_top: TopOwner, depth: int) -> TopOwner:
         if depth > MAX_DEPTH:
-            raise Unknown
+            raise UnknownOwnerError
         ref = controller(meta)
         if ref is None:
-            return here
-        group, version = split(ref.api_version)
+            return own_top
+        group, version = split_api_version(ref.api_version)
         key = (group, ref.kind, meta.namespace, ref.uid or ref.name)
         if key not in self._above:
             self._above[key] = self._resolve(ref, group, version, meta.namespace, depth)
-        found = self._above[key]
-        if found is None:
-            raise Unknown
-        return found
+        owner = self._above[key]
+        if owner is None:
+            raise UnknownOwnerError
+        return owner
 
     def _resolve(
         self, ref: OwnerRef, group: str, version: str, namespace: str, depth: int
-    ) -> Top | None:
+    ) -> TopOwner | None:
         if (group, ref.kind) == ("", "Node"):  # a static pod: the kubelet's own, nobody's above
-            return Top("Node", ref.name, ref.uid)
+            return TopOwner("Node", ref.name, ref.uid)
         try:
             meta = self._lookup(group, ref.kind, namespace, ref.name, version)
             if ref.uid and meta.uid and ref.uid != meta.uid:  # another object of that name
                 return None
-            words = named(meta.labels, meta.annotations)
-            here = Top(called(group, ref.kind), ref.name, meta.uid or ref.uid)
-            found = self._climb(meta, here, depth + 1)
-            return _with(found, words)
-        except (Unknown, Absent):
+            protections = select_protections(meta.labels, meta.annotations)
+            own_top = TopOwner(kind_in_rows(group, ref.kind), ref.name, meta.uid or ref.uid)
+            owner = self._climb(meta, own_top, depth + 1)
+            return _with(owner, protections)
+        except (UnknownOwnerError, AbsentOwnerError):
             return None
 
-    def _jump(self, pod: Meta, found: Top) -> Top:
-        for jump in jumps():
+    def _jump(self, pod: Meta, owner: TopOwner) -> TopOwner:
+        for jump in owner_links():
             name = jump.end(pod.labels or {}, pod.annotations or {})
             if name is None:
                 continue
             if not jump.group:
-                return Top(jump.kind, name, None)
+                return TopOwner(jump.kind, name, None)
             try:
                 meta = self._lookup(jump.group, jump.kind, pod.namespace, name, "")
-            except Absent:  # a label is only a hint: the chain of references stands
+            except AbsentOwnerError:  # a label is only a hint: the chain of references stands
                 continue
-            words = named(found.protections, meta.labels, meta.annotations)
-            return _with(self._climb(meta, Top(jump.kind, name, meta.uid), 1), words)
-        return found
+            protections = select_protections(owner.protections, meta.labels, meta.annotations)
+            return _with(self._climb(meta, TopOwner(jump.kind, name, meta.uid), 1), protections)
+        return owner
 
 
-def _with(top: Top, words: dict[str, str]) -> Top:
+def _with(top: TopOwner, protections: dict[str, str]) -> TopOwner:
     """Return the topmost owner with what an owner below it says, too."""
-    if not words:
+    if not protections:
         return top
-    return msgspec.structs.replace(top, protections=named(top.protections, words))
+    return msgspec.structs.replace(
+        top, protections=select_protections(top.protections, protections)
+    )
 
 
 def controller(meta: Meta) -> OwnerRef | None:
@@ -126,13 +128,13 @@ def controller(meta: Meta) -> OwnerRef | None:
     return next((r for r in meta.owner_references or () if r.controller), None)
 
 
-def split(api_version: str) -> tuple[str, str]:
+def split_api_version(api_version: str) -> tuple[str, str]:
     """Return group and version of `apps/v1`; the core group is empty."""
     group, _, version = api_version.rpartition("/")
     return group, version
 
 
-def by_template_hash(pod: Meta) -> Top | None:
+def by_template_hash(pod: Meta) -> TopOwner | None:
     """Return the Deployment of a ReplicaSet's pod by the names its controller gives.
 
     The deployment controller names a ReplicaSet `<deployment>-<hash>` and labels its pods with
@@ -142,7 +144,7 @@ def by_template_hash(pod: Meta) -> Top | None:
     tail = "-" + (pod.labels or {}).get(HASH_LABEL, "\0")
     if ref is None or ref.kind != "ReplicaSet" or not ref.name.endswith(tail):
         return None
-    return Top("Deployment", ref.name.removesuffix(tail), None)
+    return TopOwner("Deployment", ref.name.removesuffix(tail), None)
 
 
 def from_index(index: dict[tuple[str, str, str, str], Meta]) -> Lookup:
@@ -150,12 +152,12 @@ def from_index(index: dict[tuple[str, str, str, str], Meta]) -> Lookup:
 
     def lookup(group: str, kind: str, namespace: str, name: str, version: str) -> Meta:
         del version
-        found = index.get((group, kind, namespace, name)) or index.get((group, kind, "", name))
-        if found is None:
-            raise Absent
-        return found
+        metadata = index.get((group, kind, namespace, name)) or index.get((group, kind, "", name))
+        if metadata is None:
+            raise AbsentOwnerError
+        return metadata
 
     return lookup
 
 
-Resolver = Callable[[Meta], Top | None]
+Resolver = Callable[[Meta], TopOwner | None]

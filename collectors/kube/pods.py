@@ -10,15 +10,15 @@ import msgspec
 
 from collectors.inventory import document
 from collectors.kube.constraints import constraints
-from collectors.kube.devices import Device, Dra, hami_devices
-from collectors.kube.owners import Resolver, Top, controller
+from collectors.kube.devices import Dra, PodDevice, hami_devices
+from collectors.kube.owners import Resolver, TopOwner, controller
 from collectors.kube.quantities import milli, quantity, whole
 from collectors.kube.queues import Queues
 from collectors.kube.resources import Amounts, gpus, hint, limits, requests
 from collectors.kube.shapes import Meta, Pod
 from collectors.kube.table import table
 from fallow.kube.gpu_resources import MIG_SLICES, GpuResource, gpu_resource
-from fallow.protections import NAMESPACE, OWNERS, named
+from fallow.protections import NAMESPACE, OWNERS, select_protections
 from fallow.taints import TOLERATIONS
 
 KAI_FRACTION = "gpu-fraction"
@@ -39,7 +39,7 @@ _PERCENT = 100
 _MIB = 2**20
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class PodContext(msgspec.Struct, frozen=True):
     """What a pod's row needs from other objects.
 
     `replicas` are the shares per GPU of each node that time-slices; `memory_mib` each HAMi
@@ -59,14 +59,14 @@ class Surroundings(msgspec.Struct, frozen=True):
     dra: Dra = msgspec.field(default_factory=Dra)
 
 
-def pod_row(pod: Pod, around: Surroundings) -> dict[str, Any]:
+def pod_row(pod: Pod, context: PodContext) -> dict[str, Any]:
     """Return one row of the `pod` table; an owner that cannot be known leaves it null."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
-    asked, capped = requests(spec), limits(spec)
-    devices = [*around.dra.devices(meta), *hami_devices(meta.annotations, around.memory_mib)]
-    owner, top, now = controller(meta), around.resolve(meta), around.now()
+    requested_amounts, capped = requests(spec), limits(spec)
+    devices = [*context.dra.devices(meta), *hami_devices(meta.annotations, context.memory_mib)]
+    owner, top, now = controller(meta), context.resolve(meta), context.now()
     return {
-        "cluster": around.cluster,
+        "cluster": context.cluster,
         "uid": meta.uid,
         "namespace": meta.namespace,
         "pod": meta.name,
@@ -78,13 +78,13 @@ def pod_row(pod: Pod, around: Surroundings) -> dict[str, Any]:
         "workload_kind": top.kind if top else None,
         "workload": top.name if top else None,
         "workload_uid": top.uid if top else None,
-        "team": _team(meta, around),
-        "queue": around.queues.of(meta, top.uid if top else None),
+        "team": _team(meta, context),
+        "queue": context.queues.of(meta, top.uid if top else None),
         "priority_class": spec.priority_class_name,
-        **_gpu_columns(pod, asked, devices, around),
-        "cpu_request_milli": milli(asked.get("cpu")),
+        **_gpu_columns(pod, requested_amounts, devices, context),
+        "cpu_request_milli": milli(requested_amounts.get("cpu")),
         "cpu_limit_milli": milli(capped.get("cpu")),
-        "memory_request_bytes": whole(asked.get("memory")),
+        "memory_request_bytes": whole(requested_amounts.get("memory")),
         "created_at": meta.creation_timestamp,
         "scheduled_at": next(
             (
@@ -95,12 +95,14 @@ def pod_row(pod: Pod, around: Surroundings) -> dict[str, Any]:
             None,
         ),
         "started_at": status.start_time,
-        "finished_at": _finished(pod),
+        "finished_at": _finished_at(pod),
         "deleted_at": meta.deletion_timestamp,
         "first_seen": now,
         "last_seen": now,
         "labels": document(meta.labels),
-        "annotations": document(_kept(pod, top, around.protections.get(meta.namespace))),
+        "annotations": document(
+            _kept_annotations(pod, top, context.protections.get(meta.namespace))
+        ),
         "devices": devices_document(devices),
         "constraints": document(constraints(spec)),
         "containers": document(containers(pod)) if spec.containers else None,
@@ -119,49 +121,51 @@ def containers(pod: Pod) -> list[dict[str, Any]]:
         for state in (status.state, status.last_state)
         if state and state.terminated and state.terminated.reason == OOM_KILLED
     }
-    found = []
-    for one in pod.spec.containers or ():
-        sides = one.resources
+    rows = []
+    for container in pod.spec.containers or ():
+        sides = container.resources
         capped = (sides and sides.limits) or {}
-        asked = {**capped, **((sides and sides.requests) or {})}
+        requested_amounts = {**capped, **((sides and sides.requests) or {})}
         amounts = {
-            "cpu_milli": milli(_amount(asked, "cpu")),
-            "memory_bytes": whole(_amount(asked, "memory")),
+            "cpu_milli": milli(_amount(requested_amounts, "cpu")),
+            "memory_bytes": whole(_amount(requested_amounts, "memory")),
             "cpu_limit_milli": milli(_amount(capped, "cpu")),
             "memory_limit_bytes": whole(_amount(capped, "memory")),
         }
-        found.append(
+        rows.append(
             {
-                "name": one.name,
+                "name": container.name,
                 **{key: value for key, value in amounts.items() if value is not None},
-                **({"gpu": True} if any(gpu_resource(name) for name in asked) else {}),
-                **({"oom_killed": True} if one.name in killed else {}),
+                **({"gpu": True} if any(gpu_resource(name) for name in requested_amounts) else {}),
+                **({"oom_killed": True} if container.name in killed else {}),
             }
         )
-    return found
+    return rows
 
 
-def _amount(words: Mapping[str, str | int], resource: str) -> Fraction | None:
-    return quantity(words[resource]) if resource in words else None
+def _amount(annotation_map: Mapping[str, str | int], resource: str) -> Fraction | None:
+    return quantity(annotation_map[resource]) if resource in annotation_map else None
 
 
-def devices_document(devices: Iterable[Device]) -> str | None:
+def devices_document(devices: Iterable[PodDevice]) -> str | None:
     """Write `pod.devices`; null where nothing names the devices."""
     return document(list(devices))
 
 
 def _gpu_columns(
-    pod: Pod, asked: Amounts, devices: Sequence[Device], around: Surroundings
+    pod: Pod, requested_amounts: Amounts, devices: Sequence[PodDevice], context: PodContext
 ) -> dict[str, Any]:
-    counted = gpus(asked)
-    if not counted:
+    device_counts = gpus(requested_amounts)
+    if not device_counts:
         return _without_resource(pod, devices)
-    main = max(counted, key=lambda r: counted[r])
-    replicas = around.replicas.get(pod.spec.node_name or "", 1)
-    vgpus = sum(counted.values(), Fraction(0))
-    memory, percent, cores = (hint(asked, f) for f in ("memory_mib", "memory_pct", "cores_pct"))
+    main = max(device_counts, key=lambda r: device_counts[r])
+    replicas = context.replicas.get(pod.spec.node_name or "", 1)
+    vgpus = sum(device_counts.values(), Fraction(0))
+    memory, percent, cores = (
+        hint(requested_amounts, f) for f in ("memory_mib", "memory_pct", "cores_pct")
+    )
     parts = [p / _PERCENT for p in (percent, cores) if p is not None]
-    amount = sum((_boards(r, n, replicas) for r, n in counted.items()), Fraction(0))
+    amount = sum((_gpu_count(r, n, replicas) for r, n in device_counts.items()), Fraction(0))
     return {
         "gpu_resource": main.name,
         "gpu_request": float(amount * min(max(parts, default=Fraction(1)), Fraction(1))),
@@ -170,19 +174,19 @@ def _gpu_columns(
     }
 
 
-def _boards(resource: GpuResource, count: Fraction, replicas: int) -> Fraction:
+def _gpu_count(resource: GpuResource, count: Fraction, replicas: int) -> Fraction:
     """Return the physical GPUs that a count of devices stands for."""
     if resource.form == "mig":
         return count * (resource.slices or MIG_SLICES) / MIG_SLICES
     return count / replicas
 
 
-def _without_resource(pod: Pod, devices: Sequence[Device]) -> dict[str, Any]:
+def _without_resource(pod: Pod, devices: Sequence[PodDevice]) -> dict[str, Any]:
     """Read what pods without a GPU resource ask for: KAI's annotations, DRA's devices, nothing."""
-    words = pod.metadata.annotations or {}
-    count = quantity(words.get(KAI_DEVICES, "1")) or Fraction(1)
-    fraction = quantity(words[KAI_FRACTION]) if KAI_FRACTION in words else None
-    memory = quantity(words[KAI_MEMORY]) if KAI_MEMORY in words else None
+    annotation_map = pod.metadata.annotations or {}
+    count = quantity(annotation_map.get(KAI_DEVICES, "1")) or Fraction(1)
+    fraction = quantity(annotation_map[KAI_FRACTION]) if KAI_FRACTION in annotation_map else None
+    memory = quantity(annotation_map[KAI_MEMORY]) if KAI_MEMORY in annotation_map else None
     if fraction is not None or memory is not None:
         return {
             "gpu_resource": "nvidia.com/gpu",
@@ -190,11 +194,11 @@ def _without_resource(pod: Pod, devices: Sequence[Device]) -> dict[str, Any]:
             "gpu_mem_request_bytes": None if memory is None else whole(memory * _MIB * count),
         }
     if devices:
-        return {"gpu_resource": f"claim/{devices[0].source}", "gpu_request": _claimed(devices)}
+        return {"gpu_resource": f"claim/{devices[0].source}", "gpu_request": _claimed_gpus(devices)}
     return {"gpu_request": 0.0}
 
 
-def _claimed(devices: Sequence[Device]) -> float:
+def _claimed_gpus(devices: Sequence[PodDevice]) -> float:
     """Count claimed GPUs; an instance is its profile's compute slices of one."""
     total = 0.0
     for device in devices:
@@ -203,15 +207,15 @@ def _claimed(devices: Sequence[Device]) -> float:
     return total
 
 
-def _team(meta: Meta, around: Surroundings) -> str | None:
-    for words in (meta.labels or {}, around.namespaces.get(meta.namespace) or {}):
-        for label in around.team_labels:
-            if words.get(label):
-                return words[label]
+def _team(meta: Meta, context: PodContext) -> str | None:
+    for label_set in (meta.labels or {}, context.namespaces.get(meta.namespace) or {}):
+        for label in context.team_labels:
+            if label_set.get(label):
+                return label_set[label]
     return None
 
 
-def _finished(pod: Pod) -> datetime | None:
+def _finished_at(pod: Pod) -> datetime | None:
     if pod.status.phase not in {"Succeeded", "Failed"}:
         return None
     ends = [
@@ -227,32 +231,36 @@ def _prefixes() -> tuple[str, ...]:
     return tuple(row["prefix"] for row in table("pod_annotations"))
 
 
-def _kept(pod: Pod, top: Top | None, space: Mapping[str, str] | None) -> dict[str, Any]:
-    words = pod.metadata.annotations or {}
-    kept: dict[str, Any] = {k: v for k, v in words.items() if k.startswith(_prefixes())}
-    kept |= named(words)
+def _kept_annotations(
+    pod: Pod, top: TopOwner | None, space: Mapping[str, str] | None
+) -> dict[str, Any]:
+    annotation_map = pod.metadata.annotations or {}
+    kept_values: dict[str, Any] = {
+        k: v for k, v in annotation_map.items() if k.startswith(_prefixes())
+    }
+    kept_values |= select_protections(annotation_map)
     if top is not None and top.protections:
-        kept[OWNERS] = dict(top.protections)
+        kept_values[OWNERS] = dict(top.protections)
     if space:
-        kept[NAMESPACE] = dict(space)
+        kept_values[NAMESPACE] = dict(space)
     volumes = pod.spec.volumes or ()
     claims = [v.persistent_volume_claim.claim_name for v in volumes if v.persistent_volume_claim]
     if claims:
-        kept[PVCS] = sorted(claims)
+        kept_values[PVCS] = sorted(claims)
     local = [v.name for v in volumes if v.host_path or (v.empty_dir and not v.empty_dir.medium)]
     if local:
-        kept[LOCAL] = sorted(local)
+        kept_values[LOCAL] = sorted(local)
     selector = node_selector(pod)
     if selector:
-        kept[SELECTOR] = selector
+        kept_values[SELECTOR] = selector
     borne = [
         [t.key or "", t.operator or "Equal", t.value or "", t.effect or ""]
         for t in pod.spec.tolerations or ()
         if t.key not in _EVERYWHERE
     ]
     if borne:
-        kept[TOLERATIONS] = borne
-    return kept
+        kept_values[TOLERATIONS] = borne
+    return kept_values
 
 
 def node_selector(pod: Pod) -> dict[str, list[str]]:
@@ -261,7 +269,7 @@ def node_selector(pod: Pod) -> dict[str, list[str]]:
     Of a required node affinity with several alternatives, what all of them ask for; of its
     operators, `In`.
     """
-    asked = {key: {value} for key, value in (pod.spec.node_selector or {}).items()}
+    selector = {key: {value} for key, value in (pod.spec.node_selector or {}).items()}
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     required = affinity.required if affinity else None
     terms = (required.node_selector_terms if required else None) or ()
@@ -271,5 +279,5 @@ def node_selector(pod: Pod) -> dict[str, list[str]]:
     ]
     for key in set.intersection(*map(set, each)) if each else ():
         legal = set.union(*(term[key] for term in each))
-        asked[key] = asked[key] & legal if key in asked else legal
-    return {key: sorted(values) for key, values in sorted(asked.items())}
+        selector[key] = selector[key] & legal if key in selector else legal
+    return {key: sorted(values) for key, values in sorted(selector.items())}

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from collectors.kube.quantities import quantity
-from collectors.kube.shapes import Custom, Meta
+from collectors.kube.shapes import CustomObject, Meta
 from collectors.kube.table import table
 
 _GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "pod-group-name")
@@ -26,25 +26,25 @@ class Queues:
         self._by_owner: dict[str, str] = {}
         self._waiting: dict[tuple[str, str, str], Counter[str]] = {}
 
-    def add_groups(self, groups: Iterable[Custom]) -> None:
+    def add_groups(self, groups: Iterable[CustomObject]) -> None:
         """Remember the queue of each PodGroup."""
         for group in groups:
             queue = (group.spec or {}).get("queue")
             if queue:
                 self._by_group[group.metadata.namespace, group.metadata.name] = str(queue)
             if queue and _map(group.status).get("phase") in _WAITING_GROUPS:
-                asked = _map(_map(group.spec).get("minResources"))
-                self._wait("Queue.volcano", "", str(queue), _amounts(asked))
+                minimum = _map(_map(group.spec).get("minResources"))
+                self._wait("Queue.volcano", "", str(queue), _amounts(minimum))
 
-    def add_workloads(self, workloads: Iterable[Custom]) -> None:
+    def add_workloads(self, workloads: Iterable[CustomObject]) -> None:
         """Remember the queue of each Kueue Workload's owner."""
         for workload in workloads:
             queue = (workload.spec or {}).get("queueName")
             if not queue:
                 continue
             meta = workload.metadata
-            if _waits(workload):
-                self._wait("LocalQueue", meta.namespace, str(queue), _asked(workload))
+            if _is_waiting(workload):
+                self._wait("LocalQueue", meta.namespace, str(queue), _requested_resources(workload))
             owners = {(meta.labels or {}).get(_KUEUE_OWNER)}
             owners |= {ref.uid for ref in meta.owner_references or ()}
             self._by_owner.update({uid: str(queue) for uid in owners if uid})
@@ -53,22 +53,22 @@ class Queues:
         """Return what a queue's workloads without a place ask for, by resource."""
         return self._waiting.get((kind, namespace, name), {})
 
-    def _wait(self, kind: str, namespace: str, name: str, asked: Mapping[str, float]) -> None:
-        known = self._waiting.setdefault((kind, namespace, name), Counter())
-        for resource, amount in asked.items():
-            known[resource] += amount  # type: ignore[assignment]
+    def _wait(self, kind: str, namespace: str, name: str, requested: Mapping[str, float]) -> None:
+        waiting_amounts = self._waiting.setdefault((kind, namespace, name), Counter())
+        for resource, amount in requested.items():
+            waiting_amounts[resource] += amount  # type: ignore[assignment]
 
     def of(self, pod: Meta, top_uid: str | None) -> str | None:
         """Return the queue of a pod whose topmost owner has that UID."""
         labels, annotations = pod.labels or {}, pod.annotations or {}
         for source, key in _keys():
-            words = labels if source == "label" else annotations
-            if words.get(key):
-                return words[key]
+            metadata_map = labels if source == "label" else annotations
+            if metadata_map.get(key):
+                return metadata_map[key]
         for key in _GROUP_ANNOTATIONS:
-            found = self._by_group.get((pod.namespace, annotations.get(key, "")))
-            if found:
-                return found
+            queue = self._by_group.get((pod.namespace, annotations.get(key, "")))
+            if queue:
+                return queue
         for uid in (top_uid, pod.uid, *(r.uid for r in pod.owner_references or ())):
             if uid and uid in self._by_owner:
                 return self._by_owner[uid]
@@ -80,7 +80,7 @@ def _keys() -> tuple[tuple[str, str], ...]:
     return tuple((row["source"], row["key"]) for row in table("queue_labels"))
 
 
-def _waits(workload: Custom) -> bool:
+def _is_waiting(workload: CustomObject) -> bool:
     """Say whether a Kueue Workload stands in line: not let in, not finished, not switched off."""
     if _map(workload.status).get("admission") or _map(workload.spec).get("active") is False:
         return False
@@ -91,7 +91,7 @@ def _waits(workload: Custom) -> bool:
     )
 
 
-def _asked(workload: Custom) -> Counter[str]:
+def _requested_resources(workload: CustomObject) -> Counter[str]:
     """Sum what the containers of a Workload's pods ask for; limits stand for requests."""
     total: Counter[str] = Counter()
     for pod_set in _maps(_map(workload.spec).get("podSets")):
@@ -105,8 +105,8 @@ def _asked(workload: Custom) -> Counter[str]:
     return total
 
 
-def _amounts(listed: Mapping[str, Any]) -> dict[str, float]:
-    read = {n: quantity(v) for n, v in listed.items() if isinstance(v, (str, int, float))}
+def _amounts(resources: Mapping[str, Any]) -> dict[str, float]:
+    read = {n: quantity(v) for n, v in resources.items() if isinstance(v, (str, int, float))}
     return {name: float(amount) for name, amount in read.items() if amount is not None}
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from collectors.kube.quantities import quantity
 from collectors.kube.queues import Queues
-from collectors.kube.shapes import Custom
+from collectors.kube.shapes import CustomObject
 from collectors.kube.table import table
 
 UNLIMITED = -1
@@ -46,7 +46,7 @@ def quota_kinds() -> tuple[QuotaKind, ...]:
 
 def quota_rows(
     kind: QuotaKind,
-    item: Custom,
+    item: CustomObject,
     *,
     cluster: str,
     now: datetime,
@@ -56,16 +56,16 @@ def quota_rows(
 
     `queues` knows what waits where objects do not say: a LocalQueue's row of it names no flavor.
     """
-    found = _SHAPES[kind.shape](item)
+    rows = _SHAPES[kind.shape](item)
     if queues is not None:
         for resource, amount in queues.waiting(
             kind.kind, item.metadata.namespace, item.metadata.name
         ).items():
-            found.setdefault(resource, {})["waiting"] = amount
+            rows.setdefault(resource, {})["waiting"] = amount
     if kind.shape == "local_queue":
-        for row in found.values():
+        for row in rows.values():
             row["parent"] = _map(item.spec).get("clusterQueue")
-    for resource, amounts in found.items():
+    for resource, amounts in rows.items():
         yield {
             "cluster": cluster,
             "ts": now,
@@ -77,7 +77,7 @@ def quota_rows(
         }
 
 
-def _resource_quota(item: Custom) -> dict[str, Row]:
+def _resource_quota(item: CustomObject) -> dict[str, Row]:
     hard = _map(_map(item.status).get("hard")) or _map(_map(item.spec).get("hard"))
     used = _map(_map(item.status).get("used"))
     out: dict[str, Row] = {}
@@ -93,7 +93,7 @@ def _resource_quota(item: Custom) -> dict[str, Row]:
     return out
 
 
-def _cluster_queue(item: Custom) -> dict[str, Row]:
+def _cluster_queue(item: CustomObject) -> dict[str, Row]:
     spec, status = _map(item.spec), _map(item.status)
     cohort = spec.get("cohortName") or spec.get("cohort") or None
     usage = _by_flavor(status.get("flavorsUsage"))
@@ -110,12 +110,12 @@ def _cluster_queue(item: Custom) -> dict[str, Row]:
     return out
 
 
-def _cohort(item: Custom) -> dict[str, Row]:
+def _cohort(item: CustomObject) -> dict[str, Row]:
     """Read a cohort's own quota and limits; one without any still says where it belongs."""
     spec = _map(item.spec)
     parent = spec.get("parentName") or None
-    found = _quotas(spec, borrows=bool(parent))
-    return {name: {**row, "parent": parent} for name, row in found.items()} or {
+    rows = _quotas(spec, borrows=bool(parent))
+    return {name: {**row, "parent": parent} for name, row in rows.items()} or {
         "cohorts": {"parent": parent}
     }
 
@@ -138,7 +138,7 @@ def _quotas(spec: Mapping[str, Any], *, borrows: bool) -> dict[str, Row]:
     return out
 
 
-def _local_queue(item: Custom) -> dict[str, Row]:
+def _local_queue(item: CustomObject) -> dict[str, Row]:
     spec, status = _map(item.spec), _map(item.status)
     usage = _by_flavor(status.get("flavorsUsage") or status.get("flavorUsage"))
     pending, parent = _integer(status.get("pendingWorkloads")), spec.get("clusterQueue")
@@ -149,19 +149,19 @@ def _local_queue(item: Custom) -> dict[str, Row]:
     return rows or {"workloads": {"pending": pending, "parent": parent}}
 
 
-def _volcano_queue(item: Custom) -> dict[str, Row]:
+def _volcano_queue(item: CustomObject) -> dict[str, Row]:
     spec, status = _map(item.spec), _map(item.status)
     nominal, limit = _map(spec.get("deserved")), _map(spec.get("capability"))
     used = _map(status.get("allocated"))
     shared = {"pending": _integer(status.get("pending")), "parent": spec.get("parent") or None}
     names = sorted({*nominal, *limit, *used}) or ["podgroups"]
-    return {name: {**_three(nominal, limit, used, name), **shared} for name in names}
+    return {name: {**_quota_row(nominal, limit, used, name), **shared} for name in names}
 
 
-def _kai_queue(item: Custom) -> dict[str, Row]:
+def _kai_queue(item: CustomObject) -> dict[str, Row]:
     spec, status = _map(item.spec), _map(item.status)
     used, parent = _map(status.get("allocated")), spec.get("parentQueue") or None
-    asked = _map(status.get("requested"))
+    requested = _map(status.get("requested"))
     out: dict[str, Row] = {}
     for field, amounts in _map(spec.get("resources")).items():
         if field not in _KAI:
@@ -173,28 +173,28 @@ def _kai_queue(item: Custom) -> dict[str, Row]:
             "limit": None if limit in {None, UNLIMITED} else (limit or 0) * scale,
             "used": _number(used.get(name)),
             "parent": parent,
-            **_waiting(asked, used, name),
+            **_waiting(requested, used, name),
         }
     return out
 
 
-def _elastic_quota(item: Custom) -> dict[str, Row]:
+def _elastic_quota(item: CustomObject) -> dict[str, Row]:
     spec, used = _map(item.spec), _map(_map(item.status).get("used"))
     nominal, limit = _map(spec.get("min")), _map(spec.get("max"))
     parent = (item.metadata.labels or {}).get(f"{_KOORDINATOR}/parent")
-    asked = _written((item.metadata.annotations or {}).get(f"{_KOORDINATOR}/request"))
+    requested = _parse_amounts((item.metadata.annotations or {}).get(f"{_KOORDINATOR}/request"))
     names = sorted({*nominal, *limit, *used})
     return {
         name: {
-            **_three(nominal, limit, used, name),
+            **_quota_row(nominal, limit, used, name),
             "parent": parent,
-            **_waiting(asked, used, name),
+            **_waiting(requested, used, name),
         }
         for name in names
     }
 
 
-_SHAPES: dict[str, Callable[[Custom], dict[str, Row]]] = {
+_SHAPES: dict[str, Callable[[CustomObject], dict[str, Row]]] = {
     "resource_quota": _resource_quota,
     "cluster_queue": _cluster_queue,
     "cohort": _cohort,
@@ -205,7 +205,7 @@ _SHAPES: dict[str, Callable[[Custom], dict[str, Row]]] = {
 }
 
 
-def _three(
+def _quota_row(
     nominal: Mapping[str, Any], limit: Mapping[str, Any], used: Mapping[str, Any], name: str
 ) -> Row:
     return {
@@ -215,15 +215,15 @@ def _three(
     }
 
 
-def _waiting(asked: Mapping[str, Any], used: Mapping[str, Any], name: str) -> Row:
+def _waiting(requested: Mapping[str, Any], used: Mapping[str, Any], name: str) -> Row:
     """Return what is asked above what is had, where the object says what is asked."""
-    wanted = _number(asked.get(name))
-    if wanted is None:
+    requested_amount = _number(requested.get(name))
+    if requested_amount is None:
         return {}
-    return {"waiting": max(0.0, wanted - (_number(used.get(name)) or 0.0))}
+    return {"waiting": max(0.0, requested_amount - (_number(used.get(name)) or 0.0))}
 
 
-def _written(text: str | None) -> Mapping[str, Any]:
+def _parse_amounts(text: str | None) -> Mapping[str, Any]:
     """Return the amounts that an annotation spells as JSON."""
     try:
         return _map(msgspec.json.decode(text or "{}"))
@@ -255,8 +255,8 @@ def _maps(value: object) -> list[Mapping[str, Any]]:
 
 
 def _number(value: object) -> float | None:
-    found = quantity(value) if isinstance(value, (str, int, float)) else None
-    return None if found is None else float(found)
+    parsed = quantity(value) if isinstance(value, (str, int, float)) else None
+    return None if parsed is None else float(parsed)
 
 
 def _integer(value: object) -> int | None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from collectors.kube.quantities import quantity
-from collectors.kube.shapes import Container, PodSpec, Resources
+from collectors.kube.shapes import ContainerSpec, PodSpec, Resources
 from fallow.kube.gpu_resources import COUNTED, GpuResource, gpu_resource
 
 SIDECAR = "Always"
@@ -13,8 +13,8 @@ Amounts = dict[str, Fraction]
 
 def gpus(amounts: Mapping[str, Fraction]) -> dict[GpuResource, Fraction]:
     """Return the resources among the amounts that count devices and are more than zero."""
-    found = ((gpu_resource(name), value) for name, value in amounts.items() if value > 0)
-    return {r: value for r, value in found if r is not None and r.form in COUNTED}
+    devices = ((gpu_resource(name), value) for name, value in amounts.items() if value > 0)
+    return {r: value for r, value in devices if r is not None and r.form in COUNTED}
 
 
 def hint(amounts: Mapping[str, Fraction], form: str) -> Fraction | None:
@@ -39,36 +39,36 @@ def requests(spec: PodSpec) -> Amounts:
     started before it; pod-level requests win for the resources they name; overhead comes on top.
     Source: k8s.io/component-helpers/resource/helpers.go, PodRequests.
     """
-    return _reserved(spec, "requests")
+    return _reserved_amounts(spec, "requests")
 
 
 def limits(spec: PodSpec) -> Amounts:
     """Return a pod's limits; a resource that one container leaves unlimited has none."""
-    total = _reserved(spec, "limits")
+    total = _reserved_amounts(spec, "limits")
     pod_level = amounts(spec.resources.limits) if spec.resources else {}
     running = [*(spec.containers or ()), *_sidecars(spec)]
     for container in running:
-        have = _of(container.resources, "limits")
-        for name in [n for n in total if n not in have and n not in pod_level]:
+        container_limits = _of(container.resources, "limits")
+        for name in [n for n in total if n not in container_limits and n not in pod_level]:
             del total[name]
     return total
 
 
-def _reserved(spec: PodSpec, side: str) -> Amounts:
+def _reserved_amounts(spec: PodSpec, side: str) -> Amounts:
     running: Amounts = {}
     for container in spec.containers or ():
         _add(running, _of(container.resources, side))
     peak: Amounts = {}
     sidecars: Amounts = {}
     for container in spec.init_containers or ():
-        wanted = _of(container.resources, side)
+        amounts_reserved = _of(container.resources, side)
         if container.restart_policy == SIDECAR:
-            _add(running, wanted)
-            _add(sidecars, wanted)
-            wanted = dict(sidecars)
+            _add(running, amounts_reserved)
+            _add(sidecars, amounts_reserved)
+            amounts_reserved = dict(sidecars)
         else:
-            _add(wanted, sidecars)
-        _peak(peak, wanted)
+            _add(amounts_reserved, sidecars)
+        _peak(peak, amounts_reserved)
     _peak(running, peak)
     if spec.resources is not None:
         running.update(_of(spec.resources, side))
@@ -85,7 +85,7 @@ def _of(resources: Resources | None, side: str) -> Amounts:
     return {**amounts(resources.limits), **amounts(resources.requests)}
 
 
-def _sidecars(spec: PodSpec) -> list[Container]:
+def _sidecars(spec: PodSpec) -> list[ContainerSpec]:
     return [c for c in spec.init_containers or () if c.restart_policy == SIDECAR]
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from fallow.kube.shapes import Shape
+from fallow.kube.api_objects import ApiObject
 
 
-class OwnerRef(Shape, frozen=True):
+class OwnerRef(ApiObject, frozen=True):
     """Who made an object."""
 
     kind: str
@@ -23,7 +23,7 @@ class OwnerRef(Shape, frozen=True):
     controller: bool | None = None
 
 
-class Meta(Shape, frozen=True):
+class Meta(ApiObject, frozen=True):
     """What every object carries."""
 
     name: str = ""
@@ -37,13 +37,13 @@ class Meta(Shape, frozen=True):
     owner_references: tuple[OwnerRef, ...] | None = ()
 
 
-class Partial(Shape, frozen=True):
+class Partial(ApiObject, frozen=True):
     """An object of which only the metadata was asked for."""
 
     metadata: Meta
 
 
-class Condition(Shape, frozen=True):
+class Condition(ApiObject, frozen=True):
     """One condition of a status."""
 
     type: str
@@ -52,7 +52,7 @@ class Condition(Shape, frozen=True):
     reason: str | None = None
 
 
-class Taint(Shape, frozen=True):
+class Taint(ApiObject, frozen=True):
     """One taint of a node."""
 
     key: str
@@ -60,7 +60,7 @@ class Taint(Shape, frozen=True):
     value: str | None = None
 
 
-class NodeSpec(Shape, frozen=True):
+class NodeSpec(ApiObject, frozen=True):
     """What a node is told."""
 
     provider_id: str | None = msgspec.field(default=None, name="providerID")
@@ -68,14 +68,14 @@ class NodeSpec(Shape, frozen=True):
     taints: list[Taint] | None = None
 
 
-class Address(Shape, frozen=True):
+class Address(ApiObject, frozen=True):
     """One address of a node; its type is `InternalIP`, `Hostname` and the like."""
 
     type: str
     address: str
 
 
-class NodeStatus(Shape, frozen=True):
+class NodeStatus(ApiObject, frozen=True):
     """What a node has."""
 
     capacity: dict[str, str | int] | None = None
@@ -84,7 +84,7 @@ class NodeStatus(Shape, frozen=True):
     addresses: tuple[Address, ...] | None = None
 
 
-class Node(Shape, frozen=True):
+class Node(ApiObject, frozen=True):
     """A node."""
 
     metadata: Meta
@@ -92,21 +92,21 @@ class Node(Shape, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
-class Resources(Shape, frozen=True):
+class Resources(ApiObject, frozen=True):
     """Requests and limits of a container or a pod."""
 
     requests: dict[str, str | int] | None = None
     limits: dict[str, str | int] | None = None
 
 
-class Port(Shape, frozen=True):
+class Port(ApiObject, frozen=True):
     """A port of a container, of which its node's matters here."""
 
     host_port: int | None = None
     protocol: str = "TCP"
 
 
-class Container(Shape, frozen=True):
+class ContainerSpec(ApiObject, frozen=True):
     """A container; an init container with restart policy Always is a sidecar."""
 
     name: str
@@ -115,25 +115,25 @@ class Container(Shape, frozen=True):
     ports: list[Port] | None = None
 
 
-class ClaimVolume(Shape, frozen=True):
+class ClaimVolume(ApiObject, frozen=True):
     """A volume's claim."""
 
     claim_name: str
 
 
-class EmptyDir(Shape, frozen=True):
+class EmptyDir(ApiObject, frozen=True):
     """A volume that lives and dies with its pod, on disk or (medium `Memory`) not."""
 
     medium: str = ""
 
 
-class HostPath(Shape, frozen=True):
+class HostPath(ApiObject, frozen=True):
     """A folder of the node."""
 
     path: str = ""
 
 
-class Volume(Shape, frozen=True):
+class Volume(ApiObject, frozen=True):
     """A pod's volume: a claim, or data of its node."""
 
     name: str = ""
@@ -142,7 +142,7 @@ class Volume(Shape, frozen=True):
     host_path: HostPath | None = None
 
 
-class Expression(Shape, frozen=True):
+class Expression(ApiObject, frozen=True):
     """One expression of a node selector."""
 
     key: str
@@ -150,27 +150,27 @@ class Expression(Shape, frozen=True):
     values: tuple[str, ...] | None = None
 
 
-class Term(Shape, frozen=True):
+class Term(ApiObject, frozen=True):
     """One of the alternatives of a required node affinity."""
 
     match_expressions: tuple[Expression, ...] | None = None
 
 
-class Required(Shape, frozen=True):
+class RequiredNodeTerms(ApiObject, frozen=True):
     """What a node must be, as alternatives."""
 
     node_selector_terms: tuple[Term, ...] | None = None
 
 
-class NodeAffinity(Shape, frozen=True):
+class NodeAffinity(ApiObject, frozen=True):
     """Node affinity, of which only what is required matters here."""
 
-    required: Required | None = msgspec.field(
+    required: RequiredNodeTerms | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
     )
 
 
-class PodTerm(Shape, frozen=True):
+class PodTerm(ApiObject, frozen=True):
     """Pods to be near to or far from, and what counts as near."""
 
     topology_key: str = ""
@@ -179,7 +179,7 @@ class PodTerm(Shape, frozen=True):
     namespace_selector: dict[str, Any] | None = None
 
 
-class PodAffinity(Shape, frozen=True):
+class PodAffinity(ApiObject, frozen=True):
     """Affinity to pods or against them, of which only what is required matters here."""
 
     required: tuple[PodTerm, ...] | None = msgspec.field(
@@ -187,7 +187,7 @@ class PodAffinity(Shape, frozen=True):
     )
 
 
-class Affinity(Shape, frozen=True):
+class Affinity(ApiObject, frozen=True):
     """Affinity of a pod."""
 
     node_affinity: NodeAffinity | None = None
@@ -195,7 +195,7 @@ class Affinity(Shape, frozen=True):
     pod_anti_affinity: PodAffinity | None = None
 
 
-class Spread(Shape, frozen=True):
+class SpreadConstraint(ApiObject, frozen=True):
     """How evenly pods are to stand over parts of the cluster."""
 
     topology_key: str = ""
@@ -204,7 +204,7 @@ class Spread(Shape, frozen=True):
     label_selector: dict[str, Any] | None = None
 
 
-class Toleration(Shape, frozen=True):
+class Toleration(ApiObject, frozen=True):
     """A taint that a pod bears; without a key, every taint."""
 
     key: str | None = None
@@ -213,36 +213,36 @@ class Toleration(Shape, frozen=True):
     effect: str | None = None
 
 
-class PodSpec(Shape, frozen=True):
+class PodSpec(ApiObject, frozen=True):
     """What a pod asks for."""
 
     node_name: str | None = None
     priority_class_name: str | None = None
-    containers: list[Container] | None = None
-    init_containers: list[Container] | None = None
+    containers: list[ContainerSpec] | None = None
+    init_containers: list[ContainerSpec] | None = None
     overhead: dict[str, str | int] | None = None
     resources: Resources | None = None
     volumes: list[Volume] | None = None
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
-    topology_spread_constraints: list[Spread] | None = None
+    topology_spread_constraints: list[SpreadConstraint] | None = None
     tolerations: list[Toleration] | None = None
 
 
-class Terminated(Shape, frozen=True):
+class TerminatedState(ApiObject, frozen=True):
     """How a container ended."""
 
     finished_at: datetime | None = None
     reason: str | None = None
 
 
-class ContainerState(Shape, frozen=True):
+class ContainerState(ApiObject, frozen=True):
     """What a container is doing."""
 
-    terminated: Terminated | None = None
+    terminated: TerminatedState | None = None
 
 
-class ContainerStatus(Shape, frozen=True):
+class ContainerStatus(ApiObject, frozen=True):
     """How a container fares."""
 
     state: ContainerState | None = None
@@ -250,7 +250,7 @@ class ContainerStatus(Shape, frozen=True):
     last_state: ContainerState | None = None
 
 
-class PodStatus(Shape, frozen=True):
+class PodStatus(ApiObject, frozen=True):
     """How a pod fares."""
 
     phase: str | None = None
@@ -261,7 +261,7 @@ class PodStatus(Shape, frozen=True):
     pod_ip: str | None = msgspec.field(default=None, name="podIP")
 
 
-class Pod(Shape, frozen=True):
+class Pod(ApiObject, frozen=True):
     """A pod."""
 
     metadata: Meta
@@ -269,7 +269,7 @@ class Pod(Shape, frozen=True):
     status: PodStatus = PodStatus()
 
 
-class Involved(Shape, frozen=True):
+class InvolvedObject(ApiObject, frozen=True):
     """Whom an event is about."""
 
     kind: str | None = None
@@ -278,18 +278,18 @@ class Involved(Shape, frozen=True):
     uid: str | None = None
 
 
-class EventSeries(Shape, frozen=True):
+class EventSeries(ApiObject, frozen=True):
     """A repeated event."""
 
     count: int | None = None
     last_observed_time: datetime | None = None
 
 
-class Event(Shape, frozen=True):
+class Event(ApiObject, frozen=True):
     """An event of the core group."""
 
     metadata: Meta
-    involved_object: Involved = Involved()
+    involved_object: InvolvedObject = InvolvedObject()
     reason: str | None = None
     type: str | None = None
     message: str | None = None
@@ -300,7 +300,7 @@ class Event(Shape, frozen=True):
     series: EventSeries | None = None
 
 
-class Custom(Shape, frozen=True):
+class CustomObject(ApiObject, frozen=True):
     """A custom object whose spec and status differ by version: read with care."""
 
     metadata: Meta
@@ -308,7 +308,7 @@ class Custom(Shape, frozen=True):
     status: dict[str, Any] | None = None
 
 
-class Change(Shape, frozen=True):
+class WatchEvent(ApiObject, frozen=True):
     """One line of a watch; the object is decoded once its kind of change is known."""
 
     type: str

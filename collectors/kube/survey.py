@@ -7,31 +7,31 @@ from typing import Any, TypeVar
 import msgspec
 
 from collectors.inventory import batches
-from collectors.kube.addresses import address_rows, of_node, of_pod
+from collectors.kube.addresses import address_rows, node_addresses, pod_addresses
 from collectors.kube.budgets import budget_row
 from collectors.kube.collection import Collection
 from collectors.kube.devices import Dra, hami_registered
 from collectors.kube.events import REFUSALS, event_row, refusal
-from collectors.kube.gone import Gone
-from collectors.kube.holders import groups, is_holder, remap
-from collectors.kube.looks import Looks
 from collectors.kube.lookup import LiveLookup
 from collectors.kube.nodes import node_gpus, node_row
 from collectors.kube.owners import Owners
-from collectors.kube.pods import Surroundings, pod_row
+from collectors.kube.pods import PodContext, pod_row
+from collectors.kube.polls import Polls
 from collectors.kube.queues import Queues
 from collectors.kube.quotas import quota_kinds, quota_rows
-from collectors.kube.shapes import Custom, Event, Meta, Node, Partial, Pod
-from collectors.kube.watching import NODES, PODS, Watches
-from fallow.kube.api import Api
+from collectors.kube.reservation_pods import groups, is_holder, remap
+from collectors.kube.shapes import CustomObject, Event, Meta, Node, Partial, Pod
+from collectors.kube.unlisted_pods import UnlistedPods
+from collectors.kube.watches import NODES, PODS, Watches
+from fallow.kube.api import ApiConnection
+from fallow.kube.api_objects import Page
 from fallow.kube.discovery import Discovery
-from fallow.kube.pages import PARTIAL, Listing
-from fallow.kube.shapes import Page
-from fallow.protections import named
+from fallow.kube.listing import PARTIAL, Listing
+from fallow.protections import select_protections
 from fallow.settings import KubernetesSettings
 from fallow.tables import Batch
 
-T = TypeVar("T", Partial, Node, Pod, Event, Custom)
+T = TypeVar("T", Partial, Node, Pod, Event, CustomObject)
 K = TypeVar("K", Node, Pod)
 Row = dict[str, Any]
 
@@ -50,17 +50,17 @@ class Survey:
 
     def __init__(
         self,
-        api: Api,
+        api: ApiConnection,
         settings: KubernetesSettings,
         *,
         cluster: str,
         clock: Callable[[], datetime],
-        looks: Looks,
-        gone: Gone,
+        polls: Polls,
+        unlisted: UnlistedPods,
         watches: Watches | None = None,
     ) -> None:
         self._watches = watches if watches is not None and watches.usable else None
-        self._api, self._settings, self._looks, self._gone = api, settings, looks, gone
+        self._api, self._settings, self._polls, self._unlisted = api, settings, polls, unlisted
         self._cluster, self._clock = cluster, clock
         self._discovery = Discovery(api)
         self._namespaces: dict[str, Mapping[str, str]] = {}
@@ -72,7 +72,7 @@ class Survey:
         self._addresses: dict[str, str] = {}
         self._gpu_nodes: set[str] = set()
         self._gpu_pods: set[str] = set()
-        lookup = LiveLookup(api, self._discovery, looks, limit=settings.page_size)
+        lookup = LiveLookup(api, self._discovery, polls, limit=settings.page_size)
         self._owners = Owners(lookup)
 
     def batches(self) -> Iterator[Batch]:
@@ -98,7 +98,7 @@ class Survey:
         for namespace in self._list(NAMESPACES, Partial, accept=PARTIAL):
             meta = namespace.metadata
             self._namespaces[meta.name] = meta.labels or {}
-            self._protections[meta.name] = named(meta.labels, meta.annotations)
+            self._protections[meta.name] = select_protections(meta.labels, meta.annotations)
         self._queues.add_groups(self._custom("scheduling.volcano.sh", "podgroups"))
         self._queues.add_groups(self._custom("scheduling.run.ai", "podgroups"))
         self._queues.add_workloads(self._custom("kueue.x-k8s.io", "workloads"))
@@ -108,49 +108,51 @@ class Survey:
         if self._watches is None:
             yield from (self.node(node) for node in self._list(NODES, Node))
             return
-        for node, at in self._kept(NODES, self._watches.nodes):
+        for node, at in self._from_watch(NODES, self._watches.nodes):
             yield self.node(node, at)
 
     def pods(self) -> Iterator[Row]:
         """Yield rows of the `pod` table: as they come, GPU groups last, then who vanished."""
-        self._gone.begin()
-        held: list[tuple[Meta, Row]] = []
-        before = len(self._looks.rows)
-        found: Iterator[tuple[Pod, datetime | None]]
+        self._unlisted.begin()
+        reserved_rows: list[tuple[Meta, Row]] = []
+        before = len(self._polls.rows)
+        pods_listed: Iterator[tuple[Pod, datetime | None]]
         if self._watches is None:
-            found = ((pod, None) for pod in self._list(PODS, Pod))
+            pods_listed = ((pod, None) for pod in self._list(PODS, Pod))
         else:
-            found = self._kept(PODS, self._watches.pods)
-        for pod, at in found:
+            pods_listed = self._from_watch(PODS, self._watches.pods)
+        for pod, at in pods_listed:
             row = self.pod(pod, at)
             if in_group(pod.metadata):
-                held.append((pod.metadata, row))
+                reserved_rows.append((pod.metadata, row))
             else:
                 yield row
-        yield from remap(held)
-        listed = [r for r in self._looks.rows[before:] if r["target"].endswith(PODS)]
-        if all(r["up"] for r in listed):
-            yield from self._gone.complete(self._clock())
+        yield from remap(reserved_rows)
+        pod_polls = [r for r in self._polls.rows[before:] if r["target"].endswith(PODS)]
+        if all(r["up"] for r in pod_polls):
+            yield from self._unlisted.complete(self._clock())
 
-    def _kept(self, path: str, kept: Collection[K]) -> Iterator[tuple[K, datetime | None]]:
+    def _from_watch(
+        self, path: str, collection: Collection[K]
+    ) -> Iterator[tuple[K, datetime | None]]:
         """Yield what a watch keeps current, and say as a look of when it is."""
-        objects, at = kept.current() or ([], self._clock())
+        objects, at = collection.current() or ([], self._clock())
         silent = self._clock() - at
         late = f"the watch said nothing for {silent}" if silent > QUIET else None
-        self._looks.record(f"{self._api.host}{path}", at, len(objects), late, end=at)
+        self._polls.record(f"{self._api.host}{path}", at, len(objects), late, end=at)
         yield from ((item, at) for item in objects)
 
     def node(self, node: Node, at: datetime | None = None) -> Row:
         """Return one node's row as of a moment (now), and remember what its pods' rows need."""
-        name, found = node.metadata.name, node_gpus(node, self._dra)
-        self._addresses.update(of_node(node))
-        if found.sharing in SHARED and found.replicas:
-            self._replicas[name] = found.replicas
+        name, gpus_of_node = node.metadata.name, node_gpus(node, self._dra)
+        self._addresses.update(node_addresses(node))
+        if gpus_of_node.sharing in SHARED and gpus_of_node.replicas:
+            self._replicas[name] = gpus_of_node.replicas
         else:
             self._replicas.pop(name, None)
         for device in hami_registered(node.metadata.annotations):
             self._memory_mib[device.id] = device.devmem
-        if found.count:
+        if gpus_of_node.count:
             self._gpu_nodes.add(name)
         return node_row(node, cluster=self._cluster, now=at or self._clock(), dra=self._dra)
 
@@ -158,7 +160,7 @@ class Survey:
         """Return one pod's row as of a moment (now)."""
         row = pod_row(
             pod,
-            Surroundings(
+            PodContext(
                 cluster=self._cluster,
                 now=self._clock if at is None else lambda: at,
                 resolve=self._owners.top,
@@ -171,8 +173,8 @@ class Survey:
                 dra=self._dra,
             ),
         )
-        self._gone.saw(row)
-        self._addresses.update(of_pod(pod))
+        self._unlisted.saw(row)
+        self._addresses.update(pod_addresses(pod))
         if row.get("gpu_resource"):
             self._gpu_pods.add(pod.metadata.uid)
         return row
@@ -191,26 +193,26 @@ class Survey:
             yield budget_row(item, cluster=self._cluster, now=now)
 
     def _events(self) -> Iterator[Row]:
-        for kind, wanted in (("Pod", self._gpu_pods), ("Node", self._gpu_nodes)):
-            if not wanted:
+        for kind, names_wanted in (("Pod", self._gpu_pods), ("Node", self._gpu_nodes)):
+            if not names_wanted:
                 continue
             query = {"fieldSelector": f"involvedObject.kind={kind}"}
             for event in self._list(EVENTS, Event, query=query):
                 about = event.involved_object
-                if (about.uid if kind == "Pod" else about.name) in wanted:
+                if (about.uid if kind == "Pod" else about.name) in names_wanted:
                     yield event_row(event, cluster=self._cluster)
         for reason in REFUSALS:
             for event in self._list(EVENTS, Event, query={"fieldSelector": f"reason={reason}"}):
                 if refusal(event):
                     yield event_row(event, cluster=self._cluster)
 
-    def _custom(self, group: str, plural: str) -> Iterator[Custom]:
+    def _custom(self, group: str, plural: str) -> Iterator[CustomObject]:
         """Yield the objects of a kind that may not be served here."""
         path: str | None = None
-        with self._looks.discovery(self._api.host, group):
+        with self._polls.discovery(self._api.host, group):
             path = self._discovery.collection(group, plural)
         if path is not None:
-            yield from self._list(path, Custom)
+            yield from self._list(path, CustomObject)
 
     def _list(
         self,
@@ -222,8 +224,8 @@ class Survey:
     ) -> Iterator[T]:
         decoder = msgspec.json.Decoder(Page[shape])  # type: ignore[valid-type]
         met: set[str] = set()  # a list that expired half-way brings objects again
-        words = "".join(f"?{value}" for value in (query or {}).values())
-        with self._looks.look(f"{self._api.host}{path}{words}") as look:
+        query_text = "".join(f"?{value}" for value in (query or {}).values())
+        with self._polls.look(f"{self._api.host}{path}{query_text}") as poll:
             for page in Listing(
                 self._api,
                 path,
@@ -236,7 +238,7 @@ class Survey:
                     uid = item.metadata.uid
                     if uid not in met or not uid:
                         met.add(uid)
-                        look.samples += 1
+                        poll.samples += 1
                         yield item
 
 

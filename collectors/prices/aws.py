@@ -72,10 +72,10 @@ class AwsPrices:
         rows: list[dict[str, Any]] = []
         try:
             for region in self._regions:
-                listed = {r["instance_type"]: r for r in self._on_demand(region)}
-                rows += listed.values()
+                on_demand = {r["instance_type"]: r for r in self._on_demand(region)}
+                rows += on_demand.values()
                 if self._spot:
-                    rows += self._spot_changes(region, window, listed)
+                    rows += self._spot_changes(region, window, on_demand)
         except ClientError as error:
             raise _explain(error.response.get("Error", {})) from error
         except BotoCoreError as error:
@@ -97,10 +97,12 @@ class AwsPrices:
                 "tenancy": "Shared",
                 "capacitystatus": "Used",
             }
-            asked = [{"Type": "TERM_MATCH", "Field": f, "Value": v} for f, v in filters.items()]
-            for page in pages.paginate(ServiceCode="AmazonEC2", Filters=asked):
+            filter_terms = [
+                {"Type": "TERM_MATCH", "Field": f, "Value": v} for f, v in filters.items()
+            ]
+            for page in pages.paginate(ServiceCode="AmazonEC2", Filters=filter_terms):
                 for text in page["PriceList"]:
-                    usd = _listed(text, name)
+                    usd = _list_price(text, name)
                     if usd is not None:
                         yield self._row(name, region, "", "on-demand", usd) | {
                             "valid_from": self._clock(),
@@ -108,10 +110,10 @@ class AwsPrices:
                         }
 
     def _spot_changes(
-        self, region: str, window: Window, listed: dict[str, dict[str, Any]]
+        self, region: str, window: Window, on_demand: dict[str, dict[str, Any]]
     ) -> Iterator[dict[str, Any]]:
         pages = self._client("ec2", region).get_paginator("describe_spot_price_history")
-        found: dict[tuple[str, str], dict[datetime, Decimal]] = {}
+        changes_by_type: dict[tuple[str, str], dict[datetime, Decimal]] = {}
         for page in pages.paginate(
             InstanceTypes=list(self._types),
             ProductDescriptions=["Linux/UNIX"],
@@ -122,15 +124,15 @@ class AwsPrices:
                 key = change["InstanceType"], change["AvailabilityZone"]
                 usd = _money(change["SpotPrice"], f"spot price of {key[0]} in {key[1]}")
                 if usd is not None:
-                    found.setdefault(key, {})[change["Timestamp"].astimezone(UTC)] = usd
-        for (name, zone), changes in sorted(found.items()):
-            moments = sorted(changes)
-            for at, moment in enumerate(moments):
-                usd = changes[moment]
-                no_discount = name in listed and usd == listed[name]["node_usd_h"]
+                    changes_by_type.setdefault(key, {})[change["Timestamp"].astimezone(UTC)] = usd
+        for (name, zone), changes in sorted(changes_by_type.items()):
+            change_times = sorted(changes)
+            for at, change_time in enumerate(change_times):
+                usd = changes[change_time]
+                no_discount = name in on_demand and usd == on_demand[name]["node_usd_h"]
                 yield self._row(name, region, zone, "spot", usd) | {
-                    "valid_from": moment,
-                    "valid_to": moments[at + 1] if at + 1 < len(moments) else None,
+                    "valid_from": change_time,
+                    "valid_to": change_times[at + 1] if at + 1 < len(change_times) else None,
                     "reference": NO_DISCOUNT if no_discount else f"AWS spot history {zone}",
                 }
 
@@ -171,7 +173,7 @@ def spot_window(now: datetime) -> Window:
     return Window.last(timedelta(days=90), now=now)
 
 
-def _listed(text: str, name: str) -> Decimal | None:
+def _list_price(text: str, name: str) -> Decimal | None:
     try:
         terms = json.loads(text)["terms"].get("OnDemand", {})
         prices = [
@@ -184,18 +186,18 @@ def _listed(text: str, name: str) -> Decimal | None:
         raise SourceError(
             f"AWS Pricing API: the product of {name} has no readable price"
         ) from error
-    found = [usd for p in prices if (usd := _money(p, f"list price of {name}")) is not None]
-    return found[0] if found else None
+    prices_read = [usd for p in prices if (usd := _money(p, f"list price of {name}")) is not None]
+    return prices_read[0] if prices_read else None
 
 
-def _money(text: str, what: str) -> Decimal | None:
+def _money(text: str, price_name: str) -> Decimal | None:
     """Return a price, or None for zero: AWS prints 0 where it offers nothing."""
     try:
         usd = Decimal(text)
     except InvalidOperation as error:
-        raise SourceError(f"AWS: the {what} is {text!r}, not a number") from error
+        raise SourceError(f"AWS: the {price_name} is {text!r}, not a number") from error
     if not usd.is_finite() or usd < 0:
-        raise SourceError(f"AWS: the {what} is {text!r}, not a price")
+        raise SourceError(f"AWS: the {price_name} is {text!r}, not a price")
     return usd or None
 
 
@@ -203,8 +205,8 @@ def _explain(error: Mapping[str, Any]) -> FallowError:
     code, message = error.get("Code", "unknown error"), error.get("Message", "")
     line = f"AWS refused to tell prices: {code}: {message}".rstrip(": ")
     if code in DENIED:
-        wanted = "pricing:GetProducts and ec2:DescribeSpotPriceHistory"
-        return AuthError(line, hint=f"the credentials need {wanted}")
+        permissions = "pricing:GetProducts and ec2:DescribeSpotPriceHistory"
+        return AuthError(line, hint=f"the credentials need {permissions}")
     if "Throttl" in code or code in {"RequestLimitExceeded", "InternalError", "Unavailable"}:
         return TemporaryError(line, hint="try again in a minute")
     return SourceError(line)

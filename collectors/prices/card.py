@@ -83,18 +83,18 @@ def read(lines: Iterable[str], where: str) -> tuple[CardRow, ...]:
             hint=f"the columns are {','.join(COLUMNS)}",
         )
     rows: list[CardRow] = []
-    seen: dict[tuple[object, ...], int] = {}
+    lines_by_key: dict[tuple[object, ...], int] = {}
     for record in reader:
         line = reader.line_num
         row = _row(record, f"{where}, line {line}")
         offer = (*row.offer, row.as_of)
-        if offer in seen:
+        if offer in lines_by_key:
             raise UsageError(
                 f"{where}, line {line}: {' '.join(row.offer)} as of {row.as_of.date()} "
-                f"stands on line {seen[offer]} already",
+                f"stands on line {lines_by_key[offer]} already",
                 hint="keep one of the two lines",
             )
-        seen[offer] = line
+        lines_by_key[offer] = line
         rows.append(row)
     if not rows:
         raise UsageError(f"{where} has no rows", hint="leave prices.rate_card empty instead")
@@ -143,19 +143,19 @@ def _number(at: str, name: str, text: str, *, zero: bool = False) -> Decimal:
     except InvalidOperation:
         number = Decimal("NaN")
     if not number.is_finite() or number < 0 or (number == 0 and not zero) or number >= 10**6:
-        least = "zero or more" if zero else "more than zero"
-        raise UsageError(f"{at}: {name} is {text!r}, not a number of {least}")
+        minimum_text = "zero or more" if zero else "more than zero"
+        raise UsageError(f"{at}: {name} is {text!r}, not a number of {minimum_text}")
     return number
 
 
 def _date(at: str, text: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(text)
+        date_read = datetime.fromisoformat(text)
     except ValueError as error:
         raise UsageError(
             f"{at}: as_of is {text!r}, not a date", hint="write it as 2026-07-20"
         ) from error
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return date_read.replace(tzinfo=UTC) if date_read.tzinfo is None else date_read.astimezone(UTC)
 
 
 def _one_of(at: str, name: str, value: str, legal: Iterable[str]) -> None:

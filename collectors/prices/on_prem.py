@@ -89,9 +89,9 @@ class OnPrem:
             "cluster": cluster,
         }
         self._clock = clock
-        life = years * HOURS_PER_YEAR
+        lifetime_hours = years * HOURS_PER_YEAR
         self.cost = AmortisedCost(
-            capital=(capex_usd - residual_usd) / (life * gpus * availability),
+            capital=(capex_usd - residual_usd) / (lifetime_hours * gpus * availability),
             energy=kw * pue * usd_per_kwh / gpus,
             running=capex_usd * running_pct_per_year / 100 / (HOURS_PER_YEAR * gpus),
         )

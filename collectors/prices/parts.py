@@ -14,7 +14,7 @@ QUANTUM = Decimal("0.00000001")
 """Money has eight decimals (`fallow.tables`)."""
 
 
-class Parts(msgspec.Struct, frozen=True):
+class PriceParts(msgspec.Struct, frozen=True):
     """The parts of one node's hourly price in USD; their sum is the price, exactly."""
 
     gpus: int
@@ -54,7 +54,7 @@ def split(
     gpu_base: Decimal = GPU_BASE,
     cpu_base: Decimal = CPU_BASE,
     memory_base: Decimal = MEMORY_BASE,
-) -> Parts:
+) -> PriceParts:
     """Split a node's price (USD/h) in proportion to amounts times base prices.
 
     OpenCost's normalisation (OpenCost specification, appendix A): the parts keep the ratio of
@@ -65,4 +65,4 @@ def split(
     scale = node_usd_h / sum(weights)
     cpu = (weights[1] * scale).quantize(QUANTUM, ROUND_DOWN)
     memory = (weights[2] * scale).quantize(QUANTUM, ROUND_DOWN)
-    return Parts(gpus, vcpu, memory_gib, node_usd_h - cpu - memory, cpu, memory)
+    return PriceParts(gpus, vcpu, memory_gib, node_usd_h - cpu - memory, cpu, memory)

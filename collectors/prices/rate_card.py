@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from collectors.prices.card import CardRow, built_in, from_file
-from collectors.prices.parts import CPU_BASE, GPU_BASE, MEMORY_BASE, QUANTUM, Parts, split
+from collectors.prices.parts import CPU_BASE, GPU_BASE, MEMORY_BASE, QUANTUM, PriceParts, split
 from fallow.errors import UsageError
 from fallow.gpu_models import gpu_models, model_name
 from fallow.settings import PriceSettings
@@ -42,7 +42,7 @@ class RateCard:
         """
         self._settings = settings or PriceSettings()
         self._clock = clock
-        self.card = _merged(self._settings.rate_card)
+        self.card = _merge_cards(self._settings.rate_card)
         models = {m.gpu_model for m in gpu_models()}
         for model, usd in self._settings.by_model.items():
             if model not in models:
@@ -86,7 +86,7 @@ class RateCard:
                 if row.usd_per_hour is None:
                     continue
                 after = dated[at + 1].as_of if at + 1 < len(dated) else None
-                yield _priced(row, self._net(row), bases) | {
+                yield _rate_row(row, self._net(row), bases) | {
                     "source": "rate-card",
                     "provider": row.provider,
                     "region": row.region,
@@ -199,7 +199,7 @@ def _offer(row: CardRow) -> tuple[str, str, str, str]:
     return row.offer
 
 
-def _merged(path: str) -> tuple[CardRow, ...]:
+def _merge_cards(path: str) -> tuple[CardRow, ...]:
     ours = built_in()
     if not path:
         return ours
@@ -208,12 +208,12 @@ def _merged(path: str) -> tuple[CardRow, ...]:
     return (*(row for row in ours if row.offer not in replaced), *theirs)
 
 
-def _parts(row: CardRow, usd: Decimal, bases: dict[str, Decimal]) -> Parts:
+def _parts(row: CardRow, usd: Decimal, bases: dict[str, Decimal]) -> PriceParts:
     base = bases.get(row.gpu_model, GPU_BASE)
     return split(usd, row.gpu_count, row.vcpu, row.memory_gib, gpu_base=base)
 
 
-def _priced(row: CardRow, usd: Decimal, bases: dict[str, Decimal]) -> dict[str, Any]:
+def _rate_row(row: CardRow, usd: Decimal, bases: dict[str, Decimal]) -> dict[str, Any]:
     parts = _parts(row, usd, bases)
     return {
         "gpu_model": row.gpu_model,

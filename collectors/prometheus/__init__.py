@@ -11,7 +11,7 @@ usage.py       cAdvisor and request counters -> pod_sample
 containers.py  cAdvisor by container -> container_sample
 latencies.py   latency histograms (service_metrics.csv) -> latency_sample
 steps.py       training loops (step_metrics.csv) -> step_sample
-progress.py    how far jobs are (progress_metrics.csv) -> progress_sample
+progress.py    how far jobs are (../progress_metrics.csv) -> progress_sample
 cursors.py     what is done, and what is left to do
 collector.py   the collector
 """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import requests
 
 MAX_BACKOFF_S = 30.0
-MAX_ASKED_S = 120.0
+MAX_WAIT_S = 120.0
 """A server's Retry-After is obeyed up to this."""
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _RETRIED = {408, 429, 500, 502, 503, 504}
@@ -177,17 +177,17 @@ class PrometheusClient:
                 hint="set prometheus.bearer_token, or prometheus.username and password",
             )
         problem = _problem(body)
-        said = problem.error if problem else ""
-        if said and _is_too_much(status, problem, said):
-            raise TooMuchError(f"{self.url}: {_short(said)}", hint="lower prometheus.chunk")
+        reason = problem.error if problem else ""
+        if reason and _is_too_much(status, problem, reason):
+            raise TooMuchError(f"{self.url}: {_short(reason)}", hint="lower prometheus.chunk")
         if status in _RETRIED:
             after = headers.get("Retry-After", "")
             wait = f", retry after {after} s" if after else ""
-            busy = BusyError(f"{self.url}: HTTP {status}{wait}: {_short(said) or 'no reason'}")
-            busy.after_s = min(float(after), MAX_ASKED_S) if after.isdecimal() else 0.0
+            busy = BusyError(f"{self.url}: HTTP {status}{wait}: {_short(reason) or 'no reason'}")
+            busy.after_s = min(float(after), MAX_WAIT_S) if after.isdecimal() else 0.0
             raise busy
-        if status in _REFUSED and said:
-            raise SourceError(f"{self.url} refused the query: {_short(said)}")
+        if status in _REFUSED and reason:
+            raise SourceError(f"{self.url} refused the query: {_short(reason)}")
         if status == _NOT_FOUND:
             raise SourceError(
                 f"{self.url} has no Prometheus API (HTTP 404)",
@@ -198,9 +198,9 @@ class PrometheusClient:
     def _complete(self, body: bytes) -> bytes:
         """Refuse an answer that the server itself calls partial: what is missing is no gap."""
         if any(mark in end for mark in _PARTIAL for end in (body[:_NEAR], body[-_NEAR:])):
-            said = msgspec.json.decode(body, type=_Problem)
-            partly = [w for w in said.warnings or () if not w.startswith(_ABOUT_THE_QUERY)]
-            if said.isPartial or partly:
+            answer = msgspec.json.decode(body, type=_Problem)
+            partly = [w for w in answer.warnings or () if not w.startswith(_ABOUT_THE_QUERY)]
+            if answer.isPartial or partly:
                 why = _short(partly[0]) if partly else "isPartial"
                 raise TemporaryError(f"{self.url}: the server calls its answer partial: {why}")
         return body
@@ -268,13 +268,13 @@ def _problem(body: bytes) -> _Problem | None:
         return None
 
 
-def _is_too_much(status: int, problem: _Problem | None, said: str) -> bool:
+def _is_too_much(status: int, problem: _Problem | None, reason: str) -> bool:
     timed_out = problem is not None and problem.errorType == "timeout"
-    return timed_out or (status in _REFUSED and any(w in said.lower() for w in _TOO_MUCH))
+    return timed_out or (status in _REFUSED and any(w in reason.lower() for w in _TOO_MUCH))
 
 
-def _stamp(moment: datetime) -> str:
-    return f"{moment.timestamp():.3f}"
+def _stamp(timestamp: datetime) -> str:
+    return f"{timestamp.timestamp():.3f}"
 
 
 def _short(text: str) -> str:

@@ -6,17 +6,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from collectors.inventory import batches, look
+from collectors.inventory import batches, scrape_row
 from collectors.kube.addresses import address_rows
 from collectors.prometheus import cursors, kube_state, pod_identity
 from collectors.prometheus.client import PrometheusClient, failure
-from collectors.prometheus.containers import Containers
+from collectors.prometheus.containers import ContainerUsage
 from collectors.prometheus.cursors import Piece
 from collectors.prometheus.decode import Matrix, vector
 from collectors.prometheus.gaps import MEMORY, Silences
-from collectors.prometheus.grid import holders, whole
+from collectors.prometheus.grid import holders, whole_steps
 from collectors.prometheus.latencies import Latencies
-from collectors.prometheus.progress import Progress
+from collectors.prometheus.progress import ProgressQueries
 from collectors.prometheus.raw import LEAST, samples, selector
 from collectors.prometheus.steps import Steps
 from collectors.prometheus.telemetry import SOURCE, Telemetry, metric_names
@@ -32,9 +32,9 @@ rows are written once, so a row read half would stay half."""
 OVERLAP = timedelta(minutes=5)
 """A live run asks this much again, for rows that came late (remote write)."""
 YOUNG = timedelta(hours=1)
-HELD = 12_000_000
+MAX_SAMPLES = 12_000_000
 """Values of one chunk held at once, 20 bytes each, while its rows are made."""
-LADDER = tuple(timedelta(minutes=m) for m in (720, 360, 180, 120, 60, 30, 20, 10, 5, 2, 1))
+CHUNK_SPANS = tuple(timedelta(minutes=m) for m in (720, 360, 180, 120, 60, 30, 20, 10, 5, 2, 1))
 INVENTORY_EVERY = timedelta(minutes=5)
 """kube-state-metrics is asked no more often: its answers are large and change slowly."""
 BEFORE = timedelta(hours=1)
@@ -62,10 +62,10 @@ class PrometheusCollector:
         clock: Callable[[], datetime] = _utc_now,
         *,
         sleep: Callable[[float], None] = time.sleep,
-        done: Mapping[str, datetime] | None = None,
+        cursors: Mapping[str, datetime] | None = None,
         team_labels: Sequence[str] | None = None,
         only: Sequence[str] = (),
-        held: int = HELD,
+        max_samples: int = MAX_SAMPLES,
     ) -> None:
         """Prepare; nothing is asked yet. `only` names canonical columns (empty = all).
 
@@ -75,9 +75,9 @@ class PrometheusCollector:
         self._settings = settings
         self._cluster = cluster
         self._clock = clock
-        self._done = {name: _aware(until) for name, until in (done or {}).items()}
+        self._cursors = {name: _aware(until) for name, until in (cursors or {}).items()}
         self._teams = KubernetesSettings().team_labels if team_labels is None else team_labels
-        self._held = held
+        self._max_samples = max_samples
         self.client = PrometheusClient(settings, sleep=sleep)
         self._telemetry = Telemetry(
             self.client,
@@ -87,12 +87,12 @@ class PrometheusCollector:
             only=only,
         )
         common: dict[str, Any] = {"cluster": cluster, "matchers": settings.selector}
-        self._gridded: dict[str, Usage | Containers | Latencies | Steps | Progress] = {
+        self._gridded: dict[str, Usage | ContainerUsage | Latencies | Steps | ProgressQueries] = {
             "usage": Usage(self.client, **common),
-            "containers": Containers(self.client, **common),
+            "containers": ContainerUsage(self.client, **common),
             "latencies": Latencies(self.client, own=settings.latency_metrics, **common),
             "steps": Steps(self.client, own=settings.step_metrics, **common),
-            "progress": Progress(self.client, own=settings.progress_metrics, **common),
+            "progress": ProgressQueries(self.client, own=settings.progress_metrics, **common),
         }
         self._silences: tuple[datetime, Silences] | None = None
         self.failure: FallowError | None = None
@@ -120,7 +120,7 @@ class PrometheusCollector:
         except FallowError as error:
             self.failure = error
             now = self._clock()
-            row = look(
+            row = scrape_row(
                 SOURCE,
                 self.client.url,
                 cluster=self._cluster,
@@ -143,27 +143,35 @@ class PrometheusCollector:
             for chunk in piece.chunks(step):
                 yield from self._chunk(groups, chunk)
                 yield self._mark(piece, chunk.end)
-        there = metric_names(self.client, window)
-        if "kube_pod_info" in there or "kube_node_info" in there:
-            yield from self._inventory(window, there, self._telemetry.witness(groups))
-        for part, asking in self._gridded.items():
-            wanted = asking.wanted(there)
+        metric_names_present = metric_names(self.client, window)
+        if "kube_pod_info" in metric_names_present or "kube_node_info" in metric_names_present:
+            yield from self._inventory(
+                window, metric_names_present, self._telemetry.witness(groups)
+            )
+        for part, grid_query in self._gridded.items():
+            wanted = grid_query.wanted(metric_names_present)
             if wanted:
                 held_by = self._telemetry.witness(groups)
-                yield from self._by_grid(window, part, asking, wanted, held_by)
+                yield from self._by_grid(window, part, grid_query, wanted, held_by)
 
     def _pieces(self, window: Window, part: str) -> list[Piece]:
-        settled, prefix = self._clock() - YOUNG, self.prefix(part)
-        window = cursors.joined(window, prefix, self._done, within=BEFORE, overlap=OVERLAP)
-        return cursors.pieces(window, prefix, self._done, overlap=OVERLAP, settled=settled)
+        settled_until, prefix = self._clock() - YOUNG, self.prefix(part)
+        window = cursors.join_cursor(window, prefix, self._cursors, within=BEFORE, overlap=OVERLAP)
+        return cursors.pieces(
+            window, prefix, self._cursors, overlap=OVERLAP, settled_until=settled_until
+        )
 
     def _step(self, groups: Mapping[str, Sequence[str]], window: Window) -> timedelta:
         """Return the longest chunk whose values fit into memory."""
         density = self._telemetry.density(groups, window)
         longest = self._settings.chunk
-        if density * longest.total_seconds() <= self._held:
+        if density * longest.total_seconds() <= self._max_samples:
             return longest
-        fitting = (s for s in LADDER if s < longest and density * s.total_seconds() <= self._held)
+        fitting = (
+            s
+            for s in CHUNK_SPANS
+            if s < longest and density * s.total_seconds() <= self._max_samples
+        )
         return next(fitting, LEAST)
 
     def _chunk(self, groups: Mapping[str, Sequence[str]], window: Window) -> Iterator[Batch]:
@@ -171,7 +179,7 @@ class PrometheusCollector:
         silences = self._heard(groups, window.start)
         chunk = self._telemetry.chunk(window, self._fetched(list(groups.values()), window))
         yield from self._telemetry.batches(chunk)
-        seen = look(
+        seen = scrape_row(
             SOURCE,
             self.client.url,
             cluster=self._cluster,
@@ -196,8 +204,8 @@ class PrometheusCollector:
         with ThreadPoolExecutor(1, "prometheus") as pool:
             waiting: list[Future[Matrix]] = []
             try:
-                for found in groups:
-                    waiting.append(pool.submit(self._telemetry.fetch, found, window))
+                for names_found in groups:
+                    waiting.append(pool.submit(self._telemetry.fetch, names_found, window))
                     if len(waiting) > 1:
                         yield waiting.pop(0).result()
                 for last in waiting:
@@ -206,64 +214,70 @@ class PrometheusCollector:
                 pool.shutdown(cancel_futures=True)
 
     def _inventory(
-        self, window: Window, there: Sequence[str], held_by: Sequence[str]
+        self, window: Window, metric_names_present: Sequence[str], held_by: Sequence[str]
     ) -> Iterator[Batch]:
         for piece in self._pieces(window, _INVENTORY):
-            if piece.source in self._done and piece.window.end - piece.window.start < (
+            if piece.source in self._cursors and piece.window.end - piece.window.start < (
                 INVENTORY_EVERY + OVERLAP
             ):
                 continue
             for chunk in piece.chunks(self._settings.chunk):
-                state = self._state(there, chunk)
+                state = self._state(metric_names_present, chunk)
                 end = chunk.end
                 nodes = list(kube_state.node_rows(state, cluster=self._cluster, now=end))
                 yield from batches("node", nodes)
-                known = kube_state.addresses(state)
-                yield from batches("address", address_rows(known, cluster=self._cluster, now=end))
+                address_pairs = kube_state.addresses(state)
+                yield from batches(
+                    "address", address_rows(address_pairs, cluster=self._cluster, now=end)
+                )
                 rows = kube_state.pod_rows(
                     state,
                     cluster=self._cluster,
                     now=end,
                     team_labels=self._teams,
-                    held=self._holders(held_by, chunk),
+                    holder_pods=self._holders(held_by, chunk),
                     replicas={n["node"]: n["gpu_replicas"] for n in nodes if n["gpu_replicas"]},
                 )
                 yield from batches("pod", rows)
                 yield self._mark(piece, chunk.end)
 
     def _holders(self, held_by: Sequence[str], window: Window) -> frozenset[tuple[str, str]]:
-        whose = holders(held_by, self._settings.selector, f"{round(window.seconds)}s")
-        found = self._ask(whose, window.end)
-        return frozenset((w.get("namespace", ""), w.get("pod", "")) for w, _ in found)
+        holder_query = holders(held_by, self._settings.selector, f"{round(window.seconds)}s")
+        holder_rows = self._ask(holder_query, window.end)
+        return frozenset((w.get("namespace", ""), w.get("pod", "")) for w, _ in holder_rows)
 
-    def _state(self, there: Sequence[str], window: Window) -> kube_state.State:
+    def _state(self, metric_names_present: Sequence[str], window: Window) -> kube_state.KubeState:
         """Ask what kube-state-metrics last said in a window, also of what has gone since."""
         span = f"[{round(window.seconds)}s]"
-        asked = [m for m in kube_state.inventory() if m["metric"] in set(there)]
+        metrics_present = [
+            m for m in kube_state.inventory() if m["metric"] in set(metric_names_present)
+        ]
         series = {}
-        for metric in asked:
-            what = selector([metric["metric"]], self._settings.selector)
+        for metric in metrics_present:
+            selected = selector([metric["metric"]], self._settings.selector)
             only = f" == {metric['only']}" if metric["only"] else ""
-            series[metric["metric"]] = self._ask(f"last_over_time({what}{span}){only}", window.end)
+            series[metric["metric"]] = self._ask(
+                f"last_over_time({selected}{span}){only}", window.end
+            )
         pods = self._lives("kube_pod_info", ("namespace", "pod", "uid"), window)
         nodes = self._lives("kube_node_info", ("node",), window)
-        known = pod_identity.identify(
+        identified = pod_identity.identify(
             series,
             {(key[0], key[1], key[2]): life for key, life in pods.items()},
             cluster=self._cluster,
             recreated=lambda: self._recreated(window),
             fetch=lambda names, which: self._raw(names, which, window),
-            only={m["metric"]: float(m["only"]) for m in asked if m["only"]},
+            only={m["metric"]: float(m["only"]) for m in metrics_present if m["only"]},
         )
         by_node = {key[0]: life for key, life in nodes.items()}
-        return kube_state.State(known.series, known.lifetimes, by_node)
+        return kube_state.KubeState(identified.series, identified.lifetimes, by_node)
 
     def _recreated(self, window: Window) -> list[pod_identity.Name]:
         """Return the names under which a pod was made again in a window."""
-        what = selector([pod_identity.CREATED], self._settings.selector)
+        selected = selector([pod_identity.CREATED], self._settings.selector)
         by = "namespace, pod, exported_namespace, exported_pod"
         first, last = (
-            f"{side} by ({by}) ({side}_over_time({what}[{round(window.seconds)}s]))"
+            f"{side} by ({by}) ({side}_over_time({selected}[{round(window.seconds)}s]))"
             for side in ("min", "max")
         )
         return [pod_identity.name_of(w) for w, _ in self._ask(f"{last} > {first}", window.end)]
@@ -276,11 +290,11 @@ class PrometheusCollector:
         self, metric: str, labels: Sequence[str], window: Window
     ) -> dict[tuple[str, ...], tuple[datetime, datetime]]:
         """Return when each series began and ended in a window, to the minute (or its 360th)."""
-        what = f"timestamp({selector([metric], self._settings.selector)})"
-        every = max(60, round(window.seconds / 360))
-        span = f"[{round(window.seconds)}s:{every}s]"
+        selected = f"timestamp({selector([metric], self._settings.selector)})"
+        interval_s = max(60, round(window.seconds / 360))
+        span = f"[{round(window.seconds)}s:{interval_s}s]"
         first, last = (
-            self._ask(f"{side}_over_time({what}{span})", window.end) for side in ("min", "max")
+            self._ask(f"{side}_over_time({selected}{span})", window.end) for side in ("min", "max")
         )
         start = window.start.timestamp()
         return _lives([*((w, max(v, start)) for w, v in first), *last], labels)
@@ -292,26 +306,26 @@ class PrometheusCollector:
         self,
         window: Window,
         part: str,
-        asking: Usage | Containers | Latencies | Steps | Progress,
+        grid_query: Usage | ContainerUsage | Latencies | Steps | ProgressQueries,
         wanted: Sequence[Any],
         held_by: Sequence[str],
     ) -> Iterator[Batch]:
         """Yield a part whose rows speak for whole stretches of the clock's grid."""
-        every = asking.every
+        interval_s = grid_query.every
         # The pass before this one left the moments that settle, and with them a stretch's end.
-        inside = whole(Window(window.start - SETTLE, window.end), every)
-        step = max(self._settings.chunk // every * every, every)
+        inside = whole_steps(Window(window.start - SETTLE, window.end), interval_s)
+        step = max(self._settings.chunk // interval_s * interval_s, interval_s)
         for piece in self._pieces(inside, part) if inside else ():
             for chunk in piece.chunks(step):
-                span = whole(chunk, every)
-                found = asking.batch(wanted, held_by, span) if span else None
-                if found is not None:
-                    yield found
+                span = whole_steps(chunk, interval_s)
+                batch = grid_query.batch(wanted, held_by, span) if span else None
+                if batch is not None:
+                    yield batch
                 if span is not None:
                     yield self._mark(piece, span.end)
 
     def _mark(self, piece: Piece, until: datetime) -> Batch:
-        self._done[piece.source] = max(until, self._done.get(piece.source, until))
+        self._cursors[piece.source] = max(until, self._cursors.get(piece.source, until))
         row: dict[str, Any] = {"source": piece.source, "done_until": _naive(until)}
         return next(batches("cursor", [row]))
 
@@ -320,19 +334,19 @@ def _lives(
     edges: kube_state.Rows, labels: Sequence[str]
 ) -> dict[tuple[str, ...], tuple[datetime, datetime]]:
     """Join the first and last moments (unix seconds) of the same series."""
-    found: dict[tuple[str, ...], list[float]] = {}
-    for words, value in edges:
-        key = tuple(pod_identity.own(words, label) for label in labels)
-        found.setdefault(key, []).append(value)
+    edges_found: dict[tuple[str, ...], list[float]] = {}
+    for label_sets, value in edges:
+        key = tuple(pod_identity.own(label_sets, label) for label in labels)
+        edges_found.setdefault(key, []).append(value)
     return {
         key: (datetime.fromtimestamp(min(seconds), UTC), datetime.fromtimestamp(max(seconds), UTC))
-        for key, seconds in found.items()
+        for key, seconds in edges_found.items()
     }
 
 
-def _naive(moment: datetime) -> datetime:
-    return moment.astimezone(UTC).replace(tzinfo=None)
+def _naive(timestamp: datetime) -> datetime:
+    return timestamp.astimezone(UTC).replace(tzinfo=None)
 
 
-def _aware(moment: datetime) -> datetime:
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+def _aware(timestamp: datetime) -> datetime:
+    return timestamp.replace(tzinfo=UTC) if timestamp.tzinfo is None else timestamp.astimezone(UTC)

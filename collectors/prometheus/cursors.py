@@ -41,40 +41,41 @@ def name(prefix: str, since: datetime) -> str:
 def pieces(
     window: Window,
     prefix: str,
-    done: Mapping[str, datetime],
+    cursors: Mapping[str, datetime],
     *,
     overlap: timedelta = timedelta(),
-    settled: datetime | None = None,
+    settled_until: datetime | None = None,
 ) -> list[Piece]:
     """Return what of a window is not done, in order of time.
 
-    A cursor later than `settled` is young: the `overlap` before it is asked again, so that rows
-    that arrived late come in (those already there are stored once). What is older is final.
+    A cursor later than `settled_until` is young: the `overlap` before it is queried again, so
+    that rows that arrived late come in (those already there are stored once). What is older is
+    final.
     """
     stretches = sorted(
         (since, min(until, window.end), source)
-        for source, until in done.items()
+        for source, until in cursors.items()
         if (since := _since(source, prefix)) is not None and since < until
     )
     left: list[Piece] = []
     at, source, anchor = window.start, name(prefix, window.start), window.start
-    for since, until, known in stretches:
+    for since, until, cursor_name in stretches:
         if until < at or since >= window.end:
             continue
         if since > at:
             left.append(Piece(Window(at, since), source, anchor))
-        at, source, anchor = until, known, since
+        at, source, anchor = until, cursor_name, since
     if at < window.end:
-        young = source in done and settled is not None and at > settled
+        young = source in cursors and settled_until is not None and at > settled_until
         again = max(at - overlap, window.start) if young else at
         left.append(Piece(Window(again, window.end), source, anchor))
     return left
 
 
-def joined(
+def join_cursor(
     window: Window,
     prefix: str,
-    done: Mapping[str, datetime],
+    cursors: Mapping[str, datetime],
     *,
     within: timedelta,
     overlap: timedelta = timedelta(),
@@ -85,7 +86,7 @@ def joined(
     """
     near = [
         (until, since)
-        for source, until in done.items()
+        for source, until in cursors.items()
         if (since := _since(source, prefix)) is not None
         and window.start - within <= until < window.start
     ]

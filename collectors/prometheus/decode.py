@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from fallow.errors import SourceError
 
-Moments = npt.NDArray[np.datetime64]
+Timestamps = npt.NDArray[np.datetime64]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class Matrix(msgspec.Struct, frozen=True):
 
     labels: list[bytes]
     lengths: Ints
-    ts: Moments
+    ts: Timestamps
     values: Floats
 
     @classmethod
@@ -110,9 +110,9 @@ def vector(body: bytes) -> list[tuple[dict[str, str], float]]:
     Raises:
         SourceError: the answer is no vector.
     """
-    found = _decode(body, _Vector).data.result
+    series_found = _decode(body, _Vector).data.result
     try:
-        return [(p.metric, float(p.value[1])) for p in found]
+        return [(p.metric, float(p.value[1])) for p in series_found]
     except ValueError as error:
         raise SourceError(f"the server's vector holds what is no number: {error}") from error
 
@@ -138,10 +138,10 @@ def _decode(body: bytes, kind: type[T]) -> T:
         raise SourceError(f"the server's answer has another form: {error}") from error
 
 
-def _numbers(joined: bytes) -> Floats:
-    if not joined:
+def _numbers(text_joined: bytes) -> Floats:
+    if not text_joined:
         return np.zeros(0)
-    plain = joined.translate(None, b'[]" \t\r\n')
+    plain = text_joined.translate(None, b'[]" \t\r\n')
     try:
         return _cast(plain)
     except pa.ArrowInvalid:
@@ -157,10 +157,10 @@ def _unsigned(plain: bytes) -> bytes:
 
 
 def _cast(plain: bytes) -> Floats:
-    whole = pa.Array.from_buffers(
+    cast_values = pa.Array.from_buffers(
         pa.large_binary(),
         1,
         [None, pa.py_buffer(np.array([0, len(plain)], np.int64)), pa.py_buffer(plain)],
     ).view(pa.large_string())
-    numbers = pc.split_pattern(whole, ",").flatten().cast(pa.float64())
+    numbers = pc.split_pattern(cast_values, ",").flatten().cast(pa.float64())
     return np.asarray(numbers.to_numpy(zero_copy_only=False))

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from collectors.inventory import look
-from collectors.prometheus.telemetry import SOURCE, Chunk
+from collectors.inventory import scrape_row
+from collectors.prometheus.telemetry import SOURCE, TelemetryChunk
 from fallow.window import format_duration
 
 MEMORY = timedelta(hours=6)
@@ -27,48 +27,48 @@ class Silences:
     def __init__(
         self,
         cluster: str,
-        heard: dict[str, np.datetime64],
-        every: dict[str, np.timedelta64] | None = None,
+        last_heard: dict[str, np.datetime64],
+        intervals: dict[str, np.timedelta64] | None = None,
     ) -> None:
         self._cluster = cluster
-        self._heard = dict(heard)
-        self._every = dict(every or {})
+        self._heard = dict(last_heard)
+        self._every = dict(intervals or {})
 
-    def rows(self, chunk: Chunk) -> list[dict[str, Any]]:
+    def rows(self, chunk: TelemetryChunk) -> list[dict[str, Any]]:
         """Return `scrape` rows with `up` false, one per silence, cut at the chunk's ends."""
         start, end = _naive(chunk.window.start), _naive(chunk.window.end)
-        looks = chunk.looks
-        pairs = np.unique(np.stack([looks.node, looks.ts.astype(np.int64)]), axis=1)
-        bounds = np.searchsorted(pairs[0], np.arange(len(looks.nodes) + 1))
-        found: list[tuple[str, np.datetime64, np.datetime64]] = []
+        scrape_times = chunk.looks
+        pairs = np.unique(np.stack([scrape_times.node, scrape_times.ts.astype(np.int64)]), axis=1)
+        bounds = np.searchsorted(pairs[0], np.arange(len(scrape_times.nodes) + 1))
+        silences: list[tuple[str, np.datetime64, np.datetime64]] = []
         silent = {n for n, last in self._heard.items() if last >= start - np.timedelta64(MEMORY)}
-        for code, node in enumerate(looks.nodes):
+        for code, node in enumerate(scrape_times.nodes):
             ts = pairs[1, bounds[code] : bounds[code + 1]].view("datetime64[us]")
             if not node or not len(ts):
                 continue
-            every = np.timedelta64(round(looks.node_interval_s[code] * 1e6), "us")
+            interval = np.timedelta64(round(scrape_times.node_interval_s[code] * 1e6), "us")
             if len(ts) < FEW:
-                every = self._every.get(node, every)
-            if node in silent and ts[0] - start > AT_START * every:
-                found.append((node, start, ts[0]))
+                interval = self._every.get(node, interval)
+            if node in silent and ts[0] - start > AT_START * interval:
+                silences.append((node, start, ts[0]))
             after = np.r_[ts[1:], end]
-            missing = np.flatnonzero(after - ts > INSIDE * every)
-            found += [(node, ts[i] + every, after[i]) for i in missing]
+            missing = np.flatnonzero(after - ts > INSIDE * interval)
+            silences += [(node, ts[i] + interval, after[i]) for i in missing]
             silent.discard(node)
-            self._heard[node], self._every[node] = ts[-1], every
+            self._heard[node], self._every[node] = ts[-1], interval
         # A chunk shorter than an interval holds no sample of a node that is scraped as ever.
         usual = max(self._every.values(), default=USUAL)
-        found += [
+        silences += [
             (node, start, end)
             for node in silent
             if end - self._heard[node] > INSIDE * self._every.get(node, usual)
         ]
-        return [self._row(node, *stretch) for node, *stretch in sorted(found)]
+        return [self._row(node, *stretch) for node, *stretch in sorted(silences)]
 
     def _row(self, node: str, start: np.datetime64, end: np.datetime64) -> dict[str, Any]:
         first, last = start.astype(datetime), end.astype(datetime)
         seconds = (last - first).total_seconds()
-        return look(
+        return scrape_row(
             SOURCE,
             node,
             cluster=self._cluster,
@@ -79,5 +79,5 @@ class Silences:
         )
 
 
-def _naive(moment: datetime) -> np.datetime64:
-    return np.datetime64(moment.replace(tzinfo=None), "us")
+def _naive(timestamp: datetime) -> np.datetime64:
+    return np.datetime64(timestamp.replace(tzinfo=None), "us")

@@ -3,80 +3,78 @@
 Row ts speaks for [ts, ts + every). Rates are the server's own, which knows counter resets.
 """
 
-import csv
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 
 from collectors.prometheus.client import PrometheusClient, TooMuchError
 from collectors.prometheus.decode import Floats, Matrix, labels, matrix
 from collectors.prometheus.raw import selector
+from collectors.prometheus.tables import table
 from fallow.window import Window
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-def whole(window: Window, every: timedelta) -> Window | None:
+def whole_steps(window: Window, step: timedelta) -> Window | None:
     """Return the stretches of the grid that begin or lie in a window and have ended in it.
 
     The one in which the window begins is among them: a short window after another one must not
     leave out what straddles both.
     """
-    start = _EPOCH + (window.start - _EPOCH) // every * every
-    end = _EPOCH + (window.end - _EPOCH) // every * every
+    start = _EPOCH + (window.start - _EPOCH) // step * step
+    end = _EPOCH + (window.end - _EPOCH) // step * step
     return Window(start, end) if end > start else None
 
 
-def asked(
-    client: PrometheusClient, expression: str, window: Window, every: timedelta
+def query_grid(
+    client: PrometheusClient, expression: str, window: Window, step: timedelta
 ) -> list[Matrix]:
     """Evaluate at the end of every stretch; what is too much is asked for in halves.
 
     Raises: as `PrometheusClient.get`.
     """
     try:
-        body = client.query_range(
-            expression, window.start + every, window.end, every.total_seconds()
-        )
+        body = client.query_range(expression, window.start + step, window.end, step.total_seconds())
     except TooMuchError:
-        if window.end - window.start <= every:
+        if window.end - window.start <= step:
             raise
-        half = max(int((window.end - window.start) / every) // 2, 1) * every
-        return [m for part in window.chunks(half) for m in asked(client, expression, part, every)]
+        half = max(int((window.end - window.start) / step) // 2, 1) * step
+        return [
+            m for part in window.chunks(half) for m in query_grid(client, expression, part, step)
+        ]
     return [matrix(body)]
 
 
-def lines(
-    parts: Sequence[Matrix], window: Window, every: timedelta
+def series_values(
+    parts: Sequence[Matrix], window: Window, step: timedelta
 ) -> Iterator[tuple[dict[str, str], Floats]]:
     """Yield each series' labels and its values by stretch, NaN where there is none."""
-    steps = round((window.end - window.start) / every)
-    start = moments(window, every)[0]
+    steps = round((window.end - window.start) / step)
+    start = grid_times(window, step)[0]
     for part in parts:
         ends = np.cumsum(part.lengths)
         for text, low, high in zip(part.labels, ends - part.lengths, ends, strict=True):
             line = np.full(steps, np.nan)
-            at = (part.ts[low:high] - start) // np.timedelta64(every) - 1
+            at = (part.ts[low:high] - start) // np.timedelta64(step) - 1
             line[at] = part.values[low:high]
             yield labels(text), line
 
 
-def moments(window: Window, every: timedelta) -> np.ndarray[tuple[int], np.dtype[np.datetime64]]:
+def grid_times(window: Window, step: timedelta) -> np.ndarray[tuple[int], np.dtype[np.datetime64]]:
     """Return when each stretch begins."""
-    steps = round((window.end - window.start) / every)
+    steps = round((window.end - window.start) / step)
     start = np.datetime64(window.start.replace(tzinfo=None), "us")
-    made = start + np.arange(steps) * np.timedelta64(every)
-    return made.astype("datetime64[us]")
+    times = start + np.arange(steps) * np.timedelta64(step)
+    return times.astype("datetime64[us]")
 
 
 @cache
 def replicas() -> str:
     """Return the labels that tell replicas of one Prometheus apart (`replica_labels.csv`)."""
-    text = files("collectors.prometheus").joinpath("replica_labels.csv").read_text("utf-8")
-    return ", ".join(row["label"] for row in csv.DictReader(text.splitlines()))
+    return ", ".join(row["label"] for row in table("replica_labels"))
 
 
 def by_pod(expression: str, namespace_label: str, pod_label: str) -> str:

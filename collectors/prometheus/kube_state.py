@@ -6,23 +6,21 @@ a label's or resource's name that is no letter or digit as `_`; the names that m
 back from tables. With `honorLabels: false` its labels are `exported_pod` and so on.
 """
 
-import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 
 from collectors.kube.devices import Dra
 from collectors.kube.nodes import node_row
-from collectors.kube.owners import Top, by_template_hash, controller
-from collectors.kube.pods import OOM_KILLED, Surroundings, pod_row
+from collectors.kube.owners import TopOwner, by_template_hash, controller
+from collectors.kube.pods import OOM_KILLED, PodContext, pod_row
 from collectors.kube.shapes import (
     Condition,
-    Container,
+    ContainerSpec,
     ContainerState,
     ContainerStatus,
     Meta,
@@ -35,14 +33,15 @@ from collectors.kube.shapes import (
     PodStatus,
     Resources,
     Taint,
-    Terminated,
+    TerminatedState,
 )
 from collectors.kube.table import table
+from collectors.prometheus import tables
 from collectors.prometheus.pod_identity import own
 from collectors.series import is_exporter
 from fallow.kube.gpu_resources import gpu_resource
-from fallow.kube.owner_jumps import jumps
-from fallow.protections import annotations, named, notes
+from fallow.kube.owner_links import owner_links
+from fallow.protections import annotations, notes, select_protections
 
 Rows = list[tuple[dict[str, str], float]]
 _NONE = {"", "<none>"}
@@ -67,7 +66,7 @@ OWNERS_WITH_ANNOTATIONS = {
 """Kinds of owners whose annotations and labels have series, and the label that names the object."""
 
 
-class State(msgspec.Struct):
+class KubeState(msgspec.Struct):
     """What kube-state-metrics said in a window: metric name to label sets and last values.
 
     Every row about a pod bears its `uid` (see `pod_identity`). `pod_lives` and `node_lives` are the
@@ -82,40 +81,34 @@ class State(msgspec.Struct):
 
 def inventory() -> tuple[dict[str, str], ...]:
     """Return the rows of `inventory.csv`: which metrics are asked for."""
-    return _csv("inventory.csv")
-
-
-@cache
-def _csv(name: str) -> tuple[dict[str, str], ...]:
-    text = files("collectors.prometheus").joinpath(name).read_text(encoding="utf-8")
-    return tuple(csv.DictReader(text.splitlines()))
+    return tables.table("inventory")
 
 
 def resource(name: str) -> str:
     """Return a resource's name as Kubernetes writes it."""
-    for row in _csv("resources.csv"):
+    for row in tables.table("resources"):
         changed, count = re.subn(row["pattern"], row["name"], name)
         if count:
             return changed
     return name
 
 
-def node_rows(state: State, *, cluster: str, now: datetime) -> Iterator[dict[str, Any]]:
+def node_rows(state: KubeState, *, cluster: str, now: datetime) -> Iterator[dict[str, Any]]:
     """Yield one row of `node` per node."""
     nodes: dict[str, dict[str, str]] = {}
-    for words, _ in state.series.get("kube_node_info", ()):
-        nodes[own(words, "node")] = words
-    labelled = _labelled(state.series.get("kube_node_labels", ()), "node")
+    for label_set, _ in state.series.get("kube_node_info", ()):
+        nodes[own(label_set, "node")] = label_set
+    labelled = _labels_by_owner(state.series.get("kube_node_labels", ()), "node")
     created = _values(state, "kube_node_created", "node")
     cordoned = _values(state, "kube_node_spec_unschedulable", "node")
     taints: dict[str, list[Taint]] = {}
-    for words, _ in state.series.get("kube_node_spec_taint", ()):
-        taint = Taint(words.get("key", ""), words.get("effect", ""), words.get("value"))
-        taints.setdefault(own(words, "node"), []).append(taint)
+    for label_set, _ in state.series.get("kube_node_spec_taint", ()):
+        taint = Taint(label_set.get("key", ""), label_set.get("effect", ""), label_set.get("value"))
+        taints.setdefault(own(label_set, "node"), []).append(taint)
     ready = {
-        own(words, "node"): words.get("status", "").capitalize()
-        for words, _ in state.series.get("kube_node_status_condition", ())
-        if words.get("condition") == "Ready"
+        own(label_set, "node"): label_set.get("status", "").capitalize()
+        for label_set, _ in state.series.get("kube_node_status_condition", ())
+        if label_set.get("condition") == "Ready"
     }
     sizes = {
         side: _amounts(state.series.get(f"kube_node_status_{side}", ()), ("node",))
@@ -145,66 +138,66 @@ def node_rows(state: State, *, cluster: str, now: datetime) -> Iterator[dict[str
         yield {**row, "last_seen": last}
 
 
-def addresses(state: State) -> Iterator[tuple[str, str]]:
+def addresses(state: KubeState) -> Iterator[tuple[str, str]]:
     """Yield the addresses of nodes and of exporters' pods, each with its node's name."""
-    for words, _ in state.series.get("kube_node_info", ()):
-        yield words.get("internal_ip", ""), own(words, "node")
-    for words, _ in state.series.get("kube_pod_info", ()):
-        if is_exporter(own(words, "pod")):
-            yield words.get("pod_ip", ""), own(words, "node")
+    for label_set, _ in state.series.get("kube_node_info", ()):
+        yield label_set.get("internal_ip", ""), own(label_set, "node")
+    for label_set, _ in state.series.get("kube_pod_info", ()):
+        if is_exporter(own(label_set, "pod")):
+            yield label_set.get("pod_ip", ""), own(label_set, "node")
 
 
 def pod_rows(
-    state: State,
+    state: KubeState,
     *,
     cluster: str,
     now: datetime,
     team_labels: Sequence[str],
-    held: frozenset[tuple[str, str]] = frozenset(),
+    holder_pods: frozenset[tuple[str, str]] = frozenset(),
     replicas: Mapping[str, int] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row of `pod` per pod that asks for devices, is in `held`, or is a peer of such pods.
+    """Yield a row of `pod` per pod that requests devices, is in `holder_pods`, or is their peer.
 
     A launcher asks for no device, and its gang waits for it.
     """
     facts = _PodFacts(state)
-    around = Surroundings(
+    context = PodContext(
         cluster=cluster,
         now=lambda: now,
         resolve=facts.resolve,
         team_labels=team_labels,
-        namespaces=_labelled(
+        namespaces=_labels_by_owner(
             state.series.get("kube_namespace_labels", ()), "namespace", tuple(team_labels)
         ),
         protections=_protecting(state, "namespace", "namespace"),
         replicas=replicas or {},
     )
     workloads: set[tuple[str, str, str]] = set()
-    others: list[tuple[tuple[str, str, str], Pod]] = []
+    other_pods: list[tuple[tuple[str, str, str], Pod]] = []
     for key, info in facts.pods.items():
         pod = facts.pod(key, info, tuple(team_labels))
-        if key[:2] not in held and not _asks(pod):
-            others.append((key, pod))
+        if key[:2] not in holder_pods and not _requests_devices(pod):
+            other_pods.append((key, pod))
             continue
-        row = _pod_row(state, key, pod, around)
+        row = _pod_row(state, key, pod, context)
         if row["workload"]:
             workloads.add((row["namespace"], row["workload_kind"], row["workload"]))
         yield row
-    for key, pod in others:
+    for key, pod in other_pods:
         top = facts.resolve(pod.metadata)
         if top is not None and (pod.metadata.namespace, top.kind, top.name) in workloads:
-            yield _pod_row(state, key, pod, around)
+            yield _pod_row(state, key, pod, context)
 
 
 def _pod_row(
-    state: State, key: tuple[str, str, str], pod: Pod, around: Surroundings
+    state: KubeState, key: tuple[str, str, str], pod: Pod, context: PodContext
 ) -> dict[str, Any]:
-    now = around.now()
+    now = context.now()
     first, last = state.pod_lives.get(key, (now, now))
-    return {**pod_row(pod, around), "first_seen": first, "last_seen": last}
+    return {**pod_row(pod, context), "first_seen": first, "last_seen": last}
 
 
-def _asks(pod: Pod) -> bool:
+def _requests_devices(pod: Pod) -> bool:
     for container in pod.spec.containers or ():
         sides = container.resources
         for name in {**((sides and sides.requests) or {}), **((sides and sides.limits) or {})}:
@@ -216,13 +209,13 @@ def _asks(pod: Pod) -> bool:
 class _PodFacts:
     """Every pod series by (namespace, pod, uid): a name is used again, a uid is not."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: KubeState) -> None:
         self.pods: dict[tuple[str, str, str], dict[str, str]] = {}
-        for words, _ in state.series.get("kube_pod_info", ()):
-            key = (own(words, "namespace"), own(words, "pod"), own(words, "uid"))
-            known = self.pods.setdefault(key, {})
+        for label_set, _ in state.series.get("kube_pod_info", ()):
+            key = (own(label_set, "namespace"), own(label_set, "pod"), own(label_set, "uid"))
+            facts_known = self.pods.setdefault(key, {})
             # Before and after binding are two series of one pod: what is said wins.
-            known.update({k: v for k, v in words.items() if v})
+            facts_known.update({k: v for k, v in label_set.items() if v})
         keys = ("namespace", "pod", "uid")
         self._owner = {_key(w, keys): w for w, _ in state.series.get("kube_pod_owner", ())}
         self._phase = {
@@ -233,8 +226,8 @@ class _PodFacts:
             for w, _ in state.series.get("kube_pod_status_qos_class", ())
         }
         self._words: dict[tuple[str, ...], dict[str, str]] = {}
-        for words, _ in state.series.get("kube_pod_labels", ()):
-            self._words.setdefault(_key(words, keys), {}).update(words)
+        for label_set, _ in state.series.get("kube_pod_labels", ()):
+            self._words.setdefault(_key(label_set, keys), {}).update(label_set)
         self._notes = _protecting(state, "pod", *keys)
         self._owners = {
             kind: _protecting(state, kind.lower(), "namespace", label)
@@ -251,17 +244,19 @@ class _PodFacts:
             )
         }
         places = (*keys, "container")
-        self._asked = {
+        self._requested = {
             side: _amounts(state.series.get(f"kube_pod_container_resource_{side}", ()), places)
             for side in ("requests", "limits")
         }
         self._containers: dict[tuple[str, ...], list[str]] = {}
-        for place in dict.fromkeys((*self._asked["requests"], *self._asked["limits"])):
+        for place in dict.fromkeys((*self._requested["requests"], *self._requested["limits"])):
             self._containers.setdefault(place[:-1], []).append(place[-1])
         self._killed: dict[tuple[str, ...], list[str]] = {}
-        for words, _ in state.series.get("kube_pod_container_status_last_terminated_reason", ()):
-            if words.get("reason") == OOM_KILLED:
-                place = _key(words, places)
+        for label_set, _ in state.series.get(
+            "kube_pod_container_status_last_terminated_reason", ()
+        ):
+            if label_set.get("reason") == OOM_KILLED:
+                place = _key(label_set, places)
                 self._killed.setdefault(place[:-1], []).append(place[-1])
         self._above = {
             kind: {_key(w, ("namespace", label)): w for w, _ in state.series.get(metric, ())}
@@ -277,7 +272,7 @@ class _PodFacts:
         when = {n: _at(values, at) for n, values in self._when.items()}
         ended = when["completion_time"]
         bound = when["status_scheduled_time"]
-        words = self._words.get(at)
+        label_set = self._words.get(at)
         owner = _owner(self._owner.get(at), "owner") or _owner(info, "created_by")
         return Pod(
             Meta(
@@ -286,7 +281,7 @@ class _PodFacts:
                 uid,
                 creation_timestamp=when["created"],
                 deletion_timestamp=when["deletion_timestamp"],
-                labels=_named(words, team) if words else None,
+                labels=_restore_names(label_set, team) if label_set else None,
                 annotations=self._notes.get(at),
                 owner_references=(owner,) if owner else (),
             ),
@@ -307,25 +302,29 @@ class _PodFacts:
     def _statuses(
         self, at: tuple[str, ...], ended: datetime | None
     ) -> list[ContainerStatus] | None:
-        found = [ContainerStatus(ContainerState(Terminated(ended)))] if ended else []
-        found += [
-            ContainerStatus(name=name, last_state=ContainerState(Terminated(reason=OOM_KILLED)))
+        statuses = [ContainerStatus(ContainerState(TerminatedState(ended)))] if ended else []
+        statuses += [
+            ContainerStatus(
+                name=name, last_state=ContainerState(TerminatedState(reason=OOM_KILLED))
+            )
             for name in self._killed.get(at, ())
         ]
-        return found or None
+        return statuses or None
 
-    def _container(self, at: tuple[str, ...], name: str) -> Container:
+    def _container(self, at: tuple[str, ...], name: str) -> ContainerSpec:
         place = (*at, name)
-        asked = Resources(self._asked["requests"].get(place), self._asked["limits"].get(place))
-        return Container(name, asked)
+        requested = Resources(
+            self._requested["requests"].get(place), self._requested["limits"].get(place)
+        )
+        return ContainerSpec(name, requested)
 
-    def resolve(self, pod: Meta) -> Top | None:
+    def resolve(self, pod: Meta) -> TopOwner | None:
         """Return the topmost owner that the series lead to; None where the chain breaks off."""
         ref = controller(pod)
         if ref is None:
-            return Top("Pod", pod.name, pod.uid)
+            return TopOwner("Pod", pod.name, pod.uid)
         kind, name = ref.kind, ref.name
-        said = named(self._noted(kind, pod.namespace, name))
+        protections = select_protections(self._noted(kind, pod.namespace, name))
         if kind in self._above:
             above = self._above[kind].get((pod.namespace, name))
             if above is None:
@@ -333,31 +332,33 @@ class _PodFacts:
             upper = _owner(above, "owner")
             if upper is not None:
                 kind, name = upper.kind, upper.name
-                said = named(said, self._noted(kind, pod.namespace, name))
+                protections = select_protections(
+                    protections, self._noted(kind, pod.namespace, name)
+                )
         notebook = (pod.labels or {}).get("notebook-name")
         if kind == "StatefulSet" and notebook == name:
             kind = "Notebook"
-        return Top(kind, name, None, said)
+        return TopOwner(kind, name, None, protections)
 
     def _noted(self, kind: str, namespace: str, name: str) -> Mapping[str, str] | None:
         return self._owners.get(kind, {}).get((namespace, name))
 
 
-def _owner(words: Mapping[str, str] | None, prefix: str) -> OwnerRef | None:
-    if words is None:
+def _owner(label_set: Mapping[str, str] | None, prefix: str) -> OwnerRef | None:
+    if label_set is None:
         return None
-    kind, name = words.get(f"{prefix}_kind", ""), words.get(f"{prefix}_name", "")
-    if kind in _NONE or name in _NONE or words.get("owner_is_controller") == "false":
+    kind, name = label_set.get(f"{prefix}_kind", ""), label_set.get(f"{prefix}_name", "")
+    if kind in _NONE or name in _NONE or label_set.get("owner_is_controller") == "false":
         return None
     return OwnerRef(kind, name, controller=True)
 
 
-def _key(words: Mapping[str, str], labels: Sequence[str]) -> tuple[str, ...]:
-    return tuple(own(words, label) for label in labels)
+def _key(label_set: Mapping[str, str], labels: Sequence[str]) -> tuple[str, ...]:
+    return tuple(own(label_set, label) for label in labels)
 
 
-def _values(state: State, metric: str, *labels: str) -> dict[tuple[str, ...], float]:
-    return {_key(words, labels): value for words, value in state.series.get(metric, ())}
+def _values(state: KubeState, metric: str, *labels: str) -> dict[tuple[str, ...], float]:
+    return {_key(label_set, labels): value for label_set, value in state.series.get(metric, ())}
 
 
 def _at(values: Mapping[tuple[str, ...], float], key: tuple[str, ...]) -> datetime | None:
@@ -373,55 +374,55 @@ _FAR = datetime(2200, 1, 1, tzinfo=UTC).timestamp()
 def _amounts(
     rows: Sequence[tuple[dict[str, str], float]], labels: Sequence[str]
 ) -> dict[tuple[str, ...], dict[str, str | int]]:
-    found: dict[tuple[str, ...], dict[str, str | int]] = {}
-    for words, value in rows:
-        name = resource(words.get("resource", ""))
-        found.setdefault(_key(words, labels), {})[name] = f"{value:.3f}"
-    return found
+    amounts_by_key: dict[tuple[str, ...], dict[str, str | int]] = {}
+    for label_set, value in rows:
+        name = resource(label_set.get("resource", ""))
+        amounts_by_key.setdefault(_key(label_set, labels), {})[name] = f"{value:.3f}"
+    return amounts_by_key
 
 
-def _labelled(
+def _labels_by_owner(
     rows: Sequence[tuple[dict[str, str], float]], about: str, more: Sequence[str] = ()
 ) -> dict[str, dict[str, str]]:
-    return {own(words, about): _named(words, more) for words, _ in rows}
+    return {own(label_set, about): _restore_names(label_set, more) for label_set, _ in rows}
 
 
-def _protecting(state: State, noun: str, *about: str) -> dict[Any, dict[str, str]]:
+def _protecting(state: KubeState, noun: str, *about: str) -> dict[Any, dict[str, str]]:
     """Return what the table of protections names on objects of a kind, by what the series say.
 
     By one label the key is that, by several their tuple.
     """
     keys = {_LETTERS.sub("", key.lower()): key for key in (*annotations(), *notes())}
-    found: dict[Any, dict[str, str]] = {}
+    protections_by_key: dict[Any, dict[str, str]] = {}
     for prefix in ("label_", "annotation_"):
-        for words, _ in state.series.get(f"kube_{noun}_{prefix.strip('_')}s", ()):
-            said = {
+        for label_set, _ in state.series.get(f"kube_{noun}_{prefix.strip('_')}s", ()):
+            protected = {
                 keys[spelled]: value
-                for label, value in words.items()
+                for label, value in label_set.items()
                 if label.startswith(prefix)
                 and (spelled := _LETTERS.sub("", label.removeprefix(prefix).lower())) in keys
             }
-            key = _key(words, about) if len(about) > 1 else own(words, about[0])
-            found[key] = named(found.get(key), said)
-    return found
+            key = _key(label_set, about) if len(about) > 1 else own(label_set, about[0])
+            protections_by_key[key] = select_protections(protections_by_key.get(key), protected)
+    return protections_by_key
 
 
-def _named(words: Mapping[str, str], more: Sequence[str]) -> dict[str, str]:
+def _restore_names(label_set: Mapping[str, str], more: Sequence[str]) -> dict[str, str]:
     """Put back the names of labels: `label_nvidia_com_gpu_product` is `nvidia.com/gpu.product`.
 
     Names that no table knows keep kube-state-metrics' spelling.
     """
-    known = {_LETTERS.sub("", name.lower()): name for name in (*_known_labels(), *more)}
-    found = {}
-    for label, value in words.items():
+    known_names = {_LETTERS.sub("", name.lower()): name for name in (*_known_labels(), *more)}
+    labels_named = {}
+    for label, value in label_set.items():
         if label.startswith("label_"):
             spelled = label.removeprefix("label_")
-            found[known.get(_LETTERS.sub("", spelled.lower()), spelled)] = value
-    return found
+            labels_named[known_names.get(_LETTERS.sub("", spelled.lower()), spelled)] = value
+    return labels_named
 
 
 @cache
 def _known_labels() -> tuple[str, ...]:
-    words = [r["label"] for r in table("node_labels")]
-    words += [*(r["key"] for r in table("queue_labels")), *(j.key for j in jumps())]
-    return (*words, *_MORE_LABELS, *annotations(), *notes())
+    label_set = [r["label"] for r in table("node_labels")]
+    label_set += [*(r["key"] for r in table("queue_labels")), *(j.key for j in owner_links())]
+    return (*label_set, *_MORE_LABELS, *annotations(), *notes())

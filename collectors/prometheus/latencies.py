@@ -8,19 +8,25 @@ itself): the running maximum mends that, as `histogram_quantile` does. Of server
 requests and their time, the mean is kept, without bounds.
 """
 
-import csv
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 import pyarrow as pa
 
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.decode import Floats
-from collectors.prometheus.grid import asked, by_pod, holders, lines, moments, replicas
+from collectors.prometheus.grid import (
+    by_pod,
+    grid_times,
+    holders,
+    query_grid,
+    replicas,
+    series_values,
+)
 from collectors.prometheus.raw import selector
+from collectors.prometheus.tables import table
 from fallow.service_levels import LatencyMetric
 from fallow.tables import Batch
 from fallow.window import Window
@@ -32,13 +38,12 @@ Pod = tuple[str, str]
 
 
 @cache
-def known() -> tuple[LatencyMetric, ...]:
+def latency_metrics() -> tuple[LatencyMetric, ...]:
     """Return the latencies of `service_metrics.csv`."""
-    text = files("collectors.prometheus").joinpath("service_metrics.csv").read_text("utf-8")
-    rows = csv.DictReader(text.splitlines())
     names = LatencyMetric.model_fields
     return tuple(
-        LatencyMetric.model_validate({k: v for k, v in row.items() if k in names}) for row in rows
+        LatencyMetric.model_validate({k: v for k, v in row.items() if k in names})
+        for row in table("service_metrics")
     )
 
 
@@ -56,67 +61,69 @@ class Latencies:
         own: Sequence[LatencyMetric] = (),
     ) -> None:
         self._client, self._cluster, self._matchers = client, cluster, matchers
-        self._metrics = {m.name: m for m in (*known(), *own)}
+        self._metrics = {m.name: m for m in (*latency_metrics(), *own)}
 
     def wanted(self, present: Sequence[str]) -> list[LatencyMetric]:
         """Return the latencies that the server has."""
-        there = set(present)
-        return [m for m in self._metrics.values() if there.issuperset(_needs(m))]
+        metrics_present = set(present)
+        return [m for m in self._metrics.values() if metrics_present.issuperset(_needs(m))]
 
     def batch(
         self, wanted: Sequence[LatencyMetric], held_by: Sequence[str], window: Window
     ) -> Batch | None:
         """Return the `latency_sample` rows of a window whose ends lie on the grid."""
-        whose = holders(held_by, self._matchers, RANGE)
-        parts = [b for m in wanted if (b := self._one(m, whose, window)) is not None]
+        holder_query = holders(held_by, self._matchers, RANGE)
+        parts = [b for m in wanted if (b := self._one(m, holder_query, window)) is not None]
         if not parts:
             return None
         return Batch("latency_sample", pa.concat_tables([b.rows for b in parts]).combine_chunks())
 
-    def _one(self, metric: LatencyMetric, whose: str, window: Window) -> Batch | None:
+    def _one(self, metric: LatencyMetric, holder_query: str, window: Window) -> Batch | None:
         total_name, count_name = _needs(metric)[:2]
-        total = self._lines(metric, total_name, whose, window)
+        total = self._lines(metric, total_name, holder_query, window)
         if metric.form == "mean":
-            seen = {
+            counts_by_pod = {
                 pod: by[""][None, :]
-                for pod, by in self._lines(metric, count_name, whose, window).items()
+                for pod, by in self._lines(metric, count_name, holder_query, window).items()
             }
-            bounds: dict[Pod, list[float]] = {pod: [] for pod in seen}
+            bounds: dict[Pod, list[float]] = {pod: [] for pod in counts_by_pod}
         else:
-            buckets = self._lines(metric, f"{metric.name}_bucket", whose, window, "le")
+            buckets = self._lines(metric, f"{metric.name}_bucket", holder_query, window, "le")
             bounds = {pod: sorted(map(float, by)) for pod, by in buckets.items()}
-            seen = {pod: _counts(by) for pod, by in buckets.items()}
-        return self._rows(metric, window, seen, bounds, total)
+            counts_by_pod = {pod: _counts(by) for pod, by in buckets.items()}
+        return self._rows(metric, window, counts_by_pod, bounds, total)
 
     def _lines(
-        self, metric: LatencyMetric, name: str, whose: str, window: Window, bound: str = ""
+        self, metric: LatencyMetric, name: str, holder_query: str, window: Window, bound: str = ""
     ) -> dict[Pod, dict[str, Floats]]:
         matchers = ", ".join(p for p in (self._matchers, metric.matchers) if p)
         by = ", ".join(p for p in (metric.namespace_label, metric.pod_label, bound) if p)
         grew = f"increase({selector([name], matchers)}[{RANGE}])"
         summed = f"sum by ({by}) (max without ({replicas()}) ({grew}))"
-        named = by_pod(summed, metric.namespace_label, metric.pod_label)
-        question = f"({named}) and on (namespace, pod) ({whose})"
-        found: dict[Pod, dict[str, Floats]] = {}
-        for words, line in lines(asked(self._client, question, window, GRID), window, GRID):
-            pod = (words.get("namespace", ""), words.get("pod", ""))
+        pod_expression = by_pod(summed, metric.namespace_label, metric.pod_label)
+        question = f"({pod_expression}) and on (namespace, pod) ({holder_query})"
+        buckets: dict[Pod, dict[str, Floats]] = {}
+        for label_set, values_seen in series_values(
+            query_grid(self._client, question, window, GRID), window, GRID
+        ):
+            pod = (label_set.get("namespace", ""), label_set.get("pod", ""))
             if pod[1]:
-                found.setdefault(pod, {})[words.get(bound, "") if bound else ""] = line
-        return found
+                buckets.setdefault(pod, {})[label_set.get(bound, "") if bound else ""] = values_seen
+        return buckets
 
     def _rows(
         self,
         metric: LatencyMetric,
         window: Window,
-        seen: Mapping[Pod, Floats],
+        counts_by_pod: Mapping[Pod, Floats],
         bounds: Mapping[Pod, list[float]],
         total: Mapping[Pod, Mapping[str, Floats]],
     ) -> Batch | None:
-        at = moments(window, GRID)
+        at = grid_times(window, GRID)
         columns: dict[str, list[object]] = {
             name: [] for name in ("ts", "namespace", "pod", "count", "total_s", "bounds", "counts")
         }
-        for pod, counts in seen.items():
+        for pod, counts in counts_by_pod.items():
             whole = counts.sum(axis=0)
             spent = total.get(pod, {}).get("", np.full(len(at), np.nan)) * metric.scale
             finite = [b * metric.scale for b in bounds[pod] if b != INFINITE]

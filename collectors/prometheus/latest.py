@@ -9,12 +9,13 @@ from datetime import UTC, datetime, timedelta
 from string import Template
 from typing import Any
 
-from collectors.inventory import batches, look
+from collectors.inventory import batches, scrape_row
 from collectors.prometheus.client import PrometheusClient, failure
 from collectors.prometheus.decode import vector
 from collectors.prometheus.grid import replicas
+from collectors.prometheus.tables import table
 from collectors.prometheus.telemetry import SOURCE
-from collectors.prometheus.usage import queries, sidecars
+from collectors.prometheus.usage import sidecars
 from fallow.errors import FallowError
 from fallow.settings import PrometheusSettings
 from fallow.tables import Batch
@@ -36,29 +37,29 @@ def latest(
 
     A row is there for each pod of which the server knows anything; a failure is a `scrape` row.
     """
-    asked = client or PrometheusClient(settings)
+    prometheus = client or PrometheusClient(settings)
     error: FallowError | None = None
     rows: list[dict[str, Any]] = []
     try:
         for space in sorted({namespace for namespace, _ in pods}):
             names = sorted(name for namespace, name in pods if namespace == space)
-            rows += _rows(asked, settings.selector, cluster, space, names, at)
+            rows += _rows(prometheus, settings.selector, cluster, space, names, at)
     except FallowError as raised:
         error, rows = raised, []
     finally:
         if client is None:
-            asked.close()
+            prometheus.close()
     yield from batches("pod_sample", rows)
-    seen = look(
+    known_series = scrape_row(
         SOURCE,
-        asked.url,
+        prometheus.url,
         cluster=cluster,
         start=_naive(at),
         end=_naive(at),
         samples=len(rows),
         error=None if error is None else failure(error),
     )
-    yield from batches("scrape", [seen])
+    yield from batches("scrape", [known_series])
 
 
 def _rows(  # noqa: PLR0917  (one caller)
@@ -70,16 +71,16 @@ def _rows(  # noqa: PLR0917  (one caller)
     at: datetime,
 ) -> list[dict[str, Any]]:
     one_of = "|".join(_escaped(pod) for pod in pods)
-    chosen = f'namespace="{_escaped(namespace)}",pod=~"{one_of}"'
-    selector = f"{matchers},{chosen}" if matchers else chosen
+    pod_matcher = f'namespace="{_escaped(namespace)}",pod=~"{one_of}"'
+    selector = f"{matchers},{pod_matcher}" if matchers else pod_matcher
     span = f"{round(RANGE.total_seconds())}s"
-    found: dict[str, dict[str, Any]] = {}
-    for query in queries():
+    rows_by_pod: dict[str, dict[str, Any]] = {}
+    for query in table("queries"):
         expression = Template(query["expression"]).substitute(
             selector=selector, range=span, sidecars=sidecars(), replicas=replicas()
         )
-        for words, value in vector(client.query(expression, at)):
-            row = found.setdefault(words.get("pod", ""), {})
+        for label_set, value in vector(client.query(expression, at)):
+            row = rows_by_pod.setdefault(label_set.get("pod", ""), {})
             row[query["column"]] = value if value == value else None  # noqa: PLR0124  (NaN)
     return [
         {
@@ -90,7 +91,7 @@ def _rows(  # noqa: PLR0917  (one caller)
             "interval_s": RANGE.total_seconds(),
             **row,
         }
-        for pod, row in sorted(found.items())
+        for pod, row in sorted(rows_by_pod.items())
         if pod and any(value is not None for value in row.values())
     ]
 

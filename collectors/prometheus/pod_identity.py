@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from collectors.inventory import pod_uid
-from collectors.prometheus.decode import Floats, Matrix, Moments, labels
+from collectors.prometheus.decode import Floats, Matrix, Timestamps, labels
 
 Rows = list[tuple[dict[str, str], float]]
 Name = tuple[str, str]
@@ -31,7 +31,7 @@ _NAMES = 50
 """Pods asked for in one query: an address holds some 8,000 characters."""
 
 
-class Identified(msgspec.Struct, frozen=True):
+class IdentifiedSeries(msgspec.Struct, frozen=True):
     """Series whose every pod row names its uid, and the lifetimes by (namespace, pod, uid)."""
 
     series: dict[str, Rows]
@@ -43,18 +43,18 @@ class _Line(msgspec.Struct, frozen=True):
 
     metric: str
     words: dict[str, str]
-    ts: Moments
+    ts: Timestamps
     values: Floats
 
 
-def own(words: Mapping[str, str], label: str) -> str:
+def own(label_set: Mapping[str, str], label: str) -> str:
     """Return what the series is about: `exported_<label>` where the scraper renamed it."""
-    return words.get(f"exported_{label}") or words.get(label) or ""
+    return label_set.get(f"exported_{label}") or label_set.get(label) or ""
 
 
-def name_of(words: Mapping[str, str]) -> Name:
+def name_of(label_set: Mapping[str, str]) -> Name:
     """Return the pod's namespace and name."""
-    return own(words, "namespace"), own(words, "pod")
+    return own(label_set, "namespace"), own(label_set, "pod")
 
 
 def identify(
@@ -65,7 +65,7 @@ def identify(
     recreated: Callable[[], Iterable[Name]],
     fetch: Fetch,
     only: Mapping[str, float],
-) -> Identified:
+) -> IdentifiedSeries:
     """Return the series with a uid on every pod row.
 
     `lifetimes` are those of `kube_pod_info`, by (namespace, pod, uid or ""). `recreated` is asked
@@ -75,30 +75,37 @@ def identify(
     about = {metric: rows for metric, rows in series.items() if metric.startswith(_PODS)}
     lacking = {name_of(w) for rows in about.values() for w, _ in rows if not w.get("uid")}
     if not lacking:
-        return Identified(dict(series), dict(lifetimes))
+        return IdentifiedSeries(dict(series), dict(lifetimes))
     uids: dict[Name, dict[str, Lifetime]] = defaultdict(dict)
-    for (namespace, pod, uid), life in lifetimes.items():
-        uids[namespace, pod][uid] = life
-    nameless = {name for name, found in uids.items() if "" in found}
-    several = {name for name, found in uids.items() if len(found) > 1}
+    for (namespace, pod, uid), lifetime in lifetimes.items():
+        uids[namespace, pod][uid] = lifetime
+    nameless = {name for name, lifetimes_by_pod in uids.items() if "" in lifetimes_by_pod}
+    several = {name for name, lifetimes_by_pod in uids.items() if len(lifetimes_by_pod) > 1}
     if nameless:
         several |= set(recreated())
     created = {name_of(w): value for w, value in series.get(CREATED, ())}
     single = _Single(cluster, uids, created)
-    made: dict[str, Rows] = dict(series)
+    rows_by_metric: dict[str, Rows] = dict(series)
     for metric, rows in about.items():
-        made[metric] = [
-            (words if words.get("uid") else {**words, "uid": single.uid(name_of(words))}, value)
-            for words, value in rows
-            if words.get("uid") or name_of(words) not in several
+        rows_by_metric[metric] = [
+            (
+                label_set
+                if label_set.get("uid")
+                else {**label_set, "uid": single.uid(name_of(label_set))},
+                value,
+            )
+            for label_set, value in rows
+            if label_set.get("uid") or name_of(label_set) not in several
         ]
-    found = {(*n, u or single.uid(n)): life for n, u, life in _each(uids, several)}
-    for name, lines in _settled(several & lacking, list(about), fetch):
-        lives = _lives(name, uids[name], lines, cluster)
-        found |= {(*name, uid): life for uid, life in lives.items()}
+    lifetimes_by_pod = {
+        (*n, u or single.uid(n)): lifetime for n, u, lifetime in _each(uids, several)
+    }
+    for name, lines in _unnamed_series(several & lacking, list(about), fetch):
+        lifetimes_of = _lives(name, uids[name], lines, cluster)
+        lifetimes_by_pod |= {(*name, uid): lifetime for uid, lifetime in lifetimes_of.items()}
         for line in lines:
-            made[line.metric] += _by_life(line, lives, only.get(line.metric))
-    return Identified(made, found)
+            rows_by_metric[line.metric] += _by_life(line, lifetimes_of, only.get(line.metric))
+    return IdentifiedSeries(rows_by_metric, lifetimes_by_pod)
 
 
 class _Single:
@@ -113,78 +120,82 @@ class _Single:
         self._cluster, self._uids, self._created = cluster, uids, created
 
     def uid(self, name: Name) -> str:
-        said = [uid for uid in self._uids.get(name, ()) if uid]
-        return said[0] if said else pod_uid(self._cluster, *name, self._created.get(name))
+        uids_stated = [uid for uid in self._uids.get(name, ()) if uid]
+        return (
+            uids_stated[0]
+            if uids_stated
+            else pod_uid(self._cluster, *name, self._created.get(name))
+        )
 
 
 def _each(
     uids: Mapping[Name, Mapping[str, Lifetime]], several: set[Name]
 ) -> Iterator[tuple[Name, str, Lifetime]]:
     """Yield lifetimes whose uid is certain: said, or of the only pod of a name."""
-    for name, found in uids.items():
-        for uid, life in found.items():
+    for name, lifetimes_of_name in uids.items():
+        for uid, lifetime in lifetimes_of_name.items():
             if uid or name not in several:
-                yield name, uid, life
+                yield name, uid, lifetime
 
 
-def _settled(
+def _unnamed_series(
     names: Iterable[Name], metrics: Sequence[str], fetch: Fetch
 ) -> Iterator[tuple[Name, list[_Line]]]:
     """Yield each name with its series that say no uid, and their samples."""
-    wanted = sorted(names)
-    for at in range(0, len(wanted), _NAMES):
-        part = set(wanted[at : at + _NAMES])
+    names_wanted = sorted(names)
+    for at in range(0, len(names_wanted), _NAMES):
+        part = set(names_wanted[at : at + _NAMES])
         which = "|".join(sorted({re.escape(pod).replace("\\", "\\\\") for _, pod in part}))
         by_name: dict[Name, list[_Line]] = defaultdict(list)
         for label in ("pod", "exported_pod"):
             for line in _lines(fetch(metrics, f'{label}=~"{which}"')):
-                words = line.words
-                if name_of(words) in part and own(words, "pod") == words[label]:
-                    by_name[name_of(words)].append(line)
+                label_set = line.words
+                if name_of(label_set) in part and own(label_set, "pod") == label_set[label]:
+                    by_name[name_of(label_set)].append(line)
         yield from by_name.items()
 
 
-def _lines(found: Matrix) -> Iterator[_Line]:
-    ends = np.cumsum(found.lengths)
-    for text, low, high in zip(found.labels, ends - found.lengths, ends, strict=True):
-        words = labels(text)
-        if high > low and not words.get("uid"):
-            metric = words.pop("__name__", "")
-            yield _Line(metric, words, found.ts[low:high], found.values[low:high])
+def _lines(matrix_found: Matrix) -> Iterator[_Line]:
+    ends = np.cumsum(matrix_found.lengths)
+    for text, low, high in zip(matrix_found.labels, ends - matrix_found.lengths, ends, strict=True):
+        label_set = labels(text)
+        if high > low and not label_set.get("uid"):
+            metric = label_set.pop("__name__", "")
+            yield _Line(metric, label_set, matrix_found.ts[low:high], matrix_found.values[low:high])
 
 
 def _lives(
-    name: Name, known: Mapping[str, Lifetime], lines: Sequence[_Line], cluster: str
+    name: Name, lifetimes_known: Mapping[str, Lifetime], lines: Sequence[_Line], cluster: str
 ) -> dict[str, Lifetime]:
     """Return each pod's lifetime by uid: the said ones, else one per moment of creation."""
-    said = {uid: life for uid, life in known.items() if uid}
-    if said:
-        return said
+    lifetimes_stated = {uid: lifetime for uid, lifetime in lifetimes_known.items() if uid}
+    if lifetimes_stated:
+        return lifetimes_stated
     spans: dict[float, list[datetime]] = defaultdict(list)
     for line in lines:
         if line.metric == CREATED:
             for value in np.unique(line.values).tolist():
-                moments = line.ts[line.values == value]
-                spans[value] += [_aware(moments[0]), _aware(moments[-1])]
+                creation_times = line.ts[line.values == value]
+                spans[value] += [_aware(creation_times[0]), _aware(creation_times[-1])]
     return {pod_uid(cluster, *name, value): (min(span), max(span)) for value, span in spans.items()}
 
 
 def _by_life(
-    line: _Line, lives: Mapping[str, Lifetime], only: float | None
+    line: _Line, lifetimes_of: Mapping[str, Lifetime], only: float | None
 ) -> Iterator[tuple[dict[str, str], float]]:
     """Yield what a series last said in each life that it reaches into."""
-    for uid, (first, last) in lives.items():
-        inside = (line.ts >= _moment(first - _NEAR)) & (line.ts <= _moment(last + _NEAR))
+    for uid, (first, last) in lifetimes_of.items():
+        inside = (line.ts >= _timestamp(first - _NEAR)) & (line.ts <= _timestamp(last + _NEAR))
         if inside.any():
             value = float(line.values[inside][-1])
             if only is None or value == only:
                 yield {**line.words, "uid": uid}, value
 
 
-def _moment(moment: datetime) -> np.datetime64:
-    return np.datetime64(moment.astimezone(UTC).replace(tzinfo=None), "us")
+def _timestamp(timestamp: datetime) -> np.datetime64:
+    return np.datetime64(timestamp.astimezone(UTC).replace(tzinfo=None), "us")
 
 
-def _aware(moment: np.datetime64) -> datetime:
-    made: datetime = moment.astype("datetime64[us]").item()
-    return made.replace(tzinfo=UTC)
+def _aware(timestamp: np.datetime64) -> datetime:
+    aware: datetime = timestamp.astype("datetime64[us]").item()
+    return aware.replace(tzinfo=UTC)

@@ -6,19 +6,17 @@ minute, because a job that hangs is to be seen within ten of them. The value is 
 the server scraped: the sum over the pod's series, so that the progress of any of them is seen.
 """
 
-import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from functools import cache
-from importlib.resources import files
 
 import numpy as np
 import pyarrow as pa
 
+from collectors.progress import progress_metrics
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.decode import Floats, vector
-from collectors.prometheus.grid import asked, holders, lines, replicas
+from collectors.prometheus.grid import holders, query_grid, replicas, series_values
 from collectors.prometheus.raw import selector
 from collectors.prometheus.usage import merge, rows
 from fallow.service_levels import METRIC_NAME
@@ -33,14 +31,7 @@ LABEL = "annotation_fallow_dev_progress_metric"
 """The annotation as kube-state-metrics shows it."""
 
 
-@cache
-def known() -> tuple[str, ...]:
-    """Return the names of `progress_metrics.csv`."""
-    text = files("collectors.prometheus").joinpath("progress_metrics.csv").read_text("utf-8")
-    return tuple(row["name"] for row in csv.DictReader(text.splitlines()))
-
-
-class Progress:
+class ProgressQueries:
     """Queries what jobs say of their progress."""
 
     every: timedelta = GRID
@@ -54,7 +45,7 @@ class Progress:
         own: Sequence[str] = (),
     ) -> None:
         self._client, self._cluster, self._matchers = client, cluster, matchers
-        self._names = (*known(), *own)
+        self._names = (*progress_metrics(), *own)
         self._present: frozenset[str] = frozenset()
 
     def wanted(self, present: Sequence[str]) -> list[str]:
@@ -67,43 +58,47 @@ class Progress:
         names = [name for name in wanted if name != ANNOTATIONS]
         if ANNOTATIONS in wanted:
             names += self._annotated(window)
-        whose = holders(held_by, self._matchers, RANGE)
-        made = [self._one(name, whose, window) for name in dict.fromkeys(names)]
-        parts = [batch.rows for batch in made if batch is not None]
+        holder_query = holders(held_by, self._matchers, RANGE)
+        batches = [self._one(name, holder_query, window) for name in dict.fromkeys(names)]
+        parts = [batch.rows for batch in batches if batch is not None]
         if not parts:
             return None
         return Batch("progress_sample", pa.concat_tables(parts).combine_chunks())
 
-    def _one(self, name: str, whose: str, window: Window) -> Batch | None:
+    def _one(self, name: str, holder_query: str, window: Window) -> Batch | None:
         last = f"last_over_time({selector([name], self._matchers)}[{RANGE}])"
-        one = f"sum by (namespace, pod) (max without ({replicas()}) ({last}))"
-        question = f"({one}) and on (namespace, pod) ({whose})"
+        rank_expression = f"sum by (namespace, pod) (max without ({replicas()}) ({last}))"
+        question = f"({rank_expression}) and on (namespace, pod) ({holder_query})"
         column: dict[tuple[str, str], Floats] = {}
-        for words, line in lines(asked(self._client, question, window, GRID), window, GRID):
-            merge(column, words, line)
-        said = dict.fromkeys(column, name)
-        found = rows(
+        for label_set, values_seen in series_values(
+            query_grid(self._client, question, window, GRID), window, GRID
+        ):
+            merge(column, label_set, values_seen)
+        metric_names = dict.fromkeys(column, name)
+        batch_rows = rows(
             "progress_sample",
             {"value": column},
             window,
             GRID,
             cluster=self._cluster,
-            words={"metric": said},
+            texts={"metric": metric_names},
         )
-        return found and _at_the_end(found)
+        return batch_rows and _at_the_end(batch_rows)
 
     def _annotated(self, window: Window) -> list[str]:
         """Return the metrics that annotations name and the server has."""
-        what = ", ".join(p for p in (self._matchers, f'{LABEL}!=""') if p)
+        matchers = ", ".join(p for p in (self._matchers, f'{LABEL}!=""') if p)
         span = f"{max(round(window.seconds), 600)}s"
-        shown = f"last_over_time({selector([ANNOTATIONS], what)}[{span}])"
-        found = vector(self._client.query(f"count by ({LABEL}) ({shown})", window.end))
-        return sorted(_names(words for words, _ in found) & self._present)
+        annotations_expression = f"last_over_time({selector([ANNOTATIONS], matchers)}[{span}])"
+        annotation_rows = vector(
+            self._client.query(f"count by ({LABEL}) ({annotations_expression})", window.end)
+        )
+        return sorted(_names(label_set for label_set, _ in annotation_rows) & self._present)
 
 
-def _names(words: Iterable[Mapping[str, str]]) -> set[str]:
-    named = {found.get(LABEL, "") for found in words}
-    return {name for name in named if re.match(METRIC_NAME, name)}
+def _names(label_set: Iterable[Mapping[str, str]]) -> set[str]:
+    metric_names = {labels_found.get(LABEL, "") for labels_found in label_set}
+    return {name for name in metric_names if re.match(METRIC_NAME, name)}
 
 
 def _at_the_end(batch: Batch) -> Batch:

@@ -28,7 +28,7 @@ def selector(names: Sequence[str], matchers: str) -> str:
     return f"{{{', '.join(p for p in (which, matchers) if p)}}}"
 
 
-def samples(client: PrometheusClient, what: str, window: Window) -> Matrix:
+def samples(client: PrometheusClient, selected: str, window: Window) -> Matrix:
     """Return the samples of a selector in [start, end), series by series in time order.
 
     A stretch that is too much for the server is asked for in halves.
@@ -39,12 +39,12 @@ def samples(client: PrometheusClient, what: str, window: Window) -> Matrix:
     try:
         # Prometheus 2 closes ranges on the left, 3 opens them: the range reaches one millisecond
         # further back than the window, and what lies before it is cut off.
-        body = client.query(f"{what}[{length}ms]", window.end - _MILLISECOND)
+        body = client.query(f"{selected}[{length}ms]", window.end - _MILLISECOND)
     except TooMuchError:
         if window.end - window.start <= LEAST:
             raise
         halves = window.chunks(_half(window))
-        return Matrix.joined([samples(client, what, half) for half in halves])
+        return Matrix.joined([samples(client, selected, half) for half in halves])
     return _cut(matrix(body), window)
 
 
@@ -53,11 +53,13 @@ def _half(window: Window) -> timedelta:
     return minutes * LEAST
 
 
-def _cut(found: Matrix, window: Window) -> Matrix:
+def _cut(matrix_found: Matrix, window: Window) -> Matrix:
     start, end = (np.datetime64(m.replace(tzinfo=None), "us") for m in (window.start, window.end))
-    inside = (found.ts >= start) & (found.ts < end)
+    inside = (matrix_found.ts >= start) & (matrix_found.ts < end)
     if inside.all():
-        return found
-    series = np.repeat(np.arange(len(found.lengths)), found.lengths)
-    lengths = np.bincount(series[inside], minlength=len(found.lengths))
-    return Matrix(found.labels, lengths, found.ts[inside], found.values[inside])
+        return matrix_found
+    series = np.repeat(np.arange(len(matrix_found.lengths)), matrix_found.lengths)
+    lengths = np.bincount(series[inside], minlength=len(matrix_found.lengths))
+    return Matrix(
+        matrix_found.labels, lengths, matrix_found.ts[inside], matrix_found.values[inside]
+    )

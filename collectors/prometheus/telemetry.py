@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 import msgspec
 import numpy as np
 
-from collectors.canonical import Catalog, Coded, resolve
+from collectors.canonical import CodedSeries, SeriesCatalog, resolve
 from collectors.frame import Ints
 from collectors.prometheus.client import PrometheusClient
-from collectors.prometheus.decode import Floats, Matrix, Moments, labels, names, vector
+from collectors.prometheus.decode import Floats, Matrix, Timestamps, labels, names, vector
 from collectors.prometheus.raw import samples, selector
 from collectors.series import labels_meaning, measure_of, metrics, node_of
 from fallow.errors import AuthError, SourceError
@@ -26,17 +26,17 @@ SLICE = 1_000_000
 """Values turned into rows at once: about 0.4 GB while it lasts."""
 RECENT = timedelta(minutes=30)
 """What shows how often a node is scraped now: three samples at the longest usual interval."""
-_WITNESSES = ("mem_used_bytes", "power_w", "gr_engine_active", "gpu_util_pct")
+_SCRAPE_SIGNALS = ("mem_used_bytes", "power_w", "gr_engine_active", "gpu_util_pct")
 """Columns of which nearly every device has one, asked who was there before."""
 _SNAP = 0.1
 """A device whose interval differs less than this from the fleet's has the fleet's."""
 
 
-class Held(msgspec.Struct, frozen=True):
+class MetricSamples(msgspec.Struct, frozen=True):
     """Samples of one metric: which known series, when, how much."""
 
     series: Ints
-    ts: Moments
+    ts: Timestamps
     values: Floats
 
     def __len__(self) -> int:
@@ -44,23 +44,23 @@ class Held(msgspec.Struct, frozen=True):
         return len(self.values)
 
 
-class Looks(msgspec.Struct, frozen=True):
+class ScrapeTimes(msgspec.Struct, frozen=True):
     """When each node was looked at, and each device's interval (by device code, in seconds)."""
 
     nodes: list[str]
     node: Ints
-    ts: Moments
+    ts: Timestamps
     node_interval_s: Floats
     interval_s: Floats
 
 
-class Chunk(msgspec.Struct):
+class TelemetryChunk(msgspec.Struct):
     """What one chunk of time gave."""
 
     window: Window
     samples: int
-    looks: Looks
-    held: list[Held]
+    looks: ScrapeTimes
+    held: list[MetricSamples]
     rejected: int = 0
 
 
@@ -81,9 +81,9 @@ class Telemetry:
         self._step_s = step.total_seconds()
         self._matchers = matchers
         self._only = frozenset(only)
-        self._catalog = Catalog()
+        self._catalog = SeriesCatalog()
         self._rows: dict[bytes, int] = {}
-        self._parts: list[Coded] = []
+        self._parts: list[CodedSeries] = []
         self._devices = Names()
         self._nodes = Names()
         self._device_of: list[int] = []
@@ -95,9 +95,9 @@ class Telemetry:
         Raises:
             SourceError: it has none.
         """
-        there = [n for n in metric_names(self._client, window) if measure_of(n) is not None]
+        names_present = [n for n in metric_names(self._client, window) if measure_of(n) is not None]
         groups: dict[str, list[str]] = {}
-        for name in there:
+        for name in names_present:
             measure = measure_of(name)
             if measure is not None and (not self._only or measure.column in self._only):
                 groups.setdefault(f"{measure.table}.{measure.column}", []).append(name)
@@ -108,21 +108,25 @@ class Telemetry:
                 hint="does it scrape dcgm-exporter, HAMi, AMD's or Ascend's exporter? "
                 "fallow doctor says what is there",
             )
-        return {column: tuple(sorted(found)) for column, found in sorted(groups.items())}
+        return {
+            column: tuple(sorted(names_found)) for column, names_found in sorted(groups.items())
+        }
 
     def density(self, groups: Mapping[str, Sequence[str]], window: Window) -> float:
         """Return how many values a second of this window holds, thinned to the step.
 
         Asked at the window's end, else its middle, else its start; 0 = nothing there.
         """
-        every = selector([n for found in groups.values() for n in found], self._matchers)
-        one = selector(self.witness(groups), self._matchers)
+        all_series = selector(
+            [n for names_found in groups.values() for n in names_found], self._matchers
+        )
+        signal_selector = selector(self.witness(groups), self._matchers)
         for share in (0.0, 0.5, 0.9):
             at = window.end - share * (window.end - window.start)
-            counted = vector(self._client.query(f"count({every})", at))
-            looked = vector(self._client.query(f"max(count_over_time({one}[10m]))", at))
-            if counted and looked:
-                return float(counted[0][1] * min(looked[0][1] / 600, 1 / self._step_s))
+            count_rows = vector(self._client.query(f"count({all_series})", at))
+            looked = vector(self._client.query(f"max(count_over_time({signal_selector}[10m]))", at))
+            if count_rows and looked:
+                return float(count_rows[0][1] * min(looked[0][1] / 600, 1 / self._step_s))
         return 0.0
 
     def before(
@@ -130,54 +134,54 @@ class Telemetry:
     ) -> tuple[dict[str, np.datetime64], dict[str, np.timedelta64]]:
         """Return when nodes with series in a window were last seen, and their recent interval."""
         by = ", ".join(dict.fromkeys((*labels_meaning("node"), "instance")))
-        seen: dict[str, np.datetime64] = {}
-        every: dict[str, np.timedelta64] = {}
+        last_seen: dict[str, np.datetime64] = {}
+        intervals: dict[str, np.timedelta64] = {}
         for name in self.witness(groups):
             series = selector([name], self._matchers)
-            what, span = f"timestamp({series})", f"[{round(window.seconds)}s:5m]"
+            timestamps_expression, span = f"timestamp({series})", f"[{round(window.seconds)}s:5m]"
             # Steps lie on the clock's grid: the newest sample may be five minutes after the last.
-            for newest in (f"max_over_time({what}{span})", what):
+            for newest in (f"max_over_time({timestamps_expression}{span})", timestamps_expression):
                 for node, value in self._by_node(f"max by ({by}) ({newest})", window.end):
                     last = np.datetime64(round(value * 1e6), "us")
-                    seen[node] = max(seen.get(node, last), last)
+                    last_seen[node] = max(last_seen.get(node, last), last)
             count = f"count_over_time({series}[{round(RECENT.total_seconds())}s])"
             for node, value in self._by_node(f"max by ({by}) ({count})", window.end):
                 if value > 1:
                     interval = np.timedelta64(round(RECENT.total_seconds() / value * 1e6), "us")
-                    every[node] = min(every.get(node, interval), interval)
-        return seen, every
+                    intervals[node] = min(intervals.get(node, interval), interval)
+        return last_seen, intervals
 
     def _by_node(self, query: str, at: datetime) -> Iterator[tuple[str, float]]:
-        for words, value in vector(self._client.query(query, at)):
-            node = node_of(words)
+        for label_set, value in vector(self._client.query(query, at)):
+            node = node_of(label_set)
             if node is not None:
                 yield node, value
 
     def witness(self, groups: Mapping[str, Sequence[str]]) -> list[str]:
         """Return the names of a metric that nearly every device has."""
-        column = next((f"sample.{c}" for c in _WITNESSES if f"sample.{c}" in groups), None)
+        column = next((f"sample.{c}" for c in _SCRAPE_SIGNALS if f"sample.{c}" in groups), None)
         return list(groups[column or next(iter(groups))])
 
-    def fetch(self, found: Sequence[str], window: Window) -> Matrix:
+    def fetch(self, names_found: Sequence[str], window: Window) -> Matrix:
         """Return the raw samples of some names; safe to run in another thread."""
-        return samples(self._client, selector(found, self._matchers), window)
+        return samples(self._client, selector(names_found, self._matchers), window)
 
-    def chunk(self, window: Window, matrices: Iterator[Matrix]) -> Chunk:
+    def chunk(self, window: Window, matrices: Iterator[Matrix]) -> TelemetryChunk:
         """Take in every metric of a chunk of time."""
-        held, count = [], 0
-        for found in matrices:
-            count += len(found.values)
-            kept = self._take(found)
-            if len(kept):
-                held.append(kept)
-        held.sort(key=len, reverse=True)
-        return Chunk(window, count, self._looks(held), held)
+        samples_held, count = [], 0
+        for matrix in matrices:
+            count += len(matrix.values)
+            samples_kept = self._take(matrix)
+            if len(samples_kept):
+                samples_held.append(samples_kept)
+        samples_held.sort(key=len, reverse=True)
+        return TelemetryChunk(window, count, self._scrape_times(samples_held), samples_held)
 
-    def batches(self, chunk: Chunk) -> Iterator[Batch]:
+    def batches(self, chunk: TelemetryChunk) -> Iterator[Batch]:
         """Yield the chunk's rows in order of time; counts what is rejected into it."""
         if not chunk.held:
             return
-        self._parts = [Coded.joined(self._parts)]
+        self._parts = [CodedSeries.joined(self._parts)]
         coded, interval = self._parts[0], chunk.looks.interval_s
         device_of = np.array(self._device_of)
         for part in _slices(chunk):
@@ -185,37 +189,39 @@ class Telemetry:
             ts = np.concatenate([h.ts for h in part])
             values = np.concatenate([h.values for h in part])
             codes = coded.take(series)
-            every = interval[device_of[series]]
-            for seconds in np.unique(every).tolist():
-                mine = every == seconds
-                whole = bool(mine.all())
-                made = self._catalog.assemble(
-                    codes if whole else codes.take(np.flatnonzero(mine)),
-                    ts if whole else ts[mine],
-                    values if whole else values[mine],
+            sample_interval = interval[device_of[series]]
+            for seconds in np.unique(sample_interval).tolist():
+                in_interval = sample_interval == seconds
+                whole = bool(in_interval.all())
+                assembled = self._catalog.assemble(
+                    codes if whole else codes.take(np.flatnonzero(in_interval)),
+                    ts if whole else ts[in_interval],
+                    values if whole else values[in_interval],
                     cluster=self._cluster,
                     interval_s=seconds,
                     source=SOURCE,
                 )
-                chunk.rejected += made.rejected
-                yield from made.batches
+                chunk.rejected += assembled.rejected
+                yield from assembled.batches
 
-    def _take(self, found: Matrix) -> Held:
-        places = np.array([self._place(text) for text in found.labels], np.int64)
-        series = np.repeat(np.arange(len(places)), found.lengths)
-        bucket = (found.ts.astype(np.int64) / (self._step_s * 1e6)).astype(np.int64)
+    def _take(self, matrix: Matrix) -> MetricSamples:
+        places = np.array([self._place(text) for text in matrix.labels], np.int64)
+        series = np.repeat(np.arange(len(places)), matrix.lengths)
+        bucket = (matrix.ts.astype(np.int64) / (self._step_s * 1e6)).astype(np.int64)
         keep = np.ones(len(series), np.bool_)
         # The last sample of each step; what has no meaning (-1) is left out.
         keep[:-1] = (bucket[1:] != bucket[:-1]) | (series[1:] != series[:-1])
-        known = places[series]
-        keep &= known >= 0
-        return Held(known[keep].astype(np.int32), found.ts[keep], found.values[keep])
+        known_places = places[series]
+        keep &= known_places >= 0
+        return MetricSamples(
+            known_places[keep].astype(np.int32), matrix.ts[keep], matrix.values[keep]
+        )
 
     def _place(self, text: bytes) -> int:
         place = self._rows.get(text)
         if place is None:
-            words = labels(text)
-            series = resolve(words.pop("__name__", ""), words)
+            label_set = labels(text)
+            series = resolve(label_set.pop("__name__", ""), label_set)
             place = -1
             if series is not None:
                 place = len(self._device_of)
@@ -225,27 +231,27 @@ class Telemetry:
             self._rows[text] = place
         return place
 
-    def _looks(self, held: Sequence[Held]) -> Looks:
+    def _scrape_times(self, samples_held: Sequence[MetricSamples]) -> ScrapeTimes:
         """Let the fullest metric of each device say when it was looked at."""
         device_of, node_of_ = np.array(self._device_of, int), np.array(self._node_of, int)
-        seen = np.zeros(len(self._devices.values), np.bool_)
-        parts: list[tuple[Ints, Moments]] = []
-        for one in held:
-            device = device_of[one.series]
-            fresh = ~seen[device]
+        devices_seen = np.zeros(len(self._devices.values), np.bool_)
+        parts: list[tuple[Ints, Timestamps]] = []
+        for samples_of in samples_held:
+            device = device_of[samples_of.series]
+            fresh = ~devices_seen[device]
             if fresh.any():
-                parts.append((one.series[fresh], one.ts[fresh]))
-                seen[device[fresh]] = True
+                parts.append((samples_of.series[fresh], samples_of.ts[fresh]))
+                devices_seen[device[fresh]] = True
         series = np.concatenate([p[0] for p in parts]) if parts else np.zeros(0, np.int64)
         ts = np.concatenate([p[1] for p in parts]) if parts else np.zeros(0, "datetime64[us]")
-        interval = _median_spacing(series, device_of, ts, len(seen))
+        interval = _median_spacing(series, device_of, ts, len(devices_seen))
         usual = float(np.nanmedian(interval)) if np.isfinite(interval).any() else self._step_s
         near = ~(np.abs(interval - usual) > _SNAP * usual)  # also where there is none
         interval = np.where(near, usual, interval)
         node = node_of_[series]
         by_node = np.full(len(self._nodes.values), usual)
         by_node[node] = interval[device_of[series]]
-        return Looks(self._nodes.values, node, ts, by_node, interval)
+        return ScrapeTimes(self._nodes.values, node, ts, by_node, interval)
 
 
 class Names:
@@ -257,10 +263,10 @@ class Names:
 
     def code(self, name: str | None) -> int:
         """Return the number of a name; None is the empty name."""
-        found = self._codes.setdefault(name or "", len(self.values))
-        if found == len(self.values):
+        names_found = self._codes.setdefault(name or "", len(self.values))
+        if names_found == len(self.values):
             self.values.append(name or "")
-        return found
+        return names_found
 
 
 def metric_names(client: PrometheusClient, window: Window) -> list[str]:
@@ -274,7 +280,7 @@ def metric_names(client: PrometheusClient, window: Window) -> list[str]:
         return list(metrics())
 
 
-def _median_spacing(series: Ints, device_of: Ints, ts: Moments, devices: int) -> Floats:
+def _median_spacing(series: Ints, device_of: Ints, ts: Timestamps, devices: int) -> Floats:
     """Return the median seconds between two looks by device; NaN where there are not two."""
     out = np.full(devices, np.nan)
     if len(ts) < 2:  # noqa: PLR2004
@@ -292,7 +298,7 @@ def _median_spacing(series: Ints, device_of: Ints, ts: Moments, devices: int) ->
     return np.where(out <= 0, np.nan, out)
 
 
-def _slices(chunk: Chunk) -> Iterator[list[Held]]:
+def _slices(chunk: TelemetryChunk) -> Iterator[list[MetricSamples]]:
     """Cut a chunk into slices of time of at most about `SLICE` values, in order of time."""
     pieces = -(-sum(len(h) for h in chunk.held) // SLICE)
     if pieces == 1:
@@ -305,9 +311,15 @@ def _slices(chunk: Chunk) -> Iterator[list[Held]]:
     cuts = np.linspace(start, end, pieces + 1).astype(np.int64).view("datetime64[us]")
     for low, high in itertools.pairwise(cuts):
         part = []
-        for one in chunk.held:
-            mine = np.flatnonzero((one.ts >= low) & (one.ts < high))
-            if len(mine):
-                part.append(Held(one.series[mine], one.ts[mine], one.values[mine]))
+        for samples_of in chunk.held:
+            in_slice = np.flatnonzero((samples_of.ts >= low) & (samples_of.ts < high))
+            if len(in_slice):
+                part.append(
+                    MetricSamples(
+                        samples_of.series[in_slice],
+                        samples_of.ts[in_slice],
+                        samples_of.values[in_slice],
+                    )
+                )
         if part:
             yield part

@@ -6,18 +6,17 @@ Prometheus both scraped count once: by what names a container, an interface or a
 the labels that tell replicas apart.
 """
 
-import csv
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import cache
-from importlib.resources import files
 from string import Template
 
 import numpy as np
 
 from collectors.prometheus.client import PrometheusClient
 from collectors.prometheus.decode import Floats
-from collectors.prometheus.grid import asked, holders, lines, moments, replicas
+from collectors.prometheus.grid import grid_times, holders, query_grid, replicas, series_values
+from collectors.prometheus.tables import available, table
 from fallow.tables import Batch
 from fallow.window import Window
 
@@ -26,17 +25,9 @@ RANGE = "5m"
 
 
 @cache
-def queries() -> tuple[dict[str, str], ...]:
-    """Return the rows of `queries.csv`."""
-    text = files("collectors.prometheus").joinpath("queries.csv").read_text(encoding="utf-8")
-    return tuple(csv.DictReader(text.splitlines()))
-
-
-@cache
 def sidecars() -> str:
     """Return a matcher of the containers whose CPU is not the pod's own work (`sidecars.csv`)."""
-    text = files("collectors.prometheus").joinpath("sidecars.csv").read_text(encoding="utf-8")
-    return "|".join(row["container"] for row in csv.DictReader(text.splitlines()))
+    return "|".join(row["container"] for row in table("sidecars"))
 
 
 class Usage:
@@ -51,68 +42,72 @@ class Usage:
 
     def wanted(self, present: Sequence[str]) -> list[dict[str, str]]:
         """Return the queries whose metrics the server has."""
-        there = set(present)
-        return [q for q in queries() if q["needs"] in there]
+        return available("queries", present)
 
     def batch(
         self, wanted: Sequence[Mapping[str, str]], held_by: Sequence[str], window: Window
     ) -> Batch | None:
         """Return the `pod_sample` rows of a window whose ends lie on the grid."""
-        whose = holders(held_by, self._matchers, RANGE)
-        found: dict[str, dict[tuple[str, str], Floats]] = {}
+        holder_query = holders(held_by, self._matchers, RANGE)
+        columns_found: dict[str, dict[tuple[str, str], Floats]] = {}
         for query in wanted:
             expression = Template(query["expression"]).substitute(
                 selector=self._matchers, range=RANGE, sidecars=sidecars(), replicas=replicas()
             )
-            parts = asked(
-                self._client, f"({expression}) and on (namespace, pod) ({whose})", window, GRID
+            parts = query_grid(
+                self._client,
+                f"({expression}) and on (namespace, pod) ({holder_query})",
+                window,
+                GRID,
             )
-            column = found.setdefault(query["column"], {})
-            for words, line in lines(parts, window, GRID):
-                merge(column, words, line)
-        return rows("pod_sample", found, window, GRID, cluster=self._cluster)
+            column = columns_found.setdefault(query["column"], {})
+            for label_set, values_seen in series_values(parts, window, GRID):
+                merge(column, label_set, values_seen)
+        return rows("pod_sample", columns_found, window, GRID, cluster=self._cluster)
 
 
-def merge(column: dict[tuple[str, str], Floats], words: Mapping[str, str], line: Floats) -> None:
+def merge(
+    column: dict[tuple[str, str], Floats], label_set: Mapping[str, str], line: Floats
+) -> None:
     """Put a series into its pod's line; series without a pod are nobody's."""
-    pod = (words.get("namespace", ""), words.get("pod", ""))
+    pod = (label_set.get("namespace", ""), label_set.get("pod", ""))
     if pod[1]:
-        known = column.get(pod)
-        column[pod] = line if known is None else np.where(np.isnan(line), known, line)
+        value_known = column.get(pod)
+        column[pod] = line if value_known is None else np.where(np.isnan(line), value_known, line)
 
 
 def rows(
     table: str,
-    found: Mapping[str, Mapping[tuple[str, str], Floats]],
+    columns_found: Mapping[str, Mapping[tuple[str, str], Floats]],
     window: Window,
-    every: timedelta,
+    step: timedelta,
     *,
     cluster: str,
-    words: Mapping[str, Mapping[tuple[str, str], str]] | None = None,
+    texts: Mapping[str, Mapping[tuple[str, str], str]] | None = None,
 ) -> Batch | None:
-    """Return a row per pod and stretch in which anything is known; `words` are by pod alone."""
-    at = moments(window, every)
-    pods = list(dict.fromkeys(pod for column in found.values() for pod in column))
+    """Return a row per pod and stretch in which anything is known; `texts` are by pod alone."""
+    at = grid_times(window, step)
+    pods = list(dict.fromkeys(pod for column in columns_found.values() for pod in column))
     if not pods:
         return None
     missing = np.full(len(at), np.nan)
     columns = {
         name: np.array([column.get(pod, missing) for pod in pods]).ravel()
-        for name, column in found.items()
+        for name, column in columns_found.items()
     }
     finite = {name: np.where(np.isfinite(c), c, np.nan) for name, c in columns.items()}
     keep = np.flatnonzero(~np.all([np.isnan(c) for c in finite.values()], axis=0))
     if not len(keep):
         return None
-    whose = [pods[place] for place in (keep // len(at)).tolist()]
+    holder_query = [pods[place] for place in (keep // len(at)).tolist()]
     data: dict[str, object] = {
         "cluster": [cluster] * len(keep),
         "ts": at[keep % len(at)],
-        "namespace": [space for space, _ in whose],
-        "pod": [pod for _, pod in whose],
-        "interval_s": np.full(len(keep), every.total_seconds()),
+        "namespace": [space for space, _ in holder_query],
+        "pod": [pod for _, pod in holder_query],
+        "interval_s": np.full(len(keep), step.total_seconds()),
         **{name: values[keep] for name, values in finite.items()},  # NaN becomes null
     }
-    for name, said in (words or {}).items():
-        data[name] = [said.get(pod) for pod in whose]
+    for name, value_by_pod in (texts or {}).items():
+        data[name] = [value_by_pod.get(pod) for pod in holder_query]
     return Batch.of(table, data)

@@ -1,15 +1,6 @@
 -- What each analyzer's last run advises, a row per recommendation: what it saves on top of those
 -- before it in the waterfall, as far as its finding lies in the window.
-WITH runs AS (
-    SELECT
-        analyzer,
-        cluster,
-        max(found_at) AS found_at
-    FROM finding
-    GROUP BY analyzer, cluster
-),
-
-known AS (
+WITH known AS (
     SELECT
         f.id,
         f.analyzer,
@@ -43,16 +34,14 @@ known AS (
                     "saving": "VARCHAR",
                     "effort": "VARCHAR",
                     "marginal_gpu_hours": "DOUBLE",
-                    "marginal_usd": "DECIMAL(18, 6)"
+                    "marginal_usd": "DECIMAL(18, 6)",
+                    "marginal_idle_gpu_hours": "DOUBLE",
+                    "marginal_in_use_gpu_hours": "DOUBLE",
+                    "marginal_in_use_usd": "DECIMAL(18, 6)"
                 }]'
             )
         ) AS advised
-    FROM finding AS f
-    INNER JOIN runs
-        ON
-            f.analyzer = runs.analyzer
-            AND f.cluster = runs.cluster
-            AND f.found_at = runs.found_at
+    FROM latest_findings AS f
     WHERE f.start < $until::TIMESTAMP AND f."end" > $since::TIMESTAMP
 )
 
@@ -73,7 +62,10 @@ SELECT
     coalesce(advised.saving, 'capacity') AS saving,
     coalesce(advised.effort, 'quick win') AS effort,
     coalesce(advised.marginal_gpu_hours, 0) * known.part AS gpu_hours,
-    (advised.marginal_usd::DOUBLE * known.part)::DECIMAL(18, 6) AS usd
+    (advised.marginal_usd::DOUBLE * known.part)::DECIMAL(18, 6) AS usd,
+    advised.marginal_idle_gpu_hours * known.part AS idle_gpu_hours,
+    advised.marginal_in_use_gpu_hours * known.part AS in_use_gpu_hours,
+    (advised.marginal_in_use_usd::DOUBLE * known.part)::DECIMAL(18, 6) AS in_use_usd
 FROM known
 WHERE
     ($cluster::VARCHAR IS null OR known.cluster = $cluster)

@@ -8,15 +8,15 @@ import msgspec
 import pyarrow as pa
 
 from dashboards.figures import spend
-from dashboards.figures.asking import Filters, ask
-from fallow.seams import Views
+from dashboards.figures.query import LATEST, Filters, run_query
+from fallow.protocols import Views
 from fallow.window import Window
-from warehouse.ledger import aligned
+from warehouse.ledger import align_window
 
 WEEKS = timedelta(weeks=8)
 
 
-class Budget(msgspec.Struct, frozen=True):
+class TeamBudget(msgspec.Struct, frozen=True):
     """A team's month (UTC): what is planned, paid and expected; None = unknown."""
 
     team: str
@@ -28,23 +28,23 @@ class Budget(msgspec.Struct, frozen=True):
     @property
     def stands(self) -> str:
         """Say where it stands: over, will be over, may be over, within, or unknown."""
+        if self.usd is not None and self.usd > self.budget:
+            return "over"
         if self.usd is None or self.forecast is None or self.high is None:
             return "unknown"
-        if self.usd > self.budget:
-            return "over"
         if self.forecast > self.budget:
             return "will be over"
         return "may be over" if self.high > self.budget else "within"
 
 
-def found(views: Views, window: Window, filters: Filters) -> pa.Table:
+def list_rises(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return the last analysis' rises that touch the window, the dearest first.
 
     Columns: id, kind, cluster, name (team or namespace), start, end, gpu_hours, usd, why, seen_by,
     unit (usd or gpu_hours), actual, usual and change in it, weeks_compared, because (JSON; its
     parts sum to change).
     """
-    return ask(views, ("anomalies/listed",), window, filters)
+    return run_query(views, (LATEST, "anomalies/listed"), window, filters)
 
 
 def usual(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -52,24 +52,37 @@ def usual(views: Views, window: Window, filters: Filters) -> pa.Table:
 
     Columns: hour (UTC), usd, wasted_usd (idle and lost), usual_usd (null = no week before), weeks.
     """
-    shown = aligned(window)
-    wide = Window(shown.start - WEEKS, shown.end)
-    return ask(
+    hours_window = align_window(window)
+    wide = Window(hours_window.start - WEEKS, hours_window.end)
+    return run_query(
         views,
         ("paid", "anomalies/hours"),
         wide,
         filters,
-        shown=shown.start.replace(tzinfo=None),
+        shown=hours_window.start.replace(tzinfo=None),
     )
+
+
+def budget_time(window: Window, accounted: datetime | None, now: datetime) -> datetime:
+    """Return the time at which budgets are reported: now, to the hour.
+
+    Of a window that ends before the newest `accounted` hour, which asks about the past, it is the
+    window's end. Old data are no reason to report an old month as the present one.
+    """
+    if accounted is not None and window.end < accounted:
+        return window.end
+    return max(window.end, now.replace(minute=0, second=0, microsecond=0))
 
 
 def budgets(
     views: Views, until: datetime, filters: Filters, planned: Mapping[str, Decimal]
-) -> tuple[Budget, ...]:
+) -> tuple[TeamBudget, ...]:
     """Return where each budgeted team's month stands at a moment, the worst first."""
-    made = []
+    budget_rows = []
     for team, budget in planned.items():
         only = msgspec.structs.replace(filters, team=team, namespace=None, model=None, pool=None)
         month = spend.month(views, until.astimezone(UTC), only, budget)
-        made.append(Budget(team, budget, month.usd, month.forecast, month.high))
-    return tuple(sorted(made, key=lambda b: (-((b.forecast or Decimal()) / b.budget), b.team)))
+        budget_rows.append(TeamBudget(team, budget, month.usd, month.forecast, month.high))
+    return tuple(
+        sorted(budget_rows, key=lambda b: (-((b.forecast or Decimal()) / b.budget), b.team))
+    )

@@ -13,10 +13,10 @@ from decimal import Decimal
 
 import msgspec
 
-from dashboards.figures.asking import Filters, ask
-from fallow.seams import Views
+from dashboards.figures.query import Filters, run_query
+from fallow.protocols import Views
 from fallow.window import Window
-from warehouse.ledger import aligned
+from warehouse.ledger import align_window
 
 _SMALLEST = Decimal("0.00000001")
 
@@ -43,9 +43,9 @@ def bridge(views: Views, window: Window, filters: Filters) -> Bridge | None:
 
     Hours without a price are in neither.
     """
-    after = aligned(window)
+    after = align_window(window)
     before = Window(after.start - (after.end - after.start), after.start)
-    rows = ask(
+    rows = run_query(
         views,
         ("paid", "bridge/segments"),
         Window(before.start, after.end),
@@ -87,5 +87,5 @@ def _usd(amount: float) -> Decimal:
     return Decimal(repr(amount)).quantize(_SMALLEST)
 
 
-def _naive(moment: datetime) -> datetime:
-    return moment.replace(tzinfo=None)
+def _naive(timestamp: datetime) -> datetime:
+    return timestamp.replace(tzinfo=None)

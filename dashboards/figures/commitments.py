@@ -15,16 +15,16 @@ from decimal import Decimal
 import msgspec
 import numpy as np
 
-from dashboards.figures.asking import Filters, ask
-from fallow.seams import Views
+from dashboards.figures.query import Filters, run_query
+from fallow.protocols import Views
 from fallow.settings import ReservedCapacity
 from fallow.window import Window
-from warehouse.ledger import aligned
+from warehouse.ledger import align_window
 
 _CENT = Decimal("0.01")
 
 
-class Commitment(msgspec.Struct, frozen=True):
+class CommitmentUse(msgspec.Struct, frozen=True):
     """One commitment over a window; None = nothing to divide by, or no list price is known."""
 
     name: str
@@ -52,63 +52,67 @@ class Commitment(msgspec.Struct, frozen=True):
 
 def commitments(
     views: Views, window: Window, filters: Filters, promised: Sequence[ReservedCapacity]
-) -> tuple[Commitment, ...]:
+) -> tuple[CommitmentUse, ...]:
     """Return the commitments that run in the window or later, those that end first first."""
-    shown = aligned(window)
-    taken: dict[tuple[str, str], int] = {}
-    made = []
-    for one in promised:
-        if one.end <= shown.start:
+    whole_window = align_window(window)
+    nodes_before: dict[tuple[str, str], int] = {}
+    uses = []
+    for promise in promised:
+        if promise.end <= whole_window.start:
             continue
-        kind = (one.instance_type, one.region)
-        made.append(_one(views, shown, filters, one, taken.get(kind, 0)))
-        taken[kind] = taken.get(kind, 0) + one.nodes
-    return tuple(sorted(made, key=lambda c: (c.end, c.name)))
+        kind = (promise.instance_type, promise.region)
+        uses.append(
+            _commitment_use(views, whole_window, filters, promise, nodes_before.get(kind, 0))
+        )
+        nodes_before[kind] = nodes_before.get(kind, 0) + promise.nodes
+    return tuple(sorted(uses, key=lambda c: (c.end, c.name)))
 
 
-def _one(
-    views: Views, window: Window, filters: Filters, one: ReservedCapacity, before: int
-) -> Commitment:
-    asked = {"instance_type": one.instance_type, "region": one.region}
-    start, end = max(window.start, one.start), min(window.end, one.end)
+def _commitment_use(
+    views: Views, window: Window, filters: Filters, promise: ReservedCapacity, before: int
+) -> CommitmentUse:
+    parameters = {"instance_type": promise.instance_type, "region": promise.region}
+    start, end = max(window.start, promise.start), min(window.end, promise.end)
     hours = max(0.0, (end - start).total_seconds() / 3600)
-    there = held = used = np.empty(0)
+    pool_hours = allocated_hours = used = np.empty(0)
     if hours:
-        rows = ask(
+        rows = run_query(
             views,
             ("commitments/nodes",),
             Window(start, end),
             filters,
-            gpus=one.gpus_per_node,
-            **asked,
+            gpus=promise.gpus_per_node,
+            **parameters,
         )
-        there, held, used = (
+        pool_hours, allocated_hours, used = (
             rows[name].to_numpy() for name in ("node_hours", "held_node_hours", "used_node_hours")
         )
-    mine = np.clip(there - before, 0, one.nodes)
-    part = np.divide(mine, there, out=np.zeros_like(mine), where=there > 0)
-    price = ask(views, ("commitments/list_price",), window, filters, **asked).to_pylist()
-    committed, running = one.nodes * hours, float(mine.sum())
-    rate = one.usd_per_node_hour
-    return Commitment(
-        name=one.name,
-        provider=one.provider,
-        instance_type=one.instance_type,
-        region=one.region,
-        nodes=one.nodes,
-        start=one.start,
-        end=one.end,
+    running_hours = np.clip(pool_hours - before, 0, promise.nodes)
+    part = np.divide(
+        running_hours, pool_hours, out=np.zeros_like(running_hours), where=pool_hours > 0
+    )
+    price = run_query(views, ("commitments/list_price",), window, filters, **parameters).to_pylist()
+    committed, running = promise.nodes * hours, float(running_hours.sum())
+    rate = promise.usd_per_node_hour
+    return CommitmentUse(
+        name=promise.name,
+        provider=promise.provider,
+        instance_type=promise.instance_type,
+        region=promise.region,
+        nodes=promise.nodes,
+        start=promise.start,
+        end=promise.end,
         usd_per_node_hour=rate,
         committed_node_hours=committed,
         running_node_hours=running,
-        held_node_hours=float((held * part).sum()),
+        held_node_hours=float((allocated_hours * part).sum()),
         used_node_hours=float((used * part).sum()),
         utilisation=running / committed if committed else None,
-        coverage=running / float(there.sum()) if there.sum() else None,
+        coverage=running / float(pool_hours.sum()) if pool_hours.sum() else None,
         break_even=float(rate / price[0]["node_usd_h"]) if price else None,
         committed_usd=_usd(committed, rate),
         unused_usd=_usd(max(0.0, committed - running), rate),
-        days_left=(one.end - window.end).total_seconds() / 86400,
+        days_left=(promise.end - window.end).total_seconds() / 86400,
     )
 
 

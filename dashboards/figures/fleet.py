@@ -6,8 +6,8 @@ from decimal import Decimal
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures.asking import Filters, ask
-from fallow.seams import Views
+from dashboards.figures.query import Filters, run_query
+from fallow.protocols import Views
 from fallow.window import Window
 
 MOST_CELLS = 4500
@@ -15,7 +15,7 @@ MOST_CELLS = 4500
 MOST_ROWS = 500
 
 
-class Pace(msgspec.Struct, frozen=True):
+class StateRate(msgspec.Struct, frozen=True):
     """One state now: GPUs in it, and what they cost per hour; None = no price."""
 
     state: str
@@ -31,10 +31,12 @@ def hour(until: datetime) -> Window:
     return Window(inside.replace(minute=0, second=0, microsecond=0), until)
 
 
-def states(views: Views, until: datetime, filters: Filters) -> tuple[Pace, ...]:
+def states(views: Views, until: datetime, filters: Filters) -> tuple[StateRate, ...]:
     """Return how many GPUs are in each state, most first; `usd` sums to the hour's bill."""
-    rows = ask(views, ("paid", "fleet/span", "fleet/states"), hour(until), filters).to_pylist()
-    return tuple(Pace(**row) for row in rows)
+    rows = run_query(
+        views, ("paid", "fleet/span", "fleet/states"), hour(until), filters
+    ).to_pylist()
+    return tuple(StateRate(**row) for row in rows)
 
 
 def cells(views: Views, until: datetime, filters: Filters) -> pa.Table:
@@ -44,7 +46,7 @@ def cells(views: Views, until: datetime, filters: Filters) -> pa.Table:
     devices, gpus (physical), usd_h, idle_usd_h, workload (null = several), workloads, node_gpus.
     """
     steps = ("paid", "fleet/span", "fleet/told", "fleet/cells")
-    return ask(views, steps, hour(until), filters, most=MOST_CELLS)
+    return run_query(views, steps, hour(until), filters, most=MOST_CELLS)
 
 
 def nodes(views: Views, until: datetime, filters: Filters) -> pa.Table:
@@ -54,9 +56,11 @@ def nodes(views: Views, until: datetime, filters: Filters) -> pa.Table:
     usd_h, workload (who holds the most of it).
     """
     steps = ("paid", "fleet/span", "fleet/told", "fleet/nodes")
-    return ask(views, steps, hour(until), filters, most=MOST_ROWS)
+    return run_query(views, steps, hour(until), filters, most=MOST_ROWS)
 
 
 def holders(views: Views, until: datetime, filters: Filters) -> pa.Table:
     """Return who holds idle GPUs: cluster, team, workload, model, idle_gpus, idle_usd_h, nodes."""
-    return ask(views, ("paid", "fleet/span", "fleet/holders"), hour(until), filters, most=MOST_ROWS)
+    return run_query(
+        views, ("paid", "fleet/span", "fleet/holders"), hour(until), filters, most=MOST_ROWS
+    )

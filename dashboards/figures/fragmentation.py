@@ -7,9 +7,15 @@ from typing import Any
 
 import msgspec
 
-from dashboards.figures.asking import Filters
-from dashboards.figures.found import Found, found, listed, mapping, number
-from fallow.seams import Views
+from dashboards.figures.analyzer_findings import (
+    FindingRow,
+    documents_of,
+    list_findings,
+    mapping,
+    number,
+)
+from dashboards.figures.query import Filters
+from fallow.protocols import Views
 from fallow.window import Window
 
 CAUSES = {
@@ -22,7 +28,7 @@ CAUSES = {
 """Causes of pods that ask for GPUs, as the analyzer spells them, in words."""
 
 
-class Move(msgspec.Struct, frozen=True):
+class PodMove(msgspec.Struct, frozen=True):
     """One pod that the plan restarts elsewhere."""
 
     pod: str
@@ -31,10 +37,10 @@ class Move(msgspec.Struct, frozen=True):
     target: str
 
 
-class Plan(msgspec.Struct, frozen=True):
+class DefragPlan(msgspec.Struct, frozen=True):
     """The fewest restarts that give so many whole slots; `why` says what stands in its way."""
 
-    moves: tuple[Move, ...]
+    moves: tuple[PodMove, ...]
     slot_gpus: int | None
     slots_now: int | None
     slots_wanted: int | None
@@ -48,7 +54,7 @@ class Plan(msgspec.Struct, frozen=True):
     why: str | None
 
 
-class Pool(msgspec.Struct, frozen=True):
+class PoolFragmentation(msgspec.Struct, frozen=True):
     """What one pool loses, in GPUs at the end of the analysis' window; dollars of the window."""
 
     id: str
@@ -69,7 +75,7 @@ class Pool(msgspec.Struct, frozen=True):
     packing: tuple[tuple[int, int, float | None], ...]
     """Size of a job in GPUs, how many fit, and the part of the free GPUs that they would use."""
     caused_by: tuple[Mapping[str, Any], ...]
-    plan: Plan
+    plan: DefragPlan
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -83,88 +89,93 @@ class Cut(msgspec.Struct, frozen=True):
     cut_again: str
 
 
-def pools(views: Views, window: Window, filters: Filters) -> tuple[Pool, ...]:
+def pools(views: Views, window: Window, filters: Filters) -> tuple[PoolFragmentation, ...]:
     """Return what the last analysis says of each pool, the most unusable GPUs first."""
-    made = [
-        _pool(one)
-        for one in found(views, window, filters, "fragmentation")
-        if one.kind == "fragmented_gpus" and _asked(one, filters)
+    pools_found = [
+        _pool(finding)
+        for finding in list_findings(views, window, filters, "fragmentation")
+        if finding.kind == "fragmented_gpus" and _is_selected(finding, filters)
     ]
-    return tuple(sorted(made, key=lambda pool: (-pool.unusable_gpus, pool.cluster, pool.name)))
+    return tuple(
+        sorted(pools_found, key=lambda pool: (-pool.unusable_gpus, pool.cluster, pool.name))
+    )
 
 
 def cuts(views: Views, window: Window, filters: Filters) -> tuple[Cut, ...]:
     """Return the layouts of MIG boards that strand slices, as the last analysis saw them."""
     return tuple(
         Cut(
-            one.id,
-            one.workload,
+            finding.id,
+            finding.workload,
             int(number(layout.get("boards"))),
             *(_names(layout.get(name)) for name in ("held", "free", "cut_again")),
         )
-        for one in found(views, window, filters, "fragmentation")
-        if one.kind == "mig_slices" and _asked(one, filters)
-        for layout in listed(one.details.get("layouts"))
+        for finding in list_findings(views, window, filters, "fragmentation")
+        if finding.kind == "mig_slices" and _is_selected(finding, filters)
+        for layout in documents_of(finding.details.get("layouts"))
     )
 
 
-def _asked(one: Found, filters: Filters) -> bool:
-    pool = one.workload.rpartition("/")[0] or one.workload
-    return filters.pool is None or filters.pool in (pool, one.workload)
+def _is_selected(finding: FindingRow, filters: Filters) -> bool:
+    pool = finding.workload.rpartition("/")[0] or finding.workload
+    return filters.pool is None or filters.pool in (pool, finding.workload)
 
 
-def _pool(one: Found) -> Pool:
-    said = one.details
-    causes = {name: number(mapping(said.get("unusable_by_cause")).get(name)) for name in CAUSES}
-    packing = mapping(said.get("packing"))
+def _pool(finding: FindingRow) -> PoolFragmentation:
+    details = finding.details
+    causes = {name: number(mapping(details.get("unusable_by_cause")).get(name)) for name in CAUSES}
+    packing = mapping(details.get("packing"))
     sizes = sorted((int(size), mapping(fit)) for size, fit in packing.items() if size.isdigit())
-    return Pool(
-        id=one.id,
-        cluster=one.cluster,
-        name=one.workload,
-        why=one.why,
-        found_at=one.found_at,
-        evidence=one.evidence,
-        gpu_hours=one.gpu_hours,
-        usd=one.usd,
-        idle_gpus=number(said.get("idle_gpus")),
-        unusable_gpus=number(said.get("unusable_gpus")),
-        whole_free_gpus=number(said.get("whole_free_gpus")),
-        largest_job_gpus=number(said.get("largest_job_gpus")),
-        gang_slots=number(said.get("gang_slots")),
+    return PoolFragmentation(
+        id=finding.id,
+        cluster=finding.cluster,
+        name=finding.workload,
+        why=finding.why,
+        found_at=finding.found_at,
+        evidence=finding.evidence,
+        gpu_hours=finding.gpu_hours,
+        usd=finding.usd,
+        idle_gpus=number(details.get("idle_gpus")),
+        unusable_gpus=number(details.get("unusable_gpus")),
+        whole_free_gpus=number(details.get("whole_free_gpus")),
+        largest_job_gpus=number(details.get("largest_job_gpus")),
+        gang_slots=number(details.get("gang_slots")),
         causes=tuple(sorted(((n, g) for n, g in causes.items() if g), key=lambda c: -c[1])),
         packing=tuple(
             (size, int(number(fit.get("jobs_that_fit"))), _maybe(fit.get("packability")))
             for size, fit in sizes
         ),
-        caused_by=tuple(listed(said.get("caused_by"))),
-        plan=_plan(mapping(said.get("plan"))),
+        caused_by=tuple(documents_of(details.get("caused_by"))),
+        plan=_plan(mapping(details.get("plan"))),
     )
 
 
-def _plan(said: Mapping[str, Any]) -> Plan:
+def _plan(plan_details: Mapping[str, Any]) -> DefragPlan:
     moves = tuple(
-        Move(
+        PodMove(
             str(move.get("pod")),
             number(move.get("gpus")),
             str(move.get("from")),
             str(move.get("to")),
         )
-        for move in listed(said.get("moves"))
+        for move in documents_of(plan_details.get("moves"))
     )
-    return Plan(
+    return DefragPlan(
         moves=moves,
-        slot_gpus=_count(mapping(said.get("slot")).get("gpus")),
-        slots_now=_count(said.get("slots_now")),
-        slots_wanted=_count(said.get("slots_wanted")),
-        slots_freed=int(number(said.get("slots_freed"))),
-        restarts=int(number(said.get("restarts"))),
-        fewest=_count(said.get("fewest_possible")),
-        proven=said.get("proven_fewest") is True,
-        gained_gpus=_maybe(said.get("usable_gpus_gained")),
-        on_nodes=tuple(str(name) for name in said.get("on_nodes") or ()),
-        stay={str(why): int(number(n)) for why, n in mapping(said.get("pods_that_stay")).items()},
-        why=said.get("why"),
+        slot_gpus=_count(mapping(plan_details.get("slot")).get("gpus")),
+        slots_now=_count(plan_details.get("slots_now")),
+        slots_wanted=_count(plan_details.get("slots_wanted")),
+        slots_freed=int(number(plan_details.get("slots_freed"))),
+        restarts=int(number(plan_details.get("restarts"))),
+        fewest=_count(plan_details.get("fewest_possible")),
+        proven=plan_details.get("proven_fewest") is True,
+        gained_gpus=_maybe(plan_details.get("usable_gpus_gained")),
+        on_nodes=tuple(str(name) for name in plan_details.get("on_nodes") or ()),
+        stay={
+            str(why): int(number(n))
+            for why, n in mapping(plan_details.get("pods_that_stay")).items()
+        },
+        why=plan_details.get("why"),
     )
 
 

@@ -2,8 +2,8 @@
 
 import pyarrow as pa
 
-from dashboards.figures.asking import Filters, ask
-from fallow.seams import Views
+from dashboards.figures.query import Filters, run_query
+from fallow.protocols import Views
 from fallow.window import Window
 from fallow.xids import xid_meaning
 
@@ -20,7 +20,7 @@ def away(views: Views, window: Window, filters: Filters) -> pa.Table:
     Columns: cluster, pool, node, unavailable_gpu_hours, unavailable_usd, lost_gpu_hours, lost_usd,
     gpu_hours.
     """
-    return ask(views, ("paid", "health/away"), window, filters)
+    return run_query(views, ("paid", "health/away"), window, filters)
 
 
 def xids(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -30,10 +30,10 @@ def xids(views: Views, window: Window, filters: Filters) -> pa.Table:
     there), pod (that held the device in the first one); severity, meaning (empty = not listed) and
     action as NVIDIA's catalogue has them.
     """
-    rows = ask(views, ("paid", "health/devices", "health/xids"), window, filters, most=MOST)
-    said = [xid_meaning(code) for code in rows["xid"].to_pylist()]
+    rows = run_query(views, ("paid", "health/devices", "health/xids"), window, filters, most=MOST)
+    meanings = [xid_meaning(code) for code in rows["xid"].to_pylist()]
     for name in ("severity", "meaning", "action"):
-        rows = rows.append_column(name, pa.array([getattr(s, name) for s in said], pa.string()))
+        rows = rows.append_column(name, pa.array([getattr(s, name) for s in meanings], pa.string()))
     return rows
 
 
@@ -46,9 +46,9 @@ def clocks(views: Views, window: Window, filters: Filters) -> pa.Table:
     one workload, this does not.
     """
     steps = ("paid", "health/devices", "health/clocks")
-    return ask(views, steps, window, filters, most=MOST, slow=SLOW, least_peers=LEAST_PEERS)
+    return run_query(views, steps, window, filters, most=MOST, slow=SLOW, least_peers=LEAST_PEERS)
 
 
 def events(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return what was said of nodes: ts, cluster, node, reason, type, message, count."""
-    return ask(views, ("paid", "health/devices", "health/events"), window, filters, most=MOST)
+    return run_query(views, ("paid", "health/devices", "health/events"), window, filters, most=MOST)

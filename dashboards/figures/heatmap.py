@@ -5,8 +5,8 @@ from decimal import Decimal
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures.asking import Filters, ask
-from fallow.seams import Views
+from dashboards.figures.query import Filters, run_query
+from fallow.protocols import Views
 from fallow.window import Window
 
 MOST = 100
@@ -20,7 +20,7 @@ class Office(msgspec.Struct, frozen=True):
     last: int
 
 
-class Part(msgspec.Struct, frozen=True):
+class WeekPart(msgspec.Struct, frozen=True):
     """Office hours or the rest of the week: hours of the clock, GPU-hours and dollars."""
 
     in_office: bool
@@ -38,13 +38,13 @@ def week(views: Views, window: Window, filters: Filters, office: Office) -> pa.T
     Columns: weekday (1 = Monday), hour (of the office's clock), days (that it was seen), gpu_hours,
     usd, GPU-hours and per cent of it productive, idle, free (with stranded) and unknown, idle_usd.
     """
-    return _ask(views, "week", window, filters, office)
+    return _query_week(views, "week", window, filters, office)
 
 
-def halves(views: Views, window: Window, filters: Filters, office: Office) -> tuple[Part, ...]:
+def halves(views: Views, window: Window, filters: Filters, office: Office) -> tuple[WeekPart, ...]:
     """Return office hours first, then the rest of the week; what was not seen is left out."""
-    rows = _ask(views, "halves", window, filters, office).to_pylist()
-    return tuple(Part(**row) for row in rows)
+    rows = _query_week(views, "halves", window, filters, office).to_pylist()
+    return tuple(WeekPart(**row) for row in rows)
 
 
 def teams(views: Views, window: Window, filters: Filters, office: Office) -> pa.Table:
@@ -52,11 +52,11 @@ def teams(views: Views, window: Window, filters: Filters, office: Office) -> pa.
 
     Columns: team, idle_usd, idle_gpu_hours (outside), office_idle_gpu_hours, outside_pct.
     """
-    return _ask(views, "teams", window, filters, office, most=MOST)
+    return _query_week(views, "teams", window, filters, office, most=MOST)
 
 
-def _ask(
+def _query_week(
     views: Views, name: str, window: Window, filters: Filters, office: Office, **more: int
 ) -> pa.Table:
     steps = ("paid", "heatmap/clocked", f"heatmap/{name}")
-    return ask(views, steps, window, filters, **msgspec.structs.asdict(office), **more)
+    return run_query(views, steps, window, filters, **msgspec.structs.asdict(office), **more)

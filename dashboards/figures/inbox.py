@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures.asking import Filters, ask
-from fallow.seams import Views
+from dashboards.figures.query import ADVICE, Filters, run_query
+from fallow.protocols import Views
 from fallow.window import Window
 
 MOST = 1000
@@ -17,7 +17,7 @@ LONGEST = 400
 """Characters of a value that a list of details shows."""
 
 
-class Whole(msgspec.Struct, frozen=True):
+class FindingDetail(msgspec.Struct, frozen=True):
     """One finding: what was measured as rows, and what would remove the waste."""
 
     id: str
@@ -39,7 +39,7 @@ class Whole(msgspec.Struct, frozen=True):
     """verb, target, why, usd_per_day, gpu_hours_per_day, saving, caution, undo"""
 
 
-def listed(views: Views, window: Window, filters: Filters) -> pa.Table:
+def list_inbox(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return a row per finding that advises something, the most dollars over disruption first.
 
     Columns: id, cluster, analyzer, kind, evidence, team, workload, since, verb, effort, saving,
@@ -47,53 +47,57 @@ def listed(views: Views, window: Window, filters: Filters) -> pa.Table:
     what was done to it), usd_rank (usd / disruption), snoozed_until; and what the last plan says:
     policy, step, ruling, why, next_at, request.
     """
-    steps = ("advice", "first_advice", "journal", "acted", "rests", "planned", "inbox/listed")
-    return ask(views, steps, window, filters, most=MOST)
+    steps = (*ADVICE, "first_advice", "journal", "acted", "rests", "planned", "inbox/listed")
+    return run_query(views, steps, window, filters, most=MOST)
 
 
-def one(views: Views, finding: str) -> Whole | None:
+def read_finding(views: Views, finding: str) -> FindingDetail | None:
     """Return a finding whole; None = there is none of that id."""
-    rows = ask(views, ("inbox/one",), None, id=finding).to_pylist()
+    rows = run_query(views, ("inbox/one",), None, id=finding).to_pylist()
     if not rows:
         return None
     row = rows[0]
     document = json.loads(row.pop("document") or "{}")
     details = document.get("details") or {}
-    return Whole(
+    return FindingDetail(
         **row,
         why=str(details.get("why", "")),
         details=tuple(_flat(details)),
-        advice=tuple(_advice(one) for one in document.get("recommendations") or ()),
+        advice=tuple(_advice(item) for item in document.get("recommendations") or ()),
     )
 
 
-def _advice(said: dict[str, Any]) -> dict[str, Any]:
+def _advice(recommendation: dict[str, Any]) -> dict[str, Any]:
     names = ("verb", "target", "why", "caution", "undo")
-    made = {name: str(said[name]) if said.get(name) else None for name in names}
-    return made | {
-        "usd_per_day": said.get("usd_per_day"),
-        "gpu_hours_per_day": said.get("gpu_hours_per_day"),
-        "saving": str(said.get("saving", "capacity")),
+    texts = {
+        name: str(recommendation[name]) if recommendation.get(name) else None for name in names
+    }
+    return texts | {
+        "usd_per_day": recommendation.get("usd_per_day"),
+        "gpu_hours_per_day": recommendation.get("gpu_hours_per_day"),
+        "saving": str(recommendation.get("saving", "capacity")),
     }
 
 
 def _flat(details: dict[str, Any], above: str = "") -> list[dict[str, str]]:
-    made: list[dict[str, str]] = []
+    rows: list[dict[str, str]] = []
     for name, value in details.items():
-        what = f"{above}{name}".replace("_", " ")
+        name_text = f"{above}{name}".replace("_", " ")
         match value:
             case dict():
-                made += _flat(value, f"{what}: ")
-            case list() if all(isinstance(one, str | int | float) for one in value):
+                rows += _flat(value, f"{name_text}: ")
+            case list() if all(isinstance(item, str | int | float) for item in value):
                 if value:
-                    made.append({"what": what, "value": _cut(", ".join(map(str, value)))})
+                    rows.append({"what": name_text, "value": _cut(", ".join(map(str, value)))})
             case list():
-                made.append({"what": what, "value": _cut(json.dumps(value, ensure_ascii=False))})
+                rows.append(
+                    {"what": name_text, "value": _cut(json.dumps(value, ensure_ascii=False))}
+                )
             case None:
-                made.append({"what": what, "value": "not known"})
+                rows.append({"what": name_text, "value": "not known"})
             case _:
-                made.append({"what": what, "value": _cut(str(value))})
-    return made
+                rows.append({"what": name_text, "value": _cut(str(value))})
+    return rows
 
 
 def _cut(text: str) -> str:

@@ -1,6 +1,7 @@
 -- The ledger's rows of the window under the names of `fallow spend`, filtered. What nobody held is
 -- the platform's, under a name that no namespace or team can have. To group millions of rows by
--- the parts of `workload` and to join the parts afterwards takes a quarter of the time.
+-- the parts of `workload` and to join the parts afterwards takes a quarter of the time. Of what was
+-- held: hours whose use is known, hours with work, and effective hours where they were measured.
 SELECT
     bucket,
     cluster,
@@ -22,6 +23,17 @@ SELECT
     CASE WHEN $view = 'gpu' THEN usd_gpu ELSE usd END AS usd,
     usd AS usd_loaded,
     usd_gpu,
+    CASE
+        WHEN namespace <> '' AND state IN ('idle', 'low', 'productive', 'lost', 'startup')
+            THEN gpu_seconds / 3600
+    END AS known_gpu_hours,
+    CASE
+        WHEN namespace <> '' AND state IN ('low', 'productive', 'lost') THEN gpu_seconds / 3600
+    END AS busy_gpu_hours,
+    CASE
+        WHEN namespace <> '' AND effective IS NOT null THEN gpu_seconds / 3600
+    END AS measured_gpu_hours,
+    CASE WHEN namespace <> '' THEN effective * gpu_seconds / 3600 END AS effective_gpu_hours,
     price_as_of
 FROM ledger
 WHERE

@@ -5,14 +5,14 @@ from datetime import UTC, datetime
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures.asking import Filters, ask
-from fallow.seams import Views
+from dashboards.figures.query import Filters, run_query
+from fallow.protocols import Views
 from fallow.window import Window
 
 MOST = 500
 
 
-class Books(msgspec.Struct, frozen=True):
+class LedgerDoubts(msgspec.Struct, frozen=True):
     """GPU-hours of the window that are doubtful, the oldest price, and devices gone silent."""
 
     gpu_hours: float
@@ -32,8 +32,8 @@ def collectors(views: Views, window: Window, filters: Filters, now: datetime) ->
     Columns: cluster, collector, targets, looks, up_pct, last_success (UTC), lag_min (minutes from
     it to now), samples, rejected, seconds (median of a look), targets_failed, error.
     """
-    moment = now.astimezone(UTC).replace(tzinfo=None)
-    return ask(views, ("quality/collectors",), window, filters, most=MOST, now=moment)
+    timestamp = now.astimezone(UTC).replace(tzinfo=None)
+    return run_query(views, ("quality/collectors",), window, filters, most=MOST, now=timestamp)
 
 
 def coverage(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -41,9 +41,11 @@ def coverage(views: Views, window: Window, filters: Filters) -> pa.Table:
 
     Conflict: witnesses contradict each other; blind: looked at, and no witness of compute.
     """
-    return ask(views, ("quality/coverage",), window, filters)
+    return run_query(views, ("quality/coverage",), window, filters)
 
 
-def books(views: Views, window: Window, filters: Filters) -> Books:
+def ledger_doubts(views: Views, window: Window, filters: Filters) -> LedgerDoubts:
     """Return what of the window's GPU-hours is not known."""
-    return Books(**ask(views, ("paid", "quality/books"), window, filters).to_pylist()[0])
+    return LedgerDoubts(
+        **run_query(views, ("paid", "quality/books"), window, filters).to_pylist()[0]
+    )

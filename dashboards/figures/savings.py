@@ -11,8 +11,8 @@ from decimal import Decimal
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures.asking import Filters, ask
-from fallow.seams import Views
+from dashboards.figures.query import ADVICE, Filters, run_query
+from fallow.protocols import Views
 from fallow.window import Window
 
 MOST = 500
@@ -45,8 +45,8 @@ class Stages(msgspec.Struct, frozen=True):
 
 def stages(views: Views, window: Window, filters: Filters) -> Stages:
     """Return how far the findings of the window came."""
-    steps = ("advice", "savings/cases", "savings/stages")
-    return Stages(**ask(views, steps, window, filters).to_pylist()[0])
+    steps = (*ADVICE, "savings/cases", "savings/stages")
+    return Stages(**run_query(views, steps, window, filters).to_pylist()[0])
 
 
 def cases(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -55,8 +55,8 @@ def cases(views: Views, window: Window, filters: Filters) -> pa.Table:
     Columns: id (of the finding), stage, team, workload, kind, gpu_hours and usd it would save,
     asked_at, approved_at, acted_at (UTC), result, verified_gpu_hours, verified_usd.
     """
-    steps = ("advice", "savings/cases", "savings/listed")
-    return ask(views, steps, window, filters, most=MOST)
+    steps = (*ADVICE, "savings/cases", "savings/listed")
+    return run_query(views, steps, window, filters, most=MOST)
 
 
 def verified(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -66,4 +66,4 @@ def verified(views: Views, window: Window, filters: Filters) -> pa.Table:
     restart_usd (already taken off), regretted (actions), unknown_gpu_hours (their telemetry ended:
     counted neither way), held_gpu_hours, held_usd.
     """
-    return ask(views, ("savings/verified",), window, filters)
+    return run_query(views, ("savings/verified",), window, filters)

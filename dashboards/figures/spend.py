@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from dashboards.figures.asking import Filters, ask
+from dashboards.figures.query import Filters, run_query
 from fallow.errors import UsageError
-from fallow.seams import Views
+from fallow.protocols import Views
 from fallow.window import Window
 
 KEYS = ("team", "namespace", "workload", "model", "pool", "state", "cluster")
@@ -24,7 +24,7 @@ Z80 = 1.2816
 CENT = Decimal("0.01")
 
 
-class Totals(msgspec.Struct, frozen=True):
+class SpendTotals(msgspec.Struct, frozen=True):
     """A window in one row; dollars None = nothing of it has a price."""
 
     gpu_hours: float
@@ -33,7 +33,27 @@ class Totals(msgspec.Struct, frozen=True):
     idle_usd: Decimal | None
     unknown_gpu_hours: float
     unpriced_gpu_hours: float
+    known_gpu_hours: float
+    """Held, and their use is known: idle, low, productive, lost or starting up."""
+    busy_gpu_hours: float
+    """Of these, with work: low, productive or lost."""
+    measured_gpu_hours: float
+    """Held, and their effective utilisation was measured."""
+    effective_gpu_hours: float | None
+    """These times their effective utilisation; None = not measured."""
     price_as_of: datetime | None
+
+    @property
+    def busy(self) -> float | None:
+        """Return busy time as a share (0-1) of the hours held, where their use is known."""
+        return self.busy_gpu_hours / self.known_gpu_hours if self.known_gpu_hours else None
+
+    @property
+    def effective(self) -> float | None:
+        """Return the effective utilisation (0-1) of the hours held; None = not measured."""
+        if self.effective_gpu_hours is None or not self.measured_gpu_hours:
+            return None
+        return self.effective_gpu_hours / self.measured_gpu_hours
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -67,7 +87,8 @@ class Month(msgspec.Struct, frozen=True):
 
     `run_rate` is the last whole day's dollars per hour times the month's hours; `forecast` is what
     was paid plus what the rest is expected to cost, `low` and `high` its band of 80 %; None = too
-    little is known. `missing_hours`: hours of the month so far that nobody accounted for.
+    little is known, as where half of the last day is not accounted for. `missing_hours`: hours of
+    the month so far that nobody accounted for.
     """
 
     start: datetime
@@ -84,6 +105,13 @@ class Month(msgspec.Struct, frozen=True):
     """Each day's end: as paid until now, as expected from now on."""
 
     @property
+    def doubt(self) -> str | None:
+        """Say why nothing is forecast though something was paid; None = there is a forecast."""
+        if self.usd is None or self.forecast is not None:
+            return None
+        return "no forecast: fewer than 12 of the last 24 hours are accounted for"
+
+    @property
     def method(self) -> str:
         """Say how the forecast was made."""
         return (
@@ -92,29 +120,31 @@ class Month(msgspec.Struct, frozen=True):
         )
 
 
-def totals(views: Views, window: Window, filters: Filters) -> Totals:
+def totals(views: Views, window: Window, filters: Filters) -> SpendTotals:
     """Return the window in one row."""
-    row = ask(views, ("paid", "spend/totals"), window, filters).to_pylist()[0]
-    return Totals(**row)
+    row = run_query(views, ("paid", "spend/totals"), window, filters).to_pylist()[0]
+    return SpendTotals(**row)
 
 
 def by(views: Views, window: Window, filters: Filters, key: str) -> pa.Table:
     """Return a row per name of `key`, the dearest first; rows sum to `totals`.
 
     Columns: name, gpu_hours (GPU h), usd (null = no rate), idle_gpu_hours, idle_usd,
-    unknown_gpu_hours, unpriced_gpu_hours, share_pct (% of gpu_hours).
+    unknown_gpu_hours, unpriced_gpu_hours, share_pct (% of gpu_hours), busy_pct (hours with work, %
+    of those held whose use is known), effective_pct (effective utilisation of those held, %; null
+    = not measured).
 
     Raises:
         UsageError: `key` is none of `KEYS`.
     """
     if key not in KEYS:
         raise UsageError(f"cannot group spend by {key!r}", hint=f"legal: {', '.join(KEYS)}")
-    return ask(views, ("paid", "spend/grouped"), window, filters, by=key)
+    return run_query(views, ("paid", "spend/grouped"), window, filters, by=key)
 
 
 def daily(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return day, state, gpu_hours and usd of each day (UTC) of the window."""
-    return ask(views, ("paid", "spend/daily"), window, filters)
+    return run_query(views, ("paid", "spend/daily"), window, filters)
 
 
 def month(views: Views, until: datetime, filters: Filters, budget: Decimal | None = None) -> Month:
@@ -123,15 +153,16 @@ def month(views: Views, until: datetime, filters: Filters, budget: Decimal | Non
     start = _month_of(until)
     end = (start + timedelta(days=32)).replace(day=1)
     wide = Window(min(start, until - HISTORY), until)
-    rows = ask(views, ("paid", "spend/hourly"), wide, filters)
-    moments = [hour.replace(tzinfo=UTC) for hour in rows["hour"].to_pylist()]
-    known = [h for h in zip(moments, rows["usd"].to_pylist(), strict=True) if h[0] < until]
-    mine = [(hour, usd) for hour, usd in known if hour >= start]
-    paid = [usd for _, usd in mine if usd is not None]
+    rows = run_query(views, ("paid", "spend/hourly"), wide, filters)
+    hours_utc = [hour.replace(tzinfo=UTC) for hour in rows["hour"].to_pylist()]
+    priced_hours = [h for h in zip(hours_utc, rows["usd"].to_pylist(), strict=True) if h[0] < until]
+    month_hours = [(hour, usd) for hour, usd in priced_hours if hour >= start]
+    paid = [usd for _, usd in month_hours if usd is not None]
     spent = sum(paid, Decimal()) if paid else None
-    recent = [(hour, float(usd)) for hour, usd in known if usd is not None]
+    recent = [(hour, float(usd)) for hour, usd in priced_hours if usd is not None]
     last = [usd for hour, usd in recent if hour >= until - timedelta(days=1)]
-    outlook = _outlook(recent, until)
+    fresh = len(last) >= HALF_DAY
+    outlook = _outlook(recent, until) if fresh else None
     ahead = _hours(until, end)
     forecast, low, high = _ends(spent, outlook, ahead)
     return Month(
@@ -139,13 +170,13 @@ def month(views: Views, until: datetime, filters: Filters, budget: Decimal | Non
         until=until,
         end=end,
         usd=spent,
-        run_rate=_cents(sum(last) / len(last) * _hours(start, end)) if last else None,
+        run_rate=_cents(sum(last) / len(last) * _hours(start, end)) if fresh else None,
         forecast=forecast,
         low=low,
         high=high,
         budget=budget,
-        missing_hours=max(0, math.ceil(_hours(start, until)) - len(mine)),
-        path=_path(mine, spent, outlook, until, end),
+        missing_hours=max(0, math.ceil(_hours(start, until)) - len(month_hours)),
+        path=_path(month_hours, spent, outlook, until, end),
     )
 
 
@@ -178,7 +209,7 @@ def _ends(
 
 
 def _path(
-    mine: list[tuple[datetime, Decimal | None]],
+    month_hours: list[tuple[datetime, Decimal | None]],
     spent: Decimal | None,
     outlook: Outlook | None,
     until: datetime,
@@ -187,7 +218,7 @@ def _path(
     """Return the sum at the end of each day: as paid until now, as expected from now on."""
     sums: dict[datetime, float] = {}
     total = 0.0
-    for hour, usd in mine:
+    for hour, usd in month_hours:
         total += float(usd or 0)
         sums[hour.replace(hour=0)] = total
     points = [Point(day=day, paid=paid) for day, paid in sums.items()]
@@ -198,8 +229,10 @@ def _path(
         more, half = outlook.after(_hours(until, day) / 24)
         at = float(spent) + more
         # The day's mark is the day's beginning; the sum is the one at its end.
-        shown = (day - timedelta(microseconds=1)).replace(hour=0, minute=0, second=0, microsecond=0)
-        points.append(Point(shown, None, at, max(float(spent), at - half), at + half))
+        day_start = (day - timedelta(microseconds=1)).replace(
+            hour=0, minute=0, second=0, microsecond=0
+        )
+        points.append(Point(day_start, None, at, max(float(spent), at - half), at + half))
         day = min(end, day + timedelta(days=1))
     more, half = outlook.after(_hours(until, end) / 24)
     at = float(spent) + more

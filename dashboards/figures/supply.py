@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from dashboards.figures.asking import Filters, ask
-from fallow.seams import Views
+from dashboards.figures.query import ADVICE, Filters, run_query
+from fallow.protocols import Views
 from fallow.window import Window
 
 MOST = 500
@@ -21,12 +21,12 @@ def pools(views: Views, window: Window, filters: Filters) -> pa.Table:
     free_pct (of its GPU-hours); and where the analyzer of pools sized it: nodes and USD per hour
     today, packed (a mix that holds the peak) and bound (no mix holds it for less), gap_pct.
     """
-    return ask(views, ("paid", "supply/pools"), window, filters, most=MOST)
+    return run_query(views, ("paid", "supply/pools"), window, filters, most=MOST)
 
 
 def states(views: Views, window: Window, filters: Filters) -> pa.Table:
     """Return dollars by pool and state: columns name, state, usd."""
-    return ask(views, ("paid", "supply/states"), window, filters)
+    return run_query(views, ("paid", "supply/states"), window, filters)
 
 
 def advised(
@@ -37,9 +37,9 @@ def advised(
     Columns: id, kind, cluster, team, workload, evidence, verb, effort, saving, gpu_hours and usd
     it would save, why, caution, and details (the finding's own figures).
     """
-    steps = ("advice", "supply/advised")
-    rows = ask(views, steps, window, filters, analyzers=[*analyzers], most=MOST).to_pylist()
-    return [worded(row) for row in rows]
+    steps = (*ADVICE, "supply/advised")
+    rows = run_query(views, steps, window, filters, analyzers=[*analyzers], most=MOST).to_pylist()
+    return [with_finding_words(row) for row in rows]
 
 
 def capacity(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -47,17 +47,19 @@ def capacity(views: Views, window: Window, filters: Filters) -> pa.Table:
 
     Columns: capacity, nodes, gpu_hours, usd, usd_per_gpu_hour, productive_pct, lost_gpu_hours.
     """
-    return ask(views, ("paid", "supply/capacity"), window, filters)
+    return run_query(views, ("paid", "supply/capacity"), window, filters)
 
 
-def worded(row: dict[str, Any]) -> dict[str, Any]:
+def with_finding_words(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of advice with the words of its finding in the place of the document."""
     document = json.loads(row.pop("document") or "{}")
-    said = [r for r in document.get("recommendations") or () if r.get("verb") == row["verb"]]
-    mine = said[0] if said else {}
+    recommendations = [
+        r for r in document.get("recommendations") or () if r.get("verb") == row["verb"]
+    ]
+    recommendation = recommendations[0] if recommendations else {}
     details = document.get("details") or {}
     return row | {
-        "why": str(mine.get("why") or details.get("why") or ""),
-        "caution": str(mine.get("caution") or ""),
+        "why": str(recommendation.get("why") or details.get("why") or ""),
+        "caution": str(recommendation.get("caution") or ""),
         "details": details,
     }

@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures.asking import Filters, ask
+from dashboards.figures.query import Filters, run_query
 from fallow.errors import UsageError
-from fallow.seams import Views
+from fallow.protocols import Views
 from fallow.window import Window
-from warehouse.ledger import aligned
+from warehouse.ledger import align_window
+from warehouse.steps import POD_OWNERS
 
 KEYS = ("workload", "node", "device")
 FINE = timedelta(hours=36)
@@ -21,7 +22,7 @@ MOST_STEPS, MOST, MOST_EVENTS = 500, 500, 1000
 PAID = ("paid", "timeline/subject")
 
 
-class Subject(msgspec.Struct, frozen=True):
+class TimelineSubject(msgspec.Struct, frozen=True):
     """Whose timeline: of several, what all of them share. `workload` as `fallow spend` names it."""
 
     workload: str | None = None
@@ -33,7 +34,7 @@ class Subject(msgspec.Struct, frozen=True):
         return bool(self.workload or self.node or self.device)
 
 
-class Totals(msgspec.Struct, frozen=True):
+class TimelineTotals(msgspec.Struct, frozen=True):
     """A subject's window in one row; dollars None = nothing of it has a price."""
 
     gpu_hours: float
@@ -48,7 +49,9 @@ class Totals(msgspec.Struct, frozen=True):
     team: str | None
 
 
-def known(views: Views, window: Window, filters: Filters, subject: Subject, key: str) -> pa.Table:
+def list_subjects(
+    views: Views, window: Window, filters: Filters, subject: TimelineSubject, key: str
+) -> pa.Table:
     """Return whom there is, those that burnt the most dollars idle first.
 
     Columns: cluster, name, team, gpu_hours, idle_gpu_hours, usd, idle_usd.
@@ -58,62 +61,70 @@ def known(views: Views, window: Window, filters: Filters, subject: Subject, key:
     """
     if key not in KEYS:
         raise UsageError(f"there is no timeline of {key!r}", hint=f"legal: {', '.join(KEYS)}")
-    return _ask(views, (*PAID, "timeline/known"), window, filters, subject, by=key, most=MOST)
+    return _query_timeline(
+        views, (*PAID, "timeline/known"), window, filters, subject, by=key, most=MOST
+    )
 
 
-def totals(views: Views, window: Window, filters: Filters, subject: Subject) -> Totals:
+def totals(
+    views: Views, window: Window, filters: Filters, subject: TimelineSubject
+) -> TimelineTotals:
     """Return the subject in one row; it sums to `fallow spend` of it."""
-    rows = _ask(views, (*PAID, "timeline/totals"), window, filters, subject).to_pylist()
-    return Totals(**rows[0])
+    rows = _query_timeline(views, (*PAID, "timeline/totals"), window, filters, subject).to_pylist()
+    return TimelineTotals(**rows[0])
 
 
-def states(views: Views, window: Window, filters: Filters, subject: Subject) -> pa.Table:
+def states(views: Views, window: Window, filters: Filters, subject: TimelineSubject) -> pa.Table:
     """Return moment, later (UTC), state, gpu_hours, usd, gpus and usd_h (means) by step."""
-    return _ask(
+    return _query_timeline(
         views, (*PAID, "timeline/states"), window, filters, subject, step_s=3600 * step_h(window)
     )
 
 
-def places(views: Views, window: Window, filters: Filters, subject: Subject) -> pa.Table:
+def places(views: Views, window: Window, filters: Filters, subject: TimelineSubject) -> pa.Table:
     """Return who had which device, the most GPU-hours first, what nobody held last.
 
     Columns: cluster, workload, team, node, device, model, first_hour, last_hour (UTC), gpu_hours,
     idle_gpu_hours, usd, idle_usd.
     """
-    return _ask(views, (*PAID, "timeline/places"), window, filters, subject, most=MOST)
+    return _query_timeline(views, (*PAID, "timeline/places"), window, filters, subject, most=MOST)
 
 
-def measures(views: Views, window: Window, filters: Filters, subject: Subject) -> pa.Table:
+def measures(views: Views, window: Window, filters: Filters, subject: TimelineSubject) -> pa.Table:
     """Return what telemetry said, a row per step; null = nobody looked.
 
     Columns: moment (UTC), activity_pct (mean of the devices), most_pct, memory_gb and power_w (of
     the devices together: whole ones, also where shared), temp_c (hottest), devices.
     """
-    fine = aligned(window).seconds <= FINE.total_seconds()
+    fine = align_window(window).seconds <= FINE.total_seconds()
     rolled = f"timeline/{'fine' if fine else 'coarse'}/rolled"
     steps = ("timeline/held", rolled, "timeline/looked", "timeline/measures")
-    look_s = 300 if fine else 3600
-    step_s = look_s if fine else look_s * step_h(window)
-    return _ask(views, steps, window, filters, subject, look_s=look_s, step_s=step_s)
+    sample_every_s = 300 if fine else 3600
+    step_s = sample_every_s if fine else sample_every_s * step_h(window)
+    return _query_timeline(
+        views, steps, window, filters, subject, sample_every_s=sample_every_s, step_s=step_s
+    )
 
 
-def events(views: Views, window: Window, filters: Filters, subject: Subject) -> pa.Table:
+def events(views: Views, window: Window, filters: Filters, subject: TimelineSubject) -> pa.Table:
     """Return what happened, the newest first: moment (UTC), kind, what."""
-    return _ask(views, ("timeline/events",), window, filters, subject, most=MOST_EVENTS)
+    return _query_timeline(
+        views, (POD_OWNERS, "timeline/events"), window, filters, subject, most=MOST_EVENTS
+    )
 
 
 def step_h(window: Window) -> int:
     """Return the hours of a step: at most `MOST_STEPS` fit into the window."""
-    hours = aligned(window).seconds / 3600
+    hours = align_window(window).seconds / 3600
     return next((step for step in STEPS_H if hours / step <= MOST_STEPS), STEPS_H[-1])
 
 
-def _ask(
+def _query_timeline(
     views: Views,
     steps: tuple[str, ...],
     window: Window,
     filters: Filters,
-    subject: Subject,
+    subject: TimelineSubject,
     **more: Any,
 ) -> pa.Table:
-    return ask(views, steps, window, filters, **msgspec.structs.asdict(subject), **more)
+    return run_query(views, steps, window, filters, **msgspec.structs.asdict(subject), **more)

@@ -5,9 +5,9 @@ Everything paid for a workload is in its unit, its idle and starting hours too: 
 
 import pyarrow as pa
 
-from dashboards.figures.asking import Filters, ask
+from dashboards.figures.query import Filters, run_query
 from fallow.errors import UsageError
-from fallow.seams import Views
+from fallow.protocols import Views
 from fallow.window import Window
 
 KEYS = ("team", "namespace", "model", "pool", "cluster")
@@ -29,7 +29,7 @@ def by_owner(views: Views, window: Window, filters: Filters, key: str) -> pa.Tab
     """
     if key not in KEYS:
         raise UsageError(f"cannot group units by {key!r}", hint=f"legal: {', '.join(KEYS)}")
-    return ask(views, ("paid", "units/owners"), window, filters, by=key)
+    return run_query(views, ("paid", "units/owners"), window, filters, by=key)
 
 
 def runs(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -38,7 +38,7 @@ def runs(views: Views, window: Window, filters: Filters) -> pa.Table:
     Columns: cluster, team, workload, began, last_hour (UTC), gpu_hours, productive_gpu_hours, usd.
     A run that began before the window or goes on after it is told in part.
     """
-    return ask(views, ("paid", "units/runs"), window, filters, kinds=[*RUNS])
+    return run_query(views, ("paid", "units/runs"), window, filters, kinds=[*RUNS])
 
 
 def served(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -47,7 +47,7 @@ def served(views: Views, window: Window, filters: Filters) -> pa.Table:
     Columns: cluster, team, workload, gpu_hours, usd, requests, tokens (null = its telemetry counts
     none), usd_per_million_requests, usd_per_million_tokens.
     """
-    return ask(views, _unit("served"), window, filters)
+    return run_query(views, _unit("served"), window, filters)
 
 
 def trained(views: Views, window: Window, filters: Filters) -> pa.Table:
@@ -56,7 +56,7 @@ def trained(views: Views, window: Window, filters: Filters) -> pa.Table:
     Columns: cluster, team, workload, work (the metric counted), amount, gpu_hours, usd,
     usd_per_million (of what the metric counts).
     """
-    return ask(views, _unit("trained"), window, filters)
+    return run_query(views, _unit("trained"), window, filters)
 
 
 def _unit(name: str) -> tuple[str, ...]:

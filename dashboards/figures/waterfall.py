@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import msgspec
 
-from dashboards.figures.asking import Filters, ask
-from fallow.seams import Views
+from dashboards.figures.query import ADVICE, LATEST, Filters, run_query
+from fallow.protocols import Views
 from fallow.window import Window
 
 FALL = (
@@ -23,7 +23,7 @@ FALL = (
 """The ledger's states from what nobody could use to what worked."""
 
 
-class Step(msgspec.Struct, frozen=True):
+class WaterfallStage(msgspec.Struct, frozen=True):
     """One state: its hours and dollars, and what is left below it (`left` includes its own)."""
 
     state: str
@@ -43,43 +43,57 @@ class Saving(msgspec.Struct, frozen=True):
     findings: int
     gpu_hours: float
     usd: Decimal | None
+    idle_gpu_hours: float
+    """Of these hours, those that are idle in the ledger."""
+    in_use_gpu_hours: float
+    """Of these hours, those that are no waste; `in_use_usd` is what they save."""
+    in_use_usd: Decimal | None
+    divided: bool
+    """Whether its findings say how much they save of hours in use."""
     found_at: datetime
 
 
-class Waterfall(msgspec.Struct, frozen=True):
+class GpuHourWaterfall(msgspec.Struct, frozen=True):
     """States sum to the paid hours and the bill; savings never exceed what is paid."""
 
     gpu_hours: float
     usd: Decimal | None
-    steps: tuple[Step, ...]
+    steps: tuple[WaterfallStage, ...]
     savings: tuple[Saving, ...]
     kept_gpu_hours: float
     """Paid hours that no finding would save."""
+    unadvised_gpu_hours: float
+    """Idle hours of findings that advise nothing."""
 
 
-def waterfall(views: Views, window: Window, filters: Filters) -> Waterfall:
+def waterfall(views: Views, window: Window, filters: Filters) -> GpuHourWaterfall:
     """Return how the paid hours fall state by state, and what findings would save of them."""
     rows = {
-        r["state"]: r for r in ask(views, ("paid", "waterfall/states"), window, filters).to_pylist()
+        r["state"]: r
+        for r in run_query(views, ("paid", "waterfall/states"), window, filters).to_pylist()
     }
     hours = sum(r["gpu_hours"] for r in rows.values())
     priced = [r["usd"] for r in rows.values() if r["usd"] is not None]
     usd = sum(priced, Decimal()) if priced else None
-    steps: list[Step] = []
+    steps: list[WaterfallStage] = []
     left_hours, left_usd = hours, usd
     for state, meaning in FALL:
         row = rows.get(state)
         if row is None:
             continue
-        steps.append(Step(state, meaning, row["gpu_hours"], row["usd"], left_hours, left_usd))
+        steps.append(
+            WaterfallStage(state, meaning, row["gpu_hours"], row["usd"], left_hours, left_usd)
+        )
         left_hours -= row["gpu_hours"]
         left_usd = None if left_usd is None else left_usd - (row["usd"] or 0)
     savings = savings_of(views, window, filters)
     saved = sum(s.gpu_hours for s in savings)
-    return Waterfall(hours, usd, tuple(steps), savings, max(0.0, hours - saved))
+    (unadvised,) = run_query(views, (LATEST, "waterfall/unadvised"), window, filters).to_pylist()
+    kept = max(0.0, hours - saved)
+    return GpuHourWaterfall(hours, usd, tuple(steps), savings, kept, unadvised["gpu_hours"])
 
 
 def savings_of(views: Views, window: Window, filters: Filters) -> tuple[Saving, ...]:
     """Return what the stored findings would save in the window, the dearest first."""
-    rows = ask(views, ("advice", "waterfall/steps"), window, filters).to_pylist()
+    rows = run_query(views, (*ADVICE, "waterfall/steps"), window, filters).to_pylist()
     return tuple(Saving(**row) for row in rows)

@@ -26,7 +26,7 @@ def cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def bare(text: str) -> str:
+def strip_marks(text: str) -> str:
     """Return a sentence without the marks around names."""
     return text.replace(OPEN, "").replace(CLOSE, "")
 
@@ -53,7 +53,7 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def written(value: Any, kind: Kind) -> str:
+def format_cell(value: Any, kind: Kind) -> str:
     """Write a table's cell: dollars with their cents, a dash for what is not known."""
     if value is None:
         return "-"

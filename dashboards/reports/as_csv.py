@@ -5,14 +5,14 @@ import io
 from datetime import datetime
 from typing import Any
 
-from dashboards.reports.document import Document, Kind, Table
+from dashboards.reports.document import Kind, ReportDocument, ReportTable
 
 HEAD = ("section", "item", "whose", "measure", "value", "unit")
 UNITS: dict[Kind, str] = {"usd": "USD", "percent": "%", "moment": "UTC", "number": "", "text": ""}
-WHOSE = ("team", "cluster", "namespace")
+OWNER_COLUMNS = ("team", "cluster", "namespace")
 
 
-def write(document: Document) -> bytes:
+def write(document: ReportDocument) -> bytes:
     """Return every table's every cell as a row: section, item, whose, measure, value, unit.
 
     `item` is the row's first column, `whose` its team where it has one; dollars are exact.
@@ -22,24 +22,24 @@ def write(document: Document) -> bytes:
     writer.writerow(HEAD)
     for section in document.sections:
         for block in section.blocks:
-            if isinstance(block, Table):
+            if isinstance(block, ReportTable):
                 writer.writerows(_rows(section.title, block))
     return out.getvalue().encode()
 
 
-def _rows(section: str, table: Table) -> list[list[Any]]:
-    first, *others = table.columns
+def _rows(section: str, table: ReportTable) -> list[list[Any]]:
+    first, *value_columns = table.columns
     return [
         [
             section,
             _value(row.get(first.name)),
-            _value(next((row[n] for n in WHOSE if row.get(n)), None)),
+            _value(next((row[n] for n in OWNER_COLUMNS if row.get(n)), None)),
             column.label,
             _value(row[column.name]),
             UNITS[column.kind] or ("GPU-hours" if "gpu_hours" in column.name else ""),
         ]
         for row in table.rows
-        for column in others
+        for column in value_columns
         if row.get(column.name) is not None
     ]
 

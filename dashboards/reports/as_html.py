@@ -6,16 +6,24 @@ from importlib.resources import files
 from itertools import count
 from string import Template
 
-from dashboards.reports import amounts, pictures
-from dashboards.reports.asked import spoken
-from dashboards.reports.document import Block, Column, Document, Figure, Picture, Table, Text
+from dashboards.reports import amounts, svg_charts
+from dashboards.reports.document import (
+    Block,
+    HeadlineFigure,
+    ReportChart,
+    ReportColumn,
+    ReportDocument,
+    ReportTable,
+    TextBlock,
+)
+from dashboards.reports.report_request import format_window
 
 FONT = "system-ui"
 WIDTH = 680
 """Of a picture, in pixels; a page scales it."""
 
 
-def write(document: Document) -> bytes:
+def write(document: ReportDocument) -> bytes:
     """Return the document as a file that opens anywhere and asks nobody for anything."""
     numbers = count(1)
     first = "".join(_block(block, numbers) for block in document.first)
@@ -29,13 +37,13 @@ def write(document: Document) -> bytes:
         title=escape(document.title),
         style=_read("page.css"),
         whose=_sentence(amounts.name(document.whose)),
-        window=escape(spoken(document.window)),
+        window=escape(format_window(document.window)),
         made_at=f"{document.made_at:%d %b %Y %H:%M} UTC",
         warnings=f'<ul class="warned">{warned}</ul>' if warned else "",
         figures="".join(map(_figure, document.figures)),
         story="".join(
-            f"<dt>{escape(said.about)}</dt><dd>{_sentence(said.text)}</dd>"
-            for said in document.story
+            f"<dt>{escape(statement.about)}</dt><dd>{_sentence(statement.text)}</dd>"
+            for statement in document.story
         ),
         first=first,
         sections=sections,
@@ -51,7 +59,7 @@ def _sentence(text: str) -> str:
     return amounts.NAMED.sub(r"<bdi>\1</bdi>", escape(text))
 
 
-def _figure(figure: Figure) -> str:
+def _figure(figure: HeadlineFigure) -> str:
     return (
         f'<div class="figure {figure.tone}"><span>{escape(figure.label)}</span>'
         f"<b>{escape(figure.value)}</b><small>{_sentence(figure.about)}</small></div>"
@@ -60,20 +68,20 @@ def _figure(figure: Figure) -> str:
 
 def _block(block: Block, numbers: Iterator[int]) -> str:
     match block:
-        case Text(lines, points, small):
+        case TextBlock(lines, points, small):
             kind = ' class="small"' if small else ""
             if points:
                 return f"<ul{kind}>{''.join(f'<li>{_sentence(x)}</li>' for x in lines)}</ul>"
             return "".join(f"<p{kind}>{_sentence(line)}</p>" for line in lines)
-        case Picture(chart, alt):
-            drawn = pictures.svg(chart, WIDTH, FONT)
-            inside = pictures.inline(drawn, next(numbers), alt)
+        case ReportChart(chart, alt):
+            drawing = svg_charts.svg(chart, WIDTH, FONT)
+            inside = svg_charts.inline(drawing, next(numbers), alt)
             return f"<figure>{inside}<figcaption>{escape(alt)}</figcaption></figure>"
-        case Table():
+        case ReportTable():
             return _table(block)
 
 
-def _table(table: Table) -> str:
+def _table(table: ReportTable) -> str:
     if not table.rows:
         return '<p class="small">nothing</p>'
     head = "".join(f"<th{_aligned(c)}>{escape(c.label)}</th>" for c in table.columns)
@@ -95,11 +103,11 @@ def _table(table: Table) -> str:
     )
 
 
-def _cell(column: Column, value: object) -> str:
-    text = escape(amounts.written(value, column.kind))
-    shown = f"<bdi>{text}</bdi>" if column.kind == "text" else text
-    return f"<td{_aligned(column)}>{shown}</td>"
+def _cell(column: ReportColumn, value: object) -> str:
+    text = escape(amounts.format_cell(value, column.kind))
+    cell_text = f"<bdi>{text}</bdi>" if column.kind == "text" else text
+    return f"<td{_aligned(column)}>{cell_text}</td>"
 
 
-def _aligned(column: Column) -> str:
+def _aligned(column: ReportColumn) -> str:
     return "" if column.kind == "text" else ' class="n"'

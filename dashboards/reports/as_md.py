@@ -3,20 +3,27 @@
 import re
 
 from dashboards.reports import amounts
-from dashboards.reports.asked import spoken
-from dashboards.reports.document import Block, Column, Document, Picture, Table, Text
+from dashboards.reports.document import (
+    Block,
+    ReportChart,
+    ReportColumn,
+    ReportDocument,
+    ReportTable,
+    TextBlock,
+)
+from dashboards.reports.report_request import format_window
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]#|~<>&!@:$])")
 _OURS = re.compile(r"([\\`*_\[\]|<>$])")
 
 
-def write(document: Document) -> bytes:
+def write(document: ReportDocument) -> bytes:
     """Return the document as Markdown; a name in it shows exactly its characters."""
     lines = [
         f"# {document.title}",
         "",
         (
-            f"{_name(document.whose)}, {spoken(document.window)}, US dollars, made "
+            f"{_name(document.whose)}, {format_window(document.window)}, US dollars, made "
             f"{document.made_at:%Y-%m-%d %H:%M} UTC"
         ),
         "",
@@ -28,7 +35,7 @@ def write(document: Document) -> bytes:
             for f in document.figures
         ),
         "",
-        *(f"- **{said.about}**: {_sentence(said.text)}" for said in document.story),
+        *(f"- **{statement.about}**: {_sentence(statement.text)}" for statement in document.story),
         "",
     ]
     for section in document.sections:
@@ -40,17 +47,17 @@ def write(document: Document) -> bytes:
 
 def _block(block: Block) -> list[str]:
     match block:
-        case Picture():
+        case ReportChart():
             return []
-        case Text(texts, points):
+        case TextBlock(texts, points):
             head, gap = ("- ", []) if points else ("", [""])
             lines = [line for text in texts for line in (head + _sentence(text), *gap)]
             return [*lines, ""] if points else lines
-        case Table():
+        case ReportTable():
             return _table(block)
 
 
-def _table(table: Table) -> list[str]:
+def _table(table: ReportTable) -> list[str]:
     if not table.rows:
         return ["nothing", ""]
     rows = [*table.rows, *([table.total] if table.total else [])]
@@ -67,8 +74,8 @@ def _table(table: Table) -> list[str]:
     return [*lines, "", *([f"and {table.left_out:,} more", ""] if table.left_out else [])]
 
 
-def _cell(column: Column, value: object) -> str:
-    text = amounts.written(value, column.kind)
+def _cell(column: ReportColumn, value: object) -> str:
+    text = amounts.format_cell(value, column.kind)
     return _name(text) if column.kind == "text" else text.replace("$", "\\$")
 
 

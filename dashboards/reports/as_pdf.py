@@ -4,9 +4,9 @@ import json
 from importlib.resources import files
 from typing import Any
 
-from dashboards.reports import amounts, pictures
-from dashboards.reports.asked import spoken
-from dashboards.reports.document import Block, Document, Picture, Table, Text
+from dashboards.reports import amounts, svg_charts
+from dashboards.reports.document import Block, ReportChart, ReportDocument, ReportTable, TextBlock
+from dashboards.reports.report_request import format_window
 from fallow.errors import UsageError
 
 FONT = "Libertinus Serif"
@@ -14,7 +14,7 @@ FONT = "Libertinus Serif"
 WIDTH = 620
 
 
-def write(document: Document) -> bytes:
+def write(document: ReportDocument) -> bytes:
     """Return the document as PDF; the same document gives the same bytes.
 
     Raises:
@@ -23,49 +23,55 @@ def write(document: Document) -> bytes:
     try:
         import typst  # noqa: PLC0415  (24 MB that no other command needs)
     except ImportError as error:
-        raise UsageError("PDF needs what typesets it", hint=pictures.HOW) from error
-    drawn: dict[str, bytes] = {}
+        raise UsageError("PDF needs what typesets it", hint=svg_charts.HOW) from error
+    drawings: dict[str, bytes] = {}
     body: dict[str, Any] = {
         "title": document.title,
-        "about": f"{amounts.cut(document.whose, 80)}  ·  {spoken(document.window)}  ·  US dollars",
+        "about": f"{amounts.cut(document.whose, 80)}  ·  {format_window(document.window)}"
+        "  ·  US dollars",
         "made_at": f"made {document.made_at:%d %b %Y %H:%M} UTC",
-        "warnings": [amounts.bare(line) for line in document.warnings],
+        "warnings": [amounts.strip_marks(line) for line in document.warnings],
         "figures": [
-            {"label": f.label, "value": f.value, "about": amounts.bare(f.about), "tone": f.tone}
+            {
+                "label": f.label,
+                "value": f.value,
+                "about": amounts.strip_marks(f.about),
+                "tone": f.tone,
+            }
             for f in document.figures
         ],
-        "story": [{"about": s.about, "text": amounts.bare(s.text)} for s in document.story],
-        "first": [_block(block, drawn) for block in document.first],
+        "story": [{"about": s.about, "text": amounts.strip_marks(s.text)} for s in document.story],
+        "first": [_block(block, drawings) for block in document.first],
         "sections": [
-            {"title": s.title, "blocks": [_block(block, drawn) for block in s.blocks]}
+            {"title": s.title, "blocks": [_block(block, drawings) for block in s.blocks]}
             for s in document.sections
         ],
     }
     page = files("dashboards.reports").joinpath("page.typ").read_bytes()
-    sources: Any = {"main": page, "document.json": json.dumps(body).encode(), **drawn}
-    made = typst.compile(sources, format="pdf", timestamp=int(document.made_at.timestamp()))
-    if not isinstance(made, bytes):
+    sources: Any = {"main": page, "document.json": json.dumps(body).encode(), **drawings}
+    pdf = typst.compile(sources, format="pdf", timestamp=int(document.made_at.timestamp()))
+    if not isinstance(pdf, bytes):
         raise TypeError("one PDF is one run of bytes")
-    return made
+    return pdf
 
 
-def _block(block: Block, drawn: dict[str, bytes]) -> dict[str, Any]:
+def _block(block: Block, drawings: dict[str, bytes]) -> dict[str, Any]:
     match block:
-        case Text(lines, points, small):
-            said = [amounts.bare(line) for line in lines]
-            return {"kind": "text", "lines": said, "points": points, "small": small}
-        case Picture(chart, alt):
-            name = f"picture-{len(drawn)}.svg"
-            drawn[name] = pictures.printed(pictures.svg(chart, WIDTH, FONT))
+        case TextBlock(lines, points, small):
+            text_lines = [amounts.strip_marks(line) for line in lines]
+            return {"kind": "text", "lines": text_lines, "points": points, "small": small}
+        case ReportChart(chart, alt):
+            name = f"picture-{len(drawings)}.svg"
+            drawings[name] = svg_charts.for_print(svg_charts.svg(chart, WIDTH, FONT))
             return {"kind": "picture", "file": name, "alt": alt}
-        case Table():
+        case ReportTable():
             return _table(block)
 
 
-def _table(table: Table) -> dict[str, Any]:
+def _table(table: ReportTable) -> dict[str, Any]:
     def cells(row: Any) -> list[str]:
         return [
-            amounts.written(row[c.name], c.kind) if c.name in row else "" for c in table.columns
+            amounts.format_cell(row[c.name], c.kind) if c.name in row else "" for c in table.columns
         ]
 
     return {

@@ -15,7 +15,7 @@ Kind: TypeAlias = Literal["text", "usd", "number", "percent", "moment"]
 Tone: TypeAlias = Literal["plain", "good", "waste", "warn"]
 
 
-class Figure(msgspec.Struct, frozen=True):
+class HeadlineFigure(msgspec.Struct, frozen=True):
     """One figure of the headline: what it is, how much, and one line about it."""
 
     label: str
@@ -24,7 +24,7 @@ class Figure(msgspec.Struct, frozen=True):
     tone: Tone = "plain"
 
 
-class Column(msgspec.Struct, frozen=True):
+class ReportColumn(msgspec.Struct, frozen=True):
     """A column of a table: the rows' name of it, its heading, and how its values are written."""
 
     name: str
@@ -32,7 +32,7 @@ class Column(msgspec.Struct, frozen=True):
     kind: Kind = "text"
 
 
-class Text(msgspec.Struct, frozen=True):
+class TextBlock(msgspec.Struct, frozen=True):
     """A paragraph, or a list of them as points."""
 
     lines: tuple[str, ...]
@@ -40,40 +40,40 @@ class Text(msgspec.Struct, frozen=True):
     small: bool = False
 
 
-class Table(msgspec.Struct, frozen=True):
+class ReportTable(msgspec.Struct, frozen=True):
     """Rows under columns; `left_out` says how many rows are not shown."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[ReportColumn, ...]
     rows: Sequence[Mapping[str, Any]]
     left_out: int = 0
     total: Mapping[str, Any] | None = None
 
 
-class Picture(msgspec.Struct, frozen=True):
+class ReportChart(msgspec.Struct, frozen=True):
     """A chart and what it shows in words."""
 
     chart: "Chart"
     alt: str
 
 
-Block: TypeAlias = Text | Table | Picture
+Block: TypeAlias = TextBlock | ReportTable | ReportChart
 
 
-class Section(msgspec.Struct, frozen=True):
+class ReportSection(msgspec.Struct, frozen=True):
     """A headed part of a report."""
 
     title: str
     blocks: tuple[Block, ...]
 
 
-class Said(msgspec.Struct, frozen=True):
+class Statement(msgspec.Struct, frozen=True):
     """A sentence of the first page, and what it is about in a word or two."""
 
     about: str
     text: str
 
 
-class Document(msgspec.Struct, frozen=True):
+class ReportDocument(msgspec.Struct, frozen=True):
     """A whole report. `story` and `figures` are its first page: what a director needs."""
 
     title: str
@@ -82,9 +82,9 @@ class Document(msgspec.Struct, frozen=True):
     made_at: datetime
     whose: str
     """The team, or the clusters that it is about."""
-    figures: tuple[Figure, ...]
-    story: tuple[Said, ...]
+    figures: tuple[HeadlineFigure, ...]
+    story: tuple[Statement, ...]
     warnings: tuple[str, ...]
-    sections: tuple[Section, ...]
+    sections: tuple[ReportSection, ...]
     first: tuple[Block, ...] = ()
     """Blocks of the first page, below the story."""

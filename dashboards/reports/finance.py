@@ -2,205 +2,232 @@
 
 from decimal import Decimal
 
-from dashboards import charts, drawn
+from dashboards import chart_data, charts
 from dashboards.figures import (
-    advised,
     anomalies,
     bridge,
     chargeback,
     commitments,
+    extent,
+    recommendations,
     savings,
     spend,
     units,
     waste,
     waterfall,
 )
-from dashboards.reports import asked, parts, told
+from dashboards.reports import common_sections, report_request, summary
 from dashboards.reports.amounts import count, hours, share, usd
-from dashboards.reports.asked import Asked, table
 from dashboards.reports.document import (
     Block,
-    Column,
-    Document,
-    Figure,
-    Picture,
-    Said,
-    Section,
-    Text,
+    HeadlineFigure,
+    ReportChart,
+    ReportColumn,
+    ReportDocument,
+    ReportSection,
+    Statement,
+    TextBlock,
 )
+from dashboards.reports.report_request import ReportRequest, table
 
 WASTE = (
-    Column("name", "team"),
-    Column("waste_usd", "grew nothing", "usd"),
-    Column("waste_pct", "of its hours", "percent"),
-    Column("idle_usd", "idle", "usd"),
-    Column("lost_usd", "lost", "usd"),
-    Column("free_usd", "free", "usd"),
-    Column("stranded_usd", "stranded", "usd"),
-    Column("unavailable_usd", "broken", "usd"),
-    Column("usd", "paid", "usd"),
+    ReportColumn("name", "team"),
+    ReportColumn("waste_usd", "grew nothing", "usd"),
+    ReportColumn("waste_usd_pct", "of its dollars", "percent"),
+    ReportColumn("idle_usd", "idle", "usd"),
+    ReportColumn("lost_usd", "lost", "usd"),
+    ReportColumn("free_usd", "free", "usd"),
+    ReportColumn("stranded_usd", "stranded", "usd"),
+    ReportColumn("unavailable_usd", "broken", "usd"),
+    ReportColumn("usd", "paid", "usd"),
 )
 TEAMS = (
-    Column("team", "team"),
-    Column("total_usd", "fully loaded", "usd"),
-    Column("total_usd_gpu", "GPU only", "usd"),
-    Column("usd_gpu", "own GPUs", "usd"),
-    Column("usd_node", "node part", "usd"),
-    Column("shared_usd", "shared", "usd"),
-    Column("idle_usd", "of own, idle", "usd"),
-    Column("gpu_hours", "GPU-hours", "number"),
+    ReportColumn("team", "team"),
+    ReportColumn("total_usd", "fully loaded", "usd"),
+    ReportColumn("total_usd_gpu", "GPU only", "usd"),
+    ReportColumn("usd_gpu", "own GPUs", "usd"),
+    ReportColumn("usd_node", "node part", "usd"),
+    ReportColumn("shared_usd", "shared", "usd"),
+    ReportColumn("idle_usd", "of own, idle", "usd"),
+    ReportColumn("gpu_hours", "GPU-hours", "number"),
+    ReportColumn("busy_pct", "busy", "percent"),
+    ReportColumn("effective_pct", "effective", "percent"),
 )
-BRIDGE = (Column("step", "step"), Column("told", "what it is"), Column("usd", "USD", "usd"))
+BRIDGE = (
+    ReportColumn("step", "step"),
+    ReportColumn("told", "what it is"),
+    ReportColumn("usd", "USD", "usd"),
+)
 COMMITTED = (
-    Column("name", "commitment"),
-    Column("instance_type", "of"),
-    Column("nodes", "nodes", "number"),
-    Column("utilisation", "used", "percent"),
-    Column("coverage", "covers", "percent"),
-    Column("break_even", "break-even", "percent"),
-    Column("unused_usd", "did not run", "usd"),
-    Column("end", "ends", "moment"),
+    ReportColumn("name", "commitment"),
+    ReportColumn("instance_type", "of"),
+    ReportColumn("nodes", "nodes", "number"),
+    ReportColumn("utilisation", "used", "percent"),
+    ReportColumn("coverage", "covers", "percent"),
+    ReportColumn("break_even", "break-even", "percent"),
+    ReportColumn("unused_usd", "did not run", "usd"),
+    ReportColumn("end", "ends", "moment"),
 )
 BUDGETS = (
-    Column("team", "team"),
-    Column("stands", "stands"),
-    Column("budget", "budget", "usd"),
-    Column("usd", "paid so far", "usd"),
-    Column("forecast", "forecast", "usd"),
+    ReportColumn("team", "team"),
+    ReportColumn("stands", "stands"),
+    ReportColumn("budget", "budget", "usd"),
+    ReportColumn("usd", "paid so far", "usd"),
+    ReportColumn("forecast", "forecast", "usd"),
 )
 UNITS = (
-    Column("name", "team"),
-    Column("usd_per_productive_gpu_hour", "a productive GPU-hour", "usd"),
-    Column("usd_per_gpu_hour", "a paid GPU-hour", "usd"),
-    Column("productive_gpu_hours", "productive GPU-hours", "number"),
-    Column("gpu_hours", "GPU-hours", "number"),
-    Column("usd", "USD", "usd"),
+    ReportColumn("name", "team"),
+    ReportColumn("usd_per_productive_gpu_hour", "a productive GPU-hour", "usd"),
+    ReportColumn("usd_per_gpu_hour", "a paid GPU-hour", "usd"),
+    ReportColumn("productive_gpu_hours", "productive GPU-hours", "number"),
+    ReportColumn("gpu_hours", "GPU-hours", "number"),
+    ReportColumn("usd", "USD", "usd"),
 )
 
 
-def document(ask: Asked) -> Document:
+def document(request: ReportRequest) -> ReportDocument:
     """Return the report; its numbers are those of Finance's pages."""
-    views, window, mine = ask.views, ask.window, ask.filters
-    made = waterfall.waterfall(views, window, mine)
-    paid = spend.totals(views, window, mine)
-    stages = savings.stages(views, window, mine)
-    owners = waste.by_owner(views, window, mine, "team")
-    advice = advised.listed(views, window, mine)
-    verified = savings.verified(views, window, mine)
-    month = spend.month(views, window.end, mine, ask.settings.finance.usd_per_month)
-    lost = asked.wasted(made)
-    worked = next((s.gpu_hours for s in made.steps if s.state == "productive"), 0.0)
+    views, window, filters = request.views, request.window, request.filters
+    waterfall_total = waterfall.waterfall(views, window, filters)
+    paid = spend.totals(views, window, filters)
+    stages = savings.stages(views, window, filters)
+    owners = waste.by_owner(views, window, filters, "team")
+    advice = recommendations.list_advice(views, window, filters)
+    verified = savings.verified(views, window, filters)
+    month = spend.month(views, window.end, filters, request.settings.finance.usd_per_month)
+    lost = report_request.waste_by_state(waterfall_total)
+    worked = next((s.gpu_hours for s in waterfall_total.steps if s.state == "productive"), 0.0)
     saved = [row["usd"] for row in verified.to_pylist() if row["usd"] is not None]
     cash = [r["usd"] for r in verified.to_pylist() if r["kind"] == "cash" and r["usd"] is not None]
     figures = (
-        Figure("Paid", usd(made.usd), hours(made.gpu_hours)),
-        Figure("Worked", share(worked, made.gpu_hours), hours(worked), "good"),
-        Figure(
+        HeadlineFigure("Paid", usd(waterfall_total.usd), hours(waterfall_total.gpu_hours)),
+        HeadlineFigure(
+            "Worked",
+            share(worked, waterfall_total.gpu_hours),
+            f"{hours(worked)}; {summary.effective(paid)}",
+            "good",
+        ),
+        HeadlineFigure(
             "Grew nothing",
             usd(lost.usd),
-            f"{hours(lost.gpu_hours)}, {share(lost.gpu_hours, made.gpu_hours)}",
+            report_request.of_bill(lost, waterfall_total),
             "waste",
         ),
-        Figure(
+        HeadlineFigure(
             "Could be saved",
             usd(stages.identified_usd if stages.identified else Decimal()),
             count(stages.identified, "finding"),
             "warn",
         ),
-        Figure(
+        HeadlineFigure(
             "Saved, as measured",
             usd(sum(saved, Decimal())),
             f"{usd(sum(cash, Decimal()))} of it cash" if saved else "nothing was measured yet",
             "good",
         ),
-        Figure(f"{month.start:%B} will end at", usd(month.forecast), _budgeted(month)),
+        HeadlineFigure(
+            f"{month.start:%B} will end at", usd(month.forecast), _budget_sentence(month)
+        ),
     )
     story = (
-        Said("Paid", told.paid(ask, made, worked)),
-        Said("Grew nothing", told.fallow(lost, made)),
-        Said("Whose", told.whose(owners.to_pylist(), lost.usd)),
-        Said("Done", told.done(stages)),
-        Said("To do", told.todo(ask, advice.to_pylist())),
-        Said("Saved", told.saved(verified.to_pylist())),
+        Statement("Paid", summary.paid_sentence(request, waterfall_total, worked)),
+        Statement("Grew nothing", summary.waste_sentence(lost, waterfall_total)),
+        Statement("Whose", summary.owner_sentence(owners.to_pylist(), lost.usd)),
+        Statement("Done", summary.done_sentence(stages)),
+        Statement("To do", summary.advice_sentence(request, advice.to_pylist())),
+        Statement("Saved", summary.savings_sentence(verified.to_pylist())),
     )
-    daily = spend.daily(views, window, mine)
-    unit = "usd" if made.usd is not None else "gpu_hours"
-    return Document(
+    daily = spend.daily(views, window, filters)
+    unit = "usd" if waterfall_total.usd is not None else "gpu_hours"
+    return ReportDocument(
         title="GPU spend and waste",
         audience="finance",
         window=window,
-        made_at=ask.now,
-        whose=", ".join(mine.named.values()) or "every cluster",
+        made_at=request.now,
+        whose=", ".join(filters.named.values()) or "every cluster",
         figures=figures,
         story=story,
-        warnings=asked.warnings(ask, paid),
+        warnings=report_request.warnings(request, paid),
         first=(
-            Picture(
+            ReportChart(
                 charts.states_over_time(daily, unit, height=190),
                 "Per day, by what the GPUs did",
             ),
-            *parts.first_steps(advice.to_pylist()),
+            *common_sections.first_steps(advice.to_pylist()),
         ),
         sections=(
-            parts.falls(ask, made),
-            *_changed(ask),
-            _owned(ask, owners.to_pylist()),
-            _charged(ask),
-            Section("What to do", parts.advice(ask, advice.to_pylist())),
-            parts.saving(ask, stages, verified.to_pylist()),
-            *_planned(ask, month),
-            *_committed(ask),
-            _units(ask),
-            parts.notes(paid),
+            common_sections.waterfall_section(request, waterfall_total, stages, paid),
+            *_change_section(request),
+            _owner_section(request, owners.to_pylist()),
+            _chargeback_section(request),
+            ReportSection("What to do", common_sections.advice(request, advice.to_pylist())),
+            common_sections.saving(request, stages, verified.to_pylist()),
+            *_budget_section(request, month),
+            *_commitment_section(request),
+            _units(request),
+            common_sections.notes(paid),
         ),
     )
 
 
-def _changed(ask: Asked) -> tuple[Section, ...]:
-    made = bridge.bridge(ask.views, ask.window, ask.filters)
-    if made is None:
+def _change_section(request: ReportRequest) -> tuple[ReportSection, ...]:
+    bill_bridge = bridge.bridge(request.views, request.window, request.filters)
+    if bill_bridge is None:
         return ()
     rows = [
-        {"step": "before", "told": asked.spoken(made.before), "usd": made.usd_before},
-        *({"step": s, "told": told, "usd": getattr(made, s)} for s, told in drawn.BRIDGE.items()),
-        {"step": "after", "told": asked.spoken(made.after), "usd": made.usd_after},
+        {
+            "step": "before",
+            "told": report_request.format_window(bill_bridge.before),
+            "usd": bill_bridge.usd_before,
+        },
+        *(
+            {"step": s, "told": meaning, "usd": getattr(bill_bridge, s)}
+            for s, meaning in chart_data.BRIDGE.items()
+        ),
+        {
+            "step": "after",
+            "told": report_request.format_window(bill_bridge.after),
+            "usd": bill_bridge.usd_after,
+        },
     ]
     return (
-        Section(
+        ReportSection(
             "Why it cost more or less than the time before",
             (
-                Picture(
-                    charts.fall(drawn.bridged(made), "USD", height=200),
+                ReportChart(
+                    charts.draw_waterfall(chart_data.bridge_bars(bill_bridge), "USD", height=200),
                     "From the bill before to this one",
                 ),
-                table(ask, rows, BRIDGE),
+                table(request, rows, BRIDGE),
             ),
         ),
     )
 
 
-def _owned(ask: Asked, owners: list[dict[str, object]]) -> Section:
-    named = [row for row in owners if row["waste_usd"]][:10]
-    parts = [
+def _owner_section(request: ReportRequest, owners: list[dict[str, object]]) -> ReportSection:
+    owners_with_waste = [row for row in owners if row["waste_usd"]][:10]
+    owner_bars = [
         {"name": row["name"], "state": state, "usd": row[f"{state}_usd"]}
-        for row in named
+        for row in owners_with_waste
         for state in waste.STATES
         if row[f"{state}_usd"]
     ]
     blocks: list[Block] = []
-    if parts:
+    if owner_bars:
         chart = charts.stacked_bars(
-            parts, names=[str(r["name"]) for r in named], title="USD that grew nothing"
+            owner_bars,
+            names=[str(r["name"]) for r in owners_with_waste],
+            title="USD that grew nothing",
         )
-        blocks.append(Picture(chart, "Dollars that grew nothing, by team and state"))
+        blocks.append(ReportChart(chart, "Dollars that grew nothing, by team and state"))
     sums = [c.name for c in WASTE if c.kind == "usd"]
-    return Section("Whose it is", (*blocks, table(ask, owners, WASTE, total=sums)))
+    return ReportSection("Whose it is", (*blocks, table(request, owners, WASTE, total=sums)))
 
 
-def _charged(ask: Asked) -> Section:
-    rows = chargeback.teams(ask.views, ask.window, ask.filters)
-    sums = [c.name for c in TEAMS if c.name != "team"]
-    told = Text(
+def _chargeback_section(request: ReportRequest) -> ReportSection:
+    rows = chargeback.teams(request.views, request.window, request.filters)
+    sums = [c.name for c in TEAMS if c.kind in ("usd", "number")]
+    explanation = TextBlock(
         (
             (
                 "Fully loaded: own GPUs, their part of the node, and a share of what "
@@ -210,49 +237,60 @@ def _charged(ask: Asked) -> Section:
         ),
         small=True,
     )
-    return Section("Chargeback by team", (table(ask, rows, TEAMS, total=sums, most=60), told))
+    return ReportSection(
+        "Chargeback by team", (table(request, rows, TEAMS, total=sums, most=60), explanation)
+    )
 
 
-def _planned(ask: Asked, month: spend.Month) -> tuple[Section, ...]:
+def _budget_section(request: ReportRequest, month: spend.Month) -> tuple[ReportSection, ...]:
     blocks: list[Block] = []
     if month.path and month.forecast is not None:
-        chart = charts.month_end(drawn.month(month), height=180)
-        blocks.append(Picture(chart, f"{month.start:%B}: paid so far, then expected"))
-        blocks.append(Text((f"Line: {month.method}.",), small=True))
-    planned = ask.settings.finance.teams_usd_per_month
+        chart = charts.month_end(chart_data.month_days(month), height=180)
+        blocks.append(ReportChart(chart, f"{month.start:%B}: paid so far, then expected"))
+        blocks.append(TextBlock((f"Line: {month.method}.",), small=True))
+    planned = request.settings.finance.teams_usd_per_month
     if planned:
-        made = anomalies.budgets(ask.views, ask.window.end, ask.filters, planned)
+        held = extent.extent(request.views)
+        at = anomalies.budget_time(request.window, held.accounted if held else None, request.now)
+        team_budgets = anomalies.budgets(request.views, at, request.filters, planned)
         rows = [
-            {**{n: getattr(b, n) for n in b.__struct_fields__}, "stands": b.stands} for b in made
+            {**{n: getattr(b, n) for n in b.__struct_fields__}, "stands": b.stands}
+            for b in team_budgets
         ]
-        blocks.append(table(ask, rows, BUDGETS))
-    return (Section("The month and its budgets", tuple(blocks)),) if blocks else ()
+        blocks.append(table(request, rows, BUDGETS))
+    return (ReportSection("The month and its budgets", tuple(blocks)),) if blocks else ()
 
 
-def _committed(ask: Asked) -> tuple[Section, ...]:
-    promised = tuple(ask.settings.prices.commitments)
-    made = commitments.commitments(ask.views, ask.window, ask.filters, promised) if promised else ()
-    if not made:
+def _commitment_section(request: ReportRequest) -> tuple[ReportSection, ...]:
+    promised = tuple(request.settings.prices.commitments)
+    commitment_uses = (
+        commitments.commitments(request.views, request.window, request.filters, promised)
+        if promised
+        else ()
+    )
+    if not commitment_uses:
         return ()
     rows = [
         {
-            **{n: getattr(one, n) for n in one.__struct_fields__},
+            **{n: getattr(commitment, n) for n in commitment.__struct_fields__},
             **{
-                n: None if getattr(one, n) is None else 100 * getattr(one, n)
+                n: None if getattr(commitment, n) is None else 100 * getattr(commitment, n)
                 for n in ("utilisation", "coverage", "break_even")
             },
         }
-        for one in made
+        for commitment in commitment_uses
     ]
-    return (Section("Commitments", (table(ask, rows, COMMITTED),)),)
+    return (ReportSection("Commitments", (table(request, rows, COMMITTED),)),)
 
 
-def _units(ask: Asked) -> Section:
-    rows = units.by_owner(ask.views, ask.window, ask.filters, "team")
-    return Section("What an hour that worked cost", (table(ask, rows, UNITS),))
+def _units(request: ReportRequest) -> ReportSection:
+    rows = units.by_owner(request.views, request.window, request.filters, "team")
+    return ReportSection("What an hour that worked cost", (table(request, rows, UNITS),))
 
 
-def _budgeted(month: spend.Month) -> str:
+def _budget_sentence(month: spend.Month) -> str:
+    if month.doubt is not None:
+        return month.doubt
     if month.budget is not None and month.forecast is not None:
         return f"budget {usd(month.budget)}, {share(month.forecast, month.budget)} of it"
     if month.low is not None and month.low != month.high:

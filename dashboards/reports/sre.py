@@ -4,209 +4,237 @@ from decimal import Decimal
 from typing import Any
 
 from dashboards import charts
-from dashboards.figures import fleet, inbox, savings, spend, standing, waterfall
-from dashboards.reports import amounts, asked, parts, told
+from dashboards.figures import data_health, fleet, inbox, savings, spend, waterfall
+from dashboards.reports import amounts, common_sections, report_request, summary
 from dashboards.reports.amounts import count, share, usd
-from dashboards.reports.asked import Asked, table
 from dashboards.reports.document import (
     Block,
-    Column,
-    Document,
-    Figure,
-    Picture,
-    Said,
-    Section,
-    Table,
-    Text,
+    HeadlineFigure,
+    ReportChart,
+    ReportColumn,
+    ReportDocument,
+    ReportSection,
+    ReportTable,
+    Statement,
+    TextBlock,
 )
+from dashboards.reports.report_request import ReportRequest, table
 
 NOW = (
-    Column("state", "state"),
-    Column("gpus", "GPUs", "number"),
-    Column("usd_h", "per hour", "usd"),
+    ReportColumn("state", "state"),
+    ReportColumn("gpus", "GPUs", "number"),
+    ReportColumn("usd_h", "per hour", "usd"),
 )
 HOLDERS = (
-    Column("workload", "who holds them"),
-    Column("team", "whose"),
-    Column("model", "GPU"),
-    Column("idle_gpus", "idle GPUs", "number"),
-    Column("idle_usd_h", "per hour", "usd"),
+    ReportColumn("workload", "who holds them"),
+    ReportColumn("team", "whose"),
+    ReportColumn("model", "GPU"),
+    ReportColumn("idle_gpus", "idle GPUs", "number"),
+    ReportColumn("idle_usd_h", "per hour", "usd"),
 )
 NODES = (
-    Column("node", "node"),
-    Column("pool", "pool"),
-    Column("gpus", "GPUs", "number"),
-    Column("idle_gpus", "idle", "number"),
-    Column("free_gpus", "free", "number"),
-    Column("unknown_gpus", "unknown", "number"),
-    Column("idle_usd_h", "idle, per hour", "usd"),
+    ReportColumn("node", "node"),
+    ReportColumn("pool", "pool"),
+    ReportColumn("gpus", "GPUs", "number"),
+    ReportColumn("idle_gpus", "idle", "number"),
+    ReportColumn("free_gpus", "free", "number"),
+    ReportColumn("unknown_gpus", "unknown", "number"),
+    ReportColumn("idle_usd_h", "idle, per hour", "usd"),
 )
 SAVINGS = (
-    Column("analyzer", "found by"),
-    Column("evidence", "evidence"),
-    Column("saving", "saves"),
-    Column("findings", "findings", "number"),
-    Column("gpu_hours", "GPU-hours", "number"),
-    Column("usd", "USD", "usd"),
+    ReportColumn("analyzer", "found by"),
+    ReportColumn("evidence", "evidence"),
+    ReportColumn("saving", "saves"),
+    ReportColumn("findings", "findings", "number"),
+    ReportColumn("gpu_hours", "GPU-hours", "number"),
+    ReportColumn("usd", "USD", "usd"),
 )
 INBOX = (
-    Column("workload", "what"),
-    Column("team", "whose"),
-    Column("verb", "do"),
-    Column("evidence", "evidence"),
-    Column("ruling", "the plan says"),
-    Column("disruption", "disruption", "number"),
-    Column("gpu_hours", "GPU-hours", "number"),
-    Column("usd", "saves", "usd"),
+    ReportColumn("workload", "what"),
+    ReportColumn("team", "whose"),
+    ReportColumn("verb", "do"),
+    ReportColumn("evidence", "evidence"),
+    ReportColumn("ruling", "the plan says"),
+    ReportColumn("disruption", "disruption", "number"),
+    ReportColumn("gpu_hours", "GPU-hours", "number"),
+    ReportColumn("usd", "saves", "usd"),
 )
 SAVES = ("gpu_hours", "usd")
 COLLECTORS = (
-    Column("collector", "collector"),
-    Column("cluster", "cluster"),
-    Column("looks", "looks", "number"),
-    Column("succeeded", "succeeded", "number"),
-    Column("targets_down", "targets down", "number"),
-    Column("last_success", "last success", "moment"),
-    Column("error", "error"),
+    ReportColumn("collector", "collector"),
+    ReportColumn("cluster", "cluster"),
+    ReportColumn("looks", "looks", "number"),
+    ReportColumn("succeeded", "succeeded", "number"),
+    ReportColumn("targets_down", "targets down", "number"),
+    ReportColumn("last_success", "last success", "moment"),
+    ReportColumn("error", "error"),
 )
 
 
-def document(ask: Asked) -> Document:
+def document(request: ReportRequest) -> ReportDocument:
     """Return the report; its numbers are those of the SRE's pages."""
-    views, window, mine = ask.views, ask.window, ask.filters
-    now = fleet.states(views, window.end, mine)
-    paid = spend.totals(views, window, mine)
-    made = waterfall.waterfall(views, window, mine)
-    stages = savings.stages(views, window, mine)
-    verified = savings.verified(views, window, mine).to_pylist()
-    found = inbox.listed(views, window, mine).to_pylist()
-    advice = [row for row in found if row["gpu_hours"]]
-    looking = standing.looking(views, window.end)
-    state = {pace.state: pace for pace in now}
-    up = sum(1 for one in looking if not one.down)
-    known = 1 - paid.unknown_gpu_hours / paid.gpu_hours if paid.gpu_hours else 0.0
-    return Document(
+    views, window, filters = request.views, request.window, request.filters
+    now = fleet.states(views, window.end, filters)
+    paid = spend.totals(views, window, filters)
+    waterfall_total = waterfall.waterfall(views, window, filters)
+    stages = savings.stages(views, window, filters)
+    verified = savings.verified(views, window, filters).to_pylist()
+    inbox_rows = inbox.list_inbox(views, window, filters).to_pylist()
+    advice = [row for row in inbox_rows if row["gpu_hours"]]
+    looking = data_health.collector_health(views, window.end)
+    state = {rate.state: rate for rate in now}
+    up = sum(1 for collector in looking if not collector.down)
+    known_share = 1 - paid.unknown_gpu_hours / paid.gpu_hours if paid.gpu_hours else 0.0
+    return ReportDocument(
         title="GPU fleet",
         audience="sre",
         window=window,
-        made_at=ask.now,
-        whose=", ".join(mine.named.values()) or "every cluster",
+        made_at=request.now,
+        whose=", ".join(filters.named.values()) or "every cluster",
         figures=(
-            Figure(
+            HeadlineFigure(
                 "Working now",
                 share(_gpus(state, "productive", "low"), sum(p.gpus for p in now)),
                 f"{_gpus(state, 'productive', 'low'):,.1f} of {sum(p.gpus for p in now):,.0f} GPUs",
                 "good",
             ),
-            Figure("Idle now", f"{_pace(state, 'idle')} an hour", _some(state, "idle"), "waste"),
-            Figure("Free now", f"{_pace(state, 'free')} an hour", _some(state, "free")),
-            Figure(
+            HeadlineFigure(
+                "Idle now", f"{_pace(state, 'idle')} an hour", _some(state, "idle"), "waste"
+            ),
+            HeadlineFigure("Free now", f"{_pace(state, 'free')} an hour", _some(state, "free")),
+            HeadlineFigure(
                 "Could be saved",
                 usd(stages.identified_usd if stages.identified else Decimal()),
                 count(stages.identified, "finding"),
                 "warn",
             ),
-            Figure("Waiting for approval", f"{stages.waiting:,}", f"{stages.acted:,} acted upon"),
-            Figure(
+            HeadlineFigure(
+                "Waiting for approval", f"{stages.waiting:,}", f"{stages.acted:,} acted upon"
+            ),
+            HeadlineFigure(
                 "Known",
-                f"{known:.1%}",
+                f"{known_share:.1%}",
                 f"of the GPU-hours; {up} of {count(len(looking), 'collector')} answer",
                 "good" if up == len(looking) else "waste",
             ),
         ),
         story=(
-            Said("Now", _now(state)),
-            Said("Grew nothing", told.fallow(asked.wasted(made), made)),
-            Said("To do", told.todo(ask, advice)),
-            Said("Done", told.done(stages)),
-            Said("Saved", told.saved(verified)),
-            Said("Data", _data(looking, paid)),
-        ),
-        warnings=asked.warnings(ask, paid),
-        first=(_daily(ask, made), *parts.first_steps(advice)),
-        sections=(
-            Section(
-                "Findings by dollars over disruption",
-                (table(ask, advice, INBOX, total=SAVES), _told()),
+            Statement("Now", _now(state)),
+            Statement(
+                "Grew nothing",
+                summary.waste_sentence(
+                    report_request.waste_by_state(waterfall_total), waterfall_total
+                ),
             ),
-            _fleet(ask, now),
-            parts.falls(ask, made),
-            *_found(ask, made),
-            parts.saving(ask, stages, verified),
-            _quality(ask, looking),
-            parts.notes(paid),
+            Statement("To do", summary.advice_sentence(request, advice)),
+            Statement("Done", summary.done_sentence(stages)),
+            Statement("Saved", summary.savings_sentence(verified)),
+            Statement("Data", _data(looking, paid)),
+        ),
+        warnings=report_request.warnings(request, paid),
+        first=(_daily(request, waterfall_total), *common_sections.first_steps(advice)),
+        sections=(
+            ReportSection(
+                "Findings by dollars over disruption",
+                (table(request, advice, INBOX, total=SAVES), _how_to_read()),
+            ),
+            _fleet(request, now),
+            common_sections.waterfall_section(request, waterfall_total, stages, paid),
+            *_findings_section(request, waterfall_total),
+            common_sections.saving(request, stages, verified),
+            _quality(request, looking),
+            common_sections.notes(paid),
         ),
     )
 
 
-def _gpus(state: dict[str, fleet.Pace], *names: str) -> float:
+def _gpus(state: dict[str, fleet.StateRate], *names: str) -> float:
     return sum(state[name].gpus for name in names if name in state)
 
 
-def _pace(state: dict[str, fleet.Pace], name: str) -> str:
+def _pace(state: dict[str, fleet.StateRate], name: str) -> str:
     return usd(state[name].usd_h if name in state else Decimal())
 
 
-def _some(state: dict[str, fleet.Pace], name: str) -> str:
+def _some(state: dict[str, fleet.StateRate], name: str) -> str:
     return f"{_gpus(state, name):,.1f} GPUs"
 
 
-def _now(state: dict[str, fleet.Pace]) -> str:
-    parts = [
-        f"{pace.gpus:,.1f} GPUs {told.WORDS.get(pace.state, pace.state)} ({usd(pace.usd_h)}/h)"
-        for pace in state.values()
-        if pace.gpus
+def _now(state: dict[str, fleet.StateRate]) -> str:
+    state_texts = [
+        f"{rate.gpus:,.1f} GPUs {summary.WORDS.get(rate.state, rate.state)} ({usd(rate.usd_h)}/h)"
+        for rate in state.values()
+        if rate.gpus
     ]
-    return f"In the last accounted hour {told.listed(parts)}." if parts else "Nothing is known."
+    return (
+        f"In the last accounted hour {summary.join_words(state_texts)}."
+        if state_texts
+        else "Nothing is known."
+    )
 
 
-def _data(looking: tuple[standing.Looking, ...], paid: spend.Totals) -> str:
-    down = [amounts.name(one.collector) for one in looking if one.down]
-    said = f"{told.listed(down)} did not answer." if down else "Every collector answers."
-    return f"{said} {share(paid.unknown_gpu_hours, paid.gpu_hours)} of the GPU-hours are unknown."
+def _data(looking: tuple[data_health.CollectorHealth, ...], paid: spend.SpendTotals) -> str:
+    down = [amounts.name(collector.collector) for collector in looking if collector.down]
+    collector_sentence = (
+        f"{summary.join_words(down)} did not answer." if down else "Every collector answers."
+    )
+    return (
+        f"{collector_sentence} {share(paid.unknown_gpu_hours, paid.gpu_hours)} of the GPU-hours "
+        "are unknown."
+    )
 
 
-def _daily(ask: Asked, made: waterfall.Waterfall) -> Picture:
-    daily = spend.daily(ask.views, ask.window, ask.filters)
-    unit = "usd" if made.usd is not None else "gpu_hours"
-    return Picture(
+def _daily(request: ReportRequest, waterfall_total: waterfall.GpuHourWaterfall) -> ReportChart:
+    daily = spend.daily(request.views, request.window, request.filters)
+    unit = "usd" if waterfall_total.usd is not None else "gpu_hours"
+    return ReportChart(
         charts.states_over_time(daily, unit, height=170), "Per day, by what the GPUs did"
     )
 
 
-def _told() -> Text:
-    said = (
+def _how_to_read() -> TextBlock:
+    sentences = (
         "Disruption: one, and one more for each time that an owner took back what was done to the "
         "workload. No GPU-hour is saved twice."
     )
-    return Text((said,), small=True)
+    return TextBlock((sentences,), small=True)
 
 
-def _fleet(ask: Asked, now: tuple[fleet.Pace, ...]) -> Section:
+def _fleet(request: ReportRequest, now: tuple[fleet.StateRate, ...]) -> ReportSection:
     rows: list[dict[str, Any]] = [{n: getattr(p, n) for n in p.__struct_fields__} for p in now]
-    until, mine = ask.window.end, ask.filters
-    blocks: list[Block] = [table(ask, rows, NOW, total=("gpus", "usd_h"))]
+    until, filters = request.window.end, request.filters
+    blocks: list[Block] = [table(request, rows, NOW, total=("gpus", "usd_h"))]
     for figure, columns in ((fleet.holders, HOLDERS), (fleet.nodes, NODES)):
-        found = figure(ask.views, until, mine)
-        if found.num_rows:
-            blocks.append(table(ask, found, columns, most=15))
-    return Section("The fleet in the last accounted hour", tuple(blocks))
+        figure_rows = figure(request.views, until, filters)
+        if figure_rows.num_rows:
+            blocks.append(table(request, figure_rows, columns, most=15))
+    return ReportSection("The fleet in the last accounted hour", tuple(blocks))
 
 
-def _found(ask: Asked, made: waterfall.Waterfall) -> tuple[Section, ...]:
-    if not made.savings:
+def _findings_section(
+    request: ReportRequest, waterfall_total: waterfall.GpuHourWaterfall
+) -> tuple[ReportSection, ...]:
+    if not waterfall_total.savings:
         return ()
-    rows = [{n: getattr(s, n) for n in s.__struct_fields__} for s in made.savings]
-    return (Section("Who found what", (table(ask, rows, SAVINGS, total=("gpu_hours", "usd")),)),)
+    rows = [{n: getattr(s, n) for n in s.__struct_fields__} for s in waterfall_total.savings]
+    return (
+        ReportSection(
+            "Who found what", (table(request, rows, SAVINGS, total=("gpu_hours", "usd")),)
+        ),
+    )
 
 
-def _quality(ask: Asked, looking: tuple[standing.Looking, ...]) -> Section:
-    rows = [{n: getattr(one, n) for n in one.__struct_fields__} for one in looking]
-    blocks: list[Table | Text] = [
-        table(ask, rows, COLLECTORS)
-        if rows
-        else Text(("No collector looked in the day before the window's end.",))
+def _quality(
+    request: ReportRequest, looking: tuple[data_health.CollectorHealth, ...]
+) -> ReportSection:
+    rows = [
+        {n: getattr(collector, n) for n in collector.__struct_fields__} for collector in looking
     ]
-    failed = standing.audits(ask.views, ask.window)
-    blocks.append(Text((failed or "Every audit of the ledger holds in this window.",)))
-    return Section("Data quality", tuple(blocks))
+    blocks: list[ReportTable | TextBlock] = [
+        table(request, rows, COLLECTORS)
+        if rows
+        else TextBlock(("No collector looked in the day before the window's end.",))
+    ]
+    failed = data_health.audits(request.views, request.window)
+    blocks.append(TextBlock((failed or "Every audit of the ledger holds in this window.",)))
+    return ReportSection("Data quality", tuple(blocks))

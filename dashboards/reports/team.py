@@ -4,88 +4,107 @@ from decimal import Decimal
 from typing import Any
 
 from dashboards import charts
-from dashboards.figures import advised, chargeback, savings, spend, waterfall
-from dashboards.reports import amounts, asked, parts, told
+from dashboards.figures import chargeback, recommendations, savings, spend, waterfall
+from dashboards.reports import amounts, common_sections, report_request, summary
 from dashboards.reports.amounts import count, hours, share, usd
-from dashboards.reports.asked import Asked, table
-from dashboards.reports.document import Column, Document, Figure, Picture, Said, Section, Text
+from dashboards.reports.document import (
+    HeadlineFigure,
+    ReportChart,
+    ReportColumn,
+    ReportDocument,
+    ReportSection,
+    Statement,
+    TextBlock,
+)
+from dashboards.reports.report_request import ReportRequest, table
 
-STATEMENT = (Column("line", "line"), Column("told", "what it is"), Column("usd", "USD", "usd"))
-LINES = (
-    Column("workload", "workload"),
-    Column("model", "GPU"),
-    Column("gpu_hours", "GPU-hours", "number"),
-    Column("used_gpu_hours", "used", "number"),
-    Column("idle_gpu_hours", "idle", "number"),
-    Column("usd_per_gpu_hour", "rate", "usd"),
-    Column("usd_gpu", "GPU part", "usd"),
-    Column("usd_loaded", "USD", "usd"),
+STATEMENT = (
+    ReportColumn("line", "line"),
+    ReportColumn("told", "what it is"),
+    ReportColumn("usd", "USD", "usd"),
+)
+WORKLOADS = (
+    ReportColumn("workload", "workload"),
+    ReportColumn("model", "GPU"),
+    ReportColumn("gpu_hours", "GPU-hours", "number"),
+    ReportColumn("used_gpu_hours", "used", "number"),
+    ReportColumn("idle_gpu_hours", "idle", "number"),
+    ReportColumn("busy_pct", "busy", "percent"),
+    ReportColumn("effective_pct", "effective", "percent"),
+    ReportColumn("usd_per_gpu_hour", "rate", "usd"),
+    ReportColumn("usd_gpu", "GPU part", "usd"),
+    ReportColumn("usd_loaded", "USD", "usd"),
 )
 
 
-def document(ask: Asked) -> Document:
+def document(request: ReportRequest) -> ReportDocument:
     """Return the report of the team that the filters name."""
-    views, window, mine = ask.views, ask.window, ask.filters
-    team = str(mine.team)
+    views, window, filters = request.views, request.window, request.filters
+    team = str(filters.team)
     bill = next(
-        row for row in chargeback.teams(views, window, mine).to_pylist() if row["team"] == team
+        row for row in chargeback.teams(views, window, filters).to_pylist() if row["team"] == team
     )
-    lines = chargeback.lines(views, window, mine, team)
-    made = waterfall.waterfall(views, window, mine)
-    paid = spend.totals(views, window, mine)
-    advice = advised.listed(views, window, mine).to_pylist()
-    stages = savings.stages(views, window, mine)
-    verified = savings.verified(views, window, mine).to_pylist()
-    lost = asked.wasted(made)
+    workloads = chargeback.workloads(views, window, filters, team)
+    waterfall_total = waterfall.waterfall(views, window, filters)
+    paid = spend.totals(views, window, filters)
+    advice = recommendations.list_advice(views, window, filters).to_pylist()
+    stages = savings.stages(views, window, filters)
+    verified = savings.verified(views, window, filters).to_pylist()
+    lost = report_request.waste_by_state(waterfall_total)
     saves = sum((row["usd"] for row in advice if row["usd"] is not None), Decimal())
-    daily = spend.daily(views, window, mine)
-    unit = "usd" if made.usd is not None else "gpu_hours"
-    return Document(
+    daily = spend.daily(views, window, filters)
+    unit = "usd" if waterfall_total.usd is not None else "gpu_hours"
+    return ReportDocument(
         title="GPU statement",
         audience="team",
         window=window,
-        made_at=ask.now,
+        made_at=request.now,
         whose=team,
         figures=(
-            Figure("Fully loaded", usd(bill["total_usd"]), "own GPUs, nodes, a share of the free"),
-            Figure("GPU only", usd(bill["total_usd_gpu"]), "own GPUs, a share of the free"),
-            Figure("Held", hours(bill["gpu_hours"]), count(lines.num_rows, "workload")),
-            Figure(
+            HeadlineFigure(
+                "Fully loaded", usd(bill["total_usd"]), "own GPUs, nodes, a share of the free"
+            ),
+            HeadlineFigure("GPU only", usd(bill["total_usd_gpu"]), "own GPUs, a share of the free"),
+            HeadlineFigure("Held", hours(bill["gpu_hours"]), count(workloads.num_rows, "workload")),
+            HeadlineFigure(
                 "Used",
                 share(bill["used_gpu_hours"], bill["gpu_hours"]),
-                hours(bill["used_gpu_hours"]),
+                f"{hours(bill['used_gpu_hours'])}; {summary.effective(paid)}",
                 "good",
             ),
-            Figure(
+            HeadlineFigure(
                 "Idle",
                 usd(bill["idle_usd"]),
-                f"{hours(bill['idle_gpu_hours'])}, {share(bill['idle_usd'], bill['usd_loaded'])}",
+                f"{share(bill['idle_usd'], bill['usd_loaded'])} of its own dollars; "
+                f"{hours(bill['idle_gpu_hours'])}",
                 "waste",
             ),
-            Figure("Could be saved", usd(saves), count(len(advice), "finding"), "warn"),
+            HeadlineFigure("Could be saved", usd(saves), count(len(advice), "finding"), "warn"),
         ),
         story=(
-            Said("Pays", _pays(ask, bill)),
-            Said("Grew nothing", told.fallow(lost, made)),
-            Said("Most of it", _most(lines.to_pylist())),
-            Said("To do", told.todo(ask, advice)),
-            Said("Done", told.done(stages)),
-            Said("Saved", told.saved(verified)),
+            Statement("Pays", _pays(request, bill)),
+            Statement("Grew nothing", summary.waste_sentence(lost, waterfall_total)),
+            Statement("Most of it", _most(workloads.to_pylist())),
+            Statement("To do", summary.advice_sentence(request, advice)),
+            Statement("Done", summary.done_sentence(stages)),
+            Statement("Saved", summary.savings_sentence(verified)),
         ),
-        warnings=asked.warnings(ask, paid),
+        warnings=report_request.warnings(request, paid),
         first=(
-            Picture(charts.states_over_time(daily, unit, height=170), "Per day, by what they did"),
-            *parts.first_steps(advice),
+            ReportChart(
+                charts.states_over_time(daily, unit, height=170), "Per day, by what they did"
+            ),
+            *common_sections.first_steps(advice),
         ),
         sections=(
-            Section("Statement", (table(ask, _statement(bill), STATEMENT), _how())),
-            Section(
+            ReportSection("Statement", (table(request, _statement(bill), STATEMENT), _how())),
+            ReportSection(
                 "Workloads",
                 (
                     table(
-                        ask,
-                        lines,
-                        LINES,
+                        request,
+                        workloads,
+                        WORKLOADS,
                         total=(
                             "gpu_hours",
                             "used_gpu_hours",
@@ -96,29 +115,30 @@ def document(ask: Asked) -> Document:
                     ),
                 ),
             ),
-            parts.falls(ask, made),
-            Section("What to do", (*parts.advice(ask, advice), _no())),
-            parts.saving(ask, stages, verified),
-            parts.notes(paid),
+            common_sections.waterfall_section(request, waterfall_total, stages, paid),
+            ReportSection("What to do", (*common_sections.advice(request, advice), _no())),
+            common_sections.saving(request, stages, verified),
+            common_sections.notes(paid),
         ),
     )
 
 
-def _pays(ask: Asked, bill: dict[str, Any]) -> str:
+def _pays(request: ReportRequest, bill: dict[str, Any]) -> str:
     return (
-        f"{asked.spoken(ask.window)}: {usd(bill['total_usd'])} for {hours(bill['gpu_hours'])}; "
+        f"{report_request.format_window(request.window)}: {usd(bill['total_usd'])} for "
+        f"{hours(bill['gpu_hours'])}; "
         f"{usd(bill['usd_loaded'])} of it for what the team held itself, "
         f"{usd(bill['shared_usd'])} its share of what nobody held."
     )
 
 
-def _most(lines: list[dict[str, Any]]) -> str:
-    said = [
+def _most(workloads: list[dict[str, Any]]) -> str:
+    sentences = [
         f"{amounts.name(row['workload'], 48)} ({usd(row['usd_loaded'])}, "
         f"{share(row['idle_gpu_hours'], row['gpu_hours'])} idle)"
-        for row in lines[:3]
+        for row in workloads[:3]
     ]
-    return f"{told.listed(said)}." if said else "Nothing was held."
+    return f"{summary.join_words(sentences)}." if sentences else "Nothing was held."
 
 
 def _statement(bill: dict[str, Any]) -> list[dict[str, Any]]:
@@ -137,14 +157,16 @@ def _statement(bill: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _how() -> Text:
-    said = "The statements of all teams sum to the bill: what nobody held is shared by dollars."
-    return Text((said,), small=True)
+def _how() -> TextBlock:
+    sentences = (
+        "The statements of all teams sum to the bill: what nobody held is shared by dollars."
+    )
+    return TextBlock((sentences,), small=True)
 
 
-def _no() -> Text:
-    said = (
+def _no() -> TextBlock:
+    sentences = (
         "A workload that must stay is kept with the annotation fallow.dev/keep, or with fallow "
         "keep: no policy touches it then. fallow explain says why it was found."
     )
-    return Text((said,), small=True)
+    return TextBlock((sentences,), small=True)

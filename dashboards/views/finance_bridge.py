@@ -2,70 +2,74 @@
 
 from datetime import timedelta
 
-from dashboards import charts, data, drawn, page
+from dashboards import chart_data, charts, data, page
 from dashboards.figures import bridge
-from dashboards.page import Asked, hours, money
+from dashboards.page import PageRequest, hours, money
 from fallow.window import Window
 
 TITLE, ICON, ORDER = "Bill bridge", ":material/stacked_bar_chart:", 20
 
 
-def show(asked: Asked) -> None:
+def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(steps, asked)
+    page.card(steps, request)
 
 
-def steps(asked: Asked) -> None:
+def steps(request: PageRequest) -> None:
     """Draw the way from one bill to the next, and list its steps."""
-    made = data.ask(bridge.bridge, asked.window, asked.filters)
-    if made is None:
-        _nothing(asked)
+    bill_bridge = data.query(bridge.bridge, request.window, request.filters)
+    if bill_bridge is None:
+        _nothing(request)
         return
-    change = made.usd_after - made.usd_before
+    change = bill_bridge.usd_after - bill_bridge.usd_before
     page.metrics(
-        ("Before", money(made.usd_before), spoken(made.before)),
-        ("After", money(made.usd_after), spoken(made.after)),
-        ("Change", money(change), page.share(change, made.usd_before)),
+        ("Before", money(bill_bridge.usd_before), window_text(bill_bridge.before)),
+        ("After", money(bill_bridge.usd_after), window_text(bill_bridge.after)),
+        ("Change", money(change), page.share(change, bill_bridge.usd_before)),
         (
             "Wasted GPU-hours",
-            hours(made.waste_after),
-            f"{hours(made.waste_before)} before",
+            hours(bill_bridge.waste_after),
+            f"{hours(bill_bridge.waste_before)} before",
         ),
     )
     page.chart(
-        charts.fall(drawn.bridged(made), "USD"),
-        f"From {made.usd_before:,.0f} to {made.usd_after:,.0f} US dollars by volume "
-        f"{made.volume:+,.0f}, waste {made.waste:+,.0f}, mix {made.mix:+,.0f}, "
-        f"price {made.price:+,.0f}",
+        charts.draw_waterfall(chart_data.bridge_bars(bill_bridge), "USD"),
+        f"From {bill_bridge.usd_before:,.0f} to {bill_bridge.usd_after:,.0f} US dollars by volume "
+        f"{bill_bridge.volume:+,.0f}, waste {bill_bridge.waste:+,.0f}, mix "
+        f"{bill_bridge.mix:+,.0f}, "
+        f"price {bill_bridge.price:+,.0f}",
     )
     rows = [
-        {"step": step, "usd": getattr(made, step), "told": told}
-        for step, told in drawn.BRIDGE.items()
+        {"step": step, "usd": getattr(bill_bridge, step), "told": meaning}
+        for step, meaning in chart_data.BRIDGE.items()
     ]
     rows = [
-        {"step": "before", "usd": made.usd_before, "told": spoken(made.before)},
+        {"step": "before", "usd": bill_bridge.usd_before, "told": window_text(bill_bridge.before)},
         *rows,
-        {"step": "after", "usd": made.usd_after, "told": spoken(made.after)},
+        {"step": "after", "usd": bill_bridge.usd_after, "told": window_text(bill_bridge.after)},
     ]
     columns = {"step": page.name("step", "small"), "usd": page.usd("USD")}
-    page.table(rows, {**columns, "told": page.name("what it is", "large")}, called="Bill bridge")
+    page.table(
+        rows, {**columns, "told": page.name("what it is", "large")}, table_name="Bill bridge"
+    )
     page.note(
         "Hours without a price are in neither bill. The four steps sum to the change exactly."
     )
 
 
-def spoken(window: Window) -> str:
+def window_text(window: Window) -> str:
     """Write a window in a few characters."""
     form = "%d %b" if window.seconds % 86400 == 0 else "%d %b %H:%M"
     return f"{window.start:{form}} to {window.end:{form}}"
 
 
-def _nothing(asked: Asked) -> None:
-    held = asked.extent.looks
-    longest = (held.end - held.start) / 2
+def _nothing(request: PageRequest) -> None:
+    data_window = request.extent.looks
+    longest = (data_window.end - data_window.start) / 2
     half = int(longest / timedelta(hours=1))
-    page.nothing(
+    page.show_nothing(
         "There is no bill before this window to compare with.",
-        f"The data begin {held.start:%Y-%m-%d %H:%M} UTC: a window of {half}h or less has one "
+        f"The data begin {data_window.start:%Y-%m-%d %H:%M} UTC: a window of {half}h or less has "
+        "one "
         "before it, once filters name somebody who was there.",
     )

@@ -1,13 +1,14 @@
 """What each team pays: its own GPUs, their part of the node, and its share of what nobody held."""
 
 from decimal import Decimal
+from typing import Any
 
 import streamlit as st
 
 from dashboards import data, page
 from dashboards.figures import chargeback
-from dashboards.figures.asking import PLATFORM
-from dashboards.page import Asked, hours, money, share
+from dashboards.figures.query import PLATFORM
+from dashboards.page import PageRequest, hours, money, share
 
 TITLE, ICON, ORDER = "Chargeback", ":material/receipt_long:", 50
 
@@ -21,6 +22,8 @@ TEAMS = {
     "gpu_hours": page.number("GPU-hours"),
     "used_gpu_hours": page.number("used"),
     "idle_gpu_hours": page.number("idle"),
+    "busy_pct": page.BUSY,
+    "effective_pct": page.EFFECTIVE,
     "idle_usd": page.usd("of own, idle"),
     "unpriced_gpu_hours": page.number("without a price"),
 }
@@ -35,23 +38,25 @@ LINES = {
     "usd_loaded": page.usd("USD"),
     "used_gpu_hours": page.number("used"),
     "idle_gpu_hours": page.number("idle"),
+    "busy_pct": page.BUSY,
+    "effective_pct": page.EFFECTIVE,
 }
 
 
-def show(asked: Asked) -> None:
+def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(summary, asked)
-    page.card(statement, asked)
+    page.card(summary, request)
+    page.card(statement, request)
 
 
-def summary(asked: Asked) -> None:
+def summary(request: PageRequest) -> None:
     """List every team's line; they sum to the bill."""
-    rows = data.ask(chargeback.teams, asked.window, asked.filters)
+    rows = data.query(chargeback.teams, request.window, request.filters)
     if not rows.num_rows:
-        page.nobody(asked)
+        page.show_no_data(request)
         return
     page.heading("All teams")
-    page.table(rows, TEAMS, called="Chargeback by team")
+    page.table(rows, TEAMS, table_name="Chargeback by team")
     total = [usd for usd in rows["total_usd"].to_pylist() if usd is not None]
     page.note(
         f"Rows sum to the bill, {money(sum(total, Decimal()) if total else None, cents=True)}. "
@@ -60,18 +65,18 @@ def summary(asked: Asked) -> None:
     )
 
 
-def statement(asked: Asked) -> None:
+def statement(request: PageRequest) -> None:
     """Show one team's statement and its lines."""
-    rows = data.ask(chargeback.teams, asked.window, asked.filters)
-    listed = {row["team"]: row for row in rows.to_pylist()}
-    if not listed:
+    rows = data.query(chargeback.teams, request.window, request.filters)
+    by_team = {row["team"]: row for row in rows.to_pylist()}
+    if not by_team:
         return
     page.heading("Statement of one team")
-    team = asked.filters.team or next(iter(listed))
+    team = request.filters.team or next(iter(by_team))
     st.text(page.visible(team))
-    line = listed.get(team)
+    line = by_team.get(team)
     if line is None:
-        page.nothing(
+        page.show_nothing(
             "This team held no GPU in this window.", "Choose another team or a longer window."
         )
         return
@@ -82,11 +87,17 @@ def statement(asked: Asked) -> None:
         (
             "Idle",
             money(line["idle_usd"], cents=True),
-            f"{hours(line['idle_gpu_hours'])}, {share(line['idle_usd'], line['usd_loaded'])}",
+            idle_of(line),
         ),
     )
     if team == PLATFORM:
         page.note("What nobody held: free, stranded and broken GPUs, shared out above.")
-    detail = data.ask(chargeback.lines, asked.window, asked.filters, team)
-    page.table(detail, LINES, called="Lines of the statement")
+    detail = data.query(chargeback.lines, request.window, request.filters, team)
+    page.table(detail, LINES, table_name="Lines of the statement")
     page.note("Choose the team in the filters; the table's menu exports it as CSV.")
+
+
+def idle_of(line: dict[str, Any]) -> str:
+    """Return what stands under a line's idle dollars: their share, then the hours."""
+    part = share(line["idle_usd"], line["usd_loaded"])
+    return f"{part} of its own dollars; {hours(line['idle_gpu_hours'])}"

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 from dashboards import data, page
 from dashboards.figures import commitments
-from dashboards.page import Asked, money, share
+from dashboards.page import PageRequest, money, share
 
 TITLE, ICON, ORDER = "Commitments", ":material/handshake:", 60
 SOON_DAYS = 60
@@ -20,46 +20,46 @@ COLUMNS = {
     "used_pct": page.percent("worked", "of the committed node-hours: GPUs worked"),
     "committed_usd": page.usd("committed, USD"),
     "unused_usd": page.usd("did not run, USD", "a shared cost, nobody's in particular"),
-    "end": page.moment("ends"),
+    "end": page.time_column("ends"),
     "days_left": page.number("days left"),
 }
 
 
-def show(asked: Asked) -> None:
+def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(listed, asked)
+    page.card(commitments_table, request)
 
 
-def listed(asked: Asked) -> None:
+def commitments_table(request: PageRequest) -> None:
     """List every commitment that runs in the window or later."""
-    promised = tuple(asked.settings.prices.commitments)
+    promised = tuple(request.settings.prices.commitments)
     if not promised:
-        page.nothing(
+        page.show_nothing(
             "No commitment is configured.",
             "Name reserved capacity under `prices.commitments`: name, provider, instance_type, "
             "nodes, gpus_per_node, usd_per_node_hour, start, end.",
         )
         return
-    made = data.ask(commitments.commitments, asked.window, asked.filters, promised)
-    if not made:
-        page.nothing("Every commitment ended before this window.", "Choose an earlier window.")
+    uses = data.query(commitments.commitments, request.window, request.filters, promised)
+    if not uses:
+        page.show_nothing("Every commitment ended before this window.", "Choose an earlier window.")
         return
-    whole = sum((c.committed_usd for c in made), Decimal())
-    unused = sum((c.unused_usd for c in made), Decimal())
-    hours = sum(c.committed_node_hours for c in made)
-    ran = sum(c.running_node_hours for c in made)
-    soon = [c for c in made if 0 <= c.days_left <= SOON_DAYS]
+    committed_total = sum((c.committed_usd for c in uses), Decimal())
+    unused = sum((c.unused_usd for c in uses), Decimal())
+    hours = sum(c.committed_node_hours for c in uses)
+    running_hours = sum(c.running_node_hours for c in uses)
+    soon = [c for c in uses if 0 <= c.days_left <= SOON_DAYS]
     page.metrics(
-        ("Committed", money(whole), f"{hours:,.0f} node-hours"),
-        ("Utilisation", share(ran, hours), f"{ran:,.0f} node-hours ran"),
-        ("Did not run", money(unused), share(unused, whole)),
-        ("End within 60 days", str(len(soon)), f"of {len(made)}"),
+        ("Committed", money(committed_total), f"{hours:,.0f} node-hours"),
+        ("Utilisation", share(running_hours, hours), f"{running_hours:,.0f} node-hours ran"),
+        ("Did not run", money(unused), share(unused, committed_total)),
+        ("End within 60 days", str(len(soon)), f"of {len(uses)}"),
     )
-    page.table([_row(one) for one in made], COLUMNS, called="Commitments")
-    too_little = [one for one in made if _too_little(one)]
+    page.table([_row(commitment) for commitment in uses], COLUMNS, table_name="Commitments")
+    too_little = [commitment for commitment in uses if _too_little(commitment)]
     if too_little:
         page.note(
-            f"{len(too_little)} of {len(made)} run less than their break-even: so little use would "
+            f"{len(too_little)} of {len(uses)} run less than their break-even: so little use would "
             "be cheaper on demand."
         )
     page.note(
@@ -68,17 +68,23 @@ def listed(asked: Asked) -> None:
     )
 
 
-def _too_little(one: commitments.Commitment) -> bool:
-    known = one.utilisation is not None and one.break_even is not None
-    return known and (one.utilisation or 0.0) < (one.break_even or 0.0)
+def _too_little(commitment: commitments.CommitmentUse) -> bool:
+    has_break_even = commitment.utilisation is not None and commitment.break_even is not None
+    return has_break_even and (commitment.utilisation or 0.0) < (commitment.break_even or 0.0)
 
 
-def _row(one: commitments.Commitment) -> dict[str, object]:
-    row: dict[str, object] = {name: getattr(one, name) for name in one.__struct_fields__}
+def _row(commitment: commitments.CommitmentUse) -> dict[str, object]:
+    row: dict[str, object] = {
+        name: getattr(commitment, name) for name in commitment.__struct_fields__
+    }
     for name in ("utilisation", "coverage", "break_even"):
-        value = getattr(one, name)
+        value = getattr(commitment, name)
         row[f"{name}_pct"] = None if value is None else 100 * value
-    whole = one.committed_node_hours
-    row["held_pct"] = 100 * one.held_node_hours / whole if whole else None
-    row["used_pct"] = 100 * one.used_node_hours / whole if whole else None
+    committed_hours = commitment.committed_node_hours
+    row["held_pct"] = (
+        100 * commitment.held_node_hours / committed_hours if committed_hours else None
+    )
+    row["used_pct"] = (
+        100 * commitment.used_node_hours / committed_hours if committed_hours else None
+    )
     return row

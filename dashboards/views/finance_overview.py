@@ -1,63 +1,83 @@
 """One page to forward: what was paid, what grew, what lay fallow, what was done about it."""
 
+from decimal import Decimal
+
 from dashboards import charts, data, page
 from dashboards.figures import savings, spend, waste, waterfall
-from dashboards.page import Asked, hours, money, share
+from dashboards.page import PageRequest, hours, hours_of, money, share
 from dashboards.views.finance_waste import COLUMNS
 
 TITLE, ICON, ORDER = "Overview", ":material/home:", 0
-SHOWN = ("name", "waste_usd", "waste_pct", "idle_usd", "free_usd", "lost_usd", "waste_gpu_hours")
+COLUMN_NAMES = (
+    "name", "waste_usd", "waste_usd_pct", "idle_usd", "free_usd", "lost_usd", "waste_gpu_hours",
+    "waste_pct", "busy_pct", "effective_pct",
+)  # fmt: skip
 WORST = 10
 
 
-def show(asked: Asked) -> None:
+def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(headline, asked)
-    page.card(over_time, asked)
-    page.card(worst, asked)
+    page.card(headline, request)
+    page.card(over_time, request)
+    page.card(worst, request)
 
 
-def headline(asked: Asked) -> None:
-    """Say the window in four figures."""
-    made = data.ask(waterfall.waterfall, asked.window, asked.filters)
-    done = data.ask(savings.stages, asked.window, asked.filters)
-    if not made.steps:
-        page.nobody(asked)
+def headline(request: PageRequest) -> None:
+    """Say the window in five figures, and how they stand to one another."""
+    waterfall_total = data.query(waterfall.waterfall, request.window, request.filters)
+    stages_reached = data.query(savings.stages, request.window, request.filters)
+    if not waterfall_total.steps:
+        page.show_no_data(request)
         return
-    state = {step.state: step for step in made.steps}
+    paid = data.query(spend.totals, request.window, request.filters)
+    state = {step.state: step for step in waterfall_total.steps}
     wasted = [state[name] for name in waste.STATES if name in state]
     lost = sum(step.gpu_hours for step in wasted)
     usd = sum((step.usd for step in wasted if step.usd is not None), page.exact(0))
     worked = state["productive"].gpu_hours if "productive" in state else 0.0
     page.metrics(
-        ("Paid", money(made.usd), hours(made.gpu_hours)),
-        ("Productive", share(worked, made.gpu_hours), hours(worked)),
+        ("Paid", money(waterfall_total.usd), hours(waterfall_total.gpu_hours)),
+        ("Productive", share(worked, waterfall_total.gpu_hours), hours(worked)),
+        page.utilised(paid.effective, paid.measured_gpu_hours),
         (
             "Wasted",
-            money(None if made.usd is None else usd),
-            f"{hours(lost)}, {share(lost, made.gpu_hours)}",
+            money(None if waterfall_total.usd is None else usd),
+            wasted_of(waterfall_total, usd, lost),
         ),
         (
             "Could be saved",
-            money(done.identified_usd) if done.identified else money(page.exact(0)),
-            f"{done.identified} findings",
+            money(stages_reached.identified_usd)
+            if stages_reached.identified
+            else money(page.exact(0)),
+            f"{stages_reached.identified} findings",
         ),
+    )
+    page.reconciled(request, waterfall_total, stages_reached)
+
+
+def wasted_of(waterfall_total: waterfall.GpuHourWaterfall, usd: Decimal, gpu_hours: float) -> str:
+    """Return what stands under the wasted dollars: their share, then the hours and theirs."""
+    of_hours = hours_of(gpu_hours, waterfall_total.gpu_hours)
+    return (
+        of_hours
+        if waterfall_total.usd is None
+        else f"{share(usd, waterfall_total.usd)} of the bill; {of_hours}"
     )
 
 
-def over_time(asked: Asked) -> None:
+def over_time(request: PageRequest) -> None:
     """Draw dollars per day and state."""
-    rows = data.ask(spend.daily, asked.window, asked.filters)
+    rows = data.query(spend.daily, request.window, request.filters)
     if rows.num_rows:
         priced = any(usd is not None for usd in rows["usd"].to_pylist())
         unit = "usd" if priced else "gpu_hours"
         page.chart(charts.states_over_time(rows, unit), "Per day, stacked by state of the GPUs")
 
 
-def worst(asked: Asked) -> None:
+def worst(request: PageRequest) -> None:
     """List the teams that wasted most."""
-    rows = data.ask(waste.by_owner, asked.window, asked.filters, "team")
+    rows = data.query(waste.by_owner, request.window, request.filters, "team")
     if rows.num_rows:
         page.heading("Who could save most")
-        shown = {name: COLUMNS[name] for name in SHOWN}
-        page.table(rows.slice(0, WORST), shown, called="The teams that wasted most")
+        columns_shown = {name: COLUMNS[name] for name in COLUMN_NAMES}
+        page.table(rows.slice(0, WORST), columns_shown, table_name="The teams that wasted most")

@@ -2,9 +2,9 @@
 
 from decimal import Decimal
 
-from dashboards import charts, data, drawn, page
+from dashboards import chart_data, charts, data, page
 from dashboards.figures import savings
-from dashboards.page import Asked, hours, money
+from dashboards.page import PageRequest, hours, money
 
 TITLE, ICON, ORDER = "Savings", ":material/savings:", 80
 
@@ -29,42 +29,59 @@ CASES = {
     "kind": page.name("found"),
     "usd": page.usd("would save"),
     "verified_usd": page.usd("saved"),
-    "asked_at": page.moment("asked"),
-    "approved_at": page.moment("approved"),
-    "acted_at": page.moment("acted"),
+    "asked_at": page.time_column("asked"),
+    "approved_at": page.time_column("approved"),
+    "acted_at": page.time_column("acted"),
     "result": page.name("result", "small"),
     "id": page.name("finding", "small"),
 }
 
 
-def show(asked: Asked) -> None:
+def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(stages, asked)
-    page.card(verified, asked)
-    page.card(cases, asked)
+    page.card(stages, request)
+    page.card(verified, request)
+    page.card(cases, request)
 
 
-def stages(asked: Asked) -> None:
+def stages(request: PageRequest) -> None:
     """Draw how far the findings came."""
-    made = data.ask(savings.stages, asked.window, asked.filters)
-    if not made.identified:
-        page.none(
-            asked,
+    stages_reached = data.query(savings.stages, request.window, request.filters)
+    if not stages_reached.identified:
+        page.show_no_findings(
+            request,
             (),
             "Nothing was found to save here.",
             "`fallow analyze` or `fallow up` find waste and store it; a window without waste is "
             "also a result.",
         )
         return
-    waiting = f"{made.waiting} wait for approval" if made.waiting else f"{made.approved} cases"
+    waiting = (
+        f"{stages_reached.waiting} wait for approval"
+        if stages_reached.waiting
+        else f"{stages_reached.approved} cases"
+    )
     page.metrics(
-        ("Identified", money(made.identified_usd), f"{made.identified} findings"),
-        ("Approved", _some(made.approved, made.approved_usd), waiting),
-        ("Acted", _some(made.acted, made.acted_usd), f"{made.acted} cases"),
-        ("Verified", _some(made.verified, made.verified_usd), hours(made.verified_gpu_hours)),
+        (
+            "Identified",
+            money(stages_reached.identified_usd),
+            f"{stages_reached.identified} findings",
+        ),
+        ("Approved", _some(stages_reached.approved, stages_reached.approved_usd), waiting),
+        (
+            "Acted",
+            _some(stages_reached.acted, stages_reached.acted_usd),
+            f"{stages_reached.acted} cases",
+        ),
+        (
+            "Verified",
+            _some(stages_reached.verified, stages_reached.verified_usd),
+            hours(stages_reached.verified_gpu_hours),
+        ),
     )
     page.chart(
-        charts.funnel(drawn.staged(made)), "Dollars identified, approved, acted upon and verified"
+        charts.funnel(chart_data.savings_stages(stages_reached)),
+        "Dollars identified, approved, acted upon and verified",
     )
     page.note(
         "Identified, approved and acted: what the findings of this window would save. Verified: "
@@ -72,28 +89,28 @@ def stages(asked: Asked) -> None:
     )
 
 
-def verified(asked: Asked) -> None:
+def verified(request: PageRequest) -> None:
     """List what was measured, by kind of dollars."""
     page.heading("Verified")
-    rows = data.ask(savings.verified, asked.window, asked.filters).to_pylist()
+    rows = data.query(savings.verified, request.window, request.filters).to_pylist()
     if not rows:
-        page.nothing(
+        page.show_nothing(
             "No action was measured yet.",
             "Once a policy acts (`fallow plan`, `fallow apply`), what it saved is measured and "
             "stands here.",
         )
         return
-    told = [{**row, "told": savings.KINDS.get(row["kind"], "")} for row in rows]
-    page.table(told, VERIFIED, called="Verified savings by kind")
+    rows_explained = [{**row, "told": savings.KINDS.get(row["kind"], "")} for row in rows]
+    page.table(rows_explained, VERIFIED, table_name="Verified savings by kind")
     page.note("Only cash lowers the bill. The kinds are never one sum in it.")
 
 
-def cases(asked: Asked) -> None:
+def cases(request: PageRequest) -> None:
     """List what was asked, approved or done."""
-    rows = data.ask(savings.cases, asked.window, asked.filters)
+    rows = data.query(savings.cases, request.window, request.filters)
     if rows.num_rows:
         page.heading("Cases")
-        page.table(rows, CASES, called="Cases beyond being identified")
+        page.table(rows, CASES, table_name="Cases beyond being identified")
 
 
 def _some(count: int, usd: Decimal | None) -> str:

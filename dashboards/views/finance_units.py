@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from dashboards import charts, data, page
 from dashboards.figures import units
-from dashboards.figures.asking import PLATFORM
-from dashboards.page import Asked, money
+from dashboards.figures.query import PLATFORM
+from dashboards.page import PageRequest, money
 
 TITLE, ICON, ORDER = "Unit economics", ":material/straighten:", 70
 LISTED = 1000
@@ -27,8 +27,8 @@ RUNS = {
     "usd": page.usd("USD"),
     "gpu_hours": page.number("GPU-hours"),
     "productive_gpu_hours": page.number("productive"),
-    "began": page.moment("first hour"),
-    "last_hour": page.moment("last hour"),
+    "began": page.time_column("first hour"),
+    "last_hour": page.time_column("last hour"),
 }
 SERVED = {
     "workload": page.name("workload", "large"),
@@ -51,57 +51,58 @@ TRAINED = {
 }
 
 
-def show(asked: Asked) -> None:
+def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(owners, asked)
-    page.card(runs, asked)
-    page.card(served, asked)
-    page.card(trained, asked)
+    page.card(owners, request)
+    page.card(runs, request)
+    page.card(served, request)
+    page.card(trained, request)
 
 
-def owners(asked: Asked) -> None:
+def owners(request: PageRequest) -> None:
     """Say what an hour that worked cost, by whom."""
     page.heading("A productive GPU-hour")
     key = page.by(units.KEYS)
-    rows = data.ask(units.by_owner, asked.window, asked.filters, key)
+    rows = data.query(units.by_owner, request.window, request.filters, key)
     if not rows.num_rows:
-        page.nobody(asked)
+        page.show_no_data(request)
         return
-    drawn = [
+    bars = [
         r for r in rows.to_pylist() if r["usd_per_productive_gpu_hour"] and r["name"] != PLATFORM
     ]
-    if drawn:
-        drawn = sorted(drawn, key=lambda r: -r["usd_per_productive_gpu_hour"])
+    if bars:
+        bars = sorted(bars, key=lambda r: -r["usd_per_productive_gpu_hour"])
         page.chart(
             charts.ranked_bars(
-                drawn, "usd_per_productive_gpu_hour", title="USD per productive GPU-hour", most=10
+                bars, "usd_per_productive_gpu_hour", title="USD per productive GPU-hour", most=10
             ),
             f"Dollars per productive GPU-hour by {key}",
         )
-    page.table(rows, OWNERS, called=f"Cost of a productive GPU-hour by {key}")
+    page.table(rows, OWNERS, table_name=f"Cost of a productive GPU-hour by {key}")
 
 
-def runs(asked: Asked) -> None:
+def runs(request: PageRequest) -> None:
     """List training and batch runs."""
     page.heading("A training or batch run")
-    rows = data.ask(units.runs, asked.window, asked.filters)
+    rows = data.query(units.runs, request.window, request.filters)
     if not rows.num_rows:
-        page.nothing("No run held a GPU here.", "Jobs of any operator count as runs.")
+        page.show_nothing("No run held a GPU here.", "Jobs of any operator count as runs.")
         return
-    known = sorted(usd for usd in rows["usd"].to_pylist() if usd is not None)
-    middle = known[len(known) // 2] if known else None
+    usd_known = sorted(usd for usd in rows["usd"].to_pylist() if usd is not None)
+    middle = usd_known[len(usd_known) // 2] if usd_known else None
     page.note(
         f"{rows.num_rows:,} runs, the one in the middle {money(middle)}, the dearest "
-        f"{money(known[-1] if known else None)}. A run that goes beyond the window is told in part."
+        f"{money(usd_known[-1] if usd_known else None)}. A run that goes beyond the window is "
+        "told in part."
     )
     _table(rows, RUNS, "Training and batch runs")
 
 
-def served(asked: Asked) -> None:
+def served(request: PageRequest) -> None:
     """List services by what their requests and tokens cost."""
     page.heading("A million requests or tokens")
-    _listed(
-        data.ask(units.served, asked.window, asked.filters),
+    _show_rows(
+        data.query(units.served, request.window, request.filters),
         SERVED,
         "Services by unit cost",
         "No service tells how much it served.",
@@ -109,11 +110,11 @@ def served(asked: Asked) -> None:
     )
 
 
-def trained(asked: Asked) -> None:
+def trained(request: PageRequest) -> None:
     """List jobs by what the work they tell of cost."""
     page.heading("A million samples or tokens trained on")
-    _listed(
-        data.ask(units.trained, asked.window, asked.filters),
+    _show_rows(
+        data.query(units.trained, request.window, request.filters),
         TRAINED,
         "Training by unit cost",
         "No job tells its throughput.",
@@ -121,17 +122,19 @@ def trained(asked: Asked) -> None:
     )
 
 
-def _listed(rows: pa.Table, columns: dict[str, Any], called: str, none: str, then: str) -> None:
+def _show_rows(
+    rows: pa.Table, columns: dict[str, Any], table_name: str, none: str, then: str
+) -> None:
     """Show rows; where there are none, say so and what to do about it."""
     if rows.num_rows:
-        _table(rows, columns, called)
+        _table(rows, columns, table_name)
     else:
-        page.nothing(none, then)
+        page.show_nothing(none, then)
 
 
-def _table(rows: pa.Table, columns: dict[str, Any], called: str) -> None:
+def _table(rows: pa.Table, columns: dict[str, Any], table_name: str) -> None:
     """Show the dearest rows, and say so where there are more."""
-    page.table(rows.slice(0, LISTED), columns, called=called)
+    page.table(rows.slice(0, LISTED), columns, table_name=table_name)
     if rows.num_rows > LISTED:
         many = f"{rows.num_rows:,}; `fallow spend --by workload` has all"
         page.note(f"The {LISTED:,} dearest of {many}.")

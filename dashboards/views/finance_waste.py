@@ -6,59 +6,64 @@ from typing import Any
 
 from dashboards import charts, data, page
 from dashboards.figures import waste
-from dashboards.page import Asked, hours, money, share
+from dashboards.page import PageRequest, hours, money, share
 
 TITLE, ICON, ORDER = "Waste by owner", ":material/local_fire_department:", 40
 
 COLUMNS = {
     "name": page.name("name"),
     "waste_usd": page.usd("wasted, USD"),
-    "waste_pct": page.percent("of its GPU-hours"),
+    "waste_usd_pct": page.percent("of its dollars"),
     "waste_gpu_hours": page.number("wasted GPU-hours"),
+    "waste_pct": page.percent("of its GPU-hours"),
     "idle_usd": page.usd("idle", "held, and not used"),
     "lost_usd": page.usd("lost", "work thrown away"),
     "free_usd": page.usd("free", "held by nobody"),
     "stranded_usd": page.usd("stranded", "free, but nothing fits"),
     "unavailable_usd": page.usd("unavailable", "broken or cordoned"),
+    "busy_pct": page.BUSY,
+    "effective_pct": page.EFFECTIVE,
     "unknown_usd": page.usd("unknown", "never counted as waste"),
 }
 
 
-def show(asked: Asked) -> None:
+def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(owners, asked)
+    page.card(owners, request)
 
 
-def owners(asked: Asked) -> None:
+def owners(request: PageRequest) -> None:
     """Draw and list who wasted what."""
     key = page.by(waste.KEYS)
-    rows = data.ask(waste.by_owner, asked.window, asked.filters, key)
+    rows = data.query(waste.by_owner, request.window, request.filters, key)
     if not rows.num_rows:
-        page.nobody(asked)
+        page.show_no_data(request)
         return
-    listed = rows.to_pylist()
-    idle, free = (_sum(listed, name) for name in ("idle_usd", "free_usd"))
-    whole, paid = _sum(listed, "waste_usd"), _sum(listed, "usd")
-    lost = sum(row["waste_gpu_hours"] for row in listed)
+    records = rows.to_pylist()
+    idle, free = (_sum(records, name) for name in ("idle_usd", "free_usd"))
+    whole, paid = _sum(records, "waste_usd"), _sum(records, "usd")
+    lost = sum(row["waste_gpu_hours"] for row in records)
     page.metrics(
         ("Wasted", money(whole), share(whole, paid) + " of the bill"),
         ("Idle and held", money(idle), share(idle, paid) + " of the bill"),
         ("Free, and paid for", money(free), share(free, paid) + " of the bill"),
-        ("Wasted GPU-hours", hours(lost), share(lost, sum(r["gpu_hours"] for r in listed))),
+        ("Wasted GPU-hours", hours(lost), share(lost, sum(r["gpu_hours"] for r in records))),
     )
-    named = [row for row in listed if row["waste_usd"]]
-    if named:
+    owners_with_waste = [row for row in records if row["waste_usd"]]
+    if owners_with_waste:
         parts = [
             {"name": row["name"], "state": state, "usd": row[f"{state}_usd"]}
-            for row in named[:15]
+            for row in owners_with_waste[:15]
             for state in waste.STATES
             if row[f"{state}_usd"]
         ]
         page.chart(
-            charts.stacked_bars(parts, names=[r["name"] for r in named], title="USD wasted"),
+            charts.stacked_bars(
+                parts, names=[r["name"] for r in owners_with_waste], title="USD wasted"
+            ),
             f"Dollars wasted by {key}, stacked by state",
         )
-    page.table(rows, COLUMNS, called=f"Waste by {key}")
+    page.table(rows, COLUMNS, table_name=f"Waste by {key}")
     page.note(
         "Working below target is not counted as waste here, and unknown never is. What nobody held "
         "is the platform's. A workload's findings say what to do about it: `fallow explain`."
@@ -66,5 +71,5 @@ def owners(asked: Asked) -> None:
 
 
 def _sum(rows: Sequence[Mapping[str, Any]], name: str) -> Decimal | None:
-    known: list[Decimal] = [row[name] for row in rows if row[name] is not None]
-    return sum(known, Decimal()) if known else None
+    amounts_known: list[Decimal] = [row[name] for row in rows if row[name] is not None]
+    return sum(amounts_known, Decimal()) if amounts_known else None

@@ -1,8 +1,9 @@
 """From the GPU-hours that were paid to those that grew, and what could be saved of the rest."""
 
-from dashboards import charts, data, drawn, page
+from dashboards import chart_data, charts, data, page
+from dashboards.figures import savings as savings_ledger
 from dashboards.figures import waterfall
-from dashboards.page import Asked, hours, money, share
+from dashboards.page import PageRequest, hours, money, share
 
 TITLE, ICON, ORDER = "GPU-hour waterfall", ":material/waterfall_chart:", 30
 
@@ -24,38 +25,44 @@ SAVINGS = {
 }
 
 
-def show(asked: Asked) -> None:
+def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(states, asked)
-    page.card(savings, asked)
+    page.card(states, request)
+    page.card(savings, request)
 
 
-def states(asked: Asked) -> None:
+def states(request: PageRequest) -> None:
     """Draw how the paid hours fall, state by state."""
-    made = data.ask(waterfall.waterfall, asked.window, asked.filters)
-    if not made.steps:
-        page.nobody(asked)
+    waterfall_total = data.query(waterfall.waterfall, request.window, request.filters)
+    if not waterfall_total.steps:
+        page.show_no_data(request)
         return
-    worked = next((s for s in made.steps if s.state == "productive"), None)
-    rate = None if made.usd is None or not made.gpu_hours else made.usd / page.exact(made.gpu_hours)
+    worked = next((s for s in waterfall_total.steps if s.state == "productive"), None)
+    rate = (
+        None
+        if waterfall_total.usd is None or not waterfall_total.gpu_hours
+        else waterfall_total.usd / page.exact(waterfall_total.gpu_hours)
+    )
     page.metrics(
-        ("Paid", hours(made.gpu_hours), money(made.usd)),
+        ("Paid", hours(waterfall_total.gpu_hours), money(waterfall_total.usd)),
         (
             "Productive",
-            share(worked.gpu_hours if worked else 0, made.gpu_hours),
+            share(worked.gpu_hours if worked else 0, waterfall_total.gpu_hours),
             hours(worked.gpu_hours if worked else 0),
         ),
         ("A paid GPU-hour", money(rate), "average of all states"),
         (
             "A productive one",
             money(
-                None if made.usd is None or not worked else made.usd / page.exact(worked.gpu_hours)
+                None
+                if waterfall_total.usd is None or not worked
+                else waterfall_total.usd / page.exact(worked.gpu_hours)
             ),
             "bill over working hours",
         ),
     )
     page.chart(
-        charts.fall(drawn.fall(made), "GPU-hours"),
+        charts.draw_waterfall(chart_data.waterfall_bars(waterfall_total), "GPU-hours"),
         "GPU-hours that were paid, less each state in which nothing grew",
     )
     rows = [
@@ -63,21 +70,24 @@ def states(asked: Asked) -> None:
             "state": s.state,
             "meaning": s.meaning,
             "gpu_hours": s.gpu_hours,
-            "share_pct": 100 * s.gpu_hours / made.gpu_hours,
+            "share_pct": 100 * s.gpu_hours / waterfall_total.gpu_hours,
             "usd": s.usd,
         }
-        for s in made.steps
+        for s in waterfall_total.steps
     ]
-    page.table(rows, STATES, called="GPU-hours by state")
+    page.table(rows, STATES, table_name="GPU-hours by state")
+    page.reconciled(
+        request, waterfall_total, data.query(savings_ledger.stages, request.window, request.filters)
+    )
 
 
-def savings(asked: Asked) -> None:
+def savings(request: PageRequest) -> None:
     """List what findings would save, each hour once."""
     page.heading("What could be saved")
-    made = data.ask(waterfall.waterfall, asked.window, asked.filters)
-    if not made.savings:
-        page.none(
-            asked,
+    waterfall_total = data.query(waterfall.waterfall, request.window, request.filters)
+    if not waterfall_total.savings:
+        page.show_no_findings(
+            request,
             (),
             "No finding touches this window.",
             "`fallow analyze` or `fallow up` find waste and store it; then it stands here.",
@@ -86,14 +96,17 @@ def savings(asked: Asked) -> None:
     rows = [
         {
             **{name: getattr(s, name) for name in s.__struct_fields__},
-            "share_pct": 100 * s.gpu_hours / made.gpu_hours if made.gpu_hours else 0.0,
+            "share_pct": 100 * s.gpu_hours / waterfall_total.gpu_hours
+            if waterfall_total.gpu_hours
+            else 0.0,
         }
-        for s in made.savings
+        for s in waterfall_total.savings
     ]
-    page.table(rows, SAVINGS, called="What findings would save")
-    found = max(s.found_at for s in made.savings)
+    page.table(rows, SAVINGS, table_name="What findings would save")
+    newest = max(s.found_at for s in waterfall_total.savings)
     page.note(
-        f"As the last analysis found it, until {found:%Y-%m-%d %H:%M} UTC. No GPU-hour is saved "
-        f"twice; {hours(made.kept_gpu_hours)} would stay as they are. Cash: the bill falls; "
+        f"As the last analysis found it, until {newest:%Y-%m-%d %H:%M} UTC. No GPU-hour is saved "
+        f"twice; {hours(waterfall_total.kept_gpu_hours)} would stay as they are. Cash: the bill "
+        "falls; "
         "capacity: others get the GPUs; commitment: paid for whatever happens."
     )

@@ -4,25 +4,25 @@ from datetime import timedelta
 
 import streamlit as st
 
-from dashboards import data, doing, page, whose
-from dashboards.figures import acts, mine
-from dashboards.page import Asked, money, plain
+from dashboards import action_buttons, data, owner_filter, page
+from dashboards.figures import owner_workloads, policy_actions
+from dashboards.page import PageRequest, money, plain
 
 TITLE, ICON, ORDER = "What is coming", ":material/event_upcoming:", 20
 
 COMING = {
     "whom": page.name("workload", "large"),
     "says": page.name("what will happen", "large"),
-    "next_at": page.moment("when"),
-    "kept_until": page.moment("kept until"),
+    "next_at": page.time_column("when"),
+    "kept_until": page.time_column("kept until"),
     "usd_per_day": page.usd("costs, USD a day"),
     "gpus": page.number("GPUs"),
     "why": page.name("why not before", "large"),
-    "told_at": page.moment("notice given"),
+    "told_at": page.time_column("notice given"),
     "policy": page.name("policy", "small"),
 }
-TAKEN = {
-    "at": page.moment("when"),
+ACTION_COLUMNS = {
+    "at": page.time_column("when"),
     "whom": page.name("workload", "large"),
     "verb": page.name("what was done"),
     "result": page.name("result", "small"),
@@ -35,22 +35,22 @@ LENGTHS = ("24h", "3d", "7d", "30d")
 QUIET = "nothing: it is watched"
 
 
-def show(asked: Asked) -> None:
+def show(request: PageRequest) -> None:
     """Draw the page."""
-    doing.told()
-    page.card(coming, asked)
-    page.card(taken, asked)
+    action_buttons.show_result()
+    page.card(coming, request)
+    page.card(actions_taken, request)
 
 
-def coming(asked: Asked) -> None:
+def coming(request: PageRequest) -> None:
     """List what policies have in mind, with the button that keeps a workload."""
-    owners = whose.owners(asked)
+    owners = owner_filter.owners(request)
     if not owners:
         return
-    rows = data.ask(mine.coming, asked.filters, owners).to_pylist()
+    rows = data.query(owner_workloads.coming, request.filters, owners).to_pylist()
     busy = [row for row in rows if row["says"] not in (QUIET, "nothing")]
     if not busy:
-        page.nothing(
+        page.show_nothing(
             "Nothing will happen to these workloads.",
             f"Policies looked at {len(rows)} cases of them and only watch."
             if rows
@@ -68,63 +68,69 @@ def coming(asked: Asked) -> None:
     for number, row in enumerate(busy):
         row["id"] = f"{row['workload_kind']}/{row['namespace']}/{row['workload']}"
         row["number"] = number
-    chosen = doing.choose(
+    choice = action_buttons.choose(
         busy,
         COMING,
         key="case",
         label="Workload",
-        called="What policies have in mind, the soonest first",
-        named=lambda row: f"{row['whom']}: {row['says']}",
+        table_name="What policies have in mind, the soonest first",
+        name_of=lambda row: f"{row['whom']}: {row['says']}",
     )
     if not busy[0]["acts"]:
         page.note("Nothing acts here yet: this is what policies would do.")
-    if chosen is None:
+    if choice is None:
         return
-    page.note(f"{plain(chosen['policy'])}: {plain(chosen['why'] or chosen['says'], 400)}")
+    page.note(f"{plain(choice['policy'])}: {plain(choice['why'] or choice['says'], 400)}")
     left, right, _ = st.columns([1, 1, 3], vertical_alignment="bottom")
     with left:
         length = st.selectbox("For", LENGTHS, key="keep-for") or LENGTHS[0]
     with right:
-        doing.button(
+        action_buttons.button(
             "Keep",
             "keep",
-            asked,
+            request,
             key="keep-it",
-            owner=chosen["owner"],
-            body={"workload": chosen["id"], "for": length},
+            owner=choice["owner"],
+            body={"workload": choice["id"], "for": length},
         )
 
 
-def taken(asked: Asked) -> None:
+def actions_taken(request: PageRequest) -> None:
     """List what was done to one's workloads, with the button that gives it back."""
-    owners = whose.names(asked)
+    owners = owner_filter.names(request)
     if not owners:
         return
     page.heading("What was done")
-    now = asked.extent.looks.end
-    rows = data.ask(mine.taken, asked.filters, owners, now - asked.settings.actions.watch)
+    now = request.extent.looks.end
+    rows = data.query(
+        owner_workloads.actions_taken, request.filters, owners, now - request.settings.actions.watch
+    )
     if not rows.num_rows:
-        page.nothing("Nothing was done to these workloads.", "What is done can be taken back here.")
+        page.show_nothing(
+            "Nothing was done to these workloads.", "What is done can be taken back here."
+        )
         return
-    chosen = doing.choose(
+    choice = action_buttons.choose(
         rows.to_pylist(),
-        TAKEN,
+        ACTION_COLUMNS,
         key="action",
         label="Action",
-        called="What was done, the newest first",
-        named=lambda row: f"{row['verb']} {row['whom']} ({row['id']})",
+        table_name="What was done, the newest first",
+        name_of=lambda row: f"{row['verb']} {row['whom']} ({row['id']})",
     )
-    if chosen is None:
+    if choice is None:
         return
-    at, watch = now.replace(tzinfo=None), asked.settings.actions.watch
-    if not acts.stands(chosen["result"], chosen["at"], at, watch + timedelta(minutes=1)):
-        page.note(f"It is {plain(chosen['result'])}: there is nothing to take back.")
+    at, watch = now.replace(tzinfo=None), request.settings.actions.watch
+    if not policy_actions.undo_state(
+        choice["result"], choice["at"], at, watch + timedelta(minutes=1)
+    ):
+        page.note(f"It is {plain(choice['result'])}: there is nothing to take back.")
         return
-    doing.button(
+    action_buttons.button(
         "Resume",
         "undo",
-        asked,
+        request,
         key="resume-it",
-        owner=chosen["owner"],
-        body={"action": chosen["id"]},
+        owner=choice["owner"],
+        body={"action": choice["id"]},
     )

@@ -4,9 +4,9 @@ from typing import Any
 
 import streamlit as st
 
-from dashboards import data, doing, page, whose
-from dashboards.figures import mine
-from dashboards.page import Asked, hours, money, plain
+from dashboards import action_buttons, data, owner_filter, page
+from dashboards.figures import owner_workloads
+from dashboards.page import PageRequest, hours, money, plain
 
 TITLE, ICON, ORDER = "Hints", ":material/lightbulb:", 30
 
@@ -28,57 +28,57 @@ LINES = {
 }
 
 
-def show(asked: Asked) -> None:
+def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(hints, asked)
+    page.card(hints, request)
 
 
-def hints(asked: Asked) -> None:
+def hints(request: PageRequest) -> None:
     """List the hints, and the lines of the one that is chosen."""
-    owners = whose.owners(asked)
+    owners = owner_filter.owners(request)
     if not owners:
         return
-    found = data.ask(mine.hints, asked.window, asked.filters, owners)
-    if not found:
-        page.none(
-            asked,
-            mine.HINTS,
+    hint_rows = data.query(owner_workloads.hints, request.window, request.filters, owners)
+    if not hint_rows:
+        page.show_no_findings(
+            request,
+            owner_workloads.HINTS,
             "No hint for these workloads in this window.",
             "Formats, sizes, input and scaling were looked at as far as telemetry tells of them.",
         )
         return
-    usd = [row["usd"] for row in found if row["usd"] is not None]
-    quick = [row for row in found if row["effort"] == "quick win"]
+    usd = [row["usd"] for row in hint_rows if row["usd"] is not None]
+    quick = [row for row in hint_rows if row["effort"] == "quick win"]
     page.metrics(
-        ("Hints", f"{len(found):,}", f"{len(quick):,} quick wins"),
+        ("Hints", f"{len(hint_rows):,}", f"{len(quick):,} quick wins"),
         ("Would save", money(sum(usd) if usd else None), "in this window"),
-        ("GPU-hours", hours(sum(row["gpu_hours"] for row in found)), "no hour twice"),
+        ("GPU-hours", hours(sum(row["gpu_hours"] for row in hint_rows)), "no hour twice"),
     )
-    rows = [_row(row, n) for n, row in enumerate(found)]
-    chosen = doing.choose(
+    rows = [_row(row, n) for n, row in enumerate(hint_rows)]
+    choice = action_buttons.choose(
         rows,
         HINTS,
         key="hint",
         label="Hint",
-        called="Hints, what saves most first",
-        named=lambda row: f"{row['workload']}: {row['verb']}",
+        table_name="Hints, what saves most first",
+        name_of=lambda row: f"{row['workload']}: {row['verb']}",
     )
-    if chosen is None:
+    if choice is None:
         return
-    whole = found[chosen["number"]]
-    st.markdown(f"**{plain(whole['verb'], 120)}**: {plain(whole['why'], 600)}")
-    if whole["caution"]:
-        page.note(f"Caution: {plain(whole['caution'], 600)}")
-    if whole["lines"]:
-        page.table(whole["lines"], LINES, called="Lines to write, by framework")
+    hint = hint_rows[choice["number"]]
+    st.markdown(f"**{plain(hint['verb'], 120)}**: {plain(hint['why'], 600)}")
+    if hint["caution"]:
+        page.note(f"Caution: {plain(hint['caution'], 600)}")
+    if hint["lines"]:
+        page.table(hint["lines"], LINES, table_name="Lines to write, by framework")
         page.note("Nothing was changed. Sign the accuracy off yourself.")
 
 
 def _row(row: dict[str, Any], number: int) -> dict[str, Any]:
     ranges = row["details"].get("ranges") or ()
     first = ranges[0].get("times_as_fast") if ranges and isinstance(ranges[0], dict) else None
-    made = {n: value for n, value in row.items() if n not in ("details", "lines")}
-    return made | {
+    cells = {n: value for n, value in row.items() if n not in ("details", "lines")}
+    return cells | {
         "id": f"{row['id']}-{number}",
         "number": number,
         "faster": f"{first[0]:.2g} to {first[1]:.2g}" if first else None,

@@ -1,8 +1,8 @@
 """My workloads: what they cost, how much of it computed, and what is planned for them."""
 
-from dashboards import charts, data, links, page, whose
-from dashboards.figures import mine
-from dashboards.page import Asked, hours, money, share
+from dashboards import charts, data, links, owner_filter, page
+from dashboards.figures import owner_workloads
+from dashboards.page import PageRequest, hours, hours_of, money
 
 TITLE, ICON, ORDER = "My workloads", ":material/work:", 10
 
@@ -15,44 +15,50 @@ COLUMNS = {
     "productive_pct": page.percent("computed"),
     "gpu_hours": page.number("GPU-hours"),
     "says": page.name("what is planned"),
-    "last_hour": page.moment("last hour"),
+    "last_hour": page.time_column("last hour"),
     "team": page.name("team", "small"),
 }
 
 
-def show(asked: Asked) -> None:
+def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(workloads, asked)
+    page.card(workloads, request)
 
 
-def workloads(asked: Asked) -> None:
+def workloads(request: PageRequest) -> None:
     """Draw and list what is one's own."""
-    owners = whose.owners(asked)
+    owners = owner_filter.owners(request)
     if not owners:
         return
-    rows = data.ask(mine.workloads, asked.window, asked.filters, owners).to_pylist()
+    rows = data.query(
+        owner_workloads.workloads, request.window, request.filters, owners
+    ).to_pylist()
     if not rows:
-        whose.none(owners)
+        owner_filter.show_no_allocations(owners)
         return
-    known = [row["usd"] for row in rows if row["usd"] is not None]
+    usd_known = [row["usd"] for row in rows if row["usd"] is not None]
     idle = [row["idle_usd"] for row in rows if row["idle_usd"] is not None]
-    whole = sum(row["gpu_hours"] for row in rows)
+    total_hours = sum(row["gpu_hours"] for row in rows)
     lost = sum(row["idle_gpu_hours"] for row in rows)
     planned = [r for r in rows if r["says"] and not r["says"].startswith("nothing")]
     page.metrics(
-        ("Cost", money(sum(known) if known else None), f"{len(rows):,} workloads"),
-        ("GPU-hours", hours(whole), "in this window"),
-        ("Idle", money(sum(idle) if idle else None), f"{share(lost, whole)} of GPU-hours"),
+        ("Cost", money(sum(usd_known) if usd_known else None), f"{len(rows):,} workloads"),
+        ("GPU-hours", hours(total_hours), "in this window"),
+        (
+            "Idle",
+            money(sum(idle) if idle else None),
+            hours_of(lost, total_hours),
+        ),
         ("Something is planned", f"{len(planned):,}", "see What is coming"),
     )
-    drawn = [{"name": r["workload"], "usd": r["usd"], "idle": r["idle_usd"]} for r in rows[:15]]
-    if any(row["usd"] for row in drawn):
+    bars = [{"name": r["workload"], "usd": r["usd"], "idle": r["idle_usd"]} for r in rows[:15]]
+    if any(row["usd"] for row in bars):
         page.chart(
-            charts.ranked_bars(drawn, part="idle", most=10),
+            charts.ranked_bars(bars, part="idle", most=10),
             "Dollars by workload; the amber part was idle",
         )
-    made = [
+    table_rows = [
         {**r, "timeline": links.timeline(cluster=r["cluster"], workload=r["workload"])}
         for r in rows
     ]
-    page.table(made, COLUMNS, called="My workloads, the dearest first")
+    page.table(table_rows, COLUMNS, table_name="My workloads, the dearest first")

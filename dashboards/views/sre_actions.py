@@ -4,9 +4,9 @@ from typing import Any
 
 import streamlit as st
 
-from dashboards import data, doing, links, page
-from dashboards.figures import acts, rules
-from dashboards.page import Asked, money, plain
+from dashboards import action_buttons, data, links, page
+from dashboards.figures import policy_actions, policy_status
+from dashboards.page import PageRequest, money, plain
 
 TITLE, ICON, ORDER = "Actions", ":material/bolt:", 60
 
@@ -18,12 +18,12 @@ WAITING = {
     "gpus": page.number("GPUs"),
     "owner": page.name("owner", "small"),
     "policy": page.name("policy", "small"),
-    "asked_at": page.moment("asked"),
+    "asked_at": page.time_column("asked"),
     "approved_by": page.name("agreed already", "small"),
     "id": page.name("request", "small"),
 }
-DONE = {
-    "at": page.moment("when"),
+ACTION_COLUMNS = {
+    "at": page.time_column("when"),
     "whom": page.name("whom", "large"),
     "verb": page.name("what was done"),
     "result": page.name("result", "small"),
@@ -40,34 +40,34 @@ PLAN = {
     "whom": page.name("whom", "large"),
     "verb": page.name("what to do"),
     "why": page.name("why not now", "large"),
-    "next_at": page.moment("goes on at"),
+    "next_at": page.time_column("goes on at"),
     "usd_per_day": page.usd("USD a day"),
     "gpus": page.number("GPUs"),
     "policy": page.name("policy", "small"),
     "owner": page.name("owner", "small"),
-    FINDING: doing.findings(),
+    FINDING: action_buttons.findings(),
 }
 REFUSED = {
-    "at": page.moment("when"),
+    "at": page.time_column("when"),
     "whom": page.name("whom", "large"),
     "why": page.name("why", "large"),
     "policy": page.name("policy", "small"),
 }
 
 
-def show(asked: Asked) -> None:
+def show(request: PageRequest) -> None:
     """Draw the page."""
-    doing.told()
-    page.card(frozen, asked, height=0)
-    page.card(waiting, asked)
-    page.card(done, asked)
-    page.card(plan, asked)
-    page.card(refused, asked, height=0)
+    action_buttons.show_result()
+    page.card(frozen, request, height=0)
+    page.card(waiting, request)
+    page.card(actions_done, request)
+    page.card(plan, request)
+    page.card(refused, request, height=0)
 
 
-def frozen(asked: Asked) -> None:
+def frozen(request: PageRequest) -> None:
     """Say where nothing acts, and why."""
-    for row in data.ask(acts.frozen, asked.filters).to_pylist()[:3]:
+    for row in data.query(policy_actions.frozen, request.filters).to_pylist()[:3]:
         st.warning(
             f"**Nothing acts on cluster {plain(row['cluster'])}:** frozen by "
             f"{plain(row['actor'])} at {row['at']:%Y-%m-%d %H:%M} UTC: {plain(row['why'], 200)}. "
@@ -76,121 +76,128 @@ def frozen(asked: Asked) -> None:
         )
 
 
-def waiting(asked: Asked) -> None:
+def waiting(request: PageRequest) -> None:
     """List what waits for approval, with the button that gives it."""
     page.heading("Waits for approval")
-    rows = data.ask(acts.waiting, asked.filters).to_pylist()
+    rows = data.query(policy_actions.waiting, request.filters).to_pylist()
     if not rows:
-        page.nothing(
+        page.show_nothing(
             "Nothing waits for approval.",
             "Policies with `approvals` ask here before they act, once their notice is over.",
         )
         return
-    chosen = doing.choose(
+    choice = action_buttons.choose(
         rows,
         WAITING,
         key="request",
         label="Request",
-        called="Actions that wait for approval",
-        named=lambda row: f"{row['verb']} {row['whom']} ({row['id']})",
+        table_name="Actions that wait for approval",
+        name_of=lambda row: f"{row['verb']} {row['whom']} ({row['id']})",
     )
-    if chosen is None:
+    if choice is None:
         return
-    if not chosen["planned"]:
+    if not choice["planned"]:
         page.note("Its case is not in the last plan any more: an approval has no effect now.")
-    doing.button(
-        "Approve", "approve", asked, key="approve-it", primary=True, body={"request": chosen["id"]}
+    action_buttons.button(
+        "Approve",
+        "approve",
+        request,
+        key="approve-it",
+        primary=True,
+        body={"request": choice["id"]},
     )
 
 
-def done(asked: Asked) -> None:
+def actions_done(request: PageRequest) -> None:
     """List what was done, with the button that takes it back."""
     page.heading("Done")
-    rows = data.ask(acts.done, asked.window, asked.filters).to_pylist()
+    rows = data.query(policy_actions.actions_done, request.window, request.filters).to_pylist()
     if not rows:
-        page.nothing(
+        page.show_nothing(
             "Nothing was done in this window.",
             "With `actions.enabled` the service acts by its policies; `fallow apply` does a turn.",
         )
         return
-    chosen = doing.choose(
+    choice = action_buttons.choose(
         rows,
-        DONE,
+        ACTION_COLUMNS,
         key="action",
         label="Action",
-        called="Actions, the newest first",
-        named=lambda row: f"{row['verb']} {row['whom']} ({row['id']})",
+        table_name="Actions, the newest first",
+        name_of=lambda row: f"{row['verb']} {row['whom']} ({row['id']})",
     )
-    if chosen is None:
+    if choice is None:
         return
-    now = asked.extent.looks.end.replace(tzinfo=None)
-    if not acts.stands(chosen["result"], chosen["at"], now, asked.settings.actions.watch):
-        page.note(f"It is {plain(chosen['result'])}: there is nothing to take back.")
+    now = request.extent.looks.end.replace(tzinfo=None)
+    if not policy_actions.undo_state(
+        choice["result"], choice["at"], now, request.settings.actions.watch
+    ):
+        page.note(f"It is {plain(choice['result'])}: there is nothing to take back.")
         return
-    if chosen["lost"]:
-        page.note(f"Cannot be brought back: {plain(chosen['lost'], 300)}.")
-    doing.button(
-        "Undo", "undo", asked, key="undo-it", owner=chosen["owner"], body={"action": chosen["id"]}
+    if choice["lost"]:
+        page.note(f"Cannot be brought back: {plain(choice['lost'], 300)}.")
+    action_buttons.button(
+        "Undo", "undo", request, key="undo-it", owner=choice["owner"], body={"action": choice["id"]}
     )
 
 
-def plan(asked: Asked) -> None:
+def plan(request: PageRequest) -> None:
     """List what policies decide now, with every reason."""
     page.heading("The plan")
-    rows = data.ask(acts.plan, asked.filters).to_pylist()
+    rows = data.query(policy_actions.plan, request.filters).to_pylist()
     if not rows:
-        page.nothing(
+        page.show_nothing(
             "There is no plan here.",
             "`fallow up` writes one with each analysis, by the policies in `actions.policies`; "
             "`fallow plan` shows it now.",
         )
         return
-    _counted(rows)
+    _count_by_decision(rows)
     names = sorted({row["says"] for row in rows})
-    wanted = st.segmented_control(
+    decision = st.segmented_control(
         "The plan", names, key="says", bind="query-params", label_visibility="collapsed"
     )
-    shown = [_linked(row) for row in rows if wanted is None or row["says"] == wanted]
-    page.table(shown, PLAN, called="What policies decide about every case", height=420)
+    rows_shown = [_linked(row) for row in rows if decision is None or row["says"] == decision]
+    page.table(rows_shown, PLAN, table_name="What policies decide about every case", height=420)
     first = rows[0]
     acts_now = "The service carries it out." if first["acts"] else "Nothing acts: a dry run."
     page.note(
         f"As of {first['at']:%Y-%m-%d %H:%M} UTC. {acts_now} `fallow why-not WORKLOAD` tells every "
         "gate's answer."
     )
-    for rule in data.ask(rules.listed, asked.filters).to_pylist():
+    for rule in data.query(policy_status.list_policies, request.filters).to_pylist():
         if rule["trusted_by"]:
-            page.note(plain(f"Policy {rule['policy']} is {rules.by_hand(rule)}.", 700))
+            page.note(plain(f"Policy {rule['policy']} is {policy_status.by_hand(rule)}.", 700))
 
 
-def refused(asked: Asked) -> None:
+def refused(request: PageRequest) -> None:
     """List what a gate refused at the last moment."""
-    rows = data.ask(acts.refused, asked.window, asked.filters)
+    rows = data.query(policy_actions.refused, request.window, request.filters)
     if rows.num_rows:
         page.heading("Refused at the last moment")
-        page.table(rows, REFUSED, called="What gates refused although a plan allowed it")
+        page.table(rows, REFUSED, table_name="What gates refused although a plan allowed it")
 
 
-def _counted(rows: list[dict[str, Any]]) -> None:
+def _count_by_decision(rows: list[dict[str, Any]]) -> None:
     aborted = next((row["aborted"] for row in rows if row["aborted"]), None)
     if aborted:
         st.warning(f"**Nothing of the plan is done:** {plain(aborted, 300)}")
     page.metrics(
         *(
-            (label, f"{len(mine):,}", f"{money(_sum(mine))} a day")
+            (label, f"{len(rows_of):,}", f"{money(_sum(rows_of))} a day")
             for label, says in _SAYS
-            for mine in [[row for row in rows if row["says"] == says]]
+            for rows_of in [[row for row in rows if row["says"] == says]]
         )
     )
 
 
 def _sum(rows: list[dict[str, Any]]) -> Any:
-    known = [row["usd_per_day"] for row in rows if row["usd_per_day"] is not None]
-    return sum(known) if known else (None if rows else page.exact(0))
+    usd_known = [row["usd_per_day"] for row in rows if row["usd_per_day"] is not None]
+    return sum(usd_known) if usd_known else (None if rows else page.exact(0))
 
 
 def _linked(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, FINDING: links.to("inbox", finding=row["finding"])}
+    return {**row, FINDING: links.page_link("inbox", finding=row["finding"])}
 
 
 _SAYS = (

@@ -2,9 +2,9 @@
 
 from datetime import datetime
 
-from dashboards import choosing, data, links, maps, page
+from dashboards import data, links, maps, page, tabs
 from dashboards.figures import fleet
-from dashboards.page import Asked, money
+from dashboards.page import PageRequest, money
 
 TITLE, ICON, ORDER = "Fleet now", ":material/grid_view:", 10
 
@@ -32,90 +32,93 @@ HOLDERS = {
 }
 
 
-def show(asked: Asked) -> None:
+def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(states, asked)
-    page.card(cells, asked, height=400)
-    page.card(more, asked)
+    page.card(states, request)
+    page.card(cells, request, height=400)
+    page.card(more, request)
 
 
-def now(asked: Asked) -> datetime:
+def now(request: PageRequest) -> datetime:
     """Return the moment that is now: the end of what is accounted, at most the window's end."""
-    known = asked.extent.accounted
-    return min(asked.window.end, known) if known else asked.window.end
+    accounted_until = request.extent.accounted
+    return min(request.window.end, accounted_until) if accounted_until else request.window.end
 
 
-def states(asked: Asked) -> None:
+def states(request: PageRequest) -> None:
     """Say the fleet in four figures."""
-    made = data.ask(fleet.states, now(asked), asked.filters)
-    if not made:
-        page.nobody(asked)
+    rates = data.query(fleet.states, now(request), request.filters)
+    if not rates:
+        page.show_no_data(request)
         return
-    of = {pace.state: pace for pace in made}
-    whole = sum(pace.gpus for pace in made)
-    priced = [pace.usd_h for pace in made if pace.usd_h is not None]
+    rate_by_state = {rate.state: rate for rate in rates}
+    gpu_total = sum(rate.gpus for rate in rates)
+    priced = [rate.usd_h for rate in rates if rate.usd_h is not None]
     bill = sum(priced, page.exact(0)) if priced else None
     page.metrics(
-        ("GPUs", f"{whole:,.0f}", f"{money(bill)} per hour"),
-        *(_metric(label, of.get(state), bool(priced)) for label, state in _TOLD),
+        ("GPUs", f"{gpu_total:,.0f}", f"{money(bill)} per hour"),
+        *(_metric(label, rate_by_state.get(state), bool(priced)) for label, state in _CELL_FIELDS),
     )
-    hour = fleet.hour(now(asked))
+    hour = fleet.hour(now(request))
     page.note(
         f"The hour {hour.start:%Y-%m-%d %H:%M} to {hour.end:%H:%M} UTC, the newest one in the "
         "books. A cell shows the state that its GPU was in longest; the figures count seconds."
     )
 
 
-def cells(asked: Asked) -> None:
+def cells(request: PageRequest) -> None:
     """Draw the GPUs."""
-    rows = data.ask(fleet.cells, now(asked), asked.filters).to_pylist()
+    rows = data.query(fleet.cells, now(request), request.filters).to_pylist()
     if not rows:
         return
-    whole = sum(pace.gpus for pace in data.ask(fleet.states, now(asked), asked.filters))
+    gpu_total = sum(rate.gpus for rate in data.query(fleet.states, now(request), request.filters))
     page.chart(
-        maps.cells(rows, told=(("model", "model"), ("device", "device"))),
+        maps.cells(rows, roles=(("model", "model"), ("device", "device"))),
         "GPUs as cells, node by node, coloured by what they do now",
     )
-    shown = sum(row["gpus"] for row in rows)
+    gpus_shown = sum(row["gpus"] for row in rows)
     if any(row["device"] is None for row in rows):
         page.note("GPUs of one node in one state are one cell, as wide as they are many.")
-    if shown < whole - 0.5:
+    if gpus_shown < gpu_total - 0.5:
         page.note(
-            f"Drawn are {shown:,.0f} of {whole:,.0f} GPUs, those of the nodes that burn the most "
+            f"Drawn are {gpus_shown:,.0f} of {gpu_total:,.0f} GPUs, those of the nodes that burn "
+            "the most "
             "idle: a browser takes no more. Filter by cluster or pool to see the others."
         )
 
 
-def more(asked: Asked) -> None:
+def more(request: PageRequest) -> None:
     """List who holds GPUs idle, or the nodes."""
-    choosing.one_of({"who holds idle": holders, "nodes": nodes}, asked)
+    tabs.choose_tab({"who holds idle": holders, "nodes": nodes}, request)
 
 
-def holders(asked: Asked) -> None:
+def holders(request: PageRequest) -> None:
     """List who holds GPUs idle."""
-    rows = data.ask(fleet.holders, now(asked), asked.filters).to_pylist()
+    rows = data.query(fleet.holders, now(request), request.filters).to_pylist()
     if not rows:
-        page.nothing("Nobody holds a GPU idle now.", "Free ones are above, in grey.")
+        page.show_nothing("Nobody holds a GPU idle now.", "Free ones are above, in grey.")
         return
-    made = [
+    table_rows = [
         {**r, "timeline": links.timeline(cluster=r["cluster"], workload=r["workload"])}
         for r in rows
     ]
-    page.table(made, HOLDERS, called="Workloads that hold GPUs idle now", height=320)
+    page.table(table_rows, HOLDERS, table_name="Workloads that hold GPUs idle now", height=320)
 
 
-def nodes(asked: Asked) -> None:
+def nodes(request: PageRequest) -> None:
     """List the nodes."""
-    rows = data.ask(fleet.nodes, now(asked), asked.filters).to_pylist()
+    rows = data.query(fleet.nodes, now(request), request.filters).to_pylist()
     if not rows:
         return
-    made = [{**r, "timeline": links.timeline(cluster=r["cluster"], node=r["node"])} for r in rows]
-    page.table(made, NODES, called="Nodes by dollars that burn idle per hour", height=320)
+    table_rows = [
+        {**r, "timeline": links.timeline(cluster=r["cluster"], node=r["node"])} for r in rows
+    ]
+    page.table(table_rows, NODES, table_name="Nodes by dollars that burn idle per hour", height=320)
     if len(rows) == fleet.MOST_ROWS:
         page.note(f"The {fleet.MOST_ROWS} first; filter by cluster or pool to see others.")
 
 
-_TOLD = (
+_CELL_FIELDS = (
     ("Productive", "productive"),
     ("Held idle", "idle"),
     ("Free", "free"),
@@ -123,6 +126,6 @@ _TOLD = (
 )
 
 
-def _metric(label: str, pace: fleet.Pace | None, priced: bool) -> tuple[str, str, str]:
-    usd = pace.usd_h if pace else (page.exact(0) if priced else None)
-    return label, f"{pace.gpus if pace else 0:,.1f}", f"{money(usd)} per hour"
+def _metric(label: str, rate: fleet.StateRate | None, priced: bool) -> tuple[str, str, str]:
+    usd = rate.usd_h if rate else (page.exact(0) if priced else None)
+    return label, f"{rate.gpus if rate else 0:,.1f}", f"{money(usd)} per hour"

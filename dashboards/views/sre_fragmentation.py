@@ -5,16 +5,16 @@ from typing import Any
 
 import altair as alt
 
-from dashboards import charts, choosing, data, links, maps, page
+from dashboards import charts, data, links, maps, page, tabs
 from dashboards.figures import fleet, fragmentation
-from dashboards.figures.fragmentation import Pool
-from dashboards.page import Asked, hours, money
+from dashboards.figures.fragmentation import PoolFragmentation
+from dashboards.page import PageRequest, hours, money
 from dashboards.views.sre_fleet import now
 
 TITLE, ICON, ORDER = "Fragmentation", ":material/extension:", 40
 
 ANALYZERS = ("fragmentation",)
-HELD = dict.fromkeys(("productive", "low", "idle", "startup", "lost"), "held")
+ALLOCATED_STATES = dict.fromkeys(("productive", "low", "idle", "startup", "lost"), "held")
 COLOURS = {
     "held": charts.BLUE,
     "free": charts.GREY,
@@ -66,73 +66,77 @@ CUTS = {
 }
 
 
-def show(asked: Asked) -> None:
+def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(headline, asked)
-    page.card(drawn, asked, height=400)
-    page.card(plan, asked)
-    page.card(more, asked)
+    page.card(headline, request)
+    page.card(pool_map, request, height=400)
+    page.card(plan, request)
+    page.card(more, request)
 
 
-def headline(asked: Asked) -> None:
+def headline(request: PageRequest) -> None:
     """Say what is free and cannot be used."""
-    made = data.ask(fragmentation.pools, asked.window, asked.filters)
-    if not made:
-        page.none(
-            asked,
+    pools_found = data.query(fragmentation.pools, request.window, request.filters)
+    if not pools_found:
+        page.show_no_findings(
+            request,
             ANALYZERS,
             "No fragmentation was found in this window.",
             "The `fragmentation` analyzer says so when free GPUs cannot serve the pods that come; "
             "it needs the inventory of nodes and pods.",
         )
         return
-    priced = [pool.usd for pool in made if pool.usd is not None]
-    free = sum(pool.idle_gpus for pool in made)
-    lost = sum(pool.unusable_gpus for pool in made)
-    moved = sum(pool.plan.restarts for pool in made)
-    slots = sum(pool.plan.slots_freed for pool in made)
+    priced = [pool.usd for pool in pools_found if pool.usd is not None]
+    free = sum(pool.idle_gpus for pool in pools_found)
+    lost = sum(pool.unusable_gpus for pool in pools_found)
+    moved = sum(pool.plan.restarts for pool in pools_found)
+    slots = sum(pool.plan.slots_freed for pool in pools_found)
     page.metrics(
         (
             "Free in these pools",
             f"{free:,.1f}",
-            f"{sum(p.whole_free_gpus for p in made):,.0f} of them whole",
+            f"{sum(p.whole_free_gpus for p in pools_found):,.0f} of them whole",
         ),
         ("Not usable", f"{lost:,.1f}", "by the next GPU pod"),
         (
             "Cost of it",
             money(sum(priced, page.exact(0)) if priced else None),
-            hours(sum(pool.gpu_hours for pool in made)),
+            hours(sum(pool.gpu_hours for pool in pools_found)),
         ),
         ("The plan", f"{slots:,} slots", f"for {moved:,} restarts"),
     )
     page.note(
-        f"As the last analysis found it, at {made[0].found_at:%Y-%m-%d %H:%M} UTC, in pools whose "
+        f"As the last analysis found it, at {pools_found[0].found_at:%Y-%m-%d %H:%M} UTC, in "
+        "pools whose "
         "free GPUs the next pods cannot use; elsewhere what is free can be used."
     )
 
 
-def drawn(asked: Asked) -> None:
+def pool_map(request: PageRequest) -> None:
     """Draw what is held and what is free, and where the plan moves pods."""
-    rows = data.ask(fleet.cells, now(asked), asked.filters).to_pylist()
+    rows = data.query(fleet.cells, now(request), request.filters).to_pylist()
     if not rows:
-        page.nobody(asked)
+        page.show_no_data(request)
         return
-    roles = _roles(data.ask(fragmentation.pools, asked.window, asked.filters))
+    roles = _roles(data.query(fragmentation.pools, request.window, request.filters))
     order = [*COLOURS]
-    told = [
+    pool_texts = [
         {
             **row,
-            "state": HELD.get(row["state"], row["state"]),
+            "state": ALLOCATED_STATES.get(row["state"], row["state"]),
             "role": roles.get((row["cluster"], row["node"]), ""),
         }
         for row in rows
     ]
-    told.sort(key=lambda r: (r["cluster"], r["pool"], r["node"], order.index(r["state"])))
-    used = [state for state in order if any(row["state"] == state for row in told)]
+    pool_texts.sort(key=lambda r: (r["cluster"], r["pool"], r["node"], order.index(r["state"])))
+    used = [state for state in order if any(row["state"] == state for row in pool_texts)]
     scale = alt.Scale(domain=used, range=[COLOURS[state] for state in used])
     page.chart(
         maps.cells(
-            told, colours=scale, told=(("model", "model"), ("role", "in the plan")), outlined="role"
+            pool_texts,
+            colours=scale,
+            roles=(("model", "model"), ("role", "in the plan")),
+            outlined="role",
         ),
         "GPUs node by node: held, free, stranded; nodes of the plan are outlined",
     )
@@ -142,117 +146,132 @@ def drawn(asked: Asked) -> None:
         )
 
 
-def plan(asked: Asked) -> None:
+def plan(request: PageRequest) -> None:
     """List the moves."""
-    made = data.ask(fragmentation.pools, asked.window, asked.filters)
-    if not made:
+    pools_found = data.query(fragmentation.pools, request.window, request.filters)
+    if not pools_found:
         return
     page.heading("The defragmentation plan")
     rows = [
         {"pool": pool.name, "pod": m.pod, "gpus": m.gpus, "source": m.source, "target": m.target}
-        for pool in made
+        for pool in pools_found
         for m in pool.plan.moves
     ]
     if not rows:
-        page.nothing("No move would help now.", " ".join(_stand(pool) for pool in made[:3]))
+        page.show_nothing(
+            "No move would help now.", " ".join(_stand(pool) for pool in pools_found[:3])
+        )
         return
-    page.table(rows, MOVES, called="Pods that the plan would restart elsewhere")
-    told = " ".join(_told(pool) for pool in [p for p in made if p.plan.moves][:3])
-    page.note(f"{told} Nothing moves by itself: a policy and its approvals decide.")
+    page.table(rows, MOVES, table_name="Pods that the plan would restart elsewhere")
+    plan_texts = " ".join(_plan_text(pool) for pool in [p for p in pools_found if p.plan.moves][:3])
+    page.note(f"{plan_texts} Nothing moves by itself: a policy and its approvals decide.")
 
 
-def more(asked: Asked) -> None:
+def more(request: PageRequest) -> None:
     """Show the pools, what fits into them, whose place it is, or boards in MIG mode."""
     parts = {"pools": pools, "what fits": fits, "whose place": causers, "MIG boards": cuts}
-    choosing.one_of(parts, asked)
+    tabs.choose_tab(parts, request)
 
 
-def pools(asked: Asked) -> None:
+def pools(request: PageRequest) -> None:
     """List the pools."""
-    made = data.ask(fragmentation.pools, asked.window, asked.filters)
-    if not made:
-        _none(asked)
+    pools_found = data.query(fragmentation.pools, request.window, request.filters)
+    if not pools_found:
+        _none(request)
         return
     rows = [
         {
             **{name: getattr(p, name) for name in POOLS if name != "cause"},
             "cause": fragmentation.CAUSES[p.causes[0][0]] if p.causes else "",
         }
-        for p in made
+        for p in pools_found
     ]
-    page.table(rows, POOLS, called="Pools by free GPUs that cannot be used")
+    page.table(rows, POOLS, table_name="Pools by free GPUs that cannot be used")
 
 
-def fits(asked: Asked) -> None:
+def fits(request: PageRequest) -> None:
     """List which jobs fit into what is free."""
-    made = data.ask(fragmentation.pools, asked.window, asked.filters)
+    pools_found = data.query(fragmentation.pools, request.window, request.filters)
     rows = [
         {"pool": p.name, "size": size, "fit": fit, "used_pct": None if u is None else 100 * u}
-        for p in made
+        for p in pools_found
         for size, fit, u in p.packing
     ]
     if not rows:
-        _none(asked)
+        _none(request)
         return
-    page.table(rows, PACKING, called="Jobs that fit into what is free")
+    page.table(rows, PACKING, table_name="Jobs that fit into what is free")
 
 
-def causers(asked: Asked) -> None:
+def causers(request: PageRequest) -> None:
     """List the workloads whose place costs others theirs."""
-    made = data.ask(fragmentation.pools, asked.window, asked.filters)
+    pools_found = data.query(fragmentation.pools, request.window, request.filters)
     rows = [
         {
-            **one,
+            **workload,
             "pool": pool.name,
-            "workload": _name(one),
-            "timeline": links.timeline(cluster=pool.cluster, workload=_name(one)),
+            "workload": _name(workload),
+            "timeline": links.timeline(cluster=pool.cluster, workload=_name(workload)),
         }
-        for pool in made
-        for one in pool.caused_by
+        for pool in pools_found
+        for workload in pool.caused_by
     ]
     if not rows:
-        _none(asked)
+        _none(request)
         return
-    page.table(rows, CAUSERS, called="Workloads that keep free GPUs from being used")
+    page.table(rows, CAUSERS, table_name="Workloads that keep free GPUs from being used")
 
 
-def cuts(asked: Asked) -> None:
+def cuts(request: PageRequest) -> None:
     """List the layouts of MIG boards that strand slices."""
-    made = data.ask(fragmentation.cuts, asked.window, asked.filters)
-    if not made:
-        _none(asked)
+    layouts = data.query(fragmentation.cuts, request.window, request.filters)
+    if not layouts:
+        _none(request)
         return
-    rows = [{name: getattr(cut, name) for name in CUTS} for cut in made]
-    page.table(rows, CUTS, called="Layouts of MIG boards that strand slices")
+    rows = [{name: getattr(cut, name) for name in CUTS} for cut in layouts]
+    page.table(rows, CUTS, table_name="Layouts of MIG boards that strand slices")
 
 
-def _none(asked: Asked) -> None:
-    page.none(asked, ANALYZERS, "Nothing of this was found in this window.", "Choose a longer one.")
-
-
-def _roles(made: tuple[Pool, ...]) -> dict[tuple[str, str], str]:
-    roles = {(pool.cluster, move.target): "takes pods" for pool in made for move in pool.plan.moves}
-    emptied = {(pool.cluster, move.source) for pool in made for move in pool.plan.moves}
-    return roles | dict.fromkeys(emptied, "is emptied")
-
-
-def _told(pool: Pool) -> str:
-    asked = pool.plan
-    least = ""
-    if asked.fewest is not None:
-        least = ", proven the fewest" if asked.proven else f", at least {asked.fewest} are needed"
-    gain = f"; {asked.gained_gpus:,.1f} GPUs become usable" if asked.gained_gpus else ""
-    return (
-        f"{page.plain(pool.name)}: {asked.slots_freed} whole slots of {asked.slot_gpus} GPUs for "
-        f"{asked.restarts} restarts{least}{gain}."
+def _none(request: PageRequest) -> None:
+    page.show_no_findings(
+        request, ANALYZERS, "Nothing of this was found in this window.", "Choose a longer one."
     )
 
 
-def _stand(pool: Pool) -> str:
+def _roles(pools_found: tuple[PoolFragmentation, ...]) -> dict[tuple[str, str], str]:
+    roles = {
+        (pool.cluster, move.target): "takes pods"
+        for pool in pools_found
+        for move in pool.plan.moves
+    }
+    emptied = {(pool.cluster, move.source) for pool in pools_found for move in pool.plan.moves}
+    return roles | dict.fromkeys(emptied, "is emptied")
+
+
+def _plan_text(pool: PoolFragmentation) -> str:
+    defrag_plan = pool.plan
+    proof_text = ""
+    if defrag_plan.fewest is not None:
+        proof_text = (
+            ", proven the fewest"
+            if defrag_plan.proven
+            else f", at least {defrag_plan.fewest} are needed"
+        )
+    gain = f"; {defrag_plan.gained_gpus:,.1f} GPUs become usable" if defrag_plan.gained_gpus else ""
+    return (
+        f"{page.plain(pool.name)}: {defrag_plan.slots_freed} whole slots of "
+        f"{defrag_plan.slot_gpus} GPUs for "
+        f"{defrag_plan.restarts} restarts{proof_text}{gain}."
+    )
+
+
+def _stand(pool: PoolFragmentation) -> str:
     stay = ", ".join(f"{n} {page.plain(why)}" for why, n in pool.plan.stay.items())
     because = page.plain(pool.plan.why or "enough whole slots are free", 200)
     return f"{page.plain(pool.name)}: {because}{f' (pods that stay: {stay})' if stay else ''}."
 
 
-def _name(one: Mapping[str, Any]) -> str:
-    return "/".join(str(one.get(name) or "") for name in ("namespace", "workload_kind", "workload"))
+def _name(workload: Mapping[str, Any]) -> str:
+    return "/".join(
+        str(workload.get(name) or "") for name in ("namespace", "workload_kind", "workload")
+    )

@@ -5,14 +5,14 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dashboards import charts, choosing, data, links, page
-from dashboards.figures import found, health, spend
-from dashboards.page import Asked, hours, money
+from dashboards import charts, data, links, page, tabs
+from dashboards.figures import analyzer_findings, health, spend
+from dashboards.page import PageRequest, hours, money
 
 TITLE, ICON, ORDER = "Health", ":material/monitor_heart:", 60
 BROKEN = ("unavailable", "lost")
 
-FOUND = {
+FINDING_COLUMNS = {
     "kind": page.name("what", "small"),
     "name": page.name("of"),
     "timeline": links.column(),
@@ -42,8 +42,8 @@ XIDS = {
     "meaning": page.name("what it says"),
     "severity": page.name("severity", "small"),
     "action": page.name("NVIDIA's immediate action"),
-    "first_hour": page.moment("since"),
-    "last_hour": page.moment("until"),
+    "first_hour": page.time_column("since"),
+    "last_hour": page.time_column("until"),
     "hours": page.number("hours shown", "exporters show the last XID until they restart"),
     "pod": page.name("held then by"),
     "model": page.name("model", "small"),
@@ -62,7 +62,7 @@ CLOCKS = {
     "model": page.name("model", "small"),
 }
 EVENTS = {
-    "ts": page.moment("when"),
+    "ts": page.time_column("when"),
     "node": page.name("node"),
     "reason": page.name("reason", "small"),
     "message": page.name("message", "large"),
@@ -71,21 +71,23 @@ EVENTS = {
 }
 
 
-def show(asked: Asked) -> None:
+def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(headline, asked)
-    page.card(findings, asked)
-    page.card(more, asked)
+    page.card(headline, request)
+    page.card(findings, request)
+    page.card(more, request)
 
 
-def headline(asked: Asked) -> None:
+def headline(request: PageRequest) -> None:
     """Say what failing hardware cost."""
-    rows = data.ask(health.away, asked.window, asked.filters).to_pylist()
-    sick = data.ask(found.found, asked.window, asked.filters, "reliability")
-    struck = data.ask(health.xids, asked.window, asked.filters)
+    rows = data.query(health.away, request.window, request.filters).to_pylist()
+    sick = data.query(
+        analyzer_findings.list_findings, request.window, request.filters, "reliability"
+    )
+    xid_rows = data.query(health.xids, request.window, request.filters)
     of = {name: [row[f"{name}_usd"] for row in rows] for name in BROKEN}
     time = {name: sum(row[f"{name}_gpu_hours"] for row in rows) for name in BROKEN}
-    kinds = [one.kind for one in sick]
+    kinds = [finding.kind for finding in sick]
     page.metrics(
         ("Not available", hours(time["unavailable"]), money(_sum(of["unavailable"]))),
         ("Work lost", hours(time["lost"]), money(_sum(of["lost"]))),
@@ -96,26 +98,28 @@ def headline(asked: Asked) -> None:
         ),
         (
             "Devices with an XID",
-            f"{len({(row['cluster'], row['device']) for row in struck.to_pylist()}):,}",
-            f"{struck.num_rows:,} device and code pairs",
+            f"{len({(row['cluster'], row['device']) for row in xid_rows.to_pylist()}):,}",
+            f"{xid_rows.num_rows:,} device and code pairs",
         ),
     )
-    daily = data.ask(spend.daily, asked.window, asked.filters)
-    drawn = daily.filter(pc.is_in(daily["state"], pa.array(BROKEN)))
-    if drawn.num_rows:
+    daily = data.query(spend.daily, request.window, request.filters)
+    broken_rows = daily.filter(pc.is_in(daily["state"], pa.array(BROKEN)))
+    if broken_rows.num_rows:
         page.chart(
-            charts.states_over_time(drawn, "gpu_hours", height=180),
+            charts.states_over_time(broken_rows, "gpu_hours", height=180),
             "GPU-hours per day that were not available or lost",
         )
 
 
-def findings(asked: Asked) -> None:
+def findings(request: PageRequest) -> None:
     """List what the last analysis says is sick."""
     page.heading("What the last analysis says")
-    made = data.ask(found.found, asked.window, asked.filters, "reliability")
-    if not made:
-        page.none(
-            asked,
+    findings_listed = data.query(
+        analyzer_findings.list_findings, request.window, request.filters, "reliability"
+    )
+    if not findings_listed:
+        page.show_no_findings(
+            request,
             ("reliability",),
             "No sick board, outage or lost work was found in this window.",
             "The `reliability` analyzer says so when XIDs, ECC counters, throttling or node events "
@@ -124,19 +128,19 @@ def findings(asked: Asked) -> None:
         return
     rows = [
         {
-            **{name: getattr(one, name) for name in ("kind", "evidence", "usd", "gpu_hours")},
-            **{name: getattr(one, name) for name in ("why", "advice", "caution", "id")},
-            "name": f"{one.namespace}/{one.workload_kind}/{one.workload}"
-            if one.namespace
-            else f"{one.workload_kind}/{one.workload}",
-            "timeline": _timeline(one),
+            **{name: getattr(finding, name) for name in ("kind", "evidence", "usd", "gpu_hours")},
+            **{name: getattr(finding, name) for name in ("why", "advice", "caution", "id")},
+            "name": f"{finding.namespace}/{finding.workload_kind}/{finding.workload}"
+            if finding.namespace
+            else f"{finding.workload_kind}/{finding.workload}",
+            "timeline": _timeline(finding),
         }
-        for one in made
+        for finding in findings_listed
     ]
-    page.table(rows, FOUND, called="Sick boards, outages, lost work and slow GPUs")
+    page.table(rows, FINDING_COLUMNS, table_name="Sick boards, outages, lost work and slow GPUs")
 
 
-def more(asked: Asked) -> None:
+def more(request: PageRequest) -> None:
     """Show what telemetry and the cluster say themselves."""
     parts = {
         "XIDs": xids,
@@ -144,57 +148,59 @@ def more(asked: Asked) -> None:
         "away": away,
         "events of nodes": events,
     }
-    choosing.one_of(parts, asked)
+    tabs.choose_tab(parts, request)
 
 
-def xids(asked: Asked) -> None:
+def xids(request: PageRequest) -> None:
     """List the XIDs."""
-    rows = data.ask(health.xids, asked.window, asked.filters).to_pylist()
+    rows = data.query(health.xids, request.window, request.filters).to_pylist()
     if not rows:
-        page.nothing(
+        page.show_nothing(
             "No device showed an XID in this window.",
             "`fallow doctor` says whether the exporters give `DCGM_FI_DEV_XID_ERRORS`.",
         )
         return
-    page.table(_linked(rows), XIDS, called="XIDs by device")
+    page.table(_linked(rows), XIDS, table_name="XIDs by device")
 
 
-def clocks(asked: Asked) -> None:
+def clocks(request: PageRequest) -> None:
     """List what throttled or ran slow."""
-    rows = data.ask(health.clocks, asked.window, asked.filters).to_pylist()
+    rows = data.query(health.clocks, request.window, request.filters).to_pylist()
     if not rows:
-        page.nothing(
+        page.show_nothing(
             "No GPU throttled or ran below nine tenths of its model's clock while busy.",
             "`fallow doctor` says whether the exporters give clocks and throttle reasons.",
         )
         return
-    page.table(_linked(rows), CLOCKS, called="GPUs that throttled or ran slow while busy")
+    page.table(_linked(rows), CLOCKS, table_name="GPUs that throttled or ran slow while busy")
     page.note(
         "Beside all devices of the model that were busy half an hour or more. What is computed may "
         "clock lower too: a finding compares within one workload."
     )
 
 
-def away(asked: Asked) -> None:
+def away(request: PageRequest) -> None:
     """List nodes that were away."""
-    rows = data.ask(health.away, asked.window, asked.filters).to_pylist()
+    rows = data.query(health.away, request.window, request.filters).to_pylist()
     if not rows:
-        page.nothing("Every node was there all the time.", "And no work is known to be lost.")
+        page.show_nothing("Every node was there all the time.", "And no work is known to be lost.")
         return
-    made = [{**r, "timeline": links.timeline(cluster=r["cluster"], node=r["node"])} for r in rows]
-    page.table(made, AWAY, called="Nodes that were not available or lost work")
+    table_rows = [
+        {**r, "timeline": links.timeline(cluster=r["cluster"], node=r["node"])} for r in rows
+    ]
+    page.table(table_rows, AWAY, table_name="Nodes that were not available or lost work")
 
 
-def events(asked: Asked) -> None:
+def events(request: PageRequest) -> None:
     """List what the cluster said of nodes."""
-    rows = data.ask(health.events, asked.window, asked.filters)
+    rows = data.query(health.events, request.window, request.filters)
     if not rows.num_rows:
-        page.nothing(
+        page.show_nothing(
             "The cluster said nothing of its nodes in this window.",
             "Events come from the Kubernetes collector; `fallow doctor` says whether it looks.",
         )
         return
-    page.table(rows, EVENTS, called="Events of nodes", height=280)
+    page.table(rows, EVENTS, table_name="Events of nodes", height=280)
 
 
 def _linked(rows: list[dict[str, object]]) -> list[dict[str, object]]:
@@ -204,17 +210,17 @@ def _linked(rows: list[dict[str, object]]) -> list[dict[str, object]]:
     ]
 
 
-def _timeline(one: found.Found) -> str | None:
-    if one.namespace:
-        name = f"{one.namespace}/{one.workload_kind}/{one.workload}"
-        return links.timeline(cluster=one.cluster, workload=name)
+def _timeline(finding: analyzer_findings.FindingRow) -> str | None:
+    if finding.namespace:
+        name = f"{finding.namespace}/{finding.workload_kind}/{finding.workload}"
+        return links.timeline(cluster=finding.cluster, workload=name)
     return (
-        links.timeline(cluster=one.cluster, node=one.workload)
-        if (one.workload_kind == "Node")
+        links.timeline(cluster=finding.cluster, node=finding.workload)
+        if (finding.workload_kind == "Node")
         else None
     )
 
 
 def _sum(parts: list[Decimal | None]) -> Decimal | None:
-    known = [part for part in parts if part is not None]
-    return sum(known, Decimal()) if known or not parts else None
+    usd_known = [part for part in parts if part is not None]
+    return sum(usd_known, Decimal()) if usd_known or not parts else None

@@ -4,7 +4,7 @@ import streamlit as st
 
 from dashboards import charts, data, maps, page
 from dashboards.figures import heatmap
-from dashboards.page import Asked, hours, money, share
+from dashboards.page import PageRequest, hours, hours_of, money, share
 
 TITLE, ICON, ORDER = "Hours of the week", ":material/calendar_view_week:", 50
 
@@ -24,52 +24,54 @@ TEAMS = {
 }
 
 
-def show(asked: Asked) -> None:
+def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(week, asked, height=340)
-    page.card(halves, asked)
-    page.card(teams, asked)
+    page.card(week, request, height=340)
+    page.card(halves, request)
+    page.card(teams, request)
 
 
-def week(asked: Asked) -> None:
+def week(request: PageRequest) -> None:
     """Draw the week."""
-    chosen = st.segmented_control(
+    measure_name = st.segmented_control(
         "Show", [*MEASURES], default="idle", required=True, key="measure", bind="query-params"
     )
-    rows = data.ask(heatmap.week, asked.window, asked.filters, _office(asked))
+    rows = data.query(heatmap.week, request.window, request.filters, _office(request))
     if not rows.num_rows:
-        page.nobody(asked)
+        page.show_no_data(request)
         return
-    measure, title, colour = MEASURES[chosen or "idle"]
-    listed = rows.to_pylist()
-    if all(row[measure] is None for row in listed):
-        page.nothing(
+    measure, title, colour = MEASURES[measure_name or "idle"]
+    records = rows.to_pylist()
+    if all(row[measure] is None for row in records):
+        page.show_nothing(
             "Nothing here has a price.", "`fallow doctor` says which; choose a share meanwhile."
         )
         return
-    page.chart(maps.week(listed, measure, title, colour), f"Each hour of the week: {title.lower()}")
-    few = min(row["days"] for row in listed)
-    blank = (
-        "" if len(listed) == 7 * 24 else f" {7 * 24 - len(listed)} hours lie outside the window."
+    page.chart(
+        maps.week(records, measure, title, colour), f"Each hour of the week: {title.lower()}"
     )
-    zone = asked.settings.dashboard.time_zone
+    few = min(row["days"] for row in records)
+    blank = (
+        "" if len(records) == 7 * 24 else f" {7 * 24 - len(records)} hours lie outside the window."
+    )
+    zone = request.settings.dashboard.time_zone
     often = "once" if few == 1 else f"{few:,} times"
     page.note(f"Hours by the clock of {zone}; each was seen {often} or more.{blank}")
 
 
-def halves(asked: Asked) -> None:
+def halves(request: PageRequest) -> None:
     """Say what lies idle in office hours and outside them."""
-    made = data.ask(heatmap.halves, asked.window, asked.filters, _office(asked))
-    if not made:
+    week_parts = data.query(heatmap.halves, request.window, request.filters, _office(request))
+    if not week_parts:
         return
     page.metrics(
         *(
             (
                 "Held idle in office hours" if part.in_office else "Held idle outside them",
                 money(part.idle_usd),
-                f"{hours(part.idle_gpu_hours)}, {share(part.idle_gpu_hours, part.gpu_hours)}",
+                hours_of(part.idle_gpu_hours, part.gpu_hours),
             )
-            for part in made
+            for part in week_parts
         ),
         *(
             (
@@ -77,29 +79,29 @@ def halves(asked: Asked) -> None:
                 share(part.productive_gpu_hours, part.gpu_hours),
                 f"of {hours(part.gpu_hours)}",
             )
-            for part in made
+            for part in week_parts
         ),
     )
-    office = _office(asked)
+    office = _office(request)
     page.note(
         f"Office hours: Monday to Friday, {office.first}:00 to {office.last}:00, {office.zone} "
         "(`dashboard.office_hours`, `dashboard.time_zone`)."
     )
 
 
-def teams(asked: Asked) -> None:
+def teams(request: PageRequest) -> None:
     """List who leaves GPUs idle at night and at weekends."""
     page.heading("Who holds GPUs idle outside office hours")
-    rows = data.ask(heatmap.teams, asked.window, asked.filters, _office(asked))
+    rows = data.query(heatmap.teams, request.window, request.filters, _office(request))
     if not rows.num_rows:
-        page.nothing(
+        page.show_nothing(
             "Nobody holds a GPU idle outside office hours.",
             "A policy for quiet hours would save nothing here.",
         )
         return
-    page.table(rows, TEAMS, called="Teams that hold GPUs idle outside office hours")
+    page.table(rows, TEAMS, table_name="Teams that hold GPUs idle outside office hours")
 
 
-def _office(asked: Asked) -> heatmap.Office:
-    told = asked.settings.dashboard
-    return heatmap.Office(told.time_zone, *told.office_hours)
+def _office(request: PageRequest) -> heatmap.Office:
+    dashboard_settings = request.settings.dashboard
+    return heatmap.Office(dashboard_settings.time_zone, *dashboard_settings.office_hours)

@@ -3,8 +3,8 @@
 from typing import Any
 
 from dashboards import data, page
-from dashboards.figures import rules
-from dashboards.page import Asked, money
+from dashboards.figures import policy_status
+from dashboards.page import PageRequest, money
 
 TITLE, ICON, ORDER = "Policies", ":material/policy:", 70
 
@@ -42,53 +42,59 @@ BACKTESTS = {
     "judged": page.number("of them judged"),
     "gpu_hours": page.number("GPU-hours freed"),
     "text": page.name("of which text", "small"),
-    "since": page.moment("from"),
-    "until": page.moment("to"),
-    "at": page.moment("replayed"),
+    "since": page.time_column("from"),
+    "until": page.time_column("to"),
+    "at": page.time_column("replayed"),
 }
 
 
-def show(asked: Asked) -> None:
+def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(policies, asked)
-    page.card(backtests, asked)
+    page.card(policies, request)
+    page.card(backtests, request)
 
 
-def policies(asked: Asked) -> None:
+def policies(request: PageRequest) -> None:
     """List the policies: how far each may go, and what it says."""
-    rows = data.ask(rules.listed, asked.filters).to_pylist()
+    rows = data.query(policy_status.list_policies, request.filters).to_pylist()
     if not rows:
-        page.nothing(
+        page.show_nothing(
             "No policy is known here.",
             "Put them into the folder that `actions.policies` names; `fallow policy check` says "
             "what is wrong with them, and `fallow up` shows them here with its next analysis.",
         )
         return
-    of = {rung: [r for r in rows if r["rung"] == rung] for rung in _RUNGS}
-    known = [row["usd_per_day"] for row in rows if row["usd_per_day"] is not None]
+    of = {stage: [r for r in rows if r["rung"] == stage] for stage in _STAGES}
+    usd_known = [row["usd_per_day"] for row in rows if row["usd_per_day"] is not None]
     page.metrics(
         ("May act", f"{len(of['may act'])}", f"of {len(rows)} policies"),
         ("Not trusted yet", f"{len(of['not trusted yet'])}", "no back-test proved their rate"),
         ("Demoted", f"{len(of['demoted'])}", "owners took back too much"),
-        ("In their hands", money(sum(known) if known else None), "a day: done, told or held"),
+        (
+            "In their hands",
+            money(sum(usd_known) if usd_known else None),
+            "a day: done, told or held",
+        ),
     )
-    page.table([_row(row) for row in rows], POLICIES, called="Policies and how far they may go")
+    page.table([_row(row) for row in rows], POLICIES, table_name="Policies and how far they may go")
     page.heading("What they say")
-    page.table([_row(row) for row in rows], TEXT, called="Policies in words")
+    page.table([_row(row) for row in rows], TEXT, table_name="Policies in words")
 
 
-def backtests(asked: Asked) -> None:
+def backtests(request: PageRequest) -> None:
     """List what replays gave."""
     page.heading("Back-tests")
-    rows = data.ask(rules.backtests, asked.filters).to_pylist()
+    rows = data.query(policy_status.backtests, request.filters).to_pylist()
     if not rows:
-        page.nothing(
+        page.show_nothing(
             "No policy was replayed over this site's past.",
             "`fallow backtest POLICY --since 30d` does it: a policy that enforces needs one that "
             "proves the rate of reversals it declares.",
         )
         return
-    page.table([_backtest(row) for row in rows], BACKTESTS, called="Back-tests, the newest first")
+    page.table(
+        [_backtest(row) for row in rows], BACKTESTS, table_name="Back-tests, the newest first"
+    )
     page.note(
         "Of what it would have stopped, the share that was used again within the time that the "
         "policy names. It is met where the upper end of its 95 % interval is within what the "
@@ -100,11 +106,11 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     closed = row["closed"]
     until = f" until {row['opens_at']:%Y-%m-%d %H:%M} UTC" if row["opens_at"] else ""
     within = (row["regret_within_s"] or 0) / 3600
-    rung = row["rung"]
+    stage = row["rung"]
     since = f" since {row['demoted_at']:%Y-%m-%d}" if row["demoted_at"] else ""
     return {
         **row,
-        "rung": ": ".join(filter(None, (rung + since, rules.by_hand(row)))),
+        "rung": ": ".join(filter(None, (stage + since, policy_status.by_hand(row)))),
         "open": f"closed{until}: {closed}" if closed else "open",
         "declared": f"{row['regret_rate'] or 0:.1%} within {within:g} h",
     }
@@ -118,4 +124,4 @@ def _backtest(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_RUNGS = ("may act", "not trusted yet", "demoted", "notifies")
+_STAGES = ("may act", "not trusted yet", "demoted", "notifies")

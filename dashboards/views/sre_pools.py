@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from dashboards import charts, data, doing, links, page
+from dashboards import action_buttons, charts, data, links, page
 from dashboards.figures import supply
-from dashboards.page import Asked, money, share
+from dashboards.page import PageRequest, money, share
 
 TITLE, ICON, ORDER = "Node pools", ":material/dns:", 90
 
@@ -34,21 +34,21 @@ ADVICE = {
     "evidence": page.name("evidence", "small"),
     "why": page.name("how", "large"),
     "caution": page.name("caution", "large"),
-    FINDING: doing.findings(),
+    FINDING: action_buttons.findings(),
 }
 
 
-def show(asked: Asked) -> None:
+def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(pools, asked)
-    page.card(advised, asked)
+    page.card(pools, request)
+    page.card(advised, request)
 
 
-def pools(asked: Asked) -> None:
+def pools(request: PageRequest) -> None:
     """Draw and list the pools."""
-    rows = data.ask(supply.pools, asked.window, asked.filters).to_pylist()
+    rows = data.query(supply.pools, request.window, request.filters).to_pylist()
     if not rows:
-        page.nobody(asked)
+        page.show_no_data(request)
         return
     hours = sum(row["gpu_hours"] for row in rows)
     free = sum(row["gpu_hours"] * row["free_pct"] / 100 for row in rows)
@@ -56,20 +56,22 @@ def pools(asked: Asked) -> None:
     rate = [row["usd_h"] for row in rows if row["usd_h"] is not None]
     sized = [r for r in rows if r["bound_usd_h"] is not None and r["today_usd_h"] is not None]
     above = sum(r["today_usd_h"] - r["bound_usd_h"] for r in sized) if sized else None
-    told = f"per hour, of {len(sized)} pools that were sized" if sized else "no pool was sized yet"
+    help_text = (
+        f"per hour, of {len(sized)} pools that were sized" if sized else "no pool was sized yet"
+    )
     page.metrics(
         ("Pools", f"{len(rows):,}", f"{money(sum(rate) if rate else None)} per hour"),
         ("Free, and paid for", share(free, hours), "of GPU-hours"),
         ("Held idle", share(idle, hours), "of GPU-hours"),
-        ("Above the lower bound", money(above) if sized else "-", told),
+        ("Above the lower bound", money(above) if sized else "-", help_text),
     )
-    drawn = data.ask(supply.states, asked.window, asked.filters).to_pylist()
-    if drawn:
+    bars = data.query(supply.states, request.window, request.filters).to_pylist()
+    if bars:
         page.chart(
-            charts.stacked_bars(drawn, names=[row["pool"] for row in rows], title="USD"),
+            charts.stacked_bars(bars, names=[row["pool"] for row in rows], title="USD"),
             "Dollars of each pool, stacked by what its GPUs did",
         )
-    page.table(rows, POOLS, called="Node pools, the dearest first")
+    page.table(rows, POOLS, table_name="Node pools, the dearest first")
     if not sized:
         page.note(
             "A lower bound comes with the analyzer's findings `oversized_pool` and "
@@ -77,21 +79,21 @@ def pools(asked: Asked) -> None:
         )
 
 
-def advised(asked: Asked) -> None:
+def advised(request: PageRequest) -> None:
     """List what the analyzer of pools advises."""
     page.heading("What to do about them")
-    rows = data.ask(supply.advised, asked.window, asked.filters, supply.POOLS)
+    rows = data.query(supply.advised, request.window, request.filters, supply.POOLS)
     if not rows:
-        page.none(
-            asked,
+        page.show_no_findings(
+            request,
             supply.POOLS,
             "Nothing is advised about pools here.",
             "`fallow analyze pools` looks at them again.",
         )
         return
-    page.table([_linked(row) for row in rows], ADVICE, called="Advice about node pools")
+    page.table([_linked(row) for row in rows], ADVICE, table_name="Advice about node pools")
 
 
 def _linked(row: dict[str, Any]) -> dict[str, Any]:
-    made = {name: value for name, value in row.items() if name != "details"}
-    return {**made, FINDING: links.to("inbox", finding=row["id"])}
+    cells = {name: value for name, value in row.items() if name != "details"}
+    return {**cells, FINDING: links.page_link("inbox", finding=row["id"])}

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 
 from dashboards import charts, data, page
-from dashboards.figures import quality, standing
-from dashboards.page import Asked, hours, share
+from dashboards.figures import data_health, quality
+from dashboards.page import PageRequest, hours, share
 from fallow.window import format_duration
 
 TITLE, ICON, ORDER = "Data quality", ":material/fact_check:", 110
@@ -13,7 +13,7 @@ COLLECTORS = {
     "collector": page.name("collector"),
     "cluster": page.name("cluster", "small"),
     "up_pct": page.percent("looks that succeeded"),
-    "last_success": page.moment("last success"),
+    "last_success": page.time_column("last success"),
     "lag_min": page.number("minutes ago", "before now"),
     "targets": page.number("targets"),
     "targets_failed": page.number("targets that failed"),
@@ -27,40 +27,43 @@ GAP = 90.0
 """Percent of the expected looks below which an hour has a gap."""
 
 
-def show(asked: Asked) -> None:
+def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(standing_of, asked)
-    page.card(coverage, asked)
-    page.card(collectors, asked)
+    page.card(data_health_figures, request)
+    page.card(coverage, request)
+    page.card(collectors, request)
 
 
-def standing_of(asked: Asked) -> None:
+def data_health_figures(request: PageRequest) -> None:
     """Say in four figures whether to rely on the rest."""
-    made = data.ask(quality.books, asked.window, asked.filters)
-    looks = data.ask(quality.coverage, asked.window, asked.filters).to_pylist()
-    known = [row["coverage_pct"] for row in looks if row["coverage_pct"] is not None]
-    accounted = asked.extent.accounted
-    failed = data.ask_seldom(standing.audits, asked.window) if accounted else None
+    doubts = data.query(quality.ledger_doubts, request.window, request.filters)
+    coverage_rows = data.query(quality.coverage, request.window, request.filters).to_pylist()
+    coverage_known = [
+        row["coverage_pct"] for row in coverage_rows if row["coverage_pct"] is not None
+    ]
+    accounted = request.extent.accounted
+    failed = data.query_rarely(data_health.audits, request.window) if accounted else None
     lag = (datetime.now(UTC) - accounted).total_seconds() if accounted else None
     page.metrics(
         (
             "Coverage",
-            f"{sum(known) / len(known):.1f}%" if known else "-",
-            f"{sum(1 for k in known if k < GAP)} hours with gaps",
+            f"{sum(coverage_known) / len(coverage_known):.1f}%" if coverage_known else "-",
+            f"{sum(1 for k in coverage_known if k < GAP)} hours with gaps",
         ),
-        ("Unknown", share(made.unknown_gpu_hours, made.gpu_hours), "of GPU-hours"),
-        ("Without a price", share(made.unpriced_gpu_hours, made.gpu_hours), "of GPU-hours"),
+        ("Unknown", share(doubts.unknown_gpu_hours, doubts.gpu_hours), "of GPU-hours"),
+        ("Without a price", share(doubts.unpriced_gpu_hours, doubts.gpu_hours), "of GPU-hours"),
         (
             "Ledger",
             _audits(accounted, failed),
             f"{format_duration(max(0.0, lag))} behind now" if lag is not None else "not done yet",
         ),
     )
-    oldest = f"{made.oldest_price:%Y-%m-%d}" if made.oldest_price else "none"
+    oldest = f"{doubts.oldest_price:%Y-%m-%d}" if doubts.oldest_price else "none"
     page.note(
         f"Oldest price in the window: {oldest}. Devices gone silent within a day: "
-        f"{made.silent_devices or 0}. Used by nobody that is known: "
-        f"{hours(made.ownerless_gpu_hours)}. Audits: states add up to capacity, costs to the bill, "
+        f"{doubts.silent_devices or 0}. Used by nobody that is known: "
+        f"{hours(doubts.ownerless_gpu_hours)}. Audits: states add up to capacity, costs to the "
+        "bill, "
         "no device is given away twice, energy agrees with power."
     )
 
@@ -71,29 +74,29 @@ def _audits(accounted: datetime | None, failed: str | None) -> str:
     return "adds up" if accounted else "not written yet"
 
 
-def coverage(asked: Asked) -> None:
+def coverage(request: PageRequest) -> None:
     """Draw coverage hour by hour."""
     page.heading("Looks made, of looks expected")
-    rows = data.ask(quality.coverage, asked.window, asked.filters)
+    rows = data.query(quality.coverage, request.window, request.filters)
     if not rows.num_rows:
-        page.nothing(
+        page.show_nothing(
             "Nothing is rolled up in this window.",
             "`fallow up` rolls up every five minutes; `fallow collect --once` does it now.",
         )
         return
-    drawn = rows.slice(max(0, rows.num_rows - charts.MOST_POINTS // 3))
-    page.chart(charts.coverage_lines(drawn), "Percent of the expected looks, hour by hour")
+    recent = rows.slice(max(0, rows.num_rows - charts.MOST_POINTS // 3))
+    page.chart(charts.coverage_lines(recent), "Percent of the expected looks, hour by hour")
 
 
-def collectors(asked: Asked) -> None:
+def collectors(request: PageRequest) -> None:
     """List how collectors' looks went."""
     page.heading("Collectors")
     minute = datetime.now(UTC).replace(second=0, microsecond=0)
-    rows = data.ask(quality.collectors, asked.window, asked.filters, minute)
+    rows = data.query(quality.collectors, request.window, request.filters, minute)
     if not rows.num_rows:
-        page.nothing(
+        page.show_nothing(
             "No collector looked in this window.",
             "`fallow doctor` says what sources lack; `fallow up` asks them.",
         )
         return
-    page.table(rows, COLLECTORS, called="Collectors, the worst first")
+    page.table(rows, COLLECTORS, table_name="Collectors, the worst first")

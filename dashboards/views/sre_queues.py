@@ -1,8 +1,8 @@
 """Who waits for GPUs, how long, and because of whom."""
 
-from dashboards import charts, choosing, data, links, maps, page
+from dashboards import charts, data, links, maps, page, tabs
 from dashboards.figures import fleet, queues
-from dashboards.page import Asked, hours, money
+from dashboards.page import PageRequest, hours, money
 from dashboards.views.sre_fleet import HOLDERS, now
 
 TITLE, ICON, ORDER = "Queues", ":material/hourglass_top:", 30
@@ -18,7 +18,7 @@ WAITING = {
     "queue": page.name("queue", "small"),
     "priority": page.name("priority", "small"),
     "message": page.name("the scheduler said", "large"),
-    "since": page.moment("since"),
+    "since": page.time_column("since"),
 }
 PAIRS = {
     "waits": page.name("waits"),
@@ -51,7 +51,7 @@ QUOTAS = {
     "pending": page.number("workloads waiting"),
     "limit": page.number("limit"),
     "resource": page.name("resource"),
-    "ts": page.moment("as of"),
+    "ts": page.time_column("as of"),
     "cluster": page.name("cluster", "small"),
 }
 LINES = {
@@ -61,17 +61,17 @@ LINES = {
 }
 
 
-def show(asked: Asked) -> None:
+def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(headline, asked)
-    page.card(waiting, asked)
-    page.card(more, asked)
+    page.card(headline, request)
+    page.card(waiting, request)
+    page.card(more, request)
 
 
-def headline(asked: Asked) -> None:
+def headline(request: PageRequest) -> None:
     """Say how much is waited for, and draw it beside what lies free and idle."""
-    rows = data.ask(queues.waiting, asked.window, asked.filters).to_pylist()
-    over = data.ask(queues.hours, asked.window, asked.filters).to_pylist()
+    rows = data.query(queues.waiting, request.window, request.filters).to_pylist()
+    over = data.query(queues.hours, request.window, request.filters).to_pylist()
     last = over[-1] if over else {}
     idle, free = last.get("idle_gpus"), last.get("free_gpus")
     page.metrics(
@@ -92,7 +92,7 @@ def headline(asked: Asked) -> None:
         maps.track(
             over,
             {key: name for key, (name, _) in LINES.items()},
-            (asked.window.start, asked.window.end),
+            (request.window.start, request.window.end),
             title="GPUs",
             form=",.0f",
             height=220,
@@ -100,28 +100,28 @@ def headline(asked: Asked) -> None:
         ),
         "GPUs that are waited for beside those that lie free and those that are held idle",
     )
-    if asked.filters.model or asked.filters.pool:
+    if request.filters.model or request.filters.pool:
         page.note("Who waits has no model and no pool yet: these filters apply to the GPUs only.")
 
 
-def waiting(asked: Asked) -> None:
+def waiting(request: PageRequest) -> None:
     """List who waits."""
     page.heading("Who waits now")
-    rows = data.ask(queues.waiting, asked.window, asked.filters).to_pylist()
+    rows = data.query(queues.waiting, request.window, request.filters).to_pylist()
     if not rows:
-        page.nothing(
+        page.show_nothing(
             "Nobody waits for a GPU.",
             "Pods are known by the Kubernetes collector; `fallow doctor` says whether it looks.",
         )
         return
-    made = [
+    table_rows = [
         {**r, "timeline": links.timeline(cluster=r["cluster"], workload=r["workload"])}
         for r in rows
     ]
-    page.table(made, WAITING, called="Workloads that wait for GPUs")
+    page.table(table_rows, WAITING, table_name="Workloads that wait for GPUs")
 
 
-def more(asked: Asked) -> None:
+def more(request: PageRequest) -> None:
     """Show why they wait: pairs, idle holders, waits before, or quotas."""
     parts = {
         "because of whom": pairs,
@@ -129,63 +129,67 @@ def more(asked: Asked) -> None:
         "how long": waits,
         "quotas": quotas,
     }
-    choosing.one_of(parts, asked)
+    tabs.choose_tab(parts, request)
 
 
-def pairs(asked: Asked) -> None:
+def pairs(request: PageRequest) -> None:
     """List who waits because of whom."""
-    made = data.ask(queues.pairs, asked.window, asked.filters)
-    if not made:
-        page.nothing(
+    table_rows = data.query(queues.pairs, request.window, request.filters)
+    if not table_rows:
+        page.show_nothing(
             "No quota keeps anybody waiting, as far as the last analysis saw.",
             "It reads ResourceQuota, ElasticQuota and the queues of Kueue, Volcano and KAI; "
             "without any, see who holds GPUs idle meanwhile.",
         )
         return
-    rows = [{name: getattr(pair, name) for name in PAIRS} for pair in made]
-    page.table(rows, PAIRS, called="Who waits because of whom")
+    rows = [{name: getattr(pair, name) for name in PAIRS} for pair in table_rows]
+    page.table(rows, PAIRS, table_name="Who waits because of whom")
     page.note(
-        f"As the last analysis found it, at {max(p.found_at for p in made):%Y-%m-%d %H:%M} UTC. "
+        f"As the last analysis found it, at {max(p.found_at for p in table_rows):%Y-%m-%d %H:%M} "
+        "UTC. "
         "A borrower's GPU-hours are those above its guarantee while the other waited."
     )
 
 
-def holders(asked: Asked) -> None:
+def holders(request: PageRequest) -> None:
     """List who holds GPUs idle while others wait."""
-    rows = data.ask(fleet.holders, now(asked), asked.filters).to_pylist()
+    rows = data.query(fleet.holders, now(request), request.filters).to_pylist()
     if not rows:
-        page.nothing("Nobody holds a GPU idle now.", "Who waits needs GPUs that are not there.")
+        page.show_nothing(
+            "Nobody holds a GPU idle now.", "Who waits needs GPUs that are not there."
+        )
         return
-    made = [
+    table_rows = [
         {**r, "timeline": links.timeline(cluster=r["cluster"], workload=r["workload"])}
         for r in rows
     ]
-    page.table(made, HOLDERS, called="Workloads that hold GPUs idle now", height=280)
-    known = [r["idle_usd_h"] for r in rows if r["idle_usd_h"] is not None]
+    page.table(table_rows, HOLDERS, table_name="Workloads that hold GPUs idle now", height=280)
+    usd_known = [r["idle_usd_h"] for r in rows if r["idle_usd_h"] is not None]
     page.note(
-        f"{money(sum(known, page.exact(0)) if known else None)} per hour. Whether those who wait "
+        f"{money(sum(usd_known, page.exact(0)) if usd_known else None)} per hour. Whether those "
+        "who wait "
         "could use these GPUs, the scheduler's words above say."
     )
 
 
-def waits(asked: Asked) -> None:
+def waits(request: PageRequest) -> None:
     """Say how long pods waited."""
     key = page.by(queues.KEYS)
-    rows = data.ask(queues.waits, asked.window, asked.filters, key)
+    rows = data.query(queues.waits, request.window, request.filters, key)
     if not rows.num_rows:
-        page.nothing("No pod asked for a GPU in this window.", "Choose a longer window.")
+        page.show_nothing("No pod asked for a GPU in this window.", "Choose a longer window.")
         return
-    page.table(rows, WAITS, called=f"Waits by {key}")
+    page.table(rows, WAITS, table_name=f"Waits by {key}")
     page.note("Minutes are of pods that were placed in the window; who waits still is not in them.")
 
 
-def quotas(asked: Asked) -> None:
+def quotas(request: PageRequest) -> None:
     """List the quotas."""
-    rows = data.ask(queues.quotas, asked.window, asked.filters)
+    rows = data.query(queues.quotas, request.window, request.filters)
     if not rows.num_rows:
-        page.nothing(
+        page.show_nothing(
             "No quota of GPUs was seen on the window's last day.",
             "The Kubernetes collector reads ResourceQuota, ElasticQuota and queues where they are.",
         )
         return
-    page.table(rows, QUOTAS, called="Quotas of GPUs as last seen")
+    page.table(rows, QUOTAS, table_name="Quotas of GPUs as last seen")

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from dashboards import charts, data, doing, links, page
+from dashboards import action_buttons, charts, data, links, page
 from dashboards.figures import supply
-from dashboards.page import Asked, hours, money, share
+from dashboards.page import PageRequest, hours, money, share
 
 TITLE, ICON, ORDER = "Spot", ":material/percent:", 100
 
@@ -30,55 +30,55 @@ ADVICE = {
     "team": page.name("team", "small"),
     "type": page.name("instance type", "small"),
     "caution": page.name("caution", "large"),
-    FINDING: doing.findings(),
+    FINDING: action_buttons.findings(),
 }
 
 
-def show(asked: Asked) -> None:
+def show(request: PageRequest) -> None:
     """Draw the page."""
-    page.card(capacity, asked)
-    page.card(advised, asked)
+    page.card(capacity, request)
+    page.card(advised, request)
 
 
-def capacity(asked: Asked) -> None:
+def capacity(request: PageRequest) -> None:
     """Say what is on demand, on spot, reserved."""
-    rows = data.ask(supply.capacity, asked.window, asked.filters).to_pylist()
+    rows = data.query(supply.capacity, request.window, request.filters).to_pylist()
     if not rows:
-        page.nobody(asked)
+        page.show_no_data(request)
         return
-    whole = sum(row["gpu_hours"] for row in rows)
+    total_hours = sum(row["gpu_hours"] for row in rows)
     spot = next((row for row in rows if row["capacity"] == "spot"), None)
-    told = data.ask(supply.advised, asked.window, asked.filters, supply.SPOT)
-    saves = [row["usd"] for row in told if row["usd"] is not None]
+    spot_advice = data.query(supply.advised, request.window, request.filters, supply.SPOT)
+    saves = [row["usd"] for row in spot_advice if row["usd"] is not None]
     page.metrics(
-        ("On spot", share(spot["gpu_hours"] if spot else 0, whole), "of GPU-hours"),
-        ("Could run there", f"{len(told):,}", "workloads"),
+        ("On spot", share(spot["gpu_hours"] if spot else 0, total_hours), "of GPU-hours"),
+        ("Could run there", f"{len(spot_advice):,}", "workloads"),
         ("Would save", money(sum(saves) if saves else None), "in this window, interruptions paid"),
         ("Lost on spot", hours((spot or {}).get("lost_gpu_hours") or 0), "work thrown away"),
     )
-    page.table(rows, CAPACITY, called="GPU-hours by how nodes are bought")
+    page.table(rows, CAPACITY, table_name="GPU-hours by how nodes are bought")
 
 
-def advised(asked: Asked) -> None:
+def advised(request: PageRequest) -> None:
     """Draw and list the work that could run on spot nodes."""
     page.heading("Work that could run there")
-    found = data.ask(supply.advised, asked.window, asked.filters, supply.SPOT)
-    if not found:
-        page.none(
-            asked,
+    advice_rows = data.query(supply.advised, request.window, request.filters, supply.SPOT)
+    if not advice_rows:
+        page.show_no_findings(
+            request,
             supply.SPOT,
             "No work was found that spot nodes would make cheaper.",
             "The analyzer needs prices of spot (`prices`), and work that survives an interruption.",
         )
         return
-    rows = [_row(row) for row in found]
-    drawn = [{"name": r["workload"], "usd": r["usd"]} for r in rows if r["usd"]]
-    if drawn:
+    rows = [_row(row) for row in advice_rows]
+    bars = [{"name": r["workload"], "usd": r["usd"]} for r in rows if r["usd"]]
+    if bars:
         page.chart(
-            charts.ranked_bars(drawn, title="USD saved", most=10),
+            charts.ranked_bars(bars, title="USD saved", most=10),
             "Dollars that spot nodes would save, by workload",
         )
-    page.table(rows, ADVICE, called="Work that could run on spot nodes")
+    page.table(rows, ADVICE, table_name="Work that could run on spot nodes")
     page.note("Savings are net of the time that interruptions cost, at their worst estimate.")
 
 
@@ -87,14 +87,14 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     plans = details.get("plans") or [{}]
     first: dict[str, Any] = plans[0] if isinstance(plans[0], dict) else {}
     stretch = (first.get("stretch") or {}).get("pessimistic")
-    made = {name: value for name, value in row.items() if name != "details"}
-    return made | {
+    cells = {name: value for name, value in row.items() if name != "details"}
+    return cells | {
         "saved_pct": _percent(first.get("realised_saving")),
         "discount_pct": _percent(first.get("list_discount")),
         "stretch_pct": None if stretch is None else 100 * (stretch - 1),
         "mtbf_hours": (first.get("risk") or {}).get("mtbf_hours"),
         "type": first.get("instance_type"),
-        FINDING: links.to("inbox", finding=row["id"]),
+        FINDING: links.page_link("inbox", finding=row["id"]),
     }
 
 

@@ -2,14 +2,14 @@
 
 import streamlit as st
 
-from dashboards import choosing, data, links, maps, page
+from dashboards import data, links, maps, page, tabs
 from dashboards.figures import timeline
-from dashboards.figures.timeline import Subject
-from dashboards.page import Asked, hours, money, share
+from dashboards.figures.timeline import TimelineSubject
+from dashboards.page import PageRequest, hours, hours_of, money, share
 
 TITLE, ICON, ORDER = "Timeline", ":material/timeline:", 20
 
-KNOWN = {
+SUBJECT_COLUMNS = {
     "name": page.name("workload", "large"),
     "timeline": links.column(),
     "idle_usd": page.usd("idle, USD"),
@@ -26,8 +26,8 @@ PLACES = {
     "of_node": links.column("its timeline"),
     "device": page.name("device"),
     "of_device": links.column("its timeline"),
-    "first_hour": page.moment("from"),
-    "last_hour": page.moment("until"),
+    "first_hour": page.time_column("from"),
+    "last_hour": page.time_column("until"),
     "usd": page.usd("USD"),
     "idle_usd": page.usd("idle, USD"),
     "gpu_hours": page.number("GPU-hours"),
@@ -36,7 +36,7 @@ PLACES = {
     "model": page.name("model", "small"),
 }
 EVENTS = {
-    "moment": page.moment("when"),
+    "moment": page.time_column("when"),
     "kind": page.name("what"),
     "what": page.name("of whom", "large"),
 }
@@ -47,24 +47,26 @@ TRACKS = (
 )
 
 
-def show(asked: Asked) -> None:
+def show(request: PageRequest) -> None:
     """Draw the page."""
-    subject = chosen(asked)
+    subject = choose_subject(request)
     if not subject:
-        page.card(offered, asked)
+        page.card(list_workloads, request)
         return
-    page.card(tracks, asked, height=600)
-    page.card(more, asked)
+    page.card(tracks, request, height=600)
+    page.card(more, request)
 
 
-def chosen(asked: Asked) -> Subject:
+def choose_subject(request: PageRequest) -> TimelineSubject:
     """Let people name whom; the names stand in the URL."""
     picked: dict[str, str | None] = {}
     line = st.container(horizontal=True)
     for key in timeline.KEYS:
         names: list[str] = []
         if key != "device":
-            rows = data.ask(timeline.known, asked.window, asked.filters, Subject(), key)
+            rows = data.query(
+                timeline.list_subjects, request.window, request.filters, TimelineSubject(), key
+            )
             names = rows["name"].to_pylist()
         with line:
             picked[key] = st.selectbox(
@@ -76,92 +78,100 @@ def chosen(asked: Asked) -> Subject:
                 accept_new_options=True,
                 bind="query-params",
             )
-    return Subject(**picked)
+    return TimelineSubject(**picked)
 
 
-def subject() -> Subject:
+def subject() -> TimelineSubject:
     """Return whom the URL names."""
-    return Subject(**{key: st.session_state.get(key) or None for key in timeline.KEYS})
+    return TimelineSubject(**{key: st.session_state.get(key) or None for key in timeline.KEYS})
 
 
-def offered(asked: Asked) -> None:
+def list_workloads(request: PageRequest) -> None:
     """List workloads to choose from."""
-    rows = data.ask(timeline.known, asked.window, asked.filters, Subject(), "workload").to_pylist()
+    rows = data.query(
+        timeline.list_subjects, request.window, request.filters, TimelineSubject(), "workload"
+    ).to_pylist()
     if not rows:
-        page.nobody(asked)
+        page.show_no_data(request)
         return
     page.heading("Choose a workload, a node or a device")
-    made = [
+    table_rows = [
         {**r, "timeline": links.timeline(cluster=r["cluster"], workload=r["name"])} for r in rows
     ]
-    page.table(made, KNOWN, called="Workloads by what they burnt idle")
+    page.table(table_rows, SUBJECT_COLUMNS, table_name="Workloads by what they burnt idle")
 
 
-def tracks(asked: Asked) -> None:
+def tracks(request: PageRequest) -> None:
     """Say the subject in figures and draw it over time: held, done, paid and happened."""
-    whose, span = subject(), (asked.window.start, asked.window.end)
-    made = data.ask(timeline.totals, asked.window, asked.filters, whose)
-    if not made.gpu_hours:
-        page.nothing(
+    timeline_subject, span = subject(), (request.window.start, request.window.end)
+    subject_totals = data.query(timeline.totals, request.window, request.filters, timeline_subject)
+    if not subject_totals.gpu_hours:
+        page.show_nothing(
             "Nothing is accounted for it in this window.",
             "Check the name as `fallow spend --by workload` writes it, choose a longer window, or "
             "look below for what happened to it.",
         )
         return
     page.metrics(
-        ("Cost", money(made.usd), hours(made.gpu_hours)),
+        ("Cost", money(subject_totals.usd), hours(subject_totals.gpu_hours)),
         (
             "Productive",
-            share(made.productive_gpu_hours, made.gpu_hours),
-            hours(made.productive_gpu_hours),
+            share(subject_totals.productive_gpu_hours, subject_totals.gpu_hours),
+            hours(subject_totals.productive_gpu_hours),
         ),
         (
             "Held idle",
-            money(made.idle_usd),
-            f"{hours(made.idle_gpu_hours)}, {share(made.idle_gpu_hours, made.gpu_hours)}",
+            money(subject_totals.idle_usd),
+            hours_of(subject_totals.idle_gpu_hours, subject_totals.gpu_hours),
         ),
         (
             "Where",
-            f"{made.devices:,} GPUs",
-            f"{made.nodes:,} nodes, {made.workloads:,} workloads",
+            f"{subject_totals.devices:,} GPUs",
+            f"{subject_totals.nodes:,} nodes, {subject_totals.workloads:,} workloads",
         ),
     )
-    rows = data.ask(timeline.states, asked.window, asked.filters, whose).to_pylist()
+    rows = data.query(
+        timeline.states, request.window, request.filters, timeline_subject
+    ).to_pylist()
     page.chart(
         maps.state_track(rows, span, value="gpus", title="GPUs", form=",.0f"),
         "GPUs held, by what they did",
     )
-    said = data.ask(timeline.measures, asked.window, asked.filters, whose).to_pylist()
+    measure_rows = data.query(
+        timeline.measures, request.window, request.filters, timeline_subject
+    ).to_pylist()
     for key, title, lines in TRACKS:
-        if any(row[key] is not None for row in said):
-            page.chart(maps.track(said, lines, span, title=title), f"{title} over time")
+        if any(row[key] is not None for row in measure_rows):
+            page.chart(maps.track(measure_rows, lines, span, title=title), f"{title} over time")
     if any(row["usd_h"] is not None for row in rows):
         page.chart(
             maps.state_track(rows, span, value="usd_h", title="USD per hour", form="$~s"),
             "Dollars per hour, by state",
         )
-    events = data.ask(timeline.events, asked.window, asked.filters, whose).to_pylist()
+    events = data.query(
+        timeline.events, request.window, request.filters, timeline_subject
+    ).to_pylist()
     if events:
         page.chart(maps.marks(events, span, height=320), "What happened, as ticks over time")
-    unknown = share(made.unknown_gpu_hours, made.gpu_hours)
+    unknown = share(subject_totals.unknown_gpu_hours, subject_totals.gpu_hours)
     page.note(
         "GPUs and dollars are those of the books, hour by hour; activity, memory and power what "
         f"telemetry said of the devices meanwhile. A gap: nobody looked. {unknown} is unknown."
     )
 
 
-def more(asked: Asked) -> None:
+def more(request: PageRequest) -> None:
     """List who had which device, or what happened."""
-    choosing.one_of({"where": places, "what happened": happened}, asked)
+    tabs.choose_tab({"where": places, "what happened": show_events}, request)
 
 
-def places(asked: Asked) -> None:
+def places(request: PageRequest) -> None:
     """List who had which device."""
-    rows = data.ask(timeline.places, asked.window, asked.filters, subject()).to_pylist()
+    rows = data.query(timeline.places, request.window, request.filters, subject()).to_pylist()
     if not rows:
-        page.nothing("Nobody held a device of it here.", "Choose a longer window.")
+        page.show_nothing("Nobody held a device of it here.", "Choose a longer window.")
         return
-    made = [
+    table_rows = [
         {
             **r,
             "of_workload": links.timeline(cluster=r["cluster"], workload=r["workload"]),
@@ -170,18 +180,18 @@ def places(asked: Asked) -> None:
         }
         for r in rows
     ]
-    page.table(made, PLACES, called="Who had which device")
+    page.table(table_rows, PLACES, table_name="Who had which device")
     if len(rows) == timeline.MOST:
         page.note(f"The {timeline.MOST} with the most GPU-hours.")
 
 
-def happened(asked: Asked) -> None:
+def show_events(request: PageRequest) -> None:
     """Draw and list what happened."""
-    rows = data.ask(timeline.events, asked.window, asked.filters, subject()).to_pylist()
+    rows = data.query(timeline.events, request.window, request.filters, subject()).to_pylist()
     if not rows:
-        page.nothing(
+        page.show_nothing(
             "Nothing is known to have happened to it in this window.",
             "Pods and events come from the Kubernetes collector, findings from `fallow analyze`.",
         )
         return
-    page.table(rows, EVENTS, called="What happened, the newest first", height=320)
+    page.table(rows, EVENTS, table_name="What happened, the newest first", height=320)

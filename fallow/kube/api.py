@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from fallow.errors import FallowError, SettingsError, SourceError, TemporaryError
-from fallow.kube.shapes import Status
+from fallow.kube.api_objects import ApiStatus
 
 ATTEMPTS = 5
 """Times one request is sent before its failure is the answer."""
@@ -25,7 +25,7 @@ BACKOFF_S = (0.5, 30.0)
 _JSON = "application/json"
 _ERRORS = 300
 _TRANSIENT = {429, 500, 502, 503, 504}
-_status = msgspec.json.Decoder(Status)
+_status = msgspec.json.Decoder(ApiStatus)
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -39,15 +39,15 @@ class Reply(msgspec.Struct, frozen=True):
 class ApiError(SourceError):
     """An answer that is no success: its code, and a fresh continue token where it has one."""
 
-    def __init__(self, path: str, code: int, status: Status) -> None:
-        said = status.message or status.reason or "no reason given"
-        word = {401: "unauthorized", 403: "forbidden", 404: "not found", 410: "gone"}
-        super().__init__(f"{word.get(code, f'HTTP {code}')}: {path}: {said}")
+    def __init__(self, path: str, code: int, status: ApiStatus) -> None:
+        text = status.message or status.reason or "no reason given"
+        reason_words = {401: "unauthorized", 403: "forbidden", 404: "not found", 410: "gone"}
+        super().__init__(f"{reason_words.get(code, f'HTTP {code}')}: {path}: {text}")
         self.code = code
         self.token = status.metadata.continue_
 
 
-class Pause:
+class BackOff:
     """Exponential back-off with jitter; `sleep` and `chance` are injected by tests."""
 
     def __init__(
@@ -57,19 +57,21 @@ class Pause:
     ) -> None:
         self._sleep, self._chance = sleep, chance
 
-    def __call__(self, attempt: int, least: float = 0.0) -> None:
+    def __call__(self, attempt: int, minimum: float = 0.0) -> None:
         """Sleep before attempt `attempt + 1`, at least as long as the server asked."""
         first, longest = BACKOFF_S
         wait = min(first * 2.0**attempt, longest)
-        self._sleep(max(least, wait * (0.5 + self._chance() / 2)))
+        self._sleep(max(minimum, wait * (0.5 + self._chance() / 2)))
 
 
-class Api:
+class ApiConnection:
     """One API server; every request goes through the one client given."""
 
-    def __init__(self, client: Any, *, timeout_s: float = 30.0, pause: Pause | None = None) -> None:
+    def __init__(
+        self, client: Any, *, timeout_s: float = 30.0, pause: BackOff | None = None
+    ) -> None:
         self._client, self._timeout_s = client, timeout_s
-        self.pause = pause or Pause()
+        self.pause = pause or BackOff()
 
     @property
     def client(self) -> Any:
@@ -94,8 +96,8 @@ class Api:
         for attempt in range(ATTEMPTS):
             last = attempt == ATTEMPTS - 1
             try:
-                answer = self._send("GET", path, query, headers)
-                body = bytes(answer.read())
+                response = self._send("GET", path, query, headers)
+                body = bytes(response.read())
             except TemporaryError:
                 if last:
                     raise
@@ -103,14 +105,14 @@ class Api:
                 continue
             except self._transport_errors() as error:
                 if last:
-                    raise self._away(error) from error
+                    raise self._to_temporary_error(error) from error
                 self.pause(attempt)
                 continue
-            if answer.status < _ERRORS:
+            if response.status < _ERRORS:
                 return body
-            if answer.status not in _TRANSIENT or last:
-                raise ApiError(path, answer.status, status_of(body))
-            self.pause(attempt, _retry_after(answer.getheaders()) or 0.0)
+            if response.status not in _TRANSIENT or last:
+                raise ApiError(path, response.status, decode_status(body))
+            self.pause(attempt, _retry_after(response.getheaders()) or 0.0)
         raise AssertionError  # the last attempt returns or raises
 
     def stream(
@@ -122,14 +124,14 @@ class Api:
             ApiError: the server answered with an error.
             TemporaryError: no answer.
         """
-        answer = self._send("GET", path, query, {"Accept": _JSON}, read_timeout_s=read_timeout_s)
-        if answer.status >= _ERRORS:
+        response = self._send("GET", path, query, {"Accept": _JSON}, read_timeout_s=read_timeout_s)
+        if response.status >= _ERRORS:
             try:
-                body = bytes(answer.read())
+                body = bytes(response.read())
             except self._transport_errors() as error:
-                raise self._away(error) from error
-            raise ApiError(path, answer.status, status_of(body))
-        return LineStream(answer.response, self._transport_errors(), self._away)
+                raise self._to_temporary_error(error) from error
+            raise ApiError(path, response.status, decode_status(body))
+        return LineStream(response.response, self._transport_errors(), self._to_temporary_error)
 
     def write(
         self,
@@ -146,12 +148,12 @@ class Api:
             TemporaryError: no answer; whether the write took is not known.
         """
         headers = {"Accept": _JSON, "Content-Type": content_type}
-        answer = self._send(method, path, query, headers, body=body)
+        response = self._send(method, path, query, headers, body=body)
         try:
-            said = bytes(answer.read())
+            reply_body = bytes(response.read())
         except self._transport_errors() as error:
-            raise self._away(error) from error
-        return Reply(answer.status, said, _retry_after(answer.getheaders()))
+            raise self._to_temporary_error(error) from error
+        return Reply(response.status, reply_body, _retry_after(response.getheaders()))
 
     def _send(
         self,
@@ -165,19 +167,21 @@ class Api:
     ) -> Any:
         from kubernetes.client.exceptions import ApiException
 
-        given = [(k, str(v)) for k, v in (query or {}).items() if v is not None]
-        method, url, sent, _, form = self._client.param_serialize(
+        parameters = [(k, str(v)) for k, v in (query or {}).items() if v is not None]
+        method, url, sent_headers, _, form = self._client.param_serialize(
             method, path, header_params=headers, auth_settings=["BearerToken"]
         )
-        if given:
-            url = f"{url}?{urlencode(given)}"
+        if parameters:
+            url = f"{url}?{urlencode(parameters)}"
         timeouts = (self._timeout_s, read_timeout_s or self._timeout_s)
         try:
-            return self._client.call_api(method, url, sent, body, form, _request_timeout=timeouts)
+            return self._client.call_api(
+                method, url, sent_headers, body, form, _request_timeout=timeouts
+            )
         except ApiException as error:  # the client's word for a failed TLS handshake
-            raise self._away(error) from error
+            raise self._to_temporary_error(error) from error
         except self._transport_errors() as error:
-            raise self._away(error) from error
+            raise self._to_temporary_error(error) from error
 
     @staticmethod
     def _transport_errors() -> tuple[type[Exception], ...]:
@@ -185,13 +189,13 @@ class Api:
 
         return (HTTPError, OSError)
 
-    def _away(self, error: Exception) -> TemporaryError:
+    def _to_temporary_error(self, error: Exception) -> TemporaryError:
         cause = getattr(error, "reason", None) or error
-        said = " ".join(str(cause).split())
-        if "CERTIFICATE" in said.upper() or "SSL" in said:
+        text = " ".join(str(cause).split())
+        if "CERTIFICATE" in text.upper() or "SSL" in text:
             hint = "the kubeconfig's certificate authority does not vouch for this server"
-            return TemporaryError(f"{self.host}: TLS failed: {said}", hint=hint)
-        return TemporaryError(f"{self.host}: no answer: {said}")
+            return TemporaryError(f"{self.host}: TLS failed: {text}", hint=hint)
+        return TemporaryError(f"{self.host}: no answer: {text}")
 
 
 class LineStream:
@@ -203,7 +207,7 @@ class LineStream:
         errors: tuple[type[Exception], ...],
         away: Callable[[Exception], TemporaryError],
     ) -> None:
-        self._response, self._errors, self._away = response, errors, away
+        self._response, self._errors, self._to_temporary_error = response, errors, away
         self._closed = threading.Event()
 
     def __iter__(self) -> Iterator[bytes]:
@@ -212,14 +216,14 @@ class LineStream:
         Raises:
             TemporaryError: the connection broke.
         """
-        rest = b""
+        buffer = b""
         try:
             for chunk in self._response.stream(65536, decode_content=True):
-                *lines, rest = (rest + chunk).split(b"\n")
+                *lines, buffer = (buffer + chunk).split(b"\n")
                 yield from (line for line in lines if line)
         except self._errors as error:
             if not self._closed.is_set():
-                raise self._away(error) from error
+                raise self._to_temporary_error(error) from error
         finally:
             self._response.close()
 
@@ -232,16 +236,20 @@ class LineStream:
             return
 
 
-def at(url: str, *, timeout_s: float = 30.0, pause: Pause | None = None) -> Api:
+def connect_without_credentials(
+    url: str, *, timeout_s: float = 30.0, pause: BackOff | None = None
+) -> ApiConnection:
     """Open an API server that wants no credentials, such as a simulated one on loopback."""
     from kubernetes import client
 
     settings = client.Configuration(host=url)
     settings.retries = False
-    return Api(client.ApiClient(settings), timeout_s=timeout_s, pause=pause)
+    return ApiConnection(client.ApiClient(settings), timeout_s=timeout_s, pause=pause)
 
 
-def connect(context: str = "", *, timeout_s: float = 30.0, pause: Pause | None = None) -> Api:
+def connect(
+    context: str = "", *, timeout_s: float = 30.0, pause: BackOff | None = None
+) -> ApiConnection:
     """Open the API server of a kubeconfig context, else of the pod we run in.
 
     Raises:
@@ -270,23 +278,23 @@ def connect(context: str = "", *, timeout_s: float = 30.0, pause: Pause | None =
                 "kubectl get nodes,pods -A -o json > dump.json; fallow import kubectl dump.json",
             ) from inside
     settings.retries = False  # `Api.get` retries, with a pause that tests inject
-    return Api(client.ApiClient(settings), timeout_s=timeout_s, pause=pause)
+    return ApiConnection(client.ApiClient(settings), timeout_s=timeout_s, pause=pause)
 
 
 def _legal_contexts(config: Any) -> str:
     try:
-        known, _ = config.list_kube_config_contexts()
+        contexts, _ = config.list_kube_config_contexts()
     except (config.ConfigException, OSError):
         return "no kubeconfig was found: set KUBECONFIG"
-    return "legal contexts: " + (", ".join(c["name"] for c in known) or "none")
+    return "legal contexts: " + (", ".join(c["name"] for c in contexts) or "none")
 
 
-def status_of(body: bytes) -> Status:
+def decode_status(body: bytes) -> ApiStatus:
     """Return what a server says instead of an object; text that is no Status is its message."""
     try:
         return _status.decode(body)
     except msgspec.DecodeError:
-        return Status(message=" ".join(body[:200].decode("utf-8", "replace").split()) or None)
+        return ApiStatus(message=" ".join(body[:200].decode("utf-8", "replace").split()) or None)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
@@ -296,6 +304,6 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-def failure(error: FallowError) -> str:
+def format_failure(error: FallowError) -> str:
     """Return the one line a `scrape` row keeps."""
     return " ".join(str(error).split())

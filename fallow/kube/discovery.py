@@ -5,32 +5,32 @@ from typing import Any
 import msgspec
 
 from fallow.errors import SourceError
-from fallow.kube.api import Api, ApiError
-from fallow.kube.shapes import Shape
+from fallow.kube.api import ApiConnection, ApiError
+from fallow.kube.api_objects import ApiObject
 
 
-class Version(Shape, frozen=True):
+class GroupVersion(ApiObject, frozen=True):
     """A version of a group."""
 
     group_version: str
     version: str
 
 
-class Group(Shape, frozen=True):
+class ApiGroup(ApiObject, frozen=True):
     """A group and the versions it is served in."""
 
     name: str
-    versions: list[Version]
-    preferred_version: Version | None = None
+    versions: list[GroupVersion]
+    preferred_version: GroupVersion | None = None
 
 
-class Groups(Shape, frozen=True):
+class ApiGroups(ApiObject, frozen=True):
     """The answer of `/apis`."""
 
-    groups: list[Group] | None = None
+    groups: list[ApiGroup] | None = None
 
 
-class Served(Shape, frozen=True):
+class ServedResource(ApiObject, frozen=True):
     """One resource of a version; subresources have a slash in their name."""
 
     name: str
@@ -38,19 +38,19 @@ class Served(Shape, frozen=True):
     namespaced: bool = False
 
 
-class ServedList(Shape, frozen=True):
+class ServedResources(ApiObject, frozen=True):
     """The answer of `/apis/<group>/<version>`."""
 
-    resources: list[Served] | None = None
+    resources: list[ServedResource] | None = None
 
 
 class Discovery:
     """Answers are asked for once and kept; make a new one for every look."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: ApiConnection) -> None:
         self._api = api
-        self._groups: dict[str, Group] | None = None
-        self._served: dict[str, list[Served]] = {}
+        self._groups: dict[str, ApiGroup] | None = None
+        self._served: dict[str, list[ServedResource]] = {}
 
     def root(self, group: str, version: str | None = None) -> str | None:
         """Return `/api/v1` or `/apis/<group>/<version>`; None where the group is not served.
@@ -59,21 +59,26 @@ class Discovery:
         """
         if not group:
             return "/api/v1"
-        found = self._known().get(group)
-        if found is None or not found.versions:
+        api_group = self._groups_by_name().get(group)
+        if api_group is None or not api_group.versions:
             return None
-        served = [v.version for v in found.versions]
-        preferred = found.preferred_version or found.versions[0]
+        served = [v.version for v in api_group.versions]
+        preferred = api_group.preferred_version or api_group.versions[0]
         chosen = version if version in served else preferred.version
         return f"/apis/{group}/{chosen}"
 
-    def resource(self, group: str, kind: str, version: str | None = None) -> Served | None:
+    def resource(self, group: str, kind: str, version: str | None = None) -> ServedResource | None:
         """Return the resource of a kind, or None where it is not served."""
         root = self.root(group, version)
         if root is None:
             return None
         return next(
-            (r for r in self._resources(root) if r.kind == kind and "/" not in r.name), None
+            (
+                resource
+                for resource in self._resources(root)
+                if resource.kind == kind and "/" not in resource.name
+            ),
+            None,
         )
 
     def collection(self, group: str, plural: str) -> str | None:
@@ -89,38 +94,38 @@ class Discovery:
         A group's preferred version comes first, but not every kind is in it.
         """
         for root in self._roots(group):
-            for found in self._resources(root):
-                if found.kind == kind and "/" not in found.name:
-                    inside = f"/namespaces/{namespace}" if namespace and found.namespaced else ""
-                    return f"{root}{inside}/{found.name}"
+            for served in self._resources(root):
+                if served.kind == kind and "/" not in served.name:
+                    inside = f"/namespaces/{namespace}" if namespace and served.namespaced else ""
+                    return f"{root}{inside}/{served.name}"
         return None
 
     def _roots(self, group: str) -> tuple[str, ...]:
         preferred = self.root(group)
         if preferred is None or not group:
             return () if preferred is None else (preferred,)
-        served = (f"/apis/{group}/{v.version}" for v in self._known()[group].versions)
+        served = (f"/apis/{group}/{v.version}" for v in self._groups_by_name()[group].versions)
         return (preferred, *(root for root in served if root != preferred))
 
     def groups(self) -> tuple[str, ...]:
         """Return all groups, the core first, then as the server orders them."""
-        return ("", *self._known())
+        return ("", *self._groups_by_name())
 
-    def _known(self) -> dict[str, Group]:
+    def _groups_by_name(self) -> dict[str, ApiGroup]:
         if self._groups is None:
-            groups = _decode(self._api.get("/apis"), Groups, "/apis")
+            groups = _decode(self._api.get("/apis"), ApiGroups, "/apis")
             self._groups = {g.name: g for g in groups.groups or ()}
         return self._groups
 
-    def _resources(self, root: str) -> list[Served]:
+    def _resources(self, root: str) -> list[ServedResource]:
         if root not in self._served:
             try:
-                answer = _decode(self._api.get(root), ServedList, root)
+                served_resources = _decode(self._api.get(root), ServedResources, root)
             except ApiError as error:
                 if error.code != 404:  # noqa: PLR2004  (a group that has just gone)
                     raise
-                answer = ServedList()
-            self._served[root] = answer.resources or []
+                served_resources = ServedResources()
+            self._served[root] = served_resources.resources or []
         return self._served[root]
 
 

@@ -67,15 +67,15 @@ def canonical(text: str | float) -> str | None:
     return f"{number}e{3 * power}" if power else f"{number}"
 
 
-def same(one: Any, other: Any) -> bool:
+def is_same_value(left: Any, right: Any) -> bool:
     """Tell whether two values are the same, quantities by value: `8192Mi` is `8Gi`, 2 is `2`.
 
     What is no quantity is compared as it is; a quantity is never the same as what is none.
     """
-    if one == other:
-        return bool(one == other)
-    mine, theirs = _value(one), _value(other)
-    return mine is not None and mine == theirs
+    if left == right:
+        return bool(left == right)
+    left_value, right_value = _value(left), _value(right)
+    return left_value is not None and left_value == right_value
 
 
 def milli(value: Fraction | None) -> int | None:
@@ -88,8 +88,8 @@ def whole(value: Fraction | None) -> int | None:
     return None if value is None else math.ceil(value)
 
 
-def _value(said: Any) -> Fraction | None:
-    return quantity(said) if isinstance(said, str | int | float) else None
+def _value(value: Any) -> Fraction | None:
+    return quantity(value) if isinstance(value, str | int | float) else None
 
 
 def _away(value: Fraction) -> int:
@@ -97,9 +97,9 @@ def _away(value: Fraction) -> int:
     return math.ceil(value) if value > 0 else math.floor(value)
 
 
-def _times(value: Fraction, base: int, most: int) -> int:
+def _times(value: Fraction, base: int, limit: int) -> int:
     """Return how often a whole number can be divided by the base, up to a most."""
     times, number = 0, value.numerator
-    while times < most and number % base == 0:
+    while times < limit and number % base == 0:
         times, number = times + 1, number // base
     return times

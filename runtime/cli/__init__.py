@@ -1,7 +1,7 @@
 """The command line: `runtime.cli:main` is what `fallow` and `kubectl fallow` start.
 
-stdout is data, stderr is talk. A failure is one line that says what, to what and what to do next,
-and the exit code of its kind (`fallow.errors`); a traceback only with --debug or FALLOW_DEBUG.
+stdout is data, stderr is diagnostics. A failure is one line that says what, to what and what to do
+next, and its exit code (`fallow.errors`); a traceback only with --debug or FALLOW_DEBUG.
 """
 
 import os
@@ -25,39 +25,39 @@ def run(words: Sequence[str]) -> int:
     from fallow.errors import FallowError  # noqa: PLC0415
     from runtime.cli.app import build  # noqa: PLC0415
 
-    called = _called()
+    called = _program_name()
     try:
         code = build()(list(words), standalone_mode=False, prog_name=called)
     except FallowError as error:
-        if _debug(words):
+        if _is_debug(words):
             raise
-        return _complain(error.message, error.hint, error.exit_code)
+        return _print_error(error.message, error.hint, error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
-        return _complain("interrupted", None, INTERRUPTED)
+        return _print_error("interrupted", None, INTERRUPTED)
     except typer.TyperException as error:
         message = " ".join(error.format_message().split())
         unknown = message.startswith("No such command")
-        known = _command_words(words)[: -1 if unknown else None]
-        help_command = " ".join([called, *known, "--help"])
-        return _complain(message, f"see {help_command}", error.exit_code)
+        command = _command_words(words)[: -1 if unknown else None]
+        help_command = " ".join([called, *command, "--help"])
+        return _print_error(message, f"see {help_command}", error.exit_code)
     except Exception as error:  # the last line of defence: one line, never a page of frames
-        if _debug(words):
+        if _is_debug(words):
             raise
         text = " ".join(str(error).split()) or type(error).__name__
         hint = "run with --debug to see where; it is a defect of Fallow"
-        return _complain(f"{type(error).__name__}: {text}", hint, 1)
+        return _print_error(f"{type(error).__name__}: {text}", hint, 1)
     if code == INTERRUPTED:
-        return _complain("interrupted", None, INTERRUPTED)
+        return _print_error("interrupted", None, INTERRUPTED)
     return code if isinstance(code, int) else 0
 
 
-def _called() -> str:
+def _program_name() -> str:
     """Return the words that start us: kubectl runs the script kubectl-fallow."""
     script = Path(sys.argv[0]).stem if sys.argv else ""
     return "kubectl fallow" if script == "kubectl-fallow" else "fallow"
 
 
-def _debug(words: Sequence[str]) -> bool:
+def _is_debug(words: Sequence[str]) -> bool:
     return "--debug" in words or os.environ.get("FALLOW_DEBUG", "") not in ("", "0")
 
 
@@ -68,11 +68,11 @@ def _command_words(words: Sequence[str]) -> list[str]:
     return plain[: groups.get(plain[0], 1)] if plain else []
 
 
-def _complain(message: str, hint: str | None, code: int) -> int:
+def _print_error(message: str, hint: str | None, code: int) -> int:
     colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     red, plain = ("\x1b[31m", "\x1b[0m") if colour else ("", "")
     line = " ".join(_printable(message).split())
-    print(f"{red}fallow: {line}{plain}", file=sys.stderr)  # noqa: T201  (stderr is talk)
+    print(f"{red}fallow: {line}{plain}", file=sys.stderr)  # noqa: T201  (stderr is diagnostics)
     if hint:
         print(f"hint: {_printable(hint)}", file=sys.stderr)  # noqa: T201
     return code

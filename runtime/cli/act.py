@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from runtime.cli.frame import Output, Run, command
+from runtime.cli.options import CommandRun, Output, command
 
 if TYPE_CHECKING:
     from datetime import timedelta
     from pathlib import Path
 
-    from actions.cluster.door import Door
-    from actions.journal import Record
+    from actions.cluster.client import KubeClient
+    from actions.journal import JournalState
     from actions.loop.actor import Actor
-    from actions.loop.seams import TurnReport
+    from actions.loop.protocols import TurnReport
     from fallow.settings import Settings
 
 REFUSED, TEMPORARY = 3, 75
@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
 
 
 def apply(
-    run: Run,
+    run: CommandRun,
     findings: Annotated[
         list[str] | None, typer.Argument(metavar="[FINDING]...", help="only these [all]")
     ] = None,
@@ -53,47 +53,47 @@ def apply(
 
     A dry run asks the cluster whether it would take each write, and writes nothing.
     """
-    from runtime import acting, planned  # noqa: PLC0415
+    from runtime.operations import live_actor, plans  # noqa: PLC0415
 
     settings = run.settings()
-    rules = planned.policies(settings, _paths(policies))
-    door = acting.door(settings)
+    rules = plans.load_policies(settings, _paths(policies))
+    cluster = live_actor.connect_cluster(settings)
     with run.warehouse(settings, write=yes) as warehouse:
-        refresh = acting.refresher(warehouse, settings) if yes else _no_refresh
-        reread = acting.rereader(warehouse, settings)
-        evidence = acting.LiveEvidence(warehouse, settings, refresh, run.now, reread)
+        refresh = live_actor.refresher(warehouse, settings) if yes else _no_refresh
+        reread = live_actor.rereader(warehouse, settings)
+        evidence = live_actor.LiveEvidence(warehouse, settings, refresh, run.now, reread)
         with _record(run, settings, write=yes) as record:
-            actor = acting.actor(
-                settings, record, evidence, door=door, policies=rules, clock=run.now
+            actor = live_actor.actor(
+                settings, record, evidence, cluster=cluster, policies=rules, clock=run.now
             )
             if yes:
-                _lease(run, actor)
+                _wait_for_lease(run, actor)
             report = actor.turn(dry_run=not yes, only=findings or ())
             if yes:
                 if wait:
                     _settle(run, actor, wait)
                 actor.lease.give_up()
-                _copied(warehouse, settings, record)
+                _copy_journal(warehouse, settings, record)
     _show(run, report)
-    return _code(report)
+    return _exit_code(report)
 
 
 def undo(
-    run: Run,
+    run: CommandRun,
     action: Annotated[str, typer.Argument(metavar="ACTION", help="its id, or how it begins")],
     *,
     by: By = None,
 ) -> None:
     """Give back what an action took: exactly, once, and only if nobody changed it since."""
-    from runtime import acting  # noqa: PLC0415
+    from runtime.operations import live_actor  # noqa: PLC0415
 
     settings = run.settings()
     with _record(run, settings, write=True, by=by, needed=True) as record:
-        actor = acting.actor(
+        actor = live_actor.actor(
             settings,
             record,
-            acting.NoCluster(),
-            door=acting.door(settings),
+            live_actor.NoEvidence(),
+            cluster=live_actor.connect_cluster(settings),
             policies=(),
             clock=run.now,
         )
@@ -102,7 +102,7 @@ def undo(
 
 
 def approve(
-    run: Run,
+    run: CommandRun,
     request: Annotated[str, typer.Argument(metavar="ID", help="as `fallow actions` lists it")],
     *,
     by: By = None,
@@ -112,12 +112,12 @@ def approve(
 
     settings = run.settings()
     with _record(run, settings, write=True, by=by, needed=True) as record:
-        found = agree(record, request, record.journal.actor)
-        run.say(f"{found} is approved by {record.journal.actor}; the next turn may act on it")
+        request_id = agree(record, request, record.journal.actor)
+        run.say(f"{request_id} is approved by {record.journal.actor}; the next turn may act on it")
 
 
 def keep(
-    run: Run,
+    run: CommandRun,
     workload: Annotated[str, typer.Argument(metavar="KIND/NAMESPACE/NAME", help="what to keep")],
     duration: Annotated[str, typer.Argument(metavar="[DURATION]", help="for how long")] = "24h",
     *,
@@ -125,59 +125,61 @@ def keep(
 ) -> None:
     """Keep a workload from being stopped for a while: an annotation, written as yourself."""
     from fallow.window import parse_duration  # noqa: PLC0415
-    from runtime import acting  # noqa: PLC0415
+    from runtime.operations import live_actor  # noqa: PLC0415
 
     settings = run.settings()
     until = run.now() + parse_duration(duration)
-    door = acting.door(settings)
+    cluster = live_actor.connect_cluster(settings)
     with _record(run, settings, write=True, by=by) as record:
-        said = acting.keep(settings, record, door, workload, until)
-    run.say(f"{workload} is kept until {said}")
+        until_text = live_actor.keep_workload(settings, record, cluster, workload, until)
+    run.say(f"{workload} is kept until {until_text}")
 
 
 def freeze(
-    run: Run,
+    run: CommandRun,
     why: Annotated[str, typer.Argument(metavar="[WHY]", help="for the journal")] = "by command",
     *,
     by: By = None,
 ) -> int:
     """Stop everything that acts, within one turn: the kill switch."""
-    from actions.journal import Record  # noqa: PLC0415
+    from actions.journal import JournalState  # noqa: PLC0415
     from fallow.errors import FallowError  # noqa: PLC0415
-    from runtime import acting  # noqa: PLC0415
+    from runtime.operations import live_actor  # noqa: PLC0415
 
     settings = run.settings()
-    failed: list[str] = []
+    failures: list[str] = []
     try:
-        with acting.journal(settings, run.now, actor=by or "") as opened:
-            switch = acting.freeze(settings, Record(opened), _door_or_none(run, settings))
-            failed += switch.freeze(why, opened.actor)
+        with live_actor.journal(settings, run.now, actor=by or "") as journal:
+            switch = live_actor.kill_switch(
+                settings, JournalState(journal), _cluster_or_none(run, settings)
+            )
+            failures += switch.freeze(why, journal.actor)
     except FallowError as error:  # a kill switch works whatever became of the journal
-        switch = acting.freeze(settings, None, _door_or_none(run, settings))
-        failed += [error.message, *switch.freeze(why, by or acting.who(settings))]
-    for text in failed:
+        switch = live_actor.kill_switch(settings, None, _cluster_or_none(run, settings))
+        failures += [error.message, *switch.freeze(why, by or live_actor.actor_name(settings))]
+    for text in failures:
         run.say(f"not switched: {text}")
     run.say("frozen: nothing acts until `fallow thaw`")
     return 0
 
 
-def thaw(run: Run, *, by: By = None) -> int:
+def thaw(run: CommandRun, *, by: By = None) -> int:
     """Allow acting again, once every switch is off."""
-    from runtime import acting  # noqa: PLC0415
+    from runtime.operations import live_actor  # noqa: PLC0415
 
     settings = run.settings()
     with _record(run, settings, write=True, by=by) as record:
-        switch = acting.freeze(settings, record, _door_or_none(run, settings))
-        failed = switch.thaw(record.journal.actor)
-        still = switch.why()
-    for text in failed:
+        switch = live_actor.kill_switch(settings, record, _cluster_or_none(run, settings))
+        failures = switch.thaw(record.journal.actor)
+        reason = switch.why()
+    for text in failures:
         run.say(f"not switched: {text}")
-    run.say("thawed" if still is None else f"still {still}")
-    return 0 if still is None else 1
+    run.say("thawed" if reason is None else f"still {reason}")
+    return 0 if reason is None else 1
 
 
 def actions(
-    run: Run,
+    run: CommandRun,
     action: Annotated[str | None, typer.Argument(metavar="[ACTION]", help="one, whole")] = None,
     *,
     verify: Annotated[
@@ -185,38 +187,40 @@ def actions(
     ] = False,
 ) -> int:
     """List what was done, what waits for approval, and what came of it."""
-    from runtime import acting_shown  # noqa: PLC0415
+    from runtime.rendering import action_tables  # noqa: PLC0415
 
     settings = run.settings()
     if verify:
         return _verify(run, settings)
     with _record(run, settings, write=False, needed=True) as record:
         if action is not None:
-            run.text(acting_shown.whole(record, action, run.output))
+            run.text(action_tables.render_action(record, action, run.output))
         elif run.output is Output.json:
             run.data(
-                acting_shown.listed(record), noun="actions", waiting=acting_shown.waiting(record)
+                action_tables.action_rows(record),
+                noun="actions",
+                waiting=action_tables.approval_rows(record),
             )
         else:
-            waiting = acting_shown.waiting(record)
+            waiting = action_tables.approval_rows(record)
             if waiting:
                 run.say(f"{len(waiting)} wait for approval: fallow approve ID")
-            run.data([*waiting, *acting_shown.listed(record)], noun="actions")
+            run.data([*waiting, *action_tables.action_rows(record)], noun="actions")
     return 0
 
 
-def _verify(run: Run, settings: "Settings") -> int:
-    from actions.journal.copying import known  # noqa: PLC0415
+def _verify(run: CommandRun, settings: "Settings") -> int:
+    from actions.journal.warehouse_copy import read_copied_hashes  # noqa: PLC0415
     from fallow.errors import FallowError  # noqa: PLC0415
-    from runtime import acting  # noqa: PLC0415
+    from runtime.operations import live_actor  # noqa: PLC0415
 
     copy: list[tuple[int, str]] = []
     try:
         with run.warehouse(settings) as warehouse:
-            copy = known(warehouse, settings.cluster)
+            copy = read_copied_hashes(warehouse, settings.cluster)
     except FallowError as error:
         run.say(f"without the warehouse's copy: {error.message}")
-    with acting.journal(settings, run.now, write=False) as journal:
+    with live_actor.journal(settings, run.now, write=False) as journal:
         broken = journal.verify(copy)
         if broken is not None:
             run.say(f"fallow: the journal is broken at row {broken.seq}: {broken.why}")
@@ -228,41 +232,46 @@ def _verify(run: Run, settings: "Settings") -> int:
 
 @contextmanager
 def _record(
-    run: Run, settings: "Settings", *, write: bool, by: str | None = None, needed: bool = False
-) -> "Iterator[Record]":
+    run: CommandRun,
+    settings: "Settings",
+    *,
+    write: bool,
+    by: str | None = None,
+    needed: bool = False,
+) -> "Iterator[JournalState]":
     """Open the journal; a dry run without one reads an empty one, which is nowhere."""
-    from actions.journal import Record  # noqa: PLC0415
+    from actions.journal import JournalState  # noqa: PLC0415
     from fallow.errors import UsageError  # noqa: PLC0415
-    from runtime import acting  # noqa: PLC0415
+    from runtime.operations import live_actor  # noqa: PLC0415
 
-    there = acting.journal_path(settings).is_file()
-    if needed and not there:
+    exists = live_actor.journal_path(settings).is_file()
+    if needed and not exists:
         raise UsageError(
-            f"there is no journal at {acting.journal_path(settings)}",
+            f"there is no journal at {live_actor.journal_path(settings)}",
             hint="nothing has acted, or been asked for, yet",
         )
-    if write or there:
-        with acting.journal(settings, run.now, write=write, actor=by or "") as opened:
-            yield Record(opened).catch_up()
+    if write or exists:
+        with live_actor.journal(settings, run.now, write=write, actor=by or "") as journal:
+            yield JournalState(journal).catch_up()
         return
-    with acting.empty_journal(run.now) as opened:
-        yield Record(opened)
+    with live_actor.empty_journal(run.now) as journal:
+        yield JournalState(journal)
 
 
-def _door_or_none(run: Run, settings: "Settings") -> "Door | None":
-    """Return the door; a kill switch works without a cluster too, and says so."""
+def _cluster_or_none(run: CommandRun, settings: "Settings") -> "KubeClient | None":
+    """Return the cluster's client; without a cluster a kill switch works too, and says so."""
     from fallow.errors import FallowError  # noqa: PLC0415
-    from runtime import acting  # noqa: PLC0415
+    from runtime.operations import live_actor  # noqa: PLC0415
 
     try:
-        return acting.door(settings)
+        return live_actor.connect_cluster(settings)
     except FallowError as error:
         run.say(f"the ConfigMap is left as it is: {error.message}")
         return None
 
 
-def _lease(run: Run, actor: "Actor") -> None:
-    """Wait for a lease whose holder shows no life: whether it lives only time tells."""
+def _wait_for_lease(run: CommandRun, actor: "Actor") -> None:
+    """Wait for a lease whose holder does not renew it: only its duration shows that it ended."""
     import time  # noqa: PLC0415
 
     if why := actor.lease.hold():
@@ -270,38 +279,38 @@ def _lease(run: Run, actor: "Actor") -> None:
         actor.lease.wait(time.sleep)
 
 
-def _settle(run: Run, actor: "Actor", wait: str) -> None:
+def _settle(run: CommandRun, actor: "Actor", wait: str) -> None:
     import time  # noqa: PLC0415
 
     from fallow.window import parse_duration  # noqa: PLC0415
 
     length: timedelta = parse_duration(wait)
     until = run.now() + length
-    while actor.record.open() and run.now() < until:
+    while actor.record.list_open() and run.now() < until:
         time.sleep(min(10.0, length.total_seconds()))
         for outcome in actor.settle():
             run.say(f"action {outcome.action}: {outcome.result}")
 
 
-def _copied(warehouse: Any, settings: "Settings", record: "Record") -> None:
-    from actions.journal.copying import copy  # noqa: PLC0415
+def _copy_journal(warehouse: Any, settings: "Settings", record: "JournalState") -> None:
+    from actions.journal.warehouse_copy import copy_journal  # noqa: PLC0415
 
-    copy(record.journal, warehouse, settings.cluster)
+    copy_journal(record.journal, warehouse, settings.cluster)
 
 
-def _show(run: Run, report: "TurnReport") -> None:
-    from runtime import acting_shown  # noqa: PLC0415
+def _show(run: CommandRun, report: "TurnReport") -> None:
+    from runtime.rendering import action_tables  # noqa: PLC0415
 
-    for line in acting_shown.talk(report):
+    for line in action_tables.step_notes(report):
         run.say(line)
-    rows = acting_shown.taken(report)
+    rows = action_tables.step_rows(report)
     if run.output is Output.json:
         run.data(rows, noun="steps", dry_run=report.dry_run, at=report.at)
     else:
         run.data(rows, noun="steps")
 
 
-def _code(report: "TurnReport") -> int:
+def _exit_code(report: "TurnReport") -> int:
     if any(reason.gate == "lease" for reason in report.halted):
         return TEMPORARY
     if report.halted or (report.plan is not None and report.plan.aborted is not None):
@@ -310,7 +319,7 @@ def _code(report: "TurnReport") -> int:
 
 
 def _no_refresh(_now: object) -> None:
-    """A dry run looks at what is stored."""
+    """Read nothing: a dry run judges what is stored."""
 
 
 def _paths(names: list[str] | None) -> "list[Path]":

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runtime.cli.frame import UNTIL, WINDOW, Output, Run, command
+from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output, command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from analyzers.ranking import Ranked
+    from analyzers.ranking import RankedFinding
     from fallow.settings import Settings
-    from runtime.analyzing import Analysis
+    from runtime.operations.analyzer_runs import Analysis
 
 IDLE = "idle"
 
@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def analyze(
-    run: Run,
+    run: CommandRun,
     names: Annotated[
         list[str] | None,
         typer.Argument(metavar="[NAME]...", help="only these analyzers, such as idle [all]"),
@@ -61,7 +61,7 @@ def analyze(
     Findings are ranked by the dollars they save; together they never save more than the bill.
     """
     from fallow.errors import FINDINGS_EXIST, UsageError  # noqa: PLC0415
-    from runtime import analyzing, windows  # noqa: PLC0415
+    from runtime.operations import analyzer_runs, windows  # noqa: PLC0415
 
     if evidence not in (None, "confirmed", "suspected"):
         raise UsageError(f"--evidence {evidence!r} is none of: confirmed, suspected")
@@ -72,50 +72,56 @@ def analyze(
         idle__exit_threshold=exit_threshold,
         idle__exit_samples=exit_samples,
     )
-    asked = tuple(names or ())
-    analyzing.chosen(settings, asked)
+    analyzer_names = tuple(names or ())
+    analyzer_runs.load_analyzers(settings, analyzer_names)
     with run.warehouse(settings) as warehouse:
-        made = analyzing.analyze(
+        analysis = analyzer_runs.analyze(
             warehouse,
             settings,
-            asked,
-            windows.ending(window, until, run.now()),
+            analyzer_names,
+            windows.end_window(window, until, run.now()),
             now=run.now(),
             cluster=run.options.get("cluster"),
         )
-    unkept = analyzing.keep(settings, made, run.options.get("cluster"))
-    for line in [*made.notes, *([unkept] if unkept else [])]:
+    note = analyzer_runs.store_analysis(settings, analysis, run.options.get("cluster"))
+    for line in [*analysis.notes, *([note] if note else [])]:
         run.say(line)
-    shown = [row for row in made.ranked if evidence in (None, row.finding.evidence)]
-    _show(run, made, shown, asked, top)
-    return FINDINGS_EXIST if fail_on_findings and shown else 0
+    ranked = [row for row in analysis.ranked if evidence in (None, row.finding.evidence)]
+    _show(run, analysis, ranked, analyzer_names, top)
+    return FINDINGS_EXIST if fail_on_findings and ranked else 0
 
 
 def _show(
-    run: Run, made: "Analysis", shown: "Sequence[Ranked]", asked: tuple[str, ...], top: int
+    run: CommandRun,
+    analysis: "Analysis",
+    ranked: "Sequence[RankedFinding]",
+    analyzer_names: tuple[str, ...],
+    top: int,
 ) -> None:
-    from runtime import findings, showing  # noqa: PLC0415
+    from runtime.operations import findings, reconcile  # noqa: PLC0415
+    from runtime.rendering import finding_tables  # noqa: PLC0415
 
     if run.output is Output.json:
-        from runtime.output import document  # noqa: PLC0415
+        from runtime.rendering.tables import document  # noqa: PLC0415
 
         body = {
-            "window": made.window.whole(),
-            "findings": [findings.document(row.finding) for row in shown],
-            "waterfall": showing.waterfall_document(made.waterfall),
-            "summaries": made.summaries,
+            "window": analysis.window.whole(),
+            "findings": [findings.document(row.finding) for row in ranked],
+            "waterfall": finding_tables.waterfall_document(analysis.waterfall),
+            "reconciliation": reconcile.document(analysis.waterfall),
+            "summaries": analysis.summaries,
         }
-        if len(asked) == 1 and asked[0] in made.summaries:
-            body["summary"] = made.summaries[asked[0]]
+        if len(analyzer_names) == 1 and analyzer_names[0] in analysis.summaries:
+            body["summary"] = analysis.summaries[analyzer_names[0]]
         run.text(document("findings", body))
     elif run.output is Output.csv:
-        run.data([findings.row(row) for row in shown], noun="findings")
+        run.data([findings.row(row) for row in ranked], noun="findings")
     else:
-        run.text(showing.analysis(shown, made.waterfall, run.output, top))
+        run.text(finding_tables.render_analysis(ranked, analysis.waterfall, run.output, top))
 
 
 def explain(
-    run: Run,
+    run: CommandRun,
     finding: Annotated[
         str, typer.Argument(metavar="ID", help="of a finding or an action, or its beginning")
     ],
@@ -125,44 +131,46 @@ def explain(
     Of an action: policy, facts, gates, writes, proofs, outcome and saving, and whether its verdict
     comes out again from the stored rows.
     """
-    from runtime.explaining import explanation  # noqa: PLC0415
+    from runtime.operations.explanations import explain_finding  # noqa: PLC0415
 
     settings = run.settings()
-    if _explained_action(run, settings, finding):
+    if _explain_action(run, settings, finding):
         return
     with run.warehouse(settings) as warehouse:
-        told = explanation(warehouse, finding, settings)
+        explanation = explain_finding(warehouse, finding, settings)
     if run.output is Output.json:
-        from runtime.output import document  # noqa: PLC0415
+        from runtime.rendering.tables import document  # noqa: PLC0415
 
-        run.text(document("explanation", told))
+        run.text(document("explanation", explanation))
         return
-    from runtime.explaining import spoken  # noqa: PLC0415
+    from runtime.operations.explanations import render_explanation  # noqa: PLC0415
 
-    run.text(spoken(told))
+    run.text(render_explanation(explanation))
 
 
-def _explained_action(run: Run, settings: "Settings", prefix: str) -> bool:
+def _explain_action(run: CommandRun, settings: "Settings", prefix: str) -> bool:
     """Explain the action of that id, if the journal has one."""
-    from runtime.planned import journal_of  # noqa: PLC0415
+    from runtime.operations.plans import journal_path  # noqa: PLC0415
 
-    path = journal_of(settings)
+    path = journal_path(settings)
     if not path.is_file():
         return False
-    from actions.journal import Journal, Record  # noqa: PLC0415
-    from runtime import explaining_actions as explaining  # noqa: PLC0415
+    from actions.journal import Journal, JournalState  # noqa: PLC0415
+    from runtime.operations import action_history  # noqa: PLC0415
 
     with Journal.open(path, run.now, write=False) as journal:
-        record = Record(journal).catch_up()
-        action = explaining.action_of(record, prefix)
+        record = JournalState(journal).catch_up()
+        action = action_history.find_action(record, prefix)
         if action is None:
             return False
         with run.warehouse(settings) as warehouse:
-            told = explaining.explanation(warehouse, settings, record, action, run.now())
+            explanation = action_history.explain_action(
+                warehouse, settings, record, action, run.now()
+            )
     if run.output is Output.json:
-        from runtime.output import document  # noqa: PLC0415
+        from runtime.rendering.tables import document  # noqa: PLC0415
 
-        run.text(document("action_explanation", told))
+        run.text(document("action_explanation", explanation))
     else:
-        run.text(explaining.spoken(told))
+        run.text(action_history.render_explanation(explanation))
     return True

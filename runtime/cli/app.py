@@ -21,7 +21,7 @@ from runtime.cli import (
     spend,
     warehouse,
 )
-from runtime.cli.frame import root_options
+from runtime.cli.options import root_options
 
 EPILOG = """\
 Exit codes: 0 done; 1 failed; 2 usage or configuration; 3 refused by policy or budget;

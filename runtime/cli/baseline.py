@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from runtime.cli.frame import Output, Run, command
+from runtime.cli.options import CommandRun, Output, command
 
 
 class Baselines(TyperGroup):
@@ -25,13 +25,13 @@ def register(app: typer.Typer) -> None:
     )
     app.add_typer(group, name="baseline")
     command(group, "save")(save)
-    command(group, "list")(listed)
+    command(group, "list")(list_stored)
     command(group, "show")(show)
     command(group, "compare")(compare)
 
 
 def save(
-    run: Run,
+    run: CommandRun,
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="its name [until-DAY]")
     ] = None,
@@ -39,33 +39,35 @@ def save(
     window: Annotated[str | None, typer.Option(help="7d, or START/END")] = None,
 ) -> None:
     """Measure a window (bill by team, model and state; all findings) and keep it unchangeable."""
-    from runtime import baselines  # noqa: PLC0415
+    from runtime.operations import baselines  # noqa: PLC0415
 
     settings = run.settings()
     if name is not None:
-        baselines.check(settings, name)
-    measured = _measured(run, window)
+        baselines.check_name(settings, name)
+    measured = _measure(run, window)
     path = baselines.save(settings, name, measured, run.now())
     run.say(f"stored in {path}, unchangeable")
     _print(run, baselines.read(settings, path.stem))
 
 
-def listed(run: Run) -> None:
+def list_stored(run: CommandRun) -> None:
     """List the stored baselines."""
-    from runtime import baselines  # noqa: PLC0415
+    from runtime.operations import baselines  # noqa: PLC0415
 
-    run.data(baselines.stored(run.settings()), noun="baselines")
+    run.data(baselines.list_baselines(run.settings()), noun="baselines")
 
 
-def show(run: Run, name: Annotated[str, typer.Argument(metavar="NAME", help="its name")]) -> None:
+def show(
+    run: CommandRun, name: Annotated[str, typer.Argument(metavar="NAME", help="its name")]
+) -> None:
     """Print a stored baseline."""
-    from runtime import baselines  # noqa: PLC0415
+    from runtime.operations import baselines  # noqa: PLC0415
 
     _print(run, baselines.read(run.settings(), name))
 
 
 def compare(
-    run: Run,
+    run: CommandRun,
     name: Annotated[str, typer.Argument(metavar="NAME", help="the baseline")],
     other: Annotated[
         str | None, typer.Argument(metavar="[OTHER]", help="another one [the window]")
@@ -74,16 +76,16 @@ def compare(
     window: Annotated[str | None, typer.Option(help="7d, or START/END")] = None,
 ) -> None:
     """Show what changed since a baseline, per day: the window now, or another baseline."""
-    from runtime import baselines  # noqa: PLC0415
+    from runtime.operations import baselines  # noqa: PLC0415
 
     before = baselines.read(run.settings(), name)
-    after = baselines.read(run.settings(), other) if other else _measured(run, window)
-    rows = baselines.compared(before, after)
+    after = baselines.read(run.settings(), other) if other else _measure(run, window)
+    rows = baselines.compare(before, after)
     run.data(rows, noun="changes", before=before["window"], after=after["window"], baseline=name)
 
 
-def _measured(run: Run, window: str | None) -> dict[str, Any]:
-    from runtime import baselines  # noqa: PLC0415
+def _measure(run: CommandRun, window: str | None) -> dict[str, Any]:
+    from runtime.operations import baselines  # noqa: PLC0415
 
     settings = run.settings()
     with run.warehouse(settings) as warehouse:
@@ -95,16 +97,17 @@ def _measured(run: Run, window: str | None) -> dict[str, Any]:
     return measured
 
 
-def _print(run: Run, body: dict[str, Any]) -> None:
-    from runtime import baselines, showing  # noqa: PLC0415
+def _print(run: CommandRun, body: dict[str, Any]) -> None:
+    from runtime.operations import baselines  # noqa: PLC0415
+    from runtime.rendering import finding_tables  # noqa: PLC0415
 
-    told = baselines.priced(body)
+    baseline = baselines.decode_usd(body)
     if run.output is Output.json:
-        from runtime.output import document  # noqa: PLC0415
+        from runtime.rendering.tables import document  # noqa: PLC0415
 
-        run.text(document("baseline", {k: v for k, v in told.items() if k != "schema"}))
+        run.text(document("baseline", {k: v for k, v in baseline.items() if k != "schema"}))
     elif run.output is Output.csv:
-        run.data(told["ledger"], noun="ledger")
+        run.data(baseline["ledger"], noun="ledger")
     else:
-        parts = [("the bill", told["ledger"]), ("what was found", told["findings"])]
-        run.text(showing.titled(parts, run.output))
+        parts = [("the bill", baseline["ledger"]), ("what was found", baseline["findings"])]
+        run.text(finding_tables.render_tables(parts, run.output))

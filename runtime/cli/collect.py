@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from runtime.cli.frame import Run, command
-from runtime.roles import Role
+from runtime.cli.options import CommandRun, command
+from runtime.service.roles import ServiceRole
 
 
 def register(app: typer.Typer) -> None:
@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
 
 
 def collect(
-    run: Run,
+    run: CommandRun,
     once: Annotated[bool, typer.Option("--once", help="one pass, for a CronJob")] = False,
     source: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="only this collector; repeatable")
@@ -24,7 +24,7 @@ def collect(
 ) -> int:
     """Collect once from every configured source, account for it, and print how the looks went."""
     from fallow.errors import UsageError  # noqa: PLC0415
-    from runtime.collecting import collect_once  # noqa: PLC0415
+    from runtime.operations.collection import collect_once  # noqa: PLC0415
 
     if not once:
         raise UsageError(
@@ -32,13 +32,13 @@ def collect(
         )
     settings = run.settings()
     with run.warehouse(settings, write=True) as warehouse:
-        looks = collect_once(warehouse, settings, now=run.now(), names=source)
-    run.data(looks, noun="looks")
-    return 0 if any(look["up"] for look in looks) else 75
+        scrapes = collect_once(warehouse, settings, now=run.now(), names=source)
+    run.data(scrapes, noun="looks")
+    return 0 if any(scrape["up"] for scrape in scrapes) else 75
 
 
 def doctor(
-    run: Run,
+    run: CommandRun,
     prometheus: Annotated[
         str | None, typer.Option("--prometheus", metavar="URL", help="base URL, without /api/v1")
     ] = None,
@@ -55,11 +55,11 @@ def doctor(
 ) -> int:
     """Check sources, rights, prices, storage, channels and pages, and say what to do about each."""
     if actions:
-        return _proved(run, namespace or [])
-    from runtime.doctor import examining  # noqa: PLC0415
+        return _review_access(run, namespace or [])
+    from runtime.operations.doctor import checks  # noqa: PLC0415
 
     settings = run.settings(prometheus__url=prometheus)
-    rows = examining.examine(
+    rows = checks.run_checks(
         settings,
         now=run.now(),
         opening=lambda: run.warehouse(settings),
@@ -67,30 +67,31 @@ def doctor(
         only=run.options.get("cluster"),
     )
     run.data(rows, noun="checks")
-    return examining.exit_code(rows)
+    return checks.exit_code(rows)
 
 
-def _proved(run: Run, namespaces: list[str]) -> int:
-    from runtime.proving import examine  # noqa: PLC0415
+def _review_access(run: CommandRun, namespaces: list[str]) -> int:
+    from runtime.operations.access_review import review_access  # noqa: PLC0415
 
-    rows = examine(run.settings(), namespaces)
+    rows = review_access(run.settings(), namespaces)
     run.data(rows, noun="checks")
     return 1 if any(row["status"] == "warn" for row in rows) else 0
 
 
 def up(
-    run: Run,
+    run: CommandRun,
     listen: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="where /metrics and /healthz answer")
     ] = None,
     role: Annotated[
-        list[Role] | None, typer.Option(help="only this part of the service; repeatable [all]")
+        list[ServiceRole] | None,
+        typer.Option(help="only this part of the service; repeatable [all]"),
     ] = None,
 ) -> None:
     """Run the service: collect, account, analyze, act, tidy and show until told to stop."""
-    from runtime.service import serve  # noqa: PLC0415
+    from runtime.service.loop import serve  # noqa: PLC0415
 
-    told = {"config": "CONFIG", "cluster": "CLUSTER", "home": "HOME"}
-    given = {k: run.options.get(k) for k in told}
-    environ = {f"FALLOW_{told[k]}": str(value) for k, value in given.items() if value}
+    variables = {"config": "CONFIG", "cluster": "CLUSTER", "home": "HOME"}
+    values = {k: run.options.get(k) for k in variables}
+    environ = {f"FALLOW_{variables[k]}": str(value) for k, value in values.items() if value}
     serve(run.settings(service__listen=listen), roles=role or (), environ=environ)

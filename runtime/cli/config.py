@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from runtime.cli.frame import Run, command
+from runtime.cli.options import CommandRun, command
 
 
 def register(app: typer.Typer) -> None:
@@ -15,23 +15,23 @@ def register(app: typer.Typer) -> None:
     command(config, "show")(show)
     plugins = typer.Typer(help="The installed plugins.", no_args_is_help=True)
     app.add_typer(plugins, name="plugins")
-    command(plugins, "list")(installed)
+    command(plugins, "list")(list_plugins)
 
 
-def show(run: Run) -> None:
+def show(run: CommandRun) -> None:
     """Show every setting in force and where its value came from."""
     loaded = run.loaded()
-    values = _leaves(loaded.settings.model_dump(mode="json"))
+    values = _flatten(loaded.settings.model_dump(mode="json"))
     rows = [
-        {"setting": key, "value": _shown(value), "from": loaded.origin.get(key, "default")}
+        {"setting": key, "value": _format_cell(value), "from": loaded.origin.get(key, "default")}
         for key, value in values.items()
     ]
     run.data(rows, noun="settings")
 
 
-def installed(run: Run) -> None:
+def list_plugins(run: CommandRun) -> None:
     """List the installed collectors, analyzers, executors and price sources."""
-    from fallow.plugins import SEAMS, installed  # noqa: PLC0415
+    from fallow.plugins import PLUGIN_GROUPS, installed  # noqa: PLC0415
 
     rows = [
         {
@@ -40,23 +40,23 @@ def installed(run: Run) -> None:
             "class": point.value,
             "package": point.dist.name if point.dist else None,
         }
-        for seam in SEAMS
+        for seam in PLUGIN_GROUPS
         for name, point in installed(seam).items()
     ]
     run.data(rows, noun="plugins")
 
 
-def _leaves(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     out: dict[str, Any] = {}
     for key, value in data.items():
         if isinstance(value, Mapping) and value:
-            out |= _leaves(value, f"{prefix}{key}.")
+            out |= _flatten(value, f"{prefix}{key}.")
         else:
             out[f"{prefix}{key}"] = value
     return out
 
 
-def _shown(value: Any) -> Any:
+def _format_cell(value: Any) -> Any:
     if isinstance(value, (list, dict)):
         import json  # noqa: PLC0415
 

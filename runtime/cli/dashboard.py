@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from runtime.cli.frame import Run, command
+from runtime.cli.options import CommandRun, command
 
 
 def register(app: typer.Typer) -> None:
@@ -13,7 +13,7 @@ def register(app: typer.Typer) -> None:
 
 
 def dashboard(
-    run: Run,
+    run: CommandRun,
     listen: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT", help="where pages answer; loopback without a sign-in"),
@@ -35,8 +35,8 @@ def dashboard(
         raise UsageError(
             "the dashboard is not installed", hint="install fallow[dashboards]: it brings Streamlit"
         )
-    shown = f"[{host}]" if ":" in host else host
-    run.say(f"Fallow's dashboard: http://{shown}:{port}{_path(settings.dashboard.base_path)}")
+    host_text = f"[{host}]" if ":" in host else host
+    run.say(f"Fallow's dashboard: http://{host_text}:{port}{_path(settings.dashboard.base_path)}")
     if not settings.dashboard.oidc.on:
         run.say("No sign-in is configured, so it answers on this machine only (dashboard.oidc).")
     serve(settings)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from runtime.cli.frame import Output, Run, command
+from runtime.cli.options import CommandRun, Output, command
 
 
 def register(app: typer.Typer) -> None:
@@ -13,7 +13,7 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    run: Run,
+    run: CommandRun,
     days: Annotated[int, typer.Option(min=1, max=60, help="how much time")] = 7,
     gpus: Annotated[int, typer.Option(min=1, max=2048, help="how many GPUs")] = 128,
     seed: Annotated[int, typer.Option(min=0, help="another fleet")] = 1,
@@ -22,15 +22,15 @@ def demo(
 
     With --home DIR its warehouse is kept there, to ask it more; else nothing is kept.
     """
-    from runtime.demo import play  # noqa: PLC0415  (engine and arrays load in 0.5 s)
-    from runtime.showing import show_story, watching  # noqa: PLC0415
+    from runtime.experiments.demo import run_demo  # noqa: PLC0415  (engine and arrays load in 0.5 s)
+    from runtime.rendering.finding_tables import show_progress, show_story  # noqa: PLC0415
 
     home = run.options.get("home")
-    with watching() as progress:
-        story = play(days=days, gpus=gpus, seed=seed, progress=progress, home=home)
+    with show_progress() as progress:
+        story = run_demo(days=days, gpus=gpus, seed=seed, progress=progress, home=home)
     if run.output is Output.table:
-        kept = "is temporary and now gone"
+        location = "is temporary and now gone"
         if home is not None:
-            kept = f"is kept: fallow explain ID --home {home} --cluster demo"
-        run.say(f"fallow demo: an embedded synthetic fleet; its warehouse {kept}")
+            location = f"is kept: fallow explain ID --home {home} --cluster demo"
+        run.say(f"fallow demo: an embedded synthetic fleet; its warehouse {location}")
     show_story(story, run.output)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from runtime.cli.frame import Run, command
+from runtime.cli.options import CommandRun, command
 
 FILE = typer.Argument(metavar="FILE", help="file to read", show_default=False)
 
@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def samples(
-    run: Run,
+    run: CommandRun,
     file: Annotated[Path, FILE],
     columns: Annotated[
         str, typer.Option(help="ours=theirs, comma-separated: workload=pod_ip,ts=time,...")
@@ -36,19 +36,19 @@ def samples(
     """Import any table of samples (Parquet or CSV)."""
     from collectors.samples_file import import_samples  # noqa: PLC0415
     from fallow.window import parse_duration  # noqa: PLC0415
-    from runtime.importing import Importer  # noqa: PLC0415
+    from runtime.operations.imports import Importer  # noqa: PLC0415
 
     settings = run.settings()
     pairs = _columns(columns)
     seconds = parse_duration(interval).total_seconds()
     price = _rate(rate)
     batches = import_samples(file, pairs, seconds, settings.cluster)
-    done = Importer(settings, run.now()).bring(batches, rate=price)
-    run.data([done], noun="import")
+    summary = Importer(settings, run.now()).import_batches(batches, rate=price)
+    run.data([summary], noun="import")
 
 
 def openb(
-    run: Run,
+    run: CommandRun,
     nodes: Annotated[Path, typer.Option(metavar="FILE", help="node list (CSV)")],
     pods: Annotated[Path, typer.Option(metavar="FILE", help="pod list (CSV)")],
     placement: Annotated[
@@ -57,57 +57,57 @@ def openb(
 ) -> None:
     """Import a cluster in the form of Alibaba's openb traces and print what it holds."""
     from collectors.openb import import_openb  # noqa: PLC0415
-    from runtime.importing import Importer, inventory_counts  # noqa: PLC0415
+    from runtime.operations.imports import Importer, count_inventory  # noqa: PLC0415
 
     settings = run.settings()
     batches = list(import_openb(nodes, pods, placement, settings.cluster))
-    done = Importer(settings, run.now()).bring(batches)
-    run.say(f"{done['added']} rows stored, {done['duplicates']} were there already")
-    run.data(inventory_counts(batches), noun="inventory")
+    summary = Importer(settings, run.now()).import_batches(batches)
+    run.say(f"{summary['added']} rows stored, {summary['duplicates']} were there already")
+    run.data(count_inventory(batches), noun="inventory")
 
 
-def kubectl(run: Run, file: Annotated[Path, FILE]) -> None:
+def kubectl(run: CommandRun, file: Annotated[Path, FILE]) -> None:
     """Import a dump of `kubectl get nodes,pods -A -o json`."""
     from collectors.kube.dump import import_kubectl  # noqa: PLC0415
-    from runtime.importing import Importer, inventory_counts  # noqa: PLC0415
+    from runtime.operations.imports import Importer, count_inventory  # noqa: PLC0415
 
     settings = run.settings()
     batches = list(import_kubectl(file, settings.cluster, run.now()))
-    done = Importer(settings, run.now()).bring(batches)
-    run.say(f"{done['added']} rows stored, {done['duplicates']} were there already")
-    run.data(inventory_counts(batches), noun="inventory")
+    summary = Importer(settings, run.now()).import_batches(batches)
+    run.say(f"{summary['added']} rows stored, {summary['duplicates']} were there already")
+    run.data(count_inventory(batches), noun="inventory")
 
 
 def exposition(
-    run: Run,
+    run: CommandRun,
     file: Annotated[Path, FILE],
     interval: Annotated[str, typer.Option(help="time between two looks")] = "30s",
 ) -> None:
     """Import a text in the Prometheus exposition format, with or without timestamps."""
     from collectors.exposition_file import import_exposition  # noqa: PLC0415
     from fallow.window import parse_duration  # noqa: PLC0415
-    from runtime.importing import Importer  # noqa: PLC0415
+    from runtime.operations.imports import Importer  # noqa: PLC0415
 
     settings = run.settings()
     seconds = parse_duration(interval).total_seconds()
     batches = import_exposition(file, settings.cluster, run.now(), seconds)
-    run.data([Importer(settings, run.now()).bring(batches)], noun="import")
+    run.data([Importer(settings, run.now()).import_batches(batches)], noun="import")
 
 
 def prometheus(
-    run: Run,
+    run: CommandRun,
     url: Annotated[str | None, typer.Option(help="base URL, without /api/v1")] = None,
     since: Annotated[str, typer.Option(help="how far back: 30d, or a moment")] = "30d",
     step: Annotated[str | None, typer.Option(help="resolution of the queries, such as 60s")] = None,
 ) -> None:
     """Import the history of a Prometheus; interrupted, it resumes where it stopped."""
-    from runtime.importing import Importer  # noqa: PLC0415
-    from runtime.showing import watching  # noqa: PLC0415
+    from runtime.operations.imports import Importer  # noqa: PLC0415
+    from runtime.rendering.finding_tables import show_progress  # noqa: PLC0415
 
     settings = run.settings(prometheus__url=url, prometheus__step=step)
-    with watching() as progress:
-        done = Importer(settings, run.now()).backfill(since, progress)
-    run.data([done], noun="import")
+    with show_progress() as progress:
+        summary = Importer(settings, run.now()).backfill(since, progress)
+    run.data([summary], noun="import")
 
 
 def _columns(text: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runtime.cli.frame import Output, Run, command
+from runtime.cli.options import CommandRun, Output, command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
 
 
 def plan(
-    run: Run,
+    run: CommandRun,
     policies: Policies = None,
     *,
     at: At = None,
@@ -41,33 +41,34 @@ def plan(
 
     Reads only. `fallow apply` carries it out.
     """
-    from runtime import planned, planning_shown  # noqa: PLC0415
+    from runtime.operations import plans  # noqa: PLC0415
+    from runtime.rendering import plan_tables  # noqa: PLC0415
 
-    settings, rules = _rules(run, policies)
+    settings, rules = _read_rules(run, policies)
     with run.warehouse(settings) as warehouse:
-        made = planned.plan(
+        plan_result = plans.make_plan(
             warehouse,
             settings,
             rules,
-            at=_moment(run, at),
+            at=_parse_at(run, at),
             cluster=run.options.get("cluster"),
         )
     if run.output is Output.json:
-        from runtime.output import document  # noqa: PLC0415
+        from runtime.rendering.tables import document  # noqa: PLC0415
 
-        run.text(document("plan", planning_shown.document(made)))
+        run.text(document("plan", plan_tables.document(plan_result)))
         return
-    whole = planning_shown.rows(made)
-    shown = whole if run.output is Output.csv or not top else whole[:top]
-    run.data(shown, noun="plan")
-    if len(shown) < len(whole):
-        run.say(f"{len(whole) - len(shown)} more rows: --top 0, or -o csv")
-    for line in planning_shown.said(made):
+    all_rows = plan_tables.rows(plan_result)
+    visible_rows = all_rows if run.output is Output.csv or not top else all_rows[:top]
+    run.data(visible_rows, noun="plan")
+    if len(visible_rows) < len(all_rows):
+        run.say(f"{len(all_rows) - len(visible_rows)} more rows: --top 0, or -o csv")
+    for line in plan_tables.plan_notes(plan_result):
         run.say(line)
 
 
 def why_not(
-    run: Run,
+    run: CommandRun,
     workload: Annotated[
         str, typer.Argument(metavar="WORKLOAD", help="Kind/namespace/name, or a part of it")
     ],
@@ -78,36 +79,37 @@ def why_not(
     every: Annotated[bool, typer.Option("--all", help="gates that are open, too")] = False,
 ) -> None:
     """Say why a workload is not acted upon: every gate's answer, and what would have to change."""
-    from runtime import planned, planning_shown  # noqa: PLC0415
+    from runtime.operations import plans  # noqa: PLC0415
+    from runtime.rendering import plan_tables  # noqa: PLC0415
 
-    settings, rules = _rules(run, policies)
-    asked = [_named(rules, policy)] if policy else rules
+    settings, rules = _read_rules(run, policies)
+    candidates = [_find_policy(rules, policy)] if policy else rules
     with run.warehouse(settings) as warehouse:
-        told = planned.why_not(
+        report = plans.why_not(
             warehouse,
             settings,
-            asked,
+            candidates,
             workload,
-            at=_moment(run, at),
+            at=_parse_at(run, at),
             cluster=run.options.get("cluster"),
         )
-    rows = planning_shown.answered(told)
-    subject = f"{told.subject.workload_kind}/{told.subject.namespace}/{told.subject.workload}"
+    rows = plan_tables.answer_rows(report)
+    subject = f"{report.subject.workload_kind}/{report.subject.namespace}/{report.subject.workload}"
     if run.output is Output.json:
-        run.data(rows, noun="why_not", workload=subject, at=told.at, doubts=list(told.doubts))
+        run.data(rows, noun="why_not", workload=subject, at=report.at, doubts=list(report.doubts))
         return
     if run.output is Output.csv:
         run.data(rows, noun="why_not")
-    elif told.cases:
-        run.text(planning_shown.answered_text(told, run.output.value, every=every))
-    if not told.cases:
+    elif report.cases:
+        run.text(plan_tables.render_answers(report, run.output.value, every=every))
+    if not report.cases:
         run.say(f"{subject}: nothing is found about it that a policy could act upon")
-        for doubt in told.doubts:
+        for doubt in report.doubts:
             run.say(f"withheld by {doubt}")
 
 
 def backtest(
-    run: Run,
+    run: CommandRun,
     policy: Annotated[str, typer.Argument(metavar="POLICY", help="its name")],
     policies: Policies = None,
     *,
@@ -128,12 +130,13 @@ def backtest(
     """
     from fallow.errors import RefusedError  # noqa: PLC0415
     from fallow.window import format_duration, parse_duration  # noqa: PLC0415
-    from runtime import planned, planning_shown  # noqa: PLC0415
+    from runtime.operations import plans  # noqa: PLC0415
+    from runtime.rendering import plan_tables  # noqa: PLC0415
 
-    settings, rules = _rules(run, policies)
-    rule = _named(rules, policy)
+    settings, rules = _read_rules(run, policies)
+    rule = _find_policy(rules, policy)
     with run.warehouse(settings) as warehouse:
-        made = planned.backtest(
+        result = plans.run_backtest(
             warehouse,
             settings,
             rule,
@@ -143,34 +146,34 @@ def backtest(
             now=run.now(),
             cluster=run.options.get("cluster"),
         )
-    lax = made.within < rule.regret.within
+    lax = result.within < rule.regret.within
     if lax:
         declared = format_duration(rule.regret.within.total_seconds())
         run.say(f"not for the journal: --within {within} is shorter than the policy's {declared}")
     if not (dry_run or lax):
-        planned.note(settings, made, run.now(), actor=settings.actions.actor)
+        plans.record_backtest(settings, result, run.now(), actor=settings.actions.actor)
     if run.output is Output.json:
-        from runtime.output import document  # noqa: PLC0415
+        from runtime.rendering.tables import document  # noqa: PLC0415
 
-        run.text(document("backtest", planning_shown.backtest_document(made)))
+        run.text(document("backtest", plan_tables.backtest_document(result)))
     else:
         every = run.output is Output.csv or not top
-        run.data(planning_shown.stops(made, 0 if every else top), noun="backtest")
-        if not every and len(made.stops) > top:
-            run.say(f"{len(made.stops) - top} more stops: --top 0, or -o csv")
-        for line in planning_shown.backtest_said(made, 0 if every else top):
+        run.data(plan_tables.stop_rows(result, 0 if every else top), noun="backtest")
+        if not every and len(result.stops) > top:
+            run.say(f"{len(result.stops) - top} more stops: --top 0, or -o csv")
+        for line in plan_tables.backtest_notes(result, 0 if every else top):
             run.say(line)
-    return 0 if made.met else RefusedError.exit_code
+    return 0 if result.met else RefusedError.exit_code
 
 
-def _rules(run: Run, files: list[Path] | None) -> "tuple[Settings, tuple[Policy, ...]]":
-    from runtime import planned  # noqa: PLC0415
+def _read_rules(run: CommandRun, files: list[Path] | None) -> "tuple[Settings, tuple[Policy, ...]]":
+    from runtime.operations import plans  # noqa: PLC0415
 
     settings = run.settings()
-    return settings, planned.policies(settings, files or ())
+    return settings, plans.load_policies(settings, files or ())
 
 
-def _named(rules: "Sequence[Policy]", name: str) -> "Policy":
+def _find_policy(rules: "Sequence[Policy]", name: str) -> "Policy":
     from fallow.errors import UsageError  # noqa: PLC0415
 
     for rule in rules:
@@ -180,12 +183,12 @@ def _named(rules: "Sequence[Policy]", name: str) -> "Policy":
     raise UsageError(f"no policy called {name!r}", hint=f"there are: {listed}")
 
 
-def _moment(run: Run, at: str | None) -> "datetime":
+def _parse_at(run: CommandRun, at: str | None) -> "datetime":
     from fallow.errors import UsageError  # noqa: PLC0415
-    from fallow.window import parse_moment  # noqa: PLC0415
+    from fallow.window import parse_timestamp  # noqa: PLC0415
 
     now = run.now()
-    moment = now if at is None else parse_moment(at, now=now)
-    if moment > now:
+    timestamp = now if at is None else parse_timestamp(at, now=now)
+    if timestamp > now:
         raise UsageError(f"--at {at} lies in the future", hint="a plan is of rows that are there")
-    return moment
+    return timestamp

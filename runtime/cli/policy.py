@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from runtime.cli.frame import Output, Run, command
+from runtime.cli.options import CommandRun, Output, command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
-    from actions.journal.trust import Standing
+    from actions.journal.trust import TrustState
     from actions.policy.model import Policy
     from fallow.errors import UsageError
     from fallow.settings import Settings
@@ -27,19 +27,21 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="What may be done, how far and when not.", no_args_is_help=True)
     app.add_typer(group, name="policy")
     command(group, "check")(check)
-    command(group, "list")(listed)
+    command(group, "list")(list_policies)
     command(group, "show")(show)
     command(group, "init")(init)
     command(group, "trust")(trust)
     command(group, "schema")(schema)
 
 
-def check(run: Run, files: Files = None) -> int:
+def check(run: CommandRun, files: Files = None) -> int:
     """Check policies offline: one line per error, with file, line, key and what is legal."""
-    from actions.policy.reading import look_at  # noqa: PLC0415
+    from actions.policy.parser import parse_policies  # noqa: PLC0415
 
     settings = run.settings()
-    policies, problems = look_at(_paths(run, files, settings), look=_look(settings))
+    policies, problems = parse_policies(
+        _paths(run, files, settings), interval=_sample_interval(settings)
+    )
     if run.output is Output.json:
         import msgspec  # noqa: PLC0415
 
@@ -55,40 +57,40 @@ def check(run: Run, files: Files = None) -> int:
     return 2 if problems else 0
 
 
-def listed(run: Run, files: Files = None) -> None:
+def list_policies(run: CommandRun, files: Files = None) -> None:
     """List the policies, where each may act and what it would do in the end."""
-    from runtime import planned  # noqa: PLC0415
+    from runtime.operations import plans  # noqa: PLC0415
 
     policies, settings = _read(run, files), run.settings()
-    known = planned.standings(settings, policies)
+    standings = plans.read_standings(settings, policies)
     shipped = _are_shipped(files, settings)
     rows = [
-        _row(policy) | (_SHIPPED if shipped else _trust(policy, known.get(policy.name)))
+        _row(policy) | (_SHIPPED if shipped else _trust(policy, standings.get(policy.name)))
         for policy in policies
     ]
     run.data(rows, noun="policies", shipped=shipped)
 
 
 def show(
-    run: Run,
+    run: CommandRun,
     name: Annotated[str, typer.Argument(metavar="NAME", help="of the policy")],
     files: Files = None,
 ) -> None:
     """Show a policy with everything that holds where nothing is said."""
     import msgspec  # noqa: PLC0415
 
-    policy = _named(_read(run, files), name)
+    policy = _find_policy(_read(run, files), name)
     body = {"fingerprint": policy.fingerprint, **msgspec.to_builtins(policy)}
     if run.output is Output.json:
-        from runtime.output import document  # noqa: PLC0415
+        from runtime.rendering.tables import document  # noqa: PLC0415
 
         run.text(document("policy", body))
         return
-    run.data([{"key": key, "value": value} for key, value in _leaves(body)], noun="policy")
+    run.data([{"key": key, "value": value} for key, value in _flatten(body)], noun="policy")
 
 
 def init(
-    run: Run,
+    run: CommandRun,
     folder: Annotated[
         Path | None, typer.Argument(metavar="[DIR]", help="where to [actions.policies]")
     ] = None,
@@ -110,7 +112,7 @@ def init(
 
 
 def trust(
-    run: Run,
+    run: CommandRun,
     name: Annotated[str, typer.Argument(metavar="NAME", help="of the policy")],
     files: Files = None,
     *,
@@ -129,29 +131,29 @@ def trust(
     It holds for this text only: a changed policy has to be trusted again. Every plan says who
     trusts it and why, and it still demotes itself when owners take back too much.
     """
-    from actions.journal import Record  # noqa: PLC0415
+    from actions.journal import JournalState  # noqa: PLC0415
     from actions.journal import trust as journal  # noqa: PLC0415
-    from runtime import acting  # noqa: PLC0415
+    from runtime.operations import live_actor  # noqa: PLC0415
 
     settings = run.settings()
     if revoke:
-        with acting.journal(settings, run.now, actor=by or "") as opened:
-            journal.revoke(Record(opened), name, opened.actor, reason)
+        with live_actor.journal(settings, run.now, actor=by or "") as opened:
+            journal.revoke(JournalState(opened), name, opened.actor, reason)
         run.say(f"policy {name} is trusted no more: it goes no further than a notice")
         return
     if _are_shipped(files, settings):
-        raise _no_folder(settings)
-    policy = _named(_read(run, files), name)
-    with acting.journal(settings, run.now, actor=by or "") as opened:
-        record = Record(opened).catch_up()
-        given = journal.trust_by_hand(record, policy, opened.actor, reason)
-    run.say(f"policy {name} ({policy.fingerprint}) is {given.said}")
+        raise _missing_folder_error(settings)
+    policy = _find_policy(_read(run, files), name)
+    with live_actor.journal(settings, run.now, actor=by or "") as opened:
+        record = JournalState(opened).catch_up()
+        standing = journal.trust_by_hand(record, policy, opened.actor, reason)
+    run.say(f"policy {name} ({policy.fingerprint}) is {standing.text}")
     if not (policy.allow.namespaces or policy.allow.cluster_objects):
         run.say("it may act nowhere yet: list allow.namespaces, and trust the changed text again")
     run.say(f"until its text changes, or `fallow policy trust {name} --revoke`")
 
 
-def schema(run: Run) -> None:
+def schema(run: CommandRun) -> None:
     """Print the JSON schema of a policy, for editors."""
     import json  # noqa: PLC0415
 
@@ -160,14 +162,14 @@ def schema(run: Run) -> None:
     run.text(json.dumps(schema(), indent=2))
 
 
-def _read(run: Run, files: list[Path] | None) -> "tuple[Policy, ...]":
-    from actions.policy.reading import read  # noqa: PLC0415
+def _read(run: CommandRun, files: list[Path] | None) -> "tuple[Policy, ...]":
+    from actions.policy.parser import read_policies  # noqa: PLC0415
 
     settings = run.settings()
-    return read(_paths(run, files, settings), look=_look(settings))
+    return read_policies(_paths(run, files, settings), interval=_sample_interval(settings))
 
 
-def _named(policies: "Sequence[Policy]", name: str) -> "Policy":
+def _find_policy(policies: "Sequence[Policy]", name: str) -> "Policy":
     from fallow.errors import UsageError  # noqa: PLC0415
 
     named = {policy.name: policy for policy in policies}
@@ -176,38 +178,38 @@ def _named(policies: "Sequence[Policy]", name: str) -> "Policy":
     return named[name]
 
 
-def _paths(run: Run, files: list[Path] | None, settings: "Settings") -> list[Path]:
+def _paths(run: CommandRun, files: list[Path] | None, settings: "Settings") -> list[Path]:
     """Return what is named, else the site's folder; where there is none, the shipped policies."""
-    from actions.policy.shipped import folder  # noqa: PLC0415
+    from actions.policy.shipped import get_folder  # noqa: PLC0415
 
     if not _are_shipped(files, settings):
         return files or [settings.actions.policies]
-    missing = _no_folder(settings)
+    missing = _missing_folder_error(settings)
     run.say(f"{missing.message}: these come with Fallow, nothing enforces them")
     run.say(f"hint: {missing.hint}")
-    return [folder()]
+    return [get_folder()]
 
 
 def _are_shipped(files: list[Path] | None, settings: "Settings") -> bool:
     return not files and not settings.actions.policies.exists()
 
 
-def _no_folder(settings: "Settings") -> "UsageError":
-    from runtime.planned import no_folder  # noqa: PLC0415
+def _missing_folder_error(settings: "Settings") -> "UsageError":
+    from runtime.operations.plans import missing_folder_error  # noqa: PLC0415
 
-    return no_folder(settings)
+    return missing_folder_error(settings)
 
 
-def _look(settings: "Settings") -> "timedelta":
+def _sample_interval(settings: "Settings") -> "timedelta":
     return max(settings.service.collect_every, settings.exporters.interval)
 
 
 def _row(policy: "Policy") -> dict[str, Any]:
-    act = policy.rung("act")
+    act = policy.stage("act")
     return {
         "policy": policy.name,
         "mode": policy.mode,
-        "ladder": " > ".join(rung.step for rung in policy.ladder),
+        "ladder": " > ".join(stage.step for stage in policy.ladder),
         "act": ", ".join(act.do) if act else "",
         "namespaces": ", ".join(policy.allow.namespaces) or "nowhere",
         "fingerprint": policy.fingerprint,
@@ -218,20 +220,23 @@ def _row(policy: "Policy") -> dict[str, Any]:
 _SHIPPED = {"trust": None, "why": "comes with Fallow: not enforced"}
 
 
-def _trust(policy: "Policy", found: "Standing | None") -> dict[str, Any]:
+def _trust(policy: "Policy", standing: "TrustState | None") -> dict[str, Any]:
     """Return whether a policy may act by what the journal says, and why."""
     if policy.mode != "enforce":
         return {"trust": None, "why": "it only notifies"}
-    if found is None:
+    if standing is None:
         return {"trust": "none", "why": "no back-test of it is in the journal"}
-    return {"trust": {"": "none", "hand": "by hand"}.get(found.how, found.how), "why": found.why}
+    return {
+        "trust": {"": "none", "hand": "by hand"}.get(standing.how, standing.how),
+        "why": standing.why,
+    }
 
 
-def _leaves(body: Any, prefix: str = "") -> list[tuple[str, Any]]:
+def _flatten(body: Any, prefix: str = "") -> list[tuple[str, Any]]:
     if isinstance(body, dict):
         parts = [(f"{prefix}.{key}".lstrip("."), value) for key, value in body.items()]
     elif isinstance(body, list) and any(isinstance(item, (dict, list)) for item in body):
         parts = [(f"{prefix}[{number}]", value) for number, value in enumerate(body)]
     else:
         return [(prefix, None if body in ([], "") else body)]
-    return [leaf for key, value in parts for leaf in _leaves(value, key)]
+    return [leaf for key, value in parts for leaf in _flatten(value, key)]

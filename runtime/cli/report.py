@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runtime.cli.frame import UNTIL, WINDOW, Run, command
+from runtime.cli.options import UNTIL, WINDOW, CommandRun, command
 
 if TYPE_CHECKING:
-    from runtime.reporting import Report
+    from runtime.operations.reports import Report
 
 
 def register(app: typer.Typer) -> None:
@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 
 def report(
-    run: Run,
+    run: CommandRun,
     audience: Annotated[str, typer.Argument(help="finance | sre | team", metavar="WHOM")],
     *,
     window: Annotated[str, typer.Option(help=WINDOW.replace("7d", "30d"))] = "30d",
@@ -41,17 +41,17 @@ def report(
     Text (md, csv, focus) goes to stdout without -o; html and pdf to a file here. FOCUS is Parquet
     where FILE ends in .parquet.
     """
-    from runtime import reporting, windows  # noqa: PLC0415
+    from runtime.operations import reports, windows  # noqa: PLC0415
 
     fmt = format_ or _format_of(file)
-    reporting.legal(audience=audience, fmt=fmt, team=team, focus_version=focus_version)
+    reports.check_options(audience=audience, fmt=fmt, team=team, focus_version=focus_version)
     settings, now = run.settings(), run.now()
-    asked = windows.ending(window, until, now)
+    window_text = windows.end_window(window, until, now)
     with run.warehouse(settings) as warehouse:
         cluster, lag = run.options.get("cluster"), settings.ledger.max_lag
         every = settings.service.collect_every
-        span = windows.figures(warehouse, asked, now, lag=lag, every=every)
-        made = reporting.produce(
+        span = windows.covered_hours(warehouse, window_text, now, lag=lag, every=every)
+        result = reports.produce(
             warehouse,
             settings,
             audience=audience,
@@ -65,41 +65,41 @@ def report(
         )
     for line in span.notes:
         run.say(line)
-    _put(run, made, file, fmt)
+    _write_report(run, result, file, fmt)
 
 
 def _format_of(file: str | None) -> str:
     endings = {".htm": "html", ".parquet": "focus"}
-    from runtime.reporting import FORMATS  # noqa: PLC0415
+    from runtime.operations.reports import FORMATS  # noqa: PLC0415
 
     ending = Path(file or "").suffix.lower()
-    known = endings.get(ending, ending.removeprefix("."))
-    return known if known in FORMATS else "html"
+    format_name = endings.get(ending, ending.removeprefix("."))
+    return format_name if format_name in FORMATS else "html"
 
 
-def _put(run: Run, made: "Report", file: str | None, fmt: str) -> None:
+def _write_report(run: CommandRun, report: "Report", file: str | None, fmt: str) -> None:
     from fallow.errors import FallowError, UsageError  # noqa: PLC0415
 
     if file == "-" or (file is None and fmt in ("md", "csv", "focus")):
         if fmt == "pdf" and sys.stdout.isatty():
             raise UsageError("a PDF is not for a terminal", hint="-o FILE, or | into a program")
         try:
-            sys.stdout.buffer.write(made.body)
+            sys.stdout.buffer.write(report.body)
             sys.stdout.buffer.flush()
         except BrokenPipeError:  # its reader went away: that is the end of it
             import os  # noqa: PLC0415
 
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return
-    path = Path(file or made.name)
+    path = Path(file or report.name)
     if path.is_dir():
-        path /= made.name
+        path /= report.name
     try:
-        path.write_bytes(made.body)
+        path.write_bytes(report.body)
     except OSError as error:
         raise FallowError(
             f"cannot write {path}: {error.strerror or error}",
             hint="-o FILE names another place, -o - is stdout",
         ) from error
-    run.say(f"{made.title}: {path} ({len(made.body):,} bytes)")
-    run.say(made.summary)
+    run.say(f"{report.title}: {path} ({len(report.body):,} bytes)")
+    run.say(report.summary)

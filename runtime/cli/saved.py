@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from runtime.cli.frame import Output, Run, command
+from runtime.cli.options import CommandRun, Output, command
 
 BY = ("policy", "action", "team", "kind")
 
@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
 
 
 def saved(
-    run: Run,
+    run: CommandRun,
     *,
     since: Annotated[str, typer.Option(help="of what was done since, such as 30d")] = "30d",
     by: Annotated[str, typer.Option(help=" | ".join(BY))] = "policy",
@@ -29,30 +29,30 @@ def saved(
     (reserved); together never more than the devices cost.
     """
     from fallow.errors import UsageError  # noqa: PLC0415
-    from fallow.window import parse_moment  # noqa: PLC0415
-    from runtime import saved as books  # noqa: PLC0415
+    from fallow.window import parse_timestamp  # noqa: PLC0415
+    from runtime.operations import savings as books  # noqa: PLC0415
 
     if by not in BY:
         raise UsageError(f"--by {by!r} is none of: {', '.join(BY)}")
     settings, now = run.settings(), run.now()
-    moment = parse_moment(since, now=now)
+    since_at = parse_timestamp(since, now=now)
     with run.warehouse(settings) as warehouse:
         if cases:
             cluster = run.options.get("cluster")
-            rows = books.cases(warehouse, since=moment, cluster=cluster)
+            rows = books.read_cases(warehouse, since=since_at, cluster=cluster)
             run.data(rows, noun="cases")
             return
-        found, total = books.saved(warehouse, settings, since=moment, by=by, now=now)
+        groups, total = books.total_savings(warehouse, settings, since=since_at, by=by, now=now)
     if run.output is Output.json:
-        run.data(found, noun="savings", by=by, since=moment, until=now, total=total)
+        run.data(groups, noun="savings", by=by, since=since_at, until=now, total=total)
         return
-    run.data(found, noun="savings")
+    run.data(groups, noun="savings")
     if run.output is Output.csv:
         return
     usd = "no price" if total["usd"] is None else f"${total['usd']:,.2f}"
     parts = [f"${total[k]:,.2f} {k}" for k in books.KINDS if total[k]]
     run.say(
-        f"{total['actions']} actions since {moment:%Y-%m-%d %H:%M} UTC saved "
+        f"{total['actions']} actions since {since_at:%Y-%m-%d %H:%M} UTC saved "
         f"{total['gpu_hours']:,.1f} GPU-hours, {usd}" + (f" ({', '.join(parts)})" if parts else "")
     )
     if total["unknown_gpu_hours"]:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from runtime.cli.frame import Run, command
+from runtime.cli.options import CommandRun, command
 
 
 def register(app: typer.Typer) -> None:
@@ -13,7 +13,7 @@ def register(app: typer.Typer) -> None:
 
 
 def scan(
-    run: Run,
+    run: CommandRun,
     prometheus: Annotated[
         str | None, typer.Option("--prometheus", metavar="URL", help="base URL, without /api/v1")
     ] = None,
@@ -24,12 +24,12 @@ def scan(
     ] = None,
 ) -> None:
     """Read a Prometheus and print where every GPU-hour went. Read-only."""
-    from runtime.scan import look  # noqa: PLC0415
-    from runtime.showing import show_story, watching  # noqa: PLC0415
+    from runtime.operations.scan import scan_prometheus  # noqa: PLC0415
+    from runtime.rendering.finding_tables import show_progress, show_story  # noqa: PLC0415
 
     settings = run.settings(
         prometheus__url=prometheus, prometheus__step=step, prices__usd_per_gpu_hour=rate
     )
-    with watching() as progress:
-        story = look(settings, since=since, now=run.now(), progress=progress)
+    with show_progress() as progress:
+        story = scan_prometheus(settings, since=since, now=run.now(), progress=progress)
     show_story(story, run.output)

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from runtime.cli.frame import Run, command
+from runtime.cli.options import CommandRun, command
 
 if TYPE_CHECKING:
     from fallow.report_settings import Schedule
     from fallow.settings import Settings
-    from runtime.delivery.book import Book, Delivery
+    from runtime.service.delivery.outbox import Delivery, Outbox
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="of the schedule")]
 
@@ -19,39 +19,39 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     group = typer.Typer(help="Reports on a schedule, and where they went.", no_args_is_help=True)
     app.add_typer(group, name="schedule")
-    command(group, "list")(listed)
-    command(group, "run")(ran)
-    command(group, "deliveries")(deliveries)
+    command(group, "list")(list_schedules)
+    command(group, "run")(run_schedule)
+    command(group, "deliveries")(list_deliveries)
 
 
-def listed(run: Run) -> None:
+def list_schedules(run: CommandRun) -> None:
     """List the schedules: what is sent where, when it was due last and is due next."""
-    from runtime.scheduling.clock import after  # noqa: PLC0415
+    from runtime.service.scheduling.clock import next_due  # noqa: PLC0415
 
     settings, now = run.settings(), run.now()
     last: dict[str, datetime] = {}
-    for one in reversed(_sent(settings)):
-        last[one.schedule] = one.due
+    for entry in reversed(_read_deliveries(settings)):
+        last[entry.schedule] = entry.due
     rows = [
         {
-            "name": one.name,
-            "report": " ".join(filter(None, (one.audience, one.team))),
-            "format": one.format,
-            "cron": one.cron,
-            "time_zone": one.time_zone,
-            "to": ", ".join(one.to),
-            "last": last.get(one.name),
-            "next": after(one, now),
+            "name": entry.name,
+            "report": " ".join(filter(None, (entry.audience, entry.team))),
+            "format": entry.format,
+            "cron": entry.cron,
+            "time_zone": entry.time_zone,
+            "to": ", ".join(entry.to),
+            "last": last.get(entry.name),
+            "next": next_due(entry, now),
         }
-        for one in settings.reports.schedules
+        for entry in settings.reports.schedules
     ]
     if not rows:
         run.say("fallow: no report is scheduled: set reports.schedules in fallow.yaml")
     run.data(rows, noun="schedules")
 
 
-def ran(
-    run: Run,
+def run_schedule(
+    run: CommandRun,
     name: Name,
     due: Annotated[
         str | None,
@@ -64,84 +64,90 @@ def ran(
     nobody knows, are tried once more.
     """
     from fallow.errors import TemporaryError, UsageError  # noqa: PLC0415
-    from runtime.delivery.book import Book, path_of  # noqa: PLC0415
-    from runtime.delivery.sending import Deliveries  # noqa: PLC0415
+    from runtime.service.delivery.outbox import Outbox, outbox_path  # noqa: PLC0415
+    from runtime.service.delivery.sender import Deliveries  # noqa: PLC0415
 
     settings, now = run.settings(), run.now()
-    schedule = _schedule(settings, name)
-    moment = _moment(due) if due else now.replace(microsecond=0)
-    with run.warehouse(settings) as warehouse, Book.open(path_of(settings)) as book:
+    schedule = _find_schedule(settings, name)
+    due_at = _parse_due(due) if due else now.replace(microsecond=0)
+    with run.warehouse(settings) as warehouse, Outbox.open(outbox_path(settings)) as outbox:
         if due is None:
-            book.owe(name, moment, schedule.to, now)
-        elif not book.again(name, moment, now):
+            outbox.owe(name, due_at, schedule.to, now)
+        elif not outbox.again(name, due_at, now):
             raise UsageError(
-                f"nothing of {name} failed or is unknown that was due {moment.isoformat()}",
-                hint=_those(book, name),
+                f"nothing of {name} failed or is unknown that was due {due_at.isoformat()}",
+                hint=_name_retryable(outbox, name),
             )
-        deliveries = Deliveries(settings, warehouse, book, clock=run.now)
-        if not deliveries.turn(only=(name, moment)):
+        deliveries = Deliveries(settings, warehouse, outbox, clock=run.now)
+        if not deliveries.turn(only=(name, due_at)):
             raise TemporaryError(
                 "another process is sending reports", hint="it sends this one too, within a minute"
             )
-        rows = book.of(name, moment)
-    run.data([_row(one) for one in rows], noun="deliveries")
-    return 0 if all(one.state == "sent" for one in rows) else 1
+        rows = outbox.of(name, due_at)
+    run.data([_row(delivery) for delivery in rows], noun="deliveries")
+    return 0 if all(delivery.state == "sent" for delivery in rows) else 1
 
 
-def deliveries(
-    run: Run,
+def list_deliveries(
+    run: CommandRun,
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="only this schedule")] = None,
 ) -> None:
     """List what came of reports, the newest first: to whom, how, when, and why not."""
     settings = run.settings()
-    rows = [_row(one) for one in _sent(settings) if name in (None, one.schedule)]
+    rows = [
+        _row(delivery)
+        for delivery in _read_deliveries(settings)
+        if name in (None, delivery.schedule)
+    ]
     run.data(rows, noun="deliveries")
 
 
-def _sent(settings: "Settings") -> "list[Delivery]":
-    from runtime.delivery.book import Book, path_of  # noqa: PLC0415
+def _read_deliveries(settings: "Settings") -> "list[Delivery]":
+    from runtime.service.delivery.outbox import Outbox, outbox_path  # noqa: PLC0415
 
-    if not path_of(settings).is_file():
+    if not outbox_path(settings).is_file():
         return []
-    with Book.open(path_of(settings), write=False) as book:
-        return book.latest()
+    with Outbox.open(outbox_path(settings), write=False) as outbox:
+        return outbox.latest()
 
 
-def _schedule(settings: "Settings", name: str) -> "Schedule":
+def _find_schedule(settings: "Settings", name: str) -> "Schedule":
     from fallow.errors import UsageError  # noqa: PLC0415
 
-    for one in settings.reports.schedules:
-        if one.name == name:
-            return one
-    legal = ", ".join(one.name for one in settings.reports.schedules) or "none is defined"
+    for schedule in settings.reports.schedules:
+        if schedule.name == name:
+            return schedule
+    legal = ", ".join(schedule.name for schedule in settings.reports.schedules) or "none is defined"
     raise UsageError(f"no schedule is called {name!r}", hint=f"reports.schedules has: {legal}")
 
 
-def _moment(text: str) -> datetime:
+def _parse_due(text: str) -> datetime:
     from fallow.errors import UsageError  # noqa: PLC0415
 
     try:
-        found = datetime.fromisoformat(text)
+        timestamp = datetime.fromisoformat(text)
     except ValueError as error:
         raise UsageError(
             f"{text!r} is no moment", hint="as `fallow schedule deliveries` prints it"
         ) from error
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
 
 
-def _those(book: "Book", name: str) -> str:
-    there = [d for d in book.latest() if d.schedule == name and d.state in ("failed", "unknown")]
-    moments = sorted({one.due.isoformat() for one in there}, reverse=True)
-    return f"those that did: {', '.join(moments[:5])}" if moments else "all of them were sent"
+def _name_retryable(outbox: "Outbox", name: str) -> str:
+    retryable = [
+        d for d in outbox.latest() if d.schedule == name and d.state in ("failed", "unknown")
+    ]
+    due_times = sorted({delivery.due.isoformat() for delivery in retryable}, reverse=True)
+    return f"those that did: {', '.join(due_times[:5])}" if due_times else "all of them were sent"
 
 
-def _row(one: "Delivery") -> dict[str, Any]:
+def _row(delivery: "Delivery") -> dict[str, Any]:
     return {
-        "schedule": one.schedule,
-        "due": one.due,
-        "destination": one.destination,
-        "state": one.state,
-        "at": one.at,
-        "tries": one.tries,
-        "said": one.said,
+        "schedule": delivery.schedule,
+        "due": delivery.due,
+        "destination": delivery.destination,
+        "state": delivery.state,
+        "at": delivery.at,
+        "tries": delivery.tries,
+        "said": delivery.said,
     }

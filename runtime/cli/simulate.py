@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from runtime.cli.frame import Output, Run, command
+from runtime.cli.options import CommandRun, Output, command
 
 
 def register(app: typer.Typer) -> None:
@@ -14,7 +14,7 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(
-    run: Run,
+    run: CommandRun,
     *,
     days: Annotated[int, typer.Option(min=1, max=60, help="how much time")] = 14,
     gpus: Annotated[int, typer.Option(min=1, max=4096, help="how many GPUs")] = 128,
@@ -49,7 +49,7 @@ def simulate(
 
     With --serve it opens its exporters and its Kubernetes API on loopback instead.
     """
-    from runtime.simulation.options import read  # noqa: PLC0415  (arrays load in 0.3 s)
+    from runtime.experiments.simulation.options import read  # noqa: PLC0415  (arrays load in 0.3 s)
 
     options = read(
         days=days,
@@ -68,26 +68,26 @@ def simulate(
     if serve:
         import threading  # noqa: PLC0415
 
-        from runtime.simulation.doors import serve as opened  # noqa: PLC0415
+        from runtime.experiments.simulation.servers import serve as serve_world  # noqa: PLC0415
 
-        opened(options, speed=speed, port=port, say=run.say, stop=threading.Event())
+        serve_world(options, speed=speed, port=port, say=run.say, stop=threading.Event())
         return
-    from runtime.output import document  # noqa: PLC0415
-    from runtime.showing import watching  # noqa: PLC0415
-    from runtime.simulation.play import simulate as played  # noqa: PLC0415
-    from runtime.simulation.play import table  # noqa: PLC0415
+    from runtime.experiments.simulation.run import measure_rows  # noqa: PLC0415
+    from runtime.experiments.simulation.run import simulate as run_simulation  # noqa: PLC0415
+    from runtime.rendering.finding_tables import show_progress  # noqa: PLC0415
+    from runtime.rendering.tables import document  # noqa: PLC0415
 
     rules = None
     if policies is not None:
-        from actions.policy.reading import read as read_policies  # noqa: PLC0415
+        from actions.policy.parser import read_policies  # noqa: PLC0415
 
         rules = read_policies([policies])
         run.say("an admin is played: who lists namespaces, trusts policies by hand, and approves")
-    with watching() as progress:
-        found = played(options, progress, rules)
+    with show_progress() as progress:
+        result = run_simulation(options, progress, rules)
     if run.output is Output.json:
-        run.text(document("simulation", found))
+        run.text(document("simulation", result))
         return
-    window = f"{found['start']:%Y-%m-%d} to {found['end']:%Y-%m-%d}"
-    run.say(f"{found['gpus']} GPUs, seed {found['seed']}, {window} of simulated time")
-    run.data(table(found), noun="simulation")
+    window = f"{result['start']:%Y-%m-%d} to {result['end']:%Y-%m-%d}"
+    run.say(f"{result['gpus']} GPUs, seed {result['seed']}, {window} of simulated time")
+    run.data(measure_rows(result), noun="simulation")

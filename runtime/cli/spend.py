@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from runtime.cli.frame import UNTIL, WINDOW, Output, Run, command
+from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output, command
 
 BY = ("cluster", "namespace", "team", "workload", "model", "pool", "node", "state")
 VIEWS = ("loaded", "gpu")
@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
 
 
 def spend(
-    run: Run,
+    run: CommandRun,
     *,
     by: Annotated[str, typer.Option(help=f"comma-separated: {', '.join(BY)}")] = "team",
     window: Annotated[str | None, typer.Option(help=WINDOW)] = None,
@@ -30,7 +30,7 @@ def spend(
 ) -> None:
     """Show GPU-hours and dollars that add up to the capacity and to the bill."""
     from fallow.errors import UsageError  # noqa: PLC0415
-    from runtime import ledgers, windows  # noqa: PLC0415
+    from runtime.operations import ledger_totals, windows  # noqa: PLC0415
 
     names = [name.strip() for name in by.split(",") if name.strip()]
     wrong = [name for name in names if name not in BY]
@@ -40,27 +40,28 @@ def spend(
         raise UsageError(f"--view {view!r} is none of: {', '.join(VIEWS)}")
     settings = run.settings()
     with run.warehouse(settings) as warehouse:
-        told = ledgers.spent(
+        table = ledger_totals.total_spend(
             warehouse,
-            windows.ending(window, until, run.now()),
+            windows.end_window(window, until, run.now()),
             now=run.now(),
             cluster=run.options.get("cluster"),
             by=names,
             view=view,
             share_unallocated=share_unallocated,
         )
-    for line in told.notes:
+    for line in table.notes:
         run.say(line)
-    rows = told.rows
+    rows = table.rows
     if run.output in (Output.table, Output.md) and rows:
-        mark = {names[0]: "total, in part"} if told.coverage.behind else {}
-        rows = [*rows, {**told.total, **mark}]
+        mark = {names[0]: "total, in part"} if table.coverage.behind else {}
+        rows = [*rows, {**table.total, **mark}]
     run.data(
         rows,
         noun="spend",
-        window=told.window,
-        coverage=told.coverage,
+        window=table.window,
+        coverage=table.coverage,
         currency="USD",
         view=view,
-        total=told.total,
+        total=table.total,
+        reconciliation=table.reconciliation,
     )

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from runtime.cli.frame import Run, command
+from runtime.cli.options import CommandRun, command
 
 
 def register(app: typer.Typer) -> None:
@@ -17,38 +17,38 @@ def register(app: typer.Typer) -> None:
     command(group, "query")(query)
 
 
-def status(run: Run) -> None:
+def status(run: CommandRun) -> None:
     """Show the tiers: rows, bytes, oldest and newest moment."""
     from warehouse import maintenance  # noqa: PLC0415
 
     with run.warehouse(run.settings()) as warehouse:
-        run.data(maintenance.status(warehouse), noun="status")
+        run.data(maintenance.read_status(warehouse), noun="status")
 
 
-def compact(run: Run) -> None:
+def compact(run: CommandRun) -> None:
     """Move old rows to their tier, merge small files, drop what is no longer referenced."""
     from warehouse import maintenance  # noqa: PLC0415
-    from warehouse.tiers import move  # noqa: PLC0415
+    from warehouse.tiers import move_to_cold  # noqa: PLC0415
 
     with run.warehouse(run.settings(), write=True) as warehouse:
-        moved = move(warehouse, run.now())
+        moved = move_to_cold(warehouse, run.now())
         run.say(f"moved {moved.files} days ({moved.rows:,} rows) to the cold tier")
-        run.say(str(maintenance.compact(warehouse)))
-        run.data(maintenance.status(warehouse), noun="status")
+        run.say(str(maintenance.compact_warehouse(warehouse)))
+        run.data(maintenance.read_status(warehouse), noun="status")
 
 
-def verify(run: Run) -> int:
+def verify(run: CommandRun) -> int:
     """Read everything back and run the audits; exit with 1 where something is wrong."""
-    from runtime.ledgers import verified  # noqa: PLC0415
+    from runtime.operations.ledger_totals import verify_warehouse  # noqa: PLC0415
 
     with run.warehouse(run.settings()) as warehouse:
-        rows = verified(warehouse)
+        rows = verify_warehouse(warehouse)
     run.data(rows, noun="checks")
     return 1 if any(row["status"] != "ok" for row in rows) else 0
 
 
 def query(
-    run: Run,
+    run: CommandRun,
     sql: Annotated[str, typer.Argument(metavar="SQL", help="one SELECT over the views")],
 ) -> None:
     """Run one read-only statement over the views: one view per noun, over all tiers."""

@@ -8,87 +8,91 @@ the node labels of flavors, cohorts of cohorts.
 from collections.abc import Mapping
 from typing import Any
 
-from simulator.cluster.asks import units, uses
-from simulator.cluster.clerk import Clerk
 from simulator.cluster.objects import (
     Object,
-    called,
     condition,
-    conditions,
     controller,
-    deep,
-    going,
-    holds,
-    live,
-    moment,
+    format_time,
+    has_condition,
+    has_ended,
+    is_deleting,
+    is_live,
+    kind_of,
+    metadata_map,
     name,
     namespace,
-    over,
     owned_by,
-    stamp,
+    parse_time,
+    set_conditions,
     template_hash,
     uid,
-    words,
+    value_at,
 )
-from simulator.cluster.podsets import pod_sets, suspendable, suspended, switch
-from simulator.cluster.quotas.claims import Admit, Claim, Preempt, Refuse
+from simulator.cluster.pod_requests import units, uses
+from simulator.cluster.podsets import is_suspended, pod_sets, suspend_patch, suspendable
+from simulator.cluster.quotas.claims import Admit, Preempt, QuotaClaim, Refuse
 from simulator.cluster.quotas.cohort import ClusterQueue, Quota
 from simulator.cluster.quotas.kueue import Cohorts
+from simulator.cluster.store_writer import StoreWriter
 from simulator.cluster.view import Key, View
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 JOB_UID = "kueue.x-k8s.io/job-uid"
 KUEUE = "kueue"
-DONE = ("Complete", "Completed", "Failed", "Succeeded")
+FINISHED_CONDITIONS = ("Complete", "Completed", "Failed", "Succeeded")
 RULES = {"ClusterQueue", "LocalQueue", "ResourceFlavor", "Cohort"}
 
 
 class Admission:
     """All Workloads, and what their queues hold."""
 
-    def __init__(self, view: View, clerk: Clerk) -> None:
-        self._view, self._clerk = view, clerk
+    def __init__(self, view: View, writer: StoreWriter) -> None:
+        self._view, self._writer = view, writer
         self._cohorts = Cohorts([])
         self._dirty: dict[Key, None] = {}
         self._rules = self._stirred = False
-        self._held: set[str] = set()
+        self._quota_held: set[str] = set()
 
-    def notice(self, obj: Object, kind: str, *, gone: bool) -> None:
+    def notice(self, obj: Object, kind: str, *, deleted: bool) -> None:
         """See what changed."""
         if kind in RULES:
             self._rules = self._stirred = True
-        elif kind in suspendable() and controller(obj) is None and QUEUE in words(obj, "labels"):
+        elif (
+            kind in suspendable()
+            and controller(obj) is None
+            and QUEUE in metadata_map(obj, "labels")
+        ):
             self._dirty[kind, namespace(obj), name(obj)] = None
         elif kind == "Workload":
             self._stirred = True
-            if gone:
+            if deleted:
                 self._release(uid(obj))
             reference = controller(obj)
             if reference is not None:
                 self._dirty[reference["kind"], namespace(obj), reference["name"]] = None
-        elif kind == "Pod" and (gone or over(obj)) and self._held:
+        elif kind == "Pod" and (deleted or has_ended(obj)) and self._quota_held:
             top = self._view.top(obj)
-            if QUEUE in words(top, "labels"):
-                self._dirty[called(top), namespace(top), name(top)] = None
+            if QUEUE in metadata_map(top, "labels"):
+                self._dirty[kind_of(top), namespace(top), name(top)] = None
 
     def queued_s(self, owner: Object) -> float | None:
         """Return since when an object's workload has been waiting, or waited; None = no queue."""
         for workload in self._view.children(uid(owner), "Workload"):
             again = condition(workload, "Requeued")
             born = workload["metadata"]["creationTimestamp"]
-            return moment((again or {}).get("lastTransitionTime") or born)
+            return parse_time((again or {}).get("lastTransitionTime") or born)
         return None
 
     def waiting(self) -> list[tuple[Object, float]]:
         """Return the workloads that are not admitted but want to be, and since when."""
-        found = []
+        owners = []
         for workload in self._view.of("Workload"):
-            if _wants(workload) and not holds(workload, "Admitted"):
+            if _requests_quota(workload) and not has_condition(workload, "Admitted"):
                 again = condition(workload, "Requeued")
                 born = workload["metadata"]["creationTimestamp"]
                 since = (again or {}).get("lastTransitionTime") or born
-                found.append((workload, moment(since)))
-        return found
+                owners.append((workload, parse_time(since)))
+        return owners
 
     def run(self) -> None:
         """Keep each job and its workload as the other says, then admit what fits."""
@@ -101,7 +105,7 @@ class Admission:
         dirty, self._dirty = self._dirty, {}
         for key in dirty:
             job = self._view.get(*key)
-            if job is not None and key[0] in suspendable() and QUEUE in words(job, "labels"):
+            if job is not None and key[0] in suspendable() and QUEUE in metadata_map(job, "labels"):
                 self._keep(job)
         if self._stirred:
             self._stirred = False
@@ -110,33 +114,37 @@ class Admission:
     def _drain(self, drained: set[str]) -> None:
         for workload in self._view.of("Workload"):
             local = self._view.get(
-                "LocalQueue", namespace(workload), deep(workload, "spec", "queueName", default="")
+                "LocalQueue",
+                namespace(workload),
+                value_at(workload, "spec", "queueName", default=""),
             )
-            stop = deep(local or {}, "spec", "stopPolicy", default="None")
-            if holds(workload, "Admitted") and (uid(workload) in drained or stop == "HoldAndDrain"):
+            stop = value_at(local or {}, "spec", "stopPolicy", default="None")
+            if has_condition(workload, "Admitted") and (
+                uid(workload) in drained or stop == "HoldAndDrain"
+            ):
                 self._evict(workload, "ClusterQueueStopped", "The queue is stopped")
 
     def _keep(self, job: Object) -> None:
         """Bring one job and its workload together."""
         workload = next(iter(self._view.children(uid(job), "Workload")), None)
-        ended = any(holds(job, word) for word in DONE) or (
-            deep(job, "status", "jobStatus") in {"SUCCEEDED", "FAILED"}
+        ended = any(has_condition(job, word) for word in FINISHED_CONDITIONS) or (
+            value_at(job, "status", "jobStatus") in {"SUCCEEDED", "FAILED"}
         )
         if workload is None:
-            if not ended and not going(job):
-                self._clerk.create(_workload(job), KUEUE, job)
+            if not ended and not is_deleting(job):
+                self._writer.create(_workload(job), KUEUE, job)
                 self._suspend(job, off=True)
             return
         if ended:
-            if not holds(workload, "Finished"):
+            if not has_condition(workload, "Finished"):
                 self._say(workload, ("Finished", True, "JobFinished", "Job finished"))
             self._release(uid(workload))
             return
-        if holds(workload, "Admitted"):
-            if holds(workload, "Evicted"):
+        if has_condition(workload, "Admitted"):
+            if has_condition(workload, "Evicted"):
                 self._suspend(job, off=True)
                 self._leave(job, workload)
-            elif not deep(workload, "spec", "active", default=True):
+            elif not value_at(workload, "spec", "active", default=True):
                 self._evict(workload, "Deactivated", "The workload is deactivated")
             else:
                 self._suspend(job, off=False)
@@ -144,11 +152,11 @@ class Admission:
             self._suspend(job, off=True)
 
     def _suspend(self, job: Object, *, off: bool) -> None:
-        if suspended(job) != off:
-            self._clerk.patch(job, switch(job, off=off), KUEUE)
+        if is_suspended(job) != off:
+            self._writer.patch(job, suspend_patch(job, off=off), KUEUE)
 
     def _evict(self, workload: Object, reason: str, message: str) -> None:
-        if holds(workload, "Evicted"):
+        if has_condition(workload, "Evicted"):
             return
         changes = [("Evicted", True, reason, message)]
         if reason == "Preempted":
@@ -156,15 +164,15 @@ class Admission:
         self._cohorts.leaving(uid(workload))
         self._say(workload, *changes)
         kind = "EvictedDueToPreempted" if reason == "Preempted" else f"EvictedDueTo{reason}"
-        self._clerk.event(workload, kind, message, KUEUE)
+        self._writer.event(workload, kind, message, KUEUE)
 
     def _leave(self, job: Object, workload: Object) -> None:
         """Give the quota back once the last pod is gone."""
-        if any(live(p) or going(p) for p in self._pods(job)):
+        if any(is_live(p) or is_deleting(p) for p in self._pods(job)):
             return
         self._release(uid(workload))
         why = condition(workload, "Evicted") or {"reason": "Pending", "message": ""}
-        active = deep(workload, "spec", "active", default=True)
+        active = value_at(workload, "spec", "active", default=True)
         changes = [
             ("QuotaReserved", False, "Pending", why["message"]),
             ("Admitted", False, "NoReservation", "The workload has no reservation"),
@@ -172,35 +180,35 @@ class Admission:
         if active:
             changes.append(("Requeued", True, why["reason"], why["message"]))
         body: dict[str, Any] = {"admission": None}
-        body["conditions"] = conditions(workload, self._clerk.now_s, *changes)
+        body["conditions"] = set_conditions(workload, self._writer.now_s, *changes)
         if active:  # it waits from now, even if it had been requeued before
-            for said in body["conditions"]:
-                if said["type"] == "Requeued":
-                    said["lastTransitionTime"] = stamp(self._clerk.now_s)
-        self._clerk.status(workload, body, KUEUE)
+            for change in body["conditions"]:
+                if change["type"] == "Requeued":
+                    change["lastTransitionTime"] = format_time(self._writer.now_s)
+        self._writer.status(workload, body, KUEUE)
         self._stirred = True
 
     def _pods(self, obj: Object) -> list[Object]:
-        found = []
+        pods = []
         for there in self._view.children(uid(obj)):
-            found += [there] if there["kind"] == "Pod" else self._pods(there)
-        return found
+            pods += [there] if there["kind"] == "Pod" else self._pods(there)
+        return pods
 
     def _release(self, workload: str) -> None:
-        if workload in self._held:
-            self._held.discard(workload)
+        if workload in self._quota_held:
+            self._quota_held.discard(workload)
             self._cohorts.release(workload)
             self._stirred = True
 
     def _say(self, workload: Object, *changes: tuple[str, bool, str, str]) -> None:
-        every = conditions(workload, self._clerk.now_s, *changes)
-        self._clerk.status(workload, {"conditions": every}, KUEUE)
+        all_conditions = set_conditions(workload, self._writer.now_s, *changes)
+        self._writer.status(workload, {"conditions": all_conditions}, KUEUE)
 
     def _cycle(self) -> None:
         """Admit, refuse or make room for what waits."""
         claims = {}
         for workload in self._view.of("Workload"):
-            if _wants(workload) and not holds(workload, "Admitted"):
+            if _requests_quota(workload) and not has_condition(workload, "Admitted"):
                 claim = self._claim(workload)
                 if claim is not None:
                     claims[claim.uid] = (claim, workload)
@@ -208,58 +216,58 @@ class Admission:
         for claim, verdict in self._cohorts.cycle([claim for claim, _ in claims.values()]):
             workload = claims[claim.uid][1]
             if isinstance(verdict, Admit):
-                self._cohorts.hold(claim, verdict.flavors, self._clerk.now_s)
-                self._held.add(claim.uid)
+                self._cohorts.hold(claim, verdict.flavors, self._writer.now_s)
+                self._quota_held.add(claim.uid)
                 self._admit(workload, claim, verdict.flavors)
             elif isinstance(verdict, Preempt):
                 for victim in verdict.victims:
                     if victim in by_uid:
-                        said = f"Preempted to accommodate a workload (UID: {claim.uid})"
-                        self._evict(by_uid[victim], "Preempted", said)
+                        message = f"Preempted to accommodate a workload (UID: {claim.uid})"
+                        self._evict(by_uid[victim], "Preempted", message)
             else:
                 self._refuse(workload, verdict)
 
     def _refuse(self, workload: Object, verdict: Refuse) -> None:
         self._say(workload, ("QuotaReserved", False, "Pending", verdict.message))
 
-    def _claim(self, workload: Object) -> Claim | None:
+    def _claim(self, workload: Object) -> QuotaClaim | None:
         local = self._view.get("LocalQueue", namespace(workload), workload["spec"]["queueName"])
-        if local is None or deep(local, "spec", "stopPolicy", default="None") != "None":
+        if local is None or value_at(local, "spec", "stopPolicy", default="None") != "None":
             why = "is inactive" if local else "doesn't exist"
             queue = workload["spec"]["queueName"]
             self._refuse(workload, Refuse(f"LocalQueue {queue} {why}"))
             return None
-        asked: dict[str, int] = {}
+        requested: dict[str, int] = {}
         for pod_set in workload["spec"]["podSets"]:
             for resource, number in uses(pod_set["template"]["spec"]).items():
-                asked[resource] = asked.get(resource, 0) + number * int(pod_set["count"])
-        since = moment(workload["metadata"]["creationTimestamp"])
+                requested[resource] = requested.get(resource, 0) + number * int(pod_set["count"])
+        since = parse_time(workload["metadata"]["creationTimestamp"])
         priority = int(workload["spec"].get("priority") or 0)
-        return Claim(uid(workload), local["spec"]["clusterQueue"], asked, priority, since)
+        return QuotaClaim(uid(workload), local["spec"]["clusterQueue"], requested, priority, since)
 
-    def _admit(self, workload: Object, claim: Claim, flavors: Mapping[str, str]) -> None:
+    def _admit(self, workload: Object, claim: QuotaClaim, flavors: Mapping[str, str]) -> None:
         assigned = [
             {"name": p["name"], "count": p["count"], "flavors": dict(flavors)}
             for p in workload["spec"]["podSets"]
         ]
-        said = f"Quota reserved in ClusterQueue {claim.queue}"
+        message = f"Quota reserved in ClusterQueue {claim.queue}"
         changes = [
-            ("QuotaReserved", True, "QuotaReserved", said),
+            ("QuotaReserved", True, "QuotaReserved", message),
             ("Admitted", True, "Admitted", "The workload is admitted"),
         ]
-        again = [c for c in ("Evicted", "Preempted") if holds(workload, c)]
-        changes += [(c, False, "QuotaReserved", said) for c in again]
+        again = [c for c in ("Evicted", "Preempted") if has_condition(workload, c)]
+        changes += [(c, False, "QuotaReserved", message) for c in again]
         body = {
             "admission": {"clusterQueue": claim.queue, "podSetAssignments": assigned},
-            "conditions": conditions(workload, self._clerk.now_s, *changes),
+            "conditions": set_conditions(workload, self._writer.now_s, *changes),
         }
-        self._clerk.status(workload, body, KUEUE)
-        self._clerk.event(workload, "Admitted", f"Admitted by ClusterQueue {claim.queue}", KUEUE)
+        self._writer.status(workload, body, KUEUE)
+        self._writer.event(workload, "Admitted", f"Admitted by ClusterQueue {claim.queue}", KUEUE)
 
 
-def _wants(workload: Object) -> bool:
-    active = deep(workload, "spec", "active", default=True)
-    return bool(active) and not holds(workload, "Finished") and not going(workload)
+def _requests_quota(workload: Object) -> bool:
+    active = value_at(workload, "spec", "active", default=True)
+    return bool(active) and not has_condition(workload, "Finished") and not is_deleting(workload)
 
 
 def _workload(job: Object) -> Object:
@@ -277,7 +285,7 @@ def _workload(job: Object) -> Object:
             "ownerReferences": owned_by(job),
         },
         "spec": {
-            "queueName": words(job, "labels")[QUEUE],
+            "queueName": metadata_map(job, "labels")[QUEUE],
             "priority": max(priorities, default=0),
             "active": True,
             "podSets": sets,

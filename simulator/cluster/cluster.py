@@ -11,29 +11,38 @@ import msgspec
 
 from fallow.errors import FallowError, UsageError
 from simulator.cluster.admission import Admission
-from simulator.cluster.alarms import Alarms
-from simulator.cluster.asks import gpus
-from simulator.cluster.clerk import Clerk
+from simulator.cluster.controllers.autoscalers import GITOPS_DELAY_S, Autoscalers
 from simulator.cluster.controllers.loop import Loop
-from simulator.cluster.controllers.rivals import GITOPS_DELAY_S, Rivals
 from simulator.cluster.failures import Failures
 from simulator.cluster.hardware import Hardware
 from simulator.cluster.kubelet import Kubelet
-from simulator.cluster.nodes import NodeSpec, node_object
-from simulator.cluster.objects import Object, called, live, moment, name, namespace, uid, words
+from simulator.cluster.nodes import SimulatedNode, node_object
+from simulator.cluster.objects import (
+    Object,
+    is_live,
+    kind_of,
+    metadata_map,
+    name,
+    namespace,
+    parse_time,
+    uid,
+)
+from simulator.cluster.pod_requests import gpus
 from simulator.cluster.quota_status import QuotaStatus
 from simulator.cluster.scheduler.requests import POLICIES, Policy
 from simulator.cluster.scheduling import Scheduling
+from simulator.cluster.store_writer import StoreWriter
+from simulator.cluster.timers import Timers
 from simulator.cluster.view import View
-from simulator.kube.history import Change
-from simulator.kube.store import Store
-from simulator.nouns import Device, Holder, Outage, Tenure
+from simulator.kube.history import StoreChange
+from simulator.kube.store import ObjectStore
+from simulator.models import DeviceAllocation, Holder, Outage, SimulatedDevice
 
 ROUNDS = 2_000
 """So many turns at one moment mean that two controllers undo each other for ever."""
 
 
-class Wait(msgspec.Struct, frozen=True):
+class GpuWait(msgspec.Struct, frozen=True):
     """How long GPUs were waited for: by a pod, or by a Kueue workload that has no pods yet."""
 
     uid: str
@@ -47,7 +56,7 @@ class Wait(msgspec.Struct, frozen=True):
     """When it was done or gone."""
 
 
-class Cluster:
+class SimulatedCluster:
     """A cluster on a store, with these nodes.
 
     Raises:
@@ -56,8 +65,8 @@ class Cluster:
 
     def __init__(
         self,
-        store: Store,
-        nodes: Sequence[NodeSpec],
+        store: ObjectStore,
+        nodes: Sequence[SimulatedNode],
         *,
         placement: Policy = "best-fit",
         seed: int = 0,
@@ -67,34 +76,34 @@ class Cluster:
             raise UsageError(
                 f"no placement policy {placement!r}", hint=f"legal: {', '.join(POLICIES)}"
             )
-        self._view, self._clerk, self._alarms = View(store), Clerk(store), Alarms()
-        self._clerk.now_s = store.now() if now_s is None else now_s
+        self._view, self._writer, self._alarms = View(store), StoreWriter(store), Timers()
+        self._writer.now_s = store.now() if now_s is None else now_s
         self._hardware = Hardware(nodes, seed)
-        self._loop = Loop(self._view, self._clerk, self._alarms)
-        self._rivals = Rivals(self._view, self._clerk, self._alarms)
+        self._loop = Loop(self._view, self._writer, self._alarms)
+        self._rivals = Autoscalers(self._view, self._writer, self._alarms)
         self._kubelet = Kubelet(
-            self._view, self._clerk, self._alarms, self._hardware, self._remember, seed=seed
+            self._view, self._writer, self._alarms, self._hardware, self._remember, seed=seed
         )
         self._failures = Failures(
-            self._view, self._clerk, self._alarms, self._hardware, self._kubelet
+            self._view, self._writer, self._alarms, self._hardware, self._kubelet
         )
         self._scheduling = Scheduling(
-            self._view, self._clerk, self._hardware, placement, self._remember
+            self._view, self._writer, self._hardware, placement, self._remember
         )
-        self._admission = Admission(self._view, self._clerk)
-        self._quota_status = QuotaStatus(self._view, self._clerk)
+        self._admission = Admission(self._view, self._writer)
+        self._quota_status = QuotaStatus(self._view, self._writer)
         self._holders: dict[str, Holder] = {}
-        self._waits: dict[str, Wait] = {}
+        self._waits: dict[str, GpuWait] = {}
         for spec in nodes:
-            self._clerk.create(node_object(spec, self._clerk.now_s), "kubelet")
+            self._writer.create(node_object(spec, self._writer.now_s), "kubelet")
 
     @property
-    def devices(self) -> tuple[Device, ...]:
+    def devices(self) -> tuple[SimulatedDevice, ...]:
         """Every GPU and MIG instance; tenures and outages name them by their places here."""
         return self._hardware.devices
 
     @property
-    def tenures(self) -> list[Tenure]:
+    def tenures(self) -> list[DeviceAllocation]:
         """Who held which devices when, oldest first; the end is infinite while it lasts."""
         return self._hardware.tenures
 
@@ -104,17 +113,17 @@ class Cluster:
         return self._hardware.outages
 
     @property
-    def waits(self) -> list[Wait]:
+    def waits(self) -> list[GpuWait]:
         """How long each pod waited for its GPUs, and the workloads that have no pods yet."""
-        found = list(self._waits.values())
+        waits = list(self._waits.values())
         for workload, since in self._admission.waiting():
-            asked = sum(
+            requested = sum(
                 gpus(s["template"]["spec"]) * s["count"] for s in workload["spec"]["podSets"]
             )
-            if asked:
-                owner = _called(self._view.top(workload))
-                found.append(Wait(uid(workload), owner, asked, since))
-        return found
+            if requested:
+                owner = _workload_key(self._view.top(workload))
+                waits.append(GpuWait(uid(workload), owner, requested, since))
+        return waits
 
     def settle(self, now_s: float) -> None:
         """Let everything act that must act by now, until nothing changes any more.
@@ -122,8 +131,8 @@ class Cluster:
         Raises:
             FallowError: it does not come to rest; the objects that keep changing are named.
         """
-        self._clerk.now_s = now_s
-        self._clerk.forget()
+        self._writer.now_s = now_s
+        self._writer.forget()
         self._rest()
         while self._alarms.next() <= now_s:
             for act in self._alarms.due(now_s):
@@ -131,12 +140,12 @@ class Cluster:
             self._rest()
 
     def _rest(self) -> None:
-        changes: list[Change] = []
+        changes: list[StoreChange] = []
         for _ in range(ROUNDS):
             changes = self._view.refresh()
             for change in changes:
                 self._notice(change)
-            before = self._clerk.store.version
+            before = self._writer.store.version
             for turn in (
                 self._admission.run,
                 self._loop.run,
@@ -144,14 +153,14 @@ class Cluster:
                 self._quota_status.run,
             ):
                 turn()
-                if self._clerk.store.version != before:
+                if self._writer.store.version != before:
                     break  # the next must see what this one did
             else:
                 if not self._loop.busy:
                     return
-        named = sorted({f"{c.kind} {c.key}" for c in changes})[:3]
+        names = sorted({f"{c.kind} {c.key}" for c in changes})[:3]
         raise FallowError(
-            f"the cluster does not come to rest: {', '.join(named)} keep changing",
+            f"the cluster does not come to rest: {', '.join(names)} keep changing",
             hint="two controllers undo each other at one moment",
         )
 
@@ -164,10 +173,10 @@ class Cluster:
 
         `reason` is why they failed, such as OOMKilled; none = Error.
         """
-        self._clerk.now_s = now_s
+        self._writer.now_s = now_s
         self._view.take_in(self._notice)
         pod = self._view.pods.get(pod_uid)
-        if pod is not None and live(pod):
+        if pod is not None and is_live(pod):
             self._kubelet.finish(pod, ok=ok, reason=reason)
 
     def lose(
@@ -180,7 +189,7 @@ class Cluster:
         Raises:
             UsageError: no such node, cause or board.
         """
-        self._clerk.now_s = now_s
+        self._writer.now_s = now_s
         self._view.take_in(self._notice)
         self._failures.lose(node, why, until_s, index)
 
@@ -213,48 +222,50 @@ class Cluster:
         """
         return self._holders[pod_uid]
 
-    def _notice(self, change: Change) -> None:
-        obj, gone = change.object, change.type == "DELETED"
-        kind = called(obj)
-        if kind == "Event" or self._quota_status.notice(obj, kind, gone=gone):
+    def _notice(self, change: StoreChange) -> None:
+        obj, deleted = change.object, change.type == "DELETED"
+        kind = kind_of(obj)
+        if kind == "Event" or self._quota_status.notice(obj, kind, deleted=deleted):
             return
         self._loop.notice(change)
         self._rivals.notice(obj)
-        self._admission.notice(obj, kind, gone=gone)
-        self._scheduling.notice(obj, kind, gone=gone)
+        self._admission.notice(obj, kind, deleted=deleted)
+        self._scheduling.notice(obj, kind, deleted=deleted)
         if kind == "Pod":
-            self._count(obj, gone=gone)
-            self._kubelet.notice(obj, gone=gone)
+            self._count(obj, deleted=deleted)
+            self._kubelet.notice(obj, deleted=deleted)
         elif kind == "Node":
-            self._failures.notice(obj, gone=gone)
+            self._failures.notice(obj, deleted=deleted)
             self._scheduling.stir()
 
     def _remember(self, pod: Object) -> Holder:
         """Name a pod and its topmost owner, and note that its waiting is over."""
         top = self._view.top(pod)
-        team = words(pod, "labels").get("team") or words(top, "labels").get("team", "")
+        team = metadata_map(pod, "labels").get("team") or metadata_map(top, "labels").get(
+            "team", ""
+        )
         first = pod["spec"]["containers"][0]["name"]
         holder = Holder(uid(pod), namespace(pod), name(pod), first, top["kind"], name(top), team)
         self._holders[uid(pod)] = holder
         wait = self._waits.get(uid(pod))
         if wait is not None:
-            self._waits[uid(pod)] = msgspec.structs.replace(wait, bound_s=self._clerk.now_s)
+            self._waits[uid(pod)] = msgspec.structs.replace(wait, bound_s=self._writer.now_s)
         return holder
 
-    def _count(self, pod: Object, *, gone: bool) -> None:
+    def _count(self, pod: Object, *, deleted: bool) -> None:
         """Keep the record of a pod's waiting."""
         wait = self._waits.get(uid(pod))
-        if wait is None and live(pod) and not gone:
-            asked = gpus(pod["spec"])
-            if asked:
+        if wait is None and is_live(pod) and not deleted:
+            requested = gpus(pod["spec"])
+            if requested:
                 top = self._view.top(pod)
-                born = moment(pod["metadata"]["creationTimestamp"])
+                born = parse_time(pod["metadata"]["creationTimestamp"])
                 since = self._admission.queued_s(top)
                 since = born if since is None else since
-                self._waits[uid(pod)] = Wait(uid(pod), _called(top), asked, since)
-        elif wait is not None and wait.ended_s is None and (gone or not live(pod)):
-            self._waits[uid(pod)] = msgspec.structs.replace(wait, ended_s=self._clerk.now_s)
+                self._waits[uid(pod)] = GpuWait(uid(pod), _workload_key(top), requested, since)
+        elif wait is not None and wait.ended_s is None and (deleted or not is_live(pod)):
+            self._waits[uid(pod)] = msgspec.structs.replace(wait, ended_s=self._writer.now_s)
 
 
-def _called(obj: Object) -> str:
+def _workload_key(obj: Object) -> str:
     return f"{obj['kind']}/{namespace(obj)}/{name(obj)}"

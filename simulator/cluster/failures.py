@@ -3,28 +3,28 @@
 from typing import Literal
 
 from fallow.errors import UsageError
-from simulator.cluster.alarms import Alarms
-from simulator.cluster.asks import taint
-from simulator.cluster.clerk import Clerk
 from simulator.cluster.hardware import Hardware
 from simulator.cluster.kubelet import Kubelet
 from simulator.cluster.nodes import node_object
 from simulator.cluster.objects import (
     Object,
-    conditions,
-    deep,
-    going,
-    live,
+    is_deleting,
+    is_live,
     name,
+    set_conditions,
     uid,
+    value_at,
 )
+from simulator.cluster.pod_requests import taint
+from simulator.cluster.store_writer import StoreWriter
+from simulator.cluster.timers import Timers
 from simulator.cluster.view import View
 
 Why = Literal["node-lost", "spot", "xid", "cordoned"]
 CAUSES: tuple[Why, ...] = ("node-lost", "spot", "xid", "cordoned")
 SPOT_NOTICE_S = 120.0
 """AWS gives two minutes, GCP and Azure thirty seconds (telemetry-and-waste.md#spot)."""
-UNHEARD_S, TOLERATED_S = 40.0, 300.0
+NOT_READY_AFTER_S, TOLERATED_S = 40.0, 300.0
 """node-monitor-grace-period, and the toleration of unreachable nodes that pods have by default."""
 UNREACHABLE = "node.kubernetes.io/unreachable"
 SPOT_TAINT = "aws-node-termination-handler/spot-itn"
@@ -35,9 +35,9 @@ class Failures:
     """What goes wrong with nodes, and what the cluster does about it."""
 
     def __init__(
-        self, view: View, clerk: Clerk, alarms: Alarms, hardware: Hardware, kubelet: Kubelet
+        self, view: View, writer: StoreWriter, alarms: Timers, hardware: Hardware, kubelet: Kubelet
     ) -> None:
-        self._view, self._clerk, self._alarms = view, clerk, alarms
+        self._view, self._writer, self._alarms = view, writer, alarms
         self._hardware, self._kubelet = hardware, kubelet
         self._shut: set[str] = set()
         self._sick: dict[str, set[int]] = {}
@@ -67,9 +67,9 @@ class Failures:
         else:
             self._drop(node, until_s)
 
-    def notice(self, node: Object, *, gone: bool) -> None:
+    def notice(self, node: Object, *, deleted: bool) -> None:
         """See a node that somebody cordoned, tainted or labelled."""
-        if gone:
+        if deleted:
             self._hardware.fleet.close(name(node))
             return
         if name(node) not in self._hardware.specs:
@@ -78,13 +78,13 @@ class Failures:
         labels = node["metadata"].get("labels") or {}
         taints = tuple(taint(t) for t in spec.get("taints") or () if t["key"] != CORDON_TAINT)
         fleet = self._hardware.fleet
-        known = fleet.nodes[fleet.place_of[name(node)]]
-        if (known.labels, known.taints) != (labels, taints):
+        node_free = fleet.nodes[fleet.place_of[name(node)]]
+        if (node_free.labels, node_free.taints) != (labels, taints):
             fleet.relabel(name(node), labels, taints)
         shut = bool(spec.get("unschedulable"))
         ready = any(
             c["type"] == "Ready" and c["status"] == "True"
-            for c in deep(node, "status", "conditions", default=())
+            for c in value_at(node, "status", "conditions", default=())
         )
         if ready and not shut and name(node) not in self._kubelet.away:
             fleet.reopen(name(node))
@@ -101,17 +101,17 @@ class Failures:
             if self._hardware.devices[place].index in sick:
                 continue
             if why:
-                self._hardware.stop(place, why, self._clerk.now_s)
+                self._hardware.stop(place, why, self._writer.now_s)
             else:
-                self._hardware.resume(place, self._clerk.now_s)
+                self._hardware.resume(place, self._writer.now_s)
 
     def _cordon(self, node: str, *, on: bool) -> None:
-        there = self._view.get("Node", "", node)
-        if there is not None:
+        current = self._view.get("Node", "", node)
+        if current is not None:
             body: Object = {"spec": {"unschedulable": True if on else None}}
-            self._clerk.patch(there, body, "kubectl-cordon")
-            self._clerk.event(
-                there, "NodeNotSchedulable" if on else "NodeSchedulable", "cordon", "kubelet"
+            self._writer.patch(current, body, "kubectl-cordon")
+            self._writer.event(
+                current, "NodeNotSchedulable" if on else "NodeSchedulable", "cordon", "kubelet"
             )
 
     def _break(self, node: str, index: int, until_s: float) -> None:
@@ -119,12 +119,12 @@ class Failures:
         self._sick.setdefault(node, set()).add(index)
         self._hardware.fleet.lose_device(node, index)
         for pod in self._on(node):
-            held = self._hardware.fleet.running.get(uid(pod))
-            if held is not None and index in held.placement.devices and live(pod):
+            running = self._hardware.fleet.running.get(uid(pod))
+            if running is not None and index in running.placement.devices and is_live(pod):
                 self._kubelet.close(
                     pod, ok=False, reason="Error", message=f"GPU {index} has fallen off the bus"
                 )
-                self._hardware.release(uid(pod), self._clerk.now_s)
+                self._hardware.release(uid(pod), self._writer.now_s)
         self._each_of(node, index, "xid")
         self._offer(node)
         self._alarms.set(until_s, ("mend", node, index), lambda: self._mend(node, index))
@@ -139,14 +139,14 @@ class Failures:
         for place in self._hardware.on_node[node]:
             if self._hardware.devices[place].index != index:
                 continue
-            self._hardware.resume(place, self._clerk.now_s)
+            self._hardware.resume(place, self._writer.now_s)
             if why:
-                self._hardware.stop(place, why, self._clerk.now_s)
+                self._hardware.stop(place, why, self._writer.now_s)
 
     def _offer(self, node: str) -> None:
         """Write what the device plug-in offers of a node's healthy devices."""
-        there = self._view.get("Node", "", node)
-        if there is None:
+        current = self._view.get("Node", "", node)
+        if current is None:
             return
         single = self._hardware.specs[node].pool.mig_strategy == "single"
         sick: list[str] = []
@@ -156,125 +156,131 @@ class Failures:
                 plain = device.profile is None or single
                 many = self._hardware.specs[node].pool.replicas
                 sick += ["nvidia.com/gpu" if plain else f"nvidia.com/mig-{device.profile}"] * many
-        body = node_object(self._hardware.specs[node], self._clerk.now_s, sick)
+        body = node_object(self._hardware.specs[node], self._writer.now_s, sick)
         offered = {k: v for k, v in body["status"]["allocatable"].items() if "/" in k}
-        self._clerk.status(there, {"allocatable": offered}, "")
+        self._writer.status(current, {"allocatable": offered}, "")
 
     def _on(self, node: str) -> list[Object]:
         """Return the pods that hold a place on a node."""
         running = self._hardware.fleet.running.items()
-        held = [u for u, r in running if r.placement.node == node]
-        return [self._view.pods[u] for u in held if u in self._view.pods]
+        pod_uids = [u for u, r in running if r.placement.node == node]
+        return [self._view.pods[u] for u in pod_uids if u in self._view.pods]
 
     def _drop(self, node: str, until_s: float) -> None:
         """Let a node go silent: its work is lost at once, its pods are given up after a while."""
-        now = self._clerk.now_s
+        now = self._writer.now_s
         self._kubelet.away.add(node)
         self._hardware.fleet.close(node)
         for pod in self._on(node):
             self._hardware.end(uid(pod), now)
         self._outage(node, "node-lost")
-        self._alarms.set(now + UNHEARD_S, ("unheard", node), lambda: self._unheard(node))
         self._alarms.set(
-            now + UNHEARD_S + TOLERATED_S, ("given up", node), lambda: self._give_up(node)
+            now + NOT_READY_AFTER_S, ("unheard", node), lambda: self._mark_not_ready(node)
+        )
+        self._alarms.set(
+            now + NOT_READY_AFTER_S + TOLERATED_S, ("given up", node), lambda: self._give_up(node)
         )
         self._alarms.set(until_s, ("back", node), lambda: self._return(node))
 
-    def _unheard(self, node: str) -> None:
-        there = self._view.get("Node", "", node)
-        if there is None:
+    def _mark_not_ready(self, node: str) -> None:
+        current = self._view.get("Node", "", node)
+        if current is None:
             return
-        now = self._clerk.now_s
-        said = ("Ready", False, "NodeStatusUnknown", "Kubelet stopped posting node status.")
-        every = conditions(there, now, said)
-        for one in every:
-            if one["type"] == "Ready":
-                one["status"] = "Unknown"
-        self._clerk.status(there, {"conditions": every}, "")
-        self._taint(there, UNREACHABLE, "NoExecute")
+        now = self._writer.now_s
+        condition = ("Ready", False, "NodeStatusUnknown", "Kubelet stopped posting node status.")
+        all_conditions = set_conditions(current, now, condition)
+        for kept_condition in all_conditions:
+            if kept_condition["type"] == "Ready":
+                kept_condition["status"] = "Unknown"
+        self._writer.status(current, {"conditions": all_conditions}, "")
+        self._taint(current, UNREACHABLE, "NoExecute")
         said_so = f"Node {node} status is now: NodeNotReady"
-        self._clerk.event(there, "NodeNotReady", said_so, "node-controller")
+        self._writer.event(current, "NodeNotReady", said_so, "node-controller")
         for pod in self._on(node):
             false = ("Ready", False, "NodeStatusUnknown", "")
-            self._clerk.status(pod, {"conditions": conditions(pod, now, false)}, "")
+            self._writer.status(pod, {"conditions": set_conditions(pod, now, false)}, "")
 
     def _give_up(self, node: str) -> None:
         """Take the pods away, as the pod collector does once the cloud says the node is gone."""
         for pod in self._on(node):
-            self._hardware.release(uid(pod), self._clerk.now_s)
-            self._clerk.event(pod, "TaintManagerEviction", "Marking for deletion", "taint-eviction")
-            self._clerk.remove(pod)
+            self._hardware.release(uid(pod), self._writer.now_s)
+            self._writer.event(
+                pod, "TaintManagerEviction", "Marking for deletion", "taint-eviction"
+            )
+            self._writer.remove(pod)
 
     def _reclaim(self, node: str, until_s: float) -> None:
         """Take a spot node back: notice, drain, and it is gone two minutes later."""
-        there = self._view.get("Node", "", node)
-        if there is None:
+        current = self._view.get("Node", "", node)
+        if current is None:
             return
-        self._taint(there, SPOT_TAINT, "NoSchedule")
-        self._clerk.event(there, "SpotInterruption", "Spot interruption notice", "node-handler")
+        self._taint(current, SPOT_TAINT, "NoSchedule")
+        self._writer.event(current, "SpotInterruption", "Spot interruption notice", "node-handler")
         for pod in self._on(node):
-            if not going(pod):
-                self._clerk.delete(pod, grace_s=_within_notice(pod))
-        gone_s = self._clerk.now_s + SPOT_NOTICE_S
-        self._alarms.set(gone_s, ("reclaimed", node), lambda: self._gone(node, until_s))
+            if not is_deleting(pod):
+                self._writer.delete(pod, grace_s=_within_notice(pod))
+        gone_s = self._writer.now_s + SPOT_NOTICE_S
+        self._alarms.set(gone_s, ("reclaimed", node), lambda: self._remove(node, until_s))
 
-    def _gone(self, node: str, until_s: float) -> None:
+    def _remove(self, node: str, until_s: float) -> None:
         for pod in self._on(node):
-            self._hardware.release(uid(pod), self._clerk.now_s)
-            self._clerk.remove(pod)
+            self._hardware.release(uid(pod), self._writer.now_s)
+            self._writer.remove(pod)
         self._kubelet.away.add(node)
         self._outage(node, "spot")
-        there = self._view.get("Node", "", node)
-        if there is not None:
-            self._clerk.delete(there)
+        current = self._view.get("Node", "", node)
+        if current is not None:
+            self._writer.delete(current)
         self._alarms.set(until_s, ("back", node), lambda: self._return(node))
 
     def _return(self, node: str) -> None:
         """Bring a node back: the same machine, or another under its name."""
-        now = self._clerk.now_s
+        now = self._writer.now_s
         self._alarms.clear(("unheard", node))
         self._alarms.clear(("given up", node))
         self._kubelet.away.discard(node)
         self._outage(node, "cordoned" if node in self._shut else "")
-        there = self._view.get("Node", "", node)
-        if there is None:
+        current = self._view.get("Node", "", node)
+        if current is None:
             self._shut.discard(node)
             self._outage(node, "")
             body = node_object(self._hardware.specs[node], now)
-            made = self._clerk.create(body, "kubelet")
-            if made is not None:
-                self._ready(made)
+            created = self._writer.create(body, "kubelet")
+            if created is not None:
+                self._ready(created)
             return
-        self._untaint(there, UNREACHABLE)
-        up = conditions(there, now, ("Ready", True, "KubeletReady", ""))
-        self._clerk.status(there, {"conditions": up}, "")
-        self._ready(there)
+        self._untaint(current, UNREACHABLE)
+        up = set_conditions(current, now, ("Ready", True, "KubeletReady", ""))
+        self._writer.status(current, {"conditions": up}, "")
+        self._ready(current)
         if node not in self._shut:
             self._hardware.fleet.reopen(node)
         for pod in self._on(node):
             self._resume(pod, now)
 
     def _ready(self, node: Object) -> None:
-        self._clerk.event(
+        self._writer.event(
             node, "NodeReady", f"Node {name(node)} status is now: NodeReady", "kubelet"
         )
 
     def _resume(self, pod: Object, now: float) -> None:
         """Start a pod that waited for its node again, on the devices it had."""
-        held = self._hardware.fleet.running[uid(pod)].placement
-        if going(pod):
+        placement = self._hardware.fleet.running[uid(pod)].placement
+        if is_deleting(pod):
             self._hardware.release(uid(pod), now)
-            self._clerk.remove(pod)
+            self._writer.remove(pod)
             return
-        self._kubelet.begin_again(pod, self._hardware.places(held), held.share)
+        self._kubelet.begin_again(pod, self._hardware.places(placement), placement.share)
 
     def _taint(self, node: Object, key: str, effect: str) -> None:
-        kept = [t for t in deep(node, "spec", "taints", default=()) if t["key"] != key]
-        self._clerk.patch(node, {"spec": {"taints": [*kept, {"key": key, "effect": effect}]}}, "")
+        remaining = [t for t in value_at(node, "spec", "taints", default=()) if t["key"] != key]
+        self._writer.patch(
+            node, {"spec": {"taints": [*remaining, {"key": key, "effect": effect}]}}, ""
+        )
 
     def _untaint(self, node: Object, key: str) -> None:
-        kept = [t for t in deep(node, "spec", "taints", default=()) if t["key"] != key]
-        self._clerk.patch(node, {"spec": {"taints": kept or None}}, "")
+        remaining = [t for t in value_at(node, "spec", "taints", default=()) if t["key"] != key]
+        self._writer.patch(node, {"spec": {"taints": remaining or None}}, "")
 
 
 def _within_notice(pod: Object) -> float:

@@ -9,24 +9,24 @@ from simulator.cluster.labels import labels
 from simulator.cluster.nodes import (
     MAX_PODS,
     MIB_PER_GIB,
-    NodeSpec,
+    SimulatedNode,
     cut,
     devices,
     reserved,
     resources,
     taints,
 )
-from simulator.cluster.scheduler.fleet import Fleet
+from simulator.cluster.scheduler.fleet import SchedulerFleet
 from simulator.cluster.scheduler.requests import (
     WHOLE,
-    Instance,
-    MigBoard,
+    MigDevice,
+    MigInstance,
     NodeFree,
     Placement,
     PodRequest,
     Running,
 )
-from simulator.nouns import Device, Holder, Outage, Tenure
+from simulator.models import DeviceAllocation, Holder, Outage, SimulatedDevice
 
 DAEMON_CPU_MILLI, DAEMON_MIB, DAEMON_PODS = 1_000, 2_048, 8
 """What the DaemonSets of every node ask (driver, device plug-in, exporter, CNI, logs): a choice."""
@@ -35,12 +35,12 @@ DAEMON_CPU_MILLI, DAEMON_MIB, DAEMON_PODS = 1_000, 2_048, 8
 class Hardware:
     """All devices of the fleet in one tuple, and their history."""
 
-    def __init__(self, specs: Sequence[NodeSpec], seed: int) -> None:
+    def __init__(self, specs: Sequence[SimulatedNode], seed: int) -> None:
         self.specs = {spec.name: spec for spec in specs}
-        self.devices: tuple[Device, ...] = devices(specs, seed)
-        self.tenures: list[Tenure] = []
+        self.devices: tuple[SimulatedDevice, ...] = devices(specs, seed)
+        self.tenures: list[DeviceAllocation] = []
         self.outages: list[Outage] = []
-        self.fleet = Fleet(_free(spec) for spec in specs)
+        self.fleet = SchedulerFleet(_free(spec) for spec in specs)
         self.placed: dict[str, dict[str, Running]] = {spec.name: {} for spec in specs}
         """The fleet's running pods by node and uid."""
         self.freed = False
@@ -48,15 +48,15 @@ class Hardware:
         self._open: dict[str, int] = {}
         self._out: dict[int, int] = {}
         self._closing: dict[int, str] = {}
-        self._held: dict[int, set[str]] = {}
+        self._users: dict[int, set[str]] = {}
         self.on_node: dict[str, list[int]] = {name: [] for name in self.specs}
         self._places: dict[tuple[str, int, int | None], int] = {}
         for place, device in enumerate(self.devices):
             self.on_node[device.node].append(place)
             start = None
             if device.instance is not None:
-                board = cut(self.specs[device.node].pool)[device.index] or ()
-                start = next(p.start for p in board if p.number == device.instance)
+                layout = cut(self.specs[device.node].pool)[device.index] or ()
+                start = next(p.start for p in layout if p.number == device.instance)
             self._places[device.node, device.index, start] = place
 
     def places(self, placement: Placement) -> tuple[int, ...]:
@@ -74,30 +74,30 @@ class Hardware:
         """Give a pod its place; return its devices."""
         self.fleet.take(request, placement, now_s)
         self.placed[placement.node][request.uid] = self.fleet.running[request.uid]
-        held = self.places(placement)
-        if held:
-            self.begin(request.uid, holder, held, placement.share, now_s)
-        return held
+        devices = self.places(placement)
+        if devices:
+            self.begin(request.uid, holder, devices, placement.share, now_s)
+        return devices
 
     def begin(
-        self, uid: str, holder: Holder, held: tuple[int, ...], share: float, now_s: float
+        self, uid: str, holder: Holder, devices: tuple[int, ...], share: float, now_s: float
     ) -> None:
         """Open a tenure."""
         self._open[uid] = len(self.tenures)
-        self.tenures.append(Tenure(holder, held, now_s, inf, share))
-        for place in held:
-            self._held.setdefault(place, set()).add(uid)
+        self.tenures.append(DeviceAllocation(holder, devices, now_s, inf, share))
+        for place in devices:
+            self._users.setdefault(place, set()).add(uid)
 
     def end(self, uid: str, now_s: float) -> None:
         """Close a pod's tenure; its place may stay the pod's (a lost node that may come back)."""
         number = self._open.pop(uid, None)
         if number is None:
             return
-        tenure = self.tenures[number]
-        self.tenures[number] = msgspec.structs.replace(tenure, end_s=now_s)
-        for place in tenure.devices:
-            self._held[place].discard(uid)
-            if place in self._closing and not self._held[place]:
+        allocation = self.tenures[number]
+        self.tenures[number] = msgspec.structs.replace(allocation, end_s=now_s)
+        for place in allocation.devices:
+            self._users[place].discard(uid)
+            if place in self._closing and not self._users[place]:
                 self._stop(place, self._closing.pop(place), now_s)
 
     def release(self, uid: str, now_s: float) -> None:
@@ -111,7 +111,7 @@ class Hardware:
 
     def stop(self, place: int, why: str, now_s: float) -> None:
         """Let nobody use a device from now, or from when its last holder leaves."""
-        if self._held.get(place):
+        if self._users.get(place):
             self._closing[place] = why
         else:
             self._stop(place, why, now_s)
@@ -129,11 +129,11 @@ class Hardware:
             self.outages[number] = msgspec.structs.replace(self.outages[number], end_s=now_s)
 
 
-def _free(spec: NodeSpec) -> NodeFree:
+def _free(spec: SimulatedNode) -> NodeFree:
     pool = spec.pool
     cpu, memory = reserved(pool)
-    boards = [
-        None if parts is None else MigBoard(tuple(Instance(p.profile, p.start) for p in parts))
+    mig_devices = [
+        None if parts is None else MigDevice(tuple(MigInstance(p.profile, p.start) for p in parts))
         for parts in cut(pool)
     ]
     return NodeFree(
@@ -143,7 +143,7 @@ def _free(spec: NodeSpec) -> NodeFree:
         pods=MAX_PODS - DAEMON_PODS,
         gpu_milli=(WHOLE,) * pool.gpu_count,
         gpu_model=pool.gpu_model,
-        mig=tuple(boards) if pool.mig else (),
+        mig=tuple(mig_devices) if pool.mig else (),
         mig_strategy="single" if pool.mig_strategy == "single" else "mixed",
         replicas=pool.replicas,
         labels=labels(spec.name, pool, resources(pool)),

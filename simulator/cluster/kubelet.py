@@ -4,23 +4,23 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from simulator.cluster.alarms import Alarms
-from simulator.cluster.clerk import Clerk
 from simulator.cluster.hardware import Hardware
 from simulator.cluster.objects import (
     Object,
-    conditions,
-    deep,
-    going,
-    live,
-    moment,
-    over,
-    stamp,
+    format_time,
+    has_ended,
+    is_deleting,
+    is_live,
+    metadata_map,
+    parse_time,
+    set_conditions,
     uid,
-    words,
+    value_at,
 )
+from simulator.cluster.store_writer import StoreWriter
+from simulator.cluster.timers import Timers
 from simulator.cluster.view import View
-from simulator.nouns import Holder
+from simulator.models import Holder
 
 STOP = "simulator.fallow/stop-seconds"
 """Annotation: how long its containers take to end after SIGTERM. Without it they take their whole
@@ -40,14 +40,14 @@ class Kubelet:
     def __init__(
         self,
         view: View,
-        clerk: Clerk,
-        alarms: Alarms,
+        writer: StoreWriter,
+        alarms: Timers,
         hardware: Hardware,
         holder: Callable[[Object], Holder],
         *,
         seed: int,
     ) -> None:
-        self._view, self._clerk, self._alarms = view, clerk, alarms
+        self._view, self._writer, self._alarms = view, writer, alarms
         self._hardware, self._holder, self._seed = hardware, holder, seed
         self._pulled: set[tuple[str, str]] = set()
         self._starting: set[str] = set()
@@ -56,63 +56,67 @@ class Kubelet:
         self.resizes = True
         """False: running containers keep what they have, whatever is asked for."""
 
-    def notice(self, pod: Object, *, gone: bool) -> None:
+    def notice(self, pod: Object, *, deleted: bool) -> None:
         """See what changed about a pod."""
-        if gone or over(pod):
+        if deleted or has_ended(pod):
             self._alarms.clear(("start", uid(pod)))
             self._starting.discard(uid(pod))
-            self._hardware.release(uid(pod), self._clerk.now_s)
+            self._hardware.release(uid(pod), self._writer.now_s)
             return
         node = pod["spec"].get("nodeName")
-        if node and going(pod):
+        if node and is_deleting(pod):
             self._end_later(pod)
-        elif node and deep(pod, "status", "phase") == "Running":
+        elif node and value_at(pod, "status", "phase") == "Running":
             self._resize(pod)
-        elif node and deep(pod, "status", "phase") == "Pending" and uid(pod) not in self._starting:
+        elif (
+            node
+            and value_at(pod, "status", "phase") == "Pending"
+            and uid(pod) not in self._starting
+        ):
             self._starting.add(uid(pod))
             after = self._delay(pod, node)
             self._alarms.set(
-                self._clerk.now_s + after, ("start", uid(pod)), lambda: self._start(uid(pod))
+                self._writer.now_s + after, ("start", uid(pod)), lambda: self._start(uid(pod))
             )
 
     def _resize(self, pod: Object) -> None:
         """Give running containers what they ask for now, and say so, as after `pods/resize`."""
         if not self.resizes or pod["spec"]["nodeName"] in self.away:
             return
-        asked = {c["name"]: _allocated(c) for c in pod["spec"]["containers"]}
-        states = deep(pod, "status", "containerStatuses", default=())
-        if all((s.get("resources") or {}) == asked.get(s["name"], {}) for s in states):
+        allocated = {c["name"]: _allocated(c) for c in pod["spec"]["containers"]}
+        states = value_at(pod, "status", "containerStatuses", default=())
+        if all((s.get("resources") or {}) == allocated.get(s["name"], {}) for s in states):
             return
-        given = [{**s, "resources": asked.get(s["name"], {})} for s in states]
-        self._clerk.status(pod, {"containerStatuses": given}, "")
+        updated = [{**s, "resources": allocated.get(s["name"], {})} for s in states]
+        self._writer.status(pod, {"containerStatuses": updated}, "")
 
     def _delay(self, pod: Object, node: str) -> float:
         image = str(pod["spec"]["containers"][0].get("image", ""))
         first = (node, image) not in self._pulled
         self._pulled.add((node, image))
-        least, most = PULL_S if first else START_S
+        minimum, maximum = PULL_S if first else START_S
         key = f"{self._seed}/{node}/{image}" if first else f"{self._seed}/{uid(pod)}"
         draw = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=4).digest(), "big")
-        return float(round(least + (most - least) * draw / 2**32))
+        return float(round(minimum + (maximum - minimum) * draw / 2**32))
 
     def _start(self, pod_uid: str) -> None:
         self._starting.discard(pod_uid)
         pod = self._view.pods.get(pod_uid)
-        if pod is None or not live(pod) or pod["spec"]["nodeName"] in self.away:
+        if pod is None or not is_live(pod) or pod["spec"]["nodeName"] in self.away:
             return
-        now = self._clerk.now_s
+        now = self._writer.now_s
         running = [
-            _container(c, {"running": {"startedAt": stamp(now)}}, restarts=0)
+            _container(c, {"running": {"startedAt": format_time(now)}}, restarts=0)
             for c in pod["spec"]["containers"]
         ]
-        self._clerk.status(
+        self._writer.status(
             pod,
             {
                 "phase": "Running",
-                "startTime": stamp(now),
+                "startTime": format_time(now),
                 "hostIP": _address(pod["spec"]["nodeName"], "10.0"),
                 "podIP": _address(pod_uid, "10.128"),
-                "conditions": conditions(
+                "conditions": set_conditions(
                     pod,
                     now,
                     ("Initialized", True, "", ""),
@@ -124,32 +128,32 @@ class Kubelet:
             "",
         )
         first = pod["spec"]["containers"][0]["name"]
-        self._clerk.event(pod, "Started", f"Started container {first}", "kubelet")
+        self._writer.event(pod, "Started", f"Started container {first}", "kubelet")
 
     def _end_later(self, pod: Object) -> None:
         meta = pod["metadata"]
         grace = float(meta.get("deletionGracePeriodSeconds") or 0)
-        began = moment(meta["deletionTimestamp"]) - grace
-        if deep(pod, "status", "phase") == "Running":
+        began = parse_time(meta["deletionTimestamp"]) - grace
+        if value_at(pod, "status", "phase") == "Running":
             key = ("killing", uid(pod))
-            self._alarms.set(self._clerk.now_s, key, lambda: self._killing(uid(pod)))
-            takes = min(grace, float(words(pod, "annotations").get(STOP, grace)))
+            self._alarms.set(self._writer.now_s, key, lambda: self._killing(uid(pod)))
+            takes = min(grace, float(metadata_map(pod, "annotations").get(STOP, grace)))
         else:
             takes = 0.0
-        at_s = max(began + takes, self._clerk.now_s)
+        at_s = max(began + takes, self._writer.now_s)
         self._alarms.set(at_s, ("end", uid(pod)), lambda: self._end(uid(pod)))
 
     def _killing(self, pod_uid: str) -> None:
         pod = self._view.pods.get(pod_uid)
         if pod is not None:
             first = pod["spec"]["containers"][0]["name"]
-            self._clerk.event(pod, "Killing", f"Stopping container {first}", "kubelet")
+            self._writer.event(pod, "Killing", f"Stopping container {first}", "kubelet")
 
     def _end(self, pod_uid: str) -> None:
         pod = self._view.pods.get(pod_uid)
         if pod is not None and pod["spec"]["nodeName"] not in self.away:
-            self._hardware.release(pod_uid, self._clerk.now_s)
-            self._clerk.remove(pod)
+            self._hardware.release(pod_uid, self._writer.now_s)
+            self._writer.remove(pod)
 
     def finish(self, pod: Object, *, ok: bool, reason: str = "") -> None:
         """Let a pod's containers exit; they start again where the restart policy says so.
@@ -164,39 +168,39 @@ class Kubelet:
 
     def close(self, pod: Object, *, ok: bool, reason: str = "", message: str = "") -> None:
         """End a pod for good: Succeeded or Failed."""
-        now = self._clerk.now_s
+        now = self._writer.now_s
         phase = "Succeeded" if ok else "Failed"
-        began = deep(pod, "status", "startTime", default=stamp(now))
+        began = value_at(pod, "status", "startTime", default=format_time(now))
         ended = {
             "startedAt": began,
-            "finishedAt": stamp(now),
+            "finishedAt": format_time(now),
             "exitCode": 0 if ok else 1,
             "reason": "Completed" if ok else (reason or "Error"),
         }
         why = "PodCompleted" if ok else "PodFailed"
         more = {"reason": reason, "message": message} if reason else {}
-        done = [
+        terminated = [
             _container(c, {"terminated": ended}, restarts=_restarts(pod))
             for c in pod["spec"]["containers"]
         ]
-        self._clerk.status(
+        self._writer.status(
             pod,
             {
                 "phase": phase,
-                "conditions": conditions(
+                "conditions": set_conditions(
                     pod, now, ("Ready", False, why, ""), ("ContainersReady", False, why, "")
                 ),
-                "containerStatuses": done,
+                "containerStatuses": terminated,
                 **more,
             },
             "",
         )
 
     def _restart(self, pod: Object, *, ok: bool, reason: str) -> None:
-        times, now = _restarts(pod) + 1, self._clerk.now_s
+        times, now = _restarts(pod) + 1, self._writer.now_s
         ended = {
-            "startedAt": deep(pod, "status", "startTime", default=stamp(now)),
-            "finishedAt": stamp(now),
+            "startedAt": value_at(pod, "status", "startTime", default=format_time(now)),
+            "finishedAt": format_time(now),
             "exitCode": 0 if ok else OOM_EXIT if reason == OOM_KILLED else 1,
             "reason": "Completed" if ok else (reason or "Error"),
         }
@@ -207,23 +211,23 @@ class Kubelet:
 
     def _again(self, pod_uid: str, times: int) -> None:
         pod = self._view.pods.get(pod_uid)
-        if pod is not None and live(pod) and pod["spec"]["nodeName"] not in self.away:
-            running = {"running": {"startedAt": stamp(self._clerk.now_s)}}
+        if pod is not None and is_live(pod) and pod["spec"]["nodeName"] not in self.away:
+            running = {"running": {"startedAt": format_time(self._writer.now_s)}}
             self._tell(pod, running, times, up=True)
 
     def _tell(
         self, pod: Object, state: Object, times: int, *, up: bool, last: Object | None = None
     ) -> None:
-        now = self._clerk.now_s
+        now = self._writer.now_s
         before = {
             s["name"]: s.get("lastState")
-            for s in deep(pod, "status", "containerStatuses", default=())
+            for s in value_at(pod, "status", "containerStatuses", default=())
         }
         why = "" if up else "ContainersNotReady"
-        self._clerk.status(
+        self._writer.status(
             pod,
             {
-                "conditions": conditions(
+                "conditions": set_conditions(
                     pod, now, ("Ready", up, why, ""), ("ContainersReady", up, why, "")
                 ),
                 "containerStatuses": [
@@ -234,21 +238,23 @@ class Kubelet:
             "",
         )
 
-    def begin_again(self, pod: Object, held: tuple[int, ...], share: float) -> None:
+    def begin_again(self, pod: Object, devices: tuple[int, ...], share: float) -> None:
         """Start a pod again after its node was away, on the devices that it had."""
-        now = self._clerk.now_s
-        if held:
-            self._hardware.begin(uid(pod), self._holder(pod), held, share, now)
-        if deep(pod, "status", "phase") == "Running":
-            self._tell(pod, {"running": {"startedAt": stamp(now)}}, _restarts(pod) + 1, up=True)
+        now = self._writer.now_s
+        if devices:
+            self._hardware.begin(uid(pod), self._holder(pod), devices, share, now)
+        if value_at(pod, "status", "phase") == "Running":
+            self._tell(
+                pod, {"running": {"startedAt": format_time(now)}}, _restarts(pod) + 1, up=True
+            )
         else:
             self._starting.discard(uid(pod))
-            self.notice(pod, gone=False)
+            self.notice(pod, deleted=False)
 
 
 def _restarts(pod: Object) -> int:
-    every = deep(pod, "status", "containerStatuses", default=())
-    return max((int(c.get("restartCount", 0)) for c in every), default=0)
+    statuses = value_at(pod, "status", "containerStatuses", default=())
+    return max((int(c.get("restartCount", 0)) for c in statuses), default=0)
 
 
 def _container(spec: Any, state: Object, *, restarts: int, last: Object | None = None) -> Object:
@@ -267,8 +273,8 @@ def _container(spec: Any, state: Object, *, restarts: int, last: Object | None =
 
 def _allocated(spec: Any) -> Object:
     """Return what the kubelet gave a container: here all that it asks for, at once."""
-    said = spec.get("resources") or {}
-    return {side: dict(said[side]) for side in ("limits", "requests") if said.get(side)}
+    resources = spec.get("resources") or {}
+    return {side: dict(resources[side]) for side in ("limits", "requests") if resources.get(side)}
 
 
 def _address(key: str, head: str) -> str:

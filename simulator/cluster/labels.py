@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from fallow.gpu_models import gpu_models
 
 if TYPE_CHECKING:
-    from simulator.cluster.nodes import Pool
+    from simulator.cluster.nodes import PoolSpec
 
 MIB_PER_GIB = 1024
 COMPUTE = {
@@ -19,7 +19,7 @@ COMPUTE = {
 }
 
 
-def labels(name: str, pool: "Pool", extended: Mapping[str, int]) -> dict[str, str]:
+def labels(name: str, pool: "PoolSpec", extended: Mapping[str, int]) -> dict[str, str]:
     """Return all labels of one node; `extended` are the resources that its plug-in offers."""
     return {
         "kubernetes.io/hostname": name,
@@ -33,7 +33,7 @@ def labels(name: str, pool: "Pool", extended: Mapping[str, int]) -> dict[str, st
     }
 
 
-def _managed(pool: "Pool") -> dict[str, str]:
+def _managed(pool: "PoolSpec") -> dict[str, str]:
     """Return what the one who manages the pool writes (as cloud providers do)."""
     spot = pool.capacity_type == "spot"
     family, _, size = pool.instance_type.partition(".")
@@ -68,7 +68,7 @@ def _managed(pool: "Pool") -> dict[str, str]:
             }
 
 
-def _discovered(pool: "Pool", extended: Mapping[str, int]) -> dict[str, str]:
+def _discovered(pool: "PoolSpec", extended: Mapping[str, int]) -> dict[str, str]:
     """Return what GPU feature discovery writes."""
     facts = next(m for m in gpu_models() if m.gpu_model == pool.gpu_model)
     major, _, minor = COMPUTE.get(facts.arch, "8.0").partition(".")
@@ -79,7 +79,7 @@ def _discovered(pool: "Pool", extended: Mapping[str, int]) -> dict[str, str]:
         count = extended["nvidia.com/gpu"]
     if pool.replicas > 1:
         product += "-SHARED"
-    found = {
+    discovered = {
         "nvidia.com/gpu.present": "true",
         "nvidia.com/gpu.product": product,
         "nvidia.com/gpu.count": str(count),
@@ -96,11 +96,11 @@ def _discovered(pool: "Pool", extended: Mapping[str, int]) -> dict[str, str]:
     for resource, number in extended.items():
         profile = resource.removeprefix("nvidia.com/mig-")
         if profile != resource:
-            found[f"{resource}.count"] = str(number)
-            found[f"{resource}.product"] = f"{pool.product}-MIG-{profile}"
-            found[f"{resource}.replicas"] = "1"
-    return found
+            discovered[f"{resource}.count"] = str(number)
+            discovered[f"{resource}.product"] = f"{pool.product}-MIG-{profile}"
+            discovered[f"{resource}.replicas"] = "1"
+    return discovered
 
 
-def _profile(pool: "Pool") -> str:
+def _profile(pool: "PoolSpec") -> str:
     return pool.mig.partition(";")[0].partition("x")[2]

@@ -14,7 +14,7 @@ FIRST_ID = {7: 0, 4: 2, 3: 1, 2: 3, 1: 7}
 _PART = re.compile(r"(?:(\d+)x)?(\d+g\.\d+gb)")
 
 
-class Part(msgspec.Struct, frozen=True):
+class InstanceLayout(msgspec.Struct, frozen=True):
     """One instance of a board."""
 
     profile: str
@@ -26,34 +26,34 @@ class Part(msgspec.Struct, frozen=True):
     """Compute slices."""
 
 
-Board = tuple[Part, ...] | None
+GpuLayout = tuple[InstanceLayout, ...] | None
 """The instances of a board; None = a whole GPU."""
 
 
-def boards(gpu_model: str, text: str, strategy: str, count: int) -> tuple[Board, ...]:
+def gpu_layouts(gpu_model: str, text: str, strategy: str, count: int) -> tuple[GpuLayout, ...]:
     """Return what each of a node's boards is cut into.
 
     Raises:
         UsageError: the text is no layout, or it does not fit a board of the model.
     """
-    laid: list[Board] = [layout(gpu_model, part) for part in text.split(";") if part]
+    laid: list[GpuLayout] = [layout(gpu_model, part) for part in text.split(";") if part]
     if strategy == "single":
         laid = [laid[0]] * count
     return (*laid[:count], *[None] * (count - len(laid)))
 
 
 @cache
-def layout(gpu_model: str, text: str) -> tuple[Part, ...]:
+def layout(gpu_model: str, text: str) -> tuple[InstanceLayout, ...]:
     """Return the instances of one board by where they start.
 
     Raises:
         UsageError: the text is no layout, or it does not fit a board of the model.
     """
     names: list[str] = []
-    for word in text.split("+"):
-        match = _PART.fullmatch(word)
+    for group_text in text.split("+"):
+        match = _PART.fullmatch(group_text)
         if match is None:
-            raise UsageError(f"no MIG layout: {word!r}", hint="like 2x3g.40gb+1x1g.10gb")
+            raise UsageError(f"no MIG layout: {group_text!r}", hint="like 2x3g.40gb+1x1g.10gb")
         names += [match.group(2)] * int(match.group(1) or 1)
     numbers: set[int] = set()
     parts = []
@@ -61,5 +61,5 @@ def layout(gpu_model: str, text: str) -> tuple[Part, ...]:
         compute = profile(gpu_model, instance.profile).compute
         number = next(n for n in range(FIRST_ID[compute], 16) if n not in numbers)
         numbers.add(number)
-        parts.append(Part(instance.profile, number, instance.start, compute))
+        parts.append(InstanceLayout(instance.profile, number, instance.start, compute))
     return tuple(parts)

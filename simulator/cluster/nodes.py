@@ -16,16 +16,16 @@ import msgspec
 from fallow.errors import UsageError
 from fallow.gpu_models import gpu_models
 from simulator.cluster.labels import labels
-from simulator.cluster.mig import Board, boards
-from simulator.cluster.objects import stamp
-from simulator.cluster.scheduler.requests import Taint
-from simulator.nouns import Device
+from simulator.cluster.mig import GpuLayout, gpu_layouts
+from simulator.cluster.objects import format_time
+from simulator.cluster.scheduler.requests import NodeTaint
+from simulator.models import SimulatedDevice
 
 MAX_PODS = 110
 MIB_PER_GIB = 1024
 
 
-class Pool(msgspec.Struct, frozen=True):
+class PoolSpec(msgspec.Struct, frozen=True):
     """One row of `pools.csv`: a kind of node."""
 
     name: str
@@ -54,39 +54,41 @@ class Pool(msgspec.Struct, frozen=True):
     taints: str = ""
 
 
-class NodeSpec(msgspec.Struct, frozen=True):
+class SimulatedNode(msgspec.Struct, frozen=True):
     """A node that is paid for."""
 
     name: str
-    pool: Pool
+    pool: PoolSpec
 
 
 @cache
-def pools() -> Mapping[str, Pool]:
+def pools() -> Mapping[str, PoolSpec]:
     """Return the pools by name."""
     text = files("simulator.cluster").joinpath("pools.csv").read_text(encoding="utf-8")
-    rows = (msgspec.convert(row, Pool, strict=False) for row in csv.DictReader(text.splitlines()))
+    rows = (
+        msgspec.convert(row, PoolSpec, strict=False) for row in csv.DictReader(text.splitlines())
+    )
     return {row.name: row for row in rows}
 
 
-def nodes_of(counts: Mapping[str, int]) -> tuple[NodeSpec, ...]:
+def nodes_of(counts: Mapping[str, int]) -> tuple[SimulatedNode, ...]:
     """Return so many nodes of each pool, by the pool's name.
 
     Raises:
         UsageError: there is no such pool, or a count is negative.
     """
-    made: list[NodeSpec] = []
+    nodes: list[SimulatedNode] = []
     for name, count in counts.items():
         pool = pools().get(name)
         if pool is None:
             raise UsageError(f"no node pool {name!r}", hint=f"legal: {', '.join(pools())}")
         if count < 0:
             raise UsageError(f"pool {name!r} cannot have {count} nodes", hint="0 or more")
-        made += [NodeSpec(f"{name}-{place}", pool) for place in range(count)]
-    return tuple(made)
+        nodes += [SimulatedNode(f"{name}-{place}", pool) for place in range(count)]
+    return tuple(nodes)
 
 
-def fleet(gpus: int) -> tuple[NodeSpec, ...]:
+def fleet(gpus: int) -> tuple[SimulatedNode, ...]:
     """Return nodes with exactly so many GPUs, spread over the pools by their shares.
 
     Raises:
@@ -94,41 +96,41 @@ def fleet(gpus: int) -> tuple[NodeSpec, ...]:
     """
     if gpus < 1:
         raise UsageError(f"a fleet of {gpus} GPUs", hint="1 or more")
-    every = sorted(pools().values(), key=lambda p: (-p.share, p.name))
-    counts = {p.name: int(p.share * gpus / p.gpu_count) for p in every}
+    by_share = sorted(pools().values(), key=lambda p: (-p.share, p.name))
+    counts = {p.name: int(p.share * gpus / p.gpu_count) for p in by_share}
     left = gpus - sum(pools()[name].gpu_count * n for name, n in counts.items())
     while left:
-        owed = {p.name: p.share * gpus - counts[p.name] * p.gpu_count for p in every}
-        fits = [p for p in every if p.gpu_count <= left]
+        owed = {p.name: p.share * gpus - counts[p.name] * p.gpu_count for p in by_share}
+        fits = [p for p in by_share if p.gpu_count <= left]
         best = max(fits, key=lambda p: (owed[p.name], p.share))
         counts[best.name] += 1
         left -= best.gpu_count
     return nodes_of(counts)
 
 
-def devices(specs: Iterable[NodeSpec], seed: int) -> tuple[Device, ...]:
+def devices(specs: Iterable[SimulatedNode], seed: int) -> tuple[SimulatedDevice, ...]:
     """Return every GPU and MIG instance, node by node, board by board."""
-    made: list[Device] = []
+    devices: list[SimulatedDevice] = []
     for spec in specs:
         pool = spec.pool
         slices = next((m.mig_slices for m in gpu_models() if m.gpu_model == pool.gpu_model), None)
-        for index, board in enumerate(cut(pool)):
+        for index, layout in enumerate(cut(pool)):
             uuid = _uuid(f"{seed}/{spec.name}/{index}")
-            if board is None:
-                made.append(Device(uuid, spec.name, index, pool.gpu_model))
-            for part in board or ():
+            if layout is None:
+                devices.append(SimulatedDevice(uuid, spec.name, index, pool.gpu_model))
+            for part in layout or ():
                 weight = part.compute / (slices or 7)
-                made.append(
-                    Device(
+                devices.append(
+                    SimulatedDevice(
                         uuid, spec.name, index, pool.gpu_model, part.profile, part.number, weight
                     )
                 )
-    return tuple(made)
+    return tuple(devices)
 
 
-def cut(pool: Pool) -> tuple[Board, ...]:
+def cut(pool: PoolSpec) -> tuple[GpuLayout, ...]:
     """Return what each board of a node of the pool is cut into."""
-    return boards(pool.gpu_model, pool.mig, pool.mig_strategy, pool.gpu_count)
+    return gpu_layouts(pool.gpu_model, pool.mig, pool.mig_strategy, pool.gpu_count)
 
 
 def _uuid(text: str) -> str:
@@ -136,17 +138,17 @@ def _uuid(text: str) -> str:
     return f"GPU-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-def taints(pool: Pool) -> tuple[Taint, ...]:
+def taints(pool: PoolSpec) -> tuple[NodeTaint, ...]:
     """Return the taints of a pool: `key=value:Effect`, separated by semicolons."""
-    made = []
+    result = []
     for text in filter(None, pool.taints.split(";")):
         head, _, effect = text.rpartition(":")
         key, _, value = head.partition("=")
-        made.append(Taint(key, value, effect))
-    return tuple(made)
+        result.append(NodeTaint(key, value, effect))
+    return tuple(result)
 
 
-def reserved(pool: Pool) -> tuple[int, int]:
+def reserved(pool: PoolSpec) -> tuple[int, int]:
     """Return the millicores and MiB that the system keeps of a node for itself.
 
     CPU: 6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest, on
@@ -166,29 +168,29 @@ def reserved(pool: Pool) -> tuple[int, int]:
     return round(cpu * 1000), round(memory) + 100
 
 
-def resources(pool: Pool) -> dict[str, int]:
+def resources(pool: PoolSpec) -> dict[str, int]:
     """Return the extended resources that the device plug-in offers on a node of the pool."""
-    found: dict[str, int] = {}
-    for board in cut(pool):
-        for name in ["gpu"] if board is None else [_resource(pool, p.profile) for p in board]:
+    counts: dict[str, int] = {}
+    for layout in cut(pool):
+        for name in ["gpu"] if layout is None else [_resource(pool, p.profile) for p in layout]:
             key = f"nvidia.com/{name}"
-            found[key] = found.get(key, 0) + pool.replicas
-    return found
+            counts[key] = counts.get(key, 0) + pool.replicas
+    return counts
 
 
-def _resource(pool: Pool, profile: str) -> str:
+def _resource(pool: PoolSpec, profile: str) -> str:
     return "gpu" if pool.mig_strategy == "single" else f"mig-{profile}"
 
 
-def node_object(spec: NodeSpec, now_s: float, sick: Sequence[str] = ()) -> dict[str, Any]:
+def node_object(spec: SimulatedNode, now_s: float, sick: Sequence[str] = ()) -> dict[str, Any]:
     """Return the node as its kubelet registers it; `sick` are resources of unhealthy devices."""
     pool = spec.pool
     cpu, memory = reserved(pool)
     extended = resources(pool)
     healthy = {name: n - sick.count(name) for name, n in extended.items()}
     common = {"pods": str(MAX_PODS), "ephemeral-storage": f"{pool.vcpu * 20}Gi"}
-    moment = stamp(now_s)
-    ready = {"lastHeartbeatTime": moment, "lastTransitionTime": moment}
+    timestamp = format_time(now_s)
+    ready = {"lastHeartbeatTime": timestamp, "lastTransitionTime": timestamp}
     pressures = ("MemoryPressure", "DiskPressure", "PIDPressure")
     return {
         "apiVersion": "v1",
@@ -225,11 +227,11 @@ def node_object(spec: NodeSpec, now_s: float, sick: Sequence[str] = ()) -> dict[
     }
 
 
-def _taint(taint: Taint) -> dict[str, str]:
+def _taint(taint: NodeTaint) -> dict[str, str]:
     return {"key": taint.key, "value": taint.value, "effect": taint.effect}
 
 
-def provider_id(spec: NodeSpec) -> str:
+def provider_id(spec: SimulatedNode) -> str:
     """Return the cloud's name of the machine, as the kubelet writes it."""
     pool = spec.pool
     digits = hashlib.blake2b(spec.name.encode(), digest_size=9).hexdigest()[:17]

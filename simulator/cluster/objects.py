@@ -23,20 +23,20 @@ _ENDED = ("Succeeded", "Failed")
 
 
 @cache
-def stamp(at_s: float) -> str:
+def format_time(at_s: float) -> str:
     """Write a moment as the API does, to the second."""
     return datetime.fromtimestamp(int(at_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @cache
-def moment(text: str) -> float:
+def parse_time(text: str) -> float:
     """Read a moment; 0 for none."""
     if not text:
         return 0.0
     return datetime.fromisoformat(text).timestamp()
 
 
-def called(obj: Mapping[str, Any]) -> str:
+def kind_of(obj: Mapping[str, Any]) -> str:
     """Return the kind as the store calls it: `Pod`, or `Queue.scheduling.run.ai`."""
     kind: str = obj["kind"]
     group, _, _ = obj["apiVersion"].rpartition("/")
@@ -58,22 +58,22 @@ def namespace(obj: Mapping[str, Any]) -> str:
     return str(obj["metadata"].get("namespace", ""))
 
 
-def words(obj: Mapping[str, Any], which: str) -> Mapping[str, str]:
+def metadata_map(obj: Mapping[str, Any], which: str) -> Mapping[str, str]:
     """Return labels or annotations."""
     return obj["metadata"].get(which) or {}
 
 
-def deep(obj: Mapping[str, Any], *path: str, default: Any = None) -> Any:
+def value_at(obj: Mapping[str, Any], *path: str, default: Any = None) -> Any:
     """Return what lies at a path of keys, or the default where a key is absent or null."""
-    here: Any = obj
+    value: Any = obj
     for key in path:
-        here = here.get(key) if isinstance(here, dict) else None
-        if here is None:
+        value = value.get(key) if isinstance(value, dict) else None
+        if value is None:
             return default
-    return here
+    return value
 
 
-def planted(value: Any, *path: str) -> Object:
+def nested_patch(value: Any, *path: str) -> Object:
     """Return the merge patch that sets a value at a path of keys."""
     for key in reversed(path):
         value = {key: value}
@@ -108,85 +108,85 @@ def template_hash(template: Any) -> str:
     return "".join(letters[byte % len(letters)] for byte in digest)
 
 
-def going(obj: Mapping[str, Any]) -> bool:
+def is_deleting(obj: Mapping[str, Any]) -> bool:
     """Say whether an object is being deleted."""
     return "deletionTimestamp" in obj["metadata"]
 
 
-def over(pod: Mapping[str, Any]) -> bool:
+def has_ended(pod: Mapping[str, Any]) -> bool:
     """Say whether a pod's containers have exited for good."""
     return "status" in pod and pod["status"].get("phase") in _ENDED
 
 
-def live(pod: Mapping[str, Any]) -> bool:
+def is_live(pod: Mapping[str, Any]) -> bool:
     """Say whether a pod runs or may still run."""
-    return not over(pod) and "deletionTimestamp" not in pod["metadata"]
+    return not has_ended(pod) and "deletionTimestamp" not in pod["metadata"]
 
 
-def ready(pod: Mapping[str, Any]) -> bool:
+def is_ready(pod: Mapping[str, Any]) -> bool:
     """Say whether a pod is ready."""
-    if not live(pod) or "status" not in pod:
+    if not is_live(pod) or "status" not in pod:
         return False
-    every = pod["status"].get("conditions") or ()
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in every)
+    conditions = pod["status"].get("conditions") or ()
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
-def holds(obj: Mapping[str, Any], kind: str) -> bool:
+def has_condition(obj: Mapping[str, Any], kind: str) -> bool:
     """Say whether a condition of that type is True."""
-    found = condition(obj, kind)
-    return found is not None and found["status"] == "True"
+    match = condition(obj, kind)
+    return match is not None and match["status"] == "True"
 
 
 def condition(obj: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
     """Return a condition by its type."""
-    every = deep(obj, "status", "conditions", default=())
-    return next((c for c in every if c["type"] == kind), None)
+    conditions = value_at(obj, "status", "conditions", default=())
+    return next((c for c in conditions if c["type"] == kind), None)
 
 
-def conditions(
+def set_conditions(
     obj: Mapping[str, Any], now_s: float, *changes: tuple[str, bool, str, str]
 ) -> list[Object]:
     """Return an object's conditions with some set: (type, true, reason, message).
 
     The moment of transition moves only when the status does.
     """
-    every = {c["type"]: dict(c) for c in deep(obj, "status", "conditions", default=())}
+    by_type = {c["type"]: dict(c) for c in value_at(obj, "status", "conditions", default=())}
     for kind, true, reason, message in changes:
-        before = every.get(kind, {})
+        before = by_type.get(kind, {})
         status = "True" if true else "False"
         same = before.get("status") == status
-        every[kind] = {
+        by_type[kind] = {
             "type": kind,
             "status": status,
             "reason": reason,
             "message": message,
             # The server takes conditions without that moment, so one may have none.
-            "lastTransitionTime": (same and before.get("lastTransitionTime")) or stamp(now_s),
+            "lastTransitionTime": (same and before.get("lastTransitionTime")) or format_time(now_s),
         }
-    return list(every.values())
+    return list(by_type.values())
 
 
 def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
     """Say whether a label selector (matchLabels, matchExpressions) matches; none matches nobody."""
     if selector is None:
         return False
-    wanted = selector.get("matchLabels") or {}
-    if any(labels.get(k) != v for k, v in wanted.items()):
+    match_labels = selector.get("matchLabels") or {}
+    if any(labels.get(k) != v for k, v in match_labels.items()):
         return False
     return all(_term(t, labels) for t in selector.get("matchExpressions") or ())
 
 
 def _term(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    have, values = labels.get(term["key"]), term.get("values") or ()
+    label, values = labels.get(term["key"]), term.get("values") or ()
     match term["operator"]:
         case "In":
-            return have in values
+            return label in values
         case "NotIn":
-            return have not in values
+            return label not in values
         case "Exists":
-            return have is not None
+            return label is not None
         case _:
-            return have is None
+            return label is None
 
 
 def oldest(objects: Iterable[Object]) -> list[Object]:

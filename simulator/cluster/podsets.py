@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from simulator.cluster.objects import Object, deep, planted
+from simulator.cluster.objects import Object, nested_patch, value_at
 
 
 class PodSet(msgspec.Struct, frozen=True):
@@ -34,54 +34,54 @@ def suspendable() -> tuple[str, ...]:
     return tuple(_rows())
 
 
-def suspended(obj: Object) -> bool:
+def is_suspended(obj: Object) -> bool:
     """Say whether an object is told to stand still."""
-    return bool(deep(obj, "spec", *_rows()[obj["kind"]]["path"].split(".")))
+    return bool(value_at(obj, "spec", *_rows()[obj["kind"]]["path"].split(".")))
 
 
-def switch(obj: Object, *, off: bool) -> Object:
+def suspend_patch(obj: Object, *, off: bool) -> Object:
     """Return the merge patch that suspends an object, or lets it run."""
-    return planted(off, "spec", *_rows()[obj["kind"]]["path"].split("."))
+    return nested_patch(off, "spec", *_rows()[obj["kind"]]["path"].split("."))
 
 
 def pod_sets(obj: Object) -> list[PodSet]:
     """Return the pods that an object makes when it runs."""
-    found: list[PodSet] = []
+    sets: list[PodSet] = []
     for text in _rows()[obj["kind"]]["templates"].split():
         path, _, field = text.partition("*")
         for label, holder, template in _walk(obj["spec"], path.split("."), "main", obj["spec"]):
             count = int(holder.get(field) or 1) if field else 1
-            found.append(PodSet(label.lower(), count * _inner(holder), _spec(template)))
-    return found
+            sets.append(PodSet(label.lower(), count * _inner(holder), _spec(template)))
+    return sets
 
 
 def _walk(
-    here: Any, path: list[str], label: str, holder: Any
+    node: Any, path: list[str], label: str, holder: Any
 ) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
     if not path:
-        yield label, holder, here or {}
+        yield label, holder, node or {}
         return
     first, rest = path[0], path[1:]
     if first == "{}":
-        for key, value in (here or {}).items():
+        for key, value in (node or {}).items():
             yield from _walk(value, rest, key, value)
     elif first == "[]":
-        for value in here or ():
-            called = value.get("name") or value.get("groupName") or label
-            yield from _walk(value, rest, called, value)
-    elif isinstance(here, dict) and first in here:
-        inner = here[first]
+        for value in node or ():
+            set_name = value.get("name") or value.get("groupName") or label
+            yield from _walk(value, rest, set_name, value)
+    elif isinstance(node, dict) and first in node:
+        inner = node[first]
         yield from _walk(inner, rest, label, inner if not rest and first == "trainer" else holder)
 
 
 def _inner(holder: dict[str, Any]) -> int:
     """Return how many pods each job of a JobSet runs at once."""
-    return int(deep(holder, "template", "spec", "parallelism", default=1))
+    return int(value_at(holder, "template", "spec", "parallelism", default=1))
 
 
 def _spec(template: dict[str, Any]) -> dict[str, Any]:
     """Return a pod's spec; a TrainJob's trainer says only what its container needs."""
     if "spec" in template:
-        found: dict[str, Any] = template["spec"]
-        return found
+        spec: dict[str, Any] = template["spec"]
+        return spec
     return {"containers": [{"name": "node", "resources": template.get("resourcesPerNode") or {}}]}

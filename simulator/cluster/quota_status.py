@@ -7,42 +7,42 @@ counts its namespace's pods that have a node. Both from the API's objects, as th
 from collections import Counter
 from fractions import Fraction
 
-from simulator.cluster.asks import uses
-from simulator.cluster.clerk import Clerk
-from simulator.cluster.objects import Object, deep, holds, live, name, namespace, uid
+from simulator.cluster.objects import Object, has_condition, is_live, name, namespace, uid, value_at
+from simulator.cluster.pod_requests import uses
+from simulator.cluster.store_writer import StoreWriter
 from simulator.cluster.view import View
-from simulator.kube.amounts import amount, written
+from simulator.kube.amounts import amount, format_amount
 
 ELASTIC = "ElasticQuota.scheduling.x-k8s.io"
 QUEUE = "ClusterQueue"
-Held = Counter[tuple[str, str]]
+UsedByFlavor = Counter[tuple[str, str]]
 """Amounts by flavor and resource."""
 
 
 class QuotaStatus:
     """Write the status of quotas whose workloads or pods changed."""
 
-    def __init__(self, view: View, clerk: Clerk) -> None:
-        self._view, self._clerk = view, clerk
-        self._said: dict[str, int] = {}
+    def __init__(self, view: View, writer: StoreWriter) -> None:
+        self._view, self._writer = view, writer
+        self._written: dict[str, int] = {}
         self._queue_of: dict[str, str] = {}
         self._workloads: dict[str, dict[str, Object]] = {}
         self._queues: dict[str, None] = {}
         self._spaces: dict[str, None] = {}
 
-    def notice(self, obj: Object, kind: str, *, gone: bool) -> bool:
+    def notice(self, obj: Object, kind: str, *, deleted: bool) -> bool:
         """See what changed; say whether it was only what we wrote ourselves."""
         if kind in {ELASTIC, QUEUE}:
             generation = int(obj["metadata"].get("generation", 0))
-            ours = not gone and self._said.get(uid(obj)) == generation
-            self._said[uid(obj)] = generation
+            ours = not deleted and self._written.get(uid(obj)) == generation
+            self._written[uid(obj)] = generation
             if not ours and kind == QUEUE:
                 self._queues[name(obj)] = None
             elif not ours:
                 self._spaces[namespace(obj)] = None
             return ours
         if kind == "Workload":
-            self._keep(obj, gone=gone)
+            self._keep(obj, deleted=deleted)
         elif kind == "Pod":
             self._spaces[namespace(obj)] = None
         return False
@@ -53,42 +53,42 @@ class QuotaStatus:
         for queue in queues:
             obj = self._view.get(QUEUE, "", queue)
             if obj is not None:
-                self._clerk.status(obj, self._of_queue(obj), "kueue")
+                self._writer.status(obj, self._of_queue(obj), "kueue")
         spaces, self._spaces = self._spaces, {}
         for space in spaces if self._view.count(ELASTIC) else ():
             for obj in self._view.of(ELASTIC, space):
-                self._clerk.status(obj, self._of_space(obj), "scheduler-plugins")
+                self._writer.status(obj, self._of_space(obj), "scheduler-plugins")
 
-    def _keep(self, workload: Object, *, gone: bool) -> None:
+    def _keep(self, workload: Object, *, deleted: bool) -> None:
         """Count a workload where it is admitted, else where its queue leads."""
         before = self._queue_of.pop(uid(workload), "")
         if before:
             self._workloads[before].pop(uid(workload), None)
             self._queues[before] = None
         local = self._view.get("LocalQueue", namespace(workload), workload["spec"]["queueName"])
-        queue = deep(workload, "status", "admission", "clusterQueue") or deep(
+        queue = value_at(workload, "status", "admission", "clusterQueue") or value_at(
             local or {}, "spec", "clusterQueue", default=""
         )
-        if queue and not gone and not holds(workload, "Finished"):
+        if queue and not deleted and not has_condition(workload, "Finished"):
             self._queue_of[uid(workload)] = queue
             self._workloads.setdefault(queue, {})[uid(workload)] = workload
             self._queues[queue] = None
 
     def _of_queue(self, queue: Object) -> Object:
-        held: Held = Counter()
+        usage: UsedByFlavor = Counter()
         reserving = admitted = waiting = 0
         for workload in self._workloads.get(name(queue), {}).values():
-            admission = deep(workload, "status", "admission")
+            admission = value_at(workload, "status", "admission")
             if admission is None:
-                waiting += bool(deep(workload, "spec", "active", default=True))
+                waiting += bool(value_at(workload, "spec", "active", default=True))
                 continue
             reserving += 1
-            admitted += holds(workload, "Admitted")
-            held.update(_held(workload, admission))
-        counted = _flavors(queue, held)
+            admitted += has_condition(workload, "Admitted")
+            usage.update(_usage(workload, admission))
+        flavors = _flavors(queue, usage)
         return {
-            "flavorsReservation": counted,
-            "flavorsUsage": counted,
+            "flavorsReservation": flavors,
+            "flavorsUsage": flavors,
             "pendingWorkloads": waiting,
             "reservingWorkloads": reserving,
             "admittedWorkloads": admitted,
@@ -97,38 +97,38 @@ class QuotaStatus:
     def _of_space(self, quota: Object) -> Object:
         used: Counter[str] = Counter()
         for pod in self._view.of("Pod", namespace(quota)):
-            if live(pod) and pod["spec"].get("nodeName"):
+            if is_live(pod) and pod["spec"].get("nodeName"):
                 used.update(uses(pod["spec"]))
         spec = quota["spec"]
         names = {**(spec.get("min") or {}), **(spec.get("max") or {})}
         return {"used": {resource: _amount(resource, used[resource]) for resource in names}}
 
 
-def _held(workload: Object, admission: Object) -> Held:
+def _usage(workload: Object, admission: Object) -> UsedByFlavor:
     sets = {s["name"]: s for s in workload["spec"]["podSets"]}
-    held: Held = Counter()
+    usage: UsedByFlavor = Counter()
     for assigned in admission["podSetAssignments"]:
-        asked = uses(sets[assigned["name"]]["template"]["spec"])
+        requested = uses(sets[assigned["name"]]["template"]["spec"])
         for resource, flavor in assigned["flavors"].items():
-            held[flavor, resource] += asked.get(resource, 0) * int(assigned["count"])
-    return held
+            usage[flavor, resource] += requested.get(resource, 0) * int(assigned["count"])
+    return usage
 
 
-def _flavors(queue: Object, held: Held) -> list[Object]:
-    found = []
-    for group in deep(queue, "spec", "resourceGroups", default=()):
+def _flavors(queue: Object, usage: UsedByFlavor) -> list[Object]:
+    flavors = []
+    for group in value_at(queue, "spec", "resourceGroups", default=()):
         for flavor in group["flavors"]:
             resources = []
             for quota in flavor["resources"]:
-                total = held[flavor["name"], quota["name"]]
+                total = usage[flavor["name"], quota["name"]]
                 nominal = amount(quota["nominalQuota"]) * (1000 if quota["name"] == "cpu" else 1)
                 borrowed = max(0, total - int(nominal))
                 amounts = {"total": total, "borrowed": borrowed}
-                said = {k: _amount(quota["name"], v) for k, v in amounts.items()}
-                resources.append({"name": quota["name"], **said})
-            found.append({"name": flavor["name"], "resources": resources})
-    return found
+                texts = {k: _amount(quota["name"], v) for k, v in amounts.items()}
+                resources.append({"name": quota["name"], **texts})
+            flavors.append({"name": flavor["name"], "resources": resources})
+    return flavors
 
 
 def _amount(resource: str, units: int) -> str:
-    return written(Fraction(units, 1000 if resource == "cpu" else 1))
+    return format_amount(Fraction(units, 1000 if resource == "cpu" else 1))

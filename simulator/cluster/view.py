@@ -7,9 +7,9 @@ own and are never changed here.
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from simulator.cluster.objects import Object, called, controller, live, name, namespace, uid
-from simulator.kube.history import Change
-from simulator.kube.store import Store
+from simulator.cluster.objects import Object, controller, is_live, kind_of, name, namespace, uid
+from simulator.kube.history import StoreChange
+from simulator.kube.store import ObjectStore
 
 Key = tuple[str, str, str]
 """Kind, namespace, name."""
@@ -18,7 +18,7 @@ Key = tuple[str, str, str]
 class View:
     """The objects of one store by key, by kind and namespace, and by owner."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._version = 0
         self._every: defaultdict[str, dict[tuple[str, str], Object]] = defaultdict(dict)
@@ -27,7 +27,7 @@ class View:
         self.pods: dict[str, Object] = {}
         """By uid."""
 
-    def refresh(self) -> list[Change]:
+    def refresh(self) -> list[StoreChange]:
         """Take in what has changed since the last time, and return it."""
         self._version, changes = self._store.changes(self._version)
         for change in changes:
@@ -37,7 +37,7 @@ class View:
                 self._keep(change.object)
         return changes
 
-    def take_in(self, notice: Callable[[Change], None]) -> None:
+    def take_in(self, notice: Callable[[StoreChange], None]) -> None:
         """Take in what has changed, and tell somebody of each change."""
         for change in self.refresh():
             notice(change)
@@ -48,12 +48,12 @@ class View:
 
     def of(self, kind: str, namespace: str | None = None) -> list[Object]:
         """Return the objects of a kind, of one namespace or of all."""
-        found: Iterable[Object]
+        objects: Iterable[Object]
         if namespace is None:
-            found = self._every[kind].values()
+            objects = self._every[kind].values()
         else:
-            found = self._within[kind, namespace].values()
-        return list(found)
+            objects = self._within[kind, namespace].values()
+        return list(objects)
 
     def count(self, kind: str) -> int:
         """Return how many objects of a kind there are."""
@@ -64,7 +64,7 @@ class View:
         by_kind = self._children.get(owner_uid, {})
         if kind:
             return list(by_kind.get(kind, {}).values())
-        return [o for found in by_kind.values() for o in found.values()]
+        return [o for by_uid in by_kind.values() for o in by_uid.values()]
 
     def top(self, obj: Object) -> Object:
         """Return the topmost owner of an object; itself where it has none."""
@@ -72,7 +72,7 @@ class View:
             reference = controller(obj)
             if reference is None:
                 return obj
-            above = self.get(called(dict(reference)), namespace(obj), str(reference["name"]))
+            above = self.get(kind_of(dict(reference)), namespace(obj), str(reference["name"]))
             if above is None:
                 return obj
             obj = above
@@ -80,10 +80,10 @@ class View:
 
     def namespaces(self) -> list[str]:
         """Return the namespaces that hold pods which still run or may."""
-        return sorted({namespace(p) for p in self.pods.values() if live(p)})
+        return sorted({namespace(p) for p in self.pods.values() if is_live(p)})
 
     def _keep(self, obj: Object) -> None:
-        kind, key = called(obj), (namespace(obj), name(obj))
+        kind, key = kind_of(obj), (namespace(obj), name(obj))
         before = self._every[kind].get(key)
         if before is not None and uid(before) != uid(obj):
             self._drop(before)
@@ -96,7 +96,7 @@ class View:
             self.pods[uid(obj)] = obj
 
     def _drop(self, obj: Object) -> None:
-        kind, key = called(obj), (namespace(obj), name(obj))
+        kind, key = kind_of(obj), (namespace(obj), name(obj))
         self._every[kind].pop(key, None)
         self._within[kind, key[0]].pop(key[1], None)
         reference = controller(obj)

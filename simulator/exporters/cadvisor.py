@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from simulator.exporters.dcgm import quoted
-from simulator.nouns import HostLook
+from simulator.models import HostSample
 
 _FAMILIES = (
     ("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed in seconds."),
@@ -40,26 +40,26 @@ class Counters:
     def __init__(self) -> None:
         self._counted: dict[str, _Counted] = {}
 
-    def advance(self, looks: Iterable[HostLook]) -> None:
+    def advance(self, samples: Iterable[HostSample]) -> None:
         """Take in a moment's looks; pods that are not among them are forgotten."""
-        kept: dict[str, _Counted] = {}
-        for look in looks:
-            at_s = look.at.timestamp()
-            count = self._counted.get(look.holder.uid) or _Counted(at_s)
+        counted: dict[str, _Counted] = {}
+        for sample in samples:
+            at_s = sample.at.timestamp()
+            count = self._counted.get(sample.holder.uid) or _Counted(at_s)
             passed = max(at_s - count.at_s, 0.0)
-            count.cpu_s += passed * look.cpu_cores
-            count.received += passed * look.network_rx_bytes_s
-            count.sent += passed * look.network_tx_bytes_s
+            count.cpu_s += passed * sample.cpu_cores
+            count.received += passed * sample.network_rx_bytes_s
+            count.sent += passed * sample.network_tx_bytes_s
             count.at_s = at_s
-            kept[look.holder.uid] = count
-        self._counted = kept
+            counted[sample.holder.uid] = count
+        self._counted = counted
 
-    def text(self, looks: Sequence[HostLook], node_of: Mapping[str, str], node: str) -> bytes:
+    def text(self, samples: Sequence[HostSample], node_of: Mapping[str, str], node: str) -> bytes:
         """Return one node's text; `node_of` says by uid which node a pod runs on."""
-        mine = [look for look in looks if node_of.get(look.holder.uid) == node]
+        node_samples = [sample for sample in samples if node_of.get(sample.holder.uid) == node]
         values: dict[str, list[str]] = {name: [] for name, _, _ in _FAMILIES}
-        for look in mine:
-            holder, count = look.holder, self._counted.get(look.holder.uid)
+        for sample in node_samples:
+            holder, count = sample.holder, self._counted.get(sample.holder.uid)
             if count is None:
                 continue
             slice_ = f"/kubepods.slice/kubepods-pod{holder.uid.replace('-', '_')}.slice"
@@ -68,12 +68,12 @@ class Counters:
                 scope = f"{slice_}/cri-containerd-{container}.scope" if container else slice_
                 key = {"container": container, "id": scope, **pod}
                 values[_FAMILIES[0][0]].append(f"{{{quoted(key)}}} {count.cpu_s:.6f}\n")
-                values[_FAMILIES[1][0]].append(f"{{{quoted(key)}}} {look.memory_bytes:.0f}\n")
+                values[_FAMILIES[1][0]].append(f"{{{quoted(key)}}} {sample.memory_bytes:.0f}\n")
             wire = {"container": "", "id": slice_, "interface": "eth0", **pod}
             values[_FAMILIES[2][0]].append(f"{{{quoted(wire)}}} {count.received:.0f}\n")
             values[_FAMILIES[3][0]].append(f"{{{quoted(wire)}}} {count.sent:.0f}\n")
         parts = []
-        for name, kind, said in _FAMILIES:
-            parts += [f"# HELP {name} {said}\n# TYPE {name} {kind}\n"]
+        for name, kind, help_text in _FAMILIES:
+            parts += [f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n"]
             parts += [f"{name}{line}" for line in values[name]]
         return "".join(parts).encode()

@@ -10,23 +10,23 @@ import numpy as np
 
 from fallow.tables import Batch
 from simulator.exporters.host_spans import pod_use, runs, stamps
-from simulator.nouns import Tenure
+from simulator.models import DeviceAllocation
 from simulator.work.behaviours import Script
 from simulator.work.chance import Array
 
 
 def container_rows(
-    tenures: Sequence[Tenure],
+    allocations: Sequence[DeviceAllocation],
     scripts: Mapping[str, Script],
-    moments: Array,
+    timestamps: Array,
     *,
     cluster: str,
     every_s: float = 300.0,
 ) -> Iterator[Batch]:
     """Yield a row per pod's container and moment (epoch s, evenly apart) at which it runs."""
-    for tenure in tenures:
-        script, holder = scripts[tenure.holder.uid], tenure.holder
-        now = moments[(moments >= tenure.start_s) & (moments < tenure.end_s)]
+    for allocation in allocations:
+        script, holder = scripts[allocation.holder.uid], allocation.holder
+        now = timestamps[(timestamps >= allocation.start_s) & (timestamps < allocation.end_s)]
         now = now[runs(script, now)]
         if not len(now):
             continue

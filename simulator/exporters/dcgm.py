@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 
 from fallow.errors import UsageError
-from simulator.exporters.facts import BLANKS, Field, bus, fields, model_of, xids
+from simulator.exporters.device_catalog import BLANKS, ExporterField, bus, fields, model_of, xids
+from simulator.exporters.device_telemetry import DeviceTelemetry, SharedSeries, distort
 from simulator.exporters.quirks import Quirks
-from simulator.exporters.shown import Copy, Shown, shown
-from simulator.nouns import Block, Device, Holder, Tenure
+from simulator.models import Block, DeviceAllocation, Holder, SimulatedDevice
 
 DRIVER = "570.133.20"
 SHIPPED, RECOMMENDED = "shipped", "recommended"
@@ -43,33 +43,33 @@ class Texts:
         self._templates: dict[str, _Template] = {}
         self._block: Block | None = None
         self._tick = -1
-        self._shown: Shown | None = None
+        self._telemetry: DeviceTelemetry | None = None
         self._places: dict[str, list[int]] = {}
-        self._fleet: tuple[Device, ...] = ()
+        self._fleet: tuple[SimulatedDevice, ...] = ()
 
     def text(
-        self, block: Block, tick: int, node: str, tenures: Sequence[Tenure] = ()
+        self, block: Block, tick: int, node: str, allocations: Sequence[DeviceAllocation] = ()
     ) -> bytes | None:
         """Return what a node's exporter answers at a tick of a block; None = nothing at all.
 
         Raises:
             UsageError: the block knows no such node.
         """
-        seen = self._look(block, tick, tenures)
-        mine = self._places.get(node)
-        if mine is None:
+        telemetry = self._telemetry_at(block, tick, allocations)
+        node_devices = self._places.get(node)
+        if node_devices is None:
             raise UsageError(
                 f"there is no node {node!r} with GPUs",
                 hint=f"nodes: {', '.join(sorted(self._places)[:8])}, ...",
             )
-        if seen.silent[mine[0], 0]:
+        if telemetry.silent[node_devices[0], 0]:
             return None
-        copies = [c for c in seen.copies if c.when[0] and c.device in set(mine)]
-        template = self._template(node, seen, mine, copies)
+        copies = [c for c in telemetry.copies if c.when[0] and c.device in set(node_devices)]
+        template = self._template(node, telemetry, node_devices, copies)
         values = np.concatenate(
             [
-                seen.values[:, mine, 0].ravel(),
-                seen.board_values[:, mine, 0].ravel(),
+                telemetry.values[:, node_devices, 0].ravel(),
+                telemetry.board_values[:, node_devices, 0].ravel(),
                 *(c.values[:, 0] for c in copies),
             ]
         )[template.wanted]
@@ -77,39 +77,52 @@ class Texts:
         for place in np.flatnonzero(np.isnan(values)).tolist():
             numbers[place] = template.blank[place]
         text = template.text % tuple(numbers)
-        skew = seen.skew_s[mine[0]]
+        skew = telemetry.skew_s[node_devices[0]]
         if np.isnan(skew):
             return text.replace(_WHEN, "").encode()
-        moment = round((float(seen.ticks[0]) + float(skew)) * 1000)
-        return text.replace(_WHEN, f" {moment}").encode()
+        timestamp_ms = round((float(telemetry.ticks[0]) + float(skew)) * 1000)
+        return text.replace(_WHEN, f" {timestamp_ms}").encode()
 
-    def _look(self, block: Block, tick: int, tenures: Sequence[Tenure]) -> Shown:
-        if self._shown is None or self._block is not block or self._tick != tick:
-            self._shown = shown(block, self._quirks, tenures=tenures, first=tick, last=tick + 1)
+    def _telemetry_at(
+        self, block: Block, tick: int, allocations: Sequence[DeviceAllocation]
+    ) -> DeviceTelemetry:
+        if self._telemetry is None or self._block is not block or self._tick != tick:
+            self._telemetry = distort(
+                block, self._quirks, allocations=allocations, first=tick, last=tick + 1
+            )
             self._block, self._tick = block, tick
         if block.devices is not self._fleet:
             self._places, self._fleet = {}, block.devices
             for place, device in enumerate(block.devices):
                 self._places.setdefault(device.node, []).append(place)
-        return self._shown
+        return self._telemetry
 
     def _template(
-        self, node: str, seen: Shown, mine: list[int], copies: Sequence[Copy]
+        self,
+        node: str,
+        telemetry: DeviceTelemetry,
+        node_devices: list[int],
+        copies: Sequence[SharedSeries],
     ) -> _Template:
         xid = next(i for i, f in enumerate(fields()) if f.column == "xid")
-        names = [seen.holders[h] if h >= 0 else None for h in seen.holder[mine, 0].tolist()]
+        names = [
+            telemetry.holders[h] if h >= 0 else None
+            for h in telemetry.holder[node_devices, 0].tolist()
+        ]
         made_of = (
-            tuple(seen.devices[i] for i in mine),
+            tuple(telemetry.devices[i] for i in node_devices),
             tuple(names),
             tuple((c.device, c.holder, c.shared, float(c.values[xid, 0])) for c in copies),
-            tuple(seen.values[xid, mine, 0].tolist()),
-            tuple(bool(getattr(seen, n)[mine].any()) for n in _SPELLINGS),
+            tuple(telemetry.values[xid, node_devices, 0].tolist()),
+            tuple(bool(getattr(telemetry, n)[node_devices].any()) for n in _SPELLINGS),
         )
-        known = self._templates.get(node)
-        if known is None or known.made_of != made_of:
-            known = _Writer(seen, mine, names, copies).template(self._fields, made_of)
-            self._templates[node] = known
-        return known
+        template = self._templates.get(node)
+        if template is None or template.made_of != made_of:
+            template = _Writer(telemetry, node_devices, names, copies).template(
+                self._fields, made_of
+            )
+            self._templates[node] = template
+        return template
 
 
 def text(
@@ -118,11 +131,11 @@ def text(
     node: str,
     quirks: Quirks,
     *,
-    tenures: Sequence[Tenure] = (),
+    allocations: Sequence[DeviceAllocation] = (),
     counters: str = RECOMMENDED,
 ) -> bytes | None:
     """Return what a node's exporter answers at a tick; None = nothing at all (see `Texts`)."""
-    return Texts(quirks, counters).text(block, tick, node, tenures)
+    return Texts(quirks, counters).text(block, tick, node, allocations)
 
 
 class _Writer:
@@ -130,49 +143,49 @@ class _Writer:
 
     def __init__(
         self,
-        seen: Shown,
-        mine: list[int],
+        telemetry: DeviceTelemetry,
+        node_devices: list[int],
         names: Sequence[Holder | None],
-        copies: Sequence[Copy],
+        copies: Sequence[SharedSeries],
     ) -> None:
-        self._seen, self._mine, self._names, self._copies = seen, mine, names, copies
-        first = mine[0]
-        self._lower, self._exported = bool(seen.lower[first]), bool(seen.exported[first])
-        self._names_46, self._twice = bool(seen.names_46[first]), bool(seen.twice[first])
+        self._seen, self._mine, self._names, self._copies = telemetry, node_devices, names, copies
+        first = node_devices[0]
+        self._lower, self._exported = bool(telemetry.lower[first]), bool(telemetry.exported[first])
+        self._names_46, self._twice = bool(telemetry.names_46[first]), bool(telemetry.twice[first])
         self._lines: list[str] = []
         self._wanted: list[int] = []
         self._blank: list[int] = []
 
-    def template(self, chosen: Sequence[int], made_of: tuple[object, ...]) -> _Template:
+    def template(self, field_numbers: Sequence[int], made_of: tuple[object, ...]) -> _Template:
         """Return the template of some fields."""
-        for number in chosen:
+        for number in field_numbers:
             field = fields()[number]
             name = field.name_46 if self._names_46 else field.name
             start = len(self._lines)
-            said = field.help.replace("%", "%%")
-            self._lines += [f"# HELP {name} {said}\n", f"# TYPE {name} {field.type}\n"]
+            help_text = field.help.replace("%", "%%")
+            self._lines += [f"# HELP {name} {help_text}\n", f"# TYPE {name} {field.type}\n"]
             self._family(number, field, name)
             if len(self._lines) == start + 2:
                 del self._lines[start:]
         return _Template(made_of, "".join(self._lines), self._wanted, self._blank)
 
-    def _family(self, number: int, field: Field, name: str) -> None:
-        seen, mine = self._seen, self._mine
-        size = len(mine)
-        told: set[str] = set()
-        for at, place in enumerate(mine):
-            device = seen.devices[place]
-            if seen.boards[place] and field.board and device.uuid not in told:
-                told.add(device.uuid)
-                board = msgspec.structs.replace(device, profile=None, instance=None)
+    def _family(self, number: int, field: ExporterField, name: str) -> None:
+        telemetry, node_devices = self._seen, self._mine
+        size = len(node_devices)
+        gpus_written: set[str] = set()
+        for at, place in enumerate(node_devices):
+            device = telemetry.devices[place]
+            if telemetry.boards[place] and field.board and device.uuid not in gpus_written:
+                gpus_written.add(device.uuid)
+                gpu = msgspec.structs.replace(device, profile=None, instance=None)
                 where = (len(fields()) + number) * size + at
-                value = seen.board_values[number, place, 0]
-                self._line(name, field, self._labels(board, None, field, value), where)
-            if not seen.printed[number, place]:
+                value = telemetry.board_values[number, place, 0]
+                self._line(name, field, self._labels(gpu, None, field, value), where)
+            if not telemetry.printed[number, place]:
                 continue
             copies = [(i, c) for i, c in enumerate(self._copies) if c.device == place]
             if not any(c.shared for _, c in copies):
-                value = seen.values[number, place, 0]
+                value = telemetry.values[number, place, 0]
                 labels = self._labels(device, self._names[at], field, value)
                 self._line(name, field, labels, number * size + at)
             for replica, (i, copy) in enumerate(copies):
@@ -182,7 +195,7 @@ class _Writer:
                 labels = self._labels(device, copy.holder, field, value, share)
                 self._line(name, field, labels, where)
 
-    def _line(self, name: str, field: Field, labels: str, where: int) -> None:
+    def _line(self, name: str, field: ExporterField, labels: str, where: int) -> None:
         form = "%d" if field.whole else "%.6f"
         line = f"{name}{{{labels}}} {form}{_WHEN}\n"
         blank = _INTEGER_BLANKS.get(field.blank, 0)
@@ -193,9 +206,9 @@ class _Writer:
 
     def _labels(
         self,
-        device: Device,
+        device: SimulatedDevice,
         holder: Holder | None,
-        field: Field,
+        field: ExporterField,
         value: float,
         share: str | None = None,
     ) -> str:
@@ -214,25 +227,25 @@ class _Writer:
         attributes = self._attributes(device, holder, share)
         if field.column == "xid":
             code = 0 if np.isnan(value) else int(value)
-            said = xids().get(code, "Unknown Error")
-            attributes |= {"err_code": str(code), "err_msg": said}
+            message = xids().get(code, "Unknown Error")
+            attributes |= {"err_code": str(code), "err_msg": message}
         labels |= dict(sorted(attributes.items()))
         return quoted(labels).replace("%", "%%")
 
     def _attributes(
-        self, device: Device, holder: Holder | None, share: str | None
+        self, device: SimulatedDevice, holder: Holder | None, share: str | None
     ) -> dict[str, str]:
-        found: dict[str, str] = {}
+        labels_found: dict[str, str] = {}
         if holder is not None:
-            found = {
+            labels_found = {
                 "container": holder.container,
                 "namespace": holder.namespace,
                 "pod": holder.pod,
             }
         if self._exported:
-            found = {f"exported_{name}": value for name, value in found.items()}
-            found |= {**_EXPORTER, "pod": exporter_pod(device.node)}
-        return found if share is None else {**found, "vgpu": share}
+            labels_found = {f"exported_{name}": value for name, value in labels_found.items()}
+            labels_found |= {**_EXPORTER, "pod": exporter_pod(device.node)}
+        return labels_found if share is None else {**labels_found, "vgpu": share}
 
 
 _INTEGER_BLANKS = {

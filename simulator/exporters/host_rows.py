@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 from fallow.tables import Batch
 from simulator.exporters import inference, jupyter
+from simulator.exporters.device_telemetry import skew_s
 from simulator.exporters.quirks import Quirks
-from simulator.exporters.shown import skew_s
-from simulator.nouns import HostLook
+from simulator.models import HostSample
 
 
 class HostRows:
@@ -23,75 +23,80 @@ class HostRows:
         self._served: dict[str, tuple[datetime, float]] = {}
 
     def batches(
-        self, looks: Sequence[HostLook], node_of: Mapping[str, str] | None = None
+        self, samples: Sequence[HostSample], node_of: Mapping[str, str] | None = None
     ) -> Iterator[Batch]:
         """Yield the rows of one moment; `node_of` says by uid on which node a pod runs."""
-        rates = [self._rate(look) for look in looks]
-        here = {look.holder.uid for look in looks}
-        self._served = {uid: said for uid, said in self._served.items() if uid in here}
-        if looks:
+        rates = [self._rate(sample) for sample in samples]
+        running_uids = {sample.holder.uid for sample in samples}
+        self._served = {
+            uid: counters for uid, counters in self._served.items() if uid in running_uids
+        }
+        if samples:
             yield Batch.of(
                 "pod_sample",
                 {
-                    **self._names(looks),
-                    "interval_s": [self._interval_s] * len(looks),
-                    "cpu_cores": [look.cpu_cores for look in looks],
-                    "memory_bytes": [round(look.memory_bytes) for look in looks],
-                    "net_rx_bps": [look.network_rx_bytes_s for look in looks],
-                    "net_tx_bps": [look.network_tx_bytes_s for look in looks],
+                    **self._names(samples),
+                    "interval_s": [self._interval_s] * len(samples),
+                    "cpu_cores": [sample.cpu_cores for sample in samples],
+                    "memory_bytes": [round(sample.memory_bytes) for sample in samples],
+                    "net_rx_bps": [sample.network_rx_bytes_s for sample in samples],
+                    "net_tx_bps": [sample.network_tx_bytes_s for sample in samples],
                     "requests_per_s": rates,
                 },
             )
-        notebooks = [look for look in looks if jupyter.serves(look)]
+        notebooks = [sample for sample in samples if jupyter.serves(sample)]
         if notebooks:
             yield self._notebooks(notebooks, node_of or {})
 
-    def _rate(self, look: HostLook) -> float | None:
-        if not inference.serves(look) or look.requests_total is None:
+    def _rate(self, sample: HostSample) -> float | None:
+        if not inference.serves(sample) or sample.requests_total is None:
             return None
-        before = self._served.get(look.holder.uid)
-        self._served[look.holder.uid] = (look.at, look.requests_total)
-        if before is None or look.at <= before[0]:
+        before = self._served.get(sample.holder.uid)
+        self._served[sample.holder.uid] = (sample.at, sample.requests_total)
+        if before is None or sample.at <= before[0]:
             return None
-        passed = (look.at - before[0]).total_seconds()
-        grown = look.requests_total - before[1]
+        passed = (sample.at - before[0]).total_seconds()
+        grown = sample.requests_total - before[1]
         # A counter that has fallen began again.
-        return (grown if grown >= 0 else look.requests_total) / passed
+        return (grown if grown >= 0 else sample.requests_total) / passed
 
-    def _notebooks(self, looks: Sequence[HostLook], node_of: Mapping[str, str]) -> Batch:
+    def _notebooks(self, samples: Sequence[HostSample], node_of: Mapping[str, str]) -> Batch:
         ahead = [
-            timedelta(seconds=skew_s(self._quirks, node_of.get(look.holder.uid, "")) or 0.0)
-            for look in looks
+            timedelta(seconds=skew_s(self._quirks, node_of.get(sample.holder.uid, "")) or 0.0)
+            for sample in samples
         ]
         kernels = [
-            _naive(look.at) if look.kernel_busy else _naive(look.kernel_last_activity, by)
-            for look, by in zip(looks, ahead, strict=True)
+            _naive_utc(sample.at)
+            if sample.kernel_busy
+            else _naive_utc(sample.kernel_last_activity, by)
+            for sample, by in zip(samples, ahead, strict=True)
         ]
         shells = [
-            _naive(look.terminal_last_activity, by) for look, by in zip(looks, ahead, strict=True)
+            _naive_utc(sample.terminal_last_activity, by)
+            for sample, by in zip(samples, ahead, strict=True)
         ]
         return Batch.of(
             "notebook_sample",
             {
-                **self._names(looks),
-                "kernels": [1] * len(looks),
-                "busy_kernels": [int(bool(look.kernel_busy)) for look in looks],
+                **self._names(samples),
+                "kernels": [1] * len(samples),
+                "busy_kernels": [int(bool(sample.kernel_busy)) for sample in samples],
                 "last_kernel_activity": kernels,
                 "terminals": [int(m is not None) for m in shells],
                 "last_terminal_activity": shells,
-                "connections": [int(bool(look.kernel_busy)) for look in looks],
+                "connections": [int(bool(sample.kernel_busy)) for sample in samples],
             },
         )
 
-    def _names(self, looks: Sequence[HostLook]) -> dict[str, object]:
+    def _names(self, samples: Sequence[HostSample]) -> dict[str, object]:
         return {
-            "cluster": [self._cluster] * len(looks),
-            "ts": [_naive(look.at) for look in looks],
-            "namespace": [look.holder.namespace for look in looks],
-            "pod": [look.holder.pod for look in looks],
+            "cluster": [self._cluster] * len(samples),
+            "ts": [_naive_utc(sample.at) for sample in samples],
+            "namespace": [sample.holder.namespace for sample in samples],
+            "pod": [sample.holder.pod for sample in samples],
         }
 
 
-def _naive(moment: datetime | None, by: timedelta = timedelta()) -> datetime | None:
+def _naive_utc(timestamp: datetime | None, by: timedelta = timedelta()) -> datetime | None:
     """Return a moment in UTC without its zone, as rows have it, moved by a clock's error."""
-    return None if moment is None else (moment + by).astimezone(UTC).replace(tzinfo=None)
+    return None if timestamp is None else (timestamp + by).astimezone(UTC).replace(tzinfo=None)

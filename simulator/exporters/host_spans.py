@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fallow.tables import Batch
-from simulator.exporters.level_rows import latencies, steps
+from simulator.exporters.device_telemetry import skew_s
 from simulator.exporters.quirks import Quirks
-from simulator.exporters.shown import skew_s
-from simulator.nouns import Marks, Tenure
+from simulator.exporters.service_rows import latencies, steps
+from simulator.models import DeviceAllocation, Marks
 from simulator.work.behaviours import Script
 from simulator.work.chance import Array
 from simulator.work.host import MIB, REST_MIB
@@ -23,9 +23,9 @@ Integers = npt.NDArray[np.int64]
 
 
 def host_spans(
-    tenures: Sequence[Tenure],
+    allocations: Sequence[DeviceAllocation],
     scripts: Mapping[str, Script],
-    moments: Array,
+    timestamps: Array,
     *,
     cluster: str,
     quirks: Quirks,
@@ -39,39 +39,39 @@ def host_spans(
     follow those given before, and its counter is read one moment earlier. `node_of` says by uid
     on which node a pod runs.
     """
-    if not len(moments):
+    if not len(timestamps):
         return
-    every_s = float(moments[1] - moments[0]) if len(moments) > 1 else 0.0
+    every_s = float(timestamps[1] - timestamps[0]) if len(timestamps) > 1 else 0.0
     pods: list[dict[str, object]] = []
     notebooks: list[dict[str, object]] = []
     levels: list[Batch] = []
-    for tenure in tenures:
-        now = moments[(moments >= tenure.start_s) & (moments < tenure.end_s)]
-        script = scripts[tenure.holder.uid]
-        levels += latencies(tenure, script, moments, cluster)
+    for allocation in allocations:
+        now = timestamps[(timestamps >= allocation.start_s) & (timestamps < allocation.end_s)]
+        script = scripts[allocation.holder.uid]
+        levels += latencies(allocation, script, timestamps, cluster)
         now = now[runs(script, now)]
         if not len(now):
             continue
         names = {
             "cluster": _same(cluster, len(now)),
             "ts": stamps(now),
-            "namespace": _same(tenure.holder.namespace, len(now)),
-            "pod": _same(tenure.holder.pod, len(now)),
+            "namespace": _same(allocation.holder.namespace, len(now)),
+            "pod": _same(allocation.holder.pod, len(now)),
         }
-        pods.append({**names, **_pod(script, now, every_s, tenure.start_s)})
-        levels += steps(tenure, script, now, cluster)
-        node = node_of.get(tenure.holder.uid, "")
-        said = _notebook(script, now, skew_s(quirks, node) or 0.0)
-        if said is not None:
-            notebooks.append({**names, **said})
+        pods.append({**names, **_pod(script, now, every_s, allocation.start_s)})
+        levels += steps(allocation, script, now, cluster)
+        node = node_of.get(allocation.holder.uid, "")
+        notebook_rows = _notebook(script, now, skew_s(quirks, node) or 0.0)
+        if notebook_rows is not None:
+            notebooks.append({**names, **notebook_rows})
     for table, parts in (("pod_sample", pods), ("notebook_sample", notebooks)):
         if parts:
             whole = [Batch.of(table, part).rows for part in parts]
             yield Batch(table, pa.concat_tables(whole).combine_chunks())
     for table in ("latency_sample", "step_sample"):
-        told = [batch.rows for batch in levels if batch.table == table]
-        if told:
-            yield Batch(table, pa.concat_tables(told).combine_chunks())
+        level_batches = [batch.rows for batch in levels if batch.table == table]
+        if level_batches:
+            yield Batch(table, pa.concat_tables(level_batches).combine_chunks())
 
 
 def _pod(script: Script, now: Array, every_s: float, start_s: float) -> dict[str, object]:
@@ -129,6 +129,6 @@ def _same(text: str, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(text), count)
 
 
-def stamps(moments: Array) -> npt.NDArray[np.datetime64]:
+def stamps(timestamps: Array) -> npt.NDArray[np.datetime64]:
     """Return moments (epoch s) as the tables have them."""
-    return np.rint(moments * 1e6).astype(np.int64).astype("datetime64[us]")
+    return np.rint(timestamps * 1e6).astype(np.int64).astype("datetime64[us]")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from simulator.exporters.dcgm import quoted
-from simulator.nouns import Histogram, HostLook
+from simulator.models import Histogram, HostSample
 
 VLLM, TRITON = "vllm", "triton"
 _MODEL = "model"
@@ -15,9 +15,9 @@ LATENCIES = {
 }
 
 
-def serves(look: HostLook) -> bool:
+def serves(sample: HostSample) -> bool:
     """Say whether a pod serves requests."""
-    return look.requests_running is not None
+    return sample.requests_running is not None
 
 
 def flavour(pod: Mapping[str, Any] | None) -> str:
@@ -29,80 +29,82 @@ def flavour(pod: Mapping[str, Any] | None) -> str:
     return VLLM
 
 
-def text(look: HostLook, server: str) -> bytes:
+def text(sample: HostSample, server: str) -> bytes:
     """Return what a server of this flavour says of its requests."""
-    running, total = look.requests_running or 0.0, look.requests_total or 0.0
+    running, total = sample.requests_running or 0.0, sample.requests_total or 0.0
     return "".join(
-        _triton(look, running, total) if server == TRITON else _vllm(look, running, total)
+        _triton(sample, running, total) if server == TRITON else _vllm(sample, running, total)
     ).encode()
 
 
-def _vllm(look: HostLook, running: float, total: float) -> list[str]:
-    key = {"engine": "0", "model_name": look.holder.workload}
+def _vllm(sample: HostSample, running: float, total: float) -> list[str]:
+    key = {"engine": "0", "model_name": sample.holder.workload}
     waiting = max(running - _SEATS, 0.0)
     ends = {"stop": total, "length": 0.0, "abort": 0.0}
     return [
-        *_head(
+        *_metric_header(
             "vllm:num_requests_running", "gauge", "Number of requests in model execution batches."
         ),
         f"vllm:num_requests_running{{{quoted(key)}}} {running - waiting:.1f}\n",
-        *_head("vllm:num_requests_waiting", "gauge", "Number of requests waiting to be processed."),
+        *_metric_header(
+            "vllm:num_requests_waiting", "gauge", "Number of requests waiting to be processed."
+        ),
         f"vllm:num_requests_waiting{{{quoted(key)}}} {waiting:.1f}\n",
-        *_head(
+        *_metric_header(
             "vllm:request_success_total", "counter", "Count of successfully processed requests."
         ),
         *(
             f"vllm:request_success_total{{{quoted({**key, 'finished_reason': why})}}} {count:.1f}\n"
             for why, count in ends.items()
         ),
-        *(line for told in look.latencies for line in _histogram(told, key)),
+        *(line for histogram in sample.latencies for line in _histogram(histogram, key)),
     ]
 
 
-def _histogram(told: Histogram, key: Mapping[str, str]) -> list[str]:
-    name, said = LATENCIES[told.metric]
-    bounds = [*map(repr, map(float, told.bounds)), "+Inf"]
+def _histogram(histogram: Histogram, key: Mapping[str, str]) -> list[str]:
+    name, help_text = LATENCIES[histogram.metric]
+    bounds = [*map(repr, map(float, histogram.bounds)), "+Inf"]
     return [
-        *_head(name, "histogram", said),
+        *_metric_header(name, "histogram", help_text),
         *(
             f"{name}_bucket{{{quoted({**key, 'le': bound})}}} {count:.1f}\n"
-            for bound, count in zip(bounds, told.counts, strict=True)
+            for bound, count in zip(bounds, histogram.counts, strict=True)
         ),
-        f"{name}_count{{{quoted(key)}}} {told.counts[-1]:.1f}\n",
-        f"{name}_sum{{{quoted(key)}}} {told.total_s:.6f}\n",
+        f"{name}_count{{{quoted(key)}}} {histogram.counts[-1]:.1f}\n",
+        f"{name}_sum{{{quoted(key)}}} {histogram.total_s:.6f}\n",
     ]
 
 
-def _triton(look: HostLook, running: float, total: float) -> list[str]:
+def _triton(sample: HostSample, running: float, total: float) -> list[str]:
     key = quoted({"model": _MODEL, "version": "1"})
-    spent = sum(told.total_s for told in look.latencies if told.metric == "e2e")
-    done = f"{{{key}}} {total:.0f}\n"
+    spent = sum(histogram.total_s for histogram in sample.latencies if histogram.metric == "e2e")
+    request_count = f"{{{key}}} {total:.0f}\n"
     return [
-        *_head(
+        *_metric_header(
             "nv_inference_request_success",
             "counter",
             "Number of successful inference requests, all batch sizes",
         ),
-        f"nv_inference_request_success{done}",
-        *_head(
+        f"nv_inference_request_success{request_count}",
+        *_metric_header(
             "nv_inference_request_failure",
             "counter",
             "Number of failed inference requests, all batch sizes",
         ),
         f"nv_inference_request_failure{{{key}}} 0\n",
-        *_head(
+        *_metric_header(
             "nv_inference_count",
             "counter",
             "Number of inferences performed (does not include cached requests)",
         ),
-        f"nv_inference_count{done}",
-        *_head(
+        f"nv_inference_count{request_count}",
+        *_metric_header(
             "nv_inference_request_duration_us",
             "counter",
             "Cumulative inference request duration in microseconds (includes cached requests)",
         ),
         f"nv_inference_request_duration_us{{{key}}} {spent * 1e6:.0f}\n",
-        *_head(
+        *_metric_header(
             "nv_inference_pending_request_count",
             "gauge",
             "Instantaneous number of pending requests awaiting execution per-model.",
@@ -115,5 +117,5 @@ _SEATS = 256.0
 """Requests that run at once; the others wait (vLLM's max_num_seqs)."""
 
 
-def _head(name: str, kind: str, said: str) -> list[str]:
-    return [f"# HELP {name} {said}\n", f"# TYPE {name} {kind}\n"]
+def _metric_header(name: str, kind: str, help_text: str) -> list[str]:
+    return [f"# HELP {name} {help_text}\n", f"# TYPE {name} {kind}\n"]

@@ -9,44 +9,44 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from simulator.nouns import HostLook
+from simulator.models import HostSample
 
 APIS = ("kernels", "terminals", "status")
 
 
-def serves(look: HostLook) -> bool:
+def serves(sample: HostSample) -> bool:
     """Say whether a pod is a notebook server."""
-    return look.kernel_busy is not None
+    return sample.kernel_busy is not None
 
 
-def answer(look: HostLook, api: str, *, started: datetime | None, skew_s: float = 0.0) -> bytes:
+def answer(sample: HostSample, api: str, *, started: datetime | None, skew_s: float = 0.0) -> bytes:
     """Return the JSON of one of `APIS`; `skew_s` is how much its clock is ahead."""
     ahead = timedelta(seconds=skew_s)
-    begun = started or look.at
-    kernel = _text((look.kernel_last_activity or begun) + ahead)
-    shells = look.terminal_last_activity
-    last = max(m for m in (begun, look.kernel_last_activity, shells) if m is not None)
+    started_at = started or sample.at
+    kernel = _text((sample.kernel_last_activity or started_at) + ahead)
+    shells = sample.terminal_last_activity
+    last = max(m for m in (started_at, sample.kernel_last_activity, shells) if m is not None)
     if api == "kernels":
-        said: object = [
+        body: object = [
             {
-                "id": str(uuid.uuid5(uuid.NAMESPACE_OID, look.holder.uid)),
+                "id": str(uuid.uuid5(uuid.NAMESPACE_OID, sample.holder.uid)),
                 "name": "python3",
                 "last_activity": kernel,
-                "execution_state": "busy" if look.kernel_busy else "idle",
-                "connections": int(bool(look.kernel_busy)),
+                "execution_state": "busy" if sample.kernel_busy else "idle",
+                "connections": int(bool(sample.kernel_busy)),
             }
         ]
     elif api == "terminals":
-        said = [] if shells is None else [{"name": "1", "last_activity": _text(shells + ahead)}]
+        body = [] if shells is None else [{"name": "1", "last_activity": _text(shells + ahead)}]
     else:
-        said = {
-            "started": _text(begun + ahead),
+        body = {
+            "started": _text(started_at + ahead),
             "last_activity": _text(last + ahead),
-            "connections": int(bool(look.kernel_busy)),
+            "connections": int(bool(sample.kernel_busy)),
             "kernels": 1,
         }
-    return msgspec.json.encode(said)
+    return msgspec.json.encode(body)
 
 
-def _text(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def _text(timestamp: datetime) -> str:
+    return timestamp.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

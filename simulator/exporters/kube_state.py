@@ -50,8 +50,8 @@ class _Lines:
     def text(self) -> bytes:
         """Return all families, headers included, as kube-state-metrics does for empty ones too."""
         parts = []
-        for name, kind, said in _families():
-            parts += [f"# HELP {name} {said}\n# TYPE {name} {kind}\n", *self._families[name]]
+        for name, kind, help_text in _families():
+            parts += [f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n", *self._families[name]]
         return "".join(parts).encode()
 
 
@@ -106,10 +106,10 @@ def _pod(lines: _Lines, pod: Object) -> None:
 
 
 def _containers(lines: _Lines, key: Mapping[str, str], spec: Object, status: Object) -> None:
-    for one in status.get("containerStatuses") or ():
-        reason = (one.get("lastState") or {}).get("terminated", {}).get("reason")
+    for container_status in status.get("containerStatuses") or ():
+        reason = (container_status.get("lastState") or {}).get("terminated", {}).get("reason")
         if reason:
-            ended_by = {**key, "container": one["name"], "reason": reason}
+            ended_by = {**key, "container": container_status["name"], "reason": reason}
             lines.add("kube_pod_container_status_last_terminated_reason", ended_by, 1)
     for container in spec.get("containers") or ():
         resources = container.get("resources") or {}
@@ -124,17 +124,17 @@ def _containers(lines: _Lines, key: Mapping[str, str], spec: Object, status: Obj
 def _node(lines: _Lines, node: Object) -> None:
     meta, spec, status = node["metadata"], node.get("spec", {}), node.get("status", {})
     key = {"node": meta["name"]}
-    told = status.get("nodeInfo") or {}
+    node_info = status.get("nodeInfo") or {}
     lines.add(
         "kube_node_info",
         {
             **key,
-            "kernel_version": told.get("kernelVersion", ""),
-            "os_image": told.get("osImage", ""),
-            "container_runtime_version": told.get("containerRuntimeVersion", ""),
-            "kubelet_version": told.get("kubeletVersion", ""),
+            "kernel_version": node_info.get("kernelVersion", ""),
+            "os_image": node_info.get("osImage", ""),
+            "container_runtime_version": node_info.get("containerRuntimeVersion", ""),
+            "kubelet_version": node_info.get("kubeletVersion", ""),
             "provider_id": spec.get("providerID", ""),
-            "system_uuid": told.get("systemUUID", ""),
+            "system_uuid": node_info.get("systemUUID", ""),
         },
         1,
     )
@@ -142,8 +142,8 @@ def _node(lines: _Lines, node: Object) -> None:
     lines.moment("kube_node_created", key, meta.get("creationTimestamp"))
     lines.add("kube_node_spec_unschedulable", key, bool(spec.get("unschedulable")))
     for taint in spec.get("taints") or ():
-        said = {n: str(taint.get(n) or "") for n in ("key", "value", "effect")}
-        lines.add("kube_node_spec_taint", {**key, **said}, 1)
+        taint_labels = {n: str(taint.get(n) or "") for n in ("key", "value", "effect")}
+        lines.add("kube_node_spec_taint", {**key, **taint_labels}, 1)
     for condition in status.get("conditions") or ():
         for word in STATUSES:
             labels = {**key, "condition": condition["type"], "status": word}
@@ -190,9 +190,9 @@ def _workload(noun: str) -> Callable[[_Lines, Object], None]:
 
 
 def _annotations(lines: _Lines, noun: str, key: Mapping[str, str], meta: Object) -> None:
-    found = labelled(meta.get("annotations"), "annotation")
-    if found:
-        lines.add(f"kube_{noun}_annotations", {**key, **found}, 1)
+    annotations = labelled(meta.get("annotations"), "annotation")
+    if annotations:
+        lines.add(f"kube_{noun}_annotations", {**key, **annotations}, 1)
 
 
 _WRITERS: dict[str, Callable[[_Lines, Object], None]] = {
@@ -221,12 +221,12 @@ def labelled(labels: Mapping[str, str] | None, noun: str = "label") -> dict[str,
 
     `noun`: what the series' labels begin with, `label` or `annotation`.
     """
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for name, value in sorted((labels or {}).items()):
         spelled = f"{noun}_{_snake(name)}"
-        taken = sum(n == spelled or n.startswith(f"{spelled}_conflict") for n in found)
-        found[f"{spelled}_conflict{taken}" if taken else spelled] = value
-    return found
+        name_count = sum(n == spelled or n.startswith(f"{spelled}_conflict") for n in result)
+        result[f"{spelled}_conflict{name_count}" if name_count else spelled] = value
+    return result
 
 
 def quantity(amount: str | float) -> float:
@@ -241,9 +241,9 @@ def quantity(amount: str | float) -> float:
     return float(match[1]) * _SIZES.get(match[2] or "", 1.0)
 
 
-def seconds(moment: str) -> float:
+def seconds(text: str) -> float:
     """Return the API's text of a moment as seconds since the epoch."""
-    return datetime.fromisoformat(moment).timestamp()
+    return datetime.fromisoformat(text).timestamp()
 
 
 def _resource(name: str) -> tuple[str, str]:

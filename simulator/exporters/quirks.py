@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fallow.errors import UsageError
-from simulator.nouns import Marks
+from simulator.models import Marks
 
 Doubles = npt.NDArray[np.float64]
 
@@ -31,7 +31,7 @@ class Quirk(msgspec.Struct, frozen=True):
     what: str
 
 
-class Strikes(msgspec.Struct, frozen=True):
+class QuirkMarks(msgspec.Struct, frozen=True):
     """Whom a quirk strikes when: `struck` and `begin` (its first second) by [key, tick]."""
 
     struck: Marks
@@ -44,18 +44,18 @@ class Strikes(msgspec.Struct, frozen=True):
 
 
 @cache
-def known() -> dict[str, Quirk]:
+def quirks_by_name() -> dict[str, Quirk]:
     """Return every quirk by name."""
     text = files("simulator.exporters").joinpath("quirks.csv").read_text(encoding="utf-8")
-    found = {}
+    by_name = {}
     for row in csv.DictReader(text.splitlines()):
         always = float(row["every_s"]) == 0
         timed = ("rate",) if always else ("rate", "every_s", "length_s")
         values = {n: float(row[n]) for n in timed}
         more = dict(pair.split("=") for pair in row["more"].split())
         values |= {name: float(value) for name, value in more.items()}
-        found[row["name"]] = Quirk(row["name"], row["scope"], values, row["what"])
-    return found
+        by_name[row["name"]] = Quirk(row["name"], row["scope"], values, row["what"])
+    return by_name
 
 
 class Quirks(msgspec.Struct, frozen=True):
@@ -73,9 +73,12 @@ class Quirks(msgspec.Struct, frozen=True):
         """
         on: dict[str, dict[str, float]] = {}
         for text in names:
-            name, _, given = text.partition(":")
-            for one in known() if name == "all" else (name,):
-                on[one] = {**_quirk(one).values, **_parameters(one, given)}
+            name, _, text_values = text.partition(":")
+            for quirk_name in quirks_by_name() if name == "all" else (name,):
+                on[quirk_name] = {
+                    **_quirk(quirk_name).values,
+                    **_parameters(quirk_name, text_values),
+                }
         return cls(seed, on)
 
     def __contains__(self, name: str) -> bool:
@@ -85,23 +88,23 @@ class Quirks(msgspec.Struct, frozen=True):
         """Return a parameter of a quirk that is switched on."""
         return self.on[name][parameter]
 
-    def strikes(self, name: str, keys: Sequence[str], ticks: Doubles) -> Strikes:
+    def strikes(self, name: str, keys: Sequence[str], ticks: Doubles) -> QuirkMarks:
         """Return when each of some keys is struck; nobody where the quirk is off."""
         if name not in self.on:
-            nobody = np.zeros((len(keys), len(ticks)), np.bool_)
-            return Strikes(nobody, np.zeros(nobody.shape))
-        given = self.on[name]
-        every, length = given.get("every_s", 0.0), given.get("length_s", 0.0)
-        if every <= 0:
-            struck = self.chance(name, keys)[:, None] < given["rate"]
+            never = np.zeros((len(keys), len(ticks)), np.bool_)
+            return QuirkMarks(never, np.zeros(never.shape))
+        parameters = self.on[name]
+        period_s, length = parameters.get("every_s", 0.0), parameters.get("length_s", 0.0)
+        if period_s <= 0:
+            struck = self.chance(name, keys)[:, None] < parameters["rate"]
             shape = (len(keys), len(ticks))
-            return Strikes(np.broadcast_to(struck, shape).copy(), np.full(shape, -np.inf))
-        slot, place = np.unique(ticks // every, return_inverse=True)
-        hit = self.chance(name, keys, slot) < given["rate"]
-        room = max(every - length, 0.0)
-        begin = slot * every + self.chance(name, keys, slot, salt=1) * room
+            return QuirkMarks(np.broadcast_to(struck, shape).copy(), np.full(shape, -np.inf))
+        slot, place = np.unique(ticks // period_s, return_inverse=True)
+        hit = self.chance(name, keys, slot) < parameters["rate"]
+        room = max(period_s - length, 0.0)
+        begin = slot * period_s + self.chance(name, keys, slot, salt=1) * room
         begin, hit = begin[:, place], hit[:, place]
-        return Strikes(hit & (ticks >= begin) & (ticks < begin + length), begin)
+        return QuirkMarks(hit & (ticks >= begin) & (ticks < begin + length), begin)
 
     def chance(
         self, name: str, keys: Sequence[str], slot: Doubles | None = None, salt: int = 0
@@ -115,17 +118,17 @@ class Quirks(msgspec.Struct, frozen=True):
 
 
 def _quirk(name: str) -> Quirk:
-    found = known().get(name)
-    if found is None:
+    quirk = quirks_by_name().get(name)
+    if quirk is None:
         raise UsageError(
-            f"there is no quirk {name!r}", hint=f"legal names: all, {', '.join(known())}"
+            f"there is no quirk {name!r}", hint=f"legal names: all, {', '.join(quirks_by_name())}"
         )
-    return found
+    return quirk
 
 
 def _parameters(name: str, text: str) -> dict[str, float]:
-    found: dict[str, float] = {}
-    legal = known()[name].values
+    values: dict[str, float] = {}
+    legal = quirks_by_name()[name].values
     for pair in filter(None, text.split(",")):
         key, _, value = pair.partition("=")
         try:
@@ -137,8 +140,8 @@ def _parameters(name: str, text: str) -> dict[str, float]:
                 f"quirk {name!r} cannot take {pair!r}",
                 hint=f"write a number of 0 or more for one of {', '.join(legal)}",
             )
-        found[key] = number
-    return found
+        values[key] = number
+    return values
 
 
 def _mixed(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

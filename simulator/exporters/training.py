@@ -1,32 +1,34 @@
 """What a training loop's own exporter says: throughput of the job, memory of the allocator."""
 
-from simulator.nouns import HostLook
+from simulator.models import HostSample
 
 
-def trains(look: HostLook) -> bool:
+def trains(sample: HostSample) -> bool:
     """Say whether a pod's loop tells its pace."""
-    return look.pace is not None
+    return sample.pace is not None
 
 
-def text(look: HostLook) -> bytes:
-    """Return the gauges of one pod; the job's throughput is told by its first rank alone."""
-    if look.pace is None:
+def text(sample: HostSample) -> bytes:
+    """Return the gauges of one pod; the job's pace and steps are told by its first rank."""
+    if sample.pace is None:
         return b""
     values = {
-        "trainer_throughput_tokens_per_sec": look.pace.tokens_per_s,
-        "torch_memory_allocated_bytes": look.pace.allocated_bytes,
-        "torch_memory_reserved_bytes": look.pace.reserved_bytes,
+        "trainer_throughput_tokens_per_sec": sample.pace.tokens_per_s,
+        "train_global_step": sample.pace.steps,
+        "torch_memory_allocated_bytes": sample.pace.allocated_bytes,
+        "torch_memory_reserved_bytes": sample.pace.reserved_bytes,
     }
     lines = [
-        f"# HELP {name} {_SAID[name]}\n# TYPE {name} gauge\n{name} {value:.3f}\n"
+        f"# HELP {name} {_METRICS[name]}\n# TYPE {name} gauge\n{name} {value:.3f}\n"
         for name, value in values.items()
         if value is not None
     ]
     return "".join(lines).encode()
 
 
-_SAID = {
+_METRICS = {
     "trainer_throughput_tokens_per_sec": "Training throughput in tokens/sec",
+    "train_global_step": "Steps of the optimizer",
     "torch_memory_allocated_bytes": "Device memory in tensors",
     "torch_memory_reserved_bytes": "Device memory held by the caching allocator",
 }

@@ -4,14 +4,14 @@ from typing import Any
 
 import msgspec
 
-from simulator.kube.status import ApiError
+from simulator.kube.status import StatusError
 
 Object = dict[str, Any]
 
 ADMIN = "kubernetes-admin"
 
 
-class Asking(msgspec.Struct, frozen=True):
+class AccessReview(msgspec.Struct, frozen=True):
     """What somebody wants to do; `resource` has its subresource (`pods/eviction`)."""
 
     verb: str
@@ -49,47 +49,50 @@ class Access:
         """Return who sends a request with this header."""
         return self.users.get(authorization.removeprefix("Bearer ").strip(), ADMIN)
 
-    def allowed(self, user: str, asking: Asking) -> bool:
+    def allowed(self, user: str, review: AccessReview) -> bool:
         """Tell whether somebody may."""
         return not any(
-            d.verb in {"*", asking.verb}
-            and d.resource in {"*", asking.resource}
-            and d.group in {"*", asking.group}
-            and d.namespace in {"*", asking.namespace}
+            d.verb in {"*", review.verb}
+            and d.resource in {"*", review.resource}
+            and d.group in {"*", review.group}
+            and d.namespace in {"*", review.namespace}
             and d.user in {"*", user}
             for d in self.denials
         )
 
-    def check(self, user: str, asking: Asking) -> None:
+    def check(self, user: str, review: AccessReview) -> None:
         """Refuse what is denied.
 
         Raises:
             ApiError: 403.
         """
-        if self.allowed(user, asking):
+        if self.allowed(user, review):
             return
-        plain = asking.resource.partition("/")[0]
-        what = f"{plain}.{asking.group}" if asking.group else plain
-        named = f'{what} "{asking.name}"' if asking.name else what
-        where = f'in the namespace "{asking.namespace}"' if asking.namespace else ""
-        said = (
-            f'{named} is forbidden: User "{user}" cannot {asking.verb} resource '
-            f'"{asking.resource}" in API group "{asking.group}" '
+        plain = review.resource.partition("/")[0]
+        resource_text = f"{plain}.{review.group}" if review.group else plain
+        named = f'{resource_text} "{review.name}"' if review.name else resource_text
+        where = f'in the namespace "{review.namespace}"' if review.namespace else ""
+        message = (
+            f'{named} is forbidden: User "{user}" cannot {review.verb} resource '
+            f'"{review.resource}" in API group "{review.group}" '
             f"{where or 'at the cluster scope'}"
         )
-        details = {"name": asking.name, "group": asking.group, "kind": plain}
-        raise ApiError(403, "Forbidden", said, {k: v for k, v in details.items() if v})
+        details = {"name": review.name, "group": review.group, "kind": plain}
+        raise StatusError(403, "Forbidden", message, {k: v for k, v in details.items() if v})
 
     def review(self, user: str, body: Object) -> Object:
         """Return the answer to a SelfSubjectAccessReview."""
-        asked = (body.get("spec") or {}).get("resourceAttributes") or {}
-        resource = asked.get("resource", "*")
-        if part := asked.get("subresource"):
+        attributes = (body.get("spec") or {}).get("resourceAttributes") or {}
+        resource = attributes.get("resource", "*")
+        if part := attributes.get("subresource"):
             resource = f"{resource}/{part}"
-        asking = Asking(
-            asked.get("verb", "*"), asked.get("group", ""), resource, asked.get("namespace", "")
+        review = AccessReview(
+            attributes.get("verb", "*"),
+            attributes.get("group", ""),
+            resource,
+            attributes.get("namespace", ""),
         )
-        allowed = self.allowed(user, asking)
+        allowed = self.allowed(user, review)
         return {
             "kind": "SelfSubjectAccessReview",
             "apiVersion": "authorization.k8s.io/v1",

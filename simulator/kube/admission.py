@@ -5,12 +5,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from simulator.kube import quota
-from simulator.kube.amounts import amount, written
-from simulator.kube.kinds import Kind
+from simulator.kube.amounts import amount, format_amount
+from simulator.kube.kinds import ApiKind
 from simulator.kube.status import forbidden, not_found
 
 if TYPE_CHECKING:
-    from simulator.kube.store import Store
+    from simulator.kube.store import ObjectStore
 
 Object = dict[str, Any]
 
@@ -21,7 +21,7 @@ SYSTEM_PRIORITIES = {
 }
 
 
-def namespace(store: "Store", kind: Kind, name: str, space: str) -> None:
+def namespace(store: "ObjectStore", kind: ApiKind, name: str, space: str) -> None:
     """Refuse what would lie in no namespace, or in one that is being deleted.
 
     Raises:
@@ -29,15 +29,15 @@ def namespace(store: "Store", kind: Kind, name: str, space: str) -> None:
     """
     if not kind.namespaced:
         return
-    found = store.get("Namespace", space)
-    if found is None:
+    space_object = store.get("Namespace", space)
+    if space_object is None:
         raise not_found("", "namespaces", space)
-    if "deletionTimestamp" in found["metadata"]:
+    if "deletionTimestamp" in space_object["metadata"]:
         why = f"unable to create new content in namespace {space} because it is being terminated"
         raise forbidden(kind.group, kind.plural, name, why)
 
 
-def admitted(store: "Store", kind: Kind, item: Object) -> Object:
+def admit(store: "ObjectStore", kind: ApiKind, item: Object) -> Object:
     """Return a new object as admission changes it.
 
     Raises:
@@ -63,7 +63,7 @@ def admitted(store: "Store", kind: Kind, item: Object) -> Object:
     return {**item, "spec": {**spec, "priorityClassName": wanted, "priority": priority}}
 
 
-def within_quota(store: "Store", kind: Kind, item: Object, *, dry_run: bool) -> None:
+def within_quota(store: "ObjectStore", kind: ApiKind, item: Object, *, dry_run: bool) -> None:
     """Refuse what a ResourceQuota does not leave room for, else book it there.
 
     A quota whose status nobody has filled yet enforces nothing.
@@ -74,49 +74,49 @@ def within_quota(store: "Store", kind: Kind, item: Object, *, dry_run: bool) -> 
     meta = item["metadata"]
     if not kind.namespaced or kind.key == "ResourceQuota":
         return
-    booked: list[tuple[str, Mapping[str, str]]] = []
-    for found in store.list("ResourceQuota", meta["namespace"]):
-        name, status = found["metadata"]["name"], found.get("status") or {}
+    updates: list[tuple[str, Mapping[str, str]]] = []
+    for quota_object in store.list("ResourceQuota", meta["namespace"]):
+        name, status = quota_object["metadata"]["name"], quota_object.get("status") or {}
         hard = status.get("hard") or {}
-        if not hard or not quota.scoped(found["spec"], item):
+        if not hard or not quota.is_in_scope(quota_object["spec"], item):
             continue
-        asked = quota.usage(kind, item)
-        if kind.key == "Pod" and (missing := quota.unsaid(item["spec"], hard)):
+        usage = quota.usage(kind, item)
+        if kind.key == "Pod" and (missing := quota.missing_amounts(item["spec"], hard)):
             why = f"failed quota: {name}: must specify {','.join(missing)}"
             raise forbidden(kind.group, kind.plural, meta["name"], why)
-        asked = {k: v for k, v in asked.items() if k in hard and v}
-        used = {k: amount((status.get("used") or {}).get(k, "0")) for k in asked}
-        over = sorted(k for k in asked if used[k] + asked[k] > amount(hard[k]))
+        usage = {k: v for k, v in usage.items() if k in hard and v}
+        used = {k: amount((status.get("used") or {}).get(k, "0")) for k in usage}
+        over = sorted(k for k in usage if used[k] + usage[k] > amount(hard[k]))
         if over:
             parts = (
-                ("requested", {k: written(asked[k]) for k in over}),
-                ("used", {k: written(used[k]) for k in over}),
+                ("requested", {k: format_amount(usage[k]) for k in over}),
+                ("used", {k: format_amount(used[k]) for k in over}),
                 ("limited", {k: hard[k] for k in over}),
             )
-            said = ", ".join(f"{word}: {_joined(amounts)}" for word, amounts in parts)
-            why = f"exceeded quota: {name}, {said}"
+            message = ", ".join(f"{label}: {_join_amounts(amounts)}" for label, amounts in parts)
+            why = f"exceeded quota: {name}, {message}"
             raise forbidden(kind.group, kind.plural, meta["name"], why)
-        if asked:
-            booked.append((name, _sum(used, asked)))
+        if usage:
+            updates.append((name, _sum(used, usage)))
     if dry_run:
         return
-    for name, used_now in booked:
+    for name, used_now in updates:
         body = {"status": {"used": used_now}}
         store.patch("ResourceQuota", name, meta["namespace"], body, subresource="status")
 
 
-def _joined(amounts: Mapping[str, str]) -> str:
+def _join_amounts(amounts: Mapping[str, str]) -> str:
     return ",".join(f"{k}={v}" for k, v in amounts.items())
 
 
-def _sum(used: Mapping[str, Fraction], asked: Mapping[str, Fraction]) -> dict[str, str]:
-    return {k: written(used[k] + v) for k, v in asked.items()}
+def _sum(used: Mapping[str, Fraction], requested: Mapping[str, Fraction]) -> dict[str, str]:
+    return {k: format_amount(used[k] + v) for k, v in requested.items()}
 
 
-def placed(store: "Store", pod: Object, node: str, now: str) -> Object:
+def label_bound_pod(store: "ObjectStore", pod: Object, node: str, now: str) -> Object:
     """Return a pod that has been given a node, with the node's zone and region as labels."""
-    found = store.get("Node", node)
-    words = (found or {"metadata": {}})["metadata"].get("labels") or {}
+    node_object = store.get("Node", node)
+    words = (node_object or {"metadata": {}})["metadata"].get("labels") or {}
     labels = {k: words[k] for k in TOPOLOGY if k in words}
     meta, status = pod["metadata"], pod.get("status") or {}
     if labels:

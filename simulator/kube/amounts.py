@@ -32,10 +32,10 @@ def amount(text: object) -> Fraction:
 
 @lru_cache(maxsize=4096)
 def _read(text: str) -> Fraction:
-    found = _SHAPE.match(text)
-    if found is None:
+    match = _SHAPE.match(text)
+    if match is None:
         raise ValueError(f"quantities must match the regular expression of one: {text!r}")
-    number, suffix = found.groups()
+    number, suffix = match.groups()
     if suffix in _SUFFIX:
         return Fraction(number) * _SUFFIX[suffix]
     if suffix[0] in "eE" and suffix[1:].lstrip("+-").isdecimal():
@@ -43,7 +43,7 @@ def _read(text: str) -> Fraction:
     raise ValueError(f"no suffix {suffix!r} of a quantity: {text!r}")
 
 
-def written(value: Fraction) -> str:
+def format_amount(value: Fraction) -> str:
     """Return a quantity as the server writes it: whole, else in thousandths."""
     if value.denominator == 1:
         return str(value.numerator)
@@ -70,8 +70,8 @@ def pod_amounts(spec: Mapping[str, Any], side: str = "requests") -> Amounts:
             _most(most, {k: own.get(k, Fraction(0)) + stay.get(k, Fraction(0)) for k in own})
     _add(running, stay)
     _most(running, most)
-    whole = (spec.get("resources") or {}).get(side) or {}
-    running.update({k: amount(v) for k, v in whole.items()})
+    values = (spec.get("resources") or {}).get(side) or {}
+    running.update({k: amount(v) for k, v in values.items()})
     overhead = {k: amount(v) for k, v in (spec.get("overhead") or {}).items()}
     _add(running, {k: v for k, v in overhead.items() if side == "requests" or k in running})
     return running
@@ -92,7 +92,7 @@ def _most(into: Amounts, other: Amounts) -> None:
         into[key] = max(into.get(key, Fraction(0)), value)
 
 
-def summed(parts: Iterable[Amounts]) -> Amounts:
+def sum_amounts(parts: Iterable[Amounts]) -> Amounts:
     """Return the sum of amounts by resource."""
     out: Amounts = {}
     for part in parts:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fallow.kube.quantities import canonical
-from simulator.kube.kinds import Kind
+from simulator.kube.kinds import ApiKind
 
 Object = dict[str, Any]
 
@@ -32,20 +32,20 @@ _ALONE = frozenset({"sizeLimit"})
 _PARTS = ("spec", "status")
 
 
-def stored(kind: Kind, new: Object, old: Mapping[str, Any]) -> Object:
+def canonicalize(kind: ApiKind, new: Object, old: Mapping[str, Any]) -> Object:
     """Return an object with the quantities of what was written in canonical form."""
     if kind.custom:
         return new
     out = new
     for part in _PARTS:
         if part in new and new[part] != old.get(part):
-            out = {**out, part: _rewritten(new[part])}
+            out = {**out, part: _rewrite(new[part])}
     return out
 
 
-def _rewritten(value: Any) -> Any:
+def _rewrite(value: Any) -> Any:
     if isinstance(value, list):
-        return [_rewritten(v) for v in value]
+        return [_rewrite(v) for v in value]
     if not isinstance(value, Mapping):
         return value
     out = {}
@@ -55,14 +55,14 @@ def _rewritten(value: Any) -> Any:
         elif key in _ALONE:
             out[key] = _quantity(inner)
         else:
-            out[key] = _rewritten(inner)
+            out[key] = _rewrite(inner)
     return out
 
 
-def _quantity(said: Any) -> Any:
+def _quantity(value: Any) -> Any:
     """Return a quantity in canonical form; what is none is left to validation."""
-    if isinstance(said, Mapping):  # a device's capacity: {"value": "80Gi"}
-        return {k: _quantity(v) if k == "value" else v for k, v in said.items()}
-    if isinstance(said, bool) or not isinstance(said, str | int | float):
-        return said
-    return canonical(said) or said
+    if isinstance(value, Mapping):  # a device's capacity: {"value": "80Gi"}
+        return {k: _quantity(v) if k == "value" else v for k, v in value.items()}
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return value
+    return canonical(value) or value

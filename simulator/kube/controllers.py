@@ -15,11 +15,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from simulator.kube import stamps
-from simulator.kube.paths import Target
-from simulator.kube.request import Request
-from simulator.kube.status import ApiError
-from simulator.kube.store import Store
+from simulator.kube import server_metadata
+from simulator.kube.paths import RequestTarget
+from simulator.kube.request import ApiRequest
+from simulator.kube.status import StatusError
+from simulator.kube.store import ObjectStore
 
 Object = dict[str, Any]
 Gap = int | Literal["next write"]
@@ -32,7 +32,7 @@ CORDON_TAINT = "node.kubernetes.io/unschedulable"
 _WATCHED = frozenset({"Deployment", "Node"})
 
 
-class Due(msgspec.Struct):
+class DueWrite(msgspec.Struct):
     """A write that is still to come."""
 
     kind: str
@@ -45,14 +45,14 @@ class Due(msgspec.Struct):
 class Controllers:
     """Both controllers, and the moment at which they write."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ObjectStore) -> None:
         self.enabled = False
         self.gap: Gap = 0
         self.times = 1
         """Status writes per generation of a Deployment; a rollout of many pods makes several."""
         self._store = store
         self._since = store.version
-        self._due: list[Due] = []
+        self._due: list[DueWrite] = []
         self._generations: dict[str, int] = {}
 
     def enable(self, gap: Gap = 0, *, times: int = 1) -> None:
@@ -62,13 +62,13 @@ class Controllers:
             self._since = self._store.version
             self._due.clear()
 
-    def before(self, request: Request, target: Target) -> None:
+    def before(self, request: ApiRequest, target: RequestTarget) -> None:
         """Write what was to come right before this request."""
         if not self.enabled or self.gap != "next write":
             return
         if request.method == "GET" or "dryRun" in request.query:
             return
-        key = stamps.key(target.namespace, target.name)
+        key = server_metadata.key(target.namespace, target.name)
         with self._store.changed:
             for due in [d for d in self._due if (d.kind, d.key) == (target.kind.key, key)]:
                 self._write(due)
@@ -96,7 +96,7 @@ class Controllers:
     def _notice(self) -> None:
         try:
             self._since, changes = self._store.changes(self._since)
-        except ApiError:  # so much changed that it is forgotten
+        except StatusError:  # so much changed that it is forgotten
             self._since = self._store.version
             return
         left = self.gap if isinstance(self.gap, int) else 0
@@ -106,9 +106,9 @@ class Controllers:
             self._due = [d for d in self._due if (d.kind, d.key) != (change.kind, change.key)]
             if change.type != "DELETED" and self._body(change.kind, change.key, 0) is not None:
                 times = self.times if change.kind == "Deployment" else 1
-                self._due.append(Due(change.kind, change.key, left, times))
+                self._due.append(DueWrite(change.kind, change.key, left, times))
 
-    def _write(self, due: Due) -> None:
+    def _write(self, due: DueWrite) -> None:
         body = self._body(due.kind, due.key, due.times)
         due.times -= 1
         if due.times <= 0 or body is None:
@@ -123,13 +123,17 @@ class Controllers:
     def _body(self, kind: str, key: str, times: int) -> Object | None:
         """Return what the controller of a kind writes on an object now; None = nothing."""
         namespace, _, name = key.rpartition("/")
-        found = self._store.get(kind, name, namespace)
-        if found is None:
+        current = self._store.get(kind, name, namespace)
+        if current is None:
             return None
-        return _tainted(found, self._store.now()) if kind == "Node" else _observed(found, times)
+        return (
+            _tainted(current, self._store.now())
+            if kind == "Node"
+            else _observed_status(current, times)
+        )
 
 
-def _observed(deployment: Object, times: int) -> Object | None:
+def _observed_status(deployment: Object, times: int) -> Object | None:
     """Return the status of a Deployment whose controller has seen its generation."""
     generation = deployment["metadata"].get("generation", 0)
     status = deployment.get("status") or {}
@@ -154,5 +158,5 @@ def _tainted(node: Object, now: float) -> Object | None:
     cordoned = bool(spec.get("unschedulable"))
     if cordoned == (len(others) < len(taints)):
         return None
-    taint = {"key": CORDON_TAINT, "effect": "NoSchedule", "timeAdded": stamps.rfc3339(now)}
+    taint = {"key": CORDON_TAINT, "effect": "NoSchedule", "timeAdded": server_metadata.rfc3339(now)}
     return {"spec": {"taints": [*others, *([taint] if cordoned else [])] or None}}

@@ -4,16 +4,16 @@ from typing import Any
 
 import msgspec
 
-from simulator.kube import pods, stamps
-from simulator.kube.kinds import Kind
-from simulator.kube.status import ApiError, precondition
+from simulator.kube import pods, server_metadata
+from simulator.kube.kinds import ApiKind
+from simulator.kube.status import StatusError, precondition
 
 Object = dict[str, Any]
 
 _FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
 
-class Ending(msgspec.Struct, frozen=True):
+class DeleteOptions(msgspec.Struct, frozen=True):
     """How an object is to be deleted (`DeleteOptions`)."""
 
     grace_s: float | None = None
@@ -24,22 +24,22 @@ class Ending(msgspec.Struct, frozen=True):
     dry_run: bool = False
 
 
-def ended(kind: Kind, old: Object, how: Ending, now: float) -> tuple[Object, bool]:
+def end_object(kind: ApiKind, old: Object, how: DeleteOptions, now: float) -> tuple[Object, bool]:
     """Return an object after it was told to end, and whether nothing holds it any more.
 
     Raises:
         ApiError: 409 it is not the object that the caller meant.
     """
     meta = dict(old["metadata"])
-    for field, given, own in (
+    for field, expected, own in (
         ("UID", how.uid, meta["uid"]),
         ("ResourceVersion", how.resource_version, meta["resourceVersion"]),
     ):
-        if given is not None and given != own:
+        if expected is not None and expected != own:
             raise precondition(
-                kind.group, kind.plural, meta["name"], field=field, given=given, own=own
+                kind.group, kind.plural, meta["name"], field=field, expected=expected, own=own
             )
-    grace = pods.graceful(old, how.grace_s) if kind.key == "Pod" else 0
+    grace = pods.grace_seconds(old, how.grace_s) if kind.key == "Pod" else 0
     finalizers = list(meta.get("finalizers") or ())
     extra = _FINALIZERS.get(how.propagation)
     if extra and "deletionTimestamp" not in meta:
@@ -53,10 +53,10 @@ def ended(kind: Kind, old: Object, how: Ending, now: float) -> tuple[Object, boo
         return old, False
     began = now
     if "deletionTimestamp" in meta and left is not None:
-        began = stamps.moment(meta["deletionTimestamp"]) - left
+        began = server_metadata.parse_time(meta["deletionTimestamp"]) - left
     elif meta.get("generation"):
         meta["generation"] += 1
-    meta["deletionTimestamp"] = stamps.rfc3339(began + grace)
+    meta["deletionTimestamp"] = server_metadata.rfc3339(began + grace)
     meta["deletionGracePeriodSeconds"] = grace
     new = {**old, "metadata": meta}
     if kind.key == "Namespace":
@@ -64,23 +64,26 @@ def ended(kind: Kind, old: Object, how: Ending, now: float) -> tuple[Object, boo
     return new, False
 
 
-def parsed(body: Any, query: dict[str, str], *, dry_run: bool) -> Ending:
+def parse_options(body: Any, query: dict[str, str], *, dry_run: bool) -> DeleteOptions:
     """Return the options of a delete request: those of its query, else of its body.
 
     Raises:
         ApiError: 400 the options cannot be read.
     """
-    given = body if isinstance(body, dict) else {}
-    conditions = given.get("preconditions") or {}
-    grace = query.get("gracePeriodSeconds", given.get("gracePeriodSeconds"))
+    options = body if isinstance(body, dict) else {}
+    conditions = options.get("preconditions") or {}
+    grace = query.get("gracePeriodSeconds", options.get("gracePeriodSeconds"))
     try:
         grace_s = None if grace is None else float(grace)
     except (TypeError, ValueError) as error:
-        raise ApiError(400, "BadRequest", f"gracePeriodSeconds is no number: {grace!r}") from error
-    return Ending(
+        raise StatusError(
+            400, "BadRequest", f"gracePeriodSeconds is no number: {grace!r}"
+        ) from error
+    return DeleteOptions(
         grace_s=grace_s,
         uid=conditions.get("uid"),
         resource_version=conditions.get("resourceVersion"),
-        propagation=query.get("propagationPolicy", given.get("propagationPolicy")) or "Background",
+        propagation=query.get("propagationPolicy", options.get("propagationPolicy"))
+        or "Background",
         dry_run=dry_run,
     )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from simulator.kube.kinds import Catalog, Kind
+from simulator.kube.kinds import ApiKind, KindCatalog
 from simulator.kube.status import no_such_path
 
 Object = dict[str, Any]
@@ -23,7 +23,7 @@ _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "updat
 REVIEWS = ("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
 
 
-def answer(catalog: Catalog, parts: list[str], host: str) -> Object | None:
+def answer(catalog: KindCatalog, parts: list[str], host: str) -> Object | None:
     """Return the answer to a question about what is served; None when the path asks no such.
 
     Raises:
@@ -34,8 +34,8 @@ def answer(catalog: Catalog, parts: list[str], host: str) -> Object | None:
             return VERSION
         case ["api"]:
             addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": host}]
-            named = {"kind": "APIVersions", "versions": ["v1"]}
-            return {**named, "serverAddressByClientCIDRs": addresses}
+            entry = {"kind": "APIVersions", "versions": ["v1"]}
+            return {**entry, "serverAddressByClientCIDRs": addresses}
         case ["apis"]:
             groups = [_group(name, versions) for name, versions in _groups(catalog).items()]
             return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
@@ -46,40 +46,42 @@ def answer(catalog: Catalog, parts: list[str], host: str) -> Object | None:
     return None
 
 
-def _one_group(catalog: Catalog, name: str) -> Object:
+def _one_group(catalog: KindCatalog, name: str) -> Object:
     versions = _groups(catalog).get(name)
     if not versions:
         raise no_such_path()
     return _group(name, versions)
 
 
-def _groups(catalog: Catalog) -> dict[str, list[str]]:
+def _groups(catalog: KindCatalog) -> dict[str, list[str]]:
     out: dict[str, list[str]] = {REVIEWS[0]: [REVIEWS[1]]}
     for kind in catalog:
         if kind.group:
-            known = out.setdefault(kind.group, [])
-            known += [v for v in kind.versions if v not in known]
+            versions = out.setdefault(kind.group, [])
+            versions += [v for v in kind.versions if v not in versions]
     return out
 
 
 def _group(name: str, versions: list[str]) -> Object:
-    shown = [{"groupVersion": f"{name}/{v}", "version": v} for v in versions]
-    return {"name": name, "versions": shown, "preferredVersion": shown[0]}
+    group_versions = [{"groupVersion": f"{name}/{v}", "version": v} for v in versions]
+    return {"name": name, "versions": group_versions, "preferredVersion": group_versions[0]}
 
 
-def _resources(catalog: Catalog, group: str, version: str) -> Object:
-    found = [r for k in catalog if k.group == group and version in k.versions for r in _parts(k)]
+def _resources(catalog: KindCatalog, group: str, version: str) -> Object:
+    resources = [
+        r for k in catalog if k.group == group and version in k.versions for r in _parts(k)
+    ]
     if (group, version) == REVIEWS[:2]:
-        named = {"name": REVIEWS[2], "singularName": "", "namespaced": False, "kind": REVIEWS[3]}
-        found.append({**named, "verbs": ["create"]})
-    if not found:
+        entry = {"name": REVIEWS[2], "singularName": "", "namespaced": False, "kind": REVIEWS[3]}
+        resources.append({**entry, "verbs": ["create"]})
+    if not resources:
         raise no_such_path()
     name = f"{group}/{version}" if group else version
     kind = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name}
-    return {**kind, "resources": found}
+    return {**kind, "resources": resources}
 
 
-def _parts(kind: Kind) -> list[Object]:
+def _parts(kind: ApiKind) -> list[Object]:
     whole: Object = {
         "name": kind.plural,
         "singularName": kind.kind.lower(),
@@ -91,9 +93,9 @@ def _parts(kind: Kind) -> list[Object]:
         whole["shortNames"] = list(kind.short)
     out = [whole]
 
-    def part(name: str, shown: str, verbs: list[str], **more: str) -> None:
-        named = {"name": f"{kind.plural}/{name}", "singularName": "", "kind": shown}
-        out.append({**named, "namespaced": kind.namespaced, "verbs": verbs, **more})
+    def part(name: str, kind_name: str, verbs: list[str], **more: str) -> None:
+        entry = {"name": f"{kind.plural}/{name}", "singularName": "", "kind": kind_name}
+        out.append({**entry, "namespaced": kind.namespaced, "verbs": verbs, **more})
 
     if kind.status:
         part("status", kind.kind, ["get", "patch", "update"])

@@ -6,13 +6,13 @@ those (409) has spent it all the same, as on the real server.
 
 from typing import TYPE_CHECKING, Any
 
-from simulator.kube import stamps
-from simulator.kube.deletion import Ending, ended
+from simulator.kube import server_metadata
+from simulator.kube.deletion import DeleteOptions, end_object
 from simulator.kube.selectors import selects
-from simulator.kube.status import ApiError, not_found
+from simulator.kube.status import StatusError, not_found
 
 if TYPE_CHECKING:
-    from simulator.kube.store import Store
+    from simulator.kube.store import ObjectStore
 
 Object = dict[str, Any]
 
@@ -27,7 +27,9 @@ SEVERAL = (
 _UNGUARDED = {"Succeeded", "Failed", "Pending"}
 
 
-def evict(store: "Store", name: str, namespace: str, how: Ending, *, manager: str) -> None:
+def evict(
+    store: "ObjectStore", name: str, namespace: str, how: DeleteOptions, *, manager: str
+) -> None:
     """Delete a pod if its budget allows; with a dry run only say whether it would.
 
     Raises:
@@ -36,32 +38,32 @@ def evict(store: "Store", name: str, namespace: str, how: Ending, *, manager: st
     pod = store.get("Pod", name, namespace)
     if pod is None:
         raise not_found("", "pods", name)
-    if _guarded(pod):
+    if _needs_budget(pod):
         budgets = [
             b
             for b in store.list(PDB, namespace)
             if selects(b["spec"].get("selector"), pod["metadata"].get("labels") or {})
         ]
         if len(budgets) > 1:
-            raise ApiError(500, "", SEVERAL)
+            raise StatusError(500, "", SEVERAL)
         if budgets:
             _spend(store, budgets[0], pod, dry_run=how.dry_run)
-    _, gone = ended(store.kind("Pod"), pod, how, store.now())  # raises what does not hold
+    _, deleted = end_object(store.kind("Pod"), pod, how, store.now())  # raises what does not hold
     if how.dry_run:
         return
-    if not gone:
+    if not deleted:
         _mark(store, pod, manager)
     # the mark made a new version: that precondition has been looked at already
-    told = Ending(grace_s=how.grace_s, uid=how.uid, propagation=how.propagation)
-    store.end("Pod", name, namespace, told)
+    options = DeleteOptions(grace_s=how.grace_s, uid=how.uid, propagation=how.propagation)
+    store.end("Pod", name, namespace, options)
 
 
-def _guarded(pod: Object) -> bool:
+def _needs_budget(pod: Object) -> bool:
     phase = (pod.get("status") or {}).get("phase")
     return phase not in _UNGUARDED and "deletionTimestamp" not in pod["metadata"]
 
 
-def _spend(store: "Store", budget: Object, pod: Object, *, dry_run: bool) -> None:
+def _spend(store: "ObjectStore", budget: Object, pod: Object, *, dry_run: bool) -> None:
     meta, status = budget["metadata"], budget.get("status") or {}
     allowed = status.get("disruptionsAllowed", 0)
     healthy, wanted = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
@@ -70,10 +72,10 @@ def _spend(store: "Store", budget: Object, pod: Object, *, dry_run: bool) -> Non
         if always or healthy >= wanted > 0:
             return  # it does not count, so nothing is spent
     if status.get("observedGeneration", 0) < meta.get("generation", 0):
-        said = f"The disruption budget {meta['name']} is still being processed by the server."
-        raise _refused(said, retry_after=RETRY_S)
+        message = f"The disruption budget {meta['name']} is still being processed by the server."
+        raise _too_many_requests(message, retry_after=RETRY_S)
     if allowed <= 0:
-        raise _refused(
+        raise _too_many_requests(
             f"The disruption budget {meta['name']} needs {wanted} healthy pods and has "
             f"{healthy} currently"
         )
@@ -81,16 +83,16 @@ def _spend(store: "Store", budget: Object, pod: Object, *, dry_run: bool) -> Non
         return
     spent = {
         "disruptionsAllowed": allowed - 1,
-        "disruptedPods": {pod["metadata"]["name"]: stamps.rfc3339(store.now())},
+        "disruptedPods": {pod["metadata"]["name"]: server_metadata.rfc3339(store.now())},
     }
     store.patch(PDB, meta["name"], meta["namespace"], {"status": spent}, subresource="status")
 
 
-def _refused(said: str, *, retry_after: int | None = None) -> ApiError:
-    details: Object = {"causes": [{"reason": "DisruptionBudget", "message": said}]}
+def _too_many_requests(message: str, *, retry_after: int | None = None) -> StatusError:
+    details: Object = {"causes": [{"reason": "DisruptionBudget", "message": message}]}
     if retry_after is not None:
         details["retryAfterSeconds"] = retry_after
-    return ApiError(429, "TooManyRequests", VIOLATES, details, retry_after=retry_after)
+    return StatusError(429, "TooManyRequests", VIOLATES, details, retry_after=retry_after)
 
 
 def _ready(pod: Object) -> bool:
@@ -98,14 +100,14 @@ def _ready(pod: Object) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
-def _mark(store: "Store", pod: Object, manager: str) -> None:
+def _mark(store: "ObjectStore", pod: Object, manager: str) -> None:
     meta = pod["metadata"]
     condition = {
         "type": "DisruptionTarget",
         "status": "True",
         "reason": "EvictionByEvictionAPI",
         "message": "Eviction API: evicting",
-        "lastTransitionTime": stamps.rfc3339(store.now()),
+        "lastTransitionTime": server_metadata.rfc3339(store.now()),
     }
     body = {"status": {"conditions": [condition]}}
     store.patch(

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from simulator.kube.status import ApiError, bad_request, not_found
-from simulator.kube.store import Store
+from simulator.kube.status import StatusError, bad_request, not_found
+from simulator.kube.store import ObjectStore
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 STDIN, STDOUT, STDERR, ERROR, CLOSE = 0, 1, 2, 3, 255
@@ -52,7 +52,7 @@ class Machine:
         return out
 
 
-class Containers:
+class ExecContainers:
     """The containers in which commands can run; a pod without one answers that none is there."""
 
     def __init__(self) -> None:
@@ -65,38 +65,38 @@ class Containers:
         self._machines[namespace, pod, container] = machine
 
     def find(
-        self, store: Store, namespace: str, pod: str, query: dict[str, list[str]]
+        self, store: ObjectStore, namespace: str, pod: str, query: dict[str, list[str]]
     ) -> tuple[Machine, list[str]]:
         """Return the machine and the command that a request asks for.
 
         Raises:
             ApiError: 404 no such pod, 400 no such container or no command, 500 nothing runs there.
         """
-        found: Any = store.get("Pod", pod, namespace)
-        if found is None:
+        pod_object: Any = store.get("Pod", pod, namespace)
+        if pod_object is None:
             raise not_found("", "pods", pod)
         container = (query.get("container") or [""])[0]
-        names = [c["name"] for c in found["spec"].get("containers", ())]
+        names = [c["name"] for c in pod_object["spec"].get("containers", ())]
         if container and container not in names:
             raise bad_request(f"container {container} is not valid for pod {pod}")
         command = query.get("command") or []
         if not command:
             raise bad_request("you must specify at least 1 command for the container")
-        named = container or names[0]
-        machine = self._machines.get((namespace, pod, named))
+        container_name = container or names[0]
+        machine = self._machines.get((namespace, pod, container_name))
         machine = machine or self._machines.get((namespace, pod, "")) or self.default
-        if machine is None or found.get("status", {}).get("phase") != "Running":
-            said = f'unable to upgrade connection: container not found ("{named}")'
-            raise ApiError(500, "InternalError", said, {})
+        if machine is None or pod_object.get("status", {}).get("phase") != "Running":
+            message = f'unable to upgrade connection: container not found ("{container_name}")'
+            raise StatusError(500, "InternalError", message, {})
         return machine, command
 
 
-def accepted(key: str) -> str:
+def accept_key(key: str) -> str:
     """Return the answer to a WebSocket's key (RFC 6455 section 4.2.2)."""
     return base64.b64encode(hashlib.sha1(key.encode() + _GUID).digest()).decode()  # noqa: S324
 
 
-def chosen(offered: str) -> str | None:
+def choose_protocol(offered: str) -> str | None:
     """Return the newest protocol of those offered, None = none of ours."""
     names = {word.strip() for word in offered.split(",")}
     return next((p for p in (V5, V4) if p in names), None)
@@ -112,7 +112,7 @@ def _reading(reader: Any) -> Callable[[int], bytes]:
     return read
 
 
-class Session:
+class ExecSession:
     """One command, its streams multiplexed over an upgraded connection."""
 
     def __init__(self, reader: Any, connection: Any, protocol: str) -> None:
@@ -126,10 +126,10 @@ class Session:
 
     def run(self, machine: Machine, command: Sequence[str]) -> None:
         """Run a command to its end and say its exit code."""
-        said = machine.answer(command)
-        if said is not None:
-            self._send(STDOUT, said[0])
-            self._end(said[1])
+        answer = machine.answer(command)
+        if answer is not None:
+            self._send(STDOUT, answer[0])
+            self._end(answer[1])
         elif command[0] != "tar":
             self._send(STDERR, f"exec: {command[0]}: not found\n".encode())
             self._end(NO_COMMAND)
@@ -152,8 +152,8 @@ class Session:
                     return
                 self._send(STDOUT, piece)
                 sent += len(piece)
-            if told := process.stderr.read():
-                self._send(STDERR, told)
+            if stderr_text := process.stderr.read():
+                self._send(STDERR, stderr_text)
             self._end(process.wait())
 
     def _feed(self, process: "subprocess.Popen[bytes]") -> None:

@@ -51,8 +51,8 @@ class Faults:
     def take_write(self, path: str) -> BrokenWrite | None:
         """Return how this write goes wrong, or None."""
         with self._lock:
-            for place, one in enumerate(self.writes):
-                if path.endswith(one.path):
+            for place, broken in enumerate(self.writes):
+                if path.endswith(broken.path):
                     return self.writes.pop(place)
             return None
 

@@ -9,8 +9,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from simulator.kube.kinds import Kind
-from simulator.kube.status import Wrong, bad_request, invalid
+from simulator.kube.kinds import ApiKind
+from simulator.kube.status import InvalidField, bad_request, invalid
 
 Object = dict[str, Any]
 
@@ -18,16 +18,16 @@ _TOP = {"apiVersion", "kind", "metadata", "spec", "status"}
 
 
 @cache
-def _known() -> dict[str, frozenset[str]]:
+def _known_fields() -> dict[str, frozenset[str]]:
     text = files("simulator.kube").joinpath("spec_fields.csv").read_text(encoding="utf-8")
     return {
         row["kind"]: frozenset(row["fields"].split()) for row in csv.DictReader(text.splitlines())
     }
 
 
-def unknown(kind: Kind, item: Object) -> list[str]:
+def unknown_fields(kind: ApiKind, item: Object) -> list[str]:
     """Return the paths of fields that the kind does not have."""
-    legal = _known().get(kind.key)
+    legal = _known_fields().get(kind.key)
     if legal is None:
         return []
     spec = item.get("spec")
@@ -35,26 +35,26 @@ def unknown(kind: Kind, item: Object) -> list[str]:
     return [*(k for k in item if k not in _TOP), *inner]
 
 
-def pruned(kind: Kind, item: Object) -> Object:
+def prune(kind: ApiKind, item: Object) -> Object:
     """Return an object without the fields that its kind does not have."""
-    strange = unknown(kind, item)
+    strange = unknown_fields(kind, item)
     if not strange:
         return item
-    legal = _known()[kind.key]
+    legal = _known_fields()[kind.key]
     out = {k: v for k, v in item.items() if k in _TOP}
     return {**out, "spec": {k: v for k, v in (out.get("spec") or {}).items() if k in legal}}
 
 
-def refuse(kind: Kind, item: Object, *, patch: bool) -> None:
+def refuse(kind: ApiKind, item: Object, *, patch: bool) -> None:
     """Refuse fields that the kind does not have (`fieldValidation=Strict`).
 
     Raises:
         ApiError: 400 in a whole object, 422 in what a patch would make.
     """
-    strange = unknown(kind, item)
+    strange = unknown_fields(kind, item)
     if not strange:
         return
-    said = "strict decoding error: " + ", ".join(f'unknown field "{f}"' for f in strange)
+    message = "strict decoding error: " + ", ".join(f'unknown field "{f}"' for f in strange)
     if patch:
-        raise invalid("", "", "", [Wrong("patch", f"Invalid value: {said}")])
-    raise bad_request(said)
+        raise invalid("", "", "", [InvalidField("patch", f"Invalid value: {message}")])
+    raise bad_request(message)

@@ -10,7 +10,7 @@ Object = dict[str, Any]
 Type = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
-class Change(msgspec.Struct, frozen=True):
+class StoreChange(msgspec.Struct, frozen=True):
     """One write: the object after it (a deleted one with its last version) and before it."""
 
     version: int
@@ -22,23 +22,23 @@ class Change(msgspec.Struct, frozen=True):
     before: Object | None
 
 
-class History:
+class ChangeHistory:
     """The last changes; older ones are forgotten once there are twice as many as `keep`."""
 
     def __init__(self, keep: int) -> None:
         self._keep = keep
-        self._changes: list[Change] = []
+        self._changes: list[StoreChange] = []
         self.forgotten = 0
         """The newest version whose change is not known any more."""
 
-    def add(self, change: Change) -> None:
+    def add(self, change: StoreChange) -> None:
         """Append the newest change."""
         self._changes.append(change)
         if len(self._changes) > 2 * self._keep:
             self.forgotten = self._changes[-self._keep - 1].version
             del self._changes[: -self._keep]
 
-    def since(self, version: int) -> list[Change]:
+    def since(self, version: int) -> list[StoreChange]:
         """Return the changes after a version."""
         return self._changes[bisect_right(self._changes, version, key=lambda c: c.version) :]
 

@@ -18,7 +18,7 @@ class ScalePaths(msgspec.Struct, frozen=True):
     selector: tuple[str, ...]
 
 
-class Kind(msgspec.Struct, frozen=True):
+class ApiKind(msgspec.Struct, frozen=True):
     """One kind: how it is called, where it is served, and how it counts generations."""
 
     kind: str
@@ -54,11 +54,11 @@ def _scale(text: str) -> ScalePaths | None:
     return ScalePaths(*(_path(p) for p in text.split())) if text else None
 
 
-def known() -> list[Kind]:
+def builtin_kinds() -> list[ApiKind]:
     """Return the rows of `resources.csv`."""
     text = files("simulator.kube").joinpath("resources.csv").read_text(encoding="utf-8")
     return [
-        Kind(
+        ApiKind(
             kind=row["kind"],
             group=row["group"],
             versions=(row["version"], *row["also"].split()),
@@ -74,12 +74,12 @@ def known() -> list[Kind]:
     ]
 
 
-class Catalog:
+class KindCatalog:
     """The kinds of one store. `installed` names groups of custom kinds; None = all that we know."""
 
     def __init__(self, installed: Iterable[str] | None = None) -> None:
         wanted = None if installed is None else set(installed)
-        rows = known()
+        rows = builtin_kinds()
         legal = {k.group for k in rows if k.custom}
         if wanted is not None and (strange := wanted - legal):
             raise UsageError(
@@ -93,7 +93,7 @@ class Catalog:
     def __iter__(self) -> Any:
         return iter(self._kinds.values())
 
-    def find(self, name: str) -> Kind:
+    def find(self, name: str) -> ApiKind:
         """Return the kind called `Pod`, or `Queue.scheduling.run.ai` where the name is shared.
 
         A bare name that a built-in kind has means the built-in one.
@@ -101,8 +101,8 @@ class Catalog:
         Raises:
             UsageError: no kind or several kinds are called so.
         """
-        if found := self._kinds.get(name):
-            return found
+        if kind_found := self._kinds.get(name):
+            return kind_found
         called = [k for k in self._kinds.values() if k.kind == name]
         built_in = [k for k in called if not k.custom]
         for few in (built_in, called):
@@ -113,23 +113,23 @@ class Catalog:
             raise UsageError(f"several kinds are called {name!r}", hint=f"say {several}")
         raise UsageError(f"no kind {name!r} is served here", hint="install its definition first")
 
-    def at(self, group: str, version: str, plural: str) -> Kind | None:
+    def at(self, group: str, version: str, plural: str) -> ApiKind | None:
         """Return what is served at a path."""
         for kind in self._kinds.values():
             if (kind.group, kind.plural) == (group, plural) and version in kind.versions:
                 return kind
         return None
 
-    def serve(self, kind: Kind) -> None:
+    def serve(self, kind: ApiKind) -> None:
         """Serve one more kind."""
         self._kinds[kind.key] = kind
 
-    def drop(self, kind: Kind) -> None:
+    def drop(self, kind: ApiKind) -> None:
         """Serve a kind no longer."""
         self._kinds.pop(kind.key, None)
 
 
-def defined(spec: Mapping[str, Any]) -> Kind:
+def kind_of_definition(spec: Mapping[str, Any]) -> ApiKind:
     """Return the kind that the spec of a CustomResourceDefinition describes."""
     names = spec["names"]
     served = [v for v in spec["versions"] if v.get("served", True)]
@@ -140,7 +140,7 @@ def defined(spec: Mapping[str, Any]) -> Kind:
     if scale:
         words = ("specReplicasPath", "statusReplicasPath", "labelSelectorPath")
         paths = ScalePaths(*(_path(scale.get(w) or "") for w in words))
-    return Kind(
+    return ApiKind(
         kind=names["kind"],
         group=spec["group"],
         versions=tuple(v["name"] for v in served),

@@ -52,21 +52,21 @@ def written_by(
     """Return the new object's `managedFields` after a manager wrote it."""
     changes = _Changes(custom)
     changes.compare(_own(old), _own(new))
-    put, gone = changes.put, changes.gone
+    put, removed_paths = changes.put, changes.lost
     entries: list[Object] = []
-    mine: Fields = {}
+    own_fields: Fields = {}
     for entry in old.get("metadata", {}).get("managedFields") or ():
         if _key(entry) == (manager, "Update", subresource):
-            mine = without(entry["fieldsV1"], gone)
-        elif left := without(entry["fieldsV1"], [*put, *gone]):
+            own_fields = without(entry["fieldsV1"], removed_paths)
+        elif left := without(entry["fieldsV1"], [*put, *removed_paths]):
             entries.append(entry if left is entry["fieldsV1"] else {**entry, "fieldsV1": left})
-    mine = union(mine, put)
-    if mine:
+    own_fields = union(own_fields, put)
+    if own_fields:
         entries.append(
             entry_of(
                 manager,
                 "Update",
-                mine,
+                own_fields,
                 subresource=subresource,
                 api_version=api_version,
                 time=time,
@@ -122,15 +122,15 @@ def holds(fields: Mapping[str, Any], path: Path) -> bool:
     return True
 
 
-def without(fields: Fields, gone: Sequence[Path]) -> Fields:
+def without(fields: Fields, paths_removed: Sequence[Path]) -> Fields:
     """Return a set without some leaves; the very same one where it has none of them."""
-    hit = [p for p in gone if holds(fields, p)]
-    return _nested(sorted(set(paths(fields)) - set(hit))) if hit else fields
+    hit = [p for p in paths_removed if holds(fields, p)]
+    return _nest(sorted(set(paths(fields)) - set(hit))) if hit else fields
 
 
 def union(fields: Fields, more: Sequence[Path]) -> Fields:
     """Return a set with some more leaves."""
-    return _nested(sorted({*paths(fields), *more})) if more else fields
+    return _nest(sorted({*paths(fields), *more})) if more else fields
 
 
 def value_at(item: Any, path: Path) -> Any:
@@ -140,7 +140,7 @@ def value_at(item: Any, path: Path) -> Any:
             return item
         if part.startswith("k:"):
             keys = msgspec.json.decode(part[2:])
-            item = next((i for i in item or () if _keyed(i, tuple(keys)) == keys), None)
+            item = next((i for i in item or () if _by_keys(i, tuple(keys)) == keys), None)
         elif isinstance(item, Mapping):
             item = item.get(part[2:])
         else:
@@ -148,7 +148,7 @@ def value_at(item: Any, path: Path) -> Any:
     return item
 
 
-def removed(item: Any, path: Path, drop_item: Callable[[Path], bool], head: Path = ()) -> Any:
+def remove_leaf(item: Any, path: Path, drop_item: Callable[[Path], bool], head: Path = ()) -> Any:
     """Return an object without what lies at a leaf; empty maps on the way go too.
 
     `drop_item` says whether an item of a list, by its path, may go as a whole.
@@ -157,13 +157,13 @@ def removed(item: Any, path: Path, drop_item: Callable[[Path], bool], head: Path
     if part.startswith("k:") and isinstance(item, list):
         keys = msgspec.json.decode(part[2:])
         out = []
-        for one in item:
-            if _keyed(one, tuple(keys)) != keys:
-                out.append(one)
+        for entry in item:
+            if _by_keys(entry, tuple(keys)) != keys:
+                out.append(entry)
             elif rest == (_ITEM,):
-                out += [] if drop_item((*head, part)) else [one]
+                out += [] if drop_item((*head, part)) else [entry]
             else:
-                out.append(removed(one, rest, drop_item, (*head, part)))
+                out.append(remove_leaf(entry, rest, drop_item, (*head, part)))
         return out
     name = part[2:]
     if not isinstance(item, Mapping) or name not in item:
@@ -172,7 +172,7 @@ def removed(item: Any, path: Path, drop_item: Callable[[Path], bool], head: Path
     if not rest:
         del out_map[name]
         return out_map
-    inner = removed(item[name], rest, drop_item, (*head, part))
+    inner = remove_leaf(item[name], rest, drop_item, (*head, part))
     if inner in ({}, []):
         del out_map[name]
     else:
@@ -188,14 +188,14 @@ def item_keys(name: str, value: Any, *, custom: bool) -> tuple[str, ...] | None:
     return keys if all(isinstance(i, Mapping) and keys[0] in i for i in value) else None
 
 
-def shown(path: Path) -> str:
+def format_path(path: Path) -> str:
     """Write a leaf as the server does: `.spec.containers[name="main"].image`."""
     out = ""
     for part in path:
         if part.startswith("k:"):
             keys = msgspec.json.decode(part[2:])
-            said = ",".join(f"{k}={msgspec.json.encode(v).decode()}" for k, v in keys.items())
-            out += f"[{said}]"
+            keys_text = ",".join(f"{k}={msgspec.json.encode(v).decode()}" for k, v in keys.items())
+            out += f"[{keys_text}]"
         elif part != _ITEM:
             out += f".{part[2:]}"
     return out
@@ -218,30 +218,30 @@ class _Changes:
     def __init__(self, custom: bool) -> None:
         self._custom = custom
         self.put: list[Path] = []
-        self.gone: list[Path] = []
+        self.lost: list[Path] = []
 
     def compare(self, old: Any, new: Any, head: Path = ()) -> None:
         """Collect the leaves that differ; None is nothing there."""
         if old == new:
             return
-        one, other = _parts(old, head, self._custom), _parts(new, head, self._custom)
-        if one is None or other is None:
-            self._leaf(old, new, head, one is None, other is None)
+        old_parts, new_parts = _parts(old, head, self._custom), _parts(new, head, self._custom)
+        if old_parts is None or new_parts is None:
+            self._leaf(old, new, head, old_parts is None, new_parts is None)
             return
         if head and isinstance(new, Mapping) and not new:
             self.put.append(head)
         if head and isinstance(old, Mapping) and not old and new is None:
-            self.gone.append(head)
-        for key in {**one, **other}:
-            self.compare(one.get(key), other.get(key), (*head, key))
+            self.lost.append(head)
+        for key in {**old_parts, **new_parts}:
+            self.compare(old_parts.get(key), new_parts.get(key), (*head, key))
         if head and head[-1].startswith("k:") and (old is None) != (new is None):
-            (self.put if old is None else self.gone).append((*head, _ITEM))
+            (self.put if old is None else self.lost).append((*head, _ITEM))
 
     def _leaf(self, old: Any, new: Any, head: Path, was_leaf: bool, is_leaf: bool) -> None:
         if not was_leaf:
             self.compare(old, None, head)
         elif old is not None and not (is_leaf and new is not None):
-            self.gone.append(head)
+            self.lost.append(head)
         if not is_leaf:
             self.compare(None, new, head)
         elif new is not None:
@@ -259,15 +259,15 @@ def _parts(value: Any, head: Path, custom: bool) -> Mapping[str, Any] | None:
     keys = item_keys(head[-1][2:], value, custom=custom) if head else None
     if keys is None:
         return None
-    return {f"k:{msgspec.json.encode(_keyed(i, keys)).decode()}": i for i in value}
+    return {f"k:{msgspec.json.encode(_by_keys(i, keys)).decode()}": i for i in value}
 
 
-def _keyed(item: Mapping[str, Any], keys: Sequence[str]) -> Object:
+def _by_keys(item: Mapping[str, Any], keys: Sequence[str]) -> Object:
     defaults = {"protocol": "TCP"}
     return {k: item.get(k, defaults.get(k)) for k in sorted(keys)}
 
 
-def _nested(every: Sequence[Path]) -> Fields:
+def _nest(every: Sequence[Path]) -> Fields:
     out: Fields = {}
     for path in every:
         place = out

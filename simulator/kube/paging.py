@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from simulator.kube.kinds import Kind
+from simulator.kube.kinds import ApiKind
 from simulator.kube.selectors import by_fields, by_labels
-from simulator.kube.status import GONE_LIST, ApiError, Wrong, bad_request, invalid
-from simulator.kube.store import Store
+from simulator.kube.status import GONE_LIST, InvalidField, StatusError, bad_request, invalid
+from simulator.kube.store import ObjectStore
 
 Object = dict[str, Any]
 
@@ -30,7 +30,7 @@ class Token(msgspec.Struct, frozen=True):
         return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ListPage(msgspec.Struct, frozen=True):
     """One page: its objects, the version it shows, and how to go on."""
 
     objects: list[Object]
@@ -48,15 +48,15 @@ class Listed(msgspec.Struct, frozen=True):
         return out
 
 
-def listed(
-    store: Store,
-    kind: Kind,
+def list_page(
+    store: ObjectStore,
+    kind: ApiKind,
     namespace: str,
     query: Mapping[str, str],
     *,
     expired: bool = False,
     fresh: bool = True,
-) -> Listed:
+) -> ListPage:
     """Return one page of a kind; `expired` treats the token as too old, `fresh` offers another.
 
     Raises:
@@ -64,32 +64,32 @@ def listed(
             504 a version that is not there yet.
     """
     tests = [by_labels(query.get("labelSelector")), by_fields(kind, query.get("fieldSelector"))]
-    chosen = [t for t in tests if t is not None]
+    active_tests = [t for t in tests if t is not None]
     limit = _number(query, "limit")
     with store.changed:
         token = _token(query.get("continue"))
         version = _version(store, query, token)
         if token is not None and (expired or 0 <= token.rv < store.history.forgotten):
             again = Token(_INCONSISTENT, token.start).text() if fresh else ""
-            raise ApiError(410, "Expired", GONE_LIST, token=again)
+            raise StatusError(410, "Expired", GONE_LIST, token=again)
         if version == store.version:
             keys, objects = store.keys(kind), store.shelf(kind)
         else:
             objects = store.at(kind, version)
             keys = sorted(objects)
         first, last = _bounds(keys, namespace if kind.namespaced else "", token)
-        found: list[tuple[str, Object]] = []
+        page_items: list[tuple[str, Object]] = []
         for key in islice(keys, first, last):
             item = objects[key]
-            if all(test(item) for test in chosen):
-                found.append((key, item))
-            if limit and len(found) > limit:
+            if all(test(item) for test in active_tests):
+                page_items.append((key, item))
+            if limit and len(page_items) > limit:
                 break
-    if not limit or len(found) <= limit:
-        return Listed([o for _, o in found], version)
-    left = None if chosen else last - first - limit
-    page = found[:limit]
-    return Listed([o for _, o in page], version, Token(version, page[-1][0]).text(), left)
+    if not limit or len(page_items) <= limit:
+        return ListPage([o for _, o in page_items], version)
+    left = None if active_tests else last - first - limit
+    page = page_items[:limit]
+    return ListPage([o for _, o in page], version, Token(version, page[-1][0]).text(), left)
 
 
 def _bounds(keys: Sequence[str], namespace: str, token: Token | None) -> tuple[int, int]:
@@ -110,38 +110,42 @@ def _token(text: str | None) -> Token | None:
         raise bad_request(f"continue key is not valid: {error}") from error
 
 
-def _version(store: Store, query: Mapping[str, str], token: Token | None) -> int:
+def _version(store: ObjectStore, query: Mapping[str, str], token: Token | None) -> int:
     match = query.get("resourceVersionMatch", "")
-    asked = _number(query, "resourceVersion")
+    wanted_version = _number(query, "resourceVersion")
     if match:
-        _legal_match(match, asked, token)
+        _legal_match(match, wanted_version, token)
     if token is not None:
         return store.version if token.rv == _INCONSISTENT else token.rv
-    if asked > store.version:
-        said = f"Too large resource version: {asked}, current: {store.version}"
+    if wanted_version > store.version:
+        message = f"Too large resource version: {wanted_version}, current: {store.version}"
         causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
         details = {"causes": causes, "retryAfterSeconds": 1}
-        raise ApiError(504, "Timeout", said, details, retry_after=1)
+        raise StatusError(504, "Timeout", message, details, retry_after=1)
     if match != "Exact":
         return store.version
-    if asked < store.history.forgotten:
-        raise ApiError(
-            410, "Expired", f"The resourceVersion for the provided list is too old: {asked}"
+    if wanted_version < store.history.forgotten:
+        raise StatusError(
+            410,
+            "Expired",
+            f"The resourceVersion for the provided list is too old: {wanted_version}",
         )
-    return asked
+    return wanted_version
 
 
-def _legal_match(match: str, asked: int, token: Token | None) -> None:
+def _legal_match(match: str, version: int, token: Token | None) -> None:
     field = "resourceVersionMatch"
     if match not in {"Exact", "NotOlderThan"}:
-        said = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan"'
+        message = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan"'
     elif token is not None:
-        said = "Forbidden: resourceVersionMatch is forbidden when continue is provided"
-    elif not asked and match == "Exact":
-        said = 'Forbidden: resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
+        message = "Forbidden: resourceVersionMatch is forbidden when continue is provided"
+    elif not version and match == "Exact":
+        message = 'Forbidden: resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
     else:
         return
-    raise invalid("meta.k8s.io", "ListOptions", "", [Wrong(field, said, "FieldValueForbidden")])
+    raise invalid(
+        "meta.k8s.io", "ListOptions", "", [InvalidField(field, message, "FieldValueForbidden")]
+    )
 
 
 def _number(query: Mapping[str, str], field: str) -> int:

@@ -35,7 +35,7 @@ MERGED_SETS = {"finalizers"}
 _ORDER, _DELETE = "$setElementOrder/", "$deleteFromPrimitiveList/"
 
 
-def patched(old: Object, body: Any, how: How) -> Object:
+def apply_patch(old: Object, body: Any, how: How) -> Object:
     """Return the object with a patch applied.
 
     Raises:
@@ -51,7 +51,7 @@ def patched(old: Object, body: Any, how: How) -> Object:
     return out
 
 
-def copied(value: Any) -> Any:
+def copy_json(value: Any) -> Any:
     """Return a deep copy of what is JSON."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
@@ -118,10 +118,10 @@ def _strategic_list(key: str, old: Sequence[Any], new: Sequence[Any]) -> list[An
 
 
 def _json_patch(old: Object, operations: Sequence[Any]) -> Object:
-    out: Any = copied(old)
+    out: Any = copy_json(old)
     for operation in operations:
         try:
-            out = _applied(out, operation)
+            out = _apply_operation(out, operation)
         except (KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
             raise failed_patch() from error
     if not isinstance(out, dict):
@@ -129,29 +129,29 @@ def _json_patch(old: Object, operations: Sequence[Any]) -> Object:
     return out
 
 
-def _applied(document: Any, operation: Mapping[str, Any]) -> Any:
+def _apply_operation(document: Any, operation: Mapping[str, Any]) -> Any:
     verb, path = operation["op"], _pointer(operation["path"])
     if verb == "test":
-        if _tested(document, path) != operation.get("value"):
+        if _test_value(document, path) != operation.get("value"):
             raise ValueError(verb)
         return document
     if verb == "remove":
-        return _removed(document, path)
+        return _remove(document, path)
     if verb in {"copy", "move"}:
         source = _pointer(operation["from"])
-        value = copied(_found(document, source))
+        value = copy_json(_value_at(document, source))
         if verb == "move":
-            document = _removed(document, source)
-        return _added(document, path, value)
+            document = _remove(document, source)
+        return _add(document, path, value)
     if verb == "replace":
         if not path:
             return operation["value"]
         # The server's library (json-patch v4) adds a missing key; only its parent has to be there.
-        parent = _found(document, path[:-1])
+        parent = _value_at(document, path[:-1])
         parent[_place(parent, path[-1])] = operation["value"]
         return document
     if verb == "add":
-        return _added(document, path, operation["value"])
+        return _add(document, path, operation["value"])
     raise ValueError(verb)
 
 
@@ -169,30 +169,30 @@ def _place(parent: Any, part: str) -> Any:
     return part
 
 
-def _found(document: Any, path: Sequence[str]) -> Any:
+def _value_at(document: Any, path: Sequence[str]) -> Any:
     for part in path:
         document = document[_place(document, part)]
     return document
 
 
-def _tested(document: Any, path: Sequence[str]) -> Any:
+def _test_value(document: Any, path: Sequence[str]) -> Any:
     """Return what a test compares: a key that its map lacks is null."""
-    parent = _found(document, path[:-1])
+    parent = _value_at(document, path[:-1])
     if path and isinstance(parent, Mapping):
         return parent.get(path[-1])
-    return _found(document, path)
+    return _value_at(document, path)
 
 
-def _removed(document: Any, path: Sequence[str]) -> Any:
-    parent = _found(document, path[:-1])
+def _remove(document: Any, path: Sequence[str]) -> Any:
+    parent = _value_at(document, path[:-1])
     del parent[_place(parent, path[-1])]
     return document
 
 
-def _added(document: Any, path: Sequence[str], value: Any) -> Any:
+def _add(document: Any, path: Sequence[str], value: Any) -> Any:
     if not path:
         return value
-    parent = _found(document, path[:-1])
+    parent = _value_at(document, path[:-1])
     if not isinstance(parent, list):
         parent[path[-1]] = value
     elif path[-1] == "-":

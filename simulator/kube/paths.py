@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from simulator.kube.kinds import Catalog, Kind
+from simulator.kube.kinds import ApiKind, KindCatalog
 from simulator.kube.status import no_such_path
 
 
-class Target(msgspec.Struct, frozen=True):
+class RequestTarget(msgspec.Struct, frozen=True):
     """What a request is about; no `name` means the collection."""
 
-    kind: Kind
+    kind: ApiKind
     version: str
     namespace: str = ""
     name: str = ""
@@ -32,7 +32,7 @@ class Target(msgspec.Struct, frozen=True):
 _LONGEST = 3
 
 
-def target(catalog: Catalog, path: str) -> Target:
+def parse_path(catalog: KindCatalog, path: str) -> RequestTarget:
     """Return what a path means.
 
     Raises:
@@ -64,8 +64,10 @@ def _of_namespace(rest: Sequence[str]) -> bool:
     return len(rest) == _LONGEST and rest[2] in {"status", "finalize"}
 
 
-def _target(kind: Kind | None, version: str, namespace: str, rest: Sequence[str]) -> Target:
+def _target(
+    kind: ApiKind | None, version: str, namespace: str, rest: Sequence[str]
+) -> RequestTarget:
     if kind is None or len(rest) > 2 or not version:  # noqa: PLR2004
         raise no_such_path()
     name = rest[0] if rest else ""
-    return Target(kind, version, namespace, name, rest[1] if len(rest) > 1 else "")
+    return RequestTarget(kind, version, namespace, name, rest[1] if len(rest) > 1 else "")

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from simulator.kube.amounts import amount
-from simulator.kube.patches import copied
-from simulator.kube.status import Wrong
+from simulator.kube.patches import copy_json
+from simulator.kube.status import InvalidField
 
 Object = dict[str, Any]
 
@@ -22,13 +22,13 @@ _MUTABLE = ("activeDeadlineSeconds", "tolerations", "schedulingGates", "resource
 _LISTS = ("containers", "initContainers")
 
 
-def extended(resource: str) -> bool:
+def is_extended(resource: str) -> bool:
     """Tell whether a resource is counted in whole devices (`nvidia.com/gpu`)."""
     domain, slash, _ = resource.partition("/")
     return bool(slash) and not domain.endswith("kubernetes.io")
 
 
-def filled(pod: Object, now: str) -> Object:
+def fill_defaults(pod: Object, now: str) -> Object:
     """Return a new pod with defaults: requests from limits, phase Pending, quality of service."""
     spec = {**DEFAULTS, **pod.get("spec", {})}
     for key in _LISTS:
@@ -36,17 +36,17 @@ def filled(pod: Object, now: str) -> Object:
             spec[key] = [_with_requests(c) for c in spec[key]]
     status: Object = {"phase": "Pending", "qosClass": quality(spec)}
     if gates := spec.get("schedulingGates"):
-        said = f"Scheduling is blocked due to non-empty scheduling gates ({len(gates)})"
+        message = f"Scheduling is blocked due to non-empty scheduling gates ({len(gates)})"
         condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
-        status["conditions"] = [{**condition, "message": said, "lastTransitionTime": now}]
+        status["conditions"] = [{**condition, "message": message, "lastTransitionTime": now}]
     return {**pod, "spec": spec, "status": status}
 
 
 def _with_requests(container: Object) -> Object:
     resources = container.get("resources") or {}
     if limits := resources.get("limits"):
-        asked = {**limits, **(resources.get("requests") or {})}
-        resources = {**resources, "requests": asked}
+        requests = {**limits, **(resources.get("requests") or {})}
+        resources = {**resources, "requests": requests}
     return {**container, "resources": resources}
 
 
@@ -66,59 +66,61 @@ def quality(spec: Mapping[str, Any]) -> str:
 _SIDES = ("requests", "limits")
 
 
-def wrongs(spec: Mapping[str, Any]) -> Iterator[Wrong]:
+def invalid_fields(spec: Mapping[str, Any]) -> Iterator[InvalidField]:
     """Yield what validation refuses about a pod's resources and shape."""
     if not spec.get("containers"):
-        yield Wrong("spec.containers", "Required value", "FieldValueRequired")
+        yield InvalidField("spec.containers", "Required value", "FieldValueRequired")
     for key in _LISTS:
         for i, container in enumerate(spec.get(key) or ()):
             where = f"spec.{key}[{i}]"
             if not container.get("name"):
-                yield Wrong(f"{where}.name", "Required value", "FieldValueRequired")
+                yield InvalidField(f"{where}.name", "Required value", "FieldValueRequired")
             yield from _resource_wrongs(container.get("resources") or {}, f"{where}.resources")
 
 
-def _resource_wrongs(resources: Mapping[str, Any], where: str) -> Iterator[Wrong]:
+def _resource_wrongs(resources: Mapping[str, Any], where: str) -> Iterator[InvalidField]:
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for side, amounts in (("limits", limits), ("requests", requests)):
         for name, text in amounts.items():
-            field = f"{where}.{side}[{name}]" if extended(name) else f"{where}.{side}.{name}"
+            field = f"{where}.{side}[{name}]" if is_extended(name) else f"{where}.{side}.{name}"
             try:
                 value = amount(text)
             except ValueError as error:
-                yield Wrong(field, f'Invalid value: "{text}": {error}')
+                yield InvalidField(field, f'Invalid value: "{text}": {error}')
                 continue
             if value < 0:
-                yield Wrong(field, f'Invalid value: "{text}": must be greater than or equal to 0')
-            if extended(name) and value.denominator != 1:
-                yield Wrong(field, f'Invalid value: "{text}": must be an integer')
+                yield InvalidField(
+                    field, f'Invalid value: "{text}": must be greater than or equal to 0'
+                )
+            if is_extended(name) and value.denominator != 1:
+                yield InvalidField(field, f'Invalid value: "{text}": must be an integer')
     for name, text in requests.items():
-        if extended(name) and name not in limits:
-            said = "Required value: Limit must be set for non overcommitable resources"
-            yield Wrong(f"{where}.limits", said, "FieldValueRequired")
-        elif name in limits and _greater(text, limits[name], or_less=extended(name)):
-            relation = "equal to" if extended(name) else "less than or equal to"
-            said = f'Invalid value: "{text}": must be {relation} {name} limit of {limits[name]}'
-            yield Wrong(f"{where}.requests", said)
+        if is_extended(name) and name not in limits:
+            message = "Required value: Limit must be set for non overcommitable resources"
+            yield InvalidField(f"{where}.limits", message, "FieldValueRequired")
+        elif name in limits and _greater(text, limits[name], or_less=is_extended(name)):
+            relation = "equal to" if is_extended(name) else "less than or equal to"
+            message = f'Invalid value: "{text}": must be {relation} {name} limit of {limits[name]}'
+            yield InvalidField(f"{where}.requests", message)
 
 
-def _greater(one: object, other: object, *, or_less: bool) -> bool:
+def _greater(value: object, limit: object, *, or_less: bool) -> bool:
     try:
-        return amount(one) != amount(other) if or_less else amount(one) > amount(other)
+        return amount(value) != amount(limit) if or_less else amount(value) > amount(limit)
     except ValueError:
         return False  # said already
 
 
-def update_wrongs(old: Object, new: Object, subresource: str) -> Iterator[Wrong]:
+def invalid_updates(old: Object, new: Object, subresource: str) -> Iterator[InvalidField]:
     """Yield what may not change on an existing pod; a node may be given once."""
-    before, after = copied(old["spec"]), copied(new["spec"])
+    before, after = copy_json(old["spec"]), copy_json(new["spec"])
     if subresource == "resize":
         if _without_resizable(before) != _without_resizable(after):
-            yield Wrong("spec", "Forbidden: only cpu and memory resources are mutable")
+            yield InvalidField("spec", "Forbidden: only cpu and memory resources are mutable")
         now = quality(new["spec"])
         if now != quality(old["spec"]):
-            said = "Pod QOS Class may not change as a result of resizing"
-            yield Wrong("spec", f'Invalid value: "{now}": {said}')
+            message = "Pod QOS Class may not change as a result of resizing"
+            yield InvalidField("spec", f'Invalid value: "{now}": {message}')
         return
     if not before.get("nodeName"):
         before["nodeName"] = after.get("nodeName")
@@ -126,12 +128,14 @@ def update_wrongs(old: Object, new: Object, subresource: str) -> Iterator[Wrong]
     for field in _MUTABLE[:2]:
         before[field] = after.get(field)
     for key in _LISTS:
-        for one, other in zip(before.get(key) or (), after.get(key) or (), strict=False):
-            one["image"] = other.get("image")
-            other.setdefault("image", None)
+        for old_container, new_container in zip(
+            before.get(key) or (), after.get(key) or (), strict=False
+        ):
+            old_container["image"] = new_container.get("image")
+            new_container.setdefault("image", None)
     before, after = ({k: v for k, v in s.items() if v is not None} for s in (before, after))
     if before != after:
-        yield Wrong(
+        yield InvalidField(
             "spec",
             "Forbidden: pod updates may not change fields other than "
             "`spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -152,10 +156,10 @@ def _without_resizable(spec: Object) -> Object:
     return spec
 
 
-def graceful(pod: Object, asked: float | None) -> int:
+def grace_seconds(pod: Object, grace_s: float | None) -> int:
     """Return the seconds a pod is given to end: none when nothing of it can run."""
     phase = pod.get("status", {}).get("phase")
     if not pod["spec"].get("nodeName") or phase in {"Succeeded", "Failed"}:
         return 0
-    given = pod["spec"].get("terminationGracePeriodSeconds", 30) if asked is None else asked
-    return max(int(given), 0)
+    seconds = pod["spec"].get("terminationGracePeriodSeconds", 30) if grace_s is None else grace_s
+    return max(int(seconds), 0)

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from simulator.kube.amounts import Amounts, pod_amounts, summed, written
-from simulator.kube.kinds import Kind
-from simulator.kube.pods import extended, quality
+from simulator.kube.amounts import Amounts, format_amount, pod_amounts, sum_amounts
+from simulator.kube.kinds import ApiKind
+from simulator.kube.pods import is_extended, quality
 
 Object = dict[str, Any]
 
@@ -14,7 +14,7 @@ _METERED = {"cpu", "memory", "ephemeral-storage"}
 _ENDED = {"Succeeded", "Failed"}
 
 
-def usage(kind: Kind, item: Object) -> Amounts:
+def usage(kind: ApiKind, item: Object) -> Amounts:
     """Return what an object uses, by the names that quotas give it.
 
     Extended resources are metered by their requests only: `limits.nvidia.com/gpu` enforces nothing.
@@ -30,7 +30,7 @@ def usage(kind: Kind, item: Object) -> Amounts:
     for name, value in pod_amounts(item["spec"], "requests").items():
         if name in _METERED:
             out[name] = value
-        if name in _METERED or extended(name):
+        if name in _METERED or is_extended(name):
             out[f"requests.{name}"] = value
     for name, value in pod_amounts(item["spec"], "limits").items():
         if name in _METERED:
@@ -38,7 +38,7 @@ def usage(kind: Kind, item: Object) -> Amounts:
     return out
 
 
-def unsaid(spec: Mapping[str, Any], hard: Mapping[str, str]) -> list[str]:
+def missing_amounts(spec: Mapping[str, Any], hard: Mapping[str, str]) -> list[str]:
     """Return the amounts that a quota meters and some container does not say."""
     missing = set()
     for key in hard:
@@ -51,12 +51,12 @@ def unsaid(spec: Mapping[str, Any], hard: Mapping[str, str]) -> list[str]:
     return sorted(missing)
 
 
-def scoped(spec: Mapping[str, Any], item: Object) -> bool:
+def is_in_scope(spec: Mapping[str, Any], item: Object) -> bool:
     """Tell whether a quota's scopes take in an object."""
-    asked = [{"scopeName": s, "operator": "Exists"} for s in spec.get("scopes") or ()]
-    asked += (spec.get("scopeSelector") or {}).get("matchExpressions") or []
+    expressions = [{"scopeName": s, "operator": "Exists"} for s in spec.get("scopes") or ()]
+    expressions += (spec.get("scopeSelector") or {}).get("matchExpressions") or []
     pod = item.get("spec") or {}
-    return all(_matches(e, pod) for e in asked)
+    return all(_matches(e, pod) for e in expressions)
 
 
 def _matches(expression: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
@@ -73,12 +73,14 @@ def _matches(expression: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
     return True
 
 
-def filled(found: Object, kinds: Iterable[tuple[Kind, Iterable[Object]]]) -> Object:
+def fill_status(quota_object: Object, kinds: Iterable[tuple[ApiKind, Iterable[Object]]]) -> Object:
     """Return the status of a quota: what is allowed and what is used of it."""
-    hard = found["spec"].get("hard") or {}
-    parts = [usage(k, i) for k, items in kinds for i in items if scoped(found["spec"], i)]
-    used = summed({k: v for k, v in part.items() if k in hard} for part in parts)
+    hard = quota_object["spec"].get("hard") or {}
+    parts = [
+        usage(k, i) for k, items in kinds for i in items if is_in_scope(quota_object["spec"], i)
+    ]
+    used = sum_amounts({k: v for k, v in part.items() if k in hard} for part in parts)
     return {
         "hard": dict(hard),
-        "used": {k: written(used.get(k, Fraction(0))) for k in hard},
+        "used": {k: format_amount(used.get(k, Fraction(0))) for k in hard},
     }

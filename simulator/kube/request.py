@@ -6,12 +6,12 @@ from typing import Any, cast
 import msgspec
 import yaml
 
-from simulator.kube import shapes
-from simulator.kube.status import ApiError, Wrong, bad_request, invalid
+from simulator.kube import representations
+from simulator.kube.status import InvalidField, StatusError, bad_request, invalid
 from simulator.kube.store import Validation
 
 
-class Request(msgspec.Struct):
+class ApiRequest(msgspec.Struct):
     """One request, read whole."""
 
     method: str
@@ -30,7 +30,7 @@ class Request(msgspec.Struct):
     @property
     def form(self) -> str:
         """The form asked for."""
-        return shapes.wanted(self.headers.get("accept", ""))
+        return representations.requested_form(self.headers.get("accept", ""))
 
     @property
     def media(self) -> str:
@@ -47,14 +47,14 @@ class Request(msgspec.Struct):
             if "yaml" in self.media:
                 return yaml.safe_load(self.body)
             if "json" not in self.media and self.media not in {"*/*", ""}:
-                said = f"the body of the request was in an unknown format: {self.media}"
-                raise ApiError(415, "UnsupportedMediaType", said, {})
+                message = f"the body of the request was in an unknown format: {self.media}"
+                raise StatusError(415, "UnsupportedMediaType", message, {})
             return msgspec.json.decode(self.body) if self.body else None
         except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
             raise bad_request(f"the object provided is unrecognized: {error}") from error
 
 
-class Answer(msgspec.Struct):
+class ApiResponse(msgspec.Struct):
     """A code and a body, and warnings about what was ignored."""
 
     body: Any
@@ -62,26 +62,26 @@ class Answer(msgspec.Struct):
     warnings: list[str] = []
 
 
-def dry_run(query: Mapping[str, str]) -> bool:
+def is_dry_run(query: Mapping[str, str]) -> bool:
     """Tell whether a request is only to be tried.
 
     Raises:
         ApiError: 422 any other word than `All`.
     """
-    given = query.get("dryRun")
-    if given in {None, ""}:
+    value = query.get("dryRun")
+    if value in {None, ""}:
         return False
-    if given != "All":
-        said = f'Unsupported value: "{given}": supported values: "All"'
-        wrong = Wrong("dryRun", said, "FieldValueNotSupported")
+    if value != "All":
+        message = f'Unsupported value: "{value}": supported values: "All"'
+        wrong = InvalidField("dryRun", message, "FieldValueNotSupported")
         raise invalid("meta.k8s.io", "Options", "", [wrong])
     return True
 
 
 def body_options(body: Mapping[str, Any]) -> dict[str, str]:
     """Return the options of a body as a query would carry them."""
-    given = body.get("dryRun") or []
-    return {"dryRun": given[0]} if given else {}
+    dry_run_values = body.get("dryRun") or []
+    return {"dryRun": dry_run_values[0]} if dry_run_values else {}
 
 
 def validation(query: Mapping[str, str]) -> Validation:
@@ -90,9 +90,9 @@ def validation(query: Mapping[str, str]) -> Validation:
     Raises:
         ApiError: 422 an unknown word.
     """
-    given = query.get("fieldValidation") or "Warn"
-    if given not in {"Ignore", "Warn", "Strict"}:
-        said = f'Unsupported value: "{given}": supported values: "Ignore", "Strict", "Warn"'
-        wrong = Wrong("fieldValidation", said, "FieldValueNotSupported")
+    value = query.get("fieldValidation") or "Warn"
+    if value not in {"Ignore", "Warn", "Strict"}:
+        message = f'Unsupported value: "{value}": supported values: "Ignore", "Strict", "Warn"'
+        wrong = InvalidField("fieldValidation", message, "FieldValueNotSupported")
         raise invalid("meta.k8s.io", "Options", "", [wrong])
-    return cast("Validation", given)
+    return cast("Validation", value)

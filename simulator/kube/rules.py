@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from simulator.kube import pods
-from simulator.kube.kinds import Kind
-from simulator.kube.patches import copied
-from simulator.kube.status import Wrong
+from simulator.kube.kinds import ApiKind
+from simulator.kube.patches import copy_json
+from simulator.kube.status import InvalidField
 
 Object = dict[str, Any]
 
@@ -26,20 +26,20 @@ _SET_MUTABLE = (
 _WHILE_SUSPENDED = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
 
 
-def filled(kind: Kind, item: Object, now: str) -> Object:
+def fill_defaults(kind: ApiKind, item: Object, now: str) -> Object:
     """Return a new object with the defaults of its kind and without a status of the caller's."""
     if kind.status and kind.key not in KEEPS_STATUS:
         item = {k: v for k, v in item.items() if k != "status"}
         if not kind.custom:
             item["status"] = {}
     if kind.key == "Pod":
-        return pods.filled(item, now)
+        return pods.fill_defaults(item, now)
     if kind.key == "Namespace":
         return {**item, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
-    return defaulted(kind, item)
+    return apply_defaults(kind, item)
 
 
-def defaulted(kind: Kind, item: Object) -> Object:
+def apply_defaults(kind: ApiKind, item: Object) -> Object:
     """Return an object with what its kind defaults, whether it is new or a field was taken away."""
     spec = item.get("spec")
     if not isinstance(spec, dict):
@@ -60,28 +60,28 @@ def _job(spec: Object) -> Object:
     return out
 
 
-def wrongs(kind: Kind, item: Object) -> Iterator[Wrong]:
+def invalid_fields(kind: ApiKind, item: Object) -> Iterator[InvalidField]:
     """Yield what validation refuses about an object of its kind."""
     spec = item.get("spec") or {}
     if kind.key == "Pod":
-        yield from pods.wrongs(spec)
+        yield from pods.invalid_fields(spec)
     if kind.key in REPLICATED:
         replicas = spec.get("replicas")
         if isinstance(replicas, int) and replicas < 0:
-            said = f"Invalid value: {replicas}: must be greater than or equal to 0"
-            yield Wrong("spec.replicas", said)
+            message = f"Invalid value: {replicas}: must be greater than or equal to 0"
+            yield InvalidField("spec.replicas", message)
         if not spec.get("selector"):
-            yield Wrong("spec.selector", "Required value", "FieldValueRequired")
+            yield InvalidField("spec.selector", "Required value", "FieldValueRequired")
         elif not _within(spec):
             labels = _labels(spec)
-            said = f"Invalid value: {labels}: `selector` does not match template `labels`"
-            yield Wrong("spec.template.metadata.labels", said)
+            message = f"Invalid value: {labels}: `selector` does not match template `labels`"
+            yield InvalidField("spec.template.metadata.labels", message)
     if kind.custom or kind.key == "Pod":
         return
     template = (spec.get("template") or {}).get("spec")
     if template is not None and kind.key in {*REPLICATED, _JOB}:
-        for wrong in pods.wrongs(template):
-            yield Wrong(f"spec.template.{wrong.field}", wrong.why, wrong.reason)
+        for wrong in pods.invalid_fields(template):
+            yield InvalidField(f"spec.template.{wrong.field}", wrong.why, wrong.reason)
 
 
 def _labels(spec: Mapping[str, Any]) -> Mapping[str, str]:
@@ -93,38 +93,42 @@ def _within(spec: Mapping[str, Any]) -> bool:
     return wanted.items() <= _labels(spec).items()
 
 
-def update_wrongs(kind: Kind, old: Object, new: Object, subresource: str) -> Iterator[Wrong]:
+def invalid_updates(
+    kind: ApiKind, old: Object, new: Object, subresource: str
+) -> Iterator[InvalidField]:
     """Yield what may not change on an existing object of its kind."""
     if kind.key == "Pod":
-        yield from pods.update_wrongs(old, new, subresource)
+        yield from pods.invalid_updates(old, new, subresource)
         return
     before, after = old.get("spec") or {}, new.get("spec") or {}
     if kind.key == "StatefulSet":
         fixed = (before.keys() | after.keys()) - set(_SET_MUTABLE)
         if any(before.get(k) != after.get(k) for k in fixed):
             listed = ", ".join(f"'{k}'" for k in _SET_MUTABLE[:-1])
-            said = (
+            message = (
                 "Forbidden: updates to statefulset spec for fields other than "
                 f"{listed} and '{_SET_MUTABLE[-1]}' are forbidden"
             )
-            yield Wrong("spec", said, "FieldValueForbidden")
+            yield InvalidField("spec", message, "FieldValueForbidden")
     if kind.key in {"Deployment", "ReplicaSet"}:
-        yield from _fixed(before, after, "selector")
+        yield from _immutable_field(before, after, "selector")
     if kind.key == _JOB:
-        yield from _fixed(before, after, "selector")
-        yield from _fixed(before, after, "completionMode")
+        yield from _immutable_field(before, after, "selector")
+        yield from _immutable_field(before, after, "completionMode")
         if _template(before, before) != _template(after, before):
-            yield Wrong("spec.template", "Invalid value: field is immutable")
+            yield InvalidField("spec.template", "Invalid value: field is immutable")
 
 
-def _fixed(before: Mapping[str, Any], after: Mapping[str, Any], field: str) -> Iterator[Wrong]:
+def _immutable_field(
+    before: Mapping[str, Any], after: Mapping[str, Any], field: str
+) -> Iterator[InvalidField]:
     if before.get(field) != after.get(field):
-        yield Wrong(f"spec.{field}", "Invalid value: field is immutable")
+        yield InvalidField(f"spec.{field}", "Invalid value: field is immutable")
 
 
 def _template(spec: Mapping[str, Any], before: Mapping[str, Any]) -> Any:
     """Return what of a job's template is immutable; less while the job was suspended."""
-    template = copied(spec.get("template") or {})
+    template = copy_json(spec.get("template") or {})
     if before.get("suspend"):
         pod = template.get("spec") or {}
         for field in _WHILE_SUSPENDED:

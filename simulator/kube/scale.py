@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from simulator.kube.kinds import Kind
+from simulator.kube.kinds import ApiKind
 from simulator.kube.selectors import selector_text
-from simulator.kube.status import ApiError, Wrong, invalid, no_such_path
+from simulator.kube.status import InvalidField, StatusError, invalid, no_such_path
 
 Object = dict[str, Any]
 
 
-def shown(kind: Kind, item: Object) -> Object:
+def scale_of(kind: ApiKind, item: Object) -> Object:
     """Return the Scale of an object; `spec.replicas` is left out when it is 0.
 
     Raises:
@@ -21,8 +21,8 @@ def shown(kind: Kind, item: Object) -> Object:
     replicas = _at(item, kind.scale.spec)
     if replicas is None:
         path = "." + ".".join(kind.scale.spec)
-        said = f'Internal error occurred: the spec replicas field "{path}" does not exist'
-        raise ApiError(500, "InternalError", said, {"causes": [{"message": said}]})
+        message = f'Internal error occurred: the spec replicas field "{path}" does not exist'
+        raise StatusError(500, "InternalError", message, {"causes": [{"message": message}]})
     selector = _at(item, kind.scale.selector) if kind.scale.selector else None
     status: Object = {"replicas": _at(item, kind.scale.status) or 0}
     if text := selector_text(selector) if isinstance(selector, Mapping) else selector:
@@ -38,7 +38,7 @@ def shown(kind: Kind, item: Object) -> Object:
     }
 
 
-def applied(kind: Kind, old: Object, wanted: Object) -> Object:
+def apply_scale(kind: ApiKind, old: Object, wanted: Object) -> Object:
     """Return an object with the replicas that a Scale asks for.
 
     Raises:
@@ -48,7 +48,7 @@ def applied(kind: Kind, old: Object, wanted: Object) -> Object:
     replicas = (wanted.get("spec") or {}).get("replicas") or 0
     name = old["metadata"]["name"]
     if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 0:
-        wrong = Wrong(
+        wrong = InvalidField(
             "spec.replicas", f"Invalid value: {replicas}: must be greater than or equal to 0"
         )
         raise invalid("autoscaling", "Scale", name, [wrong])

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from simulator.kube.kinds import Kind
+from simulator.kube.kinds import ApiKind
 from simulator.kube.status import bad_request
 
 Object = dict[str, Any]
@@ -47,18 +47,18 @@ _EXISTS = re.compile(r"^\s*(!?)\s*([^\s!=,()]+)\s*$")
 _COMMA = re.compile(r",(?![^(]*\))")
 
 
-def by_labels(given: Mapping[str, str] | str | None) -> Test | None:
+def by_labels(selector: Mapping[str, str] | str | None) -> Test | None:
     """Return a test of objects' labels; None selects all.
 
     Raises:
         ApiError: 400 the text is no selector.
     """
-    if not given:
+    if not selector:
         return None
-    if isinstance(given, Mapping):
-        wanted = dict(given)
+    if isinstance(selector, Mapping):
+        wanted = dict(selector)
         return lambda item: wanted.items() <= _labels(item).items()
-    tests = [_requirement(part) for part in _COMMA.split(given)]
+    tests = [_requirement(part) for part in _COMMA.split(selector)]
     return lambda item: all(test(_labels(item)) for test in tests)
 
 
@@ -67,15 +67,15 @@ def _labels(item: Object) -> Mapping[str, str]:
 
 
 def _requirement(text: str) -> Callable[[Mapping[str, str]], bool]:
-    if found := _SET.match(text):
-        key, verb, listed = found.groups()
-        values = {v.strip() for v in listed.split(",")}
+    if match := _SET.match(text):
+        key, verb, values_text = match.groups()
+        values = {v.strip() for v in values_text.split(",")}
         return _expression(key, "In" if verb == "in" else "NotIn", values)
-    if found := _EQUAL.match(text):
-        key, verb, value = found.groups()
+    if match := _EQUAL.match(text):
+        key, verb, value = match.groups()
         return _expression(key, "NotIn" if verb == "!=" else "In", {value})
-    if found := _EXISTS.match(text):
-        return _expression(found[2], "DoesNotExist" if found[1] else "Exists", set())
+    if match := _EXISTS.match(text):
+        return _expression(match[2], "DoesNotExist" if match[1] else "Exists", set())
     raise bad_request(f"unable to parse requirement: {text!r}")
 
 
@@ -106,12 +106,12 @@ def selector_text(selector: Mapping[str, Any] | None) -> str:
     words = [f"{k}={v}" for k, v in sorted(((selector or {}).get("matchLabels") or {}).items())]
     for e in (selector or {}).get("matchExpressions") or ():
         key, verb, values = e["key"], e["operator"], ",".join(e.get("values") or ())
-        shown = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
-        words.append(shown.get(verb, f"!{key}"))
+        texts = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
+        words.append(texts.get(verb, f"!{key}"))
     return ",".join(words)
 
 
-def by_fields(kind: Kind, text: str | None) -> Test | None:
+def by_fields(kind: ApiKind, text: str | None) -> Test | None:
     """Return a test of an object's fields; None selects all.
 
     Raises:
@@ -121,10 +121,10 @@ def by_fields(kind: Kind, text: str | None) -> Test | None:
     for part in (text or "").split(","):
         if not part:
             continue
-        found = _EQUAL.match(part)
-        if found is None:
+        match = _EQUAL.match(part)
+        if match is None:
             raise bad_request(f"invalid selector: {part!r}; can't understand {part!r}")
-        field, verb, value = found.groups()
+        field, verb, value = match.groups()
         legal = ("metadata.name", "metadata.namespace", *FIELDS.get(kind.key, ()))
         if field not in legal:
             raise bad_request(

@@ -19,16 +19,16 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 import msgspec
 
 from fallow.errors import UsageError
-from simulator.kube import discovery, exec, shapes  # noqa: A004  (the subresource's name)
-from simulator.kube.access import Access, Asking
-from simulator.kube.answers import REVIEW_PATH, Answers
+from simulator.kube import discovery, exec, representations  # noqa: A004  (the subresource's name)
+from simulator.kube.access import Access, AccessReview
 from simulator.kube.controllers import Controllers
 from simulator.kube.faults import Faults
-from simulator.kube.paths import Target, target
-from simulator.kube.request import Answer, Request
-from simulator.kube.status import ApiError, bad_request
-from simulator.kube.store import Store
-from simulator.kube.watching import BOOKMARK_S, CUT, Watch
+from simulator.kube.handlers import REVIEW_PATH, ApiHandler
+from simulator.kube.paths import RequestTarget, parse_path
+from simulator.kube.request import ApiRequest, ApiResponse
+from simulator.kube.status import StatusError, bad_request
+from simulator.kube.store import ObjectStore
+from simulator.kube.watches import BOOKMARK_S, CUT, ApiWatch
 
 HOST = "127.0.0.1"
 GZIP_FROM = 128 * 1024
@@ -42,7 +42,7 @@ _HEALTH = {"/healthz", "/livez", "/readyz"}
 _JSON = "application/json"
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ReceivedRequest(msgspec.Struct, frozen=True):
     """One request that the server has seen."""
 
     method: str
@@ -57,13 +57,15 @@ class KubeServer:
     `faults`, `access` and `controllers` are switches.
     """
 
-    def __init__(self, store: Store, port: int = 0, *, bookmark_s: float = BOOKMARK_S) -> None:
+    def __init__(
+        self, store: ObjectStore, port: int = 0, *, bookmark_s: float = BOOKMARK_S
+    ) -> None:
         self.store, self.bookmark_s = store, bookmark_s
         self.access, self.faults = Access(), Faults()
-        self.containers = exec.Containers()
-        self.answers = Answers(store, self.access, self.faults)
+        self.containers = exec.ExecContainers()
+        self.answers = ApiHandler(store, self.access, self.faults)
         self.controllers = Controllers(store)
-        self.asked: deque[Asked] = deque(maxlen=REMEMBERED)
+        self.asked: deque[ReceivedRequest] = deque(maxlen=REMEMBERED)
         self._watches = 0
         try:
             self._http = _Http(self, port)
@@ -193,19 +195,21 @@ class Handler(BaseHTTPRequestHandler):
         headers = {k.lower(): v for k, v in self.headers.items()}
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
         body = self._body(headers)
-        request = Request(self.command, parts.path.rstrip("/"), query, headers, body)
+        request = ApiRequest(self.command, parts.path.rstrip("/"), query, headers, body)
         watches = query.get("watch") in {"true", "1"}
         try:
             with self._owner.watching() if watches else nullcontext():
-                self._owner.asked.append(Asked(self.command, request.path, query, headers))
+                self._owner.asked.append(
+                    ReceivedRequest(self.command, request.path, query, headers)
+                )
                 self._dispatch(request)
-        except ApiError as error:
+        except StatusError as error:
             self._refuse(error)
         except OSError:  # the client hung up
             self.close_connection = True
         except Exception as error:  # noqa: BLE001  (a server answers; it does not die)
-            said = f"Internal error occurred: {type(error).__name__}: {error}"
-            self._refuse(ApiError(500, "InternalError", said, {}))
+            message = f"Internal error occurred: {type(error).__name__}: {error}"
+            self._refuse(StatusError(500, "InternalError", message, {}))
 
     def _body(self, headers: dict[str, str]) -> bytes:
         """Read the body; `kubectl create --raw` sends one whose length it does not say."""
@@ -219,13 +223,13 @@ class Handler(BaseHTTPRequestHandler):
             pass
         return b"".join(pieces)
 
-    def _dispatch(self, request: Request) -> None:
+    def _dispatch(self, request: ApiRequest) -> None:
         owner = self._owner
         if owner.faults.away:
             raise ConnectionResetError
         if refused := owner.faults.take_throttle():
             code, after = refused
-            error = ApiError(code, "TooManyRequests" if code == _THROTTLED else "", "slow down")
+            error = StatusError(code, "TooManyRequests" if code == _THROTTLED else "", "slow down")
             self._refuse(error, {"Retry-After": after} if after else {})
             return
         if request.path in _HEALTH:
@@ -237,11 +241,11 @@ class Handler(BaseHTTPRequestHandler):
             return
         parts = [p for p in request.path.split("/") if p]
         if request.method == "GET":
-            known = discovery.answer(owner.store.catalog, parts, f"{HOST}:{owner.port}")
-            if known is not None:
-                self._say(Answer(known))
+            discovery_body = discovery.answer(owner.store.catalog, parts, f"{HOST}:{owner.port}")
+            if discovery_body is not None:
+                self._say(ApiResponse(discovery_body))
                 return
-        about = target(owner.store.catalog, request.path)
+        about = parse_path(owner.store.catalog, request.path)
         if about.resource == "pods/exec":
             self._exec(about, user)
             return
@@ -251,7 +255,7 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self._answered(request, about)
 
-    def _answered(self, request: Request, about: Target) -> None:
+    def _answered(self, request: ApiRequest, about: RequestTarget) -> None:
         """Answer, or go wrong as `faults` say."""
         faults = self._owner.faults
         writes = request.method != "GET" and "dryRun" not in request.query
@@ -261,7 +265,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         if broken.how == "refused":
             more = {"Retry-After": broken.retry_after} if broken.retry_after else {}
-            self._refuse(ApiError(broken.code, broken.reason, broken.message), more)
+            self._refuse(StatusError(broken.code, broken.reason, broken.message), more)
             return
         if broken.how != "cut before":
             self._served(request, about)
@@ -270,7 +274,7 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
 
-    def _served(self, request: Request, about: Target) -> Answer:
+    def _served(self, request: ApiRequest, about: RequestTarget) -> ApiResponse:
         """Return the answer; controllers write before it or after, as they are told."""
         controllers = self._owner.controllers
         controllers.before(request, about)
@@ -279,9 +283,9 @@ class Handler(BaseHTTPRequestHandler):
         finally:
             controllers.after()
 
-    def _exec(self, about: Target, user: str) -> None:
+    def _exec(self, about: RequestTarget, user: str) -> None:
         """Upgrade to a WebSocket and run a command; who may not create `pods/exec` may not."""
-        asking = Asking("create", "", about.resource, about.namespace, about.name)
+        asking = AccessReview("create", "", about.resource, about.namespace, about.name)
         self._owner.access.check(user, asking)
         key = self.headers.get("Sec-WebSocket-Key")
         if self.headers.get("Upgrade", "").lower() != "websocket" or not key:
@@ -290,25 +294,25 @@ class Handler(BaseHTTPRequestHandler):
         machine, command = self._owner.containers.find(
             self._owner.store, about.namespace, about.name, query
         )
-        protocol = exec.chosen(self.headers.get("Sec-WebSocket-Protocol", ""))
+        protocol = exec.choose_protocol(self.headers.get("Sec-WebSocket-Protocol", ""))
         if protocol is None:
             raise bad_request(f"unable to upgrade: none of {exec.V5}, {exec.V4} was offered")
         self.send_response(101)
         self.send_header("Upgrade", "websocket")
         self.send_header("Connection", "Upgrade")
-        self.send_header("Sec-WebSocket-Accept", exec.accepted(key))
+        self.send_header("Sec-WebSocket-Accept", exec.accept_key(key))
         self.send_header("Sec-WebSocket-Protocol", protocol)
         self.end_headers()
         self.wfile.flush()
         self.close_connection = True
-        exec.Session(self.rfile, self.connection, protocol).run(machine, command)
+        exec.ExecSession(self.rfile, self.connection, protocol).run(machine, command)
 
-    def _watch(self, request: Request, about: Target) -> None:
+    def _watch(self, request: ApiRequest, about: RequestTarget) -> None:
         owner = self._owner
         query = request.query
         if about.name:
             query = {**query, "fieldSelector": f"metadata.name={about.name}"}
-        watch = Watch(owner.store, about, query, owner.faults, bookmark_s=owner.bookmark_s)
+        watch = ApiWatch(owner.store, about, query, owner.faults, bookmark_s=owner.bookmark_s)
         self.send_response(200)
         self.send_header("Content-Type", _JSON)
         self.send_header("Transfer-Encoding", "chunked")
@@ -326,10 +330,10 @@ class Handler(BaseHTTPRequestHandler):
                     self.close_connection = True
                     return
                 continue
-            shown = event["object"]
+            body = event["object"]
             if event["type"] not in {"ERROR", "BOOKMARK"}:
-                shown = shapes.one(about, shown, form, owner.store.now())
-            self._chunk(msgspec.json.encode({"type": event["type"], "object": shown}) + b"\n")
+                body = representations.object_in_form(about, body, form, owner.store.now())
+            self._chunk(msgspec.json.encode({"type": event["type"], "object": body}) + b"\n")
         self.wfile.write(b"0\r\n\r\n")
         self.wfile.flush()
 
@@ -342,13 +346,13 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
         self.wfile.flush()
 
-    def _refuse(self, error: ApiError, headers: dict[str, str] | None = None) -> None:
+    def _refuse(self, error: StatusError, headers: dict[str, str] | None = None) -> None:
         more = dict(headers or {})
         if error.retry_after is not None:
             more["Retry-After"] = str(error.retry_after)
         self._send(msgspec.json.encode(error.body()), error.code, more)
 
-    def _say(self, answer: Answer) -> None:
+    def _say(self, answer: ApiResponse) -> None:
         headers = {
             "Warning": ", ".join(
                 f"299 - {msgspec.json.encode(w).decode()}" for w in answer.warnings
@@ -360,10 +364,10 @@ class Handler(BaseHTTPRequestHandler):
         packed = len(data) >= GZIP_FROM and "gzip" in (self.headers.get("Accept-Encoding") or "")
         data = gzip.compress(data, 1) if packed else data
         self.send_response(code)
-        told = {"Content-Type": _JSON, "Content-Length": str(len(data)), **headers}
+        headers_sent = {"Content-Type": _JSON, "Content-Length": str(len(data)), **headers}
         if packed:
-            told["Content-Encoding"] = "gzip"
-        for name, value in told.items():
+            headers_sent["Content-Encoding"] = "gzip"
+        for name, value in headers_sent.items():
             if value:
                 self.send_header(name, value)
         self.end_headers()

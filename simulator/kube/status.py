@@ -16,7 +16,7 @@ GONE_LIST = (
 FAILED_PATCH = "the server rejected our request due to an error in our request"
 
 
-class ApiError(FallowError):
+class StatusError(FallowError):
     """A refusal: HTTP code, reason, message and details; `retry_after` seconds, a fresh `token`."""
 
     def __init__(
@@ -67,29 +67,29 @@ def _resource(group: str, plural: str) -> str:
     return f"{plural}.{group}" if group else plural
 
 
-def not_found(group: str, plural: str, name: str) -> ApiError:
+def not_found(group: str, plural: str, name: str) -> StatusError:
     """Say that there is no such object."""
     message = f'{_resource(group, plural)} "{name}" not found'
-    return ApiError(404, "NotFound", message, _about(group, plural, name))
+    return StatusError(404, "NotFound", message, _about(group, plural, name))
 
 
-def no_such_path() -> ApiError:
+def no_such_path() -> StatusError:
     """Say that nothing is served at a path."""
-    said = "the server could not find the requested resource"
-    return ApiError(404, "NotFound", said, {})
+    message = "the server could not find the requested resource"
+    return StatusError(404, "NotFound", message, {})
 
 
-def already_exists(group: str, plural: str, name: str) -> ApiError:
+def already_exists(group: str, plural: str, name: str) -> StatusError:
     """Say that the name is taken."""
     message = f'{_resource(group, plural)} "{name}" already exists'
-    return ApiError(409, "AlreadyExists", message, _about(group, plural, name))
+    return StatusError(409, "AlreadyExists", message, _about(group, plural, name))
 
 
-def conflict(group: str, plural: str, name: str, why: str) -> ApiError:
+def conflict(group: str, plural: str, name: str, why: str) -> StatusError:
     """Say that the object is not the one the caller meant."""
-    what = _resource(group, plural)
-    message = f'Operation cannot be fulfilled on {what} "{name}": {why}'
-    return ApiError(409, "Conflict", message, _about(group, plural, name))
+    resource = _resource(group, plural)
+    message = f'Operation cannot be fulfilled on {resource} "{name}": {why}'
+    return StatusError(409, "Conflict", message, _about(group, plural, name))
 
 
 MODIFIED = (
@@ -98,30 +98,30 @@ MODIFIED = (
 
 
 def precondition(
-    group: str, plural: str, name: str, *, field: str, given: str, own: str
-) -> ApiError:
+    group: str, plural: str, name: str, *, field: str, expected: str, own: str
+) -> StatusError:
     """Say that a precondition of a delete or a replace does not hold."""
-    why = f"Precondition failed: {field} in precondition: {given}, {field} in object meta: {own}"
+    why = f"Precondition failed: {field} in precondition: {expected}, {field} in object meta: {own}"
     return conflict(group, plural, name, why)
 
 
-def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
+def forbidden(group: str, plural: str, name: str, why: str) -> StatusError:
     """Say that admission refuses."""
     message = f'{_resource(group, plural)} "{name}" is forbidden: {why}'
-    return ApiError(403, "Forbidden", message, _about(group, plural, name))
+    return StatusError(403, "Forbidden", message, _about(group, plural, name))
 
 
-def bad_request(message: str) -> ApiError:
+def bad_request(message: str) -> StatusError:
     """Say that the request cannot be understood."""
-    return ApiError(400, "BadRequest", message)
+    return StatusError(400, "BadRequest", message)
 
 
-def failed_patch() -> ApiError:
+def failed_patch() -> StatusError:
     """Say that a JSON patch does not apply: the real server gives no detail either."""
-    return ApiError(422, "Invalid", FAILED_PATCH, {})
+    return StatusError(422, "Invalid", FAILED_PATCH, {})
 
 
-class Wrong(Exception):  # noqa: N818  (one cause of a refusal, not the refusal)
+class InvalidField(Exception):  # noqa: N818  (one cause of a refusal, not the refusal)
     """One field that validation refuses; `why` begins with the kind of error."""
 
     def __init__(self, field: str, why: str, reason: str = "FieldValueInvalid") -> None:
@@ -129,11 +129,11 @@ class Wrong(Exception):  # noqa: N818  (one cause of a refusal, not the refusal)
         self.field, self.why, self.reason = field, why, reason
 
 
-def invalid(group: str, kind: str, name: str, wrongs: Sequence[Wrong]) -> ApiError:
+def invalid(group: str, kind: str, name: str, wrongs: Sequence[InvalidField]) -> StatusError:
     """Say which fields validation refuses."""
     causes = [{"reason": w.reason, "message": w.why, "field": w.field} for w in wrongs]
-    said = [f"{w.field}: {w.why}" for w in wrongs]
-    joined = said[0] if len(said) == 1 else f"[{', '.join(said)}]"
-    what = f"{kind}.{group}" if group else kind
+    messages = [f"{w.field}: {w.why}" for w in wrongs]
+    message = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
+    kind_text = f"{kind}.{group}" if group else kind
     details = {"name": name, **({"group": group} if group else {}), "kind": kind, "causes": causes}
-    return ApiError(422, "Invalid", f'{what} "{name}" is invalid: {joined}', details)
+    return StatusError(422, "Invalid", f'{kind_text} "{name}" is invalid: {message}', details)

@@ -9,17 +9,26 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from simulator.kube import admission, applying, canonical, eviction, fields, rules, scale, stamps
-from simulator.kube.deletion import Ending, ended
-from simulator.kube.history import Change, History, Type
-from simulator.kube.kinds import Catalog, Kind, defined
+from simulator.kube import (
+    admission,
+    canonical,
+    eviction,
+    fields,
+    rules,
+    scale,
+    server_metadata,
+    server_side_apply,
+)
+from simulator.kube.deletion import DeleteOptions, end_object
+from simulator.kube.history import ChangeHistory, StoreChange, Type
+from simulator.kube.kinds import ApiKind, KindCatalog, kind_of_definition
 from simulator.kube.managed import written_by
-from simulator.kube.patches import How, copied, patched
+from simulator.kube.patches import How, apply_patch, copy_json
 from simulator.kube.selectors import Test, by_labels
 from simulator.kube.status import (
     MODIFIED,
-    ApiError,
-    Wrong,
+    InvalidField,
+    StatusError,
     already_exists,
     conflict,
     invalid,
@@ -31,7 +40,7 @@ from simulator.kube.webhooks import Webhook
 Object = dict[str, Any]
 Subresource = Literal["", "status", "scale", "resize"]
 Validation = Literal["Ignore", "Warn", "Strict"]
-Changes = list[Change]
+Changes = list[StoreChange]
 Entries = list[Object]
 
 CRD = "CustomResourceDefinition"
@@ -40,7 +49,7 @@ HISTORY = 10_000
 """Changes that watches can go back (5 kB each); the real server keeps five minutes of them."""
 
 
-class Store:
+class ObjectStore:
     """All objects of one cluster. Thread-safe; the same calls with one seed give the same store.
 
     `now` tells simulated seconds since the epoch. `installed` names the groups whose custom kinds
@@ -56,19 +65,19 @@ class Store:
         history: int = HISTORY,
     ) -> None:
         self.now = now
-        self.catalog = Catalog(installed)
+        self.catalog = KindCatalog(installed)
         self.changed = threading.Condition(threading.RLock())
         self.version = 0
-        self.history = History(history)
+        self.history = ChangeHistory(history)
         self.webhooks: Mapping[str, Webhook] = {}
         """Validating webhooks by kind; none are installed to begin with."""
-        self._draws = stamps.Draws(seed)
+        self._draws = server_metadata.IdentityGenerator(seed)
         self._objects: dict[str, dict[str, Object]] = {}
         self._sorted: dict[str, list[str]] = {}
         for name in NAMESPACES:
             self.create("Namespace", {"metadata": {"name": name}})
 
-    def kind(self, name: str) -> Kind:
+    def kind(self, name: str) -> ApiKind:
         """Return a kind by its name (`Pod`, `Queue.scheduling.run.ai`)."""
         return self.catalog.find(name)
 
@@ -77,7 +86,7 @@ class Store:
     def get(self, kind: str, name: str, namespace: str = "") -> Object | None:
         """Return an object, or None."""
         with self.changed:
-            return self._shelf(self.kind(kind)).get(stamps.key(namespace, name))
+            return self._shelf(self.kind(kind)).get(server_metadata.key(namespace, name))
 
     def list(
         self,
@@ -90,7 +99,7 @@ class Store:
             return [o for _, o in self.sorted(self.kind(kind), namespace, by_labels(labels))]
 
     def sorted(
-        self, kind: Kind, namespace: str | None = None, test: Test | None = None
+        self, kind: ApiKind, namespace: str | None = None, test: Test | None = None
     ) -> Iterator[tuple[str, Object]]:
         """Yield keys and objects in the server's order; hold `changed` meanwhile."""
         shelf = self.shelf(kind)
@@ -99,17 +108,17 @@ class Store:
             if key.startswith(head) and (test is None or test(shelf[key])):
                 yield key, shelf[key]
 
-    def keys(self, kind: Kind) -> Sequence[str]:
+    def keys(self, kind: ApiKind) -> Sequence[str]:
         """Return the keys of a kind's objects in the server's order; hold `changed` meanwhile."""
         if kind.key not in self._sorted:
             self._sorted[kind.key] = sorted(self.shelf(kind))
         return self._sorted[kind.key]
 
-    def shelf(self, kind: Kind) -> Mapping[str, Object]:
+    def shelf(self, kind: ApiKind) -> Mapping[str, Object]:
         """Return the objects of a kind by key, not to be changed; hold `changed` meanwhile."""
         return self._shelf(kind)
 
-    def at(self, kind: Kind, version: int) -> dict[str, Object]:
+    def at(self, kind: ApiKind, version: int) -> dict[str, Object]:
         """Return the objects of a kind, by key, as they were at a version still known."""
         with self.changed:
             return self.history.past(kind.key, self._shelf(kind), version)
@@ -122,8 +131,8 @@ class Store:
         """
         with self.changed:
             if since < self.history.forgotten:
-                said = f"too old resource version: {since} ({self.history.forgotten + 1})"
-                raise ApiError(410, "Expired", said)
+                message = f"too old resource version: {since} ({self.history.forgotten + 1})"
+                raise StatusError(410, "Expired", message)
             return self.version, self.history.since(since)
 
     # writing
@@ -143,28 +152,28 @@ class Store:
         Raises:
             ApiError: 404 no such namespace, 409 exists, 422 invalid, 403 a quota refuses.
         """
-        known, new = self.kind(kind), copied(obj)
+        kind_served, new = self.kind(kind), copy_json(obj)
         with self.changed:
             if validation == "Strict":
-                fields.refuse(known, new, patch=False)
-            new = fields.pruned(known, new)
+                fields.refuse(kind_served, new, patch=False)
+            new = fields.prune(kind_served, new)
             new["metadata"] = dict(new.get("metadata") or {})
-            new = stamps.born(known, new, self._draws, self.now())
+            new = server_metadata.initial_metadata(kind_served, new, self._draws, self.now())
             meta = new["metadata"]
             name, namespace = meta.get("name") or "", meta.get("namespace") or ""
-            self._refuse(known, name, stamps.wrongs(meta))
-            admission.namespace(self, known, name, namespace)
-            key = stamps.key(namespace, name)
-            if key in self._shelf(known):
-                raise already_exists(known.group, known.plural, name)
-            new = rules.filled(known, new, stamps.rfc3339(self.now()))
-            new = canonical.stored(known, new, {})
-            new = admission.admitted(self, known, new)
-            self._refuse(known, name, rules.wrongs(known, new))
-            self._ask_webhook(known, new, None)
-            admission.within_quota(self, known, new, dry_run=dry_run)
-            new = self._managed(known, {}, new, manager, "", owned=owned)
-            return new if dry_run else self._commit(known, key, "ADDED", new, None)
+            self._refuse(kind_served, name, server_metadata.invalid_metadata(meta))
+            admission.namespace(self, kind_served, name, namespace)
+            key = server_metadata.key(namespace, name)
+            if key in self._shelf(kind_served):
+                raise already_exists(kind_served.group, kind_served.plural, name)
+            new = rules.fill_defaults(kind_served, new, server_metadata.rfc3339(self.now()))
+            new = canonical.canonicalize(kind_served, new, {})
+            new = admission.admit(self, kind_served, new)
+            self._refuse(kind_served, name, rules.invalid_fields(kind_served, new))
+            self._ask_webhook(kind_served, new, None)
+            admission.within_quota(self, kind_served, new, dry_run=dry_run)
+            new = self._managed(kind_served, {}, new, manager, "", owned=owned)
+            return new if dry_run else self._commit(kind_served, key, "ADDED", new, None)
 
     def patch(
         self,
@@ -185,24 +194,24 @@ class Store:
             ApiError: 404 no such object, 409 not the version meant, 415 no such patch of this
                 kind, 422 invalid or a JSON patch that does not apply.
         """
-        known = self.kind(kind)
-        if how == "strategic" and known.custom:
-            said = (
+        kind_served = self.kind(kind)
+        if how == "strategic" and kind_served.custom:
+            message = (
                 "the body of the request was in an unknown format - accepted media types include: "
                 "application/json-patch+json, application/merge-patch+json"
             )
-            raise ApiError(415, "UnsupportedMediaType", said, {})
+            raise StatusError(415, "UnsupportedMediaType", message, {})
         with self.changed:
-            old = self._existing(known, name, namespace)
-            shown = scale.shown(known, old) if subresource == "scale" else old
-            new = patched(shown, copied(body), how)
+            old = self._existing(kind_served, name, namespace)
+            document = scale.scale_of(kind_served, old) if subresource == "scale" else old
+            new = apply_patch(document, copy_json(body), how)
             uid = (new.get("metadata") or {}).get("uid", old["metadata"]["uid"])
             if uid != old["metadata"]["uid"]:
-                wrong = Wrong("metadata.uid", f'Invalid value: "{uid}": field is immutable')
-                raise invalid(known.group, known.kind, name, [wrong])
+                wrong = InvalidField("metadata.uid", f'Invalid value: "{uid}": field is immutable')
+                raise invalid(kind_served.group, kind_served.kind, name, [wrong])
             if validation == "Strict" and subresource != "scale":
-                fields.refuse(known, new, patch=True)
-            return self._update(known, old, new, subresource, manager, dry_run=dry_run)
+                fields.refuse(kind_served, new, patch=True)
+            return self._update(kind_served, old, new, subresource, manager, dry_run=dry_run)
 
     def apply(
         self,
@@ -222,39 +231,46 @@ class Store:
         Raises:
             ApiError: 409 fields of other managers, or not the version meant; else as `patch`.
         """
-        known, body = self.kind(kind), copied(wanted)
+        kind_served, body = self.kind(kind), copy_json(wanted)
         with self.changed:
-            old = self._shelf(known).get(stamps.key(namespace, name))
+            old = self._shelf(kind_served).get(server_metadata.key(namespace, name))
             if old is None and subresource:
-                raise not_found(known.group, known.plural, name)
+                raise not_found(kind_served.group, kind_served.plural, name)
             if validation == "Strict":
-                fields.refuse(known, body, patch=True)
+                fields.refuse(kind_served, body, patch=True)
             meta = body["metadata"] = {**(body.get("metadata") or {}), "name": name}
-            new, owned = applying.applied(
+            new, owned = server_side_apply.apply(
                 old or {},
-                fields.pruned(known, body),
+                fields.prune(kind_served, body),
                 manager=manager,
                 force=force,
-                custom=known.custom,
-                api_version=known.api_version,
+                custom=kind_served.custom,
+                api_version=kind_served.api_version,
                 subresource=subresource,
-                time=stamps.rfc3339(self.now()),
+                time=server_metadata.rfc3339(self.now()),
             )
             if old is None:
-                if known.namespaced:
+                if kind_served.namespaced:
                     meta["namespace"] = namespace
                 return self.create(kind, body, manager=manager, dry_run=dry_run, owned=owned), True
-            given = meta.get("uid", old["metadata"]["uid"])
-            if given != old["metadata"]["uid"]:
+            given_uid = meta.get("uid", old["metadata"]["uid"])
+            if given_uid != old["metadata"]["uid"]:
                 own = old["metadata"]["uid"]
                 raise precondition(
-                    known.group, known.plural, name, field="UID", given=given, own=own
+                    kind_served.group,
+                    kind_served.plural,
+                    name,
+                    field="UID",
+                    expected=given_uid,
+                    own=own,
                 )
             if not meta.get("resourceVersion"):
                 new["metadata"] = {**new["metadata"]}
                 new["metadata"].pop("resourceVersion", None)
-            made = self._update(known, old, new, subresource, manager, dry_run=dry_run, owned=owned)
-            return made, False
+            updated = self._update(
+                kind_served, old, new, subresource, manager, dry_run=dry_run, owned=owned
+            )
+            return updated, False
 
     def replace(
         self,
@@ -273,22 +289,27 @@ class Store:
         Raises:
             ApiError: as `patch`; 409 when the uid is another's.
         """
-        known, new = self.kind(kind), copied(obj)
+        kind_served, new = self.kind(kind), copy_json(obj)
         with self.changed:
-            old = self._existing(known, name, namespace)
+            old = self._existing(kind_served, name, namespace)
             meta = new["metadata"] = dict(new.get("metadata") or {})
             uid = meta.setdefault("uid", old["metadata"]["uid"])
             if uid != old["metadata"]["uid"]:
                 own = old["metadata"]["uid"]
-                raise precondition(known.group, known.plural, name, field="UID", given=uid, own=own)
-            if known.custom and not subresource and not meta.get("resourceVersion"):
-                said = "Invalid value: 0x0: must be specified for an update"
+                raise precondition(
+                    kind_served.group, kind_served.plural, name, field="UID", expected=uid, own=own
+                )
+            if kind_served.custom and not subresource and not meta.get("resourceVersion"):
+                message = "Invalid value: 0x0: must be specified for an update"
                 raise invalid(
-                    known.group, known.kind, name, [Wrong("metadata.resourceVersion", said)]
+                    kind_served.group,
+                    kind_served.kind,
+                    name,
+                    [InvalidField("metadata.resourceVersion", message)],
                 )
             if validation == "Strict" and subresource != "scale":
-                fields.refuse(known, new, patch=False)
-            return self._update(known, old, new, subresource, manager, dry_run=dry_run)
+                fields.refuse(kind_served, new, patch=False)
+            return self._update(kind_served, old, new, subresource, manager, dry_run=dry_run)
 
     def delete(
         self,
@@ -304,17 +325,17 @@ class Store:
         Raises:
             ApiError: 404 no such object, 409 its uid is another.
         """
-        self.end(kind, name, namespace, Ending(grace_s=grace_s, uid=uid))
+        self.end(kind, name, namespace, DeleteOptions(grace_s=grace_s, uid=uid))
 
-    def end(self, kind: str, name: str, namespace: str, how: Ending) -> tuple[Object, bool]:
+    def end(self, kind: str, name: str, namespace: str, how: DeleteOptions) -> tuple[Object, bool]:
         """Delete an object as told; return what is left of it and whether it is gone."""
-        known = self.kind(kind)
+        kind_served = self.kind(kind)
         with self.changed:
-            old = self._existing(known, name, namespace)
-            new, gone = ended(known, old, how, self.now())
-            if how.dry_run or (new == old and not gone):
-                return new, gone
-            return self._settle(known, old, new, gone=gone), gone
+            old = self._existing(kind_served, name, namespace)
+            new, deleted = end_object(kind_served, old, how, self.now())
+            if how.dry_run or (new == old and not deleted):
+                return new, deleted
+            return self._settle(kind_served, old, new, deleted=deleted), deleted
 
     def remove(self, kind: str, name: str, namespace: str = "") -> None:
         """Take an object away at once, as the kubelet does when a pod's containers have ended.
@@ -322,16 +343,16 @@ class Store:
         Raises:
             ApiError: 404 no such object.
         """
-        known = self.kind(kind)
+        kind_served = self.kind(kind)
         with self.changed:
-            old = self._existing(known, name, namespace)
-            last = copied(old)
+            old = self._existing(kind_served, name, namespace)
+            last = copy_json(old)
             # Whoever watches is told when it went, also where nobody had asked for it before.
-            last["metadata"].setdefault("deletionTimestamp", stamps.rfc3339(self.now()))
-            self._settle(known, old, last, gone=not old["metadata"].get("finalizers"))
+            last["metadata"].setdefault("deletionTimestamp", server_metadata.rfc3339(self.now()))
+            self._settle(kind_served, old, last, deleted=not old["metadata"].get("finalizers"))
 
     def evict(
-        self, name: str, namespace: str, how: Ending | None = None, *, manager: str = ""
+        self, name: str, namespace: str, how: DeleteOptions | None = None, *, manager: str = ""
     ) -> None:
         """Delete a pod if its disruption budgets allow.
 
@@ -339,7 +360,7 @@ class Store:
             ApiError: 404 no such pod, 429 a budget refuses, 500 it has several budgets.
         """
         with self.changed:
-            eviction.evict(self, name, namespace, how or Ending(), manager=manager)
+            eviction.evict(self, name, namespace, how or DeleteOptions(), manager=manager)
 
     def bind(self, name: str, namespace: str, node: str) -> Object:
         """Give a pod its node, and the node's place in the topology as labels.
@@ -352,20 +373,22 @@ class Store:
             if bound := old["spec"].get("nodeName"):
                 why = f"pod {name} is already assigned to node {bound!r}"
                 raise conflict("", "pods/binding", name, why)
-            new = admission.placed(self, old, node, stamps.rfc3339(self.now()))
-            return self._commit(self.kind("Pod"), stamps.key(namespace, name), "MODIFIED", new, old)
+            new = admission.label_bound_pod(self, old, node, server_metadata.rfc3339(self.now()))
+            return self._commit(
+                self.kind("Pod"), server_metadata.key(namespace, name), "MODIFIED", new, old
+            )
 
     def restore(self, kind: str, obj: Object) -> Object:
         """Put an object as it stands, as a backup would: no defaults, no checks, its own uid."""
-        known, new = self.kind(kind), copied(obj)
+        kind_served, new = self.kind(kind), copy_json(obj)
         with self.changed:
             meta = new["metadata"]
-            key = stamps.key(meta.get("namespace") or "", meta["name"])
-            old = self._shelf(known).get(key)
+            key = server_metadata.key(meta.get("namespace") or "", meta["name"])
+            old = self._shelf(kind_served).get(key)
             uid = old["metadata"]["uid"] if old else self._draws.uid()
             meta.setdefault("uid", uid)
-            new = {"apiVersion": known.api_version, "kind": known.kind, **new}
-            return self._commit(known, key, "MODIFIED" if old else "ADDED", new, old)
+            new = {"apiVersion": kind_served.api_version, "kind": kind_served.kind, **new}
+            return self._commit(kind_served, key, "MODIFIED" if old else "ADDED", new, old)
 
     def advance(self) -> int:
         """Move the version on without a change, as writes of kinds nobody watches do."""
@@ -376,28 +399,28 @@ class Store:
 
     # within
 
-    def _shelf(self, kind: Kind) -> dict[str, Object]:
+    def _shelf(self, kind: ApiKind) -> dict[str, Object]:
         return self._objects.setdefault(kind.key, {})
 
-    def _existing(self, kind: Kind, name: str, namespace: str) -> Object:
-        found = self._shelf(kind).get(stamps.key(namespace, name))
-        if found is None:
+    def _existing(self, kind: ApiKind, name: str, namespace: str) -> Object:
+        existing = self._shelf(kind).get(server_metadata.key(namespace, name))
+        if existing is None:
             raise not_found(kind.group, kind.plural, name)
-        return found
+        return existing
 
     @staticmethod
-    def _refuse(kind: Kind, name: str, wrongs: Iterable[Wrong]) -> None:
-        if found := list(wrongs):
-            raise invalid(kind.group, kind.kind, name, found)
+    def _refuse(kind: ApiKind, name: str, wrongs: Iterable[InvalidField]) -> None:
+        if problems := list(wrongs):
+            raise invalid(kind.group, kind.kind, name, problems)
 
-    def _ask_webhook(self, kind: Kind, new: Object, old: Object | None) -> None:
+    def _ask_webhook(self, kind: ApiKind, new: Object, old: Object | None) -> None:
         webhook = self.webhooks.get(kind.key)
         if webhook is not None:
             webhook(new, old, self.list)
 
     def _update(
         self,
-        kind: Kind,
+        kind: ApiKind,
         old: Object,
         new: Object,
         subresource: Subresource,
@@ -407,39 +430,41 @@ class Store:
         owned: Entries | None = None,
     ) -> Object:
         name = old["metadata"]["name"]
-        given = (new.get("metadata") or {}).get("resourceVersion") or ""
-        if given not in {"", old["metadata"]["resourceVersion"]}:
+        given_version = (new.get("metadata") or {}).get("resourceVersion") or ""
+        if given_version not in {"", old["metadata"]["resourceVersion"]}:
             raise conflict(kind.group, kind.plural, name, MODIFIED)
         if subresource == "scale":
-            new = scale.applied(kind, old, new)
-        new = fields.pruned(kind, new)
+            new = scale.apply_scale(kind, old, new)
+        new = fields.prune(kind, new)
         new = _within(kind, old, new, subresource)
         if not subresource:
-            new = rules.defaulted(kind, new)
-        new = canonical.stored(kind, new, old)
+            new = rules.apply_defaults(kind, new)
+        new = canonical.canonicalize(kind, new, old)
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-        self._refuse(kind, name, stamps.wrongs(new["metadata"]))
+        self._refuse(kind, name, server_metadata.invalid_metadata(new["metadata"]))
         if subresource != "status":
-            self._refuse(kind, name, rules.wrongs(kind, new))
-            self._refuse(kind, name, rules.update_wrongs(kind, old, new, subresource))
+            self._refuse(kind, name, rules.invalid_fields(kind, new))
+            self._refuse(kind, name, rules.invalid_updates(kind, old, new, subresource))
         same = owned is None or owned == old["metadata"].get("managedFields")
         if new == old and same:
-            return scale.shown(kind, old) if subresource == "scale" else old
+            return scale.scale_of(kind, old) if subresource == "scale" else old
         if subresource != "status":
             self._ask_webhook(kind, new, old)
-        if stamps.bumps(kind, old, new):
+        if server_metadata.changes_generation(kind, old, new):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         new = self._managed(kind, old, new, manager, subresource, owned=owned)
         if not dry_run:
-            gone = "deletionTimestamp" in new["metadata"] and not new["metadata"].get("finalizers")
+            deleted = "deletionTimestamp" in new["metadata"] and not new["metadata"].get(
+                "finalizers"
+            )
             if kind.key == "Pod" and new["metadata"].get("deletionGracePeriodSeconds"):
-                gone = False
-            new = self._settle(kind, old, new, gone=gone)
-        return scale.shown(kind, new) if subresource == "scale" else new
+                deleted = False
+            new = self._settle(kind, old, new, deleted=deleted)
+        return scale.scale_of(kind, new) if subresource == "scale" else new
 
     def _managed(
         self,
-        kind: Kind,
+        kind: ApiKind,
         old: Object,
         new: Object,
         manager: str,
@@ -459,18 +484,18 @@ class Store:
                 manager=manager,
                 subresource=subresource,
                 api_version=kind.api_version,
-                time=stamps.rfc3339(self.now()),
+                time=server_metadata.rfc3339(self.now()),
                 custom=kind.custom,
             )
         )
         return {**new, "metadata": {**new["metadata"], "managedFields": entries}}
 
-    def _settle(self, kind: Kind, old: Object, new: Object, *, gone: bool) -> Object:
-        key = stamps.key(old["metadata"].get("namespace") or "", old["metadata"]["name"])
-        return self._commit(kind, key, "DELETED" if gone else "MODIFIED", new, old)
+    def _settle(self, kind: ApiKind, old: Object, new: Object, *, deleted: bool) -> Object:
+        key = server_metadata.key(old["metadata"].get("namespace") or "", old["metadata"]["name"])
+        return self._commit(kind, key, "DELETED" if deleted else "MODIFIED", new, old)
 
     def _commit(
-        self, kind: Kind, key: str, change: Type, new: Object, before: Object | None
+        self, kind: ApiKind, key: str, change: Type, new: Object, before: Object | None
     ) -> Object:
         self.version += 1
         meta = {**new["metadata"], "resourceVersion": str(self.version)}
@@ -483,14 +508,14 @@ class Store:
             if key not in shelf:
                 self._sorted.pop(kind.key, None)
             shelf[key] = new
-        self.history.add(Change(self.version, change, kind.key, key, new, before))
+        self.history.add(StoreChange(self.version, change, kind.key, key, new, before))
         if kind.key == CRD:
             self._served(new, change)
         self.changed.notify_all()
         return new
 
     def _served(self, definition: Object, change: Type) -> None:
-        kind = defined(definition["spec"])
+        kind = kind_of_definition(definition["spec"])
         if change != "DELETED":
             self.catalog.serve(kind)
             return
@@ -499,14 +524,14 @@ class Store:
         self.catalog.drop(kind)
 
 
-def _within(kind: Kind, old: Object, new: Object, subresource: Subresource) -> Object:
+def _within(kind: ApiKind, old: Object, new: Object, subresource: Subresource) -> Object:
     """Return the new object with only what this subresource may write taken from it."""
     if subresource == "status":
         out = {**old, "metadata": dict(old["metadata"])}
         out.pop("status", None)
         return {**out, "status": new["status"]} if "status" in new else out
     out = {**new, "apiVersion": old["apiVersion"], "kind": old["kind"]}
-    out["metadata"] = stamps.kept(old, new)
+    out["metadata"] = server_metadata.keep_server_fields(old, new)
     if kind.status:
         out.pop("status", None)
         if "status" in old:

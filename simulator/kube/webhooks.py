@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from simulator.kube.amounts import amount
-from simulator.kube.status import ApiError
+from simulator.kube.status import StatusError
 
 Object = dict[str, Any]
 Listed = Callable[[str], Sequence[Object]]
@@ -34,8 +34,8 @@ def kueue(new: Object, _old: Object | None, _listed: Listed) -> None:
     spec = new["spec"]
     wrongs = list(_kueue_wrongs(spec, bool(spec.get("cohortName") or spec.get("cohort"))))
     if wrongs:
-        said = f"spec.resourceGroups: {'; '.join(wrongs)}"
-        raise _denied("vclusterqueue.kb.io", said, 403, "Forbidden")
+        message = f"spec.resourceGroups: {'; '.join(wrongs)}"
+        raise _deny("vclusterqueue.kb.io", message, 403, "Forbidden")
 
 
 def _kueue_wrongs(spec: Mapping[str, Any], cohort: bool) -> Iterator[str]:
@@ -45,18 +45,18 @@ def _kueue_wrongs(spec: Mapping[str, Any], cohort: bool) -> Iterator[str]:
             if names != list(group.get("coveredResources") or names):
                 yield f"{flavor['name']}: must match the name in coveredResources"
             for quota in flavor["resources"]:
-                found = {
+                problems = {
                     k: amount(quota[k])
                     for k in ("nominalQuota", "borrowingLimit", "lendingLimit")
                     if quota.get(k) is not None
                 }
                 yield from (
-                    f"{k}: must be greater than or equal to 0" for k, v in found.items() if v < 0
+                    f"{k}: must be greater than or equal to 0" for k, v in problems.items() if v < 0
                 )
-                limits = found.keys() - {"nominalQuota"}
+                limits = problems.keys() - {"nominalQuota"}
                 if limits and not cohort:
                     yield f"{min(limits)}: must be nil when cohort is empty"
-                if found.get("lendingLimit", Fraction(0)) > found["nominalQuota"]:
+                if problems.get("lendingLimit", Fraction(0)) > problems["nominalQuota"]:
                     yield "lendingLimit: must be less than or equal to the nominalQuota"
 
 
@@ -70,7 +70,7 @@ def volcano(new: Object, old: Object | None, listed: Listed) -> None:
     others = {q["metadata"]["name"]: q for q in listed("Queue.scheduling.volcano.sh")}
     queues = {**others, name: new}
     for wrong in _volcano_wrongs(name, new, old, queues):
-        raise _denied("validatequeue.volcano.sh", wrong, 400, "")
+        raise _deny("validatequeue.volcano.sh", wrong, 400, "")
 
 
 def _volcano_wrongs(
@@ -120,9 +120,9 @@ def _volcano_sums(above: str, queues: Mapping[str, Object]) -> Iterator[str]:
 
 
 def _of_queue(queue: Object, part: str) -> dict[str, Fraction]:
-    found = queue["spec"].get(part) or {}
-    found = (found.get("resource") or {}) if part == "guarantee" else found
-    return {k: amount(v) for k, v in found.items()}
+    amounts = queue["spec"].get(part) or {}
+    amounts = (amounts.get("resource") or {}) if part == "guarantee" else amounts
+    return {k: amount(v) for k, v in amounts.items()}
 
 
 def koordinator(new: Object, old: Object | None, listed: Listed) -> None:
@@ -132,7 +132,7 @@ def koordinator(new: Object, old: Object | None, listed: Listed) -> None:
         ApiError: 400 with what is wrong first.
     """
     for wrong in _koordinator_wrongs(new, old, listed("ElasticQuota.scheduling.sigs.k8s.io")):
-        raise _denied("vquota.koordinator.sh", wrong, 400, "BadRequest")
+        raise _deny("vquota.koordinator.sh", wrong, 400, "BadRequest")
 
 
 def _koordinator_wrongs(new: Object, old: Object | None, every: Iterable[Object]) -> Iterator[str]:
@@ -178,9 +178,9 @@ def _amounts(quota: Object, part: str) -> dict[str, Fraction]:
     return {k: amount(v) for k, v in (quota["spec"].get(part) or {}).items()}
 
 
-def _denied(webhook: str, why: str, code: int, reason: str) -> ApiError:
-    said = f'admission webhook "{webhook}" denied the request: {why}'
-    return ApiError(code, reason, said, {})
+def _deny(webhook: str, why: str, code: int, reason: str) -> StatusError:
+    message = f'admission webhook "{webhook}" denied the request: {why}'
+    return StatusError(code, reason, message, {})
 
 
 QUOTA_WEBHOOKS: Mapping[str, Webhook] = {

@@ -7,7 +7,7 @@ Everything depends on the plan, the start and the absolute tick alone.
 True states of a held device: `startup` until the framework and the model are loaded; `idle` while
 none of the pod's kernels runs on it; `low` and `productive` while they do, by whether its engine is
 busy less than 30 % of the tick; `lost` while a job repeats work that a stop had thrown away
-(`Plan.replay_s`), or spins in a collective that will never end.
+(`WorkPlan.replay_s`), or spins in a collective that will never end.
 
 `hurts`: stopping the workload now would lose work. A job's does while it is unfinished and not
 hung: its kernels run, or progress since its last checkpoint is unsaved, or it prepares, evaluates
@@ -27,15 +27,15 @@ import numpy.typing as npt
 
 from fallow.errors import UsageError
 from fallow.gpu_models import GpuModel, gpu_models
-from simulator.nouns import STATES, Codes, Marks
+from simulator.models import STATES, Codes, Marks
 from simulator.work import notebook, serving, training
-from simulator.work.chance import WORDS, Array, drawn, normal, uniform, words
+from simulator.work.chance import WORDS, Array, draw_uniform, normal, uniform, words
+from simulator.work.distributions import mean, quantile, value
 from simulator.work.kinds import LOW_BELOW, kinds
-from simulator.work.laws import mean, quantile, value
-from simulator.work.plans import Plan, behaviour, behaviours, numbers
+from simulator.work.plans import WorkPlan, behaviour, behaviours, numbers
 from simulator.work.timeline import Source, Timeline
 
-__all__ = ["Look", "Plan", "Script", "behaviours", "resume", "script"]
+__all__ = ["PodActivity", "Script", "WorkPlan", "behaviours", "resume", "script"]
 
 MISSED_S = 1800.0
 """A server stopped so long before its next request would be missed."""
@@ -50,7 +50,7 @@ SM_BUSY = (0.75, 1.2)
 """SM_ACTIVE of other than training kernels varies from pod to pod by this factor."""
 
 
-class Look(msgspec.Struct, frozen=True):
+class PodActivity(msgspec.Struct, frozen=True):
     """One pod over some ticks: [tick], and [rank, tick] where ranks differ."""
 
     kind: npt.NDArray[np.int8]
@@ -72,7 +72,7 @@ class Look(msgspec.Struct, frozen=True):
 class Script:
     """What a pod does: arrays over ticks (seconds since the epoch, in order)."""
 
-    def __init__(self, plan: Plan, start_s: float) -> None:
+    def __init__(self, plan: WorkPlan, start_s: float) -> None:
         self.plan = plan
         self.start_s = start_s
         self.family = behaviour(plan).family
@@ -95,38 +95,42 @@ class Script:
         end = self.timeline.finish()
         return end if self.timeline.kind[-1] == kinds().number("done") else None
 
-    def look(self, ticks: Array, ranks: range | None = None) -> Look:
+    def look(self, ticks: Array, ranks: range | None = None) -> PodActivity:
         """Return everything about some of the gang's ranks; this pod's unless named.
 
         Raises:
             ValueError: the gang has no such rank.
         """
-        chosen = self.plan.own if ranks is None else ranks
-        if chosen.stop > self.plan.ranks:
-            raise ValueError(f"rank {chosen.stop - 1} of a gang of {self.plan.ranks}")
+        ranks_chosen = self.plan.own if ranks is None else ranks
+        if ranks_chosen.stop > self.plan.ranks:
+            raise ValueError(f"rank {ranks_chosen.stop - 1} of a gang of {self.plan.ranks}")
         facts, timeline = kinds(), self.timeline
         place = timeline.at(ticks)
-        kind = np.repeat(timeline.kind[place][None, :], len(chosen), axis=0)
-        rank = np.array(chosen)[:, None]
+        kind = np.repeat(timeline.kind[place][None, :], len(ranks_chosen), axis=0)
+        rank = np.array(ranks_chosen)[:, None]
         unused = rank >= self.plan.ranks - self._number("idle_ranks", 0.0)
         # A rank without work has joined the gang: its context is open, nothing else.
         kind[unused & facts.computes[kind]] = facts.number("idle")
-        raw = self._words(ticks, chosen)
+        kind = self._waiting_kind(kind, rank)
+        left = ticks - timeline.begin[place] >= self._number("left_after_s", math.inf)
+        last = rank == self.plan.ranks - 1
+        kind[left & last & (kind == facts.number("spin"))] = facts.number("idle")
+        raw = self._words(ticks, ranks_chosen)
         busy = self._busy(kind, timeline.level[place], ticks, raw)
         sm = np.minimum(busy * self._sm[kind], 1.0)
         if self._number("straggle", 1.0) < 1:
             computing = kind == facts.number("compute")
             sm = np.where(computing & (rank > 0), self._waiting * sm, sm)
         sampled = facts.sampled[kind]
-        return Look(
+        return PodActivity(
             kind=kind,
             busy=busy,
             sm=sm,
             now=np.where(sampled, np.where(uniform(raw) < busy, 1.0, 0.0), busy),
             memory=np.where(unused, CONTEXT_MIB / self.memory_of_device_mib, self._memory)
-            * self._held(ticks, place, kind),
+            * self._memory_share(ticks, place, kind),
             state=self._state(ticks, kind, busy),
-            hurts=self._hurts(ticks, place),
+            hurts=self._harm(ticks, place),
         )
 
     def activity(self, ticks: Array, rank: int = 0) -> Array:
@@ -135,8 +139,8 @@ class Script:
 
     def memory_mib(self, ticks: Array, rank: int = 0) -> Array:
         """Return the MiB that one rank holds of a whole device."""
-        look = self.look(ticks, range(rank, rank + 1))
-        return np.asarray(look.memory[0] * self.memory_of_device_mib)
+        activity = self.look(ticks, range(rank, rank + 1))
+        return np.asarray(activity.memory[0] * self.memory_of_device_mib)
 
     def idle_held(self, ticks: Array) -> Marks:
         """Return whether the pod holds its devices and none of its kernels runs on any."""
@@ -146,7 +150,7 @@ class Script:
 
     def hurts(self, ticks: Array) -> Marks:
         """Return whether a stop would lose work (see the module's docstring)."""
-        return self._hurts(ticks, self.timeline.at(ticks))
+        return self._harm(ticks, self.timeline.at(ticks))
 
     def active(self, ticks: Array) -> Marks:
         """Return whether it works, on a GPU or a host, or starts: a stop would cut that off."""
@@ -243,7 +247,7 @@ class Script:
         wanted = self.numbers["memory"]
         if not math.isnan(wanted):
             return wanted
-        place = drawn(self.plan.seed, "memory")
+        place = draw_uniform(self.plan.seed, "memory")
         if self.family in {"training", "night"}:
             return value("memory", place)
         low, high = SERVER_MEMORY if self.family == "serving" else NOTEBOOK_MEMORY
@@ -252,13 +256,13 @@ class Script:
     @cached_property
     def _sm(self) -> Array:
         """SM_ACTIVE per busy time by kind, this pod's own."""
-        place = drawn(self.plan.seed, "sm")
+        place = draw_uniform(self.plan.seed, "sm")
         low, high = SM_BUSY
         ratio = kinds().ratios["sm"] * np.where(
             kinds().ratios["jitter"] < 0, low + (high - low) * place, 1.0
         )
         # The place that drew the engine's level: Acme's quantiles of both, paired.
-        paired = drawn(self.plan.seed, "busy")
+        paired = draw_uniform(self.plan.seed, "busy")
         ratio[kinds().number("compute")] = value("sm_active", paired) / value("gpu_util", paired)
         return ratio
 
@@ -271,12 +275,12 @@ class Script:
     def _number(self, name: str, default: float) -> float:
         return self.numbers.get(name, default)
 
-    def _words(self, ticks: Array, chosen: range) -> npt.NDArray[np.uint64]:
+    def _words(self, ticks: Array, ranks_chosen: range) -> npt.NDArray[np.uint64]:
         """Return random words of each rank's own, four ranks to a stream."""
-        streams = range(chosen.start // WORDS, -(-chosen.stop // WORDS))
-        found = [words(self.plan.seed, f"ranks {n}", ticks, WORDS) for n in streams]
-        skip = chosen.start - streams.start * WORDS
-        return np.concatenate(found)[skip : skip + len(chosen)]
+        streams = range(ranks_chosen.start // WORDS, -(-ranks_chosen.stop // WORDS))
+        streams_words = [words(self.plan.seed, f"ranks {n}", ticks, WORDS) for n in streams]
+        skip = ranks_chosen.start - streams.start * WORDS
+        return np.concatenate(streams_words)[skip : skip + len(ranks_chosen)]
 
     def _busy(
         self,
@@ -295,12 +299,14 @@ class Script:
             steady = np.where(jitter < 0, level * ratio, steady)
         return np.where(facts.computes[kind], np.clip(steady, LEAST_BUSY, 1.0), 0.0)
 
-    def _held(self, ticks: Array, place: npt.NDArray[np.intp], kind: npt.NDArray[np.int8]) -> Array:
+    def _memory_share(
+        self, ticks: Array, place: npt.NDArray[np.intp], kind: npt.NDArray[np.int8]
+    ) -> Array:
         """Return the share of the pod's memory held: it grows while the model is loaded."""
         facts = kinds()
-        passed = (ticks - self.timeline.begin[place]) / self.numbers["load_s"]
-        held = np.where(kind == facts.number("load"), np.clip(passed, 0.02, 1.0), 1.0)
-        return np.where(facts.context[kind], held, 0.0)
+        loaded = (ticks - self.timeline.begin[place]) / self.numbers["load_s"]
+        share = np.where(kind == facts.number("load"), np.clip(loaded, 0.02, 1.0), 1.0)
+        return np.where(facts.context[kind], share, 0.0)
 
     def _state(self, ticks: Array, kind: npt.NDArray[np.int8], busy: Array) -> Codes:
         state = kinds().state[kind]
@@ -311,7 +317,7 @@ class Script:
             state = np.where(again & kinds().computes[kind], lost, state)
         return state.astype(np.int16)
 
-    def _hurts(self, ticks: Array, place: npt.NDArray[np.intp]) -> Marks:
+    def _harm(self, ticks: Array, place: npt.NDArray[np.intp]) -> Marks:
         timeline = self.timeline
         kind = timeline.kind[place]
         marks = kinds().hurts[kind]
@@ -346,10 +352,17 @@ class Script:
         return np.minimum(last, np.maximum(ticks, self.start_s))
 
     def _of_kind(self, ticks: Array, ratio: str) -> Array:
-        return kinds().ratios[ratio][self.timeline.kind_at(ticks)]
+        kind = self.timeline.kind_at(ticks)
+        return kinds().ratios[ratio][self._waiting_kind(kind, np.array(self.plan.first_rank))]
+
+    def _waiting_kind(self, kind: npt.NDArray[np.int8], rank: Array) -> npt.NDArray[np.int8]:
+        """Return the kinds of ranks: where the first one evaluates or saves, the others wait."""
+        facts = kinds()
+        waits = (rank > 0) & self._is(kind, "evaluate", "host save")
+        return np.where(waits, np.int8(facts.number("barrier")), kind)
 
 
-def script(plan: Plan, start_s: float) -> Script:
+def script(plan: WorkPlan, start_s: float) -> Script:
     """Return what a pod of this plan does when it starts at a moment (epoch s).
 
     Raises:
@@ -358,18 +371,18 @@ def script(plan: Plan, start_s: float) -> Script:
     return Script(plan, start_s)
 
 
-def resume(ran: Script, stopped_s: float) -> Plan:
+def resume(script: Script, stopped_s: float) -> WorkPlan:
     """Return the plan of a job that goes on from its last checkpoint after a stop.
 
     What it had done since then is to be done again: those seconds are `lost`. A hang was an
     accident and does not happen again.
     """
-    plan = ran.plan
-    if ran.family != "training":
+    plan = script.plan
+    if script.family != "training":
         return plan
     tick = np.array([stopped_s])
-    saved = float(ran.timeline.saved_at(tick)[0])
-    lost = float(ran.timeline.progress_at(tick)[0]) - saved
+    saved = float(script.timeline.saved_at(tick)[0])
+    lost = float(script.timeline.progress_at(tick)[0]) - saved
     left = None if plan.work_s is None else max(plan.work_s - saved, 1.0)
     return msgspec.structs.replace(
         plan,
@@ -379,7 +392,7 @@ def resume(ran: Script, stopped_s: float) -> Plan:
     )
 
 
-def _source(plan: Plan, family: str, values: dict[str, float], start_s: float) -> Source:
+def _source(plan: WorkPlan, family: str, values: dict[str, float], start_s: float) -> Source:
     if family == "training":
         return training.training(plan.seed, values, plan.work_s)
     if family == "night":
@@ -393,5 +406,5 @@ def _model(name: str) -> GpuModel:
     for model in gpu_models():
         if model.gpu_model == name:
             return model
-    known = ", ".join(model.gpu_model for model in gpu_models())
-    raise UsageError(f"no GPU model called {name!r}", hint=f"there are: {known}")
+    names = ", ".join(model.gpu_model for model in gpu_models())
+    raise UsageError(f"no GPU model called {name!r}", hint=f"there are: {names}")

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from simulator.nouns import TICK_S
+from simulator.models import TICK_S
 
 Array = npt.NDArray[np.float64]
 Words = npt.NDArray[np.uint64]
@@ -47,7 +47,7 @@ def generator(seed: int, name: str, number: int = 0) -> np.random.Generator:
 
 
 @lru_cache(maxsize=100_000)
-def drawn(seed: int, name: str) -> float:
+def draw_uniform(seed: int, name: str) -> float:
     """Return the number in [0, 1) that a seed gives to a name."""
     return float(generator(seed, name).random())
 
@@ -60,9 +60,9 @@ def words(seed: int, name: str, ticks: Array, lanes: int) -> Words:
     index = np.floor_divide(ticks, TICK_S).astype(np.int64)
     first, last = int(index[0]), int(index[-1])
     source = _own.at(_key(seed, name), first * step)
-    found = source.random_raw((last - first + 1) * step * WORDS).reshape(-1, step * WORDS)
+    raw = source.random_raw((last - first + 1) * step * WORDS).reshape(-1, step * WORDS)
     dense = last - first + 1 == len(ticks)
-    return (found if dense else found[index - first])[:, :lanes].T
+    return (raw if dense else raw[index - first])[:, :lanes].T
 
 
 def uniform(raw: Words) -> Array:

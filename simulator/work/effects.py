@@ -9,9 +9,9 @@ from functools import cache
 
 import msgspec
 
-from simulator.nouns import Device
+from simulator.models import SimulatedDevice
 from simulator.work.chance import generator
-from simulator.work.laws import read
+from simulator.work.distributions import read
 
 YEAR_S = 365 * 86_400.0
 DAY_S = 86_400
@@ -29,7 +29,12 @@ class Effect(msgspec.Struct, frozen=True):
 
 
 def effects(
-    devices: Sequence[Device], seed: int, since_s: float, until_s: float, *, often: float = 1.0
+    devices: Sequence[SimulatedDevice],
+    seed: int,
+    since_s: float,
+    until_s: float,
+    *,
+    often: float = 1.0,
 ) -> list[Effect]:
     """Return what begins in [since, until), `often` times as often as the table says."""
     out = []

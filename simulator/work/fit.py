@@ -73,8 +73,8 @@ def gentd26(path: Path) -> tuple[Rows, Rows]:
     )
     # The first hour of the trace has a handful of samples; it borrows its neighbours' share.
     by_hour = frame.group_by("hour").agg(pl.col("on").mean(), n=pl.len()).sort("hour")
-    known = by_hour.filter(pl.col("n") > LEAST_SAMPLES)
-    shares = np.interp(range(24), known["hour"], known["on"], period=24)
+    frequent = by_hour.filter(pl.col("n") > LEAST_SAMPLES)
+    shares = np.interp(range(24), frequent["hour"], frequent["on"], period=24)
     busy = set(np.flatnonzero(shares > BUSY_SHARE).tolist())
     lengths: dict[bool, list[float]] = {True: [], False: []}
     levels: list[float] = []

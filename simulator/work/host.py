@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from simulator.nouns import Holder, HostLook
+from simulator.models import Holder, HostSample
 from simulator.work.behaviours import Script
 from simulator.work.chance import Array
 from simulator.work.levels import histograms, pace
@@ -14,17 +14,17 @@ REST_MIB = 1500.0
 """A Python process with its framework loaded."""
 
 
-def host_look(holder: Holder, script: Script, at_s: float) -> HostLook:
+def host_sample(holder: Holder, script: Script, at_s: float) -> HostSample:
     """Return the witnesses of one pod at a moment (epoch s); None where it has no such witness."""
     tick = np.array([at_s])
     busy = script.kernel_busy(tick)
     received, sent = script.net(tick)
-    held = script.memory_mib(tick, script.plan.first_rank)
-    return HostLook(
+    memory_mib = script.memory_mib(tick, script.plan.first_rank)
+    return HostSample(
         holder=holder,
-        at=_moment(at_s),
+        at=_timestamp(at_s),
         cpu_cores=float(script.cpu_cores(tick)[0]),
-        memory_bytes=(REST_MIB + 0.5 * float(held[0])) * MIB,
+        memory_bytes=(REST_MIB + 0.5 * float(memory_mib[0])) * MIB,
         network_rx_bytes_s=float(received[0]),
         network_tx_bytes_s=float(sent[0]),
         kernel_busy=None if busy is None else bool(busy[0]),
@@ -43,8 +43,8 @@ def _number(values: Array | None) -> float | None:
 
 
 def _last(values: Array | None) -> datetime | None:
-    return None if values is None else _moment(float(values[0]))
+    return None if values is None else _timestamp(float(values[0]))
 
 
-def _moment(seconds: float) -> datetime:
+def _timestamp(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, tz=UTC)

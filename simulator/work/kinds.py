@@ -20,9 +20,9 @@ from functools import cache
 import msgspec
 import numpy as np
 
-from simulator.nouns import STATES, Codes, Marks
+from simulator.models import STATES, Codes, Marks
 from simulator.work.chance import Array
-from simulator.work.laws import read
+from simulator.work.distributions import read
 
 MARKS = ("computes", "hurts", "context", "sampled")
 LOW_BELOW = 0.30

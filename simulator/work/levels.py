@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 from scipy.special import ndtr
 
-from simulator.nouns import Histogram, Pace
+from simulator.models import Histogram, TrainingMetrics
 from simulator.work.behaviours import Script
-from simulator.work.chance import Array, drawn
+from simulator.work.chance import Array, draw_uniform
 from simulator.work.kinds import kinds
 
 MIB = 2**20
@@ -52,17 +52,18 @@ LAWS: Mapping[str, Law] = {
 PER_GPU = 9_000.0
 LOST = 0.12
 """Of the throughput per GPU, at each doubling: a guess that makes 16 GPUs do the work of 11."""
+STEP_S = 10.0
 IN_TENSORS = (0.5, 0.98)
 """Share of the memory reserved that is allocated, by job; most are near the upper end."""
 
 
-def counted(script: Script, ticks: Array, metric: str) -> tuple[Array, Array] | None:
+def latency_counts(script: Script, ticks: Array, metric: str) -> tuple[Array, Array] | None:
     """Return cumulative counts [bound and infinity, tick] and their sum (s); None = no server."""
     served = script.requests_total(ticks)
     if served is None:
         return None
     law = LAWS[metric]
-    place = drawn(script.plan.seed, metric)
+    place = draw_uniform(script.plan.seed, metric)
     median = law.low_s * (law.high_s / law.low_s) ** place
     share = ndtr(np.log(np.array(law.bounds) / median) / SPREAD)
     whole = np.floor(served * law.per_request)
@@ -73,13 +74,13 @@ def counted(script: Script, ticks: Array, metric: str) -> tuple[Array, Array] | 
 def histograms(script: Script, at_s: float) -> tuple[Histogram, ...]:
     """Return a server's histograms at a moment (epoch s); none = it serves nothing."""
     tick = np.array([at_s])
-    made = []
+    histograms = []
     for metric, law in LAWS.items():
-        found = counted(script, tick, metric)
-        if found is not None:
-            counts = tuple(found[0][:, 0].tolist())
-            made.append(Histogram(metric, law.bounds, counts, float(found[1][0])))
-    return tuple(made)
+        cumulative = latency_counts(script, tick, metric)
+        if cumulative is not None:
+            counts = tuple(cumulative[0][:, 0].tolist())
+            histograms.append(Histogram(metric, law.bounds, counts, float(cumulative[1][0])))
+    return tuple(histograms)
 
 
 def throughput(script: Script, ticks: Array) -> Array | None:
@@ -103,20 +104,26 @@ def throughput(script: Script, ticks: Array) -> Array | None:
 def memory(script: Script, ticks: Array) -> tuple[Array, Array]:
     """Return the bytes in tensors and reserved of all devices of a pod."""
     low, high = IN_TENSORS
-    share = low + (high - low) * drawn(script.plan.seed, "in tensors") ** 0.4
+    share = low + (high - low) * draw_uniform(script.plan.seed, "in tensors") ** 0.4
     reserved = script.memory_mib(ticks, script.plan.first_rank) * MIB * len(script.plan.own)
     return np.rint(share * reserved), np.rint(reserved)
 
 
-def pace(script: Script, at_s: float) -> Pace | None:
+def steps(script: Script, ticks: Array) -> Array:
+    """Return a job's steps so far: one for each `STEP_S` of work at full speed."""
+    return np.floor(script.timeline.progress_at(ticks) / STEP_S)
+
+
+def pace(script: Script, at_s: float) -> TrainingMetrics | None:
     """Return what a training loop's exporter says at a moment; None = it trains nothing yet."""
     tick = np.array([at_s])
     tokens = throughput(script, tick)
     if tokens is None or np.isnan(tokens[0]):
         return None
     allocated, reserved = memory(script, tick)
-    return Pace(
+    return TrainingMetrics(
         tokens_per_s=float(tokens[0]) if script.plan.first_rank == 0 else None,
         allocated_bytes=float(allocated[0]),
         reserved_bytes=float(reserved[0]),
+        steps=float(steps(script, tick)[0]) if script.plan.first_rank == 0 else None,
     )

@@ -7,9 +7,9 @@ judgement: the law says how busy pods are, not why.
 
 from functools import cache
 
-from simulator.work.chance import drawn
-from simulator.work.laws import pai, read
-from simulator.work.plans import Plan
+from simulator.work.chance import draw_uniform
+from simulator.work.distributions import pai, read
+from simulator.work.plans import WorkPlan
 
 UNTUNED = (
     "abandoned notebook",
@@ -21,14 +21,14 @@ UNTUNED = (
 """They are as busy as they are: how long they work decides."""
 
 
-def draw(seed: int, ranks: int = 1, gpu_model: str = "H100") -> Plan:
+def draw(seed: int, ranks: int = 1, gpu_model: str = "H100") -> WorkPlan:
     """Return the plan that a seed gives to a pod of the population."""
-    wanted = pai(drawn(seed, "pai"))
+    wanted = pai(draw_uniform(seed, "pai"))
     names, places = _choices(wanted)
-    place = drawn(seed, "behaviour")
+    place = draw_uniform(seed, "behaviour")
     name = next(n for n, upto in zip(names, places, strict=True) if place < upto)
     tuned = wanted > 0 and name not in UNTUNED
-    return Plan(name, seed, ranks, gpu_model, params={"mean": wanted} if tuned else {})
+    return WorkPlan(name, seed, ranks, gpu_model, params={"mean": wanted} if tuned else {})
 
 
 def _choices(wanted: float) -> tuple[tuple[str, ...], tuple[float, ...]]:

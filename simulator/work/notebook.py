@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from simulator.nouns import Marks
-from simulator.work.chance import Array, drawn, generator
-from simulator.work.laws import value
+from simulator.models import Marks
+from simulator.work.chance import Array, draw_uniform, generator
+from simulator.work.distributions import value
 from simulator.work.serving import MOST_LEVEL, base_share, off_scale, runs
 from simulator.work.timeline import Phases, Source, until
 
@@ -79,8 +79,8 @@ def _days(seed: int, numbers: Numbers, start_s: float) -> Source:
 def _rhythm(seed: int, numbers: Numbers) -> tuple[float, float]:
     """Return the level while cells run and the share of a session in which they do."""
     if numbers["terminal"]:
-        return min(0.97, 0.6 + 0.35 * drawn(seed, "level")), 1.0
-    level = value("on_level", drawn(seed, "level"))
+        return min(0.97, 0.6 + 0.35 * draw_uniform(seed, "level")), 1.0
+    level = value("on_level", draw_uniform(seed, "level"))
     wanted = numbers["mean"]
     if math.isnan(wanted):
         return level, SESSION_SHARE
@@ -141,5 +141,5 @@ def _jobs(rng: np.random.Generator, before: float, seconds: float) -> tuple[list
 def edges_before(begin: Array, marks: Marks, ticks: Array, start_s: float) -> Array:
     """Return when what `marks` says of the phases last changed by each tick."""
     changed = np.flatnonzero(np.diff(marks.astype(np.int8), prepend=0) != 0)
-    moments = np.append(start_s, begin[changed])
-    return moments[np.searchsorted(begin[changed], ticks, side="right")]
+    times = np.append(start_s, begin[changed])
+    return times[np.searchsorted(begin[changed], ticks, side="right")]

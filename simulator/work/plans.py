@@ -11,13 +11,13 @@ from functools import cache
 import msgspec
 
 from fallow.errors import UsageError
-from simulator.work.chance import drawn
-from simulator.work.laws import read
+from simulator.work.chance import draw_uniform
+from simulator.work.distributions import read
 
 Range = tuple[float, float]
 
 
-class Plan(msgspec.Struct, frozen=True):
+class WorkPlan(msgspec.Struct, frozen=True):
     """What a pod does with its devices."""
 
     behaviour: str
@@ -72,28 +72,28 @@ def behaviours() -> dict[str, Behaviour]:
     return out
 
 
-def behaviour(plan: Plan) -> Behaviour:
+def behaviour(plan: WorkPlan) -> Behaviour:
     """Return the behaviour of a plan.
 
     Raises:
         UsageError: there is no such behaviour, or it has no such parameter.
     """
-    known = behaviours()
-    if plan.behaviour not in known:
+    by_name = behaviours()
+    if plan.behaviour not in by_name:
         raise UsageError(
-            f"no behaviour called {plan.behaviour!r}", hint=f"there are: {_listed(known)}"
+            f"no behaviour called {plan.behaviour!r}", hint=f"there are: {_list_names(by_name)}"
         )
-    found = known[plan.behaviour]
+    match = by_name[plan.behaviour]
     for name in plan.params:
-        if name not in found.ranges:
+        if name not in match.ranges:
             raise UsageError(
                 f"behaviour {plan.behaviour!r} has no parameter {name!r}",
-                hint=f"there are: {_listed(found.ranges)}",
+                hint=f"there are: {_list_names(match.ranges)}",
             )
-    return found
+    return match
 
 
-def numbers(plan: Plan) -> dict[str, float]:
+def numbers(plan: WorkPlan) -> dict[str, float]:
     """Return every parameter of a plan: named by it, else drawn by its seed.
 
     Raises:
@@ -108,11 +108,11 @@ def numbers(plan: Plan) -> dict[str, float]:
 def _between(low: float, high: float, seed: int, name: str) -> float:
     if low == high or math.isnan(low) or math.isinf(low):
         return low
-    place = drawn(seed, name)
+    place = draw_uniform(seed, name)
     if low > 0:
         return float(math.exp(math.log(low) + place * math.log(high / low)))
     return low + place * (high - low)
 
 
-def _listed(names: Iterable[str]) -> str:
+def _list_names(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))

@@ -6,8 +6,8 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from simulator.work.chance import Array, drawn, generator
-from simulator.work.laws import hours, mean, quantile, value
+from simulator.work.chance import Array, draw_uniform, generator
+from simulator.work.distributions import hours, mean, quantile, value
 from simulator.work.timeline import Phases, Source, until
 
 Numbers = dict[str, float]
@@ -51,7 +51,7 @@ class Rhythm:
 
     def __init__(self, seed: int, numbers: Numbers) -> None:
         self.diurnal = bool(numbers["diurnal"])
-        place = drawn(seed, "level")
+        place = draw_uniform(seed, "level")
         if numbers["burst"]:
             low, high = BURST_LEVEL
             self.level = low + (high - low) * place
@@ -92,8 +92,8 @@ def _server(seed: int, numbers: Numbers, start_s: float) -> Source:
         on, off = runs(rng, midnight + DAY_S - now, rhythm.off_scale)
         begins = now + np.cumsum(off + on) - on
         hour = (begins / 3600 + numbers["tz_h"]) % 24
-        kept = rng.random(len(on)) < keep(hour, diurnal=rhythm.diurnal) * rhythm.chance
-        edges = np.stack([begins[kept], begins[kept] + on[kept]], axis=1).ravel()
+        is_kept = rng.random(len(on)) < keep(hour, diurnal=rhythm.diurnal) * rhythm.chance
+        edges = np.stack([begins[is_kept], begins[is_kept] + on[is_kept]], axis=1).ravel()
         bounds = np.clip([now, *edges, midnight + DAY_S], now, midnight + DAY_S)
         yield _phases(bounds, name, rhythm.level, numbers["rps"])
         now = midnight + DAY_S

@@ -15,10 +15,20 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from simulator.nouns import STATES, TICK_S, Block, Codes, Device, Floats, Marks, Outage, Tenure
+from simulator.models import (
+    STATES,
+    TICK_S,
+    Block,
+    Codes,
+    DeviceAllocation,
+    Floats,
+    Marks,
+    Outage,
+    SimulatedDevice,
+)
 from simulator.work.behaviours import Script
-from simulator.work.boards import AMBIENT_C, LOAD_C, SAG, SETTLE_S, Boards, boards
-from simulator.work.chance import Array, drawn, normal, words
+from simulator.work.chance import Array, draw_uniform, normal, words
+from simulator.work.device_facts import AMBIENT_C, LOAD_C, SAG, SETTLE_S, DeviceFacts, device_facts
 from simulator.work.effects import Effect
 from simulator.work.kinds import kinds
 
@@ -72,9 +82,9 @@ class _Sums(msgspec.Struct):
     tx_bps: Array
 
 
-def fresh(devices: Sequence[Device]) -> Carry:
+def fresh(devices: Sequence[SimulatedDevice]) -> Carry:
     """Return the state of devices that have been up for some days, at rest."""
-    energy = [1e11 + 8e11 * drawn(_seed(d), "energy") for d in devices]
+    energy = [1e11 + 8e11 * draw_uniform(_seed(d), "energy") for d in devices]
     return Carry(
         -np.inf,
         np.round(np.array(energy)),
@@ -84,8 +94,8 @@ def fresh(devices: Sequence[Device]) -> Carry:
 
 
 def signals(  # noqa: PLR0917  (the order of the rooms' agreement)
-    devices: Sequence[Device],
-    tenures: Sequence[Tenure],
+    devices: Sequence[SimulatedDevice],
+    allocations: Sequence[DeviceAllocation],
     scripts: Mapping[str, Script],
     outages: Sequence[Outage],
     ticks: Array,
@@ -101,10 +111,10 @@ def signals(  # noqa: PLR0917  (the order of the rooms' agreement)
     """
     devices = tuple(devices)
     before = fresh(devices) if carry is None else carry
-    held = [t for t in tenures if t.start_s <= ticks[-1] and t.end_s > ticks[0]]
+    active_allocations = [t for t in allocations if t.start_s <= ticks[-1] and t.end_s > ticks[0]]
     sums = _empty((len(devices), len(ticks)))
-    for place, tenure in enumerate(held):
-        _add(sums, place, tenure, scripts[tenure.holder.uid], ticks)
+    for place, allocation in enumerate(active_allocations):
+        _add(sums, place, allocation, scripts[allocation.holder.uid], ticks)
     _clip(sums)
     _take_away(sums, outages, ticks)
     _heat(sums, effects, ticks)
@@ -114,7 +124,7 @@ def signals(  # noqa: PLR0917  (the order of the rooms' agreement)
         if o.why in RESETS and before.until_s < o.end_s <= ticks[-1]
     )
     xid = _xids(_events(outages, effects), ticks, before, resets)
-    return _measured(devices, held, sums, xid, resets, ticks, before)
+    return _measure(devices, active_allocations, sums, xid, resets, ticks, before)
 
 
 def _empty(shape: tuple[int, int]) -> _Sums:
@@ -126,28 +136,30 @@ def _empty(shape: tuple[int, int]) -> _Sums:
     )
 
 
-def _add(sums: _Sums, place: int, tenure: Tenure, script: Script, ticks: Array) -> None:
+def _add(
+    sums: _Sums, place: int, allocation: DeviceAllocation, script: Script, ticks: Array
+) -> None:
     """Add one pod to its devices for the ticks in which it held them."""
-    span = slice(*np.searchsorted(ticks, [tenure.start_s, tenure.end_s]).tolist())
+    span = slice(*np.searchsorted(ticks, [allocation.start_s, allocation.end_s]).tolist())
     now = ticks[span]
     if not len(now):
         return
     first = script.plan.first_rank
-    look = script.look(now, range(first, first + len(tenure.devices)))
+    activity = script.look(now, range(first, first + len(allocation.devices)))
     facts = kinds()
-    at = (_rows(tenure.devices), span)
+    at = (_rows(allocation.devices), span)
     vacant = sums.holder[at] < 0
     sums.holder[at] = np.where(vacant, place, sums.holder[at])
     # The states are in order: who is most at work says what a shared device is.
-    sums.state[at] = np.where(vacant, look.state, np.maximum(sums.state[at], look.state))
-    sums.hurts[at] |= look.hurts
-    sums.context[at] |= facts.context[look.kind]
+    sums.state[at] = np.where(vacant, activity.state, np.maximum(sums.state[at], activity.state))
+    sums.hurts[at] |= activity.hurts
+    sums.context[at] |= facts.context[activity.kind]
     for name in ("busy", "now", "sm", "memory"):
-        getattr(sums, name)[at] += getattr(look, name)
-    carried = np.where(facts.computes[look.kind], look.busy, 1.0)
+        getattr(sums, name)[at] += getattr(activity, name)
+    carried = np.where(facts.computes[activity.kind], activity.busy, 1.0)
     for name in RATIOS:
-        scale = look.sm if name in PIPES else carried
-        getattr(sums, name)[at] += facts.ratios[name][look.kind] * scale
+        scale = activity.sm if name in PIPES else carried
+        getattr(sums, name)[at] += facts.ratios[name][activity.kind] * scale
 
 
 def _rows(places: tuple[int, ...]) -> slice | list[int]:
@@ -169,13 +181,13 @@ def _take_away(sums: _Sums, outages: Sequence[Outage], ticks: Array) -> None:
     for outage in outages:
         span = slice(*np.searchsorted(ticks, [outage.start_s, outage.end_s]).tolist())
         row = (outage.device, span)
-        gone = sums.holder[row] < 0 if outage.why == "cordoned" else np.ones_like(sums.off[row])
+        lost = sums.holder[row] < 0 if outage.why == "cordoned" else np.ones_like(sums.off[row])
         sums.off[row] |= outage.why in OFF
-        sums.state[row] = np.where(gone, STATES.index("unavailable"), sums.state[row])
-        sums.hurts[row] &= ~gone
-        sums.context[row] &= ~gone
+        sums.state[row] = np.where(lost, STATES.index("unavailable"), sums.state[row])
+        sums.hurts[row] &= ~lost
+        sums.context[row] &= ~lost
         for name in ("busy", "now", "sm", "memory", *RATIOS):
-            getattr(sums, name)[row] *= ~gone
+            getattr(sums, name)[row] *= ~lost
 
 
 def _heat(sums: _Sums, effects: Sequence[Effect], ticks: Array) -> None:
@@ -185,18 +197,18 @@ def _heat(sums: _Sums, effects: Sequence[Effect], ticks: Array) -> None:
             sums.hot[effect.device, begin:end] = True
 
 
-def _measured(  # noqa: PLR0917  (everything meets here once)
-    devices: tuple[Device, ...],
-    held: Sequence[Tenure],
+def _measure(  # noqa: PLR0917  (everything meets here once)
+    devices: tuple[SimulatedDevice, ...],
+    active_allocations: Sequence[DeviceAllocation],
     sums: _Sums,
     xid: Codes,
     resets: Sequence[tuple[int, int]],
     ticks: Array,
     before: Carry,
 ) -> tuple[Block, Carry]:
-    facts = boards(devices)
-    steady, shown = _watts(devices, facts, sums, ticks)
-    energy = _counted(before.energy_mj, np.rint(steady * (TICK_S * 1000.0)), resets)
+    facts = device_facts(devices)
+    steady, gauge_watts = _watts(devices, facts, sums, ticks)
+    energy = _running_sum(before.energy_mj, np.rint(steady * (TICK_S * 1000.0)), resets)
     temp = _temperature(devices, facts, steady, sums.hot, before.temp_c)
     off = sums.off
     clock = np.where(sums.context, facts.boost_mhz * (1 - SAG * sums.sm), facts.rest_mhz)
@@ -207,7 +219,7 @@ def _measured(  # noqa: PLR0917  (everything meets here once)
     block = Block(
         ticks=ticks,
         devices=devices,
-        holders=tuple(t.holder for t in held),
+        holders=tuple(t.holder for t in active_allocations),
         holder=sums.holder,
         state=sums.state,
         hurts=sums.hurts,
@@ -218,7 +230,7 @@ def _measured(  # noqa: PLR0917  (everything meets here once)
         dram_active=_f32(sums.dram),
         gpu_util_pct=_f32(np.rint(100 * sums.now)),
         mem_used_mib=_f32(np.where(off, 0, np.rint(sums.memory * facts.memory_mib) + BARE_MIB)),
-        power_w=_f32(shown),
+        power_w=_f32(gauge_watts),
         energy_mj=energy,
         temp_c=_f32(np.rint(temp)),
         sm_clock_mhz=_f32(np.where(off, 0, np.rint(clock / 15) * 15)),
@@ -233,15 +245,15 @@ def _measured(  # noqa: PLR0917  (everything meets here once)
 
 def _reasons(sums: _Sums) -> Codes:
     """Return why clocks are low: nothing runs, or the board is too hot for what does."""
-    rests = np.where(sums.now == 0, np.int16(GPU_IDLE), np.int16(0))
+    idle_clocks = np.where(sums.now == 0, np.int16(GPU_IDLE), np.int16(0))
     heat = np.where(sums.hot, np.int16(SW_THERMAL | HW_THERMAL), np.int16(0))
-    reasons: Codes = np.where(sums.off, np.int16(0), rests | heat)
+    reasons: Codes = np.where(sums.off, np.int16(0), idle_clocks | heat)
     return reasons
 
 
 def _watts(
-    devices: tuple[Device, ...],
-    facts: Boards,
+    devices: tuple[SimulatedDevice, ...],
+    facts: DeviceFacts,
     sums: _Sums,
     ticks: Array,
 ) -> tuple[Array, Array]:
@@ -251,23 +263,23 @@ def _watts(
     works = sums.busy > 0
     load = facts.sm_w * sums.sm
     # A gauge that looks between two short kernels sees a board at rest.
-    moment = load * np.divide(sums.now, sums.busy, out=np.zeros_like(load), where=works)
+    gauge_load = load * np.divide(sums.now, sums.busy, out=np.zeros_like(load), where=works)
     awake = sums.now > 0
     for rows in _instances(devices):
         weight = np.array([devices[row].weight for row in rows])[:, None]
         load[rows] = (load[rows] * weight).sum(axis=0)
-        moment[rows] = (moment[rows] * weight).sum(axis=0)
+        gauge_load[rows] = (gauge_load[rows] * weight).sum(axis=0)
         works[rows], awake[rows] = works[rows].any(axis=0), awake[rows].any(axis=0)
         rest[rows] = rest[rows].max(axis=0)
     out = []
-    for busy, watts in ((works, load), (awake, moment)):
+    for busy, watts in ((works, load), (awake, gauge_load)):
         drawn_w = np.where(busy, np.minimum(facts.base_w + watts, facts.limit_w), rest)
         drawn_w = np.where(sums.hot & busy, drawn_w * HOT_POWER, drawn_w)
         out.append(np.where(sums.off, 0.0, drawn_w + noise))
     return out[0], out[1]
 
 
-def _instances(devices: tuple[Device, ...]) -> list[list[int]]:
+def _instances(devices: tuple[SimulatedDevice, ...]) -> list[list[int]]:
     """Return the rows of each board that is split."""
     rows: dict[str, list[int]] = {}
     for row, device in enumerate(devices):
@@ -276,7 +288,7 @@ def _instances(devices: tuple[Device, ...]) -> list[list[int]]:
     return list(rows.values())
 
 
-def _counted(start: Array, gained: Array, resets: Sequence[tuple[int, int]]) -> Array:
+def _running_sum(start: Array, gained: Array, resets: Sequence[tuple[int, int]]) -> Array:
     """Return the running sum, which starts from zero at each reset (row, place of the tick)."""
     counter: Array = np.cumsum(np.concatenate([start[:, None], gained], axis=1), axis=1)
     for row, place in resets:
@@ -285,13 +297,13 @@ def _counted(start: Array, gained: Array, resets: Sequence[tuple[int, int]]) -> 
 
 
 def _temperature(
-    devices: tuple[Device, ...],
-    facts: Boards,
+    devices: tuple[SimulatedDevice, ...],
+    facts: DeviceFacts,
     watts: Array,
     hot: Marks,
     start: Array,
 ) -> Array:
-    place = np.array([drawn(_seed(d), "temperature") for d in devices])[:, None]
+    place = np.array([draw_uniform(_seed(d), "temperature") for d in devices])[:, None]
     target = AMBIENT_C + LOAD_C * watts / facts.limit_w + 8.0 * (place - 0.5)
     target = np.where(hot, HOT_C, target)
     step = 1 - np.exp(-TICK_S / SETTLE_S)
@@ -305,8 +317,8 @@ def _temperature(
 
 def _events(outages: Sequence[Outage], effects: Sequence[Effect]) -> list[tuple[float, int, int]]:
     """Return when which device reports which XID."""
-    found = [(e.start_s, e.device, e.code) for e in effects if e.why == "xid"]
-    return found + [(o.start_s, o.device, FATAL_XID) for o in outages if o.why == "xid"]
+    xid_events = [(e.start_s, e.device, e.code) for e in effects if e.why == "xid"]
+    return xid_events + [(o.start_s, o.device, FATAL_XID) for o in outages if o.why == "xid"]
 
 
 def _xids(
@@ -327,11 +339,11 @@ def _xids(
     return out
 
 
-def _noise(device: Device, ticks: Array) -> Array:
+def _noise(device: SimulatedDevice, ticks: Array) -> Array:
     return normal(words(_seed(device), "watts", ticks, 1)[0])
 
 
-def _seed(device: Device) -> int:
+def _seed(device: SimulatedDevice) -> int:
     """Return a seed of the board's own: its instances share what is the board's."""
     return zlib.crc32(device.uuid.encode())
 

@@ -68,7 +68,7 @@ def _until(
     source: Source, left: float, then: str, *, level: float = 0.0, by_progress: bool = False
 ) -> Source:
     for piece in source:
-        gained = _gained(piece) if by_progress else piece.length
+        gained = _progress_gained(piece) if by_progress else piece.length
         total = np.cumsum(gained)
         if not len(total) or total[-1] < left:
             left -= float(total[-1]) if len(total) else 0.0
@@ -83,7 +83,7 @@ def _until(
     yield forever(then, level)
 
 
-def _gained(piece: Phases) -> Array:
+def _progress_gained(piece: Phases) -> Array:
     return np.where(piece.speed > 0, piece.length, 0) * piece.speed
 
 
@@ -106,9 +106,9 @@ class Timeline:
         """The part of it that a finished checkpoint keeps."""
         self._append(next(source))
 
-    def grow(self, moment: float) -> None:
+    def grow(self, until_s: float) -> None:
         """Make the phases up to a moment, and the one in which it lies."""
-        while self._end <= moment:
+        while self._end <= until_s:
             self._append(next(self._source))
 
     def finish(self) -> float:

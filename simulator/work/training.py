@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from simulator.work.chance import drawn, generator
-from simulator.work.laws import value
+from simulator.work.chance import draw_uniform, generator
+from simulator.work.distributions import value
 from simulator.work.timeline import Phases, Source, until, until_done
 
 Numbers = dict[str, float]
@@ -20,6 +20,8 @@ INPUT_LEVEL = (0.2, 0.45)
 
 Source: telemetry-and-waste.md#signals, input-bound.
 """
+WAITS = ("host save", "evaluate", "cpu")
+"""Kinds of what the first rank, or every host, does while the others wait, after a checkpoint."""
 NIGHT_LEVEL = (0.55, 0.85)
 
 
@@ -27,7 +29,7 @@ def busy(numbers: Numbers, seed: int) -> float:
     """Return the engine-busy level of computing stretches: Acme's law, or by the wanted mean."""
     wanted = numbers["mean"]
     if math.isnan(wanted):
-        return min(MOST, value("gpu_util", drawn(seed, "busy")))
+        return min(MOST, value("gpu_util", draw_uniform(seed, "busy")))
     starved = numbers["input_share"]
     if starved == 1:
         return MOST
@@ -49,7 +51,7 @@ def training(seed: int, numbers: Numbers, work_s: float | None) -> Source:
 def night(seed: int, numbers: Numbers, start_s: float) -> Source:
     """Yield a pod that computes for some hours every night and holds its devices all day."""
     low, high = NIGHT_LEVEL
-    level = low + (high - low) * drawn(seed, "busy")
+    level = low + (high - low) * draw_uniform(seed, "busy")
     head = [numbers["pull_s"], numbers["load_s"]]
     yield Phases.of(["pull", "load"], head)
     now = start_s + sum(head)
@@ -77,7 +79,9 @@ def _job(seed: int, numbers: Numbers) -> Source:
     wanted = numbers["mean"]
     always_starved = numbers["input_share"] == 1
     low, high = (wanted,) * 2 if always_starved and not math.isnan(wanted) else INPUT_LEVEL
-    computes = "fp32 compute" if numbers["fp32"] else "compute"
+    computes = "fp32 compute" if numbers["fp32"] else "talk" if numbers["talk"] else "compute"
+    # Phases in which a gang waits for good reason: near twins of a hang.
+    waits = ("host_save_s", "evaluate_s", "prepare_s")
     piece = 0
     while True:
         rng = generator(seed, "cycles", piece)
@@ -85,21 +89,23 @@ def _job(seed: int, numbers: Numbers) -> Source:
         names = [
             name
             for slow in starved
-            for name in ("input" if slow else computes, "checkpoint", "wait")
+            for name in ("input" if slow else computes, "checkpoint", "wait", *WAITS)
         ]
         length = np.stack(
             [
                 every * rng.uniform(0.95, 1.05, CYCLES),
                 saving * rng.uniform(0.8, 1.25, CYCLES),
                 waiting * rng.uniform(0.5, 1.5, CYCLES),
+                *(np.full(CYCLES, numbers[name]) for name in waits),
             ],
             axis=1,
         )
         slow_level = np.minimum(rng.uniform(low, high, CYCLES), MOST)
-        levels = np.zeros((CYCLES, 3))
+        levels = np.zeros((CYCLES, 3 + len(waits)))
         levels[:, 0] = np.where(starved, slow_level, level)
         levels[:, 1] = 0.1
-        speeds = np.zeros((CYCLES, 3))
+        levels[:, 3:] = 1.0
+        speeds = np.zeros((CYCLES, 3 + len(waits)))
         speeds[:, 0] = np.where(starved, numbers["input_speed"], 1.0) * pace
         yield Phases.of(names, length.ravel(), levels.ravel(), speeds.ravel())
         piece += 1

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runtime.cli import run
-from runtime.cli.frame import Run
+from runtime.cli.options import CommandRun
 from tests.servers.prometheus import HOURS
 
 Data = Callable[[str], Path]
@@ -31,9 +31,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.slow
 @pytest.mark.real_data
 @pytest.mark.usefixtures("home")
-def test_gentd26_has_415_idle_windows_in_75_pods(
-    shared_data: Data, capsys: pytest.CaptureFixture[str]
+def test_gentd26_has_nearly_all_of_its_415_idle_windows_in_75_pods(
+    shared_data: Data, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # What the published rule does not know: startups, and zeros among active readings.
+    monkeypatch.setenv("FALLOW_LEDGER__STARTUP", "1s")
+    monkeypatch.setenv("FALLOW_IDLE__STARTUP_GRACE", "1s")
+    monkeypatch.setenv("FALLOW_LEDGER__IDLE_STRETCH", "15m")
     columns = "workload=container_ip,ts=ts,gpu_util_pct=gpu_duty_cycle_pct"
     columns += ",mem_used_bytes=gpu_memory_used_bytes"
     imported = ["import", "samples", str(shared_data(GENTD26)), "--columns", columns]
@@ -45,10 +49,12 @@ def test_gentd26_has_415_idle_windows_in_75_pods(
     told = json.loads(capsys.readouterr().out)
     assert told["schema"] == "fallow.findings/v1"
     found = told["findings"]
-    assert len(found) == 415
+    # The published rule counts from the first to the last sample; a finding holds only time that is
+    # idle in the ledger, in its steps of five minutes (the judge alone: test_idle_real_trace).
+    assert 405 <= len(found) <= 415
     assert len({f["subject"]["workload"] for f in found}) == 75
     hours = sum(f["gpu_hours"] for f in found)
-    assert hours == pytest.approx(456.79, rel=0.005)
+    assert 0.97 * 456.79 <= hours <= 456.79
     assert {f["evidence"] for f in found} == {"suspected"}
     assert sum(f["usd"] for f in found) == pytest.approx(hours * 1.861, rel=0.001)
 
@@ -120,7 +126,7 @@ def test_real_expositions_parse(
 @pytest.fixture
 def then(monkeypatch: pytest.MonkeyPatch, now: datetime) -> datetime:
     """Make every command's now the end of the history."""
-    monkeypatch.setattr(Run, "now", lambda _: now)
+    monkeypatch.setattr(CommandRun, "now", lambda _: now)
     return now
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from actions.policy.budgets import Spent
-from actions.policy.model import Allow, Match, Policy, Rung
-from fallow.acting import Facts, History
-from fallow.nouns import Finding, Recommendation, Subject
+from actions.policy.budgets import BudgetUsage
+from actions.policy.model import Allow, Match, Policy, Stage
+from fallow.action_models import CaseHistory, Facts
+from fallow.models import Finding, Recommendation, Subject
 from fallow.window import Window
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -25,20 +25,20 @@ POLICY = Policy(
     match=Match(analyzer=("idle",)),
     allow=Allow(namespaces=("team-*",)),
     ladder=(
-        Rung("observe"),
-        Rung("notify"),
-        Rung("grace", wait=24 * HOUR),
-        Rung("act", do=("suspend",), verbs=("stop", "suspend")),
+        Stage("observe"),
+        Stage("notify"),
+        Stage("grace", wait=24 * HOUR),
+        Stage("act", do=("suspend",), verbs=("stop", "suspend")),
     ),
 )
-SPENT = Spent(
+SPENT = BudgetUsage(
     fleet_gpus=512.0,
     fleet_workloads=100,
     fleet_owners=20,
     fleet_usd_per_hour=Decimal(1000),
     trusted=frozenset({"idle-notebooks"}),
 )
-TOLD = History(first_seen=NOW - 30 * HOUR, notified_at=NOW - 25 * HOUR)
+TOLD = CaseHistory(first_seen=NOW - 30 * HOUR, notified_at=NOW - 25 * HOUR)
 
 
 def finding(owner_kind: str = "Notebook", namespace: str = "team-a", **changes: Any) -> Finding:
@@ -99,9 +99,9 @@ def policy(**changes: Any) -> Policy:
     return msgspec.structs.replace(POLICY, **changes)
 
 
-def spent(**changes: Any) -> Spent:
+def spent(**changes: Any) -> BudgetUsage:
     return msgspec.structs.replace(SPENT, **changes)
 
 
-def history(**changes: Any) -> History:
+def history(**changes: Any) -> CaseHistory:
     return msgspec.structs.replace(TOLD, **changes)

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from actions.cluster.door import Door
-from fallow.acting import Change, Intent
-from fallow.kube.api import Api, Pause
-from simulator.kube.kinds import Kind, known
+from actions.cluster.client import KubeClient
+from fallow.action_models import Change, Intent
+from fallow.kube.api import ApiConnection, BackOff
+from simulator.kube.kinds import ApiKind, builtin_kinds
 from simulator.kube.server import KubeServer
-from simulator.kube.store import Store
+from simulator.kube.store import ObjectStore
 from tests.servers import kube_apiserver as real
 from tests.simulator.kube.conftest import Answer, Kube, definition, until
 
@@ -20,7 +20,7 @@ Object = dict[str, Any]
 CLUSTER = "sim"
 MERGE = "application/merge-patch+json"
 _spaces = itertools.count()
-_KINDS = {k.key: k for k in known()}
+_KINDS = {k.key: k for k in builtin_kinds()}
 
 
 def door(
@@ -30,7 +30,7 @@ def door(
     token: str = real.ADMIN,
     name: str = CLUSTER,
     clock: Callable[[], float] = time.monotonic,
-) -> Door:
+) -> KubeClient:
     """Return a door to a server, whose pauses are none."""
     from kubernetes import client
 
@@ -39,8 +39,10 @@ def door(
     configuration.retries = False
     if ca is not None:
         configuration.ssl_ca_cert = ca
-    pause = Pause(sleep=lambda _: None)
-    return Door(Api(client.ApiClient(configuration), timeout_s=20, pause=pause), name, clock=clock)
+    pause = BackOff(sleep=lambda _: None)
+    return KubeClient(
+        ApiConnection(client.ApiClient(configuration), timeout_s=20, pause=pause), name, clock=clock
+    )
 
 
 class Place:
@@ -52,7 +54,7 @@ class Place:
         self.door = door(kube.url, ca=kube.ca)
         self.make("Namespace", {"metadata": {"name": self.name}})
 
-    def kind(self, key: str) -> Kind:
+    def kind(self, key: str) -> ApiKind:
         """Return a kind as `Job` or `Job.batch.volcano.sh`."""
         return _KINDS.get(key) or next(k for k in _KINDS.values() if k.kind == key)
 
@@ -93,15 +95,15 @@ class Place:
         return says(self.door, change, change.becomes)
 
 
-def says(reader: Door, change: Change, wanted: Mapping[str, Any]) -> bool:
+def says(reader: KubeClient, change: Change, wanted: Mapping[str, Any]) -> bool:
     """Say whether the object of a change shows these pointers; null = absent."""
-    from actions.cluster.pointers import shown  # noqa: PLC0415
+    from actions.cluster.pointers import get_value  # noqa: PLC0415
 
     obj = reader.get(change.read or change.path)
-    return all(shown(obj, pointer) == value for pointer, value in wanted.items())
+    return all(get_value(obj, pointer) == value for pointer, value in wanted.items())
 
 
-def current(reader: Door, change: Change) -> Change:
+def current(reader: KubeClient, change: Change) -> Change:
     """Return a change with the version that its object has now, as the loop sends it."""
     import msgspec  # noqa: PLC0415
 
@@ -131,7 +133,7 @@ def every_path(intent: Intent) -> list[str]:
 def serving(backend: str, folder: Path) -> Iterator[tuple[Kube, KubeServer | None]]:
     """Serve an API with every kind that we act upon."""
     if backend == "stand-in":
-        store = Store(lambda: 1_790_000_000.0)
+        store = ObjectStore(lambda: 1_790_000_000.0)
         with KubeServer(store) as server:
             server.access.users[real.NOBODY] = "nobody"
             server.access.deny("*", "*", user="nobody")

@@ -15,21 +15,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actions.decide import SNAPSHOT_AGE, decide
-from actions.gates import ASK, gates
-from actions.policy.budgets import Spent, Use
+from actions.gates import CHECKS, gates
+from actions.policy.budgets import BudgetUsage, CountedAction
 from actions.policy.model import (
+    ActionBudget,
     Allow,
-    Amount,
     Approvals,
     Blackout,
-    Budget,
     Match,
     Policy,
-    Recurring,
-    Rung,
+    PolicyAmount,
+    RecurringWindow,
+    Stage,
 )
-from actions.recommend import verbs
-from fallow.acting import Decision, Facts, History, Waiter
+from actions.recommend import read_verbs
+from fallow.action_models import CaseHistory, Decision, Facts, Waiter
 from tests.actions.cases import (
     HOUR,
     NOW,
@@ -55,14 +55,14 @@ DOUBTS: dict[str, tuple[Any, ...]] = {
     "vetoes": ((), ("bytes move over PCIe",)),
 }
 """The first of each is good."""
-PASTS = (History(), history())
-SNAPSHOT = Rung("snapshot", what=("manifest",), required=True)
+PASTS = (CaseHistory(), history())
+SNAPSHOT = Stage("snapshot", what=("manifest",), required=True)
 
 
 def decided(
     given_facts: Facts | None = None,
     given_policy: Policy | None = None,
-    given_spent: Spent | None = None,
+    given_spent: BudgetUsage | None = None,
     now: datetime = NOW,
 ) -> Decision:
     return decide(given_policy or policy(), given_facts or facts(), given_spent or spent(), now)
@@ -105,9 +105,9 @@ def test_no_policy_however_bold_acts_on_a_doubt(data: st.DataObject) -> None:
         ladder=data.draw(
             st.sampled_from(
                 [
-                    (Rung("act", verbs=("*",)),),
-                    (Rung("notify"), Rung("act", verbs=("*",))),
-                    (Rung("notify"),),
+                    (Stage("act", verbs=("*",)),),
+                    (Stage("notify"), Stage("act", verbs=("*",))),
+                    (Stage("notify"),),
                 ]
             )
         ),
@@ -133,7 +133,7 @@ def test_no_policy_however_bold_acts_on_a_doubt(data: st.DataObject) -> None:
     ],
 )
 def test_figures_that_are_none_are_doubts_too(odd: dict[str, Any]) -> None:
-    able = policy(budgets=(Budget(gpus=Amount(Decimal(100))),))
+    able = policy(budgets=(ActionBudget(gpus=PolicyAmount(Decimal(100))),))
     assert acts(decided(given_policy=able))
     assert not acts(decided(facts(**odd), able))
 
@@ -150,7 +150,7 @@ def test_every_gate_of_the_table_is_asked_in_its_order_and_no_other() -> None:
     text = files("actions").joinpath("gates.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines()))
     assert [g.gate for g in gates()] == [row["gate"] for row in rows]
-    assert {g.gate for g in gates()} == set(ASK)
+    assert {g.gate for g in gates()} == set(CHECKS)
     assert all(row["asks"] and row["source"] for row in rows)
 
 
@@ -190,9 +190,9 @@ ONE_BY_ONE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "wanted": ({"finding": finding(details={"actionable": True, "reasons": []})}, {}, {}),
     "trusted": ({}, {}, {"trusted": frozenset({"another"})}),
     "demoted": ({}, {}, {"demoted": frozenset({"idle-notebooks"})}),
-    "window": ({}, {"act_window": Recurring("0 20 * * *", timedelta(hours=10))}, {}),
+    "window": ({}, {"act_window": RecurringWindow("0 20 * * *", timedelta(hours=10))}, {}),
     "blackout": ({}, {"blackouts": (Blackout("release", NOW - HOUR, NOW + HOUR),)}, {}),
-    "budget": ({}, {"budgets": (Budget(gpus=Amount(Decimal(1))),)}, {}),
+    "budget": ({}, {"budgets": (ActionBudget(gpus=PolicyAmount(Decimal(1))),)}, {}),
     "concurrent": ({}, {}, {"concurrent": 2}),
     "approval": ({}, {"approvals": Approvals("always")}, {}),
     "first-sight": ({"history": history(first_seen=None)}, {}, {}),
@@ -212,7 +212,7 @@ def test_each_gate_alone_keeps_the_act_away_and_rules_as_the_table_says(name: st
     else:
         assert decision.ruling == row.ruling
         assert decision.step == ("grace" if name == "grace" else "act")
-    untold = facts(**{**of_facts, "history": History()})
+    untold = facts(**{**of_facts, "history": CaseHistory()})
     first = decided(untold, policy(**of_policy), spent(**of_spent))
     assert first.step == "notify"
     kept = name == "kept"  # which is told by the history
@@ -239,14 +239,14 @@ def test_reasons_are_exactly_the_gates_that_are_shut_in_their_order(shut: set[st
 
 def test_first_sight_only_warns_however_long_it_was_idle() -> None:
     long = finding(window=msgspec.structs.replace(finding().window, start=NOW - 2000 * HOUR))
-    decision = decided(facts(finding=long, history=History()))
+    decision = decided(facts(finding=long, history=CaseHistory()))
     assert (decision.step, decision.ruling) == ("notify", "allow")
     assert "first-sight" in gate_names(decision)
-    bare = policy(ladder=(Rung("act", do=("suspend",), verbs=("stop",)),))
+    bare = policy(ladder=(Stage("act", do=("suspend",), verbs=("stop",)),))
     for seen in (None, NOW):
-        decision = decided(facts(finding=long, history=History(first_seen=seen)), bare)
+        decision = decided(facts(finding=long, history=CaseHistory(first_seen=seen)), bare)
         assert (decision.step, decision.ruling) == ("act", "hold")
-    seen_before = History(first_seen=NOW - timedelta(minutes=15))
+    seen_before = CaseHistory(first_seen=NOW - timedelta(minutes=15))
     assert acts(decided(facts(finding=long, history=seen_before), bare))
 
 
@@ -291,14 +291,14 @@ def test_a_notice_of_an_earlier_stretch_is_none_of_this_one() -> None:
 def test_a_notify_policy_tells_and_goes_no_further() -> None:
     for ladder in (policy().ladder, policy().ladder[:2], policy().ladder[:3]):
         only = policy(mode="notify", ladder=ladder)
-        assert decided(facts(history=History()), only).step == "notify"
+        assert decided(facts(history=CaseHistory()), only).step == "notify"
         decision = decided(facts(), only)
         assert decision.ruling == "deny"
         assert "mode" in gate_names(decision)
 
 
 def test_a_policy_that_observes_does_nothing_and_says_so() -> None:
-    decision = decided(facts(history=History()), policy(ladder=(Rung("observe"),)))
+    decision = decided(facts(history=CaseHistory()), policy(ladder=(Stage("observe"),)))
     assert (decision.step, decision.ruling, decision.reasons) == ("observe", "allow", ())
 
 
@@ -306,16 +306,16 @@ def test_a_policy_that_observes_does_nothing_and_says_so() -> None:
 def test_without_a_back_test_or_after_regret_a_policy_never_leaves_notify(why: str) -> None:
     names = frozenset() if why == "trusted" else frozenset({"idle-notebooks"})
     now = spent(**{why: names})
-    assert decided(facts(history=History()), given_spent=now).step == "notify"
+    assert decided(facts(history=CaseHistory()), given_spent=now).step == "notify"
     decision = decided(facts(), given_spent=now)
     assert (decision.ruling, gate_names(decision)) == ("hold", [why])
 
 
-@pytest.mark.parametrize("verb", sorted({v.verb for v in verbs().values()} | {"evict"}))
+@pytest.mark.parametrize("verb", sorted({v.verb for v in read_verbs().values()} | {"evict"}))
 @pytest.mark.parametrize("verdict", ["busy", "unknown", "partly idle", "wasteful"])
 def test_only_what_is_idle_as_a_whole_is_stopped(verb: str, verdict: str) -> None:
     """One busy GPU of eight, one busy replica of three: the workload is not idle."""
-    bold = policy(ladder=(Rung("act", verbs=("*",)),))
+    bold = policy(ladder=(Stage("act", verbs=("*",)),))
     decision = decided(facts(finding=finding(verdict=verdict), recommendation=advice(verb)), bold)
     assert not acts(decision)
     assert "verdict" in gate_names(decision)
@@ -324,7 +324,7 @@ def test_only_what_is_idle_as_a_whole_is_stopped(verb: str, verdict: str) -> Non
 def test_idle_without_two_witnesses_is_told_and_not_touched() -> None:
     shown = {"actionable": False, "reasons": ["no host witness"], "wanted": WANTED}
     weak = finding(details=shown)
-    assert decided(facts(finding=weak, history=History())).ruling == "allow"
+    assert decided(facts(finding=weak, history=CaseHistory())).ruling == "allow"
     decision = decided(facts(finding=weak))
     assert gate_names(decision) == ["evidence"]
     assert "no host witness" in decision.reasons[0].text
@@ -397,7 +397,7 @@ def test_eight_idle_gpus_on_eight_nodes_do_not_justify_one_pod_that_wants_eight(
 def test_production_and_what_serves_are_left_alone_unless_named(
     kind: str, namespace: str, changes: dict[str, Any], listed: tuple[str, ...]
 ) -> None:
-    able = policy(allow=Allow(("*",), listed), ladder=(Rung("act", verbs=("*",)),))
+    able = policy(allow=Allow(("*",), listed), ladder=(Stage("act", verbs=("*",)),))
     made = facts(finding=finding(kind, namespace), **changes)
     assert not acts(decided(made, able))
 
@@ -414,7 +414,7 @@ def test_what_serves_is_stopped_once_it_is_named_and_production_once_it_is_allow
 
 def test_objects_without_a_namespace_need_a_word_of_their_own() -> None:
     node = facts(finding=finding("Node", "", verdict="wasteful"), recommendation=advice("recycle"))
-    ladder = (Rung("act", verbs=("recycle",)),)
+    ladder = (Stage("act", verbs=("recycle",)),)
     assert not acts(decided(node, policy(allow=Allow(("*",)), ladder=ladder)))
     assert acts(decided(node, policy(allow=Allow(cluster_objects=True), ladder=ladder)))
 
@@ -499,12 +499,12 @@ def test_a_required_snapshot_comes_before_the_act_and_only_when_all_else_allows_
     assert (held.step, held.ruling) == ("snapshot", "hold")
     acted = history(snapshot_at=NOW - HOUR, last_action_at=NOW - timedelta(minutes=30))
     assert decided(facts(history=acted), asked).step == "snapshot"
-    optional = (*ladder[:3], Rung("snapshot", what=("manifest",)), ladder[4])
+    optional = (*ladder[:3], Stage("snapshot", what=("manifest",)), ladder[4])
     assert decided(facts(), policy(ladder=optional)).step == "act"
 
 
 def test_a_case_is_held_until_the_last_of_the_moments_that_free_it() -> None:
-    nightly = Blackout("day", window=Recurring("0 9 * * *", 8 * HOUR))
+    nightly = Blackout("day", window=RecurringWindow("0 9 * * *", 8 * HOUR))
     young = facts(created_at=NOW)
     decision = decided(young, policy(blackouts=(nightly,), min_age=2 * HOUR))
     assert decision.ruling == "hold"
@@ -524,18 +524,22 @@ def test_all_reasons_are_told_and_not_only_the_first() -> None:
 
 def test_the_same_inputs_give_the_same_bytes_also_after_a_round_trip() -> None:
     uses = tuple(
-        Use(
+        CountedAction(
             NOW - n * HOUR, "idle-notebooks", ("c", "Notebook", "a", f"w{n}"), Decimal(1), "a", None
         )
         for n in range(5)
     )
-    rule, case, before = policy(budgets=(Budget(workloads=Amount(Decimal(3))),)), facts(), uses
+    rule, case, before = (
+        policy(budgets=(ActionBudget(workloads=PolicyAmount(Decimal(3))),)),
+        facts(),
+        uses,
+    )
     first = msgspec.json.encode(decide(rule, case, spent(uses=before), NOW))
     again = [
         msgspec.json.decode(msgspec.json.encode(part), type=type(part))
         for part in (rule, case, spent(uses=before))
     ]
-    told = decide(cast(Policy, again[0]), cast(Facts, again[1]), cast(Spent, again[2]), NOW)
+    told = decide(cast(Policy, again[0]), cast(Facts, again[1]), cast(BudgetUsage, again[2]), NOW)
     assert msgspec.json.encode(told) == first
     assert msgspec.json.decode(first, type=Decision).ruling == "hold"
 

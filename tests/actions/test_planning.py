@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from actions.gate_answers import answer_gates, find_subject, read_remedies
 from actions.gates import gates
-from actions.planning import plan
-from actions.policy.model import Amount, Budget, Match, Rung
-from actions.whynot import answers, chosen, ways
-from fallow.acting import Facts, History
+from actions.plan import plan
+from actions.policy.model import ActionBudget, Match, PolicyAmount, Stage
+from fallow.action_models import CaseHistory, Facts
 from fallow.errors import UsageError
-from fallow.nouns import Subject
+from fallow.models import Subject
 from tests.actions.cases import HOUR, NOW, POLICY, SPENT, TOLD, facts, finding
 
 
@@ -24,11 +24,11 @@ def case(name: str, usd: str | None = "10", **changes: Any) -> Facts:
     return replace(made, finding=about, usd_per_day=None if usd is None else Decimal(usd))
 
 
-WIDE = replace(POLICY, max_resources=Amount(Decimal(100)))
+WIDE = replace(POLICY, max_resources=PolicyAmount(Decimal(100)))
 
 
 def test_the_dearest_comes_first_and_takes_the_budget() -> None:
-    rule = replace(WIDE, budgets=(Budget(workloads=Amount(Decimal(2))),), concurrent=10)
+    rule = replace(WIDE, budgets=(ActionBudget(workloads=PolicyAmount(Decimal(2))),), concurrent=10)
     made = plan([rule], [case("a", "1"), case("b", "30"), case("c", "20")], SPENT, NOW)
     said = [(d.subject[3], d.ruling) for d in made.decisions]
     assert said == [("b", "allow"), ("c", "allow"), ("a", "hold")]
@@ -47,21 +47,21 @@ def test_what_has_no_price_comes_last() -> None:
 
 
 def test_an_object_gets_one_decision_by_the_policy_that_goes_furthest() -> None:
-    watching = replace(WIDE, name="observe-all", ladder=(Rung("observe"),))
+    watching = replace(WIDE, name="observe-all", ladder=(Stage("observe"),))
     second = replace(case("a"), finding=replace(case("a").finding, id="other"))
     made = plan([watching, WIDE], [case("a"), second], SPENT, NOW)
     assert [(d.policy, d.step) for d in made.decisions] == [("idle-notebooks", "act")]
 
 
 def test_histories_are_by_policy_and_finding() -> None:
-    told = {("idle-notebooks", "id-a"): History()}
+    told = {("idle-notebooks", "id-a"): CaseHistory()}
     (made,) = plan([WIDE], [case("a")], SPENT, NOW, told).decisions
     assert (made.step, made.ruling) == ("notify", "allow")
 
 
 def test_the_eleventh_case_of_ten_aborts_the_whole_run_before_any_write() -> None:
     """Cloud Custodian stops after ten; Fallow stops before the first."""
-    rule = replace(WIDE, max_resources=Amount(Decimal(10)), concurrent=1)
+    rule = replace(WIDE, max_resources=PolicyAmount(Decimal(10)), concurrent=1)
     cases = [case(f"w{n}") for n in range(11)]
     made = plan([rule], cases, SPENT, NOW)
     assert made.aborted is not None
@@ -84,7 +84,7 @@ def test_all_that_is_refused_says_why() -> None:
 
 def test_why_not_asks_every_gate_and_says_what_would_help() -> None:
     shut = replace(case("a"), coverage=0.5, uid=None)
-    told = answers(replace(WIDE, mode="notify"), shut, SPENT, NOW)
+    told = answer_gates(replace(WIDE, mode="notify"), shut, SPENT, NOW)
     assert [a.gate for a in told] == [g.gate for g in gates()]
     no = {a.gate: a for a in told if not a.open}
     assert set(no) == {"coverage", "mode", "identity"}
@@ -93,14 +93,16 @@ def test_why_not_asks_every_gate_and_says_what_would_help() -> None:
 
 
 def test_why_not_says_until_when() -> None:
-    told = answers(WIDE, replace(case("a"), history=History(notified_at=NOW - HOUR)), SPENT, NOW)
+    told = answer_gates(
+        WIDE, replace(case("a"), history=CaseHistory(notified_at=NOW - HOUR)), SPENT, NOW
+    )
     (grace,) = [a for a in told if a.gate == "grace"]
     assert grace.until == NOW + 23 * HOUR
 
 
 @pytest.mark.parametrize("gate", [g.gate for g in gates()])
 def test_every_gate_has_a_way(gate: str) -> None:
-    assert ways().get(gate)
+    assert read_remedies().get(gate)
 
 
 WORKLOADS = [
@@ -121,7 +123,7 @@ WORKLOADS = [
     ],
 )
 def test_a_workload_is_meant_by_what_only_it_has(text: str, expected: int) -> None:
-    assert chosen(text, WORKLOADS) == WORKLOADS[expected]
+    assert find_subject(text, WORKLOADS) == WORKLOADS[expected]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,7 @@ def test_a_workload_is_meant_by_what_only_it_has(text: str, expected: int) -> No
 )
 def test_who_is_not_clearly_meant_is_asked_for(text: str, message: str, hint: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:
-        chosen(text, WORKLOADS)
+        find_subject(text, WORKLOADS)
     assert hint in (caught.value.hint or "")
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from actions.recommend import advised, never, recommend, verbs
-from fallow.nouns import Finding, Recommendation, Subject
+from actions.recommend import explain_protection, read_verbs, recommend, with_recommendations
+from fallow.models import Finding, Recommendation, Subject
 from fallow.window import Window
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -51,7 +51,7 @@ def test_partly_idle_ranks_ask_for_fewer_and_are_never_stopped() -> None:
     assert "3 of 8" in advice.why
 
 
-@pytest.mark.parametrize("kind", sorted(verbs()))
+@pytest.mark.parametrize("kind", sorted(read_verbs()))
 def test_every_kind_is_stopped_by_its_own_handle_and_can_be_undone(kind: str) -> None:
     stop, tell = recommend(finding(kind))
     assert stop.reversible
@@ -78,7 +78,7 @@ def test_a_job_is_warned_about_kueue() -> None:
     [("Pod", "ns"), ("DaemonSet", "ns"), ("Workflow", "ns"), ("Job", "kube-system")],
 )
 def test_what_is_protected_is_never_stopped(kind: str, namespace: str) -> None:
-    assert never(kind, namespace)
+    assert explain_protection(kind, namespace)
     (told,) = recommend(finding(kind, namespace))
     assert told.verb == "notify owner"
     assert told.caution is not None
@@ -104,14 +104,14 @@ def test_savings_a_day_are_the_findings_own_rate() -> None:
 
 def test_advised_findings_are_otherwise_the_same() -> None:
     found = finding()
-    (made,) = advised([found])
+    (made,) = with_recommendations([found])
     assert made.recommendations == recommend(found)
     assert msgspec.structs.replace(made, recommendations=()) == found
 
 
 def test_what_an_analyzer_recommends_stands() -> None:
     own = Recommendation("pack", "pool", "room", reversible=True)
-    (made,) = advised([finding(verdict="wasteful", recommendations=(own,))])
+    (made,) = with_recommendations([finding(verdict="wasteful", recommendations=(own,))])
     assert made.recommendations == (own,)
 
 
@@ -139,5 +139,10 @@ def test_a_stalled_job_is_stopped_only_where_a_checkpoint_is_known() -> None:
 
 
 def test_a_stalled_jobs_hours_are_claimed_where_the_ledger_has_them() -> None:
-    assert [c.state for c in recommend(stalled())[0].claims] == ["low", "productive"]
-    assert [c.state for c in recommend(stalled(how="rest"))[0].claims] == ["idle"]
+    made = stalled()
+    hours = {"low": made.gpu_hours - 1, "productive": 1.0}
+    claims = recommend(stalled(hours_of=hours))[0].claims
+    assert {c.state: c.gpu_hours for c in claims} == hours
+    assert sum(c.usd or 0 for c in claims) == made.usd
+    (rests,) = recommend(stalled(how="rest", hours_of={"idle": made.gpu_hours}))[0].claims
+    assert (rests.state, rests.gpu_hours, rests.usd) == ("idle", made.gpu_hours, made.usd)

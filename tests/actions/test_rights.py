@@ -7,12 +7,12 @@ import pytest
 import yaml
 
 from actions import executors
-from actions.rights import prove, roles, rules
+from actions.rights import check_rights, roles, rules
 from fallow.errors import UsageError
-from fallow.seams import Right
+from fallow.protocols import Right
 from fallow.settings import load
-from runtime.proving import examine
-from runtime.rbac import pages
+from runtime.generators.rbac import pages
+from runtime.operations.access_review import review_access
 from tests.actions.places import Place
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize("name", sorted(pages()))
 def test_the_files_are_what_the_code_declares(name: str) -> None:
     written = (ROOT / "deploy" / "rbac" / name).read_text()
-    assert written == pages()[name], "run: python -m runtime.rbac deploy/rbac"
+    assert written == pages()[name], "run: python -m runtime.generators.rbac deploy/rbac"
 
 
 def test_no_role_may_delete_update_or_do_anything_to_everything() -> None:
@@ -39,8 +39,8 @@ def test_a_reader_only_reads() -> None:
 
 
 def test_every_executor_has_a_role_of_its_own() -> None:
-    found = roles(executors.every())
-    assert {f"fallow-act-{name}" for name in executors.every()} <= set(found)
+    found = roles(executors.load_executors())
+    assert {f"fallow-act-{name}" for name in executors.load_executors()} <= set(found)
 
 
 def test_an_executor_that_asks_to_delete_is_refused() -> None:
@@ -73,7 +73,7 @@ def test_the_api_is_asked_once_for_each_right_and_namespace() -> None:
         "a": [Right("apps", "deployments/scale", ("get", "patch"))],
         "b": [Right("apps", "deployments/scale", ("get",))],
     }
-    proofs = prove(answer, rights, ["ml", "dev"])
+    proofs = check_rights(answer, rights, ["ml", "dev"])
     assert len(asked) == 4
     assert asked[0] == {
         "group": "apps",
@@ -96,13 +96,13 @@ def test_the_doctor_names_the_cluster_and_what_each_role_lacks(place: Place) -> 
     if place.server is None:
         pytest.skip("rights of a real server are bound by its own roles")
     settings = load(environ={}, flags={"cluster": "sim"}).settings
-    rows = {r["check"]: r for r in examine(settings, api=place.door._api)}
+    rows = {r["check"]: r for r in review_access(settings, api=place.door._api)}
     assert rows["cluster"]["finding"].startswith(f"sim: {place.kube.url}")
     assert {r["status"] for r in rows.values()} == {"ok"}
     place.server.access.deny("patch", "statefulsets/scale")
     place.server.access.deny("*", "pods/exec")
     try:
-        rows = {r["check"]: r for r in examine(settings, ["ml"], api=place.door._api)}
+        rows = {r["check"]: r for r in review_access(settings, ["ml"], api=place.door._api)}
     finally:
         place.server.access.denials = {d for d in place.server.access.denials if d.user == "nobody"}
     lacking = rows["fallow-act-stateful-set"]

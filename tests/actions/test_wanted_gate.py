@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from actions.gates import Case, closed
+from actions.gates import GateInput, find_closed_gates
 from tests.actions.cases import NOW, POLICY, SPENT, WANTED, advice, facts, finding
 
 
@@ -13,7 +13,9 @@ def refusals(details: dict[str, Any], verb: str = "stop") -> list[str]:
     shown = {"actionable": True, "reasons": [], **details}
     case = facts(finding=finding(details=shown), recommendation=advice(verb))
     return [
-        c.reason.text for c in closed(Case(POLICY, case, SPENT, NOW)) if c.gate.gate == "wanted"
+        c.reason.text
+        for c in find_closed_gates(GateInput(POLICY, case, SPENT, NOW))
+        if c.gate.gate == "wanted"
     ]
 
 
@@ -40,4 +42,8 @@ def test_what_was_not_estimated_is_unknown_and_what_is_not_asked_passes() -> Non
 def test_only_stops_of_idle_work_are_asked() -> None:
     assert refusals({}, verb="cordon") == []
     other = facts(finding=msgspec.structs.replace(finding(), analyzer="sizing"))
-    assert not [c for c in closed(Case(POLICY, other, SPENT, NOW)) if c.gate.gate == "wanted"]
+    assert not [
+        c
+        for c in find_closed_gates(GateInput(POLICY, other, SPENT, NOW))
+        if c.gate.gate == "wanted"
+    ]

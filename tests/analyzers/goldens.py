@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from fallow.nouns import Finding
-from runtime.findings import document
+from fallow.models import Finding
+from runtime.operations.findings import document
 
 
 def agree(folder: Path, found: Iterable[Finding], **more: Any) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from analyzers.budgets import Budgets
-from analyzers.selectors import matches
+from analyzers.budgets import DisruptionBudgets
+from analyzers.selectors import match_selector
 from fallow.window import Window
 from tests.analyzers.conftest import START, Memory
 
@@ -31,7 +31,7 @@ EXPRESSIONS = "matchExpressions"
     ],
 )
 def test_a_selector_chooses_as_kubernetes_defines(selector: Any, chosen: bool) -> None:
-    assert matches(selector, {"app": "web"}) is chosen
+    assert match_selector(selector, {"app": "web"}) is chosen
 
 
 def budget(name: str = "b", *, hours: float = 24, **more: Any) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def budget(name: str = "b", *, hours: float = 24, **more: Any) -> dict[str, Any]
     return {**row, "selector": selector, "max_unavailable": "1", "disruptions_allowed": 1, **more}
 
 
-def read(views: Memory, *budgets: dict[str, Any], looked: bool = False) -> Budgets:
+def read(views: Memory, *budgets: dict[str, Any], looked: bool = False) -> DisruptionBudgets:
     end = START + timedelta(hours=24)
     views.rows("pod", [{"cluster": "c", "uid": "p", "last_seen": end.replace(tzinfo=None)}])
     views.rows("disruption_budget", budgets)
@@ -49,11 +49,14 @@ def read(views: Memory, *budgets: dict[str, Any], looked: bool = False) -> Budge
     seen = {"cluster": "c", "ts": (end - timedelta(minutes=2)).replace(tzinfo=None)}
     if looked:
         views.rows("scrape", [{**seen, "collector": "kubernetes", "target": target, "up": True}])
-    return Budgets.read(views, Window(START, end))
+    return DisruptionBudgets.read(views, Window(START, end))
 
 
 def names(
-    found: Budgets, cluster: str = "c", namespace: str = "ns", labels: str = '{"app": "web"}'
+    found: DisruptionBudgets,
+    cluster: str = "c",
+    namespace: str = "ns",
+    labels: str = '{"app": "web"}',
 ) -> list[str]:
     return [b.name for b in found.of(cluster, namespace, labels)]
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from actions.recommend import advised
+from actions.recommend import with_recommendations
 from analyzers.idle import IdleAnalyzer
 from fallow.window import Window
-from runtime.findings import document
+from runtime.operations.findings import document
 
 GOLDEN = Path(__file__).parent / "golden"
 Site = Any
@@ -33,7 +33,7 @@ def test_a_site_becomes_its_document(case: str, site: Site) -> None:
         site.notebook(**notebook)
     site.price(given["price"])
     window = Window(site.start, site.start + timedelta(days=1))
-    found = advised(IdleAnalyzer().find(site.views, window))
+    found = with_recommendations(IdleAnalyzer().find(site.views, window))
     made = {"schema": "fallow.findings/v1", "findings": [document(f) for f in found]}
     path = GOLDEN / case / "findings.json"
     if os.environ.get("FALLOW_GOLDEN") == "write":

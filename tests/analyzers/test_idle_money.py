@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analyzers.idle import IdleAnalyzer
-from fallow.nouns import Finding
+from fallow.models import Finding
 from fallow.settings import IdleSettings
 from fallow.window import Window
 

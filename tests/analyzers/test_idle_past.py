@@ -9,10 +9,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from actions.backtest.asof import AsOf
+from actions.backtest.as_of import AsOf
 from analyzers.idle import IdleAnalyzer
 from fallow.errors import UsageError
-from fallow.nouns import Finding
+from fallow.models import Finding
 from fallow.settings import IdleSettings
 from fallow.window import Window
 from tests.analyzers.conftest import START, Memory, Site
@@ -196,3 +196,36 @@ def test_moments_that_are_not_equally_far_apart_are_refused(site: Site) -> None:
 def test_a_site_without_holders_has_no_past(views: Memory) -> None:
     past = IdleAnalyzer().past(views, Window(START, START + HOUR), [START + HOUR])
     assert past.rows.num_rows == 0
+
+
+@pytest.mark.parametrize("first_hour", [1, 25])
+def test_a_download_of_the_day_before_says_nothing_of_today_live_and_in_the_past(
+    views: Memory, first_hour: int
+) -> None:
+    """One sample of the host at hour 3 shows 1 GB/s: for a day its mean is work, then it is not."""
+    site = Site(views, timedelta(minutes=5))
+    site.device("GPU-0", [IDLE] * 12 * 40)
+    site.holds("server", ["GPU-0"], length=40 * HOUR, workload_uid="top")
+    first = START.replace(tzinfo=None)
+    views.rows(
+        "pod_sample",
+        [
+            {
+                "cluster": "c", "ts": first + n * timedelta(minutes=10), "namespace": "ns",
+                "pod": "server-0", "interval_s": 600.0, "cpu_cores": 0.01, "net_tx_bps": 1.0,
+                "net_rx_bps": 1e9 if n == 18 else 1.0, "requests_per_s": 0.0,
+            }
+            for n in range(40 * 6)
+        ],
+    )  # fmt: skip
+    analyzer = IdleAnalyzer()
+    moments = [START + n * HOUR for n in range(first_hour, 41)]
+    past = analyzer.past(views, Window(START, moments[-1]), moments)
+    rows = past.rows.to_pylist()
+    for hour, evidence in ((5, "suspected"), (26, "suspected"), (28, "confirmed")):
+        if hour < first_hour:
+            continue
+        k = hour - first_hour
+        (known,) = [past.finding(n) for n, row in enumerate(rows) if row["k"] == k]
+        assert known.evidence == evidence
+        assert {known.id: alike(known)} == asked(analyzer, views, moments[k])

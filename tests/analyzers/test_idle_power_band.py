@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from analyzers.idle.pieces import taught
+from analyzers.idle.pieces import count_learned
 from warehouse.signals import power_band
-from warehouse.signals.runs import BUSY, IDLE, Samples
+from warehouse.signals.runs import BUSY, IDLE, DeviceSamples
 
 
-def looks(watts: list[float], kind: int = IDLE, context: float = 1.0) -> Samples:
+def looks(watts: list[float], kind: int = IDLE, context: float = 1.0) -> DeviceSamples:
     n = len(watts)
     zeros = np.zeros(n, dtype=np.int64)
-    return Samples(
+    return DeviceSamples(
         device=zeros,
         at=np.arange(n, dtype=np.int64),
         speaks=zeros,
@@ -25,10 +25,10 @@ def looks(watts: list[float], kind: int = IDLE, context: float = 1.0) -> Samples
     )
 
 
-def learned(*parts: Samples, model: int = 0) -> power_band.Band:
+def learned(*parts: DeviceSamples, model: int = 0) -> power_band.IdleBand:
     late, held_from = np.array([10**15]), np.zeros(1, dtype=np.int64)
-    counted = sum(taught(part, np.array([model]), held_from, 1, late) for part in parts)
-    return power_band.learn(["H100"], counted.sum(axis=0))["H100"]
+    counted = sum(count_learned(part, np.array([model]), held_from, 1, late) for part in parts)
+    return power_band.learn_band(["H100"], counted.sum(axis=0))["H100"]
 
 
 def test_the_band_is_the_mode_of_the_lowest_idle_looks() -> None:

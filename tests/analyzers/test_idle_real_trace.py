@@ -1,4 +1,8 @@
-"""The plain rule on 22.8 hours of 80 real GPUs: 415 idle stretches, 456.79 GPU-hours."""
+"""The plain rule on 22.8 hours of 80 real GPUs: 415 idle stretches.
+
+From first reading to last they take 456.79 GPU-hours; for 445.68 of them a reading speaks,
+which is what the findings claim: of silence nothing is known.
+"""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -59,5 +63,6 @@ def test_the_real_trace_has_the_known_idle_stretches(
     found = IdleAnalyzer(PLAIN).find(views, window)
     assert len(found) == 415
     assert len({f.subject.workload for f in found}) == 75
-    assert sum(f.gpu_hours for f in found) == pytest.approx(456.79, abs=0.01)
+    assert sum(f.window.seconds for f in found) / 3600 == pytest.approx(456.79, abs=0.01)
+    assert sum(f.gpu_hours for f in found) == pytest.approx(445.68, abs=0.01)
     assert {f.evidence for f in found} == {"suspected"}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from analyzers.idle import IdleAnalyzer, samples
-from fallow.nouns import Finding
+from fallow.models import Finding
 from fallow.settings import Settings
 from fallow.tables import Batch, schema
 from fallow.window import Window
@@ -30,7 +30,7 @@ def both(site: Site, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Any
             roll_up(warehouse)
             rolled = warehouse.query("SELECT * FROM rollup_5m")
         site.views.put(Batch("rollup_5m", rolled.cast(schema("rollup_5m"))))
-        monkeypatch.setattr(samples, "MOST_LOOKS", 0)
+        monkeypatch.setattr(samples, "MOST_SAMPLES", 0)
         coarse = analyzer.find(site.views, window)
         assert {f.details["read_from"] for f in raw} <= {"sample"}
         assert {f.details["read_from"] for f in coarse} <= {"rollup_5m"}

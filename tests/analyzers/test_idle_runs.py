@@ -6,14 +6,22 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warehouse.signals.runs import BETWEEN, BUSY, CONFLICT, IDLE, MICRO, Samples, idle_runs
+from warehouse.signals.runs import (
+    BETWEEN,
+    BUSY,
+    CONFLICT,
+    IDLE,
+    MICRO,
+    DeviceSamples,
+    find_idle_runs,
+)
 
 
-def looks(kinds: list[int], steps: list[int] | None = None, *, gap_s: int = 180) -> Samples:
+def looks(kinds: list[int], steps: list[int] | None = None, *, gap_s: int = 180) -> DeviceSamples:
     """Return one device's looks, `steps` seconds apart (60 unless told)."""
     n = len(kinds)
     at = np.cumsum([0, *(steps or [60] * n)][:n]).astype(np.int64) * MICRO
-    return Samples(
+    return DeviceSamples(
         device=np.zeros(n, dtype=np.int64),
         at=at,
         speaks=np.full(n, 60 * MICRO),
@@ -25,8 +33,8 @@ def looks(kinds: list[int], steps: list[int] | None = None, *, gap_s: int = 180)
     )
 
 
-def lengths(found: Samples, *, exit_samples: int = 2, shortest_s: float = 0) -> list[float]:
-    runs = idle_runs(found, exit_samples=exit_samples, shortest_s=shortest_s)
+def lengths(found: DeviceSamples, *, exit_samples: int = 2, shortest_s: float = 0) -> list[float]:
+    runs = find_idle_runs(found, exit_samples=exit_samples, shortest_s=shortest_s)
     return [(e - s) / MICRO for s, e in zip(runs.start, runs.end, strict=True)]
 
 
@@ -64,7 +72,7 @@ def test_a_conflict_ends_a_run_at_once() -> None:
 def test_a_run_does_not_cross_from_one_device_to_the_next() -> None:
     both = looks([IDLE] * 4)
     both.device[2:] = 1
-    runs = idle_runs(both, exit_samples=2, shortest_s=0)
+    runs = find_idle_runs(both, exit_samples=2, shortest_s=0)
     assert runs.device.tolist() == [0, 1]
 
 
@@ -73,7 +81,7 @@ def test_no_looks_have_no_runs() -> None:
     assert lengths(looks([BUSY] * 3)) == []
 
 
-def plain(found: Samples, exit_samples: int) -> list[tuple[int, int]]:
+def plain(found: DeviceSamples, exit_samples: int) -> list[tuple[int, int]]:
     """Return the runs by a loop that reads like the definition."""
     out: list[tuple[int, int]] = []
     current: tuple[int, int] | None = None
@@ -100,7 +108,7 @@ def plain(found: Samples, exit_samples: int) -> list[tuple[int, int]]:
 )
 def test_runs_are_those_of_a_plain_loop(steps: list[tuple[int, int]], exit_samples: int) -> None:
     found = looks([k for k, _ in steps], [s for _, s in steps])
-    runs = idle_runs(found, exit_samples=exit_samples, shortest_s=0)
+    runs = find_idle_runs(found, exit_samples=exit_samples, shortest_s=0)
     speaks = round(timedelta(seconds=60).total_seconds() * MICRO)
     got = [(int(s), int(e) - speaks) for s, e in zip(runs.start, runs.end, strict=True)]
     assert got == plain(found, exit_samples)

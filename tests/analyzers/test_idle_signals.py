@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analyzers.idle import IdleAnalyzer
-from analyzers.idle.holders import Bucket
-from analyzers.idle.judge import judge
-from fallow.nouns import Finding
+from analyzers.idle.holders import WorkloadBucket
+from analyzers.idle.judge import judge_window
+from fallow.models import Finding
 from fallow.settings import IdleSettings
 from fallow.window import Window
 
@@ -373,9 +373,9 @@ def test_buckets_of_workloads_judged_apart_are_the_whole(views: "Memory", site: 
         site.host(f"job-{n}-0", **REST)
     window = Window(site.start, site.start + timedelta(days=1))
     settings = IdleSettings()
-    whole = judge(views, window, [window.end], settings, over=True)
+    whole = judge_window(views, window, [window.end], settings, over=True)
     parts = [
-        judge(views, window, [window.end], settings, over=True, bucket=Bucket(n, 4))
+        judge_window(views, window, [window.end], settings, over=True, bucket=WorkloadBucket(n, 4))
         for n in range(4)
     ]
     assert [p.rows.height for p in parts].count(0) < 3

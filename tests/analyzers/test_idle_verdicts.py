@@ -5,15 +5,22 @@ import itertools
 import msgspec
 import pytest
 
-from analyzers.idle.evidence import HARD, SOFT, UNACTIONABLE, Signals, confidence, judge
+from analyzers.idle.evidence import (
+    HARD,
+    SOFT,
+    UNACTIONABLE,
+    IdleSignals,
+    compute_confidence,
+    judge_signals,
+)
 
 FLAGS = (*HARD, *SOFT, *UNACTIONABLE)
 TRI = (True, False, None)
-SURE = Signals(physics=True, host=True, intent=True)
+SURE = IdleSignals(physics=True, host=True, intent=True)
 
 
 def test_the_table_names_every_flag_a_witness_record_has() -> None:
-    named = {f.name for f in msgspec.structs.fields(Signals)}
+    named = {f.name for f in msgspec.structs.fields(IdleSignals)}
     assert named == {"compute", "physics", "host", "intent", "bodiless", "low", *FLAGS}
 
 
@@ -21,21 +28,21 @@ def test_any_doubt_forbids_acting_in_every_combination() -> None:
     for size in (1, 2):
         for flags in itertools.combinations(FLAGS, size):
             for physics, host, intent, bodiless in itertools.product(TRI, TRI, TRI, (True, False)):
-                doubted = Signals(
+                doubted = IdleSignals(
                     physics=physics,
                     host=host,
                     intent=intent,
                     bodiless=bodiless,
                     **dict.fromkeys(flags, True),
                 )
-                judged = judge(doubted)
+                judged = judge_signals(doubted)
                 assert not judged.actionable, doubted
                 assert judged.reasons, doubted
 
 
 def test_acting_needs_compute_physics_and_host_or_intent() -> None:
     for compute, physics, host, intent in itertools.product((True, False), TRI, TRI, TRI):
-        judged = judge(Signals(compute, physics, host, intent))
+        judged = judge_signals(IdleSignals(compute, physics, host, intent))
         against = physics is False or host is False or intent is False
         wanted = compute and physics is True and (host or intent) is True and not against
         assert judged.actionable is wanted
@@ -43,43 +50,43 @@ def test_acting_needs_compute_physics_and_host_or_intent() -> None:
 
 def test_acting_on_mig_instances_needs_host_and_intent_where_physics_is_silent() -> None:
     for compute, physics, host, intent in itertools.product((True, False), TRI, TRI, TRI):
-        judged = judge(Signals(compute, physics, host, intent, bodiless=True))
+        judged = judge_signals(IdleSignals(compute, physics, host, intent, bodiless=True))
         against = physics is False or host is False or intent is False
         sure = (host or intent) if physics else (host and intent)
         assert judged.actionable is bool(compute and sure and not against)
 
 
 def test_compute_alone_is_suspected_and_one_independent_witness_confirms() -> None:
-    assert judge(Signals()).evidence == "suspected"
+    assert judge_signals(IdleSignals()).evidence == "suspected"
     for name in ("physics", "host", "intent"):
-        assert judge(Signals(**{name: True})).evidence == "confirmed"
+        assert judge_signals(IdleSignals(**{name: True})).evidence == "confirmed"
 
 
 @pytest.mark.parametrize("flag", HARD)
 def test_a_hard_veto_leaves_no_verdict(flag: str) -> None:
-    judged = judge(msgspec.structs.replace(SURE, **{flag: True}))
+    judged = judge_signals(msgspec.structs.replace(SURE, **{flag: True}))
     assert (judged.verdict, judged.evidence) == ("unknown", None)
     assert judged.reasons == (HARD[flag],)
 
 
 @pytest.mark.parametrize("flag", SOFT)
 def test_a_soft_veto_leaves_a_suspicion(flag: str) -> None:
-    judged = judge(msgspec.structs.replace(SURE, **{flag: True}))
+    judged = judge_signals(msgspec.structs.replace(SURE, **{flag: True}))
     assert (judged.verdict, judged.evidence) == ("idle", "suspected")
 
 
 def test_power_above_the_band_outweighs_host_and_intent() -> None:
-    assert judge(Signals(physics=False, host=True, intent=True)).evidence == "suspected"
+    assert judge_signals(IdleSignals(physics=False, host=True, intent=True)).evidence == "suspected"
 
 
 def test_somebody_at_work_is_busy_whatever_the_board_says() -> None:
-    judged = judge(msgspec.structs.replace(SURE, intent=False))
+    judged = judge_signals(msgspec.structs.replace(SURE, intent=False))
     assert (judged.verdict, judged.evidence) == ("busy", None)
 
 
 def test_confidence_never_grows_with_doubt() -> None:
-    sure = confidence(SURE, coverage=1.0, exact=True, evidence="confirmed")
+    sure = compute_confidence(SURE, coverage=1.0, exact=True, evidence="confirmed")
     assert sure == 1.0
-    assert confidence(SURE, coverage=0.5, exact=True, evidence="confirmed") == 0.5
-    assert confidence(SURE, coverage=1.0, exact=False, evidence="suspected") == 0.25
-    assert confidence(Signals(), coverage=1.0, exact=True, evidence="suspected") == 0.5
+    assert compute_confidence(SURE, coverage=0.5, exact=True, evidence="confirmed") == 0.5
+    assert compute_confidence(SURE, coverage=1.0, exact=False, evidence="suspected") == 0.25
+    assert compute_confidence(IdleSignals(), coverage=1.0, exact=True, evidence="suspected") == 0.5

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from analyzers.idle import IdleAnalyzer
-from analyzers.idle.wanted import Clock, Hours
+from analyzers.idle.return_probability import ActivityHours, WorkClock
 from fallow.settings import IdleSettings
 from fallow.window import Window
 
@@ -19,17 +19,19 @@ MONDAY = 24 * 20_780  # the first hour of 2026-11-23
 AHEAD = 4
 
 
-def hours(*workloads: str, first: int = MONDAY, working: tuple[int, int] = (0, 24)) -> Hours:
+def hours(
+    *workloads: str, first: int = MONDAY, working: tuple[int, int] = (0, 24)
+) -> ActivityHours:
     """Return workloads of one kind from texts: `a` an active hour, `.` a rest."""
     owner = [n for n, shown in enumerate(workloads) for _ in shown]
     hour = [first + h for shown in workloads for h in range(len(shown))]
     active = [mark == "a" for shown in workloads for mark in shown]
-    return Hours(
+    return ActivityHours(
         np.array(owner),
         np.array(hour),
         np.array(active),
         np.zeros(len(workloads), dtype=np.int64),
-        Clock(working, "UTC"),
+        WorkClock(working, "UTC"),
     )
 
 
@@ -79,7 +81,7 @@ def test_only_working_hours_tell_of_working_hours(now_at: int, exposures: int, l
 
 
 def test_working_hours_are_those_of_a_place_and_not_of_a_weekend() -> None:
-    clock = Clock((7, 19), "America/New_York")  # five hours behind in November
+    clock = WorkClock((7, 19), "America/New_York")  # five hours behind in November
     at = MONDAY + np.arange(24)
     assert np.flatnonzero(clock.working(at, 1)).tolist() == list(range(12, 24))
     saturday = at + 5 * 24

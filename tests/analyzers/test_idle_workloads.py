@@ -9,7 +9,7 @@ import pytest
 
 from analyzers.idle import IdleAnalyzer
 from fallow.errors import UsageError
-from fallow.nouns import Finding
+from fallow.models import Finding
 from fallow.settings import IdleSettings
 from fallow.window import Window
 
@@ -387,12 +387,27 @@ def test_who_shares_a_device_that_rests_is_idle_and_never_acted_upon(
     assert sum(f.gpu_hours for f in found) == pytest.approx(4)
 
 
-def test_a_young_pod_is_suspected_at_most(views: "Memory", site: "Site", window: Window) -> None:
-    site.device("GPU-0", [0.0] * 70, power_w=100.0)
+@pytest.mark.parametrize(("minutes", "idle"), [(74, 0), (76, 1)])
+def test_the_startup_of_a_pod_is_no_idle_time(
+    views: "Memory", site: "Site", window: Window, minutes: int, idle: int
+) -> None:
+    """A pod is idle from its 15th minute on, as in the ledger, and a finding an hour later."""
+    site.device("GPU-0", [0.0] * minutes, power_w=100.0)
     started = site_start(site).replace(tzinfo=None)
     site.holds("train", ["GPU-0"], started_at=started)
+    found = find(views, window)
+    assert [f.window.start - site.start for f in found] == [timedelta(minutes=15)] * idle
+
+
+def test_ranks_of_a_young_pod_are_suspected_at_most(
+    views: "Memory", site: "Site", window: Window
+) -> None:
+    site.device("GPU-0", [0.0] * 50, power_w=100.0)
+    site.device("GPU-1", [0.9] * 50, power_w=600.0)
+    started = site_start(site).replace(tzinfo=None)
+    site.holds("train", ["GPU-0", "GPU-1"], started_at=started)
     (found,) = find(views, window)
-    assert found.evidence == "suspected"
+    assert (found.verdict, found.evidence) == ("partly idle", "suspected")
 
 
 def test_an_unresolved_owner_is_reported_and_never_acted_upon(

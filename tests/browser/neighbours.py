@@ -8,7 +8,8 @@ import pyarrow as pa
 from fallow.action_settings import ActionsSettings
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime import analyzing, demo, pipeline
+from runtime.experiments import demo
+from runtime.operations import analyzer_runs, pipeline
 from tests.dashboards import acted
 from tests.dashboards.drawing import DAYS, GPUS, HOSTILE, hostile_rows
 from warehouse.lake import Warehouse
@@ -24,13 +25,13 @@ def settle(home: Path) -> Settings:
 
 def alone(home: Path, *, days: int = DAYS, gpus: int = GPUS) -> Settings:
     """Fill a warehouse with the demo's fleet only, policies in force, and return its settings."""
-    demo.play(days=days, gpus=gpus, seed=1, progress=lambda _what, _part: None, home=home)
+    demo.run_demo(days=days, gpus=gpus, seed=1, progress=lambda _what, _part: None, home=home)
     actions = ActionsSettings(policies=home / "policies")
     made = Settings(home=home, cluster=demo.CLUSTER, actions=actions)
     acted.policies(made, ("idle-inference", "idle-notebooks"))
     with Warehouse.open(made, write=True, clock=lambda: demo.END) as warehouse:
         held = Window(demo.END - timedelta(days=days), demo.END)
-        pipeline.analyze(warehouse, held, analyzing.chosen(made))
+        pipeline.analyze(warehouse, held, analyzer_runs.load_analyzers(made))
         acted.lived(made, warehouse, demo.END)
     return made
 

@@ -15,7 +15,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from dashboards import app
-from runtime import demo
+from runtime.experiments import demo
 from tests.browser.neighbours import alone, given
 from tests.browser.serving import dashboard, free_port
 from tests.browser.visiting import Visitor

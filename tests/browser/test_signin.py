@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser
 
-from dashboards.figures import acts, inbox, mine
-from dashboards.figures.asking import Filters
+from dashboards.figures import inbox, owner_workloads, policy_actions
+from dashboards.figures.query import Filters
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime import demo
+from runtime.experiments import demo
 from tests.browser.neighbours import given
 from tests.browser.provider import CLIENT, SECRET, Provider, Service, answering
 from tests.browser.serving import dashboard, free_port
@@ -117,13 +117,13 @@ def wishes(settings: Settings) -> list[Wish]:
     """Return one wish of each kind about what lies in the warehouse."""
     window = Window(demo.END - timedelta(days=2), demo.END)
     with Warehouse.open(settings) as views:
-        found = inbox.listed(views, window, Filters()).to_pylist()[0]["id"]
-        waits = acts.waiting(views, Filters()).to_pylist()[0]["id"]
-        rows = acts.done(views, window, Filters()).to_pylist()
+        found = inbox.list_inbox(views, window, Filters()).to_pylist()[0]["id"]
+        waits = policy_actions.waiting(views, Filters()).to_pylist()[0]["id"]
+        rows = policy_actions.actions_done(views, window, Filters()).to_pylist()
         took = next(row["id"] for row in rows if row["result"] == "done")
-        decided = acts.plan(views, Filters()).to_pylist()
+        decided = policy_actions.plan(views, Filters()).to_pylist()
         owner = decided[0]["owner"]
-        case = mine.coming(views, Filters(), (owner,)).to_pylist()[0]
+        case = owner_workloads.coming(views, Filters(), (owner,)).to_pylist()[0]
     whom = f"{case['workload_kind']}/{case['namespace']}/{case['workload']}"
     return [
         Wish("inbox", {"finding": found}, "Snooze", "snooze", {"finding": found, "for": "7d"}),

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from actions.journal import words
-from actions.policy.reading import read
+from actions.journal import event_types
+from actions.policy.parser import read_policies
 from fallow.settings import Settings, load
 from fallow.tables import Batch
-from runtime.cli.frame import Run
+from runtime.cli.options import CommandRun
 from tests.actions.loop.site import SPACE, Site, bare, pod_spec
 from tests.actions.notices.conftest import Hook
 from tests.cli.conftest import Fallow
@@ -192,7 +192,7 @@ def steps(ran: Any) -> list[tuple[str, str]]:
 def earlier(monkeypatch: pytest.MonkeyPatch) -> list[timedelta]:
     """Let commands believe that it is so much earlier: a grace has three looks at least."""
     offset = [timedelta(seconds=370)]
-    monkeypatch.setattr(Run, "now", lambda _run: datetime.now(UTC) - offset[0])
+    monkeypatch.setattr(CommandRun, "now", lambda _run: datetime.now(UTC) - offset[0])
     return offset
 
 
@@ -211,9 +211,9 @@ def test_a_notebook_is_told_stopped_and_undone(
     # No policy enforces that was not replayed, or forced.
     assert steps(fallow("apply", "--yes", "-o", "json")) == [(whom, "notified")]
     assert whom in hook.got[0]["message"]
-    (policy,) = read([site.folder.parent / "policies"], look=timedelta(minutes=2))
+    (policy,) = read_policies([site.folder.parent / "policies"], interval=timedelta(minutes=2))
     trust = {"fingerprint": policy.fingerprint, "forced": True}
-    site.journal().append(words.TRUSTED, "notebooks", trust)
+    site.journal().append(event_types.TRUSTED, "notebooks", trust)
     earlier[0] = timedelta(0)
     ran = fallow("apply", "--yes", "-o", "json")
     assert steps(ran) == [(whom, "acted")], (ran.out, ran.err)
@@ -238,13 +238,13 @@ def test_a_notebook_that_wakes_between_plan_and_act_is_left_alone(
 ) -> None:
     assert fallow("collect", "--once").code == 0
     fallow("apply", "--yes")
-    (policy,) = read([site.folder.parent / "policies"], look=timedelta(minutes=2))
+    (policy,) = read_policies([site.folder.parent / "policies"], interval=timedelta(minutes=2))
     trust = {"fingerprint": policy.fingerprint, "forced": True}
-    site.journal().append(words.TRUSTED, "notebooks", trust)
+    site.journal().append(event_types.TRUSTED, "notebooks", trust)
     earlier[0] = timedelta(0)
     exporter.util, exporter.watts = 95.0, 600.0
     ran = fallow("apply", "--yes", "-o", "json")
     assert steps(ran) == [(f"Notebook/{SPACE}/nb", "refused")], ran.out
     assert "GPU-1 was seen at work (95%)" in ran.out
-    assert words.INTENT not in site.kinds()
+    assert event_types.INTENT not in site.kinds()
     assert "annotations" not in site.get("Notebook", "nb")["metadata"]

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from actions.journal import Journal, Record, words
-from actions.policy.budgets import Spent
-from actions.policy.reading import read
+from actions.journal import Journal, JournalState, event_types
+from actions.policy.budgets import BudgetUsage
+from actions.policy.parser import read_policies
 from fallow.settings import load
-from runtime import explaining_actions as explaining
-from runtime.cli.frame import Run
+from runtime.cli.options import CommandRun
+from runtime.operations import action_history as explaining
 from tests.actions.loop.site import SPACE, Site
 from tests.actions.notices.conftest import Hook
 from tests.cli.conftest import Fallow
@@ -27,12 +27,12 @@ def acted(site: Site, fallow: Fallow, hook: Hook, monkeypatch: pytest.MonkeyPatc
     """Tell, wait and stop the notebook by the command line; return the action's id."""
     del hook
     offset = [timedelta(seconds=370)]
-    monkeypatch.setattr(Run, "now", lambda _run: datetime.now(UTC) - offset[0])
+    monkeypatch.setattr(CommandRun, "now", lambda _run: datetime.now(UTC) - offset[0])
     assert fallow("collect", "--once").code == 0
     assert fallow("apply", "--yes").code == 0
-    (policy,) = read([site.folder.parent / "policies"], look=timedelta(minutes=2))
+    (policy,) = read_policies([site.folder.parent / "policies"], interval=timedelta(minutes=2))
     trust = {"fingerprint": policy.fingerprint, "forced": True}
-    site.journal().append(words.TRUSTED, "notebooks", trust)
+    site.journal().append(event_types.TRUSTED, "notebooks", trust)
     offset[0] = timedelta(0)
     assert fallow("apply", "--yes").code == 0
     (row,) = json.loads(fallow("actions", "-o", "json").out)["actions"]
@@ -80,15 +80,15 @@ def test_a_verdict_comes_out_again_from_stored_rows(site: Site, fallow: Fallow, 
 @pytest.mark.slow
 def test_what_was_changed_since_is_named(site: Site, acted: str) -> None:
     with Journal.open(site.folder / "journal.sqlite", lambda: site.now, write=False) as journal:
-        told = Record(journal).catch_up().actions[acted]
+        told = JournalState(journal).catch_up().actions[acted]
         (row,) = journal.entries("intent", key=acted)
-    spent = msgspec.convert(row.document["spent"], Spent, strict=False)
+    spent = msgspec.convert(row.document["spent"], BudgetUsage, strict=False)
     policy = explaining._policy(told)
-    assert explaining.decided_again(told, policy, spent) == "same"
+    assert explaining.replay_decision(told, policy, spent) == "same"
     frozen = msgspec.structs.replace(spent, frozen="by ann")
-    said = explaining.decided_again(told, policy, frozen)
+    said = explaining.replay_decision(told, policy, frozen)
     assert said.startswith("differs in ")
     assert "ruling (allow then," in said
     other = msgspec.structs.replace(policy, max_resources=99)
-    assert "not the one of its fingerprint" in explaining.decided_again(told, other, spent)
-    assert "older Fallow" in explaining.decided_again(told, policy, None)
+    assert "not the one of its fingerprint" in explaining.replay_decision(told, other, spent)
+    assert "older Fallow" in explaining.replay_decision(told, policy, None)

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 import yaml
 
-from actions.journal import words
-from actions.policy.reading import read
-from runtime.cli.frame import Run
+from actions.journal import event_types
+from actions.policy.parser import read_policies
+from runtime.cli.options import CommandRun
 from tests.actions.loop.site import SPACE, Site, pod_spec
 from tests.actions.notices.conftest import Hook
 from tests.cli.conftest import Fallow
@@ -143,16 +143,16 @@ def test_the_plan_knows_the_owner_and_the_loop_acts(
     made: Made, fallow: Fallow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offset = [timedelta(seconds=370)]
-    monkeypatch.setattr(Run, "now", lambda _run: datetime.now(UTC) - offset[0])
+    monkeypatch.setattr(CommandRun, "now", lambda _run: datetime.now(UTC) - offset[0])
     with made.served(fallow):
         assert fallow("collect", "--once").code == 0
         row = planned(fallow)
         assert "/".join(row["subject"]) == f"c/{WHOM}", row
         assert not {"identity", "resolved", "ready", "skew"} & set(reasons(row)), row
         assert steps(fallow("apply", "--yes", "-o", "json")) == [(WHOM, "notified")]
-        (policy,) = read([made.folder / "policies"], look=timedelta(minutes=2))
+        (policy,) = read_policies([made.folder / "policies"], interval=timedelta(minutes=2))
         trust = {"fingerprint": policy.fingerprint, "forced": True}
-        made.site.journal().append(words.TRUSTED, "notebooks", trust)
+        made.site.journal().append(event_types.TRUSTED, "notebooks", trust)
         offset[0] = timedelta(0)
         ran = fallow("apply", "--yes", "-o", "json")
         assert steps(ran) == [(WHOM, "acted")], (ran.out, ran.err)

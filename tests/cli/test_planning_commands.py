@@ -2,16 +2,18 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from actions.journal import Journal, Record
+from actions.journal import Journal, JournalState
 from fallow.settings import load
 from fallow.tables import Batch
 from fallow.window import Window
+from runtime.operations.live_actor import LiveEvidence
 from tests.actions.backtest.town import HOUR, HOURS, Town, rests
 from tests.analyzers.conftest import START
 from warehouse.lake import Warehouse
@@ -56,7 +58,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
         town.site.price("2.40")
         town.add("resting")
         town.add("back", rests((10, 12)))
-        town.add("gone-0", kind="Pod", hours=20, pod="gone-0")
+        town.add("gone-0", kind="unresolved", hours=20, pod="gone-0")
         town.place()
     first = START.replace(tzinfo=None) + 24 * HOUR
     pods, kept.taken["pod"] = kept.taken["pod"], []
@@ -111,10 +113,52 @@ def test_a_plan_as_a_document(fallow: Fallow, stored: Path, rules: Path) -> None
     assert told["saves"]["workloads"] == 0
 
 
+def test_what_has_no_resolved_owner_is_refused_with_that_reason(
+    fallow: Fallow, stored: Path, rules: Path
+) -> None:
+    policy = POLICY.format(name="any", rate="98%").replace(", kind: [idle_job, idle_notebook]", "")
+    (rules / "any.yaml").write_text(policy)
+    then = f"{START + 19 * HOUR:%Y-%m-%dT%H:%M}"
+    words = ("--home", stored, "--policies", rules / "any.yaml", "--at", then)
+    ran = fallow("plan", *words, "-o", "json")
+    acted = {d["subject"][3] for d in json.loads(ran.out)["decisions"]}
+    assert acted == {"resting", "back"}
+    told = json.loads(fallow("why-not", "gone-0", *words, "-o", "json").out)
+    assert told["workload"] == "unresolved/ns/gone-0"
+    (gate,) = [row for row in told["why_not"] if row["gate"] == "resolved"]
+    assert (gate["answer"], gate["said"]) == ("no", "the top owner: unknown")
+
+
 def test_a_plan_of_an_old_past_says_so(fallow: Fallow, stored: Path, rules: Path) -> None:
     ran = fallow("plan", "--home", stored, "--policies", rules / "easy.yaml")
     assert ran.code == 0, ran.err
     assert "nothing can be acted upon (--at 2026-11-03T00:00 shows the plan of then)" in ran.err
+
+
+def test_a_plan_ends_at_the_wall_clock_and_holds_nothing_of_a_week_ago(
+    fallow: Fallow, stored: Path, rules: Path
+) -> None:
+    later = END + timedelta(days=7)
+    words = ("--home", stored, "--policies", rules / "easy.yaml")
+    then = fallow("plan", *words, "--at", f"{later:%Y-%m-%dT%H:%M}", "-o", "json")
+    told = json.loads(then.out)
+    assert (told["decisions"], told["at"]) == ([], f"{later:%Y-%m-%dT%H:%M:%S}Z")
+    assert "the last look is 7d old: nothing can be acted upon" in then.out
+    now = fallow("plan", *words, "--at", AT, "-o", "json")
+    assert len(json.loads(now.out)["decisions"]) == 2
+
+
+def test_cases_and_budgets_of_acting_end_at_the_wall_clock(stored: Path) -> None:
+    settings = load(environ={}, flags={"home": stored, "cluster": "c"}).settings
+    idle = settings.idle.model_copy(update={"min_expected_rest": None})
+    settings = settings.model_copy(update={"idle": idle})
+    later = END + timedelta(days=7)
+    with Warehouse.open(settings, clock=lambda: later) as warehouse:
+        for at, cases, gpus in ((END, 2, 3), (later, 0, None)):
+            evidence = LiveEvidence(warehouse, settings, lambda _now: None, lambda at=at: at)  # type: ignore[misc]
+            idling = [f for f in evidence.cases(at) if f.finding.analyzer == "idle"]
+            assert len(idling) == cases
+            assert evidence.fleet(at).fleet_gpus == gpus
 
 
 def test_why_not_lists_the_gates_that_are_shut(fallow: Fallow, stored: Path, rules: Path) -> None:
@@ -149,7 +193,7 @@ def test_a_proved_rate_is_trusted_and_one_that_is_not_exits_with_3(
     assert "approval" not in told["unknown"]
     assert told["regret"]["upper_end_95"] == pytest.approx(0.974679, abs=1e-6)
     with Journal.open(stored / "journal.sqlite", lambda: END, write=False) as journal:
-        record = Record(journal).catch_up()
+        record = JournalState(journal).catch_up()
         assert record.trusted["own"].fingerprint == told["fingerprint"]
         assert "strict" not in record.trusted
         noted = [e.key for e in journal.entries("backtested")]
@@ -163,11 +207,11 @@ def test_a_back_test_names_the_cases_of_which_no_inventory_tells_the_owner(
     words = ("--home", stored, "--policies", rules, "--since", SPAN, "--dry-run")
     ran = fallow("backtest", "easy", *words)
     assert "the identity of 1 case could not be resolved" in ran.err
-    (line,) = [line for line in ran.err.splitlines() if "Pod/ns/gone-0" in line]
+    (line,) = [line for line in ran.err.splitlines() if "unresolved/ns/gone-0" in line]
     assert "20.0 GPU-hours: it was over before the first inventory" in line
     assert "gone-0" not in ran.out
     (case,) = json.loads(fallow("backtest", "easy", *words, "-o", "json").out)["unresolved"]
-    assert (case["workload"], case["gpu_hours"]) == ("Pod/ns/gone-0", pytest.approx(20))
+    assert (case["workload"], case["gpu_hours"]) == ("unresolved/ns/gone-0", pytest.approx(20))
     assert case["why"].startswith("it was over before the first inventory (2026-11-02")
 
 

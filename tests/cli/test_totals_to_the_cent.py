@@ -9,11 +9,11 @@ from decimal import Decimal
 from typing import Any
 
 from dashboards.figures import spend as figures
-from dashboards.figures.asking import Filters
+from dashboards.figures.query import Filters
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime.demo import END
-from runtime.output import render
+from runtime.experiments.demo import END
+from runtime.rendering.tables import render
 from warehouse.lake import Warehouse
 
 Fallow = Callable[..., Any]
@@ -79,6 +79,6 @@ def test_money_and_hours_of_json_and_csv_have_no_noise() -> None:
     told = render(rows, "json", noun="spend")
     assert "896.0," in told
     assert '"usd": 0.00' in told
-    assert "2.123456789" in told
-    assert render(rows, "csv", noun="spend").splitlines()[1] == "896.0,0.00,2.123456789"
+    assert "2.123457" in told
+    assert render(rows, "csv", noun="spend").splitlines()[1] == "896.0,0.00,2.123457"
     assert "896.0000000000003" in render(rows, "json", noun="rows"), "a query's rows are kept"

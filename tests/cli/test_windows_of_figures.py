@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from runtime.cli.frame import Run
+from runtime.cli.options import CommandRun
 
 Fallow = Callable[..., Any]
 COLUMNS = ["--columns", "workload=pod,ts=ts,gpu_util_pct=util", "--interval", "60s"]
@@ -22,7 +22,7 @@ RATE = 2
 @pytest.fixture
 def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[datetime], None]:
     """Set the wall clock of the commands."""
-    return lambda moment: monkeypatch.setattr(Run, "now", lambda _run: moment)
+    return lambda moment: monkeypatch.setattr(CommandRun, "now", lambda _run: moment)
 
 
 @pytest.fixture

@@ -8,12 +8,13 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
 import pytest
 from aiohttp import web
 
 from collectors.exporters import ExporterCollector
 from fallow.errors import UsageError
-from fallow.seams import Collector
+from fallow.protocols import Collector
 from fallow.settings import ExporterSettings
 from fallow.tables import Batch
 from fallow.window import Window
@@ -215,9 +216,10 @@ def test_a_target_comes_back(server: Exporters, collector: Make) -> None:
     url = server.url("/node/back")
     mine = collector(url)
     assert len(samples(list(mine.collect(WINDOW)))) == 2
-    mine._targets = [(name, at.with_path("/503")) for name, at in mine._targets]
+    (target,) = mine._targets
+    mine._targets = [msgspec.structs.replace(target, url=target.url.with_path("/503"))]
     assert scrapes(list(mine.collect(WINDOW)))[0]["up"] is False
-    mine._targets = [(name, at.with_path("/node/back")) for name, at in mine._targets]
+    mine._targets = [target]
     assert len(samples(list(mine.collect(WINDOW)))) == 2
 
 
@@ -244,4 +246,4 @@ def test_addresses_that_cannot_be_scraped(address: str, collector: Make) -> None
 
 
 def test_a_bare_address_means_metrics(collector: Make) -> None:
-    assert collector("http://node:9400")._targets[0][0] == "http://node:9400/metrics"
+    assert collector("http://node:9400")._targets[0].name == "http://node:9400/metrics"

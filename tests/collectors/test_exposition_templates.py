@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import collectors.reader as module
-from collectors.reader import Look, Reader, Reading
+from collectors.reader import Reader, ScrapeCycle, TargetScrape
 
 MOMENT = np.datetime64("2026-11-20T12:00:00", "us")
 HEAD = "# HELP DCGM_FI_DEV_GPU_UTIL x\n# TYPE DCGM_FI_DEV_GPU_UTIL gauge\n"
@@ -24,13 +24,13 @@ def body(*values: object, pod: str = "p", stamp: str = "", extra: str = "", end:
     return HEAD + "".join(lines) + extra
 
 
-def look(reader: Reader, *bodies: str, name: str = "t") -> Reading:
+def look(reader: Reader, *bodies: str, name: str = "t") -> ScrapeCycle:
     for i, text in enumerate(bodies):
         reader.feed(f"{name}{i}", text.encode())
     return reader.finish(MOMENT, cluster="c", interval_s=30, source="s")
 
 
-def rows(reading: Reading) -> list[dict[str, object]]:
+def rows(reading: ScrapeCycle) -> list[dict[str, object]]:
     return [
         row
         for batch in reading.assembled.batches
@@ -39,7 +39,7 @@ def rows(reading: Reading) -> list[dict[str, object]]:
     ]
 
 
-def told(reading: Reading) -> list[tuple[int, int, int, int, bool]]:
+def told(reading: ScrapeCycle) -> list[tuple[int, int, int, int, bool]]:
     return [(x.values, x.refused, x.rejected, x.unknown, x.cut) for x in reading.looks]
 
 
@@ -155,7 +155,7 @@ def test_a_target_without_gpu_metrics_counts_them() -> None:
     reader = Reader()
     for _ in range(2):
         reading = look(reader, "go_goroutines 5\nprocess_open_fds 3\n")
-        assert reading.looks == [Look("t0", unknown=2)]
+        assert reading.looks == [TargetScrape("t0", unknown=2)]
 
 
 _values = st.lists(

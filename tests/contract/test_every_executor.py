@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from actions.executors import every, for_
+from actions.executors import choose_executor, load_executors
 from actions.reclaim.kinds import kinds
-from actions.recommend import verbs
-from fallow.acting import Change, Intent
+from actions.recommend import read_verbs
+from fallow.action_models import Change, Intent
 from fallow.plugins import installed
-from fallow.seams import Executor, Right
-from simulator.kube.kinds import known
+from fallow.protocols import Executor, Right
+from simulator.kube.kinds import builtin_kinds
 from tests.actions.places import Place, bare, serving
 from tests.actions.reclaim.examples import EXAMPLES, decided
 
@@ -63,7 +63,7 @@ def covered(rights: tuple[Right, ...], change: Change) -> bool:
 
 @pytest.mark.parametrize("name", installed("executors"))
 def test_an_executor_says_what_it_does_and_what_it_needs(name: str) -> None:
-    executor = every()[name]
+    executor = load_executors()[name]
     assert isinstance(executor, Executor)
     for said in (executor.kinds, executor.capabilities, executor.verbs):
         assert isinstance(said, frozenset)
@@ -78,8 +78,8 @@ def test_an_executor_says_what_it_does_and_what_it_needs(name: str) -> None:
 
 @pytest.mark.parametrize("name", installed("executors"))
 def test_rights_name_resources_that_a_cluster_serves(name: str) -> None:
-    served = {(k.group, k.plural) for k in known()}
-    for right in every()[name].rights:
+    served = {(k.group, k.plural) for k in builtin_kinds()}
+    for right in load_executors()[name].rights:
         whole = right.resource.partition("/")[0]
         assert (right.group, whole) in served, f"{name}: {right}"
 
@@ -105,7 +105,7 @@ def test_an_intent_is_data_that_is_undone_and_covered(api: Place, number: int) -
     api.make(example.stored, example.body("x"), status=example.status)
     before = _everything(api)
     decision = decided(example.kind, api.name, "x", example.verb)
-    executor = for_(decision)
+    executor = choose_executor(decision)
     intent = executor.intend(decision, api.door)
     assert _everything(api) == before, "an executor sends nothing"
     assert intent.capability in executor.capabilities
@@ -117,27 +117,27 @@ def test_an_intent_is_data_that_is_undone_and_covered(api: Place, number: int) -
 def _everything(api: Place) -> list[Any]:
     assert api.server is not None
     store = api.server.store
-    return [bare(o) for k in known() for o in store.list(k.key)]
+    return [bare(o) for k in builtin_kinds() for o in store.list(k.key)]
 
 
 def test_every_executor_is_under_contract() -> None:
-    ours = {type(for_(decided(e.kind, "a", "x", e.verb))).__name__ for e in EXAMPLES}
-    held = {n for n, e in every().items() if type(e).__name__ in ours}
+    ours = {type(choose_executor(decided(e.kind, "a", "x", e.verb))).__name__ for e in EXAMPLES}
+    held = {n for n, e in load_executors().items() if type(e).__name__ in ours}
     assert held | set(ELSEWHERE) == set(installed("executors"))
     root = Path(__file__).resolve().parents[2]
     assert all(any((root / folder).glob("test_*.py")) for folder in ELSEWHERE.values())
 
 
 def test_every_stop_that_is_recommended_is_carried_out() -> None:
-    for kind, verb in verbs().items():
-        executor = for_(decided(kind, "a", "x", verb.verb))
+    for kind, verb in read_verbs().items():
+        executor = choose_executor(decided(kind, "a", "x", verb.verb))
         assert kind in executor.kinds
-    assert set(verbs()) | {"Pod"} == set(kinds())
+    assert set(read_verbs()) | {"Pod"} == set(kinds())
 
 
 def test_one_executor_for_each_kind_and_verb() -> None:
     seen: dict[tuple[str, str], str] = {}
-    for name, executor in every().items():
+    for name, executor in load_executors().items():
         for key in ((k, v) for k in executor.kinds for v in executor.verbs):
             assert key not in seen, f"{key}: {name} and {seen.get(key)}"
             seen[key] = name

@@ -11,7 +11,7 @@ import pytest
 
 from fallow import tables
 from fallow.plugins import installed, load
-from fallow.seams import Analyzer, Collector, PriceSource
+from fallow.protocols import Analyzer, Collector, PriceSource
 from fallow.settings import Settings
 from fallow.settings import load as load_settings
 from fallow.window import Window
@@ -45,11 +45,11 @@ def _settings(home: Path) -> Settings:
 def _kubernetes(settings: Settings) -> Any:
     from kubernetes import client
 
-    from fallow.kube.api import Api, Pause  # noqa: PLC0415
+    from fallow.kube.api import ApiConnection, BackOff  # noqa: PLC0415
 
     configuration = client.Configuration(host=settings.prometheus.url)
     configuration.retries = False
-    api = Api(client.ApiClient(configuration), pause=Pause(sleep=lambda _: None))
+    api = ApiConnection(client.ApiClient(configuration), pause=BackOff(sleep=lambda _: None))
     plugin = load("collectors", "kubernetes")
     return plugin(settings.kubernetes, "contract", lambda: NOW, api=api)
 

@@ -6,14 +6,23 @@ from typing import Any
 
 import msgspec
 
-from actions.journal import Journal, words
-from actions.journal.copying import copy
-from actions.policy.reversals import upper_end
-from fallow.acting import Action, Decision, Intent, Outcome, Reason, Result, Target, action_id
+from actions.journal import Journal, event_types
+from actions.journal.warehouse_copy import copy_journal
+from actions.policy.reversals import get_upper_end
+from fallow.action_models import (
+    Action,
+    Decision,
+    Intent,
+    Outcome,
+    Reason,
+    Result,
+    Target,
+    action_id,
+)
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime import findings, planned
-from runtime.plan_rows import Telling
+from runtime.operations import findings, plans
+from runtime.operations.plan_rows import PlanWriter
 from warehouse.lake import Warehouse
 
 DAY = timedelta(days=1)
@@ -21,30 +30,32 @@ DAY = timedelta(days=1)
 
 def lived(settings: Settings, warehouse: Warehouse, end: datetime) -> None:
     """Let policies decide about the stored findings, and a journal tell of the day before."""
-    found = findings.latest(warehouse, Window(end - 3 * DAY, end))
+    found = findings.read_latest(warehouse, Window(end - 3 * DAY, end))
     idle = [f for f in found if f.analyzer == "idle" and f.evidence == "confirmed"][:6]
     clock = Clock(end - DAY)
-    with Journal.open(planned.journal_of(settings), clock, actor="fallow") as journal:
+    with Journal.open(plans.journal_path(settings), clock, actor="fallow") as journal:
         whom = [_decision(f, end) for f in idle]
         for decision in whom:
-            journal.append(words.NOTICED, decision.finding, {"policy": decision.policy})
+            journal.append(event_types.NOTICED, decision.finding, {"policy": decision.policy})
         for decision in whom[:2]:
-            journal.append(words.ASKED, decision.id, _case(decision))
+            journal.append(event_types.ASKED, decision.id, _case(decision))
         done(journal, whom[2], clock, "done")
         done(journal, whom[3], clock, "done", back="ann")
         done(journal, whom[4], clock, None)
         done(journal, whom[5], clock, "failed", why="the API refused: an admission webhook")
         line = "fresh: the last look at GPU-1 is 11m old"
-        journal.append(words.REFUSED, whom[1].id, {**_case(whom[1]), "line": line})
+        journal.append(event_types.REFUSED, whom[1].id, {**_case(whom[1]), "line": line})
         kept = "/".join(whom[0].subject)
         until = (end + 2 * DAY).isoformat()
-        journal.append(words.KEPT, kept, {"until": until}, actor="ann")
-        journal.append(words.SNOOZED, found[-1].id, {"until": until}, actor="ben")
+        journal.append(event_types.KEPT, kept, {"until": until}, actor="ann")
+        journal.append(event_types.SNOOZED, found[-1].id, {"until": until}, actor="ben")
         for name, judged, back in (("idle-inference", 60, 0), ("idle-notebooks", 30, 4)):
             _backtested(journal, settings, name, judged, back, end)
-        journal.append(words.DEMOTED, "spot-batch", {"taken_back": 2, "acted": 9, "declared": 0.05})
-        copy(journal, warehouse, settings.cluster)
-    Telling(warehouse, settings).would(found, end)
+        journal.append(
+            event_types.DEMOTED, "spot-batch", {"taken_back": 2, "acted": 9, "declared": 0.05}
+        )
+        copy_journal(journal, warehouse, settings.cluster)
+    PlanWriter(warehouse, settings).write_preview(found, end)
 
 
 class Clock:
@@ -79,12 +90,12 @@ def done(
         at,
         "fallow",
     )
-    journal.append(words.INTENT, made.id, {"action": made, "policy": {}})
+    journal.append(event_types.INTENT, made.id, {"action": made, "policy": {}})
     if result is not None:
         outcome = Outcome(made.id, result, clock(), (Reason("done", why),), freed_gpus=2.0)
-        journal.append(words.OUTCOME, made.id, msgspec.to_builtins(outcome, enc_hook=str))
+        journal.append(event_types.OUTCOME, made.id, msgspec.to_builtins(outcome, enc_hook=str))
     if back:
-        journal.append(words.RESTORED, made.id, {"by": back, "person": True})
+        journal.append(event_types.RESTORED, made.id, {"by": back, "person": True})
     return made.id
 
 
@@ -118,7 +129,7 @@ def _case(decision: Decision) -> dict[str, Any]:
 def _backtested(  # noqa: PLR0917
     journal: Journal, settings: Settings, name: str, judged: int, back: int, end: datetime
 ) -> None:
-    rules = planned.policies(settings) if settings.actions.policies.exists() else ()
+    rules = plans.load_policies(settings) if settings.actions.policies.exists() else ()
     text = {rule.name: rule.fingerprint for rule in rules}.get(name, "0" * 12)
     figures = {
         "fingerprint": text,
@@ -129,14 +140,14 @@ def _backtested(  # noqa: PLR0917
         "regretted": back,
         "rate": back / judged,
         "interval": [0.0, 0.088] if not back else [0.053, 0.297],
-        "upper_end": upper_end(back, judged),
+        "upper_end": get_upper_end(back, judged),
         "declared": 0.05,
         "gpu_hours": 1234.5,
         "met": not back,
     }
-    journal.append(words.BACKTESTED, name, figures)
+    journal.append(event_types.BACKTESTED, name, figures)
     if not back:
-        journal.append(words.TRUSTED, name, {**figures, "by": "backtest"})
+        journal.append(event_types.TRUSTED, name, {**figures, "by": "backtest"})
 
 
 def policies(settings: Settings, names: Sequence[str]) -> None:

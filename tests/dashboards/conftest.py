@@ -9,9 +9,9 @@ pytest.importorskip("streamlit", reason="the dashboard is an extra: fallow[dashb
 
 from streamlit.testing.v1 import AppTest
 
-from dashboards import in_force
+from dashboards import active_settings
 from fallow.settings import Settings
-from runtime import demo
+from runtime.experiments import demo
 from tests.dashboards.drawing import DAYS, GPUS, HOSTILE, Draw, hostile_rows, stored
 from warehouse.lake import Warehouse
 
@@ -20,7 +20,7 @@ from warehouse.lake import Warehouse
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Return the settings of the demo's warehouse, which every analyzer judged."""
     home = tmp_path_factory.mktemp("fleet") / "home"
-    demo.play(days=DAYS, gpus=GPUS, seed=1, progress=lambda _what, _part: None, home=home)
+    demo.run_demo(days=DAYS, gpus=GPUS, seed=1, progress=lambda _what, _part: None, home=home)
     return Settings(home=home, cluster=demo.CLUSTER)
 
 
@@ -54,9 +54,9 @@ def draw() -> Draw:
     """Return a function that draws one view over settings, with parameters of the URL."""
 
     def drawn(view: str, settings: Settings, /, **query: str) -> AppTest:
-        in_force.use(settings)
+        active_settings.use_settings(settings)
         page = AppTest.from_string(
-            f"from dashboards.app import one\none({view!r})", default_timeout=120
+            f"from dashboards.app import draw_page\ndraw_page({view!r})", default_timeout=120
         )
         for name, value in query.items():
             page.query_params[name] = value

@@ -6,16 +6,16 @@ from unittest.mock import Mock
 
 import pytest
 
-from dashboards.figures import standing
+from dashboards.figures import data_health
 from dashboards.page import plain
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime import pipeline
-from runtime import service as service_module
 from runtime.cli import run
-from runtime.metrics import SelfMetrics
-from runtime.service import Service
+from runtime.operations import pipeline
+from runtime.service import loop as service_module
+from runtime.service.loop import ServiceLoop
+from runtime.service.metrics import SelfMetrics
 from tests.dashboards.drawing import Draw
 from tests.rates import every_gpu
 from warehouse import audits
@@ -68,8 +68,8 @@ def test_a_failed_audit_is_the_same_banner_on_every_surface(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with Warehouse.open(broken) as warehouse:
-        said = audits.banner(audits.run(warehouse, WINDOW))
-        assert standing.audits(warehouse, WINDOW) == said
+        said = audits.format_banner(audits.run_audits(warehouse, WINDOW))
+        assert data_health.audits(warehouse, WINDOW) == said
     assert said is not None
     assert "ledger_capacity: 2 rows" in said, "each of the two GPUs lost half of that hour"
 
@@ -89,7 +89,7 @@ def test_a_failed_audit_is_the_same_banner_on_every_surface(
     monkeypatch.setattr(service_module, "log", log)
     metrics = SelfMetrics()
     with Warehouse.open(broken, write=True, clock=lambda: END) as warehouse:
-        service = Service(
+        service = ServiceLoop(
             warehouse, broken, collectors={}, analyzers={}, metrics=metrics, clock=lambda: END
         )
         for _turn in range(2):  # the hour is long accounted: the next turn still says it
@@ -106,4 +106,4 @@ def test_a_failed_audit_is_the_same_banner_on_every_surface(
 
 def test_a_sound_ledger_has_no_banner(sound: Settings) -> None:
     with Warehouse.open(sound) as warehouse:
-        assert standing.audits(warehouse, WINDOW) is None
+        assert data_health.audits(warehouse, WINDOW) is None

@@ -24,14 +24,14 @@ from dashboards.figures import (
     waste,
     waterfall,
 )
-from dashboards.figures.asking import Filters
+from dashboards.figures.query import Filters
 from fallow.errors import UsageError
 from fallow.settings import ReservedCapacity, Settings
 from fallow.tables import Batch
 from fallow.window import Window
 from tests.dashboards.drawing import HOSTILE, hostile_rows, stored
 from warehouse.lake import Warehouse
-from warehouse.spend import spend as told
+from warehouse.spend import read_spend as told
 
 pytestmark = pytest.mark.xdist_group("pages")  # the demo's fleet is played once
 
@@ -234,6 +234,16 @@ def test_month_of_a_steady_bill_is_forecast_exactly(views: Warehouse) -> None:
     assert made.path[-1].expected == pytest.approx(float(made.forecast or 0), abs=0.05)
 
 
+@pytest.mark.parametrize(("late", "shown"), [(12, True), (13, False), (24 * 7, False)])
+def test_a_month_is_forecast_only_while_half_of_the_last_day_is_accounted_for(
+    views: Warehouse, late: int, *, shown: bool
+) -> None:
+    made = spend.month(views, END + timedelta(hours=late), ALL)
+    assert made.usd is not None
+    assert (made.forecast is not None, made.run_rate is not None) == (shown, shown)
+    assert (made.doubt is None) == shown
+
+
 def test_band_holds_the_end_of_a_restless_month_in_four_of_five_cases() -> None:
     random = np.random.default_rng(1)
     inside = 0
@@ -258,6 +268,32 @@ def test_budgets_stand_where_they_stand(views: Warehouse) -> None:
     planned = {"genai": Decimal(1), "vision": Decimal(10_000_000), "nobody": Decimal(5)}
     stands = {b.team: b.stands for b in anomalies.budgets(views, END, ALL, planned)}
     assert stands == {"genai": "over", "vision": "within", "nobody": "unknown"}
+
+
+def test_budgets_end_at_the_wall_clock_however_old_the_data_are(views: Warehouse) -> None:
+    """A month later nothing is known of the month: neither paid nor expected."""
+    planned = {"genai": Decimal(1), "vision": Decimal(10_000_000)}
+    held = extent.extent(views)
+    assert held is not None
+    assert held.accounted == END
+    late = END + timedelta(days=40, minutes=7)
+    at = anomalies.budget_time(Window(END - timedelta(days=7), END), END, late)
+    assert at == late.replace(minute=0)
+    made = anomalies.budgets(views, at, ALL, planned)
+    assert {b.team: (b.usd, b.stands) for b in made} == {
+        "genai": (None, "unknown"),
+        "vision": (None, "unknown"),
+    }
+
+
+def test_budgets_of_a_window_of_the_past_are_of_its_end() -> None:
+    past = Window(END - timedelta(days=9), END - timedelta(days=2))
+    assert anomalies.budget_time(past, END, END + timedelta(days=40)) == past.end
+
+
+def test_a_budget_that_is_spent_is_over_though_no_forecast_is_known() -> None:
+    spent = anomalies.TeamBudget("genai", Decimal(1), Decimal(2), None, None)
+    assert spent.stands == "over"
 
 
 def test_commitments_are_used_in_their_order_and_what_does_not_run_is_told(

@@ -5,14 +5,14 @@ from datetime import timedelta
 
 import pytest
 
-from dashboards.figures import analyzed, found
-from dashboards.figures.asking import Filters
-from fallow import boundary
-from fallow.boundary import PluginRun, Result
+from dashboards.figures import analysis_runs, analyzer_findings
+from dashboards.figures.query import Filters
+from fallow import plugin_runs
+from fallow.plugin_runs import PluginRun, Result
 from fallow.plugins import installed
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime import demo
+from runtime.experiments import demo
 from tests.dashboards.drawing import DAYS, Draw, texts
 from warehouse.lake import Warehouse
 
@@ -22,13 +22,15 @@ ONE = ("fragmentation",)
 
 
 def test_the_demo_runs_every_analyzer_and_pages_hold_what_they_find(views: Warehouse) -> None:
-    ran = [run for run in analyzed.runs(views) if run.touches(WINDOW)]
+    ran = [run for run in analysis_runs.runs(views) if run.touches(WINDOW)]
     assert [run.plugin for run in ran] == [*installed("analyzers")]
     assert not [run for run in ran if run.result == "failed"]
     # No hardware fails in these days of the demo; in its whole week Health lists slow_gpu.
     for name in ("fragmentation", "sizing", "spot"):
-        assert found.found(views, WINDOW, Filters(), name), f"{name} said that none was found"
-    assert found.found(views, WINDOW, Filters(), "precision")
+        assert analyzer_findings.list_findings(views, WINDOW, Filters(), name), (
+            f"{name} said that none was found"
+        )
+    assert analyzer_findings.list_findings(views, WINDOW, Filters(), "precision")
 
 
 @pytest.fixture
@@ -40,32 +42,34 @@ def lake(settings: Settings) -> Iterator[Warehouse]:
 
 def keep(warehouse: Warehouse, result: Result, reason: str = "", window: Window = WINDOW) -> None:
     runs = [PluginRun("analyzer", "fragmentation", result, reason)]
-    warehouse.ingest([boundary.rows(runs, cluster="test", at=window.end, window=window)])
+    warehouse.ingest([plugin_runs.to_batch(runs, cluster="test", at=window.end, window=window)])
 
 
 def test_none_found_not_analysed_and_cannot_be_judged_differ(lake: Warehouse) -> None:
     none = "No fragmentation was found."
-    absent = analyzed.absence(lake, WINDOW, ONE)
+    absent = analysis_runs.absence(lake, WINDOW, ONE)
     assert absent.what == "Not analysed."
     assert "fragmentation did not run over this window" in absent.said(none)
     assert "`fallow analyze fragmentation`" in absent.said(none)
 
     keep(lake, "done", window=EARLIER)
-    assert analyzed.absence(lake, WINDOW, ONE).what == "Not analysed.", "it judged another window"
+    assert analysis_runs.absence(lake, WINDOW, ONE).what == "Not analysed.", (
+        "it judged another window"
+    )
 
     keep(lake, "withheld", "no inventory of nodes")
-    absent = analyzed.absence(lake, WINDOW, ONE)
+    absent = analysis_runs.absence(lake, WINDOW, ONE)
     assert absent.what == "Cannot be judged."
     assert "fragmentation (no inventory of nodes)" in absent.said(none)
 
     keep(lake, "failed", "it failed (ZeroDivisionError: division by zero)")
-    assert analyzed.absence(lake, WINDOW, ONE).what == "Cannot be judged."
+    assert analysis_runs.absence(lake, WINDOW, ONE).what == "Cannot be judged."
 
     late = Window(WINDOW.start, WINDOW.end + timedelta(hours=1))
     keep(lake, "done", window=late)
-    assert analyzed.absence(lake, WINDOW, ONE).said(none) == none
+    assert analysis_runs.absence(lake, WINDOW, ONE).said(none) == none
 
-    some = analyzed.absence(lake, WINDOW, ("fragmentation", "idle"))
+    some = analysis_runs.absence(lake, WINDOW, ("fragmentation", "idle"))
     assert some.said(none).startswith(f"{none} Not analysed: idle did not run")
 
 

@@ -15,10 +15,10 @@ from dashboards.views import finance_units
 from fallow.errors import TemporaryError
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime import ledgers
+from runtime.operations import ledger_totals
 from tests.dashboards.drawing import HOSTILE, Draw, elements, hostile_rows, stored, texts
-from warehouse import reading
-from warehouse.failures import explained
+from warehouse import statements
+from warehouse.failures import explain_errors
 from warehouse.lake import Warehouse
 
 pytestmark = pytest.mark.xdist_group("pages")  # the demo's fleet is played once
@@ -117,7 +117,7 @@ def test_warehouse_in_use_is_a_page_that_can_try_again(
 
     data.forget()
     with monkeypatch.context() as patched:
-        patched.setattr(data, "_opened", away)
+        patched.setattr(data, "_open_warehouse", away)
         page = draw("finance_spend", fleet)
     assert not page.exception
     assert any("in use" in warning.value for warning in page.warning)
@@ -130,14 +130,14 @@ def test_a_store_that_is_away_is_said_on_the_page_which_can_try_again(
     fleet: Settings, draw: Draw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: object) -> None:
-        with explained("the store"):
+        with explain_errors("the store"):
             raise duckdb.IOException(
                 "Connection error for HTTP HEAD to http://127.0.0.1:9/lake/a.parquet"
             )
 
     data.forget()
     with monkeypatch.context() as patched:
-        patched.setattr(reading, "run", away)
+        patched.setattr(statements, "run_select", away)
         page = draw("finance_spend", fleet)
     said = [warning.value for warning in page.warning]
     assert not page.exception
@@ -201,14 +201,14 @@ DAY_BEFORE = (END - timedelta(days=1)).replace(tzinfo=None)
 def test_lengths_end_at_the_newest_hour_and_now_is_the_wall_clock(
     text: str, start: datetime, end: datetime
 ) -> None:
-    assert app.parsed(text, END + timedelta(days=7), END) == Window(start, end)
+    assert app.parse_window(text, END + timedelta(days=7), END) == Window(start, end)
 
 
 def test_month_is_the_one_that_the_data_end_in() -> None:
     first = datetime(2026, 11, 1, tzinfo=UTC)
     later = first + timedelta(days=40)
-    assert app.parsed("month", later, first).start == datetime(2026, 10, 1, tzinfo=UTC)
-    assert app.parsed("month", later, first + timedelta(hours=1)).start == first
+    assert app.parse_window("month", later, first).start == datetime(2026, 10, 1, tzinfo=UTC)
+    assert app.parse_window("month", later, first + timedelta(hours=1)).start == first
 
 
 def test_a_page_of_old_data_shows_the_hours_and_the_bill_of_spend(
@@ -218,7 +218,7 @@ def test_a_page_of_old_data_shows_the_hours_and_the_bill_of_spend(
     told = next(c.value for c in page.caption if "data as of" in c.value)
     assert "2026-11-15 00:00 to 2026-11-16 00:00 UTC (1d)" in told
     assert "24 of 24 h have data" in told
-    spent = ledgers.spent(
+    spent = ledger_totals.total_spend(
         views,
         "24h",
         now=END + timedelta(days=7),

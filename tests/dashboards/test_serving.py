@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 from streamlit.testing.v1 import AppTest
 
-from dashboards import in_force, serving, signin
+from dashboards import active_settings, serving, signin
 from fallow.dashboard_settings import DashboardSettings, OidcSettings
 from fallow.errors import UsageError
 from fallow.settings import Settings
@@ -80,7 +80,7 @@ def test_sign_in_ends_after_its_time(claims: dict[str, Any], expected: bool) -> 
 def drawn(
     monkeypatch: pytest.MonkeyPatch, wanted: Settings, claims: Mapping[str, Any] | None
 ) -> AppTest:
-    in_force.use(wanted)
+    active_settings.use_settings(wanted)
     monkeypatch.setattr(signin, "signed_in", lambda: claims)
     return AppTest.from_string("from dashboards.app import main\nmain()", default_timeout=60).run()
 

@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from actions.journal import Journal, Record, words
-from actions.journal.copying import copy
+from actions.journal import Journal, JournalState, event_types
 from actions.journal.trust import trust_by_hand
-from actions.planning import Plan, Refused
+from actions.journal.warehouse_copy import copy_journal
+from actions.plan import ActionPlan, RefusedCase
 from actions.policy.model import Policy
 from dashboards import signin
 from dashboards.signin import Person
-from fallow.acting import Decision, Reason
+from fallow.action_models import Decision, Reason
 from fallow.settings import Settings
-from runtime import plan_rows, planned
-from runtime.api import Api
-from runtime.endpoint import Endpoint
-from runtime.metrics import SelfMetrics
+from runtime.operations import plan_rows, plans
+from runtime.service.api import WriteApi
+from runtime.service.endpoint import Endpoint
+from runtime.service.metrics import SelfMetrics
 from tests.dashboards.acted import Clock, done
 from tests.dashboards.drawing import HOSTILE, Draw, hostile_rows, stored, texts
 from tests.dashboards.test_writing import Heard
@@ -59,9 +59,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     held = Reason("approval", f"somebody has to approve {NAME}")
     with Warehouse.open(settings, write=True) as lake:
         stored(lake, *hostile_rows([NAME]))
-        plan = Plan(
+        plan = ActionPlan(
             (decision(NAME, 0, "act", held),),
-            (Refused("f2", (NAME, "Job", NAME, "other"), NAME, (Reason("evidence", NAME),)),),
+            (RefusedCase("f2", (NAME, "Job", NAME, "other"), NAME, (Reason("evidence", NAME),)),),
             Reason("max_resources", f"too much of {NAME}"),
         )
         rules = [Policy(NAME, description=NAME, mode="enforce")]
@@ -71,14 +71,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Settings:
             plan_rows.policy_rows(NAME, rules, END),
         )
         clock = Clock(END - timedelta(hours=10))
-        with Journal.open(planned.journal_of(settings), clock, actor="fallow") as journal:
+        with Journal.open(plans.journal_path(settings), clock, actor="fallow") as journal:
             case = {"policy": NAME, "finding": f"{0:012x}", "verb": NAME}
-            journal.append(words.ASKED, "d0", {**case, "subject": (NAME, "Job", NAME, NAME)})
+            journal.append(event_types.ASKED, "d0", {**case, "subject": (NAME, "Job", NAME, NAME)})
             done(journal, decision(NAME, 0), clock, "done", why=NAME)
-            journal.append(words.REFUSED, "d1", {**case, "line": f"fresh: {NAME}"})
-            journal.append(words.TRUSTED, NAME, {"fingerprint": rules[0].fingerprint})
-            journal.append(words.FROZEN, words.FLEET, {"why": NAME}, actor=NAME)
-            copy(journal, lake, NAME)
+            journal.append(event_types.REFUSED, "d1", {**case, "line": f"fresh: {NAME}"})
+            journal.append(event_types.TRUSTED, NAME, {"fingerprint": rules[0].fingerprint})
+            journal.append(event_types.FROZEN, event_types.FLEET, {"why": NAME}, actor=NAME)
+            copy_journal(journal, lake, NAME)
     return settings
 
 
@@ -90,7 +90,7 @@ def heard() -> Heard:
 @pytest.fixture
 def served(site: Settings, heard: Heard) -> Iterator[Settings]:
     """Return the site's settings with a service that answers."""
-    api = Api("", loopback=True)
+    api = WriteApi("", loopback=True)
     with Endpoint("127.0.0.1:0", SelfMetrics(), api=api) as endpoint:
         api.people = heard  # type: ignore[assignment]  # it says what People says
         there = site.service.model_copy(update={"url": endpoint.url})
@@ -123,16 +123,16 @@ def test_policy_whose_text_is_trusted_may_act(site: Settings, draw: Draw) -> Non
 def test_policy_trusted_by_hand_says_by_whom_and_why(tmp_path: Path, draw: Draw) -> None:
     settings = Settings(home=tmp_path / "home", cluster="c")
     rule = Policy("idle", mode="enforce")
-    path = planned.journal_of(settings)
+    path = plans.journal_path(settings)
     with Warehouse.open(settings, write=True) as lake, Journal.open(path, lambda: END) as journal:
         stored(
             lake,
             *hostile_rows(["c"]),
-            plan_rows.plan_rows(settings, Plan((decision("c", 0),), ()), (), END),
+            plan_rows.plan_rows(settings, ActionPlan((decision("c", 0),), ()), (), END),
             plan_rows.policy_rows("c", [rule], END),
         )
-        trust_by_hand(Record(journal), rule, "ann", "no complaint in two weeks")
-        copy(journal, lake, "c")
+        trust_by_hand(JournalState(journal), rule, "ann", "no complaint in two weeks")
+        copy_journal(journal, lake, "c")
     said = "trusted by hand by ann on 2026-11-16: no complaint in two weeks"
     page = draw("sre_policies", settings, window="24h")
     assert page.dataframe[0].value["rung"].to_list() == [f"may act: {said}"]

@@ -16,8 +16,8 @@ from dashboards.figures import (
     spend,
     timeline,
 )
-from dashboards.figures.asking import Filters
-from dashboards.figures.timeline import Subject
+from dashboards.figures.query import Filters
+from dashboards.figures.timeline import TimelineSubject
 from fallow.errors import UsageError
 from fallow.settings import Settings
 from fallow.window import Window
@@ -99,9 +99,10 @@ def test_an_hour_that_is_not_over_is_told_at_its_pace(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "whose", [Subject(workload=JOB), Subject(node="one"), Subject(device="GPU-1")]
+    "whose",
+    [TimelineSubject(workload=JOB), TimelineSubject(node="one"), TimelineSubject(device="GPU-1")],
 )
-def test_timeline_sums_to_the_bill(known: Warehouse, whose: Subject) -> None:
+def test_timeline_sums_to_the_bill(known: Warehouse, whose: TimelineSubject) -> None:
     made = timeline.totals(known, DAY, ALL, whose)
     states = timeline.states(known, DAY, ALL, whose).to_pylist()
     places = timeline.places(known, DAY, ALL, whose).to_pylist()
@@ -115,24 +116,26 @@ def test_timeline_sums_to_the_bill(known: Warehouse, whose: Subject) -> None:
 
 
 def test_timeline_tells_what_devices_did_while_they_were_held(known: Warehouse) -> None:
-    rows = timeline.measures(known, Window(END - timedelta(days=2), END), ALL, Subject(JOB))
+    rows = timeline.measures(known, Window(END - timedelta(days=2), END), ALL, TimelineSubject(JOB))
     by = {r["moment"]: r for r in rows.to_pylist()}
     held, before = by[LAST], by[LAST - timedelta(hours=10)]
     assert (held["activity_pct"], held["most_pct"]) == (25.0, 75.0)
     assert (held["power_w"], held["memory_gb"], held["devices"]) == (300.0, 2.0, 2)
     assert before["activity_pct"] is None, "it held nothing then"
-    node = timeline.measures(known, Window(END - timedelta(days=2), END), ALL, Subject(node="two"))
+    node = timeline.measures(
+        known, Window(END - timedelta(days=2), END), ALL, TimelineSubject(node="two")
+    )
     assert node.to_pylist()[-1]["power_w"] == 700.0
 
 
 def test_timeline_tells_what_happened(known: Warehouse) -> None:
-    job = timeline.events(known, DAY, ALL, Subject(workload=JOB)).to_pylist()
+    job = timeline.events(known, DAY, ALL, TimelineSubject(workload=JOB)).to_pylist()
     assert [e["kind"] for e in job] == ["pod placed", "pod created"]
-    node = timeline.events(known, DAY, ALL, Subject(node="two")).to_pylist()
+    node = timeline.events(known, DAY, ALL, TimelineSubject(node="two")).to_pylist()
     assert [(e["kind"], e["what"]) for e in node] == [
         ("NodeNotReady", "Node two: kubelet stopped posting")
     ]
-    assert not timeline.events(known, DAY, ALL, Subject(workload="nobody")).num_rows
+    assert not timeline.events(known, DAY, ALL, TimelineSubject(workload="nobody")).num_rows
 
 
 def test_who_waits_is_who_has_no_place_and_is_still_there(known: Warehouse) -> None:
@@ -172,7 +175,7 @@ def test_fragmentation_tells_the_plan_of_the_last_analysis(known: Warehouse) -> 
     assert pool.causes == (("lack_cpu", 1.5), ("lack_gpu", 0.5))
     assert sum(gpus for _, gpus in pool.causes) == pool.unusable_gpus
     assert pool.packing == ((1, 3, None), (8, 0, 0.0))
-    assert pool.plan.moves == (fragmentation.Move("red/train-0", 2.0, "one", "two"),)
+    assert pool.plan.moves == (fragmentation.PodMove("red/train-0", 2.0, "one", "two"),)
     assert pool.plan.proven
     assert not fragmentation.pools(known, DAY, Filters(pool="another"))
 
@@ -233,7 +236,7 @@ def test_filters_take_away_what_is_not_asked_for(known: Warehouse) -> None:
         health.events(known, DAY, nobody),
         queues.waiting(known, DAY, nobody),
         heatmap.week(known, DAY, nobody, OFFICE),
-        timeline.places(known, DAY, nobody, Subject(node="one")),
+        timeline.places(known, DAY, nobody, TimelineSubject(node="one")),
     ):
         assert rows.num_rows == 0
     assert not queues.pairs(known, DAY, nobody)
@@ -244,5 +247,5 @@ def test_unknown_keys_name_the_legal_ones(known: Warehouse) -> None:
         queues.waits(known, DAY, ALL, "colour")
     assert "team" in (refused.value.hint or "")
     with pytest.raises(UsageError, match="no timeline") as refused:
-        timeline.known(known, DAY, ALL, Subject(), "colour")
+        timeline.list_subjects(known, DAY, ALL, TimelineSubject(), "colour")
     assert "workload" in (refused.value.hint or "")

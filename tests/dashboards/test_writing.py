@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from dashboards import writing
+from dashboards import api_client
 from dashboards.signin import Person
 from fallow.errors import FallowError, RefusedError, TemporaryError, UsageError
 from fallow.settings import Settings, load
-from runtime.api import Api
-from runtime.endpoint import Endpoint
-from runtime.metrics import SelfMetrics
+from runtime.service.api import WriteApi
+from runtime.service.endpoint import Endpoint
+from runtime.service.metrics import SelfMetrics
 
 TOKEN = "t" * 32
 UNTIL = datetime(2026, 11, 20, tzinfo=UTC)
@@ -64,7 +64,7 @@ def heard() -> Heard:
 @pytest.fixture
 def service(heard: Heard) -> Iterator[Settings]:
     """Return settings whose service answers as the real one does."""
-    api = Api(TOKEN, loopback=False)
+    api = WriteApi(TOKEN, loopback=False)
     with Endpoint("127.0.0.1:0", SelfMetrics(), api=api) as endpoint:
         api.people = heard  # type: ignore[assignment]  # it says what People says
         yield told(url=endpoint.url, token=TOKEN)
@@ -75,11 +75,11 @@ def told(**service: str) -> Settings:
 
 
 def test_each_wish_is_asked_in_the_persons_name(service: Settings, heard: Heard) -> None:
-    writing.ask(service, APPROVER, "approve", request="d1")
-    said = writing.ask(service, OPERATOR, "snooze", finding="f1", **{"for": "7d"})
+    api_client.send_request(service, APPROVER, "approve", request="d1")
+    said = api_client.send_request(service, OPERATOR, "snooze", finding="f1", **{"for": "7d"})
     assert said["until"].startswith("2026-11-20T00:00")
-    writing.ask(service, OPERATOR, "keep", workload="Job/a/b", **{"for": "24h"})
-    assert writing.ask(service, APPROVER, "undo", action="a1")["result"] == "undone"
+    api_client.send_request(service, OPERATOR, "keep", workload="Job/a/b", **{"for": "24h"})
+    assert api_client.send_request(service, APPROVER, "undo", action="a1")["result"] == "undone"
     assert heard.said == [
         ("approve", "d1", "ann@example"),
         ("snooze", "f1", "7 days, 0:00:00", "ben"),
@@ -111,20 +111,20 @@ def test_each_wish_is_asked_in_the_persons_name(service: Settings, heard: Heard)
 )
 def test_roles_and_owners_may_what_is_theirs(  # noqa: PLR0917
     person: Person,
-    what: writing.What,
+    what: api_client.RequestKind,
     owner: str | None,
     allowed: bool,
     service: Settings,
     heard: Heard,
 ) -> None:
     body = {"approve": "request", "snooze": "finding", "keep": "workload", "undo": "action"}
-    assert writing.may(person, what, owner) is allowed
+    assert api_client.may(person, what, owner) is allowed
     if allowed:
-        writing.ask(service, person, what, owner=owner, **{body[what]: "x"})
+        api_client.send_request(service, person, what, owner=owner, **{body[what]: "x"})
         assert heard.said[0][-1] == person.name
         return
     with pytest.raises(RefusedError, match="takes the role") as refused:
-        writing.ask(service, person, what, owner=owner, **{body[what]: "x"})
+        api_client.send_request(service, person, what, owner=owner, **{body[what]: "x"})
     assert person.name in refused.value.message
     assert not heard.said
 
@@ -140,17 +140,21 @@ def test_roles_and_owners_may_what_is_theirs(  # noqa: PLR0917
     ],
 )
 def test_what_the_service_says_is_what_people_read(
-    what: writing.What, body: dict[str, str], kind: type[FallowError], says: str, service: Settings
+    what: api_client.RequestKind,
+    body: dict[str, str],
+    kind: type[FallowError],
+    says: str,
+    service: Settings,
 ) -> None:
     with pytest.raises(kind, match=says):
-        writing.ask(service, APPROVER, what, **body)
+        api_client.send_request(service, APPROVER, what, **body)
 
 
 def test_token_that_is_another_is_said(service: Settings, heard: Heard) -> None:
     for token in ("", "x" * 32):
         other = told(url=service.service.url, token=token)
         with pytest.raises(RefusedError, match="does not take this dashboard's word") as refused:
-            writing.ask(other, APPROVER, "approve", request="d1")
+            api_client.send_request(other, APPROVER, "approve", request="d1")
         assert "service.token" in (refused.value.hint or "")
         assert TOKEN not in str(refused.value)
     assert not heard.said
@@ -158,7 +162,7 @@ def test_token_that_is_another_is_said(service: Settings, heard: Heard) -> None:
 
 def test_service_that_is_down_is_said() -> None:
     with pytest.raises(TemporaryError, match="does not answer") as error:
-        writing.ask(told(url="http://127.0.0.1:9"), APPROVER, "approve", request="d1")
+        api_client.send_request(told(url="http://127.0.0.1:9"), APPROVER, "approve", request="d1")
     assert "fallow up" in (error.value.hint or "")
 
 
@@ -167,7 +171,7 @@ def test_service_that_is_down_is_said() -> None:
 )
 def test_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="is no address"):
-        writing.ask(told(url=url), APPROVER, "approve", request="d1")
+        api_client.send_request(told(url=url), APPROVER, "approve", request="d1")
 
 
 @pytest.mark.parametrize(
@@ -179,7 +183,7 @@ def test_address_that_is_none_is_refused(url: str) -> None:
     ],
 )
 def test_service_is_found_where_it_listens(listen: str, url: str) -> None:
-    assert writing.address(told(listen=listen)) == url
+    assert api_client.address(told(listen=listen)) == url
 
 
 @pytest.mark.parametrize(
@@ -196,7 +200,7 @@ def test_answers_of_strangers_are_one_line(
     answer: bytes, kind: type[FallowError], says: str
 ) -> None:
     with strange(answer) as url, pytest.raises(kind, match=says) as error:
-        writing.ask(told(url=url), APPROVER, "approve", request="d1")
+        api_client.send_request(told(url=url), APPROVER, "approve", request="d1")
     assert "\n" not in error.value.message
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import boto3  # noqa: TID253  (the test looks into the bucket itself)
 import pytest
 
-from fallow.report_settings import Store
+from fallow.report_settings import ReportStore
 from fallow.settings import Settings
-from runtime.delivery import bucket, destinations
-from runtime.delivery.book import Delivery
+from runtime.service.delivery import bucket, destinations
+from runtime.service.delivery.outbox import Delivery
 from tests.delivery.receivers import NOW, SECRET, Hook, Post, configured, free_port, report
 from tests.servers import s3
 
@@ -113,7 +113,9 @@ def test_a_webhook_gets_the_file_and_a_key_that_tells_doubles(
     hook.code = code
     settings = configured(tmp_path, {"hook": hook.url})
     one = delivery("hook")
-    caplog.set_level(logging.INFO, logger="urllib3")  # as runtime.logs has it, even with --debug
+    caplog.set_level(
+        logging.INFO, logger="urllib3"
+    )  # as runtime.cli.logs has it, even with --debug
     with caplog.at_level(logging.DEBUG):
         handed = destinations.hand(settings, one, report(), "")
     assert (handed.taken, handed.sure, handed.again) == (code == 200, True, again)
@@ -157,7 +159,7 @@ def test_a_bucket_has_one_object_however_often_it_is_put_and_others_stay_as_they
         assert found["ContentType"] == report().media_type
 
         other = delivery("archive", "monthly")
-        _, taken_key = bucket.address(Store(**store), "test", other, report())
+        _, taken_key = bucket.address(ReportStore(**store), "test", other, report())
         client.put_object(Bucket="books", Key=taken_key, Body=b"somebody else's")
         refused = destinations.hand(settings, other, report(), "")
         assert (refused.taken, refused.sure, refused.again) == (False, True, False)

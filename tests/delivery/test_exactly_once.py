@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from actions.notices.handing import Handed
+from actions.notices.apprise_delivery import DeliveryAttempt
 from fallow.errors import SourceError
 from fallow.settings import Settings
-from runtime.delivery import destinations
-from runtime.delivery.book import Book, Delivery, path_of
-from runtime.delivery.sending import Deliveries
-from runtime.reporting import Report
+from runtime.operations.reports import Report
+from runtime.service.delivery import destinations
+from runtime.service.delivery.outbox import Delivery, Outbox, outbox_path
+from runtime.service.delivery.sender import Deliveries
 from tests.delivery.receivers import NOW, Clock, Hook, Post, configured, produce, report
 
 STORE = {"url": "s3://books", "s3": {"endpoint": "http://127.0.0.1:1"}}
@@ -36,20 +36,22 @@ class World:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.got: Counter[tuple[str, datetime]] = Counter()
-        self.answers: dict[str, list[Handed]] = {}
+        self.answers: dict[str, list[DeliveryAttempt]] = {}
         self.lies: dict[str, str] = {}
         self.step: Callable[[], None] = lambda: None
 
-    def hand(self, settings: Settings, one: Delivery, made: Report, lies: str) -> Handed:
+    def hand(self, settings: Settings, one: Delivery, made: Report, lies: str) -> DeliveryAttempt:
         self.step()
         assert made == report()
         self.lies[one.destination] = lies
-        answer = (self.answers.get(one.destination) or [Handed(True, f"at {one.destination}")])[0]
+        answer = (
+            self.answers.get(one.destination) or [DeliveryAttempt(True, f"at {one.destination}")]
+        )[0]
         if self.answers.get(one.destination):
             self.answers[one.destination].pop(0)
         if answer.taken:
             key = (one.destination, one.due)
-            if not (destinations.repeatable(settings, one.destination) and self.got[key]):
+            if not (destinations.is_repeatable(settings, one.destination) and self.got[key]):
                 self.got[key] += 1
         self.step()
         return answer
@@ -62,34 +64,34 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def book(settings: Settings) -> Iterator[Book]:
-    with Book.open(path_of(settings)) as opened:
+def book(settings: Settings) -> Iterator[Outbox]:
+    with Outbox.open(outbox_path(settings)) as opened:
         yield opened
 
 
 def deliveries(
-    settings: Settings, book: Book, clock: Clock, world: World, **more: Any
+    settings: Settings, book: Outbox, clock: Clock, world: World, **more: Any
 ) -> Deliveries:
     made: dict[str, Any] = {"produce": produce, "hand": world.hand, **more}
     return Deliveries(settings, None, book, clock=clock, **made)  # type: ignore[arg-type]
 
 
-def owed(book: Book, settings: Settings, due: datetime = NOW) -> None:
+def owed(book: Outbox, settings: Settings, due: datetime = NOW) -> None:
     (schedule,) = settings.reports.schedules
     book.owe(schedule.name, due, schedule.to, due)
 
 
-def states(book: Book, due: datetime = NOW) -> dict[str, str]:
+def states(book: Outbox, due: datetime = NOW) -> dict[str, str]:
     return {one.destination: one.state for one in book.of("weekly", due)}
 
 
 def test_a_report_goes_to_each_destination_and_never_again(
-    settings: Settings, book: Book, clock: Clock
+    settings: Settings, book: Outbox, clock: Clock
 ) -> None:
     world, told = World(settings), list[str]()
     owed(book, settings)
     for _ in range(3):
-        deliveries(settings, book, clock, world, told=told.append).turn()
+        deliveries(settings, book, clock, world, on_result=told.append).turn()
         owed(book, settings)
         clock.on(timedelta(hours=2))
     assert states(book) == {"mail": "sent", "chat": "sent", "archive": "sent"}
@@ -114,24 +116,24 @@ def test_wherever_a_process_is_killed_nobody_gets_two_and_no_gap_goes_unsaid(
                 raise Killed
 
         world.step = step
-        write = Book._write
-        with monkeypatch.context() as patch, Book.open(path_of(settings)) as book:
+        write = Outbox._write
+        with monkeypatch.context() as patch, Outbox.open(outbox_path(settings)) as book:
             owed(book, settings)
 
-            def wrote(self: Book, *asked: Any, write: Any = write, step: Any = step) -> int:
+            def wrote(self: Outbox, *asked: Any, write: Any = write, step: Any = step) -> int:
                 step()  # before it is on disk
                 rows: int = write(self, *asked)
                 step()  # after
                 return rows
 
-            patch.setattr(Book, "_write", wrote)
+            patch.setattr(Outbox, "_write", wrote)
             try:
                 deliveries(settings, book, clock, world).turn()
                 done = True
             except Killed:
                 done = False
         world.step = lambda: None
-        with Book.open(path_of(settings)) as book:  # the next process
+        with Outbox.open(outbox_path(settings)) as book:  # the next process
             for _ in range(3):
                 deliveries(settings, book, clock, world).turn()
                 clock.on(timedelta(minutes=5))
@@ -150,13 +152,13 @@ def test_wherever_a_process_is_killed_nobody_gets_two_and_no_gap_goes_unsaid(
 
 
 def test_what_is_unknown_is_told_and_sent_again_only_when_asked(
-    settings: Settings, book: Book, clock: Clock, caplog: pytest.LogCaptureFixture
+    settings: Settings, book: Outbox, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     world, told = World(settings), list[str]()
     owed(book, settings)
     for one in book.of("weekly", NOW):
         book.settle(one, "sending", NOW)
-    deliveries(settings, book, clock, world, told=told.append).turn()
+    deliveries(settings, book, clock, world, on_result=told.append).turn()
     assert states(book) == {"mail": "unknown", "chat": "unknown", "archive": "sent"}
     assert told == ["unknown", "unknown", "sent"]
     assert "report unknown" in caplog.text
@@ -166,15 +168,15 @@ def test_what_is_unknown_is_told_and_sent_again_only_when_asked(
 
 
 def test_one_that_is_away_is_tried_again_with_growing_pauses_and_others_are_served(
-    settings: Settings, book: Book, clock: Clock
+    settings: Settings, book: Outbox, clock: Clock
 ) -> None:
     world, told = World(settings), list[str]()
-    away = Handed(False, "mx.example:25 takes no mail: 450 not now", again=True)
+    away = DeliveryAttempt(False, "mx.example:25 takes no mail: 450 not now", again=True)
     world.answers["mail"] = [away] * 3
     owed(book, settings)
     tries: list[tuple[int, int]] = []
     for _ in range(60):
-        deliveries(settings, book, clock, world, told=told.append).turn()
+        deliveries(settings, book, clock, world, on_result=told.append).turn()
         (mail,) = (d for d in book.of("weekly", NOW) if d.destination == "mail")
         if not tries or tries[-1][0] != mail.tries:
             tries.append((mail.tries, int((clock() - NOW).total_seconds() // 60)))
@@ -188,13 +190,13 @@ def test_one_that_is_away_is_tried_again_with_growing_pauses_and_others_are_serv
 @pytest.mark.parametrize(
     ("answer", "state"),
     [
-        (Handed(False, "535 wrong password"), "failed"),
-        (Handed(False, "fell silent", sure=False), "unknown"),
-        (Handed(False, "away", again=True), "failed"),
+        (DeliveryAttempt(False, "535 wrong password"), "failed"),
+        (DeliveryAttempt(False, "fell silent", sure=False), "unknown"),
+        (DeliveryAttempt(False, "away", again=True), "failed"),
     ],
 )
 def test_what_will_not_arrive_is_said_once_and_for_all(
-    settings: Settings, book: Book, clock: Clock, answer: Handed, state: str
+    settings: Settings, book: Outbox, clock: Clock, answer: DeliveryAttempt, state: str
 ) -> None:
     short = settings.reports.model_copy(update={"give_up": timedelta(hours=8)})
     settings = settings.model_copy(update={"reports": short})
@@ -210,7 +212,7 @@ def test_what_will_not_arrive_is_said_once_and_for_all(
 
 
 def test_a_report_that_cannot_be_made_is_made_when_it_can(
-    settings: Settings, book: Book, clock: Clock
+    settings: Settings, book: Outbox, clock: Clock
 ) -> None:
     world, calls = World(settings), list[Any]()
 
@@ -231,10 +233,10 @@ def test_a_report_that_cannot_be_made_is_made_when_it_can(
 
 
 def test_all_get_the_file_that_the_first_one_got(
-    settings: Settings, book: Book, clock: Clock
+    settings: Settings, book: Outbox, clock: Clock
 ) -> None:
     world, made = World(settings), list[int]()
-    world.answers["chat"] = [Handed(False, "away", again=True)]
+    world.answers["chat"] = [DeliveryAttempt(False, "away", again=True)]
 
     def once(*asked: Any, **how: Any) -> Report:
         made.append(1)
@@ -249,10 +251,10 @@ def test_all_get_the_file_that_the_first_one_got(
 
 
 def test_a_newer_one_or_a_change_of_the_settings_ends_the_wait(
-    settings: Settings, book: Book, clock: Clock
+    settings: Settings, book: Outbox, clock: Clock
 ) -> None:
     world = World(settings)
-    world.answers["mail"] = [Handed(False, "away", again=True)]
+    world.answers["mail"] = [DeliveryAttempt(False, "away", again=True)]
     owed(book, settings)
     book.owe("abolished", NOW, ["mail"], NOW)
     deliveries(settings, book, clock, world).turn()
@@ -266,7 +268,7 @@ def test_a_newer_one_or_a_change_of_the_settings_ends_the_wait(
 
 
 def test_a_stop_ends_between_two_destinations_and_the_next_process_goes_on(
-    settings: Settings, book: Book, clock: Clock
+    settings: Settings, book: Outbox, clock: Clock
 ) -> None:
     world, stop = World(settings), threading.Event()
     world.step = stop.set
@@ -280,11 +282,11 @@ def test_a_stop_ends_between_two_destinations_and_the_next_process_goes_on(
 
 
 def test_two_processes_do_not_send_at_the_same_time(
-    settings: Settings, book: Book, clock: Clock
+    settings: Settings, book: Outbox, clock: Clock
 ) -> None:
     world = World(settings)
     owed(book, settings)
-    with Book.open(path_of(settings)) as other, other.alone() as alone:
+    with Outbox.open(outbox_path(settings)) as other, other.alone() as alone:
         assert alone
         assert not deliveries(settings, book, clock, world).turn()
     assert not world.got
@@ -296,16 +298,16 @@ import sys
 from datetime import datetime
 from pathlib import Path
 from fallow.settings import load
-from runtime.delivery.book import Book, path_of
-from runtime.delivery.sending import Deliveries
+from runtime.service.delivery.outbox import Outbox, outbox_path
+from runtime.service.delivery.sender import Deliveries
 from tests.delivery.receivers import produce
 
 settings = load(file=Path(sys.argv[1])).settings
 clock = lambda: datetime.fromisoformat(sys.argv[2])
-with Book.open(path_of(settings)) as book:
+with Outbox.open(outbox_path(settings)) as outbox:
     for schedule in settings.reports.schedules:
-        book.owe(schedule.name, clock(), schedule.to, clock())
-    Deliveries(settings, None, book, clock=clock, produce=produce).turn()
+        outbox.owe(schedule.name, clock(), schedule.to, clock())
+    Deliveries(settings, None, outbox, clock=clock, produce=produce).turn()
 """
 
 
@@ -337,5 +339,5 @@ def test_a_process_killed_while_it_sends_is_followed_by_one_that_does_not_send_a
     assert len(post.taken) == 1
     assert len(hook.got) == 1
     assert "report unknown" in said
-    with Book.open(tmp_path / "home" / "deliveries.sqlite", write=False) as book:
+    with Outbox.open(tmp_path / "home" / "deliveries.sqlite", write=False) as book:
         assert states(book) == {"mail": "sent", "hook": "unknown"}

@@ -13,12 +13,12 @@ import pytest
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime import pipeline
 from runtime.cli import run
-from runtime.delivery.book import Book, path_of
-from runtime.importing import price_rows
-from runtime.roles import Role
-from runtime.service import serve
+from runtime.operations import pipeline
+from runtime.operations.imports import price_rows
+from runtime.service.delivery.outbox import Outbox, outbox_path
+from runtime.service.loop import serve
+from runtime.service.roles import ServiceRole
 from warehouse.lake import Warehouse
 
 WAIT_S = 120
@@ -60,22 +60,22 @@ def test_what_was_due_while_nothing_ran_is_sent_once_over_two_starts(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("runtime.analyzing.chosen", lambda _settings: {})
+    monkeypatch.setattr("runtime.operations.analyzer_runs.load_analyzers", lambda _settings: {})
     (schedule,) = settings.reports.schedules
-    with Book.open(path_of(settings)) as book:  # an earlier run, three days ago
+    with Outbox.open(outbox_path(settings)) as book:  # an earlier run, three days ago
         book.expect(schedule, datetime.now(UTC) - timedelta(days=3))
-    real = Book.tidy
+    real = Outbox.tidy
     for _ in range(2):
         stop = threading.Event()
 
-        def tidied(self: Book, now: datetime, stop: threading.Event = stop) -> None:
+        def tidied(self: Outbox, now: datetime, stop: threading.Event = stop) -> None:
             real(self, now)
             if self.latest() and not self.unsettled("waiting"):
                 stop.set()
 
-        monkeypatch.setattr(Book, "tidy", tidied)
+        monkeypatch.setattr(Outbox, "tidy", tidied)
         served = threading.Thread(
-            target=serve, args=(settings, stop), kwargs={"roles": [Role.analyzer]}
+            target=serve, args=(settings, stop), kwargs={"roles": [ServiceRole.analyzer]}
         )
         served.start()
         served.join(WAIT_S)

@@ -12,13 +12,13 @@ import pytest
 import yaml
 
 from actions import executors
-from actions.cluster.allocations import BETTER
-from actions.policy.reading import read
+from actions.cluster.allocations import OPTIONAL_RIGHTS
+from actions.policy.parser import read_policies
 from actions.rights import OWN, roles, rules
 from fallow.errors import UsageError
 from fallow.settings import Settings, load
-from runtime import chart, manifests
-from runtime.rbac import reading
+from runtime.generators import chart, manifests
+from runtime.generators.rbac import reader_rights
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -34,7 +34,7 @@ def values(name: str) -> dict[str, Any]:
 
 def made(said: Mapping[str, Any]) -> Objects:
     pytest.importorskip("helm_python", reason="no Helm here: see deploy/helm/tools.lock")
-    return manifests.objects(manifests.rendered(CHART, said))
+    return manifests.objects(manifests.render_chart(CHART, said))
 
 
 def of(found: Objects, kind: str) -> Objects:
@@ -54,14 +54,16 @@ def pods(found: Objects) -> list[dict[str, Any]]:
 
 def test_what_the_chart_takes_from_the_code_is_current() -> None:
     for name, text in chart.pages(CHART).items():
-        assert (CHART / name).read_text() == text, "run: python -m runtime.chart deploy/helm/fallow"
+        assert (CHART / name).read_text() == text, (
+            "run: python -m runtime.generators.chart deploy/helm/fallow"
+        )
 
 
 def test_manifests_are_what_the_chart_makes() -> None:
     made({})
     for name, text in manifests.pages(DEPLOY).items():
         same = (DEPLOY / "manifests" / name).read_text() == text
-        assert same, "run: python -m runtime.manifests deploy"
+        assert same, "run: python -m runtime.generators.manifests deploy"
     assert [name for name, _ in pages()] == [one.stem for one in EXAMPLES]
 
 
@@ -136,7 +138,7 @@ def test_only_roles_that_ask_the_cluster_have_a_token_and_a_disk() -> None:
 def test_it_only_reads_until_acting_is_switched_on(name: str) -> None:
     found = dict(pages())[name]
     granted = [rule for one in of(found, "ClusterRole") for rule in one["rules"]]
-    assert granted == rules(reading())
+    assert granted == rules(reader_rights())
     assert {verb for rule in granted for verb in rule["verbs"]} <= READS
     assert not of(found, "Role")
     assert not of(found, "RoleBinding")
@@ -145,12 +147,12 @@ def test_it_only_reads_until_acting_is_switched_on(name: str) -> None:
 def test_acting_grants_what_its_executors_declare_where_it_may_act() -> None:
     found = dict(pages())["acting"]
     told = {one["metadata"]["name"]: one["rules"] for one in of(found, "ClusterRole")}
-    every = roles(executors.every())
+    every = roles(executors.load_executors())
     for name in ("fallow-act-notebook", "fallow-act-scale", "fallow-annotate"):
         assert told[name] == rules(every[name])
     assert [*told["fallow-actor"], *told["fallow-actor-cluster"]] == [
-        *rules(r for r in every["fallow-actor"] if r not in BETTER),
-        *rules(BETTER),
+        *rules(r for r in every["fallow-actor"] if r not in OPTIONAL_RIGHTS),
+        *rules(OPTIONAL_RIGHTS),
     ]
     assert set(told) == {
         "fallow-reader", "fallow-actor", "fallow-actor-cluster", "fallow-annotate",
@@ -174,7 +176,7 @@ def test_a_role_is_parted_without_loss() -> None:
     with (ROOT / "simulator" / "kube" / "resources.csv").open(encoding="utf-8") as lines:
         wide = {(r["group"], r["plural"]) for r in csv.DictReader(lines) if r["namespaced"] == "0"}
     parts = chart.rights()["executors"]
-    for name, asked in roles(executors.every()).items():
+    for name, asked in roles(executors.load_executors()).items():
         if not name.startswith(chart.ACTS):
             continue
         part = parts[name.removeprefix(chart.ACTS)]
@@ -228,7 +230,7 @@ def test_every_executor_can_be_granted() -> None:
 def test_values_that_cannot_work_are_refused_and_named(said: dict[str, Any], why: str) -> None:
     pytest.importorskip("helm_python", reason="no Helm here: see deploy/helm/tools.lock")
     with pytest.raises(UsageError, match=why):
-        manifests.rendered(CHART, said)
+        manifests.render_chart(CHART, said)
 
 
 def test_the_schema_knows_every_setting_that_is_no_secret() -> None:
@@ -264,7 +266,7 @@ def test_fallow_reads_the_settings_and_policies_that_are_mounted(
     for key, text in maps["fallow-policies"].items():
         (tmp_path / "policies" / key).write_text(text)
     if maps["fallow-policies"]:
-        assert len(read([tmp_path / "policies"])) == len(maps["fallow-policies"])
+        assert len(read_policies([tmp_path / "policies"])) == len(maps["fallow-policies"])
     ports = {p["name"] for one in of(found, "Service") for p in one["spec"]["ports"]}
     assert ports == ({"http", "pages"} if shown else {"http"})
 

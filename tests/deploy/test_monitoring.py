@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from runtime.metrics import metrics
-from runtime.reference import metrics_page
+from runtime.generators.reference import metrics_page
+from runtime.service.metrics import metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "rules.yaml"
@@ -91,7 +91,7 @@ def test_every_metric_has_its_place_on_the_board() -> None:
 
 def test_the_page_of_metrics_is_what_the_code_writes() -> None:
     page = (ROOT / "docs" / "metrics.md").read_text()
-    assert page == metrics_page(), "run: python -m runtime.reference docs"
+    assert page == metrics_page(), "run: python -m runtime.generators.reference docs"
     for name in EXPORTED:
         assert (
             f"`{name.removesuffix('_bucket').removesuffix('_count').removesuffix('_sum')}`" in page

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.checkpointing import daly, hazard, mtbf, realised, stretch, young
+from fallow.checkpointing import daly, hazard, mtbf, realised_share, time_per_work, young
 
 MINUTE, HOUR = 60.0, 3600.0
 
@@ -26,14 +26,16 @@ def test_the_known_table(
 ) -> None:
     best = daly(write_s, mtbf_h * HOUR)
     assert round(best / HOUR, 2) == interval_h
-    longer = (stretch(best, write_s, mtbf_h * HOUR, restart_s) - 1) * 100
+    longer = (time_per_work(best, write_s, mtbf_h * HOUR, restart_s) - 1) * 100
     assert round(longer, 1 if longer_pct < 10 else 0) == longer_pct
 
 
 def test_a_discount_is_worth_less_than_it_says() -> None:
     """p5.48xlarge in us-west-2: 76.4 % below list, and 15 % longer."""
-    assert realised(1 - 0.764, 1.0, 1.15) == pytest.approx(0.729, abs=5e-4)
-    assert realised(0.24, 1.0, 1 / 0.24) == pytest.approx(0)  # break-even at 4.2 times as long
+    assert realised_share(1 - 0.764, 1.0, 1.15) == pytest.approx(0.729, abs=5e-4)
+    assert realised_share(0.24, 1.0, 1 / 0.24) == pytest.approx(
+        0
+    )  # break-even at 4.2 times as long
     assert round(1 / 0.24, 1) == 4.2
 
 
@@ -65,8 +67,8 @@ def test_its_interval_is_that_of_the_chi_square_tables() -> None:
 
 
 def test_work_that_never_ends_is_infinite_and_no_failure_costs_the_writes() -> None:
-    assert stretch(10_000.0, 0.0, 1.0, 0.1) == math.inf
-    assert stretch(1.0, 0.1, math.inf, 1.0) == pytest.approx(1.1)
+    assert time_per_work(10_000.0, 0.0, 1.0, 0.1) == math.inf
+    assert time_per_work(1.0, 0.1, math.inf, 1.0) == pytest.approx(1.1)
     assert daly(10.0, 4.0) == 4.0
 
 
@@ -77,10 +79,10 @@ POSITIVE = st.floats(0.01, 100)
 def test_failures_never_make_work_shorter(
     interval: float, write: float, between: float, restart: float
 ) -> None:
-    longer = stretch(interval, write, between, restart)
+    longer = time_per_work(interval, write, between, restart)
     assert longer >= 1
-    assert longer >= stretch(interval, write, between * 2, restart) * (1 - 1e-9)
-    assert longer >= stretch(interval, write, between, restart / 2) * (1 - 1e-9)
+    assert longer >= time_per_work(interval, write, between * 2, restart) * (1 - 1e-9)
+    assert longer >= time_per_work(interval, write, between, restart / 2) * (1 - 1e-9)
 
 
 @given(st.floats(0.001, 1), st.floats(3, 100), st.floats(0, 1))
@@ -90,6 +92,6 @@ def test_dalys_interval_is_as_good_as_its_neighbours(
     best = daly(write, between)
     if write >= between / 2:
         return
-    at = stretch(best, write, between, restart)
+    at = time_per_work(best, write, between, restart)
     for other in (young(write, between) * 3, best * 3, best / 3):
-        assert at <= stretch(other, write, between, restart) * (1 + 5e-3)
+        assert at <= time_per_work(other, write, between, restart) * (1 + 5e-3)

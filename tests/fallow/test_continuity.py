@@ -1,6 +1,6 @@
 """Which stored case a finding goes on, what it cost so far, and where a new case begins."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -10,25 +10,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.continuity import (
+from fallow.case_identity import (
     CASE,
     TOLERANCE,
-    Kin,
-    Stretch,
+    CaseKin,
+    StoredCase,
     extend,
-    grouped,
-    judged_part,
-    kin_of,
+    get_judged_part,
+    get_kin,
     resolve,
-    stretch_of,
+    to_stored_case,
 )
-from fallow.nouns import Claim, Finding, Recommendation, Subject, finding_id
+from fallow.models import Claim, Finding, Recommendation, Subject, finding_id
 from fallow.window import Window
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 SUBJECT = Subject("c", "team-a", "Notebook", "nb")
+
+
+def by_kin(findings: Iterable[Finding]) -> dict[CaseKin, list[StoredCase]]:
+    """Return findings as an analysis stored them."""
+    rows: dict[CaseKin, list[StoredCase]] = {}
+    for finding in findings:
+        rows.setdefault(get_kin(finding), []).append(to_stored_case(finding))
+    return rows
+
+
 GPUS, USD_H = 2, Decimal(3)
 LOOKBACK = 25 * HOUR
 
@@ -52,12 +61,12 @@ def finding(start: datetime, end: datetime, **changes: Any) -> Finding:
     return msgspec.structs.replace(made, **changes)
 
 
-def stored(*stretches: Stretch) -> dict[Kin, list[Stretch]]:
-    return {kin_of(finding(NOW, NOW + HOUR)): [*stretches]}
+def stored(*stretches: StoredCase) -> dict[CaseKin, list[StoredCase]]:
+    return {get_kin(finding(NOW, NOW + HOUR)): [*stretches]}
 
 
-def stretch(start: datetime, end: datetime, **changes: Any) -> Stretch:
-    return msgspec.structs.replace(stretch_of(finding(start, end)), **changes)
+def stretch(start: datetime, end: datetime, **changes: Any) -> StoredCase:
+    return msgspec.structs.replace(to_stored_case(finding(start, end)), **changes)
 
 
 BEFORE = stretch(NOW - 30 * HOUR, NOW - HOUR)
@@ -67,14 +76,14 @@ def test_a_finding_whose_start_slid_is_the_stored_case_with_the_hours_of_both() 
     (case,) = resolve([finding(NOW - LOOKBACK, NOW)], stored(BEFORE))
     assert (case.id, case.window) == (BEFORE.id, Window(BEFORE.start, NOW))
     assert (case.gpu_hours, case.usd) == (60.0, Decimal(180))
-    assert judged_part(case) == (NOW - LOOKBACK, 50.0, Decimal(150))
+    assert get_judged_part(case) == (NOW - LOOKBACK, 50.0, Decimal(150))
     assert case.details["why"] == "at rest"
 
 
 def test_to_resolve_again_changes_nothing() -> None:
     (case,) = resolve([finding(NOW - LOOKBACK, NOW)], stored(BEFORE))
     assert resolve([case], stored(BEFORE)) == [case]
-    assert resolve([case], stored(stretch_of(case))) == [case]
+    assert resolve([case], stored(to_stored_case(case))) == [case]
 
 
 def test_a_whole_stretch_has_the_figures_of_its_last_judgement() -> None:
@@ -83,7 +92,7 @@ def test_a_whole_stretch_has_the_figures_of_its_last_judgement() -> None:
     assert (case.id, case.window.start) == (BEFORE.id, BEFORE.start)
     lead = 59.5 * 2 / (30 * 60 - 2)  # two minutes that only the earlier judgement saw
     assert case.gpu_hours == pytest.approx(59.5 + lead, abs=1e-6)
-    assert judged_part(case).gpu_hours == 59.5
+    assert get_judged_part(case).gpu_hours == 59.5
     (exact,) = resolve([finding(BEFORE.start, NOW, gpu_hours=59.5)], stored(BEFORE))
     assert exact.gpu_hours == 59.5
     assert CASE not in exact.details
@@ -133,7 +142,7 @@ def test_stretches_without_figures_leave_those_that_were_judged_and_say_so() -> 
         "judged_usd": "150.0",
         "counted_from": (NOW - LOOKBACK).isoformat(),
     }
-    assert judged_part(case) == (NOW - LOOKBACK, 50.0, Decimal(150))
+    assert get_judged_part(case) == (NOW - LOOKBACK, 50.0, Decimal(150))
 
 
 @pytest.mark.parametrize("lacks", ["stretch", "finding"])
@@ -144,7 +153,7 @@ def test_dollars_of_a_case_are_known_only_where_all_of_it_has_a_price(lacks: str
         found = msgspec.structs.replace(found, usd=None)
     (case,) = resolve([found], stored(before))
     assert (case.gpu_hours, case.usd) == (60.0, None)
-    assert judged_part(case) == (NOW - LOOKBACK, 50.0, found.usd)
+    assert get_judged_part(case) == (NOW - LOOKBACK, 50.0, found.usd)
 
 
 def test_a_moment_of_the_past_has_the_hours_until_then() -> None:
@@ -170,7 +179,7 @@ def test_an_id_that_an_analyzer_gives_to_every_stretch_names_only_the_first_case
     (case,) = resolve([finding(NOW - 2 * HOUR, NOW, **named)], stored(before))
     assert case.id != before.id
     (again,) = resolve(
-        [finding(NOW - 2 * HOUR, NOW + HOUR, **named)], stored(before, stretch_of(case))
+        [finding(NOW - 2 * HOUR, NOW + HOUR, **named)], stored(before, to_stored_case(case))
     )
     assert again.id == case.id
 
@@ -221,7 +230,7 @@ def test_every_true_stretch_has_one_id_and_start_and_its_hours(
     cases: dict[str, Finding] = {}
     ids: dict[int, set[str]] = {}
     for now in moments:
-        for case in resolve(judge(stretches, now), grouped(cases.values())):
+        for case in resolve(judge(stretches, now), by_kin(cases.values())):
             (true,) = (n for n, w in enumerate(stretches) if w.start < case.window.end <= w.end)
             begin = stretches[true].start
             ids.setdefault(true, set()).add(case.id)
@@ -230,7 +239,7 @@ def test_every_true_stretch_has_one_id_and_start_and_its_hours(
             hours = (case.window.end - begin) / HOUR * GPUS
             assert case.gpu_hours == pytest.approx(hours, abs=1e-3)
             assert float(case.usd or 0) == pytest.approx(hours * float(USD_H), abs=1e-2)
-            judged = judged_part(case)
+            judged = get_judged_part(case)
             assert judged.start == max(begin, now - LOOKBACK)
     assert all(len(of_one) == 1 for of_one in ids.values())
     assert len(set().union(*ids.values())) == len(ids)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fallow.fragmentation import Measure, PodType
+from fallow.fragmentation import FragmentationMeasure, PodType
 
 ONE_CORE_LEFT = 1_000
 SHARING = (
@@ -38,7 +38,7 @@ WITH_CPU_ONLY = (
 def test_the_known_values(
     types: tuple[PodType, ...], cpu: int, free: list[int], lost: float
 ) -> None:
-    measure = Measure(types)
+    measure = FragmentationMeasure(types)
     arrays = np.array([cpu]), np.array([free]), ["1080"]
     assert measure.fragments(*arrays)[0] == pytest.approx(lost, abs=0.005)
     assert sum(measure.causes(*arrays).values()) == pytest.approx(lost, abs=0.005)

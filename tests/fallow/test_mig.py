@@ -21,9 +21,9 @@ def test_the_table_gives_the_known_number_of_full_layouts(
 
 def test_every_known_set_can_be_laid_out_and_two_4g_cannot() -> None:
     for names in mig.multisets("H100"):
-        assert sorted(name for name, _ in mig.lay("H100", names)) == list(names)
+        assert sorted(name for name, _ in mig.find_layout("H100", names)) == list(names)
     with pytest.raises(UsageError, match="cannot hold 4g"):
-        mig.lay("H100", ["4g.40gb", "4g.40gb"])
+        mig.find_layout("H100", ["4g.40gb", "4g.40gb"])
 
 
 @pytest.mark.parametrize(

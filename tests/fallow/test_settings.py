@@ -106,3 +106,17 @@ def test_any_mapping_is_either_settings_or_one_line_of_explanation(data: dict[st
     except SettingsError as error:
         said = str(error)
     assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ({"idle.threshold": 0.08}, "idle.threshold 0.08 is above ledger.idle_threshold 0.05"),
+        ({"ledger.startup": "30m"}, "idle.startup_grace 15m is shorter than ledger.startup 30m"),
+    ],
+)
+def test_verdicts_cannot_be_set_to_call_idle_what_the_ledger_does_not(
+    flags: dict[str, object], says: str
+) -> None:
+    with pytest.raises(SettingsError, match=says):
+        load(environ={}, flags=flags)

@@ -7,8 +7,8 @@ import pytest
 
 from fallow import errors, tables
 from fallow.gpu_models import canonical, gpu_models, model_name
-from fallow.nouns import Subject, finding_id
-from fallow.plugins import SEAMS, installed, load
+from fallow.models import Subject, finding_id
+from fallow.plugins import PLUGIN_GROUPS, installed, load
 from fallow.tables import Batch
 
 MOMENT = datetime(2026, 11, 20, tzinfo=UTC).replace(tzinfo=None)
@@ -82,7 +82,7 @@ def test_a_finding_keeps_its_id_and_another_start_is_another_finding() -> None:
     assert one != finding_id("idle", "idle_notebook", Subject("c", "n", "sS", "notebook"), start)
 
 
-@pytest.mark.parametrize("seam", SEAMS)
+@pytest.mark.parametrize("seam", PLUGIN_GROUPS)
 def test_every_installed_plugin_loads(seam: str) -> None:
     for name in installed(seam):
         assert isinstance(load(seam, name), type)

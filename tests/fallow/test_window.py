@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.errors import UsageError
-from fallow.window import Window, format_duration, parse_duration, parse_moment
+from fallow.window import Window, format_duration, parse_duration, parse_timestamp
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -47,10 +47,10 @@ def test_a_duration_written_is_read_back_to_its_two_largest_units(seconds: int) 
 
 
 def test_moments_are_iso_now_or_an_age() -> None:
-    assert parse_moment("now", now=NOW) == NOW
-    assert parse_moment("2h", now=NOW) == NOW - timedelta(hours=2)
-    assert parse_moment("2026-11-01", now=NOW) == datetime(2026, 11, 1, tzinfo=UTC)
-    assert parse_moment("2026-11-01T02:00+02:00", now=NOW) == datetime(2026, 11, 1, tzinfo=UTC)
+    assert parse_timestamp("now", now=NOW) == NOW
+    assert parse_timestamp("2h", now=NOW) == NOW - timedelta(hours=2)
+    assert parse_timestamp("2026-11-01", now=NOW) == datetime(2026, 11, 1, tzinfo=UTC)
+    assert parse_timestamp("2026-11-01T02:00+02:00", now=NOW) == datetime(2026, 11, 1, tzinfo=UTC)
 
 
 def test_a_window_is_half_open_utc_and_never_empty() -> None:

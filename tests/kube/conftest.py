@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from collectors.kube.collector import KubernetesCollector
-from fallow.kube.api import Api, Pause, connect
+from fallow.kube.api import ApiConnection, BackOff, connect
 from fallow.settings import KubernetesSettings
 from fallow.window import Window
-from simulator.kube.kinds import Kind
+from simulator.kube.kinds import ApiKind
 from simulator.kube.server import KubeServer
-from simulator.kube.store import Store
+from simulator.kube.store import ObjectStore
 from tests.kube.objects import Object
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -25,13 +25,13 @@ class Cluster(KubeServer):
     """The API server, and objects put into it as they stand; uids are `kind-name`."""
 
     def __init__(self, now: datetime) -> None:
-        super().__init__(Store(now.timestamp, installed=()))
+        super().__init__(ObjectStore(now.timestamp, installed=()))
 
     def serve(
         self, group: str, version: str, plural: str, kind: str, *, namespaced: bool = True
     ) -> None:
         """Serve a kind, as a definition would."""
-        self.store.catalog.serve(Kind(kind, group, (version,), plural, namespaced))
+        self.store.catalog.serve(ApiKind(kind, group, (version,), plural, namespaced))
 
     def put(self, kind: str, item: Object) -> Object:
         """Create or change an object; watches see it."""
@@ -96,16 +96,16 @@ def slept() -> list[float]:
 
 
 @pytest.fixture
-def api(cluster: Cluster, slept: list[float]) -> Api:
+def api(cluster: Cluster, slept: list[float]) -> ApiConnection:
     """Return a connection whose pauses are only written down."""
     assert cluster.url
-    return connect(timeout_s=5, pause=Pause(slept.append, lambda: 1.0))
+    return connect(timeout_s=5, pause=BackOff(slept.append, lambda: 1.0))
 
 
 class Look:
     """Collects from the cluster and keeps rows by table."""
 
-    def __init__(self, api: Api, now: datetime) -> None:
+    def __init__(self, api: ApiConnection, now: datetime) -> None:
         self.now = now
         self.api = api
         self.collector = self.make()
@@ -124,6 +124,6 @@ class Look:
 
 
 @pytest.fixture
-def look(api: Api, now: datetime) -> Look:
+def look(api: ApiConnection, now: datetime) -> Look:
     """Return what looks once at the whole cluster."""
     return Look(api, now)

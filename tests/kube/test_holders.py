@@ -4,9 +4,9 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from collectors.kube.holders import remap
-from collectors.kube.owners import Top
-from collectors.kube.pods import Surroundings, pod_row
+from collectors.kube.owners import TopOwner
+from collectors.kube.pods import PodContext, pod_row
+from collectors.kube.reservation_pods import remap
 from collectors.kube.shapes import Meta
 from tests.kube.objects import Object, as_pod, pod
 
@@ -15,7 +15,7 @@ NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 def held(item: Object) -> tuple[Meta, dict[str, Any]]:
     known = as_pod(item)
-    around = Surroundings("c", lambda: NOW, lambda meta: Top("Pod", meta.name, meta.uid))
+    around = PodContext("c", lambda: NOW, lambda meta: TopOwner("Pod", meta.name, meta.uid))
     return known.metadata, pod_row(known, around)
 
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from collectors.kube.devices import Dra
-from collectors.kube.nodes import instances_per_board, node_gpus, node_row
-from collectors.kube.shapes import Custom
+from collectors.kube.nodes import instances_per_gpu, node_gpus, node_row
+from collectors.kube.shapes import CustomObject
 from tests.kube.objects import as_node, node
 
 A100 = "NVIDIA-A100-SXM4-40GB"
@@ -124,7 +124,7 @@ def test_physical_gpus_are_counted_whatever_the_sharing(
     ],
 )
 def test_instances_that_fill_a_board(profile: str, model: str | None, count: int) -> None:
-    assert instances_per_board(profile, model) == count
+    assert instances_per_gpu(profile, model) == count
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_slices_count_boards_where_no_plug_in_offers_any() -> None:
         "pool": {"name": "n0"},
         "devices": devices,
     }
-    slices = [msgspec.json.decode(json.dumps({"metadata": {}, "spec": spec}), type=Custom)]
+    slices = [msgspec.json.decode(json.dumps({"metadata": {}, "spec": spec}), type=CustomObject)]
     found = node_gpus(as_node(node()), Dra(slices))
     assert (found.count, found.model) == (2, "NVIDIA H100")
 

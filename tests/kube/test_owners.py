@@ -6,7 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from collectors.kube.owners import Absent, Owners, Top, Unknown, by_template_hash
+from collectors.kube.owners import (
+    AbsentOwnerError,
+    Owners,
+    TopOwner,
+    UnknownOwnerError,
+    by_template_hash,
+)
 from collectors.kube.shapes import Meta, Partial
 from tests.kube.objects import Object, as_pod, meta, pod
 
@@ -31,9 +37,9 @@ class Objects:
         del namespace, version
         self.asked.append(f"{kind}/{name}")
         if kind in self.forbidden:
-            raise Unknown
+            raise UnknownOwnerError
         if (group, kind, name) not in self.found:
-            raise Absent
+            raise AbsentOwnerError
         return self.found[group, kind, name]
 
 
@@ -42,18 +48,18 @@ def objects() -> Objects:
     return Objects()
 
 
-def top(objects: Objects, item: Object) -> Top | None:
+def top(objects: Objects, item: Object) -> TopOwner | None:
     return Owners(objects).top(as_pod(item).metadata)
 
 
 def test_a_bare_pod_is_its_own_workload(objects: Objects) -> None:
-    assert top(objects, pod("solo")) == Top("Pod", "solo", "pod-solo")
+    assert top(objects, pod("solo")) == TopOwner("Pod", "solo", "pod-solo")
 
 
 def test_a_chain_is_climbed_to_its_top(objects: Objects) -> None:
     objects.add("apps", "ReplicaSet", meta("web-abc", owner=("apps/v1", "Deployment/web")))
     objects.add("apps", "Deployment", meta("web"))
-    assert top(objects, pod(owner=RS)) == Top("Deployment", "web", "deployment-web")
+    assert top(objects, pod(owner=RS)) == TopOwner("Deployment", "web", "deployment-web")
 
 
 def test_owners_of_any_group_are_followed(objects: Objects) -> None:
@@ -90,7 +96,7 @@ def test_another_object_of_the_owners_name_is_not_the_owner(objects: Objects) ->
 def test_owners_that_do_not_control_are_no_owners(objects: Objects) -> None:
     item = pod("solo", owner=RS)
     item["metadata"]["ownerReferences"][0]["controller"] = False
-    assert top(objects, item) == Top("Pod", "solo", "pod-solo")
+    assert top(objects, item) == TopOwner("Pod", "solo", "pod-solo")
 
 
 def test_a_circle_of_owners_is_unknown(objects: Objects) -> None:
@@ -108,7 +114,7 @@ def test_ten_links_are_followed_and_no_more(objects: Objects) -> None:
 
 
 def test_a_static_pod_belongs_to_its_node(objects: Objects) -> None:
-    assert top(objects, pod(owner=("v1", "Node/n0"))) == Top("Node", "n0", "node-n0")
+    assert top(objects, pod(owner=("v1", "Node/n0"))) == TopOwner("Node", "n0", "node-n0")
     assert objects.asked == []
 
 
@@ -150,7 +156,7 @@ def test_a_jump_is_climbed_further(objects: Objects) -> None:
 def test_a_label_that_names_nothing_leaves_the_references(objects: Objects) -> None:
     objects.add("apps", "StatefulSet", meta("sts"))
     item = pod(owner=("apps/v1", "StatefulSet/sts"), labels={"notebook-name": "none-such"})
-    assert top(objects, item) == Top("StatefulSet", "sts", "statefulset-sts")
+    assert top(objects, item) == TopOwner("StatefulSet", "sts", "statefulset-sts")
 
 
 def test_a_label_that_names_what_we_may_not_read_is_unknown(objects: Objects) -> None:
@@ -163,11 +169,11 @@ def test_a_label_that_names_what_we_may_not_read_is_unknown(objects: Objects) ->
 def test_a_hub_server_is_its_users(objects: Objects) -> None:
     words = {"hub.jupyter.org/username": "ada", "hub.jupyter.org/servername": ""}
     server = pod("jupyter-ada", labels={"component": "singleuser-server"}, annotations=words)
-    assert top(objects, server) == Top("JupyterServer", "ada", None)
-    assert top(objects, pod("other", annotations=words)) == Top("Pod", "other", "pod-other")
+    assert top(objects, server) == TopOwner("JupyterServer", "ada", None)
+    assert top(objects, pod("other", annotations=words)) == TopOwner("Pod", "other", "pod-other")
 
 
 def test_the_hash_label_names_the_deployment_where_only_pods_are_known() -> None:
     item = pod(owner=("apps/v1", "ReplicaSet/web-6d4c"), labels={"pod-template-hash": "6d4c"})
-    assert by_template_hash(as_pod(item).metadata) == Top("Deployment", "web", None)
+    assert by_template_hash(as_pod(item).metadata) == TopOwner("Deployment", "web", None)
     assert by_template_hash(as_pod(pod(owner=RS)).metadata) is None

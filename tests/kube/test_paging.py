@@ -5,9 +5,9 @@ import pytest
 
 from collectors.kube.shapes import Partial
 from fallow.errors import SettingsError, SourceError, TemporaryError
-from fallow.kube.api import Api, ApiError
-from fallow.kube.pages import PARTIAL, Listing
-from fallow.kube.shapes import Page
+from fallow.kube.api import ApiConnection, ApiError
+from fallow.kube.api_objects import Page
+from fallow.kube.listing import PARTIAL, Listing
 from tests.kube.conftest import Cluster
 
 PODS = "/api/v1/pods"
@@ -19,7 +19,7 @@ def pods(cluster: Cluster, count: int) -> None:
         cluster.put("Pod", {"metadata": {"name": f"p{i}", "namespace": "a", "labels": labels}})
 
 
-def listing(api: Api, limit: int = 2) -> Listing[Partial]:
+def listing(api: ApiConnection, limit: int = 2) -> Listing[Partial]:
     return Listing(api, PODS, msgspec.json.Decoder(Page[Partial]), limit=limit, accept=PARTIAL)
 
 
@@ -28,7 +28,7 @@ def names(found: Listing[Partial]) -> list[str]:
 
 
 def test_pages_are_joined_and_asked_for_packed_with_the_token_of_the_kubeconfig(
-    cluster: Cluster, api: Api
+    cluster: Cluster, api: ApiConnection
 ) -> None:
     pods(cluster, 5)
     assert names(listing(api)) == ["p0", "p1", "p2", "p3", "p4"]
@@ -38,7 +38,7 @@ def test_pages_are_joined_and_asked_for_packed_with_the_token_of_the_kubeconfig(
     assert {a.headers["authorization"] for a in lists} == {"Bearer secret-token"}
 
 
-def test_an_expired_token_goes_on_with_the_fresh_one(cluster: Cluster, api: Api) -> None:
+def test_an_expired_token_goes_on_with_the_fresh_one(cluster: Cluster, api: ApiConnection) -> None:
     pods(cluster, 5)
     cluster.faults.expire_tokens = 1
     found = listing(api)
@@ -47,7 +47,7 @@ def test_an_expired_token_goes_on_with_the_fresh_one(cluster: Cluster, api: Api)
 
 
 def test_a_watch_begins_before_the_expiry_so_that_no_change_is_missed(
-    cluster: Cluster, api: Api
+    cluster: Cluster, api: ApiConnection
 ) -> None:
     pods(cluster, 5)
     first = cluster.store.version
@@ -61,7 +61,7 @@ def test_a_watch_begins_before_the_expiry_so_that_no_change_is_missed(
 
 
 def test_an_expired_token_without_a_fresh_one_begins_anew(
-    cluster: Cluster, api: Api, slept: list[float]
+    cluster: Cluster, api: ApiConnection, slept: list[float]
 ) -> None:
     pods(cluster, 5)
     cluster.faults.expire_tokens, cluster.faults.fresh_tokens = 1, False
@@ -70,7 +70,7 @@ def test_an_expired_token_without_a_fresh_one_begins_anew(
     assert (found.refreshed, found.restarts, len(slept)) == (0, 1, 1)
 
 
-def test_a_list_that_expires_for_ever_is_an_error(cluster: Cluster, api: Api) -> None:
+def test_a_list_that_expires_for_ever_is_an_error(cluster: Cluster, api: ApiConnection) -> None:
     pods(cluster, 5)
     cluster.faults.expire_tokens, cluster.faults.fresh_tokens = 99, False
     with pytest.raises(
@@ -80,7 +80,7 @@ def test_a_list_that_expires_for_ever_is_an_error(cluster: Cluster, api: Api) ->
 
 
 def test_throttling_waits_as_long_as_the_server_asks(
-    cluster: Cluster, api: Api, slept: list[float]
+    cluster: Cluster, api: ApiConnection, slept: list[float]
 ) -> None:
     pods(cluster, 1)
     cluster.faults.throttle = [(429, "7"), (503, ""), (500, "")]
@@ -88,20 +88,24 @@ def test_throttling_waits_as_long_as_the_server_asks(
     assert slept == [7.0, 1.0, 2.0]
 
 
-def test_a_server_that_keeps_failing_is_reported_with_its_words(cluster: Cluster, api: Api) -> None:
+def test_a_server_that_keeps_failing_is_reported_with_its_words(
+    cluster: Cluster, api: ApiConnection
+) -> None:
     cluster.faults.throttle = [(503, "")] * 9
     with pytest.raises(ApiError, match="HTTP 503: /api/v1/pods: slow down"):
         names(listing(api))
 
 
-def test_a_server_that_is_away_is_temporary(cluster: Cluster, api: Api, slept: list[float]) -> None:
+def test_a_server_that_is_away_is_temporary(
+    cluster: Cluster, api: ApiConnection, slept: list[float]
+) -> None:
     cluster.close()
     with pytest.raises(TemporaryError, match="no answer"):
         api.get(PODS)
     assert len(slept) == 4
 
 
-def test_an_answer_that_is_no_list_is_named(cluster: Cluster, api: Api) -> None:
+def test_an_answer_that_is_no_list_is_named(cluster: Cluster, api: ApiConnection) -> None:
     cluster.put("Pod", {"metadata": {"name": "p", "namespace": "a", "labels": 7}})
     with pytest.raises(SourceError, match=r"/api/v1/pods: not a list: .*labels"):
         names(listing(api))

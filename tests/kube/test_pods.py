@@ -8,22 +8,22 @@ import msgspec
 import pytest
 
 from collectors.kube.devices import Dra
-from collectors.kube.owners import Top
-from collectors.kube.pods import Surroundings, pod_row
+from collectors.kube.owners import TopOwner
+from collectors.kube.pods import PodContext, pod_row
 from collectors.kube.queues import Queues
-from collectors.kube.shapes import Custom
+from collectors.kube.shapes import CustomObject
 from tests.kube.objects import Object, as_pod, pod
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 def row(item: Object, **around: Any) -> dict[str, Any]:
-    known = {"cluster": "c", "now": lambda: NOW, "resolve": lambda _: Top("Pod", "p", None)}
-    return pod_row(as_pod(item), Surroundings(**{**known, **around}))
+    known = {"cluster": "c", "now": lambda: NOW, "resolve": lambda _: TopOwner("Pod", "p", None)}
+    return pod_row(as_pod(item), PodContext(**{**known, **around}))
 
 
-def custom(**what: Any) -> Custom:
-    return msgspec.json.decode(json.dumps({"metadata": {"name": "x"}, **what}), type=Custom)
+def custom(**what: Any) -> CustomObject:
+    return msgspec.json.decode(json.dumps({"metadata": {"name": "x"}, **what}), type=CustomObject)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def dra(*, users: list[str], admin: bool = False, generation: int = 2, basic: bo
         attributes = {"attributes": {k: {"string": v} for k, v in words.items()}}
         return {"name": name, **({"basic": attributes} if basic else attributes)}
 
-    def offer(uuid: str, generation: int) -> Custom:
+    def offer(uuid: str, generation: int) -> CustomObject:
         devices = [
             device("gpu-0", uuid=uuid),
             device("mig-0", uuid="MIG-9", parentUUID="GPU-9", profile="2g.20gb"),
@@ -221,7 +221,7 @@ def test_the_queue_comes_from_labels_groups_or_workloads(words: Any, queue: str)
     queues.add_workloads(
         [custom(metadata={"name": "w", "labels": labels}, spec={"queueName": "from-workload"})]
     )
-    found = row(pod(**words), queues=queues, resolve=lambda _: Top("Job", "j", "job-1"))
+    found = row(pod(**words), queues=queues, resolve=lambda _: TopOwner("Job", "j", "job-1"))
     assert found["queue"] == queue
 
 

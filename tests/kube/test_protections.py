@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from actions.cluster.protections import protected
+from actions.cluster.protections import find_protections
 from actions.decide import decide
-from actions.facts import gather
-from analyzers.idle.signals import protections as withheld
-from collectors.prometheus.kube_state import State, pod_rows
-from fallow.protections import NAMESPACE, OWNERS, Protection, annotations, named
+from actions.facts import gather_facts
+from analyzers.idle.signals import read_protections as withheld
+from collectors.prometheus.kube_state import KubeState, pod_rows
+from fallow.protections import NAMESPACE, OWNERS, Protection, annotations, select_protections
 from tests.actions.cases import POLICY, SPENT, finding
 from tests.actions.places import door
 from tests.analyzers.conftest import Memory
@@ -62,7 +62,7 @@ def planned(views: Memory, rows: list[dict[str, Any]], now: datetime) -> str:
     views.rows("pod", zone)
     subject = finding("Deployment", "ml").subject
     case = finding("Deployment", "ml", subject=type(subject)("c", "ml", "Deployment", "web"))
-    (facts,) = gather(views, [case], now + timedelta(minutes=1))
+    (facts,) = gather_facts(views, [case], now + timedelta(minutes=1))
     decision = decide(POLICY, facts, SPENT, now + timedelta(minutes=1))
     return "; ".join(f"{r.gate}: {r.text}" for r in decision.reasons)
 
@@ -74,7 +74,7 @@ def guard(cluster: Cluster, now: datetime) -> str:
     chain.append(reader.get("/apis/apps/v1/namespaces/ml/deployments/web"))
     found = [{"kind": k, **obj} for k, obj in zip(("Pod", "Deployment"), chain, strict=True) if obj]
     space = {"kind": "Namespace", **(reader.get("/api/v1/namespaces/ml") or {})}
-    return "; ".join(r.text for r in protected(found, space, now))
+    return "; ".join(r.text for r in find_protections(found, space, now))
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -160,7 +160,7 @@ def test_kube_state_metrics_tells_it_too(
         "kube_pod_container_resource_requests": [({**about, **resource}, 1.0)],
         f"kube_{noun}_{form}s": [({**words, **spelled}, 1.0)],
     }
-    state = State(series, {("ml", "web-1", "u"): (now - timedelta(hours=1), now)}, {})
+    state = KubeState(series, {("ml", "web-1", "u"): (now - timedelta(hours=1), now)}, {})
     (row,) = pod_rows(state, cluster="c", now=now, team_labels=())
     plan = planned(views, [row], now)
     assert [key for key in KEYS if f"{key}={said(key)}" not in plan] == []
@@ -168,10 +168,10 @@ def test_kube_state_metrics_tells_it_too(
 
 def test_of_two_values_the_one_that_protects_longer_counts() -> None:
     key, until = "karpenter.sh/do-not-disrupt", "fallow.dev/keep-until"
-    assert named({key: "false"}, {key: "true"}, {key: "no"}) == {key: "true"}
-    assert named({until: "2026-11-20"}, {until: "2027-01-01"}) == {until: "2027-01-01"}
-    assert named({until: "some day"}, {until: "2027-01-01"}) == {until: "some day"}
-    assert named({"a": "b"}, None) == {}
+    assert select_protections({key: "false"}, {key: "true"}, {key: "no"}) == {key: "true"}
+    assert select_protections({until: "2026-11-20"}, {until: "2027-01-01"}) == {until: "2027-01-01"}
+    assert select_protections({until: "some day"}, {until: "2027-01-01"}) == {until: "some day"}
+    assert select_protections({"a": "b"}, None) == {}
 
 
 def test_the_collectors_own_names_are_no_annotations_of_anybody() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.kube.quantities import milli, quantity, whole
-from fallow.kube.quantities import canonical, same
+from fallow.kube.quantities import canonical, is_same_value
 
 DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -146,7 +146,7 @@ def test_a_canonical_form_is_its_own_and_loses_at_most_a_thousandth(
     assert 0 <= back - value < Fraction(1, 1000)
     assert canonical(stored) == stored
     if (value * 1000).denominator == 1:
-        assert same(stored, text)
+        assert is_same_value(stored, text)
 
 
 @given(numbers, st.integers(1, 3), suffixes, suffixes)
@@ -155,8 +155,8 @@ def test_values_are_the_same_exactly_when_their_numbers_are(
 ) -> None:
     mine, theirs = f"{number}{one}", f"{number * times}{other}"
     equal = number * FACTORS[one] == number * times * FACTORS[other]
-    assert same(mine, theirs) is equal
-    assert same(theirs, mine) is equal
+    assert is_same_value(mine, theirs) is equal
+    assert is_same_value(theirs, mine) is equal
 
 
 @pytest.mark.parametrize(
@@ -176,4 +176,4 @@ def test_values_are_the_same_exactly_when_their_numbers_are(
     ],
 )
 def test_what_is_no_quantity_is_compared_as_it_is(one: object, other: object, equal: bool) -> None:
-    assert same(one, other) is equal
+    assert is_same_value(one, other) is equal

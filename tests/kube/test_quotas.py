@@ -8,7 +8,7 @@ import msgspec
 
 from collectors.kube.queues import Queues
 from collectors.kube.quotas import quota_kinds, quota_rows
-from collectors.kube.shapes import Custom
+from collectors.kube.shapes import CustomObject
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 GPU = "nvidia.com/gpu"
@@ -17,7 +17,7 @@ GPU = "nvidia.com/gpu"
 def rows(kind: str, **item: Any) -> dict[str, tuple[Any, ...]]:
     known = next(k for k in quota_kinds() if k.kind == kind)
     text = json.dumps({"metadata": {"name": "q", "namespace": "ml"}, **item})
-    found = quota_rows(known, msgspec.json.decode(text, type=Custom), cluster="c", now=NOW)
+    found = quota_rows(known, msgspec.json.decode(text, type=CustomObject), cluster="c", now=NOW)
     names = ("nominal", "limit", "used", "borrowed", "pending", "parent")
     return {r["resource"]: tuple(r.get(n) for n in names) for r in found}
 
@@ -116,11 +116,11 @@ def test_elastic_quotas_of_all_three_groups_have_one_shape() -> None:
         assert found == {GPU: (2, 4, 3, None, None, None)}
 
 
-def custom(**item: Any) -> Custom:
-    return msgspec.json.decode(json.dumps({"metadata": {"name": "q"}, **item}), type=Custom)
+def custom(**item: Any) -> CustomObject:
+    return msgspec.json.decode(json.dumps({"metadata": {"name": "q"}, **item}), type=CustomObject)
 
 
-def workload(name: str, gpus: int, count: int, **more: Any) -> Custom:
+def workload(name: str, gpus: int, count: int, **more: Any) -> CustomObject:
     container = {"resources": {"limits": {GPU: str(gpus)}, "requests": {"cpu": "500m"}}}
     sets = [{"count": count, "template": {"spec": {"containers": [container]}}}]
     spec = {"queueName": "q", "podSets": sets, **more.pop("spec", {})}

@@ -3,9 +3,9 @@
 from typing import Any
 
 from actions.reclaim.kinds import kinds
-from runtime.rbac import reading
-from simulator.kube.kinds import known
-from simulator.kube.paths import target
+from runtime.generators.rbac import reader_rights
+from simulator.kube.kinds import builtin_kinds
+from simulator.kube.paths import parse_path
 from simulator.kube.server import KubeServer
 from tests.kube.objects import Object, node, pod
 
@@ -24,7 +24,7 @@ def _owned(name: str, kind: str, api: str) -> Object:
 
 def test_every_request_of_a_collection_is_within_the_readers_role(cluster: Any, look: Any) -> None:
     cluster.put("Node", node(capacity={"nvidia.com/gpu": "8"}))
-    for kind in known():
+    for kind in builtin_kinds():
         if kind.custom:
             cluster.store.catalog.serve(kind)
         if (kind.group, kind.kind) in OWNERS:
@@ -35,7 +35,7 @@ def test_every_request_of_a_collection_is_within_the_readers_role(cluster: Any, 
 
     rows = look()
 
-    granted = {(r.group, r.resource, v) for r in reading() for v in r.verbs}
+    granted = {(r.group, r.resource, v) for r in reader_rights() for v in r.verbs}
     assert rows["pod"]
     assert _asked(cluster) <= granted, sorted(_asked(cluster) - granted)
 
@@ -46,7 +46,7 @@ def _asked(cluster: KubeServer) -> set[tuple[str, str, str]]:
         parts = [p for p in request.path.split("/") if p]
         if len(parts) <= 3 and parts[0] == "apis" or len(parts) <= 2:  # noqa: RUF021  (discovery)
             continue
-        about = target(cluster.store.catalog, request.path)
+        about = parse_path(cluster.store.catalog, request.path)
         verb = "get" if about.name else "list"
         found.add((about.kind.group, about.resource, verb))
     return found

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from collectors.kube.collection import Change, Collection
+from collectors.kube.collection import Collection, ObjectChange
 from collectors.kube.collector import KubernetesCollector
-from collectors.kube.list_watch import Step
+from collectors.kube.list_watch import WatchStep
 from collectors.kube.shapes import Meta, Pod, PodSpec, PodStatus
 from fallow.settings import KubernetesSettings
 from fallow.window import Window
@@ -243,14 +243,14 @@ def test_a_watch_waits_for_its_reader_when_too_much_waits() -> None:
     def come() -> None:
         for n in range(5):
             made = Pod(Meta(f"p{n}", uid=str(n)), PodSpec(), PodStatus())
-            kept.apply(Step("ADDED", made))
+            kept.apply(WatchStep("ADDED", made))
 
     thread = threading.Thread(target=come, daemon=True)
     thread.start()
     wait(lambda: len(kept._changes) == 3)
     thread.join(0.2)
     assert thread.is_alive()
-    taken: list[Change[Pod]] = kept.take()
+    taken: list[ObjectChange[Pod]] = kept.take()
     thread.join(WAIT_S)
     assert [c.object.metadata.name for c in (*taken, *kept.take())] == [f"p{n}" for n in range(5)]
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from collectors.kube.list_watch import ListWatch, Step
+from collectors.kube.list_watch import ListWatch, WatchStep
 from collectors.kube.shapes import Partial
-from fallow.kube.api import Api
+from fallow.kube.api import ApiConnection
 from tests.kube.conftest import Cluster
 
 PODS = "/api/v1/pods"
@@ -20,13 +20,13 @@ def put(cluster: Cluster, name: str) -> None:
 class Watched:
     """A list and watch of pods, read step by step."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: ApiConnection) -> None:
         self.failures: list[str] = []
         self.then: Callable[[], None] = lambda: None
         """What happens to the cluster once a failure is said."""
         self.stop = threading.Event()
         self.watch = ListWatch(api, PODS, Partial, limit=2, on_failure=self._failed)
-        self._steps: Iterator[Step[Partial]] = self.watch.steps(self.stop)
+        self._steps: Iterator[WatchStep[Partial]] = self.watch.steps(self.stop)
 
     def _failed(self, said: str) -> None:
         self.failures.append(said)
@@ -44,7 +44,7 @@ class Watched:
 
 
 @pytest.fixture
-def watched(api: Api) -> Iterator[Watched]:
+def watched(api: ApiConnection) -> Iterator[Watched]:
     one = Watched(api)
     yield one
     one.stop.set()

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from warehouse.allocation import allocate
+from warehouse.allocation import write_allocations
 
 
 def held(kit: Any, tables: Any, start: float = 0, end: float = 60) -> list[tuple[Any, ...]]:
-    allocate(tables, kit.window(start, end))
+    write_allocations(tables, kit.window(start, end))
     midnight = kit.at(0)
     return [
         (

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from warehouse.allocation import allocate
-from warehouse.ledger import post
+from warehouse.allocation import write_allocations
+from warehouse.ledger import write_ledger
 
 
 def states(kit: Any, tables: Any, minutes: int = 60) -> dict[tuple[str, str], float]:
     kit.hourly(tables)
-    allocate(tables, kit.window(0, minutes))
-    post(tables, kit.window(0, minutes))
+    write_allocations(tables, kit.window(0, minutes))
+    write_ledger(tables, kit.window(0, minutes))
     found: dict[tuple[str, str], float] = {}
     for row in tables.rows("ledger"):
         key = (row["state"], row["workload"])
@@ -183,7 +183,7 @@ def test_posting_again_and_after_late_rows(kit: Any, tables: Any) -> None:
     tables.put("rollup_5m", kit.looks("d", 0, 30, "p"))
     first = states(kit, tables)
     before = tables.rows("ledger")
-    post(tables, kit.window(0, 60))
+    write_ledger(tables, kit.window(0, 60))
     assert tables.rows("ledger") == before
     assert first[("unknown", "")] == 1800
     tables.put("rollup_5m", kit.looks("d", 30, 60, "p", busy_s=300.0))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from fallow.window import Window
 from warehouse import steps
-from warehouse.allocation import allocate
-from warehouse.ledger import STEPS, parameters, post
+from warehouse.allocation import write_allocations
+from warehouse.ledger import STEPS, build_parameters, write_ledger
 
 JOBS = st.lists(
     st.tuples(
@@ -46,13 +46,13 @@ def ledger(tables: Any) -> list[tuple[Any, ...]]:
 
 def cell_by_cell(tables: Any, window: Window, step: str) -> list[tuple[Any, ...]]:
     """Post once more with no bucket taken for a plain one."""
-    plain = f"plain AS (\n{steps.step('ledger/plain')}\n)"
-    sql = steps.compose(STEPS)
+    plain = f"plain AS (\n{steps.load_step('ledger/plain')}\n)"
+    sql = steps.compose_query(STEPS)
     assert plain in sql
     none = sql.replace(
-        plain, f"plain AS (SELECT * FROM (\n{steps.step('ledger/plain')}\n) LIMIT 0)"
+        plain, f"plain AS (SELECT * FROM (\n{steps.load_step('ledger/plain')}\n) LIMIT 0)"
     )
-    tables.derive("ledger", none, "true", parameters(window, tables.settings, step))
+    tables.derive("ledger", none, "true", build_parameters(window, tables.settings, step))
     return ledger(tables)
 
 
@@ -93,8 +93,8 @@ def test_states_sum_to_capacity_and_dollars_to_its_price(  # noqa: PLR0917  (hyp
         ],
     )
     kit.hourly(tables)
-    allocate(tables, kit.window(0, 180))
-    post(tables, kit.window(0, 180), step)
+    write_allocations(tables, kit.window(0, 180))
+    write_ledger(tables, kit.window(0, 180), step)
     held = tables.query(
         "SELECT max(total) AS most FROM (SELECT sum(b.share) AS total FROM allocation a "
         'JOIN allocation b ON a.device = b.device AND b.start <= a.start AND b."end" > a.start '
@@ -170,6 +170,6 @@ def test_plain_buckets_are_counted_like_all_others(
         ],
     )
     kit.hourly(tables)
-    post(tables, kit.window(0, 240), step)
+    write_ledger(tables, kit.window(0, 240), step)
     posted = ledger(tables)
     assert posted == cell_by_cell(tables, kit.window(0, 240), step)

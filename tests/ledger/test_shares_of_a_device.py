@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from collectors.inventory import pod_uid
-from warehouse.allocation import allocate
-from warehouse.ledger import post
+from warehouse.allocation import write_allocations
+from warehouse.ledger import write_ledger
 
 
 def pod(kit: Any, name: str, **more: Any) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def holding(kit: Any, name: str, minutes: Iterable[float], **more: Any) -> list[
 
 
 def claims(kit: Any, tables: Any, end: float = 120) -> list[tuple[Any, ...]]:
-    allocate(tables, kit.window(0, end))
+    write_allocations(tables, kit.window(0, end))
     midnight = kit.at(0)
     return [
         (
@@ -90,7 +90,7 @@ def test_a_pod_that_shares_with_nobody_holds_its_device_once(kit: Any, tables: A
     tables.put("holding", holding(kit, "p", [*range(60), 59.375]))
     kit.hourly(tables)
     assert [(c[0], c[3]) for c in claims(kit, tables, 60)] == [("p", 1)]
-    post(tables, kit.window(0, 60))
+    write_ledger(tables, kit.window(0, 60))
     assert [(r["state"], r["seconds"]) for r in tables.rows("ledger")] == [("productive", 3600)]
 
 
@@ -106,14 +106,14 @@ def test_a_pod_known_under_a_hash_and_its_uid_is_one(
         "pod", [pod(kit, "p", uid=hashed, scheduled_at=start, **asks), pod(kit, "p", **asks)]
     )
     tables.put("rollup_5m", [*kit.looks("d", 0, 60, "p"), *kit.looks("e", 0, 60)])
-    allocate(tables, kit.window(0, 60))
+    write_allocations(tables, kit.window(0, 60))
     rows = tables.rows("allocation")
     assert [(r["device"], r["pod_uid"], r["share"]) for r in rows] == [("d", "u-p", 1)]
 
 
 def test_a_nameless_uid_is_the_collectors_own(kit: Any, tables: Any) -> None:
     tables.put("rollup_5m", kit.looks("d", 0, 60, "p"))
-    allocate(tables, kit.window(0, 60))
+    write_allocations(tables, kit.window(0, 60))
     assert [r["pod_uid"] for r in tables.rows("allocation")] == [pod_uid("c", "ns-p", "p")]
 
 
@@ -128,7 +128,7 @@ def test_a_name_used_again_is_two_lives(kit: Any, tables: Any) -> None:
         ],
     )
     tables.put("rollup_5m", [*kit.looks("d", 0, 50, "p"), *kit.looks("d", 55, 120, "p")])
-    allocate(tables, kit.window(0, 120))
+    write_allocations(tables, kit.window(0, 120))
     assert [r["pod_uid"] for r in tables.rows("allocation", "start")] == ["first", "second"]
 
 
@@ -138,7 +138,7 @@ def test_a_pod_that_waits_again_under_its_name_did_not_hold_before(kit: Any, tab
     waits = pod(kit, "p", uid="waits", phase="Pending", created_at=kit.at(62))
     tables.put("pod", [first, waits | {"scheduled_at": None, "node": None}])
     tables.put("rollup_5m", kit.looks("d", 0, 65, "p"))
-    allocate(tables, kit.window(0, 120))
+    write_allocations(tables, kit.window(0, 120))
     assert [r["pod_uid"] for r in tables.rows("allocation", "start")] == ["first"]
 
 
@@ -152,7 +152,7 @@ def test_a_pod_made_anew_on_another_node_does_not_hold_the_first_ones_device(
     tables.put("pod", [first, second])
     looks = [row | {"node": node} for row in kit.looks("d", 0, 60, "p")]
     tables.put("rollup_5m", looks)
-    allocate(tables, kit.window(0, 120))
+    write_allocations(tables, kit.window(0, 120))
     # Where exporters name nodes in their own way, nodes tell nothing.
     assert sorted({r["pod_uid"] for r in tables.rows("allocation")}) == held
 
@@ -198,7 +198,7 @@ def test_windows_that_begin_after_the_end_know_who_is_gone(kit: Any, tables: Any
     whole = claims(kit, tables)
     tables.replace("allocation", tables.query("SELECT * FROM allocation LIMIT 0"), "true", {})
     for start, end in [(0, 62), (62, 90), (90, 120)]:
-        allocate(tables, kit.window(start, end))
+        write_allocations(tables, kit.window(start, end))
     assert claims(kit, tables) == whole
 
 

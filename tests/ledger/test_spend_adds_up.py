@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from fallow.errors import UsageError
-from warehouse.allocation import allocate
-from warehouse.ledger import post
-from warehouse.spend import KEYS, PLATFORM, spend
+from warehouse.allocation import write_allocations
+from warehouse.ledger import write_ledger
+from warehouse.spend import KEYS, PLATFORM, read_spend
 
 
 @pytest.fixture
@@ -26,13 +26,13 @@ def posted(kit: Any, tables: Any) -> Any:
         ],
     )
     kit.hourly(tables)
-    allocate(tables, kit.window(0, 60))
-    post(tables, kit.window(0, 60))
+    write_allocations(tables, kit.window(0, 60))
+    write_ledger(tables, kit.window(0, 60))
     return tables
 
 
 def answered(kit: Any, tables: Any, *by: str, **more: Any) -> dict[Any, tuple[Any, Any]]:
-    rows = spend(tables, kit.window(0, 60), by or ("namespace",), **more).to_pylist()
+    rows = read_spend(tables, kit.window(0, 60), by or ("namespace",), **more).to_pylist()
     return {
         tuple(r[k] for k in by or ("namespace",)): (
             pytest.approx(r["gpu_hours"]),
@@ -48,7 +48,9 @@ def test_every_grouping_sums_to_capacity_and_bill(
     kit: Any, posted: Any, by: str, *, shared: bool
 ) -> None:
     for view, bill in (("loaded", 32), ("gpu", 20)):
-        rows = spend(posted, kit.window(0, 60), [by], view, share_unallocated=shared).to_pylist()
+        rows = read_spend(
+            posted, kit.window(0, 60), [by], view, share_unallocated=shared
+        ).to_pylist()
         assert sum(r["gpu_hours"] for r in rows) == pytest.approx(4)
         assert sum(r["usd"] for r in rows) == bill
         assert sum(r["share_pct"] for r in rows) == pytest.approx(100)
@@ -65,7 +67,7 @@ def test_what_nobody_held_is_the_platform_s_and_unknown_is_in_the_open(
         (PLATFORM, "free"): (1, 8),
         (PLATFORM, "unknown"): (1, 8),
     }
-    rows = spend(posted, kit.window(0, 60), ["namespace"]).to_pylist()
+    rows = read_spend(posted, kit.window(0, 60), ["namespace"]).to_pylist()
     unknown = {r["namespace"]: r["unknown_gpu_hours"] for r in rows}
     assert unknown == pytest.approx({"ns-p": 0, "ns-q": 1 / 3, PLATFORM: 1})
 
@@ -86,8 +88,8 @@ def test_gpu_only_leaves_out_the_rest_of_the_node(kit: Any, posted: Any) -> None
 
 def test_unpriced_hours_are_counted_not_free(kit: Any, posted: Any) -> None:
     posted.query("DELETE FROM rate")
-    post(posted, kit.window(0, 60))
-    rows = spend(posted, kit.window(0, 60), ["namespace"]).to_pylist()
+    write_ledger(posted, kit.window(0, 60))
+    rows = read_spend(posted, kit.window(0, 60), ["namespace"]).to_pylist()
     assert {r["usd"] for r in rows} == {None}
     assert sum(r["unpriced_gpu_hours"] for r in rows) == pytest.approx(4)
 
@@ -104,6 +106,6 @@ def test_other_groupings_and_views_are_refused(
     kit: Any, tables: Any, by: list[str], view: str, said: str
 ) -> None:
     with pytest.raises(UsageError) as refused:
-        spend(tables, kit.window(0, 60), by, view)
+        read_spend(tables, kit.window(0, 60), by, view)
     assert said in str(refused.value)
     assert "legal: " in str(refused.value)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from warehouse.allocation import allocate
-from warehouse.ledger import post
+from warehouse.allocation import write_allocations
+from warehouse.ledger import write_ledger
 
 
 def site(kit: Any, tables: Any, minutes: int = 180) -> None:
@@ -30,8 +30,8 @@ def site(kit: Any, tables: Any, minutes: int = 180) -> None:
 
 
 def hours(kit: Any, tables: Any, step: str = "1h") -> dict[tuple[str, str, int], float]:
-    allocate(tables, kit.window(0, 180))
-    post(tables, kit.window(0, 180), step)
+    write_allocations(tables, kit.window(0, 180))
+    write_ledger(tables, kit.window(0, 180), step)
     found: dict[tuple[str, str, int], float] = {}
     for row in tables.rows("ledger"):
         key = (row["state"], row["device"], row["bucket"].hour)

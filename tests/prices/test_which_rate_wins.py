@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.ledger.conftest import Kit, Tables
-from warehouse.ledger import post
-from warehouse.pricing import device_rates
+from warehouse.ledger import write_ledger
+from warehouse.pricing import derive_device_rates
 
 KIT: Any = Kit
 NODE: dict[str, Any] = {
@@ -50,7 +50,7 @@ def priced(rates: list[dict[str, Any]], minutes: float = 60, **node: Any) -> lis
     tables.put("device", [KIT.device("d", minutes)])
     tables.put("node", [NODE | {"last_seen": KIT.at(minutes)} | node])
     tables.put("rate", [KIT.flat_rate(r.pop("usd", "8"), **r) for r in map(dict, rates)])
-    rows = device_rates(tables, KIT.window(0, minutes)).to_pylist()
+    rows = derive_device_rates(tables, KIT.window(0, minutes)).to_pylist()
     return [(r["rank"], r["loaded_usd_h"]) for r in rows]
 
 
@@ -131,11 +131,11 @@ def test_a_price_that_changes_inside_the_hour_is_paid_by_the_minute() -> None:
     tables.put("rate", rates)
     tables.put("rollup_5m", KIT.looks("d", 0, 60))
     KIT.hourly(tables)
-    post(tables, KIT.window(0, 60))
+    write_ledger(tables, KIT.window(0, 60))
     (row,) = tables.rows("ledger")
     assert row["usd"] == Decimal("2.5")
     assert row["price_as_of"] == KIT.at(45)
-    post(tables, KIT.window(0, 60), "5m")
+    write_ledger(tables, KIT.window(0, 60), "5m")
     steps = tables.query("SELECT bucket, usd FROM ledger ORDER BY bucket").to_pylist()
     assert [float(s["usd"]) * 12 for s in steps] == pytest.approx([2.0] * 9 + [4.0] * 3)
 
@@ -146,5 +146,5 @@ def test_an_hour_priced_in_part_has_no_price() -> None:
     tables.put("rate", [KIT.flat_rate("2", valid_from=KIT.at(30))])
     tables.put("rollup_5m", KIT.looks("d", 0, 60))
     KIT.hourly(tables)
-    post(tables, KIT.window(0, 60))
+    write_ledger(tables, KIT.window(0, 60))
     assert [(r["usd"], r["priced"]) for r in tables.rows("ledger")] == [(None, False)]

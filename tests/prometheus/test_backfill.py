@@ -18,8 +18,8 @@ from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.cli import run
-from runtime.cli.frame import Run
-from runtime.collecting import cursors, drain
+from runtime.cli.options import CommandRun
+from runtime.operations.collection import drain, read_cursors
 from tests.servers.misbehaving import Answer, Misbehaving
 from tests.servers.prometheus import END, H100, MIG, SILENCE, START
 from warehouse.lake import Warehouse
@@ -53,7 +53,7 @@ def collector(
 ) -> PrometheusCollector:
     mine = settings.prometheus.model_copy(update=changed)
     return PrometheusCollector(
-        mine, settings.cluster, lambda: LATER, sleep=lambda _: None, done=done
+        mine, settings.cluster, lambda: LATER, sleep=lambda _: None, cursors=done
     )
 
 
@@ -79,7 +79,7 @@ def test_an_interrupted_backfill_goes_on_where_it_stopped_and_doubles_nothing(
 ) -> None:
     with pytest.raises(BudgetSpentError):
         drain(warehouse, collector(home, query_budget=60), WHOLE, quiet)
-    [(_, until)] = cursors(warehouse).items()
+    [(_, until)] = read_cursors(warehouse).items()
     assert START < until < END
     half = count(warehouse, "sample")
     assert 0 < half < len(past_rows["sample"])
@@ -87,7 +87,7 @@ def test_an_interrupted_backfill_goes_on_where_it_stopped_and_doubles_nothing(
     assert first == 60
 
     passing_on.asked.clear()
-    added, duplicates = drain(warehouse, collector(home, cursors(warehouse)), WHOLE, quiet)
+    added, duplicates = drain(warehouse, collector(home, read_cursors(warehouse)), WHOLE, quiet)
     assert duplicates == 0
     assert added > len(past_rows["sample"]) - half
     assert min(end - timedelta(hours=h) for end, h in ranges(passing_on)) >= until
@@ -96,7 +96,7 @@ def test_an_interrupted_backfill_goes_on_where_it_stopped_and_doubles_nothing(
     assert count(warehouse, "(SELECT DISTINCT device, ts FROM sample)") == len(past_rows["sample"])
 
     passing_on.asked.clear()
-    assert drain(warehouse, collector(home, cursors(warehouse)), WHOLE, quiet)[0] == 0
+    assert drain(warehouse, collector(home, read_cursors(warehouse)), WHOLE, quiet)[0] == 0
     assert ranges(passing_on) == []
 
 
@@ -106,7 +106,7 @@ def test_an_earlier_start_asks_only_for_what_is_missing_before(
     middle = END - timedelta(hours=6)
     drain(warehouse, collector(home), Window(middle, END), quiet)
     passing_on.asked.clear()
-    drain(warehouse, collector(home, cursors(warehouse)), LAST_DAY, quiet)
+    drain(warehouse, collector(home, read_cursors(warehouse)), LAST_DAY, quiet)
     assert max(end for end, _ in ranges(passing_on)) <= middle
     assert count(warehouse, "sample") == len(within(past_rows, LAST_DAY))
 
@@ -143,7 +143,7 @@ def test_a_server_that_falls_silent_half_way_keeps_what_came_before(
     passing_on.answering = dying
     with pytest.raises(TemporaryError, match="HTTP 503"):
         drain(warehouse, collector(home), LAST_DAY, quiet)
-    assert list(cursors(warehouse).values()) == [middle]
+    assert list(read_cursors(warehouse).values()) == [middle]
     failed = warehouse.query("SELECT error FROM scrape WHERE NOT up AND target LIKE 'http%'")
     assert "HTTP 503" in failed.to_pylist()[0]["error"]
 
@@ -175,7 +175,7 @@ def test_chunks_are_no_longer_than_the_settings_and_the_memory_allow(
     assert {hours for _, hours in ranges(passing_on)} == {4.0}
     passing_on.asked.clear()
     tight = collector(home)
-    tight._held = 10_000  # the fleet fills 2 values a second
+    tight._max_samples = 10_000  # the fleet fills 2 values a second
     rows = samples(tight.collect(LAST_DAY))
     assert max(hours for _, hours in ranges(passing_on)) == 1.0
     assert keys(rows) == keys(within(past_rows, LAST_DAY))
@@ -282,7 +282,7 @@ def test_live_passes_go_on_from_one_another_and_a_late_one_leaves_no_hole(
     begin = END - timedelta(hours=3)
     for minutes in (0, 5, 10, 50):
         moment = begin + timedelta(minutes=minutes)
-        monkeypatch.setattr(Run, "now", lambda _, at=moment: at)
+        monkeypatch.setattr(CommandRun, "now", lambda _, at=moment: at)
         assert run(words) == 0
         looks = json.loads(capsys.readouterr().out)["looks"]
         assert all(look["up"] for look in looks)
@@ -304,7 +304,9 @@ def test_pieces_are_what_no_cursor_covers() -> None:
     left = pieces(Window(START, START + 8 * hour), "p", done)
     hours = [((p.window.start - START) / hour, (p.window.end - START) / hour) for p in left]
     assert hours == [(1, 3), (5, 8)]
-    young = pieces(Window(START, START + 8 * hour), "p", done, overlap=hour / 4, settled=START)
+    young = pieces(
+        Window(START, START + 8 * hour), "p", done, overlap=hour / 4, settled_until=START
+    )
     assert [(p.window.start - START) / hour for p in young] == [1, 4.75]
 
 

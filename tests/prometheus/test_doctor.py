@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from collectors.doctor import Row, diagnose
+from collectors.doctor import CheckRow, diagnose
 from collectors.prometheus.client import PrometheusClient
 from fallow.settings import PrometheusSettings
 from runtime.cli import run
@@ -20,7 +20,7 @@ Asking = Callable[..., PrometheusClient]
 WHEN = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
-def looked(url: str, at: datetime, **settings: Any) -> dict[str, Row]:
+def looked(url: str, at: datetime, **settings: Any) -> dict[str, CheckRow]:
     client = PrometheusClient(PrometheusSettings(url=url, **settings))
     rows = diagnose(client, at, matchers=settings.get("selector", ""))
     client.close()
@@ -29,7 +29,7 @@ def looked(url: str, at: datetime, **settings: Any) -> dict[str, Row]:
 
 
 @pytest.fixture(scope="module")
-def rows(prometheus_with_history: str) -> Mapping[str, Row]:
+def rows(prometheus_with_history: str) -> Mapping[str, CheckRow]:
     return looked(prometheus_with_history, END)
 
 
@@ -59,14 +59,14 @@ def rows(prometheus_with_history: str) -> Mapping[str, Row]:
     ],
 )
 def test_what_a_real_server_has(
-    rows: Mapping[str, Row], check: str, status: str, words: list[str]
+    rows: Mapping[str, CheckRow], check: str, status: str, words: list[str]
 ) -> None:
     assert rows[check].status == status, rows[check]
     for word in words:
         assert word in rows[check].finding
 
 
-def test_what_is_missing_is_told_as_the_line_to_add(rows: Mapping[str, Row]) -> None:
+def test_what_is_missing_is_told_as_the_line_to_add(rows: Mapping[str, CheckRow]) -> None:
     lines = rows["witnesses of NVIDIA H100 80GB HBM3"].next_step
     assert lines == (
         "add to dcgm-exporter's counters CSV: DCGM_FI_PROF_SM_ACTIVE, gauge, "

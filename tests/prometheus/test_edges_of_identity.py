@@ -13,9 +13,9 @@ import pytest
 from collectors.prometheus.collector import PrometheusCollector
 from fallow.settings import Settings, load
 from fallow.window import Window
-from runtime import analyzing, pipeline
-from runtime.collecting import cursors, drain
-from runtime.doctor import nodes
+from runtime.operations import analyzer_runs, pipeline
+from runtime.operations.collection import drain, read_cursors
+from runtime.operations.doctor import nodes
 from tests.servers import prometheus as server
 from tests.servers.edges_world import BOARDS, END, EXPORTER_ADDRESS, HOURS, START, TRUTH, history
 from warehouse.lake import Warehouse
@@ -35,7 +35,7 @@ def collected(folder: Path, text: str) -> Iterator[Warehouse]:
         with Warehouse.open(settings, write=True, clock=lambda: LATER) as warehouse:
             for window in (Window(START, START + timedelta(hours=4)), WINDOW):
                 collector = PrometheusCollector(
-                    settings.prometheus, "c", lambda: LATER, done=cursors(warehouse)
+                    settings.prometheus, "c", lambda: LATER, cursors=read_cursors(warehouse)
                 )
                 drain(warehouse, collector, window, lambda _what, _part: None)
                 pipeline.account(warehouse, window)
@@ -70,7 +70,7 @@ def test_every_gpu_hour_is_its_nodes_and_its_states(site: Warehouse) -> None:
     for (node, state), expected in TRUTH.items():
         assert found.get((node, state), 0) == pytest.approx(expected, abs=0.35), (node, found)
     assert sum(found.values()) == pytest.approx(sum(BOARDS.values()) * HOURS, abs=0.5)
-    assert not list(nodes.unresolved(site))
+    assert not list(nodes.check_nodes(site))
     assert {node for node, _ in found} == set(BOARDS)
 
 
@@ -81,12 +81,12 @@ def test_devices_of_an_address_nobody_knows_are_counted_once_and_named(
     assert found[EXPORTER_ADDRESS, "free"] == pytest.approx(64, abs=0.35)
     assert ("npu-a", "unknown") not in found
     assert sum(found.values()) == pytest.approx(sum(BOARDS.values()) * HOURS, abs=0.5)
-    (row,) = nodes.unresolved(nameless)
+    (row,) = nodes.check_nodes(nameless)
     assert (row.status, f"{EXPORTER_ADDRESS} (8 devices, c)" in row.finding) == ("warn", True)
 
 
 def test_a_node_that_shows_fewer_boards_than_it_has_is_a_finding(site: Warehouse) -> None:
-    analyzer = analyzing.chosen(site.settings, ["reliability"])["reliability"]
+    analyzer = analyzer_runs.load_analyzers(site.settings, ["reliability"])["reliability"]
     found = {
         f.subject.workload: f for f in analyzer.find(site, WINDOW) if f.kind == "missing_board"
     }

@@ -16,17 +16,17 @@ import numpy as np
 import pytest
 
 from actions.loop import recheck
-from actions.loop.recheck import Limits
-from actions.planning import Refused, plan
-from actions.policy.model import Allow, Amount, Match, Policy, Regret, Rung
+from actions.loop.recheck import ActivityLimits
+from actions.plan import RefusedCase, plan
+from actions.policy.model import Allow, Match, Policy, PolicyAmount, ReversalLimit, Stage
 from analyzers.idle import IdleAnalyzer
 from collectors.prometheus.collector import PrometheusCollector
-from fallow.acting import Decision, Facts, History
-from fallow.nouns import Finding
+from fallow.action_models import CaseHistory, Decision, Facts
+from fallow.models import Finding
 from fallow.settings import Settings, load
 from fallow.window import Window
-from runtime import pipeline, planned
-from runtime.collecting import cursors, drain
+from runtime.operations import pipeline, plans
+from runtime.operations.collection import drain, read_cursors
 from tests.actions.cases import SPENT
 from tests.servers import prometheus as server
 from tests.servers.idle_world import END, HOUR, MINUTE, Host, Peer, Shown, Workload, World
@@ -205,15 +205,15 @@ RULE = Policy(
     match=Match(analyzer=("idle",)),
     allow=Allow(namespaces=("team-*",), kinds=("PyTorchJob", "Notebook", "Deployment")),
     ladder=(
-        Rung("observe"),
-        Rung("notify"),
-        Rung("grace", wait=30 * MINUTE),
-        Rung("act", do=("suspend",), verbs=("stop", "suspend", "scale to zero")),
+        Stage("observe"),
+        Stage("notify"),
+        Stage("grace", wait=30 * MINUTE),
+        Stage("act", do=("suspend",), verbs=("stop", "suspend", "scale to zero")),
     ),
     min_age=10 * MINUTE,
-    regret=Regret(rate=0.10),
+    regret=ReversalLimit(rate=0.10),
     concurrent=1000,
-    max_resources=Amount(Decimal(1000)),
+    max_resources=PolicyAmount(Decimal(1000)),
 )
 
 
@@ -243,7 +243,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
         with Warehouse.open(settings, write=True, clock=lambda: LATER) as warehouse:
             window = Window(END - 98 * HOUR, END)
             collector = PrometheusCollector(
-                settings.prometheus, "c", lambda: LATER, done=cursors(warehouse)
+                settings.prometheus, "c", lambda: LATER, cursors=read_cursors(warehouse)
             )
             drain(warehouse, collector, window, lambda _what, _part: None)
             assert collector.failure is None
@@ -257,17 +257,17 @@ def judged(lake: Warehouse, horizon: str | None, rule: Policy = RULE) -> Judged:
         update={"min_expected_rest": None if horizon is None else 4 * HOUR}
     )
     settings = lake.settings.model_copy(update={"idle": idle})
-    cases, _ = planned.cases(lake, settings, at=END, cluster="c", names=("idle",))
+    cases, _ = plans.gather_cases(lake, settings, at=END, cluster="c", names=("idle",))
     made = plan([rule], [ready(case) for case in cases], spent(), END)
     acted = {d.subject[3] for d in made.decisions if (d.step, d.ruling) == ("act", "allow")}
     assert made.aborted is None
-    limits = Limits(idle.threshold, idle.host_cpu_cores, idle.min_duration)
+    limits = ActivityLimits(idle.threshold, idle.host_cpu_cores, idle.min_duration)
     again = {
         c.finding.subject.workload: rechecked(lake, c, limits)
         for c in cases
         if c.finding.subject.workload in acted and c.finding.window.end == END
     }
-    left: list[Decision | Refused] = [*made.decisions, *made.refused]
+    left: list[Decision | RefusedCase] = [*made.decisions, *made.refused]
     unjudged = IdleAnalyzer(idle).unjudged(lake, Window(END - 25 * HOUR, END))
     found = sorted((c.finding for c in cases), key=lambda f: f.window.end)
     return Judged(
@@ -279,16 +279,16 @@ def judged(lake: Warehouse, horizon: str | None, rule: Policy = RULE) -> Judged:
     )
 
 
-def rechecked(lake: Warehouse, case: Facts, limits: Limits) -> str:
+def rechecked(lake: Warehouse, case: Facts, limits: ActivityLimits) -> str:
     """Return why the last readings of a case leave it alone; empty = nothing does."""
-    found = recheck.judged(recheck.readings(lake, case, END, limits), case, END, limits)
+    found = recheck.judge_readings(recheck.read_signals(lake, case, END, limits), case, END, limits)
     return "; ".join((*found.active, *found.stale))
 
 
 def ready(case: Facts) -> Facts:
     """Return a case whose identity the API told, and whose notice and grace are over."""
     notified = max(case.finding.window.start, END - 2 * HOUR) + MINUTE
-    history = History(first_seen=notified, notified_at=notified)
+    history = CaseHistory(first_seen=notified, notified_at=notified)
     return msgspec.structs.replace(case, uid="uid", history=history)
 
 

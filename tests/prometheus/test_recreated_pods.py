@@ -14,8 +14,8 @@ import pytest
 from collectors.prometheus.collector import PrometheusCollector
 from fallow.settings import Settings, load
 from fallow.window import Window
-from runtime import analyzing, pipeline
-from runtime.collecting import cursors, drain
+from runtime.operations import analyzer_runs, pipeline
+from runtime.operations.collection import drain, read_cursors
 from tests.servers import prometheus as server
 from tests.servers.recreated import END, START, Dialect, history, lives
 from warehouse.lake import Warehouse
@@ -44,7 +44,7 @@ def day(
         with Warehouse.open(settings, write=True, clock=lambda: LATER) as warehouse:
             for window in (Window(START, START + timedelta(hours=12)), Window(START, END)):
                 collector = PrometheusCollector(
-                    settings.prometheus, "c", lambda: LATER, done=cursors(warehouse)
+                    settings.prometheus, "c", lambda: LATER, cursors=read_cursors(warehouse)
                 )
                 drain(warehouse, collector, window, lambda _what, _part: None)
                 pipeline.account(warehouse, window)
@@ -102,7 +102,7 @@ def test_the_hours_of_the_idle_notebook_are_its_teams_and_are_found(day: Warehou
     assert hours["idle", "risk"] == pytest.approx(17.7, abs=0.3)
     assert sum(h for (state, _), h in hours.items() if state == "free") < 0.5
     window = Window(START, END)
-    analyzer = analyzing.chosen(day.settings, ["idle"])["idle"]
+    analyzer = analyzer_runs.load_analyzers(day.settings, ["idle"])["idle"]
     found = [f for f in analyzer.find(day, window) if "alice" in f.subject.workload]
     assert [f.verdict for f in found] == ["idle"]
     assert found[0].window.seconds / 3600 == pytest.approx(17.7, abs=0.3)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from dashboards.figures import chargeback, spend
-from dashboards.figures.asking import Filters
+from dashboards.figures.query import Filters
 from dashboards.reports import focus
 from fallow.window import Window
 from tests.reports.small import END, WINDOW

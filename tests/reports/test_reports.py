@@ -16,22 +16,22 @@ import pytest
 pytest.importorskip("typst", reason="PDF is an extra: fallow[reports]")
 pytest.importorskip("vl_convert", reason="pictures are an extra: fallow[reports]")
 
-from dashboards.figures import advised, chargeback, savings, spend, waste, waterfall
-from dashboards.figures.asking import Filters
+from dashboards.figures import chargeback, recommendations, savings, spend, waste, waterfall
+from dashboards.figures.query import Filters
 from fallow.errors import UsageError
 from fallow.money import cents, total
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime import reporting
 from runtime.cli import run
+from runtime.operations import reports
 from tests.reports.small import END, HOSTILE, WINDOW, fill, rows
 from warehouse.lake import Warehouse
 
 ALL = Filters()
 
 
-def _made(views: Warehouse, audience: str, fmt: str, team: str | None = None) -> reporting.Report:
-    return reporting.produce(
+def _made(views: Warehouse, audience: str, fmt: str, team: str | None = None) -> reports.Report:
+    return reports.produce(
         views,
         Settings(),
         audience=audience,
@@ -42,7 +42,7 @@ def _made(views: Warehouse, audience: str, fmt: str, team: str | None = None) ->
     )
 
 
-def _tidy(report: reporting.Report) -> list[dict[str, str]]:
+def _tidy(report: reports.Report) -> list[dict[str, str]]:
     return [*csv.DictReader(io.StringIO(report.body.decode()))]
 
 
@@ -67,7 +67,7 @@ def test_finance_says_what_the_pages_say(views: Warehouse) -> None:
 
 
 def test_advice_sums_to_what_the_waterfall_would_save(views: Warehouse) -> None:
-    listed = advised.listed(views, WINDOW, ALL).to_pylist()
+    listed = recommendations.list_advice(views, WINDOW, ALL).to_pylist()
     made = waterfall.waterfall(views, WINDOW, ALL)
     assert sum(row["usd"] for row in listed) == sum(s.usd or 0 for s in made.savings)
     assert [row["usd"] for row in listed] == sorted((r["usd"] for r in listed), reverse=True)
@@ -165,9 +165,9 @@ def test_spreadsheets_run_no_name_as_a_formula(hostile: Warehouse) -> None:
 
 def test_files_of_hostile_teams_have_harmless_names(hostile: Warehouse) -> None:
     made = _made(hostile, "team", "csv", HOSTILE[0])
-    assert made.name == reporting.name_of("team", HOSTILE[0], WINDOW, "csv")
+    assert made.name == reports.file_name("team", HOSTILE[0], WINDOW, "csv")
     for team in HOSTILE:
-        name = reporting.name_of("team", team, WINDOW, "csv")
+        name = reports.file_name("team", team, WINDOW, "csv")
         assert re.fullmatch(r"fallow-team[A-Za-z0-9._-]*", name)
         assert len(name) < 120
 
@@ -248,7 +248,7 @@ def test_unpriced_fleet_is_told_in_hours(tmp_path: Path) -> None:
     settings = fill(tmp_path / "home", tables)
     with Warehouse.open(settings) as warehouse:
         for audience in ("finance", "sre"):
-            made = reporting.produce(
+            made = reports.produce(
                 warehouse,
                 settings,
                 audience=audience,

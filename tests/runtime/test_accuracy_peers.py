@@ -9,8 +9,8 @@ import pytest
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime.accuracy import peers
-from runtime.accuracy.scoring import Verdict
+from runtime.experiments.accuracy import peers
+from runtime.experiments.accuracy.scores import Verdict
 from simulator.exporters.quirks import Quirks
 from warehouse.lake import Warehouse
 
@@ -160,10 +160,10 @@ def test_gpu_pruner_is_blind_to_nodes_whose_labels_it_does_not_expect(site: Site
     site.gpu("GPU-0", ZEROS, ZEROS)
     for quirk in peers.BREAKING:
         quirks = Quirks.of([f"{quirk}:rate=1"])
-        blind = peers.invisible(peers.GPU_PRUNER, ["n1"], quirks, WINDOW)
+        blind = peers.unreadable_nodes(peers.GPU_PRUNER, ["n1"], quirks, WINDOW)
         assert blind == ["n1"]
         assert site.said(peers.GPU_PRUNER, blind=tuple(blind)) == []
-        assert peers.invisible(peers.PRINCETON, ["n1"], quirks, WINDOW) == []
+        assert peers.unreadable_nodes(peers.PRINCETON, ["n1"], quirks, WINDOW) == []
 
 
 def test_princeton_cancels_from_the_start_after_two_hours_and_later_after_five(site: Site) -> None:

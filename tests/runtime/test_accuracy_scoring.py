@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from runtime.accuracy.scoring import Score, Verdict, pooled, score
-from runtime.accuracy.truth import Truth, courses, runs
-from simulator.nouns import STATES, TICK_S, Device, Holder, Tenure
+from runtime.experiments.accuracy.scores import Score, Verdict, pool_scores, score
+from runtime.experiments.accuracy.truth import Truth, courses, runs
+from simulator.models import STATES, TICK_S, DeviceAllocation, Holder, SimulatedDevice
 
 HOUR = 3600.0
 TICKS = 1200
@@ -26,10 +26,10 @@ def truth(*idle_h: tuple[float, float], devices: int = 2, hurts_h: float | None 
     holder = Holder("uid", "ns", "work-0", "main", "Job", "work", "team")
     return Truth(
         ticks,
-        tuple(Device(f"GPU-{n}", "n1", n, "H100") for n in range(devices)),
+        tuple(SimulatedDevice(f"GPU-{n}", "n1", n, "H100") for n in range(devices)),
         state,
         hurts,
-        (Tenure(holder, tuple(range(devices)), 0.0, TICKS * TICK_S),),
+        (DeviceAllocation(holder, tuple(range(devices)), 0.0, TICKS * TICK_S),),
     )
 
 
@@ -74,7 +74,7 @@ def test_one_tick_that_hurts_makes_a_verdict_harmful_but_not_beyond_its_end() ->
 def test_stretches_shorter_than_the_window_are_not_due_and_gaps_cost_their_hour() -> None:
     assert scored(truth((1, 2), (3, 3.9))).due == 0
     halves = scored(truth((2, 8)), said(3, 5), said(6, 8))
-    assert (halves.due, halves.found) == (10, 8)
+    assert (halves.due, halves.detected) == (10, 8)
     assert halves.missed == {"no run long enough was seen": 2}
 
 
@@ -85,7 +85,7 @@ def test_what_was_missed_is_told_with_its_reason() -> None:
         said(5, 6, actionable=False),
         held_back=said(6, 7, actionable=False, confirmed=False, reasons=("clocks differ",)),
     )
-    assert (found.found, found.acted) == (2, 0)
+    assert (found.detected, found.acted) == (2, 0)
     assert found.missed == {
         "the host is busy": 4,
         "clocks differ": 2,
@@ -123,7 +123,7 @@ def test_a_verdict_on_a_workload_that_holds_nothing_is_wrong() -> None:
 
 def test_worlds_are_pooled_by_their_hours() -> None:
     right, wrong = scored(truth((2, 6)), said(3, 6)), scored(truth(), said(0, 2))
-    both = pooled([right, wrong])
+    both = pool_scores([right, wrong])
     assert both.precision == pytest.approx(6 / 10)
     assert both.episodes == 2
 

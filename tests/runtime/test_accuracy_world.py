@@ -2,8 +2,8 @@
 
 import pytest
 
-from runtime.accuracy.measuring import FALLOW, measure
-from runtime.accuracy.scoring import Score
+from runtime.experiments.accuracy.measurement import FALLOW, measure
+from runtime.experiments.accuracy.scores import Score
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from actions.journal import words
-from actions.loop.seams import TurnReport
+from actions.journal import event_types
+from actions.loop.protocols import TurnReport
 from fallow.errors import TemporaryError, UsageError
 from fallow.settings import Settings, load
-from runtime import acting, service
-from runtime.metrics import SelfMetrics
-from runtime.roles import PARTS
+from runtime.operations import live_actor
+from runtime.service import loop
+from runtime.service.metrics import SelfMetrics
+from runtime.service.roles import PARTS
 from tests.actions.loop.site import Site
 from warehouse.lake import Warehouse
 
@@ -64,16 +65,18 @@ def test_a_turn_of_the_service_freezes_when_exporters_are_down_and_keeps_its_row
     reports: list[TurnReport] = []
     with Warehouse.open(settings, write=True) as lake:
         metrics = SelfMetrics()
-        with acting.standing(settings, lake, lambda: datetime.now(UTC), reports.append) as turn:
+        with live_actor.open_turns(
+            settings, lake, lambda: datetime.now(UTC), reports.append
+        ) as turn:
             turn()
             lease = site.get("Lease", "fallow-actor", "fallow")
             assert lease["spec"]["holderIdentity"]
             turn()
         rows = lake.query("SELECT kind, about, actor FROM action ORDER BY seq").to_pylist()
-        metrics.acted(reports[0])
+        metrics.record_actor_turn(reports[0])
     assert [r.halted[0].gate for r in reports] == ["breaker", "frozen"]
     assert "100% of 1 targets are down" in reports[0].halted[0].text
-    assert rows == [{"kind": words.FROZEN, "about": words.FLEET, "actor": "breaker"}]
+    assert rows == [{"kind": event_types.FROZEN, "about": event_types.FLEET, "actor": "breaker"}]
     assert site.get("Lease", "fallow-actor", "fallow")["spec"]["holderIdentity"] == ""
     assert b'fallow_act_halted{gate="breaker"} 1.0' in metrics.text()
 
@@ -82,7 +85,7 @@ def test_nothing_acts_where_it_is_not_enabled(site: Site) -> None:
     settings = load(environ={}, flags={"home": site.folder}).settings
     with (
         Warehouse.open(settings, write=True) as lake,
-        service._acting(settings, lake, SelfMetrics(), PARTS) as act,
+        loop._open_act_job(settings, lake, SelfMetrics(), PARTS) as act,
     ):
         assert act is None
     assert not (site.folder / "journal.sqlite").exists()
@@ -93,7 +96,7 @@ def test_acting_without_a_source_is_refused_before_it_begins(site: Site) -> None
     with (
         Warehouse.open(settings, write=True) as lake,
         pytest.raises(UsageError, match="no source is configured"),
-        service._acting(settings, lake, SelfMetrics(), PARTS),
+        loop._open_act_job(settings, lake, SelfMetrics(), PARTS),
     ):
         raise AssertionError
 
@@ -104,6 +107,6 @@ def test_acting_on_a_cluster_that_is_away_is_temporary(site: Site) -> None:
     with (
         Warehouse.open(settings, write=True) as lake,
         pytest.raises(TemporaryError, match="no answer"),
-        service._acting(settings, lake, SelfMetrics(), PARTS),
+        loop._open_act_job(settings, lake, SelfMetrics(), PARTS),
     ):
         raise AssertionError

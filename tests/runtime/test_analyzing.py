@@ -9,17 +9,18 @@ from typing import Any
 
 import pytest
 
-from analyzers.once import once
+from analyzers.query_cache import cache_query
 from fallow import plugins
 from fallow.errors import UsageError
-from fallow.nouns import Claim, Finding, Recommendation, Subject, Unjudged, finding_id
-from fallow.seams import Analyzer, Views
+from fallow.models import Claim, Finding, Recommendation, Subject, Unjudged, finding_id
+from fallow.protocols import Analyzer, Views
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime import analyzing, findings, pipeline, showing, windows
-from runtime.explaining import explanation, spoken
-from runtime.output import document
+from runtime.operations import analyzer_runs, findings, pipeline, windows
+from runtime.operations.explanations import explain_finding, render_explanation
+from runtime.rendering import finding_tables
+from runtime.rendering.tables import document
 from warehouse.lake import Warehouse
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -58,7 +59,7 @@ class Found:
         return {"idle_gpus": 1}
 
     def unjudged(self, _views: Views, _window: Window) -> Iterable[Any]:
-        from fallow.nouns import Unjudged  # noqa: PLC0415
+        from fallow.models import Unjudged  # noqa: PLC0415
 
         return [Unjudged(Subject("test", "ns", "Job", n), 1.5, ("dark",)) for n in ("a", "b")]
 
@@ -95,27 +96,27 @@ def warehouse(settings: Settings) -> Any:
 
 def test_two_that_claim_the_same_hours_save_them_once(warehouse: Warehouse) -> None:
     both = {"pools": Found("pools"), "theirs": Found("theirs")}
-    made = analyzing.examine(warehouse, WINDOW, both)
+    made = analyzer_runs.run_analyzers(warehouse, WINDOW, both)
     saved = [f.recommendations[0].marginal_usd for f in made.findings]
     assert saved == [Decimal(8), Decimal(0)]
     assert made.waterfall.saved(saving="cash").usd == Decimal(8)
     assert made.summaries == {"pools": {"idle_gpus": 1}, "theirs": {"idle_gpus": 1}}
-    text = showing.analysis(made.ranked, made.waterfall, "table")
+    text = finding_tables.render_analysis(made.ranked, made.waterfall, "table")
     assert "quick wins" in text
     assert "- pools" in text
     assert "= left" in text
-    told = json.loads(document("waterfall", showing.waterfall_document(made.waterfall)))
+    told = json.loads(document("waterfall", finding_tables.waterfall_document(made.waterfall)))
     assert told["bill"] == {"gpu_hours": 4.0, "usd": 16.0, "unpriced_gpu_hours": 0.0}
     assert [step["impact"] for step in told["steps"]] == ["high", "low"]
 
 
 def test_one_that_refuses_is_noted_beside_the_others_and_raises_alone(warehouse: Warehouse) -> None:
     both: dict[str, Analyzer] = {"no": Refusing(), "pools": Found()}
-    made = analyzing.examine(warehouse, WINDOW, both, strict=False)
+    made = analyzer_runs.run_analyzers(warehouse, WINDOW, both, strict=False)
     assert made.notes == ("no is withheld: the window is too short",)
     assert len(made.findings) == 1
     with pytest.raises(UsageError, match="too short"):
-        analyzing.examine(warehouse, WINDOW, both)
+        analyzer_runs.run_analyzers(warehouse, WINDOW, both)
 
 
 class Failing(Found):
@@ -134,17 +135,17 @@ def test_a_fault_in_one_analyzer_ends_only_that_one(
     warehouse: Warehouse, caplog: pytest.LogCaptureFixture
 ) -> None:
     both: dict[str, Analyzer] = {"third-party": Failing(), "pools": Found()}
-    made = analyzing.examine(warehouse, WINDOW, both, strict=False)
+    made = analyzer_runs.run_analyzers(warehouse, WINDOW, both, strict=False)
     (note,) = made.notes
     assert note.startswith("third-party is withheld: it failed (ZeroDivisionError: division by")
     assert len(made.findings) == 1
-    withheld = {row.analyzer: row for row in analyzing.withheld(warehouse, WINDOW, both)}
+    withheld = {row.analyzer: row for row in analyzer_runs.list_unjudged(warehouse, WINDOW, both)}
     assert withheld["third-party"].reason.startswith("it failed (ZeroDivisionError")
     assert len(withheld) > 1, "the others are asked, too"
     assert "in find" in caplog.text, "the log has the traceback"
     assert [r.__dict__["analyzer"] for r in caplog.records] == ["third-party"] * 2
     with pytest.raises(ZeroDivisionError):
-        analyzing.examine(warehouse, WINDOW, both)
+        analyzer_runs.run_analyzers(warehouse, WINDOW, both)
 
 
 class Reading(Found):
@@ -154,7 +155,7 @@ class Reading(Found):
         super().__init__()
         self.read: list[Window] = []
 
-    @once
+    @cache_query
     def _hours(self, views: Views, window: Window) -> int:
         self.read.append(window)
         return views.query("SELECT count(*) AS n FROM ledger")["n"][0].as_py()  # type: ignore[no-any-return]
@@ -170,11 +171,11 @@ def test_what_was_read_for_findings_serves_their_summary_but_no_later_look(
     warehouse: Warehouse,
 ) -> None:
     reading = Reading()
-    made = analyzing.examine(warehouse, WINDOW, {"pools": reading})
+    made = analyzer_runs.run_analyzers(warehouse, WINDOW, {"pools": reading})
     assert made.summaries == {"pools": {"rows": 4}}
     assert len(reading.read) == 1
     warehouse.replace("ledger", warehouse.query("FROM ledger LIMIT 1"), "true", {})
-    again = analyzing.examine(warehouse, WINDOW, {"pools": reading})
+    again = analyzer_runs.run_analyzers(warehouse, WINDOW, {"pools": reading})
     assert again.summaries == {"pools": {"rows": 1}}
     reading.summary(warehouse, WINDOW)
     reading.summary(warehouse, WINDOW)
@@ -190,46 +191,46 @@ def test_two_look_at_the_same_time_and_the_outcome_is_the_same(warehouse: Wareho
             return super().find(views, window)
 
     meeting = {"pools": Meeting("pools"), "theirs": Meeting("theirs")}
-    alone = analyzing.examine(
+    alone = analyzer_runs.run_analyzers(
         warehouse, WINDOW, {"pools": Found("pools"), "theirs": Found("theirs")}
     )
-    both = analyzing.examine(warehouse, WINDOW, meeting, at_once=2)
+    both = analyzer_runs.run_analyzers(warehouse, WINDOW, meeting, at_once=2)
     assert both.ranked == alone.ranked
     assert both.summaries == alone.summaries
 
 
 def test_what_is_withheld_is_summed_by_reason(warehouse: Warehouse) -> None:
-    rows = analyzing.withheld(warehouse, WINDOW, {"no": Refusing(), "pools": Found()})
+    rows = analyzer_runs.list_unjudged(warehouse, WINDOW, {"no": Refusing(), "pools": Found()})
     assert [(r.analyzer, r.reason, r.gpu_hours, r.subjects) for r in rows] == [
         ("pools", "dark", 3.0, ("ns/Job/a", "ns/Job/b")),
         ("no", "the window is too short", 0.0, ()),
     ]
-    assert analyzing.withheld(warehouse, WINDOW, {"pools": Found()}, cluster="other") == []
+    assert analyzer_runs.list_unjudged(warehouse, WINDOW, {"pools": Found()}, cluster="other") == []
 
 
 def test_stored_findings_say_what_they_save_of_any_window(warehouse: Warehouse) -> None:
-    assert analyzing.saved(warehouse, WINDOW) is None
+    assert analyzer_runs.read_waterfall(warehouse, WINDOW) is None
     pipeline.analyze(warehouse, WINDOW, {"theirs": Found(), "refusing": Refusing()})
     half = Window(START, START + timedelta(hours=1))
-    told = analyzing.saved(warehouse, half)
+    told = analyzer_runs.read_waterfall(warehouse, half)
     assert told is not None
     assert told[0].by("team", "state", named=True) == [
         {"team": "(platform)", "state": "free", "gpu_hours": 1.0, "usd": Decimal(4)}
     ]
-    assert analyzing.saved(warehouse, WINDOW, "elsewhere") is None
+    assert analyzer_runs.read_waterfall(warehouse, WINDOW, "elsewhere") is None
 
 
 def test_a_finding_of_no_workload_is_explained_by_what_its_advice_claims(
     warehouse: Warehouse,
 ) -> None:
     (found,) = pipeline.analyze(warehouse, WINDOW, {"theirs": Found("theirs")}).findings
-    told = explanation(warehouse, found.id)
+    told = explain_finding(warehouse, found.id)
     (query,) = told["queries"]
     assert [(r["state"], r["gpu_hours"], r["usd"]) for r in query["rows"]] == [
         ("free", 2.0, Decimal(8))
     ]
     assert told["savings"][0].startswith("2.0000 GPU-hours, $8.00 alone")
-    text = spoken(told)
+    text = render_explanation(told)
     assert "subject   NodePool/p in cluster test" in text
     assert "$claims = 0" in text
 
@@ -242,9 +243,9 @@ def test_an_analyzer_s_own_proof_is_what_is_shown(
             return [("one and one", "SELECT $one + 1 AS two", {"one": len(finding.id) - 11})]
 
     chosen: Callable[..., Any] = lambda _settings, names: {names[0]: Proving()}  # noqa: E731
-    monkeypatch.setattr(analyzing, "chosen", chosen)
+    monkeypatch.setattr(analyzer_runs, "load_analyzers", chosen)
     (found,) = pipeline.analyze(warehouse, WINDOW, {"idle": Proving("idle")}).findings
-    told = explanation(warehouse, found.id)
+    told = explain_finding(warehouse, found.id)
     first = told["queries"][0]
     assert (first["what"], first["rows"]) == ("one and one", [{"two": 2}])
     assert findings.read(warehouse, found.id) == found
@@ -254,14 +255,14 @@ def test_the_doctor_says_what_is_withheld_from_whom(
     warehouse: Warehouse, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: dict[str, Any] = {"pools": Found()}
-    monkeypatch.setattr(analyzing, "chosen", lambda *_: made)
+    monkeypatch.setattr(analyzer_runs, "load_analyzers", lambda *_: made)
     monkeypatch.setattr(windows, "choose", lambda *_, **__: (WINDOW, "2h"))
-    (row,) = analyzing.doubts(warehouse, settings, None, now=WINDOW.end, cluster=None)
+    (row,) = analyzer_runs.check_unjudged(warehouse, settings, None, now=WINDOW.end, cluster=None)
     assert (row.check, row.status) == ("withheld by pools", "warn")
     assert row.finding == "dark: 3.0 GPU-hours of ns/Job/a, ns/Job/b"
     assert row.next_step.startswith("docs/analyzers/pools.md")
     made.clear()
-    (row,) = analyzing.doubts(warehouse, settings, None, now=WINDOW.end, cluster=None)
+    (row,) = analyzer_runs.check_unjudged(warehouse, settings, None, now=WINDOW.end, cluster=None)
     assert row.status == "ok"
 
 
@@ -275,8 +276,10 @@ def test_one_that_cannot_be_loaded_hides_no_other(
 
     monkeypatch.setattr(plugins, "installed", lambda _seam: {"broken": None, "pools": None})
     monkeypatch.setattr(plugins, "load", load)
-    made = analyzing.examine(warehouse, WINDOW, analyzing.chosen(settings), strict=False)
+    made = analyzer_runs.run_analyzers(
+        warehouse, WINDOW, analyzer_runs.load_analyzers(settings), strict=False
+    )
     assert "no module called x" in made.notes[0]
     assert len(made.findings) == 1
     with pytest.raises(UsageError, match="cannot be loaded"):
-        analyzing.chosen(settings, ["broken"])
+        analyzer_runs.load_analyzers(settings, ["broken"])

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from actions.journal import Record, words
+from actions.journal import JournalState, event_types
 from fallow.settings import Settings, load
-from runtime import findings
-from runtime.api import MOST_BYTES, Api
-from runtime.endpoint import Endpoint, loopback
-from runtime.metrics import SelfMetrics
-from runtime.people import People, vouch
+from runtime.operations import findings
+from runtime.operations.requests import ActionRequests, verify_journal
+from runtime.service.api import MOST_BYTES, WriteApi
+from runtime.service.endpoint import Endpoint, is_loopback
+from runtime.service.metrics import SelfMetrics
 from tests.actions.loop.site import SPACE, Site, bare
 from tests.cli.test_acting import done
 from tests.cli.test_acting import site as site  # noqa: PLC0414  (a fixture)
@@ -29,7 +29,9 @@ Said = tuple[int, dict[str, Any]]
 class Asking:
     """A service's endpoint over a site, and a client of it."""
 
-    def __init__(self, endpoint: Endpoint, settings: Settings, lake: Warehouse, api: Api) -> None:
+    def __init__(
+        self, endpoint: Endpoint, settings: Settings, lake: Warehouse, api: WriteApi
+    ) -> None:
         self.url = f"http://{endpoint.address}"
         self.settings, self.lake, self.api = settings, lake, api
 
@@ -51,12 +53,12 @@ def asking(site: Site) -> Iterator[Asking]:
     flags = {"home": site.folder, "cluster": "c", "actions.actor": "service"}
     settings = load(environ={}, flags=flags).settings
     metrics = SelfMetrics()
-    api = Api("", loopback=True, told=metrics.requested)
+    api = WriteApi("", loopback=True, on_request=metrics.record_request)
     with (
         Warehouse.open(settings, write=True) as lake,
         Endpoint("127.0.0.1:0", metrics, api=api) as endpoint,
     ):
-        api.people = People(settings, lake, lambda: datetime.now(UTC))
+        api.people = ActionRequests(settings, lake, lambda: datetime.now(UTC))
         yield Asking(endpoint, settings, lake, api)
 
 
@@ -65,7 +67,7 @@ def asked_for(site: Site, by: str = "service") -> str:
         "policy": "idle", "finding": "f1", "verb": "scale to zero",
         "subject": ("c", "Deployment", SPACE, "web"),
     }  # fmt: skip
-    site.journal(actor=by).append(words.ASKED, "d123", document)
+    site.journal(actor=by).append(event_types.ASKED, "d123", document)
     return "d123"
 
 
@@ -73,7 +75,7 @@ def test_an_approval_bears_the_name_of_who_gave_it(site: Site, asking: Asking) -
     asked_for(site)
     code, said = asking.post("/v1/approve", {"request": "d12", "by": "ann"})
     assert (code, said) == (200, {"schema": "fallow.approve/v1", "by": "ann", "request": "d123"})
-    (row,) = site.journal().entries(words.APPROVED)
+    (row,) = site.journal().entries(event_types.APPROVED)
     assert (row.key, row.actor) == ("d123", "ann")
     # Pages see it at once.
     seen = asking.lake.query("SELECT actor FROM action WHERE kind = 'approved'").to_pylist()
@@ -82,7 +84,7 @@ def test_an_approval_bears_the_name_of_who_gave_it(site: Site, asking: Asking) -
     code, said = asking.post("/v1/approve", {"request": "d123", "by": "service"})
     assert code == 409
     assert "somebody else has to approve" in said["error"]
-    found = vouch(asking.settings, asking.lake, lambda: datetime.now(UTC))
+    found = verify_journal(asking.settings, asking.lake, lambda: datetime.now(UTC))
     assert found is not None
     assert (found[1], found[2]) == (None, 0)
 
@@ -97,7 +99,7 @@ def test_a_workload_is_kept_by_name(site: Site, asking: Asking) -> None:
     assert timedelta(hours=2) <= until - before < timedelta(hours=2, minutes=5)
     told = site.get("Deployment", "web")["metadata"]["annotations"]
     assert any(value.startswith(f"{until:%Y-%m-%dT%H:%M}") for value in told.values())
-    (row,) = site.journal().entries(words.KEPT)
+    (row,) = site.journal().entries(event_types.KEPT)
     assert row.actor == "ann"
 
 
@@ -106,7 +108,7 @@ def test_an_undo_gives_back_what_an_action_took(site: Site, asking: Asking) -> N
     code, said = asking.post("/v1/undo", {"action": told.action.id[:8], "by": "ann"})
     assert (code, said["action"], said["result"]) == (200, told.action.id, "undone")
     assert bare(site.get("Deployment", "web")) == before
-    assert site.journal().entries(words.UNDOING)[0].actor == "ann"
+    assert site.journal().entries(event_types.UNDOING)[0].actor == "ann"
     assert asking.post("/v1/undo", {"action": told.action.id, "by": "ann"})[0] == 409
 
 
@@ -117,7 +119,7 @@ def test_a_snoozed_finding_rests_and_so_does_its_case(site: Site, asking: Asking
     code, said = asking.post("/v1/snooze", {"finding": finding.id[:3], "for": "3d", "by": "ann"})
     assert (code, said["finding"]) == (200, finding.id)
     until = datetime.fromisoformat(said["until"])
-    history = Record(site.journal()).catch_up().history("idle", finding)
+    history = JournalState(site.journal()).catch_up().history("idle", finding)
     assert history.kept_until == until
 
 
@@ -154,7 +156,7 @@ def test_what_is_no_request_is_refused_and_nothing_is_written(
     assert (got, said["error"].count("\n") <= 1) == (code, True), said
     assert says in said["error"]
     journal = asking.settings.home / "journal.sqlite"
-    assert not journal.exists() or vouch(
+    assert not journal.exists() or verify_journal(
         asking.settings, asking.lake, lambda: datetime.now(UTC)
     ) == (0, None, 0)
 
@@ -192,7 +194,7 @@ def test_a_page_of_elsewhere_cannot_write_through_a_browser(
 def test_without_the_token_only_loopback_may_write(
     token: str, local: bool, headers: dict[str, str], code: int
 ) -> None:
-    api = Api(token, loopback=local)
+    api = WriteApi(token, loopback=local)
     body = b'{"request": "d", "by": "a"}'
     assert api.answer("/v1/approve", {**JSON, **headers}, body)[0] == code
 
@@ -205,7 +207,7 @@ def test_without_the_token_only_loopback_may_write(
     ],
 )  # fmt: skip
 def test_loopback_is_what_only_this_machine_reaches(listen: str, local: bool) -> None:
-    assert loopback(listen) is local
+    assert is_loopback(listen) is local
 
 
 def test_the_dashboard_is_told_where_this_machine_finds_it() -> None:
@@ -234,7 +236,7 @@ def test_a_broken_chain_is_told(site: Site, asking: Asking) -> None:
     connection.execute("DROP TRIGGER entry_is_never_changed")
     connection.execute("UPDATE entry SET actor = 'mallory'")
     connection.close()
-    found = vouch(asking.settings, asking.lake, lambda: datetime.now(UTC))
+    found = verify_journal(asking.settings, asking.lake, lambda: datetime.now(UTC))
     assert found is not None
     assert found[1] is not None
     assert found[1].seq == 1

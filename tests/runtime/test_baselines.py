@@ -10,7 +10,7 @@ import pytest
 
 from fallow.errors import FallowError, UsageError
 from fallow.settings import Settings
-from runtime import baselines
+from runtime.operations import baselines
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
@@ -37,7 +37,7 @@ def test_what_is_stored_is_read_and_listed(settings: Settings) -> None:
     path = baselines.save(settings, "before", measured(), NOW)
     body = baselines.read(settings, "before")
     assert {k: body[k] for k in measured()} == measured()
-    (row,) = baselines.stored(settings)
+    (row,) = baselines.list_baselines(settings)
     assert (row["name"], row["status"], row["findings"]) == ("before", "ok", 2)
     assert baselines.save(settings, None, measured(), NOW).stem == "until-2026-11-20"
     assert not path.stat().st_mode & 0o222
@@ -54,7 +54,7 @@ def test_a_name_is_given_once(settings: Settings) -> None:
 @pytest.mark.parametrize("name", ["../x", "", "a b", "list", "compare", "-x", "x" * 65, "a/b"])
 def test_a_name_that_could_be_a_path_or_a_command_is_refused(settings: Settings, name: str) -> None:
     with pytest.raises(UsageError, match="no name"):
-        baselines.check(settings, name)
+        baselines.check_name(settings, name)
 
 
 def _cheaper(path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_changed_file_is_told_and_never_believed(settings: Settings, damage: A
     with pytest.raises(FallowError, match="hash differs") as told:
         baselines.read(settings, "before")
     assert told.value.exit_code == 1
-    assert baselines.stored(settings)[0]["status"] == "changed since it was stored"
+    assert baselines.list_baselines(settings)[0]["status"] == "changed since it was stored"
 
 
 def test_an_unknown_baseline_is_refused_with_those_there_are(settings: Settings) -> None:
@@ -92,10 +92,10 @@ def test_an_unknown_baseline_is_refused_with_those_there_are(settings: Settings)
 
 def test_windows_of_different_lengths_are_compared_by_the_day() -> None:
     after = deepcopy(measured(14, "700.00"))
-    rows = {row["what"]: row for row in baselines.compared(measured(), after)}
+    rows = {row["what"]: row for row in baselines.compare(measured(), after)}
     assert rows["the bill"]["gpu_hours_change_pct"] == 0
     assert rows["the bill"]["before_usd_per_day"] == 100
     assert rows["team red"]["usd_change_pct"] == -50
     assert rows["savings of idle"]["gpu_hours_change_pct"] == -50
-    unpriced = baselines.compared(measured(), measured(usd=None))[0]
+    unpriced = baselines.compare(measured(), measured(usd=None))[0]
     assert unpriced["usd_change_pct"] is None

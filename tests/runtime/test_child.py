@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.child import Child
+from runtime.service.dashboard_process import DashboardProcess
 
 LONG = "import time; time.sleep(600)"
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); " + LONG
@@ -34,7 +34,7 @@ def test_it_is_started_and_gone_with_all_that_it_started(tmp_path: Path) -> None
         "open(os.environ['PIDS'], 'w').write(f'{os.getpid()} {p.pid}'); p.wait()"
     )
     heard = Heard(1)
-    with Child([sys.executable, "-c", grandchild], {"PIDS": str(pids)}, heard) as child:
+    with DashboardProcess([sys.executable, "-c", grandchild], {"PIDS": str(pids)}, heard) as child:
         assert heard.enough.wait(60)
         while not (pids.exists() and pids.read_text()):
             assert child.runs
@@ -57,7 +57,7 @@ def alive(pid: int) -> bool:
 
 def test_one_that_ends_is_started_again() -> None:
     heard = Heard(3)
-    with Child([sys.executable, "-c", "raise SystemExit(3)"], {}, heard, pause_s=0.001):
+    with DashboardProcess([sys.executable, "-c", "raise SystemExit(3)"], {}, heard, pause_s=0.001):
         assert heard.enough.wait(60)
     assert heard.told[:5] == [True, False, True, False, True]
 
@@ -65,9 +65,9 @@ def test_one_that_ends_is_started_again() -> None:
 def test_one_that_does_not_listen_is_killed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("runtime.child.STOP_S", 0.1)
+    monkeypatch.setattr("runtime.service.dashboard_process.STOP_S", 0.1)
     heard = Heard(1)
-    with Child([sys.executable, "-c", DEAF], {}, heard) as child:
+    with DashboardProcess([sys.executable, "-c", DEAF], {}, heard) as child:
         assert heard.enough.wait(60)
         pid = child._process.pid if child._process else 0
         while _catches(pid) != "ignored":

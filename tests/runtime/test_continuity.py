@@ -11,15 +11,16 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from actions.journal import Journal, Record
-from actions.journal.copying import copy
-from fallow.acting import Facts
-from fallow.continuity import CASE, judged_part
-from fallow.nouns import Finding
+from actions.journal import Journal, JournalState
+from actions.journal.warehouse_copy import copy_journal
+from analyzers.idle.evidence import UNACTIONABLE
+from fallow.action_models import Facts
+from fallow.case_identity import CASE, get_judged_part
+from fallow.models import Finding
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime import analyzing, findings, pipeline, planned
+from runtime.operations import analyzer_runs, findings, pipeline, plans
 from tests.actions.backtest.town import BUSY, HOUR, IDLE, Town
 from tests.analyzers.conftest import START
 from tests.copies import copied
@@ -29,6 +30,8 @@ from warehouse.rollup import roll_up
 HOURS = 120
 BACK = (60.0, 60.5)
 """When somebody was back at one of the notebooks, in hours."""
+USED = (17.5, 18.0)
+"""When somebody used another one, which is idle for ever after, in hours."""
 DAY = timedelta(days=1)
 AWAY = {
     "GPU-2": ((60.0, 62.0), (80.0, 87.0)),
@@ -69,6 +72,7 @@ def five_days(tmp_path_factory: pytest.TempPathFactory) -> Path:
         town.add("back", samples(BACK), kind="Notebook", hours=HOURS)
         town.add("silent", samples(), kind="Notebook", hours=HOURS)
         town.add("hidden", samples((61.5, 61.75)), kind="Notebook", hours=HOURS)
+        town.add("daily", samples(USED), kind="Notebook", hours=HOURS)
         town.place()
     settings = settings_in(home)
     with Warehouse.open(settings, write=True, clock=lambda: START + HOURS * HOUR) as lake:
@@ -97,7 +101,7 @@ def lake(five_days: Path, tmp_path: Path) -> Iterator[Warehouse]:
 def cases(lake: Warehouse, hours: float) -> dict[str, list[Facts]]:
     """Return what a plan of a moment is about, by workload."""
     at = START + hours * HOUR
-    found, _ = planned.cases(lake, lake.settings, at=at, cluster="c", names=("idle",))
+    found, _ = plans.gather_cases(lake, lake.settings, at=at, cluster="c", names=("idle",))
     made: dict[str, list[Facts]] = {}
     for facts in sorted(found, key=lambda f: f.finding.window.start):
         made.setdefault(facts.finding.subject.workload, []).append(facts)
@@ -107,7 +111,11 @@ def cases(lake: Warehouse, hours: float) -> dict[str, list[Facts]]:
 def analyze(lake: Warehouse, hours: float, back: timedelta = DAY) -> list[Finding]:
     """Analyze as the service does, over a window that is shorter than the waste lasts."""
     window = Window.last(back, now=START + hours * HOUR)
-    return [*pipeline.analyze(lake, window, analyzing.chosen(lake.settings, ["idle"])).findings]
+    return [
+        *pipeline.analyze(
+            lake, window, analyzer_runs.load_analyzers(lake.settings, ["idle"])
+        ).findings
+    ]
 
 
 def of(found: Iterable[Finding], workload: str) -> list[Finding]:
@@ -121,6 +129,17 @@ def test_a_plan_tells_since_when_it_idles_though_nothing_was_stored(lake: Wareho
         assert facts.finding.window == Window(START, START + hours * HOUR)
         assert facts.finding.gpu_hours == pytest.approx(hours, abs=0.01)
         assert facts.recommendation.gpu_hours_per_day == pytest.approx(24, abs=0.01)
+
+
+@pytest.mark.parametrize(("hours", "longer"), [(44.0, False), (45.0, True), (90.0, True)])
+def test_an_idle_time_longer_than_ever_before_is_known_though_it_fills_the_brief_window(
+    lake: Warehouse, hours: float, *, longer: bool
+) -> None:
+    """The longest idle time before was 17.5 h: after 1.5 times that, 26.25 h, one may act."""
+    (facts,) = cases(lake, hours)["daily"]
+    assert facts.finding.window.start == START + USED[1] * HOUR
+    recurrent = UNACTIONABLE["recurrent"] in facts.finding.details["reasons"]
+    assert recurrent is not longer
 
 
 def test_a_case_has_one_id_in_the_table_and_in_plans_while_it_goes_on(lake: Warehouse) -> None:
@@ -139,9 +158,9 @@ def test_a_case_has_one_id_in_the_table_and_in_plans_while_it_goes_on(lake: Ware
         assert facts.recommendation.gpu_hours_per_day == pytest.approx(24, abs=0.01)
     assert len(ids) == 1
     window = Window(START, START + HOURS * HOUR)
-    (latest,) = of(findings.latest(lake, window), "forgotten")
+    (latest,) = of(findings.read_latest(lake, window), "forgotten")
     assert (latest.id, latest.window.start) == (*ids, START)
-    assert judged_part(latest).start == START + timedelta(hours=90)
+    assert get_judged_part(latest).start == START + timedelta(hours=90)
     rows = lake.query("SELECT id, uid FROM finding WHERE workload = 'forgotten'").to_pylist()
     assert rows == [{"id": latest.id, "uid": "top-forgotten"}]
 
@@ -187,7 +206,7 @@ def test_a_row_that_an_older_analysis_stored_is_gone_on_with(lake: Warehouse) ->
     old = msgspec.structs.replace(found, id="373ab28d9e44")
     lake.replace("finding", findings.rows([old], found_at=old.window.end).rows, "true", {})
     (facts,) = cases(lake, 50)["forgotten"]
-    assert (facts.finding.id, facts.finding.window.start) == ("373ab28d9e44", old.window.start)
+    assert (facts.finding.id, facts.finding.window.start) == ("373ab28d9e44", START)
 
 
 def test_the_ids_of_the_journal_come_first_also_where_only_its_copy_is_there(
@@ -198,12 +217,12 @@ def test_the_ids_of_the_journal_come_first_also_where_only_its_copy_is_there(
     with Journal.open(tmp_path / "journal.sqlite", lambda: at, actor="service") as journal:
         kin = ["idle", before.kind, "c", "Notebook", "ns", "forgotten"]
         journal.append("seen", "da4757f154b7", {"kin": kin, "until": at.isoformat()})
-        copy(journal, lake, "c")
+        copy_journal(journal, lake, "c")
         (after,) = of(analyze(lake, 48), "forgotten")
         assert (after.id, after.window.start) == ("da4757f154b7", START)
         (facts,) = cases(lake, 50)["forgotten"]
         assert facts.finding.id == "da4757f154b7"
-        (same,) = Record(journal).catch_up().same([facts])
+        (same,) = JournalState(journal).catch_up().continue_cases([facts])
         assert (same.finding.id, same.finding.window.start) == ("da4757f154b7", START)
 
 
@@ -227,7 +246,7 @@ def test_an_object_made_anew_is_a_new_case_with_its_own_hours(lake: Warehouse) -
 def test_analyze_names_the_case_and_tells_of_the_window_that_was_asked(lake: Warehouse) -> None:
     (stored,) = of(analyze(lake, 48), "forgotten")
     now = START + 50 * HOUR
-    made = analyzing.analyze(lake, lake.settings, ["idle"], "6h", now=now, cluster="c")
+    made = analyzer_runs.analyze(lake, lake.settings, ["idle"], "6h", now=now, cluster="c")
     (shown,) = of(made.findings, "forgotten")
     assert (shown.id, shown.window.seconds) == (stored.id, 6 * 3600)
     assert shown.gpu_hours == pytest.approx(6, abs=0.01)

@@ -7,9 +7,10 @@ import pytest
 
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime import analyzing, demo, pipeline
-from runtime.accuracy.truth import courses
-from runtime.planting import troubles
+from runtime.experiments import demo
+from runtime.experiments.accuracy.truth import courses
+from runtime.experiments.planting import list_troubles
+from runtime.operations import analyzer_runs, pipeline
 from warehouse.lake import Warehouse
 
 
@@ -18,12 +19,14 @@ def test_troubles_of_work_and_nodes_are_found_where_they_were_planted(tmp_path: 
     settings = Settings(home=tmp_path, cluster=demo.CLUSTER)
     window = Window(demo.END - timedelta(days=5), demo.END)
     with Warehouse.open(settings, write=True, clock=lambda: demo.END) as warehouse:
-        truth, scripts, world = demo.watch(warehouse, 128, window, 0, lambda *_: None)
+        truth, scripts, world = demo.run_fleet(warehouse, 128, window, 0, lambda *_: None)
         assert pipeline.account(warehouse, window)[1] == []
-        made = analyzing.examine(warehouse, window, analyzing.chosen(settings), strict=False)
+        made = analyzer_runs.run_analyzers(
+            warehouse, window, analyzer_runs.load_analyzers(settings), strict=False
+        )
     behaviours = {key: role.arrival.category.behaviour for key, role in world.cast.roles.items()}
     owners = {(space, kind, name): b for (kind, space, name), b in behaviours.items()}
-    planted = troubles(world.spec, courses(truth, scripts), owners, made.findings)
-    missed = {(t.what, t.subject) for t in planted if not t.found}
+    planted = list_troubles(world.spec, courses(truth, scripts), owners, made.findings)
+    missed = {(t.kind, t.subject) for t in planted if not t.findings}
     assert missed == set()
-    assert {t.analyzer for t in planted} == {"precision", "reliability", "sizing"}
+    assert {t.analyzer for t in planted} == {"precision", "reliability", "sizing", "stalled"}

@@ -13,12 +13,20 @@ from typing import Any
 
 import pytest
 
-from collectors.doctor import Row, flavour
+from collectors.doctor import CheckRow, flavour
 from fallow.errors import TemporaryError, WarehouseError
 from fallow.settings import Settings, load
 from fallow.tables import Batch
-from runtime.doctor import channels, cluster, examining, looks, pages, prices, storage
-from runtime.doctor.fault import fault
+from runtime.operations.doctor import (
+    channels,
+    checks,
+    cluster,
+    pages,
+    prices,
+    source_checks,
+    storage,
+)
+from runtime.operations.doctor.fault import fault_row
 from tests.actions.places import Place, serving
 from tests.servers import s3
 from warehouse.lake import Warehouse
@@ -44,7 +52,7 @@ def set_up(tmp_path: Path, **flags: Any) -> Settings:
     return load(environ={}, flags={"home": tmp_path / "home", **dotted}).settings
 
 
-def by_check(rows: Any) -> dict[str, Row]:
+def by_check(rows: Any) -> dict[str, CheckRow]:
     """Return rows by check, once it is sure that each fault says what to do."""
     found = {row.check: row for row in rows}
     assert all(row.next_step for row in found.values() if row.status not in ("ok", "off")), found
@@ -88,7 +96,9 @@ def test_a_server_is_named_by_its_build(build: dict[str, str], said: str) -> Non
 
 def test_an_exporter_that_shows_all_is_ok(tmp_path: Path) -> None:
     with web({"/metrics": (200, WHOLE.replace("{L}", HELD).encode())}) as url:
-        found = by_check(looks.exporters(set_up(tmp_path, exporters__targets=[url]), NOW))
+        found = by_check(
+            source_checks.check_exporters(set_up(tmp_path, exporters__targets=[url]), NOW)
+        )
     assert {row.status for row in found.values()} == {"ok"}, found
     assert "1 of 1 devices name the pod" in found["labels"].finding
     assert "apart at most" in found["clock"].finding
@@ -101,7 +111,7 @@ def test_what_an_exporter_lacks_is_told_with_its_fix(tmp_path: Path) -> None:
     late = datetime.now(UTC) - timedelta(minutes=2)
     with web({"/metrics": (200, text.encode())}, late) as url:
         flags |= {"exporters__targets": [url, f"{url}/nothing"]}
-        found = by_check(looks.exporters(set_up(tmp_path, **flags), NOW))
+        found = by_check(source_checks.check_exporters(set_up(tmp_path, **flags), NOW))
     assert found["targets"].status == "bad"
     assert "/nothing (HTTP 404" in found["targets"].finding
     assert "DCGM_FI_PROF_SM_ACTIVE, gauge, " in found["witnesses of NVIDIA L4"].next_step
@@ -113,16 +123,18 @@ def test_what_an_exporter_lacks_is_told_with_its_fix(tmp_path: Path) -> None:
 
 def test_targets_without_a_gpu_and_targets_that_are_none(tmp_path: Path) -> None:
     with web({"/metrics": (200, b"go_goroutines 7\n")}) as url:
-        found = by_check(looks.exporters(set_up(tmp_path, exporters__targets=[url]), NOW))
+        found = by_check(
+            source_checks.check_exporters(set_up(tmp_path, exporters__targets=[url]), NOW)
+        )
     assert found["telemetry"].status == "bad"
     assert "9400" in found["telemetry"].next_step
     wrong = set_up(tmp_path, exporters__targets=["ftp://x"], jupyter__servers=["nonsense"])
-    assert by_check(looks.exporters(wrong, NOW))["targets"].status == "bad"
+    assert by_check(source_checks.check_exporters(wrong, NOW))["targets"].status == "bad"
 
 
 def test_a_notebook_server_that_is_away(tmp_path: Path) -> None:
     settings = set_up(tmp_path, jupyter__servers=["ml/nb-0=http://127.0.0.1:9/"])
-    row = by_check(looks.notebooks(settings, NOW))["notebooks"]
+    row = by_check(source_checks.check_notebooks(settings, NOW))["notebooks"]
     assert row.status == "bad"
     assert "jupyter.token" in row.next_step
 
@@ -137,19 +149,19 @@ def test_rights_to_read_are_asked_of_the_api(place: Place, tmp_path: Path) -> No
     assert place.server is not None
     settings = set_up(tmp_path, kubernetes__enabled=True)
     api = place.door._api
-    found = by_check(cluster.reading(settings, api))
+    found = by_check(cluster.check_cluster(settings, api))
     assert found["kubernetes"].finding.startswith(place.kube.url)
     assert found["rights to read"].status == "ok"
     assert found["watch"].status == "ok"
     place.server.access.deny("watch", "pods")
-    row = by_check(cluster.reading(settings, api))["watch"]
+    row = by_check(cluster.check_cluster(settings, api))["watch"]
     assert (row.status, "/api/v1/pods cannot be watched" in row.finding) == ("warn", True)
     place.server.access.denials.clear()
     place.server.access.deny("list", "resourcequotas")
-    row = by_check(cluster.reading(settings, api))["rights to read"]
+    row = by_check(cluster.check_cluster(settings, api))["rights to read"]
     assert (row.status, "list resourcequotas" in row.finding) == ("warn", True)
     place.server.access.deny("list", "pods")
-    row = by_check(cluster.reading(settings, api))["rights to read"]
+    row = by_check(cluster.check_cluster(settings, api))["rights to read"]
     assert row.status == "bad"
     assert "deploy/rbac/reader.yaml" in row.next_step
 
@@ -157,21 +169,21 @@ def test_rights_to_read_are_asked_of_the_api(place: Place, tmp_path: Path) -> No
 def test_a_cluster_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     settings = set_up(tmp_path, kubernetes__enabled=True, kubernetes__context="nowhere")
-    row = by_check(cluster.reading(settings))["kubernetes"]
+    row = by_check(cluster.check_cluster(settings))["kubernetes"]
     assert row.status == "bad"
-    assert not list(cluster.reading(set_up(tmp_path)))
+    assert not list(cluster.check_cluster(set_up(tmp_path)))
 
 
 def test_prices_that_are_old_or_cannot_be_read(tmp_path: Path) -> None:
-    assert by_check(prices.known(set_up(tmp_path), NOW))["prices"].status == "ok"
+    assert by_check(prices.check_prices(set_up(tmp_path), NOW))["prices"].status == "ok"
     later = NOW + timedelta(days=3650)
-    old = by_check(prices.known(set_up(tmp_path), later))["prices"]
+    old = by_check(prices.check_prices(set_up(tmp_path), later))["prices"]
     assert (old.status, "prices.rate_card" in old.next_step) == ("warn", True)
     absent = set_up(tmp_path, prices__rate_card=str(tmp_path / "none.csv"))
-    row = by_check(prices.known(absent, NOW))["prices"]
+    row = by_check(prices.check_prices(absent, NOW))["prices"]
     assert (row.status, "none.csv" in row.finding) == ("bad", True)
     model = set_up(tmp_path, prices__by_model={"H1000": "1"})
-    assert "legal" in by_check(prices.known(model, NOW))["prices"].next_step
+    assert "legal" in by_check(prices.check_prices(model, NOW))["prices"].next_step
 
 
 def test_gpu_hours_without_a_price_are_named_by_model(settings: Settings) -> None:
@@ -185,9 +197,9 @@ def test_gpu_hours_without_a_price_are_named_by_model(settings: Settings) -> Non
     for name in ("namespace", "workload_kind", "workload"):
         columns[name] = ["", ""]
     with Warehouse.open(settings, write=True) as warehouse:
-        assert not list(prices.missing(warehouse, NOW))
+        assert not list(prices.check_unpriced(warehouse, NOW))
         warehouse.replace("ledger", Batch.of("ledger", columns).rows)
-        row = by_check(prices.missing(warehouse, NOW))["priced"]
+        row = by_check(prices.check_unpriced(warehouse, NOW))["priced"]
     assert (row.status, row.finding.endswith("B300 1.0")) == ("warn", True)
     assert "prices.by_model" in row.next_step
 
@@ -195,17 +207,17 @@ def test_gpu_hours_without_a_price_are_named_by_model(settings: Settings) -> Non
 def test_folders_that_cannot_be_written_and_disks_that_are_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert by_check(storage.places(set_up(tmp_path)))["home"].status in ("ok", "warn")
+    assert by_check(storage.check_storage(set_up(tmp_path)))["home"].status in ("ok", "warn")
     (tmp_path / "file").write_text("no folder")
     blocked = set_up(tmp_path, warehouse__cold=str(tmp_path / "file" / "cold"))
-    row = by_check(storage.places(blocked))["warehouse.cold"]
+    row = by_check(storage.check_storage(blocked))["warehouse.cold"]
     assert (row.status, "is a file" in row.finding) == ("bad", True)
-    for free, status in ((storage.LEAST - 1, "bad"), (storage.LOW - 1, "warn")):
+    for free, status in ((storage.MIN_FREE_BYTES - 1, "bad"), (storage.LOW_FREE_BYTES - 1, "warn")):
         monkeypatch.setattr(storage, "free_bytes", lambda _path, said=free: said)
-        row = by_check(storage.places(set_up(tmp_path)))["home"]
+        row = by_check(storage.check_storage(set_up(tmp_path)))["home"]
         assert (row.status, "warehouse.raw_days" in row.next_step) == (status, True)
     monkeypatch.setattr("os.access", lambda *_: False)
-    row = by_check(storage.places(set_up(tmp_path)))["home"]
+    row = by_check(storage.check_storage(set_up(tmp_path)))["home"]
     assert (row.status, "chmod" in row.next_step) == ("bad", True)
 
 
@@ -216,17 +228,17 @@ def test_buckets_are_written_read_and_tidied(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
 
-    def asked(endpoint: str, bucket: str) -> Row:
+    def asked(endpoint: str, bucket: str) -> CheckRow:
         flags = {"warehouse__cold": f"s3://{bucket}/cold", "warehouse__s3.endpoint": endpoint}
-        return by_check(storage.places(set_up(tmp_path, **flags)))["warehouse.cold"]
+        return by_check(storage.check_storage(set_up(tmp_path, **flags)))["warehouse.cold"]
 
     with s3.serving() as endpoint:
         s3.make_bucket(endpoint, "there")
         assert asked(endpoint, "there").status == "ok"
-        from warehouse.cold import store  # noqa: PLC0415
+        from warehouse.cold_storage import open_store  # noqa: PLC0415
 
         flags = {"warehouse__cold": "s3://there/cold", "warehouse__s3.endpoint": endpoint}
-        assert not list(store(set_up(tmp_path, **flags)).listed()), "nothing is left behind"
+        assert not list(open_store(set_up(tmp_path, **flags)).listed()), "nothing is left behind"
         none = asked(endpoint, "absent")
         assert (none.status, "create it" in none.next_step) == ("bad", True)
     away = asked(endpoint, "there")
@@ -267,9 +279,9 @@ def mail() -> Iterator[tuple[int, list[str]]]:
         server.shutdown()
 
 
-def channel(tmp_path: Path, url: str) -> Row:
+def channel(tmp_path: Path, url: str) -> CheckRow:
     flags = {"notices__channels": {"team": {"url": url}}, "notices__timeout": "2s"}
-    return by_check(channels.reachable(set_up(tmp_path, **flags)))["channel team"]
+    return by_check(channels.check_channels(set_up(tmp_path, **flags)))["channel team"]
 
 
 def test_a_mail_server_is_greeted_and_nothing_is_sent(tmp_path: Path) -> None:
@@ -295,24 +307,26 @@ def test_channels_that_are_none_or_away(tmp_path: Path) -> None:
     none = channel(tmp_path, "carrier-pigeon://roof")
     assert (none.status, "mailto://" in none.next_step) == ("bad", True)
     acting = set_up(tmp_path, actions__enabled=True)
-    assert by_check(channels.reachable(acting))["notices"].next_step.endswith("notices.default")
+    assert by_check(channels.check_channels(acting))["notices"].next_step.endswith(
+        "notices.default"
+    )
 
 
 def test_extras_ports_and_sign_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with web({"/_stcore/health": (200, b"ok"), "/healthz": (503, b"")}) as url:
         listen = url.removeprefix("http://")
         settings = set_up(tmp_path, dashboard__listen=listen, service__listen=listen)
-        found = by_check(pages.ready(settings))
+        found = by_check(pages.check_pages(settings))
     assert found["dashboard"].finding.startswith("it runs")
     assert (found["service"].status, "service.listen" in found["service"].next_step) == (
         "bad",
         True,
     )
     free = set_up(tmp_path, dashboard__listen="127.0.0.1:0", service__listen="nonsense")
-    found = by_check(pages.ready(free))
+    found = by_check(pages.check_pages(free))
     assert (found["dashboard"].status, found["service"].status) == ("ok", "bad")
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    row = by_check(pages.ready(free))["extra dashboards"]
+    row = by_check(pages.check_pages(free))["extra dashboards"]
     assert (row.status, row.next_step) == ("warn", "pip install 'fallow[dashboards]'")
 
 
@@ -327,11 +341,11 @@ def test_extras_ports_and_sign_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_the_provider_of_sign_in(path: str, status: str, said: str) -> None:
     good = json.dumps({"issuer": "https://id.example"}).encode()
     with web({"/good": (200, good), "/html": (200, b"<html>")}) as url:
-        row = pages.provider(f"{url}{path}")
+        row = pages.check_provider(f"{url}{path}")
     assert (row.status, said in row.finding) == (status, True), row
     assert status == "ok" or "metadata_url" in row.next_step
-    assert pages.provider(f"{url}{path}").status == "away"
-    assert pages.provider("file:///etc/passwd").status == "bad"
+    assert pages.check_provider(f"{url}{path}").status == "away"
+    assert pages.check_provider("file:///etc/passwd").status == "bad"
 
 
 def opening(error: Exception) -> Any:
@@ -352,7 +366,7 @@ def test_a_warehouse_that_is_not_there_or_in_use(
     error: Exception, status: str, tmp_path: Path
 ) -> None:
     settings = set_up(tmp_path, dashboard__listen="127.0.0.1:0", service__listen="127.0.0.1:0")
-    rows = examining.examine(settings, now=NOW, opening=opening(error))
+    rows = checks.run_checks(settings, now=NOW, opening=opening(error))
     found = {row["check"]: row for row in rows}
     assert found["warehouse"]["status"] == status
     assert found["warehouse"]["next_step"]
@@ -365,10 +379,10 @@ def test_a_warehouse_that_is_not_there_or_in_use(
     [(("ok", "warn"), 0), (("ok", "away"), 75), (("away", "bad"), 1), ((), 0)],
 )
 def test_exit_codes(statuses: tuple[str, ...], code: int) -> None:
-    assert examining.exit_code([{"status": status} for status in statuses]) == code
+    assert checks.exit_code([{"status": status} for status in statuses]) == code
 
 
 def test_an_error_without_a_hint_bears_the_check_s_own() -> None:
-    row = fault("x", WarehouseError("damaged"), "put it back")
+    row = fault_row("x", WarehouseError("damaged"), "put it back")
     assert (row.status, row.next_step) == ("bad", "put it back")
-    assert fault("x", TemporaryError("away", hint="wait"), "else").next_step == "wait"
+    assert fault_row("x", TemporaryError("away", hint="wait"), "else").next_step == "wait"

@@ -7,8 +7,8 @@ import pytest
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime import pipeline
-from runtime.importing import Importer
+from runtime.operations import pipeline
+from runtime.operations.imports import Importer
 from warehouse import ledger
 from warehouse.lake import Warehouse
 
@@ -65,7 +65,7 @@ def test_a_death_between_rollup_and_ledger_leaves_the_hours_owed(
     with Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse:
         pipeline.ingest(warehouse, [looks(early, 60, 90.0)])
         with monkeypatch.context() as patched:
-            patched.setattr(ledger, "post", dies)
+            patched.setattr(ledger, "write_ledger", dies)
             with pytest.raises(KeyboardInterrupt):
                 pipeline.account(warehouse, LAST)
         assert posted(warehouse) == {}
@@ -96,9 +96,9 @@ def test_an_inventory_that_comes_after_the_telemetry_names_the_owner(settings: S
     )
     with Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse:
         importer = Importer(settings, NOW)
-        importer.into(warehouse, [Batch.of("sample", rows)])
+        importer.import_into(warehouse, [Batch.of("sample", rows)])
         before = warehouse.query("SELECT DISTINCT workload_kind FROM ledger").to_pylist()
-        importer.into(warehouse, [pods])
+        importer.import_into(warehouse, [pods])
         after = warehouse.query(
             "SELECT workload_kind, workload, sum(gpu_seconds) AS s FROM ledger GROUP BY ALL"
         ).to_pylist()

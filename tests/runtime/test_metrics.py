@@ -2,22 +2,23 @@
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as families
 
-from actions.loop.seams import Notice, Proof, Taken, TurnReport
-from collectors.kube.list_watch import Progress
-from fallow.acting import Decision, LedgerEntry, Outcome, Reason
-from fallow.boundary import PluginRun
-from fallow.nouns import Finding, Subject
+from actions.loop.protocols import Notice, NoticeProof, StepResult, TurnReport
+from collectors.kube.list_watch import WatchProgress
+from fallow.action_models import Decision, LedgerEntry, Outcome, Reason
+from fallow.models import Finding, Subject
+from fallow.plugin_runs import PluginRun
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime import pipeline
-from runtime.metrics import SelfMetrics, metrics
-from runtime.roles import PARTS, Job, Role
+from runtime.operations import pipeline
+from runtime.service.metrics import SelfMetrics, metrics
+from runtime.service.roles import PARTS, ServiceJob, ServiceRole
 from warehouse.audits import AuditFailure
 from warehouse.lake import Warehouse
 
@@ -25,7 +26,7 @@ NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TENANT = "somebodys-secret"
 LABELS = {
     *("job_name", "collector", "state", "audit", "tier", "analyzer", "saving", "result"),
-    *("gate", "version", "role", "what", "code", "resource", "kind", "plugin"),
+    *("gate", "version", "role", "what", "code", "resource", "kind", "plugin", "evidence"),
 }
 
 
@@ -37,28 +38,37 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> SelfMetrics:
     with Warehouse.open(settings, write=True, clock=lambda: NOW) as lake:
         lake.ingest(_looks())
         pipeline.account(lake, Window(NOW - timedelta(hours=3), NOW))
-        made.accounted(lake, "test", NOW)
-        made.tidied(lake, NOW)
-    made.scheduled([Job("collect", timedelta(minutes=1), lambda: None, Role.collector)], NOW)
-    made.expects(["exporters"], NOW)
-    made.ran("collect", 1.0, NOW, well=True)
-    made.ran("collect", 1.0, NOW, well=False)
-    made.readied(ready=True)
-    made.collected("exporters", 1.0, added=2, up=True, now=NOW)
-    made.watched([Progress("pods", lists=2, streams=3, events=5, expiries=1, failures=1)])
-    made.watched([Progress("pods", lists=2, streams=4, events=9, expiries=1, failures=1)])
-    made.ran_plugins([PluginRun("executor", "suspend", "failed", TENANT)])
-    made.audited([AuditFailure("ledger_capacity", 3, ({"device": TENANT},))])
-    made.found([_finding()], Window(NOW - timedelta(hours=10), NOW))
-    made.saved([_entry("cash", "12.50"), _entry("cash", "2.50"), _entry("released", None)])
-    made.acted(_report())
+        made.record_fleet(lake, "test", NOW)
+        made.record_tiers(lake, NOW)
+    made.record_schedule(
+        [ServiceJob("collect", timedelta(minutes=1), lambda: None, ServiceRole.collector)], NOW
+    )
+    made.record_collectors(["exporters"], NOW)
+    made.record_turn("collect", 1.0, NOW, well=True)
+    made.record_turn("collect", 1.0, NOW, well=False)
+    made.record_readiness(ready=True)
+    made.record_collection("exporters", 1.0, added=2, up=True, now=NOW)
+    made.record_watches(
+        [WatchProgress("pods", lists=2, streams=3, events=5, expiries=1, failures=1)]
+    )
+    made.record_watches(
+        [WatchProgress("pods", lists=2, streams=4, events=9, expiries=1, failures=1)]
+    )
+    made.record_plugin_runs([PluginRun("executor", "suspend", "failed", TENANT)])
+    made.record_audits([AuditFailure("ledger_capacity", 3, ({"device": TENANT},))])
+    made.record_findings([_finding()], Window(NOW - timedelta(hours=10), NOW))
+    made.record_stalled_jobs([_finding()])
+    made.record_savings([_entry("cash", "12.50"), _entry("cash", "2.50"), _entry("released", None)])
+    made.record_actor_turn(_report())
     notice = Notice("f", "p", TENANT)
-    made.noticed([Proof(notice, delivered=("x",)), Proof(notice, failed=(TENANT,))])
-    made.vouched(7, broken=False, waiting=2)
-    made.requested("approve", 200)
-    made.delivered("sent")
-    made.owing(2, 90.0)
-    made.shown(up=True)
+    made.record_notices(
+        [NoticeProof(notice, delivered=("x",)), NoticeProof(notice, failed=(TENANT,))]
+    )
+    made.record_journal(7, broken=False, waiting=2)
+    made.record_request("approve", 200)
+    made.record_delivery("sent")
+    made.record_backlog(2, 90.0)
+    made.record_dashboard(up=True)
     return made
 
 
@@ -100,7 +110,7 @@ def _report() -> TurnReport:
         NOW,
         dry_run=False,
         halted=(Reason("breaker", TENANT),),
-        taken=(Taken(decision, "acted"), Taken(decision, "held")),
+        taken=(StepResult(decision, "acted"), StepResult(decision, "held")),
         closed=(Outcome("a", "done", NOW),),
         open=("a", "b"),
     )
@@ -138,6 +148,8 @@ def test_what_happened_is_what_is_told(told: SelfMetrics) -> None:
         ("fallow_audit_failures", {"audit": "ledger_capacity"}, 3.0),
         ("fallow_plugin_up", {"kind": "executor", "plugin": "suspend"}, 0.0),
         ("fallow_waste_usd_per_hour", {"analyzer": "idle"}, 2.0),
+        ("fallow_stalled_jobs", {"evidence": "confirmed"}, 1.0),
+        ("fallow_stalled_jobs", {"evidence": "suspected"}, 0.0),
         ("fallow_saved_usd", {"saving": "cash"}, 15.0),
         ("fallow_saved_usd", {"saving": "sunk"}, 0.0),
         ("fallow_saved_gpu_hours", {"saving": "released"}, 2.0),
@@ -164,6 +176,23 @@ def test_a_process_tells_only_what_its_roles_know() -> None:
         mine = {
             one.exported()[0] if one.kind == "counter" else one.name
             for one in metrics()
-            if one.role in {role, Role.all}
+            if one.role in {role, ServiceRole.all}
         }
         assert named == mine
+
+
+def test_gauges_that_alerts_read_hold_nothing_of_a_week_ago(tmp_path: Path) -> None:
+    made, later = SelfMetrics(), NOW + timedelta(days=7)
+    with Warehouse.open(
+        Settings(cluster="test", home=tmp_path), write=True, clock=lambda: NOW
+    ) as lake:
+        lake.ingest(_looks())
+        pipeline.account(lake, Window(NOW - timedelta(hours=3), NOW))
+        made.record_fleet(lake, "test", NOW)
+        assert b"fallow_state_share{" in made.text()
+        made.record_fleet(lake, "test", later)
+    text = made.text().decode()
+    assert "fallow_state_share{" not in text
+    assert "fallow_state_usd_per_hour{" not in text
+    assert "fallow_gpus NaN" in text
+    assert "fallow_targets{" not in text

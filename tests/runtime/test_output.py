@@ -9,7 +9,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from runtime.output import render, shown
+from runtime.rendering.tables import format_value, render
 
 AT = datetime(2026, 1, 2, 3, 4, tzinfo=UTC).replace(tzinfo=None)
 ROWS = [
@@ -70,4 +70,4 @@ def test_an_arrow_table_is_rows_and_no_rows_are_said() -> None:
     ],
 )
 def test_values_for_eyes(value: object, text: str) -> None:
-    assert shown(value) == text
+    assert format_value(value) == text

@@ -6,17 +6,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from fallow.nouns import Finding, Subject
+from fallow.models import Finding, Subject
 from fallow.window import Window
-from runtime.accuracy.truth import Course, Truth
-from runtime.planting import compare, troubles
-from simulator.mishaps import Mishap
-from simulator.nouns import TICK_S, Device
+from runtime.experiments.accuracy.truth import Course, Truth
+from runtime.experiments.planting import compare, list_troubles
+from simulator.hardware_faults import HardwareFault
+from simulator.models import TICK_S, SimulatedDevice
 from simulator.world import Spec
 
 START = datetime(2026, 11, 2, tzinfo=UTC)
 TICKS = START.timestamp() + TICK_S * np.arange(480.0)  # four hours
-DEVICES = (Device("GPU-a", "n", 0, "H100"), Device("GPU-b", "n", 1, "H100"))
+DEVICES = (SimulatedDevice("GPU-a", "n", 0, "H100"), SimulatedDevice("GPU-b", "n", 1, "H100"))
 OWNER = ("team", "Notebook", "alice")
 
 
@@ -101,9 +101,9 @@ def test_findings_of_other_analyzers_are_no_claims_of_idleness() -> None:
 
 
 def test_what_befalls_nodes_and_bad_work_is_found_by_its_own_analyzer() -> None:
-    spec = Spec(nodes=(), start_s=0, planted=(Mishap(0, "n", "xid", 60, 0),))
+    spec = Spec(nodes=(), start_s=0, planted=(HardwareFault(0, "n", "xid", 60, 0),))
     long = course(idle={})
-    long = msgspec.structs.replace(long, held=long.held * 10)
+    long = msgspec.structs.replace(long, gpus=long.gpus * 10)
     told = finding(0, 120)
     sick = msgspec.structs.replace(
         told,
@@ -115,10 +115,10 @@ def test_what_befalls_nodes_and_bad_work_is_found_by_its_own_analyzer() -> None:
     asleep = msgspec.structs.replace(told, id="f", analyzer="precision", kind="fp32_asleep")
     wrong = msgspec.structs.replace(asleep, subject=Subject("c", "team", "Notebook", "bob"))
     behaviours = {OWNER: "fp32 training"}
-    made = troubles(spec, {OWNER: long}, behaviours, [told, sick, asleep, wrong])
-    assert [(t.what, t.subject, t.found) for t in made] == [
+    made = list_troubles(spec, {OWNER: long}, behaviours, [told, sick, asleep, wrong])
+    assert [(t.kind, t.subject, t.findings) for t in made] == [
         ("fp32 training", "team/Notebook/alice", ("f",)),
         ("xid", "n", ("s",)),
     ]
     # Four hours are less than the analyzer wants to see.
-    assert len(troubles(spec, {OWNER: course(idle={})}, behaviours, [])) == 1
+    assert len(list_troubles(spec, {OWNER: course(idle={})}, behaviours, [])) == 1

@@ -9,8 +9,8 @@ from fallow.errors import SettingsError
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime import pipeline
-from runtime.importing import price_rows
+from runtime.operations import pipeline
+from runtime.operations.imports import price_rows
 from warehouse.lake import Warehouse
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -17,10 +17,10 @@ import pytest
 
 from fallow.errors import UsageError
 from fallow.settings import Settings, load
-from runtime.metrics import SelfMetrics
-from runtime.readiness import Readiness
-from runtime.roles import PARTS, Job, Role, parts
-from runtime.service import Service, serve
+from runtime.service.loop import ServiceLoop, serve
+from runtime.service.metrics import SelfMetrics
+from runtime.service.readiness import Readiness
+from runtime.service.roles import PARTS, ServiceJob, ServiceRole, expand_roles
 from tests.cli.test_acting_whole import Exporter
 from tests.cli.test_acting_whole import exporter as exporter  # noqa: PLC0414  (a fixture)
 from tests.servers import postgres
@@ -77,18 +77,18 @@ def rest(process: subprocess.Popen[str]) -> str:
 
 
 def test_every_job_is_some_roles_and_a_role_has_only_its_own(settings: Settings) -> None:
-    def jobs(roles: frozenset[Role]) -> list[str]:
+    def jobs(roles: frozenset[ServiceRole]) -> list[str]:
         with Warehouse.open(settings, write=True) as lake:
-            service = Service(
+            service = ServiceLoop(
                 lake, settings, collectors={}, analyzers={}, metrics=SelfMetrics(),
                 clock=lambda: NOW, act=lambda: None, roles=roles,
             )  # fmt: skip
             return [job.name for job in service.jobs()]
 
     apart = [name for role in sorted(PARTS) for name in jobs(frozenset({role}))]
-    assert sorted(apart) == sorted(jobs(parts([])))
-    assert jobs(frozenset({Role.actor})) == ["act", "vouch"]
-    assert jobs(frozenset({Role.dashboard})) == []
+    assert sorted(apart) == sorted(jobs(expand_roles([])))
+    assert jobs(frozenset({ServiceRole.actor})) == ["act", "vouch"]
+    assert jobs(frozenset({ServiceRole.dashboard})) == []
 
 
 @pytest.mark.slow
@@ -108,7 +108,7 @@ def test_roles_share_a_warehouse_with_a_postgresql_catalog(
             up(tmp_path, "--role", "analyzer", **environ) as analyzer,
         ):
             assert until(collector, "up")["jobs"] == ["inventory", "collect", "account", "maintain"]
-            assert until(analyzer, "up")["jobs"] == ["analyze"]
+            assert until(analyzer, "up")["jobs"] == ["stalled", "analyze"]
             until(collector, "accounted")
             until(analyzer, "analyzed")
             for process in (collector, analyzer):
@@ -130,7 +130,7 @@ def test_a_second_role_at_an_embedded_warehouse_is_told_what_it_needs(
         Warehouse.open(settings, write=True),
         pytest.raises(UsageError, match=f"analyzer cannot share .* process {os.getpid()}") as told,
     ):
-        serve(local, roles=[Role.analyzer])
+        serve(local, roles=[ServiceRole.analyzer])
     assert told.value.hint is not None
     assert "warehouse.catalog" in told.value.hint
 
@@ -146,7 +146,9 @@ def test_it_is_ready_when_open_when_all_went_well_and_while_nothing_is_late() ->
     now = [NOW]
     ready = Readiness(timedelta(minutes=10), lambda: now[0])
     assert ready.why_not() == ["the warehouse is not open yet"]
-    jobs = [Job(n, timedelta(minutes=1), lambda: None, Role.collector) for n in ("a", "b")]
+    jobs = [
+        ServiceJob(n, timedelta(minutes=1), lambda: None, ServiceRole.collector) for n in ("a", "b")
+    ]
     ready.expects(jobs)
     ready.went_well("a")
     assert ready.why_not() == ["b: its first turn is still to go well"]

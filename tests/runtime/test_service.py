@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.figures import analyzed
+from dashboards.figures import analysis_runs
 from fallow.errors import SourceError, UsageError
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime import plugin_runs
-from runtime.endpoint import Endpoint
-from runtime.metrics import SelfMetrics
-from runtime.service import Service
+from runtime.operations import plugin_runs
+from runtime.service.endpoint import Endpoint
+from runtime.service.loop import ServiceLoop
+from runtime.service.metrics import SelfMetrics
 from warehouse.lake import Warehouse
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -60,7 +60,7 @@ def test_a_collector_that_fails_is_counted_and_stops_nobody(settings: Settings) 
     metrics = SelfMetrics()
     moments = iter([NOW, NOW + timedelta(minutes=1), NOW + timedelta(minutes=5)])
     with Warehouse.open(settings, write=True, clock=lambda: NOW + timedelta(hours=1)) as warehouse:
-        service = Service(
+        service = ServiceLoop(
             warehouse,
             settings,
             collectors={"bad": bad, "good": good},
@@ -102,7 +102,7 @@ def test_a_fault_in_a_collector_ends_only_itself_and_is_seen_until_it_is_over(
     monkeypatch.setattr(logging.getLogger("fallow"), "propagate", True)
     good, broken, metrics = Looking(), Broken(), SelfMetrics()
     with Warehouse.open(settings, write=True, clock=lambda: NOW + timedelta(hours=1)) as warehouse:
-        service = Service(
+        service = ServiceLoop(
             warehouse,
             settings,
             collectors={"broken": broken, "good": good},
@@ -120,15 +120,17 @@ def test_a_fault_in_a_collector_ends_only_itself_and_is_seen_until_it_is_over(
         assert 'fallow_plugin_up{kind="collector",plugin="broken"} 0.0' in told
         assert 'fallow_plugin_up{kind="collector",plugin="good"} 1.0' in told
         assert 'fallow_up{collector="broken"} 0.0' in told
-        (row,) = plugin_runs.faults(warehouse)
+        (row,) = plugin_runs.check_plugins(warehouse)
         assert (row.check, row.status) == ("collector broken", "bad")
         assert "ZeroDivisionError: division by zero until" in row.finding
-        (fault,) = analyzed.faults(warehouse)
-        assert analyzed.fault(fault).startswith("The collector broken of cluster test is left out")
+        (fault,) = analysis_runs.faults(warehouse)
+        assert analysis_runs.fault(fault).startswith(
+            "The collector broken of cluster test is left out"
+        )
 
         broken.healed = True
         later = NOW + timedelta(minutes=1)
-        again = Service(  # another process: what the one before stored is known to it
+        again = ServiceLoop(  # another process: what the one before stored is known to it
             warehouse,
             settings,
             collectors={"broken": broken},
@@ -137,8 +139,8 @@ def test_a_fault_in_a_collector_ends_only_itself_and_is_seen_until_it_is_over(
             clock=lambda: later,
         )
         again.collect()
-        assert plugin_runs.faults(warehouse) == []
-        assert analyzed.faults(warehouse) == ()
+        assert plugin_runs.check_plugins(warehouse) == []
+        assert analysis_runs.faults(warehouse) == ()
     assert 'fallow_plugin_up{kind="collector",plugin="broken"} 1.0' in metrics.text().decode()
 
 
@@ -146,7 +148,7 @@ def test_a_service_that_was_down_asks_for_the_time_it_missed(settings: Settings)
     looking = Looking()
     stopped = NOW - timedelta(hours=9)
     with Warehouse.open(settings, write=True, clock=lambda: NOW) as warehouse:
-        service = Service(
+        service = ServiceLoop(
             warehouse,
             settings,
             collectors={"prometheus": looking},

@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
+from actions.loop.protocols import TurnReport
 from actions.loop.recheck import Recheck
-from actions.loop.seams import TurnReport
 from actions.policy.model import Policy
-from actions.policy.reading import read as policies
-from fallow.acting import Facts
+from actions.policy.parser import read_policies as policies
+from fallow.action_models import Facts
 from fallow.errors import UsageError
-from runtime.accuracy.watching import isolated
 from runtime.cli import run
-from runtime.simulation.doors import serve
-from runtime.simulation.enforcing import OWN, Enforcer
-from runtime.simulation.options import Options, read
-from runtime.simulation.play import simulate, table
-from simulator.nouns import STATES
+from runtime.experiments.accuracy.collection import isolated_settings
+from runtime.experiments.simulation.enforcer import OWN_POLICIES, Enforcer
+from runtime.experiments.simulation.options import Options, read
+from runtime.experiments.simulation.run import measure_rows, simulate
+from runtime.experiments.simulation.servers import serve
+from simulator.models import STATES
 from simulator.work.behaviours import Script
 from simulator.world import World
 from warehouse.lake import Warehouse
@@ -42,7 +42,7 @@ SMALL: dict[str, Any] = {
 }
 
 
-QUICK = OWN / "reclaim-idle.yaml"
+QUICK = OWN_POLICIES / "reclaim-idle.yaml"
 
 
 def hasty(folder: Path) -> tuple[Policy, ...]:
@@ -118,14 +118,20 @@ def test_what_is_stopped_is_measured_against_the_truth(found: dict[str, Any]) ->
 def test_while_it_only_watches_the_actor_has_no_turn(tmp_path: Path) -> None:
     options = small()
     world = World(options.spec, options.seed)
-    home = isolated(tmp_path, threads=1)
+    home = isolated_settings(tmp_path, threads=1)
     turns: list[float] = []
     with (
         Warehouse.open(
             home, write=True, clock=lambda: datetime.fromtimestamp(world.now_s, UTC)
         ) as warehouse,
         Enforcer(
-            warehouse, world, options.quirks, home, hasty(tmp_path), look_s=300, warm_up_s=5 * HOUR
+            warehouse,
+            world,
+            options.quirks,
+            home,
+            hasty(tmp_path),
+            sample_every_s=300,
+            warm_up_s=5 * HOUR,
         ) as enforcer,
     ):
 
@@ -180,13 +186,19 @@ def test_a_terminal_that_was_used_65_s_before_an_act_is_read_again_through_the_s
     """The stop of `--days 4 --gpus 24 --seed 5`, as a script: the mean over hours hid it."""
     options = read(days=1, gpus=8, seed=1, mix=["day-notebook=0.6", "train=0"])
     world = World(options.spec, options.seed)
-    home = isolated(tmp_path, threads=1)
+    home = isolated_settings(tmp_path, threads=1)
     with (
         Warehouse.open(
             home, write=True, clock=lambda: datetime.fromtimestamp(world.now_s, UTC)
         ) as warehouse,
         Enforcer(
-            warehouse, world, options.quirks, home, hasty(tmp_path), look_s=300, warm_up_s=DAY
+            warehouse,
+            world,
+            options.quirks,
+            home,
+            hasty(tmp_path),
+            sample_every_s=300,
+            warm_up_s=DAY,
         ) as enforcer,
     ):
         evidence = enforcer.evidence
@@ -217,7 +229,7 @@ def _acts(case: Facts) -> bool:
 
 @pytest.mark.slow
 def test_people_see_both_worlds_side_by_side(found: dict[str, Any]) -> None:
-    rows = {row["measure"]: row for row in table(found)}
+    rows = {row["measure"]: row for row in measure_rows(found)}
     assert rows["idle GPU-hours"]["without"] > rows["idle GPU-hours"]["with"]
     assert rows["harmful stops"] == {"measure": "harmful stops", "without": None, "with": 0}
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from actions.policy.reading import read as policies
-from runtime.simulation.options import read
-from runtime.simulation.play import simulate
+from actions.policy.parser import read_policies as policies
+from runtime.experiments.simulation.options import read
+from runtime.experiments.simulation.run import simulate
 from simulator.world import Spec, World
 
 pytestmark = [
@@ -46,7 +46,7 @@ def did() -> dict[str, Any]:
     mix = ["day-notebook=0.2", "abandoned=0.2", "kept=0.2", "forgotten=0.15"]
     options = read(days=2, gpus=16, seed=11, every="2h", mix=mix)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("runtime.simulation.play.World", guaranteed)
+        patch.setattr("runtime.experiments.simulation.run.World", guaranteed)
         found = simulate(options, lambda _what, _part: None, policies([POLICIES]))
     enforced: dict[str, Any] = found["enforced"]["enforcer"]
     return enforced
@@ -60,7 +60,7 @@ def test_they_act_and_do_no_harm(did: dict[str, Any]) -> None:
 
 def test_the_admin_trusts_lists_and_approves(did: dict[str, Any]) -> None:
     admin = did["admin"]
-    assert set(admin["trusted"]) == set(did["policies"]) - {"observe-all", "stalled-jobs"}
+    assert set(admin["trusted"]) == set(did["policies"]) - {"observe-all"}
     assert admin["namespaces"] > 0
     assert admin["approved"] > 0
 

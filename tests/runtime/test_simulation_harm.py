@@ -4,15 +4,15 @@ from datetime import timedelta
 
 import pytest
 
-from actions.policy.model import Policy, Recurring, Regret
-from runtime.simulation.harm import Care, causes, interval, returns
-from simulator.world import Stop
+from actions.policy.model import Policy, RecurringWindow, ReversalLimit
+from runtime.experiments.simulation.harm import OwnerCare, count_returns, find_causes, interval
+from simulator.world import WorkloadStop
 
 HOUR = 3600.0
-TOLD = Care("p", keeps_files=False, notice="What is lost: kernel state.", lost="kernel state")
+TOLD = OwnerCare("p", keeps_files=False, notice="What is lost: kernel state.", lost="kernel state")
 
 
-def stop(**more: object) -> Stop:
+def stop(**more: object) -> WorkloadStop:
     said: dict[str, object] = {
         "key": ("Notebook", "lab", "nb"),
         "at_s": 0.0,
@@ -24,33 +24,33 @@ def stop(**more: object) -> Stop:
         "idle": True,
         "back_s": None,
     }
-    return Stop(**{**said, **more})  # type: ignore[arg-type]
+    return WorkloadStop(**{**said, **more})  # type: ignore[arg-type]
 
 
 def test_a_stop_that_cuts_nothing_off_does_no_harm() -> None:
-    assert causes(stop(), Care()) == []
+    assert find_causes(stop(), OwnerCare()) == []
 
 
 def test_whatever_was_active_or_is_to_be_done_again_is_harm() -> None:
-    assert causes(stop(active=True), TOLD) == ["active"]
-    assert causes(stop(lost_gpu_s=30.0), TOLD) == ["work lost"]
+    assert find_causes(stop(active=True), TOLD) == ["active"]
+    assert find_causes(stop(lost_gpu_s=30.0), TOLD) == ["work lost"]
 
 
 def test_files_on_no_volume_are_lost_unless_a_snapshot_has_them() -> None:
-    assert causes(stop(files=True), TOLD) == ["files lost"]
-    assert causes(stop(files=True), Care("p", keeps_files=True)) == []
+    assert find_causes(stop(files=True), TOLD) == ["files lost"]
+    assert find_causes(stop(files=True), OwnerCare("p", keeps_files=True)) == []
 
 
 def test_a_kernels_memory_is_lost_unless_its_owner_was_told() -> None:
-    assert causes(stop(memory=True), TOLD) == []
-    assert causes(stop(memory=True), Care("p", lost="kernel state")) == ["memory lost"]
-    assert causes(stop(memory=True), Care("p", notice="it stops")) == ["memory lost"]
+    assert find_causes(stop(memory=True), TOLD) == []
+    assert find_causes(stop(memory=True), OwnerCare("p", lost="kernel state")) == ["memory lost"]
+    assert find_causes(stop(memory=True), OwnerCare("p", notice="it stops")) == ["memory lost"]
 
 
 def test_early_returns_count_a_day_the_least_rest_and_what_the_policy_declares() -> None:
-    rule = Policy("p", regret=Regret(0.1, timedelta(hours=12)))
+    rule = Policy("p", regret=ReversalLimit(0.1, timedelta(hours=12)))
     backs = [None, 4 * HOUR, 4 * HOUR + 1, 12 * HOUR, 24 * HOUR, 24 * HOUR + 1]
-    found = returns([(stop(back_s=back), TOLD) for back in backs], [rule])
+    found = count_returns([(stop(back_s=back), TOLD) for back in backs], [rule])
     for name in ("*", "p"):
         made = found[name]
         assert (made.stops, made.within_min_expected_rest, made.within_24h) == (6, 1, 4)
@@ -60,10 +60,10 @@ def test_early_returns_count_a_day_the_least_rest_and_what_the_policy_declares()
 
 
 def test_announced_night_stops_stand_apart() -> None:
-    night = Recurring("0 20 * * *", timedelta(hours=9))
+    night = RecurringWindow("0 20 * * *", timedelta(hours=9))
     rules = [Policy("p"), Policy("night-work", act_window=night)]
-    told = [(stop(back_s=HOUR), TOLD), (stop(back_s=9 * HOUR), Care("night-work"))]
-    found = returns(told, rules)["*"]
+    told = [(stop(back_s=HOUR), TOLD), (stop(back_s=9 * HOUR), OwnerCare("night-work"))]
+    found = count_returns(told, rules)["*"]
     assert (found.stops, found.within_24h) == (1, 1)
     assert (found.night_stops, found.night_within_24h) == (1, 1)
 

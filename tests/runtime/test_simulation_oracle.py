@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.policy.model import Allow, Match, Policy, Recurring, Rung
+from actions.policy.model import Allow, Match, Policy, RecurringWindow, Stage
 from fallow.settings import IdleSettings
-from runtime.accuracy.truth import courses, gather
-from runtime.simulation.oracle import releases
-from runtime.simulation.rests import Observer, Rest, common
+from runtime.experiments.accuracy.truth import courses, gather
+from runtime.experiments.simulation.idle_times import IdleTime, Observer, common_spans
+from runtime.experiments.simulation.oracle import releases
 from simulator.cluster.nodes import fleet
-from simulator.nouns import TICK_S
+from simulator.models import TICK_S
 from simulator.world import Spec, World
 
 HOUR = 3600.0
@@ -31,17 +31,17 @@ def policy(**more: object) -> Policy:
         "mode": "enforce",
         "match": Match(analyzer=("idle",), kind=("idle_notebook",)),
         "ladder": (
-            Rung("observe"),
-            Rung("notify"),
-            Rung("grace", wait=timedelta(hours=4)),
-            Rung("snapshot", what=("manifest", "home"), required=True),
-            Rung("act", do=("suspend",), verbs=("suspend", "stop", "scale to zero")),
+            Stage("observe"),
+            Stage("notify"),
+            Stage("grace", wait=timedelta(hours=4)),
+            Stage("snapshot", what=("manifest", "home"), required=True),
+            Stage("act", do=("suspend",), verbs=("suspend", "stop", "scale to zero")),
         ),
     }
     return Policy(**{**said, **more})  # type: ignore[arg-type]
 
 
-def rest(**more: object) -> Rest:
+def rest(**more: object) -> IdleTime:
     said: dict[str, object] = {
         "key": ("Notebook", "lab", "nb"),
         "category": "abandoned",
@@ -54,10 +54,10 @@ def rest(**more: object) -> Rest:
         "files": False,
         "memory": False,
     }
-    return Rest(**{**said, **more})  # type: ignore[arg-type]
+    return IdleTime(**{**said, **more})  # type: ignore[arg-type]
 
 
-def acts(found: Rest, rule: Policy | None = None) -> list[tuple[float, float]]:
+def acts(found: IdleTime, rule: Policy | None = None) -> list[tuple[float, float]]:
     made = releases([found], [rule or policy()], TURNS, END, idle=IDLE)
     return [(r.at_s / HOUR, r.until_s / HOUR) for r in made]
 
@@ -123,7 +123,7 @@ def test_it_leaves_out_what_would_do_harm() -> None:
         (policy(allow=Allow(kinds=("Notebook",))), True),
         (policy(mode="notify"), False),
         (policy(on_pressure=True), False),
-        (policy(ladder=(Rung("observe"), Rung("notify"))), False),
+        (policy(ladder=(Stage("observe"), Stage("notify"))), False),
     ],
 )
 def test_it_acts_on_the_kinds_that_a_policy_names(rule: Policy, released: bool) -> None:
@@ -144,7 +144,7 @@ def test_a_policys_own_shortest_stretch_counts() -> None:
 
 
 def test_who_acts_at_night_alone_waits_for_the_night() -> None:
-    night = policy(act_window=Recurring("0 20 * * *", timedelta(hours=9)))
+    night = policy(act_window=RecurringWindow("0 20 * * *", timedelta(hours=9)))
     assert acts(rest(), night) == [(20.0, 72.0)]
     assert acts(rest(begin_s=23.0 * HOUR), night) == [(28.0, 72.0)]
     assert acts(rest(begin_s=24.0 * HOUR), night) == [(44.0, 72.0)]
@@ -172,7 +172,7 @@ def test_a_workload_rests_where_all_that_it_holds_rests(
     for begin, end in held:
         low = data.draw(st.integers(int(begin), int(end)))
         resting.append((low, data.draw(st.integers(low, int(end)))))
-    found = common(held, resting)
+    found = common_spans(held, resting)
     for tick in range(21):
         there = sum(b <= tick < e for b, e in held)
         rests = sum(b <= tick < e for b, e in resting)
@@ -188,10 +188,10 @@ def test_rests_are_those_of_the_blocks_less_the_work_on_hosts() -> None:
         blocks.append(world.advance(START + hour * HOUR))
         observer.see()
         scripts.update(world.cast.scripts)
-    truth = msgspec.structs.replace(gather(blocks, ()), tenures=tuple(world.cluster.tenures))
+    truth = msgspec.structs.replace(gather(blocks, ()), allocations=tuple(world.cluster.tenures))
     known = courses(truth, scripts)
     marks = {owner: np.zeros(len(truth.ticks), bool) for owner in known}
-    for one in observer.rests():
+    for one in observer.idle_times():
         kind, namespace, name = one.key
         begin, end = np.searchsorted(truth.ticks, [one.begin_s, one.end_s])
         marks[namespace, kind, name][begin:end] = True

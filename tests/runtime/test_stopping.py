@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 import runtime.service
-from actions.cluster.door import Door
-from actions.journal import words
-from actions.policy.reading import read
-from fallow.acting import Change
+from actions.cluster.client import KubeClient
+from actions.journal import event_types
+from actions.policy.parser import read_policies
+from fallow.action_models import Change
 from fallow.settings import Settings, load
-from runtime.metrics import SelfMetrics
-from runtime.readiness import Readiness
-from runtime.roles import Job, Role
-from runtime.service import Service, serve
+from runtime.service.loop import ServiceLoop, serve
+from runtime.service.metrics import SelfMetrics
+from runtime.service.readiness import Readiness
+from runtime.service.roles import ServiceJob, ServiceRole
 from tests.actions.loop.site import Site
 from tests.actions.notices.conftest import Hook
 from tests.cli.conftest import Fallow
@@ -31,10 +31,12 @@ from tests.cli.test_acting_whole import exporter as exporter  # noqa: PLC0414
 from tests.cli.test_acting_whole import hook as hook  # noqa: PLC0414
 from tests.cli.test_acting_whole import site as site  # noqa: PLC0414
 from warehouse.lake import Warehouse
-from warehouse.verification import verify
+from warehouse.verification import verify_warehouse
 
-JOBS = ("inventory", "collect", "account", "analyze", "vouch", "maintain")
-WORKERS = (Role.collector, Role.analyzer, Role.actor)
+JOBS = ("inventory", "collect", "stalled", "account", "analyze", "vouch", "maintain")
+METHODS = {"vouch": "verify_journal"}
+"""Jobs whose method has another name."""
+WORKERS = (ServiceRole.collector, ServiceRole.analyzer, ServiceRole.actor)
 WAIT_S = 60.0
 """Only a deadlock waits so long."""
 
@@ -48,7 +50,10 @@ class Told:
         self.begun: list[str] = []
         self.ended: list[str] = []
         for job in JOBS:
-            monkeypatch.setattr(Service, job, self._watched(job, getattr(Service, job)))
+            method = METHODS.get(job, job)
+            monkeypatch.setattr(
+                ServiceLoop, method, self._watched(job, getattr(ServiceLoop, method))
+            )
         monkeypatch.setattr(Warehouse, "transaction", self._writing(Warehouse.transaction))
 
     def send(self) -> None:
@@ -56,8 +61,10 @@ class Told:
             os.kill(os.getpid(), signal.SIGTERM)
             assert self.stop.wait(WAIT_S)
 
-    def _watched(self, job: str, real: Callable[[Service], None]) -> Callable[[Service], None]:
-        def run(service: Service) -> None:
+    def _watched(
+        self, job: str, real: Callable[[ServiceLoop], None]
+    ) -> Callable[[ServiceLoop], None]:
+        def run(service: ServiceLoop) -> None:
             self.running = job
             self.begun.append(job)
             real(service)
@@ -109,7 +116,7 @@ def test_the_running_job_is_finished_and_no_other_begun(
 
 def assert_whole(settings: Settings, *, looks: bool) -> None:
     with Warehouse.open(settings, write=True) as lake:  # the writer's lock is free
-        assert [c for c in verify(lake) if not c.ok] == []
+        assert [c for c in verify_warehouse(lake) if not c.ok] == []
         stored = lake.query("SELECT count(*) AS n FROM sample").to_pylist()[0]["n"]
     assert bool(stored) is looks
 
@@ -124,31 +131,35 @@ def test_the_actor_finishes_its_turn_and_gives_the_lease_up(
         flags={"actions.enabled": True, "service.listen": "127.0.0.1:0"},
     ).settings
     earlier = timedelta(seconds=370)
-    monkeypatch.setattr("runtime.cli.frame.Run.now", lambda _run: datetime.now(UTC) - earlier)
+    monkeypatch.setattr(
+        "runtime.cli.options.CommandRun.now", lambda _run: datetime.now(UTC) - earlier
+    )
     assert fallow("collect", "--once").code == 0
     assert fallow("apply", "--yes").code == 0
     assert hook.got
-    (policy,) = read([site.folder.parent / "policies"], look=timedelta(minutes=2))
+    (policy,) = read_policies([site.folder.parent / "policies"], interval=timedelta(minutes=2))
     trust = {"fingerprint": policy.fingerprint, "forced": True}
-    site.journal().append(words.TRUSTED, "notebooks", trust)
+    site.journal().append(event_types.TRUSTED, "notebooks", trust)
 
-    stop, real, sent = threading.Event(), Door.send, []
+    stop, real, sent = threading.Event(), KubeClient.send, []
 
-    def send(door: Door, change: Change, *, dry_run: bool) -> Any:
+    def send(door: KubeClient, change: Change, *, dry_run: bool) -> Any:
         if change.target.kind == "Notebook" and not dry_run and not stop.is_set():
             os.kill(os.getpid(), signal.SIGTERM)
             assert stop.wait(WAIT_S)
             sent.append(change.path)
         return real(door, change, dry_run=dry_run)
 
-    monkeypatch.setattr(Door, "send", send)
-    serve(settings, stop, roles=[Role.actor])
+    monkeypatch.setattr(KubeClient, "send", send)
+    serve(settings, stop, roles=[ServiceRole.actor])
     assert len(sent) == 1
     assert "kubeflow-resource-stopped" in site.get("Notebook", "nb")["metadata"]["annotations"]
     journal = site.journal()
     assert journal.verify() is None
-    rows = [e.kind for e in journal.entries(words.INTENT, words.SENDING, words.SENT)]
-    assert rows == [words.INTENT, words.SENDING, words.SENT]
+    rows = [
+        e.kind for e in journal.entries(event_types.INTENT, event_types.SENDING, event_types.SENT)
+    ]
+    assert rows == [event_types.INTENT, event_types.SENDING, event_types.SENT]
     lease = site.door().get("/apis/coordination.k8s.io/v1/namespaces/fallow/leases/fallow-actor")
     assert lease is not None
     assert lease["spec"]["holderIdentity"] == ""
@@ -158,8 +169,8 @@ def test_a_job_that_waited_its_turn_is_not_begun_after_all() -> None:
     stop, ran = threading.Event(), []
     metrics = SelfMetrics()
     ready = Readiness(timedelta(0), lambda: datetime.now(UTC))
-    job = Job("late", timedelta(minutes=1), lambda: ran.append(1), Role.collector)
-    runtime.service._turn(job, stop, metrics, ready)
+    job = ServiceJob("late", timedelta(minutes=1), lambda: ran.append(1), ServiceRole.collector)
+    runtime.service.loop._run_job(job, stop, metrics, ready)
     stop.set()
-    runtime.service._turn(job, stop, metrics, ready)
+    runtime.service.loop._run_job(job, stop, metrics, ready)
     assert ran == [1]

@@ -6,22 +6,22 @@ from decimal import Decimal
 import msgspec
 import pytest
 
-from dashboards.story import (
-    Other,
-    Planted,
+from dashboards.waste_report import (
+    OtherFinding,
+    PlantedScore,
     StateTotal,
     Story,
-    Unjudged,
-    Waste,
+    UnjudgedWorkload,
+    WasteRow,
     bar_of,
     in_order,
     markdown,
     money,
     terminal,
 )
-from fallow.nouns import STATES, Finding, Subject
+from fallow.models import STATES, Finding, Subject
 from fallow.window import Window
-from runtime.telling import wastes
+from runtime.operations.story import sum_wastes
 
 END = datetime(2026, 11, 16, tzinfo=UTC)
 STORY = Story(
@@ -35,7 +35,7 @@ STORY = Story(
         StateTotal("unknown", 2504.0, Decimal(15024)),
     ),
     wastes=(
-        Waste(
+        WasteRow(
             workload="team-risk/jupyter-alice",
             owner="risk (Notebook)",
             kind="idle",
@@ -49,7 +49,7 @@ STORY = Story(
         ),
     ),
     others=(
-        Other(
+        OtherFinding(
             subject="NodePool/h100",
             analyzer="pools",
             kind="oversized_pool",
@@ -62,8 +62,19 @@ STORY = Story(
             finding="0123456789ab",
         ),
     ),
-    unjudged=(Unjudged("team-vision/sweep-17", 168.0, "witnesses contradict each other"),),
-    planted=Planted(160.0, 150.0, None, Decimal(1031), 1.0, 0.9375, 0),
+    unjudged=(UnjudgedWorkload("team-vision/sweep-17", 168.0, "witnesses contradict each other"),),
+    planted=PlantedScore(
+        planted_gpu_hours=160.0,
+        found_gpu_hours=150.0,
+        planted_usd=None,
+        found_usd=Decimal(1031),
+        precision=1.0,
+        recall=0.9375,
+        false_alarms=0,
+        missed_gpu_hours=12.3,
+        extra_gpu_hours=2.3,
+        ledger_idle_gpu_hours=4000.0,
+    ),
     prices="as of 2026-07-20",
 )
 
@@ -87,6 +98,7 @@ def test_the_terminal_story_says_everything_with_units() -> None:
         "team-vision/sweep-17",
         "precision 100.0%, recall 93.8%",
         "0 false alarms",
+        "planted 160.0 - missed 12.3 + not planted 2.3 = found 150.0; + no finding 3,850.0",
         "Audits ok",
         "Prices in USD: as of 2026-07-20",
     ):
@@ -148,5 +160,5 @@ def test_dollars_of_wastes_sum_to_what_was_found_rounded_once() -> None:
             gpu_hours=1.0, usd=Decimal("0.004"), details={},
         )  # fmt: skip
 
-    made = wastes([found(name) for name in "abc"], STORY.window)
+    made = sum_wastes([found(name) for name in "abc"], STORY.window)
     assert sum(w.usd for w in made if w.usd is not None) == Decimal("0.01")

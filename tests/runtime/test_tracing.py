@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from runtime.tracing import tracing
+from runtime.service.tracing import open_tracing
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_a_job_is_a_span_that_is_sent_at_the_end(
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="the extra otel is absent")
     url, got = collector
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
-    with tracing() as span:
+    with open_tracing() as span:
         with span("account"):
             pass
         with pytest.raises(ValueError, match="no such bucket"), span("maintain"):
@@ -55,7 +55,7 @@ def test_without_the_extra_it_says_so_once(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1")
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     caplog.set_level(logging.WARNING, "fallow")
-    with tracing() as span, span("account"):
+    with open_tracing() as span, span("account"):
         pass
     assert caplog.messages == ["no traces"]
 
@@ -64,6 +64,6 @@ def test_without_the_variables_nothing_is_traced(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", raising=False)
     before = {name for name in sys.modules if name.startswith("opentelemetry")}
-    with tracing() as span, span("account"):
+    with open_tracing() as span, span("account"):
         pass
     assert {name for name in sys.modules if name.startswith("opentelemetry")} == before

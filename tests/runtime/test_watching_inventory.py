@@ -16,8 +16,8 @@ import pytest
 from collectors.kube.list_watch import ListWatch
 from collectors.kube.shapes import Partial
 from fallow.settings import Settings, load
-from runtime.roles import Role
-from runtime.service import serve
+from runtime.service.loop import serve
+from runtime.service.roles import ServiceRole
 from tests.actions.places import Place, serving
 from tests.servers import kube_apiserver as real
 from warehouse.lake import Warehouse
@@ -72,7 +72,7 @@ def service(folder: Path, stop: threading.Event) -> Iterator[Settings]:
 
     def run() -> None:
         try:
-            serve(settings, stop, roles=[Role.collector])
+            serve(settings, stop, roles=[ServiceRole.collector])
         except BaseException as error:
             failed.append(error)
             raise

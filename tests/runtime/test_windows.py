@@ -9,7 +9,7 @@ import pytest
 
 from fallow.errors import UsageError
 from fallow.window import Window
-from runtime.windows import LAST, choose, parse
+from runtime.operations.windows import DEFAULT_LENGTH, choose, parse
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -33,7 +33,7 @@ def seen(first: str, last: str) -> Devices:
 
 def test_live_data_are_looked_at_for_the_last_seven_days() -> None:
     window, _ = choose(seen("2026-09-01T00:00", "2026-11-20T12:00"), None, NOW)
-    assert window == Window(NOW - LAST, NOW)
+    assert window == Window(NOW - DEFAULT_LENGTH, NOW)
 
 
 def test_a_young_warehouse_is_looked_at_from_its_first_look_on() -> None:

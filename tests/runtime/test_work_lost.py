@@ -10,7 +10,7 @@ import pytest
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime import pipeline
+from runtime.operations import pipeline
 from warehouse.lake import Warehouse
 
 T = datetime(2026, 11, 2)  # noqa: DTZ001  (tables hold naive UTC)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fallow.errors import UsageError
-from simulator.arrivals import Arrival, arrivals, categories, mixed
+from simulator.arrivals import Arrival, arrivals, categories, replace_shares
 
 START = 1_762_732_800.0  # Monday, 2025-11-10
 DAY = 86_400.0
@@ -69,5 +69,5 @@ def test_what_is_no_mix_is_refused_with_the_legal_names(
     shares: dict[str, float], word: str
 ) -> None:
     with pytest.raises(UsageError, match=word):
-        mixed(shares)
-    assert {c.category: c.share for c in mixed({"train": 0.5})}["train"] == 0.5
+        replace_shares(shares)
+    assert {c.category: c.share for c in replace_shares({"train": 0.5})}["train"] == 0.5

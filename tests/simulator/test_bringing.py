@@ -4,10 +4,10 @@ import pytest
 
 from fallow.errors import UsageError
 from simulator import switches
-from simulator.arrivals import Category, categories, mixed
-from simulator.bring import brought, shape
+from simulator.arrivals import Category, categories, replace_shares
 from simulator.cluster.nodes import fleet, nodes_of
-from simulator.supply import fitted
+from simulator.supply import fit_mix
+from simulator.workload_templates import build_manifest, pod_size
 from simulator.world import Spec, World
 
 START = 1_793_577_600.0
@@ -22,7 +22,7 @@ def world() -> World:
     spec = Spec(
         nodes=nodes_of(POOLS),
         start_s=START,
-        mix=mixed({"kept": 0.2, "train": 0.0}),
+        mix=replace_shares({"kept": 0.2, "train": 0.0}),
         mishaps=0.0,
         effects=0.0,
         returns=False,
@@ -79,16 +79,16 @@ def test_a_kind_without_a_handle_is_refused_with_the_legal_ones() -> None:
 
 
 def test_pods_have_the_published_shapes_and_slices_their_part() -> None:
-    assert [shape(n) for n in (1, 2, 4, 8)] == [
+    assert [pod_size(n) for n in (1, 2, 4, 8)] == [
         (11400, 48128), (16200, 66560), (32200, 132096), (88000, 327680)
     ]  # fmt: skip
-    cpu, memory = shape(1, 1 / 7)
+    cpu, memory = pod_size(1, 1 / 7)
     assert (cpu, memory) == (1628, 6875)
 
 
 def test_a_fleet_gets_work_for_the_devices_it_has() -> None:
     def shares(nodes: dict[str, int]) -> dict[str, float]:
-        return {c.category: c.share for c in fitted(categories(), nodes_of(nodes)) if c.share}
+        return {c.category: c.share for c in fit_mix(categories(), nodes_of(nodes)) if c.share}
 
     small = shares({"h100": 1})
     assert "pretrain" not in small, "sixteen GPUs never fit into eight"
@@ -96,7 +96,7 @@ def test_a_fleet_gets_work_for_the_devices_it_has() -> None:
     assert sum(small.values()) == pytest.approx(0.97, abs=0.03)
     slices = shares({"a100-mig": 1})
     assert set(slices) == {"small-notebook", "unused"}
-    assert sum(c.share for c in fitted(categories(), fleet(512))) == pytest.approx(0.98, abs=0.03)
+    assert sum(c.share for c in fit_mix(categories(), fleet(512))) == pytest.approx(0.98, abs=0.03)
 
 
 def _of(name: str) -> Category:
@@ -110,4 +110,4 @@ def test_what_nobody_knows_how_to_write_is_refused() -> None:
 
     strange = msgspec.structs.replace(categories()[0], kind="DaemonSet")
     with pytest.raises(UsageError, match="DaemonSet"):
-        brought(Arrival(START, strange, "x-1", 1, 60.0))
+        build_manifest(Arrival(START, strange, "x-1", 1, 60.0))

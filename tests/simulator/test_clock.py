@@ -5,12 +5,12 @@ import threading
 import pytest
 
 from fallow.errors import UsageError
-from simulator.clock import Pace
+from simulator.clock import SimulatedClock
 
 
 def test_an_hour_passes_in_a_second_at_full_speed() -> None:
     wall = [100.0]
-    pace = Pace(5_000.0, 3600, wall=lambda: wall[0])
+    pace = SimulatedClock(5_000.0, 3600, wall=lambda: wall[0])
     assert pace.now_s() == 5_000.0
     wall[0] += 1
     assert pace.now_s() == 8_600.0
@@ -27,7 +27,7 @@ def test_the_world_is_advanced_in_whole_steps_and_catches_up_at_once() -> None:
         if len(asked) == 3:
             stop.set()
 
-    pace = Pace(0.0, 100, wall=lambda: wall[0])
+    pace = SimulatedClock(0.0, 100, wall=lambda: wall[0])
     wall[0] = 0.65
     pace.run(advance, stop, step_s=30)
     assert asked == [60.0, 240.0, 450.0]
@@ -36,4 +36,4 @@ def test_the_world_is_advanced_in_whole_steps_and_catches_up_at_once() -> None:
 @pytest.mark.parametrize("speed", [0, 0.5, 3601])
 def test_other_speeds_are_refused(speed: float) -> None:
     with pytest.raises(UsageError, match="3600"):
-        Pace(0.0, speed)
+        SimulatedClock(0.0, speed)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from fallow.errors import UsageError
-from simulator.arrivals import Arrival, categories, mixed
-from simulator.cast import Part, Role
+from simulator.arrivals import Arrival, categories, replace_shares
 from simulator.cluster.nodes import fleet, nodes_of
-from simulator.nouns import STATES, TICK_S, Block, Holder
+from simulator.models import STATES, TICK_S, Block, Holder
+from simulator.workload_scripts import SimulatedWorkload, WorkloadPod
 from simulator.world import Spec, World
 
 START = 1_793_577_600.0  # Monday, 2026-11-02
@@ -24,7 +24,7 @@ def made(gpus: int = 32, seed: int = 3, **spec: object) -> World:
 
 def only(shares: dict[str, float], nodes: dict[str, int], seed: int = 3, **spec: object) -> World:
     """Return a world in which only these categories are brought, all else left out."""
-    mix = tuple(c for c in mixed(shares) if c.category in shares)
+    mix = tuple(c for c in replace_shares(shares) if c.category in shares)
     there = nodes_of(nodes)
     return World(Spec(nodes=there, start_s=START, mix=mix, mishaps=0.0, effects=0.0, **spec), seed)  # type: ignore[arg-type]
 
@@ -204,7 +204,7 @@ def test_a_world_goes_forward_and_tick_by_tick_alone() -> None:
 
 def test_a_master_made_again_takes_the_place_of_the_one_before() -> None:
     alone = next(c for c in categories() if c.kind == "PyTorchJob" and c.replicas == 1)
-    role = Role(Arrival(0.0, alone, "job", 1, 3600.0))
-    role.parts[0] = Part("old")
+    role = SimulatedWorkload(Arrival(0.0, alone, "job", 1, 3600.0))
+    role.parts[0] = WorkloadPod("old")
     pod = Holder("new", alone.namespace, "job-master-0", "pytorch", "PyTorchJob", "job", "team")
     assert role.place(pod) == 0

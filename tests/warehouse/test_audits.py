@@ -10,9 +10,9 @@ from fallow.tables import Batch
 from fallow.window import Window
 from tests.rates import every_gpu
 from warehouse import audits
-from warehouse.allocation import allocate
+from warehouse.allocation import write_allocations
 from warehouse.lake import Warehouse
-from warehouse.ledger import post
+from warehouse.ledger import write_ledger
 from warehouse.rollup import roll_up
 
 HOURS = 2
@@ -67,15 +67,15 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
         )
         roll_up(warehouse)
         window = Window(now - timedelta(hours=HOURS), now)
-        allocate(warehouse, window)
-        post(warehouse, window)
+        write_allocations(warehouse, window)
+        write_ledger(warehouse, window)
         with warehouse.transaction() as cursor:
             cursor.execute(SAVED)
         yield warehouse
 
 
 def test_sound_tables_pass_every_audit(sound: Warehouse) -> None:
-    assert audits.run(sound) == []
+    assert audits.run_audits(sound) == []
     ledger = sound.query("SELECT sum(seconds) AS s, sum(usd) AS usd FROM ledger").to_pylist()[0]
     assert ledger["s"] == pytest.approx(2 * HOURS * 3600)
     assert float(ledger["usd"]) == pytest.approx(2 * HOURS * 2)
@@ -159,15 +159,15 @@ def test_each_break_is_seen(sound: Warehouse, name: str) -> None:
     with sound.transaction() as cursor:
         cursor.execute(sql)
     try:
-        failures = {f.audit: f for f in audits.run(sound)}
+        failures = {f.audit: f for f in audits.run_audits(sound)}
     finally:
         sound.replace(table, kept)
     assert set(failures) == SPEAKS[name]
     for failure in failures.values():
         assert failure.rows >= 1
-        assert len(failure.sample) <= audits.SHOWN
+        assert len(failure.sample) <= audits.MOST_SHOWN
         assert str(failure).startswith(f"{failure.audit}: ")
-    assert audits.run(sound) == []
+    assert audits.run_audits(sound) == []
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_device_s_hour_may_be_a_second_off_either_way(
             0,
         )
     try:
-        failures = {f.audit for f in audits.run(sound)}
+        failures = {f.audit for f in audits.run_audits(sound)}
     finally:
         sound.replace("ledger", kept)
     assert changed == 1
@@ -205,14 +205,14 @@ def test_a_device_that_only_the_ledger_knows_has_an_hour_in_the_hour(sound: Ware
                 {"seconds": seconds},
             )
         try:
-            seen[seconds] = "ledger_capacity" in {f.audit for f in audits.run(sound)}
+            seen[seconds] = "ledger_capacity" in {f.audit for f in audits.run_audits(sound)}
         finally:
             sound.replace("ledger", kept)
     assert seen == {3600.0: False, 3601.0: False, 3601.01: True}
 
 
 def test_every_audit_has_a_break() -> None:
-    assert set().union(*SPEAKS.values()) == set(audits.names())
+    assert set().union(*SPEAKS.values()) == set(audits.list_audits())
 
 
 def test_a_window_bounds_what_is_audited(sound: Warehouse, now: datetime) -> None:
@@ -220,7 +220,7 @@ def test_a_window_bounds_what_is_audited(sound: Warehouse, now: datetime) -> Non
         cursor.execute("UPDATE rollup_1h SET busy_s = 0 WHERE bucket = '2026-11-20 10:00'")
     hour = timedelta(hours=1)
     late, early = Window(now - hour, now), Window(now - 2 * hour, now - hour)
-    assert audits.run(sound, late) == []
-    assert [f.audit for f in audits.run(sound, early)] == ["classes"]
+    assert audits.run_audits(sound, late) == []
+    assert [f.audit for f in audits.run_audits(sound, early)] == ["classes"]
     roll_up(sound, early)
-    assert audits.run(sound) == []
+    assert audits.run_audits(sound) == []

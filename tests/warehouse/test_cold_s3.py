@@ -11,9 +11,9 @@ from fallow.settings import Settings, load
 from fallow.tables import Batch
 from tests.servers import s3
 from warehouse import maintenance, tiers
-from warehouse.cold import store
+from warehouse.cold_storage import open_store
 from warehouse.lake import Warehouse
-from warehouse.verification import verify
+from warehouse.verification import verify_warehouse
 
 pytest.importorskip("moto.server")
 
@@ -61,11 +61,11 @@ def test_one_query_crosses_from_the_lake_to_s3(
     with Warehouse.open(settings, write=True, clock=lambda: now) as wh:
         wh.ingest([looks()])
         before = wh.query("FROM sample ORDER BY ts")
-        moved = tiers.move(wh, now)
+        moved = tiers.move_to_cold(wh, now)
         assert (moved.files, moved.rows) == (3, 6)
         paths = wh.query("SELECT path FROM cold_file")["path"].to_pylist()
         assert all(p.startswith("s3://cold/fallow/sample/month=2026-11/day=") for p in paths)
-        assert sorted(p for p, _ in store(settings).listed()) == sorted(paths)
+        assert sorted(p for p, _ in open_store(settings).listed()) == sorted(paths)
         assert wh.query("FROM sample ORDER BY ts").equals(before)
     with Warehouse.open(settings) as reader:
         mean = reader.query("SELECT avg(gpu_util_pct) AS x FROM sample")
@@ -81,12 +81,12 @@ def test_a_store_that_is_away_loses_nothing_and_the_move_is_repeated(
         wh.ingest([looks()])
         before = wh.query("FROM sample ORDER BY ts")
         with pytest.raises(TemporaryError, match="object store"):
-            tiers.move(wh, now)
+            tiers.move_to_cold(wh, now)
         assert wh.query("FROM sample ORDER BY ts").equals(before)
         assert not list((wh.place.home / "staging").iterdir())
     s3.make_bucket(endpoint, "again")
     with Warehouse.open(on_s3(tmp_path, endpoint, "again"), write=True, clock=lambda: now) as wh:
-        assert tiers.move(wh, now).files == 3
+        assert tiers.move_to_cold(wh, now).files == 3
         assert wh.query("FROM sample ORDER BY ts").equals(before)
 
 
@@ -95,13 +95,13 @@ def test_a_missing_bucket_is_named(tmp_path: Path, endpoint: str, now: datetime)
     with Warehouse.open(settings, write=True, clock=lambda: now) as wh:
         wh.ingest([looks()])
         with pytest.raises(WarehouseError, match="no bucket for s3://nowhere/fallow"):
-            tiers.move(wh, now)
+            tiers.move_to_cold(wh, now)
 
 
 def test_only_folders_and_s3_are_stores(settings: Settings) -> None:
     wrong = settings.warehouse.model_copy(update={"cold": "ftp://somewhere"})
     with pytest.raises(WarehouseError, match="no place we can write"):
-        store(settings.model_copy(update={"warehouse": wrong}))
+        open_store(settings.model_copy(update={"warehouse": wrong}))
 
 
 def test_the_lake_itself_may_lie_on_s3(tmp_path: Path, endpoint: str, now: datetime) -> None:
@@ -113,11 +113,11 @@ def test_the_lake_itself_may_lie_on_s3(tmp_path: Path, endpoint: str, now: datet
         wh.ingest([looks()])
         assert wh.ingest([looks()]).duplicates == looks().rows.num_rows
         before = wh.query("FROM sample ORDER BY ts")
-        tiers.move(wh, now)
-        maintenance.compact(wh)
+        tiers.move_to_cold(wh, now)
+        maintenance.compact_warehouse(wh)
         assert wh.query("FROM sample ORDER BY ts").equals(before)
     with Warehouse.open(settings) as reader:
         assert reader.query("FROM sample ORDER BY ts").equals(before)
-        checks = list(verify(reader))
+        checks = list(verify_warehouse(reader))
         assert [check for check in checks if not check.ok] == []
         assert {"sample", "cold sample"} <= {check.subject for check in checks}

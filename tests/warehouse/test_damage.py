@@ -16,7 +16,7 @@ from fallow.settings import Settings
 from fallow.tables import Batch
 from warehouse import schema, tiers, verification
 from warehouse.lake import Warehouse
-from warehouse.verification import verify
+from warehouse.verification import verify_warehouse
 
 
 def look(day: int, devices: int = 400) -> Batch:
@@ -67,7 +67,7 @@ def test_a_damaged_file_is_named_and_the_other_days_still_answer(
         wh.ingest([look(19)])
     whole = "SELECT sum(gpu_util_pct) AS x, sum(power_w) AS y FROM sample"
     with Warehouse.open(settings) as wh:
-        assert all(check.ok for check in verify(wh))
+        assert all(check.ok for check in verify_warehouse(wh))
         other = wh.query(f"{whole} WHERE ts >= '2026-11-19'")
     [broken] = [path for path in data_files(settings) if "day=18" in str(path)]
     kept = broken.read_bytes()
@@ -79,13 +79,13 @@ def test_a_damaged_file_is_named_and_the_other_days_still_answer(
         assert caught.value.hint is not None
         assert "fallow warehouse verify" in caught.value.hint
         assert wh.query(f"{whole} WHERE ts >= '2026-11-19'").equals(other)
-        bad = [check for check in verify(wh) if not check.ok]
+        bad = [check for check in verify_warehouse(wh) if not check.ok]
         assert [check.subject for check in bad] == [f"sample: {broken}"]
         assert said in bad[0].detail
         assert "restore it from a backup" in bad[0].detail
     broken.write_bytes(kept)
     with Warehouse.open(settings) as wh:
-        assert all(check.ok for check in verify(wh))
+        assert all(check.ok for check in verify_warehouse(wh))
 
 
 def test_an_archived_file_must_be_the_one_that_was_written(
@@ -93,12 +93,15 @@ def test_an_archived_file_must_be_the_one_that_was_written(
 ) -> None:
     with Warehouse.open(settings, write=True, clock=lambda: now) as wh:
         wh.ingest([look(8), look(9)])
-        tiers.move(wh, now)
+        tiers.move_to_cold(wh, now)
         one, two = sorted(Path(p) for p in wh.query("FROM cold_file")["path"].to_pylist())
-        assert {check.subject for check in verify(wh) if check.ok} >= {"catalog", "cold sample"}
+        assert {check.subject for check in verify_warehouse(wh) if check.ok} >= {
+            "catalog",
+            "cold sample",
+        }
         scribble(one, one.stat().st_size // 2, 1)
         two.unlink()
-        said = {check.subject: check.detail for check in verify(wh) if not check.ok}
+        said = {check.subject: check.detail for check in verify_warehouse(wh) if not check.ok}
     assert set(said) == {f"cold sample: {one}", f"cold sample: {two}"}
     assert "has sha256" in said[f"cold sample: {one}"]
     assert "is not there" in said[f"cold sample: {two}"]
@@ -135,7 +138,7 @@ with Warehouse.open(settings, write=True) as wh:
         except FallowError as error:
             out["failed"].append(told(error))
     try:
-        maintenance.compact(wh)
+        maintenance.compact_warehouse(wh)
     except FallowError as error:
         out["compacting"] = told(error)
     out["when_full"] = wh.query(count).to_pylist()[0]
@@ -143,7 +146,7 @@ with Warehouse.open(settings, write=True) as wh:
 with Warehouse.open(settings, write=True) as wh:
     out["reopened"] = wh.query(count).to_pylist()[0]
     wh.ingest([look(out["stored"])])
-    maintenance.compact(wh)
+    maintenance.compact_warehouse(wh)
     out["after"] = wh.query(count).to_pylist()[0]
 print(json.dumps(out))
 """
@@ -179,7 +182,7 @@ def test_a_full_disk_is_temporary_and_loses_nothing(
 def test_a_catalog_that_is_no_database_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a catalog?.sqlite"
     path.write_bytes(b"no database" * 100)
-    check = verification._catalog(path)
+    check = verification._check_catalog(path)
     assert not check.ok
     assert "file is not a database" in check.detail
     assert f"restore {path}" in check.detail
@@ -190,7 +193,7 @@ def older(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[int, str]], None]:
     """Return what gives this Fallow other migrations than it has."""
 
     def pretend(migrations: dict[int, str]) -> None:
-        monkeypatch.setattr(schema, "migrations", lambda: migrations)
+        monkeypatch.setattr(schema, "load_migrations", lambda: migrations)
 
     return pretend
 
@@ -207,7 +210,7 @@ def versions(settings: Settings) -> list[int]:
 
 
 def test_migrations_run_once_and_in_order(settings: Settings, older: Older) -> None:
-    first = dict(schema.migrations())
+    first = dict(schema.load_migrations())
     with Warehouse.open(settings, write=True) as wh:
         wh.ingest([look(18)])
     older({**first, 2: TWO, 3: THREE})
@@ -251,7 +254,7 @@ def test_a_warehouse_without_a_younger_noun_gains_it(settings: Settings) -> None
 def test_a_migration_that_fails_leaves_the_warehouse_as_it_was(
     settings: Settings, older: Older
 ) -> None:
-    first = dict(schema.migrations())
+    first = dict(schema.load_migrations())
     with Warehouse.open(settings, write=True) as wh:
         wh.ingest([look(18)])
     older({**first, 2: TWO, 3: f"{THREE}; SELECT no_such_function()"})
@@ -266,7 +269,7 @@ def test_a_migration_that_fails_leaves_the_warehouse_as_it_was(
 
 
 def test_a_reader_reads_on_while_a_writer_migrates(settings: Settings, older: Older) -> None:
-    first = dict(schema.migrations())
+    first = dict(schema.load_migrations())
     with Warehouse.open(settings, write=True) as wh:
         wh.ingest([look(18)])
     with Warehouse.open(settings) as reader:

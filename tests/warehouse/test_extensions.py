@@ -13,21 +13,21 @@ NAME = "ducklake"
 
 
 def loaded() -> None:
-    with duckdb.connect(config=extensions.config([NAME])) as connection:
-        extensions.load(connection, NAME)
+    with duckdb.connect(config=extensions.build_config([NAME])) as connection:
+        extensions.load_extension(connection, NAME)
 
 
 def checks() -> bool:
-    return "allow_unsigned_extensions" not in extensions.config([NAME])
+    return "allow_unsigned_extensions" not in extensions.build_config([NAME])
 
 
 @pytest.fixture
 def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the packaged file that nobody has loaded yet."""
-    real = extensions._packaged(NAME)
+    real = extensions._find_packaged(NAME)
     assert real is not None
     copy = Path(shutil.copy(real, tmp_path / real.name))
-    monkeypatch.setattr(extensions, "_packaged", lambda _name: copy)
+    monkeypatch.setattr(extensions, "_find_packaged", lambda _name: copy)
     return copy
 
 

@@ -9,7 +9,7 @@ from fallow.errors import UsageError, WarehouseError
 from fallow.settings import Settings
 from fallow.tables import Batch
 from warehouse.lake import Warehouse
-from warehouse.views import ViewSets
+from warehouse.views import ViewSchemas
 from warehouse.views.tiers import TierState
 
 
@@ -80,9 +80,9 @@ def test_views_that_another_reader_makes_meanwhile_are_seen(
     settings: Settings, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its transaction began before them: it begins anew instead of failing."""
-    look, looks = ViewSets._state, []
+    look, looks = ViewSchemas._state, []
 
-    def beside_another(self: ViewSets, cursor: duckdb.DuckDBPyConnection) -> TierState:
+    def beside_another(self: ViewSchemas, cursor: duckdb.DuckDBPyConnection) -> TierState:
         state = look(self, cursor)
         looks.append(state)
         if len(looks) == 1:
@@ -90,7 +90,7 @@ def test_views_that_another_reader_makes_meanwhile_are_seen(
         return state
 
     with Warehouse.open(settings, write=True, clock=lambda: now) as warehouse:
-        monkeypatch.setattr(ViewSets, "_state", beside_another)
+        monkeypatch.setattr(ViewSchemas, "_state", beside_another)
         assert warehouse.query("SELECT count(*) AS n FROM node")["n"].to_pylist() == [0]
     assert len(looks) > 2
 

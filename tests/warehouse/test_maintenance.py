@@ -84,32 +84,32 @@ def on_disk(wh: Warehouse) -> set[Path]:
 
 
 def lying(wh: Warehouse, tier: str) -> list[dict[str, object]]:
-    return [row for row in maintenance.status(wh).to_pylist() if row["tier"] == tier]
+    return [row for row in maintenance.read_status(wh).to_pylist() if row["tier"] == tier]
 
 
 def test_small_files_become_one_a_day_and_again_changes_nothing(wh: Warehouse) -> None:
     before = everything(wh)
-    done = maintenance.compact(wh)
+    done = maintenance.compact_warehouse(wh)
     assert (done.rewritten, done.removed, done.orphans) == (2, 0, 0)
     assert lying(wh, "hot")[0]["files"] == 2
     assert everything(wh).equals(before)
     files = on_disk(wh)
-    again = maintenance.compact(wh)
-    assert again == maintenance.Compacted()
+    again = maintenance.compact_warehouse(wh)
+    assert again == maintenance.CompactionResult()
     assert on_disk(wh) == files
 
 
 def test_what_was_replaced_stays_for_a_day_and_goes_after(wh: Warehouse, clock: Clock) -> None:
     before = everything(wh)
     files = on_disk(wh)
-    maintenance.compact(wh)
+    maintenance.compact_warehouse(wh)
     # With a SQLite catalog `older_than` knows days only: an hour must not mean the whole day.
     for ahead in (timedelta(hours=1), timedelta(hours=23, minutes=59)):
         clock.ahead = ahead
-        assert maintenance.compact(wh).removed == 0
+        assert maintenance.compact_warehouse(wh).removed == 0
         assert on_disk(wh) > files
     clock.ahead = timedelta(days=2)
-    maintenance.compact(wh)  # forgets the snapshots, and then removes their files
+    maintenance.compact_warehouse(wh)  # forgets the snapshots, and then removes their files
     assert not on_disk(wh) & files
     assert len(on_disk(wh)) == 2
     assert lying(wh, "retired")[0]["files"] == 0
@@ -118,7 +118,7 @@ def test_what_was_replaced_stays_for_a_day_and_goes_after(wh: Warehouse, clock: 
 
 def steps(wh: Warehouse) -> list[str]:
     heard: list[str] = []
-    maintenance.compact(wh, on_step=heard.append)
+    maintenance.compact_warehouse(wh, on_step=heard.append)
     return heard
 
 
@@ -144,7 +144,7 @@ def test_the_steps_are_all_known(wh: Warehouse) -> None:
 def test_a_crash_at_any_step_loses_nothing(wh: Warehouse, clock: Clock, days: int) -> None:
     before = everything(wh)
     if days:
-        maintenance.compact(wh)
+        maintenance.compact_warehouse(wh)
         for number in range(LOOKS):
             wh.ingest([look(LOOKS + number)])
         before = everything(wh)
@@ -156,10 +156,10 @@ def test_a_crash_at_any_step_loses_nothing(wh: Warehouse, clock: Clock, days: in
                 raise Crash
 
         try:
-            maintenance.compact(wh, on_step=crash)
+            maintenance.compact_warehouse(wh, on_step=crash)
         except Crash:
             assert everything(wh).equals(before)
-    maintenance.compact(wh)
+    maintenance.compact_warehouse(wh)
     assert everything(wh).equals(before)
     assert lying(wh, "hot")[0]["files"] == 2
 
@@ -179,7 +179,7 @@ def kill(reached):
         os.kill(os.getpid(), signal.SIGKILL)
 now = lambda: datetime.now(UTC) + timedelta(days=days)
 with Warehouse.open(settings, write=True, clock=now) as wh:
-    maintenance.compact(wh, on_step=kill)
+    maintenance.compact_warehouse(wh, on_step=kill)
 """
 
 
@@ -201,7 +201,7 @@ def test_kill_9_at_a_step_loses_nothing(
 ) -> None:
     before = everything(wh)
     if days:
-        maintenance.compact(wh)
+        maintenance.compact_warehouse(wh)
     wh.close()
     killed = process(_KILLED, settings.home, step, days)
     killed.communicate(timeout=60)
@@ -211,10 +211,10 @@ def test_kill_9_at_a_step_loses_nothing(
     later = Clock()
     later.ahead = timedelta(days=days)
     with Warehouse.open(settings, write=True, clock=later) as writer:
-        maintenance.compact(writer)
+        maintenance.compact_warehouse(writer)
         assert everything(writer).equals(before)
         later.ahead = timedelta(days=days + 3)
-        maintenance.compact(writer)  # and what the killed process left is gone
+        maintenance.compact_warehouse(writer)  # and what the killed process left is gone
         assert everything(writer).equals(before)
         assert len(on_disk(writer)) == lying(writer, "hot")[0]["files"]
 
@@ -229,9 +229,9 @@ def test_a_reader_in_another_process_sees_no_error_while_files_move(
     later = datetime.now(UTC)
     with reading(settings, total) as seen:  # type: ignore[attr-defined]
         for ahead in (0, 8, 12):
-            maintenance.compact(wh)
-            tiers.move(wh, later + timedelta(days=ahead))
-        maintenance.compact(wh)
+            maintenance.compact_warehouse(wh)
+            tiers.move_to_cold(wh, later + timedelta(days=ahead))
+        maintenance.compact_warehouse(wh)
     assert seen[0]["errors"] == []
     assert seen[0]["answers"] == [answer]
     assert seen[0]["queries"] > 3
@@ -239,11 +239,11 @@ def test_a_reader_in_another_process_sees_no_error_while_files_move(
 
 
 def test_status_opens_no_data_file(wh: Warehouse, now: datetime) -> None:
-    tiers.move(wh, now + timedelta(days=8))
+    tiers.move_to_cold(wh, now + timedelta(days=8))
     wh.ingest([look(LOOKS + k) for k in range(3)])
     shutil.rmtree(Path(wh.place.data, "main", "sample"))
     shutil.rmtree(wh.settings.home / "cold")
-    rows = {row["tier"]: row for row in maintenance.status(wh).to_pylist() if row["table"]}
+    rows = {row["tier"]: row for row in maintenance.read_status(wh).to_pylist() if row["table"]}
     assert (rows["hot"]["rows"], rows["hot"]["oldest"]) == (15, START + timedelta(hours=2))
     assert rows["hot"]["newest"] == START + timedelta(hours=2, minutes=20)
     assert rows["hot"]["bytes_per_sample"] > 1
@@ -257,9 +257,9 @@ def test_orphans_go_after_a_day_and_the_living_stay(wh: Warehouse, clock: Clock)
     kept = sorted(on_disk(wh))
     orphan = kept[0].with_name("ducklake-01a1fdeb-ca50-74ae-b2fe-b9cd98f4cbdc.parquet")
     shutil.copy(kept[0], orphan)
-    assert maintenance.compact(wh).orphans == 0
+    assert maintenance.compact_warehouse(wh).orphans == 0
     clock.ahead = timedelta(days=2)
-    assert maintenance.compact(wh).orphans == 1
+    assert maintenance.compact_warehouse(wh).orphans == 1
     assert not orphan.exists()
     assert everything(wh).equals(before)
 
@@ -270,24 +270,26 @@ def test_strange_files_among_the_lakes_are_never_removed(wh: Warehouse, clock: C
     shutil.copy(min(on_disk(wh)), strange)
     clock.ahead = timedelta(days=2)
     with pytest.raises(WarehouseError, match=r"not the lake's, such as .*sample-20261110"):
-        maintenance.compact(wh)
+        maintenance.compact_warehouse(wh)
     assert strange.exists()
 
 
 def test_a_thawed_days_file_stays_while_a_snapshot_may_read_it(
     wh: Warehouse, clock: Clock, now: datetime
 ) -> None:
-    tiers.move(wh, now + timedelta(days=8))
+    tiers.move_to_cold(wh, now + timedelta(days=8))
     [path, *_] = map(Path, wh.query("SELECT path FROM cold_file")["path"].to_pylist())
     long_ago = (datetime.now(UTC) - timedelta(days=9)).timestamp()
     os.utime(path, (long_ago, long_ago))
     with wh.transaction() as cursor:
-        tiers.thaw(cursor, tiers.state(cursor), "sample", START, START + timedelta(hours=1))
-    maintenance.compact(wh)
+        tiers.restore_days(
+            cursor, tiers.read_state(cursor), "sample", START, START + timedelta(hours=1)
+        )
+    maintenance.compact_warehouse(wh)
     assert path.exists()
     clock.ahead = timedelta(days=3)
     for _ in range(2):
-        maintenance.compact(wh)
+        maintenance.compact_warehouse(wh)
     assert not path.exists()
     assert everything(wh).num_rows == LOOKS * DEVICES - 2
 

@@ -8,7 +8,7 @@ from fallow.errors import WarehouseError
 from fallow.settings import Settings
 from fallow.tables import Batch
 from warehouse.lake import Warehouse
-from warehouse.tiers import move
+from warehouse.tiers import move_to_cold
 
 NOUNS = ("latency_sample", "step_sample")
 
@@ -58,7 +58,7 @@ def test_histograms_are_stored_once_and_read_alike_from_the_cold_tier(
         assert wh.ingest([latencies(old)]).added == 3
         assert wh.ingest([latencies(old)]).duplicates == 3
         hot = wh.query(asked).to_pylist()
-        assert move(wh, now).rows == 3
+        assert move_to_cold(wh, now).rows == 3
         assert wh.query(asked).to_pylist() == hot
         assert hot[0]["counts"] == [4.0, 5.0, 1.0]
         assert hot[2]["bounds"] == []

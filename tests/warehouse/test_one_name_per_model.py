@@ -11,10 +11,10 @@ from collectors.prices.rate_card import RateCard
 from fallow.settings import PriceSettings, Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime import pipeline
+from runtime.operations import pipeline
 from warehouse.lake import Warehouse
-from warehouse.pricing import keep
-from warehouse.spend import spend
+from warehouse.pricing import store_rates
+from warehouse.spend import read_spend
 
 DAY = datetime(2026, 11, 20, tzinfo=UTC)
 MINUTES = 24 * 60
@@ -58,10 +58,10 @@ def bill(home: Path, batches: list[Batch], prices: PriceSettings) -> tuple[list[
     settings: Settings = load(environ={}, flags={"home": home, "cluster": "c"}).settings
     now = WINDOW.end
     with Warehouse.open(settings, write=True, clock=lambda: now) as warehouse:
-        keep(warehouse, RateCard(prices, clock=lambda: now).rates(WINDOW))
+        store_rates(warehouse, RateCard(prices, clock=lambda: now).rates(WINDOW))
         pipeline.ingest(warehouse, batches)
         assert pipeline.account(warehouse, WINDOW)[1] == []
-        rows = spend(warehouse, WINDOW, ["model"]).to_pylist()
+        rows = read_spend(warehouse, WINDOW, ["model"]).to_pylist()
     assert sum(r["unpriced_gpu_hours"] for r in rows) == 0
     # Each row of a device's hour is rounded to 1e-8 dollars.
     return [r["model"] for r in rows], round(sum((r["usd"] for r in rows), Decimal()), 6)

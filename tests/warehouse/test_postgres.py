@@ -18,7 +18,7 @@ from tests.servers.postgres import Server, serving
 from warehouse import maintenance, tiers
 from warehouse.lake import Warehouse
 from warehouse.rollup import roll_up
-from warehouse.verification import verify
+from warehouse.verification import verify_warehouse
 
 
 @pytest.fixture(scope="module")
@@ -56,15 +56,15 @@ def test_rows_are_stored_once_and_every_stage_runs(on_postgres: Settings, now: d
         assert wh.ingest([look(100_000)]).future == 20
         roll_up(wh)
         before = wh.query("FROM sample ORDER BY ALL")
-        assert maintenance.compact(wh).merged > 0
-        assert tiers.move(wh, now + timedelta(days=30)).rows > 0
+        assert maintenance.compact_warehouse(wh).merged > 0
+        assert tiers.move_to_cold(wh, now + timedelta(days=30)).rows > 0
         assert wh.query("FROM sample ORDER BY ALL").equals(before)
-        rows = {(r["tier"], r["table"]): r for r in maintenance.status(wh).to_pylist()}
+        rows = {(r["tier"], r["table"]): r for r in maintenance.read_status(wh).to_pylist()}
         assert rows["cold", "sample"]["rows"] == 60
         assert rows["catalog", "snapshots, schema 1"]["bytes"] is None
     with Warehouse.open(on_postgres) as reader:
         assert reader.query("SELECT sum(n) AS n FROM rollup_5m")["n"].to_pylist() == [60]
-        checks = list(verify(reader))
+        checks = list(verify_warehouse(reader))
         assert all(check.ok for check in checks)
         assert "cold sample" in {check.subject for check in checks}
 
@@ -89,11 +89,11 @@ def test_replaced_files_stay_for_a_day_and_go_after(on_postgres: Settings) -> No
     with Warehouse.open(on_postgres, write=True, clock=lambda: datetime.now(UTC) + ahead) as wh:
         for number in range(4):
             wh.ingest([look(number)])
-        maintenance.compact(wh)
+        maintenance.compact_warehouse(wh)
         ahead = timedelta(hours=23, minutes=59)
-        assert maintenance.compact(wh).removed == 0
+        assert maintenance.compact_warehouse(wh).removed == 0
         ahead = timedelta(days=2)
-        assert maintenance.compact(wh).removed >= 4
+        assert maintenance.compact_warehouse(wh).removed >= 4
         assert wh.query("SELECT count(*) AS n FROM sample")["n"].to_pylist() == [80]
 
 
@@ -115,7 +115,7 @@ with Warehouse.open(settings, write=True) as wh:
             "ts": [datetime(2026, 11, 20) + timedelta(minutes=number)] * devices,
             "device": [f"GPU-{i}" for i in range(devices)],
             "gpu_util_pct": [float(number)] * devices})])
-    maintenance.compact(wh)
+    maintenance.compact_warehouse(wh)
 """
 
 

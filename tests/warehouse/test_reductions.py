@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fallow import tables
 from warehouse import reductions
 
-RULES = reductions.Rules()
+RULES = reductions.ActivityThresholds()
 FIVE = reductions.roll("rollup_5m", "roll")
 ACTIVITIES = st.lists(
     st.one_of(st.sampled_from([0.0, 0.05, 0.1, 1.0]), st.floats(0, 1, width=32)),

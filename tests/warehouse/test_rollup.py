@@ -248,13 +248,13 @@ def test_late_rows_of_one_device_are_rolled_up_alone_and_alike(
     settings: Settings, wh: Warehouse, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     touched: list[list[str] | None] = []
-    found = rollup._touched
+    found = rollup._find_touched
 
     def noted(*given: Any) -> list[str] | None:
         touched.append(found(*given))
         return touched[-1]
 
-    monkeypatch.setattr(rollup, "_touched", noted)
+    monkeypatch.setattr(rollup, "_find_touched", noted)
     busy = {"gpu_util_pct": 90.0, "power_w": 500.0}
     rows = [
         look(60 * k, f"GPU-{d}", energy_mj=1000 * k, **(busy if d % 2 else {}))

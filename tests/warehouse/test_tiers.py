@@ -62,7 +62,7 @@ def in_lake(wh: Warehouse, table: str = "sample") -> int:
 
 def test_old_days_move_and_one_query_crosses_the_boundary(wh: Warehouse, now: datetime) -> None:
     before = everything(wh)
-    moved = tiers.move(wh, now)
+    moved = tiers.move_to_cold(wh, now)
     assert moved.files == 3
     assert in_lake(wh) + moved.rows == before.num_rows
     assert everything(wh).equals(before)
@@ -71,7 +71,7 @@ def test_old_days_move_and_one_query_crosses_the_boundary(wh: Warehouse, now: da
         {"a": datetime(2026, 11, 12, tzinfo=UTC), "b": datetime(2026, 11, 14, tzinfo=UTC)},
     )
     assert across["n"].to_pylist() == [8]
-    assert tiers.move(wh, now) == tiers.Moved()
+    assert tiers.move_to_cold(wh, now) == tiers.MoveResult()
     assert [p.name for p in Path(wh.settings.home / "cold" / "sample").iterdir()] == [
         "month=2026-11"
     ]
@@ -83,7 +83,7 @@ def test_another_reader_sees_the_same_rows_before_and_after(
     before = everything(wh)
     with Warehouse.open(settings) as reader:
         assert everything(reader).equals(before)
-        tiers.move(wh, now)
+        tiers.move_to_cold(wh, now)
         assert everything(reader).equals(before)
 
 
@@ -99,9 +99,9 @@ def test_a_crash_at_any_step_hides_and_doubles_nothing(
 
     for _ in range(2):
         with pytest.raises(Crash):
-            tiers.move(wh, now, on_step=crash)
+            tiers.move_to_cold(wh, now, on_step=crash)
         assert everything(wh).equals(before)
-    tiers.move(wh, now)
+    tiers.move_to_cold(wh, now)
     assert everything(wh).equals(before)
     assert wh.query("SELECT sum(row_count) AS n FROM cold_file")["n"][0].as_py() == (
         before.num_rows - in_lake(wh)
@@ -122,7 +122,7 @@ def kill(reached):
     if reached == step:
         os.kill(os.getpid(), signal.SIGKILL)
 with Warehouse.open(settings, write=True, clock=lambda: now) as wh:
-    tiers.move(wh, now, on_step=kill)
+    tiers.move_to_cold(wh, now, on_step=kill)
 """
 
 
@@ -139,17 +139,17 @@ def test_kill_9_at_a_step_hides_and_doubles_nothing(
     with Warehouse.open(settings) as reader:
         assert everything(reader).equals(before)
     with Warehouse.open(settings, write=True, clock=lambda: now) as wh:
-        tiers.move(wh, now)
+        tiers.move_to_cold(wh, now)
         assert everything(wh).equals(before)
 
 
 def test_late_rows_of_an_archived_day_join_it_once(wh: Warehouse, now: datetime) -> None:
-    tiers.move(wh, now)
+    tiers.move_to_cold(wh, now)
     again = wh.ingest([looks(), looks(device="GPU-1")])
     assert again.duplicates == looks().rows.num_rows
     both = everything(wh)
     assert both.num_rows == 2 * looks().rows.num_rows
-    tiers.move(wh, now)
+    tiers.move_to_cold(wh, now)
     assert everything(wh).equals(both)
     assert wh.query("SELECT day FROM cold_file").num_rows == 6
 
@@ -160,10 +160,10 @@ def test_rows_that_come_while_a_day_is_archived_are_kept(wh: Warehouse, now: dat
             wh.ingest([looks(device="GPU-1")])
 
     with pytest.raises(TemporaryError, match="changed while"):
-        tiers.move(wh, now, on_step=arrive)
+        tiers.move_to_cold(wh, now, on_step=arrive)
     both = everything(wh)
     assert both.num_rows == 2 * looks().rows.num_rows
-    tiers.move(wh, now)
+    tiers.move_to_cold(wh, now)
     assert everything(wh).equals(both)
 
 
@@ -179,7 +179,7 @@ def test_rollups_move_and_a_late_row_refreshes_an_archived_bucket(
 def _refresh_an_archived_bucket(wh: Warehouse, now: datetime) -> None:
     later = now + timedelta(days=60)
     five, hour = everything(wh, "rollup_5m"), everything(wh, "rollup_1h")
-    tiers.move(wh, later)
+    tiers.move_to_cold(wh, later)
     assert in_lake(wh, "rollup_5m") < five.num_rows
     assert everything(wh, "rollup_5m").equals(five)
     assert everything(wh, "rollup_1h").equals(hour)
@@ -198,13 +198,13 @@ def _refresh_an_archived_bucket(wh: Warehouse, now: datetime) -> None:
     counts = wh.query("SELECT n FROM rollup_5m WHERE bucket = $b", {"b": OLD})
     assert counts["n"].to_pylist() == [2]
     assert everything(wh, "rollup_5m").num_rows == five.num_rows
-    tiers.move(wh, later)
+    tiers.move_to_cold(wh, later)
     assert wh.query("SELECT sum(n) AS n FROM rollup_1h")["n"][0].as_py() == len(everything(wh))
 
 
 def test_only_the_months_asked_for_are_opened(wh: Warehouse, now: datetime) -> None:
     wh.ingest([looks(start=datetime(2026, 10, 3))])  # noqa: DTZ001
-    tiers.move(wh, now)
+    tiers.move_to_cold(wh, now)
     for path in wh.query("SELECT path FROM cold_file WHERE day < '2026-11-01'")["path"].to_pylist():
         # The footer stays, so that the view binds; the pages are gone.
         size = Path(path).stat().st_size
@@ -215,15 +215,15 @@ def test_only_the_months_asked_for_are_opened(wh: Warehouse, now: datetime) -> N
 
 
 def test_orphans_are_swept_after_a_while(wh: Warehouse, now: datetime) -> None:
-    tiers.move(wh, now)
+    tiers.move_to_cold(wh, now)
     before = everything(wh)
     kept = [Path(p) for p in wh.query("SELECT path FROM cold_file")["path"].to_pylist()]
     orphan = kept[0].with_name("sample-20261110-0000-0.parquet")
     orphan.write_bytes(b"left by a crash")
-    assert tiers.sweep(wh, datetime.now(UTC)) == 0
+    assert tiers.sweep_cold(wh, datetime.now(UTC)) == 0
     long_ago = (datetime.now(UTC) - timedelta(days=3)).timestamp()
     for path in (*kept, orphan):
         os.utime(path, (long_ago, long_ago))
-    assert tiers.sweep(wh, datetime.now(UTC)) == 1
+    assert tiers.sweep_cold(wh, datetime.now(UTC)) == 1
     assert not orphan.exists()
     assert everything(wh).equals(before)

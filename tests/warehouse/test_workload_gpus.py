@@ -10,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.analyzers.conftest import Memory
-from warehouse.workload_gpus import Stretch, WorkloadGpus, micros, records, workload_gpus
+from warehouse.workload_gpus import (
+    WorkloadGpus,
+    WorkloadStretch,
+    build_records,
+    convert_to_us,
+    read_workload_gpus,
+)
 
 END = datetime(2026, 11, 20, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -67,10 +73,14 @@ class Floor:
             self.views.rows("allocation", [OWNER | row | more])
 
     def seen(self, start: datetime = START, end: datetime = END) -> WorkloadGpus:
-        asked = Stretch(7, "c", "ml", "Deployment", "web", micros(start), micros(end))
-        other = Stretch(9, "c", "ml", "Deployment", "other", micros(start), micros(end))
-        rows = workload_gpus(self.views, [asked, other])
-        found = records(rows)
+        asked = WorkloadStretch(
+            7, "c", "ml", "Deployment", "web", convert_to_us(start), convert_to_us(end)
+        )
+        other = WorkloadStretch(
+            9, "c", "ml", "Deployment", "other", convert_to_us(start), convert_to_us(end)
+        )
+        rows = read_workload_gpus(self.views, [asked, other])
+        found = build_records(rows)
         assert found[9] == WorkloadGpus(9, 0, 0, 0, 0.0, 0.0, None, None, None)
         return found[7]
 

@@ -1,5 +1,6 @@
 -- Who claims what share of which device when, with the owner's name. Shares: what the source
 -- says; HAMi = the greater of core and memory share; KAI = the fraction asked for; else all.
+-- A pod that no inventory has is of an unresolved owner: it may be of any kind.
 WITH stretches AS (
     SELECT h.* FROM held AS h
     ANTI JOIN users AS u
@@ -41,7 +42,7 @@ SELECT
     end_at,
     namespace,
     pod,
-    coalesce(workload_kind, 'Pod') AS workload_kind,
+    coalesce(workload_kind, 'unresolved') AS workload_kind,
     coalesce(workload, pod) AS workload,
     coalesce(team, namespace) AS team,
     CASE WHEN asked_share > 0 THEN least(1, asked_share) ELSE 1 END AS share,

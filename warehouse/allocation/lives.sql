@@ -20,9 +20,9 @@ WITH named AS (
         p.devices,
         p.labels,
         p.created_at,
-        coalesce(p.workload_kind, 'Pod') AS workload_kind,
-        coalesce(p.workload, p.pod) AS workload,
-        coalesce(p.team, p.namespace) AS team,
+        p.workload_kind,
+        p.workload,
+        p.paying_team AS team,
         CASE
             WHEN coalesce(p.scheduled_at, p.started_at) IS NOT null
                 THEN greatest(coalesce(p.scheduled_at, p.started_at), p.created_at)
@@ -52,7 +52,7 @@ WITH named AS (
                 THEN 1
             ELSE 2
         END AS certainty
-    FROM pod AS p
+    FROM pod_owners AS p
     WHERE
         (p.finished_at IS null OR p.finished_at > $since::TIMESTAMP - INTERVAL 1 HOUR)
         AND coalesce(p.scheduled_at, p.started_at, $since) < $until

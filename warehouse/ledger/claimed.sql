@@ -14,6 +14,7 @@ SELECT
     coalesce(l.busy_s, 0) AS busy_s,
     coalesce(l.covered_s, 0) AS covered_s,
     l.covered_s IS NOT null AS named,
+    l.effective,
     CASE
         WHEN coalesce(l.covered_s, 0) <= 0 THEN 0
         WHEN abs(l.covered_s / h.time_s - 1) <= 0.001 THEN h.own_s / l.covered_s

@@ -27,7 +27,8 @@ SELECT
     r.idle_s,
     r.low_s,
     r.busy_s,
-    r.unknown_s
+    r.unknown_s,
+    r.effective
 FROM signal AS r
 INNER JOIN cut_buckets AS c
     ON r.cluster = c.cluster AND r.device = c.device AND r.bucket = c.bucket
@@ -44,7 +45,8 @@ SELECT
     r.idle_s,
     r.low_s,
     r.busy_s,
-    r.unknown_s
+    r.unknown_s,
+    r.effective
 FROM signal AS r
 INNER JOIN named_devices AS d
     ON r.cluster = d.cluster AND r.device = d.device

@@ -1,5 +1,7 @@
 -- Seconds by what the looks said, per device, cell (five minutes or an hour) and pod named;
--- `owner_id` null = the looks name nobody, or one who did not hold the device.
+-- `owner_id` null = the looks name nobody, or one who did not hold the device. Looks without a name
+-- are of the one pod that holds the whole device throughout the cell: an exporter that lost its
+-- labels in the middle of an hour says no less about the device.
 WITH named_devices AS (
     SELECT DISTINCT
         device_id,
@@ -17,7 +19,11 @@ hourly AS (
         sum(r.idle_s) AS idle_s,
         sum(r.low_s) AS low_s,
         sum(r.busy_s) AS busy_s,
-        sum(r.unknown_s) AS unknown_s
+        sum(r.unknown_s) AS unknown_s,
+        sum(r.effective * (r.idle_s + r.low_s + r.busy_s))
+        / nullif(
+            sum(r.idle_s + r.low_s + r.busy_s) FILTER (WHERE r.effective IS NOT null), 0
+        ) AS effective
     FROM signal AS r
     INNER JOIN named_devices AS d
         ON r.cluster = d.cluster AND r.device = d.device
@@ -26,10 +32,15 @@ hourly AS (
 ),
 
 both_sizes AS (
-    SELECT * FROM fine
+    SELECT
+        *,
+        300 AS cell_s
+    FROM fine
     WHERE bucket >= $since
     UNION ALL
-    SELECT h.*
+    SELECT
+        h.*,
+        $step_s AS cell_s
     FROM hourly AS h
     ANTI JOIN fine_hours AS f ON h.device_id = f.device_id AND h.bucket = f.hour_at
 ),
@@ -47,12 +58,23 @@ names AS (
 SELECT
     b.device_id,
     b.bucket AS cell,
-    n.owner_id,
-    coalesce(b.idle_s, 0)::DOUBLE AS idle_s,
-    coalesce(b.low_s, 0)::DOUBLE AS low_s,
-    coalesce(b.busy_s, 0)::DOUBLE AS busy_s,
-    coalesce(b.idle_s, 0)::DOUBLE + coalesce(b.low_s, 0) + coalesce(b.busy_s, 0)
-    + coalesce(b.unknown_s, 0) AS covered_s
+    coalesce(n.owner_id, o.owner_id) AS owner_id,
+    sum(coalesce(b.idle_s, 0)::DOUBLE) AS idle_s,
+    sum(coalesce(b.low_s, 0)::DOUBLE) AS low_s,
+    sum(coalesce(b.busy_s, 0)::DOUBLE) AS busy_s,
+    sum(
+        coalesce(b.idle_s, 0)::DOUBLE + coalesce(b.low_s, 0) + coalesce(b.busy_s, 0)
+        + coalesce(b.unknown_s, 0)
+    ) AS covered_s,
+    sum(b.effective * (b.idle_s + b.low_s + b.busy_s))
+    / nullif(
+        sum(b.idle_s + b.low_s + b.busy_s) FILTER (WHERE b.effective IS NOT null), 0
+    ) AS effective
 FROM both_sizes AS b
 LEFT JOIN names AS n
     ON b.device_id = n.device_id AND b.namespace = n.namespace AND b.pod = n.pod
+LEFT JOIN owners AS o
+    ON
+        b.pod = '' AND b.device_id = o.device_id AND o.share >= 1
+        AND b.bucket >= o.start_at AND b.bucket <= o.end_at - to_seconds(b.cell_s)
+GROUP BY b.device_id, b.bucket, coalesce(n.owner_id, o.owner_id)

@@ -8,7 +8,8 @@ WITH named_once AS (
         sum(l.idle_s) AS idle_s,
         sum(l.low_s) AS low_s,
         sum(l.busy_s) AS busy_s,
-        sum(l.covered_s) AS covered_s
+        sum(l.covered_s) AS covered_s,
+        any_value(l.effective) AS effective
     FROM looks AS l
     ANTI JOIN crowds AS x ON l.device_id = x.device_id
     ANTI JOIN cuts AS c
@@ -38,7 +39,8 @@ SELECT
     coalesce(o.holder_id, 0) AS holder_id,
     q.idle_s * q.used AS idle_s,
     q.low_s * q.used AS low_s,
-    q.busy_s * q.used AS busy_s
+    q.busy_s * q.used AS busy_s,
+    q.effective
 FROM quiet AS q
 LEFT JOIN owners AS o
     ON q.device_id = o.device_id AND q.bucket >= o.start_at AND q.bucket < o.end_at

@@ -1,6 +1,6 @@
 -- The answer: states weighed and priced, numbers made names again. Dollars are rounded along the
 -- running sum of a device's bucket, so that its rows sum to its rounded price exactly and no row is
--- off by more than 1e-8.
+-- off by more than 1e-8. What a device did beside its idle seconds has its effective utilisation.
 WITH priced AS MATERIALIZED (
     SELECT
         s.device_id,
@@ -19,6 +19,19 @@ WITH priced AS MATERIALIZED (
         s.unavailable_s,
         s.unknown_s,
         s.lost_s,
+        s.low_s + s.busy_s + s.lost_s AS active_s,
+        s.idle_s + s.startup_s AS rest_s,
+        CASE
+            WHEN active_s > 0 AND s.effective IS NOT null
+                THEN least(1, s.effective * (active_s + rest_s) / active_s)
+        END AS effective_active,
+        CASE
+            WHEN rest_s > 0
+                THEN (
+                    s.effective * (active_s + rest_s)
+                    - coalesce(effective_active, 0) * active_s
+                ) / rest_s
+        END AS effective_rest,
         s.before_s AS upto_0,
         upto_0 + s.free_s AS upto_1,
         upto_1 + s.idle_s AS upto_2,
@@ -36,7 +49,87 @@ WITH priced AS MATERIALIZED (
     LEFT JOIN prices AS p ON k.kind = p.kind AND s.bucket = p.bucket
 ),
 
--- Most buckets have one or two of the states.
+-- The order of the states is that of the running sum.
+parts AS (
+    SELECT
+        device_id,
+        bucket,
+        holder_id,
+        as_of,
+        gpus,
+        usd_s,
+        gpu_usd_s,
+        unnest(
+            [
+                {
+                    'state': 'free',
+                    'seconds': free_s,
+                    'from_s': upto_0,
+                    'upto_s': upto_1,
+                    'effective': null::DOUBLE
+                },
+                {
+                    'state': 'idle',
+                    'seconds': idle_s,
+                    'from_s': upto_1,
+                    'upto_s': upto_2,
+                    'effective': effective_rest
+                },
+                {
+                    'state': 'low',
+                    'seconds': low_s,
+                    'from_s': upto_2,
+                    'upto_s': upto_3,
+                    'effective': effective_active
+                },
+                {
+                    'state': 'productive',
+                    'seconds': busy_s,
+                    'from_s': upto_3,
+                    'upto_s': upto_4,
+                    'effective': effective_active
+                },
+                {
+                    'state': 'startup',
+                    'seconds': startup_s,
+                    'from_s': upto_4,
+                    'upto_s': upto_5,
+                    'effective': effective_rest
+                },
+                {
+                    'state': 'stranded',
+                    'seconds': stranded_s,
+                    'from_s': upto_5,
+                    'upto_s': upto_6,
+                    'effective': null::DOUBLE
+                },
+                {
+                    'state': 'unavailable',
+                    'seconds': unavailable_s,
+                    'from_s': upto_6,
+                    'upto_s': upto_7,
+                    'effective': null::DOUBLE
+                },
+                {
+                    'state': 'unknown',
+                    'seconds': unknown_s,
+                    'from_s': upto_7,
+                    'upto_s': upto_8,
+                    'effective': null::DOUBLE
+                },
+                {
+                    'state': 'lost',
+                    'seconds': lost_s,
+                    'from_s': upto_8,
+                    'upto_s': upto_9,
+                    'effective': effective_active
+                }
+            ]
+        ) AS part
+    FROM priced
+    WHERE gpus > 1e-6
+),
+
 told AS (
     SELECT
         device_id,
@@ -46,132 +139,9 @@ told AS (
         gpus,
         usd_s,
         gpu_usd_s,
-        'free' AS state,
-        free_s AS seconds,
-        upto_0 AS from_s,
-        upto_1 AS upto_s
-    FROM priced
-    WHERE gpus > 1e-6 AND free_s > 1e-6
-    UNION ALL
-    SELECT
-        device_id,
-        bucket,
-        holder_id,
-        as_of,
-        gpus,
-        usd_s,
-        gpu_usd_s,
-        'idle' AS state,
-        idle_s AS seconds,
-        upto_1 AS from_s,
-        upto_2 AS upto_s
-    FROM priced
-    WHERE gpus > 1e-6 AND idle_s > 1e-6
-    UNION ALL
-    SELECT
-        device_id,
-        bucket,
-        holder_id,
-        as_of,
-        gpus,
-        usd_s,
-        gpu_usd_s,
-        'low' AS state,
-        low_s AS seconds,
-        upto_2 AS from_s,
-        upto_3 AS upto_s
-    FROM priced
-    WHERE gpus > 1e-6 AND low_s > 1e-6
-    UNION ALL
-    SELECT
-        device_id,
-        bucket,
-        holder_id,
-        as_of,
-        gpus,
-        usd_s,
-        gpu_usd_s,
-        'productive' AS state,
-        busy_s AS seconds,
-        upto_3 AS from_s,
-        upto_4 AS upto_s
-    FROM priced
-    WHERE gpus > 1e-6 AND busy_s > 1e-6
-    UNION ALL
-    SELECT
-        device_id,
-        bucket,
-        holder_id,
-        as_of,
-        gpus,
-        usd_s,
-        gpu_usd_s,
-        'startup' AS state,
-        startup_s AS seconds,
-        upto_4 AS from_s,
-        upto_5 AS upto_s
-    FROM priced
-    WHERE gpus > 1e-6 AND startup_s > 1e-6
-    UNION ALL
-    SELECT
-        device_id,
-        bucket,
-        holder_id,
-        as_of,
-        gpus,
-        usd_s,
-        gpu_usd_s,
-        'stranded' AS state,
-        stranded_s AS seconds,
-        upto_5 AS from_s,
-        upto_6 AS upto_s
-    FROM priced
-    WHERE gpus > 1e-6 AND stranded_s > 1e-6
-    UNION ALL
-    SELECT
-        device_id,
-        bucket,
-        holder_id,
-        as_of,
-        gpus,
-        usd_s,
-        gpu_usd_s,
-        'unavailable' AS state,
-        unavailable_s AS seconds,
-        upto_6 AS from_s,
-        upto_7 AS upto_s
-    FROM priced
-    WHERE gpus > 1e-6 AND unavailable_s > 1e-6
-    UNION ALL
-    SELECT
-        device_id,
-        bucket,
-        holder_id,
-        as_of,
-        gpus,
-        usd_s,
-        gpu_usd_s,
-        'unknown' AS state,
-        unknown_s AS seconds,
-        upto_7 AS from_s,
-        upto_8 AS upto_s
-    FROM priced
-    WHERE gpus > 1e-6 AND unknown_s > 1e-6
-    UNION ALL
-    SELECT
-        device_id,
-        bucket,
-        holder_id,
-        as_of,
-        gpus,
-        usd_s,
-        gpu_usd_s,
-        'lost' AS state,
-        lost_s AS seconds,
-        upto_8 AS from_s,
-        upto_9 AS upto_s
-    FROM priced
-    WHERE gpus > 1e-6 AND lost_s > 1e-6
+        unnest(part)
+    FROM parts
+    WHERE struct_extract(part, 'seconds') > 1e-6
 )
 
 SELECT
@@ -195,7 +165,8 @@ SELECT
         (t.gpu_usd_s * t.upto_s)::DECIMAL(18, 8) - (t.gpu_usd_s * t.from_s)::DECIMAL(18, 8)
     )::DECIMAL(18, 8) AS usd_gpu,
     t.usd_s IS NOT null AS priced,
-    t.as_of AS price_as_of
+    t.as_of AS price_as_of,
+    t.effective
 FROM told AS t
 INNER JOIN devices AS d ON t.device_id = d.device_id
 INNER JOIN holders AS h ON t.holder_id = h.holder_id

@@ -2,7 +2,8 @@
 -- What nobody speaks for, conflicts and looks without a compute witness are unknown. Activity that
 -- no holder explains is named by its state with nobody as its owner
 -- (telemetry-and-waste.md#telemetry-faults): neither idle
--- nor free. `before_s` are the seconds of the bucket's earlier rows.
+-- nor free. `before_s` are the seconds of the bucket's earlier rows; `effective` is the holder's
+-- mean effective utilisation while its use was known, null where no signal measured it.
 WITH holding_pods AS (
     SELECT
         c.device_id,
@@ -18,6 +19,7 @@ WITH holding_pods AS (
         CASE WHEN c.named THEN c.idle_s ELSE v.idle_s END * part AS idle_s,
         CASE WHEN c.named THEN c.low_s ELSE v.low_s END * part AS low_s,
         CASE WHEN c.named THEN c.busy_s ELSE v.busy_s END * part AS busy_s,
+        CASE WHEN c.named THEN c.effective ELSE v.effective END AS effective,
         coalesce(l.lost, 0) AS lost
     FROM claimed AS c
     INNER JOIN vacancies AS v ON c.device_id = v.device_id AND c.cell = v.cell
@@ -53,7 +55,8 @@ pieces AS (
         idle_s * starting AS startup_s,
         0 AS stranded_s,
         0 AS unavailable_s,
-        own_s - idle_s - low_s - busy_s AS unknown_s
+        own_s - idle_s - low_s - busy_s AS unknown_s,
+        effective
     FROM holding_pods
     UNION ALL
     SELECT
@@ -68,7 +71,8 @@ pieces AS (
         0,
         0,
         left_s * down,
-        (left_s - free_s - low_s - busy_s) * (1 - down)
+        (left_s - free_s - low_s - busy_s) * (1 - down),
+        null
     FROM nobody
     UNION ALL
     SELECT
@@ -83,7 +87,8 @@ pieces AS (
         0,
         cap_s * (1 - down),
         cap_s * down,
-        0
+        0,
+        null
     FROM vacancies
     WHERE kind = 'unpartitioned'
 ),
@@ -101,7 +106,12 @@ summed AS (
         sum(startup_s) AS startup_s,
         sum(stranded_s) AS stranded_s,
         sum(unavailable_s) AS unavailable_s,
-        sum(unknown_s) AS unknown_s
+        sum(unknown_s) AS unknown_s,
+        sum(effective * (idle_s + low_s + busy_s + lost_s + startup_s))
+        / nullif(
+            sum(idle_s + low_s + busy_s + lost_s + startup_s) FILTER (WHERE effective IS NOT null),
+            0
+        ) AS effective
     FROM pieces
     GROUP BY device_id, bucket, holder_id
 )
@@ -134,6 +144,7 @@ SELECT
     0 AS stranded_s,
     0 AS unavailable_s,
     $step_s - idle_s - low_s - busy_s AS unknown_s,
+    CASE WHEN holder_id <> 0 THEN effective END AS effective,
     0 AS before_s
 FROM plain
 UNION ALL
@@ -150,5 +161,6 @@ SELECT
     0 AS stranded_s,
     CASE WHEN unavailable THEN seconds ELSE 0 END AS unavailable_s,
     CASE WHEN unavailable THEN 0 ELSE seconds END AS unknown_s,
+    null AS effective,
     0 AS before_s
 FROM untracked

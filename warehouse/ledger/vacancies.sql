@@ -42,7 +42,11 @@ pool AS (
         sum(l.idle_s) AS idle_s,
         sum(l.low_s) AS low_s,
         sum(l.busy_s) AS busy_s,
-        sum(l.covered_s) AS covered_s
+        sum(l.covered_s) AS covered_s,
+        sum(l.effective * (l.idle_s + l.low_s + l.busy_s))
+        / nullif(
+            sum(l.idle_s + l.low_s + l.busy_s) FILTER (WHERE l.effective IS NOT null), 0
+        ) AS effective
     FROM looks AS l
     ANTI JOIN plain AS p ON l.device_id = p.device_id AND l.cell = p.bucket
     ANTI JOIN held AS h
@@ -61,7 +65,8 @@ free_time AS (
         coalesce(p.idle_s, 0) AS idle_s,
         coalesce(p.low_s, 0) AS low_s,
         coalesce(p.busy_s, 0) AS busy_s,
-        coalesce(p.covered_s, 0) AS covered_s
+        coalesce(p.covered_s, 0) AS covered_s,
+        p.effective
     FROM capacity AS c
     LEFT JOIN holders_seen AS h ON c.device_id = h.device_id AND c.cell = h.cell
     LEFT JOIN pool AS p ON c.device_id = p.device_id AND c.cell = p.cell
@@ -80,6 +85,7 @@ SELECT
     low_s,
     busy_s,
     covered_s,
+    effective,
     greatest(0, busy_time_s - own_s) AS rest_s,
     greatest(0, cap_s - busy_time_s) AS vacant_s,
     CASE

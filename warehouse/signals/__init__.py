@@ -8,19 +8,21 @@ whether an allocated device is idle, low or productive comes from its own utilis
 memory traffic, power and energy, never from its host or its owner.
 """
 
-from datetime import timedelta
+import csv
+from datetime import datetime, timedelta
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from fallow.gpu_models import gpu_models
-from fallow.seams import Views
+from fallow.protocols import Views
 from fallow.tables import schema
 from fallow.window import Window
 from warehouse.signals import power_band, states
-from warehouse.signals.power_band import Band
-from warehouse.steps import step
+from warehouse.signals.power_band import IdleBand
+from warehouse.steps import load_step
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,8 +30,11 @@ if TYPE_CHECKING:
     from warehouse.lake import Warehouse
 
 BUCKET_S = 300
-AT_ONCE = 2_000_000
+DEVICE_BUCKETS = 2_000_000
 """Rows classified at once: about 500 MB."""
+
+MOST_HOURS = 31 * 24
+"""Hours written at once: each has an idle band of its own."""
 
 CONTEXT = timedelta(hours=2)
 """Least time read around a window: a stretch takes an hour, a frozen power 20 readings."""
@@ -38,79 +43,125 @@ LONGEST_CONTEXT = timedelta(hours=24)
 READINGS = 24
 """So many intervals of the device scraped least often are read as context."""
 
-TAUGHT = timedelta(days=7)
-"""Idle power is learned from so much time before the window's end."""
+HOUR = timedelta(hours=1)
 
-SPIN = {
-    "spin_engine": 0.95,
-    "spin_tensor": 0.01,
-    "spin_dram": 0.02,
-    "spin_sm": 0.30,
-    "spin_power": 0.35,
-    "spin_bps": 1e6,
-}
-"""A spinning device: kernels all the time; no tensor work, memory traffic or bytes over the links,
-few SMs, and less than so much of its design power (telemetry-and-waste.md#signals, busy-hang)."""
+LEARN_WINDOW = timedelta(days=7)
+"""Idle power is learned from so much time, which ends with the hour that it is for."""
 
 
-def write(wh: "Warehouse", window: Window) -> int:
+def _read_spin() -> dict[str, float]:
+    text = files("warehouse.signals").joinpath("spin.csv").read_text(encoding="utf-8")
+    return {row["name"]: float(row["value"]) for row in csv.DictReader(text.splitlines())}
+
+
+SPIN = _read_spin()
+"""A spinning device: kernels all the time, and nothing computes or moves (`spin.csv`)."""
+
+PEAKS = {"peak_tensor": 0.93, "peak_fp32": 0.9, "peak_dram": 0.8}
+"""What the pipes and the memory reach in practice: effective utilisation is the use of what limits
+the work over its peak (telemetry-and-waste.md#signals); of the SMs where no tensor is shown."""
+
+
+def write_signals(wh: "Warehouse", window: Window) -> int:
     """Write the `signal` rows of a window of whole five minutes; return how many.
 
     Read: rollup_5m, rollup_1h, allocation, device. Writing again gives the same rows.
     """
     count = 0
-    for chunk in window.chunks(_stride(wh)):
-        rows = signals(wh, chunk)
+    for chunk in window.chunks(_compute_stride(wh)):
+        rows = derive_signals(wh, chunk)
         count += wh.replace("signal", rows, "bucket >= $since AND bucket < $until", chunk.bounds())
     return count
 
 
-def signals(wh: "Warehouse", window: Window) -> "pa.Table":
+def derive_signals(wh: "Warehouse", window: Window) -> "pa.Table":
     """Return the `signal` rows of a window as `write` would write them."""
     settings = wh.settings
-    back = _context(wh)
+    back = _compute_context(wh)
     around = Window(window.start - back, window.end + back)
-    bands = idle_bands(wh, window, settings.ledger.idle_threshold)
+    bands = learn_bands(wh, around, settings.ledger.idle_threshold)
     facts = {m.gpu_model: m for m in gpu_models()}
     parameters: dict[str, Any] = {
         **around.bounds(),
         **SPIN,
+        **PEAKS,
         "threshold": settings.ledger.idle_threshold,
         "exit_threshold": max(settings.idle.exit_threshold, settings.ledger.idle_threshold),
         "exit_samples": settings.idle.exit_samples,
-        "models": list(bands),
-        "tdps_w": [facts[m].tdp_w for m in bands],
-        "bands_w": [b.watts for b in bands.values()],
-        "bands": [b.source for b in bands.values()],
+        "models": bands["gpu_model"].to_list(),
+        "hours": bands["hour"].to_list(),
+        "tdps_w": [facts[m].tdp_w for m in bands["gpu_model"]],
+        "bands_w": bands["band_w"].to_list(),
+        "bands": bands["band"].to_list(),
     }
-    rows = pl.DataFrame(wh.query(step("signals/readings"), parameters))
-    named = states.name(rows, settings)
+    rows = pl.DataFrame(wh.query(load_step("signals/readings"), parameters))
+    named = states.name_states(rows, settings)
     since, until = (m.replace(tzinfo=None) for m in (window.start, window.end))
     written = named.filter((pl.col("bucket") >= since) & (pl.col("bucket") < until))
     columns = schema("signal").names
     return written.select(columns).to_arrow().cast(schema("signal"))
 
 
-def idle_bands(views: Views, window: Window, threshold: float) -> dict[str, Band]:
-    """Return each model's idle power: learned from the week before the window's end, or a prior."""
-    span = Window(window.end - TAUGHT, window.end).bounds()
-    taught = views.query(step("signals/idle_watts"), {**span, "threshold": threshold})
+def learn_bands(views: Views, window: Window, threshold: float) -> pl.DataFrame:
+    """Return each model's idle power, hour by hour, learned from the week that ends with the hour.
+
+    Columns: gpu_model, hour, band_w, band (`learned` or `prior`). A band depends on its own hour
+    alone, so that accounting an hour again, alone or within a longer window, gives the same rows.
+    """
+    hours = list_hours(window)
+    first = hours[0] - LEARN_WINDOW + HOUR
+    span = Window(first, hours[-1] + HOUR).bounds()
+    rows = pl.DataFrame(
+        views.query(load_step("signals/idle_watts"), {**span, "threshold": threshold})
+    ).filter(pl.col("watts") >= 0)
     models = [m.gpu_model for m in gpu_models()]
-    number = {m: n for n, m in enumerate(models)}
-    histogram = np.zeros((len(models), power_band.BINS), dtype=np.int64)
-    for row in taught.to_pylist():
-        if row["gpu_model"] in number and row["watts"] >= 0:
-            histogram[number[row["gpu_model"]], row["watts"]] += row["looks"]
-    return dict(power_band.learn(models, histogram))
+    begin = first.replace(tzinfo=None)
+    places = rows.select(
+        hour=(pl.col("bucket") - begin).dt.total_seconds() // int(HOUR.total_seconds()),
+        watts="watts",
+    ).to_numpy()
+    week = LEARN_WINDOW // HOUR
+    bands: list[tuple[str, datetime, IdleBand]] = []
+    for model in models:
+        mine = (rows["gpu_model"] == model).to_numpy()
+        if not mine.any():
+            prior = power_band.learn_band([model], np.zeros((1, power_band.BINS), dtype=np.int64))
+            bands += [(model, hour, prior[model]) for hour in hours]
+            continue
+        counts = np.zeros((week - 1 + len(hours), power_band.BINS), dtype=np.int64)
+        np.add.at(counts, (places[mine, 0], places[mine, 1]), rows["looks"].to_numpy()[mine])
+        total = np.cumsum(counts, axis=0)
+        for n, hour in enumerate(hours):
+            before = total[n - 1] if n else 0
+            taught = (total[week - 1 + n] - before)[np.newaxis]
+            bands.append((model, hour, power_band.learn_band([model], taught)[model]))
+    return pl.DataFrame(
+        [
+            (model, hour.replace(tzinfo=None), band.watts, band.source)
+            for model, hour, band in bands
+        ],
+        schema={
+            "gpu_model": pl.String, "hour": pl.Datetime("us"), "band_w": pl.Float64,
+            "band": pl.String,
+        },
+        orient="row",
+    )  # fmt: skip
 
 
-def _stride(views: Views) -> timedelta:
+def list_hours(window: Window) -> list[datetime]:
+    """Return the starts of the hours that a window touches."""
+    first = window.start.replace(minute=0, second=0, microsecond=0)
+    count = -((first - window.end) // HOUR)
+    return [first + n * HOUR for n in range(count)]
+
+
+def _compute_stride(views: Views) -> timedelta:
     devices = views.query("SELECT count(*) AS n FROM device")["n"][0].as_py()
-    hours = AT_ONCE * BUCKET_S // 3600 // max(1, devices)
-    return timedelta(hours=max(1, hours))
+    hours = DEVICE_BUCKETS * BUCKET_S // 3600 // max(1, devices)
+    return timedelta(hours=min(max(1, hours), MOST_HOURS))
 
 
-def _context(views: Views) -> timedelta:
+def _compute_context(views: Views) -> timedelta:
     found = views.query("SELECT max(interval_s) AS i FROM device")["i"][0].as_py()
     wanted = timedelta(seconds=READINGS * (found or 60.0))
     context = min(max(CONTEXT, wanted), LONGEST_CONTEXT)

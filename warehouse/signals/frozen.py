@@ -8,7 +8,7 @@ asked of each sample with those around it, so that one live minute does not hide
 import numpy as np
 import numpy.typing as npt
 
-from warehouse.signals.runs import ENERGY_STILL, LIVE, POWER_STILL, Floats, Ints, Samples
+from warehouse.signals.runs import ENERGY_STILL, LIVE, POWER_STILL, DeviceSamples, Floats, Ints
 
 STILL_US = 600_000_000
 """Ten minutes without any change of the energy counter: it repeats an old value."""
@@ -17,7 +17,7 @@ STILL_READINGS = 20
 """So many equal readings in a row of a power that is read finer than whole watts are a repeat."""
 
 
-def classify(samples: Samples) -> npt.NDArray[np.int8]:
+def classify_samples(samples: DeviceSamples) -> npt.NDArray[np.int8]:
     """Return, per sample, `LIVE`, `ENERGY_STILL` or `POWER_STILL`.
 
     The first sample of equal ones is live: it brought the value.
@@ -27,17 +27,17 @@ def classify(samples: Samples) -> npt.NDArray[np.int8]:
         return found
     other = np.concatenate([[True], samples.device[1:] != samples.device[:-1]])
     power = samples.measures["power_w"]
-    if not _absent(power):
-        first, last = _groups(_changed(power, other))
+    if not _is_absent(power):
+        first, last = _find_groups(_find_changes(power, other))
         readings = np.concatenate([[0], np.cumsum(samples.looks)])
         still = (readings[last + 1] - readings[first] >= STILL_READINGS) & ~np.isnan(power)
-        found[still & _fine(samples, power)] = POWER_STILL
+        found[still & _has_fine_power(samples, power)] = POWER_STILL
         found[first] = LIVE
     energy = samples.measures["energy_mj"]
-    if not _absent(energy):
+    if not _is_absent(energy):
         # A bucket holds the energy that was used in it, a sample the counter.
-        changed = other | (energy != 0) if samples.bucketed else _changed(energy, other)
-        first, last = _groups(changed)
+        changed = other | (energy != 0) if samples.bucketed else _find_changes(energy, other)
+        first, last = _find_groups(changed)
         begin = np.minimum(first + 1, last) if samples.bucketed else first
         length = samples.at[last] - samples.at[begin]
         length = length + (samples.speaks[last] if samples.bucketed else 0)
@@ -49,7 +49,7 @@ def classify(samples: Samples) -> npt.NDArray[np.int8]:
     return found
 
 
-def _fine(samples: Samples, power: Floats) -> npt.NDArray[np.bool_]:
+def _has_fine_power(samples: DeviceSamples, power: Floats) -> npt.NDArray[np.bool_]:
     """Say of each sample whether its source reads power finer than whole watts.
 
     A bucket's mean has decimals whatever the source, so there the value itself has to.
@@ -64,14 +64,14 @@ def _fine(samples: Samples, power: Floats) -> npt.NDArray[np.bool_]:
     return fine
 
 
-def _changed(values: Floats, other: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def _find_changes(values: Floats, other: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Say of each sample whether its value differs from the one before it on its device."""
     changed = other.copy()
     changed[1:] |= ~(values[1:] == values[:-1])
     return changed
 
 
-def _groups(changed: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
+def _find_groups(changed: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
     """Return, per sample, the first and the last one of the equal values around it."""
     begins = np.flatnonzero(changed)
     group = np.cumsum(changed) - 1
@@ -79,5 +79,5 @@ def _groups(changed: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
     return begins[group], ends[group]
 
 
-def _absent(values: Floats) -> bool:
+def _is_absent(values: Floats) -> bool:
     return bool(np.isnan(values).all())

@@ -1,8 +1,9 @@
--- How many readings of allocated, idle devices with a context drew how many whole watts, by model:
--- what a model's idle power is learned from. Hours of rollups serve; boards without a context draw
--- less and would pull the band down.
+-- How many readings of allocated, idle devices with a context drew how many whole watts, by model
+-- and hour: what a model's idle power is learned from. Hours of rollups serve; boards without a
+-- context draw less and would pull the band down.
 SELECT
     d.gpu_model,
+    r.bucket,
     least(round(r.power_w_mean)::INTEGER, 2047) AS watts,
     sum(r.power_w_n)::BIGINT AS looks
 FROM rollup_1h AS r
@@ -12,5 +13,5 @@ WHERE
     AND d.parent IS NULL AND d.gpu_model IS NOT NULL
     AND r.act_max <= $threshold + 1e-6 AND coalesce(r.conflict_s, 0) = 0 AND r.power_w_n > 0
     AND coalesce(r.mem_used_bytes_max > 268435456, TRUE)
-GROUP BY d.gpu_model, watts
-ORDER BY d.gpu_model, watts
+GROUP BY d.gpu_model, r.bucket, watts
+ORDER BY d.gpu_model, r.bucket, watts

@@ -12,7 +12,7 @@ import numpy as np
 
 from fallow.gpu_models import gpu_models
 
-LEAST_LOOKS = 240
+LEAST_SAMPLES = 240
 """Samples (or idle buckets) before a model's own band is trusted: 2 h of one board at 30 s."""
 
 LOW, HIGH = 0.05, 0.20
@@ -25,7 +25,7 @@ BINS = 2048
 """Histogram of whole watts; no board draws more."""
 
 
-class Band(msgspec.Struct, frozen=True):
+class IdleBand(msgspec.Struct, frozen=True):
     """Idle power of a model in watts, and where it comes from."""
 
     watts: float
@@ -34,16 +34,16 @@ class Band(msgspec.Struct, frozen=True):
     looks: int
 
 
-def learn(
+def learn_band(
     models: Sequence[str], histogram: np.ndarray[tuple[int, int], np.dtype[np.int64]]
-) -> Mapping[str, Band]:
+) -> Mapping[str, IdleBand]:
     """Return the band of each model: learned, or the prior where looks are few or absurd."""
     facts = {m.gpu_model: m for m in gpu_models()}
-    out: dict[str, Band] = {}
+    out: dict[str, IdleBand] = {}
     for name, counts in zip(models, histogram, strict=True):
         looks = int(counts.sum())
-        prior = Band(facts[name].idle_context_w, "prior", looks)
-        if looks < LEAST_LOOKS:
+        prior = IdleBand(facts[name].idle_context_w, "prior", looks)
+        if looks < LEAST_SAMPLES:
             out[name] = prior
             continue
         # Only the looks between the two quantiles vote, not all of the watts they end in.
@@ -51,5 +51,5 @@ def learn(
         watts = float(np.argmax(np.diff(total, prepend=LOW * looks)))
         # A board whose counters lie must not teach that its load is idle power.
         absurd = not 0 < watts <= MOST_ABOVE * prior.watts
-        out[name] = prior if absurd else Band(watts, "learned", looks)
+        out[name] = prior if absurd else IdleBand(watts, "learned", looks)
     return out

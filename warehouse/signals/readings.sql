@@ -32,6 +32,7 @@ WITH edges AS (
 model AS (
     SELECT
         unnest($models) AS gpu_model,
+        unnest($hours) AS hour,
         unnest($tdps_w) AS tdp_w,
         unnest($bands_w) AS band_w,
         unnest($bands) AS band
@@ -50,7 +51,8 @@ rolled AS (
         r.act_mean * r.act_n - r.act_max AS beside
     FROM rollup_5m AS r
     LEFT JOIN device AS d ON r.cluster = d.cluster AND r.device = d.device
-    LEFT JOIN model AS m ON d.gpu_model = m.gpu_model
+    LEFT JOIN model AS m
+        ON d.gpu_model = m.gpu_model AND date_trunc('hour', r.bucket) = m.hour
     WHERE r.bucket >= $since AND r.bucket < $until
 ),
 
@@ -130,10 +132,20 @@ SELECT
         AND coalesce(h.sm_active_max < $spin_sm, TRUE)
         AND coalesce(h.fp32_active_max < $spin_tensor, TRUE)
         AND coalesce(greatest(h.pcie_bps_max, h.nvlink_bps_max) < $spin_bps, TRUE)
-        AND coalesce(NOT h.board OR h.power_w_mean < $spin_power * h.tdp_w, TRUE),
+        AND coalesce(NOT h.board OR h.power_w_mean < $spin_tdp * h.tdp_w, TRUE),
         FALSE
     ) AS spins,
-    coalesce(h.tensor_active_mean, h.sm_active_mean)::DOUBLE AS effective
+    CASE
+        WHEN h.tensor_active_mean IS NULL THEN h.sm_active_mean
+        ELSE least(
+            1,
+            greatest(
+                h.tensor_active_mean / $peak_tensor,
+                h.fp32_active_mean / $peak_fp32,
+                h.dram_active_mean / $peak_dram
+            )
+        )
+    END::DOUBLE AS effective
 FROM held AS h
 LEFT JOIN changes AS c ON h.cluster = c.cluster AND h.device = c.device AND h.bucket = c.bucket
 ORDER BY stream, at_us, namespace NULLS FIRST, pod NULLS FIRST

@@ -25,7 +25,7 @@ LIVE, ENERGY_STILL, POWER_STILL = range(3)
 MICRO = 1_000_000
 
 
-class Samples(msgspec.Struct, frozen=True):
+class DeviceSamples(msgspec.Struct, frozen=True):
     """Samples (or five-minute buckets of them) of some devices, sorted by device and moment.
 
     `at` and `speaks` are microseconds: a look's moment and the length it speaks for; `gap` the
@@ -41,7 +41,7 @@ class Samples(msgspec.Struct, frozen=True):
     interval_s: Floats
     measures: dict[str, npt.NDArray[Any]]
     still: npt.NDArray[np.int8] | None = None
-    """Class of each sample by `frozen.classify`; None = all are live."""
+    """Class of each sample by `frozen.classify_samples`; None = all are live."""
     bucketed: bool = False
     """Rows are five-minute buckets: `energy_mj` is the energy used in one, not a counter."""
 
@@ -50,7 +50,7 @@ class Samples(msgspec.Struct, frozen=True):
         return len(self.at)
 
 
-class Runs(msgspec.Struct, frozen=True):
+class IdleRuns(msgspec.Struct, frozen=True):
     """Idle runs: rows `first`..`last` (inclusive) of the looks, from `start` to `end` (us)."""
 
     device: Ints
@@ -64,18 +64,18 @@ class Runs(msgspec.Struct, frozen=True):
         return len(self.start)
 
 
-def idle_runs(looks: Samples, *, exit_samples: int, shortest_s: float) -> Runs:
+def find_idle_runs(looks: DeviceSamples, *, exit_samples: int, shortest_s: float) -> IdleRuns:
     """Return the idle runs of at least `shortest_s` seconds (last idle look + what it speaks for).
 
     Samples must be sorted by device and moment and hold no blind ones.
     """
     barrier = looks.kind == CONFLICT
     if (looks.kind == BUSY).any():
-        barrier |= _streak(looks) >= exit_samples
+        barrier |= _count_streak(looks) >= exit_samples
     rows = np.flatnonzero(looks.kind == IDLE)
     if not rows.size:
         none = np.empty(0, dtype=np.int64)
-        return Runs(none, none, none, none, none)
+        return IdleRuns(none, none, none, none, none)
     device, at = looks.device[rows], looks.at[rows]
     broken = (device[1:] != device[:-1]) | (at[1:] - at[:-1] > looks.gap[rows[1:]])
     if barrier.any():
@@ -89,10 +89,10 @@ def idle_runs(looks: Samples, *, exit_samples: int, shortest_s: float) -> Runs:
     start, end = at[begins], at[ends] + looks.speaks[rows[ends]]
     kept = end - start >= round(shortest_s * MICRO)
     begins, ends = begins[kept], ends[kept]
-    return Runs(device[begins], rows[begins], rows[ends], start[kept], end[kept])
+    return IdleRuns(device[begins], rows[begins], rows[ends], start[kept], end[kept])
 
 
-def _streak(looks: Samples) -> Ints:
+def _count_streak(looks: DeviceSamples) -> Ints:
     """Count, per look, how many looks in a row have reached the exit threshold, 0 = this not."""
     index = np.arange(len(looks), dtype=np.int64)
     busy = looks.kind == BUSY

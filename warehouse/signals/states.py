@@ -21,11 +21,11 @@ from warehouse.signals.runs import (
     IDLE,
     LIVE,
     MICRO,
+    DeviceSamples,
     Floats,
+    IdleRuns,
     Ints,
-    Runs,
-    Samples,
-    idle_runs,
+    find_idle_runs,
 )
 
 LOW_ACTIVITY = 0.01
@@ -37,14 +37,14 @@ LOW_SHARE = 0.5
 BAND_STEP_W = 1.0
 """The learned band is a whole watt: power above it by more is above the band."""
 
-AROUND = 6
+LOOKAROUND = 6
 """Rows before and after one, half an hour each, that say whether its little work is steady."""
 
 BUCKET_US = 300 * MICRO
 Flags = npt.NDArray[np.bool_]
 
 
-def name(rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+def name_states(rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """Give each row of `readings.sql` its seconds by state, and the `rule` that moved any.
 
     rule: `stretch` (idle), `among` (zeros among active readings: low), `steady` (little work above
@@ -56,30 +56,36 @@ def name(rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     stream, at = rows["stream"].to_numpy().astype(np.int64), rows["at_us"].to_numpy()
     kind = rows["kind"].to_numpy().copy()
     held, active = rows["held"].to_numpy(), rows["active"].to_numpy()
-    samples = _samples(rows, stream, at, kind)
-    stale = held & (frozen.classify(samples) != LIVE)
-    line = np.cumsum(_changes(stream, rows["hold"].to_numpy())) - 1
-    steady = held & ~stale & _steady(rows, line, kind)
+    samples = _build_samples(rows, stream, at, kind)
+    stale = held & (frozen.classify_samples(samples) != LIVE)
+    line = np.cumsum(_find_changes(stream, rows["hold"].to_numpy())) - 1
+    steady = held & ~stale & _flag_steady(rows, line, kind)
     usable = held & ~stale & ~steady & (kind != BLIND)
     # A row without an activity is as if it had not been; what is not usable else ends a stretch.
     shown = np.where(usable, kind, np.where(kind == BLIND, BETWEEN, CONFLICT)).astype(np.int8)
-    stretch = _stretches(rows, line, shown, settings)
-    above = _floats(rows, "power_w") > _floats(rows, "band_w") + settings.idle.power_margin_w
+    stretch = _flag_stretches(rows, line, shown, settings)
+    above = (
+        _read_floats(rows, "power_w") > _read_floats(rows, "band_w") + settings.idle.power_margin_w
+    )
     among = (
         usable
         & ~stretch
-        & _among(line, at, stretch=stretch, active=active & usable, above=above, gap=samples.gap)
+        & _flag_among(
+            line, at, stretch=stretch, active=active & usable, above=above, gap=samples.gap
+        )
     )
-    return _moved(rows, line, stretch=stretch, among=among, steady=steady, stale=stale)
+    return _move_seconds(rows, line, stretch=stretch, among=among, steady=steady, stale=stale)
 
 
-def _moved(
+def _move_seconds(
     rows: pl.DataFrame, line: Ints, *, stretch: Flags, among: Flags, steady: Flags, stale: Flags
 ) -> pl.DataFrame:
     # What reaches into a stretch's first row from a reading before it is no blip of the stretch.
-    inside = stretch & _beside(stretch, line, -1)
+    inside = stretch & _flag_beside(stretch, line, -1)
     burst = (
-        ~stretch & rows["active"].to_numpy() & (_beside(stretch, line) | _beside(stretch, line, -1))
+        ~stretch
+        & rows["active"].to_numpy()
+        & (_flag_beside(stretch, line) | _flag_beside(stretch, line, -1))
     )
     flags = {"stretch": stretch, "among": among, "steady": steady, "stale": stale}
     known = rows.with_columns(
@@ -112,10 +118,12 @@ def _moved(
     )  # fmt: skip
 
 
-def _samples(rows: pl.DataFrame, stream: Ints, at: Ints, kind: npt.NDArray[np.int8]) -> Samples:
+def _build_samples(
+    rows: pl.DataFrame, stream: Ints, at: Ints, kind: npt.NDArray[np.int8]
+) -> DeviceSamples:
     interval = rows["interval_s"].to_numpy()
     gap = np.maximum(np.rint(interval * 3 * MICRO), BUCKET_US).astype(np.int64)
-    return Samples(
+    return DeviceSamples(
         device=stream,
         at=at,
         speaks=np.full(len(at), BUCKET_US),
@@ -123,12 +131,15 @@ def _samples(rows: pl.DataFrame, stream: Ints, at: Ints, kind: npt.NDArray[np.in
         kind=kind,
         looks=rows["looks"].to_numpy().astype(np.int64),
         interval_s=interval,
-        measures={"power_w": _floats(rows, "power_w"), "energy_mj": _floats(rows, "energy_mj")},
+        measures={
+            "power_w": _read_floats(rows, "power_w"),
+            "energy_mj": _read_floats(rows, "energy_mj"),
+        },
         bucketed=True,
     )
 
 
-def _stretches(
+def _flag_stretches(
     rows: pl.DataFrame, line: Ints, kind: npt.NDArray[np.int8], settings: Settings
 ) -> Flags:
     """Say which rows lie in an idle stretch.
@@ -136,7 +147,7 @@ def _stretches(
     Without an active reading it lasts `ledger.idle_stretch`; with a few, `idle.min_duration`, and
     its power stays within the idle band.
     """
-    samples = _samples(rows, line, rows["at_us"].to_numpy(), kind)
+    samples = _build_samples(rows, line, rows["at_us"].to_numpy(), kind)
     quiet = (kind == IDLE) & ~rows["active"].to_numpy()
     strict = np.where(quiet | (kind == BETWEEN), kind, CONFLICT).astype(np.int8)
     edges = np.zeros(len(line) + 1, dtype=np.int64)
@@ -144,26 +155,26 @@ def _stretches(
         (strict, settings.ledger.idle_stretch),
         (kind, settings.idle.min_duration),
     ):
-        read = _with_kind(samples, kinds)
+        read = _set_kind(samples, kinds)
         # A stretch begins and ends within a row: the whole ones are up to two rows fewer.
         shortest_s = length.total_seconds()
-        runs = idle_runs(
+        runs = find_idle_runs(
             read,
             exit_samples=settings.idle.exit_samples,
             shortest_s=max(0.0, shortest_s - 2 * BUCKET_US / MICRO),
         )
         if not len(runs):
             continue
-        kept = _with_ends(rows, line, runs) >= shortest_s
+        kept = _measure_runs(rows, line, runs) >= shortest_s
         if kinds is kind:
-            kept &= _rests(rows, runs.first, runs.last, settings)
+            kept &= _flag_rests(rows, runs.first, runs.last, settings)
         np.add.at(edges, runs.first[kept], 1)
         np.add.at(edges, runs.last[kept] + 1, -1)
     inside: Flags = np.cumsum(edges[:-1]) > 0
     return inside
 
 
-def _with_ends(rows: pl.DataFrame, line: Ints, runs: Runs) -> Floats:
+def _measure_runs(rows: pl.DataFrame, line: Ints, runs: IdleRuns) -> Floats:
     """Return the seconds of runs with the idle ones of the rows before and after them."""
     at, idle = rows["at_us"].to_numpy(), rows["idle_s"].to_numpy()
     before, after = np.maximum(runs.first - 1, 0), np.minimum(runs.last + 1, len(at) - 1)
@@ -176,14 +187,14 @@ def _with_ends(rows: pl.DataFrame, line: Ints, runs: Runs) -> Floats:
     return found + ends
 
 
-def _with_kind(samples: Samples, kind: npt.NDArray[np.int8]) -> Samples:
-    return Samples(
+def _set_kind(samples: DeviceSamples, kind: npt.NDArray[np.int8]) -> DeviceSamples:
+    return DeviceSamples(
         samples.device, samples.at, samples.speaks, samples.gap, kind, samples.looks,
         samples.interval_s, samples.measures, samples.still, samples.bucketed,
     )  # fmt: skip
 
 
-def _rests(rows: pl.DataFrame, first: Ints, last: Ints, settings: Settings) -> Flags:
+def _flag_rests(rows: pl.DataFrame, first: Ints, last: Ints, settings: Settings) -> Flags:
     """Say of runs with active readings whether they rest: few of them, power within the band."""
 
     def over(values: Floats) -> Floats:
@@ -191,28 +202,28 @@ def _rests(rows: pl.DataFrame, first: Ints, last: Ints, settings: Settings) -> F
         summed: Floats = total[last + 1] - total[first]
         return summed
 
-    idle, power = rows["idle_s"].to_numpy(), _floats(rows, "power_w")
+    idle, power = rows["idle_s"].to_numpy(), _read_floats(rows, "power_w")
     covered = idle + rows["low_s"].to_numpy() + rows["busy_s"].to_numpy()
     share = over(idle) / np.maximum(over(covered), 1e-9)
-    band = _floats(rows, "band_w")
+    band = _read_floats(rows, "band_w")
     known = ~np.isnan(power) & ~np.isnan(band)
     above = over(np.where(known, power - band, 0.0)) / np.maximum(over(known.astype(float)), 1)
     rests: Flags = (share >= settings.idle.coverage) & (above <= settings.idle.power_margin_w)
     return rests
 
 
-def _steady(rows: pl.DataFrame, line: Ints, kind: npt.NDArray[np.int8]) -> Flags:
+def _flag_steady(rows: pl.DataFrame, line: Ints, kind: npt.NDArray[np.int8]) -> Flags:
     """Say which idle rows lie in an hour of steady little work whose power is above the band."""
-    activity, power = _floats(rows, "activity"), _floats(rows, "power_w")
-    band = _floats(rows, "band_w")
+    activity, power = _read_floats(rows, "activity"), _read_floats(rows, "power_w")
+    band = _read_floats(rows, "band_w")
     idle = kind == IDLE
     above = ~(power <= band + BAND_STEP_W)
     works = idle & (activity >= LOW_ACTIVITY) & above
     begins = np.flatnonzero(np.concatenate([[True], line[1:] != line[:-1]]))
     ends = np.append(begins[1:], len(line))
     index = np.arange(len(line))
-    low = np.maximum(index - AROUND, begins[line])
-    high = np.minimum(index + AROUND + 1, ends[line])
+    low = np.maximum(index - LOOKAROUND, begins[line])
+    high = np.minimum(index + LOOKAROUND + 1, ends[line])
 
     def around(values: Flags) -> Ints:
         total = np.concatenate([[0], np.cumsum(values)])
@@ -223,7 +234,7 @@ def _steady(rows: pl.DataFrame, line: Ints, kind: npt.NDArray[np.int8]) -> Flags
     return steady
 
 
-def _among(
+def _flag_among(
     line: Ints, at: Ints, *, stretch: Flags, active: Flags, above: Flags, gap: Ints
 ) -> Flags:
     """Say which rows lie between active ones, without a stretch or a silence in between.
@@ -246,10 +257,10 @@ def _among(
     first = np.minimum.accumulate(following[::-1])[::-1]
     between: Flags = (last >= begins[part]) & ((first < ends[part]) | above)
     # The row that a stretch begins in is idle for a part of it.
-    return between & ~_beside(stretch, line)
+    return between & ~_flag_beside(stretch, line)
 
 
-def _beside(stretch: Flags, line: Ints, step: int = 1) -> Flags:
+def _flag_beside(stretch: Flags, line: Ints, step: int = 1) -> Flags:
     """Say which rows come just before (`step` 1) or after (-1) one of a stretch of their line."""
     found = np.zeros(len(line), dtype=bool)
     same = line[1:] == line[:-1]
@@ -260,7 +271,7 @@ def _beside(stretch: Flags, line: Ints, step: int = 1) -> Flags:
     return found
 
 
-def _changes(*columns: npt.NDArray[Any]) -> Flags:
+def _find_changes(*columns: npt.NDArray[Any]) -> Flags:
     changed = np.zeros(len(columns[0]), dtype=bool)
     changed[0] = True
     for column in columns:
@@ -268,6 +279,6 @@ def _changes(*columns: npt.NDArray[Any]) -> Flags:
     return changed
 
 
-def _floats(rows: pl.DataFrame, name: str) -> Floats:
+def _read_floats(rows: pl.DataFrame, name: str) -> Floats:
     values: Floats = rows[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
     return values

@@ -14,6 +14,10 @@ SELECT
     sum(idle_usd)::DECIMAL(18, 8) AS idle_usd,
     sum(unknown_gpu_hours) AS unknown_gpu_hours,
     sum(unpriced_gpu_hours) AS unpriced_gpu_hours,
+    sum(known_gpu_hours) AS known_gpu_hours,
+    sum(busy_gpu_hours) AS busy_gpu_hours,
+    sum(effective_gpu_hours) AS effective_gpu_hours,
+    sum(measured_gpu_hours) AS measured_gpu_hours,
     100 * sum(gpu_hours) / nullif(sum(sum(gpu_hours)) OVER (), 0) AS share_pct,
     max(price_as_of) AS price_as_of
 FROM shared_out

@@ -19,6 +19,7 @@ WITH named AS (
         l.state,
         l.gpu_seconds / 3600 AS gpu_hours,
         CASE WHEN $view = 'gpu' THEN l.usd_gpu ELSE l.usd END AS usd,
+        CASE WHEN l.namespace <> '' THEN l.effective END AS effective,
         l.price_as_of
     FROM ledger AS l
     WHERE
@@ -43,6 +44,17 @@ SELECT
     coalesce(sum(usd) FILTER (WHERE state = 'idle'), sum(usd) * 0) AS idle_usd,
     coalesce(sum(gpu_hours) FILTER (WHERE state = 'unknown'), 0) AS unknown_gpu_hours,
     coalesce(sum(gpu_hours) FILTER (WHERE usd IS null), 0) AS unpriced_gpu_hours,
+    coalesce(
+        sum(gpu_hours) FILTER (
+            WHERE owned AND state IN ('idle', 'low', 'productive', 'lost', 'startup')
+        ),
+        0
+    ) AS known_gpu_hours,
+    coalesce(
+        sum(gpu_hours) FILTER (WHERE owned AND state IN ('low', 'productive', 'lost')), 0
+    ) AS busy_gpu_hours,
+    sum(effective * gpu_hours) AS effective_gpu_hours,
+    coalesce(sum(gpu_hours) FILTER (WHERE effective IS NOT null), 0) AS measured_gpu_hours,
     max(price_as_of) AS price_as_of
 FROM named
 GROUP BY ALL

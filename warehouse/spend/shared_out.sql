@@ -62,5 +62,9 @@ SELECT
     idle_usd,
     unknown_gpu_hours,
     unpriced_gpu_hours,
+    known_gpu_hours,
+    busy_gpu_hours,
+    effective_gpu_hours,
+    measured_gpu_hours,
     price_as_of
 FROM rests

@@ -10,7 +10,7 @@ from importlib.resources import files
 import duckdb
 
 from fallow import tables
-from warehouse.views.tiers import TierState, definition
+from warehouse.views.tiers import TierState, define_view
 
 _MOVES = {"watermark", "cold_file"}
 """What says where rows lie."""
@@ -20,7 +20,7 @@ _STATE = (files("warehouse.views") / "state.sql").read_text(encoding="utf-8")
 _BARE = (files("warehouse.views") / "bare.sql").read_text(encoding="utf-8")
 
 
-class ViewSets:
+class ViewSchemas:
     """The view schemas made so far in one engine."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -37,7 +37,7 @@ class ViewSets:
             with self._lock:
                 name = self._made.get(state)
             # Views younger than this transaction, made now or by another reader, it cannot see.
-            if name is not None and _entered(cursor, name):
+            if name is not None and _enter_schema(cursor, name):
                 return
             cursor.rollback()
             with self._lock:
@@ -51,7 +51,7 @@ class ViewSets:
         """
         with self._lock:
             name = self._made.get(self._state(cursor))
-        return name is not None and _entered(cursor, name)
+        return name is not None and _enter_schema(cursor, name)
 
     def ready(self) -> None:
         """Make the views of the present state, for transactions that begin from now on."""
@@ -86,7 +86,7 @@ class ViewSets:
             cursor.begin()  # one look at the catalog for all of them
             cursor.execute(f"CREATE SCHEMA memory.{name}")
             for noun in (*tables.table_names(), *_INTERNAL):
-                listed = definition(noun, state) or f'SELECT * FROM lake.main."{noun}"'
+                listed = define_view(noun, state) or f'SELECT * FROM lake.main."{noun}"'
                 cursor.execute(f'CREATE VIEW memory.{name}."{noun}" AS {listed}')
             cursor.commit()
         finally:
@@ -94,7 +94,7 @@ class ViewSets:
         return name
 
 
-def _entered(cursor: duckdb.DuckDBPyConnection, name: str) -> bool:
+def _enter_schema(cursor: duckdb.DuckDBPyConnection, name: str) -> bool:
     try:
         cursor.execute(f"USE memory.{name}")
     except duckdb.CatalogException:

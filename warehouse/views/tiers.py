@@ -14,7 +14,7 @@ from datetime import datetime
 
 import msgspec
 
-from warehouse.storage import storage
+from warehouse.storage import get_storage
 
 
 class TierState(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class TierState(msgspec.Struct, frozen=True):
         return [path for name, path in self.cold if name == table]
 
 
-def definition(noun: str, state: TierState) -> str | None:
+def define_view(noun: str, state: TierState) -> str | None:
     """Return the SELECT that is the noun at this state, or None for the lake's table."""
     files = state.files(noun)
     if not files:
@@ -43,27 +43,27 @@ def definition(noun: str, state: TierState) -> str | None:
         return f'SELECT * FROM lake.main."{noun}" WHERE false' if noun in state.bare else None
     months: dict[tuple[str, str], list[str]] = {}
     for path in files:
-        day, shape = named(path)
+        day, shape = parse_name(path)
         months.setdefault((f"{day:%Y-%m}", shape), []).append(path)
-    moment = storage(noun).moment
+    moment = get_storage(noun).moment
     branches = [f'SELECT * FROM lake.main."{noun}"']
     for (month, _), paths in sorted(months.items()):
         first = datetime.fromisoformat(f"{month}-01")
         following = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
         branches.append(
-            f"SELECT * FROM {parquet(paths)}"
+            f"SELECT * FROM {read_files(paths)}"
             f" WHERE \"{moment}\" >= TIMESTAMP '{first}' AND \"{moment}\" < TIMESTAMP '{following}'"
         )
     return " UNION ALL BY NAME ".join(branches)
 
 
-def parquet(paths: list[str]) -> str:
+def read_files(paths: list[str]) -> str:
     """Return the table function that reads these files, whose folders are no columns."""
     listed = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
     return f"read_parquet([{listed}], hive_partitioning = false)"
 
 
-def named(path: str) -> tuple[datetime, str]:
+def parse_name(path: str) -> tuple[datetime, str]:
     """Return the day and the schema's tag that an archived file's name tells.
 
     `.../sample/month=2026-11/day=2026-11-10/sample-20261110-<schema>-<rows>.parquet`

@@ -27,12 +27,12 @@ known AS (
         coalesce(p.last_seen >= least(i.last_list, s.end_at) - INTERVAL 10 MINUTE, true) AS listed,
         p.uid = left(sha256(concat_ws('/', p.cluster, p.namespace, p.pod)), 32) AS hashed
     FROM judged_stretches AS s
-    INNER JOIN pod AS p
+    INNER JOIN pod_owners AS p
         ON
             s.cluster = p.cluster
             AND s.namespace = p.namespace
-            AND s.workload_kind = coalesce(p.workload_kind, 'Pod')
-            AND s.workload = coalesce(p.workload, p.pod)
+            AND s.workload_kind = p.workload_kind
+            AND s.workload = p.workload
     INNER JOIN inventory AS i ON p.cluster = i.cluster
     WHERE
         coalesce(p.node, p.scheduled_at::VARCHAR) IS NOT null

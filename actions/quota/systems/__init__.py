@@ -4,21 +4,21 @@ Keyed by the kinds that the `quota` table has. Two CRDs are called `queues` and 
 `elasticquotas`: it is the API group that tells them apart.
 """
 
-from actions.quota.systems import elastic, kai, kueue, plain, volcano
-from actions.quota.systems.system import Field, Part, System
+from actions.quota.systems import elastic_quota, kai, kueue, resource_quota, volcano
+from actions.quota.systems.system import CountedResource, FieldChange, QuotaSystem
 
-__all__ = ["SYSTEMS", "Field", "Part", "System"]
+__all__ = ["SYSTEMS", "CountedResource", "FieldChange", "QuotaSystem"]
 
-SYSTEMS: dict[str, System] = {
+SYSTEMS: dict[str, QuotaSystem] = {
     system.kind: system
     for system in (
-        plain.SYSTEM,
+        resource_quota.SYSTEM,
         kueue.SYSTEM,
         volcano.SYSTEM,
         kai.SYSTEM,
-        elastic.PLUGINS,
-        elastic.KOORDINATOR,
-        elastic.NOS,
-        elastic.NOS_COMPOSITE,
+        elastic_quota.PLUGINS,
+        elastic_quota.KOORDINATOR,
+        elastic_quota.NOS,
+        elastic_quota.NOS_COMPOSITE,
     )
 }

@@ -10,42 +10,44 @@ from typing import Any
 
 from actions.quota.accounts import Account
 from actions.quota.systems.system import (
-    Field,
+    CountedResource,
+    FieldChange,
     Object,
-    Part,
-    System,
-    deep,
-    key_of,
-    number,
-    pointer,
-    written,
+    QuotaSystem,
+    format_amount,
+    get_key,
+    get_path,
+    join_pointer,
+    to_number,
 )
-from fallow.seams import Cluster, Right
+from fallow.protocols import ClusterReader, Right
 
 UNLIMITED = -1
 RUNAI_NAMESPACES = ("runai", "runai-backend")
 FIELDS = ("quota", "limit", "overQuotaWeight")
 
 
-def accounts(objects: Sequence[Object], part: Part) -> list[Account]:
+def accounts(objects: Sequence[Object], part: CountedResource) -> list[Account]:
     """Return the tree; none for a resource other than whole GPUs."""
-    known = {key_of(item): item for item in objects}
-    return [_account(item, part, known) for item in objects]
+    queues = {get_key(item): item for item in objects}
+    return [_account(item, part, queues) for item in objects]
 
 
-def fields(item: Object, _part: Part, change: float) -> list[Field]:
+def fields(item: Object, _part: CountedResource, change: float) -> list[FieldChange]:
     """Return all three fields of `gpu`; the limit makes room where the quota outgrows it."""
-    gpu = deep(item, "spec", "resources", "gpu") or {}
-    quota = (number(gpu.get("quota")) or 0.0) + change
-    limit = number(gpu.get("limit")) or 0.0
+    gpu = get_path(item, "spec", "resources", "gpu") or {}
+    quota = (to_number(gpu.get("quota")) or 0.0) + change
+    limit = to_number(gpu.get("limit")) or 0.0
     new: dict[str, Any] = {k: gpu.get(k, 0) for k in FIELDS}
-    new["quota"] = written(quota, gpu.get("quota"))
+    new["quota"] = format_amount(quota, gpu.get("quota"))
     if limit != UNLIMITED and limit < quota and change > 0:
-        new["limit"] = written(quota, gpu.get("limit"))
-    return [Field(pointer("spec", "resources", "gpu", k), gpu.get(k), new[k]) for k in FIELDS]
+        new["limit"] = format_amount(quota, gpu.get("limit"))
+    return [
+        FieldChange(join_pointer("spec", "resources", "gpu", k), gpu.get(k), new[k]) for k in FIELDS
+    ]
 
 
-def closed(cluster: Cluster) -> str:
+def explain_closed(cluster: ClusterReader) -> str:
     """Refuse where Run:ai's operator is."""
     if cluster.collection("RunaiConfig", "run.ai"):
         return "Run:ai's operator owns the queues: change the project's quota in Run:ai"
@@ -55,53 +57,57 @@ def closed(cluster: Cluster) -> str:
     return ""
 
 
-def _account(item: Object, part: Part, known: dict[str, Object]) -> Account:
-    gpu = deep(item, "spec", "resources", "gpu")
-    quota = number((gpu or {}).get("quota")) or 0.0
-    said = gpu is not None and part.resource == "nvidia.com/gpu" and quota != UNLIMITED
-    parent = deep(item, "spec", "parentQueue") or None
+def _account(item: Object, part: CountedResource, queues: dict[str, Object]) -> Account:
+    gpu = get_path(item, "spec", "resources", "gpu")
+    quota = to_number((gpu or {}).get("quota")) or 0.0
+    has_quota = gpu is not None and part.resource == "nvidia.com/gpu" and quota != UNLIMITED
+    parent = get_path(item, "spec", "parentQueue") or None
     used = _amount(item, "allocated", part)
-    asked = _amount(item, "requested", part)
-    limits = [_limit(known[k]) for k in _above(key_of(item), known)]
+    requested = _amount(item, "requested", part)
+    limits = [_limit(queues[k]) for k in _list_ancestors(get_key(item), queues)]
     fixed = "" if gpu is None or _limit(item) != 0 else "its limit of GPUs is 0 or not said"
     return Account(
-        key_of(item),
-        quota if said else None,
-        parent if parent in known else None,
+        get_key(item),
+        quota if has_quota else None,
+        parent if parent in queues else None,
         used,
-        max(0.0, (asked or 0.0) - (used or 0.0)),
+        max(0.0, (requested or 0.0) - (used or 0.0)),
         _amount(item, "allocatedNonPreemptible", part) or 0.0,
         min((x for x in limits if x is not None), default=None),
         fixed,
     )
 
 
-def _amount(item: Object, field: str, part: Part) -> float | None:
+def _amount(item: Object, field: str, part: CountedResource) -> float | None:
     """Return an amount of the status; a status that leaves the resource out says 0."""
-    if not deep(item, "status"):
+    if not get_path(item, "status"):
         return None
-    return number(deep(item, "status", field, part.resource)) or 0.0
+    return to_number(get_path(item, "status", field, part.resource)) or 0.0
 
 
 def _limit(item: Object) -> float | None:
     """Return the limit of a queue; None = unlimited."""
-    limit = number(deep(item, "spec", "resources", "gpu", "limit")) or 0.0
-    return None if limit == UNLIMITED or deep(item, "spec", "resources", "gpu") is None else limit
+    limit = to_number(get_path(item, "spec", "resources", "gpu", "limit")) or 0.0
+    return (
+        None if limit == UNLIMITED or get_path(item, "spec", "resources", "gpu") is None else limit
+    )
 
 
-def _above(name: str, known: dict[str, Object]) -> list[str]:
-    line: list[str] = []
-    while (name := deep(known[name], "spec", "parentQueue") or "") in known and name not in line:
-        line.append(name)
-    return line
+def _list_ancestors(name: str, queues: dict[str, Object]) -> list[str]:
+    ancestors: list[str] = []
+    while (
+        name := get_path(queues[name], "spec", "parentQueue") or ""
+    ) in queues and name not in ancestors:
+        ancestors.append(name)
+    return ancestors
 
 
-SYSTEM = System(
+SYSTEM = QuotaSystem(
     "Queue.kai",
     "Queue",
     "scheduling.run.ai",
     accounts,
     fields,
     (Right("scheduling.run.ai", "queues", ("get", "list", "patch")),),
-    closed=closed,
+    closed=explain_closed,
 )

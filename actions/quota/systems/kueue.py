@@ -11,93 +11,96 @@ from typing import Any
 
 from actions.quota.accounts import Account
 from actions.quota.systems.system import (
-    Field,
+    CountedResource,
+    FieldChange,
     Object,
-    Part,
-    System,
-    deep,
-    key_of,
-    number,
-    pointer,
-    written,
+    QuotaSystem,
+    format_amount,
+    get_key,
+    get_path,
+    join_pointer,
+    to_number,
 )
-from fallow.seams import Right
+from fallow.protocols import Right
 
-Place = tuple[tuple[str | int, ...], tuple[str | int, ...], Object]
+FlavorEntry = tuple[tuple[str | int, ...], tuple[str | int, ...], Object]
 """Where a flavor and one of its resources stand, and what stands there."""
 
 
-def accounts(objects: Sequence[Object], part: Part) -> list[Account]:
+def accounts(objects: Sequence[Object], part: CountedResource) -> list[Account]:
     """Return one account per queue; what it has reserved counts as used."""
-    found = []
+    results = []
     for item in objects:
-        place = next(_places(item, part), None)
-        stopped = deep(item, "spec", "stopPolicy") or "None"
-        found.append(
+        entry = next(_find_entries(item, part), None)
+        stop_policy = get_path(item, "spec", "stopPolicy") or "None"
+        results.append(
             Account(
-                key_of(item),
-                None if place is None else number(place[2].get("nominalQuota")),
+                get_key(item),
+                None if entry is None else to_number(entry[2].get("nominalQuota")),
                 used=_used(item, part),
-                fixed="" if stopped == "None" else f"its stopPolicy is {stopped}",
+                fixed="" if stop_policy == "None" else f"its stopPolicy is {stop_policy}",
             )
         )
-    return found
+    return results
 
 
-def fields(item: Object, part: Part, change: float) -> list[Field]:
+def fields(item: Object, part: CountedResource, change: float) -> list[FieldChange]:
     """Return nominalQuota and, in a cohort, the limits that have to follow it."""
-    flavor, resource, quota = next(_places(item, part))
-    nominal = (number(quota["nominalQuota"]) or 0.0) + change
+    flavor, resource, quota = next(_find_entries(item, part))
+    nominal = (to_number(quota["nominalQuota"]) or 0.0) + change
     names = [
-        Field(pointer(*flavor, "name"), part.flavor, part.flavor),
-        Field(pointer(*resource, "name"), part.resource, part.resource),
+        FieldChange(join_pointer(*flavor, "name"), part.flavor, part.flavor),
+        FieldChange(join_pointer(*resource, "name"), part.resource, part.resource),
     ]
     amounts = {"nominalQuota": nominal}
-    if cohort(item):
-        lending = number(quota.get("lendingLimit"))
+    if get_cohort(item):
+        lending = to_number(quota.get("lendingLimit"))
         if lending is not None:
             amounts["lendingLimit"] = min(max(lending + change, 0.0), nominal)
-        borrowing = number(quota.get("borrowingLimit"))
+        borrowing = to_number(quota.get("borrowingLimit"))
         if borrowing is not None and change < 0:
             amounts["borrowingLimit"] = borrowing - change
-    wrote = [
-        Field(pointer(*resource, k), quota[k], written(v, quota[k])) for k, v in amounts.items()
+    amount_changes = [
+        FieldChange(join_pointer(*resource, k), quota[k], format_amount(v, quota[k]))
+        for k, v in amounts.items()
     ]
-    return [*names, *wrote]
+    return [*names, *amount_changes]
 
 
-def cohort(item: Object) -> str:
+def get_cohort(item: Object) -> str:
     """Return the cohort of a ClusterQueue of either served version."""
-    return str(deep(item, "spec", "cohortName") or deep(item, "spec", "cohort") or "")
+    return str(get_path(item, "spec", "cohortName") or get_path(item, "spec", "cohort") or "")
 
 
-def _places(item: Object, part: Part) -> Iterator[Place]:
-    for i, group in enumerate(deep(item, "spec", "resourceGroups") or ()):
+def _find_entries(item: Object, part: CountedResource) -> Iterator[FlavorEntry]:
+    for i, group in enumerate(get_path(item, "spec", "resourceGroups") or ()):
         for j, flavor in enumerate(group.get("flavors") or ()):
             for k, resource in enumerate(flavor.get("resources") or ()):
                 if (resource.get("name"), flavor.get("name")) == (part.resource, part.flavor):
-                    above: tuple[str | int, ...] = ("spec", "resourceGroups", i, "flavors", j)
-                    yield above, (*above, "resources", k), resource
+                    flavor_path: tuple[str | int, ...] = ("spec", "resourceGroups", i, "flavors", j)
+                    yield flavor_path, (*flavor_path, "resources", k), resource
 
 
-def _used(item: Object, part: Part) -> float | None:
+def _used(item: Object, part: CountedResource) -> float | None:
     """Return the greater of what is reserved and what is used; None = its status says neither."""
-    said = [_total(deep(item, "status", f), part) for f in ("flavorsReservation", "flavorsUsage")]
-    return max((s for s in said if s is not None), default=None)
+    totals = [
+        _total(get_path(item, "status", f), part) for f in ("flavorsReservation", "flavorsUsage")
+    ]
+    return max((s for s in totals if s is not None), default=None)
 
 
-def _total(listed: Any, part: Part) -> float | None:
-    if not isinstance(listed, list):
+def _total(flavors: Any, part: CountedResource) -> float | None:
+    if not isinstance(flavors, list):
         return None
     return sum(
-        number(resource.get("total")) or 0.0
-        for flavor in listed
+        to_number(resource.get("total")) or 0.0
+        for flavor in flavors
         for resource in flavor.get("resources") or ()
         if (flavor.get("name"), resource.get("name")) == (part.flavor, part.resource)
     )
 
 
-SYSTEM = System(
+SYSTEM = QuotaSystem(
     "ClusterQueue",
     "ClusterQueue",
     "kueue.x-k8s.io",

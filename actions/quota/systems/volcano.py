@@ -9,67 +9,77 @@ the queues above.
 from collections.abc import Mapping, Sequence
 
 from actions.quota.accounts import Account
-from actions.quota.systems.system import Field, Object, Part, System, deep, key_of, number, shifted
-from fallow.seams import Right
+from actions.quota.systems.system import (
+    CountedResource,
+    FieldChange,
+    Object,
+    QuotaSystem,
+    change_field,
+    get_key,
+    get_path,
+    to_number,
+)
+from fallow.protocols import Right
 
 ROOT = "root"
 
 
-def accounts(objects: Sequence[Object], part: Part) -> list[Account]:
+def accounts(objects: Sequence[Object], part: CountedResource) -> list[Account]:
     """Return the tree; a queue without a parent stands under the root."""
-    known = {key_of(item): item for item in objects}
-    return [_account(item, part, known) for item in objects]
+    queues = {get_key(item): item for item in objects}
+    return [_account(item, part, queues) for item in objects]
 
 
-def fields(item: Object, part: Part, change: float) -> list[Field]:
+def fields(item: Object, part: CountedResource, change: float) -> list[FieldChange]:
     """Return deserved, and capability where it has to make room."""
     path = ("spec", "deserved", part.resource)
-    deserved = (number(deep(item, *path)) or 0.0) + change
-    found = [shifted(item, path, deserved)]
-    most = ("spec", "capability", part.resource)
-    capability = number(deep(item, *most))
+    deserved = (to_number(get_path(item, *path)) or 0.0) + change
+    changes = [change_field(item, path, deserved)]
+    path_of_cap = ("spec", "capability", part.resource)
+    capability = to_number(get_path(item, *path_of_cap))
     if capability is not None and deserved > capability:
-        found.append(shifted(item, most, deserved))
-    return found
+        changes.append(change_field(item, path_of_cap, deserved))
+    return changes
 
 
-def _account(item: Object, part: Part, known: Mapping[str, Object]) -> Account:
-    name = key_of(item)
-    parent = deep(item, "spec", "parent") or ROOT
-    state = deep(item, "status", "state") or "Open"
+def _account(item: Object, part: CountedResource, queues: Mapping[str, Object]) -> Account:
+    name = get_key(item)
+    parent = get_path(item, "spec", "parent") or ROOT
+    state = get_path(item, "status", "state") or "Open"
     caps = [
-        number(deep(known[k], "spec", "capability", part.resource)) for k in _above(name, known)
+        to_number(get_path(queues[k], "spec", "capability", part.resource))
+        for k in _list_ancestors(name, queues)
     ]
     fixed = "the root queue's amounts are immutable" if name == ROOT else ""
     return Account(
         name,
-        number(deep(item, "spec", "deserved", part.resource)),
-        parent if name != ROOT and parent in known else None,
+        to_number(get_path(item, "spec", "deserved", part.resource)),
+        parent if name != ROOT and parent in queues else None,
         _allocated(item, part),
-        least=number(deep(item, "spec", "guarantee", "resource", part.resource)) or 0.0,
+        least=to_number(get_path(item, "spec", "guarantee", "resource", part.resource)) or 0.0,
         most=min((c for c in caps if c is not None), default=None),
         fixed=fixed or ("" if state == "Open" else f"it is {state}"),
     )
 
 
-def _allocated(item: Object, part: Part) -> float | None:
+def _allocated(item: Object, part: CountedResource) -> float | None:
     """Return what runs; a status that leaves the resource out says 0, none says nothing."""
     if not item.get("status"):
         return None
-    return number(deep(item, "status", "allocated", part.resource)) or 0.0
+    return to_number(get_path(item, "status", "allocated", part.resource)) or 0.0
 
 
-def _above(name: str, known: Mapping[str, Object]) -> list[str]:
-    line: list[str] = []
+def _list_ancestors(name: str, queues: Mapping[str, Object]) -> list[str]:
+    ancestors: list[str] = []
     while name != ROOT:
-        name = deep(known[name], "spec", "parent") or ROOT
-        if name in line or name not in known:
+        name = get_path(queues[name], "spec", "parent") or ROOT
+        if name in ancestors or name not in queues:
             break
-        line.append(name)
-    return line
+        ancestors.append(name)
+    return ancestors
 
 
-SYSTEM = System(
+SYSTEM = QuotaSystem(
     "Queue.volcano",
     "Queue",
     "scheduling.volcano.sh",

@@ -1,13 +1,4 @@
 -- Rises of spend and of waste, the dearest first; the whole finding is in its document.
-WITH runs AS (
-    SELECT
-        cluster,
-        max(found_at) AS found_at
-    FROM finding
-    WHERE analyzer = 'anomalies'
-    GROUP BY cluster
-)
-
 SELECT
     f.id,
     f.kind,
@@ -25,9 +16,7 @@ SELECT
     (f.document ->> '$.details.change')::DOUBLE AS change,
     (f.document ->> '$.details.weeks_compared')::INTEGER AS weeks_compared,
     (f.document -> '$.details.because')::VARCHAR AS because
-FROM finding AS f
-INNER JOIN runs
-    ON f.cluster = runs.cluster AND f.found_at = runs.found_at
+FROM latest_findings AS f
 WHERE
     f.analyzer = 'anomalies'
     AND f.start < $until AND f."end" > $since

@@ -5,6 +5,8 @@ SELECT
     sum(used_gpu_hours) AS used_gpu_hours,
     sum(idle_gpu_hours) AS idle_gpu_hours,
     sum(unpriced_gpu_hours) AS unpriced_gpu_hours,
+    100 * coalesce(sum(busy_gpu_hours), 0) / sum(known_gpu_hours) AS busy_pct,
+    100 * sum(effective_gpu_hours) / sum(measured_gpu_hours) AS effective_pct,
     sum(usd_gpu)::DECIMAL(18, 8) AS usd_gpu,
     (sum(usd_loaded) - sum(usd_gpu))::DECIMAL(18, 8) AS usd_node,
     sum(usd_loaded)::DECIMAL(18, 8) AS usd_loaded,

@@ -11,9 +11,8 @@ WITH looks AS (
 SELECT
     p.cluster,
     p.namespace,
-    coalesce(p.team, p.namespace) AS team,
-    p.namespace
-    || '/' || coalesce(p.workload_kind, 'Pod') || '/' || coalesce(p.workload, p.pod) AS workload,
+    p.paying_team AS team,
+    p.namespace || '/' || p.workload_kind || '/' || p.workload AS workload,
     p.pod,
     coalesce(p.queue, '(none)') AS queue,
     coalesce(p.priority_class, '(none)') AS priority,
@@ -30,11 +29,11 @@ SELECT
             THEN coalesce(p.finished_at, p.deleted_at)
         WHEN p.last_seen < looks.newest THEN p.last_seen
     END AS waited_until
-FROM pod AS p
+FROM pod_owners AS p
 INNER JOIN looks ON p.cluster = looks.cluster
 WHERE
     p.gpu_request > 0
     AND p.created_at < $until
     AND ($cluster::VARCHAR IS null OR p.cluster = $cluster)
-    AND ($team::VARCHAR IS null OR coalesce(p.team, p.namespace) = $team)
+    AND ($team::VARCHAR IS null OR p.paying_team = $team)
     AND ($namespace::VARCHAR IS null OR p.namespace = $namespace)

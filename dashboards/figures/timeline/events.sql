@@ -1,16 +1,14 @@
 -- What happened to the subject: pods, what the cluster said of them, findings, and what was done.
 WITH pods AS (
     SELECT p.*
-    FROM pod AS p
+    FROM pod_owners AS p
     WHERE
         ($cluster::VARCHAR IS null OR p.cluster = $cluster)
         AND p.created_at < $until
         AND p.last_seen >= $since
         AND (
             $workload::VARCHAR IS null
-            OR p.namespace
-            || '/' || coalesce(p.workload_kind, 'Pod')
-            || '/' || coalesce(p.workload, p.pod) = $workload
+            OR p.namespace || '/' || p.workload_kind || '/' || p.workload = $workload
         )
         AND ($node::VARCHAR IS null OR p.node = $node)
         AND (

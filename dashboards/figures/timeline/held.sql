@@ -12,4 +12,4 @@ WHERE
     AND coalesce("end", $until::TIMESTAMP) > $since
     AND ($cluster::VARCHAR IS null OR cluster = $cluster)
     AND namespace
-    || '/' || coalesce(workload_kind, 'Pod') || '/' || coalesce(workload, pod) = $workload
+    || '/' || workload_kind || '/' || workload = $workload

@@ -27,7 +27,7 @@ WHERE
             WHERE
                 h.cluster = r.cluster
                 AND h.device = r.device
-                AND h.start < r.bucket + to_seconds($look_s)
+                AND h.start < r.bucket + to_seconds($sample_every_s)
                 AND h."end" > r.bucket
                 AND (r.pod = '' OR (r.namespace = h.namespace AND r.pod = h.pod))
         )

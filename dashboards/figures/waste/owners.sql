@@ -12,6 +12,10 @@ WITH keyed AS (
         state,
         gpu_hours,
         usd,
+        known_gpu_hours,
+        busy_gpu_hours,
+        measured_gpu_hours,
+        effective_gpu_hours,
         state IN ('idle', 'lost', 'free', 'stranded', 'unavailable') AS wasted
     FROM paid
 )
@@ -28,6 +32,10 @@ SELECT
     coalesce(sum(usd) FILTER (WHERE state = 'unknown'), sum(usd) * 0) AS unknown_usd,
     sum(gpu_hours) AS gpu_hours,
     sum(usd) AS usd,
+    100 * coalesce(sum(busy_gpu_hours), 0) / sum(known_gpu_hours) AS busy_pct,
+    100 * sum(effective_gpu_hours) / sum(measured_gpu_hours) AS effective_pct,
+    100 * coalesce(sum(usd) FILTER (WHERE wasted), 0)::DOUBLE
+    / nullif(sum(usd)::DOUBLE, 0) AS waste_usd_pct,
     100 * coalesce(sum(gpu_hours) FILTER (WHERE wasted), 0)
     / nullif(sum(gpu_hours), 0) AS waste_pct
 FROM keyed

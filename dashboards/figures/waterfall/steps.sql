@@ -6,6 +6,10 @@ SELECT
     count(DISTINCT id) AS findings,
     sum(gpu_hours) AS gpu_hours,
     sum(usd) AS usd,
+    coalesce(sum(idle_gpu_hours), 0) AS idle_gpu_hours,
+    coalesce(sum(in_use_gpu_hours), 0) AS in_use_gpu_hours,
+    sum(in_use_usd) AS in_use_usd,
+    bool_and(in_use_gpu_hours IS NOT null) AS divided,
     max(found_at) AS found_at
 FROM advice
 WHERE gpu_hours > 0

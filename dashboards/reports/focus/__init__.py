@@ -13,13 +13,13 @@ from importlib.resources import files
 import msgspec
 import pyarrow as pa
 
-from dashboards.figures.asking import Filters
+from dashboards.figures.query import Filters
 from dashboards.figures.spend import totals
 from dashboards.reports.amounts import hours, usd
-from fallow.seams import Views
+from fallow.protocols import Views
 from fallow.window import Window
-from warehouse.ledger import aligned
-from warehouse.steps import step
+from warehouse.ledger import align_window
+from warehouse.steps import load_step
 
 VERSIONS = ("1.2", "1.0")
 FORM = "%Y-%m-%dT%H:%M:%SZ"
@@ -38,20 +38,24 @@ def rows(views: Views, window: Window, filters: Filters, version: str) -> Charge
     Dollars sum to the ledger's; GPU-hours without a price are no charge and are counted in the
     summary. Costs are decimal(28, 8), moments text in UTC, tags JSON.
     """
-    asked = {
-        **aligned(window).bounds(),
+    parameters = {
+        **align_window(window).bounds(),
         "cluster": filters.cluster,
         "team": filters.team,
         "form": FORM,
     }
-    found = views.query(step("charges", "dashboards.reports.focus"), asked)
-    made = pa.table({name: found[source] for name, source in columns(version).items()})
-    whole = totals(views, window, filters)
-    cost = sum((c for c in made["EffectiveCost"].to_pylist() if c is not None), Decimal())
-    said = [f"{made.num_rows:,} charges of {usd(cost)} ({cost:,.2f} USD), FOCUS {version}"]
-    if whole.unpriced_gpu_hours:
-        said.append(f"{hours(whole.unpriced_gpu_hours)} have no price and are no charge.")
-    return Charges(made, "\n".join(said))
+    ledger_rows = views.query(load_step("charges", "dashboards.reports.focus"), parameters)
+    charges = pa.table({name: ledger_rows[source] for name, source in columns(version).items()})
+    spend_totals = totals(views, window, filters)
+    cost = sum((c for c in charges["EffectiveCost"].to_pylist() if c is not None), Decimal())
+    summary_lines = [
+        f"{charges.num_rows:,} charges of {usd(cost)} ({cost:,.2f} USD), FOCUS {version}"
+    ]
+    if spend_totals.unpriced_gpu_hours:
+        summary_lines.append(
+            f"{hours(spend_totals.unpriced_gpu_hours)} have no price and are no charge."
+        )
+    return Charges(charges, "\n".join(summary_lines))
 
 
 @cache
@@ -61,10 +65,10 @@ def columns(version: str) -> dict[str, str]:
     A copy stands in 1.0 under the name by which focus-validator 1.0.0 asks for a column.
     """
     text = files("dashboards.reports.focus").joinpath("columns.csv").read_text(encoding="utf-8")
-    listed = csv.DictReader(io.StringIO(text))
+    column_rows = csv.DictReader(io.StringIO(text))
     return {
         row["column"]: row["same_as"] or row["column"]
-        for row in listed
+        for row in column_rows
         if version in row["versions"].split()
     }
 

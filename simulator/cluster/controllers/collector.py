@@ -1,54 +1,54 @@
 """Garbage collection: what a deleted object owned goes, and namespaces end when empty."""
 
-from simulator.cluster.clerk import Clerk
-from simulator.cluster.objects import Object, going, name, uid
+from simulator.cluster.objects import Object, is_deleting, name, uid
+from simulator.cluster.store_writer import StoreWriter
 from simulator.cluster.view import View
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 
 
-def collect(obj: Object, view: View, clerk: Clerk) -> None:
+def collect(obj: Object, view: View, writer: StoreWriter) -> None:
     """Delete what a deleted object controlled."""
-    for there in view.children(uid(obj)):
-        if not going(there):
-            clerk.delete(there)
+    for child in view.children(uid(obj)):
+        if not is_deleting(child):
+            writer.delete(child)
 
 
-def finalize(obj: Object, view: View, clerk: Clerk) -> None:
+def finalize(obj: Object, view: View, writer: StoreWriter) -> None:
     """Do for an object that is going what its finalizers wait for, and take them off."""
     finalizers = obj["metadata"].get("finalizers") or []
-    if not going(obj):
+    if not is_deleting(obj):
         return
     children = view.children(uid(obj))
     if ORPHAN in finalizers:
-        for there in children:
-            others = [r for r in there["metadata"]["ownerReferences"] if r["uid"] != uid(obj)]
-            clerk.patch(there, {"metadata": {"ownerReferences": others}}, "")
-        _release(obj, ORPHAN, clerk)
+        for child in children:
+            others = [r for r in child["metadata"]["ownerReferences"] if r["uid"] != uid(obj)]
+            writer.patch(child, {"metadata": {"ownerReferences": others}}, "")
+        _release(obj, ORPHAN, writer)
     elif FOREGROUND in finalizers:
-        for there in children:
-            if not going(there):
-                clerk.delete(there)
+        for child in children:
+            if not is_deleting(child):
+                writer.delete(child)
         if not children:
-            _release(obj, FOREGROUND, clerk)
+            _release(obj, FOREGROUND, writer)
 
 
-def _release(obj: Object, finalizer: str, clerk: Clerk) -> None:
-    kept = [f for f in obj["metadata"].get("finalizers") or () if f != finalizer]
-    clerk.patch(obj, {"metadata": {"finalizers": kept or None}}, "")
+def _release(obj: Object, finalizer: str, writer: StoreWriter) -> None:
+    remaining = [f for f in obj["metadata"].get("finalizers") or () if f != finalizer]
+    writer.patch(obj, {"metadata": {"finalizers": remaining or None}}, "")
 
 
-def end_namespace(obj: Object, clerk: Clerk) -> None:
+def end_namespace(obj: Object, writer: StoreWriter) -> None:
     """Delete everything in a namespace that is going; the namespace itself when nothing is left."""
-    if not going(obj):
+    if not is_deleting(obj):
         return
     left = False
-    for kind in clerk.store.catalog:
+    for kind in writer.store.catalog:
         if not kind.namespaced:
             continue
-        for there in clerk.store.list(kind.key, name(obj)):
+        for child in writer.store.list(kind.key, name(obj)):
             left = True
-            if not going(there):
-                clerk.delete(there)
+            if not is_deleting(child):
+                writer.delete(child)
     if not left:
-        clerk.store.remove("Namespace", name(obj))
+        writer.store.remove("Namespace", name(obj))

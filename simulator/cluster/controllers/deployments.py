@@ -3,70 +3,70 @@
 from fractions import Fraction
 from math import ceil, floor
 
-from simulator.cluster.clerk import replicas
-from simulator.cluster.controllers.plan import Plan, Sight, child
+from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, child
 from simulator.cluster.objects import (
     Object,
-    conditions,
-    deep,
-    going,
+    is_deleting,
+    metadata_map,
     name,
     oldest,
+    set_conditions,
     template_hash,
     uid,
-    words,
+    value_at,
 )
+from simulator.cluster.store_writer import replicas
 
 HASH = "pod-template-hash"
 
 
-def deployment(obj: Object, sight: Sight) -> Plan:
+def deployment(obj: Object, sight: ControllerView) -> ChildChanges:
     """Bring the ReplicaSet of the present template to the replicas, the older ones to none."""
-    plan = Plan()
-    if going(obj):
+    plan = ChildChanges()
+    if is_deleting(obj):
         return plan
-    wanted, mark = replicas(obj), template_hash(obj["spec"].get("template"))
+    replicas_wanted, mark = replicas(obj), template_hash(obj["spec"].get("template"))
     sets = oldest(sight.view.children(uid(obj), "ReplicaSet"))
-    new = next((s for s in sets if words(s, "labels").get(HASH) == mark), None)
+    new = next((s for s in sets if metadata_map(s, "labels").get(HASH) == mark), None)
     old = [s for s in sets if s is not new and (replicas(s) or _count(s, "replicas"))]
-    if not old or deep(obj, "spec", "strategy", "type") == "Recreate":
-        held = any(_count(s, "replicas") for s in old)
-        target, keep = (0 if held else wanted), 0
+    if not old or value_at(obj, "spec", "strategy", "type") == "Recreate":
+        has_pods = any(_count(s, "replicas") for s in old)
+        target, keep = (0 if has_pods else replicas_wanted), 0
     else:
-        surge, missing = _bounds(obj, wanted)
-        target = min(wanted, max(wanted + surge - sum(map(replicas, old)), 0))
+        surge, missing = _bounds(obj, replicas_wanted)
+        target = min(replicas_wanted, max(replicas_wanted + surge - sum(map(replicas, old)), 0))
         ready_new = _count(new, "readyReplicas") if new else 0
-        keep = max(wanted - missing - ready_new, 0)
+        keep = max(replicas_wanted - missing - ready_new, 0)
     if new is None:
         plan.make.append(_replica_set(obj, mark, target))
     elif replicas(new) != target:
         plan.patch.append((new, {"spec": {"replicas": target}}))
-    for there in old:
-        stays = min(replicas(there), keep)
+    for old_set in old:
+        stays = min(replicas(old_set), keep)
         keep -= stays
-        if replicas(there) != stays:
-            plan.patch.append((there, {"spec": {"replicas": stays}}))
+        if replicas(old_set) != stays:
+            plan.patch.append((old_set, {"spec": {"replicas": stays}}))
     _report(plan, obj, sight, sets, new)
     return plan
 
 
-def _bounds(obj: Object, wanted: int) -> tuple[int, int]:
-    rolling = deep(obj, "spec", "strategy", "rollingUpdate", default={})
-    surge = share(rolling.get("maxSurge", "25%"), wanted, up=True)
-    missing = share(rolling.get("maxUnavailable", "25%"), wanted, up=False)
+def _bounds(obj: Object, replicas_wanted: int) -> tuple[int, int]:
+    rolling = value_at(obj, "spec", "strategy", "rollingUpdate", default={})
+    surge = share(rolling.get("maxSurge", "25%"), replicas_wanted, up=True)
+    missing = share(rolling.get("maxUnavailable", "25%"), replicas_wanted, up=False)
     return surge, missing if surge or missing else 1
 
 
-def share(given: int | str, whole: int, *, up: bool) -> int:
+def share(value: int | str, total: int, *, up: bool) -> int:
     """Return a number, or a percentage of the whole rounded up or down."""
-    if isinstance(given, int):
-        return given
-    part = Fraction(given.rstrip("%")) / 100 * whole
+    if isinstance(value, int):
+        return value
+    part = Fraction(value.rstrip("%")) / 100 * total
     return ceil(part) if up else floor(part)
 
 
 def _count(obj: Object, field: str) -> int:
-    return int(deep(obj, "status", field, default=0))
+    return int(value_at(obj, "status", field, default=0))
 
 
 def _replica_set(obj: Object, mark: str, count: int) -> Object:
@@ -82,37 +82,41 @@ def _replica_set(obj: Object, mark: str, count: int) -> Object:
         },
         "template": {**template, "metadata": {**meta, "labels": labels}},
     }
-    made = child(obj, "apps/v1", "ReplicaSet", f"{name(obj)}-{mark}", spec)
-    made["metadata"]["labels"] |= labels
-    return made
+    new_set = child(obj, "apps/v1", "ReplicaSet", f"{name(obj)}-{mark}", spec)
+    new_set["metadata"]["labels"] |= labels
+    return new_set
 
 
-def _report(plan: Plan, obj: Object, sight: Sight, sets: list[Object], new: Object | None) -> None:
-    wanted, total = replicas(obj), sum(_count(s, "replicas") for s in sets)
+def _report(
+    plan: ChildChanges, obj: Object, sight: ControllerView, sets: list[Object], new: Object | None
+) -> None:
+    replicas_wanted, total = replicas(obj), sum(_count(s, "replicas") for s in sets)
     ready = sum(_count(s, "readyReplicas") for s in sets)
     failing = [
         c
         for s in sets
-        for c in deep(s, "status", "conditions", default=())
+        for c in value_at(s, "status", "conditions", default=())
         if c["type"] == "ReplicaFailure"
     ]
-    _, missing = _bounds(obj, wanted)
-    enough = ready >= wanted - missing
-    said = (
+    _, missing = _bounds(obj, replicas_wanted)
+    enough = ready >= replicas_wanted - missing
+    condition = (
         ("Available", enough, "MinimumReplicasAvailable", "Deployment has minimum availability.")
         if enough
         else ("Available", False, "MinimumReplicasUnavailable", "Deployment lacks replicas.")
     )
-    kept = {**obj, "status": {**(obj.get("status") or {})}}
-    kept["status"]["conditions"] = [
-        c for c in deep(obj, "status", "conditions", default=()) if c["type"] != "ReplicaFailure"
+    projected = {**obj, "status": {**(obj.get("status") or {})}}
+    projected["status"]["conditions"] = [
+        c
+        for c in value_at(obj, "status", "conditions", default=())
+        if c["type"] != "ReplicaFailure"
     ]
     plan.status = {
         "replicas": total,
         "readyReplicas": ready,
         "availableReplicas": ready,
-        "unavailableReplicas": max(wanted - ready, 0),
+        "unavailableReplicas": max(replicas_wanted - ready, 0),
         "updatedReplicas": _count(new, "replicas") if new else 0,
         "observedGeneration": obj["metadata"].get("generation", 1),
-        "conditions": [*conditions(kept, sight.now_s, said), *failing[:1]],
+        "conditions": [*set_conditions(projected, sight.now_s, condition), *failing[:1]],
     }

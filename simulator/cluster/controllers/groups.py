@@ -2,42 +2,42 @@
 
 from typing import Any
 
-from simulator.cluster.controllers.plan import Plan, Sight, child, keep
-from simulator.cluster.objects import Object, deep, going, live, name, ready, uid
+from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, child, keep
+from simulator.cluster.objects import Object, is_deleting, is_live, is_ready, name, uid, value_at
 
 NAME, GROUP = "leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/group-index"
 
 
-def leader_worker_set(obj: Object, sight: Sight) -> Plan:
+def leader_worker_set(obj: Object, sight: ControllerView) -> ChildChanges:
     """Keep a StatefulSet of leaders, and below each leader's pod one of its workers.
 
     Whoever scales one of these sets is overruled: only the whole can be scaled.
     """
-    plan = Plan()
-    if going(obj):
+    plan = ChildChanges()
+    if is_deleting(obj):
         return plan
     spec = obj["spec"].get("leaderWorkerTemplate") or {}
     count, size = int(obj["spec"].get("replicas", 1)), int(spec.get("size", 1))
     worker = spec.get("workerTemplate") or {}
     leaders = _set(obj, name(obj), spec.get("leaderTemplate") or worker, count)
-    kept = keep(plan, sight.view.children(uid(obj), "StatefulSet"), [leaders])
-    pods = [p for s in kept for p in sight.view.children(uid(s), "Pod") if live(p)]
+    current = keep(plan, sight.view.children(uid(obj), "StatefulSet"), [leaders])
+    pods = [p for s in current for p in sight.view.children(uid(s), "Pod") if is_live(p)]
     for pod in pods if size > 1 else ():
         labels = {NAME: name(obj), GROUP: name(pod).rpartition("-")[2]}
         below = _set(pod, name(pod), worker, size - 1, labels)
         keep(plan, sight.view.children(uid(pod), "StatefulSet"), [below])
-    up = sum(ready(p) and _complete(p, sight, size) for p in pods)
+    up = sum(is_ready(p) and _complete(p, sight, size) for p in pods)
     plan.status = {"replicas": len(pods), "readyReplicas": up}
     return plan
 
 
-def _complete(leader: Object, sight: Sight, size: int) -> bool:
+def _complete(leader: Object, sight: ControllerView, size: int) -> bool:
     sets = sight.view.children(uid(leader), "StatefulSet")
-    return sum(int(deep(s, "status", "readyReplicas", default=0)) for s in sets) >= size - 1
+    return sum(int(value_at(s, "status", "readyReplicas", default=0)) for s in sets) >= size - 1
 
 
 def _set(
-    owner: Object, called: str, template: Any, count: int, labels: dict[str, str] | None = None
+    owner: Object, set_name: str, template: Any, count: int, labels: dict[str, str] | None = None
 ) -> Object:
     labels = labels or {NAME: name(owner)}
     meta = template.get("metadata") or {}
@@ -49,4 +49,4 @@ def _set(
         "serviceName": name(owner),
         "template": {**template, "metadata": {**meta, "labels": words}},
     }
-    return child(owner, "apps/v1", "StatefulSet", called, spec)
+    return child(owner, "apps/v1", "StatefulSet", set_name, spec)

@@ -1,52 +1,68 @@
 """Job: pods that run to completion; and JobSet and TrainJob, which are made of Jobs."""
 
-from simulator.cluster.controllers.plan import Plan, Sight, child, keep, pod
+from simulator.cluster.controllers.child_changes import (
+    ChildChanges,
+    ControllerView,
+    child,
+    keep,
+    pod,
+)
 from simulator.cluster.objects import (
     Object,
     condition,
-    conditions,
-    deep,
-    going,
-    holds,
-    live,
-    moment,
+    format_time,
+    has_condition,
+    has_ended,
+    is_deleting,
+    is_live,
+    is_ready,
     name,
     oldest,
-    over,
-    ready,
-    stamp,
+    parse_time,
+    set_conditions,
     uid,
+    value_at,
 )
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 
-def job(obj: Object, sight: Sight) -> Plan:
+def job(obj: Object, sight: ControllerView) -> ChildChanges:
     """Run pods until enough succeeded or too many failed; none while it is suspended."""
-    plan = Plan()
-    if going(obj):
+    plan = ChildChanges()
+    if is_deleting(obj):
         return plan
     spec, pods = obj["spec"], oldest(sight.view.children(uid(obj), "Pod"))
-    done, wrong = _counted(obj, pods, "Succeeded"), _counted(obj, pods, "Failed")
-    active = [p for p in pods if live(p)]
+    succeeded, wrong = _counted(obj, pods, "Succeeded"), _counted(obj, pods, "Failed")
+    active = [p for p in pods if is_live(p)]
     status: Object = {
-        "succeeded": done,
+        "succeeded": succeeded,
         "failed": wrong,
         "active": len(active),
-        "ready": sum(map(ready, active)),
-        "terminating": sum(going(p) and not over(p) for p in pods),
+        "ready": sum(map(is_ready, active)),
+        "terminating": sum(is_deleting(p) and not has_ended(p) for p in pods),
     }
-    if holds(obj, "Complete") or holds(obj, "Failed"):
+    if has_condition(obj, "Complete") or has_condition(obj, "Failed"):
         plan.drop = active
         _retire(plan, obj, sight)
         plan.status = status
         return plan
-    wanted = spec.get("completions")
+    completions = spec.get("completions")
     now = sight.now_s
-    suspended = holds(obj, "Suspended")
-    if (wanted is not None and done >= wanted) or (wanted is None and done and not active):
-        said = ("Complete", True, "CompletionsReached", "Reached expected number of succeeded pods")
-        status |= {"completionTime": stamp(now), "conditions": conditions(obj, now, said)}
+    suspended = has_condition(obj, "Suspended")
+    if (completions is not None and succeeded >= completions) or (
+        completions is None and succeeded and not active
+    ):
+        condition = (
+            "Complete",
+            True,
+            "CompletionsReached",
+            "Reached expected number of succeeded pods",
+        )
+        status |= {
+            "completionTime": format_time(now),
+            "conditions": set_conditions(obj, now, condition),
+        }
         plan.events.append(("Normal", "Completed", "Job completed"))
         plan.drop = active
     elif wrong > spec.get("backoffLimit", 6) or _late(plan, obj, sight):
@@ -56,43 +72,43 @@ def job(obj: Object, sight: Sight) -> Plan:
             if late
             else ("BackoffLimitExceeded", "Job has reached the specified backoff limit")
         )
-        status["conditions"] = conditions(obj, now, ("Failed", True, *why))
+        status["conditions"] = set_conditions(obj, now, ("Failed", True, *why))
         plan.events.append(("Warning", *why))
         plan.drop = active
     elif spec.get("suspend"):
         plan.drop = active
         status["startTime"] = None
         if not suspended:
-            said = ("Suspended", True, "JobSuspended", "Job suspended")
-            status["conditions"] = conditions(obj, now, said)
+            condition = ("Suspended", True, "JobSuspended", "Job suspended")
+            status["conditions"] = set_conditions(obj, now, condition)
             plan.events.append(("Normal", "Suspended", "Job suspended"))
     else:
         if suspended:
-            said = ("Suspended", False, "JobResumed", "Job resumed")
-            status |= {"conditions": conditions(obj, now, said)}
-        if suspended or not deep(obj, "status", "startTime"):
-            status["startTime"] = stamp(now)
-        _fill(plan, obj, pods, active, done)
+            condition = ("Suspended", False, "JobResumed", "Job resumed")
+            status |= {"conditions": set_conditions(obj, now, condition)}
+        if suspended or not value_at(obj, "status", "startTime"):
+            status["startTime"] = format_time(now)
+        _fill(plan, obj, pods, active, succeeded)
     plan.status = status
     return plan
 
 
 def _counted(obj: Object, pods: list[Object], phase: str) -> int:
     """Return how many pods ended so, those that were tidied away since included."""
-    now = sum(bool(deep(p, "status", "phase") == phase) for p in pods)
-    return max(now, int(deep(obj, "status", phase.lower(), default=0)))
+    now = sum(bool(value_at(p, "status", "phase") == phase) for p in pods)
+    return max(now, int(value_at(obj, "status", phase.lower(), default=0)))
 
 
-def _late(plan: Plan, obj: Object, sight: Sight) -> bool:
+def _late(plan: ChildChanges, obj: Object, sight: ControllerView) -> bool:
     limit = obj["spec"].get("activeDeadlineSeconds")
-    began = deep(obj, "status", "startTime")
+    began = value_at(obj, "status", "startTime")
     if limit is None or began is None or obj["spec"].get("suspend"):
         return False
-    plan.at_s = moment(began) + limit
+    plan.at_s = parse_time(began) + limit
     return sight.now_s >= plan.at_s
 
 
-def _retire(plan: Plan, obj: Object, sight: Sight) -> None:
+def _retire(plan: ChildChanges, obj: Object, sight: ControllerView) -> None:
     """Delete a finished job when its time to live is over."""
     ttl = obj["spec"].get("ttlSecondsAfterFinished")
     if ttl is None:
@@ -101,19 +117,21 @@ def _retire(plan: Plan, obj: Object, sight: Sight) -> None:
     since = ended.get("lastTransitionTime")
     if not since:  # the server takes such a condition; nobody knows when it was over
         return
-    plan.at_s = moment(since) + ttl
+    plan.at_s = parse_time(since) + ttl
     if sight.now_s >= plan.at_s:
         plan.drop = [*plan.drop, obj]
         plan.at_s = None
 
 
-def _fill(plan: Plan, obj: Object, pods: list[Object], active: list[Object], done: int) -> None:
+def _fill(
+    plan: ChildChanges, obj: Object, pods: list[Object], active: list[Object], succeeded: int
+) -> None:
     spec = obj["spec"]
-    wanted, wide = spec.get("completions"), int(spec.get("parallelism", 1))
-    room = wide if wanted is None else min(wide, wanted - done)
-    if wanted is None and done:
+    completions, wide = spec.get("completions"), int(spec.get("parallelism", 1))
+    room = wide if completions is None else min(wide, completions - succeeded)
+    if completions is None and succeeded:
         room = len(active)  # a work queue that has begun to end starts nothing more
-    leaving = sum(going(p) and not over(p) for p in pods)
+    leaving = sum(is_deleting(p) and not has_ended(p) for p in pods)
     labels = {
         "batch.kubernetes.io/job-name": name(obj),
         "batch.kubernetes.io/controller-uid": uid(obj),
@@ -122,48 +140,50 @@ def _fill(plan: Plan, obj: Object, pods: list[Object], active: list[Object], don
     plan.drop = active[room:] if room < len(active) else []
     template = spec.get("template") or {}
     indexed = spec.get("completionMode") == "Indexed"
-    taken = {
+    used_indexes = {
         int(p["metadata"]["annotations"][INDEX])
         for p in pods
-        if indexed and deep(p, "status", "phase") != "Failed"
+        if indexed and value_at(p, "status", "phase") != "Failed"
     }
-    free = iter(i for i in range((wanted or 0) + len(pods) + 1) if i not in taken)
+    free = iter(i for i in range((completions or 0) + len(pods) + 1) if i not in used_indexes)
     for _ in range(room - len(active) - leaving):
         number = next(free) if indexed else None
         head = name(obj) if number is None else f"{name(obj)}-{number}"
-        made = pod(obj, template, f"{head}-", labels, generate=True)
+        new_pod = pod(obj, template, f"{head}-", labels, generate=True)
         if number is not None:
-            notes = {**(made["metadata"].get("annotations") or {}), INDEX: str(number)}
-            made["metadata"]["annotations"] = notes
-            made["metadata"]["labels"][INDEX] = str(number)
-        plan.make.append(made)
+            notes = {**(new_pod["metadata"].get("annotations") or {}), INDEX: str(number)}
+            new_pod["metadata"]["annotations"] = notes
+            new_pod["metadata"]["labels"][INDEX] = str(number)
+        plan.make.append(new_pod)
 
 
 def ended(obj: Object) -> str:
     """Return Complete, Failed or nothing: how a job ended."""
-    return next((word for word in ("Complete", "Failed") if holds(obj, word)), "")
+    return next((word for word in ("Complete", "Failed") if has_condition(obj, word)), "")
 
 
-def job_set(obj: Object, sight: Sight) -> Plan:
+def job_set(obj: Object, sight: ControllerView) -> ChildChanges:
     """Keep the jobs of each replicated job, all suspended while the set is."""
-    plan = Plan()
-    if going(obj):
+    plan = ChildChanges()
+    if is_deleting(obj):
         return plan
     spec, have = obj["spec"], sight.view.children(uid(obj), "Job")
     stopped = bool(spec.get("suspend"))
     wanted = []
     for group in spec.get("replicatedJobs") or ():
         for index in range(int(group.get("replicas", 1))):
-            called = f"{name(obj)}-{group['name']}-{index}"
+            child_name = f"{name(obj)}-{group['name']}-{index}"
             labels = {
                 "jobset.sigs.k8s.io/jobset-name": name(obj),
                 "jobset.sigs.k8s.io/replicatedjob-name": group["name"],
                 "jobset.sigs.k8s.io/job-index": str(index),
             }
-            inner = deep(group, "template", "spec", default={})
-            made = child(obj, "batch/v1", "Job", called, _labelled(inner, labels, suspend=stopped))
-            made["metadata"]["labels"] |= labels
-            wanted.append(made)
+            inner = value_at(group, "template", "spec", default={})
+            new_job = child(
+                obj, "batch/v1", "Job", child_name, _labelled(inner, labels, suspend=stopped)
+            )
+            new_job["metadata"]["labels"] |= labels
+            wanted.append(new_job)
     _follow(plan, obj, sight, have, wanted, stopped=stopped)
     return plan
 
@@ -176,24 +196,30 @@ def _labelled(spec: Object, labels: dict[str, str], *, suspend: bool) -> Object:
 
 
 def _follow(
-    plan: Plan,
+    plan: ChildChanges,
     obj: Object,
-    sight: Sight,
+    sight: ControllerView,
     have: list[Object],
     wanted: list[Object],
     *,
     stopped: bool,
 ) -> None:
     """Keep the children, and say of the whole what they say of themselves."""
-    if holds(obj, "Completed") or holds(obj, "Complete") or holds(obj, "Failed"):
+    if (
+        has_condition(obj, "Completed")
+        or has_condition(obj, "Complete")
+        or has_condition(obj, "Failed")
+    ):
         return
-    kept = keep(plan, have, wanted)
-    for there, said in plan.patch:
-        if ended(there):
-            said["spec"].pop("suspend", None)
-    for _, said in plan.patch:  # a job's template is immutable
-        said["spec"] = {k: v for k, v in said["spec"].items() if k in {"suspend", "parallelism"}}
-    ends = [ended(o) or _set_ended(o) for o in kept]
+    current = keep(plan, have, wanted)
+    for job_object, patch_body in plan.patch:
+        if ended(job_object):
+            patch_body["spec"].pop("suspend", None)
+    for _, patch_body in plan.patch:  # a job's template is immutable
+        patch_body["spec"] = {
+            k: v for k, v in patch_body["spec"].items() if k in {"suspend", "parallelism"}
+        }
+    ends = [ended(o) or _set_ended(o) for o in current]
     changes = [
         (
             "Suspended",
@@ -204,20 +230,20 @@ def _follow(
     ]
     if "Failed" in ends:
         changes.append(("Failed", True, "FailedJobs", "a job failed"))
-    elif ends and len(kept) == len(wanted) and all(ends):
-        done = "Complete" if obj["kind"] == "TrainJob" else "Completed"
-        changes.append((done, True, "AllJobsCompleted", "all jobs completed"))
-    plan.status = {"conditions": conditions(obj, sight.now_s, *changes)}
+    elif ends and len(current) == len(wanted) and all(ends):
+        finished = "Complete" if obj["kind"] == "TrainJob" else "Completed"
+        changes.append((finished, True, "AllJobsCompleted", "all jobs completed"))
+    plan.status = {"conditions": set_conditions(obj, sight.now_s, *changes)}
 
 
 def _set_ended(obj: Object) -> str:
-    return "Complete" if holds(obj, "Completed") else ""
+    return "Complete" if has_condition(obj, "Completed") else ""
 
 
-def train_job(obj: Object, sight: Sight) -> Plan:
+def train_job(obj: Object, sight: ControllerView) -> ChildChanges:
     """Keep the one JobSet of a TrainJob; its trainer says how many nodes of what size."""
-    plan = Plan()
-    if going(obj):
+    plan = ChildChanges()
+    if is_deleting(obj):
         return plan
     trainer = obj["spec"].get("trainer") or {}
     nodes = int(trainer.get("numNodes", 1))

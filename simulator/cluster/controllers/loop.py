@@ -2,21 +2,30 @@
 
 from collections.abc import Mapping
 
-from simulator.cluster.alarms import Alarms
-from simulator.cluster.clerk import Clerk
-from simulator.cluster.controllers import collector, guards, single
+from simulator.cluster.controllers import collector, quota_guards, single_replica
+from simulator.cluster.controllers.child_changes import Controller, ControllerView
 from simulator.cluster.controllers.deployments import deployment
 from simulator.cluster.controllers.groups import leader_worker_set
 from simulator.cluster.controllers.jobs import job, job_set, train_job
-from simulator.cluster.controllers.plan import Controller, Sight
 from simulator.cluster.controllers.ray import ray_cluster, ray_job
 from simulator.cluster.controllers.replicas import replica_set, stateful_set
 from simulator.cluster.controllers.training import kinds, training_job
 from simulator.cluster.controllers.volcano import JOB as VOLCANO_JOB
 from simulator.cluster.controllers.volcano import volcano_job
-from simulator.cluster.objects import Object, called, controller, going, name, namespace, over, uid
+from simulator.cluster.objects import (
+    Object,
+    controller,
+    has_ended,
+    is_deleting,
+    kind_of,
+    name,
+    namespace,
+    uid,
+)
+from simulator.cluster.store_writer import StoreWriter
+from simulator.cluster.timers import Timers
 from simulator.cluster.view import Key, View
-from simulator.kube.history import Change
+from simulator.kube.history import StoreChange
 
 KUBE = "kube-controller-manager"
 CONTROLLERS: Mapping[str, tuple[Controller, str]] = {
@@ -28,9 +37,9 @@ CONTROLLERS: Mapping[str, tuple[Controller, str]] = {
     "TrainJob": (train_job, "trainer-controller"),
     "RayCluster": (ray_cluster, "kuberay-operator"),
     "RayJob": (ray_job, "kuberay-operator"),
-    "Notebook": (single.notebook, "notebook-controller"),
-    "Workspace": (single.workspace, "workspace-controller"),
-    "InferenceService": (single.inference_service, "kserve-controller"),
+    "Notebook": (single_replica.notebook, "notebook-controller"),
+    "Workspace": (single_replica.workspace, "workspace-controller"),
+    "InferenceService": (single_replica.inference_service, "kserve-controller"),
     "LeaderWorkerSet": (leader_worker_set, "lws-controller"),
     VOLCANO_JOB: (volcano_job, "vc-controller-manager"),
     **dict.fromkeys(kinds(), (training_job, "training-operator")),
@@ -52,8 +61,8 @@ LEVELS = 3
 class Loop:
     """The controllers of one cluster, and the objects they have to look at."""
 
-    def __init__(self, view: View, clerk: Clerk, alarms: Alarms) -> None:
-        self._view, self._clerk, self._alarms = view, clerk, alarms
+    def __init__(self, view: View, writer: StoreWriter, alarms: Timers) -> None:
+        self._view, self._writer, self._alarms = view, writer, alarms
         self._dirty: dict[Key, None] = {}
         self._spaces: dict[str, None] = {}
         self._ended: list[Object] = []
@@ -65,9 +74,9 @@ class Loop:
         """Say whether anything is still to be looked at."""
         return bool(self._dirty or self._spaces or self._ended)
 
-    def notice(self, change: Change) -> None:
+    def notice(self, change: StoreChange) -> None:
         """See what changed, and remember whom it concerns."""
-        obj, kind = change.object, called(change.object)
+        obj, kind = change.object, kind_of(change.object)
         if kind == "Event":
             return
         self._mark(obj, kind)
@@ -76,7 +85,9 @@ class Loop:
         self._tell_above(obj)
         if kind in GUARDED:
             self._spaces[namespace(obj)] = None
-        if kind == "ResourceQuota" or (kind == "Pod" and (change.type == "DELETED" or over(obj))):
+        if kind == "ResourceQuota" or (
+            kind == "Pod" and (change.type == "DELETED" or has_ended(obj))
+        ):
             self._retry(namespace(obj))
 
     def _tell_above(self, obj: Object) -> None:
@@ -86,7 +97,7 @@ class Loop:
             reference = None if above is None else controller(above)
             if reference is None:
                 return
-            key = (called(dict(reference)), namespace(obj), str(reference["name"]))
+            key = (kind_of(dict(reference)), namespace(obj), str(reference["name"]))
             self._dirty[key] = None
             above = self._view.get(*key)
 
@@ -95,12 +106,12 @@ class Loop:
         self._dirty[kind, namespace(obj), name(obj)] = None
         if space:
             dying = self._view.get("Namespace", "", space)
-            if dying is not None and going(dying):
+            if dying is not None and is_deleting(dying):
                 self._dirty["Namespace", "", space] = None
 
     def _retry(self, space: str) -> None:
         """Let those try again whose children were refused for want of quota."""
-        for owner in tuple(self._clerk.refused.get(space, ())):
+        for owner in tuple(self._writer.refused.get(space, ())):
             if owner in self._refused:
                 self._dirty[self._refused.pop(owner)] = None
 
@@ -108,17 +119,17 @@ class Loop:
         """Let every controller look once at what concerns it."""
         ended, self._ended = self._ended, []
         for lost in ended:
-            collector.collect(lost, self._view, self._clerk)
+            collector.collect(lost, self._view, self._writer)
         dirty, self._dirty = self._dirty, {}
         for key in dirty:
-            there = self._view.get(*key)
-            if there is None:
+            existing = self._view.get(*key)
+            if existing is None:
                 continue
-            obj: Object = there
+            obj: Object = existing
             if key[0] == "Namespace":
-                collector.end_namespace(obj, self._clerk)
+                collector.end_namespace(obj, self._writer)
             elif obj["metadata"].get("finalizers"):
-                collector.finalize(obj, self._view, self._clerk)
+                collector.finalize(obj, self._view, self._writer)
             if key[0] in CONTROLLERS:
                 self._reconcile(key, obj)
         spaces, self._spaces = self._spaces, {}
@@ -127,32 +138,32 @@ class Loop:
 
     def _reconcile(self, key: Key, obj: Object) -> None:
         control, manager = CONTROLLERS[key[0]]
-        refused = self._clerk.refused[namespace(obj)]
-        sight = Sight(self._view, self._clerk.now_s, lambda o: refused.get(uid(o)))
+        refused = self._writer.refused[namespace(obj)]
+        sight = ControllerView(self._view, self._writer.now_s, lambda o: refused.get(uid(o)))
         plan = control(obj, sight)
-        for there in plan.drop:
-            if not going(there):
-                self._clerk.delete(there)
-        for there, body in plan.patch:
-            self._clerk.patch(there, body, manager)
+        for existing in plan.drop:
+            if not is_deleting(existing):
+                self._writer.delete(existing)
+        for existing, body in plan.patch:
+            self._writer.patch(existing, body, manager)
         for body in () if uid(obj) in self._refused else plan.make:
-            if self._clerk.create(body, manager, obj) is None and uid(obj) in refused:
+            if self._writer.create(body, manager, obj) is None and uid(obj) in refused:
                 self._refused[uid(obj)] = key
                 plan.status = control(obj, sight).status  # it says why now
                 break
         if plan.status is not None:
-            self._clerk.status(obj, plan.status, "")
+            self._writer.status(obj, plan.status, "")
         for kind, reason, message in plan.events:
-            self._clerk.event(obj, reason, message, manager, kind)
-        if plan.at_s is not None and plan.at_s > self._clerk.now_s:
+            self._writer.event(obj, reason, message, manager, kind)
+        if plan.at_s is not None and plan.at_s > self._writer.now_s:
             self._alarms.set(plan.at_s, key, lambda: self._dirty.update({key: None}))
 
     def _guard(self, space: str) -> None:
         for obj in self._view.of("PodDisruptionBudget", space):
-            at_s = guards.budget(obj, self._view, self._clerk)
+            at_s = quota_guards.budget(obj, self._view, self._writer)
             if at_s is not None:
                 self._alarms.set(
                     at_s, ("budget", uid(obj)), lambda: self._spaces.update({space: None})
                 )
         for obj in self._view.of("ResourceQuota", space):
-            guards.resource_quota(obj, self._view, self._clerk)
+            quota_guards.resource_quota(obj, self._view, self._writer)

@@ -5,20 +5,20 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from simulator.cluster.controllers.plan import Plan, Sight, pod
+from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, pod
 from simulator.cluster.objects import (
     Object,
-    conditions,
-    deep,
-    going,
-    holds,
-    live,
+    format_time,
+    has_condition,
+    has_ended,
+    is_deleting,
+    is_live,
+    is_ready,
+    metadata_map,
     name,
-    over,
-    ready,
-    stamp,
+    set_conditions,
     uid,
-    words,
+    value_at,
 )
 
 ROLE, JOB = "training.kubeflow.org/replica-type", "training.kubeflow.org/job-name"
@@ -32,53 +32,53 @@ def kinds() -> dict[str, dict[str, str]]:
     return {row["kind"]: row for row in csv.DictReader(text.splitlines())}
 
 
-def training_job(obj: Object, sight: Sight) -> Plan:
+def training_job(obj: Object, sight: ControllerView) -> ChildChanges:
     """Keep a pod for each place of each role until the chief is done; none while suspended."""
-    plan = Plan()
-    if going(obj) or holds(obj, "Succeeded") or holds(obj, "Failed"):
+    plan = ChildChanges()
+    if is_deleting(obj) or has_condition(obj, "Succeeded") or has_condition(obj, "Failed"):
         return plan
     row = kinds()[obj["kind"]]
     roles: dict[str, Any] = obj["spec"].get(row["specs"]) or {}
     pods = {name(p): p for p in sight.view.children(uid(obj), "Pod")}
-    wrong = sum(deep(p, "status", "phase") == "Failed" for p in pods.values())
-    if deep(obj, "spec", "runPolicy", "suspend"):
-        plan.drop = [p for p in pods.values() if not going(p)]
-        return _tell(plan, obj, sight, pods, ("Suspended", True, "JobSuspended", "suspended"))
+    wrong = sum(value_at(p, "status", "phase") == "Failed" for p in pods.values())
+    if value_at(obj, "spec", "runPolicy", "suspend"):
+        plan.drop = [p for p in pods.values() if not is_deleting(p)]
+        return _report(plan, obj, sight, pods, ("Suspended", True, "JobSuspended", "suspended"))
     chief = row["chief"] if row["chief"] in roles else next(iter(roles), "")
-    done = _done(pods, roles, chief)
-    if done:
-        return _tell(plan, obj, sight, pods, ("Succeeded", True, "JobSucceeded", "completed"))
-    tried = wrong + int(deep(obj, "status", "failures", default=0))
-    if tried > int(deep(obj, "spec", "runPolicy", "backoffLimit", default=3)):
-        plan.drop = [p for p in pods.values() if live(p)]
-        return _tell(plan, obj, sight, pods, ("Failed", True, "JobFailed", "too many failures"))
+    is_done = _is_done(pods, roles, chief)
+    if is_done:
+        return _report(plan, obj, sight, pods, ("Succeeded", True, "JobSucceeded", "completed"))
+    tried = wrong + int(value_at(obj, "status", "failures", default=0))
+    if tried > int(value_at(obj, "spec", "runPolicy", "backoffLimit", default=3)):
+        plan.drop = [p for p in pods.values() if is_live(p)]
+        return _report(plan, obj, sight, pods, ("Failed", True, "JobFailed", "too many failures"))
     _fill(plan, obj, roles, pods)
-    running = [p for p in pods.values() if ready(p)]
+    running = [p for p in pods.values() if is_ready(p)]
     changes = [("Created", True, "JobCreated", "created")]
-    if holds(obj, "Suspended"):
+    if has_condition(obj, "Suspended"):
         changes.append(("Suspended", False, "JobResumed", "resumed"))
     if pods and len(running) == len(pods):
         changes.append(("Running", True, "JobRunning", "running"))
-    return _tell(plan, obj, sight, pods, *changes, failures=tried)
+    return _report(plan, obj, sight, pods, *changes, failures=tried)
 
 
-def _fill(plan: Plan, obj: Object, roles: dict[str, Any], pods: dict[str, Object]) -> None:
+def _fill(plan: ChildChanges, obj: Object, roles: dict[str, Any], pods: dict[str, Object]) -> None:
     """Make what is missing, take away what failed (to be made again) and what is too much."""
     places = {
-        _called(obj, role, place): (role, place, spec)
+        _pod_name(obj, role, place): (role, place, spec)
         for role, spec in roles.items()
         for place in range(int(spec.get("replicas", 1)))
     }
-    for called, (role, place, spec) in places.items():
-        there = pods.get(called)
-        if there is None:
+    for pod_name, (role, place, spec) in places.items():
+        pod = pods.get(pod_name)
+        if pod is None:
             plan.make.append(_member(obj, role, place, spec))
-        elif deep(there, "status", "phase") == "Failed" and not going(there):
-            plan.drop.append(there)
-    plan.drop += [p for n, p in pods.items() if n not in places and not going(p)]
+        elif value_at(pod, "status", "phase") == "Failed" and not is_deleting(pod):
+            plan.drop.append(pod)
+    plan.drop += [p for n, p in pods.items() if n not in places and not is_deleting(p)]
 
 
-def _called(obj: Object, role: str, place: int) -> str:
+def _pod_name(obj: Object, role: str, place: int) -> str:
     return f"{name(obj)}-{role.lower()}-{place}"
 
 
@@ -92,48 +92,48 @@ def _member(obj: Object, role: str, place: int, spec: Any) -> Object:
     policy = spec.get("restartPolicy", "OnFailure")
     policy = "Never" if policy == "ExitCode" else policy
     template = spec.get("template") or {}
-    return pod(obj, template, _called(obj, role, place), labels, restartPolicy=policy)
+    return pod(obj, template, _pod_name(obj, role, place), labels, restartPolicy=policy)
 
 
-def _done(pods: dict[str, Object], roles: dict[str, Any], chief: str) -> bool:
+def _is_done(pods: dict[str, Object], roles: dict[str, Any], chief: str) -> bool:
     """Say whether the chief succeeded; where no role is the chief's, all of the first role."""
-    members = [p for p in pods.values() if words(p, "labels").get(ROLE) == chief.lower()]
-    ended = sum(deep(p, "status", "phase") == "Succeeded" for p in members)
+    members = [p for p in pods.values() if metadata_map(p, "labels").get(ROLE) == chief.lower()]
+    ended = sum(value_at(p, "status", "phase") == "Succeeded" for p in members)
     return bool(chief) and ended >= int(roles[chief].get("replicas", 1)) > 0
 
 
-def _tell(
-    plan: Plan,
+def _report(
+    plan: ChildChanges,
     obj: Object,
-    sight: Sight,
+    sight: ControllerView,
     pods: dict[str, Object],
     *changes: tuple[str, bool, str, str],
     failures: int | None = None,
-) -> Plan:
+) -> ChildChanges:
     now = sight.now_s
     first = changes[0]
     if first[0] != "Created":  # what it is now, it was not before
         changes = (*changes, ("Running", False, first[2], first[3]))
-    if first[0] in {"Succeeded", "Failed", "Suspended"} and not holds(obj, first[0]):
+    if first[0] in {"Succeeded", "Failed", "Suspended"} and not has_condition(obj, first[0]):
         kind = "Warning" if first[0] == "Failed" else "Normal"
         plan.events.append((kind, first[2], f"{obj['kind']} {name(obj)} is {first[3]}."))
     counts: dict[str, Any] = {}
     for role in obj["spec"].get(kinds()[obj["kind"]]["specs"]) or {}:
-        own = [p for p in pods.values() if words(p, "labels").get(ROLE) == role.lower()]
-        phases = [deep(p, "status", "phase") for p in own]
+        own = [p for p in pods.values() if metadata_map(p, "labels").get(ROLE) == role.lower()]
+        phases = [value_at(p, "status", "phase") for p in own]
         counts[role] = {
-            "active": sum(not over(p) and not going(p) for p in own),
+            "active": sum(not has_ended(p) and not is_deleting(p) for p in own),
             "succeeded": phases.count("Succeeded"),
             "failed": phases.count("Failed"),
             "selector": f"{JOB}={name(obj)},{ROLE}={role.lower()}",
         }
-    plan.status = {"conditions": conditions(obj, now, *changes), "replicaStatuses": counts}
+    plan.status = {"conditions": set_conditions(obj, now, *changes), "replicaStatuses": counts}
     if first[0] == "Suspended":
         plan.status["startTime"] = None
-    elif not deep(obj, "status", "startTime"):
-        plan.status["startTime"] = stamp(now)
+    elif not value_at(obj, "status", "startTime"):
+        plan.status["startTime"] = format_time(now)
     if first[0] in {"Succeeded", "Failed"}:
-        plan.status["completionTime"] = stamp(now)
+        plan.status["completionTime"] = format_time(now)
     if failures is not None:
         plan.status["failures"] = failures
     return plan

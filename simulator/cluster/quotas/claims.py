@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 
-class Claim(msgspec.Struct, frozen=True):
+class QuotaClaim(msgspec.Struct, frozen=True):
     """A workload (Kueue) or a pod or gang (ElasticQuota) that wants quota."""
 
     uid: str

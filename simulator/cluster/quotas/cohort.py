@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from simulator.cluster.quotas.claims import Claim
+from simulator.cluster.quotas.claims import QuotaClaim
 
 Within = Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority"]
 Reclaim = Literal["Never", "LowerPriority", "Any"]
@@ -59,10 +59,10 @@ class ClusterQueue(msgspec.Struct, frozen=True):
         return self.quotas.get(part[0], {}).get(part[1], Quota(0))
 
 
-class Held(msgspec.Struct, frozen=True):
+class AdmittedClaim(msgspec.Struct, frozen=True):
     """An admitted claim."""
 
-    claim: Claim
+    claim: QuotaClaim
     flavors: Mapping[str, str]
     since_s: float
     leaving: bool = False
@@ -76,39 +76,41 @@ class Held(msgspec.Struct, frozen=True):
 class Ledger:
     """What is held of every queue; a copy is for trying things on."""
 
-    def __init__(self, queues: Mapping[str, ClusterQueue], held: Iterable[Held] = ()) -> None:
+    def __init__(
+        self, queues: Mapping[str, ClusterQueue], admitted: Iterable[AdmittedClaim] = ()
+    ) -> None:
         self.queues = queues
-        self.held: dict[str, Held] = {}
-        self._by_queue: dict[str, dict[str, Held]] = {}
+        self.held: dict[str, AdmittedClaim] = {}
+        self._by_queue: dict[str, dict[str, AdmittedClaim]] = {}
         self._mates: dict[str, list[ClusterQueue]] = {}
         for queue in queues.values():
             self._mates.setdefault(queue.cohort, []).append(queue)
         self._used: dict[str, Counter[Part]] = {}
-        for one in held:
-            self.add(one)
+        for claim in admitted:
+            self.add(claim)
 
     def copy(self) -> "Ledger":
         """Return a ledger of its own."""
         twin = Ledger(self.queues)
         twin.held = dict(self.held)
-        twin._by_queue = {queue: dict(held) for queue, held in self._by_queue.items()}
+        twin._by_queue = {queue: dict(claims) for queue, claims in self._by_queue.items()}
         twin._used = {queue: used.copy() for queue, used in self._used.items()}
         return twin
 
-    def add(self, one: Held) -> None:
+    def add(self, admitted: AdmittedClaim) -> None:
         """Count a claim."""
-        self.drop(one.claim.uid)
-        self.held[one.claim.uid] = one
-        self._by_queue.setdefault(one.claim.queue, {})[one.claim.uid] = one
-        self._used.setdefault(one.claim.queue, Counter()).update(one.parts())
+        self.drop(admitted.claim.uid)
+        self.held[admitted.claim.uid] = admitted
+        self._by_queue.setdefault(admitted.claim.queue, {})[admitted.claim.uid] = admitted
+        self._used.setdefault(admitted.claim.queue, Counter()).update(admitted.parts())
 
-    def drop(self, uid: str) -> Held | None:
+    def drop(self, uid: str) -> AdmittedClaim | None:
         """Count a claim no more."""
-        gone = self.held.pop(uid, None)
-        if gone is not None:
-            del self._by_queue[gone.claim.queue][uid]
-            self._used[gone.claim.queue].subtract(gone.parts())
-        return gone
+        dropped = self.held.pop(uid, None)
+        if dropped is not None:
+            del self._by_queue[dropped.claim.queue][uid]
+            self._used[dropped.claim.queue].subtract(dropped.parts())
+        return dropped
 
     def used(self, queue: str, part: Part) -> int:
         """Return what a queue holds of a part."""
@@ -123,7 +125,7 @@ class Ledger:
         """Return the queues that share quota with one, itself among them."""
         return self._mates[queue.cohort] if queue.cohort else [queue]
 
-    def held_by(self, queue: str) -> list[Held]:
+    def held_by(self, queue: str) -> list[AdmittedClaim]:
         """Return what one queue holds."""
         return list(self._by_queue.get(queue, {}).values())
 
@@ -140,20 +142,20 @@ class Ledger:
         return self._open(queue, part, lambda _queue, _part: 0)
 
     def _open(self, queue: ClusterQueue, part: Part, used: Callable[[str, Part], int]) -> int:
-        quota, mine = queue.quota(part), used(queue.name, part)
+        quota, own = queue.quota(part), used(queue.name, part)
         if not queue.cohort:
-            return quota.nominal - mine
+            return quota.nominal - own
         pool = 0
         for other in self.mates(queue):
             theirs = other.quota(part)
             pool += theirs.nominal - theirs.kept
             pool -= max(0, used(other.name, part) - theirs.kept)
         if quota.borrowing_limit is not None:
-            pool = min(pool, quota.nominal + quota.borrowing_limit - max(mine, quota.kept))
-        return max(0, quota.kept - mine) + pool
+            pool = min(pool, quota.nominal + quota.borrowing_limit - max(own, quota.kept))
+        return max(0, quota.kept - own) + pool
 
 
-def parts(claim: Claim, flavors: Mapping[str, str]) -> dict[Part, int]:
+def parts(claim: QuotaClaim, flavors: Mapping[str, str]) -> dict[Part, int]:
     """Return what a claim uses by flavor and resource."""
     return {
         (flavors[resource], resource): amount

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from fallow.errors import UsageError
-from simulator.cluster.quotas.claims import Admit, Claim, Preempt, Refuse, Verdict
+from simulator.cluster.quotas.claims import Admit, Preempt, QuotaClaim, Refuse, Verdict
 
 
 class ElasticQuota(msgspec.Struct, frozen=True):
@@ -32,33 +32,33 @@ class ElasticQuotas:
     """
 
     def __init__(self, quotas: Iterable[ElasticQuota]) -> None:
-        self._held: dict[str, tuple[Claim, float]] = {}
+        self._claims: dict[str, tuple[QuotaClaim, float]] = {}
         self._used: dict[str, Counter[str]] = {}
         self._leaving: set[str] = set()
-        self._nominated: dict[str, Claim] = {}
+        self._nominated: dict[str, QuotaClaim] = {}
         self.configure(quotas)
 
     def configure(self, quotas: Iterable[ElasticQuota]) -> None:
         """Replace the quotas (the first of a namespace counts); what is held stays held."""
         self.quotas: dict[str, ElasticQuota] = {}
         for quota in quotas:
-            for resource, most in quota.max.items():
-                if quota.min.get(resource, 0) > most:
+            for resource, maximum in quota.max.items():
+                if quota.min.get(resource, 0) > maximum:
                     raise UsageError(
                         f"ElasticQuota of {quota.namespace!r}: min of {resource} is"
-                        f" {quota.min[resource]}, max only {most}",
+                        f" {quota.min[resource]}, max only {maximum}",
                         hint="min may be at most max",
                     )
             self.quotas.setdefault(quota.namespace, quota)
         self._guaranteed = _sum(quota.min for quota in self.quotas.values())
 
-    def hold(self, claim: Claim, since_s: float = 0.0) -> None:
+    def hold(self, claim: QuotaClaim, since_s: float = 0.0) -> None:
         """Count a placed pod or gang."""
         self.release(claim.uid)
-        self._held[claim.uid] = claim, since_s
+        self._claims[claim.uid] = claim, since_s
         self._used.setdefault(claim.queue, Counter()).update(claim.uses)
 
-    def nominate(self, claim: Claim) -> None:
+    def nominate(self, claim: QuotaClaim) -> None:
         """Keep what a claim evicts others for: they would take it again the moment it is free."""
         self._nominated[claim.uid] = claim
 
@@ -69,26 +69,27 @@ class ElasticQuotas:
     def release(self, uid: str) -> None:
         """Stop counting it."""
         self._nominated.pop(uid, None)
-        if uid in self._held:
-            gone, _ = self._held.pop(uid)
-            self._used[gone.queue].subtract(gone.uses)
+        if uid in self._claims:
+            claim, _ = self._claims.pop(uid)
+            self._used[claim.queue].subtract(claim.uses)
         self._leaving.discard(uid)
 
     def used(self, namespace: str) -> dict[str, int]:
         """Return what a namespace holds by resource."""
         return {name: n for name, n in self._used.get(namespace, Counter()).items() if n}
 
-    def admit(self, claim: Claim) -> Verdict:
+    def admit(self, claim: QuotaClaim) -> Verdict:
         """Judge one claim; holds nothing. A namespace without a quota is always admitted."""
         quota = self.quotas.get(claim.queue)
         if quota is None:
             return Admit()
         after = _sum([self.used(claim.queue), claim.uses])
-        for resource, most in sorted(quota.max.items()):
-            if claim.uses.get(resource, 0) and after[resource] > most:
+        for resource, maximum in sorted(quota.max.items()):
+            if claim.uses.get(resource, 0) and after[resource] > maximum:
                 return Refuse(
                     f"Pod {claim.uid} is rejected in PreFilter because ElasticQuota"
-                    f" {quota.namespace} is more than Max ({resource}: {after[resource]} > {most})"
+                    f" {quota.namespace} is more than Max ({resource}: {after[resource]} > "
+                    f"{maximum})"
                 )
         if self._within_all(claim, self._used):
             return Admit(borrows=self.rises_above(claim))
@@ -100,82 +101,93 @@ class ElasticQuotas:
             " than min"
         )
 
-    def may(self, claim: Claim, victim: str, priority: int = 0) -> bool:
+    def may(self, claim: QuotaClaim, victim: str, priority: int = 0) -> bool:
         """Say whether a running pod yields to this claim (`scheduler.preempting.victims`).
 
         `priority` is the victim's, for pods that hold no quota: those yield only to higher
         claims without a quota.
         """
-        held = self._held.get(victim)
-        if claim.queue not in self.quotas or held is None or held[0].queue not in self.quotas:
-            neither = claim.queue not in self.quotas and held is None
+        victim_claim = self._claims.get(victim)
+        if (
+            claim.queue not in self.quotas
+            or victim_claim is None
+            or victim_claim[0].queue not in self.quotas
+        ):
+            neither = claim.queue not in self.quotas and victim_claim is None
             return neither and priority < claim.priority
-        return self._yields(claim, held[0], self._used, above=self.rises_above(claim))
+        return self._yields(claim, victim_claim[0], self._used, above=self.rises_above(claim))
 
-    def rises_above(self, claim: Claim) -> bool:
+    def rises_above(self, claim: QuotaClaim) -> bool:
         """Say whether the claim takes its namespace above its min."""
         own = _sum([self._used.get(claim.queue, {}), claim.uses])
         return self._above(own, self.quotas[claim.queue], claim.uses)
 
     def _yields(
-        self, claim: Claim, held: Claim, used: Mapping[str, Counter[str]], *, above: bool
+        self,
+        claim: QuotaClaim,
+        running: QuotaClaim,
+        used: Mapping[str, Counter[str]],
+        *,
+        above: bool,
     ) -> bool:
         if above:
-            return held.queue == claim.queue and held.priority < claim.priority
-        if held.queue == claim.queue or held.queue not in self.quotas:
+            return running.queue == claim.queue and running.priority < claim.priority
+        if running.queue == claim.queue or running.queue not in self.quotas:
             return False
-        return self._above(used[held.queue], self.quotas[held.queue], claim.uses, held.uses)
+        return self._above(
+            used[running.queue], self.quotas[running.queue], claim.uses, running.uses
+        )
 
     def _above(
-        self, used: Mapping[str, int], quota: ElasticQuota, *asked: Mapping[str, int]
+        self, used: Mapping[str, int], quota: ElasticQuota, *requests: Mapping[str, int]
     ) -> bool:
         """Say whether use exceeds the min in a counted resource that all of these ask."""
         resources = set(self._guaranteed)
-        for some in asked:
-            resources &= {resource for resource, amount in some.items() if amount}
+        for amounts in requests:
+            resources &= {resource for resource, amount in amounts.items() if amount}
         return any(used.get(r, 0) > quota.min.get(r, 0) for r in resources)
 
-    def _victims(self, claim: Claim) -> tuple[str, ...]:
+    def _victims(self, claim: QuotaClaim) -> tuple[str, ...]:
         above = self.rises_above(claim)
-        used = {name: some.copy() for name, some in self._used.items()}
+        used = {name: amounts.copy() for name, amounts in self._used.items()}
         # Whoever does not yield now would not yield later: what others hold only shrinks.
         line = sorted(
             (
-                held
-                for held in self._held.values()
-                if self._yields(claim, held[0], used, above=above)
+                running
+                for running in self._claims.values()
+                if self._yields(claim, running[0], used, above=above)
             ),
             key=lambda h: (h[0].uid not in self._leaving, h[0].priority, -h[1], h[0].uid),
         )
-        gone: list[Claim] = []
-        for held, _ in line:
+        evicted: list[QuotaClaim] = []
+        for running, _ in line:
             if self._within_all(claim, used):
                 break
-            if self._yields(claim, held, used, above=above):
-                used[held.queue].subtract(held.uses)
-                gone.append(held)
+            if self._yields(claim, running, used, above=above):
+                used[running.queue].subtract(running.uses)
+                evicted.append(running)
         if not self._within_all(claim, used):
             return ()
         needed = []
-        for held in reversed(gone):
-            used[held.queue].update(held.uses)
+        for running in reversed(evicted):
+            used[running.queue].update(running.uses)
             if not self._within_all(claim, used):
-                used[held.queue].subtract(held.uses)
-                needed.append(held.uid)
+                used[running.queue].subtract(running.uses)
+                needed.append(running.uid)
         return tuple(reversed(needed))
 
-    def _within_all(self, claim: Claim, used: Mapping[str, Counter[str]]) -> bool:
+    def _within_all(self, claim: QuotaClaim, used: Mapping[str, Counter[str]]) -> bool:
         """Say whether all namespaces together stay within the sum of mins."""
-        others = [
-            one
-            for one in self._nominated.values()
-            if one.queue != claim.queue and one.priority >= claim.priority
+        nominated = [
+            claim_nominated
+            for claim_nominated in self._nominated.values()
+            if claim_nominated.queue != claim.queue and claim_nominated.priority >= claim.priority
         ]
         return not any(
             amount
             and resource in self._guaranteed
             and amount
-            + sum(one.uses.get(resource, 0) for one in others)
+            + sum(claim_nominated.uses.get(resource, 0) for claim_nominated in nominated)
             + sum(used[name][resource] for name in self.quotas if name in used)
             > self._guaranteed[resource]
             for resource, amount in claim.uses.items()
@@ -184,6 +196,6 @@ class ElasticQuotas:
 
 def _sum(amounts: Iterable[Mapping[str, int]]) -> Counter[str]:
     total: Counter[str] = Counter()
-    for some in amounts:
-        total.update(some)
+    for amounts_of in amounts:
+        total.update(amounts_of)
     return total

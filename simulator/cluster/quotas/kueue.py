@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from simulator.cluster.quotas.claims import Admit, Claim, Preempt, Refuse, Verdict
-from simulator.cluster.quotas.cohort import ClusterQueue, Held, Ledger, Part, parts
+from simulator.cluster.quotas.claims import Admit, Preempt, QuotaClaim, Refuse, Verdict
+from simulator.cluster.quotas.cohort import AdmittedClaim, ClusterQueue, Ledger, Part, parts
 from simulator.cluster.quotas.reclaim import fits, targets
 
 
@@ -21,9 +21,9 @@ class Cohorts:
         self.queues = {queue.name: queue for queue in queues}
         self._ledger = Ledger(self.queues, self._ledger.held.values())
 
-    def hold(self, claim: Claim, flavors: Mapping[str, str], since_s: float = 0.0) -> None:
+    def hold(self, claim: QuotaClaim, flavors: Mapping[str, str], since_s: float = 0.0) -> None:
         """Count an admitted claim; again to date it anew."""
-        self._ledger.add(Held(claim, flavors, since_s))
+        self._ledger.add(AdmittedClaim(claim, flavors, since_s))
 
     def leaving(self, uid: str) -> None:
         """Say that a claim is being evicted: it counts until `release`, and goes first."""
@@ -34,29 +34,29 @@ class Cohorts:
         """Stop counting a claim: it is finished or evicted."""
         self._ledger.drop(uid)
 
-    def held(self) -> Mapping[str, Held]:
+    def held(self) -> Mapping[str, AdmittedClaim]:
         """Return the admitted claims by uid."""
         return self._ledger.held
 
     def to_drain(self) -> tuple[str, ...]:
         """Return the claims of queues whose `stopPolicy` is HoldAndDrain."""
-        held = self._ledger.held.items()
+        admitted = self._ledger.held.items()
         return tuple(
             uid
-            for uid, one in held
-            if one.claim.queue in self.queues
-            and self.queues[one.claim.queue].stop == "HoldAndDrain"
+            for uid, admitted_claim in admitted
+            if admitted_claim.claim.queue in self.queues
+            and self.queues[admitted_claim.claim.queue].stop == "HoldAndDrain"
         )
 
     def used(self, queue: str) -> dict[Part, int]:
         """Return what a queue holds by (flavor, resource)."""
         return self._ledger.all_used(queue)
 
-    def admit(self, claim: Claim) -> Verdict:
+    def admit(self, claim: QuotaClaim) -> Verdict:
         """Judge one claim; holds nothing."""
         return _judge(claim, self._ledger)
 
-    def cycle(self, pending: Sequence[Claim]) -> list[tuple[Claim, Verdict]]:
+    def cycle(self, pending: Sequence[QuotaClaim]) -> list[tuple[QuotaClaim, Verdict]]:
         """Judge all pending claims as Kueue's cycles would, one head per queue at a time.
 
         Of the heads, those that need not borrow go first, then by priority and age. Admitted
@@ -66,8 +66,8 @@ class Cohorts:
         """
         waiting = _by_queue(pending)
         later = self._ledger.copy()
-        verdicts: list[tuple[Claim, Verdict]] = []
-        heads: dict[str, tuple[Claim, Verdict]] = {}
+        verdicts: list[tuple[QuotaClaim, Verdict]] = []
+        heads: dict[str, tuple[QuotaClaim, Verdict]] = {}
         while waiting:
             for name, line in waiting.items():
                 if name not in heads:
@@ -78,18 +78,18 @@ class Cohorts:
             verdicts.append((claim, verdict))
             if isinstance(verdict, Admit):
                 self.hold(claim, verdict.flavors)
-                later.add(Held(claim, verdict.flavors, 0.0))
+                later.add(AdmittedClaim(claim, verdict.flavors, 0.0))
             elif isinstance(verdict, Preempt):
                 for uid in verdict.victims:
                     later.drop(uid)
-                later.add(Held(claim, verdict.flavors, 0.0))
+                later.add(AdmittedClaim(claim, verdict.flavors, 0.0))
             heads = self._unmoved(heads, claim, verdict)
             waiting = _after(waiting, claim, verdict, self.queues)
         return verdicts
 
     def _unmoved(
-        self, heads: Mapping[str, tuple[Claim, Verdict]], claim: Claim, verdict: Verdict
-    ) -> dict[str, tuple[Claim, Verdict]]:
+        self, heads: Mapping[str, tuple[QuotaClaim, Verdict]], claim: QuotaClaim, verdict: Verdict
+    ) -> dict[str, tuple[QuotaClaim, Verdict]]:
         """Return the other heads whose verdicts still hold: a refusal moves no quota."""
         queue = self.queues.get(claim.queue)
         moved = {claim.queue}
@@ -98,19 +98,19 @@ class Cohorts:
         return {name: head for name, head in heads.items() if name not in moved}
 
 
-def _by_queue(pending: Iterable[Claim]) -> dict[str, list[Claim]]:
-    lines: dict[str, list[Claim]] = {}
+def _by_queue(pending: Iterable[QuotaClaim]) -> dict[str, list[QuotaClaim]]:
+    lines: dict[str, list[QuotaClaim]] = {}
     for claim in sorted(pending, key=lambda c: (-c.priority, c.created_s, c.uid)):
         lines.setdefault(claim.queue, []).append(claim)
     return lines
 
 
 def _after(
-    waiting: Mapping[str, list[Claim]],
-    claim: Claim,
+    waiting: Mapping[str, list[QuotaClaim]],
+    claim: QuotaClaim,
     verdict: Verdict,
     queues: Mapping[str, ClusterQueue],
-) -> dict[str, list[Claim]]:
+) -> dict[str, list[QuotaClaim]]:
     queue = queues.get(claim.queue)
     strict = queue is not None and queue.strategy == "StrictFIFO"
     blocked = isinstance(verdict, Preempt) or (isinstance(verdict, Refuse) and strict)
@@ -122,18 +122,18 @@ def _after(
     return {name: line for name, line in rest.items() if line}
 
 
-def _turn(head: tuple[Claim, Verdict]) -> tuple[bool, bool, int, float, str]:
+def _turn(head: tuple[QuotaClaim, Verdict]) -> tuple[bool, bool, int, float, str]:
     claim, verdict = head
     borrows = isinstance(verdict, Admit) and verdict.borrows
     refused = isinstance(verdict, Refuse)
     return (refused, borrows, -claim.priority, claim.created_s, claim.uid)
 
 
-def _fits(claim: Claim, verdict: Admit, ledger: Ledger) -> bool:
+def _fits(claim: QuotaClaim, verdict: Admit, ledger: Ledger) -> bool:
     return fits(ledger.queues[claim.queue], parts(claim, verdict.flavors), ledger)
 
 
-def _judge(claim: Claim, ledger: Ledger) -> Verdict:
+def _judge(claim: QuotaClaim, ledger: Ledger) -> Verdict:
     queue = ledger.queues.get(claim.queue)
     if queue is None:
         return Refuse(f"ClusterQueue {claim.queue} doesn't exist")
@@ -161,39 +161,41 @@ def _judge(claim: Claim, ledger: Ledger) -> Verdict:
     return Admit(flavors, borrows)
 
 
-def _groups(claim: Claim, queue: ClusterQueue) -> list[tuple[tuple[str, ...], list[str]]]:
+def _groups(claim: QuotaClaim, queue: ClusterQueue) -> list[tuple[tuple[str, ...], list[str]]]:
     """Return resources that share their flavors, and those flavors in order."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for resource in sorted(name for name, amount in claim.uses.items() if amount):
-        offered = tuple(flavor for flavor, quotas in queue.quotas.items() if resource in quotas)
-        groups.setdefault(offered, []).append(resource)
+        flavors_offered = tuple(
+            flavor for flavor, quotas in queue.quotas.items() if resource in quotas
+        )
+        groups.setdefault(flavors_offered, []).append(resource)
     return list(groups.items())
 
 
 def _flavor(
-    claim: Claim, group: tuple[tuple[str, ...], list[str]], queue: ClusterQueue, ledger: Ledger
+    claim: QuotaClaim, group: tuple[tuple[str, ...], list[str]], queue: ClusterQueue, ledger: Ledger
 ) -> Verdict:
     """Return the first flavor with room, borrowing or not; else the first that preemption frees."""
-    offered, resources = group
-    offered = tuple(f for f in offered if not claim.flavors or f in claim.flavors)
+    flavors_offered, resources = group
+    flavors_offered = tuple(f for f in flavors_offered if not claim.flavors or f in claim.flavors)
     why = f"resource {resources[0]} unavailable in ClusterQueue"
     preempt: Preempt | None = None
-    for flavor in offered:
+    for flavor in flavors_offered:
         flavors = dict.fromkeys(resources, flavor)
         wanted = parts(claim, flavors)
         if fits(queue, wanted, ledger):
             return Admit(flavors)
         part = next(p for p, n in wanted.items() if n > ledger.available(queue, p))
         more = wanted[part] - max(0, ledger.available(queue, part))
-        most = ledger.greatest(queue, part)
+        maximum = ledger.greatest(queue, part)
         if any(n > ledger.greatest(queue, p) for p, n in wanted.items()):
             why = (
                 f"insufficient quota for {part[1]} in flavor {flavor}, request > maximum capacity"
-                f" ({wanted[part]} > {most})"
+                f" ({wanted[part]} > {maximum})"
             )
             continue
         why = f"insufficient unused quota for {part[1]} in flavor {flavor}, {more} more needed"
-        found = targets(claim, flavors, ledger)
-        if found and preempt is None:
-            preempt = Preempt(tuple(held.claim.uid for held in found), flavors)
+        victims = targets(claim, flavors, ledger)
+        if victims and preempt is None:
+            preempt = Preempt(tuple(victim.claim.uid for victim in victims), flavors)
     return preempt or Refuse(f"couldn't assign flavors: {why}")

@@ -7,109 +7,117 @@ Source: Kueue's documentation of preemption.
 
 from collections.abc import Iterable, Mapping
 
-from simulator.cluster.quotas.claims import Claim
-from simulator.cluster.quotas.cohort import ClusterQueue, Held, Ledger, Part, parts
+from simulator.cluster.quotas.claims import QuotaClaim
+from simulator.cluster.quotas.cohort import AdmittedClaim, ClusterQueue, Ledger, Part, parts
 
 
-def targets(claim: Claim, flavors: Mapping[str, str], ledger: Ledger) -> list[Held]:
+def targets(claim: QuotaClaim, flavors: Mapping[str, str], ledger: Ledger) -> list[AdmittedClaim]:
     """Return the claims to evict, in order; empty when no allowed eviction would help."""
     queue, wanted = ledger.queues[claim.queue], parts(claim, flavors)
     short = {part for part, n in wanted.items() if n > ledger.available(queue, part)}
     own = _of_own(claim, queue, ledger, short)
-    others = _of_others(queue, ledger, short)
+    borrowers = _of_others(queue, ledger, short)
     within = all(
         ledger.used(queue.name, part) + wanted[part] <= queue.quota(part).nominal for part in short
     )
     if within:
-        reclaimed = [held for held in others if _reclaims(claim, queue, held)]
-        found = _minimal(queue, wanted, [*reclaimed, *own], ledger, borrow=False)
-        if found:
-            return found
+        reclaimed = [admitted for admitted in borrowers if _reclaims(claim, queue, admitted)]
+        victims = _minimal(queue, wanted, [*reclaimed, *own], ledger, borrow=False)
+        if victims:
+            return victims
     if queue.borrow_preempts:
-        lower = [held for held in others if _outbids(claim, queue, held)]
-        found = _minimal(queue, wanted, [*lower, *own], ledger, borrow=True)
-        if found:
-            return found
+        lower = [admitted for admitted in borrowers if _outbids(claim, queue, admitted)]
+        victims = _minimal(queue, wanted, [*lower, *own], ledger, borrow=True)
+        if victims:
+            return victims
     return _minimal(queue, wanted, own, ledger, borrow=True)
 
 
-def _reclaims(claim: Claim, queue: ClusterQueue, held: Held) -> bool:
+def _reclaims(claim: QuotaClaim, queue: ClusterQueue, admitted: AdmittedClaim) -> bool:
     if queue.reclaim == "LowerPriority":
-        return held.claim.priority < claim.priority
+        return admitted.claim.priority < claim.priority
     return queue.reclaim == "Any"
 
 
-def _outbids(claim: Claim, queue: ClusterQueue, held: Held) -> bool:
+def _outbids(claim: QuotaClaim, queue: ClusterQueue, admitted: AdmittedClaim) -> bool:
     ceiling = queue.borrow_max_priority
-    low = ceiling is None or held.claim.priority <= ceiling
-    return low and held.claim.priority < claim.priority
+    low = ceiling is None or admitted.claim.priority <= ceiling
+    return low and admitted.claim.priority < claim.priority
 
 
-def _of_own(claim: Claim, queue: ClusterQueue, ledger: Ledger, short: set[Part]) -> list[Held]:
-    def yields(held: Held) -> bool:
-        if held.claim.priority < claim.priority:
+def _of_own(
+    claim: QuotaClaim, queue: ClusterQueue, ledger: Ledger, short: set[Part]
+) -> list[AdmittedClaim]:
+    def yields(admitted: AdmittedClaim) -> bool:
+        if admitted.claim.priority < claim.priority:
             return True
-        newer = (held.claim.created_s, held.claim.uid) > (claim.created_s, claim.uid)
+        newer = (admitted.claim.created_s, admitted.claim.uid) > (claim.created_s, claim.uid)
         return (
             queue.within_queue == "LowerOrNewerEqualPriority"
-            and held.claim.priority == claim.priority
+            and admitted.claim.priority == claim.priority
             and newer
         )
 
     if queue.within_queue == "Never":
         return []
     mine = ledger.held_by(queue.name)
-    return _ordered(held for held in mine if yields(held) and short & held.parts().keys())
+    return _ordered(
+        admitted for admitted in mine if yields(admitted) and short & admitted.parts().keys()
+    )
 
 
-def _of_others(queue: ClusterQueue, ledger: Ledger, short: set[Part]) -> list[Held]:
+def _of_others(queue: ClusterQueue, ledger: Ledger, short: set[Part]) -> list[AdmittedClaim]:
     if queue.reclaim == "Never" and not queue.borrow_preempts:
         return []
     theirs = (
-        held
+        admitted
         for mate in ledger.mates(queue)
         if mate is not queue and any(ledger.borrowing(mate.name, part) for part in short)
-        for held in ledger.held_by(mate.name)
+        for admitted in ledger.held_by(mate.name)
     )
-    return _ordered(held for held in theirs if _borrows(ledger, held, short))
+    return _ordered(admitted for admitted in theirs if _borrows(ledger, admitted, short))
 
 
-def _borrows(ledger: Ledger, held: Held, short: set[Part]) -> bool:
-    return any(ledger.borrowing(held.claim.queue, part) for part in short & held.parts().keys())
+def _borrows(ledger: Ledger, admitted: AdmittedClaim, short: set[Part]) -> bool:
+    return any(
+        ledger.borrowing(admitted.claim.queue, part) for part in short & admitted.parts().keys()
+    )
 
 
-def _ordered(held: Iterable[Held]) -> list[Held]:
-    return sorted(held, key=lambda h: (not h.leaving, h.claim.priority, -h.since_s, h.claim.uid))
+def _ordered(admitted: Iterable[AdmittedClaim]) -> list[AdmittedClaim]:
+    return sorted(
+        admitted, key=lambda h: (not h.leaving, h.claim.priority, -h.since_s, h.claim.uid)
+    )
 
 
 def _minimal(
     queue: ClusterQueue,
     wanted: Mapping[Part, int],
-    candidates: list[Held],
+    candidates: list[AdmittedClaim],
     ledger: Ledger,
     *,
     borrow: bool,
-) -> list[Held]:
+) -> list[AdmittedClaim]:
     if not candidates:
         return []
     short = {part for part, n in wanted.items() if n > ledger.available(queue, part)}
     trial = ledger.copy()
-    gone: list[Held] = []
-    for held in sorted(candidates, key=lambda h: not h.leaving):
+    evicted: list[AdmittedClaim] = []
+    for admitted in sorted(candidates, key=lambda h: not h.leaving):
         if fits(queue, wanted, trial, borrow=borrow):
             break
         # A queue that lent back enough meanwhile is left in peace.
-        if held.claim.queue == queue.name or _borrows(trial, held, short):
-            trial.drop(held.claim.uid)
-            gone.append(held)
+        if admitted.claim.queue == queue.name or _borrows(trial, admitted, short):
+            trial.drop(admitted.claim.uid)
+            evicted.append(admitted)
     if not fits(queue, wanted, trial, borrow=borrow):
         return []
     needed = []
-    for held in reversed(gone):
-        trial.add(held)
+    for admitted in reversed(evicted):
+        trial.add(admitted)
         if not fits(queue, wanted, trial, borrow=borrow):
-            trial.drop(held.claim.uid)
-            needed.append(held)
+            trial.drop(admitted.claim.uid)
+            needed.append(admitted)
     return needed[::-1]
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from simulator.cluster.scheduler import mig
-from simulator.cluster.scheduler.fleet import Fleet, is_whole
+from simulator.cluster.scheduler.fleet import SchedulerFleet, is_whole
 from simulator.cluster.scheduler.requests import (
     WHOLE,
-    Instance,
-    MigBoard,
+    MigDevice,
+    MigInstance,
     Placement,
     PodRequest,
     Policy,
@@ -18,7 +18,7 @@ from simulator.cluster.scheduler.requests import (
 
 
 def placement(
-    request: PodRequest, fleet: Fleet, row: int, policy: Policy, device: int | None = None
+    request: PodRequest, fleet: SchedulerFleet, row: int, policy: Policy, device: int | None = None
 ) -> Placement:
     """Return the placement on a feasible node.
 
@@ -31,8 +31,8 @@ def placement(
     if not request.gpus:
         return Placement(request.uid, node)
     if request.profile or (is_whole(request) and fleet.single[row]):
-        found = itertools.islice(_served(request, fleet, row, policy), request.gpus)
-        devices, instances = zip(*found, strict=True)
+        instances_served = itertools.islice(_served(request, fleet, row, policy), request.gpus)
+        devices, instances = zip(*instances_served, strict=True)
         return Placement(request.uid, node, devices, 0, instances)
     free = fleet.usable[row]
     need = fleet.need_on(request, row)
@@ -46,30 +46,30 @@ def placement(
 
 
 def _served(
-    request: PodRequest, fleet: Fleet, row: int, policy: Policy
-) -> Iterator[tuple[int, Instance]]:
+    request: PodRequest, fleet: SchedulerFleet, row: int, policy: Policy
+) -> Iterator[tuple[int, MigInstance]]:
     """Yield instances in the order of serving, each held before the next is looked for."""
-    boards = dict(enumerate(fleet.boards[row]))
+    mig_devices = dict(enumerate(fleet.boards[row]))
     while True:
         choices = [
-            (_cost(fleet.models[row], board, name, start, policy), device, start, name)
+            (_cost(fleet.models[row], mig_device, name, start, policy), device, start, name)
             for device in fleet.healthy(row)
-            if (board := boards[device]) is not None
+            if (mig_device := mig_devices[device]) is not None
             for name in ([request.profile] if request.profile else mig.profiles(fleet.models[row]))
-            for start in mig.room(fleet.models[row], board, name)
+            for start in mig.room(fleet.models[row], mig_device, name)
         ]
         if not choices:
             return
         _, device, start, name = min(choices)
-        board = boards[device]
-        if board is not None:
-            boards[device] = mig.hold(board, Instance(name, start))
-        yield device, Instance(name, start, held=True)
+        mig_device = mig_devices[device]
+        if mig_device is not None:
+            mig_devices[device] = mig.hold(mig_device, MigInstance(name, start))
+        yield device, MigInstance(name, start, held=True)
 
 
-def _cost(gpu_model: str, board: MigBoard, name: str, start: int, policy: Policy) -> float:
-    if board.fixed or policy == "first-fit":
+def _cost(gpu_model: str, mig_device: MigDevice, name: str, start: int, policy: Policy) -> float:
+    if mig_device.fixed or policy == "first-fit":
         return 0.0
-    taken = mig.used(gpu_model, board.instances)
-    after = taken | mig.profile(gpu_model, name).mask(start)
-    return mig.stranded(gpu_model, after) - mig.stranded(gpu_model, taken)
+    used_slices = mig.used(gpu_model, mig_device.instances)
+    after = used_slices | mig.profile(gpu_model, name).mask(start)
+    return mig.stranded(gpu_model, after) - mig.stranded(gpu_model, used_slices)

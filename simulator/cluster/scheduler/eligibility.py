@@ -1,6 +1,6 @@
 """Which nodes a pod may use at all: labels, GPU models, taints."""
 
-from simulator.cluster.scheduler.requests import NodeFree, PodRequest, Taint, Toleration
+from simulator.cluster.scheduler.requests import NodeFree, NodeTaint, PodRequest, PodToleration
 
 _REPELS = ("NoSchedule", "NoExecute")
 
@@ -12,23 +12,23 @@ def eligible(request: PodRequest, node: NodeFree) -> bool:
     if any(node.labels.get(key) != value for key, value in request.selector):
         return False
     return not any(
-        taint.effect in _REPELS and not _tolerated(taint, request) for taint in node.taints
+        taint.effect in _REPELS and not _is_tolerated(taint, request) for taint in node.taints
     )
 
 
 def welcome(request: PodRequest, node: NodeFree) -> bool:
     """Say whether no PreferNoSchedule taint makes the node a second choice."""
     return not any(
-        taint.effect == "PreferNoSchedule" and not _tolerated(taint, request)
+        taint.effect == "PreferNoSchedule" and not _is_tolerated(taint, request)
         for taint in node.taints
     )
 
 
-def _tolerated(taint: Taint, request: PodRequest) -> bool:
+def _is_tolerated(taint: NodeTaint, request: PodRequest) -> bool:
     return any(_tolerates(toleration, taint) for toleration in request.tolerations)
 
 
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+def _tolerates(toleration: PodToleration, taint: NodeTaint) -> bool:
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.operator == "Exists":

@@ -9,19 +9,19 @@ import numpy as np
 import numpy.typing as npt
 
 from fallow.errors import UsageError
-from fallow.fragmentation import Integers, Measure, PodType, Reals, typical
+from fallow.fragmentation import FragmentationMeasure, Integers, PodType, Reals, typical_mix
 from fallow.gpu_models import gpu_models
 from simulator.cluster.scheduler import mig
 from simulator.cluster.scheduler.eligibility import eligible, welcome
 from simulator.cluster.scheduler.requests import (
     WHOLE,
-    Instance,
-    MigBoard,
+    MigDevice,
+    MigInstance,
     NodeFree,
+    NodeTaint,
     Placement,
     PodRequest,
     Running,
-    Taint,
 )
 
 Marks = npt.NDArray[np.bool_]
@@ -43,7 +43,7 @@ MAX_REPLICAS = 31
 """More replicas would not divide 1,000 milli-GPU into as many equal whole parts."""
 
 
-class Fleet:
+class SchedulerFleet:
     """Free resources of the nodes, by name, and the pods that hold the rest.
 
     Keep one for the life of a cluster: building costs a walk over the nodes, taking and giving
@@ -73,13 +73,13 @@ class Fleet:
         self.device_mib = np.array([memory.get(model, 0) for model in self.models], np.int64)
         self.version = np.zeros(rows, np.int64)
         """Another number after every change of a node, and never one that another fleet had."""
-        self.measure = Measure(typical() if types is None else types)
+        self.measure = FragmentationMeasure(typical_mix() if types is None else types)
         """The fragmentation measure of the pods to expect (`types`), which fgd follows."""
         self.gradients: dict[object, tuple[Integers, Reals, Integers]] = {}
         """What fgd remembers by request: version seen, gradient, device. Copies share it."""
         self.held = np.zeros((rows, width), np.int64)
         self.works = np.zeros((rows, width), bool)
-        self.boards: list[list[MigBoard | None]] = []
+        self.boards: list[list[MigDevice | None]] = []
         self.usable = np.zeros((rows, width), np.int64)
         """Free milli-GPU that may be placed on: healthy devices that are not in MIG mode."""
         self.most = np.zeros(rows, np.int64)
@@ -95,26 +95,26 @@ class Fleet:
             self._lay(row, node)
             self.refresh(row)
 
-    def copy(self) -> "Fleet":
+    def copy(self) -> "SchedulerFleet":
         """Return a fleet of its own, to try things on."""
         twin = copy.copy(self)
         for name in _CHANGING:
             setattr(twin, name, getattr(self, name).copy())
         twin.instances = {name: counts.copy() for name, counts in self.instances.items()}
-        twin.boards = [list(boards) for boards in self.boards]
+        twin.boards = [list(mig_devices) for mig_devices in self.boards]
         twin.nodes = list(self.nodes)
         twin.running = dict(self.running)
         return twin
 
-    def only(self, name: str, pods: Iterable[Running]) -> "Fleet":
+    def only(self, name: str, pods: Iterable[Running]) -> "SchedulerFleet":
         """Return a fleet of this one node, that knows these of its pods, to try things on."""
         row = self.place_of[name]
-        one = Fleet([self.node(name)], types=())
-        width = one.held.shape[1]
-        one.held[0], one.works[0] = self.held[row, :width], self.works[row, :width]
-        one.refresh(0)
-        one.running = {pod.request.uid: pod for pod in pods if pod.placement.node == name}
-        return one
+        single_node = SchedulerFleet([self.node(name)], types=())
+        width = single_node.held.shape[1]
+        single_node.held[0], single_node.works[0] = self.held[row, :width], self.works[row, :width]
+        single_node.refresh(0)
+        single_node.running = {pod.request.uid: pod for pod in pods if pod.placement.node == name}
+        return single_node
 
     def take(self, request: PodRequest, placement: Placement, started_s: float = 0.0) -> None:
         """Hold what a placement takes, until `release`.
@@ -133,21 +133,21 @@ class Fleet:
 
     def release(self, uid: str) -> Running:
         """Give back what a pod holds."""
-        gone = self.running.pop(uid)
-        self._move(self.place_of[gone.placement.node], gone.request, gone.placement, -1)
-        return gone
+        running = self.running.pop(uid)
+        self._move(self.place_of[running.placement.node], running.request, running.placement, -1)
+        return running
 
     def has_room(self, request: PodRequest, placement: Placement) -> bool:
         """Say whether exactly this place is free (health and cordons apart)."""
         row = self.place_of[placement.node]
         if placement.instances:
             room = all(
-                instance.start in mig.room(self.models[row], board, instance.profile)
-                for board, instance in self._asked(row, placement)
+                instance.start in mig.room(self.models[row], mig_device, instance.profile)
+                for mig_device, instance in self._asked(row, placement)
             )
         else:
-            held = [int(self.held[row, device]) for device in placement.devices]
-            room = all(part + placement.gpu_milli <= WHOLE for part in held)
+            used = [int(self.held[row, device]) for device in placement.devices]
+            room = all(part + placement.gpu_milli <= WHOLE for part in used)
         return bool(
             room
             and self.cpu[row] >= request.cpu_milli
@@ -173,7 +173,7 @@ class Fleet:
         self.works[self.place_of[node], index] = True
         self.refresh(self.place_of[node])
 
-    def relabel(self, node: str, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> None:
+    def relabel(self, node: str, labels: Mapping[str, str], taints: tuple[NodeTaint, ...]) -> None:
         """Replace a node's labels and taints."""
         row = self.place_of[node]
         self.nodes[row] = msgspec.structs.replace(self.nodes[row], labels=labels, taints=taints)
@@ -259,30 +259,36 @@ class Fleet:
         if not self.single[row]:
             self.units[row] = (free >= WHOLE // self.replicas[row]).sum()
 
-    def _asked(self, row: int, placement: Placement) -> list[tuple[MigBoard, Instance]]:
+    def _asked(self, row: int, placement: Placement) -> list[tuple[MigDevice, MigInstance]]:
         pairs = zip(placement.devices, placement.instances, strict=True)
-        boards = self.boards[row]
-        return [(board, i) for device, i in pairs if (board := boards[device]) is not None]
+        mig_devices = self.boards[row]
+        return [
+            (mig_device, i)
+            for device, i in pairs
+            if (mig_device := mig_devices[device]) is not None
+        ]
 
     def _move(self, row: int, request: PodRequest, placement: Placement, sign: int) -> None:
         self.cpu[row] -= sign * request.cpu_milli
         self.memory[row] -= sign * request.memory_mib
         self.pods[row] -= sign
-        change: Callable[[MigBoard, Instance], MigBoard] = mig.hold if sign > 0 else mig.give_back
+        change: Callable[[MigDevice, MigInstance], MigDevice] = (
+            mig.hold if sign > 0 else mig.give_back
+        )
         for place, device in enumerate(placement.devices):
-            board = self.boards[row][device] if placement.instances else None
-            if board is None:
+            mig_device = self.boards[row][device] if placement.instances else None
+            if mig_device is None:
                 self.held[row, device] += sign * placement.gpu_milli
             else:
-                self.boards[row][device] = change(board, placement.instances[place])
+                self.boards[row][device] = change(mig_device, placement.instances[place])
         self.refresh(row, gpus=bool(placement.devices))
 
     def _lay(self, row: int, node: NodeFree) -> None:
         width = len(node.gpu_milli)
-        boards = [*node.mig, *[None] * (width - len(node.mig))]
-        for board in boards:
-            if board is not None:
-                mig.used(node.gpu_model, board.instances)
+        mig_devices = [*node.mig, *[None] * (width - len(node.mig))]
+        for mig_device in mig_devices:
+            if mig_device is not None:
+                mig.used(node.gpu_model, mig_device.instances)
                 for name in mig.profiles(node.gpu_model):
                     self.instances.setdefault(name, np.zeros(len(self.nodes), np.int64))
         if not 1 <= node.replicas <= MAX_REPLICAS:
@@ -290,7 +296,7 @@ class Fleet:
                 f"node {node.name!r} wants {node.replicas} time-slicing replicas",
                 hint=f"1 to {MAX_REPLICAS}",
             )
-        self.boards.append(boards)
+        self.boards.append(mig_devices)
         self.held[row, :width] = [WHOLE - free for free in node.gpu_milli]
         self.works[row, :width] = True
 
@@ -299,14 +305,14 @@ class Fleet:
         model, spare = self.models[row], 0
         for counts in self.instances.values():
             counts[row] = 0
-        for device, board in enumerate(self.boards[row]):
-            if board is None:
+        for device, mig_device in enumerate(self.boards[row]):
+            if mig_device is None:
                 continue
             free[device] = 0
             if self.works[row, device]:
-                spare += mig.spare(model, board)
+                spare += mig.spare(model, mig_device)
                 for name in mig.profiles(model):
-                    self.instances[name][row] += len(mig.room(model, board, name))
+                    self.instances[name][row] += len(mig.room(model, mig_device, name))
         if self.single[row]:
             self.units[row] = sum(int(counts[row]) for counts in self.instances.values())
         return spare + int(free.sum())

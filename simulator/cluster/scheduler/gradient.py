@@ -9,7 +9,7 @@ import numpy as np
 from fallow.fragmentation import Integers, Reals
 from simulator.cluster.scheduler import mig
 from simulator.cluster.scheduler.devices import placement
-from simulator.cluster.scheduler.fleet import Fleet, Marks, is_whole
+from simulator.cluster.scheduler.fleet import Marks, SchedulerFleet, is_whole
 from simulator.cluster.scheduler.requests import WHOLE, PodRequest
 
 _DIGITS = 6
@@ -17,7 +17,7 @@ _DIGITS = 6
 _ANY = -1
 
 
-def least(request: PodRequest, fleet: Fleet, fits: Marks) -> tuple[int, int | None]:
+def least(request: PodRequest, fleet: SchedulerFleet, fits: Marks) -> tuple[int, int | None]:
     """Return the node of the least gradient among those that fit, and the device of a share."""
     key = (
         request.cpu_milli,
@@ -39,7 +39,7 @@ def least(request: PodRequest, fleet: Fleet, fits: Marks) -> tuple[int, int | No
     return row, None if device[row] == _ANY else int(device[row])
 
 
-def _gradient(request: PodRequest, fleet: Fleet, rows: Integers) -> tuple[Reals, Integers]:
+def _gradient(request: PodRequest, fleet: SchedulerFleet, rows: Integers) -> tuple[Reals, Integers]:
     device = np.full(len(rows), _ANY, np.int64)
     cpu, free = fleet.cpu[rows], fleet.usable[rows]
     before = _measured(fleet, rows, cpu, free)
@@ -49,13 +49,13 @@ def _gradient(request: PodRequest, fleet: Fleet, rows: Integers) -> tuple[Reals,
     elif request.gpus == 1 and not is_whole(request) and not request.profile:
         after, device = _best_share(request, fleet, rows, cpu, free)
     else:
-        after = _measured(fleet, rows, cpu, _taken(request, fleet, rows, free))
+        after = _measured(fleet, rows, cpu, _free_after(request, fleet, rows, free))
         after += _mig_change(request, fleet, rows)
     return np.round(after - before, _DIGITS), device
 
 
 def _best_share(
-    request: PodRequest, fleet: Fleet, rows: Integers, cpu: Integers, free: Integers
+    request: PodRequest, fleet: SchedulerFleet, rows: Integers, cpu: Integers, free: Integers
 ) -> tuple[Reals, Integers]:
     """Try a share on every device of every node."""
     width = free.shape[1]
@@ -74,7 +74,9 @@ def _best_share(
     return after[np.arange(len(rows)), device], device
 
 
-def _taken(request: PodRequest, fleet: Fleet, rows: Integers, free: Integers) -> Integers:
+def _free_after(
+    request: PodRequest, fleet: SchedulerFleet, rows: Integers, free: Integers
+) -> Integers:
     """Return the free devices after the pod took what `placement` would give it."""
     after = free.copy()
     plain = is_whole(request) & (fleet.replicas[rows] == 1) & ~fleet.single[rows]
@@ -88,7 +90,7 @@ def _taken(request: PodRequest, fleet: Fleet, rows: Integers, free: Integers) ->
     return after
 
 
-def _mig_change(request: PodRequest, fleet: Fleet, rows: Integers) -> Reals:
+def _mig_change(request: PodRequest, fleet: SchedulerFleet, rows: Integers) -> Reals:
     """Return by how many milli-GPU more of the boards' free slices are stranded."""
     change = np.zeros(len(rows))
     for at, row in enumerate(rows):
@@ -96,18 +98,18 @@ def _mig_change(request: PodRequest, fleet: Fleet, rows: Integers) -> Reals:
             continue
         model = fleet.models[row]
         where = placement(request, fleet, int(row), "fgd")
-        boards = {device: fleet.boards[row][device] for device in where.devices}
+        mig_devices = {device: fleet.boards[row][device] for device in where.devices}
         slices = max(kind.size for kind in mig.profiles(model).values())
         for device, instance in zip(where.devices, where.instances, strict=True):
-            board = boards[device]
-            if board is None or board.fixed:
+            mig_device = mig_devices[device]
+            if mig_device is None or mig_device.fixed:
                 continue
-            boards[device] = grown = mig.hold(board, instance)
+            mig_devices[device] = grown = mig.hold(mig_device, instance)
             lost = mig.stranded(model, mig.used(model, grown.instances))
-            lost -= mig.stranded(model, mig.used(model, board.instances))
+            lost -= mig.stranded(model, mig.used(model, mig_device.instances))
             change[at] += lost * WHOLE / slices
     return change
 
 
-def _measured(fleet: Fleet, rows: Integers, cpu: Integers, free: Integers) -> Reals:
+def _measured(fleet: SchedulerFleet, rows: Integers, cpu: Integers, free: Integers) -> Reals:
     return fleet.measure.fragments(cpu, free, [fleet.models[row] for row in rows])

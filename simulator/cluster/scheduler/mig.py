@@ -6,8 +6,8 @@ Where instances may lie is `fallow.mig`; a board's used slices are a bit mask.
 from collections.abc import Iterable, Sequence
 
 from fallow.errors import UsageError
-from fallow.mig import lay, models, open_starts, profile, profiles, stranded
-from simulator.cluster.scheduler.requests import WHOLE, Instance, MigBoard
+from fallow.mig import find_layout, models, open_starts, profile, profiles, stranded
+from simulator.cluster.scheduler.requests import WHOLE, MigDevice, MigInstance
 
 __all__ = [
     "give_back",
@@ -24,13 +24,13 @@ __all__ = [
 ]
 
 
-def used(gpu_model: str, instances: Iterable[Instance]) -> int:
+def used(gpu_model: str, instances: Iterable[MigInstance]) -> int:
     """Return the memory slices that instances lie on, as bits.
 
     Raises:
         UsageError: a start that is not legal, slices used twice, or too many of a profile.
     """
-    taken = 0
+    mask = 0
     counts: dict[str, int] = {}
     for instance in instances:
         kind = profile(gpu_model, instance.profile)
@@ -41,53 +41,53 @@ def used(gpu_model: str, instances: Iterable[Instance]) -> int:
                 hint=f"legal starts: {starts}",
             )
         counts[kind.name] = counts.get(kind.name, 0) + 1
-        if taken & kind.mask(instance.start) or counts[kind.name] > kind.most:
+        if mask & kind.mask(instance.start) or counts[kind.name] > kind.most:
             raise UsageError(f"{instance.profile} at {instance.start} has no room on its board")
-        taken |= kind.mask(instance.start)
-    return taken
+        mask |= kind.mask(instance.start)
+    return mask
 
 
-def room(gpu_model: str, board: MigBoard, name: str) -> tuple[int, ...]:
+def room(gpu_model: str, device: MigDevice, name: str) -> tuple[int, ...]:
     """Return the starts at which a board can serve one more instance of a profile."""
-    if board.fixed:
-        return tuple(i.start for i in board.instances if i.profile == name and not i.held)
+    if device.fixed:
+        return tuple(i.start for i in device.instances if i.profile == name and not i.held)
     kind = models().get(gpu_model, {}).get(name)
-    held = sum(i.profile == name for i in board.instances)
-    if kind is None or held >= kind.most:
+    same_profile = sum(i.profile == name for i in device.instances)
+    if kind is None or same_profile >= kind.most:
         return ()
-    starts = open_starts(gpu_model, used(gpu_model, board.instances), name)
-    return starts[: kind.most - held] if kind.most < len(kind.starts) else starts
+    starts = open_starts(gpu_model, used(gpu_model, device.instances), name)
+    return starts[: kind.most - same_profile] if kind.most < len(kind.starts) else starts
 
 
-def spare(gpu_model: str, board: MigBoard) -> int:
+def spare(gpu_model: str, device: MigDevice) -> int:
     """Return the milli-GPU, by memory slices, that no pod holds and some pod could."""
     kinds = profiles(gpu_model)
     slices = max(kind.size for kind in kinds.values())
-    if board.fixed:
-        free = sum(kinds[i.profile].size for i in board.instances if not i.held)
+    if device.fixed:
+        free = sum(kinds[i.profile].size for i in device.instances if not i.held)
     else:
-        free = slices - used(gpu_model, board.instances).bit_count()
+        free = slices - used(gpu_model, device.instances).bit_count()
     return free * WHOLE // slices
 
 
-def hold(board: MigBoard, instance: Instance) -> MigBoard:
+def hold(device: MigDevice, instance: MigInstance) -> MigDevice:
     """Return the board with an instance held, cut first where the board is not fixed."""
-    rest = tuple(i for i in board.instances if i.start != instance.start)
-    held = Instance(instance.profile, instance.start, held=True)
-    return MigBoard(tuple(sorted((*rest, held), key=lambda i: i.start)), board.fixed)
+    rest = tuple(i for i in device.instances if i.start != instance.start)
+    held_instance = MigInstance(instance.profile, instance.start, held=True)
+    return MigDevice(tuple(sorted((*rest, held_instance), key=lambda i: i.start)), device.fixed)
 
 
-def give_back(board: MigBoard, instance: Instance) -> MigBoard:
+def give_back(device: MigDevice, instance: MigInstance) -> MigDevice:
     """Return the board without that holder; where it is not fixed, without the instance."""
-    rest = tuple(i for i in board.instances if i.start != instance.start)
-    kept = (Instance(instance.profile, instance.start),) if board.fixed else ()
-    return MigBoard(tuple(sorted((*rest, *kept), key=lambda i: i.start)), board.fixed)
+    rest = tuple(i for i in device.instances if i.start != instance.start)
+    fixed_instances = (MigInstance(instance.profile, instance.start),) if device.fixed else ()
+    return MigDevice(tuple(sorted((*rest, *fixed_instances), key=lambda i: i.start)), device.fixed)
 
 
-def lay_out(gpu_model: str, names: Sequence[str]) -> tuple[Instance, ...]:
+def lay_out(gpu_model: str, names: Sequence[str]) -> tuple[MigInstance, ...]:
     """Return legal places for a board's profiles (`3g.40gb`, `2g.20gb`, ...), by start.
 
     Raises:
         UsageError: an unknown model or profile, or a set that no layout holds.
     """
-    return tuple(Instance(name, start) for name, start in lay(gpu_model, names))
+    return tuple(MigInstance(name, start) for name, start in find_layout(gpu_model, names))

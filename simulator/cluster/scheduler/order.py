@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 
-from simulator.cluster.scheduler.requests import Gang, PodRequest
+from simulator.cluster.scheduler.requests import PodGang, PodRequest
 
 
 def gangs(
     pending: Iterable[PodRequest], min_members: Mapping[str, int] | None = None
-) -> list[Gang]:
+) -> list[PodGang]:
     """Return gangs and lone pods by priority, then age, then name.
 
     A gang has the highest priority and the earliest creation among its members. `min_members`
@@ -17,20 +17,20 @@ def gangs(
     members: dict[str, list[PodRequest]] = {}
     for pod in pending:
         members.setdefault(pod.gang or f"pod {pod.uid}", []).append(pod)
-    found = []
+    result = []
     for pods in members.values():
         by_name = tuple(sorted(pods, key=lambda pod: (pod.name, pod.uid)))
         least = need.get(by_name[0].gang, 0)
         if len(by_name) >= least:
-            found.append(Gang(by_name[0].gang or by_name[0].name, by_name, least))
-    return sorted(found, key=lambda gang: (-priority(gang), age(gang), gang.name))
+            result.append(PodGang(by_name[0].gang or by_name[0].name, by_name, least))
+    return sorted(result, key=lambda gang: (-priority(gang), age(gang), gang.name))
 
 
-def priority(gang: Gang) -> int:
+def priority(gang: PodGang) -> int:
     """Return the highest priority among the members."""
     return max(pod.priority for pod in gang.members)
 
 
-def age(gang: Gang) -> float:
+def age(gang: PodGang) -> float:
     """Return when the first member was created."""
     return min(pod.created_s for pod in gang.members)

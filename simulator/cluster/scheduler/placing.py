@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from simulator.cluster.scheduler.devices import placement
-from simulator.cluster.scheduler.fleet import Fleet, Marks
+from simulator.cluster.scheduler.fleet import Marks, SchedulerFleet
 from simulator.cluster.scheduler.gradient import least
 from simulator.cluster.scheduler.requests import (
-    Gang,
     NodeFree,
     Placement,
+    PodGang,
     PodRequest,
     Policy,
     size,
@@ -18,14 +18,14 @@ from simulator.cluster.scheduler.requests import (
 
 
 def place(
-    request: PodRequest, nodes: Fleet | Sequence[NodeFree], policy: Policy = "first-fit"
+    request: PodRequest, nodes: SchedulerFleet | Sequence[NodeFree], policy: Policy = "first-fit"
 ) -> Placement | None:
     """Return where the pod goes, or None; takes nothing (`Fleet.take` does).
 
     first-fit: the first node by name. best-fit: the node that keeps the least GPU, then CPU, then
     memory free. fgd: the node and device that raise the fragmentation measure least.
     """
-    fleet = nodes if isinstance(nodes, Fleet) else Fleet(nodes)
+    fleet = nodes if isinstance(nodes, SchedulerFleet) else SchedulerFleet(nodes)
     fits = fleet.feasible(request)
     if not fits.any():
         return None
@@ -40,45 +40,45 @@ def place(
 
 
 def place_gang(
-    gang: Gang, nodes: Fleet | Sequence[NodeFree], policy: Policy = "first-fit"
+    gang: PodGang, nodes: SchedulerFleet | Sequence[NodeFree], policy: Policy = "first-fit"
 ) -> tuple[Placement, ...] | None:
     """Return where the members go, or None when fewer fit than must; takes nothing.
 
     Larger members are placed first; beyond `min_members` as many as fit.
     """
-    fleet = nodes if isinstance(nodes, Fleet) else Fleet(nodes)
+    fleet = nodes if isinstance(nodes, SchedulerFleet) else SchedulerFleet(nodes)
     need = gang.min_members or len(gang.members)
     if _could(gang, fleet) < need:
         return None
     fleet = fleet.copy()
-    found: list[Placement] = []
+    placements: list[Placement] = []
     by_size = sorted(gang.members, key=lambda pod: (-pod.gpus, -pod.gpu_milli, -pod.cpu_milli))
     for left, member in zip(range(len(by_size), 0, -1), by_size, strict=True):
-        if len(found) + left < need:
+        if len(placements) + left < need:
             return None
         where = place(member, fleet, policy)
         if where is not None:
             fleet.take(member, where)
-            found.append(where)
-    return tuple(found) if len(found) >= need else None
+            placements.append(where)
+    return tuple(placements) if len(placements) >= need else None
 
 
-def _could(gang: Gang, fleet: Fleet) -> int:
+def _could(gang: PodGang, fleet: SchedulerFleet) -> int:
     """Return how many members would fit if each were alone: taking never makes room.
 
     A copy of the fleet costs five times as much as this question.
     """
-    asked: dict[object, bool] = {}
+    fits_size: dict[object, bool] = {}
     fitting = 0
     for member in gang.members:
         form = size(member)
-        if form not in asked:
-            asked[form] = bool(fleet.feasible(member).any())
-        fitting += asked[form]
+        if form not in fits_size:
+            fits_size[form] = bool(fleet.feasible(member).any())
+        fitting += fits_size[form]
     return fitting
 
 
-def _fullest(fleet: Fleet, fits: Marks) -> int:
+def _fullest(fleet: SchedulerFleet, fits: Marks) -> int:
     rows = np.flatnonzero(fits)
     left = (fleet.memory[rows], fleet.cpu[rows], fleet.spare[rows])
     return int(rows[np.lexsort(left)[0]])

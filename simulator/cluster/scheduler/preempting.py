@@ -9,10 +9,10 @@ from math import comb
 
 import msgspec
 
-from simulator.cluster.scheduler.fleet import Fleet
+from simulator.cluster.scheduler.fleet import SchedulerFleet
 from simulator.cluster.scheduler.order import priority
 from simulator.cluster.scheduler.placing import place_gang
-from simulator.cluster.scheduler.requests import Gang, PodRequest, Policy, Running
+from simulator.cluster.scheduler.requests import PodGang, PodRequest, Policy, Running
 
 _SUBSETS = 300
 """So many sets of a node's units are tried for the fewest; beyond, units are spared one by one."""
@@ -34,8 +34,8 @@ class _Unit(msgspec.Struct, frozen=True):
 
 
 def victims(
-    gang: Gang,
-    fleet: Fleet,
+    gang: PodGang,
+    fleet: SchedulerFleet,
     policy: Policy = "first-fit",
     may: Callable[[Running], bool] | None = None,
 ) -> tuple[Running, ...] | None:
@@ -53,13 +53,15 @@ def victims(
     yields = may or (lambda pod: pod.request.priority < above)
     units = sorted(_units(fleet, yields), key=lambda unit: unit.weight)
     if len(gang.members) == 1:
-        found = _for_pod(gang.members[0], fleet, units)
+        chosen_units = _for_pod(gang.members[0], fleet, units)
     else:
-        found = _for_gang(gang, fleet, policy, units)
-    return None if found is None else tuple(pod for unit in found for pod in unit.pods)
+        chosen_units = _for_gang(gang, fleet, policy, units)
+    return (
+        None if chosen_units is None else tuple(pod for unit in chosen_units for pod in unit.pods)
+    )
 
 
-def _units(fleet: Fleet, yields: Callable[[Running], bool]) -> Iterable[_Unit]:
+def _units(fleet: SchedulerFleet, yields: Callable[[Running], bool]) -> Iterable[_Unit]:
     groups: dict[str, list[Running]] = {}
     for uid, pod in fleet.running.items():
         groups.setdefault(pod.request.gang or f"pod {uid}", []).append(pod)
@@ -68,7 +70,7 @@ def _units(fleet: Fleet, yields: Callable[[Running], bool]) -> Iterable[_Unit]:
             yield _Unit(tuple(sorted(pods, key=lambda pod: pod.request.uid)))
 
 
-def _for_pod(pod: PodRequest, fleet: Fleet, units: list[_Unit]) -> list[_Unit] | None:
+def _for_pod(pod: PodRequest, fleet: SchedulerFleet, units: list[_Unit]) -> list[_Unit] | None:
     if fleet.feasible(pod).any():
         return []
     alone = next(
@@ -88,7 +90,7 @@ def _for_pod(pod: PodRequest, fleet: Fleet, units: list[_Unit]) -> list[_Unit] |
     return best
 
 
-def _enough(pod: PodRequest, fleet: Fleet, unit: _Unit) -> bool:
+def _enough(pod: PodRequest, fleet: SchedulerFleet, unit: _Unit) -> bool:
     """Say whether it is enough that one lone pod goes."""
     name = unit.pods[0].placement.node
     return _may_help(pod, fleet, fleet.place_of[name], [unit]) and _helps(
@@ -97,13 +99,13 @@ def _enough(pod: PodRequest, fleet: Fleet, unit: _Unit) -> bool:
 
 
 def _fewest(
-    pod: PodRequest, fleet: Fleet, name: str, units: list[_Unit], best: list[_Unit] | None
+    pod: PodRequest, fleet: SchedulerFleet, name: str, units: list[_Unit], best: list[_Unit] | None
 ) -> list[_Unit] | None:
     """Return the best of a node's sets of units, or what is better already.
 
     All of the node's units together are known to help.
     """
-    node = fleet.only(name, (one for unit in units for one in unit.pods))
+    node = fleet.only(name, (member for unit in units for member in unit.pods))
     tried = 0
     for size in range(1, len(units) + 1):
         if best is not None and size > _harm(best)[0]:
@@ -112,15 +114,15 @@ def _fewest(
         if tried > _SUBSETS:
             spared = _spare(pod, node, units)
             return spared if best is None else min(best, spared, key=_harm)
-        for some in sorted(map(list, combinations(units, size)), key=_harm):
-            if best is not None and _harm(some) >= _harm(best):
+        for subset in sorted(map(list, combinations(units, size)), key=_harm):
+            if best is not None and _harm(subset) >= _harm(best):
                 break
-            if _helps(pod, node, some):
-                best = some
+            if _helps(pod, node, subset):
+                best = subset
     return best
 
 
-def _spare(pod: PodRequest, node: Fleet, units: list[_Unit]) -> list[_Unit]:
+def _spare(pod: PodRequest, node: SchedulerFleet, units: list[_Unit]) -> list[_Unit]:
     """Spare one unit after the other, highest and oldest first, while the rest still helps."""
     out = list(units)
     for unit in reversed(units):
@@ -130,20 +132,20 @@ def _spare(pod: PodRequest, node: Fleet, units: list[_Unit]) -> list[_Unit]:
     return out
 
 
-def _helps(pod: PodRequest, node: Fleet, units: Sequence[_Unit]) -> bool:
+def _helps(pod: PodRequest, node: SchedulerFleet, units: Sequence[_Unit]) -> bool:
     if not _may_help(pod, node, 0, units):
         return False
     return bool(_without(node, units).feasible(pod).any())
 
 
-def _may_help(pod: PodRequest, fleet: Fleet, row: int, units: Sequence[_Unit]) -> bool:
+def _may_help(pod: PodRequest, fleet: SchedulerFleet, row: int, units: Sequence[_Unit]) -> bool:
     """Rule out by sums what could not help: a trial costs twenty times as much."""
     name = fleet.names[row]
-    gone = [p for unit in units for p in unit.pods if p.placement.node == name]
-    cpu = sum(p.request.cpu_milli for p in gone)
-    memory = sum(p.request.memory_mib for p in gone)
-    gpu = sum(p.placement.gpu_milli * len(p.placement.devices) for p in gone)
-    instances = pod.profile or fleet.single[row] or any(p.placement.instances for p in gone)
+    evicted = [p for unit in units for p in unit.pods if p.placement.node == name]
+    cpu = sum(p.request.cpu_milli for p in evicted)
+    memory = sum(p.request.memory_mib for p in evicted)
+    gpu = sum(p.placement.gpu_milli * len(p.placement.devices) for p in evicted)
+    instances = pod.profile or fleet.single[row] or any(p.placement.instances for p in evicted)
     need = 0 if instances else fleet.need_on(pod, row) * pod.gpus
     return bool(
         fleet.cpu[row] + cpu >= pod.cpu_milli
@@ -157,7 +159,9 @@ def _harm(units: list[_Unit]) -> tuple[int, list[tuple[int, float, str]]]:
     return sum(len(unit.pods) for unit in units), weights
 
 
-def _for_gang(gang: Gang, fleet: Fleet, policy: Policy, units: list[_Unit]) -> list[_Unit] | None:
+def _for_gang(
+    gang: PodGang, fleet: SchedulerFleet, policy: Policy, units: list[_Unit]
+) -> list[_Unit] | None:
     if place_gang(gang, fleet, policy) is not None:
         return []
     if place_gang(gang, _without(fleet, units), policy) is None:
@@ -172,23 +176,23 @@ def _for_gang(gang: Gang, fleet: Fleet, policy: Policy, units: list[_Unit]) -> l
             many = middle
     out = units[:many]
     trial = _without(fleet, out)
-    asked = {pod.uid: pod for pod in gang.members}
+    requests = {pod.uid: pod for pod in gang.members}
     where = place_gang(gang, trial, policy) or ()
     for placement in where[: gang.min_members or len(gang.members)]:
-        trial.take(asked[placement.uid], placement)
-    found = [unit for unit in reversed(out) if not _restored(trial, unit)][::-1]
+        trial.take(requests[placement.uid], placement)
+    needed_units = [unit for unit in reversed(out) if not _restore(trial, unit)][::-1]
     # With fewer gone, members of several kinds may go elsewhere and not all fit: then all yield.
-    spared = place_gang(gang, _without(fleet, found), policy) is not None
-    return found if spared else out
+    spared = place_gang(gang, _without(fleet, needed_units), policy) is not None
+    return needed_units if spared else out
 
 
-def _without(fleet: Fleet, units: Iterable[_Unit]) -> Fleet:
+def _without(fleet: SchedulerFleet, units: Iterable[_Unit]) -> SchedulerFleet:
     rest = fleet.copy()
     _release(rest, units)
     return rest
 
 
-def _restored(trial: Fleet, unit: _Unit) -> bool:
+def _restore(trial: SchedulerFleet, unit: _Unit) -> bool:
     """Put a unit back where it was, if all of it still has room."""
     back: list[str] = []
     for pod in unit.pods:
@@ -201,7 +205,7 @@ def _restored(trial: Fleet, unit: _Unit) -> bool:
     return True
 
 
-def _release(fleet: Fleet, units: Iterable[_Unit]) -> None:
+def _release(fleet: SchedulerFleet, units: Iterable[_Unit]) -> None:
     for unit in units:
         for pod in unit.pods:
             if pod.request.uid in fleet.running:

@@ -15,7 +15,7 @@ WHOLE = 1000
 """Milli-GPU of a whole device."""
 
 
-class Taint(msgspec.Struct, frozen=True):
+class NodeTaint(msgspec.Struct, frozen=True):
     """A node's taint; effect NoSchedule, NoExecute or PreferNoSchedule."""
 
     key: str
@@ -23,7 +23,7 @@ class Taint(msgspec.Struct, frozen=True):
     effect: str = "NoSchedule"
 
 
-class Toleration(msgspec.Struct, frozen=True):
+class PodToleration(msgspec.Struct, frozen=True):
     """A pod's toleration: an empty key with Exists tolerates all, an empty effect every effect."""
 
     key: str = ""
@@ -52,7 +52,7 @@ class PodRequest(msgspec.Struct, frozen=True):
     """Canonical models that will do; empty = any."""
     selector: tuple[tuple[str, str], ...] = ()
     """Node labels that must be equal, sorted."""
-    tolerations: tuple[Toleration, ...] = ()
+    tolerations: tuple[PodToleration, ...] = ()
     priority: int = 0
     created_s: float = 0.0
     preempts: bool = True
@@ -67,7 +67,7 @@ def size(m: PodRequest) -> tuple[object, ...]:
     return (*amounts, m.gpu_models, m.selector, m.tolerations)
 
 
-class Gang(msgspec.Struct, frozen=True):
+class PodGang(msgspec.Struct, frozen=True):
     """Pods that are placed together or not at all; a lone pod is a gang of one."""
 
     name: str
@@ -76,7 +76,7 @@ class Gang(msgspec.Struct, frozen=True):
     """So many must fit (PodGroup `minMember`); 0 = all."""
 
 
-class Instance(msgspec.Struct, frozen=True):
+class MigInstance(msgspec.Struct, frozen=True):
     """A MIG instance on a board: where it starts on the axis of memory slices."""
 
     profile: str
@@ -84,10 +84,10 @@ class Instance(msgspec.Struct, frozen=True):
     held: bool = False
 
 
-class MigBoard(msgspec.Struct, frozen=True):
+class MigDevice(msgspec.Struct, frozen=True):
     """A board in MIG mode."""
 
-    instances: tuple[Instance, ...] = ()
+    instances: tuple[MigInstance, ...] = ()
     fixed: bool = True
     """True: only these instances are served (mig-manager). False: instances are cut on demand."""
 
@@ -103,14 +103,14 @@ class NodeFree(msgspec.Struct, frozen=True):
     """Free of each device by index; of a board in MIG mode it is ignored."""
     gpu_model: str = ""
     """Canonical (`fallow/gpu_models.csv`) or a site's own word; MIG needs a canonical one."""
-    mig: tuple[MigBoard | None, ...] = ()
+    mig: tuple[MigDevice | None, ...] = ()
     """By device; empty = no MIG on the node."""
     mig_strategy: Literal["mixed", "single"] = "mixed"
     """single: a pod's whole GPU is any one instance of the node's."""
     replicas: int = 1
     """Time slicing: pods per device; a pod's whole GPU is then one replica."""
     labels: Mapping[str, str] = {}
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[NodeTaint, ...] = ()
     open: bool = True
     """False: cordoned or not ready."""
 
@@ -124,7 +124,7 @@ class Placement(msgspec.Struct, frozen=True):
     """Indices on the node, one for each GPU or instance asked."""
     gpu_milli: int = 0
     """Taken of each of the devices; 0 for MIG."""
-    instances: tuple[Instance, ...] = ()
+    instances: tuple[MigInstance, ...] = ()
     """MIG: one beside each device."""
 
     @property

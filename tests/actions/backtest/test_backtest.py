@@ -12,14 +12,22 @@ from hypothesis import HealthCheck, Phase, given, settings
 from msgspec.structs import replace
 
 from actions.backtest import Backtest, backtest
-from actions.backtest.asof import AsOf
+from actions.backtest.as_of import AsOf
 from actions.backtest.result import wilson
-from actions.backtest.slow import remembered
-from actions.policy.model import Amount, Budget, Match, Policy, Recurring, Regret, Rung
+from actions.backtest.stepwise import replay_analyzer
+from actions.policy.model import (
+    ActionBudget,
+    Match,
+    Policy,
+    PolicyAmount,
+    RecurringWindow,
+    ReversalLimit,
+    Stage,
+)
 from analyzers.idle import IdleAnalyzer
-from fallow import continuity
-from fallow.nouns import Finding, Recommendation, Subject, finding_id
-from fallow.seams import Past
+from fallow import case_identity
+from fallow.models import Finding, Recommendation, Subject, finding_id
+from fallow.protocols import PastFindings
 from fallow.settings import IdleSettings
 from fallow.window import Window
 from tests.actions.backtest.town import BUSY, HOUR, HOURS, MINUTE, Town, moments, rests, rule
@@ -43,7 +51,7 @@ def replayed(views: Memory, policy: Policy, at: list[datetime] | None = None) ->
 
 
 def asked(views: Memory, policy: Policy, at: list[datetime]) -> Backtest:
-    past = remembered(WholeWorkloads(), views, WHOLE, at)
+    past = replay_analyzer(WholeWorkloads(), views, WHOLE, at)
     return backtest(policy, past, views, WHOLE, at, exact=True)
 
 
@@ -108,7 +116,7 @@ def test_a_budget_holds_what_comes_after_the_dearest(town: Town) -> None:
     for size in (1, 2, 3):
         town.add(f"w{size}", devices=size)
     town.settle()
-    made = replayed(town.views, rule(budgets=(Budget(workloads=Amount(Decimal(1))),)))
+    made = replayed(town.views, rule(budgets=(ActionBudget(workloads=PolicyAmount(Decimal(1))),)))
     stopped = [(s.subject[3], (s.at - START) / HOUR) for s in made.stops]
     assert stopped == [("w3", 4), ("w2", 28)]
     (held,) = [h for h in made.held if h.gate == "budget"]
@@ -119,7 +127,7 @@ def test_more_cases_than_max_resources_abort_every_moment(town: Town) -> None:
     for n in range(4):
         town.add(f"w{n}")
     town.settle()
-    made = replayed(town.views, rule(max_resources=Amount(Decimal(3))))
+    made = replayed(town.views, rule(max_resources=PolicyAmount(Decimal(3))))
     assert made.stops == ()
     assert made.aborted[0][0] == START + 4 * HOUR
     assert "4 cases are more than max_resources" in made.aborted[0][1].text
@@ -133,7 +141,7 @@ def test_the_shortest_stretch_of_a_policy_is_waited_for(town: Town, least: int, 
     (stop,) = replayed(town.views, rule(match=match)).stops
     # Told at the first turn at which it had lasted so long, and three hours of grace.
     assert stop.at == START + hour * HOUR
-    past = remembered(WholeWorkloads(), town.views, WHOLE, moments())
+    past = replay_analyzer(WholeWorkloads(), town.views, WHOLE, moments())
     slow = backtest(rule(match=match), past, town.views, WHOLE, moments(), exact=True)
     assert [(s.at, s.told_at, s.gpu_hours) for s in slow.stops] == [
         (stop.at, stop.told_at, stop.gpu_hours)
@@ -144,7 +152,7 @@ def test_the_shortest_stretch_of_a_policy_is_waited_for(town: Town, least: int, 
 def test_a_policy_acts_in_its_window_only(town: Town, begins: int, hour: int) -> None:
     town.add("resting")
     town.settle()
-    window = Recurring(f"0 {begins} * * *", timedelta(hours=2))
+    window = RecurringWindow(f"0 {begins} * * *", timedelta(hours=2))
     (stop,) = replayed(town.views, rule(act_window=window)).stops
     assert stop.at == START + hour * HOUR
 
@@ -185,7 +193,7 @@ def test_pressure_is_asked_anew_at_every_moment(town: Town) -> None:
 
 
 @pytest.fixture(scope="module")
-def eventful() -> Iterator[tuple[Memory, Past]]:
+def eventful() -> Iterator[tuple[Memory, PastFindings]]:
     """A town of many kinds of rest, and its past as it is when asked at every moment."""
     with Town() as town:
         town.add("resting", devices=2)
@@ -205,21 +213,21 @@ def eventful() -> Iterator[tuple[Memory, Past]]:
                 for n, (hours, reason) in enumerate([(25, "NodeNotReady"), (27, "NodeReady")])
             ],
         )  # fmt: skip
-        yield town.views, remembered(WholeWorkloads(), town.views, WHOLE, moments())
+        yield town.views, replay_analyzer(WholeWorkloads(), town.views, WHOLE, moments())
 
 
 @pytest.mark.parametrize(
     "policy",
     [
         rule(),
-        rule(cool_down=timedelta(hours=2), budgets=(Budget(gpus=Amount(Decimal(3))),)),
+        rule(cool_down=timedelta(hours=2), budgets=(ActionBudget(gpus=PolicyAmount(Decimal(3))),)),
         rule(match=Match(analyzer=("idle",), gpu_hours=7.0, usd_per_day=Decimal(60))),
-        rule(ladder=(*rule().ladder[:3], Rung("snapshot", required=True), rule().ladder[3])),
-        rule(min_age=timedelta(hours=60), max_resources=Amount(Decimal("0.4"), share=True)),
+        rule(ladder=(*rule().ladder[:3], Stage("snapshot", required=True), rule().ladder[3])),
+        rule(min_age=timedelta(hours=60), max_resources=PolicyAmount(Decimal("0.4"), share=True)),
     ],
 )
 def test_the_replay_decides_as_asking_at_every_moment_does(
-    eventful: tuple[Memory, Past], policy: Policy
+    eventful: tuple[Memory, PastFindings], policy: Policy
 ) -> None:
     views, past = eventful
     fast = replayed(views, policy)
@@ -294,19 +302,19 @@ def test_a_rate_is_met_where_the_upper_end_of_its_interval_is_within_it(town: To
         town.add(f"w{n}")
     town.settle()
     # 1 of 4: the upper end is 75.14 % (R: binom.test(1, 4, alternative = "less")).
-    made = replayed(town.views, rule(regret=Regret(rate=0.752)))
+    made = replayed(town.views, rule(regret=ReversalLimit(rate=0.752)))
     assert (made.judged, made.regretted) == (4, 1)
     assert made.met
-    assert not replayed(town.views, rule(regret=Regret(rate=0.751))).met
+    assert not replayed(town.views, rule(regret=ReversalLimit(rate=0.751))).met
 
 
 def test_three_stops_without_a_reversal_prove_no_rate_of_one_percent(town: Town) -> None:
     for n in range(3):
         town.add(f"w{n}")
     town.settle()
-    made = replayed(town.views, rule(regret=Regret(rate=0.01)))
+    made = replayed(town.views, rule(regret=ReversalLimit(rate=0.01)))
     assert (made.judged, made.regretted, made.met) == (3, 0, False)
-    assert made.proof.more == 296
+    assert made.proof.missing_stops == 296
     assert made.proof.upper_end == pytest.approx(0.6316, abs=1e-4)
 
 
@@ -339,9 +347,9 @@ class Wasteful:
 def test_what_tells_nothing_of_its_looks_is_seen_by_them_as_they_were(town: Town) -> None:
     town.add("resting")
     town.settle()
-    ladder = (Rung("observe"), Rung("notify"), Rung("act", verbs=("annotate",)))
+    ladder = (Stage("observe"), Stage("notify"), Stage("act", verbs=("annotate",)))
     at = [START + n * 12 * HOUR for n in range(1, 4)]
-    past = remembered(Wasteful(), town.views, WHOLE, at)
+    past = replay_analyzer(Wasteful(), town.views, WHOLE, at)
     policy = rule(match=Match(kind=("waste",)), ladder=ladder)
     made = backtest(policy, past, town.views, WHOLE, at, exact=True)
     assert [(s.verb, (s.at - START) / HOUR) for s in made.stops] == [("annotate", 24)]
@@ -360,11 +368,11 @@ def test_a_window_that_moves_on_makes_no_new_case_of_what_goes_on(town: Town) ->
     town.add("resting")
     town.settle()
     at = [START + n * 6 * HOUR for n in range(1, 8)]
-    past = remembered(Sliding(), town.views, WHOLE, at, 12 * HOUR)
+    past = replay_analyzer(Sliding(), town.views, WHOLE, at, 12 * HOUR)
     found = [past.finding(row) for row in range(past.rows.num_rows)]
     assert len({f.id for f in found}) == 1
     assert {f.window.start for f in found} == {START}
-    judged = [continuity.judged_part(f).start for f in found]
+    judged = [case_identity.get_judged_part(f).start for f in found]
     assert max(at - start for at, start in zip(at, judged, strict=True)) == 12 * HOUR
 
 

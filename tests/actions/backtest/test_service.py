@@ -7,11 +7,11 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
-from actions.backtest.replaying import MOMENT, Promise
-from actions.backtest.service import Answers, Turns
-from actions.backtest.service import replay as replay_service
-from actions.policy.model import Amount, Approvals, Match, Policy
-from fallow.acting import Decision
+from actions.backtest.policy_replay import ACT_TIME_GATES, PromisedStep
+from actions.backtest.service_replay import ReplayAnswers, ServiceTurns
+from actions.backtest.service_replay import replay as replay_service
+from actions.policy.model import Approvals, Match, Policy, PolicyAmount
+from fallow.action_models import Decision
 from fallow.action_settings import ActionsSettings
 from fallow.window import Window
 from tests.actions.backtest.test_backtest import IDLE
@@ -35,23 +35,23 @@ def town() -> Iterator[Town]:
 def made(
     town: Town,
     *policies: Policy,
-    answers: Answers | None = None,
+    answers: ReplayAnswers | None = None,
     concurrent: int = 10,
     incident: tuple[datetime, ...] = (),
-) -> tuple[Promise, ...]:
+) -> tuple[PromisedStep, ...]:
     times = moments()
-    turns = Turns(
+    turns = ServiceTurns(
         times,
         ActionsSettings(concurrent=concurrent),
         lambda at: "exporters are down" if at in incident else None,
-        answers=answers or Answers(shut=known),
+        answers=answers or ReplayAnswers(shut=known),
     )
     found = {"idle": IDLE.past(town.views, WHOLE, times)}
     enforced = [replace(policy, mode="enforce") for policy in policies]
     return replay_service(enforced, found, town.views, WHOLE, turns).promises
 
 
-def shown(promises: tuple[Promise, ...]) -> Shown:
+def shown(promises: tuple[PromisedStep, ...]) -> Shown:
     return [(p.policy, p.subject[3], p.step, (p.at - START) / HOUR) for p in promises]
 
 
@@ -84,8 +84,8 @@ def test_too_many_cases_of_one_policy_end_the_turn_of_all(town: Town) -> None:
     town.settle()
     of_jobs = Match(analyzer=("idle",), kind=("idle_job",))
     of_notebooks = Match(analyzer=("idle",), kind=("idle_notebook",))
-    few = rule(name="few", match=of_jobs, max_resources=Amount(Decimal(2)))
-    many = rule(name="many", match=of_notebooks, max_resources=Amount(Decimal(2)))
+    few = rule(name="few", match=of_jobs, max_resources=PolicyAmount(Decimal(2)))
+    many = rule(name="many", match=of_notebooks, max_resources=PolicyAmount(Decimal(2)))
     assert ("many", "nb", "act", 4) in shown(made(town, many))
     assert [s for s in shown(made(town, few, many)) if s[2] == "act"] == []
 
@@ -118,7 +118,7 @@ def test_an_approval_that_comes_between_two_turns_is_waited_for(town: Town) -> N
     town.add("resting")
     town.settle()
     asks = rule(approvals=Approvals(when="always"))
-    found = made(town, asks, answers=Answers(approves=True, shut=known))
+    found = made(town, asks, answers=ReplayAnswers(approves=True, shut=known))
     # Asked for when the grace is over, given before the turn after.
     assert [(p.step, (p.at - START) / HOUR, p.met) for p in found] == [
         ("notify", 1, True),
@@ -129,9 +129,9 @@ def test_an_approval_that_comes_between_two_turns_is_waited_for(town: Town) -> N
 def test_the_last_readings_before_an_act_are_named_and_do_not_count_as_met(town: Town) -> None:
     town.add("resting")
     town.settle()
-    notify, act = made(town, rule(), answers=Answers())
+    notify, act = made(town, rule(), answers=ReplayAnswers())
     assert notify.met
-    assert (act.depends, act.met) == (MOMENT, False)
+    assert (act.depends, act.met) == (ACT_TIME_GATES, False)
 
 
 def test_an_act_that_a_last_reading_refused_comes_at_the_next_turn(town: Town) -> None:
@@ -141,7 +141,7 @@ def test_an_act_that_a_last_reading_refused_comes_at_the_next_turn(town: Town) -
     def shut(decision: Decision) -> tuple[str, ...]:
         return ("awake",) if decision.at == START + 4 * HOUR else ()
 
-    found = shown(made(town, rule(), answers=Answers(shut=shut)))
+    found = shown(made(town, rule(), answers=ReplayAnswers(shut=shut)))
     assert [(step, hour) for *_, step, hour in found] == [("notify", 1), ("act", 5)]
 
 

@@ -23,7 +23,7 @@ def town() -> Iterator[Town]:
     """Return a town whose inventory begins after a day; one pod was over before, one is there."""
     with Town() as town:
         town.add("resting")
-        town.add("gone-0", kind="Pod", hours=20, pod="gone-0")
+        town.add("gone-0", kind="unresolved", hours=20, pod="gone-0")
         town.settle()
         town.views.engine.execute("DELETE FROM pod WHERE pod = 'gone-0'")
         first = f"{START + FIRST * HOUR:%Y-%m-%d %H:%M}"
@@ -41,7 +41,7 @@ def named(made: Backtest) -> dict[tuple[str, ...], str]:
     return {case.subject: case.why for case in made.unresolved}
 
 
-GONE = ("c", "Pod", "ns", "gone-0")
+GONE = ("c", "unresolved", "ns", "gone-0")
 
 
 def test_what_was_over_before_the_first_inventory_is_named_and_not_stopped(town: Town) -> None:

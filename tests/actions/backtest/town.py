@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from msgspec.structs import replace
 
-from actions.policy.model import Allow, Amount, Budget, Match, Policy, Rung
+from actions.policy.model import ActionBudget, Allow, Match, Policy, PolicyAmount, Stage
 from tests.analyzers.conftest import START, Memory, Site
 
 MINUTE = timedelta(minutes=5)
@@ -62,7 +62,7 @@ class Town:
         self.site.holds(
             name, names, kind=kind, begin=begin * HOUR, length=(hours - begin) * HOUR,
             workload_uid=f"top-{name}", created_at=start - timedelta(days=2),
-            first_seen=start - timedelta(days=2), scheduled_at=start,
+            first_seen=start - timedelta(days=2), scheduled_at=start - HOUR,
             last_seen=start + (hours - begin) * HOUR, gpu_request=float(devices),
             gpu_resource="nvidia.com/gpu", **pod,
         )  # fmt: skip
@@ -145,13 +145,13 @@ def rule(**changes: Any) -> Policy:
         match=Match(analyzer=("idle",), kind=("idle_job", "idle_notebook")),
         allow=Allow(namespaces=("ns",)),
         ladder=(
-            Rung("observe"),
-            Rung("notify"),
-            Rung("grace", wait=3 * HOUR),
-            Rung("act", do=("suspend",), verbs=("suspend", "stop")),
+            Stage("observe"),
+            Stage("notify"),
+            Stage("grace", wait=3 * HOUR),
+            Stage("act", do=("suspend",), verbs=("suspend", "stop")),
         ),
-        budgets=(Budget(workloads=Amount(Decimal(10))),),
-        max_resources=Amount(Decimal(1), share=True),
+        budgets=(ActionBudget(workloads=PolicyAmount(Decimal(10))),),
+        max_resources=PolicyAmount(Decimal(1), share=True),
     )
     return replace(made, **changes)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from actions.cluster.allocations import allocated_gpus
+from actions.cluster.allocations import count_allocated_gpus
 from actions.reclaim.scaling import ScaleExecutor
 from fallow.errors import RefusedError
 from tests.actions.places import Object, Place
@@ -83,7 +83,7 @@ def instance(name: str, profile: str) -> Object:
 
 
 def held(place: Place, *pods: Object) -> list[float]:
-    found = allocated_gpus(pods, place.door)
+    found = count_allocated_gpus(pods, place.door)
     return [round(found[p["metadata"]["uid"]], 6) for p in pods]
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from actions.cluster.door import JSON_PATCH, Door
-from actions.cluster.explain import Answer
-from fallow.acting import Change, Target
+from actions.cluster.client import JSON_PATCH, KubeClient
+from actions.cluster.write_results import WriteResult
+from fallow.action_models import Change, Target
 from fallow.errors import AuthError, FallowError, RefusedError, TemporaryError
 from tests.actions.places import Place, door
 from tests.actions.reclaim.examples import POD, replicated
@@ -61,7 +61,7 @@ def budget(place: Place, name: str = "b", *, seen: bool = True, allowed: int = 0
     place.make("PodDisruptionBudget", {"metadata": {"name": name}, "spec": spec}, status=status)
 
 
-def meaning(answer: Answer) -> tuple[str, str, int]:
+def meaning(answer: WriteResult) -> tuple[str, str, int]:
     return answer.verdict, answer.cause, answer.code
 
 
@@ -261,31 +261,31 @@ OWNED = {"causes": [{"reason": "FieldManagerConflict"}]}
     ],
 )
 def test_other_answers_have_one_meaning_each(code: int, said: Any, meant: Any) -> None:
-    from actions.cluster.explain import explain  # noqa: PLC0415
+    from actions.cluster.write_results import interpret_reply  # noqa: PLC0415
     from fallow.kube.api import Reply  # noqa: PLC0415
 
     body = said.encode() if isinstance(said, str) else json.dumps(said).encode()
-    answer = explain(Reply(code, body))
+    answer = interpret_reply(Reply(code, body))
     assert (answer.verdict, answer.cause) == meant
     if meant[1] == "manager":
         assert answer.manager == "argocd"
 
 
 def test_expired_credentials_are_one_clear_line() -> None:
-    from actions.cluster.door import _raised  # noqa: PLC0415
+    from actions.cluster.client import _to_error  # noqa: PLC0415
     from fallow.kube.api import ApiError  # noqa: PLC0415
-    from fallow.kube.shapes import Status  # noqa: PLC0415
+    from fallow.kube.api_objects import ApiStatus  # noqa: PLC0415
 
-    found: FallowError = _raised(ApiError("/version", 401, Status(message="Unauthorized")))
+    found: FallowError = _to_error(ApiError("/version", 401, ApiStatus(message="Unauthorized")))
     assert isinstance(found, AuthError)
     assert "token has expired" in str(found)
 
 
 def test_a_door_is_a_cluster_as_executors_see_it(place: Place) -> None:
-    from fallow.seams import Cluster  # noqa: PLC0415
+    from fallow.protocols import ClusterReader  # noqa: PLC0415
 
-    found: Cluster = place.door
-    assert isinstance(found, Door)
+    found: ClusterReader = place.door
+    assert isinstance(found, KubeClient)
     assert found.collection("Job", "batch", place.name) == place.path("Job")
     assert found.collection("Job", "batch.volcano.sh", place.name) == place.path(
         "Job.batch.volcano.sh"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from actions.cluster.door import connect
+from actions.cluster.client import connect
 from fallow.errors import AuthError, SettingsError, TemporaryError
-from fallow.kube.api import Pause
+from fallow.kube.api import BackOff
 from fallow.settings import Settings, load
 from tests.actions.places import Place
 
@@ -55,7 +55,7 @@ def test_a_wrong_context_is_named_with_the_legal_ones(configured: Settings) -> N
 
 def test_a_server_that_does_not_answer_is_temporary(configured: Settings) -> None:
     with pytest.raises(TemporaryError, match="no answer") as away:
-        connect(configured, "dead", pause=Pause(sleep=lambda _: None))
+        connect(configured, "dead", pause=BackOff(sleep=lambda _: None))
     assert away.value.exit_code == 75
     assert "\n" not in str(away.value)
 

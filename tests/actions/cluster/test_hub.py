@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from actions.cluster.hub import Hub
-from actions.cluster.pointers import shown
-from actions.reclaim.jupyterhub import change
-from fallow.acting import Change, Target
+from actions.cluster.jupyterhub import JupyterHubClient
+from actions.cluster.pointers import get_value
+from actions.reclaim.jupyterhub import build_change
+from fallow.action_models import Change, Target
 from fallow.action_settings import HubSettings
 from fallow.errors import RefusedError, SettingsError, TemporaryError
 from tests.servers.jupyterhub import TOKEN, HubServer, jupyterhub
@@ -22,18 +22,20 @@ def served() -> Iterator[HubServer]:
         yield hub
 
 
-def door(served: HubServer, **settings: Any) -> Hub:
-    return Hub(HubSettings.model_validate({"url": served.url, "token": TOKEN, **settings}))
+def door(served: HubServer, **settings: Any) -> JupyterHubClient:
+    return JupyterHubClient(
+        HubSettings.model_validate({"url": served.url, "token": TOKEN, **settings})
+    )
 
 
 def asked(*, running: bool, server: str = "big", user: str = "ada@x.org") -> Change:
     target = Target("c", "", "JupyterServer", "hub", f"{user}/{server}", "pod-uid")
-    return change(target, user, server, running=running)
+    return build_change(target, user, server, running=running)
 
 
-def holds(hub: Hub, wanted: Change) -> bool:
+def holds(hub: JupyterHubClient, wanted: Change) -> bool:
     found = hub.get(wanted.read)
-    return all(shown(found, p) == v for p, v in wanted.becomes.items())
+    return all(get_value(found, p) == v for p, v in wanted.becomes.items())
 
 
 @pytest.mark.parametrize("server", ["big", ""])
@@ -116,4 +118,4 @@ def test_a_hub_that_does_not_answer_is_away(served: HubServer) -> None:
 
 def test_without_a_hub_the_setting_is_named() -> None:
     with pytest.raises(SettingsError, match=r"actions\.hub\.url"):
-        Hub(HubSettings())
+        JupyterHubClient(HubSettings())

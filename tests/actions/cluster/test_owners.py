@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from actions.cluster.door import Door
-from actions.cluster.members import gpus, members
-from actions.cluster.owners import Unknown, chain, top
-from fallow.acting import Target
+from actions.cluster.client import KubeClient
+from actions.cluster.owners import UnknownOwner, find_top_owner, read_chain
+from actions.cluster.workload_pods import count_requested_gpus, list_workload_pods
+from fallow.action_models import Target
 from tests.actions.places import Object, Place, door
 from tests.actions.reclaim.examples import POD, job, replicated
 
 
-class Asked(Door):
+class Asked(KubeClient):
     """A door that remembers which objects were read singly."""
 
-    def __init__(self, other: Door) -> None:
+    def __init__(self, other: KubeClient) -> None:
         super().__init__(other._api, other.name)
         self.got: list[str] = []
 
@@ -47,12 +47,12 @@ def pod(place: Place, name: str = "p", owner: Object | None = None, **meta: Any)
     return make(place, "Pod", name, POD, owner, **meta)
 
 
-def reason(found: Target | Unknown) -> str:
-    assert isinstance(found, Unknown), found
+def reason(found: Target | UnknownOwner) -> str:
+    assert isinstance(found, UnknownOwner), found
     return found.reason
 
 
-def named(found: Target | Unknown) -> str:
+def named(found: Target | UnknownOwner) -> str:
     assert isinstance(found, Target), found
     return f"{found.kind}/{found.name}"
 
@@ -60,7 +60,7 @@ def named(found: Target | Unknown) -> str:
 def test_a_chain_is_climbed_to_its_top(place: Place) -> None:
     book = make(place, "Notebook", "n", {"template": {}})
     own = make(place, "StatefulSet", "n", {"serviceName": "n", **replicated(1)}, book)
-    found = top(pod(place, "n-0", own), place.door)
+    found = find_top_owner(pod(place, "n-0", own), place.door)
     assert named(found) == "Notebook/n"
     assert isinstance(found, Target)
     assert (found.uid, found.cluster) == (book["metadata"]["uid"], "sim")
@@ -69,7 +69,7 @@ def test_a_chain_is_climbed_to_its_top(place: Place) -> None:
 def test_an_owner_that_nothing_here_can_stop_means_no_action(place: Place) -> None:
     flow = make(place, "Workflow", "w", {})
     own = make(place, "Job", "j", job(), flow)
-    assert "unmanaged owner Workflow" in reason(top(pod(place, "p", own), place.door))
+    assert "unmanaged owner Workflow" in reason(find_top_owner(pod(place, "p", own), place.door))
 
 
 def test_an_owner_that_is_gone_means_no_action(place: Place) -> None:
@@ -78,9 +78,9 @@ def test_an_owner_that_is_gone_means_no_action(place: Place) -> None:
     # As it is, a deleted Job waits for the collector with the finalizer `orphan`.
     path = place.path("Job", "j")
     assert place.kube.ask("DELETE", path, propagationPolicy="Background").code == 200
-    assert "Job j is not there" in reason(top(made, place.door))
+    assert "Job j is not there" in reason(find_top_owner(made, place.door))
     make(place, "Job", "j", job())
-    assert "another has its name" in reason(top(made, place.door))
+    assert "another has its name" in reason(find_top_owner(made, place.door))
 
 
 def test_an_owner_of_a_kind_that_is_not_served_means_no_action(place: Place) -> None:
@@ -89,7 +89,7 @@ def test_an_owner_of_a_kind_that_is_not_served_means_no_action(place: Place) -> 
         "kind": "Strange",
         "metadata": {"name": "s", "uid": "1"},
     }
-    assert "Strange s is not there" in reason(top(pod(place, "p", strange), place.door))
+    assert "Strange s is not there" in reason(find_top_owner(pod(place, "p", strange), place.door))
 
 
 def test_an_owner_that_may_not_be_read_means_no_action(place: Place) -> None:
@@ -99,7 +99,7 @@ def test_an_owner_that_may_not_be_read_means_no_action(place: Place) -> None:
     made = pod(place, "p", own)
     place.server.access.users["half"] = "half"
     place.server.access.deny("get", "jobs", user="half")
-    found = top(made, door(place.kube.url, token="half"))
+    found = find_top_owner(made, door(place.kube.url, token="half"))
     assert "may not be read" in reason(found)
 
 
@@ -107,16 +107,16 @@ def test_a_chain_without_end_means_no_action(place: Place) -> None:
     owner = make(place, "ConfigMap", "c0", None)
     for number in range(1, 12):
         owner = make(place, "ConfigMap", f"c{number}", None, owner)
-    assert "more than 10 owners" in reason(top(pod(place, "p", owner), place.door))
+    assert "more than 10 owners" in reason(find_top_owner(pod(place, "p", owner), place.door))
 
 
 def test_a_static_pod_belongs_to_nobody_we_stop(place: Place) -> None:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "none", "uid": "1"}}
-    assert isinstance(top(pod(place, "p", node), place.door), Unknown)
+    assert isinstance(find_top_owner(pod(place, "p", node), place.door), UnknownOwner)
 
 
 def test_a_bare_pod_is_its_own_target(place: Place) -> None:
-    assert named(top(pod(place), place.door)) == "Pod/p"
+    assert named(find_top_owner(pod(place), place.door)) == "Pod/p"
 
 
 def test_a_hubs_pod_belongs_to_the_hub(place: Place) -> None:
@@ -128,12 +128,12 @@ def test_a_hubs_pod_belongs_to_the_hub(place: Place) -> None:
             "hub.jupyter.org/servername": "big",
         },
     )
-    assert named(top(made, place.door)) == "JupyterServer/ada/big"
+    assert named(find_top_owner(made, place.door)) == "JupyterServer/ada/big"
 
 
 def test_a_volcano_job_is_told_from_a_built_in_one(place: Place) -> None:
     own = make(place, "Job.batch.volcano.sh", "v", {"tasks": []})
-    found = top(pod(place, "p", own), place.door)
+    found = find_top_owner(pod(place, "p", own), place.door)
     assert isinstance(found, Target)
     assert found.api_version == "batch.volcano.sh/v1alpha1"
 
@@ -146,9 +146,9 @@ def test_every_worker_of_a_leader_worker_set_leads_to_the_set_once(place: Place)
     leader = pod(place, "l-0", leaders, **label)
     workers = make(place, "StatefulSet", "l-0", {"serviceName": "l", **replicated(2)}, leader)
     pods = [leader, pod(place, "l-0-1", workers, **label), pod(place, "l-0-2", workers, **label)]
-    found = {named(top(p, place.door)) for p in pods}
+    found = {named(find_top_owner(p, place.door)) for p in pods}
     assert found == {"LeaderWorkerSet/l"}
-    target = top(leader, place.door)
+    target = find_top_owner(leader, place.door)
     assert isinstance(target, Target)
     names = sorted(p["metadata"]["name"] for p in place.door.pods(target))
     assert names == ["l-0", "l-0-1", "l-0-2"]
@@ -157,9 +157,9 @@ def test_every_worker_of_a_leader_worker_set_leads_to_the_set_once(place: Place)
 def test_a_label_leads_on_where_references_end(place: Place) -> None:
     make(place, "RayCluster", "r", {"headGroupSpec": {}})
     made = pod(place, labels={"ray.io/cluster": "r"})
-    assert named(top(made, place.door)) == "RayCluster/r"
+    assert named(find_top_owner(made, place.door)) == "RayCluster/r"
     alone = pod(place, "q", labels={"ray.io/cluster": "elsewhere"})
-    assert named(top(alone, place.door)) == "Pod/q"
+    assert named(find_top_owner(alone, place.door)) == "Pod/q"
 
 
 def test_all_pods_of_an_object_are_found_and_no_other(place: Place) -> None:
@@ -171,11 +171,11 @@ def test_all_pods_of_an_object_are_found_and_no_other(place: Place) -> None:
         pod(place, f"d-{number}", sets["d"])
         pod(place, f"e-{number}", sets["e"])
     pod(place, "alone")
-    target = top(place.get("Pod", "d-0") or {}, place.door)
+    target = find_top_owner(place.get("Pod", "d-0") or {}, place.door)
     assert isinstance(target, Target)
     found = place.door.pods(target)
     assert sorted(p["metadata"]["name"] for p in found) == ["d-0", "d-1", "d-2"]
-    assert [gpus(p) for p in found] == [2, 2, 2]
+    assert [count_requested_gpus(p) for p in found] == [2, 2, 2]
 
 
 def test_many_owners_of_a_kind_are_listed_and_not_read_one_by_one(place: Place) -> None:
@@ -185,14 +185,16 @@ def test_many_owners_of_a_kind_are_listed_and_not_read_one_by_one(place: Place) 
     asked = Asked(place.door)
     own = make(place, "CronJob", "c", {"schedule": "* * * * *", "jobTemplate": {"spec": job()}})
     target = Target("sim", "batch/v1", "CronJob", place.name, "c", own["metadata"]["uid"])
-    assert list(members(target, asked)) == []
+    assert list(list_workload_pods(target, asked)) == []
     assert len(asked.got) == 3
 
 
 def test_a_chain_names_every_owner(place: Place) -> None:
     own = make(place, "Deployment", "d", replicated())
-    found = chain(pod(place, "p", make(place, "ReplicaSet", "d-1", replicated(), own)), place.door)
-    assert not isinstance(found, Unknown)
+    found = read_chain(
+        pod(place, "p", make(place, "ReplicaSet", "d-1", replicated(), own)), place.door
+    )
+    assert not isinstance(found, UnknownOwner)
     assert [o["kind"] for o in found] == ["Pod", "ReplicaSet", "Deployment"]
 
 
@@ -209,6 +211,8 @@ def test_gpus_of_a_pod(limits: dict[str, str], count: float) -> None:
     main = {"name": "m", "resources": {"limits": limits}}
     start = {"name": "i", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
     side = {**start, "restartPolicy": "Always"}
-    assert gpus({"spec": {"containers": [main], "initContainers": [start]}}) == pytest.approx(count)
+    assert count_requested_gpus(
+        {"spec": {"containers": [main], "initContainers": [start]}}
+    ) == pytest.approx(count)
     both = {"spec": {"containers": [main], "initContainers": [side]}}
-    assert gpus(both) == pytest.approx(count + 8)
+    assert count_requested_gpus(both) == pytest.approx(count + 8)

@@ -6,10 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.cluster.pointers import MISSING, at, highest_absent, merge, parts, pointer, shown
-from actions.reclaim.writes import field
-from fallow.acting import Target
-from simulator.kube.patches import patched
+from actions.cluster.pointers import (
+    MISSING,
+    build_merge_patch,
+    find_highest_absent,
+    get_value,
+    join_pointer,
+    resolve_pointer,
+    split_pointer,
+)
+from actions.reclaim.writes import set_field
+from fallow.action_models import Target
+from simulator.kube.patches import apply_patch
 
 TARGET = Target("c", "v1", "Thing", "ns", "x", "uid")
 keys = st.sampled_from(["spec", "metadata", "a", "b", "x/y", "x~y", "runPolicy"])
@@ -23,8 +31,8 @@ objects = st.recursive(
 
 def walkable(obj: Any, where: str) -> bool:
     """Say whether all that lies on the way is a map or absent, as in a schema."""
-    path = parts(where)
-    above = (at(obj, pointer(*path[:n])) for n in range(1, len(path)))
+    path = split_pointer(where)
+    above = (resolve_pointer(obj, join_pointer(*path[:n])) for n in range(1, len(path)))
     return all(a is MISSING or isinstance(a, dict) for a in above)
 
 
@@ -32,18 +40,18 @@ def walkable(obj: Any, where: str) -> bool:
 def test_a_field_and_its_undo_leave_every_object_as_it_was(
     obj: dict[str, Any], path: list[str], value: Any
 ) -> None:
-    where = pointer(*path)
+    where = join_pointer(*path)
     if not walkable(obj, where) or (path[0] == "metadata" and "metadata" not in obj):
         return
-    writes = field(obj, TARGET, "/path", where, value)
-    after = patched(obj, writes.change.body, "merge")
-    assert at(after, where) == value
-    assert all(shown(obj, p) == v for p, v in writes.change.was.items())
-    assert all(shown(after, p) == v for p, v in writes.change.becomes.items())
-    back = patched(after, writes.undo.body, "merge")
+    writes = set_field(obj, TARGET, "/path", where, value)
+    after = apply_patch(obj, writes.change.body, "merge")
+    assert resolve_pointer(after, where) == value
+    assert all(get_value(obj, p) == v for p, v in writes.change.was.items())
+    assert all(get_value(after, p) == v for p, v in writes.change.becomes.items())
+    back = apply_patch(after, writes.undo.body, "merge")
     if path[0] != "metadata":  # its empty maps are the server's to leave out
         assert back == obj
-    assert all(shown(back, p) == v for p, v in writes.change.was.items())
+    assert all(get_value(back, p) == v for p, v in writes.change.was.items())
 
 
 @pytest.mark.parametrize(
@@ -58,12 +66,12 @@ def test_a_field_and_its_undo_leave_every_object_as_it_was(
     ],
 )
 def test_the_highest_part_that_a_write_brings_along(obj: Any, where: str, place: str) -> None:
-    assert highest_absent(obj, where) == place
+    assert find_highest_absent(obj, where) == place
 
 
 def test_keys_with_slashes_and_tildes_are_one_key() -> None:
-    where = pointer("metadata", "annotations", "a/b~c")
+    where = join_pointer("metadata", "annotations", "a/b~c")
     assert where == "/metadata/annotations/a~1b~0c"
-    assert merge(where, "v") == {"metadata": {"annotations": {"a/b~c": "v"}}}
-    assert at({"l": [{"x": 1}]}, "/l/0/x") == 1
-    assert at({"l": [1]}, "/l/3") is MISSING
+    assert build_merge_patch(where, "v") == {"metadata": {"annotations": {"a/b~c": "v"}}}
+    assert resolve_pointer({"l": [{"x": 1}]}, "/l/0/x") == 1
+    assert resolve_pointer({"l": [1]}, "/l/3") is MISSING

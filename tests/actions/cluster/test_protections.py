@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from actions.cluster.protections import protected
+from actions.cluster.protections import find_protections
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SPACE: dict[str, Any] = {"kind": "Namespace", "metadata": {"name": "team-a"}}
@@ -20,7 +20,7 @@ def noted(key: str, value: str, **more: Any) -> dict[str, Any]:
 
 
 def texts(*chain: Any, space: Any = SPACE, now: datetime | None = NOW) -> str:
-    return "; ".join(r.text for r in protected(chain, space, now))
+    return "; ".join(r.text for r in find_protections(chain, space, now))
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from actions.cluster import scalers
-from actions.cluster.ownership import kept_by, rivals, rolling
-from actions.executors import for_
-from fallow.acting import Intent
+from actions.cluster import autoscalers
+from actions.cluster.obstacles import explain_rollout, find_gitops_tool, find_obstacles
+from actions.executors import choose_executor
+from fallow.action_models import Intent
 from fallow.errors import RefusedError
 from tests.actions.places import Object, Place, door
 from tests.actions.reclaim.examples import POD, decided, job, replicated
@@ -39,12 +39,12 @@ def keda(place: Place, **meta: Any) -> Object:
 
 
 def gates(obj: Object, place: Place, intent: Intent | None = None) -> set[str]:
-    return {r.gate for r in rivals(obj, place.door, intent=intent)}
+    return {r.gate for r in find_obstacles(obj, place.door, intent=intent)}
 
 
 def intend(place: Place, kind: str = "Deployment", verb: str = SCALE, name: str = "x") -> Intent:
     decision = decided(kind, place.name, name, verb)
-    return for_(decision).intend(decision, place.door)
+    return choose_executor(decision).intend(decision, place.door)
 
 
 def test_an_object_of_its_owner_alone_has_no_rivals(place: Place) -> None:
@@ -67,7 +67,7 @@ def test_an_object_of_its_owner_alone_has_no_rivals(place: Place) -> None:
     ],
 )
 def test_gitops_is_known_by_its_marks_and_managers(meta: dict[str, Any], tool: str | None) -> None:
-    assert kept_by({"metadata": meta}) == tool
+    assert find_gitops_tool({"metadata": meta}) == tool
 
 
 def test_gitops_keeps_what_git_says_and_nothing_else(place: Place) -> None:
@@ -129,7 +129,7 @@ def test_the_hpa_that_keda_made_is_kedas(place: Place) -> None:
     }
     scaler(place, ownerReferences=[above])
     assert gates(obj, place, intend(place)) == set()
-    assert [s["kind"] for s in scalers.of(obj, place.door)] == ["ScaledObject"]
+    assert [s["kind"] for s in autoscalers.find_autoscalers(obj, place.door)] == ["ScaledObject"]
 
 
 def test_keda_is_paused_at_none_instead_of_scaling_below_it(place: Place) -> None:
@@ -168,7 +168,7 @@ def test_an_autoscaler_that_may_not_be_read_is_no_absence(place: Place) -> None:
     place.server.access.users["half"] = "half"
     place.server.access.deny("list", "horizontalpodautoscalers", user="half")
     with pytest.raises(RefusedError, match="forbidden"):
-        rivals(obj, door(place.kube.url, token="half"))
+        find_obstacles(obj, door(place.kube.url, token="half"))
 
 
 def test_whoever_controls_an_object_fights_back(place: Place) -> None:
@@ -197,8 +197,8 @@ def test_whoever_controls_an_object_fights_back(place: Place) -> None:
 def test_a_rollout_under_way_is_waited_for(spec: Any, status: Any, why: str) -> None:
     meta = {"name": "x", "generation": 2}
     obj = {"kind": "Deployment", "metadata": meta, "spec": spec, "status": status}
-    assert why in (rolling(obj) or "")
-    assert bool(rolling(obj)) is bool(why)
+    assert why in (explain_rollout(obj) or "")
+    assert bool(explain_rollout(obj)) is bool(why)
 
 
 def test_an_object_on_its_way_out_is_left_alone(place: Place) -> None:

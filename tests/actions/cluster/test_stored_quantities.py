@@ -3,7 +3,7 @@
 Two spellings are left out that a real server keeps as they are, and we do not: `12E6` and `5e0`.
 """
 
-from fallow.kube.quantities import canonical, same
+from fallow.kube.quantities import canonical, is_same_value
 from tests.actions.places import Place
 
 WRITTEN = (
@@ -22,4 +22,4 @@ def test_the_server_stores_quantities_in_canonical_form(place: Place) -> None:
     stored = [c["resources"]["requests"]["memory"] for c in made["spec"]["containers"]]
     assert stored == [canonical(text) for text in WRITTEN]
     exact = [t for t in WRITTEN if t not in {"100u", "1n"}]  # rounded up to a thousandth
-    assert all(same(t, s) for t, s in zip(WRITTEN, stored, strict=True) if t in exact)
+    assert all(is_same_value(t, s) for t, s in zip(WRITTEN, stored, strict=True) if t in exact)

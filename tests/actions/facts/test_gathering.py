@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from actions.facts import fleet, gather
-from actions.gates import Case, closed
-from actions.policy.budgets import Spent
-from fallow.acting import Facts, History
-from fallow.nouns import Finding, Recommendation, Subject
+from actions.facts import gather_facts, read_fleet
+from actions.gates import GateInput, find_closed_gates
+from actions.policy.budgets import BudgetUsage
+from fallow.action_models import CaseHistory, Facts
+from fallow.models import Finding, Recommendation, Subject
 from fallow.window import Window
 from tests.actions.cases import NOW, POLICY, finding
 from tests.actions.facts.test_waiting import THEN, Floor
 from tests.analyzers.conftest import Memory
 
-HOUR = timedelta(hours=1)
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 TOLD = {"actionable": True, "reasons": [], "coverage": 0.99, "read_from": "sample"}
 
 
@@ -32,7 +32,7 @@ def floor() -> Iterator[Floor]:
 def facts(floor: Floor, **changes: Any) -> Facts:
     details = TOLD | changes.pop("details", {})
     case = finding("Notebook", details=details, **changes)
-    (made,) = gather(floor.views, [case], NOW)
+    (made,) = gather_facts(floor.views, [case], NOW)
     return made
 
 
@@ -146,6 +146,25 @@ def test_what_wastes_without_resting_is_seen_by_its_devices_looks(floor: Floor) 
     assert made.seen_until == NOW - timedelta(minutes=3)
 
 
+@pytest.mark.parametrize(("ago", "closes"), [(2, False), (3, True), (60, True)])
+def test_a_hang_that_is_over_is_nobodys_to_act_on_however_fresh_its_devices_are(
+    floor: Floor, ago: int, closes: bool
+) -> None:
+    floor.node("n1", 2)
+    floor.holds("w", ["n1/0"])
+    look = {"cluster": "c", "ts": THEN - MINUTE, "device": "n1/0", "interval_s": 60.0}
+    floor.views.rows("sample", [look])
+    end = NOW - timedelta(minutes=ago)
+    about: dict[str, Any] = {"analyzer": "stalled", "kind": "stalled_job", "verdict": "wasteful"}
+    advice = Recommendation("notify owner", "x", "y", reversible=True)
+    about |= {"window": Window(end - HOUR, end), "recommendations": (advice,)}
+    case = finding("Notebook", details={}, **about)
+    (made,) = gather_facts(floor.views, [case], NOW)
+    assert made.seen_until == end
+    shut = {c.gate.gate for c in find_closed_gates(GateInput(POLICY, made, BudgetUsage(), NOW))}
+    assert ("fresh" in shut) is closes
+
+
 def test_a_node_is_its_own_and_told_to_the_platform(floor: Floor) -> None:
     floor.node("n1", 8, uid="node-uid")
     start = THEN - timedelta(minutes=5)
@@ -156,7 +175,7 @@ def test_a_node_is_its_own_and_told_to_the_platform(floor: Floor) -> None:
         subject=Subject("c", "", "Node", "n1"), kind="sick_node", verdict="wasteful",
         analyzer="reliability", details={}, recommendations=(advice,),
     )  # fmt: skip
-    (made,) = gather(floor.views, [case], NOW)
+    (made,) = gather_facts(floor.views, [case], NOW)
     assert (made.uid, made.owner, made.gpus, made.shared) == ("node-uid", "platform", 8.0, False)
     assert (made.owner_resolved, made.nodes_ready) == (True, True)
     assert made.seen_until == NOW - timedelta(minutes=1)
@@ -187,21 +206,21 @@ def test_of_a_node_it_is_known_how_many_others_of_its_pool_can_be_scheduled(
 ) -> None:
     floor.node("n1", 8, unschedulable=False)
     floor.node("n2", 8, **other)
-    (made,) = gather(floor.views, [sick("n1")], NOW)
+    (made,) = gather_facts(floor.views, [sick("n1")], NOW)
     assert made.pool_others == others
 
 
 def test_of_a_node_of_no_pool_the_others_are_unknown(floor: Floor) -> None:
     floor.node("n1", 8, unschedulable=False, pool=None)
     floor.node("n2", 8, unschedulable=False, pool=None)
-    (made,) = gather(floor.views, [sick("n1")], NOW)
+    (made,) = gather_facts(floor.views, [sick("n1")], NOW)
     assert made.pool_others is None
 
 
 def test_the_largest_node_is_that_with_most_gpus_and_that_of_most_dollars(floor: Floor) -> None:
     floor.node("n1", 4)
     floor.node("n2", 8)
-    made = fleet(floor.views, NOW)
+    made = read_fleet(floor.views, NOW)
     assert (made.fleet_gpus, made.largest_node_gpus) == (12.0, 8.0)
     assert made.largest_node_usd_per_hour is None
     floor.views.rows(
@@ -215,7 +234,7 @@ def test_the_largest_node_is_that_with_most_gpus_and_that_of_most_dollars(floor:
             }
         ],
     )  # fmt: skip
-    priced = fleet(floor.views, NOW)
+    priced = read_fleet(floor.views, NOW)
     assert (priced.fleet_usd_per_hour, priced.largest_node_usd_per_hour) == (
         Decimal(30),
         Decimal(20),
@@ -225,15 +244,15 @@ def test_the_largest_node_is_that_with_most_gpus_and_that_of_most_dollars(floor:
 def test_a_finding_without_advice_or_of_the_future_is_no_case(floor: Floor) -> None:
     busy = finding(verdict="unknown")
     later = finding(window=Window(NOW + HOUR, NOW + 2 * HOUR))
-    assert gather(floor.views, [busy, later], NOW) == []
+    assert gather_facts(floor.views, [busy, later], NOW) == []
 
 
 def test_the_journal_is_told_where_one_policy_knows_the_case(floor: Floor) -> None:
     floor.node("n1", 2)
     floor.holds("w", ["n1/0"])
     case = finding("Notebook", details=TOLD)
-    known = History(first_seen=NOW - HOUR)
-    (made,) = gather(floor.views, [case], NOW, {("p", case.id): known})
+    known = CaseHistory(first_seen=NOW - HOUR)
+    (made,) = gather_facts(floor.views, [case], NOW, {("p", case.id): known})
     assert made.history == known
 
 
@@ -241,7 +260,7 @@ def test_the_fleet_is_what_was_there_in_the_last_hour(floor: Floor) -> None:
     floor.node("n1", 4)
     floor.holds("w", ["n1/0"])
     floor.holds("x", ["n1/1"])
-    made = fleet(floor.views, NOW)
+    made = read_fleet(floor.views, NOW)
     assert (made.fleet_gpus, made.fleet_workloads, made.fleet_owners) == (4.0, 2, 1)
     assert made.fleet_usd_per_hour is None or made.fleet_usd_per_hour >= Decimal(0)
 
@@ -256,10 +275,10 @@ def test_many_cases_are_gathered_with_few_queries(floor: Floor) -> None:
         for n in range(8)
     ]
     floor.views.asked.clear()
-    gather(floor.views, cases[:1], NOW)
+    gather_facts(floor.views, cases[:1], NOW)
     one = len(floor.views.asked)
     floor.views.asked.clear()
-    gather(floor.views, cases, NOW)
+    gather_facts(floor.views, cases, NOW)
     assert len(floor.views.asked) == one
     assert isinstance(floor.views, Memory)
 
@@ -293,7 +312,10 @@ def test_replicas_without_telemetry_lower_the_coverage_and_forbid_to_act(
     made = facts(floor)
     assert made.coverage == pytest.approx(coverage)
     assert made.vetoes == said
-    shut = {c.gate.gate: c.reason.text for c in closed(Case(POLICY, made, Spent(), NOW))}
+    shut = {
+        c.gate.gate: c.reason.text
+        for c in find_closed_gates(GateInput(POLICY, made, BudgetUsage(), NOW))
+    }
     assert ("coverage" in shut, shut.get("veto")) == (bool(unseen), said[0] if said else None)
 
 

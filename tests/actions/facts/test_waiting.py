@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from actions.facts import gather
-from actions.facts.ground import Ground, micros
-from fallow.acting import Waiter
+from actions.facts import gather_facts
+from actions.facts.fleet_state import FleetState, to_micros
+from fallow.action_models import Waiter
 from tests.actions.cases import NOW, finding
 from tests.analyzers.conftest import Memory
 
@@ -88,7 +88,7 @@ class Floor:
         case = finding("Notebook", details={"actionable": True, "reasons": [], "coverage": 1.0})
         subject = case.subject
         made = replace(case, subject=replace(subject, workload=workload))
-        (facts,) = gather(self.views, [made], NOW)
+        (facts,) = gather_facts(self.views, [made], NOW)
         assert facts.waiting is not None
         return facts.waiting
 
@@ -199,7 +199,7 @@ def test_a_device_that_somebody_else_holds_too_frees_nothing(floor: Floor) -> No
 
 def test_without_an_inventory_who_waits_is_unknown(floor: Floor) -> None:
     case = finding("Notebook", details={"actionable": True, "reasons": [], "coverage": 1.0})
-    (facts,) = gather(floor.views, [case], NOW)
+    (facts,) = gather_facts(floor.views, [case], NOW)
     assert facts.waiting is None
 
 
@@ -211,8 +211,10 @@ def test_what_waited_then_and_has_run_to_its_end_since_waited_all_the_same(
     floor.waits(
         "job", 8, phase=phase, scheduled_at=THEN - HOUR / 2, finished_at=THEN - HOUR / 4, node="n1"
     )
-    ground = Ground(floor.views, NOW - 3 * HOUR, NOW)
-    waited = [[p.pod for p in ground.waiting(micros(NOW - HOUR * part))] for part in (0.75, 0.4)]
+    ground = FleetState(floor.views, NOW - 3 * HOUR, NOW)
+    waited = [
+        [p.pod for p in ground.pending_at(to_micros(NOW - HOUR * part))] for part in (0.75, 0.4)
+    ]
     assert waited == [["job-0"], []]
 
 
@@ -221,4 +223,4 @@ def test_a_pod_that_ended_and_never_was_seen_to_be_placed_is_not_known_to_have_w
 ) -> None:
     floor.node("n1")
     floor.waits("job", 8, phase="Failed")
-    assert Ground(floor.views, NOW - 3 * HOUR, NOW).waiting(micros(NOW - HOUR / 2)) == []
+    assert FleetState(floor.views, NOW - 3 * HOUR, NOW).pending_at(to_micros(NOW - HOUR / 2)) == []

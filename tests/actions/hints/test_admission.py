@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from actions.hints.admission import LABEL, defaults, expression, manifests
-from fallow.precision_lines import lines
-from runtime.admission import page
+from fallow.precision_lines import framework_lines
+from runtime.generators.admission import page
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -21,7 +21,7 @@ def of_kind(kind: str) -> list[dict[str, Any]]:
 
 def test_the_file_is_what_the_table_says() -> None:
     written = (ROOT / "deploy" / "admission" / "precision.yaml").read_text()
-    assert written == page(), "run: python -m runtime.admission deploy/admission"
+    assert written == page(), "run: python -m runtime.generators.admission deploy/admission"
     assert [*yaml.safe_load_all(written)] == manifests()
 
 
@@ -58,7 +58,7 @@ def test_an_expression_closes_what_it_opens_and_spares_what_is_set(row: Any) -> 
 
 
 def test_every_format_is_one_that_hints_name_and_no_variable_is_set_twice() -> None:
-    assert {row.format.upper() for row in defaults()} <= set(lines())
+    assert {row.format.upper() for row in defaults()} <= set(framework_lines())
     pairs = [(row.format, row.variable) for row in defaults()]
     assert len(set(pairs)) == len(pairs)
     text = (ROOT / "actions" / "hints" / "admission.csv").read_text()

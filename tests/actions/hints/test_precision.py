@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from actions.hints.precision import PrecisionExecutor, hint
+from actions.hints.precision import PrecisionExecutor, format_hint
 from actions.hints.waking import woke_up
-from analyzers.precision.gains import formats
-from fallow.acting import Intent
+from analyzers.precision.gains import list_formats
+from fallow.action_models import Intent
 from fallow.errors import RefusedError
-from fallow.nouns import Subject
-from fallow.precision_lines import lines
+from fallow.models import Subject
+from fallow.precision_lines import framework_lines
 from tests.actions.places import Place, bare
 from tests.actions.reclaim.examples import decided, trained
 from tests.analyzers.conftest import Memory
@@ -49,7 +49,7 @@ def test_the_owner_reads_range_lines_and_assumptions_and_the_undo_is_exact(place
 
 def test_without_a_range_there_is_no_hint() -> None:
     with pytest.raises(RefusedError, match="holds no range"):
-        hint({}, "x")
+        format_hint({}, "x")
 
 
 def test_every_format_that_is_advised_has_lines_and_every_verb_an_executor() -> None:
@@ -57,9 +57,9 @@ def test_every_format_that_is_advised_has_lines_and_every_verb_an_executor() -> 
         (f.format, f.verb)
         for kind in ("fp32_asleep", "fp8", "low_bit_weights")
         for arch in ("Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell")
-        for f in formats(kind, arch)
+        for f in list_formats(kind, arch)
     }
-    assert {name for name, _ in advised} == set(lines())
+    assert {name for name, _ in advised} == set(framework_lines())
     assert {verb for _, verb in advised} == set(PrecisionExecutor.verbs)
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.journal import Journal, Record, book, words
-from actions.journal.book import Broken
+from actions.journal import Journal, JournalState, event_types, log
+from actions.journal.log import BrokenLink
 from fallow.errors import TemporaryError, UsageError, WarehouseError
 from tests.actions.journal import writing
 
@@ -62,16 +62,18 @@ def test_what_is_appended_is_read_back(journal: Journal) -> None:
 @pytest.mark.parametrize(
     ("statement", "broken"),
     [
-        ("UPDATE entry SET document = '{}' WHERE seq = 3", Broken(3, WRITTEN)),
-        ("UPDATE entry SET actor = 'bob' WHERE seq = 2", Broken(2, WRITTEN)),
-        ("UPDATE entry SET at = '2020-01-01' WHERE seq = 1", Broken(1, WRITTEN)),
-        ("DELETE FROM entry WHERE seq = 3", Broken(4, "row 3 is missing before it")),
-        ("DELETE FROM entry WHERE seq = 1", Broken(2, "row 1 is missing before it")),
-        ("UPDATE entry SET previous = 'x' WHERE seq = 4", Broken(4, UNNAMED)),
-        ("DELETE FROM entry WHERE seq > 3", Broken(4, CUT)),
+        ("UPDATE entry SET document = '{}' WHERE seq = 3", BrokenLink(3, WRITTEN)),
+        ("UPDATE entry SET actor = 'bob' WHERE seq = 2", BrokenLink(2, WRITTEN)),
+        ("UPDATE entry SET at = '2020-01-01' WHERE seq = 1", BrokenLink(1, WRITTEN)),
+        ("DELETE FROM entry WHERE seq = 3", BrokenLink(4, "row 3 is missing before it")),
+        ("DELETE FROM entry WHERE seq = 1", BrokenLink(2, "row 1 is missing before it")),
+        ("UPDATE entry SET previous = 'x' WHERE seq = 4", BrokenLink(4, UNNAMED)),
+        ("DELETE FROM entry WHERE seq > 3", BrokenLink(4, CUT)),
     ],
 )
-def test_the_first_broken_link_is_named(journal: Journal, statement: str, broken: Broken) -> None:
+def test_the_first_broken_link_is_named(
+    journal: Journal, statement: str, broken: BrokenLink
+) -> None:
     filled(journal)
     copy = [(row.seq, row.hash) for row in journal.entries()]
     tamper(journal, statement)
@@ -84,7 +86,9 @@ def test_a_chain_forged_anew_is_not_the_one_that_was_copied(
     copy = [(row.seq, row.hash) for row in filled(journal).entries()]
     with Journal.open(tmp_path / "forged.sqlite", lambda: NOW, actor="bob") as forged:
         assert filled(forged).verify() is None
-        assert forged.verify(copy) == Broken(1, "it is not the row that the warehouse's copy has")
+        assert forged.verify(copy) == BrokenLink(
+            1, "it is not the row that the warehouse's copy has"
+        )
 
 
 @pytest.mark.parametrize(
@@ -166,7 +170,7 @@ def test_every_row_waits_for_the_disk(journal: Journal) -> None:
 def test_a_journal_that_is_held_too_long_is_temporary(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(book, "BUSY_S", 0.05)
+    monkeypatch.setattr(log, "BUSY_S", 0.05)
     other = sqlite3.connect(journal.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with (
@@ -222,18 +226,18 @@ def test_rows_of_one_moment_are_all_there_or_none(journal: Journal) -> None:
 
 
 def test_every_kind_of_row_is_known_to_the_record() -> None:
-    constants = {v for k, v in vars(words).items() if k.isupper() and k != "FLEET"}
-    assert constants == words.kinds()
+    constants = {v for k, v in vars(event_types).items() if k.isupper() and k != "FLEET"}
+    assert constants == event_types.event_types()
 
 
 def test_kept_and_frozen_are_read_back(journal: Journal) -> None:
-    record = Record(journal)
+    record = JournalState(journal)
     until = NOW + timedelta(hours=24)
-    record.append(words.KEPT, "c/Notebook/team-a/nb/1", {"until": until.isoformat()})
+    record.append(event_types.KEPT, "c/Notebook/team-a/nb/1", {"until": until.isoformat()})
     assert record.kept["c", "Notebook", "team-a", "nb/1"].until == until
-    record.append(words.FROZEN, words.FLEET, {"why": "demo"})
-    record.append(words.FROZEN, words.FLEET, {"why": "again"}, actor="bob")
+    record.append(event_types.FROZEN, event_types.FLEET, {"why": "demo"})
+    record.append(event_types.FROZEN, event_types.FLEET, {"why": "again"}, actor="bob")
     assert record.frozen is not None
     assert (record.frozen.by, record.frozen.why) == ("ann", "demo")
-    record.append(words.THAWED, words.FLEET, {})
-    assert Record(journal).catch_up().frozen is None
+    record.append(event_types.THAWED, event_types.FLEET, {})
+    assert JournalState(journal).catch_up().frozen is None

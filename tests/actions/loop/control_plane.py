@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from actions.cluster.door import Door
+from actions.cluster.client import KubeClient
 from fallow.errors import FallowError
-from simulator.kube.kinds import Kind, known
+from simulator.kube.kinds import ApiKind, builtin_kinds
 from tests.actions.loop.site import POLICY, SETTINGS, SPACE, Evidence, Site, Told
 from tests.actions.places import door as door_to
 from tests.servers.kube_apiserver import ADMIN, RealServer
@@ -22,14 +22,14 @@ NODES = ("h100-0", "a100-0")
 
 
 @cache
-def _kinds() -> dict[str, Kind]:
-    return {k.key: k for k in known()}
+def _kinds() -> dict[str, ApiKind]:
+    return {k.key: k for k in builtin_kinds()}
 
 
 class RealEvidence(Evidence):
     """Evidence read through a door with credentials."""
 
-    def __init__(self, door: Door, clock: Callable[[], datetime]) -> None:
+    def __init__(self, door: KubeClient, clock: Callable[[], datetime]) -> None:
         super().__init__("http://127.0.0.1:1", clock)
         self.door = door
 
@@ -102,7 +102,7 @@ class RealSite(Site):
     def pods(self) -> list[Object]:
         return [p for p in self.listed("Pod") if "deletionTimestamp" not in p["metadata"]]
 
-    def door(self, *, timeout_s: float = 20.0) -> Door:
+    def door(self, *, timeout_s: float = 20.0) -> KubeClient:
         del timeout_s
         return door_to(self.kube.url, ca=self.kube.ca, name="c")
 

@@ -6,8 +6,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from actions.cluster.door import Door
-from actions.journal import Record
+from actions.cluster.client import KubeClient
+from actions.journal import JournalState
 from tests.actions.loop.site import Evidence, Told, actor_of, api, journal_in
 
 
@@ -38,15 +38,15 @@ def turn(  # noqa: PLR0917  (arguments of a process)
     """
     evidence = Evidence(url, lambda: now, node_verb)
     evidence.idle = idle
-    record = Record(journal_in(folder, lambda: now))
-    door = Door(api(url), "c")
+    record = JournalState(journal_in(folder, lambda: now))
+    door = KubeClient(api(url), "c")
     more |= {"evidence": evidence, "notifier": Told(), "pulse": Death(step)}
     actor_of(door, record, folder, lambda: now, "one", **more).turn(dry_run=False)
 
 
 def undo(url: str, folder: Path, now: datetime, action: str, step: int) -> None:
     """Undo an action and die at a step."""
-    record = Record(journal_in(folder, lambda: now))
-    door = Door(api(url), "c")
+    record = JournalState(journal_in(folder, lambda: now))
+    door = KubeClient(api(url), "c")
     more = {"evidence": Evidence(url, lambda: now), "notifier": Told(), "pulse": Death(step)}
     actor_of(door, record, folder, lambda: now, "cli", **more).undo(action, "ann")

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from actions.loop.actor import Actor
-from actions.planning import Plan
-from actions.policy.model import Rung
-from fallow.acting import Decision, Facts, History
+from actions.plan import ActionPlan
+from actions.policy.model import Stage
+from fallow.action_models import CaseHistory, Decision, Facts
 from tests.actions.loop import crashing
 from tests.actions.loop import site as sites
 from tests.actions.loop.site import POLICY, Site
@@ -17,7 +17,7 @@ from tests.actions.loop.site import POLICY, Site
 NODE = "h100-0"
 LAYOUT, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 OLD, NEW = "all-disabled", "all-1g.10gb"
-CUTS = msgspec.structs.replace(POLICY, ladder=(*POLICY.ladder[:-1], Rung("act", do=("mig",))))
+CUTS = msgspec.structs.replace(POLICY, ladder=(*POLICY.ladder[:-1], Stage("act", do=("mig",))))
 ASKED = {"mig_config": NEW, "processes": 0, "capabilities": ["mig"], "allowed_namespaces": ["*"]}
 sites.GROUPS |= {"Node": "", "NodePool": "karpenter.sh"}
 sites.VERBS |= {"NodePool": "scale in pool"}
@@ -28,12 +28,12 @@ def decide(policy: Any, facts: Facts, spent: Any, now: datetime) -> Decision:
     return msgspec.structs.replace(made, parameters=ASKED)
 
 
-def plan(policies: Any, facts: Any, spent: Any, now: datetime, histories: Any) -> Plan:
-    known = [(f, histories.get((policies[0].name, f.finding.id), History())) for f in facts]
+def plan(policies: Any, facts: Any, spent: Any, now: datetime, histories: Any) -> ActionPlan:
+    known = [(f, histories.get((policies[0].name, f.finding.id), CaseHistory())) for f in facts]
     made = [
         decide(policies[0], msgspec.structs.replace(f, history=h), spent, now) for f, h in known
     ]
-    return Plan(tuple(made), ())
+    return ActionPlan(tuple(made), ())
 
 
 def node(site: Site) -> str:

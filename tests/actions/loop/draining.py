@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from actions.loop.actor import Actor
-from actions.planning import Plan
-from actions.policy.model import Rung
-from fallow.acting import Decision, Facts, History
+from actions.plan import ActionPlan
+from actions.policy.model import Stage
+from fallow.action_models import CaseHistory, Decision, Facts
 from tests.actions.loop import crashing
 from tests.actions.loop import site as sites
 from tests.actions.loop.control_plane import RealSite
@@ -22,7 +22,7 @@ from tests.actions.loop.site import (
 )
 
 SICK, OTHER = "h100-0", "a100-0"
-DRAINS = msgspec.structs.replace(POLICY, ladder=(*POLICY.ladder[:-1], Rung("act", do=("drain",))))
+DRAINS = msgspec.structs.replace(POLICY, ladder=(*POLICY.ladder[:-1], Stage("act", do=("drain",))))
 ASKED = {"capabilities": ["drain"], "allowed_namespaces": ["*"], "why": "XID 79 twice"}
 sites.GROUPS["Node"] = ""
 
@@ -32,12 +32,12 @@ def decide(policy: Any, facts: Facts, spent: Any, now: datetime) -> Decision:
     return msgspec.structs.replace(made, parameters=ASKED, verb="recycle node")
 
 
-def plan(policies: Any, facts: Any, spent: Any, now: datetime, histories: Any) -> Plan:
-    known = [(f, histories.get((policies[0].name, f.finding.id), History())) for f in facts]
+def plan(policies: Any, facts: Any, spent: Any, now: datetime, histories: Any) -> ActionPlan:
+    known = [(f, histories.get((policies[0].name, f.finding.id), CaseHistory())) for f in facts]
     made = [
         decide(policies[0], msgspec.structs.replace(f, history=h), spent, now) for f, h in known
     ]
-    return Plan(tuple(made), ())
+    return ActionPlan(tuple(made), ())
 
 
 PARTS: dict[str, Any] = {"planner": plan, "decider": decide, "policies": [DRAINS]}

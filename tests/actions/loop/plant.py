@@ -16,21 +16,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from actions.journal import Record
+from actions.journal import JournalState
 from actions.journal.trust import trust_by_hand
 from actions.loop.actor import Actor
-from actions.policy.reading import read
+from actions.policy.parser import read_policies
 from collectors.exporters import ExporterCollector
 from collectors.jupyter import JupyterCollector
 from collectors.kube.collector import KubernetesCollector
-from fallow.acting import Facts
-from fallow.seams import Collector
+from fallow.action_models import Facts
+from fallow.protocols import Collector
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime import acting, pipeline, planned
+from runtime.operations import live_actor, pipeline, plans
 from simulator.cluster import nodes
-from simulator.cluster.cluster import Cluster
+from simulator.cluster.cluster import SimulatedCluster
 from tests.actions.loop.site import SPACE, Site, Told, api, pod_spec
 from warehouse.lake import Warehouse
 
@@ -137,7 +137,7 @@ class Plant(Site):
 
     def __init__(self, folder: Path, size: int) -> None:
         super().__init__(folder)
-        self.cluster = Cluster(self.store, nodes.nodes_of({"h100": size}), seed=7)
+        self.cluster = SimulatedCluster(self.store, nodes.nodes_of({"h100": size}), seed=7)
         self.begun = self.now
         self.work: dict[str, float] = {}
         """Activity of the devices of a pod, by its name."""
@@ -231,7 +231,9 @@ class Plant(Site):
 
     def facts(self) -> list[Facts]:
         """Return the cases of a plan now."""
-        return planned.cases(self.lake, self.config, at=self.now, cluster="c", names=("idle",))[0]
+        return plans.gather_cases(
+            self.lake, self.config, at=self.now, cluster="c", names=("idle",)
+        )[0]
 
     def turning(self, meanwhile: Callable[[], None] = lambda: None) -> Actor:
         """Return an actor over the warehouse, with the real planner, gates and executors.
@@ -240,16 +242,16 @@ class Plant(Site):
         """
         path = self.folder / "policy.yaml"
         path.write_text(POLICY)
-        policies = read([path])
-        record = Record(self.journal()).catch_up()
+        policies = read_policies([path])
+        record = JournalState(self.journal()).catch_up()
         for policy in policies:
             trust_by_hand(record, policy, "admin", "a test")
         evidence = Meanwhile(self, meanwhile)
-        return acting.actor(
+        return live_actor.actor(
             self.config,
             record,
             evidence,
-            door=self.door(),
+            cluster=self.door(),
             policies=policies,
             clock=lambda: self.now,
             identity="plant",
@@ -268,7 +270,7 @@ class Plant(Site):
         return [f"{t.result}: {'; '.join(r.text for r in t.reasons)}" for t in report.taken]
 
 
-class Meanwhile(acting.LiveEvidence):
+class Meanwhile(live_actor.LiveEvidence):
     """Live evidence; something happens between the plan and the second reading."""
 
     def __init__(self, plant: Plant, meanwhile: Callable[[], None]) -> None:

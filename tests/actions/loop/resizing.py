@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from actions.loop.actor import Actor
-from actions.planning import Plan
-from actions.policy.model import Rung
+from actions.plan import ActionPlan
+from actions.policy.model import Stage
 from actions.resize.requests import MEMORY
-from fallow.acting import Decision, Facts, History
+from fallow.action_models import CaseHistory, Decision, Facts
 from tests.actions.loop import crashing
 from tests.actions.loop import site as sites
 from tests.actions.loop.site import (
@@ -20,7 +20,9 @@ from tests.actions.loop.site import (
     Site,
 )
 
-RESIZES = msgspec.structs.replace(POLICY, ladder=(*POLICY.ladder[:-1], Rung("act", do=("resize",))))
+RESIZES = msgspec.structs.replace(
+    POLICY, ladder=(*POLICY.ladder[:-1], Stage("act", do=("resize",)))
+)
 MIB = 2**20
 ASKED = {
     "resource": "memory",
@@ -37,12 +39,12 @@ def decide(policy: Any, facts: Facts, spent: Any, now: datetime) -> Decision:
     return msgspec.structs.replace(made, verb=MEMORY, parameters=ASKED)
 
 
-def plan(policies: Any, facts: Any, spent: Any, now: datetime, histories: Any) -> Plan:
-    known = [(f, histories.get((policies[0].name, f.finding.id), History())) for f in facts]
+def plan(policies: Any, facts: Any, spent: Any, now: datetime, histories: Any) -> ActionPlan:
+    known = [(f, histories.get((policies[0].name, f.finding.id), CaseHistory())) for f in facts]
     made = [
         decide(policies[0], msgspec.structs.replace(f, history=h), spent, now) for f, h in known
     ]
-    return Plan(tuple(made), ())
+    return ActionPlan(tuple(made), ())
 
 
 def memory(site: Site) -> list[tuple[str, str]]:

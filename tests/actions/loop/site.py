@@ -11,27 +11,27 @@ from typing import Any, Self
 
 import msgspec
 
-from actions.cluster.door import Door
-from actions.executors import for_
-from actions.journal import Journal, Record
-from actions.journal import Told as Told_
+from actions.cluster.client import KubeClient
+from actions.executors import choose_executor
+from actions.journal import ActionState as Told_
+from actions.journal import Journal, JournalState
 from actions.loop.actor import Actor
 from actions.loop.freeze import Freeze
 from actions.loop.lease import Lease
+from actions.loop.protocols import Notice, NoticeProof
 from actions.loop.recheck import Recheck
-from actions.loop.seams import Notice, Proof
-from actions.planning import Plan
-from actions.policy.budgets import Spent
-from actions.policy.model import Policy, Rung
-from fallow.acting import Decision, Facts, History, Reason, Step, decision_id
+from actions.plan import ActionPlan
+from actions.policy.budgets import BudgetUsage
+from actions.policy.model import Policy, Stage
+from fallow.action_models import CaseHistory, Decision, Facts, Reason, Step, decision_id
 from fallow.action_settings import ActionsSettings
-from fallow.kube.api import Api, Pause
-from fallow.nouns import Finding, Recommendation, Subject
+from fallow.kube.api import ApiConnection, BackOff
+from fallow.models import Finding, Recommendation, Subject
 from fallow.window import Window
 from simulator.cluster import nodes
-from simulator.cluster.cluster import Cluster
+from simulator.cluster.cluster import SimulatedCluster
 from simulator.kube.server import KubeServer
-from simulator.kube.store import Store
+from simulator.kube.store import ObjectStore
 from tests.actions.cases import WANTED
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -40,7 +40,7 @@ Object = dict[str, Any]
 POLICY = Policy(
     name="idle",
     mode="enforce",
-    ladder=(Rung("notify"), Rung("grace", wait=timedelta(hours=1)), Rung("act", do=("scale",))),
+    ladder=(Stage("notify"), Stage("grace", wait=timedelta(hours=1)), Stage("act", do=("scale",))),
 )
 SETTINGS = ActionsSettings(enabled=True)
 VERBS = {
@@ -52,14 +52,14 @@ VERBS = {
 GROUPS = {"Deployment": "apps", "Job": "batch", "CronJob": "batch", "Pod": ""}
 
 
-def api(url: str, *, timeout_s: float = 5.0) -> Api:
+def api(url: str, *, timeout_s: float = 5.0) -> ApiConnection:
     """Return a connection whose pauses are not slept."""
     from kubernetes import client
 
     config = client.Configuration(host=url)
     config.retries = False
-    return Api(
-        client.ApiClient(config), timeout_s=timeout_s, pause=Pause(lambda _s: None, lambda: 1.0)
+    return ApiConnection(
+        client.ApiClient(config), timeout_s=timeout_s, pause=BackOff(lambda _s: None, lambda: 1.0)
     )
 
 
@@ -70,12 +70,12 @@ class Told:
         self.notices: list[Notice] = []
         self.failing = False
 
-    def tell(self, notices: Sequence[Notice], now: datetime) -> list[Proof]:
+    def tell(self, notices: Sequence[Notice], now: datetime) -> list[NoticeProof]:
         del now
         if self.failing:
-            return [Proof(n, failed=("hook: connection refused",)) for n in notices]
+            return [NoticeProof(n, failed=("hook: connection refused",)) for n in notices]
         self.notices += notices
-        return [Proof(n, delivered=("hook",)) for n in notices]
+        return [NoticeProof(n, delivered=("hook",)) for n in notices]
 
     def operators(self) -> list[str]:
         return [n.text for n in self.notices if n.operators]
@@ -87,7 +87,7 @@ class Evidence:
     def __init__(
         self, url: str, clock: Callable[[], datetime], node_verb: str = "cut-again"
     ) -> None:
-        self.door, self.clock = Door(api(url), "c"), clock
+        self.door, self.clock = KubeClient(api(url), "c"), clock
         self.idle: list[tuple[str, str]] = []
         self.busy_on_second_look: set[str] = set()
         self.awake_at_last: set[str] = set()
@@ -97,7 +97,7 @@ class Evidence:
         self.why: str | None = None
         self.node_verb = node_verb
 
-    def look(self, now: datetime) -> None:
+    def read_sources(self, now: datetime) -> None:
         """Say what is so when asked."""
 
     def cases(self, now: datetime) -> list[Facts]:
@@ -115,9 +115,9 @@ class Evidence:
             return Recheck(active=("GPU-1 was seen at work (90%)",))
         return Recheck(stale=self.stale_at_last)
 
-    def fleet(self, now: datetime) -> Spent:
+    def fleet(self, now: datetime) -> BudgetUsage:
         del now
-        return Spent(fleet_gpus=32.0, fleet_workloads=10, fleet_owners=4)
+        return BudgetUsage(fleet_gpus=32.0, fleet_workloads=10, fleet_owners=4)
 
     def incident(self, now: datetime) -> str | None:
         del now
@@ -162,7 +162,7 @@ class Evidence:
         return msgspec.structs.replace(made, **self.changes)
 
 
-def decide(policy: Policy, facts: Facts, spent: Spent, now: datetime) -> Decision:
+def decide(policy: Policy, facts: Facts, spent: BudgetUsage, now: datetime) -> Decision:
     """Decide as simply as the loop's order needs: seen, told, grace over, nothing under way."""
     history, reasons = facts.history, []
     step: Step = "act"
@@ -172,7 +172,7 @@ def decide(policy: Policy, facts: Facts, spent: Spent, now: datetime) -> Decisio
         step = "notify"
     elif now - history.notified_at < timedelta(hours=1):
         step, reasons = "grace", [Reason("grace", "its owner has time still")]
-    elif (rung := policy.rung("snapshot")) and rung.required and history.snapshot_at is None:
+    elif (rung := policy.stage("snapshot")) and rung.required and history.snapshot_at is None:
         step = "snapshot"
     if history.open_action:
         reasons.append(Reason("open", history.open_action))
@@ -211,10 +211,10 @@ def decide(policy: Policy, facts: Facts, spent: Spent, now: datetime) -> Decisio
 def plan(
     policies: Sequence[Policy],
     facts: Sequence[Facts],
-    spent: Spent,
+    spent: BudgetUsage,
     now: datetime,
-    histories: Mapping[tuple[str, str], History],
-) -> Plan:
+    histories: Mapping[tuple[str, str], CaseHistory],
+) -> ActionPlan:
     made = [
         decide(
             policies[0],
@@ -224,7 +224,7 @@ def plan(
         )
         for f in facts
     ]
-    return Plan(tuple(made), ())
+    return ActionPlan(tuple(made), ())
 
 
 class Site:
@@ -233,8 +233,8 @@ class Site:
     def __init__(self, folder: Path, start: datetime = START) -> None:
         self.folder = folder
         self.now = start
-        self.store = Store(self._seconds, 7)
-        self.cluster = Cluster(self.store, nodes.nodes_of({"h100": 1, "a100": 1}), seed=7)
+        self.store = ObjectStore(self._seconds, 7)
+        self.cluster = SimulatedCluster(self.store, nodes.nodes_of({"h100": 1, "a100": 1}), seed=7)
         self.server = KubeServer(self.store)
         # Whatever is written next to an object meets the version of its controller, not ours.
         self.server.controllers.enable("next write")
@@ -402,8 +402,8 @@ class Site:
         self._made.append(made)
         return made
 
-    def door(self, *, timeout_s: float = 5.0) -> Door:
-        return Door(api(self.server.url, timeout_s=timeout_s), "c")
+    def door(self, *, timeout_s: float = 5.0) -> KubeClient:
+        return KubeClient(api(self.server.url, timeout_s=timeout_s), "c")
 
     def actor(
         self, *, identity: str = "one", timeout_s: float = 5.0, actor: str = "service", **more: Any
@@ -414,7 +414,7 @@ class Site:
             "notifier": self.told,
             "settings": self.settings,
         }
-        record = Record(self.journal(actor=actor))
+        record = JournalState(self.journal(actor=actor))
         door = self.door(timeout_s=timeout_s)
         clock = more.pop("clock", lambda: self.now)
         return actor_of(door, record, self.folder, clock, identity, **{**given, **more})
@@ -435,14 +435,14 @@ def journal_in(folder: Path, clock: Callable[[], datetime], actor: str = "servic
     return Journal.open(folder / "journal.sqlite", clock, actor=actor)
 
 
-def freeze_in(folder: Path, record: Record, door: Door) -> Freeze:
+def freeze_in(folder: Path, record: JournalState, door: KubeClient) -> Freeze:
     file = folder / "FREEZE"
     return Freeze(record, door, file=file, namespace="fallow", configmap="fallow-freeze")
 
 
 def actor_of(
-    door: Door,
-    record: Record,
+    door: KubeClient,
+    record: JournalState,
     folder: Path,
     clock: Callable[[], datetime],
     identity: str,
@@ -460,7 +460,7 @@ def actor_of(
             ticks=lambda: clock().timestamp(),
         ),
         "freeze": freeze_in(folder, record, door),
-        "choose": for_,
+        "choose": choose_executor,
         "clock": clock,
         "settings": SETTINGS,
         "planner": plan,

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from actions.loop.awake import awake
+from actions.loop.recent_activity import find_active_device
 from fallow.settings import Settings
 from fallow.tables import Batch
 from tests.actions import cases
@@ -49,7 +49,7 @@ def test_the_last_looks(
                 "workload": [found.subject.workload],
             }
             lake.replace("allocation", Batch.of("allocation", held).rows, "true")
-        why = awake(lake, found, now, idle=0.05)
+        why = find_active_device(lake, found, now, idle=0.05)
     assert (why is None) if says is None else (why is not None and says in why), why
 
 
@@ -59,4 +59,4 @@ def test_other_workloads_at_work_are_not_its_own(settings: Settings, now: dateti
     found = msgspec.structs.replace(cases.finding(), details={"devices": ["GPU-1"]})
     with Warehouse.open(settings, write=True, clock=lambda: now) as lake:
         lake.ingest([Batch.of("sample", look)])
-        assert awake(lake, found, now, idle=0.05) is None
+        assert find_active_device(lake, found, now, idle=0.05) is None

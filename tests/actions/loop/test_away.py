@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from actions.journal import Told
+from actions.journal import ActionState
 from actions.loop.actor import Actor
 from fallow.errors import FallowError, TemporaryError
 from tests.actions.loop import draining
@@ -55,7 +55,7 @@ def outlast(site: Site, actor: Actor) -> None:
     site.server.faults.away = False
 
 
-def done(site: Site, actor: Actor) -> Told:
+def done(site: Site, actor: Actor) -> ActionState:
     """Let turns pass until the action is done."""
     for _ in range(8):
         site.pass_time(minutes=2)

@@ -9,16 +9,16 @@ import msgspec
 import pytest
 
 from actions.loop.actor import Actor
-from actions.planning import Plan
-from actions.policy.model import Rung
-from fallow.acting import Decision, Facts
+from actions.plan import ActionPlan
+from actions.policy.model import Stage
+from fallow.action_models import Decision, Facts
 from fallow.settings import Settings
-from runtime import acting
+from runtime.operations import live_actor
 from tests.actions.loop import cutting
 from tests.actions.loop.site import POLICY, Evidence, Site
 from tests.servers import s3
 
-SHRINKS = msgspec.structs.replace(POLICY, ladder=(*POLICY.ladder[:-1], Rung("act", do=("pool",))))
+SHRINKS = msgspec.structs.replace(POLICY, ladder=(*POLICY.ladder[:-1], Stage("act", do=("pool",))))
 SAID = {
     "same_type": {"nodes": 3},
     "today": {"nodes": 5, "gpus": 40},
@@ -71,9 +71,11 @@ def decide(policy: Any, facts: Facts, spent: Any, now: datetime) -> Decision:
     return msgspec.structs.replace(made, parameters=SAID)
 
 
-def plan(policies: Any, facts: Any, spent: Any, now: datetime, histories: Any) -> Plan:
+def plan(policies: Any, facts: Any, spent: Any, now: datetime, histories: Any) -> ActionPlan:
     made = cutting.plan(policies, facts, spent, now, histories)
-    return Plan(tuple(msgspec.structs.replace(d, parameters=SAID) for d in made.decisions), ())
+    return ActionPlan(
+        tuple(msgspec.structs.replace(d, parameters=SAID) for d in made.decisions), ()
+    )
 
 
 def shrinking(site: Site) -> Actor:
@@ -87,7 +89,7 @@ def shrinking(site: Site) -> Actor:
         decider=decide,
         planner=plan,
         evidence=Pools(site.server.url, lambda: site.now),
-        ways=acting.ways(Settings()),
+        ways=live_actor.open_transports(Settings()),
     )
 
 

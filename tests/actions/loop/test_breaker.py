@@ -2,9 +2,10 @@
 
 from datetime import datetime, timedelta
 
+import pyarrow as pa
 import pytest
 
-from actions.loop.breaker import tripped
+from actions.loop.breaker import find_incident
 from fallow.action_settings import BreakerSettings
 from fallow.settings import Settings
 from fallow.tables import Batch
@@ -64,7 +65,7 @@ def test_devices_that_turn_at_once_trip_it(
     silent_from = dict.fromkeys(range(idle, idle + silent), 15)
     with Warehouse.open(settings, write=True, clock=lambda: now) as lake:
         lake.ingest([samples(now, idle_from, silent_from)])
-        why = tripped(lake, BreakerSettings(), now)
+        why = find_incident(lake, BreakerSettings(), now)
     assert (why is None) if says is None else (why is not None and says in why), why
 
 
@@ -74,7 +75,7 @@ def test_devices_that_idled_long_before_or_worked_meanwhile_do_not_trip_it(
     idle_from = {**dict.fromkeys(range(8), 30), **dict.fromkeys(range(8, 16), 14)}
     with Warehouse.open(settings, write=True, clock=lambda: now) as lake:
         lake.ingest([samples(now, idle_from, {})])
-        assert tripped(lake, BreakerSettings(), now) is None
+        assert find_incident(lake, BreakerSettings(), now) is None
 
 
 @pytest.mark.parametrize(
@@ -86,10 +87,21 @@ def test_exporters_that_are_down_trip_it(
 ) -> None:
     with Warehouse.open(settings, write=True, clock=lambda: now) as lake:
         lake.ingest([scrapes(now, targets, *down)])
-        why = tripped(lake, BreakerSettings(), now)
+        why = find_incident(lake, BreakerSettings(), now)
     assert (why is not None) is trips
     if why is not None:
         assert "targets are down" in why
+
+
+def test_jobs_that_ended_with_their_own_exporters_do_not_trip_it(
+    settings: Settings, now: datetime
+) -> None:
+    one = scrapes(now, 10, 3, 0).rows
+    place = one.schema.get_field_index("collector")
+    ended = Batch("scrape", one.set_column(place, "collector", pa.array(["trainers"] * len(one))))
+    with Warehouse.open(settings, write=True, clock=lambda: now) as lake:
+        lake.ingest([ended])
+        assert find_incident(lake, BreakerSettings(), now) is None
 
 
 def of_prometheus(now: datetime, nodes: int, silent: dict[int, tuple[int, int]]) -> list[Batch]:
@@ -142,10 +154,10 @@ def test_nodes_of_a_prometheus_are_targets_and_down_while_they_are_silent(
 ) -> None:
     with Warehouse.open(settings, write=True, clock=lambda: now) as lake:
         lake.ingest(of_prometheus(now, nodes, silent))
-        why = tripped(lake, BreakerSettings(), now)
+        why = find_incident(lake, BreakerSettings(), now)
     assert (why is None) if says is None else (why is not None and says in why), why
 
 
 def test_an_empty_warehouse_trips_nothing(settings: Settings, now: datetime) -> None:
     with Warehouse.open(settings, write=True, clock=lambda: now) as lake:
-        assert tripped(lake, BreakerSettings(), now) is None
+        assert find_incident(lake, BreakerSettings(), now) is None

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from actions.decide import decide
-from actions.journal import words
+from actions.journal import event_types
 from actions.loop.actor import Actor
-from actions.planning import plan
-from actions.policy.model import Allow, Match, Policy, Rung
-from fallow.acting import Facts
-from fallow.nouns import finding_id
+from actions.plan import plan
+from actions.policy.model import Allow, Match, Policy, Stage
+from fallow.action_models import Facts
+from fallow.models import finding_id
 from fallow.window import Window
 from tests.actions.loop.site import START, Evidence, Site
 
@@ -82,9 +82,9 @@ def policy(grace: timedelta) -> Policy:
         match=Match(analyzer=("idle",)),
         allow=Allow(namespaces=("*",), kinds=("Deployment",)),
         ladder=(
-            Rung("notify"),
-            Rung("grace", wait=grace),
-            Rung("act", do=("scale",), verbs=("scale*",)),
+            Stage("notify"),
+            Stage("grace", wait=grace),
+            Stage("act", do=("scale",), verbs=("scale*",)),
         ),
     )
 
@@ -94,7 +94,9 @@ def actor_of(site: Site, grace: timedelta) -> Actor:
     rule = policy(grace)
     made = site.actor(policies=[rule], planner=plan, decider=decide)
     if rule.name not in made.record.catch_up().trusted:
-        made.record.append(words.TRUSTED, rule.name, {"fingerprint": rule.fingerprint, "by": "me"})
+        made.record.append(
+            event_types.TRUSTED, rule.name, {"fingerprint": rule.fingerprint, "by": "me"}
+        )
     return made
 
 
@@ -120,7 +122,7 @@ def turns(site: Site, actor: Actor, every: timedelta, count: int) -> list[dateti
 
 
 def seen_ids(site: Site) -> set[str]:
-    return {e.key for e in site.journal().entries(words.SEEN)}
+    return {e.key for e in site.journal().entries(event_types.SEEN)}
 
 
 @pytest.mark.parametrize("every", [1, 6], ids=lambda h: f"{h}h")
@@ -132,7 +134,7 @@ def test_a_forgotten_workload_is_acted_upon_once_after_its_grace(
     began = site.now
     actor = actor_of(site, grace * HOUR)
     acted = turns(site, actor, every * HOUR, 5 * 24 // every)
-    (noticed,) = site.journal().entries(words.NOTICED)
+    (noticed,) = site.journal().entries(event_types.NOTICED)
     assert len(acted) == 1
     due = noticed.at + grace * HOUR
     assert due <= acted[0] < due + every * HOUR
@@ -154,10 +156,10 @@ def test_a_case_has_one_id_on_day_one_three_and_five_over_restarts(site: Site) -
         # Another process each day: nothing but the journal is left of the one before.
         actor = actor_of(site, 30 * 24 * HOUR)
         assert turns(site, actor, 6 * HOUR, 4) == []
-        (facts,) = actor.record.same(site.evidence.cases(site.now))
+        (facts,) = actor.record.continue_cases(site.evidence.cases(site.now))
         ids.append(facts.finding.id)
     assert len(set(ids)) == 1
-    assert len(site.journal().entries(words.NOTICED)) == 1
+    assert len(site.journal().entries(event_types.NOTICED)) == 1
 
 
 def test_half_an_hour_of_activity_ends_the_case_its_notice_and_its_grace(site: Site) -> None:
@@ -168,7 +170,7 @@ def test_half_an_hour_of_activity_ends_the_case_its_notice_and_its_grace(site: S
     busy = site.now
     analyzer.stretches = ((began, busy), (busy + HOUR / 2, None))
     acted = turns(site, actor, HOUR, 40)
-    first, second = site.journal().entries(words.NOTICED)
+    first, second = site.journal().entries(event_types.NOTICED)
     assert first.key != second.key
     assert second.at >= busy + HOUR / 2 + LEAST
     assert len(acted) == 1
@@ -191,7 +193,7 @@ def test_a_new_stretch_under_the_same_id_is_a_new_case_with_a_notice_of_its_own(
     busy = site.now
     analyzer.stretches = ((busy + 2 * HOUR, None),)
     acted = turns(site, actor, HOUR, 40)
-    first, second = site.journal().entries(words.NOTICED)
+    first, second = site.journal().entries(event_types.NOTICED)
     assert (first.key, len(acted)) == ("same-each-time", 1)
     assert second.key != first.key
     assert began < busy < second.at <= acted[0] - 24 * HOUR
@@ -208,7 +210,7 @@ def test_an_object_made_anew_under_the_old_name_is_a_new_case(site: Site) -> Non
     site.deployment()
     # The devices were never seen at work: only the uid says that it is another.
     acted = turns(site, actor, HOUR, 30)
-    first, second = site.journal().entries(words.NOTICED)
+    first, second = site.journal().entries(event_types.NOTICED)
     assert first.key != second.key
     assert len(acted) == 1
     assert acted[0] >= second.at + 24 * HOUR
@@ -225,7 +227,7 @@ def test_what_the_service_did_not_see_for_a_day_is_not_the_same_case(site: Site)
     turns(site, actor, LOOKBACK + HOUR, 1)
     turns(site, actor, HOUR, 2)
     assert len(seen_ids(site)) == 2
-    assert len(site.journal().entries(words.NOTICED)) == 2
+    assert len(site.journal().entries(event_types.NOTICED)) == 2
 
 
 def old_journal(site: Site, notice_after: timedelta, days: int) -> str:
@@ -234,12 +236,14 @@ def old_journal(site: Site, notice_after: timedelta, days: int) -> str:
     case, start = "373ab28d9e44", site.now
     site.pass_time(hours=2)
     journal = site.journal()
-    journal.append(words.SEEN, case, {"kin": subject, "until": site.now.isoformat()})
+    journal.append(event_types.SEEN, case, {"kin": subject, "until": site.now.isoformat()})
     site.pass_time(hours=notice_after / HOUR)
-    journal.append(words.NOTICED, case, {"policy": "idle", "channels": ["hook"], "text": "idle"})
+    journal.append(
+        event_types.NOTICED, case, {"policy": "idle", "channels": ["hook"], "text": "idle"}
+    )
     while site.now < start + timedelta(days=days):
         site.pass_time(hours=6)
-        journal.append(words.SEEN, case, {"kin": subject, "until": site.now.isoformat()})
+        journal.append(event_types.SEEN, case, {"kin": subject, "until": site.now.isoformat()})
     return case
 
 
@@ -251,7 +255,7 @@ def test_a_journal_of_before_is_read_and_its_notice_counts(site: Site) -> None:
     assert [site.now - HOUR] == acted
     (told,) = actor.record.actions.values()
     assert told.action.decision.finding == case
-    assert len(site.journal().entries(words.NOTICED)) == 1
+    assert len(site.journal().entries(event_types.NOTICED)) == 1
     assert told.facts is not None
     # The old rows do not say what it had cost: what was judged is told, and from when.
     details: dict[str, Any] = told.facts.finding.details["case"]
@@ -265,9 +269,13 @@ def test_a_journal_of_before_whose_notice_never_came_gets_one(site: Site) -> Non
     rule = policy(24 * HOUR)
     named = msgspec.structs.replace(rule, name="another")
     actor = site.actor(policies=[named], planner=plan, decider=decide)
-    actor.record.append(words.TRUSTED, "another", {"fingerprint": named.fingerprint, "by": "me"})
+    actor.record.append(
+        event_types.TRUSTED, "another", {"fingerprint": named.fingerprint, "by": "me"}
+    )
     acted = turns(site, actor, 6 * HOUR, 6)
-    noticed = [e for e in site.journal().entries(words.NOTICED) if e.document["policy"] != "idle"]
+    noticed = [
+        e for e in site.journal().entries(event_types.NOTICED) if e.document["policy"] != "idle"
+    ]
     assert [e.key for e in noticed] == [case]
     assert len(acted) == 1
     assert acted[0] >= noticed[0].at + 24 * HOUR

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from actions.journal import words
+from actions.journal import event_types
 from tests.actions.loop import draining
 from tests.actions.loop.control_plane import RealSite, prepared
 from tests.actions.loop.draining import OTHER, SICK
@@ -159,7 +159,7 @@ def test_a_budget_that_allows_no_more_lets_pods_in_again_at_the_end_of_the_wait(
     draining.until(site, lambda: not draining.is_tainted(site, SICK))
     assert bare(site.get("Node", SICK, "")) == before
     nothing_twice(site)
-    rows = site.journal().entries(words.BACKED_OFF)
+    rows = site.journal().entries(event_types.BACKED_OFF)
     assert [r.key for r in rows] == [f"c/Node/team-a/{SICK}"]
     length = site.settings.back_off.failed
     until = rows[0].document["until"]

@@ -6,8 +6,8 @@ The API stub's controllers of Deployments and nodes write at the place that the 
 
 import pytest
 
-from actions.journal import words
-from actions.loop.writes import TRIES
+from actions.journal import event_types
+from actions.loop.sender import MAX_ATTEMPTS
 from fallow.errors import RefusedError
 from simulator.kube.controllers import Gap
 from tests.actions.loop.site import Site, bare
@@ -47,10 +47,10 @@ def test_ten_undos_of_ten_at_the_worst_moment(site: Site) -> None:
     undone = [actor.undo(t.action.id, "ann").result for t in told]
     assert undone == ["undone"] * 10
     assert {name: bare(site.get("Deployment", name)) for name in names} == before
-    assert site.journal().entries(words.WITHDRAWN) == []
+    assert site.journal().entries(event_types.WITHDRAWN) == []
 
 
-@pytest.mark.parametrize("times", [1, TRIES - 1])
+@pytest.mark.parametrize("times", [1, MAX_ATTEMPTS - 1])
 def test_an_undo_outlasts_a_controller_that_writes_a_few_times(site: Site, times: int) -> None:
     before = bare(site.deployment())
     actor = site.actor()
@@ -58,7 +58,7 @@ def test_an_undo_outlasts_a_controller_that_writes_a_few_times(site: Site, times
     make_conflicts(site, times)
     actor.undo(told.action.id, "ann")
     assert bare(site.get("Deployment", "web")) == before
-    tries = [e.document["change"] for e in site.journal().entries(words.UNSENDING)]
+    tries = [e.document["change"] for e in site.journal().entries(event_types.UNSENDING)]
     assert tries == [0] * (times + 1)
     nothing_twice(site)
 
@@ -67,7 +67,7 @@ def test_a_conflict_that_remains_says_what_to_do_and_the_same_command_does_it(si
     before = bare(site.deployment())
     actor = site.actor()
     told = site.done(actor)
-    make_conflicts(site, TRIES)
+    make_conflicts(site, MAX_ATTEMPTS)
     with pytest.raises(RefusedError) as refused:
         actor.undo(told.action.id, "ann")
     assert f"try again: fallow undo {told.action.id}" in str(refused.value)

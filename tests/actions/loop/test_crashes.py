@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actions.journal import words
+from actions.journal import event_types
 from actions.loop.actor import Actor
 from tests.actions.loop import crashing
 from tests.actions.loop.site import Site, bare
@@ -32,9 +32,9 @@ def quiet(site: Site, actor: Actor) -> None:
     for _ in range(12):
         site.pass_time(minutes=2)
         actor.turn(dry_run=False)
-        if not actor.record.open() and site.replicas_or_suspended():
+        if not actor.record.list_open() and site.replicas_or_suspended():
             return
-    raise AssertionError([t.action.id for t in actor.record.open()])
+    raise AssertionError([t.action.id for t in actor.record.list_open()])
 
 
 def nothing_twice(site: Site) -> None:
@@ -43,24 +43,28 @@ def nothing_twice(site: Site) -> None:
     assert journal.verify() is None
     sent = Counter(
         (e.kind, e.key, e.document["change"])
-        for e in journal.entries(words.SENDING, words.UNSENDING)
+        for e in journal.entries(event_types.SENDING, event_types.UNSENDING)
     )
     gone = Counter(
         (
-            words.UNSENDING if e.document.get("undo") else words.SENDING,
+            event_types.UNSENDING if e.document.get("undo") else event_types.SENDING,
             e.key,
             e.document["change"],
         )
-        for e in journal.entries(words.WITHDRAWN)
+        for e in journal.entries(event_types.WITHDRAWN)
     )
     gone += Counter(  # what was refused did not happen: the same command may send it again
-        (words.UNSENDING if e.kind == words.UNSENT else words.SENDING, e.key, e.document["change"])
-        for e in journal.entries(words.SENT, words.UNSENT)
+        (
+            event_types.UNSENDING if e.kind == event_types.UNSENT else event_types.SENDING,
+            e.key,
+            e.document["change"],
+        )
+        for e in journal.entries(event_types.SENT, event_types.UNSENT)
         if e.document["code"] >= 300
     )
     assert all(count - gone[key] <= 1 for key, count in sent.items()), sent
-    intents = {e.key for e in journal.entries(words.INTENT)}
-    assert intents == {e.key for e in journal.entries(words.OUTCOME)}
+    intents = {e.key for e in journal.entries(event_types.INTENT)}
+    assert intents == {e.key for e in journal.entries(event_types.OUTCOME)}
 
 
 @pytest.mark.slow

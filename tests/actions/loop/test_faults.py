@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from actions.journal import words
-from actions.loop.kit import LATE
+from actions.journal import event_types
+from actions.loop.context import MAX_DELAY
 from actions.reclaim.evicting import EvictExecutor
-from fallow.acting import Decision, Intent
+from fallow.action_models import Decision, Intent
 from fallow.errors import RefusedError, TemporaryError
-from fallow.seams import Cluster
+from fallow.protocols import ClusterReader
 from simulator.kube.faults import BrokenWrite
 from tests.actions.loop.site import Site, bare
 
@@ -71,7 +71,7 @@ def test_a_write_without_an_answer_is_read_back_and_never_sent_blindly(
     actor.turn(dry_run=False)
     assert first.is_open  # too early to say that it did not arrive
     assert len(scale_writes(site)) == 1
-    site.pass_time(seconds=LATE.total_seconds() + 1)
+    site.pass_time(seconds=MAX_DELAY.total_seconds() + 1)
     actor.turn(dry_run=False)
     site.pass_time(minutes=5)
     actor.turn(dry_run=False)
@@ -165,9 +165,9 @@ def test_a_throttled_undo_is_withdrawn_and_sent_again(site: Site) -> None:
     ]
     with pytest.raises(TemporaryError):
         actor.undo(told.action.id, "ann")
-    withdrawn = site.journal().entries(words.WITHDRAWN)
+    withdrawn = site.journal().entries(event_types.WITHDRAWN)
     assert [(e.document["change"], e.document["undo"]) for e in withdrawn] == [(0, True)]
-    assert told.back.open == {}
+    assert told.undo_progress.open == {}
     sent = len(site.writes("/scale"))
     # At once, and not only after the time that a write without an answer is waited for.
     actor.undo(told.action.id, "ann")
@@ -186,8 +186,8 @@ def test_an_undo_without_an_answer_is_not_withdrawn_at_once(site: Site, how: Any
     site.server.faults.writes = [BrokenWrite(how, path="/scale")]
     with pytest.raises(TemporaryError, match="no answer"):
         actor.undo(told.action.id, "ann")
-    assert site.journal().entries(words.WITHDRAWN) == []
-    assert list(told.back.open) == [0]
+    assert site.journal().entries(event_types.WITHDRAWN) == []
+    assert list(told.undo_progress.open) == [0]
 
 
 def test_a_pod_behind_a_disruption_budget_is_not_evicted(site: Site) -> None:
@@ -236,7 +236,7 @@ def test_of_several_evictions_only_the_throttled_one_is_sent_again(site: Site) -
     class Both:
         """Evicts both pods for the sake of the first."""
 
-        def intend(self, decision: Decision, cluster: Cluster) -> Intent:
+        def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
             other = msgspec.structs.replace(
                 decision, subject=(*decision.subject[:3], "two"), uid=None
             )

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.cluster.explain import Answer
+from actions.cluster.write_results import WriteResult
 from actions.loop.lease import RETRY_S, Lease
-from actions.loop.seams import Door
-from fallow.acting import Change
+from actions.loop.protocols import ClusterClient
+from fallow.action_models import Change
 from fallow.action_settings import LeaseSettings
 from fallow.errors import TemporaryError
 
@@ -31,11 +31,11 @@ class World:
         self.version = 0
         self.writes = 0
 
-    def patch(self, change: Change) -> Answer:
+    def patch(self, change: Change) -> WriteResult:
         self.writes += 1
         if change.method == "POST":
             if self.lease is not None:
-                return Answer("conflict", 409)
+                return WriteResult("conflict", 409)
             self.lease = {"metadata": {"uid": "u"}, "spec": {}}
         assert self.lease is not None
         meta = self.lease["metadata"]
@@ -43,7 +43,7 @@ class World:
             assert change.guarded
             assert change.target.resource_version
             if change.target.resource_version != meta.get("resourceVersion"):
-                return Answer("conflict", 409)
+                return WriteResult("conflict", 409)
         spec = {**self.lease["spec"], **change.body["spec"]}
         if spec != self.lease["spec"]:  # a patch that changes nothing keeps the version
             self.version += 1
@@ -51,7 +51,7 @@ class World:
             "metadata": {"uid": "u", "resourceVersion": str(self.version)},
             "spec": {k: v for k, v in spec.items() if v is not None},
         }
-        return Answer("done", 200, object=self.lease)
+        return WriteResult("done", 200, object=self.lease)
 
 
 class Host:
@@ -64,7 +64,9 @@ class Host:
         """What happens while a request of ours is on its way."""
         self.lost = 0
         """How many of the next answers to writes do not arrive."""
-        self.lease = Lease(cast(Door, self), SETTINGS, name, self.clock, ticks=lambda: world.now)
+        self.lease = Lease(
+            cast(ClusterClient, self), SETTINGS, name, self.clock, ticks=lambda: world.now
+        )
 
     def clock(self) -> datetime:
         return START + timedelta(seconds=self.world.now + self.skew)
@@ -76,7 +78,7 @@ class Host:
         self.meanwhile()
         return found
 
-    def send(self, change: Change, *, dry_run: bool) -> Answer:
+    def send(self, change: Change, *, dry_run: bool) -> WriteResult:
         assert not dry_run
         self.meanwhile()
         answer = self.world.patch(change)
@@ -204,7 +206,7 @@ def test_the_duration_that_the_lease_names_counts_for_who_waits() -> None:
     world = World()
     one, two = Host(world, "one"), Host(world, "two")
     two.lease = Lease(
-        cast(Door, two),
+        cast(ClusterClient, two),
         LeaseSettings(duration=timedelta(seconds=10)),
         "two",
         two.clock,

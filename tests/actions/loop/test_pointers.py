@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from actions.loop.pointers import differing, state
-from fallow.acting import Change, Target
+from actions.loop.change_state import compare_object, find_differences
+from fallow.action_models import Change, Target
 
 TARGET = Target("c", "ray.io/v1", "RayCluster", "ml", "ray", "uid", "7")
 
@@ -24,7 +24,7 @@ def test_what_is_not_there_is_gone_not_made_or_as_was_asked(
     method: Any, was: dict[str, Any], becomes: dict[str, Any], expected: str
 ) -> None:
     change = Change(target=TARGET, method=method, path="/x", body={}, was=was, becomes=becomes)
-    assert state(change, None) == expected
+    assert compare_object(change, None) == expected
 
 
 MEMORY = "/spec/containers/0/resources/requests/memory"
@@ -54,12 +54,14 @@ def pod(memory: str) -> dict[str, Any]:
 def test_quantities_are_compared_by_value(memory: str, expected: str) -> None:
     target = Target("c", "v1", "Pod", "ml", "p", "uid")
     change = Change(target, "PATCH", "/p", {}, was={MEMORY: "16384Mi"}, becomes={MEMORY: "8192Mi"})
-    assert state(change, pod(memory)) == expected
-    assert differing(change.becomes, pod(memory)) == ([] if expected == "becomes" else [MEMORY])
+    assert compare_object(change, pod(memory)) == expected
+    assert find_differences(change.becomes, pod(memory)) == (
+        [] if expected == "becomes" else [MEMORY]
+    )
 
 
 def test_annotations_are_texts_and_not_quantities() -> None:
     pointer = "/metadata/annotations/ratio"
     found = {"metadata": {"annotations": {"ratio": "1000m"}}}
-    assert differing({pointer: "1"}, found) == [pointer]
-    assert differing({pointer: "1000m"}, found) == []
+    assert find_differences({pointer: "1"}, found) == [pointer]
+    assert find_differences({pointer: "1000m"}, found) == []

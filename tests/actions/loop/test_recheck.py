@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.loop.recheck import Limits, Reading, Recheck, judged, readings, unanswered
-from fallow.acting import Facts, PodRef
+from actions.loop.recheck import (
+    ActivityLimits,
+    Recheck,
+    SignalReading,
+    find_unanswered,
+    judge_readings,
+    read_signals,
+)
+from fallow.action_models import Facts, PodRef
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
@@ -16,7 +23,7 @@ from tests.actions import cases
 from tests.actions.cases import NOW
 from warehouse.lake import Warehouse
 
-LIMITS = Limits(0.05, 0.3, timedelta(hours=1))
+LIMITS = ActivityLimits(0.05, 0.3, timedelta(hours=1))
 MINUTE = timedelta(minutes=1)
 DETAILS = {"devices": ["GPU-1"], "idle_band_w": 70.0, "rule": {"power_margin_w": 10.0}}
 
@@ -29,8 +36,8 @@ def facts(hours: float = 8) -> Facts:
 
 def said(signal: str, value: float | None = None, *, age_s: float = 0, **more: Any) -> Recheck:
     at = NOW - timedelta(seconds=age_s)
-    reading = Reading(signal, "nb-0", at, **{"interval_s": 60.0, **more}, value=value)
-    return judged([reading], facts(), NOW, LIMITS)
+    reading = SignalReading(signal, "nb-0", at, **{"interval_s": 60.0, **more}, value=value)
+    return judge_readings([reading], facts(), NOW, LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -72,8 +79,8 @@ def test_what_was_active_within_the_least_duration_is_active(
 def test_activity_that_the_stretch_began_with_is_not_its_own(after_s: int, active: bool) -> None:
     about = facts(hours=0.5)
     at = about.finding.window.start + timedelta(seconds=after_s)
-    reading = Reading("terminals", "nb-0", NOW, 60.0, 0.0, at)
-    assert bool(judged([reading], about, NOW, LIMITS).active) == active
+    reading = SignalReading("terminals", "nb-0", NOW, 60.0, 0.0, at)
+    assert bool(judge_readings([reading], about, NOW, LIMITS).active) == active
 
 
 @pytest.mark.parametrize(("age_s", "old"), [(90, False), (91, True), (720, True)])
@@ -134,7 +141,7 @@ def test_the_last_of_each_stored_signal_is_read(settings: Settings) -> None:
             here | seen | {"ts": at(12 * MINUTE), "last_terminal_activity": at(90 * MINUTE)},
         )  # fmt: skip
         rows(lake, "pod", here | {"uid": "u", "cpu_request_milli": 8000})
-        found = {r.signal: r for r in readings(lake, facts(), NOW, LIMITS)}
+        found = {r.signal: r for r in read_signals(lake, facts(), NOW, LIMITS)}
     assert (found["activity"].value, found["power"].value) == (0.0, 70.0)
     assert (found["activity"].ts, found["activity"].source) == (NOW - MINUTE, "exporters")
     assert (found["CPU"].ts, found["CPU"].cores) == (NOW - MINUTE, 8.0)
@@ -143,7 +150,7 @@ def test_the_last_of_each_stored_signal_is_read(settings: Settings) -> None:
     assert found["requests"].ts == NOW - 8 * MINUTE
     assert found["terminals"].active_at == NOW - 90 * MINUTE
     assert "file writes" not in found
-    assert judged(found.values(), facts(), NOW, LIMITS) == Recheck(
+    assert judge_readings(found.values(), facts(), NOW, LIMITS) == Recheck(
         (),
         (
             "the last reading of kernels is 12m old (nb-0)",
@@ -173,7 +180,7 @@ def scrape(collector: str, target: str, *, up: bool, ago: timedelta) -> dict[str
 def test_a_source_of_the_case_that_does_not_answer_is_named(
     settings: Settings, collector: str, target: str, held: bool
 ) -> None:
-    device = Reading("activity", "GPU-1", NOW - 2 * MINUTE, 300.0, 0.0, source="exporters")
+    device = SignalReading("activity", "GPU-1", NOW - 2 * MINUTE, 300.0, 0.0, source="exporters")
     with Warehouse.open(settings, write=True, clock=lambda: NOW) as lake:
         rows(
             lake, "scrape",
@@ -182,17 +189,17 @@ def test_a_source_of_the_case_that_does_not_answer_is_named(
             scrape("jupyter", "http://old:8888", up=False, ago=9 * MINUTE),
         )  # fmt: skip
         servers = ["http://nb:8888", "http://old:8888"]
-        why = unanswered(lake, [device], NOW - MINUTE, cluster="c", servers=servers)
+        why = find_unanswered(lake, [device], NOW - MINUTE, cluster="c", servers=servers)
         assert why == ((f"{collector} {target} did not answer: HTTP 503",) if held else ())
         rows(lake, "scrape", scrape(collector, target, up=True, ago=timedelta(seconds=1)))
-        again = unanswered(lake, [device], NOW - MINUTE, cluster="c", servers=servers)
+        again = find_unanswered(lake, [device], NOW - MINUTE, cluster="c", servers=servers)
         assert again == ()
 
 
 def test_an_exporter_that_is_away_holds_no_device_that_another_one_showed(
     settings: Settings,
 ) -> None:
-    device = Reading("activity", "GPU-1", NOW, 60.0, 0.0, source="exporters")
+    device = SignalReading("activity", "GPU-1", NOW, 60.0, 0.0, source="exporters")
     with Warehouse.open(settings, write=True, clock=lambda: NOW) as lake:
         rows(lake, "scrape", scrape("exporters", "http://n2", up=False, ago=timedelta(seconds=5)))
-        assert unanswered(lake, [device], NOW - MINUTE, cluster="c") == ()
+        assert find_unanswered(lake, [device], NOW - MINUTE, cluster="c") == ()

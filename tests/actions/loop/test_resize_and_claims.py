@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from actions.cluster.resizing import resize
-from actions.journal import Told
+from actions.cluster.resize_status import read_resize_status
+from actions.journal import ActionState
 from actions.loop.actor import Actor
 from tests.actions.loop import draining, resizing
 from tests.actions.loop.control_plane import RealSite, prepared
@@ -72,7 +72,7 @@ def has(pod: Object) -> tuple[str, str]:
     return amounts["requests"]["memory"], amounts["limits"]["memory"]
 
 
-def begun(site: Site) -> tuple[Actor, Told]:
+def begun(site: Site) -> tuple[Actor, ActionState]:
     """Send the resize of both pods."""
     actor = resizing.actor(site)
     site.told_and_waited(actor)
@@ -117,7 +117,7 @@ def test_a_resize_that_a_kubelet_calls_infeasible_is_given_back(real_site: RealS
     actor, told = begun(site)
 
     def refused() -> bool:
-        said = [resize(c, p) for c, p in zip(changes(told), site.pods(), strict=True)]
+        said = [read_resize_status(c, p) for c, p in zip(changes(told), site.pods(), strict=True)]
         return any(one is not None and one.state == "impossible" for one in said)
 
     draining.until(site, refused)
@@ -131,7 +131,7 @@ def test_a_resize_that_a_kubelet_calls_infeasible_is_given_back(real_site: RealS
     nothing_twice(site)
 
 
-def changes(told: Told) -> list[Any]:
+def changes(told: ActionState) -> list[Any]:
     """Return the writes in the order of the pods' names."""
     return sorted(told.action.intent.changes, key=lambda c: c.target.name)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from actions.journal import Told
+from actions.journal import ActionState
 from actions.loop.actor import Actor
 from tests.actions.loop import resizing
 from tests.actions.loop.resizing import apply, memory, tell
@@ -15,7 +15,7 @@ from tests.actions.loop.test_crashes import MOST_STEPS, killed, nothing_twice
 BEFORE, AFTER = ("1Gi", "1Gi"), ("512Mi", "512Mi")
 
 
-def begun(site: Site) -> tuple[Actor, Told]:
+def begun(site: Site) -> tuple[Actor, ActionState]:
     """Send the resize of both pods; what kubelets do about it is the test's to say."""
     site.cluster.hold_resizes()
     site.deployment()
@@ -30,7 +30,7 @@ def begun(site: Site) -> tuple[Actor, Told]:
     return actor, told
 
 
-def results(told: Told) -> list[str]:
+def results(told: ActionState) -> list[str]:
     return [outcome.result for outcome in told.outcomes]
 
 
@@ -147,7 +147,7 @@ def test_killed_at_every_step_of_a_resize(another_site: Callable[[], Site]) -> N
             apply(site)
             site.pass_time(minutes=2)
             actor.turn(dry_run=False)
-            if not actor.record.open() and memory(site) == [AFTER, AFTER]:
+            if not actor.record.list_open() and memory(site) == [AFTER, AFTER]:
                 break
         assert memory(site) == [AFTER, AFTER]
         nothing_twice(site)

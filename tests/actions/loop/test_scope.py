@@ -4,20 +4,20 @@ from typing import Any
 
 import pytest
 
-from actions.loop.scope import mismatch
-from fallow.acting import Facts, Held, Intent, PodRef, Target
+from actions.loop.scope import find_mismatch
+from fallow.action_models import Facts, FreedPod, Intent, PodRef, Target
 from tests.actions import cases
 from tests.actions.loop.site import SPACE, Site
 
 TARGET = Target("c", "apps/v1", "Deployment", "ml", "web", "uid-web")
 
 
-def pod(name: str, gpus: float = 1.0, **more: Any) -> Held:
-    return Held(**{"namespace": "ml", "pod": name, "uid": f"uid-{name}", "node": "n7", **more},
+def pod(name: str, gpus: float = 1.0, **more: Any) -> FreedPod:
+    return FreedPod(**{"namespace": "ml", "pod": name, "uid": f"uid-{name}", "node": "n7", **more},
                 gpus=gpus)  # fmt: skip
 
 
-def stop(*frees: Held) -> Intent:
+def stop(*frees: FreedPod) -> Intent:
     return Intent(TARGET, "scale", (), (), frees)
 
 
@@ -28,7 +28,7 @@ def about(*pods: str, gpus: float | None = None, **more: Any) -> Facts:
 
 
 def said(facts: Facts, intent: Intent) -> str | None:
-    why = mismatch(facts, intent)
+    why = find_mismatch(facts, intent)
     assert why is None or why.gate == "scope"
     return why.text if why else None
 
@@ -82,7 +82,7 @@ def test_devices_of_one_pod_that_are_not_seen_count(seen: float, refused: bool) 
 @pytest.mark.parametrize(("seen", "refused"), [(2.0, False), (1.0, True)])
 def test_where_the_evidence_names_no_pods_gpus_are_compared(seen: float, refused: bool) -> None:
     facts = about(pods=None, gpus=seen)
-    assert (mismatch(facts, stop(pod("web-0"), pod("web-1"))) is not None) == refused
+    assert (find_mismatch(facts, stop(pod("web-0"), pod("web-1"))) is not None) == refused
 
 
 def test_instances_are_compared_by_pod_only() -> None:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from actions.journal import words
-from fallow.acting import PodRef
+from actions.journal import event_types
+from fallow.action_models import PodRef
 from tests.actions.loop.control_plane import RealSite
 from tests.actions.loop.site import Object, Site, pod_spec
 from tests.actions.loop.test_control_plane import (  # noqa: F401  (fixtures)
@@ -59,7 +59,7 @@ def test_a_replica_that_no_evidence_is_about_is_not_stopped(any_site: Site) -> N
     )
     assert (taken.result, [r.text for r in taken.reasons]) == ("refused", [text])
     assert site.replicas() == 2
-    assert words.INTENT not in site.kinds()
+    assert event_types.INTENT not in site.kinds()
 
 
 def test_a_replica_that_waits_holds_nothing(any_site: Site) -> None:  # noqa: F811

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from actions.journal import words
+from actions.journal import event_types
 from actions.loop.actor import Actor, approve
-from actions.loop.kit import Kit
+from actions.loop.annotate import ANNOTATION_KEYS
+from actions.loop.context import ActionContext
 from actions.loop.lease import Lease
-from actions.loop.telling import OURS
-from actions.planning import Plan
-from actions.policy.model import Approvals, Regret, Rung
-from actions.snapshots import Part, Restored, Snapshot
-from fallow.acting import Facts, Intent, Reason, Target
+from actions.plan import ActionPlan
+from actions.policy.model import Approvals, ReversalLimit, Stage
+from actions.snapshots import RestoredPart, Snapshot, SnapshotPart
+from fallow.action_models import Facts, Intent, Reason, Target
 from fallow.errors import RefusedError, UsageError
 from fallow.protections import protections
 from fallow.window import Window
@@ -48,15 +48,21 @@ def test_an_idle_deployment_is_told_waited_for_scaled_down_and_verified(site: Si
 
 
 def test_what_we_write_on_an_object_protects_it_from_nothing() -> None:
-    assert not set(OURS) & {p.key for p in protections()}
+    assert not set(ANNOTATION_KEYS) & {p.key for p in protections()}
 
 
 def test_the_journal_is_written_before_the_first_write_and_around_each(site: Site) -> None:
     site.deployment()
     site.acted(site.actor())
     kinds = site.kinds()
-    assert kinds == [words.SEEN, words.NOTICED, words.INTENT, words.SENDING, words.SENT]
-    (intent,) = site.journal().entries(words.INTENT)
+    assert kinds == [
+        event_types.SEEN,
+        event_types.NOTICED,
+        event_types.INTENT,
+        event_types.SENDING,
+        event_types.SENT,
+    ]
+    (intent,) = site.journal().entries(event_types.INTENT)
     action = intent.document["action"]
     assert action["intent"]["undo"][0]["becomes"] == {"/spec/replicas": 2}
     assert intent.document["facts"]["uid"] == site.get("Deployment", "web")["metadata"]["uid"]
@@ -91,8 +97,8 @@ def test_a_notice_that_is_not_delivered_starts_no_grace(site: Site) -> None:
         actor.turn(dry_run=False)
         site.pass_time(hours=1)
     assert site.replicas() == 2
-    assert words.NOTICED not in site.kinds()
-    assert site.kinds().count(words.UNNOTICED) <= 5
+    assert event_types.NOTICED not in site.kinds()
+    assert site.kinds().count(event_types.UNNOTICED) <= 5
 
 
 def test_a_case_that_lasts_longer_than_analyzers_look_back_stays_the_same(site: Site) -> None:
@@ -113,7 +119,7 @@ def test_a_case_that_lasts_longer_than_analyzers_look_back_stays_the_same(site: 
     site.evidence.again = lambda facts, now: moving(now)[0]  # type: ignore[method-assign]  # noqa: ARG005
     told = site.acted(actor)
     assert told.action.decision.finding == "f-120300"
-    assert site.kinds().count(words.SEEN) == 1
+    assert site.kinds().count(event_types.SEEN) == 1
     site.evidence.cases = found  # type: ignore[method-assign]
     again = msgspec.structs.replace(
         found(site.now)[0].finding, id="later", window=Window(site.now, site.now + timedelta(1))
@@ -213,7 +219,7 @@ def _unreadable(site: Site) -> None:
 
 
 def _command(site: Site) -> None:
-    site.journal().append(words.FROZEN, words.FLEET, {"why": "demo day"}, actor="ann")
+    site.journal().append(event_types.FROZEN, event_types.FLEET, {"why": "demo day"}, actor="ann")
 
 
 def _incident(site: Site) -> None:
@@ -264,7 +270,7 @@ def test_nothing_is_done_once(site: Site, happens: Callable[[Site], None], says:
     assert any(says in r.text for r in said), said
     assert not any(t.result == "acted" for t in report.taken)
     assert not site.writes("/scale")
-    assert words.INTENT not in site.kinds()
+    assert event_types.INTENT not in site.kinds()
 
 
 def test_a_spec_that_somebody_wrote_after_the_last_look_is_not_touched(site: Site) -> None:
@@ -286,7 +292,7 @@ def test_the_same_refusal_is_written_down_once(site: Site) -> None:
     _kept(site)
     for _ in range(3):
         actor.turn(dry_run=False)
-    assert site.kinds().count(words.REFUSED) == 1
+    assert site.kinds().count(event_types.REFUSED) == 1
 
 
 def test_an_annotation_of_the_last_moment_stops_the_write(site: Site) -> None:
@@ -309,7 +315,7 @@ def test_a_run_that_is_aborted_does_nothing_at_all(site: Site) -> None:
     for name in ("a", "b"):
         site.deployment(name, replicas=1)
 
-    def aborting(*asked: Any) -> Plan:
+    def aborting(*asked: Any) -> ActionPlan:
         return msgspec.structs.replace(plan(*asked), aborted=Reason("max_resources", "2 of 1"))
 
     actor = site.actor(planner=aborting)
@@ -486,7 +492,9 @@ def test_what_gitops_takes_back_is_tried_once_and_left_alone(site: Site) -> None
         site.pass_time(hours=2)
         actor.turn(dry_run=False)
     assert len(site.writes("/scale")) == 1
-    assert actor.record.regret("idle", timedelta(hours=24), site.now.replace(year=2020)) == (0, 1)
+    assert actor.record.count_reversals(
+        "idle", timedelta(hours=24), site.now.replace(year=2020)
+    ) == (0, 1)
 
 
 def test_an_owner_who_takes_it_back_is_regret_and_left_alone_longer_each_time(site: Site) -> None:
@@ -500,7 +508,9 @@ def test_an_owner_who_takes_it_back_is_regret_and_left_alone_longer_each_time(si
     assert (told.restored.by, told.restored.person) == ("kubectl-scale", True)
     finding = site.evidence.cases(site.now)[0].finding
     assert actor.record.history("idle", finding).contested_until == site.now + timedelta(days=1)
-    assert actor.record.regret("idle", timedelta(hours=24), site.now.replace(year=2020)) == (1, 1)
+    assert actor.record.count_reversals(
+        "idle", timedelta(hours=24), site.now.replace(year=2020)
+    ) == (1, 1)
     with pytest.raises(RefusedError, match="taken back already, by kubectl-scale"):
         actor.undo(told.action.id, "ann")
     site.pass_time(days=1, minutes=1)
@@ -514,11 +524,11 @@ def test_an_owner_who_takes_it_back_is_regret_and_left_alone_longer_each_time(si
 
 
 def test_a_policy_whose_owners_take_back_too_much_only_notifies(site: Site) -> None:
-    site.policy = msgspec.structs.replace(POLICY, regret=Regret(rate=0.0))
+    site.policy = msgspec.structs.replace(POLICY, regret=ReversalLimit(rate=0.0))
     site.deployment()
     actor = site.actor()
     trust = {"fingerprint": site.policy.fingerprint, "forced": False}
-    actor.record.append(words.TRUSTED, "idle", trust)
+    actor.record.append(event_types.TRUSTED, "idle", trust)
     told = site.done(actor)
     actor.undo(told.action.id, "ann")
     report = actor.turn(dry_run=False)
@@ -602,7 +612,7 @@ def test_an_action_waits_for_somebody_else_to_approve_it(site: Site) -> None:
     actor = site.actor(actor="ann")
     site.told_and_waited(actor)
     assert not actor.turn(dry_run=False).taken
-    (asked,) = actor.record.asked.values()
+    (asked,) = actor.record.approval_requests.values()
     assert any(f"fallow approve {asked.decision}" in t for t in site.told.operators())
     with pytest.raises(RefusedError, match="somebody else"):
         approve(actor.record, asked.decision, "ann")
@@ -618,7 +628,7 @@ def test_an_action_waits_for_somebody_else_to_approve_it(site: Site) -> None:
 
 
 def test_no_stop_without_a_verified_snapshot_where_the_policy_asks_for_one(site: Site) -> None:
-    rungs = (*POLICY.ladder[:2], Rung("snapshot", what=("home",), required=True), POLICY.ladder[2])
+    rungs = (*POLICY.ladder[:2], Stage("snapshot", what=("home",), required=True), POLICY.ladder[2])
     site.policy = msgspec.structs.replace(POLICY, ladder=rungs)
     site.deployment()
 
@@ -631,12 +641,12 @@ def test_no_stop_without_a_verified_snapshot_where_the_policy_asks_for_one(site:
             assert what == ("home",)
             assert site.replicas() == 2
             missing = () if self.verified else ("home: too large",)
-            part = Part("home", "a/b.tar.gz", self.verified)
+            part = SnapshotPart("home", "a/b.tar.gz", self.verified)
             return Snapshot("snap-1", intent.target, site.now, (part,), missing)
 
-        def restore(self, snapshot: Snapshot, target: Target) -> list[Restored]:
+        def restore(self, snapshot: Snapshot, target: Target) -> list[RestoredPart]:
             self.given.append(f"{snapshot.id} to {target.name}")
-            return [Restored(snapshot.parts[0], "restored")]
+            return [RestoredPart(snapshot.parts[0], "restored")]
 
     keeper = Keeper()
     actor = site.actor(snapshotter=keeper)
@@ -668,7 +678,7 @@ def test_what_was_done_counts_against_budgets_of_the_next_turn(site: Site) -> No
     site.acted(actor)
     (use,) = actor.record.uses(site.now - timedelta(days=1))
     assert (use.gpus, use.owner, use.usd_per_hour) == (Decimal(2), "team-a", Decimal(6))
-    assert actor.record.acted() == {"idle": 1}
+    assert actor.record.count_by_policy() == {"idle": 1}
 
 
 def test_a_record_read_anew_is_the_record_that_was_kept(site: Site) -> None:
@@ -681,4 +691,4 @@ def test_a_record_read_anew_is_the_record_that_was_kept(site: Site) -> None:
     assert msgspec.to_builtins(other.record.actions, enc_hook=str) == msgspec.to_builtins(
         actor.record.actions, enc_hook=str
     )
-    assert isinstance(other.kit, Kit)
+    assert isinstance(other.context, ActionContext)

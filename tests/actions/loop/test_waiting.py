@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from actions.journal import Told, words
+from actions.journal import ActionState, event_types
 from actions.loop.actor import Actor
 from fallow.errors import RefusedError
 from tests.actions.loop import cutting
@@ -13,7 +13,7 @@ from tests.actions.loop.site import SPACE, Site, bare
 from tests.actions.loop.test_crashes import killed, nothing_twice
 
 
-def begun(site: Site) -> tuple[Actor, str, Told]:
+def begun(site: Site) -> tuple[Actor, str, ActionState]:
     """Cordon and label the node; the uncordon waits."""
     name, actor = node(site), cutting.actor(site)
     told = _acted(site, actor)
@@ -21,7 +21,7 @@ def begun(site: Site) -> tuple[Actor, str, Told]:
     return actor, name, told
 
 
-def _acted(site: Site, actor: Actor) -> Told:
+def _acted(site: Site, actor: Actor) -> ActionState:
     site.told_and_waited(actor)
     report = actor.turn(dry_run=False)
     (told,) = actor.record.actions.values()
@@ -30,7 +30,7 @@ def _acted(site: Site, actor: Actor) -> Told:
     return told
 
 
-def results(told: Told) -> list[str]:
+def results(told: ActionState) -> list[str]:
     return [outcome.result for outcome in told.outcomes]
 
 
@@ -42,14 +42,14 @@ def test_the_node_stays_cordoned_until_mig_manager_says_success(site: Site) -> N
         actor.turn(dry_run=False)
         assert told.is_open
         assert shown(site, name)[2], "pods would be reset with the boards"
-    assert [e.document["change"] for e in site.journal().entries(words.SENT)] == [0, 1]
+    assert [e.document["change"] for e in site.journal().entries(event_types.SENT)] == [0, 1]
     managed(site, name)
     actor.turn(dry_run=False)
     assert shown(site, name) == (NEW, "success", False)
     site.pass_time(minutes=3)
     actor.turn(dry_run=False)
     assert results(told) == ["done"], "an uncordon of our own is nobody's revert"
-    assert not any(k == words.RESTORED for k in site.kinds())
+    assert not any(k == event_types.RESTORED for k in site.kinds())
     nothing_twice(site)
 
 
@@ -123,7 +123,7 @@ def test_an_undo_later_needs_a_node_that_somebody_cordoned(site: Site) -> None:
     with pytest.raises(RefusedError, match=r"cannot be undone now: .*unschedulable = True"):
         actor.undo(told.action.id, "ann")
     assert shown(site, name) == (NEW, "success", False)
-    assert words.UNDOING not in site.kinds()
+    assert event_types.UNDOING not in site.kinds()
 
 
 @pytest.mark.slow
@@ -145,7 +145,7 @@ def test_killed_at_every_step(another_site: Callable[[], Site], *, second: bool)
             managed(site, name)
             site.pass_time(minutes=2)
             after.turn(dry_run=False)
-        assert not after.record.open()
+        assert not after.record.list_open()
         nothing_twice(site)
         last = [*after.record.actions.values()][-1]
         assert last.outcome is not None

@@ -6,9 +6,9 @@ from typing import Any
 import boto3  # noqa: TID253  (the test speaks to AWS's stand-in)
 import pytest
 
-from actions.nodes.eks import EksDoor, group
-from actions.nodes.pools import EMPTY, FEWER, PoolExecutor
-from fallow.acting import Intent
+from actions.nodes.eks import EksClient, parse_group
+from actions.nodes.pools import SHRINK_EMPTY, SHRINK_POOL, PoolExecutor
+from fallow.action_models import Intent
 from fallow.errors import RefusedError, TemporaryError, UsageError
 from tests.actions.places import Place, bare
 from tests.actions.reclaim.examples import decided
@@ -18,7 +18,7 @@ FOUND = {"same_type": {"nodes": 3}, "today": {"nodes": 5, "gpus": 40}}
 
 
 def intended(
-    place: Place, name: str, verb: str = FEWER, aws: EksDoor | None = None, **more: Any
+    place: Place, name: str, verb: str = SHRINK_POOL, aws: EksClient | None = None, **more: Any
 ) -> Intent:
     about = decided("NodePool", "", name, verb, parameters={**FOUND, **more})
     return PoolExecutor(aws).intend(about, place.door)
@@ -45,11 +45,11 @@ def test_a_pool_with_empty_nodes_is_let_to_consolidate_and_not_limited(place: Pl
     name = f"{place.name}-pool"
     spec = {"disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}}
     place.make("NodePool", {"metadata": {"name": name}, "spec": spec})
-    (change,) = intended(place, name, EMPTY).changes
+    (change,) = intended(place, name, SHRINK_EMPTY).changes
     assert change.body == {"spec": {"disruption": {"consolidateAfter": "10m"}}}
     place.send(change)
     with pytest.raises(RefusedError, match="consolidates its empty nodes already"):
-        intended(place, name, EMPTY)
+        intended(place, name, SHRINK_EMPTY)
 
 
 def test_a_pool_that_is_smaller_already_is_refused(place: Place) -> None:
@@ -122,7 +122,7 @@ def sizes(aws: Any) -> Any:
 
 def test_an_eks_group_may_shrink_and_never_forces_a_node_out(place: Place, aws: Any) -> None:
     eks_node(place)
-    door = EksDoor(lambda _region: aws)
+    door = EksClient(lambda _region: aws)
     intent = intended(place, "gpus", aws=door, eks_cluster="prod")
     (change,), (undo,) = intent.changes, intent.undo
     before = sizes(aws)
@@ -141,16 +141,16 @@ def test_an_eks_group_may_shrink_and_never_forces_a_node_out(place: Place, aws: 
 def test_an_eks_group_that_does_not_say_its_cluster_is_refused(place: Place, aws: Any) -> None:
     eks_node(place)
     with pytest.raises(RefusedError, match="does not say its region and EKS cluster"):
-        intended(place, "gpus", aws=EksDoor(lambda _region: aws))
+        intended(place, "gpus", aws=EksClient(lambda _region: aws))
     with pytest.raises(RefusedError, match="has no node group gpus"):
-        intended(place, "gpus", aws=EksDoor(lambda _region: aws), eks_cluster="other")
+        intended(place, "gpus", aws=EksClient(lambda _region: aws), eks_cluster="other")
 
 
 def test_another_group_of_that_name_is_a_conflict(place: Place, aws: Any) -> None:
     import msgspec  # noqa: PLC0415
 
     eks_node(place)
-    door = EksDoor(lambda _region: aws)
+    door = EksClient(lambda _region: aws)
     (change,) = intended(place, "gpus", aws=door, eks_cluster="prod").changes
     other = msgspec.structs.replace(change.target, uid="arn:other")
     answer = door.send(msgspec.structs.replace(change, target=other), dry_run=False)
@@ -171,10 +171,10 @@ def test_aws_that_is_away_is_temporary_and_writes_are_unknown() -> None:
         )
 
     with pytest.raises(TemporaryError, match="eks/us-east-1/prod/nodegroups/gpus"):
-        EksDoor(away).get("eks/us-east-1/prod/nodegroups/gpus")
+        EksClient(away).get("eks/us-east-1/prod/nodegroups/gpus")
 
 
 @pytest.mark.parametrize("path", ["", "eks/us/prod/gpus", "gke/us/prod/nodegroups/gpus"])
 def test_a_path_that_names_no_group_says_the_form(path: str) -> None:
     with pytest.raises(UsageError, match="eks/REGION/CLUSTER/nodegroups/NAME"):
-        group(path)
+        parse_group(path)

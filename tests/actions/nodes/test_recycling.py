@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from actions.nodes.recycling import RecycleExecutor
-from fallow.acting import Intent
+from fallow.action_models import Intent
 from fallow.errors import RefusedError
 from tests.actions.places import Object, Place, bare
 from tests.actions.reclaim.examples import POD, decided

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from actions.nodes.spot import PREFERRED, TOLERATION, SpotExecutor
-from fallow.acting import Intent
+from fallow.action_models import Intent
 from fallow.errors import RefusedError
 from tests.actions.places import Place, bare, says
 from tests.actions.reclaim.examples import POD, decided, job, replicated

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actions.decide import decide
-from actions.loop.seams import Notice
-from actions.notices.channels import Channels
-from actions.notices.wording import notice
-from actions.policy.model import Policy, Recurring
-from fallow.acting import History
+from actions.loop.protocols import Notice
+from actions.notices.channels import ChannelNotifier
+from actions.notices.notice_text import build_notice
+from actions.policy.model import Policy, RecurringWindow
+from fallow.action_models import CaseHistory
 from fallow.action_settings import Channel, NoticesSettings
 from fallow.errors import SettingsError, UsageError
-from fallow.quiet_hours import parse
+from fallow.quiet_hours import parse_quiet_hours
 from fallow.settings import load
 from tests.actions import cases
 from tests.actions.notices.conftest import Hook
@@ -36,7 +36,7 @@ def some(count: int = 1, **more: Any) -> list[Notice]:
 
 
 def test_a_notice_reaches_a_webhook_and_is_proved(hook: Hook) -> None:
-    (proof,) = Channels(settings(hook)).tell(some(), NOW)
+    (proof,) = ChannelNotifier(settings(hook)).tell(some(), NOW)
     assert proof.delivered == ("hook",)
     assert hook.got[0]["title"] == "Fallow: Notebook/team-a/nb-0: idle"
     assert "nb-0" in hook.got[0]["message"]
@@ -46,7 +46,7 @@ def test_a_notice_reaches_a_mailbox(hook: Hook, mail: tuple[str, list[str]]) -> 
     url, got = mail
     channels = {"mail": {"url": url}}
     found = NoticesSettings.model_validate({"channels": channels, "default": ["mail"]})
-    (proof,) = Channels(found).tell(some(), NOW)
+    (proof,) = ChannelNotifier(found).tell(some(), NOW)
     assert proof.delivered == ("mail",), proof
     assert "ann@x.test" in got[0]
     del hook
@@ -55,7 +55,7 @@ def test_a_notice_reaches_a_mailbox(hook: Hook, mail: tuple[str, list[str]]) -> 
 @pytest.mark.parametrize("code", [401, 404, 429, 500, 503])
 def test_what_is_not_taken_is_not_proved(hook: Hook, code: int) -> None:
     hook.code = code
-    (proof,) = Channels(settings(hook)).tell(some(), NOW)
+    (proof,) = ChannelNotifier(settings(hook)).tell(some(), NOW)
     assert not proof.delivered
     assert proof.failed == (f"hook: the service answered {code}",)
 
@@ -63,13 +63,13 @@ def test_what_is_not_taken_is_not_proved(hook: Hook, code: int) -> None:
 def test_an_unreachable_channel_is_not_proved(hook: Hook) -> None:
     found = settings(hook)
     hook.close()
-    (proof,) = Channels(found).tell(some(), NOW)
+    (proof,) = ChannelNotifier(found).tell(some(), NOW)
     assert not proof.delivered
     assert proof.failed
 
 
 def test_many_cases_are_one_digest_and_the_next_waits(hook: Hook) -> None:
-    channels = Channels(settings(hook, most_lines=20))
+    channels = ChannelNotifier(settings(hook, most_lines=20))
     proofs = channels.tell(some(25), NOW)
     assert len(hook.got) == 1
     assert hook.got[0]["title"] == "Fallow: 20 things to look at"
@@ -82,7 +82,7 @@ def test_many_cases_are_one_digest_and_the_next_waits(hook: Hook) -> None:
 
 
 def test_a_digest_that_failed_may_be_tried_again_at_once(hook: Hook) -> None:
-    channels = Channels(settings(hook))
+    channels = ChannelNotifier(settings(hook))
     hook.code = 500
     channels.tell(some(), NOW)
     hook.code = 200
@@ -91,7 +91,7 @@ def test_a_digest_that_failed_may_be_tried_again_at_once(hook: Hook) -> None:
 
 
 def test_owners_are_not_told_in_quiet_hours_and_operators_are(hook: Hook) -> None:
-    channels = Channels(settings(hook, quiet=["11:00-14:00 UTC"]))
+    channels = ChannelNotifier(settings(hook, quiet=["11:00-14:00 UTC"]))
     owner, operator = channels.tell([*some(), *some(operators=True)], NOW)
     assert owner.waits_until == NOW + timedelta(hours=2)
     assert operator.delivered == ("hook",)
@@ -105,7 +105,7 @@ def test_a_team_has_its_own_channel_and_a_label_names_one(hook: Hook) -> None:
         channels={"hook": {"url": hook.url}, "ml": {"url": other.url}},
         owners={"team-a": ["ml"]},
     )
-    channels = Channels(found)
+    channels = ChannelNotifier(found)
     channels.tell(some(owner="team-a"), NOW)
     assert (len(hook.got), len(other.got)) == (0, 1)
     channels.tell(some(owner="team-a", channels=("hook",)), NOW)
@@ -114,33 +114,33 @@ def test_a_team_has_its_own_channel_and_a_label_names_one(hook: Hook) -> None:
 
 
 def test_a_label_cannot_make_fallow_call_a_stranger(hook: Hook) -> None:
-    (proof,) = Channels(settings(hook)).tell(some(channels=("json://evil.test/x",)), NOW)
+    (proof,) = ChannelNotifier(settings(hook)).tell(some(channels=("json://evil.test/x",)), NOW)
     assert not proof.delivered
     assert proof.failed == ("no channel 'json://evil.test/x' (legal: hook)",)
     assert not hook.got
 
 
 def test_nobody_to_tell_is_no_proof() -> None:
-    (proof,) = Channels(NoticesSettings()).tell(some(), NOW)
+    (proof,) = ChannelNotifier(NoticesSettings()).tell(some(), NOW)
     assert proof.failed == ("nobody to tell: set notices.default",)
 
 
 def test_a_notice_says_what_why_when_and_both_ways_out() -> None:
     facts = cases.facts(usd_per_day=Decimal("96.00"))
     decision = decide(cases.POLICY, facts, cases.SPENT, cases.NOW)
-    made = notice(decision, facts, cases.POLICY, "https://fallow.test/case/{finding}")
+    made = build_notice(decision, facts, cases.POLICY, "https://fallow.test/case/{finding}")
     assert "Notebook/team-a/w: 2 GPUs idle since 2026-11-18 12:00 UTC, $96.00 a day." in made.text
     assert "1d from now, by policy idle-notebooks" in made.text
     assert "Keep it: fallow keep Notebook/team-a/w 24h" in made.text
     assert made.text.endswith(f"https://fallow.test/case/{facts.finding.id}")
     named = msgspec.structs.replace(facts, namespace_labels={"fallow.dev/channel": "ml, ops"})
-    assert notice(decision, named, cases.POLICY).channels == ("ml", "ops")
+    assert build_notice(decision, named, cases.POLICY).channels == ("ml", "ops")
 
 
 def test_a_notice_of_what_the_ladder_does_not_do_announces_nothing() -> None:
-    facts = cases.facts(recommendation=cases.advice("notify owner"), history=History())
+    facts = cases.facts(recommendation=cases.advice("notify owner"), history=CaseHistory())
     decision = decide(cases.POLICY, facts, cases.SPENT, cases.NOW)
-    text = notice(decision, facts, cases.POLICY).text
+    text = build_notice(decision, facts, cases.POLICY).text
     assert "What happens: nothing by itself; please look after it." in text
     assert "What is lost" not in text
 
@@ -148,7 +148,7 @@ def test_a_notice_of_what_the_ladder_does_not_do_announces_nothing() -> None:
 def test_the_password_of_a_channel_is_never_printed(hook: Hook) -> None:
     secret = "json://user:hunter2@127.0.0.1:1/hook"
     found = NoticesSettings.model_validate({"channels": {"a": {"url": secret}}, "default": ["a"]})
-    (proof,) = Channels(found).tell(some(), NOW)
+    (proof,) = ChannelNotifier(found).tell(some(), NOW)
     assert "hunter2" not in f"{proof}{found}{found.model_dump_json()}"
     del hook
 
@@ -171,7 +171,7 @@ def test_the_password_of_a_channel_is_never_printed(hook: Hook) -> None:
     ],
 )
 def test_quiet_hours(text: str, now: str, until: str | None) -> None:
-    found = parse(text).until(datetime.fromisoformat(now).replace(tzinfo=UTC))
+    found = parse_quiet_hours(text).until(datetime.fromisoformat(now).replace(tzinfo=UTC))
     assert found == (datetime.fromisoformat(until).replace(tzinfo=UTC) if until else None)
 
 
@@ -182,10 +182,10 @@ def test_quiet_hours(text: str, now: str, until: str | None) -> None:
     ),
 )
 def test_quiet_ends_and_then_it_is_not_quiet(now: datetime, text: str) -> None:
-    end = parse(text).until(now)
+    end = parse_quiet_hours(text).until(now)
     if end is not None:
         assert now < end <= now + timedelta(days=3)
-        assert parse(text).until(end) is None
+        assert parse_quiet_hours(text).until(end) is None
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_quiet_ends_and_then_it_is_not_quiet(now: datetime, text: str) -> None:
 )
 def test_what_are_no_quiet_hours_is_said(text: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        parse(text)
+        parse_quiet_hours(text)
 
 
 def test_settings_name_channels_that_there_are_none_of() -> None:
@@ -214,10 +214,10 @@ def test_settings_name_channels_that_there_are_none_of() -> None:
 
 def told_of(policy: Policy, now: datetime) -> list[str]:
     """Return the lines of the notice about a notebook that nobody was told of yet."""
-    seen = cases.facts(at=now, seen_until=now, history=History())
+    seen = cases.facts(at=now, seen_until=now, history=CaseHistory())
     decision = decide(policy, seen, cases.spent(), now)
     assert decision.step == "notify"
-    return notice(decision, seen, policy).text.splitlines()
+    return build_notice(decision, seen, policy).text.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def told_of(policy: Policy, now: datetime) -> list[str]:
     ],
 )
 def test_a_notice_announces_the_moment_of_a_stop_in_a_window(hour: int, when: str) -> None:
-    window = Recurring("0 20 * * *", timedelta(hours=9), "Europe/Berlin")
+    window = RecurringWindow("0 20 * * *", timedelta(hours=9), "Europe/Berlin")
     rungs = tuple(
         msgspec.structs.replace(rung, wait=timedelta(hours=4)) if rung.step == "grace" else rung
         for rung in cases.policy().ladder

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from actions.decide import decide
-from actions.policy.bounds import beyond
-from fallow.acting import Change, Intent, Target
+from actions.policy.bounds import find_excess
+from fallow.action_models import Change, Intent, Target
 from tests.actions.cases import NOW, facts, policy, spent
 
 
@@ -28,12 +28,12 @@ def intent(capability: str, *namespaces: str) -> Intent:
 )
 def test_what_goes_beyond_the_policy_is_named(made: Intent, gates: list[str]) -> None:
     decision = decide(policy(), facts(), spent(), NOW)
-    assert [reason.gate for reason in beyond(decision, made)] == gates
+    assert [reason.gate for reason in find_excess(decision, made)] == gates
 
 
 def test_a_decision_that_says_nothing_allows_nothing() -> None:
     decision = msgspec.structs.replace(decide(policy(), facts(), spent(), NOW), parameters={})
-    assert [r.gate for r in beyond(decision, intent("suspend", "a"))] == ["verb", "namespace"]
+    assert [r.gate for r in find_excess(decision, intent("suspend", "a"))] == ["verb", "namespace"]
 
 
 def test_a_verb_in_the_policy_allows_what_its_executor_does_for_it() -> None:
@@ -41,4 +41,4 @@ def test_a_verb_in_the_policy_allows_what_its_executor_does_for_it() -> None:
     by_verb = msgspec.structs.replace(
         decision, parameters={"capabilities": ["stop"], "allowed_namespaces": ["*"]}
     )
-    assert not beyond(by_verb, intent("scale", "a"))
+    assert not find_excess(by_verb, intent("scale", "a"))

@@ -13,41 +13,56 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actions.decide import decide
-from actions.policy.budgets import Spent, Use, exact, exceeded, held, horizon, left, spend, use
-from actions.policy.model import Amount, Budget, Each, Policy, Recurring
+from actions.policy.budgets import (
+    BudgetUsage,
+    CountedAction,
+    add_usage,
+    count_action,
+    explain_excess,
+    find_blocks,
+    get_horizon,
+    get_remaining,
+    to_exact,
+)
+from actions.policy.model import ActionBudget, Each, Policy, PolicyAmount, RecurringWindow
 from actions.policy.schedule import is_open
-from fallow.acting import Facts
+from fallow.action_models import Facts
 from tests.actions.cases import HOUR, NOW, facts, finding, policy, spent
 
 SECOND = timedelta(seconds=1)
 FLEET = {"workloads": 40, "gpus": 96.0, "owners": 7, "usd_per_hour": Decimal(250)}
 
 
-def number(value: float) -> Amount:
-    return Amount(Decimal(str(value)))
+def number(value: float) -> PolicyAmount:
+    return PolicyAmount(Decimal(str(value)))
 
 
-def percent(value: float) -> Amount:
-    return Amount(Decimal(str(value)) / 100, share=True)
+def percent(value: float) -> PolicyAmount:
+    return PolicyAmount(Decimal(str(value)) / 100, share=True)
 
 
-def limited(name: str, amount: Amount) -> Budget:
-    return msgspec.structs.replace(Budget(), **{name: amount})
+def limited(name: str, amount: PolicyAmount) -> ActionBudget:
+    return msgspec.structs.replace(ActionBudget(), **{name: amount})
 
 
-def done(at: datetime, **changes: Any) -> Use:
+def done(at: datetime, **changes: Any) -> CountedAction:
     whom = ("c", "Notebook", "team-a", "x")
-    made = Use(at, "idle-notebooks", whom, Decimal(1), "team-a", Decimal(4))
+    made = CountedAction(at, "idle-notebooks", whom, Decimal(1), "team-a", Decimal(4))
     return msgspec.structs.replace(made, **changes)
 
 
-def fits(budget: Budget, uses: Sequence[Use] = (), case: Facts | None = None, **fleet: Any) -> bool:
+def fits(
+    budget: ActionBudget,
+    uses: Sequence[CountedAction] = (),
+    case: Facts | None = None,
+    **fleet: Any,
+) -> bool:
     rule = policy(budgets=(budget,))
-    return not held(rule, case or facts(), spent(uses=tuple(uses), **fleet), NOW)
+    return not find_blocks(rule, case or facts(), spent(uses=tuple(uses), **fleet), NOW)
 
 
 def test_a_budget_counts_the_last_stretch_and_not_the_calendar() -> None:
-    two = Budget(workloads=number(2), per=HOUR)
+    two = ActionBudget(workloads=number(2), per=HOUR)
     assert fits(two, [done(NOW - HOUR + SECOND)])
     assert not fits(two, [done(NOW - HOUR + SECOND), done(NOW - SECOND)])
     assert fits(two, [done(NOW - HOUR), done(NOW - SECOND)])
@@ -62,19 +77,19 @@ def test_nothing_fits_into_a_budget_of_nothing() -> None:
 
 def test_gpus_owners_and_dollars_are_counted_exactly() -> None:
     tenths = [done(NOW - SECOND, gpus=Decimal("0.1")) for _ in range(8)]
-    assert fits(Budget(gpus=number(1)), tenths, facts(gpus=0.2))
-    assert not fits(Budget(gpus=number(1)), tenths, facts(gpus=0.2001))
+    assert fits(ActionBudget(gpus=number(1)), tenths, facts(gpus=0.2))
+    assert not fits(ActionBudget(gpus=number(1)), tenths, facts(gpus=0.2001))
     known = [done(NOW - SECOND, owner="a"), done(NOW - SECOND, owner="b")]
-    assert fits(Budget(owners=number(2)), known, facts(owner="a"))
-    assert not fits(Budget(owners=number(2)), known, facts(owner="c"))
-    assert not fits(Budget(owners=number(2)), [done(NOW, owner=None)] * 2, facts(owner="a"))
+    assert fits(ActionBudget(owners=number(2)), known, facts(owner="a"))
+    assert not fits(ActionBudget(owners=number(2)), known, facts(owner="c"))
+    assert not fits(ActionBudget(owners=number(2)), [done(NOW, owner=None)] * 2, facts(owner="a"))
     # 96 dollars a day are 4 an hour.
-    assert fits(Budget(usd_per_hour=number(8)), [done(NOW)])
-    assert not fits(Budget(usd_per_hour=number(7.999)), [done(NOW)])
+    assert fits(ActionBudget(usd_per_hour=number(8)), [done(NOW)])
+    assert not fits(ActionBudget(usd_per_hour=number(7.999)), [done(NOW)])
 
 
 def test_what_is_not_known_does_not_fit() -> None:
-    dollars = Budget(usd_per_hour=number(1000))
+    dollars = ActionBudget(usd_per_hour=number(1000))
     assert not fits(dollars, case=facts(usd_per_day=None))
     assert not fits(dollars, [done(NOW, usd_per_hour=None)])
     fleets = (
@@ -88,19 +103,19 @@ def test_what_is_not_known_does_not_fit() -> None:
         share = limited(name, percent(50))
         assert fits(share), name
         assert not fits(share, **unknown), name
-        (hold,) = held(policy(budgets=(share,)), facts(), spent(**unknown), NOW)
+        (hold,) = find_blocks(policy(budgets=(share,)), facts(), spent(**unknown), NOW)
         assert "unknown" in hold.reason.text
 
 
 def test_a_percentage_of_things_is_rounded_up_and_one_of_gpus_is_not() -> None:
     five = percent(5)
-    assert fits(Budget(workloads=five), fleet_workloads=12)
-    assert not fits(Budget(workloads=five), [done(NOW)], fleet_workloads=12)
-    assert fits(Budget(workloads=five), [done(NOW)], fleet_workloads=21)
-    assert fits(Budget(workloads=five), fleet_workloads=0), "nodes of an empty fleet"
-    assert not fits(Budget(workloads=five), [done(NOW)], fleet_workloads=0)
-    assert not fits(Budget(gpus=five), case=facts(gpus=1.0), fleet_gpus=12.0)
-    assert fits(Budget(gpus=five), case=facts(gpus=0.6), fleet_gpus=12.0)
+    assert fits(ActionBudget(workloads=five), fleet_workloads=12)
+    assert not fits(ActionBudget(workloads=five), [done(NOW)], fleet_workloads=12)
+    assert fits(ActionBudget(workloads=five), [done(NOW)], fleet_workloads=21)
+    assert fits(ActionBudget(workloads=five), fleet_workloads=0), "nodes of an empty fleet"
+    assert not fits(ActionBudget(workloads=five), [done(NOW)], fleet_workloads=0)
+    assert not fits(ActionBudget(gpus=five), case=facts(gpus=1.0), fleet_gpus=12.0)
+    assert fits(ActionBudget(gpus=five), case=facts(gpus=0.6), fleet_gpus=12.0)
 
 
 # What a percentage allows at least: fleets of 8 to 10,000 GPUs, of nodes of one size.
@@ -132,9 +147,9 @@ def fleet_of(nodes: int, size: int) -> dict[str, Any]:
     }
 
 
-def both(share: Decimal) -> tuple[Budget, Budget]:
-    part = Amount(share / 100, share=True)
-    return Budget(gpus=part), Budget(usd_per_hour=part)
+def both(share: Decimal) -> tuple[ActionBudget, ActionBudget]:
+    part = PolicyAmount(share / 100, share=True)
+    return ActionBudget(gpus=part), ActionBudget(usd_per_hour=part)
 
 
 @given(NODES, SHARES, st.integers(1, 10_000))
@@ -182,7 +197,7 @@ def test_nothing_of_a_fleet_is_nothing(nodes: tuple[int, int]) -> None:
 def test_a_percentage_of_workloads_is_never_less_than_one(
     workloads: int, share: Decimal, taken: int
 ) -> None:
-    budget = Budget(workloads=Amount(share / 100, share=True))
+    budget = ActionBudget(workloads=PolicyAmount(share / 100, share=True))
     most = max(1, ceil(Fraction(share) / 100 * workloads))
     uses = [done(NOW)] * taken
     assert fits(budget, uses, fleet_workloads=workloads) is (taken < most)
@@ -195,7 +210,7 @@ def test_a_percentage_of_workloads_is_never_less_than_one(
 def test_two_percent_of_128_gpus_is_one_node_of_eight(
     gpus: float, taken: int, fitting: bool
 ) -> None:
-    budget = Budget(gpus=percent(2))
+    budget = ActionBudget(gpus=percent(2))
     uses = [done(NOW, gpus=Decimal(taken))] if taken else []
     fleet = fleet_of(16, 8)
     assert fits(budget, uses, facts(gpus=gpus), **fleet) is fitting
@@ -204,12 +219,12 @@ def test_two_percent_of_128_gpus_is_one_node_of_eight(
 @pytest.mark.parametrize("share", [7, 6])
 def test_a_larger_workload_has_to_fit_the_percentage_itself(share: int) -> None:
     # 9 GPUs of 128 are 7.03 %.
-    assert not fits(Budget(gpus=percent(share)), case=facts(gpus=9.0), **fleet_of(16, 8))
-    assert fits(Budget(gpus=percent(7.04)), case=facts(gpus=9.0), **fleet_of(16, 8))
+    assert not fits(ActionBudget(gpus=percent(share)), case=facts(gpus=9.0), **fleet_of(16, 8))
+    assert fits(ActionBudget(gpus=percent(7.04)), case=facts(gpus=9.0), **fleet_of(16, 8))
 
 
 def test_a_node_of_a_mixed_fleet_is_its_own_floor() -> None:
-    budget = Budget(gpus=percent(1))
+    budget = ActionBudget(gpus=percent(1))
     fleet = fleet_of(16, 8)
     small = done(NOW, workload=("c", "Node", "", "n"), gpus=Decimal(4))
     assert fits(budget, case=of_node(4, 1), **fleet)
@@ -225,15 +240,15 @@ def test_a_node_of_a_mixed_fleet_is_its_own_floor() -> None:
     ],
 )
 def test_a_node_that_no_percentage_admits_says_why(others: int | None, why: str) -> None:
-    rule = policy(budgets=(Budget(gpus=percent(2)),))
-    (hold,) = held(rule, of_node(8, others), spent(**fleet_of(16, 8)), NOW)
+    rule = policy(budgets=(ActionBudget(gpus=percent(2)),))
+    (hold,) = find_blocks(rule, of_node(8, others), spent(**fleet_of(16, 8)), NOW)
     assert hold.reason.text == f"gpus 2% per 1d: 0 of 2.56 taken, 8 more asked; {why}"
 
 
 def test_where_the_largest_node_is_unknown_the_percentage_stays_what_it_is() -> None:
     fleet = {**fleet_of(16, 8), "largest_node_gpus": None}
-    assert not fits(Budget(gpus=percent(2)), case=facts(gpus=3.0), **fleet)
-    assert fits(Budget(gpus=percent(2)), case=facts(gpus=2.5), **fleet)
+    assert not fits(ActionBudget(gpus=percent(2)), case=facts(gpus=3.0), **fleet)
+    assert fits(ActionBudget(gpus=percent(2)), case=facts(gpus=2.5), **fleet)
 
 
 @pytest.mark.parametrize(
@@ -250,82 +265,86 @@ def test_where_the_largest_node_is_unknown_the_percentage_stays_what_it_is() -> 
     ],
 )
 def test_each_counts_apart(each: Each, changes: dict[str, Any], *, counted: bool) -> None:
-    one = Budget(workloads=number(1), each=each)
+    one = ActionBudget(workloads=number(1), each=each)
     assert fits(one, [done(NOW, **changes)]) != counted
 
 
 def test_a_policy_counts_its_own_actions_or_those_of_all() -> None:
     others = [done(NOW, policy="another")]
-    assert fits(Budget(workloads=number(1)), others)
-    assert not fits(Budget(workloads=number(1), counts="all"), others)
+    assert fits(ActionBudget(workloads=number(1)), others)
+    assert not fits(ActionBudget(workloads=number(1), counts="all"), others)
 
 
 def test_the_most_restrictive_of_the_budgets_in_force_wins() -> None:
-    always = Budget(workloads=percent(10))
-    office = Budget(workloads=number(0), window=Recurring("0 9 * * mon-fri", 8 * HOUR))
+    always = ActionBudget(workloads=percent(10))
+    office = ActionBudget(workloads=number(0), window=RecurringWindow("0 9 * * mon-fri", 8 * HOUR))
     rule = policy(budgets=(always, office))
     noon, night, sunday = NOW, NOW.replace(hour=22), NOW + timedelta(days=2)
-    assert [h.reason.gate for h in held(rule, facts(), spent(), noon)] == ["budget"]
-    assert not held(rule, facts(), spent(), night)
-    assert not held(rule, facts(), spent(), sunday)
-    assert left(rule, spent(), noon).workloads == 0
-    assert left(rule, spent(), night).workloads == 10
-    (hold,) = held(rule, facts(), spent(), noon)
+    assert [h.reason.gate for h in find_blocks(rule, facts(), spent(), noon)] == ["budget"]
+    assert not find_blocks(rule, facts(), spent(), night)
+    assert not find_blocks(rule, facts(), spent(), sunday)
+    assert get_remaining(rule, spent(), noon).workloads == 0
+    assert get_remaining(rule, spent(), night).workloads == 10
+    (hold,) = find_blocks(rule, facts(), spent(), noon)
     assert hold.until == NOW.replace(hour=17)
 
 
 def test_what_is_left_is_the_least_of_all_and_nothing_where_it_cannot_be_counted() -> None:
     rule = policy(
         budgets=(
-            Budget(workloads=number(9), gpus=number(20)),
-            Budget(gpus=percent(2), owners=number(3), per=HOUR),
-            Budget(workloads=number(1), each="namespace"),
+            ActionBudget(workloads=number(9), gpus=number(20)),
+            ActionBudget(gpus=percent(2), owners=number(3), per=HOUR),
+            ActionBudget(workloads=number(1), each="namespace"),
         )
     )
     now = spent(uses=(done(NOW - 2 * HOUR, gpus=Decimal(15)), done(NOW)), concurrent=1)
-    room = left(rule, now, NOW)
+    room = get_remaining(rule, now, NOW)
     assert (room.workloads, room.gpus, room.owners) == (7, Decimal(4), 2)
     assert (room.usd_per_hour, room.concurrent) == (None, 1)
-    unknown = left(policy(budgets=(Budget(gpus=percent(2)),)), spent(fleet_gpus=None), NOW)
+    unknown = get_remaining(
+        policy(budgets=(ActionBudget(gpus=percent(2)),)), spent(fleet_gpus=None), NOW
+    )
     assert unknown.gpus == 0
 
 
 def test_the_eleventh_of_ten_aborts_the_whole_run_and_the_tenth_does_not() -> None:
     ten = policy(max_resources=number(10))
-    assert exceeded(ten, 10, spent()) is None
-    reason = exceeded(ten, 11, spent())
+    assert explain_excess(ten, 10, spent()) is None
+    reason = explain_excess(ten, 11, spent())
     assert reason is not None
     assert "11 cases are more than max_resources" in reason.text
     share = policy(max_resources=percent(20))
-    assert exceeded(share, 20, spent(fleet_workloads=100)) is None
-    assert exceeded(share, 21, spent(fleet_workloads=100)) is not None
-    assert exceeded(share, 1, spent(fleet_workloads=None)) is not None
+    assert explain_excess(share, 20, spent(fleet_workloads=100)) is None
+    assert explain_excess(share, 21, spent(fleet_workloads=100)) is not None
+    assert explain_excess(share, 1, spent(fleet_workloads=None)) is not None
 
 
 def test_a_share_of_a_small_fleet_is_never_fewer_than_ten_cases() -> None:
     share = policy(max_resources=percent(20))
-    assert exceeded(share, 10, spent(fleet_workloads=13)) is None
-    assert exceeded(share, 11, spent(fleet_workloads=13)) is not None
-    assert exceeded(policy(max_resources=percent(0)), 1, spent(fleet_workloads=13)) is not None
-    assert exceeded(policy(max_resources=number(2)), 3, spent(fleet_workloads=13)) is not None
+    assert explain_excess(share, 10, spent(fleet_workloads=13)) is None
+    assert explain_excess(share, 11, spent(fleet_workloads=13)) is not None
+    assert (
+        explain_excess(policy(max_resources=percent(0)), 1, spent(fleet_workloads=13)) is not None
+    )
+    assert explain_excess(policy(max_resources=number(2)), 3, spent(fleet_workloads=13)) is not None
 
 
 def test_an_allowed_act_is_spent_at_once() -> None:
-    rule = policy(budgets=(Budget(workloads=number(1)),))
+    rule = policy(budgets=(ActionBudget(workloads=number(1)),))
     first = decide(rule, facts(), spent(), NOW)
     assert first.ruling == "allow"
-    after = spend(spent(), first, NOW)
+    after = add_usage(spent(), first, NOW)
     assert after.concurrent == 1
-    assert after.uses == (use(first, NOW),)
+    assert after.uses == (count_action(first, NOW),)
     assert after.uses[0].usd_per_hour == Decimal(4)
     second = decide(rule, facts(), after, NOW)
     assert (second.ruling, second.next_at) == ("hold", NOW + timedelta(days=1))
 
 
 def test_uses_matter_as_far_back_as_the_longest_budget() -> None:
-    rules = [policy(), policy(budgets=(Budget(per=HOUR), Budget(per=50 * HOUR)))]
-    assert horizon(rules) == 50 * HOUR
-    assert horizon([]) == timedelta(0)
+    rules = [policy(), policy(budgets=(ActionBudget(per=HOUR), ActionBudget(per=50 * HOUR)))]
+    assert get_horizon(rules) == 50 * HOUR
+    assert get_horizon([]) == timedelta(0)
 
 
 # Random fleets: candidates come at random moments, around clocks that jump, and ask.
@@ -339,17 +358,17 @@ STARTS = (
 WINDOWS = st.sampled_from(
     [
         None,
-        Recurring("0 9 * * 1-5", 8 * HOUR, "Europe/Berlin"),
-        Recurring("30 2 * * *", HOUR, "Europe/Berlin"),
-        Recurring("0 1 * * sun", 3 * HOUR, "America/New_York"),
-        Recurring("*/30 * * * *", timedelta(minutes=10)),
+        RecurringWindow("0 9 * * 1-5", 8 * HOUR, "Europe/Berlin"),
+        RecurringWindow("30 2 * * *", HOUR, "Europe/Berlin"),
+        RecurringWindow("0 1 * * sun", 3 * HOUR, "America/New_York"),
+        RecurringWindow("*/30 * * * *", timedelta(minutes=10)),
     ]
 )
 AMOUNTS = st.one_of(
     st.integers(0, 12).map(number), st.sampled_from([1, 5, 12.5, 50]).map(percent), st.none()
 )
 BUDGETS = st.builds(
-    Budget,
+    ActionBudget,
     workloads=AMOUNTS,
     gpus=AMOUNTS,
     owners=AMOUNTS,
@@ -364,7 +383,7 @@ BUDGETS = st.builds(
 )
 
 
-def _shares(budget: Budget) -> bool:
+def _shares(budget: ActionBudget) -> bool:
     amounts = (budget.workloads, budget.gpus, budget.owners, budget.usd_per_hour)
     return any(a is not None and a.share for a in amounts)
 
@@ -387,7 +406,7 @@ def asked(minutes: int, what: tuple[Any, ...], start: datetime) -> tuple[datetim
     )
 
 
-FLEET_SPENT = Spent(
+FLEET_SPENT = BudgetUsage(
     fleet_gpus=96.0,
     fleet_workloads=40,
     fleet_owners=7,
@@ -395,7 +414,7 @@ FLEET_SPENT = Spent(
 )
 
 
-def total(name: str, uses: Sequence[Use]) -> Fraction | None:
+def total(name: str, uses: Sequence[CountedAction]) -> Fraction | None:
     """Count anew, in fractions: what a limit of this name is about."""
     if name == "workloads":
         return Fraction(len(uses))
@@ -407,7 +426,7 @@ def total(name: str, uses: Sequence[Use]) -> Fraction | None:
     return sum((Fraction(str(v)) for v in values), Fraction(0))
 
 
-def limit(name: str, amount: Amount) -> Fraction:
+def limit(name: str, amount: PolicyAmount) -> Fraction:
     part = Fraction(str(amount.value))
     if not amount.share:
         return part
@@ -415,7 +434,7 @@ def limit(name: str, amount: Amount) -> Fraction:
     return Fraction(ceil(whole)) if name in ("workloads", "owners") else whole
 
 
-def overdrawn(budget: Budget, name: str, mine: str, uses: Sequence[Use]) -> bool:
+def overdrawn(budget: ActionBudget, name: str, mine: str, uses: Sequence[CountedAction]) -> bool:
     """Say whether an action, allowed while the budget held, overdrew the stretch that ends with it.
 
     Any stretch ends with some action; one that is overdrawn is so at its last one.
@@ -447,10 +466,10 @@ def overdrawn(budget: Budget, name: str, mine: str, uses: Sequence[Use]) -> bool
     asks=st.lists(ASKS, max_size=40),
 )
 def test_no_stretch_ever_holds_more_than_any_budget_allows_and_no_less_is_allowed(
-    budgets: dict[str, list[Budget]], start: datetime, asks: list[tuple[Any, ...]]
+    budgets: dict[str, list[ActionBudget]], start: datetime, asks: list[tuple[Any, ...]]
 ) -> None:
     rules = {name: Policy(name, budgets=tuple(mine)) for name, mine in budgets.items()}
-    uses: list[Use] = []
+    uses: list[CountedAction] = []
     minutes = 0
     for what in asks:
         minutes += what[0]
@@ -459,15 +478,15 @@ def test_no_stretch_ever_holds_more_than_any_budget_allows_and_no_less_is_allowe
         rule = rules[what[1]]
         at, case = asked(minutes, what, start)
         usd = case.usd_per_day
-        candidate = Use(
+        candidate = CountedAction(
             at,
             rule.name,
             ("c", "Notebook", what[2], "w"),
-            exact(case.gpus),
+            to_exact(case.gpus),
             case.owner,
             None if usd is None else usd / 24,
         )
-        holds = held(rule, case, msgspec.structs.replace(FLEET_SPENT, uses=tuple(uses)), at)
+        holds = find_blocks(rule, case, msgspec.structs.replace(FLEET_SPENT, uses=tuple(uses)), at)
         broken = [
             name
             for budget in rule.budgets
@@ -488,14 +507,14 @@ def test_no_stretch_ever_holds_more_than_any_budget_allows_and_no_less_is_allowe
     last=ASKS,
 )
 def test_one_more_budget_or_one_more_use_never_allows_more(
-    budgets: list[Budget],
-    more: Budget,
+    budgets: list[ActionBudget],
+    more: ActionBudget,
     start: datetime,
     asks: list[tuple[Any, ...]],
     last: tuple[Any, ...],
 ) -> None:
     uses = [
-        done(start + timedelta(minutes=5 * n), policy=a[1], owner=a[3], gpus=exact(a[4]))
+        done(start + timedelta(minutes=5 * n), policy=a[1], owner=a[3], gpus=to_exact(a[4]))
         for n, a in enumerate(asks)
     ]
     at, case = asked(5 * len(asks), last, start)
@@ -504,8 +523,8 @@ def test_one_more_budget_or_one_more_use_never_allows_more(
     fewer, all_of = Policy("p", budgets=tuple(budgets)), Policy("p", budgets=(*budgets, more))
     for allowed_least, allowed_most in ((all_of, fewer), (fewer, fewer)):
         state = after if allowed_least is allowed_most else before
-        if not held(allowed_least, case, state, at):
-            assert not held(allowed_most, case, before, at)
+        if not find_blocks(allowed_least, case, state, at):
+            assert not find_blocks(allowed_most, case, before, at)
 
 
 @settings(deadline=None)
@@ -516,27 +535,27 @@ def test_one_more_budget_or_one_more_use_never_allows_more(
     last=ASKS,
 )
 def test_a_case_fits_at_the_very_moment_it_is_told_and_not_before(
-    budget: Budget, start: datetime, asks: list[tuple[Any, ...]], last: tuple[Any, ...]
+    budget: ActionBudget, start: datetime, asks: list[tuple[Any, ...]], last: tuple[Any, ...]
 ) -> None:
     rule = Policy("p", budgets=(budget,))
     uses = tuple(
-        done(start + timedelta(minutes=7 * n), policy="p", owner=a[3], gpus=exact(a[4]))
+        done(start + timedelta(minutes=7 * n), policy="p", owner=a[3], gpus=to_exact(a[4]))
         for n, a in enumerate(asks)
     )
     state = msgspec.structs.replace(FLEET_SPENT, uses=uses)
     at, case = asked(7 * len(asks), last, start)
-    holds = held(rule, case, state, at)
+    holds = find_blocks(rule, case, state, at)
     if not holds:
         return
     until = {hold.until for hold in holds}
     assert len(until) == 1
     moment = until.pop()
     if moment is None:
-        assert held(rule, case, state, at + timedelta(days=400))
+        assert find_blocks(rule, case, state, at + timedelta(days=400))
     else:
         assert moment > at
-        assert not held(rule, case, state, moment)
-        assert held(rule, case, state, moment - timedelta(microseconds=1))
+        assert not find_blocks(rule, case, state, moment)
+        assert find_blocks(rule, case, state, moment - timedelta(microseconds=1))
 
 
 @settings(max_examples=40, deadline=None)
@@ -547,13 +566,13 @@ def test_a_case_fits_at_the_very_moment_it_is_told_and_not_before(
     concurrent=st.integers(1, 4),
 )
 def test_a_site_that_follows_decisions_never_overdraws_and_never_does_too_much_at_once(
-    budgets: list[Budget], start: datetime, gaps: list[int], concurrent: int
+    budgets: list[ActionBudget], start: datetime, gaps: list[int], concurrent: int
 ) -> None:
     """The whole decision, turn by turn: each action is under way for an hour."""
     rule = policy(
         budgets=tuple(budgets), concurrent=concurrent, min_age=timedelta(0), ladder=(LAST,)
     )
-    uses: list[Use] = []
+    uses: list[CountedAction] = []
     now = start
     for number_, gap in enumerate(gaps):
         now += timedelta(minutes=gap)
@@ -574,7 +593,7 @@ def test_a_site_that_follows_decisions_never_overdraws_and_never_does_too_much_a
         )
         decision = decide(rule, case, state, now)
         if decision.ruling == "allow":
-            uses.append(use(decision, now))
+            uses.append(count_action(decision, now))
             assert under_way < concurrent
     for budget in budgets:
         for name in ("workloads", "gpus", "owners", "usd_per_hour"):

@@ -14,9 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actions.policy import keys
-from actions.policy.able import Able
-from actions.policy.model import Amount, Approvals, Budget, Policy, Recurring, Regret, Rung
-from actions.policy.reading import look_at, read
+from actions.policy.capabilities import Capabilities
+from actions.policy.model import (
+    ActionBudget,
+    Approvals,
+    Policy,
+    PolicyAmount,
+    RecurringWindow,
+    ReversalLimit,
+    Stage,
+)
+from actions.policy.parser import parse_policies, read_policies
 from fallow.errors import UsageError
 
 HOUR = timedelta(hours=1)
@@ -38,14 +46,14 @@ class Quota:
     verbs = frozenset({"rebalance-quota"})
 
 
-CAN = Able.of((Reclaim, Scale, Quota))
+CAN = Capabilities.of((Reclaim, Scale, Quota))
 LEAST = "name: p\nladder: [observe]\n"
 
 
 def problems(tmp_path: Path, text: str | bytes) -> list[str]:
     path = tmp_path / "p.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    found, wrong = look_at([path], can=CAN)
+    found, wrong = parse_policies([path], capabilities=CAN)
     assert bool(found) != bool(wrong)
     return [str(problem).replace(f"{tmp_path}/", "") for problem in wrong]
 
@@ -53,7 +61,7 @@ def problems(tmp_path: Path, text: str | bytes) -> list[str]:
 def good(tmp_path: Path, text: str) -> Policy:
     path = tmp_path / "p.yaml"
     path.write_text(text)
-    (policy,) = read([path], can=CAN)
+    (policy,) = read_policies([path], capabilities=CAN)
     return policy
 
 
@@ -107,7 +115,7 @@ def test_all_that_is_wrong_is_told_at_once_and_read_tells_the_first(tmp_path: Pa
     text = "name: A\nmode: x\nmatch: {kid: a, gpus: -1}\nladder: [run]\n"
     assert [line.split(":")[1] for line in problems(tmp_path, text)] == ["1", "2", "3", "3", "4"]
     with pytest.raises(UsageError) as refused:
-        read([tmp_path / "p.yaml"], can=CAN)
+        read_policies([tmp_path / "p.yaml"], capabilities=CAN)
     assert "p.yaml:1: name: 'A'" in refused.value.message
     assert refused.value.hint == "4 more; fallow policy check lists all"
 
@@ -115,26 +123,29 @@ def test_all_that_is_wrong_is_told_at_once_and_read_tells_the_first(tmp_path: Pa
 def test_two_policies_of_one_name_are_refused_wherever_they_stand(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(LEAST + "---\n" + LEAST)
     (tmp_path / "b.yml").write_text("\n" + LEAST)
-    _, wrong = look_at([tmp_path], can=CAN)
+    _, wrong = parse_policies([tmp_path], capabilities=CAN)
     assert [(Path(p.file).name, p.line) for p in wrong] == [("a.yaml", 4), ("b.yml", 2)]
     assert "a.yaml:1" in wrong[0].text
 
 
 def test_a_folder_is_read_by_name_and_one_without_policies_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"a folder without \.yaml"):
-        read([tmp_path])
+        read_policies([tmp_path])
     for name in ("b", "a"):
         (tmp_path / f"{name}.yaml").write_text(LEAST.replace("p\n", f"{name}\n", 1))
     (tmp_path / "README.md").write_text("words")
-    assert [p.name for p in read([tmp_path], can=CAN)] == ["a", "b"]
+    assert [p.name for p in read_policies([tmp_path], capabilities=CAN)] == ["a", "b"]
     with pytest.raises(UsageError, match=r"gone\.yaml: cannot be read: No such file"):
-        read([tmp_path / "gone.yaml"])
+        read_policies([tmp_path / "gone.yaml"])
 
 
 def test_a_file_may_hold_several_policies(tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     path.write_text("---\n" + LEAST + "---\n# nothing\n---\n" + LEAST.replace("name: p", "name: q"))
-    assert [(p.name, p.source) for p in read([path])] == [("p", f"{path}:2"), ("q", f"{path}:7")]
+    assert [(p.name, p.source) for p in read_policies([path])] == [
+        ("p", f"{path}:2"),
+        ("q", f"{path}:7"),
+    ]
 
 
 def test_the_least_policy_watches_and_cannot_act(tmp_path: Path) -> None:
@@ -186,9 +197,9 @@ max_resources: 30
     assert (policy.match.confidence, policy.match.usd_per_day) == (0.9, Decimal("2.50"))
     assert (policy.allow.kinds, policy.allow.production) == (("Notebook",), True)
     assert policy.ladder[2:] == (
-        Rung("grace", wait=24 * HOUR),
-        Rung("snapshot", what=("manifest", "home"), required=False),
-        Rung(
+        Stage("grace", wait=24 * HOUR),
+        Stage("snapshot", what=("manifest", "home"), required=False),
+        Stage(
             "act",
             do=("suspend", "scale"),
             verbs=("abort", "scale to zero", "stop", "suspend"),
@@ -196,34 +207,34 @@ max_resources: 30
         ),
     )
     assert policy.budgets == (
-        Budget(
-            workloads=Amount(Decimal("0.05"), share=True),
-            gpus=Amount(Decimal(64)),
-            owners=Amount(Decimal(3)),
-            usd_per_hour=Amount(Decimal("12.5")),
+        ActionBudget(
+            workloads=PolicyAmount(Decimal("0.05"), share=True),
+            gpus=PolicyAmount(Decimal(64)),
+            owners=PolicyAmount(Decimal(3)),
+            usd_per_hour=PolicyAmount(Decimal("12.5")),
             per=HOUR,
             counts="all",
         ),
-        Budget(
-            workloads=Amount(Decimal(0)),
+        ActionBudget(
+            workloads=PolicyAmount(Decimal(0)),
             each="owner",
-            window=Recurring("0 9 * * 1-5", 8 * HOUR, "Europe/Berlin"),
+            window=RecurringWindow("0 9 * * 1-5", 8 * HOUR, "Europe/Berlin"),
         ),
     )
     assert policy.concurrent == 7
     assert policy.match.min_duration == 8 * HOUR
-    assert policy.act_window == Recurring("0 20 * * *", 9 * HOUR, "Europe/Berlin")
+    assert policy.act_window == RecurringWindow("0 20 * * *", 9 * HOUR, "Europe/Berlin")
     year, nights, launch = policy.blackouts
     assert year.start == datetime(2026, 12, 23, 23, tzinfo=UTC)
     assert year.end == datetime(2026, 12, 26, 23, tzinfo=UTC)
-    assert nights.window == Recurring("@daily", 6 * HOUR)
+    assert nights.window == RecurringWindow("@daily", 6 * HOUR)
     assert (launch.start, launch.end) == (datetime(2026, 12, 1, 14, tzinfo=UTC), None)
     assert policy.approvals == Approvals("first", 10, four_eyes=True)
     assert (policy.on_pressure, policy.on_benefit) == (True, True)
     assert (policy.min_age, policy.cool_down) == (timedelta(0), 12 * HOUR)
-    assert policy.regret == Regret(0.025, 48 * HOUR)
-    assert policy.max_resources == Amount(Decimal(30))
-    assert {name.partition(".")[0].partition("[")[0] for name, _ in keys.every()} == set(
+    assert policy.regret == ReversalLimit(0.025, 48 * HOUR)
+    assert policy.max_resources == PolicyAmount(Decimal(30))
+    assert {name.partition(".")[0].partition("[")[0] for name, _ in keys.list_keys()} == set(
         yaml.safe_load(text)
     )
 
@@ -232,7 +243,7 @@ def test_a_capability_stands_for_the_verbs_of_the_executors_that_have_it() -> No
     assert CAN.verbs(["suspend", "rebalance-quota"]) == (
         *("abort", "rebalance-quota", "stop", "suspend"),
     )
-    assert Able.of(()).verbs(["suspend"]) == ()
+    assert Capabilities.of(()).verbs(["suspend"]) == ()
 
 
 def test_trust_in_a_policy_ends_with_its_text_and_not_with_its_place(tmp_path: Path) -> None:
@@ -244,8 +255,8 @@ def test_trust_in_a_policy_ends_with_its_text_and_not_with_its_place(tmp_path: P
 
 def test_every_key_is_in_the_reference_as_the_code_tells_it() -> None:
     page = DOCS.read_text(encoding="utf-8")
-    assert keys.table() in page, "run: python -m runtime.reference docs"
-    for name, key in keys.every():
+    assert keys.table() in page, "run: python -m runtime.generators.reference docs"
+    for name, key in keys.list_keys():
         assert key.what, name
         assert key.required or key.default, name
 
@@ -268,7 +279,7 @@ def test_the_schema_for_editors_names_every_key_and_is_json() -> None:
 def test_no_bytes_break_the_reader(tmp_path_factory: Any, raw: bytes) -> None:
     path = tmp_path_factory.mktemp("fuzz") / "p.yaml"
     path.write_bytes(raw)
-    found, wrong = look_at([path], can=CAN)
+    found, wrong = parse_policies([path], capabilities=CAN)
     assert found or wrong
 
 
@@ -280,7 +291,9 @@ _trees = st.recursive(
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
         st.dictionaries(
-            st.one_of(st.sampled_from([n.rpartition(".")[2] for n, _ in keys.every()]), _scalars),
+            st.one_of(
+                st.sampled_from([n.rpartition(".")[2] for n, _ in keys.list_keys()]), _scalars
+            ),
             inner,
             max_size=4,
         ),
@@ -293,5 +306,5 @@ _trees = st.recursive(
 def test_no_document_breaks_the_reader(tmp_path_factory: Any, tree: Any) -> None:
     path = tmp_path_factory.mktemp("fuzz") / "p.yaml"
     path.write_text(yaml.safe_dump(tree, allow_unicode=True), encoding="utf-8")
-    _, wrong = look_at([path], can=CAN)
+    _, wrong = parse_policies([path], capabilities=CAN)
     assert all("\n" not in str(problem) for problem in wrong)

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 
 from actions.decide import decide
-from actions.planning import plan
-from actions.policy.budgets import Spent, exceeded
-from actions.policy.matching import matches
+from actions.plan import plan
+from actions.policy.budgets import BudgetUsage, explain_excess
+from actions.policy.matching import explain_mismatch
 from actions.policy.model import Policy
-from actions.policy.reading import read
-from actions.policy.reversals import stops_needed
-from fallow.acting import Facts, History, Waiter
+from actions.policy.parser import read_policies
+from actions.policy.reversals import count_needed_stops
+from fallow.action_models import CaseHistory, Facts, Waiter
 from fallow.window import Window
 from tests.actions.cases import HOUR, NOW, advice, facts, finding, spent
 
@@ -56,7 +56,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def policies() -> dict[str, Policy]:
-    return {policy.name: policy for policy in read([FOLDER])}
+    return {policy.name: policy for policy in read_policies([FOLDER])}
 
 
 def test_they_are_the_eleven_and_each_is_in_the_file_of_its_name(
@@ -82,7 +82,7 @@ def case(name: str) -> Facts:
         created_at=NIGHT - 3000 * HOUR,
         over_quota=True,
         waiting=(Waiter("b", "Job", "waits", 2.0, NIGHT - HOUR, admitted=True),),
-        history=History(
+        history=CaseHistory(
             first_seen=NIGHT - 90 * HOUR,
             notified_at=NIGHT - 80 * HOUR,
             approved_by=("ann",),
@@ -111,11 +111,12 @@ def test_none_acts_until_an_admin_says_where_and_its_back_test_passed(
     assert (acted.step, acted.ruling) == ("act", "allow"), acted.reasons
 
 
-def stalled(verb: str, evidence: str) -> Facts:
+def stalled(verb: str, evidence: str, checkpoint: Any = None) -> Facts:
     """Return a job that hangs, about which there is no other doubt."""
     about: dict[str, Any] = {
         "analyzer": "stalled", "kind": "stalled_job", "verdict": "wasteful", "evidence": evidence,
-        "window": Window(NIGHT - 10 * MINUTE, NIGHT), "details": {"actionable": True},
+        "window": Window(NIGHT - 90 * MINUTE, NIGHT),
+        "details": {"actionable": True, "checkpoint": checkpoint},
     }  # fmt: skip
     return facts(
         at=NIGHT,
@@ -123,28 +124,36 @@ def stalled(verb: str, evidence: str) -> Facts:
         finding=finding("PyTorchJob", **about),
         recommendation=advice(verb),
         created_at=NIGHT - 3000 * HOUR,
-        history=History(
-            first_seen=NIGHT - 90 * HOUR,
-            notified_at=NIGHT - 80 * HOUR,
+        history=CaseHistory(
+            first_seen=NIGHT - 80 * MINUTE,
+            notified_at=NIGHT - 70 * MINUTE,
             approved_by=("ann",),
             snapshot_at=NIGHT,
         ),
     )
 
 
-@pytest.mark.parametrize("verb", ["notify owner", "suspend"])
-def test_a_job_that_hangs_is_told_to_its_owner_and_never_stopped(
-    policies: dict[str, Policy], verb: str
+@pytest.mark.parametrize(
+    ("verb", "checkpoint", "acts"),
+    [
+        ("suspend", {"every_s": 1800, "source": "annotation"}, True),
+        ("suspend", None, False),
+        ("notify owner", None, False),
+    ],
+)
+def test_a_job_that_hangs_is_suspended_only_where_a_checkpoint_is_known(
+    policies: dict[str, Policy], verb: str, checkpoint: Any, *, acts: bool
 ) -> None:
     shipped, trusted = policies["stalled-jobs"], spent(trusted=frozenset({"stalled-jobs"}))
     open_ = msgspec.structs.replace(
         shipped, allow=msgspec.structs.replace(shipped.allow, namespaces=("team-*",))
     )
-    for policy in (shipped, open_):
-        made = decide(policy, stalled(verb, "confirmed"), trusted, NIGHT)
-        assert made.step != "act"
-        if verb == "notify owner":
-            assert (made.step, made.ruling) == ("notify", "allow"), made.reasons
+    case_ = stalled(verb, "confirmed", checkpoint)
+    made = decide(open_, case_, trusted, NIGHT)
+    assert ((made.step, made.ruling) == ("act", "allow")) is acts, made.reasons
+    assert decide(shipped, case_, trusted, NIGHT).ruling != "allow" or verb == "notify owner"
+    if not acts and verb == "suspend":
+        assert any("no checkpoint" in r.text for r in made.reasons)
 
 
 @pytest.mark.parametrize(("evidence", "about"), [("confirmed", True), ("suspected", False)])
@@ -152,7 +161,7 @@ def test_only_a_hang_that_is_confirmed_is_told(
     policies: dict[str, Policy], evidence: str, about: bool
 ) -> None:
     case_ = stalled("notify owner", evidence)
-    assert (matches(policies["stalled-jobs"], case_) == ()) is about
+    assert (explain_mismatch(policies["stalled-jobs"], case_) == ()) is about
 
 
 @pytest.mark.parametrize(
@@ -163,11 +172,11 @@ def test_what_is_idle_longest_has_to_be_idle_for_so_long_and_its_owner_has_as_lo
     policies: dict[str, Policy], name: str, hours: int
 ) -> None:
     shipped, long = policies[name], case(name)
-    assert shipped.rung("grace").wait == hours * HOUR  # type: ignore[union-attr]
+    assert shipped.stage("grace").wait == hours * HOUR  # type: ignore[union-attr]
     for lasted, about in ((hours * HOUR, True), (hours * HOUR - MINUTE, False)):
         finding = msgspec.structs.replace(long.finding, window=Window(NIGHT - lasted, NIGHT))
         seen = msgspec.structs.replace(long, finding=finding)
-        assert (matches(shipped, seen) == ()) is about
+        assert (explain_mismatch(shipped, seen) == ()) is about
 
 
 @pytest.mark.parametrize(("hour", "acts"), [(19, False), (20, True), (4, True), (5, False)])
@@ -196,7 +205,7 @@ def sized(facts: Facts, gpus: int, others: int) -> Facts:
     )
 
 
-def fleet(nodes: int, size: int, name: str) -> Spent:
+def fleet(nodes: int, size: int, name: str) -> BudgetUsage:
     """Return a fleet in which everybody trusts the policy, a workload on each node."""
     return spent(
         trusted=frozenset({name}),
@@ -234,7 +243,7 @@ def test_its_budgets_let_every_policy_act_in_fleets_of_8_to_10_000_gpus(
         assert "it is the last schedulable node of its pool" in why.text
         return
     assert (made.step, made.ruling) == ("act", "allow"), made.reasons
-    assert exceeded(opened, 1, now) is None
+    assert explain_excess(opened, 1, now) is None
 
 
 # What a back-test of 14 days of a synthetic fleet of 128 GPUs (`fallow demo --gpus 128 --days 14`)
@@ -252,7 +261,7 @@ def test_a_rate_is_proved_by_as_many_stops_as_128_gpus_see_in_60_days(
 ) -> None:
     for name in CASES:
         needed = PROVED_BY.get(name, 29)
-        assert stops_needed(0, policies[name].regret.rate) == needed, name
+        assert count_needed_stops(0, policies[name].regret.rate) == needed, name
         if needed < 11:
             assert policies[name].approvals.when == "always"
 

@@ -7,7 +7,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from actions.policy.reversals import Proof, stops_needed, upper_end
+from actions.policy.reversals import ReversalProof, count_needed_stops, get_upper_end
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from actions.policy.reversals import Proof, stops_needed, upper_end
     ],
 )
 def test_the_upper_end_is_that_of_clopper_and_pearson(reversals: int, of: int, end: float) -> None:
-    assert upper_end(reversals, of) == pytest.approx(end, abs=1e-6)
+    assert get_upper_end(reversals, of) == pytest.approx(end, abs=1e-6)
 
 
 @given(st.integers(1, 150), st.data())
@@ -33,7 +33,7 @@ def test_at_the_upper_end_so_few_reversals_are_seen_one_time_in_twenty(
     of: int, data: st.DataObject
 ) -> None:
     reversals = data.draw(st.integers(0, of - 1))
-    rate = Fraction(upper_end(reversals, of))
+    rate = Fraction(get_upper_end(reversals, of))
     tail = sum(comb(of, k) * rate**k * (1 - rate) ** (of - k) for k in range(reversals + 1))
     assert float(tail) == pytest.approx(0.05, abs=1e-9)
 
@@ -57,52 +57,52 @@ def test_at_the_upper_end_so_few_reversals_are_seen_one_time_in_twenty(
 def test_a_rate_is_proved_from_so_many_stops_on(
     reversals: int, of: int, declared: float, met: bool
 ) -> None:
-    assert Proof(reversals, of, declared, days=14).met is met
+    assert ReversalProof(reversals, of, declared, days=14).met is met
 
 
 @given(st.integers(0, 40), st.floats(0.005, 0.999))
 def test_the_stops_needed_are_the_fewest_that_prove_it(reversals: int, rate: float) -> None:
-    found = stops_needed(reversals, rate)
+    found = count_needed_stops(reversals, rate)
     assert found is not None
-    assert upper_end(reversals, found) <= rate
-    assert found == reversals + 1 or upper_end(reversals, found - 1) > rate
+    assert get_upper_end(reversals, found) <= rate
+    assert found == reversals + 1 or get_upper_end(reversals, found - 1) > rate
 
 
 @pytest.mark.parametrize(
     ("proof", "said"),
     [
         (
-            Proof(0, 9, 0.10, days=14),
+            ReversalProof(0, 9, 0.10, days=14),
             (
                 "0 of 9 within 10.0%: upper end 28.3%; needs about 20 more stops, at the pace of "
                 "this history 32 days"
             ),
         ),
         (
-            Proof(0, 28, 0.10, days=28),
+            ReversalProof(0, 28, 0.10, days=28),
             (
                 "0 of 28 within 10.0%: upper end 10.1%; needs about 1 more stop, at the pace of "
                 "this history 1 day"
             ),
         ),
-        (Proof(0, 29, 0.10, days=60), "0 of 29 within 10.0%: upper end 9.8%"),
+        (ReversalProof(0, 29, 0.10, days=60), "0 of 29 within 10.0%: upper end 9.8%"),
         (
-            Proof(1, 30, 0.10, days=30),
+            ReversalProof(1, 30, 0.10, days=30),
             (
                 "1 of 30 within 10.0%: upper end 14.9%; needs about 16 more stops without another "
                 "reversal, at the pace of this history 16 days"
             ),
         ),
         (
-            Proof(3, 9, 0.10, days=14),
+            ReversalProof(3, 9, 0.10, days=14),
             "3 of 9 within 10.0%: upper end 65.5%; that is more than it declares",
         ),
         (
-            Proof(0, 9, 0.0, days=14),
+            ReversalProof(0, 9, 0.0, days=14),
             "0 of 9 within 0.0%: upper end 28.3%; no history proves a rate of 0%",
         ),
-        (Proof(0, 0, 0.10, days=14), "no stop to judge: what stops nothing proves nothing"),
+        (ReversalProof(0, 0, 0.10, days=14), "no stop to judge: what stops nothing proves nothing"),
     ],
 )
-def test_what_a_history_lacks_is_said_in_stops_and_days(proof: Proof, said: str) -> None:
+def test_what_a_history_lacks_is_said_in_stops_and_days(proof: ReversalProof, said: str) -> None:
     assert str(proof) == said

@@ -9,9 +9,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from actions.policy.model import Blackout, Recurring
-from actions.policy.schedule import allows, closes, dark, is_open, light, opens, starts
-from fallow.crontab import JUMP, parsed
+from actions.policy.model import Blackout, RecurringWindow
+from actions.policy.schedule import (
+    get_blackout_end,
+    get_closing,
+    get_opening,
+    is_action_open,
+    is_blackout,
+    is_open,
+    list_starts,
+)
+from fallow.crontab import JUMP, parse_triggers
 
 HOUR = timedelta(hours=1)
 ZONES = [
@@ -30,9 +38,9 @@ def at(text: str, zone: str = "UTC") -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
 
 
-def days(window: Recurring, since: str, until: str) -> list[str]:
+def days(window: RecurringWindow, since: str, until: str) -> list[str]:
     zone = ZoneInfo(window.timezone)
-    return [f"{s.astimezone(zone):%a %d %H:%M}" for s in starts(window, at(since), at(until))]
+    return [f"{s.astimezone(zone):%a %d %H:%M}" for s in list_starts(window, at(since), at(until))]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +61,7 @@ def days(window: Recurring, since: str, until: str) -> list[str]:
 def test_days_are_those_of_crontab_and_not_of_the_library(
     schedule: str, expected: list[str]
 ) -> None:
-    found = days(Recurring(schedule, HOUR), "2026-11-01", "2026-11-07T23:59")
+    found = days(RecurringWindow(schedule, HOUR), "2026-11-01", "2026-11-07T23:59")
     assert [day.rpartition(" ")[0] for day in found] == expected
 
 
@@ -82,44 +90,44 @@ def test_days_are_those_of_crontab_and_not_of_the_library(
 )
 def test_a_wrong_schedule_says_which_field_and_what_is_legal(schedule: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=re.escape(complaint)):
-        parsed(schedule)
+        parse_triggers(schedule)
 
 
 def test_a_window_is_half_open() -> None:
-    window = Recurring("0 9 * * *", 8 * HOUR)
+    window = RecurringWindow("0 9 * * *", 8 * HOUR)
     start, end = at("2026-11-20T09:00"), at("2026-11-20T17:00")
     assert not is_open(window, start - timedelta(microseconds=1))
     assert is_open(window, start)
     assert is_open(window, end - timedelta(microseconds=1))
     assert not is_open(window, end)
-    assert closes(window, start) == end
+    assert get_closing(window, start) == end
 
 
 def test_utc_is_the_default_and_a_zone_moves_the_window() -> None:
-    tokyo = Recurring("0 9 * * *", HOUR, "Asia/Tokyo")
+    tokyo = RecurringWindow("0 9 * * *", HOUR, "Asia/Tokyo")
     assert is_open(tokyo, at("2026-11-20T00:30"))
     assert not is_open(tokyo, at("2026-11-20T09:30"))
-    assert is_open(Recurring("0 9 * * *", HOUR), at("2026-11-20T09:30"))
+    assert is_open(RecurringWindow("0 9 * * *", HOUR), at("2026-11-20T09:30"))
 
 
 def test_a_start_that_the_clock_skips_comes_when_it_has_jumped() -> None:
-    window = Recurring("30 2 * * *", HOUR, "Europe/Berlin")
-    found = list(starts(window, at("2026-03-28"), at("2026-03-31")))
+    window = RecurringWindow("30 2 * * *", HOUR, "Europe/Berlin")
+    found = list(list_starts(window, at("2026-03-28"), at("2026-03-31")))
     assert found == [at("2026-03-28T01:30"), at("2026-03-29T01:00"), at("2026-03-30T00:30")]
 
 
 def test_a_start_that_the_clock_shows_twice_comes_twice() -> None:
-    window = Recurring("30 2 * * *", timedelta(minutes=20), "Europe/Berlin")
-    found = list(starts(window, at("2026-10-25"), at("2026-10-25T23:00")))
+    window = RecurringWindow("30 2 * * *", timedelta(minutes=20), "Europe/Berlin")
+    found = list(list_starts(window, at("2026-10-25"), at("2026-10-25T23:00")))
     assert found == [at("2026-10-25T00:30"), at("2026-10-25T01:30")]
 
 
 def test_a_weekend_lasts_until_monday_also_when_the_clock_changes_in_it() -> None:
-    weekend = Recurring("0 0 * * sat", 48 * HOUR, "Europe/Berlin")
+    weekend = RecurringWindow("0 0 * * sat", 48 * HOUR, "Europe/Berlin")
     for saturday, monday in (("2026-10-24", "2026-10-26"), ("2026-11-07", "2026-11-09")):
         last = at(monday, "Europe/Berlin") - timedelta(seconds=1)
         assert is_open(weekend, last)
-        assert closes(weekend, at(saturday, "Europe/Berlin")) == at(monday, "Europe/Berlin")
+        assert get_closing(weekend, at(saturday, "Europe/Berlin")) == at(monday, "Europe/Berlin")
     # In spring the weekend has 47 hours: it stays open for the 48 that were asked for.
     spring = at("2026-03-30T00:30", "Europe/Berlin")
     assert is_open(weekend, spring)
@@ -127,9 +135,9 @@ def test_a_weekend_lasts_until_monday_also_when_the_clock_changes_in_it() -> Non
 
 
 def test_windows_that_follow_on_each_other_close_together_or_never() -> None:
-    days_on = Recurring("0 0 * * mon-wed", 24 * HOUR)
-    assert closes(days_on, at("2026-11-16T05:00")) == at("2026-11-19")
-    assert closes(Recurring("* * * * *", HOUR), at("2026-11-16")) is None
+    days_on = RecurringWindow("0 0 * * mon-wed", 24 * HOUR)
+    assert get_closing(days_on, at("2026-11-16T05:00")) == at("2026-11-19")
+    assert get_closing(RecurringWindow("* * * * *", HOUR), at("2026-11-16")) is None
 
 
 PLAIN: dict[str, Callable[[datetime], bool]] = {
@@ -157,7 +165,7 @@ def test_a_window_is_open_while_a_walk_over_the_minutes_says_so(
     zone: str, day: date, minute: int, schedule: str, hours: int
 ) -> None:
     """Walk the wall clock minute by minute: that needs no notion of gaps or repeats."""
-    window = Recurring(schedule, hours * HOUR, zone)
+    window = RecurringWindow(schedule, hours * HOUR, zone)
     now = datetime(day.year, day.month, day.day, tzinfo=UTC) + minute * MINUTE
     begun = [s for s in _walked(PLAIN[schedule], ZoneInfo(zone), now, hours) if s <= now]
     if any(now < start + window.duration for start in begun):
@@ -183,14 +191,14 @@ def _walked(
 
 def test_a_blackout_between_moments_is_half_open_and_one_by_schedule_is_its_window() -> None:
     frozen = Blackout("year's end", at("2026-12-20"), at("2027-01-07"))
-    assert not dark(frozen, at("2026-12-19T23:59"))
-    assert dark(frozen, at("2026-12-20"))
-    assert not dark(frozen, at("2027-01-07"))
-    assert light(frozen, at("2027-01-01")) == at("2027-01-07")
-    nightly = Blackout("night", window=Recurring("0 22 * * *", 8 * HOUR, "Asia/Tokyo"))
-    assert dark(nightly, at("2026-11-20T13:00"))
-    assert light(nightly, at("2026-11-20T13:00")) == at("2026-11-20T21:00")
-    assert dark(Blackout("until further notice", at("2026-01-01")), at("2099-01-01"))
+    assert not is_blackout(frozen, at("2026-12-19T23:59"))
+    assert is_blackout(frozen, at("2026-12-20"))
+    assert not is_blackout(frozen, at("2027-01-07"))
+    assert get_blackout_end(frozen, at("2027-01-01")) == at("2027-01-07")
+    nightly = Blackout("night", window=RecurringWindow("0 22 * * *", 8 * HOUR, "Asia/Tokyo"))
+    assert is_blackout(nightly, at("2026-11-20T13:00"))
+    assert get_blackout_end(nightly, at("2026-11-20T13:00")) == at("2026-11-20T21:00")
+    assert is_blackout(Blackout("until further notice", at("2026-01-01")), at("2099-01-01"))
 
 
 @pytest.mark.parametrize(
@@ -201,14 +209,14 @@ def test_where_the_clock_changes_a_window_that_allows_is_open_no_longer_than_wal
     day: str, length: int
 ) -> None:
     berlin = ZoneInfo("Europe/Berlin")
-    window = Recurring("0 22 * * *", timedelta(hours=9), "Europe/Berlin")
+    window = RecurringWindow("0 22 * * *", timedelta(hours=9), "Europe/Berlin")
     eve = datetime.fromisoformat(f"{day}T00:00").replace(tzinfo=berlin) - timedelta(hours=2)
     start = eve.astimezone(UTC)
     end = start + timedelta(hours=length)
     second = timedelta(seconds=1)
-    assert not allows(window, start - second)
-    assert opens(window, start - second) == start
-    assert allows(window, start)
-    assert opens(window, start + second) == start + second
-    assert allows(window, end - second)
-    assert not allows(window, end)
+    assert not is_action_open(window, start - second)
+    assert get_opening(window, start - second) == start
+    assert is_action_open(window, start)
+    assert get_opening(window, start + second) == start + second
+    assert is_action_open(window, end - second)
+    assert not is_action_open(window, end)

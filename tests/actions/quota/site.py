@@ -13,13 +13,13 @@ from typing import Any
 
 import urllib3
 
-from actions.cluster.door import Door
-from actions.cluster.explain import Answer
+from actions.cluster.client import KubeClient
+from actions.cluster.write_results import WriteResult
 from actions.quota.executor import QuotaExecutor
-from fallow.acting import Decision, Intent
-from fallow.kube.api import Api
+from fallow.action_models import Decision, Intent
+from fallow.kube.api import ApiConnection
 from simulator.kube.server import KubeServer
-from simulator.kube.store import Store
+from simulator.kube.store import ObjectStore
 from simulator.kube.webhooks import QUOTA_WEBHOOKS
 from tests.servers import kube_apiserver as real
 
@@ -43,14 +43,14 @@ def kinds() -> list[dict[str, str]]:
 class Site:
     """One server and the door to it; every test has names of its own."""
 
-    def __init__(self, url: str, ca: str | None = None, store: Store | None = None) -> None:
+    def __init__(self, url: str, ca: str | None = None, store: ObjectStore | None = None) -> None:
         from kubernetes import client
 
         configuration = client.Configuration()
         configuration.host = url
         configuration.ssl_ca_cert = ca
         configuration.api_key = {"authorization": f"Bearer {real.ADMIN}"}
-        self.door = Door(Api(client.ApiClient(configuration)), "lab")
+        self.door = KubeClient(ApiConnection(client.ApiClient(configuration)), "lab")
         self.store = store
         self._url, self._pool = url, urllib3.PoolManager(ca_certs=ca, retries=False)
 
@@ -95,7 +95,7 @@ class Site:
                     name = item["metadata"]["name"]
                     self.ask("DELETE", self.path(row["kind"], row["group"], space, name))
 
-    def send(self, intent: Intent) -> list[Answer]:
+    def send(self, intent: Intent) -> list[WriteResult]:
         """Write as the loop does: rehearse what can be, then one by one until one is refused."""
         for change in intent.changes:
             tried = None if change.depends else self.door.send(change, dry_run=True)
@@ -108,7 +108,7 @@ class Site:
                 break
         return answers
 
-    def undo(self, intent: Intent, done: int) -> list[Answer]:
+    def undo(self, intent: Intent, done: int) -> list[WriteResult]:
         """Take back the first so many changes."""
         left = len(intent.undo) - done
         return [self.door.send(change, dry_run=False) for change in intent.undo[left:]]
@@ -153,7 +153,7 @@ def intend(site: Site, *args: Any, **more: Any) -> Intent:
 @contextmanager
 def stand_in() -> Iterator[Site]:
     """Serve a store whose webhooks are those of the schedulers."""
-    store = Store(NOW.timestamp)
+    store = ObjectStore(NOW.timestamp)
     store.webhooks = QUOTA_WEBHOOKS
     with KubeServer(store) as server:
         yield Site(server.url, store=store)

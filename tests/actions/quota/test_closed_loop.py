@@ -10,21 +10,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from actions.cluster.door import Door
+from actions.cluster.client import KubeClient
 from actions.quota.executor import QuotaExecutor
-from actions.quota.review import review
+from actions.quota.review import review_step
 from analyzers.quota.analyzer import QuotaAnalyzer
 from collectors.kube.queues import Queues
 from collectors.kube.quotas import quota_kinds, quota_rows
-from collectors.kube.shapes import Custom
-from fallow.acting import Action, Decision
-from fallow.kube.api import Api
+from collectors.kube.shapes import CustomObject
+from fallow.action_models import Action, Decision
+from fallow.kube.api import ApiConnection
 from fallow.settings import QuotaSettings
 from fallow.window import Window
 from simulator.cluster import nodes
-from simulator.cluster.cluster import Cluster
+from simulator.cluster.cluster import SimulatedCluster
 from simulator.kube.server import KubeServer
-from simulator.kube.store import Store
+from simulator.kube.store import ObjectStore
 from simulator.kube.webhooks import QUOTA_WEBHOOKS
 from tests.analyzers.conftest import Memory
 
@@ -42,9 +42,9 @@ class Town:
     def __init__(self, kind: str) -> None:
         self.kind, self.now_s, self.jobs = kind, START.timestamp(), 0
         self.asks = {"team-a": 2, "team-b": 8}
-        self.store = Store(lambda: self.now_s)
+        self.store = ObjectStore(lambda: self.now_s)
         self.store.webhooks = QUOTA_WEBHOOKS
-        self.cluster = Cluster(self.store, nodes.nodes_of({"h100": 2}), seed=7)
+        self.cluster = SimulatedCluster(self.store, nodes.nodes_of({"h100": 2}), seed=7)
         self.views = Memory()
         for team, gpus in TEAMS.items():
             self.store.create("Namespace", {"metadata": {"name": team}})
@@ -165,8 +165,8 @@ class Town:
         self.views.rows("pod", rows)
 
 
-def _custom(item: Any) -> Custom:
-    return msgspec.convert(item, Custom)
+def _custom(item: Any) -> CustomObject:
+    return msgspec.convert(item, CustomObject)
 
 
 @pytest.fixture(params=["ClusterQueue", "ElasticQuota"])
@@ -177,13 +177,13 @@ def town(request: pytest.FixtureRequest) -> Iterator[Town]:
 
 
 @pytest.fixture
-def door(town: Town) -> Iterator[Door]:
+def door(town: Town) -> Iterator[KubeClient]:
     from kubernetes import client
 
     with KubeServer(town.store) as server:
         configuration = client.Configuration()
         configuration.host = server.url
-        yield Door(Api(client.ApiClient(configuration)), "lab")
+        yield KubeClient(ApiConnection(client.ApiClient(configuration)), "lab")
 
 
 def decided(town: Town) -> Decision:
@@ -206,7 +206,7 @@ def spec(town: Town) -> list[Any]:
     return [item["spec"] for item in town.store.list(name)]
 
 
-def act(town: Town, door: Door) -> Action:
+def act(town: Town, door: KubeClient) -> Action:
     """Make the rebalance, as the loop would."""
     decision = decided(town)
     intent = QuotaExecutor().intend(decision, door)
@@ -226,7 +226,9 @@ def waited(town: Town, since: datetime) -> float:
     )
 
 
-def test_waiting_falls_after_the_rebalance_and_the_step_stands(town: Town, door: Door) -> None:
+def test_waiting_falls_after_the_rebalance_and_the_step_stands(
+    town: Town, door: KubeClient
+) -> None:
     for _ in range(DAYS * 24):
         town.hour()
     before = waited(town, town.now - timedelta(days=2)) / 2
@@ -238,7 +240,7 @@ def test_waiting_falls_after_the_rebalance_and_the_step_stands(town: Town, door:
     town.seen_pods()
     assert town.held("team-b") == 7, "12 gives a quarter, 3; lending and limits follow"
     assert waited(town, action.at) / 2 < before / 2
-    said = review(action, town.views, town.now)
+    said = review_step(action, town.views, town.now)
     assert said.worse is False
     assert said.waited_after is not None
     assert said.waited_before is not None
@@ -247,7 +249,7 @@ def test_waiting_falls_after_the_rebalance_and_the_step_stands(town: Town, door:
     assert said.harm_gpu_hours == 0
 
 
-def test_a_step_that_keeps_the_giver_waiting_is_taken_back(town: Town, door: Door) -> None:
+def test_a_step_that_keeps_the_giver_waiting_is_taken_back(town: Town, door: KubeClient) -> None:
     for _ in range(DAYS * 24):
         town.hour()
     before = spec(town)

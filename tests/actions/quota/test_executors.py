@@ -7,7 +7,7 @@ import pytest
 
 from actions.quota.executor import QuotaExecutor
 from actions.quota.systems import SYSTEMS
-from fallow.acting import Change, Intent
+from fallow.action_models import Change, Intent
 from fallow.errors import RefusedError, UsageError
 from tests.actions.quota.site import GPU, Site, decision, intend, move, stand_in
 

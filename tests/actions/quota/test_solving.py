@@ -9,31 +9,31 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from actions.quota.accounts import Account, Rules, Solution, Wish
-from actions.quota.solving import solve
+from actions.quota.accounts import Account, QuotaStep, StepRules, TargetQuota
+from actions.quota.solver import solve
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
-EASY = Rules(floor=0, max_step=1)
+EASY = StepRules(floor=0, max_step=1)
 
 
 def account(key: str, guarantee: float | None, used: float | None = 0, **more: object) -> Account:
     return Account(key, guarantee, used=used, **more)  # type: ignore[arg-type]
 
 
-def after(accounts: list[Account], said: Solution) -> dict[str, float | None]:
+def after(accounts: list[Account], said: QuotaStep) -> dict[str, float | None]:
     return {a.key: a.guarantee for a in accounts} | {s.key: s.after for s in said.shifts}
 
 
-def changes(said: Solution) -> dict[str, float]:
+def changes(said: QuotaStep) -> dict[str, float]:
     return {s.key: s.change for s in said.shifts}
 
 
 def test_what_a_giver_gives_is_what_receivers_get() -> None:
     said = solve(
         [account("a", 16, 4), account("b", 4, 4), account("c", 2, 2)],
-        [Wish("a", 12), Wish("b", 7), Wish("c", 3)],
-        Rules(),
+        [TargetQuota("a", 12), TargetQuota("b", 7), TargetQuota("c", 3)],
+        StepRules(),
         NOW,
     )
     assert changes(said) == {"a": -4, "b": 3, "c": 1}
@@ -43,7 +43,9 @@ def test_what_a_giver_gives_is_what_receivers_get() -> None:
 
 def test_those_heard_first_get_first_when_less_can_be_given_than_was_proposed() -> None:
     accounts = [account("a", 16, 13), account("b", 4, 4), account("c", 2, 2)]
-    said = solve(accounts, [Wish("a", 12), Wish("c", 4), Wish("b", 7)], Rules(), NOW)
+    said = solve(
+        accounts, [TargetQuota("a", 12), TargetQuota("c", 4), TargetQuota("b", 7)], StepRules(), NOW
+    )
     assert changes(said) == {"a": -2, "c": 2}
     assert dict(said.refused) == {"b": "the others can give, or need, no more"}
 
@@ -51,23 +53,25 @@ def test_those_heard_first_get_first_when_less_can_be_given_than_was_proposed() 
 @pytest.mark.parametrize(
     ("giver", "rules", "given"),
     [
-        (account("a", 16, 4), Rules(max_step=0.25), -4),
-        (account("a", 16, 4), Rules(max_step=0.1), -1),
-        (account("a", 16, 12), Rules(floor=2, max_step=1), -2),
-        (account("a", 16, 4, waiting=9), Rules(max_step=1), -2),
-        (account("a", 16, 4, least=15), Rules(max_step=1), -1),
-        (account("a", 2.5, 0), Rules(max_step=1, floor=0), -2),
-        (account("a", 16, 20), Rules(max_step=1), 0),
-        (account("a", 3, 0), Rules(max_step=0.25), 0),
-        (account("a", 16, None), Rules(), 0),
-        (account("a", 16, 0, fixed="Argo CD manages it"), Rules(), 0),
-        (account("a", None, 0), Rules(), 0),
+        (account("a", 16, 4), StepRules(max_step=0.25), -4),
+        (account("a", 16, 4), StepRules(max_step=0.1), -1),
+        (account("a", 16, 12), StepRules(floor=2, max_step=1), -2),
+        (account("a", 16, 4, waiting=9), StepRules(max_step=1), -2),
+        (account("a", 16, 4, least=15), StepRules(max_step=1), -1),
+        (account("a", 2.5, 0), StepRules(max_step=1, floor=0), -2),
+        (account("a", 16, 20), StepRules(max_step=1), 0),
+        (account("a", 3, 0), StepRules(max_step=0.25), 0),
+        (account("a", 16, None), StepRules(), 0),
+        (account("a", 16, 0, fixed="Argo CD manages it"), StepRules(), 0),
+        (account("a", None, 0), StepRules(), 0),
     ],
 )
 def test_a_giver_keeps_its_use_its_line_its_promise_and_gives_one_step(
-    giver: Account, rules: Rules, given: int
+    giver: Account, rules: StepRules, given: int
 ) -> None:
-    said = solve([giver, account("b", 1, 1)], [Wish("a", 0), Wish("b", 90)], rules, NOW)
+    said = solve(
+        [giver, account("b", 1, 1)], [TargetQuota("a", 0), TargetQuota("b", 90)], rules, NOW
+    )
     assert changes(said).get("a", 0) == given
     if not given:
         assert said.shifts == ()
@@ -76,7 +80,7 @@ def test_a_giver_keeps_its_use_its_line_its_promise_and_gives_one_step(
 
 def test_a_receiver_stays_below_its_cap() -> None:
     accounts = [account("a", 16), account("b", 1, 1, most=3)]
-    said = solve(accounts, [Wish("a", 0), Wish("b", 9)], EASY, NOW)
+    said = solve(accounts, [TargetQuota("a", 0), TargetQuota("b", 9)], EASY, NOW)
     assert changes(said) == {"a": -2, "b": 2}
 
 
@@ -88,13 +92,17 @@ def test_an_account_moves_once_in_a_period_and_not_back_before_it_settled(
     moved: float, days: int, allowed: bool
 ) -> None:
     giver = account("a", 16, moved=moved, moved_at=NOW - days * DAY)
-    said = solve([giver, account("b", 1, 1)], [Wish("a", 12), Wish("b", 5)], Rules(), NOW)
+    said = solve(
+        [giver, account("b", 1, 1)], [TargetQuota("a", 12), TargetQuota("b", 5)], StepRules(), NOW
+    )
     assert bool(said.shifts) is allowed
 
 
 def test_a_move_too_small_to_matter_is_not_made() -> None:
     accounts = [account("a", 16, 4), account("b", 4, 4)]
-    said = solve(accounts, [Wish("a", 14), Wish("b", 6)], Rules(least_move=3), NOW)
+    said = solve(
+        accounts, [TargetQuota("a", 14), TargetQuota("b", 6)], StepRules(least_move=3), NOW
+    )
     assert said.shifts == ()
     assert "fewer than 3" in dict(said.refused)["a"]
 
@@ -111,7 +119,9 @@ TREE = [
 
 
 def test_parents_shrink_after_their_children_and_grow_before_them() -> None:
-    said = solve(TREE, [Wish("l1", 10), Wish("l2", 5), Wish("r1", 9)], Rules(), NOW)
+    said = solve(
+        TREE, [TargetQuota("l1", 10), TargetQuota("l2", 5), TargetQuota("r1", 9)], StepRules(), NOW
+    )
     assert [(s.key, s.change) for s in said.shifts] == [
         ("l1", -3), ("left", -2), ("right", 2), ("l2", 1), ("r1", 2)
     ]  # fmt: skip
@@ -121,7 +131,7 @@ def test_parents_shrink_after_their_children_and_grow_before_them() -> None:
 
 def test_children_promised_more_than_their_parent_has_are_left_alone() -> None:
     tree = [account("p", 10), account("a", 8, parent="p"), account("b", 4, 4, parent="p")]
-    said = solve(tree, [Wish("a", 6), Wish("b", 6)], EASY, NOW)
+    said = solve(tree, [TargetQuota("a", 6), TargetQuota("b", 6)], EASY, NOW)
     assert said.shifts == ()
     assert dict(said.refused)["a"] == "p has 10, those below it are promised 12: mend that first"
 
@@ -132,7 +142,12 @@ def test_a_giver_behind_a_parent_that_may_not_shrink_serves_its_own_house_first(
     tree.append(account("r3", 4, 0, parent="right"))
     tree[2] = account("right", 16, 12, parent="root")
     tree[0] = account("root", 36, 20)
-    wishes = [Wish("l1", 10), Wish("r3", 2), Wish("r1", 8), Wish("l2", 8)]
+    wishes = [
+        TargetQuota("l1", 10),
+        TargetQuota("r3", 2),
+        TargetQuota("r1", 8),
+        TargetQuota("l2", 8),
+    ]
     said = solve(tree, wishes, EASY, NOW)
     assert changes(said) == {"l1": -4, "l2": 4, "r3": -2, "r1": 2}
     assert not said.parents
@@ -147,7 +162,7 @@ def seldom(draw: st.DrawFn, odd: st.SearchStrategy[Any], usual: Any) -> Any:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[list[Account], list[Wish], Rules]:
+def cases(draw: st.DrawFn) -> tuple[list[Account], list[TargetQuota], StepRules]:
     """Draw a forest, wishes about its leaves, and rules; seldom are sums broken to begin with."""
     size = draw(st.integers(2, 9))
     parents = [draw(st.none() | st.integers(0, n - 1)) if n else None for n in range(size)]
@@ -172,11 +187,13 @@ def cases(draw: st.DrawFn) -> tuple[list[Account], list[Wish], Rules]:
         )
     turns = draw(st.permutations(range(size)))
     wishes = [
-        Wish(f"q{n}", (made[n].guarantee or 0.0) + (1 if at % 2 else -1) * draw(st.integers(1, 20)))
+        TargetQuota(
+            f"q{n}", (made[n].guarantee or 0.0) + (1 if at % 2 else -1) * draw(st.integers(1, 20))
+        )
         for at, n in enumerate(turns)
         if n not in inner or draw(st.integers(0, 9)) == 9
     ]
-    rules = Rules(
+    rules = StepRules(
         draw(st.integers(0, 3)), draw(st.sampled_from([0.25, 0.5, 1.0])),
         least_move=seldom(draw, st.integers(1, 3), 1),
     )  # fmt: skip
@@ -185,7 +202,7 @@ def cases(draw: st.DrawFn) -> tuple[list[Account], list[Wish], Rules]:
 
 @given(cases())
 def test_every_step_keeps_sums_promises_caps_and_bounds(
-    case: tuple[list[Account], list[Wish], Rules],
+    case: tuple[list[Account], list[TargetQuota], StepRules],
 ) -> None:
     accounts, wishes, rules = case
     said = solve(accounts, wishes, rules, NOW)
@@ -215,7 +232,7 @@ def test_every_step_keeps_sums_promises_caps_and_bounds(
     _keeps_trees(accounts, said)
 
 
-def _keeps_trees(accounts: list[Account], said: Solution) -> None:
+def _keeps_trees(accounts: list[Account], said: QuotaStep) -> None:
     """At every moment of writing no sum of children outgrows its parent, nor all of them Sigma."""
     known = {a.key: a for a in accounts}
     now: dict[str, float | None] = {a.key: a.guarantee for a in accounts}
@@ -253,7 +270,7 @@ def _keeps_trees(accounts: list[Account], said: Solution) -> None:
 
 @given(cases())
 def test_asking_twice_says_the_same_and_a_step_leaves_nothing_to_do_at_once(
-    case: tuple[list[Account], list[Wish], Rules],
+    case: tuple[list[Account], list[TargetQuota], StepRules],
 ) -> None:
     accounts, wishes, rules = case
     said = solve(accounts, wishes, rules, NOW)

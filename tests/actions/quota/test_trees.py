@@ -6,13 +6,13 @@ from typing import Any
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from actions.quota.accounts import Rules, Wish
-from actions.quota.solving import solve
-from actions.quota.systems import SYSTEMS, Part
-from actions.quota.systems.elastic import LABELS
-from actions.quota.writes import write
-from fallow.acting import Target
-from simulator.kube.store import Store
+from actions.quota.accounts import StepRules, TargetQuota
+from actions.quota.solver import solve
+from actions.quota.systems import SYSTEMS, CountedResource
+from actions.quota.systems.elastic_quota import LABELS
+from actions.quota.writes import build_patches
+from fallow.action_models import Target
+from simulator.kube.store import ObjectStore
 from simulator.kube.webhooks import QUOTA_WEBHOOKS
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -27,7 +27,7 @@ houses = st.lists(
 asks = st.lists(st.integers(0, 24), min_size=12, max_size=12)
 
 
-def volcano(store: Store, drawn: list[tuple[list[Leaf], int]]) -> list[str]:
+def volcano(store: ObjectStore, drawn: list[tuple[list[Leaf], int]]) -> list[str]:
     """Make a tree under the root whose sums hold; return the leaves."""
     leaves = []
     store.create(VOLCANO, {"metadata": {"name": "root"}, "spec": {}})
@@ -46,13 +46,13 @@ def volcano(store: Store, drawn: list[tuple[list[Leaf], int]]) -> list[str]:
     return leaves
 
 
-def _queue(store: Store, name: str, spec: Any, used: int) -> None:
+def _queue(store: ObjectStore, name: str, spec: Any, used: int) -> None:
     store.create(VOLCANO, {"metadata": {"name": name}, "spec": spec})
     body = {"status": {"state": "Open", "allocated": {GPU: str(used)}}}
     store.patch(VOLCANO, name, "", body, subresource="status")
 
 
-def koordinator(store: Store, drawn: list[tuple[list[Leaf], int]]) -> list[str]:
+def koordinator(store: ObjectStore, drawn: list[tuple[list[Leaf], int]]) -> list[str]:
     """Make one tree per house; return the leaves."""
     leaves = []
     for h, (house, slack) in enumerate(drawn):
@@ -66,7 +66,7 @@ def koordinator(store: Store, drawn: list[tuple[list[Leaf], int]]) -> list[str]:
     return leaves
 
 
-def _elastic(store: Store, name: str, amounts: tuple[int, int, int], labels: Any) -> None:
+def _elastic(store: ObjectStore, name: str, amounts: tuple[int, int, int], labels: Any) -> None:
     low, high, used = amounts
     spec = {"min": {GPU: str(low)}, "max": {GPU: str(high)}}
     meta = {"name": name, "namespace": "default", "labels": labels}
@@ -79,22 +79,22 @@ def _elastic(store: Store, name: str, amounts: tuple[int, int, int], labels: Any
 def test_every_write_of_a_step_and_of_its_undo_is_let_in(
     kind: str, drawn: list[tuple[list[Leaf], int]], wanted: list[int]
 ) -> None:
-    store = Store(NOW.timestamp)
+    store = ObjectStore(NOW.timestamp)
     store.webhooks = QUOTA_WEBHOOKS
     stored, make = (VOLCANO, volcano) if kind == "Queue.volcano" else (KOORDINATOR, koordinator)
     leaves = make(store, drawn)
-    system, part = SYSTEMS[kind], Part(GPU)
+    system, part = SYSTEMS[kind], CountedResource(GPU)
     objects = {_key(o): o for o in store.list(stored)}
     accounts = system.accounts(list(objects.values()), part)
-    wishes = [Wish(key, to) for key, to in zip(leaves, wanted, strict=False)]
-    step = solve(accounts, wishes, Rules(max_step=1), NOW)
+    wishes = [TargetQuota(key, to) for key, to in zip(leaves, wanted, strict=False)]
+    step = solve(accounts, wishes, StepRules(max_step=1), NOW)
     event(f"{kind}: {len(step.shifts)} writes")
     pairs = []
     for shift in step.shifts:
         item = objects[shift.key]
         meta = item["metadata"]
         target = Target("c", "v", "Q", meta.get("namespace", ""), meta["name"], meta["uid"])
-        pairs.append(write(target, "/", system.fields(item, part, shift.change)))
+        pairs.append(build_patches(target, "/", system.fields(item, part, shift.change)))
     before = {key: item["spec"] for key, item in objects.items()}
     for change in (*(c for c, _ in pairs), *(u for _, u in reversed(pairs))):
         where = change.target.name, change.target.namespace

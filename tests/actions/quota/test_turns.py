@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from actions.loop.actor import Actor
-from fallow.acting import Decision, Facts, Reason
-from fallow.nouns import Finding, Recommendation, Subject
+from fallow.action_models import Decision, Facts, Reason
+from fallow.models import Finding, Recommendation, Subject
 from fallow.window import Window
 from simulator.kube.webhooks import QUOTA_WEBHOOKS
 from tests.actions.loop import site as loop

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actions.quota.executor import QuotaExecutor
-from actions.quota.review import review
-from actions.quota.waiting import Look, worsened
-from fallow.acting import Action, Intent, Target
+from actions.quota.review import review_step
+from actions.quota.waiting_time import QuotaSample, compare_waiting
+from fallow.action_models import Action, Intent, Target
 from tests.actions.quota.site import GPU, decision, move
 from tests.analyzers.conftest import Memory
 
@@ -20,10 +20,10 @@ Course = tuple[float, float]
 """Used and waiting."""
 
 
-def looks(start: datetime, hours: int, **said: tuple[float, Course]) -> list[Look]:
+def looks(start: datetime, hours: int, **said: tuple[float, Course]) -> list[QuotaSample]:
     """Return looks: each quota's guarantee, use and waiting, the same in every hour."""
     return [
-        Look(start + n * HOUR, key, nominal, *course)
+        QuotaSample(start + n * HOUR, key, nominal, *course)
         for n in range(hours)
         for key, (nominal, course) in said.items()
     ]
@@ -34,41 +34,41 @@ AFTER = START + 96 * HOUR
 
 
 def test_a_step_that_served_the_receiver_is_no_worse() -> None:
-    said = worsened(BEFORE, looks(AFTER, 48, a=(12, (4, 0)), b=(8, (8, 0))))
+    said = compare_waiting(BEFORE, looks(AFTER, 48, a=(12, (4, 0)), b=(8, (8, 0))))
     assert said.worse is False
     assert (said.harm_gpu_hours, said.good_gpu_hours) == (0, 4 * 48)
     assert (said.waited_before, said.waited_after) == (0.5, 0)
 
 
 def test_a_giver_that_waits_for_what_it_gave_is_harmed() -> None:
-    said = worsened(BEFORE, looks(AFTER, 48, a=(12, (12, 3)), b=(8, (5, 0))))
+    said = compare_waiting(BEFORE, looks(AFTER, 48, a=(12, (12, 3)), b=(8, (5, 0))))
     assert said.worse is True
     assert (said.harm_gpu_hours, said.good_gpu_hours) == (3 * 48, 48)
     assert said.why.startswith("givers waited for 144.0 GPU-hours of what they gave (20.0%)")
 
 
 def test_a_guarantee_goes_before_somebody_elses_good() -> None:
-    said = worsened(BEFORE, looks(AFTER, 48, a=(12, (12, 1)), b=(8, (8, 0))))
+    said = compare_waiting(BEFORE, looks(AFTER, 48, a=(12, (12, 1)), b=(8, (8, 0))))
     assert said.good_gpu_hours > 3 * said.harm_gpu_hours
     assert said.worse is True
     rare = [*looks(AFTER, 8, a=(12, (12, 1)), b=(8, (8, 0)))]
     rare += looks(AFTER + 8 * HOUR, 40, a=(12, (12, 0)), b=(8, (8, 0)))
-    assert worsened(BEFORE, rare).worse is False, "8 of 600 GPU-hours"
+    assert compare_waiting(BEFORE, rare).worse is False, "8 of 600 GPU-hours"
 
 
 def test_a_giver_that_waits_below_its_new_guarantee_waits_for_something_else() -> None:
-    said = worsened(BEFORE, looks(AFTER, 48, a=(12, (8, 2)), b=(8, (8, 0))))
+    said = compare_waiting(BEFORE, looks(AFTER, 48, a=(12, (8, 2)), b=(8, (8, 0))))
     assert said.harm_gpu_hours == 0
 
 
 def test_lines_that_grew_though_no_more_was_asked_for_are_worse() -> None:
-    said = worsened(BEFORE, looks(AFTER, 48, a=(12, (3, 2)), b=(8, (2, 5))))
+    said = compare_waiting(BEFORE, looks(AFTER, 48, a=(12, (3, 2)), b=(8, (2, 5))))
     assert said.worse is True
     assert "1.400 hours were waited per GPU-hour had, 0.500 before" in said.why
 
 
 def test_lines_that_grew_with_what_was_asked_for_are_not_the_steps_doing() -> None:
-    said = worsened(BEFORE, looks(AFTER, 48, a=(12, (4, 0)), b=(8, (8, 30))))
+    said = compare_waiting(BEFORE, looks(AFTER, 48, a=(12, (4, 0)), b=(8, (8, 30))))
     assert said.worse is False
     assert "more was asked for" in said.why
 
@@ -76,7 +76,7 @@ def test_lines_that_grew_with_what_was_asked_for_are_not_the_steps_doing() -> No
 def test_no_worse_than_the_worst_day_before_is_noise() -> None:
     bad_day = looks(START, 24, a=(16, (2, 0)), b=(4, (2, 8)))
     before = [*bad_day, *looks(START + 24 * HOUR, 72, a=(16, (4, 0)), b=(4, (4, 4)))]
-    said = worsened(before, looks(AFTER, 48, a=(12, (3, 0)), b=(8, (3, 6))))
+    said = compare_waiting(before, looks(AFTER, 48, a=(12, (3, 0)), b=(8, (3, 6))))
     assert said.worse is False
 
 
@@ -85,11 +85,11 @@ def test_no_worse_than_the_worst_day_before_is_noise() -> None:
     [
         ([], "not known"),
         (looks(AFTER, 23, a=(12, (4, 0)), b=(8, (8, 0))), "23 hours were seen after the step"),
-        ([Look(AFTER + n * HOUR, "a", 12, 4, None) for n in range(48)], "not known"),
+        ([QuotaSample(AFTER + n * HOUR, "a", 12, 4, None) for n in range(48)], "not known"),
     ],
 )
-def test_too_little_seen_is_no_answer(after: list[Look], why: str) -> None:
-    said = worsened(BEFORE, after)
+def test_too_little_seen_is_no_answer(after: list[QuotaSample], why: str) -> None:
+    said = compare_waiting(BEFORE, after)
     assert said.worse is None
     assert why in said.why
 
@@ -102,7 +102,7 @@ def test_what_nobody_asked_for_harms_nobody_and_order_is_no_matter(
     a: Course, b: Course, moved: int, dice: object
 ) -> None:
     after = looks(AFTER, 24, a=(16 - moved, a), b=(4 + moved, b))
-    said = worsened(BEFORE, after)
+    said = compare_waiting(BEFORE, after)
     assert 0 <= said.harm_gpu_hours <= 24 * moved + 1e-6
     assert 0 <= said.good_gpu_hours <= 24 * moved + 1e-6
     if a[1] == 0:
@@ -111,7 +111,7 @@ def test_what_nobody_asked_for_harms_nobody_and_order_is_no_matter(
         assert said.harm_gpu_hours == said.good_gpu_hours == 0
     shuffled = list(after)
     dice.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert worsened(BEFORE, shuffled).worse == said.worse
+    assert compare_waiting(BEFORE, shuffled).worse == said.worse
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_the_executor_reviews_what_it_did_from_stored_rows(views: Memory) -> Non
     quota(views, "Queue.kai", "a", (4, 0), (12, 3))
     quota(views, "Queue.kai", "b", (4, 4), (5, 0))
     now = AFTER + 48 * HOUR
-    said = review(action("Queue.kai"), views, now)
+    said = review_step(action("Queue.kai"), views, now)
     assert said.worse is True
     assert said.harm_gpu_hours == 47 * 3, "the hour of the step itself is neither before nor after"
     reasons = QuotaExecutor().review(action("Queue.kai"), views, now)
@@ -175,7 +175,7 @@ def test_what_waits_for_a_cluster_queue_stands_in_its_local_queues(views: Memory
     quota(views, "LocalQueue", "b", (0, 4), (0, 1), **line)
     idle = {"namespace": "team-a", "parent": "a", "nominal": None, "resource": "workloads"}
     quota(views, "LocalQueue", "a", (0, 0), (0, 0), **idle)
-    said = review(action("ClusterQueue", "h100"), views, AFTER + 48 * HOUR)
+    said = review_step(action("ClusterQueue", "h100"), views, AFTER + 48 * HOUR)
     assert said.worse is False
     assert (said.waited_before, said.waited_after) == (0.5, 0.125)
 
@@ -195,6 +195,6 @@ def test_pods_without_a_place_wait_where_objects_do_not_say_it(views: Memory) ->
     )  # fmt: skip
     target = Target("lab", "v1", "ElasticQuota", "team-a", "a", "u")
     made = Action("x", moved, Intent(target, "quota", (), ()), AFTER, "actor")
-    said = review(made, views, AFTER + 48 * HOUR)
+    said = review_step(made, views, AFTER + 48 * HOUR)
     assert said.waited_before == pytest.approx(2 * 50 / (8 * 168), abs=1e-6)
     assert said.waited_after == 0

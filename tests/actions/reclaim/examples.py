@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from fallow.acting import Decision
+from fallow.action_models import Decision
 from tests.actions.places import CLUSTER, Object
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

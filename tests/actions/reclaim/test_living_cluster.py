@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from actions.cluster.hub import Hub
-from actions.cluster.owners import top
-from actions.cluster.ownership import rivals
-from actions.executors import for_
-from fallow.acting import Intent, Target
+from actions.cluster.jupyterhub import JupyterHubClient
+from actions.cluster.obstacles import find_obstacles
+from actions.cluster.owners import find_top_owner
+from actions.executors import choose_executor
+from fallow.action_models import Intent, Target
 from fallow.action_settings import HubSettings
 from simulator.kube.server import KubeServer
 from tests.actions.places import bare, current, door, says
@@ -33,7 +33,7 @@ class Living:
 
     def intent(self, kind: str, verb: str, name: str = "x") -> Intent:
         decision = decided(kind, SPACE, name, verb)
-        return for_(decision).intend(decision, self.door)
+        return choose_executor(decision).intend(decision, self.door)
 
     def send(self, intent: Intent) -> None:
         for change in intent.changes:
@@ -114,7 +114,7 @@ def test_pods_go_gpus_are_free_and_the_undo_brings_them_back(  # noqa: PLR0917
     assert living.small.held() == gpus
     before, uids = living.small.get(key, "x"), living.uids()
 
-    owners = {top(p, living.door) for p in living.small.pods()}
+    owners = {find_top_owner(p, living.door) for p in living.small.pods()}
     assert len(owners) == 1, "every pod leads to the one object that is acted upon"
     (owner,) = owners
     assert isinstance(owner, Target)
@@ -124,7 +124,7 @@ def test_pods_go_gpus_are_free_and_the_undo_brings_them_back(  # noqa: PLR0917
     assert {h.uid for h in intent.frees} == uids
     assert sum(h.gpus for h in intent.frees) == gpus
     assert all(h.node for h in intent.frees if h.gpus)
-    assert rivals(before, living.door, intent=intent) == ()
+    assert find_obstacles(before, living.door, intent=intent) == ()
 
     living.send(intent)
     living.run()
@@ -199,7 +199,7 @@ def test_under_kueue_the_own_switch_is_undone_and_the_workload_holds(
     assert living.small.held() == gpus, "unsuspended again"
     intent = living.intent(kind, "suspend")
     obj = living.small.get(kind, "x")
-    assert rivals(obj, living.door, intent=intent) == ()
+    assert find_obstacles(obj, living.door, intent=intent) == ()
     living.send(intent)
     living.run()
     assert living.small.held() == 0
@@ -213,7 +213,7 @@ def test_a_switch_that_kueue_would_undo_is_named_as_such(living: Living) -> None
     living.run()
     obj = living.small.get("Job", "x")
     plain = Intent(_target(living, obj), "suspend", (), ())
-    assert [r.gate for r in rivals(obj, living.door, intent=plain)] == ["kueue"]
+    assert [r.gate for r in find_obstacles(obj, living.door, intent=plain)] == ["kueue"]
 
 
 def _target(living: Living, obj: Any) -> Target:
@@ -252,7 +252,7 @@ def test_keda_and_hpa_leave_what_we_stopped_alone(living: Living) -> None:
 
 def test_what_gitops_reverts_is_seen_and_named(living: Living) -> None:
     """Regression 20: one attempt; then it is not sticking, and whose doing that is."""
-    from actions.loop.pointers import state, writer  # noqa: PLC0415
+    from actions.loop.change_state import compare_object, find_last_writer  # noqa: PLC0415
 
     living.small.make("Deployment", "x", deployment(2))
     living.small.cluster.track("Deployment", SPACE, "x", {"spec": {"replicas": 2}}, delay_s=60)
@@ -261,12 +261,12 @@ def test_what_gitops_reverts_is_seen_and_named(living: Living) -> None:
     living.send(intent)
     living.small.run(30)
     (change,) = intent.changes
-    assert state(change, living.door.get(change.read)) == "becomes"
+    assert compare_object(change, living.door.get(change.read)) == "becomes"
     living.run()
     found = living.door.get(change.read) or {}
-    assert state(change, found) == "was"
-    assert (writer(found, ["/spec/replicas"]) or ("",))[0] == "argocd-controller"
-    again = rivals(found, living.door, intent=living.intent("Deployment", "scale to zero"))
+    assert compare_object(change, found) == "was"
+    assert (find_last_writer(found, ["/spec/replicas"]) or ("",))[0] == "argocd-controller"
+    again = find_obstacles(found, living.door, intent=living.intent("Deployment", "scale to zero"))
     assert [r.gate for r in again] == ["gitops"], "its field manager is on record now"
 
 
@@ -332,7 +332,7 @@ def test_a_hub_stops_its_own_pod_and_starts_it_again(living: Living) -> None:
                 living.small.store.delete("Pod", "jupyter-ada", SPACE)
 
         hub.changed = changed
-        way = Hub(HubSettings.model_validate({"url": hub.url, "token": TOKEN}))
+        way = JupyterHubClient(HubSettings.model_validate({"url": hub.url, "token": TOKEN}))
         intent = living.intent("JupyterServer", "stop", "ada")
         assert way.send(intent.changes[0], dry_run=True).ok
         assert way.send(intent.changes[0], dry_run=False).ok

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from actions.executors import for_
-from fallow.acting import Intent
+from actions.executors import choose_executor
+from fallow.action_models import Intent
 from fallow.errors import RefusedError
 from tests.actions.places import Object, Place, bare, says
 from tests.actions.reclaim.examples import EXAMPLES, NOW, POD, RUNNING, decided, job, replicated
@@ -16,7 +16,7 @@ STOPPED = "serving.kserve.io/stop"
 
 def intend(place: Place, kind: str, verb: str = "suspend", name: str = "x", **more: Any) -> Intent:
     decision = decided(kind, place.name, name, verb, **more)
-    return for_(decision).intend(decision, place.door)
+    return choose_executor(decision).intend(decision, place.door)
 
 
 def make(place: Place, key: str, spec: Any, *, status: Any = None, **meta: Any) -> Object:
@@ -105,7 +105,7 @@ def test_a_decision_about_another_cluster_is_refused(place: Place) -> None:
     decision = decided("Job", place.name, "x", "suspend")
     decision = msgspec.structs.replace(decision, subject=("prod", *decision.subject[1:]))
     with pytest.raises(RefusedError, match="is in cluster prod, not sim"):
-        for_(decision).intend(decision, place.door)
+        choose_executor(decision).intend(decision, place.door)
 
 
 @pytest.mark.parametrize(
@@ -121,11 +121,11 @@ def test_a_verb_that_nothing_carries_out_is_refused_with_the_legal_ones(
     kind: str, verb: str, why: str
 ) -> None:
     with pytest.raises(RefusedError, match=why):
-        for_(decided(kind, "a", "x", verb))
+        choose_executor(decided(kind, "a", "x", verb))
 
 
 def test_a_policy_may_ask_for_a_capability_instead_of_a_verb() -> None:
-    executor = for_(decided("Notebook", "a", "x", "suspend"))
+    executor = choose_executor(decided("Notebook", "a", "x", "suspend"))
     assert type(executor).__name__ == "NotebookExecutor"
 
 
@@ -339,7 +339,7 @@ def test_a_hubs_server_is_stopped_by_the_hub_and_never_by_its_pod(place: Place) 
 
 
 def test_a_hubs_server_is_protected_by_the_words_of_its_pod_and_namespace(place: Place) -> None:
-    from actions.loop.carrying import standard_guard  # noqa: PLC0415
+    from actions.loop.runner import standard_guard  # noqa: PLC0415
 
     notes = {"hub.jupyter.org/username": "ada", "fallow.dev/keep": "true"}
     body = {"name": "j", "labels": {"component": "singleuser-server"}, "annotations": notes}

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from actions.executors import for_
+from actions.executors import choose_executor
 from actions.reclaim.kinds import kinds
-from fallow.acting import Intent
+from fallow.action_models import Intent
 from fallow.errors import RefusedError
 from tests.actions.places import Place, bare, says
 from tests.actions.reclaim.examples import EXAMPLES, Example, decided
@@ -21,7 +21,7 @@ def name_of(example: Example) -> str:
 def intended(place: Place, example: Example, name: str = "x") -> tuple[Any, Intent]:
     made = place.make(example.stored, example.body(name), status=example.status)
     decision = decided(example.kind, place.name, name, example.verb, uid=made["metadata"]["uid"])
-    return made, for_(decision).intend(decision, place.door)
+    return made, choose_executor(decision).intend(decision, place.door)
 
 
 def test_every_kind_has_an_example() -> None:
@@ -55,7 +55,7 @@ def test_what_is_stopped_is_not_stopped_again(place: Place, example: Example) ->
     place.send(*intent.changes)
     decision = decided(example.kind, place.name, "x", example.verb)
     with pytest.raises(RefusedError, match="already"):
-        for_(decision).intend(decision, place.door)
+        choose_executor(decision).intend(decision, place.door)
 
 
 @pytest.mark.parametrize("example", PATCHED, ids=name_of)

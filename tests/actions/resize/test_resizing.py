@@ -7,10 +7,10 @@ import pytest
 from actions.nodes.recycling import CORDON
 from actions.resize.mig import MigExecutor
 from actions.resize.replicas import ReplicasExecutor
-from actions.resize.requests import CPU, MEMORY, RequestsExecutor, floor
-from fallow.acting import Intent
+from actions.resize.requests import CPU, MEMORY, RequestsExecutor, get_minimum
+from fallow.action_models import Intent
 from fallow.errors import RefusedError
-from fallow.seams import Executor
+from fallow.protocols import Executor
 from tests.actions.places import Object, Place, bare
 from tests.actions.reclaim.examples import decided, replicated
 
@@ -165,7 +165,7 @@ def test_the_template_is_written_where_a_policy_asks_for_it(place: Place) -> Non
 )
 def test_nothing_goes_below_what_was_used(ask: int, p99: int, peak: int, least: float) -> None:
     said = {"resource": "cpu", "ask": ask, "used_p99": p99, "used_peak": peak}
-    assert floor(decided("Deployment", "n", "x", CPU, parameters=said), "cpu") == least
+    assert get_minimum(decided("Deployment", "n", "x", CPU, parameters=said), "cpu") == least
 
 
 @pytest.mark.parametrize("missing", ["ask", "used_p99", "used_peak", "resource"])

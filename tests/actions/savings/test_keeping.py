@@ -9,20 +9,11 @@ from typing import Any
 
 import pytest
 
-from actions.journal import Journal, Record, words
-from actions.journal.copying import copy
-from actions.savings.keeping import hourly, keep
-from fallow.acting import (
-    Action,
-    Change,
-    Decision,
-    Facts,
-    Held,
-    Intent,
-    Outcome,
-    Target,
-)
-from fallow.nouns import Finding, Recommendation, Subject
+from actions.journal import Journal, JournalState, event_types
+from actions.journal.warehouse_copy import copy_journal
+from actions.savings.storage import store_hourly, store_savings
+from fallow.action_models import Action, Change, Decision, Facts, FreedPod, Intent, Outcome, Target
+from fallow.models import Finding, Recommendation, Subject
 from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
@@ -58,7 +49,7 @@ def journalled(home: Path, name: str, *, back: float | None = None) -> str:
         at=ACT,
         owner="team-a",
     )
-    held = Held("ml", f"{name}-0", "u", "n", 1.0)
+    held = FreedPod("ml", f"{name}-0", "u", "n", 1.0)
     change = Change(target, "PATCH", "/p", {})
     action = Action(
         id=f"a-{name}",
@@ -83,17 +74,17 @@ def journalled(home: Path, name: str, *, back: float | None = None) -> str:
     facts = Facts(finding, Recommendation("stop", "x", "idle", reversible=True), ACT, gpus=1.0)
     moment = [ACT]
     with Journal.open(home / "journal.sqlite", lambda: moment[0]) as journal:
-        journal.append(words.SEEN, f"f-{name}", {})
-        journal.append(words.NOTICED, f"f-{name}", {"policy": "idle"})
+        journal.append(event_types.SEEN, f"f-{name}", {})
+        journal.append(event_types.NOTICED, f"f-{name}", {"policy": "idle"})
         journal.append(
-            words.INTENT, action.id, {"action": action, "facts": facts, "policy": POLICY}
+            event_types.INTENT, action.id, {"action": action, "facts": facts, "policy": POLICY}
         )
-        journal.append(words.SENDING, action.id, {"change": 0})
-        journal.append(words.SENT, action.id, {"change": 0, "code": 200})
-        journal.append(words.OUTCOME, action.id, Outcome(action.id, "done", ACT))
+        journal.append(event_types.SENDING, action.id, {"change": 0})
+        journal.append(event_types.SENT, action.id, {"change": 0, "code": 200})
+        journal.append(event_types.OUTCOME, action.id, Outcome(action.id, "done", ACT))
         if back is not None:
             moment[0] = ACT + timedelta(hours=back)
-            journal.append(words.RESTORED, action.id, {"by": "ann", "person": True})
+            journal.append(event_types.RESTORED, action.id, {"by": "ann", "person": True})
     return action.id
 
 
@@ -153,9 +144,9 @@ def stored(lake: Warehouse) -> list[dict[str, Any]]:
     return rows
 
 
-def record(settings: Settings) -> Record:
+def record(settings: Settings) -> JournalState:
     journal = Journal.open(settings.home / "journal.sqlite", lambda: NOW)
-    return Record(journal).catch_up()
+    return JournalState(journal).catch_up()
 
 
 def test_savings_are_kept_and_keeping_them_again_changes_nothing(
@@ -163,7 +154,7 @@ def test_savings_are_kept_and_keeping_them_again_changes_nothing(
 ) -> None:
     journalled(settings.home, "nb")
     journalled(settings.home, "back", back=4)
-    entries = keep(lake, record(settings), "c", WATCHED, NOW)
+    entries = store_savings(lake, record(settings), "c", WATCHED, NOW)
     rows = stored(lake)
     assert [(r["action"], r["kind"], r["gpu_hours"], r["usd"]) for r in rows] == [
         ("a-back", "released", 4.0, Decimal(8)),
@@ -174,23 +165,23 @@ def test_savings_are_kept_and_keeping_them_again_changes_nothing(
     assert not any(r["is_final"] for r in rows)
     assert [r["is_regretted"] for r in rows] == [True, False, False]
     assert {r["team"] for r in rows} == {"team-a"}
-    keep(lake, record(settings), "c", WATCHED, NOW)
+    store_savings(lake, record(settings), "c", WATCHED, NOW)
     assert stored(lake) == rows
     whole = Window(ACT, NOW)
-    assert "saved" not in {f.audit for f in audits.run(lake, whole)}
+    assert "saved" not in {f.audit for f in audits.run_audits(lake, whole)}
     with lake.transaction() as cursor:
         cursor.execute("UPDATE saving SET usd = usd + 100")
-    assert "saved" in {f.audit for f in audits.run(lake, whole)}
+    assert "saved" in {f.audit for f in audits.run_audits(lake, whole)}
 
 
 def test_a_kind_that_is_none_any_more_is_gone_from_the_noun(
     settings: Settings, lake: Warehouse
 ) -> None:
     journalled(settings.home, "nb")
-    keep(lake, record(settings), "c", WATCHED, NOW)
+    store_savings(lake, record(settings), "c", WATCHED, NOW)
     with lake.transaction() as cursor:
         cursor.execute("DELETE FROM allocation WHERE workload = 'train'")
-    keep(lake, record(settings), "c", WATCHED, NOW)
+    store_savings(lake, record(settings), "c", WATCHED, NOW)
     assert [(r["kind"], r["gpu_hours"]) for r in stored(lake)] == [("released", 10.0)]
 
 
@@ -199,10 +190,10 @@ LATER = ACT + WATCHED + timedelta(hours=1)
 
 def test_after_its_watch_it_is_left_as_it_was_measured(settings: Settings, lake: Warehouse) -> None:
     journalled(settings.home, "back", back=0.5)
-    keep(lake, record(settings), "c", WATCHED, LATER)
+    store_savings(lake, record(settings), "c", WATCHED, LATER)
     before = stored(lake)
     assert [(r["gpu_hours"], r["is_final"]) for r in before] == [(0.5, True)]
-    assert keep(lake, record(settings), "c", WATCHED, LATER + timedelta(days=1)) == []
+    assert store_savings(lake, record(settings), "c", WATCHED, LATER + timedelta(days=1)) == []
     assert stored(lake) == before
 
 
@@ -221,7 +212,7 @@ def test_what_came_back_saves_no_more_while_its_prediction_goes_on(
     lake.replace("finding", Batch.of("finding", rows | {"id": names, "workload": names}).rows)
     told = []
     for hours in (1, 10):
-        keep(lake, record(settings), "c", WATCHED, ACT + timedelta(hours=hours))
+        store_savings(lake, record(settings), "c", WATCHED, ACT + timedelta(hours=hours))
         told += [(r["gpu_hours"], r["predicted_gpu_hours"]) for r in stored(lake)]
     assert told == [(0.5, pytest.approx(1)), (0.5, pytest.approx(10))]
 
@@ -229,7 +220,7 @@ def test_what_came_back_saves_no_more_while_its_prediction_goes_on(
 def test_a_turn_measures_once_an_hour(settings: Settings, lake: Warehouse) -> None:
     journalled(settings.home, "nb")
     told: list[int] = []
-    measure = hourly(
+    measure = store_hourly(
         lake, record(settings), "c", WATCHED, lambda entries: told.append(len(entries))
     )
     for minutes in (0, 30, 59, 61):
@@ -243,7 +234,7 @@ def test_the_command_adds_up_however_it_is_asked(
 ) -> None:
     journalled(settings.home, "nb")
     journalled(settings.home, "back", back=4)
-    keep(lake, record(settings), "c", WATCHED, NOW)
+    store_savings(lake, record(settings), "c", WATCHED, NOW)
     lake.close()
     where = ("--home", settings.home, "--cluster", "c")
     ran = fallow("saved", "--by", by, "-o", "json", *where)
@@ -267,9 +258,9 @@ def test_each_case_is_one_row_from_finding_to_saving(
     journalled(settings.home, "nb")
     journalled(settings.home, "back", back=4)
     with Journal.open(settings.home / "journal.sqlite", lambda: NOW) as journal:
-        journal.append(words.SEEN, "f-new", {})
-        copy(journal, lake, "c")
-    keep(lake, record(settings), "c", WATCHED, NOW)
+        journal.append(event_types.SEEN, "f-new", {})
+        copy_journal(journal, lake, "c")
+    store_savings(lake, record(settings), "c", WATCHED, NOW)
     lake.close()
     ran = fallow("saved", "--cases", "-o", "json", "--home", settings.home, "--cluster", "c")
     assert ran.code == 0, ran.err

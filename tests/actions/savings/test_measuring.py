@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actions.savings.acted import Acted
 from actions.savings.forecast import expected_rest, survival
-from actions.savings.measuring import measure
-from fallow.acting import LedgerEntry
+from actions.savings.measured_action import MeasuredAction
+from actions.savings.measurement import measure_savings
+from fallow.action_models import LedgerEntry
 from tests.analyzers.conftest import Memory
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -72,8 +72,8 @@ def holds(  # noqa: PLR0917  (columns of one row)
     )
 
 
-def acted(back: float | None = None, **more: Any) -> Acted:
-    return Acted(
+def acted(back: float | None = None, **more: Any) -> MeasuredAction:
+    return MeasuredAction(
         action="a",
         policy="p",
         cluster="c",
@@ -81,7 +81,7 @@ def acted(back: float | None = None, **more: Any) -> Acted:
         workload_kind="Notebook",
         workload="nb",
         at=ACT,
-        back=None if back is None else ACT + timedelta(hours=back),
+        returned_at=None if back is None else ACT + timedelta(hours=back),
         idle_since=ACT - timedelta(hours=2),
         **more,
     )
@@ -107,7 +107,7 @@ def kinds(entries: list[LedgerEntry]) -> dict[str, float]:
 def test_a_device_that_nobody_took_is_released(views: Memory) -> None:
     device(views)
     holds(views, "nb", -5, 0.05)
-    (entry,) = measure(views, [acted()], rates("GPU-0"), NOW)
+    (entry,) = measure_savings(views, [acted()], rates("GPU-0"), NOW)
     assert (entry.kind, round(entry.gpu_hours, 6)) == ("released", 19.95)
     assert entry.usd == Decimal("49.875")
     assert (entry.start, entry.end) == (ACT, NOW)
@@ -116,8 +116,8 @@ def test_a_device_that_nobody_took_is_released(views: Memory) -> None:
 def test_what_its_owner_deletes_would_have_held_nothing_from_then_on(views: Memory) -> None:
     device(views)
     holds(views, "nb", -5, 0)
-    gone = acted(left=ACT + timedelta(hours=6))
-    assert kinds(measure(views, [gone], rates("GPU-0"), NOW)) == {"released": 6}
+    gone = acted(deleted_at=ACT + timedelta(hours=6))
+    assert kinds(measure_savings(views, [gone], rates("GPU-0"), NOW)) == {"released": 6}
 
 
 def test_what_another_workload_ran_there_is_served_and_the_rest_released(views: Memory) -> None:
@@ -125,7 +125,10 @@ def test_what_another_workload_ran_there_is_served_and_the_rest_released(views: 
     holds(views, "nb", -5, 0)
     holds(views, "train", 4, 12)
     holds(views, "other", 12, None)
-    assert kinds(measure(views, [acted()], rates("GPU-0"), NOW)) == {"served": 16, "released": 4}
+    assert kinds(measure_savings(views, [acted()], rates("GPU-0"), NOW)) == {
+        "served": 16,
+        "released": 4,
+    }
 
 
 def inventory(views: Memory, read: float = 20) -> None:
@@ -143,7 +146,7 @@ def removal(views: Memory, hours: float, reason: str = "RemovingNode") -> None:
 def test_devices_whose_telemetry_ended_are_unknown_and_save_nothing(views: Memory) -> None:
     device(views, seen=1)
     holds(views, "nb", -5, 0)
-    (entry,) = measure(views, [acted()], rates("GPU-0"), NOW)
+    (entry,) = measure_savings(views, [acted()], rates("GPU-0"), NOW)
     assert (entry.kind, entry.gpu_hours, entry.usd) == ("released", 1, RATE)
     assert entry.unknown_gpu_hours == 19
     assert entry.held_gpu_hours == 20
@@ -156,7 +159,7 @@ def test_a_node_is_gone_where_the_inventory_was_read_later_without_it(
     device(views, seen=1)
     holds(views, "nb", -5, 0)
     inventory(views, read)
-    found = measure(views, [acted()], rates("GPU-0"), NOW)
+    found = measure_savings(views, [acted()], rates("GPU-0"), NOW)
     assert kinds(found) == ({"cash": 19, "released": 1} if gone else {"released": 1})
     assert sum(e.unknown_gpu_hours for e in found) == (0 if gone else 19)
 
@@ -165,7 +168,7 @@ def test_a_dead_exporter_on_a_node_that_is_there_saves_nothing(views: Memory) ->
     device(views, seen=1, last_seen=at(20))
     holds(views, "nb", -5, 0)
     inventory(views)
-    (entry,) = measure(views, [acted()], rates("GPU-0"), NOW)
+    (entry,) = measure_savings(views, [acted()], rates("GPU-0"), NOW)
     assert (entry.gpu_hours, entry.unknown_gpu_hours) == (1, 19)
 
 
@@ -173,7 +176,7 @@ def test_what_was_silent_before_its_node_went_is_unknown_until_then(views: Memor
     device(views, seen=1, last_seen=at(5))
     holds(views, "nb", -5, 0)
     inventory(views)
-    found = measure(views, [acted()], rates("GPU-0"), NOW)
+    found = measure_savings(views, [acted()], rates("GPU-0"), NOW)
     assert kinds(found) == {"cash": 15, "released": 1}
     assert sum(e.unknown_gpu_hours for e in found) == 4
 
@@ -187,7 +190,7 @@ def test_a_node_is_gone_where_an_event_says_that_it_was_removed(
     device(views, seen=1)
     holds(views, "nb", -5, 0)
     removal(views, 1.05, reason)
-    found = measure(views, [acted()], rates("GPU-0"), NOW)
+    found = measure_savings(views, [acted()], rates("GPU-0"), NOW)
     expected = {"cash": 18.95, "released": 1.05} if gone else {"released": 1}
     assert kinds(found) == pytest.approx(expected)
 
@@ -199,7 +202,7 @@ def test_a_cloud_node_that_is_gone_is_cash_and_a_reservation_is_sunk(views: Memo
     device(views, "GPU-2", seen=1, provider="other")
     for name in ("GPU-0", "GPU-1", "GPU-2"):
         holds(views, "nb", -5, 0, name)
-    found = measure(views, [acted()], rates("GPU-0", "GPU-1", "GPU-2"), NOW)
+    found = measure_savings(views, [acted()], rates("GPU-0", "GPU-1", "GPU-2"), NOW)
     assert kinds(found) == {"cash": 19, "sunk": 20, "released": 21}
 
 
@@ -224,7 +227,7 @@ def test_nothing_is_saved_once_it_came_back_and_starting_again_is_taken_off(view
             }
         ],
     )
-    (entry,) = measure(views, [acted(back=6, regretted=True)], rates("GPU-0"), NOW)
+    (entry,) = measure_savings(views, [acted(back=6, regretted=True)], rates("GPU-0"), NOW)
     assert round(entry.gpu_hours, 6) == 5.75
     assert entry.usd == Decimal("14.375")
     assert entry.restart_usd == Decimal("0.625")
@@ -235,13 +238,13 @@ def test_a_share_of_a_device_saves_its_share_and_neighbours_are_not_served(views
     device(views)
     holds(views, "nb", -5, 0, share=0.5)
     holds(views, "neighbour", -5, None, share=0.5)
-    assert kinds(measure(views, [acted()], rates("GPU-0"), NOW)) == {"released": 10}
+    assert kinds(measure_savings(views, [acted()], rates("GPU-0"), NOW)) == {"released": 10}
 
 
 def test_a_mig_instance_saves_its_part_of_the_board(views: Memory) -> None:
     device(views, weight=0.25)
     holds(views, "nb", -5, 0)
-    (entry,) = measure(views, [acted()], rates("GPU-0", weight=0.25), NOW)
+    (entry,) = measure_savings(views, [acted()], rates("GPU-0", weight=0.25), NOW)
     assert entry.gpu_hours == 5
     assert entry.usd == Decimal("12.5")
 
@@ -249,14 +252,14 @@ def test_a_mig_instance_saves_its_part_of_the_board(views: Memory) -> None:
 def test_without_a_price_hours_are_said_and_dollars_are_not(views: Memory) -> None:
     device(views)
     holds(views, "nb", -5, 0)
-    (entry,) = measure(views, [acted()], [], NOW)
+    (entry,) = measure_savings(views, [acted()], [], NOW)
     assert (entry.gpu_hours, entry.usd, entry.predicted_usd) == (20, None, None)
 
 
 def test_an_action_on_what_held_nothing_saves_nothing(views: Memory) -> None:
-    (entry,) = measure(views, [acted()], [], NOW)
+    (entry,) = measure_savings(views, [acted()], [], NOW)
     assert (entry.gpu_hours, entry.usd, entry.predicted_gpu_hours) == (0, Decimal(0), 0)
-    assert measure(views, [], [], NOW) == []
+    assert measure_savings(views, [], [], NOW) == []
 
 
 def past(views: Memory, *lengths: float, end: float = -3) -> None:
@@ -283,7 +286,7 @@ def test_the_prediction_is_what_past_stretches_would_have_lasted(views: Memory) 
     device(views)
     holds(views, "nb", -5, 0)
     past(views, *[4.0] * 5, *[12.0] * 5)
-    (entry,) = measure(views, [acted()], rates("GPU-0"), NOW)
+    (entry,) = measure_savings(views, [acted()], rates("GPU-0"), NOW)
     # Idle for 2 h: half of them end after 2 h more, half after 10 h more.
     assert entry.predicted_gpu_hours == pytest.approx(6.0)
     assert entry.predicted_usd == Decimal(15)
@@ -294,7 +297,7 @@ def test_a_stretch_that_we_ended_says_only_that_it_lasted_so_long(views: Memory)
     holds(views, "nb", -5, 0)
     past(views, 12.0, end=0)
     views.engine.execute("update finding set workload = 'nb'")
-    (entry,) = measure(views, [acted()], rates("GPU-0"), NOW)
+    (entry,) = measure_savings(views, [acted()], rates("GPU-0"), NOW)
     # It was 12 h old, and nothing older is known: half an end since 6 h, of 20 h more until now.
     left = 1 - 0.5 / np.log(2)
     assert entry.predicted_gpu_hours == pytest.approx(12 * ((32 / 12) ** left - 1) / left)
@@ -306,14 +309,14 @@ def test_what_a_moving_window_found_again_and_again_is_one_stretch(views: Memory
     # A window of 10 h, moved on by 4 h: the verdict on a stretch of 30 h begins anew each time.
     for seen in range(10, 34, 4):
         past(views, *[10.0] * 10, end=-33 + min(seen, 30))
-    (entry,) = measure(views, [acted()], rates("GPU-0"), NOW)
+    (entry,) = measure_savings(views, [acted()], rates("GPU-0"), NOW)
     assert entry.predicted_gpu_hours == pytest.approx(20.0)  # 28 h more are certain by the past
 
 
 def test_nothing_is_predicted_without_a_past(views: Memory) -> None:
     device(views)
     holds(views, "nb", -5, 0)
-    (entry,) = measure(views, [acted()], rates("GPU-0"), NOW)
+    (entry,) = measure_savings(views, [acted()], rates("GPU-0"), NOW)
     assert entry.predicted_gpu_hours == 0
 
 
@@ -350,7 +353,7 @@ def test_every_second_is_of_one_kind_and_dollars_never_exceed_what_the_devices_c
             start = begin + gap / 4
             begin = start + length / 2
             holds(memory, f"o{start}", start, begin, share=share)
-        entries = measure(memory, [acted()], rates("GPU-0", weight=weight), NOW)
+        entries = measure_savings(memory, [acted()], rates("GPU-0", weight=weight), NOW)
     finally:
         memory.engine.close()
     assert all(e.gpu_hours >= -1e-9 for e in entries)
@@ -407,8 +410,8 @@ def test_a_week_of_forgetting_is_not_carried_on_at_the_rate_of_lunch_breaks() ->
     assert expected_rest(lengths, ended, 168.0, 24.0) > 23
 
 
-def second(at_h: float, who: str = "train", back: float | None = None) -> Acted:
-    return Acted(
+def second(at_h: float, who: str = "train", back: float | None = None) -> MeasuredAction:
+    return MeasuredAction(
         action="b",
         policy="p",
         cluster="c",
@@ -416,7 +419,7 @@ def second(at_h: float, who: str = "train", back: float | None = None) -> Acted:
         workload_kind="Notebook",
         workload=who,
         at=ACT + timedelta(hours=at_h),
-        back=None if back is None else ACT + timedelta(hours=back),
+        returned_at=None if back is None else ACT + timedelta(hours=back),
         idle_since=ACT,
     )
 
@@ -425,7 +428,7 @@ def test_what_is_stopped_where_another_was_stopped_saves_no_hour_twice(views: Me
     device(views)
     holds(views, "nb", -5, 0)
     holds(views, "train", 4, 12)
-    first, *rest = measure(views, [acted(), second(12)], rates("GPU-0"), NOW)
+    first, *rest = measure_savings(views, [acted(), second(12)], rates("GPU-0"), NOW)
     assert (first.action, first.kind, round(first.gpu_hours, 6)) == ("a", "served", 8)
     assert [(e.action, e.kind, round(e.gpu_hours, 6)) for e in rest] == [
         ("a", "released", 4),
@@ -439,7 +442,7 @@ def test_an_earlier_stop_goes_on_once_the_later_one_came_back(views: Memory) -> 
     holds(views, "nb", -5, 0)
     holds(views, "train", 4, 12)
     holds(views, "train", 15, None)
-    found = measure(views, [acted(), second(12, back=15)], rates("GPU-0"), NOW)
+    found = measure_savings(views, [acted(), second(12, back=15)], rates("GPU-0"), NOW)
     assert {(e.action, e.kind): round(e.gpu_hours, 6) for e in found} == {
         ("a", "served"): 13,
         ("a", "released"): 4,
@@ -451,7 +454,7 @@ def test_nothing_is_claimed_once_nobody_looks_any_more(views: Memory) -> None:
     device(views)
     holds(views, "nb", -5, 0)
     past(views, *[30.0] * 10)
-    (entry,) = measure(views, [acted(until=ACT + timedelta(hours=6))], rates("GPU-0"), NOW)
+    (entry,) = measure_savings(views, [acted(until=ACT + timedelta(hours=6))], rates("GPU-0"), NOW)
     assert (entry.gpu_hours, entry.end) == (6, ACT + timedelta(hours=6))
     assert entry.predicted_gpu_hours == pytest.approx(6)
 
@@ -476,7 +479,7 @@ def test_actions_together_never_save_more_than_their_devices_cost(
             holds(memory, f"w{n}", max(-1.0, when - 1), when, share=share)
             one = second(when, f"w{n}", when + length)
             acts.append(msgspec.structs.replace(one, action=f"a{n}"))
-        entries = measure(memory, acts, rates("GPU-0"), NOW)
+        entries = measure_savings(memory, acts, rates("GPU-0"), NOW)
     finally:
         memory.engine.close()
     first = min(a.at for a in acts)

@@ -10,16 +10,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.cluster.door import Door
+from actions.cluster.client import KubeClient
 from actions.scaling import manifests
 from actions.scaling.executor import PAUSED, WarmPoolExecutor
 from actions.scaling.manifests import WarmPool
-from fallow.acting import Change, Decision, Intent
+from fallow.action_models import Change, Decision, Intent
 from fallow.errors import RefusedError, UsageError
 from simulator.cluster import nodes
-from simulator.cluster.cluster import Cluster
+from simulator.cluster.cluster import SimulatedCluster
 from simulator.kube.server import KubeServer
-from simulator.kube.store import Store
+from simulator.kube.store import ObjectStore
 from tests.actions.places import door
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -31,10 +31,10 @@ NAME = "fallow-warm-pool"
 class Site:
     """A living cluster of 16 GPUs, with KEDA or without."""
 
-    def __init__(self, store: Store, url: str) -> None:
+    def __init__(self, store: ObjectStore, url: str) -> None:
         self.store, self.door = store, door(url, name="lab")
         self.now_s = NOW.timestamp()
-        self.cluster = Cluster(store, nodes.nodes_of({"h100": 2}), seed=7)
+        self.cluster = SimulatedCluster(store, nodes.nodes_of({"h100": 2}), seed=7)
         for space in (SPACE, "team-a"):
             store.create("Namespace", {"metadata": {"name": space}})
 
@@ -72,7 +72,7 @@ class Site:
 
 @contextmanager
 def living(*, keda: bool) -> Iterator[Site]:
-    store = Store(NOW.timestamp, installed=("keda.sh",) if keda else ())
+    store = ObjectStore(NOW.timestamp, installed=("keda.sh",) if keda else ())
     with KubeServer(store) as server:
         yield Site(store, server.url)
 
@@ -85,7 +85,7 @@ def decided(by_hour: tuple[float, ...] = DAY, **rung: Any) -> Decision:
     )
 
 
-def intend(door: Door, *args: Any, **rung: Any) -> Intent:
+def intend(door: KubeClient, *args: Any, **rung: Any) -> Intent:
     return WarmPoolExecutor().intend(decided(*args, **rung), door)
 
 
@@ -225,7 +225,7 @@ def test_every_hour_of_the_day_gets_what_was_advised(by_hour: list[float], each:
         active = [t for a, b, t in manifests.stretches(one) if _within(hour, a, b)]
         assert max([spec["minReplicaCount"], *active]) == wanted
     assert spec["maxReplicaCount"] == max(1, one.most)
-    shown = list(yaml.safe_load_all(manifests.text([manifests.by_schedule(one)])))
+    shown = list(yaml.safe_load_all(manifests.to_yaml([manifests.by_schedule(one)])))
     assert shown[0]["spec"] == spec
 
 

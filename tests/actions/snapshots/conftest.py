@@ -6,24 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from actions.snapshots.containers import KubernetesShell, Place
+from actions.snapshots.containers import ContainerRef, KubernetesRunner
 from fallow.snapshot_settings import SnapshotSettings
 from simulator.kube.exec import Machine
 from simulator.kube.server import KubeServer
-from simulator.kube.store import Store
+from simulator.kube.store import ObjectStore
 from tests.actions.snapshots.lab import HOME, Lab, Site
 
 
 @pytest.fixture
-def place() -> Place:
-    return Place("lab", "nb-0", "notebook")
+def place() -> ContainerRef:
+    return ContainerRef("lab", "nb-0", "notebook")
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
     from kubernetes import client
 
-    store = Store(time.time)
+    store = ObjectStore(time.time)
     with KubeServer(store) as server:
         configuration = client.Configuration()
         configuration.host = server.url
@@ -33,7 +33,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
             server,
             Site(server.url),
             Machine(files, HOME),
-            KubernetesShell(client.ApiClient(configuration), timeout_s=20),
+            KubernetesRunner(client.ApiClient(configuration), timeout_s=20),
             files,
             tmp_path / "kept",
             SnapshotSettings(),

@@ -10,9 +10,9 @@ import msgspec
 import urllib3
 
 from actions.snapshots import Snapshotter
-from actions.snapshots.containers import KubernetesShell
+from actions.snapshots.containers import KubernetesRunner
 from actions.snapshots.store import FolderStore
-from fallow.acting import Change, Held, Intent, Target
+from fallow.action_models import Change, FreedPod, Intent, Target
 from fallow.snapshot_settings import SnapshotSettings
 from simulator.kube.exec import Machine
 from simulator.kube.server import KubeServer
@@ -72,7 +72,7 @@ class Lab:
     server: KubeServer
     site: Site
     machine: Machine
-    shell: KubernetesShell
+    shell: KubernetesRunner
     files: Path
     kept: Path
     settings: SnapshotSettings
@@ -95,7 +95,7 @@ class Lab:
         answer = self.site.pool.request("PATCH", self.site.url + path, body=data, headers=kind)
         assert answer.status < 300, answer.data
 
-    def pod(self, name: str = "nb-0", **spec: Any) -> Held:
+    def pod(self, name: str = "nb-0", **spec: Any) -> FreedPod:
         """Run a pod whose container is the folder."""
         container = {"name": "notebook", "image": "jupyter"}
         container["resources"] = {"limits": {"nvidia.com/gpu": "1"}}  # type: ignore[assignment]
@@ -109,9 +109,9 @@ class Lab:
         )
         self.patch(f"/api/v1/namespaces/lab/pods/{name}/status", {"status": {"phase": "Running"}})
         self.server.containers.add("lab", name, self.machine, "notebook")
-        return Held("lab", name, made["metadata"]["uid"], None, 1.0)
+        return FreedPod("lab", name, made["metadata"]["uid"], None, 1.0)
 
-    def intent(self, *held: Held) -> Intent:
+    def intent(self, *held: FreedPod) -> Intent:
         target = Target("lab", "kubeflow.org/v1", "Notebook", "lab", "nb", "uid-1")
         return Intent(target, "suspend", (), (), held)
 

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actions.snapshots import archive
-from actions.snapshots.containers import CommandError, KubernetesShell, Place
+from actions.snapshots.containers import CommandError, ContainerRef, KubernetesRunner
 from actions.snapshots.store import FolderStore
 from actions.snapshots.tree import TooLarge, read_tree
 from fallow.errors import FallowError, RefusedError, TemporaryError
 from tests.actions.snapshots.lab import CLAIM, HOME, Lab
 
-FOLDER = archive.Folder(HOME)
+FOLDER = archive.ArchivedFolder(HOME)
 MOST = 1 << 30
 
 
@@ -33,18 +33,18 @@ def write(lab: Lab) -> None:
     (lab.home / "again.sh").hardlink_to(lab.home / "run.sh")
 
 
-def test_an_archive_is_read_back_whole_and_given_back_equal(lab: Lab, place: Place) -> None:
+def test_an_archive_is_read_back_whole_and_given_back_equal(lab: Lab, place: ContainerRef) -> None:
     lab.pod()
     write(lab)
     store = FolderStore(lab.kept)
 
-    part = archive.take(lab.shell, store, place, FOLDER, "a/home.tar.gz", most=MOST)
+    part = archive.archive_folder(lab.shell, store, place, FOLDER, "a/home.tar.gz", max_bytes=MOST)
 
     assert part.verified
     assert part.files == 4  # the hard link is a link
     shutil.rmtree(lab.home)
     lab.home.mkdir()
-    assert archive.restore(lab.shell, store, part, place).result == "restored"
+    assert archive.restore_part(lab.shell, store, part, place).result == "restored"
     assert (lab.home / "model.bin").read_bytes() == random.Random(1).randbytes(3 << 20)
     assert (lab.home / "run.sh").stat().st_mode & 0o777 == 0o750
     assert (lab.home / "latest").readlink() == Path("work/notes.ipynb")
@@ -63,78 +63,95 @@ def test_an_archive_is_read_back_whole_and_given_back_equal(lab: Lab, place: Pla
     ],
     ids=["content", "mode", "more", "less", "folder"],
 )
-def test_any_change_of_the_tree_changes_its_hash(lab: Lab, place: Place, change: object) -> None:
+def test_any_change_of_the_tree_changes_its_hash(
+    lab: Lab, place: ContainerRef, change: object
+) -> None:
     lab.pod()
     write(lab)
-    part = archive.take(lab.shell, FolderStore(lab.kept), place, FOLDER, "home", most=MOST)
-    assert archive.now(lab.shell, place, part).hash == part.tree
+    part = archive.archive_folder(
+        lab.shell, FolderStore(lab.kept), place, FOLDER, "home", max_bytes=MOST
+    )
+    assert archive.read_current_tree(lab.shell, place, part).hash == part.tree
 
     change(lab.home)  # type: ignore[operator]
 
-    assert archive.now(lab.shell, place, part).hash != part.tree
+    assert archive.read_current_tree(lab.shell, place, part).hash != part.tree
 
 
-def test_more_than_the_cap_is_no_snapshot_and_leaves_nothing(lab: Lab, place: Place) -> None:
+def test_more_than_the_cap_is_no_snapshot_and_leaves_nothing(lab: Lab, place: ContainerRef) -> None:
     lab.pod()
     (lab.home / "big").write_bytes(bytes(4 << 20))
 
     with pytest.raises(TooLarge, match="more than 1048576 bytes"):
-        archive.take(lab.shell, FolderStore(lab.kept), place, FOLDER, "home", most=1 << 20)
+        archive.archive_folder(
+            lab.shell, FolderStore(lab.kept), place, FOLDER, "home", max_bytes=1 << 20
+        )
 
     assert [p for p in lab.kept.rglob("*") if p.is_file()] == []
 
 
-def test_a_stream_that_breaks_off_is_no_snapshot_and_leaves_nothing(lab: Lab, place: Place) -> None:
+def test_a_stream_that_breaks_off_is_no_snapshot_and_leaves_nothing(
+    lab: Lab, place: ContainerRef
+) -> None:
     lab.pod()
     write(lab)
     lab.machine.cut_after = 1 << 20
 
     with pytest.raises(TemporaryError, match="broke off"):
-        archive.take(lab.shell, FolderStore(lab.kept), place, FOLDER, "home", most=MOST)
+        archive.archive_folder(
+            lab.shell, FolderStore(lab.kept), place, FOLDER, "home", max_bytes=MOST
+        )
 
     assert [p for p in lab.kept.rglob("*") if p.is_file()] == []
 
 
-def test_a_tar_that_fails_is_no_snapshot(lab: Lab, place: Place) -> None:
+def test_a_tar_that_fails_is_no_snapshot(lab: Lab, place: ContainerRef) -> None:
     lab.pod()
 
     with pytest.raises(CommandError, match=r"tar ended with 2: .*nowhere"):
-        archive.take(
-            lab.shell, FolderStore(lab.kept), place, archive.Folder("/nowhere"), "x", most=MOST
+        archive.archive_folder(
+            lab.shell,
+            FolderStore(lab.kept),
+            place,
+            archive.ArchivedFolder("/nowhere"),
+            "x",
+            max_bytes=MOST,
         )
 
 
 @pytest.mark.parametrize("damage", [b"", b"short", None], ids=["empty", "cut", "flipped"])
 def test_a_damaged_archive_is_not_verified_and_writes_nothing(
-    lab: Lab, place: Place, damage: bytes | None
+    lab: Lab, place: ContainerRef, damage: bytes | None
 ) -> None:
     lab.pod()
     write(lab)
     store = FolderStore(lab.kept)
-    part = archive.take(lab.shell, store, place, FOLDER, "home", most=MOST)
+    part = archive.archive_folder(lab.shell, store, place, FOLDER, "home", max_bytes=MOST)
     data = bytearray((lab.kept / "home").read_bytes())
     data[len(data) // 2] ^= 1
     (lab.kept / "home").write_bytes(bytes(data) if damage is None else damage)
     shutil.rmtree(lab.home)
     lab.home.mkdir()
 
-    assert not archive.verified(store, part)
-    restored = archive.restore(lab.shell, store, part, place)
+    assert not archive.is_verified(store, part)
+    restored = archive.restore_part(lab.shell, store, part, place)
 
     assert restored.result == "failed"
     assert list(lab.home.iterdir()) == []
 
 
-def test_a_claim_keeps_its_files_and_newer_ones_are_left_alone(lab: Lab, place: Place) -> None:
+def test_a_claim_keeps_its_files_and_newer_ones_are_left_alone(
+    lab: Lab, place: ContainerRef
+) -> None:
     lab.pod(volumes=[CLAIM], mounts=[{"name": "home", "mountPath": HOME}])
     write(lab)
     store = FolderStore(lab.kept)
-    folder = archive.Folder(HOME, persistent=True)
-    part = archive.take(lab.shell, store, place, folder, "home", most=MOST)
+    folder = archive.ArchivedFolder(HOME, persistent=True)
+    part = archive.archive_folder(lab.shell, store, place, folder, "home", max_bytes=MOST)
 
-    assert archive.restore(lab.shell, store, part, place).result == "kept"
+    assert archive.restore_part(lab.shell, store, part, place).result == "kept"
     (lab.home / "work" / "notes.ipynb").write_text("newer")
-    assert archive.restore(lab.shell, store, part, place).result == "left"
+    assert archive.restore_part(lab.shell, store, part, place).result == "left"
     assert (lab.home / "work" / "notes.ipynb").read_text() == "newer"
 
 
@@ -159,22 +176,22 @@ def test_folders_are_cut_where_volumes_begin_and_secrets_are_never_read() -> Non
         }
     }
 
-    assert archive.folders(pod, "nb", [HOME + "/"]) == [
-        archive.Folder(HOME, (f"{HOME}/.aws", f"{HOME}/work", f"{HOME}/work/scratch")),
-        archive.Folder(f"{HOME}/work", (f"{HOME}/work/scratch",), persistent=True),
-        archive.Folder(f"{HOME}/work/scratch"),
+    assert archive.list_folders(pod, "nb", [HOME + "/"]) == [
+        archive.ArchivedFolder(HOME, (f"{HOME}/.aws", f"{HOME}/work", f"{HOME}/work/scratch")),
+        archive.ArchivedFolder(f"{HOME}/work", (f"{HOME}/work/scratch",), persistent=True),
+        archive.ArchivedFolder(f"{HOME}/work/scratch"),
     ]
-    assert archive.folders(pod, "nb", [f"{HOME}/.aws"]) == []
-    assert archive.folders(pod, "nb", [f"{HOME}/work/deep"]) == [
-        archive.Folder(f"{HOME}/work/deep", persistent=True)
+    assert archive.list_folders(pod, "nb", [f"{HOME}/.aws"]) == []
+    assert archive.list_folders(pod, "nb", [f"{HOME}/work/deep"]) == [
+        archive.ArchivedFolder(f"{HOME}/work/deep", persistent=True)
     ]
 
 
-def test_packages_are_kept_as_the_tools_list_them(lab: Lab, place: Place) -> None:
+def test_packages_are_kept_as_the_tools_list_them(lab: Lab, place: ContainerRef) -> None:
     lab.pod()
     lab.machine.says["python", "-m", "pip", "freeze", "--all"] = (b"torch==2.9.0\n", 0)
 
-    part = archive.freeze(lab.shell, FolderStore(lab.kept), place, "packages")
+    part = archive.keep_packages(lab.shell, FolderStore(lab.kept), place, "packages")
 
     assert part is not None
     assert part.verified
@@ -182,55 +199,55 @@ def test_packages_are_kept_as_the_tools_list_them(lab: Lab, place: Place) -> Non
     assert said == "# python -m pip freeze --all\ntorch==2.9.0\n"
 
 
-def test_a_container_without_packages_has_no_list(lab: Lab, place: Place) -> None:
+def test_a_container_without_packages_has_no_list(lab: Lab, place: ContainerRef) -> None:
     lab.pod()
-    assert archive.freeze(lab.shell, FolderStore(lab.kept), place, "packages") is None
+    assert archive.keep_packages(lab.shell, FolderStore(lab.kept), place, "packages") is None
 
 
 @pytest.mark.parametrize(
     ("where", "error", "said"),
     [
-        (Place("lab", "nb-9", "notebook"), RefusedError, "not found"),
-        (Place("lab", "nb-0", "other"), RefusedError, "container other is not valid"),
-        (Place("lab", "nb-0", "proxy"), TemporaryError, "container not found"),
+        (ContainerRef("lab", "nb-9", "notebook"), RefusedError, "not found"),
+        (ContainerRef("lab", "nb-0", "other"), RefusedError, "container other is not valid"),
+        (ContainerRef("lab", "nb-0", "proxy"), TemporaryError, "container not found"),
     ],
     ids=["no pod", "no container", "not running"],
 )
 def test_a_container_that_is_not_there_is_one_clear_line(
-    lab: Lab, where: Place, error: type[FallowError], said: str
+    lab: Lab, where: ContainerRef, error: type[FallowError], said: str
 ) -> None:
     lab.pod()
     with pytest.raises(error, match=said):
         list(lab.shell.run(where, ["tar"]))
 
 
-def test_who_may_not_exec_is_told_so(lab: Lab, place: Place) -> None:
+def test_who_may_not_exec_is_told_so(lab: Lab, place: ContainerRef) -> None:
     lab.pod()
     lab.server.access.deny("create", "pods/exec")
     with pytest.raises(RefusedError, match=r"pods.*forbidden"):
         list(lab.shell.run(place, ["tar"]))
 
 
-def test_a_server_that_is_away_is_temporary(lab: Lab, place: Place) -> None:
+def test_a_server_that_is_away_is_temporary(lab: Lab, place: ContainerRef) -> None:
     lab.pod()
     lab.server.close()
     with pytest.raises(TemporaryError, match="exec in lab/nb-0"):
         list(lab.shell.run(place, ["tar"]))
 
 
-def test_a_key_that_is_taken_is_refused(lab: Lab, place: Place) -> None:
+def test_a_key_that_is_taken_is_refused(lab: Lab, place: ContainerRef) -> None:
     lab.pod()
     store = FolderStore(lab.kept)
-    archive.take(lab.shell, store, place, FOLDER, "home", most=MOST)
+    archive.archive_folder(lab.shell, store, place, FOLDER, "home", max_bytes=MOST)
     before = (lab.kept / "home").read_bytes()
     with pytest.raises(RefusedError, match="never overwritten"):
-        archive.take(lab.shell, store, place, FOLDER, "home", most=MOST)
+        archive.archive_folder(lab.shell, store, place, FOLDER, "home", max_bytes=MOST)
     assert (lab.kept / "home").read_bytes() == before
 
 
-def test_what_is_kept_is_for_its_owner_alone(lab: Lab, place: Place) -> None:
+def test_what_is_kept_is_for_its_owner_alone(lab: Lab, place: ContainerRef) -> None:
     lab.pod()
-    archive.take(lab.shell, FolderStore(lab.kept), place, FOLDER, "home", most=MOST)
+    archive.archive_folder(lab.shell, FolderStore(lab.kept), place, FOLDER, "home", max_bytes=MOST)
     assert (lab.kept / "home").stat().st_mode & 0o077 == 0
 
 
@@ -276,12 +293,12 @@ def test_what_is_no_tar_is_refused(lab: Lab) -> None:
         read_tree(iter([b"no tar at all" * 100]))
 
 
-def test_a_command_that_hangs_is_given_up(lab: Lab, place: Place) -> None:
+def test_a_command_that_hangs_is_given_up(lab: Lab, place: ContainerRef) -> None:
     from kubernetes import client
 
     lab.pod()
     configuration = client.Configuration()
     configuration.host = lab.server.url
-    shell = KubernetesShell(client.ApiClient(configuration), timeout_s=0.2)
+    shell = KubernetesRunner(client.ApiClient(configuration), timeout_s=0.2)
     with pytest.raises(TemporaryError, match=r"said nothing for 0\.2 s"):
         list(shell.run(place, ["tar", "-C", "/", "-tf", "-"], None))

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from actions.snapshots import Snapshot, archive
-from actions.snapshots.containers import Place
-from actions.snapshots.nouns import WHATS
+from actions.snapshots.containers import ContainerRef
+from actions.snapshots.models import PART_KINDS
 from actions.snapshots.store import BucketStore, FolderStore
-from fallow.acting import Change, Target
+from fallow.action_models import Change, Target
 from fallow.errors import RefusedError, TemporaryError
-from fallow.sections import S3
+from fallow.settings_groups import S3
 from tests.actions.snapshots.lab import CLAIM, HOME, Lab
 from tests.servers import s3
 
@@ -57,11 +57,11 @@ def test_everything_is_kept_verified_and_indexed(lab: Lab) -> None:
     snapshotter = lab.snapshotter()
     snapshotter._sleep = lambda _s: ready(lab, readyToUse=True, restoreSize="10Gi")
 
-    made = snapshotter.take(lab.intent(held), WHATS)
+    made = snapshotter.take(lab.intent(held), PART_KINDS)
 
     assert made.missing == ()
     assert made.verified
-    assert {p.what for p in made.parts} == set(WHATS)
+    assert {p.what for p in made.parts} == set(PART_KINDS)
     assert [p.persistent for p in made.parts if p.what == "home"] == [True]
     index = next(lab.kept.rglob("snapshot.json"))
     assert index.parent == lab.kept / "lab" / "lab" / "Notebook" / "nb" / made.id
@@ -212,24 +212,26 @@ def bucket(endpoint: str, name: str = "snaps", **more: str) -> BucketStore:
 
 
 def test_an_archive_streams_to_a_bucket_in_parts_and_comes_back(
-    lab: Lab, place: Place, endpoint: str
+    lab: Lab, place: ContainerRef, endpoint: str
 ) -> None:
     lab.pod()
     (lab.home / "noise").write_bytes(random.Random(2).randbytes(20 << 20))
     store = bucket(endpoint, encryption="AES256")
 
-    part = archive.take(lab.shell, store, place, archive.Folder(HOME), "big", most=1 << 30)
+    part = archive.archive_folder(
+        lab.shell, store, place, archive.ArchivedFolder(HOME), "big", max_bytes=1 << 30
+    )
 
     assert part.verified
     assert part.bytes > 16 << 20  # three parts
     head = store._client().head_object(Bucket="snaps", Key="fallow/big")
     assert head["ServerSideEncryption"] == "AES256"
     (lab.home / "noise").unlink()
-    assert archive.restore(lab.shell, store, part, place).result == "restored"
+    assert archive.restore_part(lab.shell, store, part, place).result == "restored"
 
 
 def test_an_upload_that_is_given_up_leaves_nothing_in_the_bucket(
-    lab: Lab, place: Place, endpoint: str
+    lab: Lab, place: ContainerRef, endpoint: str
 ) -> None:
     lab.pod()
     (lab.home / "noise").write_bytes(random.Random(2).randbytes(20 << 20))
@@ -237,7 +239,9 @@ def test_an_upload_that_is_given_up_leaves_nothing_in_the_bucket(
     store = bucket(endpoint)
 
     with pytest.raises(TemporaryError):
-        archive.take(lab.shell, store, place, archive.Folder(HOME), "cut", most=1 << 30)
+        archive.archive_folder(
+            lab.shell, store, place, archive.ArchivedFolder(HOME), "cut", max_bytes=1 << 30
+        )
 
     client = store._client()
     assert client.list_objects_v2(Bucket="snaps", Prefix="fallow/cut")["KeyCount"] == 0

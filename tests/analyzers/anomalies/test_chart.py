@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzers.anomalies.chart import (
+from analyzers.anomalies.control_chart import (
     BESIDE,
     WEEK,
-    cusum,
-    episodes,
-    expected,
-    innovations,
-    out_of_control,
+    compute_expected,
+    compute_innovations,
+    find_alarms,
+    find_episodes,
+    run_cusum,
 )
-from analyzers.anomalies.effects import Held, Part, effects, in_cents
+from analyzers.anomalies.effects import AllocatedHours, ModelChange, round_to_cents, split_effects
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_average_run_lengths_are_those_of_the_textbook(shift: float, length: flo
     """
     runs = 1500
     score = np.random.default_rng(7).normal(shift, 1, (runs, 1 if not length else int(length * 9)))
-    _, _, alarms = cusum(score, 0.5, 5.0)
+    _, _, alarms = run_cusum(score, 0.5, 5.0)
     assert alarms.any(axis=1).mean() > 0.99
     first = np.where(alarms.any(axis=1), alarms.argmax(axis=1) + 1, alarms.shape[1])
     assert first.mean() == pytest.approx(length, rel=0.09)
@@ -39,8 +39,8 @@ def test_average_run_lengths_are_those_of_the_textbook(shift: float, length: flo
 def test_an_hour_not_seen_neither_alarms_nor_calms() -> None:
     seen = np.array([[2.0, 2.0, 2.0, 2.0]])
     gaps = np.array([[2.0, np.nan, 2.0, np.nan, np.nan, 2.0, 2.0]])
-    _, _, whole = cusum(seen, 0.5, 5.0)
-    _, _, parted = cusum(gaps, 0.5, 5.0)
+    _, _, whole = run_cusum(seen, 0.5, 5.0)
+    _, _, parted = run_cusum(gaps, 0.5, 5.0)
     assert np.flatnonzero(whole[0]).tolist() == [3]
     assert np.flatnonzero(parted[0]).tolist() == [6]
 
@@ -49,11 +49,11 @@ def test_noise_seldom_alarms_and_a_shift_soon_does() -> None:
     rng = np.random.default_rng(11)
     first = 8 * WEEK + BESIDE
     values = rng.normal(100, 10, (60, first + 2 * WEEK))
-    told = expected(values, first, 8, 3)
-    quiet = out_of_control(told, 3.5, 0.5, 5.0)
+    told = compute_expected(values, first, 8, 3)
+    quiet = find_alarms(told, 3.5, 0.5, 5.0)
     assert quiet.up.mean() + quiet.down.mean() < 0.05
     values[:, first + WEEK :] += 20
-    alarms = out_of_control(expected(values, first, 8, 3), 3.5, 0.5, 5.0)
+    alarms = find_alarms(compute_expected(values, first, 8, 3), 3.5, 0.5, 5.0)
     assert alarms.up[:, WEEK : WEEK + 24].any(axis=1).mean() > 0.95
 
 
@@ -66,34 +66,36 @@ def test_what_lasts_for_hours_is_not_news_every_hour() -> None:
     values[:, 0] = noise[:, 0]
     for hour in range(1, values.shape[1]):
         values[:, hour] = 0.9 * values[:, hour - 1] + np.sqrt(1 - 0.81) * noise[:, hour]
-    told = expected(100 + 10 * values, first, 8, 3)
+    told = compute_expected(100 + 10 * values, first, 8, 3)
     assert np.median(told.rho) == pytest.approx(0.86, abs=0.05)
-    _, _, naive = cusum(told.score, 0.5, 5.0)
-    _, _, alarms = cusum(innovations(told.score, told.rho), 0.5, 5.0)
+    _, _, naive = run_cusum(told.score, 0.5, 5.0)
+    _, _, alarms = run_cusum(compute_innovations(told.score, told.rho), 0.5, 5.0)
     assert alarms.sum() < naive.sum() / 5
 
 
 def test_episodes_join_what_is_near() -> None:
     marks = np.zeros(100, dtype=bool)
     marks[[3, 4, 20, 60]] = True
-    assert episodes(marks, 24) == [(3, 21), (60, 61)]
+    assert find_episodes(marks, 24) == [(3, 21), (60, 61)]
 
 
 hours = st.integers(0, 10**12).map(lambda us: Fraction(us, 3_600_000_000))
 dollars = st.integers(0, 10**12).map(lambda u: Fraction(u, 100_000_000))
 parts = st.builds(
-    lambda q0, u0, q1, u1: Part(q0, u0 if q0 else Fraction(), q1, u1 if q1 else Fraction()),
+    lambda q0, u0, q1, u1: ModelChange(q0, u0 if q0 else Fraction(), q1, u1 if q1 else Fraction()),
     hours, dollars, hours, dollars,
 )  # fmt: skip
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(parts, max_size=5), st.one_of(st.none(), st.builds(Held, hours, hours)))
-def test_the_parts_of_a_change_sum_exactly_to_it(some: list[Part], held: Held | None) -> None:
-    made = effects(some, held)
+@given(st.lists(parts, max_size=5), st.one_of(st.none(), st.builds(AllocatedHours, hours, hours)))
+def test_the_parts_of_a_change_sum_exactly_to_it(
+    some: list[ModelChange], held: AllocatedHours | None
+) -> None:
+    made = split_effects(some, held)
     change = sum((p.usd - p.usd_before for p in some), Fraction())
     assert sum(made.values(), Fraction()) == change
-    cents, total = in_cents(made)
+    cents, total = round_to_cents(made)
     assert sum(cents.values()) == total
     assert abs(Fraction(total) - change) <= Fraction(1, 200)
 
@@ -114,11 +116,11 @@ def test_the_parts_of_a_change_sum_exactly_to_it(some: list[Part], held: Held | 
     ],
 )
 def test_effects_by_hand(some: list[tuple[int, int, int, int]], made: dict[str, int]) -> None:
-    assert effects([Part(*map(Fraction, p)) for p in some]) == made
+    assert split_effects([ModelChange(*map(Fraction, p)) for p in some]) == made
 
 
 def test_waste_is_parted_into_hours_held_and_their_wasted_share() -> None:
     # 100 held, 10 wasted at 2; then 200 held, 60 wasted at 2.
-    part = Part(*map(Fraction, (10, 20, 60, 120)))
-    made = effects([part], Held(Fraction(100), Fraction(200)))
+    part = ModelChange(*map(Fraction, (10, 20, 60, 120)))
+    made = split_effects([part], AllocatedHours(Fraction(100), Fraction(200)))
     assert made == {"held": 20, "wasted share": 80, "mix": 0, "price": 0}

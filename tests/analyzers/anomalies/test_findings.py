@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from analyzers.anomalies.analyzer import AnomaliesAnalyzer
-from analyzers.waterfall import fall
+from analyzers.waterfall import build_waterfall
 from fallow.errors import SettingsError
-from fallow.nouns import Finding
+from fallow.models import Finding
 from fallow.settings import AnomaliesSettings, load
-from runtime.findings import document
+from runtime.operations.findings import document
 
 GOLDEN = Path(__file__).parent / "golden"
 Books = Any
@@ -38,7 +38,7 @@ def test_golden(name: str, make_books: Any) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(json.dumps(documents, indent=2) + "\n")
     assert documents == json.loads(golden.read_text())
-    fallen = fall(books.views, books.window, made)
+    fallen = build_waterfall(books.views, books.window, made)
     assert fallen.saved().gpu_hours <= fallen.bill.gpu_hours
     assert found(books) == made
 

@@ -12,12 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzers.datapath.analyzer import DatapathAnalyzer
-from analyzers.datapath.tiers import MONTH, Reads, best, cache_return, moving, staying
-from analyzers.waterfall import fall
+from analyzers.datapath.tiers import (
+    MONTH,
+    ReadRange,
+    compute_cache_return,
+    compute_move_cost,
+    compute_stay_cost,
+    find_best_class,
+)
+from analyzers.waterfall import build_waterfall
 from fallow.errors import SettingsError
-from fallow.nouns import Finding
+from fallow.models import Finding
 from fallow.settings import DatapathSettings, StorageClass, load
-from runtime.findings import document
+from runtime.operations.findings import document
 from tests.analyzers.hourly import Hours
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -50,7 +57,7 @@ def test_golden(name: str, site_hours: Hours, mounts: Any) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(json.dumps(documents, indent=2) + "\n")
     assert documents == json.loads(golden.read_text())
-    fallen = fall(site_hours.views, site_hours.window, made)
+    fallen = build_waterfall(site_hours.views, site_hours.window, made)
     assert 0 < fallen.saved().gpu_hours <= fallen.bill.gpu_hours
 
 
@@ -127,22 +134,22 @@ def test_a_class_that_must_be_restored_is_only_for_what_nobody_reads() -> None:
     hot, deep = (StorageClass.model_validate(c) for c in (HOT, COOL | {"instant": False}))
     of = (Fraction(5000), hot, [deep])
     then = (Fraction(90), Fraction(0))
-    assert best(*of, Reads(Fraction(), Fraction(1, 10**6)), *then) is None
-    assert best(*of, Reads(Fraction(), Fraction()), *then) is not None
+    assert find_best_class(*of, ReadRange(Fraction(), Fraction(1, 10**6)), *then) is None
+    assert find_best_class(*of, ReadRange(Fraction(), Fraction()), *then) is not None
 
 
 def test_a_minimum_stay_is_paid_whole() -> None:
     hot, cool = (StorageClass.model_validate(c) for c in (HOT, COOL))
     nothing = Fraction()
-    made = moving(Fraction(1000), hot, cool, nothing, Fraction(10), nothing)
+    made = compute_move_cost(Fraction(1000), hot, cool, nothing, Fraction(10), nothing)
     assert made == 1000 * Fraction("0.02") * 30 / MONTH
 
 
 def test_a_cache_returns_fees_less_its_own_cost() -> None:
     kept = StorageClass.model_validate(COOL)
-    reads = Reads(Fraction(100), Fraction(500))
+    reads = ReadRange(Fraction(100), Fraction(500))
     # 3,000 GiB in 30 days, of which 100 fill the cache: 29 USD less 5 a month of 0.05 x 100.
-    made = cache_return(Fraction(100), kept, reads, Fraction(30), Fraction("0.05"))
+    made = compute_cache_return(Fraction(100), kept, reads, Fraction(30), Fraction("0.05"))
     assert made == 29 - 5 * Fraction(30) / MONTH
 
 
@@ -179,17 +186,17 @@ def test_no_move_ever_loses(  # noqa: PLR0917
     longer: int,
 ) -> None:
     """Whatever is read between the bounds, for the horizon or longer: never less than is said."""
-    reads = Reads(Fraction(bounds[0]), Fraction(bounds[1]))
-    move = best(gib, old, classes, reads, days, age)
+    reads = ReadRange(Fraction(bounds[0]), Fraction(bounds[1]))
+    move = find_best_class(gib, old, classes, reads, days, age)
     if move is None:
         return
     truth = reads.least + part * (reads.most - reads.least)
     stay, moved = (
-        staying(gib, old, truth, days + longer),
-        moving(gib, old, move.to, truth, days + longer, age),
+        compute_stay_cost(gib, old, truth, days + longer),
+        compute_move_cost(gib, old, move.to, truth, days + longer, age),
     )
     assert stay - moved >= move.saving_usd > 0
-    assert move.saving_usd <= staying(gib, old, reads.most, days)
+    assert move.saving_usd <= compute_stay_cost(gib, old, reads.most, days)
 
 
 def test_a_class_without_a_price_is_refused_by_name(site_hours: Hours, mounts: Any) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from analyzers.demand.analyzer import DemandAnalyzer
-from analyzers.waterfall import fall
+from analyzers.waterfall import build_waterfall
 from fallow.errors import SettingsError
 from fallow.settings import DemandSettings, load
-from runtime.findings import document
+from runtime.operations.findings import document
 
 GOLDEN = Path(__file__).parent / "golden"
 Make = Callable[..., Any]
@@ -36,7 +36,7 @@ def test_golden(name: str, make_demand: Make) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(json.dumps(made, indent=2) + "\n")
     assert made == json.loads(golden.read_text())
-    bill = fall(site.views, site.window, found)
+    bill = build_waterfall(site.views, site.window, found)
     assert bill.saved().gpu_hours <= bill.bill.gpu_hours
 
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzers.demand.forecast import forecast, pinball
-from analyzers.demand.headroom import critical_ratio, headroom
-from analyzers.demand.profiles import judge
-from analyzers.demand.reservations import Reserved, saved, to_reserve
+from analyzers.demand.forecast import compute_pinball, forecast_day
+from analyzers.demand.headroom import compute_critical_ratio, compute_headroom
+from analyzers.demand.profiles import judge_profile
+from analyzers.demand.reservations import ReservedGpus, compute_saved_hours, count_to_reserve
 
 NOON = datetime(2026, 11, 2, tzinfo=UTC)
 
@@ -28,7 +28,7 @@ def course(
 
 
 def test_noise_around_a_calendar_beats_naive_and_is_told() -> None:
-    made = forecast(course(42, noise=4), 0, 0.10)
+    made = forecast_day(course(42, noise=4), 0, 0.10)
     assert made.refused is None
     # Naive carries two noises, the regression nearly one: 1 - 1 / sqrt(2) = 0.29.
     assert made.skill == pytest.approx(0.25, abs=0.06)
@@ -39,7 +39,7 @@ def test_noise_around_a_calendar_beats_naive_and_is_told() -> None:
 
 
 def test_a_level_that_drifts_is_followed() -> None:
-    made = forecast(course(42, noise=1, level=4), 0, 0.10)
+    made = forecast_day(course(42, noise=1, level=4), 0, 0.10)
     assert made.refused is None
     assert made.skill is not None
     assert made.skill > 0.3
@@ -48,7 +48,7 @@ def test_a_level_that_drifts_is_followed() -> None:
 def test_a_forecast_no_better_than_naive_is_refused_with_its_skill() -> None:
     rng = np.random.default_rng(3)
     weekly = np.tile(rng.integers(0, 40, 168).astype(np.float64), 6)
-    made = forecast(weekly + rng.normal(0, 0.1, len(weekly)), 0, 0.10)
+    made = forecast_day(weekly + rng.normal(0, 0.1, len(weekly)), 0, 0.10)
     assert made.refused is not None
     assert "against seasonal-naive" in made.refused
     assert made.quantiles == {}
@@ -58,7 +58,7 @@ def test_a_forecast_no_better_than_naive_is_refused_with_its_skill() -> None:
     ("days", "why"), [(20, "20 days of history: 21 are needed"), (28, "repeats this week exactly")]
 )
 def test_too_little_and_too_regular_are_refused(days: int, why: str) -> None:
-    made = forecast(np.full(days * 24, 8.0), 0, 0.10)
+    made = forecast_day(np.full(days * 24, 8.0), 0, 0.10)
     assert made.refused is not None
     assert why in made.refused
 
@@ -67,7 +67,7 @@ def test_the_back_test_knows_nothing_of_the_day_it_forecasts() -> None:
     base = course(35, noise=3)
     spoilt = base.copy()
     spoilt[-24:] = 1000
-    one, other = forecast(base[:-24], 0, 0.0), forecast(spoilt[:-24], 0, 0.0)
+    one, other = forecast_day(base[:-24], 0, 0.0), forecast_day(spoilt[:-24], 0, 0.0)
     assert one == other
 
 
@@ -75,14 +75,14 @@ def test_the_back_test_knows_nothing_of_the_day_it_forecasts() -> None:
     ("under", "over", "ratio"), [(7, 3, 0.7), (1, 1, 0.5), (99, 1, 0.99), (0, 5, 0.0), (0, 0, 0.0)]
 )
 def test_the_newsvendors_critical_ratio(under: float, over: float, ratio: float) -> None:
-    assert critical_ratio(under, over) == pytest.approx(ratio)
+    assert compute_critical_ratio(under, over) == pytest.approx(ratio)
 
 
 def test_headroom_is_the_quantile_of_what_is_asked_within_the_lead_time() -> None:
     # 144 stretches of ten minutes: 7 ask for 8 GPUs, 72 for 1, 65 for nothing.
     asked = {NOON + n * timedelta(minutes=10): 8.0 if n < 7 else 1.0 for n in range(79)}
     day = NOON + timedelta(days=1)
-    sizes = [headroom(asked, NOON, day, 600, r).gpus for r in (0.4, 0.5, 0.9, 0.96)]
+    sizes = [compute_headroom(asked, NOON, day, 600, r).gpus for r in (0.4, 0.5, 0.9, 0.96)]
     assert sizes == [0, 1, 1, 8]
 
 
@@ -95,8 +95,8 @@ def test_what_is_reserved_never_loses_and_no_other_number_saves_more(
     use: list[float], ratio: float
 ) -> None:
     held = np.array(use)
-    best = to_reserve(held, ratio)
-    gains = [saved(held, n, ratio) for n in range(66)]
+    best = count_to_reserve(held, ratio)
+    gains = [compute_saved_hours(held, n, ratio) for n in range(66)]
     assert gains[best] >= -1e-6
     # A fraction of a GPU cannot be bought: within one GPU's hours of the best.
     assert gains[best] >= max(gains) - len(held) * (1 - ratio) - 1e-6
@@ -104,12 +104,12 @@ def test_what_is_reserved_never_loses_and_no_other_number_saves_more(
 
 def test_a_reservation_pays_from_its_price_ratio_on() -> None:
     held = np.array([4.0] * 6 + [8.0] * 4)  # four always, eight for 40 % of the hours
-    assert to_reserve(held, 0.62) == 4
-    assert to_reserve(held, 0.35) == 8
+    assert count_to_reserve(held, 0.62) == 4
+    assert count_to_reserve(held, 0.35) == 8
 
 
 def test_coverage_and_utilisation() -> None:
-    one = Reserved(np.array([5.0, 8.0]), np.array([8.0, 8.0]), np.array([2.0, 7.0]))
+    one = ReservedGpus(np.array([5.0, 8.0]), np.array([8.0, 8.0]), np.array([2.0, 7.0]))
     assert one.coverage == pytest.approx(13 / 22)
     assert one.utilisation == pytest.approx(13 / 16)
     assert one.misplaced.tolist() == [2, 0]
@@ -119,8 +119,10 @@ def test_coverage_and_utilisation() -> None:
 def test_the_pinball_loss_is_least_at_its_quantile(values: list[float], quantile: float) -> None:
     truth = np.array(values)
     best = np.quantile(truth, quantile, method="inverted_cdf")
-    least = pinball(truth, np.full(len(truth), best), quantile)
-    assert all(least <= pinball(truth, np.full(len(truth), v), quantile) + 1e-9 for v in values)
+    least = compute_pinball(truth, np.full(len(truth), best), quantile)
+    assert all(
+        least <= compute_pinball(truth, np.full(len(truth), v), quantile) + 1e-9 for v in values
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,4 +141,4 @@ def test_the_pinball_loss_is_least_at_its_quantile(values: list[float], quantile
 )
 def test_profiles(row: dict[str, object], profile: str) -> None:
     plain = {"cron": False, "runs": 1, "gap_spread": None, "gap_h": None, "run_h": 10.0}
-    assert judge(plain | row)[0] == profile
+    assert judge_profile(plain | row)[0] == profile

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analyzers.fragmentation.analyzer import FragmentationAnalyzer
-from analyzers.waterfall import fall
+from analyzers.waterfall import build_waterfall
 from fallow.settings import FragmentationSettings
 from fallow.window import Window
 from tests.analyzers.fragmentation.conftest import WINDOW
@@ -308,7 +308,7 @@ def test_what_is_found_and_claimed_never_exceeds_what_was_free(
         said = one.details
         assert sum(said["by_cause"].values()) == pytest.approx(said["fragmented_gpus"], abs=1e-5)
         assert said["unusable_gpus"] <= said["idle_gpus"] + 1e-6
-    steps = fall(fleet.views, window, found)
+    steps = build_waterfall(fleet.views, window, found)
     assert sum(s.marginal.gpu_hours for s in steps.steps) <= steps.bill.gpu_hours + 1e-6
 
 

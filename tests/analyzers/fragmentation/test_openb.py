@@ -9,7 +9,7 @@ import pytest
 
 from analyzers.fragmentation import packing
 from analyzers.fragmentation.analyzer import FragmentationAnalyzer
-from analyzers.fragmentation.picture import pictures
+from analyzers.fragmentation.cluster_state import read_cluster_states
 from collectors.openb import import_openb
 from fallow.settings import FragmentationSettings
 from fallow.window import Window
@@ -84,15 +84,15 @@ def test_the_snapshot(openb: Callable[[bool], Any], window: Window) -> None:
 
 
 def test_a_probe_of_one_gpu_and_twelve_cores(openb: Callable[[bool], Any], window: Window) -> None:
-    (picture,) = pictures(openb(True), window, 0.95, 50)
-    free = packing.whole(picture.gpu[-1])
-    assert packing.probe(free, picture.cpu[-1], 1, 12_000) == (8, 123)
+    (picture,) = read_cluster_states(openb(True), window, 0.95, 50)
+    free = packing.count_whole(picture.gpu[-1])
+    assert packing.probe_request(free, picture.cpu[-1], 1, 12_000) == (8, 123)
 
 
 def test_every_node_is_as_the_snapshot_has_it(
     openb: Callable[[bool], Any], window: Window, shared_data: Shared
 ) -> None:
-    (picture,) = pictures(openb(True), window, 0.95, 50)
+    (picture,) = read_cluster_states(openb(True), window, 0.95, 50)
     lines = shared_data("openb/openb_default_firstfit_nodes.csv").read_text().splitlines()[1:]
     known = [line.split(",") for line in lines]
     assert [node.name for node in picture.nodes] == [row[0] for row in known]

@@ -9,19 +9,27 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from analyzers.fragmentation import exact
-from analyzers.fragmentation.ground import WHOLE, Ground, Move, Place, Plan, Slot, Tenant
-from analyzers.fragmentation.planning import plan
+from analyzers.fragmentation.placement import (
+    WHOLE,
+    FreeSlot,
+    MovePlan,
+    NodeSpace,
+    PlacedPod,
+    PodRelocation,
+    PoolPlacement,
+)
+from analyzers.fragmentation.planning import plan_moves
 
 
 class Books:
     """What is free on each place while moves are tried: an account of its own."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: PoolPlacement) -> None:
         self.ground = ground
         self.gpu = [list(p.gpu) for p in ground.places]
         self.cpu = [p.cpu_milli for p in ground.places]
 
-    def arrive(self, pod: Tenant, target: int, devices: Sequence[int]) -> bool:
+    def arrive(self, pod: PlacedPod, target: int, devices: Sequence[int]) -> bool:
         """Take what a pod needs of what is free; False where it is not."""
         source, place = self.ground.places[pod.place], self.ground.places[target]
         if (
@@ -37,7 +45,7 @@ class Books:
         self.cpu[target] -= pod.cpu_milli
         return self.cpu[target] >= 0 and min(self.gpu[target]) >= 0
 
-    def leave(self, pod: Tenant) -> None:
+    def leave(self, pod: PlacedPod) -> None:
         for device, milli in pod.devices:
             self.gpu[pod.place][device] += milli
         self.cpu[pod.place] += pod.cpu_milli
@@ -50,7 +58,7 @@ class Books:
         return found
 
 
-def slots_after(ground: Ground, moves: Sequence[Move]) -> int | None:
+def slots_after(ground: PoolPlacement, moves: Sequence[PodRelocation]) -> int | None:
     """Return the slots after the moves, None where they cannot all be made at once."""
     books, pods = Books(ground), {t.uid: t for t in ground.tenants}
     if not all(books.arrive(pods[m.uid], m.target, m.devices) for m in moves):
@@ -60,29 +68,29 @@ def slots_after(ground: Ground, moves: Sequence[Move]) -> int | None:
     return books.slots()
 
 
-def gangs(ground: Ground) -> dict[str, list[Tenant]]:
-    found: dict[str, list[Tenant]] = {}
+def gangs(ground: PoolPlacement) -> dict[str, list[PlacedPod]]:
+    found: dict[str, list[PlacedPod]] = {}
     for i, tenant in enumerate(ground.tenants):
         found.setdefault(tenant.group or f"alone {i}", []).append(tenant)
     return found
 
 
-def within_budgets(ground: Ground, restarted: Sequence[Tenant]) -> bool:
+def within_budgets(ground: PoolPlacement, restarted: Sequence[PlacedPod]) -> bool:
     return all(
         sum(t.budget == name for t in restarted) <= ground.budgets.get(name, 0)
         for name in {t.budget for t in restarted if t.budget}
     )
 
 
-def ways(ground: Ground, pod: Tenant) -> Iterator[Move | None]:
+def ways(ground: PoolPlacement, pod: PlacedPod) -> Iterator[PodRelocation | None]:
     yield None
     for target, place in enumerate(ground.places):
         if target != pod.place:
             for devices in itertools.combinations(range(len(place.gpu)), len(pod.devices)):
-                yield Move(pod.uid, pod.place, target, devices)
+                yield PodRelocation(pod.uid, pod.place, target, devices)
 
 
-def fewest_restarts(ground: Ground, more: int) -> int | None:
+def fewest_restarts(ground: PoolPlacement, more: int) -> int | None:
     """Try everything."""
     movable = [g for g in gangs(ground).values() if not any(t.stays for t in g)]
     want = Books(ground).slots() + more
@@ -102,7 +110,7 @@ HELD = [((0,), 1000), ((1,), 1000), ((0, 1), 1000), ((0,), 500), ((1,), 300)]
 
 
 @st.composite
-def grounds(draw: st.DrawFn) -> Ground:
+def grounds(draw: st.DrawFn) -> PoolPlacement:
     places, tenants = [], []
     for n in range(draw(st.sampled_from([2, 3, 3]))):
         free, left = [WHOLE] * draw(st.integers(2, 3)), 8
@@ -116,7 +124,7 @@ def grounds(draw: st.DrawFn) -> Ground:
             cpu = draw(st.integers(0, 3))
             left -= cpu
             tenants.append(
-                Tenant(
+                PlacedPod(
                     f"{n}-{k}",
                     "",
                     n,
@@ -129,7 +137,7 @@ def grounds(draw: st.DrawFn) -> Ground:
                 )
             )
         places.append(
-            Place(
+            NodeSpace(
                 str(n),
                 draw(st.integers(left // 2, left)),
                 0,
@@ -139,11 +147,11 @@ def grounds(draw: st.DrawFn) -> Ground:
                 draw(st.sampled_from([frozenset()] * 5 + [frozenset({"t"})])),
             )
         )
-    slot = Slot(2, draw(st.sampled_from([0, 0, 4])))
-    return Ground(places, tenants, slot, {"pdb": draw(st.integers(0, 2))})
+    slot = FreeSlot(2, draw(st.sampled_from([0, 0, 4])))
+    return PoolPlacement(places, tenants, slot, {"pdb": draw(st.integers(0, 2))})
 
 
-def check(ground: Ground, found: Plan, more: int) -> None:
+def check(ground: PoolPlacement, found: MovePlan, more: int) -> None:
     pods = {t.uid: t for t in ground.tenants}
     moved = [pods[m.uid] for m in found.moves]
     assert len({t.uid for t in moved}) == len(moved)
@@ -160,10 +168,10 @@ def check(ground: Ground, found: Plan, more: int) -> None:
 @settings(max_examples=300)
 @given(grounds(), st.integers(1, 2))
 def test_a_plan_is_feasible_moves_only_what_may_move_and_is_the_shortest(
-    ground: Ground, more: int
+    ground: PoolPlacement, more: int
 ) -> None:
     known = fewest_restarts(ground, more)
-    found = plan(ground, more)
+    found = plan_moves(ground, more)
     event(f"{known} restarts")
     assert (found is None) == (known is None)
     if found is not None:
@@ -171,20 +179,20 @@ def test_a_plan_is_feasible_moves_only_what_may_move_and_is_the_shortest(
         assert found.restarts == known == found.fewest
 
 
-def half_full(nodes: int, **more: object) -> Ground:
+def half_full(nodes: int, **more: object) -> PoolPlacement:
     """Nodes of 8 GPUs, each with two pods of one GPU and CPU to spare."""
-    places = [Place(f"n{n}", 64_000, 0, (0, 0, *[WHOLE] * 6), "pool") for n in range(nodes)]
+    places = [NodeSpace(f"n{n}", 64_000, 0, (0, 0, *[WHOLE] * 6), "pool") for n in range(nodes)]
     tenants = [
-        Tenant(f"{n}-{k}", "", n, ((k, WHOLE),), 4_000, **more)  # type: ignore[arg-type]
+        PlacedPod(f"{n}-{k}", "", n, ((k, WHOLE),), 4_000, **more)  # type: ignore[arg-type]
         for n in range(nodes)
         for k in range(2)
     ]
-    return Ground(places, tenants, Slot(8))
+    return PoolPlacement(places, tenants, FreeSlot(8))
 
 
 def test_a_large_pool_is_planned_greedily_and_proven_by_the_bound() -> None:
     ground = half_full(200)
-    found = plan(ground, 5)
+    found = plan_moves(ground, 5)
     assert found is not None
     check(ground, found, 5)
     assert (found.restarts, found.proven) == (10, True)
@@ -192,12 +200,12 @@ def test_a_large_pool_is_planned_greedily_and_proven_by_the_bound() -> None:
 
 @pytest.mark.parametrize("why", ["stays", "budget"])
 def test_there_is_no_plan_where_nothing_may_move(why: str) -> None:
-    assert plan(half_full(3, **{why: "x"}), 1) is None
+    assert plan_moves(half_full(3, **{why: "x"}), 1) is None
 
 
 def test_the_program_agrees_with_the_greedy_plan_where_that_is_the_shortest() -> None:
     ground = half_full(4)
-    found, fewest, _ = exact.solve(ground, 2, ground.movable(), 10)
+    found, fewest, _ = exact.solve_moves(ground, 2, ground.movable(), 10)
     assert found is not None
     check(ground, found, 2)
     assert (found.restarts, fewest) == (4, 4)
@@ -205,11 +213,11 @@ def test_the_program_agrees_with_the_greedy_plan_where_that_is_the_shortest() ->
 
 def test_a_slot_that_lacks_cpu_is_no_slot() -> None:
     ground = half_full(2)
-    squatter = Tenant("cpu", "", 0, (), 60_000)
+    squatter = PlacedPod("cpu", "", 0, (), 60_000)
     places = [msgspec.structs.replace(p, cpu_milli=20_000) for p in ground.places]
     places[1] = msgspec.structs.replace(places[1], cpu_milli=90_000)
-    with_squatter = Ground(places, [*ground.tenants, squatter], Slot(8, 80_000))
-    found = plan(with_squatter, 1)
+    with_squatter = PoolPlacement(places, [*ground.tenants, squatter], FreeSlot(8, 80_000))
+    found = plan_moves(with_squatter, 1)
     assert found is not None
     check(with_squatter, found, 1)
     assert "cpu" in {m.uid for m in found.moves} or found.slots == (1,)

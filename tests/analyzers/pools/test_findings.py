@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzers.pools.analyzer import PoolsAnalyzer
-from analyzers.waterfall import fall
-from fallow.nouns import Finding
+from analyzers.waterfall import build_waterfall
+from fallow.models import Finding
 from fallow.settings import PoolsSettings
 from tests.analyzers.goldens import agree
 
@@ -230,7 +230,7 @@ def test_savings_never_exceed_the_bill_and_are_the_same_again(pools: Pools) -> N
             pools.prices()
         made = analyzer.find(pools.views, pools.window)
         assert made == analyzer.find(pools.views, pools.window)
-        bill = fall(pools.views, pools.window, made)
+        bill = build_waterfall(pools.views, pools.window, made)
         asked = "SELECT pool, sum(usd) FROM ledger GROUP BY 1"
         bills = dict(pools.views.engine.execute(asked).fetchall())
         for finding in made:

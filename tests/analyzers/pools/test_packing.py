@@ -13,22 +13,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analyzers.pools.bound import bound, nodes_needed
-from analyzers.pools.packing import Nodes
-from analyzers.pools.planning import Plan, plan, plan_for, singles
-from analyzers.pools.shapes import WHOLE, Offer, Problem, Shape
+from analyzers.pools.lower_bound import compute_bound, count_nodes
+from analyzers.pools.packing import PackedNodes
+from analyzers.pools.planning import NodeMix, pack_singles, plan_for_peaks, plan_mix
+from analyzers.pools.shapes import WHOLE, PackingProblem, PodShape, TypeOffer
 
 
-def offer(name: str = "a", **more: Any) -> Offer:
+def offer(name: str = "a", **more: Any) -> TypeOffer:
     known: dict[str, Any] = {
         "instance_type": name, "arch": "amd64", "vendor": "nvidia", "gpu_model": "L4", "gpus": 4,
         "gpu_memory_mib": 24000, "cpu_milli": 48000, "memory_mib": 190000, "pods": 100,
         "usd_h": Decimal(4),
     }  # fmt: skip
-    return Offer(**{**known, **more})
+    return TypeOffer(**{**known, **more})
 
 
-def check(found: Plan, pods: dict[Shape, int]) -> None:
+def check(found: NodeMix, pods: dict[PodShape, int]) -> None:
     """Recount a plan pod by pod, by other means than it was made with."""
     nodes, problem = found.nodes, found.nodes.problem
     held = nodes.held()
@@ -49,18 +49,18 @@ def check(found: Plan, pods: dict[Shape, int]) -> None:
     assert found.bound_usd_h <= found.usd_h
 
 
-def mix_of(nodes: Nodes) -> list[tuple[Offer, int]]:
+def mix_of(nodes: PackedNodes) -> list[tuple[TypeOffer, int]]:
     counts = np.bincount(nodes.kind, minlength=len(nodes.problem.offers)).tolist()
     return list(zip(nodes.problem.offers, counts, strict=True))
 
 
-def today(problem: Problem) -> list[tuple[Offer, int]]:
+def today(problem: PackingProblem) -> list[tuple[TypeOffer, int]]:
     """Return what a pool of one type holds its pods with."""
-    return mix_of(next(nodes for _, nodes in singles(problem)))
+    return mix_of(next(nodes for _, nodes in pack_singles(problem)))
 
 
 SHAPES = st.builds(
-    Shape,
+    PodShape,
     gpus=st.sampled_from([0, 1, 1, 1, 2, 4]),
     milli=st.sampled_from([1000, 1000, 700, 500, 333, 142]),
     cpu_milli=st.integers(0, 40).map(lambda n: n * 500),
@@ -89,25 +89,25 @@ EVERYTHING = offer("z", gpus=8, cpu_milli=96000, memory_mib=400000, usd_h=Decima
     st.randoms(use_true_random=False),
 )
 def test_plans_hold_every_pod_within_every_capacity_and_above_the_bound(
-    pods: dict[Shape, int], offers: list[Offer], shuffle: random.Random
+    pods: dict[PodShape, int], offers: list[TypeOffer], shuffle: random.Random
 ) -> None:
     offers = [*offers, EVERYTHING]
-    found = plan(Problem(pods, offers))
+    found = plan_mix(PackingProblem(pods, offers))
     check(found, pods)
     if len({o.instance_type for o in offers}) == len(offers):
         mixed = list(pods.items())
         shuffle.shuffle(mixed)
         shuffle.shuffle(offers)
-        assert plan(Problem(dict(mixed), offers)).mix == found.mix
-    every = {o.instance_type: n for o, n in today(Problem(pods, [EVERYTHING]))}
+        assert plan_mix(PackingProblem(dict(mixed), offers)).mix == found.mix
+    every = {o.instance_type: n for o, n in today(PackingProblem(pods, [EVERYTHING]))}
     assert found.usd_h <= every["z"] * 30 + 1e-9  # what is there today is a candidate
 
 
 def test_a_mix_is_bought_where_it_is_cheaper_than_any_one_type() -> None:
     big = offer("big", gpus=8, cpu_milli=8000, usd_h=Decimal(8))
     host = offer("host", gpus=1, cpu_milli=64000, usd_h=Decimal(2))
-    pods = {Shape(gpus=1, cpu_milli=1000): 8, Shape(gpus=1, cpu_milli=60000): 1}
-    found = plan(Problem(pods, [big, host]))
+    pods = {PodShape(gpus=1, cpu_milli=1000): 8, PodShape(gpus=1, cpu_milli=60000): 1}
+    found = plan_mix(PackingProblem(pods, [big, host]))
     assert [(m["instance_type"], m["nodes"]) for m in found.mix] == [("big", 1), ("host", 1)]
     assert found.gap == pytest.approx(0, abs=1e-5)
 
@@ -115,37 +115,37 @@ def test_a_mix_is_bought_where_it_is_cheaper_than_any_one_type() -> None:
 @pytest.mark.parametrize(
     ("pods", "fewest"),
     [
-        ({Shape(gpus=1, cpu_milli=1000): 9}, 3),  # GPUs
-        ({Shape(gpus=1, cpu_milli=24000): 4}, 2),  # CPU
-        ({Shape(gpus=1, cpu_milli=1000, memory_mib=100000): 4}, 4),  # one node takes one
-        ({Shape(gpus=1, milli=700): 4}, 1),  # a board each
-        ({Shape(gpus=1, milli=700): 5}, 2),  # no two share a board
-        ({Shape(gpus=1, milli=250): 17}, 2),  # sixteen to a node
-        ({Shape(cpu_milli=100): 101}, 2),  # pods
+        ({PodShape(gpus=1, cpu_milli=1000): 9}, 3),  # GPUs
+        ({PodShape(gpus=1, cpu_milli=24000): 4}, 2),  # CPU
+        ({PodShape(gpus=1, cpu_milli=1000, memory_mib=100000): 4}, 4),  # one node takes one
+        ({PodShape(gpus=1, milli=700): 4}, 1),  # a board each
+        ({PodShape(gpus=1, milli=700): 5}, 2),  # no two share a board
+        ({PodShape(gpus=1, milli=250): 17}, 2),  # sixteen to a node
+        ({PodShape(cpu_milli=100): 101}, 2),  # pods
         ({}, 0),
     ],
 )
 def test_the_fewest_nodes_of_one_type_follow_from_the_scarcest(
-    pods: dict[Shape, int], fewest: int
+    pods: dict[PodShape, int], fewest: int
 ) -> None:
-    problem = Problem(pods, [offer()])
-    assert nodes_needed(problem, 0) == fewest
-    assert len(plan(problem).nodes.kind) == fewest
-    assert bound(problem).usd_h == pytest.approx(4 * fewest, rel=1e-5)
+    problem = PackingProblem(pods, [offer()])
+    assert count_nodes(problem, 0) == fewest
+    assert len(plan_mix(problem).nodes.kind) == fewest
+    assert compute_bound(problem).usd_h == pytest.approx(4 * fewest, rel=1e-5)
 
 
 def test_shares_and_slices_never_meet_on_a_board() -> None:
-    shared, cut = (Shape(gpus=1, milli=500, sharing=way) for way in ("share", "mig"))
+    shared, cut = (PodShape(gpus=1, milli=500, sharing=way) for way in ("share", "mig"))
     halves = {shared: 1, cut: 1}
-    assert len(plan(Problem(halves, [offer(gpus=1)])).nodes.kind) == 2
+    assert len(plan_mix(PackingProblem(halves, [offer(gpus=1)])).nodes.kind) == 2
     same = {cut: 2}
-    assert len(plan(Problem(same, [offer(gpus=1)])).nodes.kind) == 1
+    assert len(plan_mix(PackingProblem(same, [offer(gpus=1)])).nodes.kind) == 1
 
 
 def test_a_plan_for_several_peaks_holds_each_and_not_their_sum() -> None:
-    gpu, cpu = Shape(gpus=4, cpu_milli=8000), Shape(cpu_milli=48000)
+    gpu, cpu = PodShape(gpus=4, cpu_milli=8000), PodShape(cpu_milli=48000)
     peaks = [Counter({gpu: 2}), Counter({cpu: 2})]
-    found = plan_for(Problem({gpu: 1, cpu: 1}, [offer()]), peaks)
+    found = plan_for_peaks(PackingProblem({gpu: 1, cpu: 1}, [offer()]), peaks)
     assert len(found.nodes.kind) == 2  # their sum would ask for four
     assert found.bound_usd_h == pytest.approx(8, rel=1e-5)
 
@@ -153,34 +153,38 @@ def test_a_plan_for_several_peaks_holds_each_and_not_their_sum() -> None:
 @pytest.mark.parametrize(
     ("shape", "reason"),
     [
-        (Shape(gpus=1, arch="arm64"), "architecture"),
-        (Shape(gpus=1, vendor="amd"), "GPU vendor"),
-        (Shape(gpus=1, models=("H100",)), "GPU model"),
-        (Shape(gpus=1, gpu_memory_mib=80000), "GPU memory"),
-        (Shape(gpus=8), "GPUs per node"),
-        (Shape(gpus=1, least_gpus=8), "GPUs per node"),
-        (Shape(cpu_milli=48001), "CPU"),
-        (Shape(memory_mib=190001), "memory"),
-        (Shape(types=("b",)), "instance type"),
-        (Shape(cpu_milli=1, vendor="amd", models=("H100",)), None),  # no GPU: any will do
+        (PodShape(gpus=1, arch="arm64"), "architecture"),
+        (PodShape(gpus=1, vendor="amd"), "GPU vendor"),
+        (PodShape(gpus=1, models=("H100",)), "GPU model"),
+        (PodShape(gpus=1, gpu_memory_mib=80000), "GPU memory"),
+        (PodShape(gpus=8), "GPUs per node"),
+        (PodShape(gpus=1, least_gpus=8), "GPUs per node"),
+        (PodShape(cpu_milli=48001), "CPU"),
+        (PodShape(memory_mib=190001), "memory"),
+        (PodShape(types=("b",)), "instance type"),
+        (PodShape(cpu_milli=1, vendor="amd", models=("H100",)), None),  # no GPU: any will do
     ],
 )
-def test_a_type_says_why_it_cannot_take_a_pod(shape: Shape, reason: str | None) -> None:
+def test_a_type_says_why_it_cannot_take_a_pod(shape: PodShape, reason: str | None) -> None:
     assert offer().refuses(shape) == reason
-    assert Problem({shape: 1}, [offer()]).unplaceable() == (() if reason is None else (shape,))
+    assert PackingProblem({shape: 1}, [offer()]).unplaceable() == (
+        () if reason is None else (shape,)
+    )
 
 
 def test_types_whose_gpus_nobody_can_use_are_no_hosts_for_the_others() -> None:
-    pods = {Shape(gpus=1, vendor="nvidia"): 1, Shape(cpu_milli=8000): 9}
+    pods = {PodShape(gpus=1, vendor="nvidia"): 1, PodShape(cpu_milli=8000): 9}
     amd = offer("amd", vendor="amd", usd_h=Decimal("0.1"))
-    assert [m["instance_type"] for m in plan(Problem(pods, [offer(), amd])).mix] == ["a"]
+    assert [m["instance_type"] for m in plan_mix(PackingProblem(pods, [offer(), amd])).mix] == ["a"]
 
 
 def test_what_has_no_price_is_no_type_to_buy() -> None:
-    problem = Problem({Shape(gpus=1): 1}, [offer(usd_h=None), offer("b", usd_h=Decimal(9))])
+    problem = PackingProblem(
+        {PodShape(gpus=1): 1}, [offer(usd_h=None), offer("b", usd_h=Decimal(9))]
+    )
     assert [o.instance_type for o in problem.offers] == ["b"]
     with pytest.raises(ValueError, match="no type takes"):
-        bound(Problem({Shape(gpus=1): 1}, [offer(usd_h=None)]))
+        compute_bound(PackingProblem({PodShape(gpus=1): 1}, [offer(usd_h=None)]))
 
 
 @pytest.mark.real_data
@@ -201,7 +205,7 @@ def test_openbs_pods_are_packed_onto_the_public_catalogue(
         ]  # fmt: skip
     with shared_data("openb/openb_pod_list_default.csv").open() as lines:
         pods = Counter(
-            Shape(
+            PodShape(
                 gpus=int(r["num_gpu"]),
                 milli=int(r["gpu_milli"]) or WHOLE if int(r["num_gpu"]) else WHOLE,
                 cpu_milli=int(r["cpu_milli"]),
@@ -212,10 +216,10 @@ def test_openbs_pods_are_packed_onto_the_public_catalogue(
             )
             for r in csv.DictReader(lines)
         )
-    problem = Problem(pods, offers)
+    problem = PackingProblem(pods, offers)
     assert pods.total() == 8152
     assert len(problem.offers) == 64  # 65 less p5e.48xlarge, which has no on-demand price
-    found = plan(problem)
+    found = plan_mix(problem)
     check(found, pods)
     bought = {str(m["instance_type"]) for m in found.mix}
     assert not [t for t in bought if t.startswith(("g5g", "g4ad", "p5e."))]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from analyzers.precision.analyzer import PrecisionAnalyzer
 from fallow.errors import SettingsError
-from fallow.nouns import Finding
+from fallow.models import Finding
 from fallow.settings import PrecisionSettings, load
 from tests.analyzers.stepped import Stepped
 

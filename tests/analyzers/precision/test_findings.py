@@ -8,13 +8,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analyzers.gpu_peaks import gpu_peaks
+from analyzers.gpu_peaks import read_gpu_peaks
 from analyzers.precision.analyzer import PrecisionAnalyzer
-from analyzers.precision.gains import formats, of_pipe, roofline, speedup
-from analyzers.waterfall import fall
+from analyzers.precision.gains import (
+    compute_pipe_gain,
+    compute_roofline,
+    compute_speedup,
+    list_formats,
+)
+from analyzers.waterfall import build_waterfall
 from fallow.errors import SettingsError
 from fallow.gpu_models import gpu_models
-from fallow.nouns import Finding
+from fallow.models import Finding
 from fallow.settings import PrecisionSettings, load
 from tests.analyzers.goldens import agree
 from tests.analyzers.hourly import Hours
@@ -74,8 +79,8 @@ def test_only_what_the_architecture_has_is_advised(
 def test_the_range_is_amdahl_under_the_roofline(hours: Hours) -> None:
     hours.workload("w", [FP32])
     hours.workload("m", [{**FP32, "dram_active": 0.7}])
-    low = speedup(0.5 / 0.8 * 0.5, 494.5 / 67 * 0.65)
-    high = speedup(0.5 / 0.8, 494.5 / 67 * 0.8)
+    low = compute_speedup(0.5 / 0.8 * 0.5, 494.5 / 67 * 0.65)
+    high = compute_speedup(0.5 / 0.8, 494.5 / 67 * 0.8)
     said = found(hours)
     assert said["w"].details["ranges"][0]["times_as_fast"] == pytest.approx([low, high], abs=1e-3)
     assert said["w"].gpu_hours == pytest.approx(48 * (1 - 1 / low), abs=1e-5)
@@ -94,7 +99,7 @@ def test_the_range_is_amdahl_under_the_roofline(hours: Hours) -> None:
     ],
 )  # fmt: skip
 def test_peaks_have_the_published_ridges(model: str, form: str, ridge: float) -> None:
-    peaks = gpu_peaks()[model]
+    peaks = read_gpu_peaks()[model]
     assert getattr(peaks, form) * 1000 / peaks.memory_gbs == pytest.approx(ridge, rel=0.06)
 
 
@@ -115,7 +120,7 @@ def test_a_workload_on_two_models_is_judged_on_each_and_pays_once(hours: Hours) 
     hours.workload("w", [BF16])
     hours.workload("w", [BF16], model="A100-80GB")
     advised = found(hours)["w"]
-    low = speedup(0.4 / 0.8 / 2, 1979 / 989 * 0.65)
+    low = compute_speedup(0.4 / 0.8 / 2, 1979 / 989 * 0.65)
     assert advised.subject.models == ("H100",)
     assert advised.details["hours_at_work"] == 48
     assert advised.gpu_hours == pytest.approx(48 * (1 - 1 / low), abs=1e-5)
@@ -138,23 +143,24 @@ ratios = st.floats(0.01, 1)
 
 
 @given(
-    model=st.sampled_from(sorted(gpu_peaks())), sm=ratios, pipe=ratios, dram=st.none() | ratios,
+    model=st.sampled_from(sorted(read_gpu_peaks())),
+    sm=ratios, pipe=ratios, dram=st.none() | ratios,
     kind=st.sampled_from(["fp32_asleep", "fp8"]),
 )  # fmt: skip
 def test_no_range_is_beyond_amdahl_the_roofline_or_the_peak(
     model: str, sm: float, pipe: float, dram: float | None, kind: str
 ) -> None:
-    peaks = gpu_peaks()[model]
+    peaks = read_gpu_peaks()[model]
     arch = next(m.arch for m in gpu_models() if m.gpu_model == model)
     now = peaks.fp32_tflops if kind == "fp32_asleep" else peaks.tensor_tflops
-    for one in formats(kind, arch):
-        gain = of_pipe({"sm": sm, "dram": dram}, pipe, now, peaks, one)
+    for one in list_formats(kind, arch):
+        gain = compute_pipe_gain({"sm": sm, "dram": dram}, pipe, now, peaks, one)
         if gain is None:
             continue
         assert 1 <= gain.low <= gain.high
         assert gain.high <= getattr(peaks, one.rate) / now
-        assert gain.high <= roofline(dram, one.bytes) + 1e-9
-        assert gain.high <= speedup(min(1.0, pipe / sm), 1e9) + 1e-6
+        assert gain.high <= compute_roofline(dram, one.bytes) + 1e-9
+        assert gain.high <= compute_speedup(min(1.0, pipe / sm), 1e9) + 1e-6
         assert 0 <= gain.shares[0] <= gain.shares[1] < 1
 
 
@@ -174,7 +180,7 @@ def test_what_is_saved_never_exceeds_the_bill(views: Any, fleet: list[Any]) -> N
                  "dram_active": dram}  # fmt: skip
         hours.workload(f"w{n % 3}", [shown], kind="Deployment", model=model, hours=(0, 26))
     made = PrecisionAnalyzer().find(views, hours.window)
-    poured = fall(views, hours.window, made)
+    poured = build_waterfall(views, hours.window, made)
     assert poured.saved().gpu_hours <= poured.bill.gpu_hours
     assert sum(f.gpu_hours for f in made) <= 26 * len(fleet) + 1e-6
     for one in made:

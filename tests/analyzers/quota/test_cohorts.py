@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzers.quota.cohorts import Tree, trees
+from analyzers.quota.cohorts import CohortTree, build_trees
 
 INF = np.inf
 Doubles = npt.NDArray[np.float64]
@@ -37,7 +37,7 @@ def test_a_queue_has_what_kueue_would_let_it_have(
 ) -> None:
     """Queue a (nominal 4, all used) in A, b (nominal 6, 1 used, lends 2) in B, both under R."""
     amounts = {n: (np.array([a]), np.array([b]), np.array([c])) for n, (a, b, c) in own.items()}
-    tree = Tree(
+    tree = CohortTree(
         ("A", "B"), {"A": "R", "B": "R"}, amounts, hours(4, 6), hours(*limit), hours(INF, 2)
     )
     assert tree.room(hours(4, 1)).tolist() == [list(room)]
@@ -53,7 +53,7 @@ def test_no_queue_can_have_more_than_the_tree_or_less_for_lending_more(
     def room(most: float) -> Doubles:
         lends = np.full((1, 3), most)
         parents, up = ("A", "A", "B"), {"A": "R", "B": "R"}
-        tree = Tree(parents, up, {}, hours(*nominal), hours(INF, INF, INF), lends)
+        tree = CohortTree(parents, up, {}, hours(*nominal), hours(INF, INF, INF), lends)
         found: Doubles = tree.room(hours(*used))[0]
         return found
 
@@ -77,6 +77,6 @@ def test_queues_of_one_tree_are_one_group_and_a_circle_ends() -> None:
             "parent": ["A", "B", None, "x", "A"],
         }
     )  # fmt: skip
-    found = trees(rows).rooted(queues)
+    found = build_trees(rows).rooted(queues)
     assert found["parent"].to_list() == ["R", "R", None, "y", "A"]
     assert found["cohort"].to_list() == ["A", "B", None, "x", "A"]

@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzers.quota.analyzer import QuotaAnalyzer
-from analyzers.quota.groups import Group, Money
-from analyzers.quota.measures import Measures, measures
+from analyzers.quota.groups import FreeGpus, QuotaGroup
+from analyzers.quota.measures import QuotaMeasures, measure_group
 from analyzers.quota.proposal import propose
-from analyzers.waterfall import fall
+from analyzers.waterfall import build_waterfall
 from fallow.errors import SettingsError
-from fallow.nouns import Finding
+from fallow.models import Finding
 from fallow.settings import QuotaSettings, load
-from runtime.findings import document
+from runtime.operations.findings import document
 
 GOLDEN = Path(__file__).parent / "golden"
 Ground = Any
@@ -52,7 +52,7 @@ def test_golden(name: str, make_ground: Make) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(json.dumps(made, indent=2) + "\n")
     assert made == json.loads(golden.read_text())
-    bill = fall(ground.views, ground.window, analyzer.find(ground.views, ground.window))
+    bill = build_waterfall(ground.views, ground.window, analyzer.find(ground.views, ground.window))
     assert bill.saved().gpu_hours <= bill.bill.gpu_hours
 
 
@@ -317,19 +317,19 @@ def test_illegal_thresholds_name_what_is_legal(key: str, value: float, legal: st
         load(environ={}, flags={f"quota.{key}": value})
 
 
-def group(nominal: list[int], used: list[list[float]], waiting: list[list[float]]) -> Group:
+def group(nominal: list[int], used: list[list[float]], waiting: list[list[float]]) -> QuotaGroup:
     shape = 40 * 24, len(nominal)
     rows = np.resize(np.repeat(np.array(used), 24, axis=0), shape)
     waits = np.resize(np.repeat(np.array(waiting), 24, axis=0), shape)
     none = np.zeros(shape)
     inside = np.arange(shape[0]) >= shape[0] - 24 * 7
     free = np.full(shape[0], 5.0)
-    return Group(
+    return QuotaGroup(
         "c", "ResourceQuota", "", "nvidia.com/gpu", False,
         tuple((f"n{n}", "q") for n in range(len(nominal))), np.arange(shape[0]), inside,
         np.tile(np.array(nominal, dtype=np.float64), (shape[0], 1)), np.full(shape, np.inf),
         rows, waits, rows, waits, none, none, none, none,
-        Money(free, 1.0, True, 64, 0, 0, 1),
+        FreeGpus(free, 1.0, True, 64, 0, 0, 1),
     )  # fmt: skip
 
 
@@ -343,7 +343,7 @@ def test_a_proposal_moves_quota_and_makes_none(
 ) -> None:
     chosen = QuotaSettings(max_regret=regret)
     one = group(nominal, used, waiting)
-    said: Measures = measures(one)
+    said: QuotaMeasures = measure_group(one)
     free = one.money.free[one.inside]
     assert (said.stranded.sum(axis=1) <= free + 1e-6).all()
     assert said.stranded.sum() == pytest.approx(said.served.sum())

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analyzers.reliability.analyzer import ReliabilityAnalyzer
-from analyzers.waterfall import fall
-from fallow.nouns import Finding
+from analyzers.waterfall import build_waterfall
+from fallow.models import Finding
 from fallow.settings import ReliabilitySettings
 from fallow.xids import xid_meaning, xid_meanings
-from runtime.findings import document
+from runtime.operations.findings import document
 from tests.analyzers.goldens import agree
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -246,7 +246,7 @@ def test_whatever_happens_savings_stay_within_the_bill_and_are_the_same_again(  
     analyzer = ReliabilityAnalyzer(ReliabilitySettings(min_gpu_hours=0))
     made = analyzer.find(ward.views, ward.window)
     assert made == analyzer.find(ward.views, ward.window)
-    poured = fall(ward.views, ward.window, made)
+    poured = build_waterfall(ward.views, ward.window, made)
     for finding in made:
         assert 0 <= finding.gpu_hours <= poured.bill.gpu_hours + 1e-6
         assert 0 <= (finding.usd or 0) <= (poured.bill.usd or Decimal()) + Decimal("0.01")

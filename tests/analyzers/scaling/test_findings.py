@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analyzers.scaling.analyzer import ScalingAnalyzer
-from analyzers.scaling.families import stem
-from analyzers.waterfall import fall
+from analyzers.scaling.families import strip_run_suffix
+from analyzers.waterfall import build_waterfall
 from fallow.errors import SettingsError
-from fallow.nouns import Finding
+from fallow.models import Finding
 from fallow.service_levels import ScalingSettings
 from fallow.settings import load
 from tests.analyzers.goldens import agree
@@ -37,7 +37,7 @@ def test_a_site_becomes_its_document(case: str, stepped: Stepped) -> None:
         stepped.job(**job)
     made = ScalingAnalyzer().find(stepped.views, stepped.window)
     agree(GOLDEN / case, made)
-    fallen = fall(stepped.views, stepped.window, made)
+    fallen = build_waterfall(stepped.views, stepped.window, made)
     assert 0 < fallen.saved().gpu_hours <= fallen.bill.gpu_hours
 
 
@@ -129,7 +129,7 @@ def test_explain_shows_the_paces(stepped: Stepped) -> None:
     ],
 )  # fmt: skip
 def test_a_name_without_its_run(name: str, family: str) -> None:
-    assert stem(name) == family
+    assert strip_run_suffix(name) == family
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_never_more_than_the_ledger_has(
     for number, (gpus, work, begin, length) in enumerate(jobs):
         site.job(f"j-{number}", gpus, work, hours=(begin, begin + length))
     made = list(found(site, efficiency=threshold).values())
-    fallen = fall(site.views, site.window, made)
+    fallen = build_waterfall(site.views, site.window, made)
     assert fallen.saved().gpu_hours <= fallen.bill.gpu_hours
     for finding in made:
         held = site.views.query(

@@ -10,16 +10,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analyzers.services.analyzer import ServicesAnalyzer
-from analyzers.services.levels import Level, Service, services
-from analyzers.services.objectives import told
+from analyzers.services.levels import InferenceService, ServiceLevel, read_services
+from analyzers.services.objectives import parse_objectives
 from analyzers.sizing.analyzer import SizingAnalyzer
-from analyzers.waterfall import fall
+from analyzers.waterfall import build_waterfall
 from fallow.errors import SettingsError, UsageError
-from fallow.nouns import Finding
-from fallow.seams import Analyzer
+from fallow.models import Finding
+from fallow.protocols import Analyzer
 from fallow.service_levels import ServicesSettings
 from fallow.settings import load
-from runtime import analyzing
+from runtime.operations import analyzer_runs
 from tests.analyzers.goldens import agree
 from tests.analyzers.served import QUIET, Served
 
@@ -36,8 +36,8 @@ def found(site: Served, **chosen: Any) -> dict[str, Finding]:
     return {f.subject.workload: f for f in analyzer(**chosen).find(site.views, site.window)}
 
 
-def judged(site: Served, **chosen: Any) -> Service:
-    (one,) = services(site.views, site.window, analyzer(**chosen).settings)
+def judged(site: Served, **chosen: Any) -> InferenceService:
+    (one,) = read_services(site.views, site.window, analyzer(**chosen).settings)
     return one
 
 
@@ -53,7 +53,7 @@ def test_a_site_becomes_its_document(case: str, served: Served) -> None:
         served.service(**service)
     made = analyzer(**said["settings"]).find(served.views, served.window)
     agree(GOLDEN / case, made)
-    fallen = fall(served.views, served.window, made)
+    fallen = build_waterfall(served.views, served.window, made)
     assert 0 < fallen.saved().gpu_hours <= fallen.bill.gpu_hours
 
 
@@ -138,7 +138,7 @@ def test_the_owner_is_heard_before_the_settings(served: Served) -> None:
     assert [level.state for level in judged(served).levels] == ["met"]
     served.service("mute", BAD, slo="fast, please")
     (misread,) = [
-        s for s in services(served.views, served.window, analyzer().settings) if s.misread
+        s for s in read_services(served.views, served.window, analyzer().settings) if s.misread
     ]
     assert misread.keeps is not None
     assert "not like e2e<=2s@99%" in misread.keeps
@@ -155,15 +155,15 @@ def test_a_missed_level_takes_back_what_others_advise(served: Served) -> None:
     served.service("slow", BAD, replicas=8)
     served.service("fine", GOOD, replicas=8)
     both: dict[str, Analyzer] = {"sizing": SizingAnalyzer(), "services": analyzer()}
-    made = analyzing.examine(served.views, served.window, both)
+    made = analyzer_runs.run_analyzers(served.views, served.window, both)
     sized = {f.subject.workload: f for f in made.findings if f.analyzer == "sizing"}
     assert sized["fine"].recommendations
     assert sized["slow"].recommendations == ()
     assert "service level is missed" in sized["slow"].details["vetoed"]
     assert sized["slow"].evidence == "suspected"
-    alone = analyzing.examine(served.views, served.window, {"sizing": SizingAnalyzer()})
+    alone = analyzer_runs.run_analyzers(served.views, served.window, {"sizing": SizingAnalyzer()})
     assert all(f.recommendations for f in alone.findings)
-    guarded = analyzing.examine(
+    guarded = analyzer_runs.run_analyzers(
         served.views, served.window, {"sizing": SizingAnalyzer()}, guards=[analyzer()]
     )
     assert [f.subject.workload for f in guarded.findings if not f.recommendations] == ["slow"]
@@ -200,7 +200,7 @@ def test_explain_shows_the_counts(served: Served) -> None:
 )  # fmt: skip
 def test_an_annotation_that_cannot_be_read_says_how_it_is_written(text: str) -> None:
     with pytest.raises(UsageError, match="not like e2e<=2s@99%"):
-        told(text)
+        parse_objectives(text)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_attainment_is_a_share_that_rises_with_the_objective(  # noqa: PLR0917
     site.service("a", counts, replicas=replicas, hours=range(3),
                  rank={"act": rank, "gr_engine_active": rank})  # fmt: skip
     site.told("a", others, replicas, (0.3, 1.1, 4.0, 8.0), hours=range(3, 6))
-    held: list[Level] = []
+    held: list[ServiceLevel] = []
     for end in ends:
         within = timedelta(seconds=end)
         levels = judged(site, objectives=[{"within": within}], least_requests=1).levels
@@ -258,7 +258,7 @@ def test_attainment_is_a_share_that_rises_with_the_objective(  # noqa: PLR0917
     made = analyzer(objectives=[{"within": "20s", "target": 0.5}], least_requests=1).find(
         site.views, site.window
     )
-    fallen = fall(site.views, site.window, made)
+    fallen = build_waterfall(site.views, site.window, made)
     assert fallen.saved().gpu_hours <= fallen.bill.gpu_hours
     claims = [c for f in made for a in f.recommendations for c in a.claims]
     ledger = {

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analyzers.sizing.analyzer import SizingAnalyzer
-from analyzers.waterfall import fall
+from analyzers.waterfall import build_waterfall
 from fallow.errors import SettingsError
-from fallow.nouns import Finding
+from fallow.models import Finding
 from fallow.settings import SizingSettings, load
 from tests.analyzers.goldens import agree
 from tests.analyzers.hourly import Hours
@@ -321,7 +321,7 @@ def test_no_workload_wastes_more_than_it_cost_and_confirmation_takes_two_witness
             )
         if one.evidence == "confirmed":
             assert any(rank["power_w"] is not None for rank in ranks)
-    poured = fall(views, hours.window, made)
+    poured = build_waterfall(views, hours.window, made)
     assert poured.saved().gpu_hours <= poured.bill.gpu_hours
     saved, bill = poured.saved().usd, poured.bill.usd
     assert saved is None or bill is None or saved <= bill

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from analyzers.sizing.analyzer import SizingAnalyzer
-from collectors.kube.owners import Top
-from collectors.kube.pods import Surroundings, pod_row
+from collectors.kube.owners import TopOwner
+from collectors.kube.pods import PodContext, pod_row
 from fallow.window import Window
 from simulator.exporters.container_rows import container_rows
-from simulator.nouns import Tenure
-from simulator.work.behaviours import Plan, Script, script
+from simulator.models import DeviceAllocation
+from simulator.work.behaviours import Script, WorkPlan, script
 from tests.kube.objects import as_pod
 from tests.simulator.cluster.conftest import START_S, Small
 
@@ -59,7 +59,7 @@ def deployment(name: str, requests: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _always(top: Top, _pod: Any) -> Top:
+def _always(top: TopOwner, _pod: Any) -> TopOwner:
     return top
 
 
@@ -72,7 +72,7 @@ def planted(views: Any) -> dict[str, tuple[str, dict[str, float]]]:
     for number, behaviour in enumerate(BEHAVIOURS):
         for plan in PLANTED:
             name = f"{behaviour}-{plan}".replace(" ", "-")
-            scripts[name] = script(Plan(behaviour, 11 + number), START_S)
+            scripts[name] = script(WorkPlan(behaviour, 11 + number), START_S)
             plans[name] = plan, need(scripts[name])
             world.make("Deployment", name, deployment(name, asked(plans[name][1], plan)))
     world.run(3000)
@@ -84,14 +84,15 @@ def planted(views: Any) -> dict[str, tuple[str, dict[str, float]]]:
     end = BEGIN + timedelta(days=DAYS)
     by_uid = {p["metadata"]["uid"]: p["metadata"]["labels"]["app"] for p in world.pods()}
     tenures = [
-        Tenure(t.holder, t.devices, t.start_s, MOMENTS[-1] + 1) for t in world.cluster.tenures
+        DeviceAllocation(t.holder, t.devices, t.start_s, MOMENTS[-1] + 1)
+        for t in world.cluster.tenures
     ]
     of = {uid: scripts[name] for uid, name in by_uid.items()}
     views.put(*container_rows(tenures, of, MOMENTS, cluster="c"))
     for pod in world.pods():
         name = by_uid[pod["metadata"]["uid"]]
-        top = Top("Deployment", name, None)
-        around = Surroundings(cluster="c", now=lambda: end, resolve=partial(_always, top))
+        top = TopOwner("Deployment", name, None)
+        around = PodContext(cluster="c", now=lambda: end, resolve=partial(_always, top))
         row = pod_row(as_pod(pod), around)
         naive = {
             k: v.astimezone(UTC).replace(tzinfo=None) if isinstance(v, datetime) else v

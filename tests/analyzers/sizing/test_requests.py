@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from analyzers.sizing.analyzer import SizingAnalyzer
-from analyzers.waterfall import fall
-from fallow.nouns import Finding
+from analyzers.waterfall import build_waterfall
+from fallow.models import Finding
 from tests.analyzers.hourly import GIB, HOURS, NAIVE, Hours
 
 WEEK = 7 * 24 * 12
@@ -175,7 +175,7 @@ def test_it_says_which_request_strands_gpus_and_what_they_cost(
     assert ("free GPUs from use" in finding.recommendations[0].why) == bool(strands)
     if strands:
         assert finding.usd == Decimal("6.88") * Decimal(repr(blocked_hours))
-    bill = fall(hours.views, hours.window, [finding])
+    bill = build_waterfall(hours.views, hours.window, [finding])
     assert bill.saved().gpu_hours <= bill.bill.gpu_hours
 
 

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analyzers.spot.analyzer import SpotAnalyzer
-from analyzers.spot.market import Market
-from analyzers.waterfall import fall
-from fallow.nouns import Finding
+from analyzers.spot.market import SpotMarket
+from analyzers.waterfall import build_waterfall
+from fallow.models import Finding
 from fallow.settings import SpotSettings
 from fallow.window import Window
 from tests.analyzers.goldens import agree
@@ -285,7 +285,9 @@ def test_real_price_changes_become_the_mean_of_the_time_they_held(
         ],
     )
     window = Window(datetime(2020, 1, 10, tzinfo=UTC), datetime(2020, 3, 10, tzinfo=UTC))
-    offers = Market(fleet.views, window, SpotSettings()).offers(("aws", "us-east-1", "p3.16xlarge"))
+    offers = SpotMarket(fleet.views, window, SpotSettings()).offers(
+        ("aws", "us-east-1", "p3.16xlarge")
+    )
     assert {o.zone for o in offers} == set(history["az"])
     for offer in offers:
         # By the minute instead of by the change: the same mean.
@@ -331,7 +333,7 @@ def test_work_on_spot_never_costs_less_than_its_price_and_saves_no_more_than_the
     analyzer = SpotAnalyzer(SpotSettings(min_saving=0, min_gpu_hours=0, min_discount=0))
     made = analyzer.find(fleet.views, fleet.window)
     assert made == analyzer.find(fleet.views, fleet.window)
-    poured = fall(fleet.views, fleet.window, made)
+    poured = build_waterfall(fleet.views, fleet.window, made)
     for finding in made:
         for plan in finding.details["plans"]:
             assert plan["stretch"]["pessimistic"] >= 1

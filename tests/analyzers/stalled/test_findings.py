@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analyzers.stalled.analyzer import StalledAnalyzer
-from analyzers.stalled.limits import limits
-from fallow.nouns import Finding
+from analyzers.stalled.limits import read_limits
+from fallow.models import Finding
 from fallow.settings import StalledSettings
 from tests.analyzers.conftest import Memory
 from tests.analyzers.gangs import SHOWN, Gangs
@@ -77,6 +77,18 @@ def test_progress_that_stands_still_confirms_it(gangs: Gangs) -> None:
     assert (made.evidence, made.details["actionable"]) == ("confirmed", True)
     assert made.details["progress"]["metric"] == "train_global_step"
     assert made.details["progress"]["value"] == 1000 + 120 * 30
+
+
+def test_a_step_that_shows_late_delays_only_what_confirms_it(gangs: Gangs) -> None:
+    # The last step ended before the hang; the metric's own minute shows it one, or three, later.
+    gangs.job("w", *[(WORKED, ("spin", 10))] * 2)
+    gangs.progress("w", (122, 30), (8, 0))
+    gangs.job("later", *[(WORKED, ("spin", 11))] * 2)
+    gangs.progress("later", (122, 30), (9, 0))
+    gangs.job("moved", *[(WORKED, ("spin", 12))] * 2)
+    gangs.progress("moved", (125, 30), (7, 0))
+    evidence = {name: finding.evidence for name, finding in found(gangs).items()}
+    assert evidence == {"w": "suspected", "later": "confirmed"}
 
 
 def test_progress_that_moves_clears_it(gangs: Gangs) -> None:
@@ -149,7 +161,7 @@ def test_ranks_that_wait_for_one_that_evaluates_or_saves_are_not_stalled(
 def test_a_host_that_moves_data_is_in_a_phase_whatever_the_gpus_show(
     gangs: Gangs, column: str
 ) -> None:
-    most = limits()["phase_bps"]
+    most = read_limits()["phase_bps"]
     for name, bps in (("below", most - 100), ("at", most)):
         gangs.job(name, *[(WORKED, ("spin", 30))] * 2)
         gangs.progress(name, (120, 30), (30, 0))
@@ -243,6 +255,40 @@ def test_power_lies_below_the_jobs_own_working_level(
     gangs.job("w", *[(WORKED, ("spin", 20))] * 2, shown={"spin": {"power_w": watts}})
     assert bool(found(gangs)) is stalled
     assert ("near the 600 W" in doubts(gangs).get("w", "")) is not stalled
+
+
+@pytest.mark.parametrize(
+    ("shown", "stalled"),
+    [
+        ({"energy_mj": 5e9}, False),
+        ({"power_w": 180.25}, False),
+        ({"power_w": 180.0}, True),
+        ({"energy_mj": None}, True),
+    ],
+)
+def test_an_exporter_that_repeats_an_old_value_shows_no_spin(
+    gangs: Gangs, shown: dict[str, float | None], stalled: bool
+) -> None:
+    gangs.job("w", *[(WORKED, ("spin", 20))] * 2, shown={"spin": shown})
+    gangs.progress("w", (120, 30), (20, 0))
+    assert bool(found(gangs)) is stalled
+    if not stalled:
+        assert doubts(gangs)["w"] == "the telemetry of GPU-1 repeats an old value"
+
+
+@pytest.mark.parametrize(("minutes", "stalled"), [(9, True), (10, False)])
+def test_an_exporter_that_freezes_in_a_spin_shows_no_more_of_it(
+    gangs: Gangs, minutes: int, stalled: bool
+) -> None:
+    # A counter that moved in the first 20 minutes of the spin, and then no more.
+    pieces = (WORKED, *[("spin", 1), ("on", 1)] * 10, ("stands", minutes))
+    shown: dict[str, dict[str, float | None]] = {
+        "spin": {"energy_mj": 5e9},
+        "on": {**SHOWN["spin"], "energy_mj": 6e9},
+        "stands": {**SHOWN["spin"], "energy_mj": 6e9},
+    }
+    gangs.job("w", *[pieces] * 2, shown=shown)
+    assert bool(found(gangs)) is stalled
 
 
 def test_power_is_flat(gangs: Gangs) -> None:

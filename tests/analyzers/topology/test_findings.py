@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analyzers.topology.analyzer import TopologyAnalyzer
-from analyzers.topology.spread import Place, blocks, spread
-from analyzers.waterfall import fall
+from analyzers.topology.spread import GangNode, compare_spread, find_blocks
+from analyzers.waterfall import build_waterfall
 from fallow.errors import SettingsError
-from fallow.nouns import Finding
+from fallow.models import Finding
 from fallow.settings import TopologySettings, load
 from tests.analyzers.goldens import agree
 from tests.analyzers.hourly import Hours
@@ -132,7 +132,7 @@ def test_replicas_and_jobs_that_need_their_nodes_are_left_alone(hours: Hours) ->
 def test_levels_are_those_that_labels_name(
     labels: str | None, zone: str | None, names: list[str]
 ) -> None:
-    assert list(blocks("n", zone, labels)) == names
+    assert list(find_blocks("n", zone, labels)) == names
 
 
 def test_a_bad_threshold_names_its_range() -> None:
@@ -152,17 +152,17 @@ def test_the_nearest_place_is_never_farther_than_the_one_it_has(
 ) -> None:
     rack = "topology.kubernetes.io/rack"
     places = [
-        Place(f"n{n}", gpus, blocks(f"n{n}", zone, json.dumps({rack: name})))
+        GangNode(f"n{n}", gpus, find_blocks(f"n{n}", zone, json.dumps({rack: name})))
         for n, (gpus, zone, name) in enumerate(site)
     ]
     takes = [data.draw(st.integers(0, place.gpus)) for place in places]
     used = [
-        Place(place.node, take, place.blocks)
+        GangNode(place.node, take, place.blocks)
         for place, take in zip(places, takes, strict=True) if take
     ]  # fmt: skip
     if not used:
         return
-    lies = spread(used, places, "H100")
+    lies = compare_spread(used, places, "H100")
     assert 0 < lies.score <= 1
     for name, count in lies.used.items():
         assert 1 <= lies.needed[name] <= count
@@ -229,7 +229,7 @@ def test_what_is_saved_never_exceeds_the_bill(
         assert finding.usd is None or 0 <= finding.usd <= usd
         assert (finding.usd is None) == (usd is None)
         assert 0 < finding.details["share"] < 1
-    poured = fall(views, hours.window, made)
+    poured = build_waterfall(views, hours.window, made)
     saved, bill = poured.saved(), poured.bill
     assert saved.gpu_hours <= bill.gpu_hours
     assert (saved.usd or 0) <= (bill.usd or 0)

@@ -14,9 +14,15 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from analyzers.waterfall import Waterfall, clipped, credited, fall, hours
-from analyzers.waterfall_cells import Cells, portion
-from fallow.nouns import STATES, Claim, Finding, Recommendation, Subject
+from analyzers.waterfall import (
+    SavingsWaterfall,
+    add_savings,
+    build_waterfall,
+    clip_finding,
+    round_hours,
+)
+from analyzers.waterfall_cells import LedgerCells, split_amount
+from fallow.models import STATES, Claim, Finding, Recommendation, Subject
 from fallow.window import Window
 
 Memory = Any
@@ -68,7 +74,7 @@ def finding(*claims: Claim, analyzer: str = "idle", number: int = 0, **changes: 
     return msgspec.structs.replace(made, **changes)
 
 
-def marginal(waterfall: Waterfall) -> list[tuple[str, float]]:
+def marginal(waterfall: SavingsWaterfall) -> list[tuple[str, float]]:
     return [(step.analyzer, step.marginal.gpu_hours) for step in waterfall.steps]
 
 
@@ -79,11 +85,11 @@ def test_the_second_gets_what_the_first_leaves_in_the_documented_order(views: Me
         finding(claim(0.5), analyzer="idle", number=2, evidence="suspected"),
         finding(claim(0.25), analyzer="idle", number=3),
     ]
-    fallen = fall(views, DAY, found)
+    fallen = build_waterfall(views, DAY, found)
     assert marginal(fallen) == [("idle", 0.25), ("idle", 0.5), ("spot", 0.25)]
     assert [s.gross.gpu_hours for s in fallen.steps] == [0.25, 0.5, 0.75]
     assert fallen.saved() == fallen.bill
-    advice = credited(found, fallen)[0].recommendations[0]
+    advice = add_savings(found, fallen)[0].recommendations[0]
     assert (advice.gross_usd, advice.marginal_usd) == (Decimal(3), Decimal(1))
 
 
@@ -104,7 +110,7 @@ def test_of_one_cell_is_taken_what_would_be_taken_of_several(
     row = {**about, "pool": "p", "node": "n", "model": "H100", "priced": True}
     one = {**row, "gpu_us": gpu_us, "usd_e8": usd_e8}
     empty = {**row, "node": "other", "gpu_us": 0, "usd_e8": 0}
-    alone, beside = (Cells(pa.Table.from_pylist(rows)) for rows in ([one], [one, empty]))
+    alone, beside = (LedgerCells(pa.Table.from_pylist(rows)) for rows in ([one], [one, empty]))
     for hours_, usd in asked:
         grants = [cells.take(claim(hours_, usd)) for cells in (alone, beside)]
         first, second = ([*map(list, (g.rows, g.gpu_us, g.cost, g.saved))] for g in grants)
@@ -116,14 +122,14 @@ def test_of_one_cell_is_taken_what_would_be_taken_of_several(
 def test_what_nobody_orders_comes_last(views: Memory) -> None:
     post(views, [posted()])
     found = [finding(claim(1), analyzer="aardvark"), finding(claim(1), analyzer="anomalies")]
-    assert marginal(fall(views, DAY, found)) == [("anomalies", 1.0), ("aardvark", 0.0)]
+    assert marginal(build_waterfall(views, DAY, found)) == [("anomalies", 1.0), ("aardvark", 0.0)]
 
 
 def test_alternatives_of_one_finding_share_its_hours(views: Memory) -> None:
     post(views, [posted()])
     stop = Recommendation("stop", "w", "idle", True, claims=(claim(1),))
     both = finding(recommendations=(stop, msgspec.structs.replace(stop, verb="tell")))
-    fallen = fall(views, DAY, [both])
+    fallen = build_waterfall(views, DAY, [both])
     assert [s.gross.gpu_hours for s in fallen.steps] == [1.0, 1.0]
     assert marginal(fallen) == [("idle", 1.0), ("idle", 0.0)]
 
@@ -132,7 +138,7 @@ def test_an_alternative_takes_nothing_from_the_workload_s_other_findings(views: 
     post(views, [posted(gpu_seconds=7200.0)])
     stop = Recommendation("stop", "w", "idle", True, claims=(claim(1),))
     found = [finding(number=1, recommendations=(stop, stop)), finding(claim(1), number=2)]
-    assert [got for _, got in marginal(fall(views, DAY, found))] == [1.0, 0.0, 1.0]
+    assert [got for _, got in marginal(build_waterfall(views, DAY, found))] == [1.0, 0.0, 1.0]
 
 
 def test_parts_of_one_finding_s_waste_add_up_to_it_and_no_further(views: Memory) -> None:
@@ -140,7 +146,7 @@ def test_parts_of_one_finding_s_waste_add_up_to_it_and_no_further(views: Memory)
     parts = tuple(
         Recommendation("do", "part", "of it", True, claims=(claim(part),)) for part in (3, 4, 5)
     )
-    fallen = fall(views, DAY, [finding(gpu_hours=8.0, recommendations=parts)])
+    fallen = build_waterfall(views, DAY, [finding(gpu_hours=8.0, recommendations=parts)])
     assert [got for _, got in marginal(fallen)] == [3.0, 4.0, 1.0]
     assert [step.gross.gpu_hours for step in fallen.steps] == [3.0, 4.0, 5.0]
 
@@ -149,23 +155,23 @@ def test_a_lower_price_saves_its_part_and_takes_the_whole_hour(views: Memory) ->
     post(views, [posted(state="productive")])
     cheaper = finding(claim(1, Decimal("2.5"), state="productive"), analyzer="spot")
     after = finding(claim(1, state="productive"), analyzer="anomalies")
-    spot, rest = fall(views, DAY, [cheaper, after]).steps
+    spot, rest = build_waterfall(views, DAY, [cheaper, after]).steps
     assert spot.marginal.usd == Decimal("2.5")
     assert rest.marginal.gpu_hours == 0.0
 
 
 def test_free_and_stranded_are_both_nobody_s(views: Memory) -> None:
     post(views, [posted(state="free", namespace="", workload_kind="", workload="")])
-    (step,) = fall(views, DAY, [finding(claim(9, state="stranded", namespace=""))]).steps
+    (step,) = build_waterfall(views, DAY, [finding(claim(9, state="stranded", namespace=""))]).steps
     assert step.marginal.gpu_hours == 0.0
     asked = claim(9, state="stranded", namespace="", workload_kind="", workload="")
-    (step,) = fall(views, DAY, [finding(asked)]).steps
+    (step,) = build_waterfall(views, DAY, [finding(asked)]).steps
     assert step.marginal.gpu_hours == 1.0
 
 
 def test_hours_without_a_price_save_hours_and_no_dollars(views: Memory) -> None:
     post(views, [posted(usd=None, priced=False)])
-    (step,) = fall(views, DAY, [finding(claim(1, Decimal(100)))]).steps
+    (step,) = build_waterfall(views, DAY, [finding(claim(1, Decimal(100)))]).steps
     assert step.marginal == step.gross
     assert (step.marginal.usd, step.marginal.unpriced_gpu_hours) == (None, 1.0)
 
@@ -173,7 +179,7 @@ def test_hours_without_a_price_save_hours_and_no_dollars(views: Memory) -> None:
 @pytest.mark.parametrize("asked", [math.nan, -1.0, 0.0, -math.inf])
 def test_a_senseless_claim_gets_nothing(views: Memory, asked: float) -> None:
     post(views, [posted()])
-    (step,) = fall(views, DAY, [finding(claim(asked))]).steps
+    (step,) = build_waterfall(views, DAY, [finding(claim(asked))]).steps
     assert (step.marginal.gpu_hours, step.marginal.usd) == (0.0, Decimal(0))
 
 
@@ -181,19 +187,19 @@ def test_a_senseless_claim_gets_nothing(views: Memory, asked: float) -> None:
 def test_who_is_not_on_the_bill_is_saved_nothing(views: Memory, about: str) -> None:
     post(views, [posted()])
     elsewhere = msgspec.structs.replace(claim(1), **{about: "elsewhere"})
-    (step,) = fall(views, DAY, [finding(elsewhere)]).steps
+    (step,) = build_waterfall(views, DAY, [finding(elsewhere)]).steps
     assert step.marginal.gpu_hours == 0.0
 
 
 def test_a_finding_claims_its_window_s_part_of_another_window() -> None:
     half = Window(START, START + timedelta(hours=HOURS / 2))
-    (advice,) = clipped(finding(claim(6, Decimal(24))), half).recommendations
+    (advice,) = clip_finding(finding(claim(6, Decimal(24))), half).recommendations
     assert advice.claims[0].gpu_hours == 3.0
     assert advice.claims[0].usd == Decimal(12)
 
 
 def test_an_empty_ledger_saves_nothing(views: Memory) -> None:
-    fallen = fall(views, DAY, [finding(claim(1))])
+    fallen = build_waterfall(views, DAY, [finding(claim(1))])
     assert fallen.bill.gpu_hours == 0.0
     assert fallen.saved().gpu_hours == 0.0
     assert fallen.by("team") == []
@@ -267,7 +273,7 @@ def test_savings_never_exceed_the_bill_in_any_window_and_grouping(
         for n, (claims, analyzer, evidence, saving) in enumerate(asked)
         for advice in [Recommendation("v", "t", "w", True, saving=saving, claims=tuple(claims))]
     ]
-    fallen = fall(ledger, window, found)
+    fallen = build_waterfall(ledger, window, found)
     since = window.start.replace(tzinfo=None, minute=0)
     within = [r for r in unique.values() if since <= r["bucket"] < window.end.replace(tzinfo=None)]
     for size in (1, 2):
@@ -289,14 +295,14 @@ def test_savings_never_exceed_the_bill_in_any_window_and_grouping(
     parts = [fallen.saved(saving=name) for name in ("cash", "capacity", "commitment")]
     assert sum(p.gpu_hours for p in parts) == pytest.approx(whole.gpu_hours, abs=1e-5)
     assert sum(s.marginal.gpu_hours for s in fallen.steps) <= fallen.bill.gpu_hours + 1e-6
-    assert hours(sum(fallen.grants["gpu_us"].to_pylist())) == whole.gpu_hours
-    again = fall(ledger, window, list(reversed(found)))
+    assert round_hours(sum(fallen.grants["gpu_us"].to_pylist())) == whole.gpu_hours
+    again = build_waterfall(ledger, window, list(reversed(found)))
     assert again.steps == fallen.steps
 
 
 @for_all(have=st.lists(st.integers(0, 10**16), min_size=1), amount=st.integers(-5, 2**62))
 def test_a_portion_is_whole_exact_and_of_what_is_there(have: list[int], amount: int) -> None:
-    given = portion(np.array(have, dtype=np.int64), amount)
+    given = split_amount(np.array(have, dtype=np.int64), amount)
     assert int(given.sum()) == max(0, min(amount, sum(have)))
     assert all(0 <= got <= had for got, had in zip(given.tolist(), have, strict=True))
 
@@ -307,8 +313,43 @@ def test_one_claim_alone_gets_exactly_the_lesser_of_what_it_asks_and_what_is_the
 ) -> None:
     post(ledger, [row | {"device": f"d{n}"} for n, row in enumerate(rows)])
     asked = Claim("c", None, None, None, None, "idle", wanted)
-    (step,) = fall(ledger, DAY, [finding(asked)]).steps
+    (step,) = build_waterfall(ledger, DAY, [finding(asked)]).steps
     there = sum(
         r["gpu_seconds"] / 3600 for r in rows if r["cluster"] == "c" and r["state"] == "idle"
     )
     assert step.marginal.gpu_hours == pytest.approx(min(wanted, there), abs=1e-5)
+
+
+def test_what_is_saved_of_idle_hours_and_of_hours_in_use_stands_apart(views: Memory) -> None:
+    states = {"idle": "d0", "low": "d1", "productive": "d2", "lost": "d3"}
+    post(views, [posted(device=device, state=state) for state, device in states.items()])
+    parts = tuple(claim(0.5, state=state) for state in states)
+    smaller = claim(0.25, Decimal("0.5"), state="low")
+    found = [
+        finding(*parts, gpu_hours=2.0, number=1),
+        finding(smaller, analyzer="sizing", number=2),
+    ]
+    fallen = build_waterfall(views, DAY, found)
+    first, sizing = fallen.steps
+    assert (first.idle_gpu_hours, first.in_use.gpu_hours) == (0.5, 1.0)
+    assert first.in_use.usd == Decimal(4), "half an hour of low and one of productive use, at $4"
+    assert (sizing.idle_gpu_hours, sizing.in_use) == (0.0, sizing.marginal)
+    assert fallen.saved_in(["low", "productive"]).usd == Decimal("4.5")
+    assert fallen.saved_in(["idle"]).gpu_hours == 0.5
+    (advice,) = add_savings(found, fallen)[1].recommendations
+    assert advice.marginal_in_use_usd == advice.marginal_usd == Decimal("0.5")
+    assert advice.marginal_idle_gpu_hours == 0
+
+
+def test_idle_hours_of_a_finding_without_advice_are_in_a_finding_and_save_nothing(
+    views: Memory,
+) -> None:
+    post(views, [posted(gpu_seconds=36000.0)])
+    vetoed = finding(gpu_hours=3.0, verdict="idle", recommendations=())
+    fallen = build_waterfall(views, DAY, [vetoed, finding(claim(2), number=2)])
+    assert (fallen.unadvised_gpu_hours, fallen.saved().gpu_hours) == (3.0, 2.0)
+    assert build_waterfall(views, DAY, [clip_finding(vetoed, DAY)]).unadvised_gpu_hours == 3.0
+    half = Window(DAY.start, DAY.start + (DAY.end - DAY.start) / 2)
+    assert clip_finding(vetoed, half).gpu_hours == 1.5
+    many = finding(gpu_hours=30.0, verdict="idle", recommendations=())
+    assert build_waterfall(views, DAY, [many]).unadvised_gpu_hours == 10.0, "no more than there are"

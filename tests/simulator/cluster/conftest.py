@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from simulator.cluster import nodes
-from simulator.cluster.cluster import Cluster
+from simulator.cluster.cluster import SimulatedCluster
 from simulator.cluster.scheduler.requests import Policy
-from simulator.kube.store import Store
+from simulator.kube.store import ObjectStore
 
 START_S = 1_795_000_000.0
 Object = dict[str, Any]
@@ -21,9 +21,9 @@ class Small:
         self, pools: dict[str, int], *, placement: Policy = "best-fit", seed: int = 7
     ) -> None:
         self.now_s = START_S
-        self.store = Store(lambda: self.now_s, seed)
+        self.store = ObjectStore(lambda: self.now_s, seed)
         specs = nodes.nodes_of(pools)
-        self.cluster = Cluster(self.store, specs, placement=placement, seed=seed)
+        self.cluster = SimulatedCluster(self.store, specs, placement=placement, seed=seed)
         self.make("Namespace", "team-a", namespace="")
         self.settle()
 

@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fallow.errors import FallowError, UsageError
-from simulator.nouns import Tenure
+from simulator.models import DeviceAllocation
 
 Make = Callable[..., Any]
 EPSILON = 1e-9
 
 
-def overlaps(tenures: list[Tenure]) -> float:
+def overlaps(tenures: list[DeviceAllocation]) -> float:
     """Return the greatest sum of shares that one device ever bore."""
     steps: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
     for tenure in tenures:
@@ -105,7 +105,7 @@ def test_the_same_seed_tells_the_same_story_and_another_seed_another(
 ) -> None:
     story = [("job", 2, 3), ("notebook", 1, 5), ("deploy", 1, 9), ("lose", 1, 0), ("stop", 1, 2)]
 
-    def told(seed: int) -> tuple[list[Tenure], list[Any]]:
+    def told(seed: int) -> tuple[list[DeviceAllocation], list[Any]]:
         world = small({"h100": 1, "h100-spot": 1}, seed=seed)
         tell(world, shapes, story)
         world.run(3600)

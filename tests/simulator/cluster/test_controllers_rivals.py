@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from simulator.cluster.objects import stamp
-from simulator.kube.status import ApiError
+from simulator.cluster.objects import format_time
+from simulator.kube.status import StatusError
 
 Make = Callable[..., Any]
 ZERO = {"spec": {"replicas": 0}}
@@ -28,7 +28,7 @@ def test_a_budget_allows_one_eviction_and_then_refuses(small: Make, shapes: Any)
     first, second, _ = world.names()
     world.store.evict(first, "team-a")
     world.settle()
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(StatusError) as refused:
         world.store.evict(second, "team-a")
     assert refused.value.code == 429
     world.run(600)
@@ -45,7 +45,7 @@ def test_an_eviction_that_never_happens_is_forgiven_after_two_minutes(
     world.make("PodDisruptionBudget", "b", budget)
     world.run(600)
     name = world.names()[0]
-    spent = {"disruptionsAllowed": 0, "disruptedPods": {name: stamp(world.now_s)}}
+    spent = {"disruptionsAllowed": 0, "disruptedPods": {name: format_time(world.now_s)}}
     world.patch("PodDisruptionBudget", "b", {"status": spent}, subresource="status")
     world.run(90)
     assert world.get("PodDisruptionBudget", "b")["status"]["disruptionsAllowed"] == 0

@@ -31,8 +31,8 @@ def test_the_same_seed_gives_the_same_uuids_and_another_seed_others() -> None:
 
 
 @pytest.mark.parametrize("pool", nodes.pools().values(), ids=lambda p: p.name)
-def test_our_collector_reads_each_pool_as_the_table_says(pool: nodes.Pool) -> None:
-    spec = nodes.NodeSpec(f"{pool.name}-0", pool)
+def test_our_collector_reads_each_pool_as_the_table_says(pool: nodes.PoolSpec) -> None:
+    spec = nodes.SimulatedNode(f"{pool.name}-0", pool)
     body = nodes.node_object(spec, NOW.timestamp())
     node = msgspec.convert(body, Node)
     row = node_row(node, cluster="c", now=NOW, dra=Dra())
@@ -53,7 +53,7 @@ def test_our_collector_reads_each_pool_as_the_table_says(pool: nodes.Pool) -> No
 
 
 @pytest.mark.parametrize("pool", nodes.pools().values(), ids=lambda p: p.name)
-def test_every_pool_is_of_an_instance_type_of_the_price_catalogue(pool: nodes.Pool) -> None:
+def test_every_pool_is_of_an_instance_type_of_the_price_catalogue(pool: nodes.PoolSpec) -> None:
     offers = {
         (c.provider, c.region, c.instance_type): (
             c.gpu_model,
@@ -76,7 +76,7 @@ def test_the_shares_of_the_pools_make_a_whole() -> None:
 
 
 def test_the_plugin_offers_what_the_devices_are() -> None:
-    spec = nodes.NodeSpec("n", nodes.pools()["h100-mig"])
+    spec = nodes.SimulatedNode("n", nodes.pools()["h100-mig"])
     found = Counter(d.profile for d in nodes.devices([spec], 7))
     assert found == {None: 4, "1g.10gb": 16, "2g.20gb": 1, "3g.40gb": 3}
     assert nodes.resources(spec.pool) == {
@@ -88,7 +88,7 @@ def test_the_plugin_offers_what_the_devices_are() -> None:
 
 
 def test_single_strategy_counts_instances_as_gpus() -> None:
-    spec = nodes.NodeSpec("n", nodes.pools()["a100-mig"])
+    spec = nodes.SimulatedNode("n", nodes.pools()["a100-mig"])
     body = nodes.node_object(spec, 0)
     assert body["status"]["capacity"]["nvidia.com/gpu"] == "56"
     assert body["metadata"]["labels"]["nvidia.com/gpu.count"] == "56"

@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.errors import UsageError
-from simulator.cluster.quotas.claims import Admit, Claim, Preempt, Refuse
+from simulator.cluster.quotas.claims import Admit, Preempt, QuotaClaim, Refuse
 from simulator.cluster.quotas.elastic import ElasticQuota, ElasticQuotas
 
 GPU = "nvidia.com/gpu"
 
 
-def claim(uid: str, namespace: str, gpus: int, priority: int = 0) -> Claim:
-    return Claim(uid, namespace, {GPU: gpus, "cpu": 1000}, priority)
+def claim(uid: str, namespace: str, gpus: int, priority: int = 0) -> QuotaClaim:
+    return QuotaClaim(uid, namespace, {GPU: gpus, "cpu": 1000}, priority)
 
 
 def quotas(**bounds: tuple[int, int]) -> ElasticQuotas:

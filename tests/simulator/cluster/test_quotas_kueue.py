@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.cluster.quotas.claims import Admit, Claim, Preempt, Refuse, Verdict
+from simulator.cluster.quotas.claims import Admit, Preempt, QuotaClaim, Refuse, Verdict
 from simulator.cluster.quotas.cohort import ClusterQueue, Quota
 from simulator.cluster.quotas.kueue import Cohorts
 
@@ -18,11 +18,11 @@ def queue(name: str, nominal: int, *limits: int | None, **more: object) -> Clust
     return ClusterQueue(name, {"h100": {GPU: Quota(nominal, *limits)}}, **more)  # type: ignore[arg-type]
 
 
-def claim(uid: str, queue: str, gpus: int, **more: object) -> Claim:
-    return Claim(uid, queue, {GPU: gpus}, **more)  # type: ignore[arg-type]
+def claim(uid: str, queue: str, gpus: int, **more: object) -> QuotaClaim:
+    return QuotaClaim(uid, queue, {GPU: gpus}, **more)  # type: ignore[arg-type]
 
 
-def holding(cohorts: Cohorts, *claims: Claim) -> Cohorts:
+def holding(cohorts: Cohorts, *claims: QuotaClaim) -> Cohorts:
     for nth, one in enumerate(claims):
         cohorts.hold(one, {GPU: "h100"}, float(nth))
     return cohorts
@@ -85,7 +85,7 @@ def test_a_lender_keeps_what_it_does_not_lend() -> None:
 def test_what_no_queue_covers_is_refused(
     uses: Mapping[str, int], queue_name: str, message: str
 ) -> None:
-    verdict = Cohorts([queue("a", 4)]).admit(Claim("x", queue_name, uses))
+    verdict = Cohorts([queue("a", 4)]).admit(QuotaClaim("x", queue_name, uses))
     assert isinstance(verdict, Refuse)
     assert verdict.message.endswith(message)
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.fragmentation import Measure, PodType, mix, typical
-from simulator.cluster.scheduler.fleet import Fleet
+from fallow.fragmentation import FragmentationMeasure, PodType, mix, typical_mix
+from simulator.cluster.scheduler.fleet import SchedulerFleet
 from simulator.cluster.scheduler.placing import place
 from simulator.cluster.scheduler.requests import NodeFree, PodRequest
 
@@ -27,7 +27,7 @@ MIX = (
     ids=["slivers and no room for four", "stranded by CPU", "nothing lost"],
 )
 def test_the_worked_examples(cpu: int, free: list[int], lost: float) -> None:
-    found = Measure(MIX).fragments(np.array([cpu]), np.array([free]))
+    found = FragmentationMeasure(MIX).fragments(np.array([cpu]), np.array([free]))
     assert found == pytest.approx([lost])
 
 
@@ -64,7 +64,7 @@ def test_the_arrays_follow_the_formula_and_the_causes_add_up(
 ) -> None:
     cpu, free, models = zip(*nodes, strict=True)
     want = [sum(kind.popularity * by_the_formula(kind, *node) for kind in mixed) for node in nodes]
-    measure, arrays = Measure(mixed), (np.array(cpu), np.array(free), models)
+    measure, arrays = FragmentationMeasure(mixed), (np.array(cpu), np.array(free), models)
     assert measure.fragments(*arrays) == pytest.approx(want)
     assert sum(measure.causes(*arrays).values()) == pytest.approx(sum(want))
 
@@ -74,12 +74,12 @@ def test_a_mix_keeps_the_popular_types_and_sums_to_one() -> None:
     kept = mix([common] * 90 + [rare] * 5 + [rarest] * 5)
     assert [kind.cpu_milli for kind in kept] == [1, 3]
     assert sum(kind.popularity for kind in kept) == pytest.approx(1)
-    assert sum(kind.popularity for kind in typical()) == pytest.approx(1)
+    assert sum(kind.popularity for kind in typical_mix()) == pytest.approx(1)
 
 
 def after(node: NodeFree, device: int, milli: int, cpu: int) -> float:
     free = [g - milli * (i == device) for i, g in enumerate(node.gpu_milli)]
-    measure = Measure(MIX)
+    measure = FragmentationMeasure(MIX)
     rose = measure.fragments(np.array([node.cpu_milli - cpu]), np.array([free]))
     return float(
         (rose - measure.fragments(np.array([node.cpu_milli]), np.array([node.gpu_milli])))[0]
@@ -101,7 +101,7 @@ def after(node: NodeFree, device: int, milli: int, cpu: int) -> float:
 def test_fgd_finds_the_least_gradient_also_when_it_remembers(
     frees: list[tuple[int, list[int]]], milli: int, others: list[tuple[int, int, int]]
 ) -> None:
-    fleet = Fleet(
+    fleet = SchedulerFleet(
         [NodeFree(f"n{i}", cpu, 9, gpu_milli=tuple(g)) for i, (cpu, g) in enumerate(frees)], MIX
     )
     asked = PodRequest("p", "p", cpu_milli=2_000, gpus=1, gpu_milli=milli)

@@ -4,17 +4,17 @@ import pytest
 
 from fallow.errors import UsageError
 from simulator.cluster.scheduler import mig
-from simulator.cluster.scheduler.fleet import Fleet
+from simulator.cluster.scheduler.fleet import SchedulerFleet
 from simulator.cluster.scheduler.placing import place
 from simulator.cluster.scheduler.requests import (
-    Instance,
-    MigBoard,
+    MigDevice,
+    MigInstance,
     NodeFree,
     PodRequest,
     Policy,
 )
 
-Layout = frozenset[Instance]
+Layout = frozenset[MigInstance]
 
 
 def maximal_layouts(model: str, without: set[int]) -> set[Layout]:
@@ -25,7 +25,7 @@ def maximal_layouts(model: str, without: set[int]) -> set[Layout]:
     def grow(layout: Layout) -> None:
         taken = mig.used(model, layout)
         more = [
-            layout | {Instance(kind.name, start)}
+            layout | {MigInstance(kind.name, start)}
             for kind in kinds
             for start in mig.open_starts(model, taken, kind.name)
         ]
@@ -90,19 +90,19 @@ def test_an_impossible_layout_is_refused(model: str, names: list[str], message: 
 @pytest.mark.parametrize(
     ("instances", "message"),
     [
-        ((Instance("3g.40gb", 2),), "cannot start at slice 2.*legal starts: 0, 4"),
-        ((Instance("3g.40gb", 0), Instance("1g.10gb", 3)), "no room"),
+        ((MigInstance("3g.40gb", 2),), "cannot start at slice 2.*legal starts: 0, 4"),
+        ((MigInstance("3g.40gb", 0), MigInstance("1g.10gb", 3)), "no room"),
     ],
 )
 def test_a_board_that_breaks_the_table_is_refused(
-    instances: tuple[Instance, ...], message: str
+    instances: tuple[MigInstance, ...], message: str
 ) -> None:
-    board = MigBoard(instances)
+    board = MigDevice(instances)
     with pytest.raises(UsageError, match=message):
-        Fleet([NodeFree("a", 1, 1, gpu_milli=(1000,), gpu_model="H100", mig=(board,))])
+        SchedulerFleet([NodeFree("a", 1, 1, gpu_milli=(1000,), gpu_model="H100", mig=(board,))])
 
 
-def mig_node(*boards: MigBoard | None, **more: object) -> NodeFree:
+def mig_node(*boards: MigDevice | None, **more: object) -> NodeFree:
     free = (1000,) * len(boards)
     return NodeFree("a", 64_000, 64_000, gpu_milli=free, gpu_model="H100", mig=boards, **more)  # type: ignore[arg-type]
 
@@ -111,11 +111,11 @@ def asking(profile: str = "", gpus: int = 1, uid: str = "p") -> PodRequest:
     return PodRequest(uid, uid, gpus=gpus, profile=profile)
 
 
-FIXED = MigBoard(mig.lay_out("H100", ["3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"]))
+FIXED = MigDevice(mig.lay_out("H100", ["3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"]))
 
 
 def test_a_fixed_board_serves_its_instances_each_once_and_no_whole_gpu() -> None:
-    fleet = Fleet([mig_node(FIXED, None)])
+    fleet = SchedulerFleet([mig_node(FIXED, None)])
     two = asking("1g.10gb", 2)
     found = place(two, fleet)
     assert found is not None
@@ -134,8 +134,8 @@ def test_a_fixed_board_serves_its_instances_each_once_and_no_whole_gpu() -> None
 
 
 def test_under_the_single_strategy_a_whole_gpu_is_an_instance() -> None:
-    halves = MigBoard(mig.lay_out("H100", ["3g.40gb"] * 2))
-    fleet = Fleet([mig_node(halves, mig_strategy="single")])
+    halves = MigDevice(mig.lay_out("H100", ["3g.40gb"] * 2))
+    fleet = SchedulerFleet([mig_node(halves, mig_strategy="single")])
     for uid in "12":
         found = place(asking(uid=uid), fleet)
         assert found is not None
@@ -148,8 +148,8 @@ def test_under_the_single_strategy_a_whole_gpu_is_an_instance() -> None:
 def test_a_board_cut_on_demand_keeps_the_starts_that_large_profiles_need(
     policy: Policy, halves: int
 ) -> None:
-    held = Instance("1g.10gb", 6, held=True)
-    fleet = Fleet([mig_node(MigBoard((held,), fixed=False))])
+    held = MigInstance("1g.10gb", 6, held=True)
+    fleet = SchedulerFleet([mig_node(MigDevice((held,), fixed=False))])
     found = place(asking("2g.20gb"), fleet, policy)
     assert found is not None
     fleet.take(asking("2g.20gb"), found)

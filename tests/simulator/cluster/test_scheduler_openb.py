@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fallow.fragmentation import Measure, PodType, mix, typical
-from simulator.cluster.scheduler.fleet import Fleet
+from fallow.fragmentation import FragmentationMeasure, PodType, mix, typical_mix
+from simulator.cluster.scheduler.fleet import SchedulerFleet
 from simulator.cluster.scheduler.placing import place
 from simulator.cluster.scheduler.requests import NodeFree, PodRequest, Policy
 
@@ -23,8 +23,8 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 @pytest.fixture
-def empty(shared_data: Shared) -> Fleet:
-    return Fleet(
+def empty(shared_data: Shared) -> SchedulerFleet:
+    return SchedulerFleet(
         NodeFree(
             row["sn"],
             int(row["cpu_milli"]),
@@ -52,7 +52,9 @@ def pods(shared_data: Shared) -> list[PodRequest]:
     ]
 
 
-def fill(fleet: Fleet, pods: list[PodRequest], policy: Policy) -> dict[str, tuple[str, str]]:
+def fill(
+    fleet: SchedulerFleet, pods: list[PodRequest], policy: Policy
+) -> dict[str, tuple[str, str]]:
     where: dict[str, tuple[str, str]] = {}
     for pod in pods:
         found = place(pod, fleet, policy)
@@ -62,12 +64,12 @@ def fill(fleet: Fleet, pods: list[PodRequest], policy: Policy) -> dict[str, tupl
     return where
 
 
-def fragments(fleet: Fleet) -> float:
+def fragments(fleet: SchedulerFleet) -> float:
     return float(fleet.measure.fragments(fleet.cpu, fleet.usable).sum())
 
 
 def test_first_fit_places_every_pod_where_the_snapshot_has_it(
-    empty: Fleet, pods: list[PodRequest], shared_data: Shared
+    empty: SchedulerFleet, pods: list[PodRequest], shared_data: Shared
 ) -> None:
     found = fill(empty, pods, "first-fit")
     snapshot = rows(shared_data("openb/openb_default_firstfit_placement.csv"))
@@ -85,10 +87,10 @@ def test_every_node_of_the_snapshot_has_its_known_fragmentation(shared_data: Sha
         free[at, : len(parts)] = [int(part) for part in parts]
     cpu = np.array([int(node["cpu_milli_free"]) for node in nodes])
     want = [float(node["frag_milli"]) for node in nodes]
-    assert Measure(typical()).fragments(cpu, free) == pytest.approx(want, abs=1e-3)
+    assert FragmentationMeasure(typical_mix()).fragments(cpu, free) == pytest.approx(want, abs=1e-3)
 
 
-def test_the_empty_cluster_has_the_known_fragmentation_and_causes(empty: Fleet) -> None:
+def test_the_empty_cluster_has_the_known_fragmentation_and_causes(empty: SchedulerFleet) -> None:
     assert fragments(empty) == pytest.approx(866_233, abs=1)
     causes = empty.measure.causes(empty.cpu, empty.usable)
     assert {cause: round(lost / 1000, 3) for cause, lost in causes.items() if lost} == {
@@ -103,15 +105,16 @@ def test_the_default_mix_is_what_these_pods_ask(
 ) -> None:
     kinds = [PodType(pod.cpu_milli, pod.gpus, pod.gpu_milli) for pod in pods]
     assert len(set(kinds)) == 91
-    assert mix(kinds) == typical()
+    assert mix(kinds) == typical_mix()
     known = json.loads(shared_data("openb/typical_pods_default_95pct.json").read_text("utf-8"))
     assert [
-        (kind.cpu_milli, kind.gpus, kind.gpu_milli, round(kind.popularity, 8)) for kind in typical()
+        (kind.cpu_milli, kind.gpus, kind.gpu_milli, round(kind.popularity, 8))
+        for kind in typical_mix()
     ] == [(k["cpu_milli"], k["num_gpu"], k["gpu_milli"], k["popularity"]) for k in known]
 
 
 def test_the_gradient_places_more_pods_and_leaves_less_idle_than_first_fit(
-    empty: Fleet, pods: list[PodRequest]
+    empty: SchedulerFleet, pods: list[PodRequest]
 ) -> None:
     assert len(fill(empty, pods, "fgd")) == 7_871
     assert empty.usable.sum() == 420_380

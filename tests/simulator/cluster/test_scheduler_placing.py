@@ -3,16 +3,16 @@
 import pytest
 
 from fallow.errors import UsageError
-from simulator.cluster.scheduler.fleet import Fleet
+from simulator.cluster.scheduler.fleet import SchedulerFleet
 from simulator.cluster.scheduler.order import gangs
 from simulator.cluster.scheduler.placing import place, place_gang
 from simulator.cluster.scheduler.requests import (
-    Gang,
     NodeFree,
+    NodeTaint,
+    PodGang,
     PodRequest,
+    PodToleration,
     Policy,
-    Taint,
-    Toleration,
 )
 
 
@@ -25,7 +25,7 @@ def pod(gpus: int = 1, milli: int = 1000, *, uid: str = "p", **more: object) -> 
 
 
 H100 = node("h", 1000, gpu_model="H100", labels={"zone": "a"})
-TAINTED = node("t", 1000, gpu_model="L4", taints=(Taint("gpu", "present"),))
+TAINTED = node("t", 1000, gpu_model="L4", taints=(NodeTaint("gpu", "present"),))
 REFUSALS = {
     "cpu": (pod(cpu_milli=64_001), H100),
     "memory": (pod(memory_mib=256_001), H100),
@@ -37,10 +37,10 @@ REFUSALS = {
     "model": (pod(gpu_models=("B200", "L4")), H100),
     "selector": (pod(selector=(("zone", "b"),)), H100),
     "taint": (pod(), TAINTED),
-    "another taint tolerated": (pod(tolerations=(Toleration("cpu", "Exists"),)), TAINTED),
-    "another value tolerated": (pod(tolerations=(Toleration("gpu", "Equal", "x"),)), TAINTED),
+    "another taint tolerated": (pod(tolerations=(PodToleration("cpu", "Exists"),)), TAINTED),
+    "another value tolerated": (pod(tolerations=(PodToleration("gpu", "Equal", "x"),)), TAINTED),
     "another effect tolerated": (
-        pod(tolerations=(Toleration("gpu", "Exists", effect="NoExecute"),)),
+        pod(tolerations=(PodToleration("gpu", "Exists", effect="NoExecute"),)),
         TAINTED,
     ),
     "cordon": (pod(), node("h", 1000, open=False)),
@@ -62,19 +62,19 @@ def test_what_a_node_lacks_keeps_a_pod_away(
 @pytest.mark.parametrize(
     "toleration",
     [
-        Toleration("gpu", "Exists"),
-        Toleration("gpu", "Equal", "present"),
-        Toleration(operator="Exists"),
-        Toleration("gpu", "Exists", effect="NoSchedule"),
+        PodToleration("gpu", "Exists"),
+        PodToleration("gpu", "Equal", "present"),
+        PodToleration(operator="Exists"),
+        PodToleration("gpu", "Exists", effect="NoSchedule"),
     ],
     ids=["key", "value", "everything", "effect"],
 )
-def test_a_toleration_lets_a_pod_in(toleration: Toleration) -> None:
+def test_a_toleration_lets_a_pod_in(toleration: PodToleration) -> None:
     assert place(pod(tolerations=(toleration,)), [TAINTED]) is not None
 
 
 def test_a_preferred_taint_makes_a_node_the_second_choice() -> None:
-    soft = node("a", 1000, taints=(Taint("spot", "", "PreferNoSchedule"),))
+    soft = node("a", 1000, taints=(NodeTaint("spot", "", "PreferNoSchedule"),))
     first, second = place(pod(), [soft, node("b", 1000)]), place(pod(), [soft])
     assert first is not None
     assert second is not None
@@ -158,7 +158,7 @@ def test_a_policy_chooses(
 
 
 def test_a_memory_share_counts_where_it_exceeds_the_share_of_cores() -> None:
-    fleet = Fleet([node("a", 1000, gpu_model="H100")])
+    fleet = SchedulerFleet([node("a", 1000, gpu_model="H100")])
     asked = pod(1, 100, gpu_memory_mib=40_960)
     found = place(asked, fleet)
     assert found is not None
@@ -169,7 +169,7 @@ def test_a_memory_share_counts_where_it_exceeds_the_share_of_cores() -> None:
 
 
 def test_a_time_sliced_device_serves_its_replicas_and_no_more() -> None:
-    fleet = Fleet([node("a", 1000, replicas=3)])
+    fleet = SchedulerFleet([node("a", 1000, replicas=3)])
     for uid in "123":
         one = pod(uid=uid)
         found = place(one, fleet)
@@ -181,7 +181,7 @@ def test_a_time_sliced_device_serves_its_replicas_and_no_more() -> None:
 
 
 def test_a_lost_device_serves_nothing_until_it_is_back_even_when_its_pod_leaves() -> None:
-    fleet = Fleet([node("a", 1000)])
+    fleet = SchedulerFleet([node("a", 1000)])
     found = place(pod(), fleet)
     assert found is not None
     fleet.take(pod(), found)
@@ -194,7 +194,7 @@ def test_a_lost_device_serves_nothing_until_it_is_back_even_when_its_pod_leaves(
 
 
 def test_a_closed_node_and_a_new_label_count_at_once() -> None:
-    fleet = Fleet([node("a", 1000)])
+    fleet = SchedulerFleet([node("a", 1000)])
     picky = pod(selector=(("zone", "a"),))
     assert place(picky, fleet) is None
     fleet.relabel("a", {"zone": "a"}, ())
@@ -206,7 +206,7 @@ def test_a_closed_node_and_a_new_label_count_at_once() -> None:
 
 
 def test_a_place_is_taken_once() -> None:
-    fleet = Fleet([node("a", 1000)])
+    fleet = SchedulerFleet([node("a", 1000)])
     found = place(pod(), fleet)
     assert found is not None
     fleet.take(pod(), found)
@@ -224,24 +224,24 @@ def test_a_place_is_taken_once() -> None:
 )
 def test_an_impossible_fleet_is_refused(nodes: list[NodeFree], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        Fleet(nodes)
+        SchedulerFleet(nodes)
 
 
 def test_a_gang_is_placed_whole_or_not_at_all() -> None:
-    fleet = Fleet([node("a", 1000, 1000), node("b", 1000)])
+    fleet = SchedulerFleet([node("a", 1000, 1000), node("b", 1000)])
     three = tuple(pod(uid=uid) for uid in "123")
-    placed = place_gang(Gang("g", three), fleet)
+    placed = place_gang(PodGang("g", three), fleet)
     assert placed is not None
     assert sorted((p.node, p.devices) for p in placed) == [("a", (0,)), ("a", (1,)), ("b", (0,))]
     four = (*three, pod(uid="4"))
-    assert place_gang(Gang("g", four), fleet) is None
-    assert len(place_gang(Gang("g", four, min_members=3), fleet) or ()) == 3
+    assert place_gang(PodGang("g", four), fleet) is None
+    assert len(place_gang(PodGang("g", four, min_members=3), fleet) or ()) == 3
     assert not fleet.running
 
 
 def test_the_large_members_of_a_gang_are_placed_before_the_small_ones_fill_their_room() -> None:
     nodes = [node("a", 1000, 1000), node("b", 1000)]
-    assert place_gang(Gang("g", (pod(uid="small"), pod(2, uid="large"))), nodes) is not None
+    assert place_gang(PodGang("g", (pod(uid="small"), pod(2, uid="large"))), nodes) is not None
 
 
 def test_the_queue_goes_by_priority_then_age_then_name_and_keeps_gangs_together() -> None:

@@ -6,27 +6,27 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from simulator.cluster.scheduler.fleet import Fleet
+from simulator.cluster.scheduler.fleet import SchedulerFleet
 from simulator.cluster.scheduler.mig import lay_out
 from simulator.cluster.scheduler.placing import place, place_gang
 from simulator.cluster.scheduler.preempting import victims
 from simulator.cluster.scheduler.requests import (
-    Gang,
-    MigBoard,
+    MigDevice,
     NodeFree,
     Placement,
+    PodGang,
     PodRequest,
     Running,
 )
 
 
-def fleet(*widths: int) -> Fleet:
-    return Fleet(
+def fleet(*widths: int) -> SchedulerFleet:
+    return SchedulerFleet(
         NodeFree(f"n{i}", 64_000, 64_000, gpu_milli=(1000,) * w) for i, w in enumerate(widths)
     )
 
 
-def put(on: Fleet, uid: str, node: str, gpus: int, **more: object) -> None:
+def put(on: SchedulerFleet, uid: str, node: str, gpus: int, **more: object) -> None:
     started = float(str(more.pop("started_s", 0)))
     asked = PodRequest(uid, uid, gpus=gpus, **more)  # type: ignore[arg-type]
     where = place(asked, [on.node(node)])
@@ -34,8 +34,8 @@ def put(on: Fleet, uid: str, node: str, gpus: int, **more: object) -> None:
     on.take(asked, where, started)
 
 
-def asks(gpus: int, priority: int = 10, **more: object) -> Gang:
-    return Gang("new", (PodRequest("new", "new", gpus=gpus, priority=priority, **more),))  # type: ignore[arg-type]
+def asks(gpus: int, priority: int = 10, **more: object) -> PodGang:
+    return PodGang("new", (PodRequest("new", "new", gpus=gpus, priority=priority, **more),))  # type: ignore[arg-type]
 
 
 def names(found: tuple[Running, ...] | None) -> list[str] | None:
@@ -77,7 +77,7 @@ def test_the_fewest_are_looked_for_on_every_node() -> None:
     [asks(1, priority=5), asks(1, preempts=False), asks(2), asks(1, selector=(("zone", "x"),))],
     ids=["equal priority", "preemptionPolicy Never", "larger than the node", "not eligible"],
 )
-def test_nobody_yields_where_it_would_not_help_or_is_not_allowed(new: Gang) -> None:
+def test_nobody_yields_where_it_would_not_help_or_is_not_allowed(new: PodGang) -> None:
     full = fleet(1)
     put(full, "a", "n0", 1, priority=5)
     assert victims(new, full) is None
@@ -120,15 +120,17 @@ def test_a_gang_evicts_only_what_is_in_its_way() -> None:
     for node, priority in (("n0", 1), ("n1", 3), ("n2", 2)):
         put(full, f"{node} a", node, 1, priority=priority)
         put(full, f"{node} b", node, 1, priority=priority)
-    pair = Gang("new", tuple(PodRequest(u, u, gpus=2, priority=10) for u in ("x", "y")))
+    pair = PodGang("new", tuple(PodRequest(u, u, gpus=2, priority=10) for u in ("x", "y")))
     found = victims(pair, full)
     assert set(names(found) or ()) == {"n0 a", "n0 b", "n2 a", "n2 b"}
     assert len(full.running) == 7
 
 
 def test_an_instance_is_freed_for_its_profile_only() -> None:
-    board = MigBoard(lay_out("H100", ["3g.40gb", "4g.40gb"]))
-    full = Fleet([NodeFree("n0", 64_000, 9, gpu_milli=(0,), gpu_model="H100", mig=(board,))])
+    board = MigDevice(lay_out("H100", ["3g.40gb", "4g.40gb"]))
+    full = SchedulerFleet(
+        [NodeFree("n0", 64_000, 9, gpu_milli=(0,), gpu_model="H100", mig=(board,))]
+    )
     put(full, "three", "n0", 1, profile="3g.40gb", priority=2)
     put(full, "four", "n0", 1, profile="4g.40gb", priority=1)
     assert names(victims(asks(1, profile="3g.40gb"), full)) == ["three"]
@@ -141,7 +143,7 @@ pods = st.lists(
 )
 
 
-def filled(drawn: list[tuple[int, int, int, str]]) -> Fleet:
+def filled(drawn: list[tuple[int, int, int, str]]) -> SchedulerFleet:
     full = fleet(2, 3, 3)
     for nth, (node, gpus, priority, gang) in enumerate(drawn):
         asked = PodRequest(f"p{nth}", f"p{nth}", gpus=gpus, priority=priority, gang=gang.strip())
@@ -151,7 +153,7 @@ def filled(drawn: list[tuple[int, int, int, str]]) -> Fleet:
     return full
 
 
-def released(full: Fleet, gone: tuple[Running, ...]) -> Fleet:
+def released(full: SchedulerFleet, gone: tuple[Running, ...]) -> SchedulerFleet:
     rest = full.copy()
     for one in gone:
         rest.release(one.request.uid)
@@ -182,7 +184,7 @@ def test_a_gang_fits_once_its_victims_left_and_none_is_half_a_gang(
     drawn: list[tuple[int, int, int, str]], gpus: int, members: int
 ) -> None:
     full = filled(drawn)
-    gang = Gang(
+    gang = PodGang(
         "new", tuple(PodRequest(f"x{i}", "x", gpus=gpus, priority=2) for i in range(members))
     )
     found = victims(gang, full)
@@ -196,7 +198,7 @@ def test_a_gang_fits_once_its_victims_left_and_none_is_half_a_gang(
     assert set(found) <= set(lower)
 
 
-def closed(full: Fleet, some: tuple[Running, ...]) -> bool:
+def closed(full: SchedulerFleet, some: tuple[Running, ...]) -> bool:
     """Say whether no gang is half in and half out."""
     mine = {one.request.gang for one in some if one.request.gang}
     uids = {one.request.uid for one in some}

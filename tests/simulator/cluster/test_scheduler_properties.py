@@ -5,21 +5,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.cluster.scheduler import mig
-from simulator.cluster.scheduler.fleet import Fleet
+from simulator.cluster.scheduler.fleet import SchedulerFleet
 from simulator.cluster.scheduler.placing import place, place_gang
 from simulator.cluster.scheduler.preempting import victims
 from simulator.cluster.scheduler.requests import (
     POLICIES,
-    Gang,
-    MigBoard,
+    MigDevice,
     NodeFree,
+    PodGang,
     PodRequest,
     Policy,
 )
 
-FIXED = MigBoard(mig.lay_out("H100", ["3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"]))
-HALVES = MigBoard(mig.lay_out("A30", ["2g.12gb", "2g.12gb"]))
-CUT = MigBoard(fixed=False)
+FIXED = MigDevice(mig.lay_out("H100", ["3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"]))
+HALVES = MigDevice(mig.lay_out("A30", ["2g.12gb", "2g.12gb"]))
+CUT = MigDevice(fixed=False)
 
 
 def nodes() -> list[NodeFree]:
@@ -59,7 +59,7 @@ steps = st.lists(
 )
 
 
-def check(fleet: Fleet) -> None:
+def check(fleet: SchedulerFleet) -> None:
     start = {node.name: node for node in nodes()}
     for name in fleet.names:
         here = [one for one in fleet.running.values() if one.placement.node == name]
@@ -90,7 +90,7 @@ def check(fleet: Fleet) -> None:
 Step = tuple[tuple[int, int, int, str], int, int, int, str]
 
 
-def come(fleet: Fleet, policy: Policy, lost: set[int], nth: int, step: Step) -> None:
+def come(fleet: SchedulerFleet, policy: Policy, lost: set[int], nth: int, step: Step) -> None:
     (count, milli, memory, profile), cpu, priority, size, _ = step
     name = f"g{nth}/{size}"
     asked = {
@@ -99,7 +99,7 @@ def come(fleet: Fleet, policy: Policy, lost: set[int], nth: int, step: Step) -> 
         )
         for uid in (f"{nth}-{rank}" for rank in range(size))
     }
-    gang = Gang(name, tuple(asked.values()))
+    gang = PodGang(name, tuple(asked.values()))
     where = place_gang(gang, fleet, policy)
     if where is None:
         gone = victims(gang, fleet, policy)
@@ -117,7 +117,7 @@ def come(fleet: Fleet, policy: Policy, lost: set[int], nth: int, step: Step) -> 
 def test_no_history_gives_anything_twice_or_halves_a_gang(
     policy: Policy, history: list[Step]
 ) -> None:
-    fleet = Fleet(nodes())
+    fleet = SchedulerFleet(nodes())
     lost: set[int] = set()
     for nth, step in enumerate(history):
         what, device = step[-1], nth % 4
@@ -138,7 +138,7 @@ def test_no_history_gives_anything_twice_or_halves_a_gang(
         fleet.release(uid)
     for device in lost:
         fleet.regain_device("plain", device)
-    fresh = Fleet(nodes())
+    fresh = SchedulerFleet(nodes())
     assert [fleet.node(name) for name in fleet.names] == [fresh.node(n) for n in fresh.names]
 
 
@@ -146,7 +146,7 @@ def test_no_history_gives_anything_twice_or_halves_a_gang(
 def test_the_same_requests_go_to_the_same_places_in_whatever_order_nodes_are_named(
     history: list[Step],
 ) -> None:
-    one, other = Fleet(nodes()), Fleet(nodes()[::-1])
+    one, other = SchedulerFleet(nodes()), SchedulerFleet(nodes()[::-1])
     for nth, ((count, milli, memory, profile), cpu, *_) in enumerate(history):
         pod = PodRequest(str(nth), str(nth), cpu, 0, count, milli, memory, profile)
         policy = POLICIES[nth % len(POLICIES)]

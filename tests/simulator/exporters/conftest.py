@@ -11,8 +11,8 @@ from collectors.exporters import ExporterCollector
 from fallow.settings import ExporterSettings
 from fallow.tables import Batch
 from fallow.window import Window
-from simulator.exporters.door import ExporterDoor
 from simulator.exporters.quirks import Quirks
+from simulator.exporters.server import ExporterServer
 from tests.simulator.exporters import fleet
 
 Row = dict[str, Any]
@@ -22,7 +22,7 @@ WINDOW = Window(fleet.START, fleet.START + timedelta(days=1))
 class Scraped:
     """One door over a world, scraped by Fallow at the world's own moments."""
 
-    def __init__(self, door: ExporterDoor, world: fleet.World, nodes: Sequence[str]) -> None:
+    def __init__(self, door: ExporterServer, world: fleet.World, nodes: Sequence[str]) -> None:
         self.door, self.world = door, world
         targets = [door.node_url(node) for node in nodes]
         settings = ExporterSettings.model_validate({"targets": targets})
@@ -56,7 +56,7 @@ def scrape() -> Iterator[Callable[..., Scraped]]:
 
         def make(*quirks: str, seed: int = 0, **world: Any) -> Scraped:
             made = fleet.World(**world)
-            door = open_doors.enter_context(ExporterDoor(made, Quirks.of(quirks, seed)))
+            door = open_doors.enter_context(ExporterServer(made, Quirks.of(quirks, seed)))
             return Scraped(door, made, [fleet.A, fleet.B, fleet.C])
 
         yield make

@@ -13,17 +13,17 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from simulator.exporters.look import Look
-from simulator.nouns import (
+from simulator.exporters.snapshot import WorldSnapshot
+from simulator.models import (
     STATES,
     TICK_S,
     Block,
-    Device,
+    DeviceAllocation,
     Histogram,
     Holder,
-    HostLook,
-    Pace,
-    Tenure,
+    HostSample,
+    SimulatedDevice,
+    TrainingMetrics,
 )
 
 START = datetime(2026, 11, 20, 6, 0, tzinfo=UTC)
@@ -53,19 +53,19 @@ def _uuid(node: str, index: int) -> str:
     return f"GPU-{letter * 8}-0000-0000-0000-{index:012d}"
 
 
-def _mig(board: int, profile: str, instance: int) -> Device:
+def _mig(board: int, profile: str, instance: int) -> SimulatedDevice:
     weight = int(profile[0]) / 7
-    return Device(_uuid(B, board), B, board, "A100-40GB", profile, instance, weight)
+    return SimulatedDevice(_uuid(B, board), B, board, "A100-40GB", profile, instance, weight)
 
 
 DEVICES = (
-    *(Device(_uuid(A, i), A, i, "H100") for i in range(8)),
+    *(SimulatedDevice(_uuid(A, i), A, i, "H100") for i in range(8)),
     *(
         _mig(0, profile, gi)
         for profile, gi in (("3g.20gb", 1), ("2g.10gb", 5), ("1g.5gb", 13), ("1g.5gb", 14))
     ),
     _mig(1, "1g.5gb", 7),
-    Device(_uuid(C, 0), C, 0, "T4"),
+    SimulatedDevice(_uuid(C, 0), C, 0, "T4"),
 )
 PLAN = (
     *[(TRAIN, BUSY)] * 4,
@@ -139,12 +139,12 @@ def _boards(power: Any) -> Any:
     return power
 
 
-def hosts(at: datetime = START) -> list[HostLook]:
+def hosts(at: datetime = START) -> list[HostSample]:
     """Return what the hosts say of every pod."""
     looks = []
     for number, holder in enumerate(HOLDERS[:CAROL]):
         rest = number in {ALICE, BOB}
-        base = HostLook(holder, at, 0.01 if rest else 3.5, 8.0 * 2**30, 100.0, 50.0)
+        base = HostSample(holder, at, 0.01 if rest else 3.5, 8.0 * 2**30, 100.0, 50.0)
         if rest:
             base = msgspec.structs.replace(
                 base,
@@ -158,7 +158,9 @@ def hosts(at: datetime = START) -> list[HostLook]:
                 base, requests_running=3.0, requests_total=1200.0, latencies=(told,)
             )
         if number == TRAIN:
-            base = msgspec.structs.replace(base, pace=Pace(12_000.0, 3.0 * 2**34, 2.0**36))
+            base = msgspec.structs.replace(
+                base, pace=TrainingMetrics(12_000.0, 3.0 * 2**34, 2.0**36)
+            )
         looks.append(base)
     return looks
 
@@ -275,7 +277,9 @@ def _node(name: str, made: str, devices: Mapping[str, str], product: str) -> dic
 class World:
     """A source whose look the test turns on."""
 
-    def __init__(self, shown: Block | None = None, tenures: Sequence[Tenure] = ()) -> None:
+    def __init__(
+        self, shown: Block | None = None, tenures: Sequence[DeviceAllocation] = ()
+    ) -> None:
         self.block = shown or block()
         self.tenures = tenures
         self.turn(0)
@@ -283,8 +287,8 @@ class World:
     def turn(self, tick: int) -> None:
         """Make another tick the present one."""
         at = datetime.fromtimestamp(float(self.block.ticks[tick]), UTC)
-        self.now = Look(self.block, tick, objects(), hosts(at), self.tenures)
+        self.now = WorldSnapshot(self.block, tick, objects(), hosts(at), self.tenures)
 
-    def look(self) -> Look:
+    def look(self) -> WorldSnapshot:
         """Return the present look."""
         return self.now

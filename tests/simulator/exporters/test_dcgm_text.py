@@ -12,9 +12,9 @@ from collectors.series import resolve
 from fallow.errors import UsageError
 from fallow.gpu_models import canonical
 from simulator.exporters.dcgm import SHIPPED, Texts, text
-from simulator.exporters.facts import fields, models
+from simulator.exporters.device_catalog import fields, models
 from simulator.exporters.quirks import Quirks
-from simulator.nouns import Holder
+from simulator.models import Holder
 from tests.simulator.exporters import fleet
 
 PLAIN = Quirks.of()

@@ -17,9 +17,9 @@ from collectors.exporters import ExporterCollector
 from collectors.jupyter import JupyterCollector
 from fallow.errors import UsageError
 from fallow.settings import ExporterSettings, JupyterSettings
-from simulator.exporters.door import ExporterDoor
 from simulator.exporters.host_rows import HostRows
-from simulator.exporters.look import Look
+from simulator.exporters.server import ExporterServer
+from simulator.exporters.snapshot import WorldSnapshot
 from tests.simulator.exporters import fleet
 from tests.simulator.exporters.conftest import WINDOW, Scraped
 
@@ -42,7 +42,7 @@ def values(text: str, label: str = "pod") -> Samples:
 
 
 def test_every_node_may_have_a_port_of_its_own() -> None:
-    with ExporterDoor(fleet.World(), node_port=0) as door:
+    with ExporterServer(fleet.World(), node_port=0) as door:
         urls = [door.node_url(node) for node in (fleet.A, fleet.B, fleet.C)]
         assert len(set(urls)) == 3
         assert got(urls[0]) == got(f"{door.url}/nodes/{fleet.A}/metrics")
@@ -58,17 +58,17 @@ def test_a_taken_port_is_named_and_nothing_stays_behind() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=f"port {port} of 127.0.0.1"):
-            ExporterDoor(fleet.World(), port=port).__enter__()
+            ExporterServer(fleet.World(), port=port).__enter__()
         with (
             pytest.raises(UsageError, match=f"port {port} "),
-            ExporterDoor(fleet.World(), node_port=port),
+            ExporterServer(fleet.World(), node_port=port),
         ):
             pass
     assert threading.active_count() == threads
 
 
 def test_a_closed_door_answers_nobody() -> None:
-    with ExporterDoor(fleet.World()) as door:
+    with ExporterServer(fleet.World()) as door:
         url = door.url
         assert got(f"{url}/kube-state-metrics/metrics")
     with pytest.raises(urllib.error.URLError):
@@ -90,7 +90,7 @@ def test_a_closed_door_answers_nobody() -> None:
 )
 def test_what_is_not_there_is_not_found(path: str) -> None:
     with (
-        ExporterDoor(fleet.World()) as door,
+        ExporterServer(fleet.World()) as door,
         pytest.raises(urllib.error.HTTPError, match="404"),
     ):
         got(door.url + path)
@@ -98,7 +98,7 @@ def test_what_is_not_there_is_not_found(path: str) -> None:
 
 def test_host_counters_grow_by_what_the_looks_say() -> None:
     world = fleet.World(fleet.block(21))
-    with ExporterDoor(world) as door:
+    with ExporterServer(world) as door:
         url = f"{door.url}/cadvisor/{fleet.A}/metrics"
         first = values(got(url))
         world.turn(20)
@@ -114,7 +114,7 @@ def test_host_counters_grow_by_what_the_looks_say() -> None:
 
 def test_a_gone_pod_has_no_counters_and_a_new_one_begins_at_zero() -> None:
     world = fleet.World(fleet.block(21))
-    with ExporterDoor(world) as door:
+    with ExporterServer(world) as door:
         url = f"{door.url}/cadvisor/{fleet.A}/metrics"
         got(url)
         gone = [h for h in world.now.hosts if h.holder.pod != "jupyter-alice-0"]
@@ -172,7 +172,7 @@ def test_closed_doors_say_of_notebooks_and_hosts_what_open_ones_do(
 
 
 def test_inference_servers_count_their_requests() -> None:
-    with ExporterDoor(fleet.World()) as door:
+    with ExporterServer(fleet.World()) as door:
         triton = got(f"{door.url}/inference/prod-fraud/fraud-scorer-6d8f7c9b5-x2k4q/metrics")
         vllm = got(f"{door.url}/inference/serving/bert-embed-5f7-abcde/metrics")
     assert values(triton, "model")["nv_inference_request_success_total", "model"] == 1200
@@ -188,14 +188,14 @@ def test_inference_servers_count_their_requests() -> None:
 
 
 def test_a_training_loop_tells_its_throughput_and_memory() -> None:
-    with ExporterDoor(fleet.World()) as door:
+    with ExporterServer(fleet.World()) as door:
         said = values(got(f"{door.url}/training/team-genai/llm-pretrain-worker-0/metrics"), "rank")
     assert said["trainer_throughput_tokens_per_sec", ""] == 12_000
     assert said["torch_memory_reserved_bytes", ""] == 2**36
 
 
 def test_targets_are_discovered_over_http_and_from_a_file(tmp_path: Path) -> None:
-    with ExporterDoor(fleet.World()) as door:
+    with ExporterServer(fleet.World()) as door:
         every = json.loads(got(f"{door.url}/sd"))
         dcgm = json.loads(got(f"{door.url}/sd?job=dcgm-exporter"))
         door.write_targets(tmp_path / "targets.json")
@@ -212,15 +212,15 @@ def test_a_look_is_read_once_however_often_it_is_scraped() -> None:
     asked = []
 
     class Counting(fleet.World):
-        def look(self) -> Look:
+        def look(self) -> WorldSnapshot:
             asked.append(1)
             return super().look()
 
     world = Counting()
-    with ExporterDoor(world) as door:
+    with ExporterServer(world) as door:
         bodies = {got(door.node_url(fleet.A)) for _ in range(3)}
-        before = door._texts._shown
+        before = door._texts._telemetry
         got(door.node_url(fleet.B))
-        assert door._texts._shown is before
+        assert door._texts._telemetry is before
     assert len(bodies) == 1
     assert asked

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from collectors.prometheus.kube_state import State, inventory, node_rows, pod_rows
+from collectors.prometheus.kube_state import KubeState, inventory, node_rows, pod_rows
 from simulator.exporters import kube_state
 from tests.simulator.exporters import fleet
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
-def state(text: str) -> State:
+def state(text: str) -> KubeState:
     series: dict[str, list[tuple[dict[str, str], float]]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -24,7 +24,7 @@ def state(text: str) -> State:
         for name, found in series.items()
         if name in wanted
     }
-    return State(kept, {}, {})
+    return KubeState(kept, {}, {})
 
 
 TEXT = kube_state.text(fleet.objects()).decode()

@@ -9,8 +9,8 @@ import pytest
 from collectors.jupyter import JupyterCollector
 from fallow.errors import UsageError
 from fallow.settings import JupyterSettings
-from simulator.exporters.quirks import Quirks, known
-from simulator.nouns import Tenure
+from simulator.exporters.quirks import Quirks, quirks_by_name
+from simulator.models import DeviceAllocation
 from tests.simulator.exporters import fleet
 from tests.simulator.exporters.conftest import WINDOW, Row, Scraped
 
@@ -142,7 +142,8 @@ def test_boards_beside_their_instances_are_not_devices(scrape: Scrape) -> None:
 def test_copies_of_a_shared_device_are_one_device(scrape: Scrape) -> None:
     begun = fleet.START.timestamp() - 60
     shared = [
-        Tenure(fleet.HOLDERS[n], (5,), begun, np.inf, 0.5) for n in (fleet.FRAUD, fleet.CAROL)
+        DeviceAllocation(fleet.HOLDERS[n], (5,), begun, np.inf, 0.5)
+        for n in (fleet.FRAUD, fleet.CAROL)
     ]
     row = scrape("time-slicing-copies:rate=1", tenures=shared).devices()[fleet.DEVICES[5].uuid]
     plain = scrape().devices()[fleet.DEVICES[5].uuid]
@@ -240,5 +241,5 @@ def test_strikes_follow_from_the_seed_alone_and_keep_their_rate() -> None:
 
 
 def test_the_table_names_every_quirk_of_the_issue() -> None:
-    assert len(known()) == 16
-    assert all(quirk.what for quirk in known().values())
+    assert len(quirks_by_name()) == 16
+    assert all(quirk.what for quirk in quirks_by_name().values())

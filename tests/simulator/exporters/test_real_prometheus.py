@@ -16,8 +16,8 @@ import pytest
 from collectors.prometheus.collector import PrometheusCollector
 from fallow.settings import load
 from fallow.window import Window
-from simulator.exporters.door import ExporterDoor
 from simulator.exporters.quirks import Quirks
+from simulator.exporters.server import ExporterServer
 from tests.servers import prometheus
 from tests.simulator.exporters import fleet
 
@@ -46,7 +46,7 @@ def asked(url: str, query: str) -> list[dict[str, Any]]:
 def scraping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     prometheus.binary("prometheus")
     folder = tmp_path_factory.mktemp("scraping") / "data"
-    with ExporterDoor(fleet.World(), Quirks.of(QUIRKS, 1)) as door:
+    with ExporterServer(fleet.World(), Quirks.of(QUIRKS, 1)) as door:
         config = CONFIG.format(url=door.url)
         with prometheus.serving(folder, configured=config) as url:
             deadline = time.monotonic() + PATIENCE_S
@@ -105,7 +105,7 @@ def test_fallow_reads_devices_owners_and_inventory_from_it(scraping: str) -> Non
 
 def test_a_file_of_targets_serves_a_prometheus_too(tmp_path: Path) -> None:
     prometheus.binary("promtool")
-    with ExporterDoor(fleet.World()) as door:
+    with ExporterServer(fleet.World()) as door:
         door.write_targets(tmp_path / "targets.json")
         config = tmp_path / "prometheus.yml"
         config.write_text(

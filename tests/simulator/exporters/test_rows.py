@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simulator.exporters.quirks import Quirks, known
-from simulator.exporters.rows import rows
-from simulator.nouns import Tenure
+from simulator.exporters.device_rows import rows
+from simulator.exporters.quirks import Quirks, quirks_by_name
+from simulator.models import DeviceAllocation
 from tests.simulator.exporters import fleet
 from tests.simulator.exporters.conftest import Row, Scraped
 
 TICKS = (3, 8, 9, 10, 11, 12, 30, 31)
 SHARERS = tuple(
-    Tenure(fleet.HOLDERS[n], (5, 6), fleet.START.timestamp() - 600, end, 0.5)
+    DeviceAllocation(fleet.HOLDERS[n], (5, 6), fleet.START.timestamp() - 600, end, 0.5)
     for n, end in ((fleet.FRAUD, np.inf), (fleet.SWEEP, fleet.START.timestamp() + 330))
 )
 
@@ -24,7 +24,7 @@ def often(names: Iterable[str]) -> list[str]:
     """Return quirks that strike so often that a small fleet sees them come and go."""
     found = []
     for name in names:
-        values = known()[name].values
+        values = quirks_by_name()[name].values
         more = ",every_s=600,length_s=240" if "every_s" in values else ""
         more += ",again_s=0" if "again_s" in values else ""
         found.append(f"{name}:rate=0.5{more}")
@@ -55,16 +55,16 @@ def same(mine: list[Row], theirs: list[Row]) -> None:
             ), (key, name)
 
 
-@pytest.mark.parametrize("quirk", ["", *known(), "all"])
+@pytest.mark.parametrize("quirk", ["", *quirks_by_name(), "all"])
 def test_rows_are_what_scraping_gives(quirk: str, scrape: Callable[..., Scraped]) -> None:
-    names = [] if not quirk else often(list(known()) if quirk == "all" else [quirk])
+    names = [] if not quirk else often(list(quirks_by_name()) if quirk == "all" else [quirk])
     one = scrape(*names, seed=3, shown=moving(), tenures=SHARERS)
     scraped = one.batches(TICKS)
     block, on = one.world.block, Quirks.of(names, 3)
     straight = [
         batch
         for tick in TICKS
-        for batch in rows(block, on, cluster="sim", tenures=SHARERS, first=tick, last=tick + 1)
+        for batch in rows(block, on, cluster="sim", allocations=SHARERS, first=tick, last=tick + 1)
     ]
     for table in ("sample", "holding"):
         theirs = [r for b in scraped if b.table == table for r in b.rows.to_pylist()]
@@ -74,7 +74,7 @@ def test_rows_are_what_scraping_gives(quirk: str, scrape: Callable[..., Scraped]
 
 
 def test_blocks_cut_in_two_give_the_rows_of_the_whole() -> None:
-    names = [n for n in known() if n != "stale-series"]
+    names = [n for n in quirks_by_name() if n != "stale-series"]
     quirks = Quirks.of(often(names), 5)
     whole = fleet.block(40)
     late = fleet.block(20, fleet.START + timedelta(seconds=30 * 20))

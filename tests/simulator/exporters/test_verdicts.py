@@ -11,15 +11,15 @@ import pytest
 
 from analyzers.idle import IdleAnalyzer
 from collectors.kube.dump import import_kubectl
-from fallow.nouns import Finding
+from fallow.models import Finding
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
-from runtime import pipeline
+from runtime.operations import pipeline
+from simulator.exporters.device_rows import rows
 from simulator.exporters.host_rows import HostRows
 from simulator.exporters.quirks import Quirks
-from simulator.exporters.rows import rows
-from simulator.nouns import Block, Tenure
+from simulator.models import Block, DeviceAllocation
 from tests.simulator.exporters import fleet
 
 TICKS = 300
@@ -73,7 +73,7 @@ def judge(settings: Settings, tmp_path: Path) -> Judge:
         *names: str,
         shown: Block | None = None,
         seed: int = 0,
-        tenures: tuple[Tenure, ...] = (),
+        tenures: tuple[DeviceAllocation, ...] = (),
         again: Quirks | None = None,
     ) -> Judged:
         quirks = Quirks.of(names, seed)
@@ -82,7 +82,7 @@ def judge(settings: Settings, tmp_path: Path) -> Judge:
             stored = pipeline.ingest(
                 warehouse,
                 _inventory(tmp_path),
-                rows(block, quirks, cluster="test", tenures=tenures),
+                rows(block, quirks, cluster="test", allocations=tenures),
                 rows(block, again, cluster="test") if again else (),
                 _hosts(quirks),
             )
@@ -217,7 +217,9 @@ def test_a_counter_that_begins_again_gives_no_negative_energy(judge: Judge) -> N
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_with_every_quirk_at_once_no_busy_work_is_acted_upon(judge: Judge, seed: int) -> None:
     shared = (
-        Tenure(fleet.HOLDERS[fleet.FRAUD], (5,), WINDOW.start.timestamp(), END.timestamp(), 0.5),
+        DeviceAllocation(
+            fleet.HOLDERS[fleet.FRAUD], (5,), WINDOW.start.timestamp(), END.timestamp(), 0.5
+        ),
     )
     wild = judge("all:rate=0.5", seed=seed, tenures=shared)
     assert wild.actionable() <= {"jupyter-alice", "jupyter-bob"}

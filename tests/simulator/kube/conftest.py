@@ -15,7 +15,7 @@ import pytest
 import urllib3
 
 from simulator.kube.server import KubeServer
-from simulator.kube.store import Store
+from simulator.kube.store import ObjectStore
 from tests.servers import kube_apiserver as real
 
 Object = dict[str, Any]
@@ -209,7 +209,7 @@ def kube(
 ) -> Iterator[Kube]:
     """Return a server; it knows Notebooks, PyTorchJobs and NodePools."""
     if request.param == "stand-in":
-        store = Store(lambda: 1_790_000_000.0, installed=())
+        store = ObjectStore(lambda: 1_790_000_000.0, installed=())
         with KubeServer(store) as server:
             server.access.users[real.NOBODY] = "nobody"
             server.access.deny("*", "*", user="nobody")

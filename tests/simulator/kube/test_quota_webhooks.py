@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from simulator.kube.status import ApiError
-from simulator.kube.store import Store
+from simulator.kube.status import StatusError
+from simulator.kube.store import ObjectStore
 from simulator.kube.webhooks import QUOTA_WEBHOOKS
 
 GPU = "nvidia.com/gpu"
@@ -15,8 +15,8 @@ KOORDINATOR = "ElasticQuota.scheduling.sigs.k8s.io"
 
 
 @pytest.fixture
-def store() -> Store:
-    made = Store(lambda: 1_790_000_000.0)
+def store() -> ObjectStore:
+    made = ObjectStore(lambda: 1_790_000_000.0)
     made.webhooks = QUOTA_WEBHOOKS
     made.create(VOLCANO, {"metadata": {"name": "root"}, "spec": {"deserved": {GPU: "16"}}})
     queue = {"capability": {GPU: "12"}, "deserved": {GPU: "8"}}
@@ -49,8 +49,8 @@ def quota(name: str, low: int, high: int, **labels: str) -> dict[str, Any]:
         (cluster_queue("b", cohortName="all", borrowingLimit="-1"), "greater than or equal to 0"),
     ],
 )
-def test_kueue_refuses(store: Store, item: dict[str, Any], why: str) -> None:
-    with pytest.raises(ApiError, match=why) as refused:
+def test_kueue_refuses(store: ObjectStore, item: dict[str, Any], why: str) -> None:
+    with pytest.raises(StatusError, match=why) as refused:
         store.create("ClusterQueue", item)
     assert refused.value.code == 403
 
@@ -67,14 +67,14 @@ def test_kueue_refuses(store: Store, item: dict[str, Any], why: str) -> None:
         ({"capability": {GPU: "13"}, "parent": "team"}, "greater than that of its ancestor team"),
     ],
 )
-def test_volcano_refuses(store: Store, spec: dict[str, Any], why: str) -> None:
-    with pytest.raises(ApiError, match=why) as refused:
+def test_volcano_refuses(store: ObjectStore, spec: dict[str, Any], why: str) -> None:
+    with pytest.raises(StatusError, match=why) as refused:
         store.create(VOLCANO, {"metadata": {"name": "new"}, "spec": spec})
     assert refused.value.code == 400
 
 
-def test_volcanos_root_is_immutable(store: Store) -> None:
-    with pytest.raises(ApiError, match="root queue's deserved is immutable"):
+def test_volcanos_root_is_immutable(store: ObjectStore) -> None:
+    with pytest.raises(StatusError, match="root queue's deserved is immutable"):
         store.patch(VOLCANO, "root", "", {"spec": {"deserved": {GPU: "20"}}})
 
 
@@ -86,14 +86,14 @@ def test_volcanos_root_is_immutable(store: Store) -> None:
         (quota("b", 1, 2, parent="top", tree_id="other"), "its tree is not its parent's"),
     ],
 )
-def test_koordinator_refuses(store: Store, item: dict[str, Any], why: str) -> None:
-    with pytest.raises(ApiError, match=why) as refused:
+def test_koordinator_refuses(store: ObjectStore, item: dict[str, Any], why: str) -> None:
+    with pytest.raises(StatusError, match=why) as refused:
         store.create(KOORDINATOR, item)
     assert refused.value.code == 400
 
 
-def test_a_status_is_nobodys_to_judge_and_a_dry_run_is_judged(store: Store) -> None:
+def test_a_status_is_nobodys_to_judge_and_a_dry_run_is_judged(store: ObjectStore) -> None:
     store.patch(KOORDINATOR, "a", "default", {"status": {"used": {GPU: "9"}}}, subresource="status")
     body = {"spec": {"min": {GPU: "9"}}}
-    with pytest.raises(ApiError, match="denied the request"):
+    with pytest.raises(StatusError, match="denied the request"):
         store.patch(KOORDINATOR, "a", "default", body, dry_run=True)

@@ -10,7 +10,7 @@ import urllib3
 
 from fallow.errors import UsageError
 from simulator.kube.server import KubeServer
-from simulator.kube.store import Store
+from simulator.kube.store import ObjectStore
 from tests.simulator.kube.conftest import Kube
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -19,7 +19,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 @pytest.fixture
 def server() -> Iterator[KubeServer]:
     """A stand-in of this test's own, with a bookmark every tenth of a second."""
-    with KubeServer(Store(lambda: 0.0, installed=()), bookmark_s=0.1) as one:
+    with KubeServer(ObjectStore(lambda: 0.0, installed=()), bookmark_s=0.1) as one:
         yield one
 
 
@@ -35,7 +35,7 @@ def test_a_port_in_use_is_named() -> None:
         holder.listen()
         port = holder.getsockname()[1]
         with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port}: Address already"):
-            KubeServer(Store(lambda: 0.0), port)
+            KubeServer(ObjectStore(lambda: 0.0), port)
 
 
 def test_closing_ends_every_watch_and_frees_the_port(server: KubeServer, asked: Kube) -> None:
@@ -57,7 +57,7 @@ def test_closing_ends_every_watch_and_frees_the_port(server: KubeServer, asked: 
     assert ended.is_set()
     with pytest.raises(urllib3.exceptions.HTTPError):
         asked.ask("GET", MAPS)
-    with KubeServer(Store(lambda: 0.0), server.port) as again:
+    with KubeServer(ObjectStore(lambda: 0.0), server.port) as again:
         assert again.port == server.port
 
 

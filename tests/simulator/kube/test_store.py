@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from fallow.errors import UsageError
-from simulator.kube.fields import unknown
-from simulator.kube.status import ApiError
-from simulator.kube.store import Store
+from simulator.kube.fields import unknown_fields
+from simulator.kube.status import StatusError
+from simulator.kube.store import ObjectStore
 from tests.simulator.kube.conftest import pod
 
 GPU = "nvidia.com/gpu"
@@ -28,9 +28,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def store(clock: Clock) -> Store:
+def store(clock: Clock) -> ObjectStore:
     """An empty store."""
-    return Store(clock, seed=7)
+    return ObjectStore(clock, seed=7)
 
 
 def placed(name: str = "p", **more: Any) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def placed(name: str = "p", **more: Any) -> dict[str, Any]:
 
 def test_the_same_calls_of_a_seed_give_the_same_store(clock: Clock) -> None:
     def made(seed: int) -> list[Any]:
-        store = Store(clock, seed)
+        store = ObjectStore(clock, seed)
         store.create("Pod", placed())
         item = {"metadata": {"generateName": "c-", "namespace": "default"}}
         store.create("ConfigMap", item)
@@ -51,7 +51,7 @@ def test_the_same_calls_of_a_seed_give_the_same_store(clock: Clock) -> None:
     assert made(1)[0]["metadata"]["uid"] != made(2)[0]["metadata"]["uid"]
 
 
-def test_what_was_handed_out_stays_as_it_was(store: Store) -> None:
+def test_what_was_handed_out_stays_as_it_was(store: ObjectStore) -> None:
     before = store.create("Pod", placed())
     given = {"metadata": {"labels": {"a": "b"}}}
     after = store.patch("Pod", "p", "default", given)
@@ -62,7 +62,7 @@ def test_what_was_handed_out_stays_as_it_was(store: Store) -> None:
 
 
 def test_changes_are_told_in_order_until_they_are_forgotten(clock: Clock) -> None:
-    store = Store(clock, history=2)
+    store = ObjectStore(clock, history=2)
     since, _ = store.changes(0)
     store.create("Pod", placed())
     store.patch("Pod", "p", "default", {"metadata": {"labels": {"a": "b"}}})
@@ -78,12 +78,12 @@ def test_changes_are_told_in_order_until_they_are_forgotten(clock: Clock) -> Non
     assert changes[2].object["metadata"]["resourceVersion"] == str(version)
     for name in "abc":
         store.create("Pod", placed(name))
-    with pytest.raises(ApiError, match="too old resource version") as caught:
+    with pytest.raises(StatusError, match="too old resource version") as caught:
         store.changes(since)
     assert (caught.value.code, caught.value.reason) == (410, "Expired")
 
 
-def test_a_bound_pod_has_its_node_and_the_nodes_place(store: Store) -> None:
+def test_a_bound_pod_has_its_node_and_the_nodes_place(store: ObjectStore) -> None:
     labels = {"topology.kubernetes.io/zone": "z1", "other": "x"}
     store.create("Node", {"metadata": {"name": "n0", "labels": labels}})
     store.create("Pod", placed())
@@ -91,11 +91,11 @@ def test_a_bound_pod_has_its_node_and_the_nodes_place(store: Store) -> None:
     assert bound["spec"]["nodeName"] == "n0"
     assert bound["metadata"]["labels"] == {"topology.kubernetes.io/zone": "z1", "app": "x"}
     assert bound["status"]["conditions"][0]["status"] == "True"
-    with pytest.raises(ApiError, match="already assigned to node 'n0'"):
+    with pytest.raises(StatusError, match="already assigned to node 'n0'"):
         store.bind("p", "default", "n1")
 
 
-def test_a_deleted_pod_stays_until_the_kubelet_removes_it(store: Store, clock: Clock) -> None:
+def test_a_deleted_pod_stays_until_the_kubelet_removes_it(store: ObjectStore, clock: Clock) -> None:
     store.create("Pod", placed(nodeName="n0"))
     store.delete("Pod", "p", "default", grace_s=60)
     clock.now += 20
@@ -111,33 +111,33 @@ def test_a_deleted_pod_stays_until_the_kubelet_removes_it(store: Store, clock: C
     assert store.get("Pod", "p", "default") is None
 
 
-def test_a_delete_of_another_uid_is_a_conflict(store: Store) -> None:
+def test_a_delete_of_another_uid_is_a_conflict(store: ObjectStore) -> None:
     store.create("Pod", placed())
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(StatusError) as caught:
         store.delete("Pod", "p", "default", uid="another")
     assert caught.value.code == 409
 
 
-def test_priority_classes_give_pods_their_number(store: Store) -> None:
+def test_priority_classes_give_pods_their_number(store: ObjectStore) -> None:
     high = {"metadata": {"name": "high"}, "value": 1000}
     store.create("PriorityClass", high)
     made = store.create("Pod", placed(priorityClassName="high"))
     assert made["spec"]["priority"] == 1000
     assert store.create("Pod", placed("q"))["spec"]["priority"] == 0
-    with pytest.raises(ApiError, match="no PriorityClass with name low was found"):
+    with pytest.raises(StatusError, match="no PriorityClass with name low was found"):
         store.create("Pod", placed("r", priorityClassName="low"))
 
 
-def test_a_namespace_that_is_going_takes_nothing_more(store: Store) -> None:
+def test_a_namespace_that_is_going_takes_nothing_more(store: ObjectStore) -> None:
     store.create("Namespace", {"metadata": {"name": "old"}})
     store.delete("Namespace", "old")
-    with pytest.raises(ApiError, match="because it is being terminated"):
+    with pytest.raises(StatusError, match="because it is being terminated"):
         store.create("ConfigMap", {"metadata": {"name": "c", "namespace": "old"}})
     store.remove("Namespace", "old")
     assert store.get("Namespace", "old") is None
 
 
-def test_quotas_of_some_priorities_leave_the_others_alone(store: Store) -> None:
+def test_quotas_of_some_priorities_leave_the_others_alone(store: ObjectStore) -> None:
     store.create("PriorityClass", {"metadata": {"name": "low"}, "value": 1})
     only = {"scopeName": "PriorityClass", "operator": "In", "values": ["low"]}
     hard = {f"requests.{GPU}": "0"}
@@ -147,11 +147,11 @@ def test_quotas_of_some_priorities_leave_the_others_alone(store: Store) -> None:
     status = {"status": {"hard": hard, "used": {}}}
     store.patch("ResourceQuota", "q", "default", status, subresource="status")
     store.create("Pod", placed("a"))
-    with pytest.raises(ApiError, match="exceeded quota: q"):
+    with pytest.raises(StatusError, match="exceeded quota: q"):
         store.create("Pod", placed("b", priorityClassName="low"))
 
 
-def test_a_restored_object_is_as_it_was(store: Store) -> None:
+def test_a_restored_object_is_as_it_was(store: ObjectStore) -> None:
     item = placed("old")
     item["metadata"] |= {"uid": "kept", "creationTimestamp": "2020-01-01T00:00:00Z"}
     item["status"] = {"phase": "Running"}
@@ -160,7 +160,7 @@ def test_a_restored_object_is_as_it_was(store: Store) -> None:
     assert back["metadata"]["resourceVersion"] == str(store.version)
 
 
-def test_kinds_are_called_so_that_it_is_clear_which(store: Store) -> None:
+def test_kinds_are_called_so_that_it_is_clear_which(store: ObjectStore) -> None:
     assert store.kind("Job").group == "batch"
     assert store.kind("Job.batch.volcano.sh").group == "batch.volcano.sh"
     assert store.kind("Notebook").key == "Notebook.kubeflow.org"
@@ -172,10 +172,10 @@ def test_kinds_are_called_so_that_it_is_clear_which(store: Store) -> None:
 
 
 def test_only_the_groups_named_are_installed(clock: Clock) -> None:
-    store = Store(clock, installed=["scheduling.run.ai"])
+    store = ObjectStore(clock, installed=["scheduling.run.ai"])
     assert store.kind("Queue").group == "scheduling.run.ai"
     with pytest.raises(UsageError, match=r"no custom kinds of group no\.such") as caught:
-        Store(clock, installed=["no.such"])
+        ObjectStore(clock, installed=["no.such"])
     assert "kueue.x-k8s.io" in str(caught.value.hint)
 
 
@@ -193,17 +193,17 @@ def test_only_the_groups_named_are_installed(clock: Clock) -> None:
     ],
 )
 def test_the_fields_we_know_are_those_of_the_official_client(
-    store: Store, kind: str, model: str
+    store: ObjectStore, kind: str, model: str
 ) -> None:
     from kubernetes import client
 
     fields = getattr(client, model).attribute_map.values()
-    assert unknown(store.kind(kind), {"spec": dict.fromkeys(fields)}) == []
-    assert unknown(store.kind(kind), {"spec": {"nonsense": 1}}) == ["spec.nonsense"]
+    assert unknown_fields(store.kind(kind), {"spec": dict.fromkeys(fields)}) == []
+    assert unknown_fields(store.kind(kind), {"spec": {"nonsense": 1}}) == ["spec.nonsense"]
 
 
 def test_the_time_of_a_manager_moves_when_it_writes_the_field_again(
-    store: Store, clock: Clock
+    store: ObjectStore, clock: Clock
 ) -> None:
     store.create("Pod", placed(), manager="one")
     before = store.list("Pod")[0]["metadata"]["managedFields"][0]["time"]

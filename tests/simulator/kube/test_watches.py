@@ -1,15 +1,15 @@
 """A watch in-process: the order of what it tells, whenever its reader asks."""
 
-from simulator.kube.paths import target
+from simulator.kube.paths import parse_path
 from simulator.kube.server import KubeServer
-from simulator.kube.store import Store
-from simulator.kube.watching import CUT, Watch
+from simulator.kube.store import ObjectStore
+from simulator.kube.watches import CUT, ApiWatch
 
 
-def opened(server: KubeServer, **query: str) -> Watch:
+def opened(server: KubeServer, **query: str) -> ApiWatch:
     store = server.store
-    at = target(store.catalog, "/api/v1/pods")
-    return Watch(store, at, {"resourceVersion": str(store.version), **query}, server.faults)
+    at = parse_path(store.catalog, "/api/v1/pods")
+    return ApiWatch(store, at, {"resourceVersion": str(store.version), **query}, server.faults)
 
 
 def put(server: KubeServer, name: str) -> None:
@@ -17,7 +17,7 @@ def put(server: KubeServer, name: str) -> None:
 
 
 def test_a_bookmark_asked_for_while_an_event_is_told_has_the_version_then() -> None:
-    server = KubeServer(Store(lambda: 0.0, installed=()))
+    server = KubeServer(ObjectStore(lambda: 0.0, installed=()))
     lines = opened(server, allowWatchBookmarks="true").lines()
     put(server, "p0")
     assert next(lines)["type"] == "ADDED"  # type: ignore[index]
@@ -30,7 +30,7 @@ def test_a_bookmark_asked_for_while_an_event_is_told_has_the_version_then() -> N
 
 
 def test_a_watch_without_bookmarks_breaks_off_too() -> None:
-    server = KubeServer(Store(lambda: 0.0, installed=()))
+    server = KubeServer(ObjectStore(lambda: 0.0, installed=()))
     lines = opened(server).lines()
     server.bookmark()
     server.faults.cut_streams = 1

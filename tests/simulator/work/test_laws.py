@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulator.work import fit, laws, mix
-from simulator.work.behaviours import Plan, script
+from simulator.work import distributions, fit, mix
+from simulator.work.behaviours import WorkPlan, script
 from simulator.work.chance import Array
 from simulator.work.kinds import kinds
 
@@ -29,7 +29,7 @@ def test_fitting_the_public_data_again_gives_the_tables(
 ) -> None:
     fitted = fit.fit(shared_data("acme").parent)
     for name, rows in fitted.items():
-        stored = laws.read(name)
+        stored = distributions.read(name)
         assert [list(r) for r in rows] == [list(r) for r in stored]
         for row, kept in zip(rows, stored, strict=True):
             *names, value = row
@@ -50,7 +50,7 @@ def test_the_fit_writes_what_the_project_keeps(
     ("place", "util"), [(0.3449, 0.0), (0.5, 0.015), (0.754, 0.10), (0.95, 0.50), (1.0, 1.0)]
 )
 def test_the_pai_law_passes_through_its_published_points(place: float, util: float) -> None:
-    assert laws.pai(place) == pytest.approx(util)
+    assert distributions.pai(place) == pytest.approx(util)
 
 
 def test_a_population_follows_the_pai_law() -> None:
@@ -68,37 +68,37 @@ def test_training_has_the_activity_and_memory_of_acmes_working_gpus() -> None:
     compute = kinds().number("compute")
     sm, memory = [], []
     for seed in range(600):
-        look = script(Plan("training", seed), MONDAY).look(ticks(MONDAY + 86_400, 120))
+        look = script(WorkPlan("training", seed), MONDAY).look(ticks(MONDAY + 86_400, 120))
         working = look.kind[0] == compute
         if working.any():
             sm.append(look.sm[0][working].mean())
             memory.append(look.memory[0][working].mean())
     for law, values in (("sm_active", sm), ("memory", memory)):
         for p in (0.1, 0.25, 0.5, 0.75, 0.9):
-            expected = laws.value(law, p)
+            expected = distributions.value(law, p)
             assert np.quantile(values, p) == pytest.approx(expected, abs=0.07), (law, p)
 
 
 def test_serving_pods_are_on_and_off_as_the_measured_ones() -> None:
     days = ticks(MONDAY + 86_400, 2880)
     busy = np.stack(
-        [script(Plan("serving", seed), MONDAY).look(days).busy[0] for seed in range(150)]
+        [script(WorkPlan("serving", seed), MONDAY).look(days).busy[0] for seed in range(150)]
     )
     # The trace of 80 pods: 66.66 % of samples at most 1 % busy, 7.56 % busy in the mean.
     assert (busy <= 0.01).mean() == pytest.approx(0.6666, abs=0.05)
     assert busy.mean() == pytest.approx(0.0756, abs=0.015)
     on = (busy > 0.01).reshape(150, 24, 120).mean(axis=(0, 2))
-    assert np.abs(on - laws.hours()).max() < 0.08
+    assert np.abs(on - distributions.hours()).max() < 0.08
 
 
 def test_serving_runs_are_as_long_as_the_measured_ones() -> None:
     lengths = []
     for seed in range(60):
-        timeline = script(Plan("serving", seed), MONDAY).timeline
+        timeline = script(WorkPlan("serving", seed), MONDAY).timeline
         timeline.grow(MONDAY + 2 * 86_400)
         serves = timeline.kind[:-1] == kinds().number("serve")
         lengths.append(np.diff(timeline.begin)[serves])
     values = np.concatenate(lengths)
     for p in (0.5, 0.8, 0.9, 0.95):
-        expected = laws.value("on_s", p)
+        expected = distributions.value("on_s", p)
         assert np.quantile(values, p) == pytest.approx(expected, rel=0.1), p

@@ -8,8 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fallow.gpu_models import gpu_models
-from simulator.nouns import STATES, TICK_S, Block, Device, Holder, Outage, Tenure
-from simulator.work.behaviours import Plan, Script, script
+from simulator.models import (
+    STATES,
+    TICK_S,
+    Block,
+    DeviceAllocation,
+    Holder,
+    Outage,
+    SimulatedDevice,
+)
+from simulator.work.behaviours import Script, WorkPlan, script
 from simulator.work.chance import Array
 from simulator.work.effects import Effect, effects
 from simulator.work.signals import Carry, signals
@@ -28,14 +36,16 @@ def ticks(begin: float, hours: float) -> Array:
     return begin + 30.0 * np.arange(round(hours * 120), dtype=np.float64)
 
 
-def boards(count: int, model: str = "H100") -> tuple[Device, ...]:
-    return tuple(Device(f"GPU-{n:04d}", f"node-{n // 8}", n % 8, model) for n in range(count))
+def boards(count: int, model: str = "H100") -> tuple[SimulatedDevice, ...]:
+    return tuple(
+        SimulatedDevice(f"GPU-{n:04d}", f"node-{n // 8}", n % 8, model) for n in range(count)
+    )
 
 
-def instances(uuid: str = "GPU-split") -> tuple[Device, ...]:
+def instances(uuid: str = "GPU-split") -> tuple[SimulatedDevice, ...]:
     shapes = (("3g.40gb", 3), ("2g.20gb", 2), ("1g.10gb", 1))
     return tuple(
-        Device(uuid, "node-9", 0, "A100-80GB", profile, number, slices / 7)
+        SimulatedDevice(uuid, "node-9", 0, "A100-80GB", profile, number, slices / 7)
         for number, (profile, slices) in enumerate(shapes, start=1)
     )
 
@@ -43,14 +53,14 @@ def instances(uuid: str = "GPU-split") -> tuple[Device, ...]:
 class Fleet:
     """Devices, and the pods put on them."""
 
-    def __init__(self, devices: tuple[Device, ...]) -> None:
+    def __init__(self, devices: tuple[SimulatedDevice, ...]) -> None:
         self.devices = devices
-        self.tenures: list[Tenure] = []
+        self.tenures: list[DeviceAllocation] = []
         self.scripts: dict[str, Script] = {}
 
     def put(
         self,
-        plan: Plan,
+        plan: WorkPlan,
         *rows: int,
         start: float = MONDAY,
         end: float = np.inf,
@@ -58,7 +68,7 @@ class Fleet:
     ) -> Script:
         uid = f"pod-{len(self.tenures)}"
         holder = Holder(uid, "ns", uid, "main", "Job", uid, "team")
-        self.tenures.append(Tenure(holder, rows, start, end, share))
+        self.tenures.append(DeviceAllocation(holder, rows, start, end, share))
         self.scripts[uid] = script(plan, start)
         return self.scripts[uid]
 
@@ -74,15 +84,15 @@ class Fleet:
 
 def busy_fleet() -> tuple[Fleet, tuple[Outage, ...], tuple[Effect, ...]]:
     fleet = Fleet((*boards(8), *instances()))
-    fleet.put(Plan("training", 1, ranks=2), 0, 1)
-    fleet.put(Plan("day notebook", 2), 2, start=MONDAY + 610, end=MONDAY + 9000)
-    fleet.put(Plan("serving", 3), 2, start=MONDAY + 9000)
-    fleet.put(Plan("bursty serving", 4, params={"mean": 0.03}), 3, share=0.5)
-    fleet.put(Plan("serving", 5), 3, share=0.5)
-    fleet.put(Plan("serving", 6, gpu_model="A100-80GB"), 8)
-    fleet.put(Plan("abandoned notebook", 7, gpu_model="A100-80GB"), 9)
-    fleet.put(Plan("training", 8), 4)
-    fleet.put(Plan("training", 9), 5)
+    fleet.put(WorkPlan("training", 1, ranks=2), 0, 1)
+    fleet.put(WorkPlan("day notebook", 2), 2, start=MONDAY + 610, end=MONDAY + 9000)
+    fleet.put(WorkPlan("serving", 3), 2, start=MONDAY + 9000)
+    fleet.put(WorkPlan("bursty serving", 4, params={"mean": 0.03}), 3, share=0.5)
+    fleet.put(WorkPlan("serving", 5), 3, share=0.5)
+    fleet.put(WorkPlan("serving", 6, gpu_model="A100-80GB"), 8)
+    fleet.put(WorkPlan("abandoned notebook", 7, gpu_model="A100-80GB"), 9)
+    fleet.put(WorkPlan("training", 8), 4)
+    fleet.put(WorkPlan("training", 9), 5)
     outages = (
         Outage(4, MONDAY + 4000, MONDAY + 7000, "node-lost"),
         Outage(5, MONDAY + 5000, MONDAY + 8000, "xid"),
@@ -125,7 +135,7 @@ def test_cutting_a_time_into_blocks_changes_nothing(cuts: list[int]) -> None:
 
 def test_the_energy_counter_is_the_integral_of_power() -> None:
     fleet = Fleet(boards(2))
-    fleet.put(Plan("training", 1), 0)
+    fleet.put(WorkPlan("training", 1), 0)
     block, _ = fleet.block(ticks(MONDAY, 6))
     joules = np.diff(block.energy_mj, axis=1) / 1000
     assert (joules > 0).all()
@@ -134,8 +144,8 @@ def test_the_energy_counter_is_the_integral_of_power() -> None:
 
 def test_power_follows_the_published_law() -> None:
     fleet = Fleet(boards(3))
-    fleet.put(Plan("training", 1), 0)
-    fleet.put(Plan("forgotten serving", 1), 1)
+    fleet.put(WorkPlan("training", 1), 0)
+    fleet.put(WorkPlan("forgotten serving", 1), 1)
     block, _ = fleet.block(ticks(MONDAY + 12 * 3600, 6))
     works = block.sm_active[0] > 0
     expected = np.minimum(134 + 610 * block.sm_active[0], 700)
@@ -150,8 +160,8 @@ def test_power_follows_the_published_law() -> None:
 def test_every_known_model_stays_between_rest_and_its_limit(model: str) -> None:
     facts = next(m for m in gpu_models() if m.gpu_model == model)
     fleet = Fleet(boards(3, model))
-    fleet.put(Plan("training", 1, gpu_model=model), 0)
-    fleet.put(Plan("forgotten serving", 1, gpu_model=model), 1)
+    fleet.put(WorkPlan("training", 1, gpu_model=model), 0)
+    fleet.put(WorkPlan("forgotten serving", 1, gpu_model=model), 1)
     block, _ = fleet.block(ticks(MONDAY + 12 * 3600, 3))
     assert block.power_w[0].max() <= facts.tdp_w + NOISE_W
     assert np.abs(block.power_w[1] - facts.idle_context_w).max() < NOISE_W
@@ -163,7 +173,10 @@ def test_every_known_model_stays_between_rest_and_its_limit(model: str) -> None:
 
 def test_pods_that_share_a_device_add_up_to_no_more_than_it_has() -> None:
     one, two, both = Fleet(boards(1)), Fleet(boards(1)), Fleet(boards(1))
-    plans = (Plan("serving", 1, params={"memory": 0.3}), Plan("serving", 2, params={"memory": 0.4}))
+    plans = (
+        WorkPlan("serving", 1, params={"memory": 0.3}),
+        WorkPlan("serving", 2, params={"memory": 0.4}),
+    )
     over = ticks(MONDAY + 14 * 3600, 4)
     one.put(plans[0], 0)
     two.put(plans[1], 0)
@@ -186,7 +199,7 @@ def test_pods_that_share_a_device_add_up_to_no_more_than_it_has() -> None:
 def test_instances_show_their_boards_power_and_their_own_activity() -> None:
     fleet = Fleet(instances())
     for row, name in enumerate(("training", "abandoned notebook", "serving")):
-        fleet.put(Plan(name, row, gpu_model="A100-80GB"), row)
+        fleet.put(WorkPlan(name, row, gpu_model="A100-80GB"), row)
     block, _ = fleet.block(ticks(MONDAY + 14 * 3600, 4))
     for name in ("power_w", "energy_mj", "temp_c", "sm_clock_mhz"):
         rows = getattr(block, name)
@@ -204,7 +217,7 @@ def test_instances_show_their_boards_power_and_their_own_activity() -> None:
 
 def test_requests_shorter_than_a_scrape_escape_gauges_but_not_the_energy() -> None:
     fleet = Fleet(boards(1))
-    fleet.put(Plan("bursty serving", 4, params={"mean": 0.05}), 0)
+    fleet.put(WorkPlan("bursty serving", 4, params={"mean": 0.05}), 0)
     block, _ = fleet.block(ticks(MONDAY + 12 * 3600, 12))
     works = block.sm_active[0] > 0
     assert (block.gpu_util_pct[0][works] == 0).mean() > 0.5
@@ -265,7 +278,7 @@ def test_heat_slows_the_board_that_works() -> None:
 
 def test_devices_of_one_pod_are_its_ranks_and_nobody_is_free() -> None:
     fleet = Fleet(boards(5))
-    fleet.put(Plan("idle rank", 1, ranks=4, first_rank=2, pod_ranks=2), 0, 3)
+    fleet.put(WorkPlan("idle rank", 1, ranks=4, first_rank=2, pod_ranks=2), 0, 3)
     block, _ = fleet.block(ticks(MONDAY + 3600, 3))
     assert block.sm_active[0].mean() > 0.3
     assert block.sm_active[3].max() == 0
@@ -275,7 +288,7 @@ def test_devices_of_one_pod_are_its_ranks_and_nobody_is_free() -> None:
 
 def test_a_holders_time_begins_and_ends_with_its_tenure() -> None:
     fleet = Fleet(boards(1))
-    fleet.put(Plan("training", 1), 0, start=MONDAY + 45, end=MONDAY + 300)
+    fleet.put(WorkPlan("training", 1), 0, start=MONDAY + 45, end=MONDAY + 300)
     block, _ = fleet.block(ticks(MONDAY, 0.1))
     held = block.ticks[block.holder[0] >= 0]
     assert [held[0], held[-1]] == [MONDAY + 60, MONDAY + 270]

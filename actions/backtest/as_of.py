@@ -1,0 +1,111 @@
+"""Views of the site as it was at a moment: nothing that was written or came later.
+
+Inventory rows are kept as they were last seen, so what has no moment of its own (labels,
+annotations, priority) is today's; readiness of nodes is what events had told, the phase of a pod
+what its moments tell.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from fallow.protocols import Views
+
+_TIME_COLUMNS = {
+    "sample": "ts", "holding": "ts", "scrape": "ts", "pod_sample": "ts", "notebook_sample": "ts",
+    "container_sample": "ts",
+    "latency_sample": "ts", "step_sample": "ts", "progress_sample": "ts", "event": "ts",
+    "quota": "ts",
+    "finding": "found_at", "action": "ts",
+}  # fmt: skip
+_BUCKET_LENGTHS = {"rollup_5m": "5 MINUTE", "rollup_1h": "1 HOUR", "signal": "5 MINUTE"}
+_HEAD = re.compile(r"(?:\s*--[^\n]*\n)*\s*", re.MULTILINE)
+_WITH = re.compile(r"WITH\s", re.IGNORECASE)
+_AT = "TIMESTAMP '{at}'"
+
+
+class AsOf:
+    """Views in which every noun is as it was known just before a moment."""
+
+    def __init__(
+        self, views: Views, at: datetime, *, devices_until: datetime | None = None
+    ) -> None:
+        """`devices_until`: end of the samples of devices as of then; none = `at`."""
+        self._views = views
+        self._shadows = _shadows(_format_timestamp(at), _format_timestamp(devices_until or at))
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+        """Run one read-only statement over what was known then."""
+        head = _HEAD.match(sql)
+        body = sql[head.end() :] if head else sql
+        words = set(re.findall(r"[a-z_0-9]+", body.lower()))
+        used = [text for view, text in self._shadows.items() if view in words]
+        if not used:
+            return self._views.query(sql, parameters)
+        shadows = ",\n".join(used)
+        if _WITH.match(body):
+            return self._views.query(f"WITH {shadows},\n{body[5:]}", parameters)
+        return self._views.query(f"WITH {shadows}\n{body}", parameters)
+
+
+def _format_timestamp(timestamp: datetime) -> str:
+    text = timestamp.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" ")
+    return _AT.format(at=text)
+
+
+def _shadows(at: str, devices_until: str) -> dict[str, str]:
+    """Return a common table expression per noun, of the noun's own name."""
+    shadows = {
+        view: f"{view} AS (SELECT * FROM {view} WHERE {column} < {at})"
+        for view, column in _TIME_COLUMNS.items()
+    }
+    shadows |= {
+        view: f"{view} AS (SELECT * FROM {view} WHERE bucket + INTERVAL {length} <= {at})"
+        for view, length in _BUCKET_LENGTHS.items()
+    }
+    shadows["ledger"] = f"ledger AS (SELECT * FROM ledger WHERE bucket + INTERVAL 1 HOUR <= {at})"
+    shadows["allocation"] = (
+        f'allocation AS (SELECT * REPLACE (least("end", {at}) AS "end") FROM allocation '
+        f"WHERE start < {at})"
+    )
+    shadows["device"] = (
+        f"device AS (SELECT * REPLACE (least(last_seen, {devices_until}) AS last_seen) FROM device "
+        f"WHERE first_seen < {at})"
+    )
+    shadows["pod"] = f"pod AS ({_POD.format(at=at)})"
+    shadows["node"] = f"node AS ({_NODE.format(at=at)})"
+    return shadows
+
+
+_POD = """SELECT * REPLACE (
+    CASE
+        WHEN finished_at < {at} THEN phase
+        WHEN coalesce(scheduled_at, started_at) >= {at} THEN 'Pending'
+        WHEN phase IN ('Succeeded', 'Failed') THEN 'Running'
+        ELSE phase
+    END AS phase,
+    CASE WHEN finished_at < {at} THEN finished_at END AS finished_at,
+    CASE WHEN deleted_at < {at} THEN deleted_at END AS deleted_at,
+    CASE WHEN scheduled_at < {at} THEN scheduled_at END AS scheduled_at,
+    CASE WHEN started_at < {at} THEN started_at END AS started_at,
+    CASE WHEN coalesce(scheduled_at, started_at) < {at} OR scheduled_at IS NULL THEN node END
+        AS node,
+    least(last_seen, {at}) AS last_seen
+) FROM pod WHERE coalesce(created_at, scheduled_at, started_at, first_seen) < {at}"""
+
+_NODE = """SELECT * REPLACE (
+    least(last_seen, {at}) AS last_seen,
+    coalesce(
+        (
+            SELECT arg_max(e.reason = 'NodeReady', e.ts)
+            FROM event AS e
+            WHERE
+                e.kind = 'Node' AND e.reason IN ('NodeNotReady', 'NodeReady')
+                AND e.cluster = node.cluster AND e.name = node.node AND e.ts < {at}
+        ),
+        true
+    ) AS ready
+) FROM node WHERE coalesce(first_seen, {at}) <= {at}"""

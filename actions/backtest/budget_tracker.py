@@ -1,0 +1,62 @@
+"""What budgets leave at one moment, asked about one case after the other."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from actions.policy.budgets import (
+    BudgetBlock,
+    BudgetUsage,
+    CountedAction,
+    count_action,
+    find_blocks,
+    get_remaining,
+)
+from actions.policy.model import Policy
+from fallow.action_models import Decision, Facts, Reason
+
+
+class BudgetTracker:
+    """The budgets of a policy while its cases are decided, the dearest first."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        usage: BudgetUsage,
+        uses: Sequence[CountedAction],
+        now: datetime,
+        concurrent: int | None = None,
+    ) -> None:
+        """`concurrent`: so many acts at once, their outcomes known by the next turn; None = any."""
+        self._policy, self._now = policy, now
+        self._concurrent, self._count = concurrent, 0
+        self._usage = msgspec.structs.replace(usage, uses=tuple(uses))
+        self._exhausted: tuple[BudgetBlock, ...] | None = None
+
+    def admit(self, decision: Decision, facts: Facts) -> Decision:
+        """Return an allowed act as it is where there is room for it, and take that; else held."""
+        if self._concurrent is not None and self._count >= self._concurrent:
+            text = f"{self._count} actions are under way, concurrent is {self._concurrent}"
+            why = (Reason("concurrent", text),)
+            return msgspec.structs.replace(decision, ruling="hold", reasons=why, next_at=None)
+        blocks = self._exhausted if self._exhausted is not None else self._find_blocks(facts)
+        if blocks:
+            times = [hold.until for hold in blocks if hold.until is not None]
+            return msgspec.structs.replace(
+                decision,
+                ruling="hold",
+                reasons=tuple(hold.reason for hold in blocks),
+                next_at=max(times) if len(times) == len(blocks) else None,
+            )
+        uses = (*self._usage.uses, count_action(decision, self._now))
+        self._usage = msgspec.structs.replace(self._usage, uses=uses)
+        self._count += 1
+        return decision
+
+    def _find_blocks(self, facts: Facts) -> tuple[BudgetBlock, ...]:
+        blocks = find_blocks(self._policy, facts, self._usage, self._now)
+        if len(blocks) == 1 and get_remaining(self._policy, self._usage, self._now).workloads == 0:
+            # Nothing fits whatever its size: the answer is the same for every other case.
+            self._exhausted = blocks
+        return blocks

@@ -1,0 +1,533 @@
+"""The replay: at each moment the same `decide` as live, on what was known then.
+
+What is taken for granted, because history does not tell: notices are delivered at once, whoever
+has to approve does, snapshots succeed, actions stick, and no more actions are under way than the
+policy allows. Owners did what they truly did: a workload that was stopped comes back when it was
+next at work, and is left alone until then.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from importlib.resources import files
+from typing import NamedTuple
+
+import msgspec
+import polars as pl
+
+from actions.backtest import unresolved
+from actions.backtest.budget_tracker import BudgetTracker
+from actions.backtest.case_rows import CaseRows
+from actions.backtest.fleet_sizes import FleetSizes
+from actions.backtest.result import Backtest, BacktestStop, count_blocked
+from actions.decide import decide
+from actions.facts.case_facts import LatestSamples, build_facts, has_sample_times
+from actions.facts.coverage import WorkloadCoverage, find_partly_seen
+from actions.facts.fleet_state import (
+    FleetState,
+    WorkloadKey,
+    from_micros,
+    get_workload_key,
+    to_micros,
+)
+from actions.facts.pending_queue import PendingWorkloads
+from actions.facts.quotas import Quotas
+from actions.plan import ACT_STEPS, CAPACITY_GATES, Subject, is_ready, rank_case
+from actions.policy.budgets import (
+    BudgetUsage,
+    CountedAction,
+    count_action,
+    explain_excess,
+    get_horizon,
+)
+from actions.policy.model import Approvals, Policy
+from actions.recommend import recommend
+from fallow.action_models import CaseHistory, Decision, Facts, Reason, Step
+from fallow.models import Finding, Recommendation
+from fallow.protocols import PastFindings, Views
+from fallow.window import Window
+
+HOUR_US = 3600 * 1_000_000
+DAY_HOURS = 24
+PROMISED = frozenset({"notify", "act"})
+_EARLIER_STAGES = frozenset({"first-sight", "notice", "grace"})
+_FLEETING = frozenset(
+    {"first-sight", "notice", "pressure", "benefit", "open", "frozen", "concurrent"}
+)
+"""Gates that may open at the next moment although nothing about the case changes."""
+
+
+class PromisedStep(msgspec.Struct, frozen=True):
+    """A step that a back-test says the service would take, and at which of its turns."""
+
+    at: datetime
+    step: Step
+    subject: Subject
+    finding: str
+    depends: tuple[str, ...] = ()
+    """Gates whose answer history does not tell: the step is promised only if they open."""
+    policy: str = ""
+
+    @property
+    def met(self) -> bool:
+        """Say whether history tells every gate's answer: what it does not tell is not met."""
+        return not self.depends
+
+
+class PolicyReplay(msgspec.Struct, frozen=True):
+    """A back-test, with every step that it promises and all that was decided on the way."""
+
+    backtest: Backtest
+    promises: tuple[PromisedStep, ...]
+    decisions: tuple[Decision, ...]
+    """Of every case at every turn at which anything about it could change."""
+
+
+class ReplayTurns(msgspec.Struct, frozen=True):
+    """What the service's turns have besides their times, where a back-test is of these alone.
+
+    A back-test by the hour of a service that has a turn every minute knows neither.
+    """
+
+    concurrent: int | None = None
+    """Acts that may be under way at once; they are over by the next turn."""
+    incident: Callable[[datetime], str | None] = lambda _at: None
+    """Says why telemetry as a whole is not to be trusted: nothing is done at that turn."""
+    lived: bool = False
+    """The policy acted in these rows: what it stopped is stopped in them, and who has it back made
+    new pods of it. A policy that owners reverse more often than it declares stops acting; else the
+    replay goes on, and counts how often they would have."""
+
+
+ANY_TURNS = ReplayTurns()
+
+
+class _Surroundings(NamedTuple):
+    """Who waits, quotas, looks and what workloads hold at a moment; None = nobody asks."""
+
+    line: PendingWorkloads | None
+    quotas: Quotas | None
+    seen: LatestSamples | None
+    covered: WorkloadCoverage | None
+
+
+class _CaseProgress:
+    """What happened to one case so far."""
+
+    def __init__(self) -> None:
+        self.first_seen: datetime | None = None
+        self.notified_at: datetime | None = None
+        self.announced: dict[str, datetime] = {}
+        self.snapshot_at: datetime | None = None
+
+
+class _WorkloadProgress:
+    """What happened to one workload so far."""
+
+    def __init__(self) -> None:
+        self.last_action_at: datetime | None = None
+        self.restored: list[datetime] = []
+        self.stopped_until: float = 0.0
+
+
+def as_enforced(policy: Policy) -> Policy:
+    """Return a policy as it would enforce: that is what its back-test is of."""
+    return msgspec.structs.replace(policy, mode="enforce")
+
+
+def backtest(  # noqa: PLR0917  (what it replays, over what, how)
+    policy: Policy,
+    past: PastFindings,
+    views: Views,
+    window: Window,
+    turns: Sequence[datetime],
+    within: timedelta | None = None,
+    *,
+    exact: bool = False,
+) -> Backtest:
+    """Replay a policy over what an analyzer found at each moment; see the module's docstring.
+
+    `within`: used again so soon after a stop is regret; None = what the policy says.
+    """
+    return _Replay(policy, past, views, window, turns, within).run(exact=exact)
+
+
+def replay(  # noqa: PLR0917  (what it replays, over what, how)
+    policy: Policy,
+    past: PastFindings,
+    views: Views,
+    window: Window,
+    turn_times: Sequence[datetime],
+    replay_turns: ReplayTurns,
+) -> PolicyReplay:
+    """Replay a policy, and return beside its back-test the steps that it promises, turn by turn.
+
+    They are what the service does when it lives through the window at these very turns, if every
+    gate named in `depends` opens.
+    """
+    run_state = _Replay(policy, past, views, window, turn_times, None, replay_turns)
+    return PolicyReplay(
+        run_state.run(exact=False), tuple(run_state.promises), tuple(run_state.decisions)
+    )
+
+
+ACT_TIME_GATES = ("evidence", "awake", "away", "identity", "snapshot", "kept", "fights", "pressure")
+"""Gates of the moment of an act: sources are read again, objects, who protects them, who waits. No
+history tells their answers at the turn itself."""
+
+
+def list_unknown_gates(policy: Policy) -> tuple[str, ...]:
+    """Return the gates of an act whose answer history does not tell under this policy.
+
+    People answer some: who approves, and how owners take a stop that in history never was. The
+    others are read at the act itself.
+    """
+    approval = ("approval",) if policy.approvals.when != "none" else ()
+    return (*approval, *ACT_TIME_GATES, "contested", "demoted") if policy.stage("act") else ()
+
+
+class _Replay:
+    def __init__(  # noqa: PLR0917  (one caller)
+        self,
+        policy: Policy,
+        past: PastFindings,
+        views: Views,
+        window: Window,
+        turn_times: Sequence[datetime],
+        within: timedelta | None,
+        turns: ReplayTurns = ANY_TURNS,
+    ) -> None:
+        self._turns = turns
+        concurrent = turns.concurrent
+        self._at_once = None if concurrent is None else min(concurrent, policy.concurrent)
+        self._original = policy
+        self._policy = msgspec.structs.replace(as_enforced(policy), approvals=Approvals())
+        self._past, self._views, self._window = past, views, window
+        self._turn_times, self._at = turn_times, [to_micros(m) for m in turn_times]
+        self._within = within or policy.regret.within
+        self._case_rows = CaseRows(past.rows, policy.match, len(turn_times))
+        lasts = self._case_rows.lasts()
+        self._candidates = unresolved.find_candidates(past.rows, policy.match)
+        keys = [*lasts.select(_KEY).unique(maintain_order=True).iter_rows()]
+        keys = [*dict.fromkeys((*keys, *unresolved.list_workloads(self._candidates)))]
+        self._fleet_state = FleetState(views, window.start, window.end, keys)
+        self._partly_seen_keys = find_partly_seen(views, keys, window.start, window.end)
+        self._used = _read_next_use(views, lasts, window, self._at)
+        self._fleets = FleetSizes(views, self._fleet_state, self._policy, turn_times)
+        self._horizon = get_horizon([self._policy])
+        # Who holds more than its guarantee changes without any row of a case.
+        self._fleeting = _FLEETING | ({"match"} if policy.match.over_quota else set())
+        self._due = self._case_rows.at
+        self._cases: dict[int, _CaseProgress] = defaultdict(_CaseProgress)
+        self._workloads: dict[Subject, _WorkloadProgress] = defaultdict(_WorkloadProgress)
+        self._ready: set[int] = set()
+        self._counted: list[CountedAction] = []
+        self._stops: list[tuple[int, BacktestStop]] = []
+        self._blocked: dict[tuple[str, str], set[int]] = defaultdict(set)
+        self._aborted: list[tuple[datetime, Reason]] = []
+        self._notified = 0
+        self._is_demoted = False
+        self.promises: list[PromisedStep] = []
+        self.decisions: list[Decision] = []
+
+    def run(self, *, exact: bool) -> Backtest:
+        for k in range(len(self._turn_times)):
+            self._turn(k)
+        return Backtest(
+            policy=self._original.name,
+            fingerprint=as_enforced(self._original).fingerprint,
+            window=Window(self._turn_times[0], self._turn_times[-1])
+            if len(self._turn_times) > 1
+            else self._window,
+            step=self._turn_times[1] - self._turn_times[0]
+            if len(self._turn_times) > 1
+            else timedelta(0),
+            moments=len(self._turn_times),
+            cases=self._case_rows.count,
+            told=self._notified,
+            stops=tuple(stop for _, stop in self._stops),
+            held=count_blocked(self._blocked, [case for case, _ in self._stops]),
+            aborted=tuple(self._aborted),
+            within=self._within,
+            declared=self._original.regret.rate,
+            exact=exact,
+            unresolved=unresolved.find_unresolved(self._views, self._fleet_state, self._candidates),
+            unknown=list_unknown_gates(self._original),
+        )
+
+    def _turn(self, k: int) -> None:
+        now = self._turn_times[k]
+        case_findings = []
+        if self._due[k] and self._turns.incident(now) is not None:
+            # Nothing is even planned; a person lets it go on, at the next turn without a cause.
+            self._later(k, self._due[k])
+            return
+        for case in sorted(set(self._due[k])):
+            row = self._case_rows.row_at(case, k)
+            self._ready.discard(case)
+            if row is None:
+                continue
+            finding = self._past.finding(row)
+            until = self._workloads[_get_subject(finding)].stopped_until
+            if until > self._at[k]:
+                self._wake(case, until)
+                continue
+            self._cases[case].first_seen = self._cases[case].first_seen or now
+            case_findings.append((case, finding))
+        waiting = {c for c in self._ready if self._case_rows.row_at(c, k) is not None}
+        self._ready = waiting
+        if case_findings:
+            self._decide(k, now, case_findings, len(waiting))
+
+    def _decide(
+        self, k: int, now: datetime, cases_found: Sequence[tuple[int, Finding]], waiting: int
+    ) -> None:
+        usage_before = self._fleets.at(k)
+        self._counted = [u for u in self._counted if u.at > now - self._horizon]
+        too_many = explain_excess(self._policy, waiting, usage_before) if waiting else None
+        if too_many is not None:
+            self._abort(k, now, too_many, [case for case, _ in cases_found])
+            return
+        surroundings = self._around(now, [finding for _, finding in cases_found])
+        cases = [
+            (self._facts(case, finding, advice[0], now, surroundings), case)
+            for case, finding in cases_found
+            if (advice := recommend(finding))
+        ]
+        cases.sort(key=lambda each: rank_case(each[0]))
+        name = frozenset({self._policy.name})
+        demoted = name if self._demoted(now) else frozenset()
+        usage = msgspec.structs.replace(usage_before, trusted=name, demoted=demoted)
+        tracker = BudgetTracker(self._policy, usage, self._counted, now, self._at_once)
+        decided: list[tuple[int, Facts, Decision]] = []
+        ready = waiting
+        for facts, case in cases:
+            decision, facts = self._decided(case, facts, usage, now)  # noqa: PLW2901
+            if decision.ruling == "allow" and decision.step in ACT_STEPS:
+                decision = tracker.admit(decision, facts)
+            if is_ready(decision):
+                ready += 1
+            decided.append((case, facts, decision))
+        too_many = explain_excess(self._policy, ready, usage_before) if ready else None
+        if too_many is not None:
+            self._ready |= {case for case, _, decision in decided if is_ready(decision)}
+            self._abort(k, now, too_many, [case for case, _, _ in decided])
+            return
+        for case, facts, decision in decided:
+            self._apply(k, now, case, facts, decision)
+
+    def _demoted(self, now: datetime) -> bool:
+        """Say whether owners have taken back more by now than the policy declares.
+
+        As in `actions.loop.drift.demote_policies`: one reversal is bad luck, where any is allowed.
+        """
+        if not self._turns.lived:
+            return False
+        acted = [stop for _, stop in self._stops if stop.at < now]
+        reversed_count = 0
+        for stop in acted:
+            if stop.used_at is None or stop.used_at > now:
+                continue
+            # The service sees it at its next turn.
+            after = bisect_right(self._at, to_micros(stop.at))
+            k = max(bisect_left(self._at, to_micros(stop.used_at)), after)
+            reversed_count += self._turn_times[k] - stop.at <= self._policy.regret.within
+        rate = self._policy.regret.rate
+        self._is_demoted = self._is_demoted or reversed_count > max(
+            1 if rate else 0, rate * len(acted)
+        )
+        return self._is_demoted
+
+    def _decided(
+        self, case: int, facts: Facts, free: BudgetUsage, now: datetime
+    ) -> tuple[Decision, Facts]:
+        """Decide as if nothing was spent; a snapshot that comes next is taken, and kept."""
+        decision = decide(self._policy, facts, free, now)
+        if decision.step != "snapshot" or decision.ruling != "allow":
+            return decision, facts
+        self._cases[case].snapshot_at = now
+        history = msgspec.structs.replace(facts.history, snapshot_at=now)
+        case_facts = msgspec.structs.replace(facts, history=history)
+        return decide(self._policy, case_facts, free, now), case_facts
+
+    def _abort(self, k: int, now: datetime, why: Reason, cases: Sequence[int]) -> None:
+        self._aborted.append((now, why))
+        self._later(k, [c for c in cases if c not in self._ready])
+
+    def _later(self, k: int, cases: Sequence[int]) -> None:
+        if k + 1 < len(self._due):
+            self._due[k + 1] += cases
+
+    def _apply(self, k: int, now: datetime, case: int, facts: Facts, decision: Decision) -> None:
+        self.decisions.append(decision)
+        if decision.ruling == "allow":
+            if decision.step in PROMISED:
+                depends = list_unknown_gates(self._original) if decision.step in ACT_STEPS else ()
+                finding = facts.finding.id
+                promise = PromisedStep(now, decision.step, decision.subject, finding, depends)
+                self.promises.append(promise)
+            if decision.step == "notify":
+                progress = self._cases[case]
+                progress.notified_at = progress.notified_at or now
+                if decision.verb not in progress.announced:
+                    progress.announced = {decision.verb: now}
+                self._notified += 1
+                # Until its grace is over nothing else comes of it; at least one moment passes.
+                grace = self._policy.stage("grace")
+                wait = _to_microseconds(grace.wait) if grace else 0
+                self._wake(case, self._at[k] + max(wait, 1))
+            elif decision.step in ACT_STEPS:
+                self._stop(now, case, facts, decision)
+            return
+        self._hold(k, case, facts, decision)
+
+    def _hold(self, k: int, case: int, facts: Facts, decision: Decision) -> None:
+        """Remember what keeps a case, and when to ask about it again."""
+        ready = is_ready(decision)
+        for reason in decision.reasons:
+            if reason.gate not in _EARLIER_STAGES and (ready or reason.gate not in CAPACITY_GATES):
+                self._blocked[reason.gate, _get_rule(reason)].add(case)
+        if ready:
+            self._ready.add(case)
+        if decision.ruling == "hold" and decision.next_at is not None:
+            self._wake(case, to_micros(decision.next_at))
+        elif any(r.gate in self._fleeting for r in decision.reasons):
+            self._again(k, case)
+        edge = self._fleet_state.next_edge(get_workload_key(facts.finding.subject), self._at[k])
+        if edge is not None:
+            # Strictly after: what changes at a moment is not known before the next one.
+            self._wake(case, edge + 1)
+
+    def _stop(self, now: datetime, case: int, facts: Facts, decision: Decision) -> None:
+        self._counted.append(count_action(decision, now))
+        at, finding = to_micros(now), facts.finding
+        used = self._used.get(case)
+        used = None if used is None else max(used, at)
+        if self._turns.lived:
+            next_pod = self._fleet_state.next_pod(get_workload_key(finding.subject), at)
+            used = min((each for each in (used, next_pod) if each is not None), default=None)
+        free_until, gpu_hours = self._freed(get_workload_key(finding.subject), at, used)
+        is_known = used is not None or to_micros(self._window.end) - at >= _to_microseconds(
+            self._within
+        )
+        regretted = used is not None and used - at <= _to_microseconds(self._within)
+        rate = decision.usd_per_day
+        share = gpu_hours / (facts.gpus * DAY_HOURS) if facts.gpus else 0.0
+        usd = None if rate is None else (rate * Decimal(repr(round(share, 9)))).quantize(_CENT)
+        progress = self._workloads[decision.subject]
+        progress.last_action_at = now
+        progress.stopped_until = float("inf") if used is None else used
+        if used is not None:
+            progress.restored.append(from_micros(used))
+        stop = BacktestStop(
+            at=now,
+            finding=finding.id,
+            subject=decision.subject,
+            verb=decision.verb,
+            owner=decision.owner,
+            gpus=decision.gpus,
+            usd_per_day=rate,
+            idle_since=finding.window.start,
+            told_at=self._cases[case].announced.get(decision.verb),
+            used_at=None if used is None else from_micros(used),
+            back_at=from_micros(free_until),
+            gpu_hours=gpu_hours,
+            usd=usd,
+            regretted=regretted if is_known else None,
+        )
+        self._stops.append((case, stop))
+
+    def _freed(self, key: WorkloadKey, at: int, used: int | None) -> tuple[int, float]:
+        """Return until when a workload's GPUs would have been free, and the GPU-hours till then."""
+        end = to_micros(self._window.end) if used is None else used
+        stretches = [
+            (min(h.end, end) - max(h.start, at), min(h.end, end), h.share * h.weight)
+            for h in self._fleet_state.all_allocations(key)
+            if h.end > at and h.start < end
+        ]
+        hours = sum(length * gpus for length, _, gpus in stretches) / HOUR_US
+        return max((until for _, until, _ in stretches), default=at), round(hours, 6)
+
+    def _around(self, now: datetime, findings: Sequence[Finding]) -> "_Surroundings":
+        """Return what facts need besides the ground, where this policy or a case asks for it."""
+        needs_queue = self._policy.on_pressure or self._policy.on_benefit
+        quiet = [finding for finding in findings if not has_sample_times(finding)]
+        partly = [f for f in findings if get_workload_key(f.subject) in self._partly_seen_keys]
+        return _Surroundings(
+            PendingWorkloads(self._fleet_state, now) if needs_queue else None,
+            Quotas(self._views, now) if self._policy.match.over_quota else None,
+            LatestSamples(self._views, self._fleet_state, quiet, now) if quiet else None,
+            WorkloadCoverage(self._views, partly, now) if partly else None,
+        )
+
+    def _facts(
+        self,
+        case: int,
+        finding: Finding,
+        advice: Recommendation,
+        now: datetime,
+        surroundings: "_Surroundings",
+    ) -> Facts:
+        facts = build_facts(
+            self._fleet_state,
+            finding,
+            advice,
+            now,
+            pending=surroundings.line,
+            quotas=surroundings.quotas,
+            samples=surroundings.seen,
+            held_gpus=surroundings.covered.of(finding) if surroundings.covered else None,
+        )
+        progress, workload = self._cases[case], self._workloads[_get_subject(finding)]
+        history = CaseHistory(
+            first_seen=progress.first_seen,
+            notified_at=progress.notified_at,
+            announced=dict(progress.announced),
+            snapshot_at=progress.snapshot_at,
+            last_action_at=workload.last_action_at,
+            restored_at=tuple(workload.restored),
+        )
+        return msgspec.structs.replace(facts, history=history)
+
+    def _again(self, k: int, case: int) -> None:
+        if k + 1 < len(self._due):
+            self._due[k + 1].append(case)
+
+    def _wake(self, case: int, at: float) -> None:
+        """Ask again at the first moment that is not before `at`."""
+        k = bisect_left(self._at, at)
+        if k < len(self._at):
+            self._due[k].append(case)
+
+
+_KEY = ("cluster", "namespace", "workload_kind", "workload")
+_CENT = Decimal("0.01")
+
+
+def _get_subject(finding: Finding) -> Subject:
+    subject = finding.subject
+    return subject.cluster, subject.workload_kind, subject.namespace, subject.workload
+
+
+def _get_rule(reason: Reason) -> str:
+    """Return a budget's rule, or nothing: other gates are counted as a whole."""
+    return reason.text.partition(": ")[0] if reason.gate in {"budget", "blackout"} else ""
+
+
+def _to_microseconds(length: timedelta) -> int:
+    return round(length.total_seconds() * 1_000_000)
+
+
+def _read_next_use(
+    views: Views, lasts: pl.DataFrame, window: Window, at: Sequence[int]
+) -> dict[int, int]:
+    """Return when each case's workload was next at work after its stretch."""
+    if lasts.is_empty():
+        return {}
+    hourly = all(time_us % HOUR_US == 0 for time_us in at)
+    sql = (files("actions.backtest") / "used.sql").read_text(encoding="utf-8").strip()
+    parameters = {"cases": lasts.write_json(), "since": window.start, "until": window.end}
+    rows = views.query(sql, {**parameters, "hourly": hourly}).to_pylist()
+    return {r["case_id"]: r["used_us"] for r in rows if r["used_us"] is not None}

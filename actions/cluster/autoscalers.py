@@ -1,0 +1,53 @@
+"""Who scales an object: HorizontalPodAutoscalers and KEDA's ScaledObjects."""
+
+from actions.cluster.objects import (
+    Object,
+    annotations,
+    controller,
+    get_path,
+    group,
+    name,
+    namespace,
+)
+from fallow.protocols import ClusterReader
+
+HPA, KEDA_OBJECT = "HorizontalPodAutoscaler", "ScaledObject"
+PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"
+PAUSED = "autoscaling.keda.sh/paused"
+_GROUPS = {HPA: "autoscaling", KEDA_OBJECT: "keda.sh"}
+
+
+def find_autoscalers(obj: Object, cluster: ClusterReader) -> list[Object]:
+    """Return the autoscalers whose target an object is; KEDA's own HPA is not counted twice.
+
+    Raises:
+        RefusedError: they may not be read, so nobody knows.
+        TemporaryError: the API does not answer.
+    """
+    scalers: list[Object] = []
+    for kind, of_group in _GROUPS.items():
+        path = cluster.collection(kind, of_group, namespace(obj))
+        if path is None:
+            continue
+        version = path.split("/")[3]
+        for item in cluster.items(path):
+            scaler = {"apiVersion": f"{of_group}/{version}", "kind": kind, **item}
+            if _scales(scaler, obj) and (controller(scaler) or {}).get("kind") != KEDA_OBJECT:
+                scalers.append(scaler)
+    return scalers
+
+
+def _scales(scaler: Object, obj: Object) -> bool:
+    reference = get_path(scaler, "spec", "scaleTargetRef") or {}
+    kind = reference.get("kind") or "Deployment"
+    api_group = group(str(reference.get("apiVersion") or obj.get("apiVersion") or ""))
+    return (kind, reference.get("name"), api_group) == (
+        obj.get("kind"),
+        name(obj),
+        group(str(obj.get("apiVersion") or "")),
+    )
+
+
+def get_paused_replicas(scaler: Object) -> str | None:
+    """Return the replicas at which somebody paused KEDA, or None."""
+    return annotations(scaler).get(PAUSED_REPLICAS)

@@ -1,0 +1,149 @@
+"""The door to a JupyterHub: stop and start users' servers through its REST API.
+
+The hub starts and stops a server's pod itself; whoever takes the pod away leaves the hub waiting
+for it. A change says whether a server is to run; the hub's own verbs stay in here. Nothing is
+removed: a named server that was stopped keeps its name, and its volume stays.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+
+from actions.cluster.write_results import WriteResult, WriteVerdict, no_answer
+from fallow.action_models import Change
+from fallow.action_settings import HubSettings
+from fallow.errors import AuthError, RefusedError, SettingsError, SourceError, TemporaryError
+
+_MEANINGS: dict[int, tuple[WriteVerdict, str]] = {
+    400: ("conflict", "pending"),
+    401: ("refused", "credentials"),
+    403: ("refused", "rights"),
+    404: ("gone", ""),
+    409: ("conflict", "pending"),
+    429: ("throttled", "rate"),
+}
+ERRORS = 300
+SERVER_ERRORS = 500
+Server = Mapping[str, Any]
+
+
+class JupyterHubClient:
+    """One hub, reached with the token of a service that may stop servers."""
+
+    def __init__(self, settings: HubSettings) -> None:
+        """Take where it is.
+
+        Raises:
+            SettingsError: no hub is configured.
+        """
+        if not settings.url:
+            raise SettingsError(
+                "actions.hub.url is not set: no server of a JupyterHub can be stopped",
+                hint="set it to such as https://hub.example, and actions.hub.token",
+            )
+        import urllib3  # noqa: PLC0415  (only where there is a hub)
+
+        self._url = settings.url.rstrip("/")
+        self._headers = {"Authorization": f"token {settings.token.get_secret_value()}"}
+        timeout = urllib3.Timeout(total=settings.timeout.total_seconds())
+        self._pool = urllib3.PoolManager(timeout=timeout, retries=False)
+
+    def get(self, path: str) -> Mapping[str, Any] | None:
+        """Return what the hub says of a user; None = there is no such user.
+
+        Raises:
+            AuthError: the token is not taken.
+            RefusedError: the token lacks a scope.
+            TemporaryError: no answer.
+        """
+        code, body = self._request("GET", path)
+        if code == 404:  # noqa: PLR2004
+            return None
+        if code < ERRORS:
+            return _object(body)
+        text = f"{self._url}{path}: HTTP {code}: {_read_message(body)}"
+        if code == 401:  # noqa: PLR2004
+            raise AuthError(text, hint="actions.hub.token is not taken, or has expired")
+        if code == 403:  # noqa: PLR2004
+            raise RefusedError(text, hint="actions.hub.token lacks the scope read:servers")
+        if code >= SERVER_ERRORS or code == 429:  # noqa: PLR2004
+            raise TemporaryError(text)
+        raise SourceError(text)
+
+    def send(self, change: Change, *, dry_run: bool) -> WriteResult:
+        """Stop or start the server that a change names, once, if that is still to be done.
+
+        A dry run asks whether the server is there to be stopped, or free to be started. 202 means
+        that the hub is at it: `servers` says when it is done.
+        """
+        try:
+            answer = self._check_server(change)
+            if dry_run or not answer.ok:
+                return answer
+            code, body = self._request("POST" if change.body["running"] else "DELETE", change.path)
+        except TemporaryError as error:
+            return no_answer(str(error))
+        except AuthError as error:
+            return WriteResult("refused", 401, reason=str(error), cause="credentials")
+        except RefusedError as error:
+            return WriteResult("refused", 403, reason=str(error), cause="rights")
+        if code < ERRORS:
+            return WriteResult("done", code)
+        other: tuple[WriteVerdict, str]
+        other = ("away", "server") if code >= SERVER_ERRORS else ("invalid", "")
+        verdict, cause = _MEANINGS.get(code, other)
+        return WriteResult(verdict, code, reason=_read_message(body), cause=cause)
+
+    def _check_server(self, change: Change) -> WriteResult:
+        """Say whether a server is as it has to be before a write."""
+        user = self.get(change.read)
+        if user is None:
+            return WriteResult("gone", 404, reason=f"{self._url} knows nobody of {change.read}")
+        server = (user.get("servers") or {}).get(_name(change.path))
+        if why := _explain_unfit(server, should_run=bool(change.body["running"])):
+            return WriteResult("conflict", 409, reason=f"{change.path}: {why}", cause="test")
+        return WriteResult("done", 200, user)
+
+    def _request(self, method: str, path: str) -> tuple[int, bytes]:
+        import urllib3  # noqa: PLC0415  (only where there is a hub)
+
+        try:
+            response = self._pool.request(method, self._url + path, headers=self._headers)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise TemporaryError(
+                f"{self._url}: no answer: {' '.join(str(error).split())}"
+            ) from error
+        return response.status, response.data
+
+
+def _name(path: str) -> str:
+    """Return the name of the server; the default one has none."""
+    _, named, name = path.rpartition("/servers/")
+    return unquote(name) if named else ""
+
+
+def _explain_unfit(server: Server | None, *, should_run: bool) -> str | None:
+    if server is not None and server.get("pending"):
+        return f"the hub is busy with it: {server['pending']}"
+    is_running = server is not None and bool(server.get("ready"))
+    if is_running is should_run:
+        return "it runs already" if should_run else "it is stopped already"
+    return None
+
+
+def _object(body: bytes) -> Mapping[str, Any]:
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise SourceError(f"not an answer of JupyterHub: {error}") from error
+
+
+def _read_message(body: bytes) -> str:
+    try:
+        return str(
+            msgspec.json.decode(body, type=dict[str, Any]).get("message") or "no reason given"
+        )
+    except msgspec.DecodeError:
+        return " ".join(body[:200].decode("utf-8", "replace").split()) or "no reason given"

@@ -1,0 +1,182 @@
+"""Who would fight back: GitOps, autoscalers, Kueue, an owner above, a rollout under way.
+
+With the intent at hand only those who would undo just these writes are named: an HPA leaves a
+Deployment at zero alone, KEDA keeps the replicas it was told to pause at, and what Git does not
+say of an object no GitOps tool puts back.
+"""
+
+import csv
+import json
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+from actions.cluster import autoscalers
+from actions.cluster.objects import (
+    Object,
+    annotations,
+    controller,
+    format_object,
+    get_path,
+    group,
+    is_deleting,
+    labels,
+    meta,
+    uid,
+)
+from actions.cluster.pointers import MISSING, resolve_pointer
+from fallow.action_models import Intent, Reason
+from fallow.protocols import ClusterReader
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+QUEUE = "kueue.x-k8s.io/queue-name"
+KUEUE = "kueue.x-k8s.io"
+
+
+class GitOpsTool(msgspec.Struct, frozen=True):
+    """A GitOps tool: a word by which it marks what it keeps, or its field managers."""
+
+    tool: str
+    where: str
+    key: str
+    note: str
+
+
+@cache
+def gitops_tools() -> tuple[GitOpsTool, ...]:
+    """Return the rows of `gitops.csv`."""
+    text = files("actions.cluster").joinpath("gitops.csv").read_text(encoding="utf-8")
+    return tuple(GitOpsTool(**row) for row in csv.DictReader(text.splitlines()))
+
+
+def find_obstacles(
+    obj: Object, cluster: ClusterReader, *, intent: Intent | None = None
+) -> tuple[Reason, ...]:
+    """Return why a change of an object would be undone, or is not safe now; () = nobody fights.
+
+    Raises:
+        RefusedError: what would have to be read may not be.
+        TemporaryError: the API does not answer.
+    """
+    pairs = [
+        *_transitions(obj),
+        *_gitops(obj, intent),
+        *_autoscalers(obj, cluster, intent),
+        *_kueue(obj, cluster, intent),
+    ]
+    return tuple(Reason(gate, text) for gate, text in dict.fromkeys(pairs))
+
+
+def _transitions(obj: Object) -> Iterator[tuple[str, str]]:
+    if is_deleting(obj):
+        yield "terminating", f"{format_object(obj)} is being deleted"
+    owner = controller(obj)
+    if owner is not None:
+        yield (
+            "controlled",
+            f"{format_object(obj)} is controlled by {owner.get('kind')} {owner.get('name')}",
+        )
+    if why := explain_rollout(obj):
+        yield "rollout", f"{format_object(obj)}: {why}"
+
+
+def explain_rollout(obj: Object) -> str | None:
+    """Say why a rollout counts as under way, or None."""
+    status, generation = obj.get("status") or {}, meta(obj).get("generation")
+    observed = status.get("observedGeneration")
+    if isinstance(observed, int) and isinstance(generation, int) and observed < generation:
+        return "its controller has not yet seen the last change"
+    if obj.get("kind") in {"Deployment", "StatefulSet", "Rollout"}:
+        replicas = get_path(obj, "spec", "replicas")
+        updated = status.get("updatedReplicas") or 0
+        if isinstance(replicas, int) and updated < replicas:
+            return f"a rollout is under way: {updated} of {replicas} replicas are updated"
+    return None
+
+
+def _gitops(obj: Object, intent: Intent | None) -> Iterator[tuple[str, str]]:
+    tool = find_gitops_tool(obj)
+    if tool is None:
+        return
+    if intent is None:
+        yield "gitops", f"{format_object(obj)} is kept by {tool}"
+        return
+    for change in intent.changes:
+        if change.target.uid != uid(obj):
+            continue
+        for pointer in change.becomes:
+            if _is_tracked(obj, pointer):
+                yield (
+                    "gitops",
+                    f"{tool} keeps {pointer} of {format_object(obj)} and would put it back",
+                )
+
+
+def find_gitops_tool(obj: Object) -> str | None:
+    """Return the GitOps tool that keeps an object; None = none, or it was told not to."""
+    marks = {"label": labels(obj), "annotation": annotations(obj)}
+    managers = {str(e.get("manager") or "") for e in meta(obj).get("managedFields") or ()}
+    if any(t.where == "off" and _is_turned_off(t.key, obj) for t in gitops_tools()):
+        return None
+    for tool in gitops_tools():
+        if tool.where in marks and tool.key in marks[tool.where]:
+            return tool.tool
+        if tool.where == "manager" and tool.key in managers:
+            return tool.tool
+    return None
+
+
+def _is_turned_off(rule: str, obj: Object) -> bool:
+    key, _, value = rule.partition("=")
+    return annotations(obj).get(key, "").lower() == value
+
+
+def _is_tracked(obj: Object, pointer: str) -> bool:
+    """A field that is absent, or that the applied manifest does not name, is not in Git."""
+    if resolve_pointer(obj, pointer) is MISSING:
+        return False
+    applied = annotations(obj).get(LAST_APPLIED)
+    if applied is None:
+        return True
+    try:
+        return resolve_pointer(json.loads(applied), pointer) is not MISSING
+    except ValueError:
+        return True
+
+
+def _autoscalers(
+    obj: Object, cluster: ClusterReader, intent: Intent | None
+) -> Iterator[tuple[str, str]]:
+    for scaler in autoscalers.find_autoscalers(obj, cluster):
+        kind = str(scaler.get("kind"))
+        if intent is not None and (
+            (kind == autoscalers.HPA and _scales_to_zero(intent, obj))
+            or _is_written(intent, scaler)
+        ):
+            continue
+        if kind == autoscalers.KEDA_OBJECT and autoscalers.get_paused_replicas(scaler) == "0":
+            continue
+        yield "autoscaler", f"{format_object(scaler)} scales {format_object(obj)}"
+
+
+def _scales_to_zero(intent: Intent, obj: Object) -> bool:
+    return any(
+        c.target.uid == uid(obj) and c.becomes.get("/spec/replicas") == 0 for c in intent.changes
+    )
+
+
+def _is_written(intent: Intent, obj: Object) -> bool:
+    return any(c.target.uid == uid(obj) for c in intent.changes)
+
+
+def _kueue(obj: Object, cluster: ClusterReader, intent: Intent | None) -> Iterator[tuple[str, str]]:
+    from actions.reclaim import kueue  # noqa: PLC0415  (executors read owners too)
+
+    if intent is None or not kueue.is_reverted(obj):
+        return
+    if any(group(c.target.api_version) == KUEUE for c in intent.changes):
+        return
+    if kueue.is_managed(obj, cluster):
+        yield "kueue", f"Kueue keeps {format_object(obj)}: its Workload has to be switched"

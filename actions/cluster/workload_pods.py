@@ -1,0 +1,77 @@
+"""All pods of an object, those without GPUs and those that still wait included."""
+
+from collections.abc import Sequence
+
+from actions.cluster.objects import Object, controller, get_path, group, has_ended, meta, uid
+from actions.cluster.owner_chains import OwnerChainReader, UnknownOwner
+from fallow.action_models import Target
+from fallow.kube.gpu_resources import COUNTED, MIG_SLICES, gpu_resource
+from fallow.kube.owner_links import owner_links
+from fallow.kube.quantities import quantity
+from fallow.protocols import ClusterReader
+
+SIDECAR = "Always"
+
+
+def list_workload_pods(target: Target, cluster: ClusterReader) -> Sequence[Object]:
+    """Return the pods whose owners, or whose jump of labels, lead to the object.
+
+    Raises:
+        RefusedError: pods may not be listed.
+        TemporaryError: no answer.
+    """
+    path = cluster.collection("Pod", "", target.namespace)
+    if path is None:
+        return ()
+    pods = [{"apiVersion": "v1", "kind": "Pod", **p} for p in cluster.items(path)]
+    if target.kind == "Pod":
+        return [p for p in pods if uid(p) == target.uid]
+    climber = OwnerChainReader(cluster)
+    return [p for p in pods if _is_linked(p, target) or _is_owned(p, target, climber)]
+
+
+def list_node_pods(node: str, cluster: ClusterReader) -> list[Object]:
+    """Return the pods of a node that have not ended."""
+    path = cluster.collection("Pod", "")
+    pods = cluster.items(path, fields=f"spec.nodeName={node}") if path else ()
+    return [p for p in pods if not has_ended(p)]
+
+
+def _is_linked(pod: Object, target: Target) -> bool:
+    metadata = meta(pod)
+    marks = (metadata.get("labels") or {}, metadata.get("annotations") or {})
+    return any(
+        j.kind == target.kind and j.group == group(target.api_version) and j.end(*marks) == name
+        for j in owner_links()
+        for name in (target.name,)
+    )
+
+
+def _is_owned(pod: Object, target: Target, climber: OwnerChainReader) -> bool:
+    reference = controller(pod)
+    if reference is None:
+        return False
+    if reference.get("uid") == target.uid:
+        return True
+    chain = climber.chain(pod, jump=False)
+    return not isinstance(chain, UnknownOwner) and any(uid(o) == target.uid for o in chain[1:])
+
+
+def count_requested_gpus(pod: Object) -> float:
+    """Return how many GPUs a pod asks for, MIG instances as their share of a board.
+
+    Devices of a resource claim are not counted: 0 then, though the pod may hold some.
+    """
+    spec = pod.get("spec") or {}
+    running = [
+        *(spec.get("containers") or ()),
+        *(c for c in spec.get("initContainers") or () if c.get("restartPolicy") == SIDECAR),
+    ]
+    total = 0.0
+    for container in running:
+        for name, text in (get_path(container, "resources", "limits") or {}).items():
+            resource = gpu_resource(name)
+            if resource is not None and resource.form in COUNTED:
+                share = resource.slices / MIG_SLICES if resource.slices else 1.0
+                total += float(quantity(text) or 0) * share
+    return total

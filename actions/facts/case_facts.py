@@ -1,0 +1,394 @@
+"""From findings to facts, with nothing later than the moment the facts are of."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any
+
+from msgspec.structs import replace
+
+from actions.facts import pending_queue
+from actions.facts.coverage import WorkloadCoverage, limit_coverage
+from actions.facts.fleet_state import (
+    FleetState,
+    NodeRecord,
+    PodRecord,
+    WorkloadAllocation,
+    WorkloadKey,
+    from_micros,
+    get_workload_key,
+    read_inventories,
+    read_latest_samples,
+    to_micros,
+)
+from actions.facts.quotas import Quotas
+from actions.recommend import STALLED, recommend
+from fallow import protections as protecting
+from fallow.action_models import CaseHistory, Facts, PodRef
+from fallow.models import Finding, Recommendation
+from fallow.protocols import Views
+from warehouse.workload_gpus import WorkloadGpus
+
+HOUR_US = 3600 * 1_000_000
+ROLLUP_S = 300.0
+"""What rollups tell is told every five minutes."""
+PLATFORM = "platform"
+"""Who is told about what belongs to no team: nodes, pools, quotas of the cluster."""
+_ROLLED = "rollup_5m"
+_WHOLE = 1 - 1e-6
+Histories = Mapping[tuple[str, str], CaseHistory]
+NONE: Histories = MappingProxyType({})
+
+
+def gather_facts(
+    views: Views,
+    findings: Sequence[Finding],
+    now: datetime,
+    histories: Histories = NONE,
+) -> list[Facts]:
+    """Return the facts of all findings that recommend something, in their order.
+
+    `histories` are by policy and finding; one goes into facts only where it is the finding's only
+    one (`plan` looks each up again).
+    """
+    advised = [(f, r) for f in findings if f.window.start < now and (r := recommend(f))]
+    if not advised:
+        return []
+    since = min(min(f.window.end, now) for f, _ in advised) - timedelta(hours=1)
+    fleet_state = FleetState(views, since, now, (get_workload_key(f.subject) for f, _ in advised))
+    queue, quotas = pending_queue.PendingWorkloads(fleet_state, now), Quotas(views, now)
+    with_advice = [f for f, _ in advised]
+    samples, coverage = (
+        LatestSamples(views, fleet_state, with_advice, now),
+        WorkloadCoverage(views, with_advice, now),
+    )
+    single_histories = _single_histories(histories)
+    cases = []
+    for finding, advice in advised:
+        facts = build_facts(
+            fleet_state,
+            finding,
+            advice[0],
+            now,
+            pending=queue,
+            samples=samples,
+            quotas=quotas,
+            held_gpus=coverage.of(finding),
+        )
+        cases.append(_with_history(facts, single_histories.get(finding.id)))
+    return cases
+
+
+def build_facts(
+    fleet_state: FleetState,
+    finding: Finding,
+    advice: Recommendation,
+    now: datetime,
+    *,
+    pending: "pending_queue.PendingWorkloads | None" = None,
+    samples: "LatestSamples | None" = None,
+    quotas: Quotas | None = None,
+    held_gpus: WorkloadGpus | None = None,
+) -> Facts:
+    """Return the facts of one finding; without a `pending`, who waits is unknown.
+
+    `held` is what its workload holds by the inventory; None = that was not read.
+    """
+    key, cluster = get_workload_key(finding.subject), finding.subject.cluster
+    at, end = to_micros(now), to_micros(min(finding.window.end, now))
+    pods, allocations = fleet_state.pods(key, at), fleet_state.allocations_at(key, end)
+    workload = bool(finding.subject.namespace)
+    nodes = _nodes(finding, pods, allocations)
+    until, interval, coverage, conflicts = _sample_quality(finding, allocations, now, samples)
+    if finding.kind == STALLED and until is not None:
+        # Whatever its devices did since the hang ended, they did not hang.
+        until = min(until, finding.window.end)
+    uids = {p.workload_uid for p in pods}
+    node = None if workload else fleet_state.nodes.get((cluster, finding.subject.workload))
+    uid = uids.pop() if len(uids) == 1 else None
+    queue = _single(p.queue for p in pods)
+    team = finding.subject.team or _single(p.team for p in pods)
+    return Facts(
+        finding=finding,
+        recommendation=advice,
+        at=now,
+        gpus=_gpus(finding, pods, allocations, node.gpu_count if node else None),
+        pods=_pods(allocations) if workload else None,
+        models=_models(finding, allocations),
+        uid=node.uid if node else uid,
+        owner=team or (None if workload else PLATFORM),
+        queue=queue,
+        labels=_common([p.label_map for p in pods]),
+        annotations=_all(pods),
+        namespace_annotations=protecting.select_protections(
+            *(p.annotation_map.get(protecting.NAMESPACE) for p in pods)
+        ),
+        priority_class=_priority(pods),
+        created_at=max((from_micros(p.begin) for p in pods), default=None)
+        if node is None
+        else (None if node.first_us is None else from_micros(node.first_us)),
+        seen_until=until,
+        interval_s=interval,
+        coverage=limit_coverage(coverage, held_gpus),
+        conflicts=conflicts,
+        shared=_shared(fleet_state, key, allocations, end, workload=workload),
+        owner_resolved=is_owner_resolved(pods, key) if workload else True,
+        nodes_ready=_ready(fleet_state, cluster, nodes, at, workload=workload),
+        skew_s=_skew(pods, workload=workload),
+        vetoes=_vetoes(finding, held_gpus),
+        usd_per_day=_usd(advice),
+        waiting=pending.admits(allocations, pods) if pending is not None else None,
+        over_quota=quotas.over(cluster, finding.subject.namespace, queue)
+        if quotas is not None and workload
+        else None,
+        pool_others=None if node is None else _count_pool_others(fleet_state, node, at),
+        removes_node=_removes_node(fleet_state, key, allocations, end),
+    )
+
+
+class LatestSamples:
+    """Looks at the devices, and at the clusters' APIs, of findings that do not tell them."""
+
+    def __init__(
+        self, views: Views, fleet_state: FleetState, findings: Sequence[Finding], now: datetime
+    ) -> None:
+        quiet = [f for f in findings if not has_sample_times(f)]
+        devices = {
+            (h.key[0], h.device)
+            for f in quiet
+            for h in fleet_state.allocations_at(
+                get_workload_key(f.subject), to_micros(min(f.window.end, now))
+            )
+        }
+        self.devices = read_latest_samples(views, sorted(devices), now)
+        self.clusters = read_inventories(views, now) if quiet else {}
+
+
+def has_sample_times(finding: Finding) -> bool:
+    """Say whether a finding itself tells until when and how well its devices were seen."""
+    return finding.verdict in {"idle", "partly idle"} and "coverage" in finding.details
+
+
+def _sample_quality(
+    finding: Finding,
+    allocations: Sequence[WorkloadAllocation],
+    now: datetime,
+    samples: LatestSamples | None,
+) -> tuple[datetime | None, float | None, float | None, tuple[str, ...]]:
+    """Return until when it was seen, how often, how well, and what contradicted itself.
+
+    An idle finding was seen until its stretch ends: whatever its devices did since, they were not
+    idle.
+    """
+    intervals = [h.interval_s for h in allocations]
+    interval = None if not allocations or None in intervals else max(i for i in intervals if i)
+    stated = finding.details.get("coverage")
+    coverage = float(stated) if isinstance(stated, int | float) else None
+    if has_sample_times(finding):
+        if interval is not None and finding.details.get("read_from") == _ROLLED:
+            interval = max(interval, ROLLUP_S)
+        return min(finding.window.end, now), interval, coverage, ()
+    if samples is None:
+        return None, interval, coverage, ()
+    if not allocations:
+        inventory = samples.clusters.get(finding.subject.cluster)
+        if inventory is None or inventory["seen_us"] is None:
+            return None, None, coverage, ()
+        inventory_coverage = coverage if coverage is not None else inventory["coverage"]
+        return from_micros(inventory["seen_us"]), inventory["interval_s"], inventory_coverage, ()
+    device_samples = [samples.devices.get((h.key[0], h.device)) for h in allocations]
+    ends = [f["seen_us"] if f else None for f in device_samples]
+    parts = [f["coverage"] if f else None for f in device_samples]
+    if coverage is None and None not in parts:
+        coverage = min(p for p in parts if p is not None)
+    conflict = any(f and f["conflict_s"] > 0 for f in device_samples)
+    return (
+        None if None in ends else from_micros(min(e for e in ends if e is not None)),
+        interval,
+        coverage,
+        ("sources contradict each other about one of its devices",) if conflict else (),
+    )
+
+
+def _gpus(
+    finding: Finding,
+    pods: Sequence[PodRecord],
+    allocations: Sequence[WorkloadAllocation],
+    on_node: int | None,
+) -> float:
+    """Return the GPUs that acting would touch: of idle ranks only those, of a node all."""
+    if finding.verdict == "partly idle" and allocations:
+        idle = set(finding.details.get("devices") or ())
+        return round(sum(h.share * h.weight for h in allocations if h.device in idle), 6)
+    if allocations:
+        return round(sum(h.share * h.weight for h in allocations), 6)
+    if on_node is not None:
+        return float(on_node)
+    requested = sum(p.gpus for p in pods)
+    return requested or float(finding.details.get("devices_held") or 0)
+
+
+def _pods(allocations: Sequence[WorkloadAllocation]) -> tuple[PodRef, ...]:
+    return tuple(sorted({h.pod for h in allocations}, key=lambda pod: (pod.pod, pod.uid)))
+
+
+def _models(finding: Finding, allocations: Sequence[WorkloadAllocation]) -> tuple[str, ...]:
+    models = {h.model for h in allocations if h.model}
+    return tuple(sorted(models)) or finding.subject.models
+
+
+def _nodes(
+    finding: Finding, pods: Sequence[PodRecord], allocations: Sequence[WorkloadAllocation]
+) -> set[str]:
+    if not finding.subject.namespace and finding.subject.workload_kind == "Node":
+        return {finding.subject.workload}
+    return {n for n in (*(p.node for p in pods), *(h.node for h in allocations)) if n}
+
+
+def _shared(
+    fleet_state: FleetState,
+    key: WorkloadKey,
+    allocations: Sequence[WorkloadAllocation],
+    at: int,
+    *,
+    workload: bool,
+) -> bool | None:
+    if not workload:
+        return False
+    if not allocations:
+        return None
+    return any(
+        h.share < _WHOLE
+        or not h.exact
+        or any(
+            other.key != key for other in fleet_state.device_allocations_at((key[0], h.device), at)
+        )
+        for h in allocations
+    )
+
+
+def is_owner_resolved(pods: Sequence[PodRecord], key: WorkloadKey) -> bool | None:
+    """Say whether an inventory tells the top owner of a workload's pods; None = it has none."""
+    if not pods:
+        return None
+    return bool(key[2] and key[3]) and all(p.resolved for p in pods)
+
+
+def _ready(
+    fleet_state: FleetState, cluster: str, nodes: set[str], at: int, *, workload: bool
+) -> bool | None:
+    if not nodes:
+        return None if workload else True
+    states = [fleet_state.ready((cluster, node), at) for node in sorted(nodes)]
+    if False in states:
+        return False
+    return None if None in states else True
+
+
+def _skew(pods: Sequence[PodRecord], *, workload: bool) -> float | None:
+    """Return by how many seconds the API's clock is seen to be ahead of ours, at least."""
+    leads = [p.ahead for p in pods if p.ahead is not None]
+    if not leads:
+        return 0.0 if pods or not workload else None
+    return max(0.0, *(lead / 1e6 for lead in leads))
+
+
+def _removes_node(
+    fleet_state: FleetState, key: WorkloadKey, allocations: Sequence[WorkloadAllocation], at: int
+) -> bool | None:
+    """Say whether a node would hold no GPU pod any more, and can go: it is of a pool."""
+    node_keys = {(key[0], h.node) for h in allocations if h.node}
+    if not node_keys:
+        return None
+    answers: list[bool | None] = []
+    for node_key in sorted(node_keys):
+        if any(h.key != key for h in fleet_state.node_allocations_at(node_key, at)):
+            answers.append(False)
+            continue
+        node = fleet_state.nodes.get(node_key)
+        answers.append(True if node is not None and node.pool else None)
+    if True in answers:
+        return True
+    return None if None in answers else False
+
+
+def _vetoes(finding: Finding, held_gpus: WorkloadGpus | None) -> tuple[str, ...]:
+    """Return what forbids to act: what the finding says, and replicas that nobody saw."""
+    vetoes = list(map(str, finding.details.get("vetoes") or ()))
+    if held_gpus is not None and held_gpus.gap is not None:
+        vetoes.append(held_gpus.gap)
+    return tuple(dict.fromkeys(vetoes))
+
+
+def _count_pool_others(fleet_state: FleetState, node: NodeRecord, at: int) -> int | None:
+    """Count the other nodes of a node's pool that were ready and schedulable; None = no pool."""
+    if not node.pool:
+        return None
+    return sum(
+        n.unschedulable is False and fleet_state.ready((n.cluster, n.node), at) is True
+        for n in fleet_state.nodes.values()
+        if (n.cluster, n.pool) == (node.cluster, node.pool)
+        and n.node != node.node
+        and (n.first_us is None or n.first_us <= at)
+        and (n.last_us is None or n.last_us >= at - HOUR_US)
+    )
+
+
+def _usd(advice: Recommendation) -> Decimal | None:
+    return advice.usd_per_day
+
+
+def _priority(pods: Sequence[PodRecord]) -> str | None:
+    """Return the priority class; where they differ, one of the system's first."""
+    classes = sorted({p.priority_class for p in pods if p.priority_class})
+    system = [name for name in classes if name.startswith("system-")]
+    return next(iter(system or classes), None)
+
+
+def _single(values: Any) -> str | None:
+    distinct = {v for v in values if v}
+    return distinct.pop() if len(distinct) == 1 else None
+
+
+def _common(label_sets: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the labels that all pods bear with one value."""
+    if not label_sets:
+        return {}
+    first, *others = label_sets
+    return {k: str(v) for k, v in first.items() if all(o.get(k) == v for o in others)}
+
+
+def _all(pods: Sequence[PodRecord]) -> dict[str, str]:
+    """Return the annotations of any pod: what one forbids is forbidden for all.
+
+    What the table of protections names counts too where it is a label, or stands on an owner.
+    """
+    # Names without a domain are the collector's own notes about volumes and places.
+    prefixed = {
+        name: value
+        for pod in pods
+        for name, value in pod.annotation_map.items()
+        if "/" in name and isinstance(value, str)
+    }
+    note_sets = [
+        w
+        for p in pods
+        for w in (p.annotation_map, p.label_map, p.annotation_map.get(protecting.OWNERS))
+    ]
+    return {**prefixed, **protecting.select_protections(*note_sets)}
+
+
+def _single_histories(histories: Histories) -> dict[str, CaseHistory]:
+    by_finding: dict[str, list[CaseHistory]] = {}
+    for (_, finding), history in histories.items():
+        by_finding.setdefault(finding, []).append(history)
+    return {
+        finding: histories_of_case[0]
+        for finding, histories_of_case in by_finding.items()
+        if len(histories_of_case) == 1
+    }
+
+
+def _with_history(facts: Facts, history: CaseHistory | None) -> Facts:
+    return facts if history is None else replace(facts, history=history)

@@ -1,0 +1,366 @@
+"""Who waits for GPUs, and whether the GPUs of a case would really admit them.
+
+A waiter is a whole workload: all of its waiting pods get a place, or none counts. A pod's place
+is one node that is ready, whose taints it bears, whose labels it asks for, with so many free
+devices of its sort (whole GPUs, or instances of one MIG profile) and enough CPU and memory.
+What fits onto what is free already does not wait for GPUs, and freeing more admits nobody.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from actions.facts.fleet_state import (
+    FleetState,
+    NodeKey,
+    NodeRecord,
+    PodRecord,
+    WorkloadAllocation,
+    WorkloadKey,
+    from_micros,
+    to_micros,
+)
+from fallow.action_models import Waiter
+from fallow.models import UNRESOLVED
+from fallow.taints import BLOCKING, TOLERATIONS, tolerates
+
+SELECTOR = "fallow.selector"
+ENOUGH_IS_FREE = "no wait for GPUs: what is free already would do"
+_MIG = re.compile(r".*/mig-(?:(\d+)c\.)?((\d+)g\.\d+gb(?:\..*)?)$")
+_WHOLE = re.compile(
+    r"^(?:nvidia\.com|amd\.com|habana\.ai|huawei\.com)/[a-z0-9.-]*(?:gpu|gaudi|Ascend.*)$",
+    re.IGNORECASE,
+)
+_SLICES = 7
+_ALMOST = 1e-6
+DeviceType = str
+"""Empty = whole GPUs; else the MIG profile."""
+
+
+class PodDemand(msgspec.Struct, frozen=True):
+    """What one pod asks of its node."""
+
+    device_type: DeviceType
+    count: int
+    cpu_milli: int
+    memory_bytes: int
+    selector: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    tolerations: tuple[tuple[str, str, str, str], ...] = ()
+
+
+class WorkloadDemand(msgspec.Struct, frozen=True):
+    """What a waiting workload asks for: one need per pod, the largest first."""
+
+    cluster: str
+    needs: tuple[PodDemand, ...]
+
+
+class FreeCapacity(msgspec.Struct):
+    """What is free on a node."""
+
+    devices: dict[DeviceType, int]
+    cpu_milli: float
+    memory_bytes: float
+
+    def copy(self) -> "FreeCapacity":
+        """Return the same, to be changed."""
+        return FreeCapacity(dict(self.devices), self.cpu_milli, self.memory_bytes)
+
+    def fits(self, demand: PodDemand) -> bool:
+        """Say whether a pod fits."""
+        return (
+            self.devices.get(demand.device_type, 0) >= demand.count
+            and self.cpu_milli >= demand.cpu_milli
+            and self.memory_bytes >= demand.memory_bytes
+        )
+
+    def take(self, demand: PodDemand) -> None:
+        """Put a pod here."""
+        self.devices[demand.device_type] -= demand.count
+        self.cpu_milli -= demand.cpu_milli
+        self.memory_bytes -= demand.memory_bytes
+
+
+class _PendingWorkload(msgspec.Struct, frozen=True):
+    """One waiting workload, and what of it finds no place as things are."""
+
+    key: WorkloadKey
+    gpus: float
+    since: datetime
+    shape: WorkloadDemand | None
+    left: tuple[PodDemand, ...] = ()
+    """The pods without a place; empty = all have one already."""
+    rest: Mapping[NodeKey, FreeCapacity] = {}
+    """What its other pods leave free."""
+    why: str = ""
+
+
+class PendingWorkloads:
+    """The line at one moment."""
+
+    def __init__(self, fleet_state: FleetState, now: datetime) -> None:
+        self._fleet_state, self._now, self._at = fleet_state, now, to_micros(now)
+
+    def admits(
+        self, allocations: Sequence[WorkloadAllocation], pods: Sequence[PodRecord]
+    ) -> tuple[Waiter, ...] | None:
+        """Return who waits, and whether they run once these holds and pods are gone.
+
+        None where the inventory shows no pods at all: then who waits is unknown.
+        """
+        if not self._fleet_state.all_pods:
+            return None
+        clusters = {h.key[0] for h in allocations}
+        freed = self._freed(allocations, pods)
+        by_demand: dict[WorkloadDemand, tuple[bool, str]] = {}
+        waiters = []
+        for pending in self._pending:
+            if pending.key[0] not in clusters:
+                continue
+            if pending.shape is None or not pending.left:
+                admitted, why = (None if pending.shape is None else False), pending.why
+            else:
+                if pending.shape not in by_demand:
+                    by_demand[pending.shape] = self._check_admission(pending, freed)
+                admitted, why = by_demand[pending.shape]
+            _, namespace, kind, workload = pending.key
+            waiters.append(
+                Waiter(namespace, kind, workload, pending.gpus, pending.since, admitted, why)
+            )
+        return tuple(waiters)
+
+    @cached_property
+    def _pending(self) -> list[_PendingWorkload]:
+        by_key: dict[WorkloadKey, list[PodRecord]] = {}
+        for pod in self._fleet_state.pending_at(self._at):
+            by_key.setdefault(_get_key(pod), []).append(pod)
+        placements: dict[
+            WorkloadDemand, tuple[tuple[PodDemand, ...], Mapping[NodeKey, FreeCapacity]]
+        ] = {}
+        pending_workloads = []
+        for key, pods in sorted(by_key.items()):
+            gpus, since = (
+                round(sum(p.gpus for p in pods), 6),
+                from_micros(min(p.begin for p in pods)),
+            )
+            demand = _to_demand(key[0], pods)
+            if demand is None:
+                why = f"whether {pods[0].gpu_resource} fits is not worked out"
+                pending_workloads.append(_PendingWorkload(key, gpus, since, None, why=why))
+                continue
+            if demand not in placements:
+                placements[demand] = self._place_pods(demand)
+            without_node, remaining = placements[demand]
+            pending_workloads.append(
+                _PendingWorkload(
+                    key,
+                    gpus,
+                    since,
+                    demand,
+                    without_node,
+                    remaining,
+                    "" if without_node else ENOUGH_IS_FREE,
+                )
+            )
+        return pending_workloads
+
+    def _place_pods(
+        self, workload_demand: WorkloadDemand
+    ) -> tuple[tuple[PodDemand, ...], Mapping[NodeKey, FreeCapacity]]:
+        """Put pods onto what is free; return those without a place, and what is left over."""
+        remaining: dict[NodeKey, FreeCapacity] = {}
+        without_node = []
+        for demand in workload_demand.needs:
+            fitting_nodes = [
+                p
+                for p in self._legal_nodes(workload_demand.cluster, demand)
+                if self._capacity_of(remaining, p).fits(demand)
+            ]
+            if not fitting_nodes:
+                without_node.append(demand)
+                continue
+            # The fullest node that will do, so that large gaps stay for large pods.
+            node_key = min(
+                fitting_nodes,
+                key=lambda p: (self._capacity_of(remaining, p).devices[demand.device_type], p),
+            )
+            remaining.setdefault(node_key, self._free[node_key].copy()).take(demand)
+        return tuple(without_node), remaining
+
+    def _check_admission(
+        self, pending: _PendingWorkload, freed: Mapping[NodeKey, FreeCapacity]
+    ) -> tuple[bool, str]:
+        """Say whether the pods without a place find one on the nodes that a case frees."""
+        capacities: dict[NodeKey, FreeCapacity] = {}
+        for node_key, freed_capacity in freed.items():
+            capacity = self._capacity_of(pending.rest, node_key).copy()
+            for device_type, count in freed_capacity.devices.items():
+                capacity.devices[device_type] = capacity.devices.get(device_type, 0) + count
+            capacity.cpu_milli += freed_capacity.cpu_milli
+            capacity.memory_bytes += freed_capacity.memory_bytes
+            capacities[node_key] = capacity
+        for demand in pending.left:
+            known_nodes = [p for p in capacities if self._fleet_state.nodes.get(p) is not None]
+            legal_nodes = [p for p in known_nodes if not self._explain_unfit(p, demand)]
+            fitting = [p for p in legal_nodes if capacities[p].fits(demand)]
+            if not fitting:
+                return False, self._explain_refusal(demand, known_nodes, legal_nodes, capacities)
+            capacities[
+                min(fitting, key=lambda p: (capacities[p].devices[demand.device_type], p))
+            ].take(demand)
+        return True, ""
+
+    def _explain_refusal(
+        self,
+        demand: PodDemand,
+        known_nodes: Sequence[NodeKey],
+        legal_nodes: Sequence[NodeKey],
+        capacities: Mapping[NodeKey, FreeCapacity],
+    ) -> str:
+        device_words = f"{demand.device_type} instances" if demand.device_type else "whole GPUs"
+        if not known_nodes:
+            return "nothing is known of the nodes that it would free"
+        if not legal_nodes:
+            return next(filter(None, (self._explain_unfit(p, demand) for p in sorted(known_nodes))))
+        largest = max(capacities[p].devices.get(demand.device_type, 0) for p in legal_nodes)
+        if largest < demand.count:
+            return f"it needs {demand.count} {device_words} on one node, {largest} would be free"
+        return "CPU or memory of the node would not do"
+
+    def _freed(
+        self, allocations: Sequence[WorkloadAllocation], pods: Sequence[PodRecord]
+    ) -> dict[NodeKey, FreeCapacity]:
+        """Return what a case frees on each node: only devices that nobody else holds."""
+        capacities: dict[NodeKey, FreeCapacity] = {}
+        for allocation in allocations:
+            others = self._fleet_state.device_allocations_at(
+                (allocation.key[0], allocation.device), self._at
+            )
+            if allocation.node is None or any(o.key != allocation.key for o in others):
+                continue
+            capacity = capacities.setdefault(
+                (allocation.key[0], allocation.node), FreeCapacity({}, 0, 0)
+            )
+            capacity.devices[allocation.profile or ""] = (
+                capacity.devices.get(allocation.profile or "", 0) + 1
+            )
+        for pod in pods:
+            if pod.node and (pod.key[0], pod.node) in capacities:
+                capacity = capacities[pod.key[0], pod.node]
+                capacity.cpu_milli += pod.cpu_milli or 0
+                capacity.memory_bytes += pod.memory_bytes or 0
+        return capacities
+
+    def _legal_nodes(self, cluster: str, demand: PodDemand) -> list[NodeKey]:
+        return [
+            p
+            for p in self._nodes_by_type.get((cluster, demand.device_type), ())
+            if not self._explain_unfit(p, demand)
+        ]
+
+    def _explain_unfit(self, node_key: NodeKey, demand: PodDemand) -> str:
+        """Say why a node is not for a pod, whatever is free on it; empty = it is."""
+        node = self._fleet_state.nodes[node_key]
+        if node.unschedulable or self._fleet_state.ready(node_key, self._at) is not True:
+            return f"{node_key[1]} takes no pods: it is cordoned or not ready"
+        labels = _decode(node.labels)
+        for name, values in demand.selector:
+            if labels.get(name) not in values:
+                return (
+                    f"it asks for {name}={'|'.join(values)}, {node_key[1]} has {labels.get(name)}"
+                )
+        for taint in _decode(node.taints) or ():
+            if taint.get("effect") in BLOCKING and not any(
+                tolerates(b, taint) for b in demand.tolerations
+            ):
+                return f"it does not bear {node_key[1]}'s taint {taint.get('key')}"
+        return ""
+
+    def _capacity_of(
+        self, remaining: Mapping[NodeKey, FreeCapacity], node_key: NodeKey
+    ) -> FreeCapacity:
+        return remaining.get(node_key) or self._free.get(node_key) or FreeCapacity({}, 0, 0)
+
+    @cached_property
+    def _free(self) -> dict[NodeKey, FreeCapacity]:
+        """Return what is free on each node now."""
+        requested = self._fleet_state.requested_at(self._now)
+        capacities: dict[NodeKey, FreeCapacity] = {}
+        for node_key, node in self._fleet_state.nodes.items():
+            devices_in_use = {
+                h.device for h in self._fleet_state.node_allocations_at(node_key, self._at)
+            }
+            capacity = FreeCapacity({}, *_free_host(node, requested.get(node_key, (0, 0))))
+            for device in self._fleet_state.devices.get(node_key, ()):
+                existed = device["first_us"] < self._at
+                if existed and device["device"] not in devices_in_use:
+                    device_type = device["profile"] or ""
+                    capacity.devices[device_type] = capacity.devices.get(device_type, 0) + 1
+            capacities[node_key] = capacity
+        return capacities
+
+    @cached_property
+    def _nodes_by_type(self) -> dict[tuple[str, DeviceType], list[NodeKey]]:
+        nodes: dict[tuple[str, DeviceType], list[NodeKey]] = {}
+        for node_key, capacity in self._free.items():
+            for device_type, count in capacity.devices.items():
+                if count:
+                    nodes.setdefault((node_key[0], device_type), []).append(node_key)
+        return nodes
+
+
+def _free_host(node: NodeRecord, requested: tuple[int, int]) -> tuple[float, float]:
+    """Return a node's CPU and memory that nobody asked for; what is not known is no obstacle."""
+    cpu = float("inf") if node.cpu_milli is None else node.cpu_milli - requested[0]
+    memory = float("inf") if node.memory_bytes is None else node.memory_bytes - requested[1]
+    return cpu, memory
+
+
+def _get_key(pod: PodRecord) -> WorkloadKey:
+    """Return whose pod it is; one whose owner is not known stands alone."""
+    if pod.resolved:
+        return pod.key
+    return (pod.key[0], pod.key[1], UNRESOLVED, pod.pod)
+
+
+def _to_demand(cluster: str, pods: Iterable[PodRecord]) -> WorkloadDemand | None:
+    demands = []
+    for pod in pods:
+        device_type = _device_type(pod)
+        if device_type is None:
+            return None
+        annotations = pod.annotation_map
+        selector = annotations.get(SELECTOR) or {}
+        demands.append(
+            PodDemand(
+                *device_type,
+                pod.cpu_milli or 0,
+                pod.memory_bytes or 0,
+                tuple((k, tuple(v)) for k, v in sorted(selector.items())),
+                tuple(tuple(map(str, t)) for t in annotations.get(TOLERATIONS) or ()),  # type: ignore[misc]
+            )
+        )
+    return WorkloadDemand(
+        cluster, tuple(sorted(demands, key=lambda n: (-n.count, -n.cpu_milli, n.device_type)))
+    )
+
+
+def _device_type(pod: PodRecord) -> tuple[DeviceType, int] | None:
+    """Return which devices a pod asks for and how many; None = it asks for shares or claims."""
+    resource = pod.gpu_resource or ""
+    if match := _MIG.match(resource):
+        count = pod.gpus * _SLICES / int(match[3])
+        return match[2], max(1, round(count))
+    whole = round(pod.gpus)
+    if _WHOLE.match(resource) and whole >= 1 and abs(pod.gpus - whole) < _ALMOST:
+        return "", whole
+    return None
+
+
+def _decode(text: str | None) -> Any:
+    return json.loads(text) if text else {}

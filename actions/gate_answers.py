@@ -1,0 +1,106 @@
+"""Every gate's answer about one case under one policy, and what would have to change."""
+
+import csv
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+from actions.gates import GateInput, find_closed_gates, gates
+from actions.policy.budgets import BudgetUsage
+from actions.policy.model import Policy
+from fallow.action_models import Facts
+from fallow.errors import UsageError
+from fallow.models import Subject
+
+MOST_NAMED = 8
+
+
+class GateAnswer(msgspec.Struct, frozen=True):
+    """What one gate says."""
+
+    gate: str
+    asks: str
+    open: bool
+    said: str
+    until: datetime | None = None
+    """When time alone opens it."""
+    way: str = ""
+    """What else would have to change."""
+
+
+def answer_gates(
+    policy: Policy, facts: Facts, usage: BudgetUsage, now: datetime
+) -> list[GateAnswer]:
+    """Return every gate's answer in their order, open or shut."""
+    closed: dict[str, list[tuple[str, datetime | None]]] = {}
+    for closed_gate in find_closed_gates(GateInput(policy, facts, usage, now)):
+        closed.setdefault(closed_gate.gate.gate, []).append(
+            (closed_gate.reason.text, closed_gate.until)
+        )
+    answers = []
+    for gate in gates():
+        refusals = closed.get(gate.gate)
+        if refusals is None:
+            answers.append(GateAnswer(gate.gate, gate.asks, open=True, said="yes"))
+            continue
+        until = [until_time for _, until_time in refusals if until_time is not None]
+        answers.append(
+            GateAnswer(
+                gate=gate.gate,
+                asks=gate.asks,
+                open=False,
+                said="; ".join(text for text, _ in refusals),
+                until=max(until) if len(until) == len(refusals) else None,
+                way=read_remedies().get(gate.gate, ""),
+            )
+        )
+    return answers
+
+
+def find_subject(text: str, subjects: Iterable[Subject]) -> Subject:
+    """Return the workload that a text names: Kind/namespace/name, or a part only one has.
+
+    Raises:
+        UsageError: none is meant, or several are.
+    """
+    by_name = {format_subject(s): s for s in subjects}
+    if text in by_name:
+        return by_name[text]
+    lower_text = text.lower()
+    for is_match in (_ends, _within):
+        matches = sorted(name for name in by_name if is_match(name.lower(), lower_text))
+        if len(matches) == 1:
+            return by_name[matches[0]]
+        if matches:
+            raise UsageError(f"{text!r} may be several workloads", hint=_listed(matches))
+    raise UsageError(
+        f"no workload {text!r} was seen lately", hint="write Kind/namespace/name or a part of it"
+    )
+
+
+def format_subject(subject: Subject) -> str:
+    """Write a workload as people do: Kind/namespace/name."""
+    return f"{subject.workload_kind}/{subject.namespace}/{subject.workload}"
+
+
+def _ends(name: str, text: str) -> bool:
+    return name.endswith(f"/{text}")
+
+
+def _within(name: str, text: str) -> bool:
+    return text in name
+
+
+def _listed(names: Sequence[str]) -> str:
+    rest_count = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {rest_count} more" if rest_count > 0 else "")
+
+
+@cache
+def read_remedies() -> dict[str, str]:
+    """Return what would open each gate (`remedies.csv`)."""
+    text = files("actions").joinpath("remedies.csv").read_text(encoding="utf-8")
+    return {row["gate"]: row["way"] for row in csv.DictReader(text.splitlines())}

@@ -1,0 +1,163 @@
+"""What is asked of what was done and said before: by us, by the owner, by those who approve."""
+
+from collections.abc import Iterator
+from datetime import UTC
+
+from actions.gates.registry import GateInput, Refusal, format_span, gate, get_notice_time
+from actions.policy.budgets import find_blocks
+from actions.policy.schedule import get_blackout_end, get_opening, is_action_open, is_blackout
+from fallow.protections import (
+    Protection,
+    annotations,
+    parse_timestamp,
+    protections,
+    select_protections,
+)
+
+MOST_DOUBLINGS = 8
+"""Of the cool-down: a workload that was taken back so often rests 256 cool-downs, 64 days."""
+
+
+@gate("kept")
+def _owner_keep(case: GateInput) -> Iterator[Refusal]:
+    facts, now = case.facts, case.now
+    until = facts.history.kept_until
+    if until is not None and until > now:
+        yield Refusal(f"kept until {until:%F %R} UTC", until)
+    for prefix, marks in (
+        ("", select_protections(facts.labels, facts.annotations)),
+        (
+            "its namespace's ",
+            select_protections(facts.namespace_labels, facts.namespace_annotations),
+        ),
+    ):
+        for key, row in annotations().items():
+            value = marks.get(key)
+            if value is not None and row.protects(value, now):
+                yield _protection(row, f"{prefix}{key}={value}", value)
+    for row in protections():
+        priority_class = facts.priority_class or ""
+        if row.where == "priority" and priority_class.startswith(row.key):
+            yield Refusal(f"{row.why}: priority class {priority_class}")
+
+
+def _protection(row: Protection, mark: str, value: str) -> Refusal:
+    until = parse_timestamp(value.strip()) if row.value == "until" else None
+    if row.value == "until" and until is None:
+        return Refusal(f"{row.why}: {mark} (no moment, so for ever)")
+    return Refusal(f"{row.why}: {mark}", None if until is None else until.astimezone(UTC))
+
+
+@gate("open")
+def _open(case: GateInput) -> Iterator[Refusal]:
+    if case.facts.history.open_action is not None:
+        yield Refusal(f"action {case.facts.history.open_action} on it has no outcome yet")
+
+
+@gate("contested")
+def _contested(case: GateInput) -> Iterator[Refusal]:
+    until = case.facts.history.contested_until
+    if until is not None and until > case.now:
+        yield Refusal(f"somebody reverted us: left alone until {until:%F %R} UTC", until)
+
+
+@gate("cool-down")
+def _cool_down(case: GateInput) -> Iterator[Refusal]:
+    history, cool_down = case.facts.history, case.policy.cool_down
+    last = max(filter(None, (history.last_action_at, *history.restored_at)), default=None)
+    if last is None:
+        return
+    reversals = len(history.restored_at)
+    until = last + cool_down * 2 ** min(reversals, MOST_DOUBLINGS)
+    if case.now < until:
+        times = f", taken back {reversals} times" if reversals else ""
+        yield Refusal(f"acted upon at {last:%F %R} UTC{times}: rests until {until:%F %R}", until)
+
+
+@gate("trusted")
+def _trusted(case: GateInput) -> Iterator[Refusal]:
+    name, rate = case.policy.name, case.policy.regret.rate
+    if name not in case.spent.trusted:
+        none = f"no back-test of this text of the policy proved reversals within {rate:.1%}"
+        yield Refusal(case.spent.unproved.get(name, none))
+
+
+@gate("demoted")
+def _demoted(case: GateInput) -> Iterator[Refusal]:
+    if case.policy.name in case.spent.demoted:
+        yield Refusal(
+            f"owners took back more than {case.policy.regret.rate:.1%} of what it stopped"
+        )
+
+
+@gate("window")
+def _window(case: GateInput) -> Iterator[Refusal]:
+    window = case.policy.act_window
+    if window is not None and not is_action_open(window, case.now):
+        until = get_opening(window, case.now)
+        when = "never" if until is None else f"{until:%F %R} UTC"
+        yield Refusal(
+            f"it acts only from '{window.schedule}' ({window.timezone}) on: {when}", until
+        )
+
+
+@gate("blackout")
+def _blackout(case: GateInput) -> Iterator[Refusal]:
+    for blackout in case.policy.blackouts:
+        if is_blackout(blackout, case.now):
+            yield Refusal(blackout.name, get_blackout_end(blackout, case.now))
+
+
+@gate("budget")
+def _budget(case: GateInput) -> Iterator[Refusal]:
+    for hold in find_blocks(case.policy, case.facts, case.spent, case.now):
+        yield Refusal(hold.reason.text, hold.until)
+
+
+@gate("concurrent")
+def _concurrent(case: GateInput) -> Iterator[Refusal]:
+    under_way, limit = case.spent.concurrent, case.policy.concurrent
+    if under_way >= limit:
+        yield Refusal(f"{under_way} actions are under way, concurrent is {limit}")
+
+
+@gate("approval")
+def _approval(case: GateInput) -> Iterator[Refusal]:
+    approvals = case.policy.approvals
+    acted = case.spent.acted.get(case.policy.name, 0)
+    if approvals.when == "none" or (approvals.when == "first" and acted >= approvals.first):
+        return
+    people = {name.strip().casefold() for name in case.facts.history.approved_by} - {""}
+    needed = 2 if approvals.four_eyes else 1
+    if len(people) < needed:
+        approvers = "two different people have" if approvals.four_eyes else "somebody has"
+        approved = f", {', '.join(sorted(people))} did" if people else ""
+        scope = (
+            f" its first {approvals.first} actions" if approvals.when == "first" else " each action"
+        )
+        yield Refusal(f"{approvers} to approve{scope}{approved}")
+
+
+@gate("first-sight")
+def _first_sight(case: GateInput) -> Iterator[Refusal]:
+    first_seen = case.facts.history.first_seen
+    if first_seen is None or first_seen >= case.now:
+        yield Refusal("seen for the first time: first sight only warns")
+
+
+@gate("notice")
+def _notice(case: GateInput) -> Iterator[Refusal]:
+    if case.policy.stage("notify") is not None and get_notice_time(case.facts) is None:
+        yield Refusal("no notice of it is proved to be delivered")
+
+
+@gate("grace")
+def _grace(case: GateInput) -> Iterator[Refusal]:
+    stage, notified_at = case.policy.stage("grace"), get_notice_time(case.facts)
+    if stage is None or notified_at is None:
+        return
+    until = notified_at + stage.wait
+    if case.now < until:
+        yield Refusal(
+            f"its owner was told at {notified_at:%F %R}, grace is {format_span(stage.wait)}", until
+        )

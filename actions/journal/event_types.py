@@ -1,0 +1,24 @@
+"""The types of the journal's rows: `event_types.csv` says what each means and what its key is."""
+
+import csv
+from functools import cache
+from importlib.resources import files
+
+SEEN, NOTICED, UNNOTICED = "seen", "noticed", "unnoticed"
+ASKED, APPROVED, KEPT, REFUSED = "asked", "approved", "kept", "refused"
+SNOOZED = "snoozed"
+SNAPSHOT, GIVEN, INTENT, OUTCOME = "snapshot", "given", "intent", "outcome"
+SENDING, SENT, WITHDRAWN = "sending", "sent", "withdrawn"
+UNDOING, UNSENDING, UNSENT = "undoing", "unsending", "unsent"
+RESTORED, ENDED, REVIEWED, BACKED_OFF = "restored", "ended", "reviewed", "backed-off"
+FROZEN, THAWED = "frozen", "thawed"
+TRUSTED, REVOKED, DEMOTED, BACKTESTED = "trusted", "revoked", "demoted", "backtested"
+FLEET = "fleet"
+"""Key of rows that are about everything."""
+
+
+@cache
+def event_types() -> frozenset[str]:
+    """Return every kind of row."""
+    text = files("actions.journal").joinpath("event_types.csv").read_text(encoding="utf-8")
+    return frozenset(row["kind"] for row in csv.DictReader(text.splitlines()))

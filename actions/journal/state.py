@@ -1,0 +1,580 @@
+"""What the journal says, in memory: every case, every action, who froze what, whom to trust.
+
+A record follows a journal: `catch_up` takes in the rows that this and other processes wrote
+since. Only rows make it, so after any crash it is the same again.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from actions.journal import event_types
+from actions.journal.log import GENESIS, Entry, Journal
+from actions.policy.budgets import CountedAction, count_action
+from actions.policy.reversals import ReversalProof
+from fallow import case_identity
+from fallow.action_models import Action, CaseHistory, Facts, Outcome, Reason, Result
+from fallow.case_identity import CaseKin, StoredCase, get_judged_part, get_kin
+from fallow.models import Finding
+
+SubjectKey = tuple[str, str, str, str]
+"""cluster, kind, namespace, name"""
+CaseKey = tuple[str, str]
+"""policy, finding"""
+REWRITE_SHARE = 1 / 4
+"""A case that lasts is written down again after this part of what its analyzer looks back."""
+MAX_STORED_CASES = 8
+"""Cases of one workload and kind that are kept in mind: a window shows no more of them."""
+READ_BACK, SUCCESS = 0, 2
+"""Answers: 0 stands for one that never came while the object shows that the change took."""
+
+
+class WriteProgress(msgspec.Struct):
+    """How far the writes of an action, or of its undo, came: by the number of the change."""
+
+    sending: dict[int, datetime] = {}
+    """When each was about to be sent, last."""
+    sent: dict[int, int] = {}
+    """How each was answered: an HTTP code, or 0 where only reading it back told."""
+
+    @property
+    def open(self) -> dict[int, datetime]:
+        """Return the changes that were sent, perhaps, and never answered."""
+        return {n: at for n, at in self.sending.items() if n not in self.sent}
+
+    @property
+    def took(self) -> set[int]:
+        """Return the changes that the API took, by its answer or as read back."""
+        return {n for n, code in self.sent.items() if code == READ_BACK or code // 100 == SUCCESS}
+
+    @property
+    def last(self) -> datetime | None:
+        """Return when the last change was about to be sent."""
+        return max(self.sending.values(), default=None)
+
+
+class Reversal(msgspec.Struct, frozen=True):
+    """That somebody took back what was done: a person (that is regret) or a controller."""
+
+    at: datetime
+    by: str
+    person: bool
+
+
+class UndoState(msgspec.Struct, frozen=True):
+    """That an undo was begun: by whom, when, and whether people asked for it."""
+
+    by: str
+    at: datetime
+    asked: bool
+    ends: Result = "undone"
+    """What the outcome is to be."""
+    why: tuple[Reason, ...] = ()
+
+
+class ActionState(msgspec.Struct):
+    """One action as the journal tells it."""
+
+    action: Action
+    facts: Facts | None = None
+    policy: dict[str, Any] = {}
+    writes: WriteProgress = msgspec.field(default_factory=WriteProgress)
+    undo_progress: WriteProgress = msgspec.field(default_factory=WriteProgress)
+    undo_state: UndoState | None = None
+    outcomes: list[Outcome] = []
+    order: tuple[int, int] = (0, 0)
+    """Numbers of the rows of its last outcome and of its last undo."""
+    restored: "Reversal | None" = None
+    ended: datetime | None = None
+    """When its object was seen to be gone."""
+    reviewed: bool = False
+    """Stored rows show that it did no harm."""
+    snapshot_restored: bool = False
+    """What its snapshot kept was given back, or cannot be."""
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Return what came of it last, None = that is not known yet."""
+        return self.outcomes[-1] if self.outcomes else None
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether its outcome, or that of its undo, is still to come."""
+        concluded, undoing = self.order
+        return self.outcome is None or undoing > concluded
+
+    @property
+    def has_written(self) -> bool:
+        """Tell whether any of its changes took, or may have."""
+        return bool(self.writes.took or self.writes.open)
+
+    @property
+    def workload(self) -> SubjectKey:
+        """Return whom it was done to."""
+        return self.action.decision.subject
+
+
+class ApprovalRequest(msgspec.Struct, frozen=True):
+    """An action that waits for approval."""
+
+    decision: str
+    policy: str
+    finding: str
+    subject: SubjectKey
+    verb: str
+    by: str
+    at: datetime
+
+
+class KeptWorkload(msgspec.Struct, frozen=True):
+    """That an owner keeps a workload."""
+
+    until: datetime
+    by: str
+
+
+class ActiveFreeze(msgspec.Struct, frozen=True):
+    """That nothing may act: since when, by whom, and why."""
+
+    at: datetime
+    by: str
+    why: str
+
+
+class PolicyTrust(msgspec.Struct, frozen=True):
+    """That a policy of this text may do more than notify, since a moment."""
+
+    fingerprint: str
+    since: datetime
+    by: str = ""
+    reason: str = ""
+    by_hand: bool = False
+    """A person opened it; else its back-test proved what it declares."""
+
+    @property
+    def text(self) -> str:
+        """Return trust by hand in words."""
+        return f"trusted by hand by {self.by} on {self.since:%Y-%m-%d}: {self.reason}"
+
+
+class LastBacktest(msgspec.Struct, frozen=True):
+    """What the last back-test of a policy gave."""
+
+    fingerprint: str
+    at: datetime
+    proof: ReversalProof
+
+
+class JournalState:
+    """The journal in memory."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.actions: dict[str, ActionState] = {}
+        self.approval_requests: dict[str, ApprovalRequest] = {}
+        self.frozen: ActiveFreeze | None = None
+        self.kept: dict[SubjectKey, KeptWorkload] = {}
+        self.snoozed: dict[str, datetime] = {}
+        self.trusted: dict[str, PolicyTrust] = {}
+        self.replays: dict[str, LastBacktest] = {}
+        self.demoted: set[str] = set()
+        self._seen: dict[str, datetime] = {}
+        self._stretches: dict[CaseKin, dict[str, StoredCase]] = defaultdict(dict)
+        self._noticed: dict[CaseKey, list[tuple[datetime, str]]] = defaultdict(list)
+        self._approved: dict[CaseKey, dict[str, datetime]] = defaultdict(dict)
+        self._snapshots: dict[CaseKey, tuple[datetime, str]] = {}
+        self._backed_off: dict[SubjectKey, datetime] = {}
+        self._by_subject: dict[SubjectKey, list[ActionState]] = defaultdict(list)
+        self._refused: dict[str, str] = {}
+        self._unnoticed: dict[str, datetime] = {}
+        self._last_read = (0, GENESIS)
+
+    def catch_up(self) -> "JournalState":
+        """Take in what was written since.
+
+        Raises:
+            WarehouseError: a row is not what was written.
+        """
+        for entry in self.journal.follow(*self._last_read):
+            self._last_read = (entry.seq, entry.hash)
+            handler = _HANDLERS.get(entry.kind)
+            if handler is not None:
+                handler(self, entry)
+        return self
+
+    def append(self, kind: str, key: str, document: Any, *, actor: str = "") -> Entry:
+        """Write a row, and take it in."""
+        entry = self.journal.append(kind, key, document, actor=actor or None)
+        self.catch_up()
+        return entry
+
+    def extend(self, rows: Iterable[tuple[str, str, Any]]) -> None:
+        """Write rows in one go, and take them in."""
+        self.journal.extend(rows)
+        self.catch_up()
+
+    def history(self, policy: str, finding: Finding) -> CaseHistory:
+        """Return what is known about a case under a policy."""
+        subject = finding.subject
+        key = (subject.cluster, subject.workload_kind, subject.namespace, subject.workload)
+        case = (policy, finding.id)
+        kept, actions = self.kept.get(key), self._by_subject.get(key, [])
+        open_ = [t.action.id for t in actions if t.is_open]
+        snapshot, snoozed_until = self._snapshots.get(case), self._snoozed_until(finding)
+        return CaseHistory(
+            first_seen=self._seen.get(finding.id),
+            notified_at=self.notified_at(policy, finding),
+            announced=self.announced(policy, finding),
+            approved_by=tuple(self._approved.get(case, {})),
+            kept_until=max(
+                filter(None, (kept.until if kept else None, snoozed_until)), default=None
+            ),
+            snapshot_at=snapshot[0] if snapshot else None,
+            last_action_at=max((t.action.at for t in actions if t.has_written), default=None),
+            restored_at=tuple(t.restored.at for t in actions if t.restored and t.restored.person),
+            contested_until=self._backed_off.get(key),
+            open_action=open_[0] if open_ else None,
+        )
+
+    def histories(
+        self, policies: Iterable[str], findings: Sequence[Finding]
+    ) -> dict[CaseKey, CaseHistory]:
+        """Return what is known about all cases, by policy and finding."""
+        return {(p, f.id): self.history(p, f) for p in policies for f in findings}
+
+    def notified_at(self, policy: str, finding: Finding) -> datetime | None:
+        """Return when a notice of a case was first proved to be delivered; None = never.
+
+        One from before the case began was about another stretch.
+        """
+        return min((at for at, _ in self._notices(policy, finding)), default=None)
+
+    def announced(self, policy: str, finding: Finding) -> dict[str, datetime]:
+        """Return what the last notices announced, and since when: at most one verb.
+
+        A notice that announces something else takes the one before it back.
+        """
+        announced_verbs: dict[str, datetime] = {}
+        for at, verb in sorted(self._notices(policy, finding)):
+            if verb and verb not in announced_verbs:
+                announced_verbs = {verb: at}
+        return announced_verbs
+
+    def _notices(self, policy: str, finding: Finding) -> list[tuple[datetime, str]]:
+        proofs = self._noticed.get((policy, finding.id), [])
+        return [(at, verb) for at, verb in proofs if at >= finding.window.start]
+
+    def case(self, finding: Finding) -> str:
+        """Return the id under which a case was first seen."""
+        return case_identity.resolve([finding], self.stretches([finding]))[0].id
+
+    def continue_cases(self, facts: Sequence[Facts]) -> list[Facts]:
+        """Return facts with their findings as the cases that they go on: id, start, figures.
+
+        What goes on for longer than analyzers look back begins, for them, a little later each
+        time. It is the same case as long as each sight overlaps the one before.
+        """
+        findings = [f.finding for f in facts]
+        uids = {n: f.uid for n, f in enumerate(facts) if f.uid is not None}
+        cases = case_identity.resolve(findings, self.stretches(findings), uids)
+        return [
+            f if f.finding == case else msgspec.structs.replace(f, finding=case)
+            for f, case in zip(facts, cases, strict=True)
+        ]
+
+    def stretches(self, findings: Iterable[Finding]) -> dict[CaseKin, list[StoredCase]]:
+        """Return the cases of the findings' workloads as turns saw them last."""
+        kins = dict.fromkeys(get_kin(f) for f in findings)
+        return {kin: [*self._stretches[kin].values()] for kin in kins if kin in self._stretches}
+
+    def sightings(self, facts: Iterable[Facts]) -> list[tuple[str, str, Any]]:
+        """Return the rows to write of cases that are new, or were written down long ago."""
+        rows: list[tuple[str, str, Any]] = []
+        for finding, uid in ((f.finding, f.uid) for f in facts):
+            kin, until = get_kin(finding), finding.window.end
+            stored = self._stretches.get(kin, {}).get(finding.id)
+            rewrite_after = (until - get_judged_part(finding).start) * REWRITE_SHARE
+            if finding.id in self._seen and stored and until - stored.end < rewrite_after:
+                continue
+            document = {
+                "kin": list(kin),
+                "start": finding.window.start.isoformat(),
+                "until": until.isoformat(),
+                "uid": uid,
+                "gpu_hours": finding.gpu_hours,
+                "usd": None if finding.usd is None else str(finding.usd),
+            }
+            rows.append((event_types.SEEN, finding.id, document))
+        return rows
+
+    def _snoozed_until(self, finding: Finding) -> datetime | None:
+        """Return until when somebody snoozed a case, under its finding's id or its own."""
+        ids = {finding.id, self.case(finding)}
+        return max((self.snoozed[i] for i in ids if i in self.snoozed), default=None)
+
+    def snapshot_of(self, policy: str, finding: str) -> str | None:
+        """Return the id of the last verified snapshot of a case."""
+        snapshot = self._snapshots.get((policy, finding))
+        return snapshot[1] if snapshot else None
+
+    def approvals(self, policy: str, finding: str) -> tuple[str, ...]:
+        """Return who approved an action on a case."""
+        return tuple(self._approved.get((policy, finding), {}))
+
+    def last_refusal(self, decision: str) -> str | None:
+        """Return the reasons that were last written down for a decision, in one line."""
+        return self._refused.get(decision)
+
+    def unnoticed_at(self, finding: str) -> datetime | None:
+        """Return when a notice last could not be delivered."""
+        return self._unnoticed.get(finding)
+
+    def list_open(self) -> list[ActionState]:
+        """Return the actions whose outcome is still to come, oldest first."""
+        return [state for state in self.actions.values() if state.is_open]
+
+    def list_unrestored(self) -> list[ActionState]:
+        """Return undone actions whose snapshot is still to be given back."""
+        return [
+            state
+            for state in self.actions.values()
+            if state.action.snapshot is not None
+            and not state.snapshot_restored
+            and not state.is_open
+            and state.outcome is not None
+            and state.outcome.result == "undone"
+        ]
+
+    def read_snapshot(self, state: ActionState) -> dict[str, Any] | None:
+        """Return the snapshot of an action as it was written down."""
+        for entry in reversed(self.journal.entries(event_types.SNAPSHOT)):
+            if entry.document["id"] == state.action.snapshot:
+                document: dict[str, Any] = entry.document["snapshot"]
+                return document
+        return None
+
+    def list_standing(self, since: datetime) -> list[ActionState]:
+        """Return what was done since a moment, and neither undone nor taken back."""
+        return [
+            state
+            for state in self.actions.values()
+            if state.outcome is not None
+            and state.outcome.result in ("done", "not sticking")
+            and state.restored is None
+            and state.ended is None
+            and state.action.at >= since
+            and not state.is_open
+        ]
+
+    def uses(self, since: datetime) -> tuple[CountedAction, ...]:
+        """Return what counts against budgets since a moment: all that may have reached anybody."""
+        return tuple(
+            count_action(state.action.decision, state.action.at)
+            for state in self.actions.values()
+            if state.has_written and state.action.at >= since
+        )
+
+    def count_by_policy(self) -> dict[str, int]:
+        """Return how many actions each policy ever took."""
+        counts: dict[str, int] = defaultdict(int)
+        for state in self.actions.values():
+            if state.has_written:
+                counts[state.action.decision.policy] += 1
+        return dict(counts)
+
+    def count_reversals(self, policy: str, within: timedelta, since: datetime) -> tuple[int, int]:
+        """Return how many actions of a policy were taken back in time, and how many it took.
+
+        Actions since a moment that stopped something; taken back = its owner restored it, or it
+        was undone, within `within` of the act.
+        """
+        acted = [
+            state
+            for state in self.actions.values()
+            if state.action.decision.policy == policy
+            and state.action.at >= since
+            and any(o.result in _STOPPED for o in state.outcomes)
+        ]
+        reversed_actions = [t for t in acted if _is_reversed(t, within)]
+        return len(reversed_actions), len(acted)
+
+    def count_reversals_of(self, key: SubjectKey) -> int:
+        """Return how many times somebody took back what was done to a workload."""
+        return sum(state.restored is not None for state in self._by_subject.get(key, []))
+
+    # How each kind of row changes it.
+
+    def _on_seen(self, entry: Entry) -> None:
+        self._seen.setdefault(entry.key, entry.at)
+        if kin := tuple(entry.document.get("kin", ())):
+            self._store_case(kin, entry)
+
+    def _store_case(self, kin: Any, entry: Entry) -> None:
+        """Keep how far a case came. Older rows do not say its start: it was seen then, at least."""
+        document, cases = entry.document, self._stretches[kin]
+        stored = cases.pop(entry.key, None)
+        start = document.get("start")
+        usd = document.get("usd")
+        cases[entry.key] = StoredCase(
+            id=entry.key,
+            start=datetime.fromisoformat(start)
+            if start
+            else (stored.start if stored else self._seen[entry.key]),
+            end=datetime.fromisoformat(document["until"]),
+            uid=document.get("uid") or (stored.uid if stored else None),
+            gpu_hours=document.get("gpu_hours"),
+            usd=None if usd is None else Decimal(usd),
+        )
+        while len(cases) > MAX_STORED_CASES:
+            cases.pop(next(iter(cases)))
+
+    def _on_noticed(self, entry: Entry) -> None:
+        verb = entry.document.get("verb", "")
+        self._noticed[entry.document["policy"], entry.key].append((entry.at, verb))
+
+    def _on_unnoticed(self, entry: Entry) -> None:
+        self._unnoticed[entry.key] = entry.at
+
+    def _on_asked(self, entry: Entry) -> None:
+        fields = {**entry.document, "decision": entry.key, "by": entry.actor, "at": entry.at}
+        self.approval_requests[entry.key] = msgspec.convert(fields, ApprovalRequest)
+
+    def _on_approved(self, entry: Entry) -> None:
+        case = (entry.document["policy"], entry.document["finding"])
+        self._approved[case].setdefault(entry.actor, entry.at)
+
+    def _on_kept(self, entry: Entry) -> None:
+        until = datetime.fromisoformat(entry.document["until"])
+        self.kept[_parse_subject_key(entry)] = KeptWorkload(until, entry.actor)
+
+    def _on_snoozed(self, entry: Entry) -> None:
+        self.snoozed[entry.key] = datetime.fromisoformat(entry.document["until"])
+
+    def _on_refused(self, entry: Entry) -> None:
+        self._refused[entry.key] = entry.document["line"]
+
+    def _on_snapshot(self, entry: Entry) -> None:
+        self._snapshots[(entry.document["policy"], entry.key)] = (entry.at, entry.document["id"])
+
+    def _on_intent(self, entry: Entry) -> None:
+        document = entry.document
+        state = ActionState(
+            action=msgspec.convert(document["action"], Action, strict=False),
+            facts=msgspec.convert(document["facts"], Facts, strict=False)
+            if document.get("facts")
+            else None,
+            policy=document.get("policy", {}),
+        )
+        self.actions[entry.key] = state
+        self._by_subject[state.workload].append(state)
+
+    def _on_sending(self, entry: Entry) -> None:
+        writes = self.actions[entry.key].writes
+        writes.sending[entry.document["change"]] = entry.at
+        writes.sent.pop(entry.document["change"], None)
+
+    def _on_sent(self, entry: Entry) -> None:
+        self.actions[entry.key].writes.sent[entry.document["change"]] = entry.document["code"]
+
+    def _on_withdrawn(self, entry: Entry) -> None:
+        state = self.actions[entry.key]
+        progress = state.undo_progress if entry.document.get("undo") else state.writes
+        progress.sending.pop(entry.document["change"], None)
+        progress.sent.pop(entry.document["change"], None)
+
+    def _on_undoing(self, entry: Entry) -> None:
+        state = self.actions[entry.key]
+        fields = {**entry.document, "by": entry.actor, "at": entry.at}
+        state.undo_state = msgspec.convert(fields, UndoState)
+        state.undo_progress = WriteProgress()
+        state.order = (state.order[0], entry.seq)
+
+    def _on_unsending(self, entry: Entry) -> None:
+        self.actions[entry.key].undo_progress.sending[entry.document["change"]] = entry.at
+
+    def _on_unsent(self, entry: Entry) -> None:
+        self.actions[entry.key].undo_progress.sent[entry.document["change"]] = entry.document[
+            "code"
+        ]
+
+    def _on_outcome(self, entry: Entry) -> None:
+        outcome = msgspec.convert(entry.document, Outcome, strict=False)
+        state = self.actions[entry.key]
+        state.outcomes.append(outcome)
+        state.order = (entry.seq, state.order[1])
+
+    def _on_restored(self, entry: Entry) -> None:
+        fields = {"at": entry.at, "by": entry.document["by"], "person": entry.document["person"]}
+        self.actions[entry.key].restored = msgspec.convert(fields, Reversal)
+
+    def _on_ended(self, entry: Entry) -> None:
+        self.actions[entry.key].ended = entry.at
+
+    def _on_given(self, entry: Entry) -> None:
+        self.actions[entry.key].snapshot_restored = True
+
+    def _on_reviewed(self, entry: Entry) -> None:
+        self.actions[entry.key].reviewed = True
+
+    def _on_backed_off(self, entry: Entry) -> None:
+        self._backed_off[_parse_subject_key(entry)] = datetime.fromisoformat(
+            entry.document["until"]
+        )
+
+    def _on_frozen(self, entry: Entry) -> None:
+        if self.frozen is None:
+            self.frozen = ActiveFreeze(entry.at, entry.actor, entry.document["why"])
+
+    def _on_thawed(self, _entry: Entry) -> None:
+        self.frozen = None
+
+    def _on_trusted(self, entry: Entry) -> None:
+        document = entry.document
+        if document.get("by") == "backtest" and "upper_end" not in document:
+            return  # of a time when 0 of 3 reversals counted as a proof of 1 %
+        by_hand = document.get("by") == "hand"
+        author = entry.actor if by_hand else str(document.get("by", ""))
+        reason = str(document.get("reason", ""))
+        self.trusted[entry.key] = PolicyTrust(
+            document["fingerprint"], entry.at, author, reason, by_hand
+        )
+        self.demoted.discard(entry.key)
+
+    def _on_revoked(self, entry: Entry) -> None:
+        self.trusted.pop(entry.key, None)
+
+    def _on_backtested(self, entry: Entry) -> None:
+        document = entry.document
+        since, until = (datetime.fromisoformat(document[k]) for k in ("since", "until"))
+        days = (until - since) / timedelta(days=1)
+        proof = ReversalProof(document["regretted"], document["judged"], document["declared"], days)
+        self.replays[entry.key] = LastBacktest(document["fingerprint"], entry.at, proof)
+
+    def _on_demoted(self, entry: Entry) -> None:
+        self.demoted.add(entry.key)
+
+
+_STOPPED = frozenset({"done", "not sticking", "reverted"})
+_HANDLERS: dict[str, Callable[[JournalState, Entry], None]] = {
+    kind: getattr(JournalState, "_on_" + kind.replace("-", "_"))
+    for kind in event_types.event_types()
+}
+
+
+def _is_reversed(state: ActionState, within: timedelta) -> bool:
+    reversal = state.restored
+    return reversal is not None and reversal.person and reversal.at - state.action.at <= within
+
+
+def format_subject_key(key: SubjectKey) -> str:
+    """Write a workload as the key of a row."""
+    return "/".join(key)
+
+
+def _parse_subject_key(entry: Entry) -> SubjectKey:
+    cluster, kind, namespace, name = entry.key.split("/", 3)
+    return cluster, kind, namespace, name

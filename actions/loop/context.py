@@ -1,0 +1,85 @@
+"""What every part of the loop works with."""
+
+import csv
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from actions.journal import ActionState, JournalState, event_types
+from actions.journal.state import SubjectKey, format_subject_key
+from actions.loop.protocols import ClusterClient
+from actions.loop.sender import ChangeSender
+from fallow.action_models import Outcome, Reason, Result, Target
+from fallow.action_settings import ActionsSettings
+from fallow.errors import UsageError
+
+MAX_DELAY = timedelta(seconds=90)
+"""A write without an answer may still arrive this late: the API server ends every request after
+60 s (--request-timeout)."""
+
+
+class ActionContext(msgspec.Struct, frozen=True):
+    """The door, the record, the clock and the rules."""
+
+    cluster: ClusterClient
+    record: JournalState
+    sender: ChangeSender
+    settings: ActionsSettings
+    clock: Callable[[], datetime]
+    pulse: Callable[[str], None]
+    halted: Callable[[], tuple[Reason, ...]]
+    """Why no write may be sent at this moment: frozen, the lease lost."""
+
+    def path(self, target: Target) -> str:
+        """Return the path of an object by discovery.
+
+        Raises:
+            UsageError: its kind is not served.
+        """
+        group = target.api_version.rpartition("/")[0]
+        collection = self.cluster.collection(target.kind, group, target.namespace)
+        if collection is None:
+            raise UsageError(f"{self.cluster.name} serves no {target.kind} of {target.api_version}")
+        return f"{collection}/{target.name}"
+
+    def conclude(
+        self, state: ActionState, result: Result, *reasons: Reason, **fields: Any
+    ) -> Outcome:
+        """Write down what came of an action."""
+        outcome = Outcome(state.action.id, result, self.clock(), tuple(reasons), **fields)
+        self.record.append(event_types.OUTCOME, state.action.id, outcome)
+        self.pulse(f"journalled the outcome {result}")
+        return outcome
+
+    def back_off(self, key: SubjectKey, length: timedelta, why: str) -> None:
+        """Leave a workload alone for a while."""
+        until = self.clock() + min(length, self.settings.back_off.most)
+        document = {"until": until.isoformat(), "why": why}
+        self.record.append(event_types.BACKED_OFF, format_subject_key(key), document)
+
+    def contested(self, state: ActionState, by: str) -> None:
+        """Write down that somebody took an action back, and leave the workload alone.
+
+        Each time doubles how long: an owner who keeps starting it again has opted out.
+        """
+        earlier = self.record.count_reversals_of(state.workload)
+        document = {"by": by, "person": by not in controllers()}
+        self.record.append(event_types.RESTORED, state.action.id, document)
+        length = self.settings.back_off.contested * 2 ** min(earlier, 10)
+        self.back_off(state.workload, length, f"{by} took action {state.action.id} back")
+
+
+@cache
+def controllers() -> Mapping[str, str]:
+    """Return the field managers that are no people, and what they are."""
+    text = files("actions.loop").joinpath("controllers.csv").read_text(encoding="utf-8")
+    return {row["manager"]: row["what"] for row in csv.DictReader(text.splitlines())}
+
+
+def get_manager_name(writer: tuple[str, datetime | None] | None) -> str:
+    """Return the name of a field manager, or a word for nobody known."""
+    return writer[0] if writer and writer[0] else "somebody unknown"

@@ -1,0 +1,48 @@
+"""Has an idle workload just begun to work? One look is enough to leave it alone.
+
+An idle stretch ends for the analyzers after several busy looks, so that a blip makes no waste
+vanish. Whoever is about to stop something takes the first of them seriously.
+"""
+
+from datetime import datetime, timedelta
+from functools import cache
+from importlib.resources import files
+
+from actions.loop.breaker import EPSILON
+from fallow.models import Finding
+from fallow.protocols import Views
+
+LOOKBACK_INTERVALS = 2.5
+"""So many intervals back: the last two looks at least."""
+UNKNOWN_INTERVAL_S = 60.0
+
+
+def find_active_device(
+    views: Views, finding: Finding, now: datetime, *, idle: float, interval_s: float | None = None
+) -> str | None:
+    """Say which device works again, and when that was seen; None = none does.
+
+    `idle` is the activity (0-1) at or below which a device idles.
+    """
+    subject = finding.subject
+    lookback = timedelta(seconds=LOOKBACK_INTERVALS * (interval_s or UNKNOWN_INTERVAL_S))
+    devices = finding.details.get("devices")
+    parameters = {
+        "cluster": subject.cluster,
+        "namespace": subject.namespace,
+        "kind": subject.workload_kind,
+        "workload": subject.workload,
+        "devices": [str(d) for d in devices] if isinstance(devices, (list, tuple)) else [],
+        "since": now - lookback,
+        "until": now,
+    }
+    rows = views.query(_sql(), parameters).to_pylist()
+    if not rows or rows[0]["activity"] is None or rows[0]["activity"] <= idle + EPSILON:
+        return None
+    row = rows[0]
+    return f"{row['device']} was seen at work ({row['activity']:.0%}) at {row['ts']:%H:%M:%S}"
+
+
+@cache
+def _sql() -> str:
+    return files("actions.loop").joinpath("recent_activity.sql").read_text(encoding="utf-8")

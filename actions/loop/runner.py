@@ -1,0 +1,344 @@
+"""Carry out one decision, always in the same order.
+
+budgets ─► evidence read again ─► last reading of each signal ─► decided again ─► object, and what
+the write would free, as in the evidence ─► protections and rivals ─► dry run ─► journal ─► writes
+─► word on the object
+
+Whatever says no before the journal's row leaves nothing behind but a refusal with its reasons.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from actions.executors import get_name
+from actions.journal import event_types
+from actions.loop.annotate import announce_action
+from actions.loop.change_state import find_spec_writer
+from actions.loop.context import ActionContext
+from actions.loop.protocols import (
+    Decider,
+    EvidenceSource,
+    ExecutorChooser,
+    Guard,
+    SnapshotTaker,
+    StepResult,
+)
+from actions.loop.reconcile import continue_after
+from actions.loop.scope import find_mismatch
+from actions.policy.bounds import find_excess
+from actions.policy.budgets import BudgetUsage
+from actions.policy.model import Policy
+from fallow.action_models import Action, Decision, Facts, Intent, Reason, action_id
+from fallow.errors import FallowError, RefusedError, TemporaryError
+from fallow.plugin_runs import PluginRun, log_failure
+from fallow.protocols import ClusterReader
+
+MAX_STAGES = 2
+"""A snapshot, and the act right after it."""
+WORKLOAD_CAPABILITIES = frozenset({"suspend", "scale", "evict", "resize"})
+"""Capabilities that need to know which object the evidence saw."""
+
+
+class RenewedDecision(NamedTuple):
+    """A decision and what it is a function of, beside its policy and moment."""
+
+    decision: Decision
+    facts: Facts
+    spent: BudgetUsage
+
+
+class _ExecutorError(FallowError):
+    """An executor raised what it should not: `run` says which one."""
+
+    def __init__(self, run: PluginRun) -> None:
+        super().__init__(run.reason)
+        self.run = run
+
+
+class ActionRunner(msgspec.Struct, frozen=True):
+    """Takes decided steps."""
+
+    context: ActionContext
+    evidence: EvidenceSource
+    decider: Decider
+    choose: ExecutorChooser
+    guard: Guard
+    spent: Callable[[datetime], BudgetUsage]
+    """What was done so far, and to what a fleet."""
+    snapshotter: SnapshotTaker | None = None
+    link: str = ""
+
+    def run(self, policy: Policy, decision: Decision, facts: Facts, *, dry_run: bool) -> StepResult:
+        """Take a snapshot or act, or say why not; a dry run asks everything and writes nothing."""
+        try:
+            for _ in range(MAX_STAGES):
+                step = self._step(policy, decision, facts, dry_run=dry_run)
+                if isinstance(step, StepResult):
+                    return step
+                decision, facts = step
+        except _ExecutorError as error:
+            refused = self._refuse(decision, Reason("failed", error.message), dry_run=dry_run)
+            return msgspec.structs.replace(refused, run=error.run)
+        except RefusedError as error:
+            return self._refuse(decision, Reason("refused", error.message), dry_run=dry_run)
+        except TemporaryError as error:
+            return StepResult(decision, "held", (Reason("away", error.message),))
+        except FallowError as error:
+            return self._refuse(decision, Reason("failed", error.message), dry_run=dry_run)
+        return StepResult(decision, "held", (Reason("snapshot", "the snapshot is not enough"),))
+
+    def same(self, facts: Facts) -> Facts:
+        """Return the facts with their finding as the case that it goes on."""
+        return self.context.record.continue_cases([facts])[0]
+
+    def _step(
+        self, policy: Policy, decision: Decision, facts: Facts, *, dry_run: bool
+    ) -> StepResult | tuple[Decision, Facts]:
+        usage = BudgetUsage()
+        if not dry_run:
+            renewed = self._decide_again(policy, decision, facts)
+            if isinstance(renewed, StepResult):
+                return renewed
+            decision, facts, usage = renewed
+        self.context.pulse("decided again")
+        intent = self._intent(decision)
+        self.context.pulse("intended")
+        why = self._explain_unfit(facts, decision, intent)
+        if why:
+            return self._refuse(decision, *why, dry_run=dry_run)
+        if decision.step == "snapshot":
+            return self._snapshot(policy, decision, facts, intent, dry_run=dry_run)
+        refusal = self.context.sender.dry_run(intent.changes)
+        if refusal is not None:
+            return self._refuse(decision, refusal, dry_run=dry_run)
+        self.context.pulse("rehearsed")
+        if dry_run:
+            return StepResult(decision, "would act", intent=intent)
+        return self._act(policy, RenewedDecision(decision, facts, usage), intent)
+
+    def _intent(self, decision: Decision) -> Intent:
+        """Return what the executor would write; its exception is a refusal, nobody else's."""
+        executor = self.choose(decision)
+        try:
+            return executor.intend(decision, self.context.cluster)
+        except FallowError:
+            raise
+        except Exception as error:
+            name = get_name(executor)
+            why = log_failure("executor", name, error)
+            raise _ExecutorError(PluginRun("executor", name, "failed", why)) from error
+
+    def _decide_again(
+        self, policy: Policy, decision: Decision, facts: Facts
+    ) -> "StepResult | RenewedDecision":
+        """Look at the sources anew and decide again: minutes may lie between."""
+        context = self.context
+        if why := (context.halted() or self._explain_busy()):
+            return StepResult(decision, "held", why)
+        fresh = self.evidence.again(facts, context.clock())
+        context.pulse("looked again")
+        if fresh is None:
+            return self._refuse(decision, Reason("evidence", "a fresh look finds no case any more"))
+        now = context.clock()
+        fresh = self.same(fresh)
+        history = context.record.catch_up().history(policy.name, fresh.finding)
+        facts = msgspec.structs.replace(fresh, history=history)
+        if (why_not := self._check_signals(decision, facts, now)) is not None:
+            return why_not
+        usage = self.spent(now)
+        renewed = self.decider(policy, facts, usage, now)
+        if renewed.ruling == "allow" and renewed.step == decision.step:
+            return RenewedDecision(renewed, facts, usage)
+        reasons = renewed.reasons or (Reason("evidence", f"the next step is {renewed.step} now"),)
+        return (
+            StepResult(renewed, "held", reasons)
+            if renewed.ruling == "hold"
+            else self._refuse(renewed, *reasons)
+        )
+
+    def _check_signals(self, decision: Decision, facts: Facts, now: datetime) -> StepResult | None:
+        """Say what of the last readings is old (held) or active (refused); None = nothing is."""
+        if stale := self._explain_stale(facts, now):
+            return StepResult(decision, "held", stale)
+        checked = self.evidence.recheck(facts, now)
+        self.context.pulse("checked the last readings")
+        if checked.active:
+            return self._refuse(decision, *(Reason("awake", text) for text in checked.active))
+        if checked.stale:
+            stale = tuple(Reason("evidence", text) for text in checked.stale)
+            return StepResult(decision, "held", stale)
+        return None
+
+    def _explain_busy(self) -> tuple[Reason, ...]:
+        limit = self.context.settings.concurrent
+        if len(self.context.record.list_open()) < limit:
+            return ()
+        return (Reason("concurrent", f"{limit} actions are under way already"),)
+
+    def _explain_stale(self, facts: Facts, now: datetime) -> tuple[Reason, ...]:
+        max_age = self.context.settings.evidence_age
+        if facts.seen_until is not None and now - facts.seen_until <= max_age:
+            return ()
+        last_seen = "never" if facts.seen_until is None else f"at {facts.seen_until:%H:%M:%S}"
+        limit_s = max_age.total_seconds()
+        text = f"its devices were last looked at {last_seen}: older than {limit_s:.0f} s"
+        return (Reason("evidence", text),)
+
+    def _explain_unfit(
+        self, facts: Facts, decision: Decision, intent: Intent
+    ) -> tuple[Reason, ...]:
+        """Say why the object is not the one of the evidence, or is not to be touched."""
+        if excess := find_excess(decision, intent):
+            return excess
+        if why := _explain_identity(facts, intent):
+            return (Reason("identity", why),)
+        if scope_reason := find_mismatch(facts, intent):
+            return (scope_reason,)
+        obj = self._object(intent)
+        if why := _explain_unready(facts, intent, obj):
+            return (Reason("identity", why),)
+        if not any(c.becomes or c.method == "POST" for c in intent.changes):
+            return (Reason("nothing", f"{decision.verb} would change nothing"),)
+        return self.guard(intent, obj, self.context.cluster, self.context.clock())
+
+    def _object(self, intent: Intent) -> Mapping[str, Any]:
+        """Return the intent's object as it is; what no Kubernetes door shows speaks for itself."""
+        target = intent.target
+        if not target.api_version:
+            return {"metadata": {"uid": target.uid, "name": target.name}, "kind": target.kind}
+        return self.context.cluster.get(self.context.path(target)) or {}
+
+    def _snapshot(
+        self, policy: Policy, decision: Decision, facts: Facts, intent: Intent, *, dry_run: bool
+    ) -> StepResult | tuple[Decision, Facts]:
+        stage = policy.stage("snapshot")
+        kinds = stage.what if stage else ()
+        if dry_run:
+            return StepResult(decision, "would keep a snapshot, then act", intent=intent)
+        if self.snapshotter is None:
+            return self._refuse(
+                decision, Reason("snapshot", "nothing is configured to keep one in")
+            )
+        self.context.pulse("before the snapshot")
+        snapshot = self.snapshotter.take(intent, kinds)
+        self.context.pulse("kept a snapshot")
+        if not snapshot.verified:
+            why = "; ".join(snapshot.missing) or "it could not be read back"
+            return self._refuse(decision, Reason("snapshot", f"no verified snapshot: {why}"))
+        document = {"policy": policy.name, "id": snapshot.id, "snapshot": snapshot}
+        self.context.record.append(event_types.SNAPSHOT, facts.finding.id, document)
+        history = self.context.record.history(policy.name, facts.finding)
+        facts = msgspec.structs.replace(facts, history=history)
+        now = self.context.clock()
+        renewed = self.decider(policy, facts, self.spent(now), now)
+        if renewed.ruling != "allow" or renewed.step != "act":
+            return StepResult(decision, "kept a snapshot", renewed.reasons)
+        return renewed, facts
+
+    def _act(self, policy: Policy, renewed: "RenewedDecision", intent: Intent) -> StepResult:
+        context, (decision, facts, usage) = self.context, renewed
+        if why := context.halted():
+            return StepResult(decision, "held", why)
+        now = context.clock()
+        action = Action(
+            id=action_id(decision.id, intent.target.uid, now),
+            decision=decision,
+            intent=intent,
+            at=now,
+            actor=context.record.journal.actor,
+            approved_by=context.record.approvals(policy.name, facts.finding.id),
+            snapshot=context.record.snapshot_of(policy.name, facts.finding.id),
+        )
+        context.pulse("before the journal")
+        # All that the decision was a function of: it can be decided again, byte for byte.
+        document = {
+            "action": action,
+            "facts": facts,
+            "policy": policy_document(policy),
+            "spent": usage,
+        }
+        context.record.append(event_types.INTENT, action.id, document)
+        context.pulse("journalled the intent")
+        state = context.record.actions[action.id]
+        interruption = context.sender.send(state, intent.changes)
+        if interruption is None or (interruption.verdict == "waiting" and state.writes.took):
+            announce_action(context, action, self.link)
+            context.pulse("told the object")
+            waiting = () if interruption is None else (interruption.reason,)
+            return StepResult(decision, "acted", waiting, action.id, intent)
+        outcome = continue_after(context, state, interruption)
+        refused = outcome is not None and outcome.result == "refused"
+        result = "refused" if refused else "acted"
+        reasons = outcome.reasons if outcome is not None else (interruption.reason,)
+        return StepResult(decision, result, reasons, action.id, intent)
+
+    def _refuse(self, decision: Decision, *reasons: Reason, dry_run: bool = False) -> StepResult:
+        """Refuse; the same refusal is written down once."""
+        text = "; ".join(f"{r.gate}: {r.text}" for r in reasons)
+        if not dry_run and self.context.record.last_refusal(decision.id) != text:
+            document = {
+                "policy": decision.policy,
+                "finding": decision.finding,
+                "subject": decision.subject,
+                "step": decision.step,
+                "line": text,
+            }
+            self.context.record.append(event_types.REFUSED, decision.id, document)
+        return StepResult(decision, "refused", reasons)
+
+
+def _explain_identity(facts: Facts, intent: Intent) -> str | None:
+    """Say why what the executor found is not what the evidence saw."""
+    target = intent.target
+    if facts.uid is None and (intent.frees or intent.capability in WORKLOAD_CAPABILITIES):
+        return "the evidence does not say which object it saw"
+    if facts.uid is not None and facts.uid != target.uid:
+        return f"{target.kind} {target.name} is another object by now"
+    if facts.generation is not None and facts.generation != target.generation:
+        difference = f"generation {target.generation}, the evidence saw {facts.generation}"
+        return f"it was changed since: {difference}"
+    return None
+
+
+def _explain_unready(facts: Facts, intent: Intent, obj: Mapping[str, Any]) -> str | None:
+    """Say why the object as it is now is not to be written."""
+    target, meta = intent.target, obj.get("metadata") or {}
+    if meta.get("uid") != target.uid:
+        return f"{target.kind} {target.name} is gone, or another by now"
+    if meta.get("deletionTimestamp"):
+        return f"{target.kind} {target.name} is being deleted"
+    by = find_spec_writer(obj, facts.seen_until) if facts.seen_until else None
+    return f"{by} changed it after the last look at its devices" if by else None
+
+
+def policy_document(policy: Policy) -> dict[str, Any]:
+    """Return a policy as the journal keeps it: what it says, and the hash of that."""
+    text: dict[str, Any] = msgspec.to_builtins(policy, enc_hook=str)
+    return {"name": policy.name, "fingerprint": policy.fingerprint, "text": text}
+
+
+def standard_guard(
+    intent: Intent, obj: Mapping[str, Any], cluster: ClusterReader, now: datetime
+) -> tuple[Reason, ...]:
+    """Return who protects the object, or would fight for it, as the cluster says now."""
+    from actions.cluster.obstacles import find_obstacles  # noqa: PLC0415  (heavy only where it acts)
+    from actions.cluster.protections import find_protections  # noqa: PLC0415
+
+    target = intent.target
+    if not (target.api_version or target.namespace):
+        return ()
+    # What has no pods of its own: to look for some would read all of the cluster's.
+    skips_pods = intent.capability in {"quota", "warm-pool"}
+    chain: Sequence[Mapping[str, Any]] = [] if skips_pods else [*cluster.pods(target)]
+    if target.api_version and target.kind != "Node":
+        chain = [*chain, obj]
+    namespace: Mapping[str, Any] | None = {}
+    if target.namespace:
+        namespace = cluster.get(f"/api/v1/namespaces/{target.namespace}")
+    protections = find_protections(chain, namespace, now)
+    if not target.api_version:  # a hub's server: its pods and namespace are the cluster's
+        return protections
+    return (*protections, *find_obstacles(obj, cluster, intent=intent))

@@ -1,0 +1,276 @@
+"""Send changes one after the other, each journalled before and after, none twice.
+
+A change whose answer did not come stays open: `reconcile` reads what became of it. What the API
+refused did not happen, and the changes after it are not sent.
+
+A 409 is not always somebody's: the controller of a Deployment writes its status after each
+annotation, that of nodes a taint after each cordon. So the object is read again, and the change is
+sent again only while the fields that it guards are as we left them. The first write of an action
+is not sent again: what it found is what the decision was about, and the next turn decides anew.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from actions.cluster.allocations import count_allocated_gpus
+from actions.cluster.objects import name, namespace, uid
+from actions.cluster.workload_pods import list_node_pods
+from actions.cluster.write_results import WriteResult
+from actions.journal import ActionState, JournalState, event_types
+from actions.loop.change_state import (
+    EVICTION,
+    compare_object,
+    find_differences,
+    get_read_path,
+    with_current_version,
+)
+from actions.loop.protocols import ClusterClient, Transport
+from fallow.action_models import Change, Reason
+from fallow.errors import FallowError, RefusedError, TemporaryError
+
+Pulse = Callable[[str], None]
+"""Called at every step of an action; the tests of crashes stop the process here."""
+KUBERNETES = "kubernetes"
+VERSION = "version"
+"""The cause of a conflict in which nothing but the object's version is another."""
+ALREADY_GONE = "the pod is gone already"
+MAX_ATTEMPTS = 6
+"""A controller writes its object within milliseconds after us; client-go's RetryOnConflict takes
+five tries, ours is one more because each first reads the object."""
+
+
+class Interruption(msgspec.Struct, frozen=True):
+    """Why a row of changes was not sent to its end: at which change, and what that means."""
+
+    change: int
+    verdict: str
+    """conflict | gone | refused | throttled | invalid (it did not happen), away (nobody knows),
+    halted (it was not sent), waiting (nor was it: what it waits for is not there yet)"""
+    reason: Reason
+
+
+class ChangeSender:
+    """Sends changes through the doors they name."""
+
+    def __init__(
+        self,
+        ways: Mapping[str, Transport],
+        record: JournalState,
+        halted: Callable[[], tuple[Reason, ...]],
+        pulse: Pulse,
+    ) -> None:
+        self.transports, self._record, self._halted, self._pulse = ways, record, halted, pulse
+
+    @property
+    def _cluster(self) -> ClusterClient:
+        return cast(ClusterClient, self.transports[KUBERNETES])
+
+    def get_transport(self, change: Change) -> Transport:
+        """Return the door that a change names.
+
+        Raises:
+            RefusedError: nothing is configured that leads there.
+        """
+        transport = self.transports.get(change.door)
+        if transport is None:
+            raise RefusedError(
+                f"no way to {change.door} is configured",
+                hint=f"there is: {', '.join(sorted(self.transports))}",
+            )
+        return transport
+
+    def read_object(self, change: Change) -> Mapping[str, Any] | None:
+        """Return the object that shows whether a change took; None = it is not there.
+
+        Raises:
+            TemporaryError: no answer.
+            RefusedError: it may not be read.
+        """
+        return self.get_transport(change).get(get_read_path(change))
+
+    def explain_wait(self, change: Change) -> str | None:
+        """Say what a change still waits for; None = it may be sent.
+
+        Raises:
+            TemporaryError: no answer.
+            RefusedError: what it waits for may not be read.
+        """
+        obj = self.read_object(change) if change.when else {}
+        missing = find_differences(change.when, obj or {})
+        if missing:
+            conditions = ", ".join(f"{p} = {change.when[p]}" for p in missing)
+            return f"{change.target.kind} {change.target.name} does not show {conditions}"
+        if change.vacant:
+            pods = list_node_pods(change.vacant, self._cluster)
+            gpus = count_allocated_gpus(pods, self._cluster)
+            holding = [p for p in pods if gpus[uid(p)]]
+            if holding:
+                return f"pods hold GPUs of {change.vacant}: {_join_names(holding)}"
+        return None
+
+    def dry_run(self, changes: Sequence[Change]) -> Reason | None:
+        """Send all changes as a server-side dry run; return the first refusal.
+
+        Those that depend on others before them, or wait for what these bring about, cannot be
+        judged alone: the first refusal of the writes themselves takes back what was done.
+
+        Raises:
+            TemporaryError: a disruption budget, or the API's own limit, allows it later.
+        """
+        for change in changes:
+            if change.depends or change.when:
+                continue
+            try:
+                result = self.get_transport(change).send(change, dry_run=True)
+            except FallowError as error:
+                return Reason("dry run", error.message)
+            if result.verdict == "throttled":
+                raise TemporaryError(explain_failure(result, change))
+            if not result.ok:
+                return Reason("dry run", explain_failure(result, change))
+        return None
+
+    def send(self, state: ActionState, changes: Sequence[Change]) -> Interruption | None:
+        """Send an action's changes that were not sent yet; None = all of them took.
+
+        What was refused did not happen: it is sent once more where the process died before it
+        could go on from there.
+        """
+        skip = state.writes.took | set(state.writes.open)
+        return self._send(state, changes, (event_types.SENDING, event_types.SENT), skip)
+
+    def send_undo(
+        self, state: ActionState, changes: Sequence[Change], skip: set[int]
+    ) -> Interruption | None:
+        """Send the changes of its undo, except some; None = all of them took."""
+        return self._send(state, changes, (event_types.UNSENDING, event_types.UNSENT), skip)
+
+    def _send(
+        self, state: ActionState, changes: Sequence[Change], rows: tuple[str, str], skip: set[int]
+    ) -> Interruption | None:
+        versions: dict[str, Mapping[str, Any]] = {}
+        for number, change in enumerate(changes):
+            if number in skip:
+                continue
+            if change.path.endswith(EVICTION) and self._is_evicted(state, number, change, rows[1]):
+                continue
+            interruption = self._send_change(state, number, change, rows, versions)
+            if interruption is not None:
+                return interruption
+        return None
+
+    def _is_evicted(self, state: ActionState, number: int, change: Change, row: str) -> bool:
+        """Tell whether a pod is gone already: one of its name may run elsewhere by now."""
+        object_state = compare_object(change, self.read_object(change))
+        if object_state == "becomes":
+            document = {"change": number, "code": 0, "why": ALREADY_GONE}
+            self._record.append(row, state.action.id, document)
+        return object_state == "becomes"
+
+    def _send_change(
+        self,
+        state: ActionState,
+        number: int,
+        change: Change,
+        rows: tuple[str, str],
+        versions: dict[str, Mapping[str, Any]],
+    ) -> Interruption | None:
+        """Send one change, again where only its object's version is another by now."""
+        action, undoing = state.action.id, rows[0] == event_types.UNSENDING
+        is_ours = undoing or change.target.uid in versions
+        for attempts_left in range(MAX_ATTEMPTS - 1, -1, -1):
+            why = self._halted()
+            if why:
+                return Interruption(number, "halted", why[0])
+            if change.when or change.vacant:
+                wait_reason = self.explain_wait(change)
+                if wait_reason:
+                    return Interruption(number, "waiting", Reason("waiting", wait_reason))
+                versions[change.target.uid] = self.read_object(change) or {}
+                is_ours = True
+            self._pulse(f"{rows[0]} {number}")
+            self._record.append(rows[0], action, {"change": number})
+            self._pulse(f"journalled {rows[0]} {number}")
+            result = self._send_once(with_current_version(change, versions.get(change.target.uid)))
+            self._pulse(f"answered {number}")
+            if result.verdict == "away":
+                return Interruption(number, "away", Reason("no answer", result.reason))
+            if attempts_left and is_ours and result.cause == VERSION:
+                obj = self._read_again(change)
+                if obj is not None:
+                    # It did not happen, for sure: the next row says that it is sent once more.
+                    document = {"change": number, "why": explain_failure(result)}
+                    document |= {"undo": True} if undoing else {}
+                    self._record.append(event_types.WITHDRAWN, action, document)
+                    self._pulse(f"read again {number}")
+                    versions[change.target.uid] = obj
+                    continue
+            if result.verdict == "gone" and change.path.endswith(EVICTION):
+                document = {"change": number, "code": 0, "why": ALREADY_GONE}
+                self._record.append(rows[1], action, document)
+                return None
+            self._record.append(rows[1], action, _to_document(number, result))
+            self._pulse(f"journalled {rows[1]} {number}")
+            if not result.ok:
+                text = explain_failure(result, change) + self._advise(
+                    result, change, action, rows[0]
+                )
+                return Interruption(number, result.verdict, Reason(result.verdict, text))
+            _keep_version(versions, result)
+            return None
+        raise AssertionError(MAX_ATTEMPTS)
+
+    def _read_again(self, change: Change) -> Mapping[str, Any] | None:
+        """Return the object if it shows what the change is to find; None = not, or not known."""
+        try:
+            obj = self.read_object(change)
+        except FallowError:
+            return None
+        return obj if compare_object(change, obj) == "was" else None
+
+    def _advise(self, result: WriteResult, change: Change, action: str, row: str) -> str:
+        """Say what to do about a conflict that remains."""
+        if result.verdict != "conflict":
+            return ""
+        if row == event_types.SENDING:
+            return "; the next turn reads it again and decides anew"
+        if self._read_again(change) is not None:
+            return f"; what was left still stands, so try again: fallow undo {action}"
+        return f"; that change stays, and what it was before is in: fallow actions {action}"
+
+    def _send_once(self, change: Change) -> WriteResult:
+        try:
+            return self.get_transport(change).send(change, dry_run=False)
+        except TemporaryError as error:
+            return WriteResult("away", 0, reason=error.message)
+
+
+def _join_names(pods: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(sorted(f"{namespace(p)}/{name(p)}" for p in pods)[:3])
+
+
+def explain_failure(result: WriteResult, change: Change | None = None) -> str:
+    """Return why an answer is no success, with whom it conflicts; of an eviction, whose it is."""
+    why = result.reason or f"HTTP {result.code}"
+    if change is not None and change.path.endswith(EVICTION):
+        why = f"pod {change.target.namespace}/{change.target.name}: {why}"
+    return f"{why} (field manager {result.manager})" if result.manager else why
+
+
+def _keep_version(versions: dict[str, Mapping[str, Any]], result: WriteResult) -> None:
+    """Keep what version an object has now: the next change of it carries that."""
+    uid = ((result.object or {}).get("metadata") or {}).get("uid")
+    if uid and result.object is not None:
+        versions[uid] = result.object
+
+
+def _to_document(number: int, result: WriteResult) -> dict[str, Any]:
+    document: dict[str, Any] = {"change": number, "code": result.code}
+    if not result.ok:
+        document |= {"verdict": result.verdict, "why": explain_failure(result)}
+    meta = (result.object or {}).get("metadata") or {}
+    if meta.get("resourceVersion"):
+        document["version"] = meta["resourceVersion"]
+    return document

@@ -1,0 +1,254 @@
+"""Take an action back: exactly, once, and only where nobody else changed it since.
+
+Every change of the undo names what it finds (`was`) and what it leaves (`becomes`), so whoever
+goes on after a crash reads the objects and sends what is still missing, nothing twice.
+"""
+
+from datetime import timedelta
+
+import msgspec
+
+from actions.journal import ActionState, event_types
+from actions.loop.annotate import remove_annotations
+from actions.loop.change_state import (
+    ObjectState,
+    compare_object,
+    find_differences,
+    find_last_writer,
+    is_pending,
+    with_current_version,
+)
+from actions.loop.context import MAX_DELAY, ActionContext, get_manager_name
+from actions.loop.sender import Interruption
+from fallow.action_models import Change, Outcome, Reason, Result
+from fallow.errors import RefusedError, TemporaryError
+from fallow.window import format_duration
+
+
+class UndoCheck(msgspec.Struct, frozen=True):
+    """How the object of one change of an undo stands now."""
+
+    change: Change
+    """With the version that the object has now."""
+    state: ObjectState
+    by: str = ""
+    """Who wrote what it shows, where that is neither of ours."""
+    what: str = ""
+
+
+def undo(context: ActionContext, state: ActionState, by: str) -> Outcome:
+    """Give back what an action took, because somebody asked for it.
+
+    Raises:
+        RefusedError: it was undone already, nothing of it was done, it is too old, somebody
+            changed the object since, or the API says no. Nothing was written.
+        TemporaryError: no answer; the next turn finds out and finishes it.
+    """
+    if _is_under_way(state) and (outcome := continue_undo(context, state)) is not None:
+        return _require_undone(state, outcome)
+    _require_undoable(context, state)
+    checks = check_objects(context, state)
+    _require_unchanged(context, state, checks)
+    _require_sendable(context, state, checks)
+    document = {"asked": True, "ends": "undone"}
+    context.record.append(event_types.UNDOING, state.action.id, document, actor=by)
+    context.pulse("journalled the undo")
+    outcome = continue_undo(context, state)
+    if outcome is None:
+        raise TemporaryError(
+            f"action {state.action.id}: the undo is begun and not over: no answer, or it waits",
+            hint="the next turn, or the same command again, finds out and finishes it",
+        )
+    return _require_undone(state, outcome)
+
+
+def roll_back(
+    context: ActionContext, state: ActionState, ends: Result, *why: Reason
+) -> Outcome | None:
+    """Take back what was done of an action that did not go well; None = that is not over yet."""
+    context.record.append(
+        event_types.UNDOING, state.action.id, {"asked": False, "ends": ends, "why": list(why)}
+    )
+    context.pulse("journalled the roll back")
+    return continue_undo(context, state)
+
+
+def continue_undo(context: ActionContext, state: ActionState) -> Outcome | None:
+    """Send what is missing of an undo that was begun; None = it is not over yet."""
+    undo_state = state.undo_state
+    if (
+        undo_state is None
+        or (not undo_state.asked and context.halted())
+        or _awaits_answer(context, state)
+    ):
+        return None
+    checks = check_objects(context, state)
+    interruption = None
+    changed = [check.what for check in checks if check.state == "neither"]
+    if not (undo_state.asked and changed):
+        skip = {n for n, check in enumerate(checks) if not _must_send(state, n, check)}
+        interruption = context.sender.send_undo(state, [check.change for check in checks], skip)
+    if interruption is not None and interruption.verdict in ("away", "halted", "throttled"):
+        _withdraw(context, state, interruption)
+        return None
+    if interruption is not None and interruption.verdict == "waiting":
+        since = state.undo_progress.last or undo_state.at
+        if context.clock() - since < context.settings.wait:
+            return None
+    reasons_left = [Reason("changed since", what) for what in changed]
+    if interruption is not None:
+        reasons_left.append(interruption.reason)
+    if undo_state.asked and reasons_left:
+        # Nothing of it was written, or only part: it stands as it stood.
+        return context.conclude(
+            state, state.outcome.result if state.outcome else "unknown", *reasons_left
+        )
+    # Only now: an annotation makes the controller of a Deployment write, and the version that a
+    # restore carries would be old. While the action stands, they say how to undo it.
+    notes = remove_annotations(context, state.action)
+    if notes is None:
+        return None
+    context.pulse("took the annotations away")
+    if undo_state.asked:
+        context.contested(state, undo_state.by)
+    reasons = [*undo_state.why, *reasons_left, *(Reason("annotation", note) for note in notes)]
+    by = state.restored.by if state.restored and undo_state.ends == "reverted" else None
+    return context.conclude(state, undo_state.ends, *reasons, reverted_by=by)
+
+
+def check_objects(context: ActionContext, state: ActionState) -> list[UndoCheck]:
+    """Return how the objects of an action's undo stand now.
+
+    Raises:
+        TemporaryError: no answer.
+    """
+    checks = []
+    for change in state.action.intent.undo:
+        obj = context.sender.read_object(change)
+        object_state = compare_object(change, obj)
+        by = text = ""
+        if object_state in ("neither", "becomes") and obj is not None:
+            fields = find_differences(change.was, obj)
+            by = get_manager_name(find_last_writer(obj, fields))
+            text = f"{change.target.kind} {change.target.name}: {', '.join(fields)} is not as left"
+            text += f"; {by} wrote it"
+        checks.append(UndoCheck(with_current_version(change, obj), object_state, by, text))
+    return checks
+
+
+def _is_under_way(state: ActionState) -> bool:
+    """Tell whether somebody asked for an undo that is not over."""
+    return state.is_open and state.undo_state is not None and state.undo_state.asked
+
+
+def _require_undone(state: ActionState, outcome: Outcome) -> Outcome:
+    """Return the outcome of an undo that somebody asked for.
+
+    Raises:
+        RefusedError: it is not undone, and why.
+    """
+    if outcome.result != "undone":
+        raise RefusedError(
+            f"action {state.action.id} is not undone: "
+            + "; ".join(reason.text for reason in outcome.reasons)
+        )
+    return outcome
+
+
+def _require_undoable(context: ActionContext, state: ActionState) -> None:
+    action, outcome = state.action, state.outcome
+    if outcome is not None and outcome.result == "undone" and not state.is_open:
+        raise RefusedError(
+            f"action {action.id} was undone already, at {_format_minute(outcome.at)}"
+        )
+    if state.restored is not None:
+        at, by = state.restored.at, state.restored.by
+        raise RefusedError(
+            f"action {action.id} was taken back already, by {by} at {_format_minute(at)}"
+        )
+    if state.is_open and (
+        state.undo_state is not None or state.writes.open or not state.writes.took
+    ):
+        raise TemporaryError(
+            f"action {action.id} is under way: what became of it is not known yet",
+            hint="try again in a minute",
+        )
+    if not state.writes.took or (outcome is not None and outcome.result in ("refused", "failed")):
+        raise RefusedError(f"action {action.id} stands no more: there is nothing to undo")
+    age: timedelta = context.clock() - action.at
+    if age > context.settings.watch:
+        length = format_duration(context.settings.watch.total_seconds())
+        raise RefusedError(
+            f"action {action.id} is older than {length}: it is not undone by command any more",
+            hint="what it changed is in the journal: fallow actions ID",
+        )
+    if not action.intent.undo:
+        raise RefusedError(
+            f"action {action.id} cannot be undone: {action.intent.lost or 'it left nothing'}"
+        )
+
+
+def _require_unchanged(context: ActionContext, state: ActionState, checks: list[UndoCheck]) -> None:
+    for check in checks:
+        name = f"{check.change.target.kind} {check.change.target.name}"
+        if check.state in ("gone", "other"):
+            suffix = "" if check.state == "gone" else "; another has its name"
+            raise RefusedError(f"action {state.action.id} cannot be undone: {name} is gone{suffix}")
+        if check.state == "neither":
+            raise RefusedError(
+                f"action {state.action.id} is not undone, somebody changed it since: {check.what}",
+                hint="their change stays; what it was before is in: "
+                f"fallow actions {state.action.id}",
+            )
+    if all(check.state == "becomes" for check in checks):
+        by = checks[0].by
+        context.contested(state, by)
+        raise RefusedError(f"action {state.action.id} was taken back already, by {by}")
+
+
+def _require_sendable(context: ActionContext, state: ActionState, checks: list[UndoCheck]) -> None:
+    """Refuse an undo whose first write would wait: it would hold up what it has begun."""
+    first = next((check.change for check in checks if check.state == "was"), None)
+    why = None if first is None else context.sender.explain_wait(first)
+    if why is not None:
+        raise RefusedError(f"action {state.action.id} cannot be undone now: {why}")
+
+
+def _must_send(state: ActionState, number: int, check: UndoCheck) -> bool:
+    if check.state == "was":
+        return True
+    if check.state == "unsaid":  # it cannot be compared: only what was never sent is sent
+        return number not in state.undo_progress.sending and bool(state.writes.took)
+    return False
+
+
+def _awaits_answer(context: ActionContext, state: ActionState) -> bool:
+    """Settle writes of the undo that got no answer; tell whether one may still arrive."""
+    waiting = False
+    for number, at in sorted(state.undo_progress.open.items()):
+        change = state.action.intent.undo[number]
+        object_state = compare_object(change, context.sender.read_object(change))
+        late = context.clock() - at >= MAX_DELAY
+        if object_state == "becomes" or (
+            late and (object_state != "was" or is_pending(change, object_state))
+        ):
+            context.record.append(
+                event_types.UNSENT, state.action.id, {"change": number, "code": 0}
+            )
+        elif late:
+            context.record.append(
+                event_types.WITHDRAWN, state.action.id, {"change": number, "undo": True}
+            )
+        else:
+            waiting = True
+    return waiting
+
+
+def _withdraw(context: ActionContext, state: ActionState, interruption: Interruption) -> None:
+    if interruption.verdict == "throttled":
+        document = {"change": interruption.change, "undo": True}
+        context.record.append(event_types.WITHDRAWN, state.action.id, document)
+
+
+def _format_minute(timestamp: object) -> str:
+    return f"{timestamp:%Y-%m-%d %H:%M} UTC"

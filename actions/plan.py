@@ -1,0 +1,143 @@
+"""A plan: what policies decide about all cases now, the dearest first, within their budgets."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from types import MappingProxyType
+
+import msgspec
+
+from actions.decide import decide
+from actions.policy.budgets import BudgetUsage, add_usage, explain_excess
+from actions.policy.matching import explain_mismatch
+from actions.policy.model import Policy
+from fallow.action_models import CaseHistory, Decision, Facts, Reason
+
+STEPS = ("observe", "notify", "grace", "snapshot", "act")
+RULINGS = ("deny", "hold", "allow")
+ACT_STEPS = frozenset({"snapshot", "act"})
+CAPACITY_GATES = frozenset({"budget", "concurrent"})
+"""Gates that only say that others come first."""
+NONE: Mapping[tuple[str, str], CaseHistory] = MappingProxyType({})
+Subject = tuple[str, str, str, str]
+"""cluster, kind, namespace, name"""
+
+
+class RefusedCase(msgspec.Struct, frozen=True):
+    """A case that no policy takes a step for, and every reason."""
+
+    finding: str
+    subject: Subject
+    policy: str
+    """Empty = no policy matches it."""
+    reasons: tuple[Reason, ...]
+
+
+class ActionPlan(msgspec.Struct, frozen=True):
+    """What may be done now or is held for now, the dearest first, and all that is refused."""
+
+    decisions: tuple[Decision, ...]
+    refused: tuple[RefusedCase, ...]
+    aborted: Reason | None = None
+    """Why nothing at all is done: more cases than a policy's max_resources."""
+
+
+def plan(
+    policies: Sequence[Policy],
+    facts: Sequence[Facts],
+    usage: BudgetUsage,
+    now: datetime,
+    histories: Mapping[tuple[str, str], CaseHistory] = NONE,
+) -> ActionPlan:
+    """Decide about all cases: one decision per object, by the policy that goes furthest.
+
+    Cases come in order of the dollars a day over the disruption (`rank`); an act that is allowed
+    takes its part of the budgets before the next case is decided. `histories` are by policy and
+    finding.
+    """
+    by_object: dict[Subject, list[Facts]] = {}
+    for case in sorted(facts, key=rank_case):
+        by_object.setdefault(get_subject(case), []).append(case)
+    decisions: list[Decision] = []
+    refused: list[RefusedCase] = []
+    ready: dict[str, int] = {}
+    for subject, cases in by_object.items():
+        decided = [
+            decide(policy, _with_history(case, policy, histories), usage, now)
+            for case in cases
+            for policy in policies
+            if not explain_mismatch(policy, case)
+        ]
+        if not decided:
+            refused.append(_unmatched(policies, cases[0], subject))
+            continue
+        best = max(decided, key=_strength)
+        for name in {d.policy for d in decided if is_ready(d)}:
+            ready[name] = ready.get(name, 0) + 1
+        if best.ruling == "deny":
+            refused.append(RefusedCase(best.finding, subject, best.policy, best.reasons))
+            continue
+        decisions.append(best)
+        if best.ruling == "allow" and best.step in ACT_STEPS:
+            usage = add_usage(usage, best, now)
+    return ActionPlan(tuple(decisions), tuple(refused), _aborted(policies, ready, usage))
+
+
+def rank_case(facts: Facts) -> tuple[Decimal, float, str]:
+    """Order cases: most dollars a day over the disruption first, then GPU-hours.
+
+    The disruption of a case is one, and one more for each time its owner took back what was
+    stopped.
+    """
+    disruption = 1 + len(facts.history.restored_at)
+    dollars = (facts.usd_per_day or Decimal(0)) / disruption
+    hours = (facts.recommendation.gpu_hours_per_day or 0.0) / disruption
+    return -dollars, -hours, facts.finding.id
+
+
+def get_subject(facts: Facts) -> Subject:
+    """Return whom a case is about, as decisions name it."""
+    subject = facts.finding.subject
+    return subject.cluster, subject.workload_kind, subject.namespace, subject.workload
+
+
+def is_ready(decision: Decision) -> bool:
+    """Say whether a case would be acted upon, if only there were room for it."""
+    return decision.step in ACT_STEPS and all(r.gate in CAPACITY_GATES for r in decision.reasons)
+
+
+def _strength(decision: Decision) -> tuple[bool, int, int]:
+    """Order decisions: a policy that only watches hides nothing that another one holds."""
+    does = decision.step != "observe" and decision.ruling != "deny"
+    return does, RULINGS.index(decision.ruling), STEPS.index(decision.step)
+
+
+def _with_history(
+    case: Facts, policy: Policy, histories: Mapping[tuple[str, str], CaseHistory]
+) -> Facts:
+    history = histories.get((policy.name, case.finding.id))
+    return case if history is None else msgspec.structs.replace(case, history=history)
+
+
+def _unmatched(policies: Sequence[Policy], case: Facts, subject: Subject) -> RefusedCase:
+    if not policies:
+        none = Reason("match", "there are no policies")
+        return RefusedCase(case.finding.id, subject, "", (none,))
+    reasons = [
+        Reason(
+            "match", f"{policy.name}: {'; '.join(r.text for r in explain_mismatch(policy, case))}"
+        )
+        for policy in policies
+    ]
+    return RefusedCase(case.finding.id, subject, "", tuple(reasons))
+
+
+def _aborted(
+    policies: Sequence[Policy], ready: Mapping[str, int], usage: BudgetUsage
+) -> Reason | None:
+    for policy in policies:
+        if ready.get(policy.name):
+            reason = explain_excess(policy, ready[policy.name], usage)
+            if reason is not None:
+                return reason
+    return None

@@ -1,0 +1,52 @@
+"""A cluster that is asked each thing once: one rebalance is decided on one look."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from fallow.action_models import Target
+from fallow.protocols import ClusterReader
+
+T = TypeVar("T")
+
+
+class CachedCluster:
+    """Remember the answers of a cluster."""
+
+    def __init__(self, cluster: ClusterReader) -> None:
+        self._cluster = cluster
+        self._answers: dict[Hashable, Any] = {}
+
+    @property
+    def name(self) -> str:
+        """The cluster's name as in the rows."""
+        return self._cluster.name
+
+    def get(self, path: str) -> Mapping[str, Any] | None:
+        """Return one object; None = it is not there."""
+        return self._read_once(("get", path), lambda: self._cluster.get(path))
+
+    def items(
+        self, path: str, *, labels: str = "", fields: str = ""
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return all objects of a collection that selectors match."""
+        return self._read_once(
+            ("items", path, labels, fields),
+            lambda: self._cluster.items(path, labels=labels, fields=fields),
+        )
+
+    def collection(self, kind: str, group: str | None = None, namespace: str = "") -> str | None:
+        """Return the path of a kind's collection."""
+        return self._read_once(
+            ("collection", kind, group, namespace),
+            lambda: self._cluster.collection(kind, group, namespace),
+        )
+
+    def pods(self, target: Target) -> Sequence[Mapping[str, Any]]:
+        """Return the pods of an object."""
+        return self._read_once(("pods", target.uid), lambda: self._cluster.pods(target))
+
+    def _read_once(self, key: Hashable, read: Callable[[], T]) -> T:
+        if key not in self._answers:
+            self._answers[key] = read()
+        answer: T = self._answers[key]
+        return answer

@@ -1,0 +1,62 @@
+"""ResourceQuota: a wall per namespace; the least of a namespace's quotas counts.
+
+Only `requests.<resource>` meters an extended resource: `limits.nvidia.com/gpu` is accepted by the
+API and enforces nothing, so it is never read and never written.
+"""
+
+from collections.abc import Sequence
+
+from actions.quota.accounts import Account
+from actions.quota.systems.system import (
+    CountedResource,
+    FieldChange,
+    Object,
+    QuotaSystem,
+    change_field,
+    get_key,
+    get_path,
+    to_number,
+)
+from fallow.protocols import Right
+
+
+def accounts(objects: Sequence[Object], part: CountedResource) -> list[Account]:
+    """Return one account per quota; more than another quota of the namespace is no use."""
+    name = f"requests.{part.resource}"
+    limits: dict[str, list[tuple[str, float]]] = {}
+    for item in objects:
+        hard = to_number(get_path(item, "spec", "hard", name))
+        if hard is not None and not _scoped(item):
+            limits.setdefault(item["metadata"]["namespace"], []).append((get_key(item), hard))
+    results = []
+    for item in objects:
+        key, others = get_key(item), limits.get(item["metadata"]["namespace"], [])
+        results.append(
+            Account(
+                key,
+                to_number(get_path(item, "spec", "hard", name)),
+                used=to_number(get_path(item, "status", "used", name)),
+                most=min((h for k, h in others if k != key), default=None),
+            )
+        )
+    return results
+
+
+def fields(item: Object, part: CountedResource, change: float) -> list[FieldChange]:
+    """Return the one field there is."""
+    path = ("spec", "hard", f"requests.{part.resource}")
+    return [change_field(item, path, (to_number(get_path(item, *path)) or 0.0) + change)]
+
+
+def _scoped(item: Object) -> bool:
+    return bool(get_path(item, "spec", "scopes") or get_path(item, "spec", "scopeSelector"))
+
+
+SYSTEM = QuotaSystem(
+    "ResourceQuota",
+    "ResourceQuota",
+    "",
+    accounts,
+    fields,
+    (Right("", "resourcequotas", ("get", "list", "patch")),),
+)

@@ -1,0 +1,59 @@
+"""The actions of a record whose savings are to be measured."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from actions.journal import ActionState, JournalState
+from actions.savings.measured_action import MeasuredAction
+
+EFFECTIVE_RESULTS = frozenset({"done", "not sticking", "reverted", "undone"})
+
+
+def select_actions(
+    record: JournalState, *, since: datetime | None = None, watched: timedelta | None = None
+) -> list[MeasuredAction]:
+    """Return the actions that took, oldest first, and when their workloads came back.
+
+    `watched`: how long it is looked whether they did; nothing is claimed of what comes after.
+    """
+    return [
+        _to_measured(state, watched)
+        for state in record.actions.values()
+        if state.has_written
+        and state.action.intent.frees
+        and any(o.result in EFFECTIVE_RESULTS for o in state.outcomes)
+        and (since is None or state.action.at >= since)
+    ]
+
+
+def _to_measured(state: ActionState, watched: timedelta | None) -> MeasuredAction:
+    cluster, kind, namespace, name = state.workload
+    facts = state.facts
+    return MeasuredAction(
+        action=state.action.id,
+        policy=state.action.decision.policy,
+        cluster=cluster,
+        namespace=namespace,
+        workload_kind=kind,
+        workload=name,
+        at=state.action.at,
+        returned_at=get_return_time(state),
+        deleted_at=state.ended,
+        idle_since=facts.finding.window.start if facts is not None else None,
+        regretted=_is_reversed(state),
+        until=None if watched is None else state.action.at + watched,
+    )
+
+
+def get_return_time(state: ActionState) -> datetime | None:
+    """Return when a workload came back: taken back, undone, or never stopped; None = not yet."""
+    times: Sequence[datetime] = [
+        *((state.restored.at,) if state.restored else ()),
+        *(o.at for o in state.outcomes if o.result in {"reverted", "undone", "not sticking"}),
+    ]
+    return min(times, default=None)
+
+
+def _is_reversed(state: ActionState, within: timedelta = timedelta(hours=24)) -> bool:
+    reversal = state.restored
+    return reversal is not None and reversal.person and reversal.at - state.action.at <= within

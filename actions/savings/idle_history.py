@@ -1,0 +1,96 @@
+"""Idle stretches of the past, as they were known before an act."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.resources import files
+from typing import Self
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from actions.savings.forecast import HOUR_S, Flags, Floats
+from actions.savings.measured_action import MeasuredAction
+from fallow.protocols import Views
+
+FRESH_S = HOUR_S
+"""A stretch whose finding is older than this has ended."""
+MIN_STRETCHES = 10
+"""Stretches of a kind below which all kinds together are asked."""
+
+WorkloadKey = tuple[str, str, str, str]
+
+
+class IdleHistory(msgspec.Struct, frozen=True):
+    """Stretches, an array per column; seconds since the epoch."""
+
+    keys: tuple[WorkloadKey, ...]
+    """Cluster, namespace, kind and name of the workload."""
+    kinds: NDArray[np.str_]
+    starts: Floats
+    ends: Floats
+    numbers: NDArray[np.int64]
+    """Of the workloads: stretches of one have one number."""
+    by_us: Flags
+    """An act of ours ended it: it says only that it would have lasted at least so long."""
+
+    @classmethod
+    def of(cls, views: Views, actions: Sequence[MeasuredAction], now: datetime) -> Self:
+        """Read what the idle analyzer found until now."""
+        sql = files("actions.savings").joinpath("stretches.sql").read_text(encoding="utf-8")
+        rows = views.query(sql, {"now": now, "fresh_s": FRESH_S}).to_pylist()
+        keys = tuple(
+            (r["cluster"], r["namespace"], r["workload_kind"], r["workload"]) for r in rows
+        )
+        ends = np.array([_epoch(r["end"]) for r in rows])
+        stops: dict[WorkloadKey, list[float]] = {}
+        for action in actions:
+            stops.setdefault(_key(action), []).append(action.at.timestamp())
+        ended_by_us = [
+            any(abs(end - at) <= FRESH_S for at in stops.get(key, ()))
+            for key, end in zip(keys, ends.tolist(), strict=True)
+        ]
+        return cls(
+            keys,
+            np.array([key[2] for key in keys], dtype=np.str_),
+            np.array([_epoch(r["start"]) for r in rows]),
+            ends,
+            np.unique(
+                np.array(["/".join(key) for key in keys], dtype=np.str_), return_inverse=True
+            )[1].astype(np.int64),
+            np.array(ended_by_us, dtype=bool),
+        )
+
+    def before(self, action: MeasuredAction) -> tuple[Floats, Flags, float, NDArray[np.int64]]:
+        """Return lengths (hours) of stretches before an act, which had ended, its own age, whose.
+
+        A verdict looks back a day at most: its stretch is older than its finding says.
+        """
+        at = action.at.timestamp()
+        is_earlier = self.starts < at
+        if np.count_nonzero(is_earlier & (self.kinds == action.workload_kind)) >= MIN_STRETCHES:
+            is_earlier &= self.kinds == action.workload_kind
+        starts, ends = self.starts[is_earlier], self.ends[is_earlier]
+        lengths = (np.minimum(ends, at) - starts) / HOUR_S
+        ended = (ends < at - FRESH_S) & ~self.by_us[is_earlier]
+        age = (
+            at - min(self._since(action, at), (action.idle_since or action.at).timestamp())
+        ) / HOUR_S
+        return lengths, ended, age, self.numbers[is_earlier]
+
+    def _since(self, action: MeasuredAction, at: float) -> float:
+        """Return since when a workload had been idle when it was acted upon."""
+        key = _key(action)
+        is_current = (self.starts < at) & (self.ends >= at - FRESH_S)
+        return min(
+            (float(self.starts[n]) for n in np.flatnonzero(is_current) if self.keys[n] == key),
+            default=at,
+        )
+
+
+def _key(action: MeasuredAction) -> WorkloadKey:
+    return action.cluster, action.namespace, action.workload_kind, action.workload
+
+
+def _epoch(timestamp: datetime) -> float:
+    return (timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,318 @@
+"""Measure what each action saved, from who held its devices afterwards.
+
+    seconds since the act, until it came back, of every device that it had held:
+
+    held by itself        nothing is saved
+    its node is gone      cash      (a cloud's node that nobody pays for any more)
+    held by another       served    (work that ran there)
+    held by nobody        released  (free, and nobody took it)
+    of a reservation      sunk      (gone or free, and paid for whatever happens)
+    unseen                unknown   (its telemetry ended: neither saved nor spent)
+
+A node is gone where an event says that it was removed, or where the cluster's inventory was read
+later without it. The parts of a device add up to its seconds, and no second is two actions': where
+what came to a device was stopped there too, the later stop has it. What starting again cost is
+taken off.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_DOWN, ROUND_UP, Decimal
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from actions.savings.forecast import (
+    HOUR_S,
+    IdleStretches,
+    SavingForecast,
+    expected_rest,
+    forecast_savings,
+)
+from actions.savings.idle_history import IdleHistory
+from actions.savings.measured_action import MeasuredAction
+from fallow.action_models import LedgerEntry, SavingKind
+from fallow.protocols import Views
+from fallow.window import Window
+
+SLACK_S = 600.0
+"""An allocation that ended so shortly before the act is what was acted upon."""
+GONE_S = 900.0
+"""A device unseen for longer than this is unknown, and a node that the inventory was read so much
+later without is gone: three samples at five minutes."""
+REMOVALS = ("RemovingNode", "DeletingNode")
+"""Reasons of the node controller's and the cloud controller's events when a node leaves."""
+STARTUP_S = 6 * HOUR_S
+"""Starting again is looked for within so long after it came back."""
+CLOUDS = frozenset({"aws", "gcp", "azure"})
+SMALLEST = Decimal("0.00000001")
+Row = Mapping[str, Any]
+
+
+class SavingParts(msgspec.Struct):
+    """GPU-hours and dollars of one action, by kind."""
+
+    hours: dict[SavingKind, float] = {}
+    usd: dict[SavingKind, Decimal] = {}
+    unpriced: bool = False
+    held: list[tuple[float, datetime | None]] = []
+    """Boards that it had held, and when later stops took them over."""
+    unknown_hours: float = 0.0
+    """Of boards whose telemetry ended while nothing says that their node is gone."""
+    held_hours: float = 0.0
+    held_usd: Decimal = Decimal()
+    """GPU-hours and dollars of these since: what was saved is a part of them."""
+
+    def add(self, kind: SavingKind, hours: float, rate: Decimal | None) -> None:
+        """Count hours of one kind at a rate per GPU-hour; None = no price."""
+        if hours <= 0:
+            return
+        self.hours[kind] = self.hours.get(kind, 0.0) + hours
+        if rate is None:
+            self.unpriced = True
+        else:
+            self.usd[kind] = self.usd.get(kind, Decimal()) + rate * Decimal(repr(hours))
+
+
+def measure_savings(
+    views: Views,
+    actions: Sequence[MeasuredAction],
+    rates: Sequence[Row],
+    now: datetime,
+) -> list[LedgerEntry]:
+    """Return what actions saved so far, an entry per action and kind of dollars.
+
+    `rates`: rows of `warehouse.pricing.derive_device_rates` over the time since the first act.
+    """
+    if not actions:
+        return []
+    parts = {a.action: SavingParts() for a in actions}
+    ends = {a.action: min((now, *a.ends)) for a in actions}
+    by_device = _group_rates(rates)
+    for row in _read_devices_after(views, actions, ends):
+        _split(parts[row["action"]], row, by_device)
+    past = IdleHistory.of(views, actions, now)
+    startups = _read_startups(views, actions)
+    return [
+        entry
+        for action in actions
+        for entry in _entries(
+            action,
+            parts[action.action],
+            (ends[action.action], _horizon(action, now)),
+            past,
+            startups,
+        )
+    ]
+
+
+def predict_savings(
+    views: Views, actions: Sequence[MeasuredAction], now: datetime
+) -> SavingForecast:
+    """Return what all these actions together should have released by now, and within what.
+
+    It rests on what was known before each act, and on nothing that came after.
+    """
+    if not actions:
+        return SavingForecast(0.0, 0.0, 0.0)
+    parts = {a.action: SavingParts() for a in actions}
+    ends = {a.action: min((now, *a.ends)) for a in actions}
+    for row in _read_devices_after(views, actions, ends):
+        _split(parts[row["action"]], row, {})
+    past = IdleHistory.of(views, actions, now)
+    stretches = []
+    for action in actions:
+        lengths, ended, age, numbers = past.before(action)
+        last = _horizon(action, now)
+        gpus_and_horizons = tuple(
+            (gpus, (min(taken_at or last, last) - action.at).total_seconds() / HOUR_S)
+            for gpus, taken_at in parts[action.action].held
+        )
+        stretches.append(IdleStretches(lengths, ended, age, numbers, gpus_and_horizons))
+    return forecast_savings(stretches)
+
+
+def _split(parts: SavingParts, row: Row, rates: Mapping[tuple[str, str], list[Row]]) -> None:
+    """Give every second of one stretch of a device since the act to one kind."""
+    since, until = _utc(row["since"]), _utc(row["until"])
+    length = (until - since).total_seconds()
+    share, weight = float(row["kept"]), float(row["weight"] or 0.0)
+    if row["is_first"]:
+        taken_at = row["taken_over"]
+        parts.held.append((float(row["share"]) * weight, _utc(taken_at) if taken_at else None))
+    gone_s, unknown_s = _split_absence(row, since, until)
+    own_s = min(row["own_s"], share * length)
+    served_s = min(row["served_s"], share * length - own_s)
+    gone_s = min(gone_s * share, share * length - own_s - served_s)
+    unknown_s = min(unknown_s * share, share * length - own_s - served_s - gone_s)
+    free_s = share * length - own_s - served_s - gone_s - unknown_s
+    parts.unknown_hours += unknown_s * weight / HOUR_S
+    rate = _rate(rates.get((row["cluster"], row["device"]), []), since, until, weight)
+    parts.held_hours += share * length * weight / HOUR_S
+    if rate is not None:
+        parts.held_usd += rate * Decimal(repr(share * length * weight / HOUR_S))
+    reserved = row["capacity_type"] == "reserved"
+    gone_kind: SavingKind = "released"
+    if reserved:
+        gone_kind = "sunk"
+    elif row["provider"] in CLOUDS:
+        gone_kind = "cash"
+    idle_kind: SavingKind = "sunk" if reserved else "released"
+    split: tuple[tuple[SavingKind, float], ...] = (
+        ("served", served_s),
+        (gone_kind, gone_s),
+        (idle_kind, free_s),
+    )
+    for kind, seconds in split:
+        parts.add(kind, seconds * weight / HOUR_S, rate)
+
+
+def _split_absence(row: Row, since: datetime, until: datetime) -> tuple[float, float]:
+    """Return for how many seconds a device's node was gone, and its state unknown before that."""
+    gone_at = until if row["gone_at"] is None else min(max(_utc(row["gone_at"]), since), until)
+    gone_s = (until - gone_at).total_seconds()
+    seen_until = _utc(row["seen_until"]) if row["seen_until"] else since
+    silent_s = (gone_at - max(min(seen_until, gone_at), since)).total_seconds()
+    end = _utc(row["back"]) if row["gone_at"] is None else gone_at
+    return gone_s, silent_s if (end - seen_until).total_seconds() > GONE_S else 0.0
+
+
+def _entries(
+    action: MeasuredAction,
+    parts: SavingParts,
+    until: tuple[datetime, datetime],
+    past: IdleHistory,
+    startups: Mapping[str, Row],
+) -> list[LedgerEntry]:
+    """Return the entries of an action; prediction and restart go with the largest kind.
+
+    `until`: the end of what was saved, and of what was predicted. The prediction reaches to now
+    whether or not the workload came back before: else it would know how it ended.
+    """
+    end, now = until
+    kinds = sorted(parts.hours, key=lambda k: (-parts.hours[k], k)) or ["released"]
+    lengths, ended, age, _ = past.before(action)
+    remaining: dict[datetime, float] = {}
+    predicted = 0.0
+    for gpus, taken_at in parts.held:
+        last = now if taken_at is None else min(taken_at, now)
+        if last not in remaining:
+            within = (last - action.at).total_seconds() / HOUR_S
+            remaining[last] = expected_rest(lengths, ended, age, within)
+        predicted += gpus * remaining[last]
+    total = sum(parts.hours.values())
+    total_usd = sum(parts.usd.values(), Decimal())
+    per_hour = None if parts.unpriced or not total else total_usd / Decimal(repr(total))
+    restart = startups.get(action.action)
+    cost = None if restart is None or restart["unpriced"] else restart["usd"]
+    lost = 0.0 if restart is None else float(restart["gpu_hours"] or 0.0)
+    entries = []
+    for n, kind in enumerate(kinds):
+        usd = None if parts.unpriced else parts.usd.get(kind, Decimal())
+        entries.append(
+            LedgerEntry(
+                action=action.action,
+                policy=action.policy,
+                kind=kind,
+                start=action.at,
+                end=end,
+                predicted_gpu_hours=predicted if n == 0 else 0.0,
+                gpu_hours=parts.hours.get(kind, 0.0) - (lost if n == 0 else 0.0),
+                predicted_usd=_round_down(
+                    None if per_hour is None else per_hour * Decimal(repr(predicted))
+                )
+                if n == 0
+                else Decimal(),
+                usd=_round_down(
+                    None if usd is None else usd - ((cost or Decimal()) if n == 0 else 0)
+                ),
+                restart_usd=_round_down(cost) if n == 0 else None,
+                regretted=action.regretted,
+                unknown_gpu_hours=parts.unknown_hours if n == 0 else 0.0,
+                held_gpu_hours=parts.held_hours if n == 0 else 0.0,
+                held_usd=None
+                if parts.unpriced
+                else _round_up(parts.held_usd if n == 0 else Decimal()),
+            )
+        )
+    return entries
+
+
+def _read_devices_after(
+    views: Views, actions: Sequence[MeasuredAction], ends: Mapping[str, datetime]
+) -> list[dict[str, Any]]:
+    documents = [
+        {**_to_names(a), "acted": _naive(a.at), "back": _naive(ends[a.action])} for a in actions
+    ]
+    parameters = {
+        "acts": msgspec.json.encode(documents).decode(),
+        "slack_s": SLACK_S,
+        "gone_s": GONE_S,
+        "removals": list(REMOVALS),
+    }
+    rows: list[dict[str, Any]] = views.query(_sql("after"), parameters).to_pylist()
+    return rows
+
+
+def _read_startups(views: Views, actions: Sequence[MeasuredAction]) -> dict[str, Row]:
+    documents = [{**_to_names(a), "back": _naive(a.returned_at)} for a in actions if a.returned_at]
+    if not documents:
+        return {}
+    parameters = {"acts": msgspec.json.encode(documents).decode(), "within_s": STARTUP_S}
+    return {row["action"]: row for row in views.query(_sql("startup"), parameters).to_pylist()}
+
+
+def _group_rates(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
+    by_device: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        by_device.setdefault((row["cluster"], row["device"]), []).append(row)
+    return by_device
+
+
+def _rate(rows: Sequence[Row], start: datetime, end: datetime, weight: float) -> Decimal | None:
+    """Return the mean rate per GPU-hour over a time; None where a part of it has no price."""
+    total, seconds = Decimal(), 0.0
+    for row in rows:
+        since, until = max(_utc(row["from_at"]), start), min(_utc(row["to_at"]), end)
+        length = (until - since).total_seconds()
+        if length > 0 and row["loaded_usd_h"] is not None:
+            total += Decimal(str(row["loaded_usd_h"])) * Decimal(repr(length))
+            seconds += length
+    if not seconds or not weight:
+        return None
+    return total / Decimal(repr(seconds)) / Decimal(repr(weight))
+
+
+def get_window(actions: Sequence[MeasuredAction], now: datetime) -> Window:
+    """Return the time over which rates are needed."""
+    return Window(min(a.at for a in actions) - timedelta(seconds=SLACK_S), now)
+
+
+def _to_names(action: MeasuredAction) -> dict[str, str]:
+    names = ("action", "cluster", "namespace", "workload_kind", "workload")
+    return {name: getattr(action, name) for name in names}
+
+
+def _naive(timestamp: datetime | None) -> str | None:
+    return None if timestamp is None else timestamp.astimezone(UTC).replace(tzinfo=None).isoformat()
+
+
+def _utc(timestamp: datetime) -> datetime:
+    return timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
+
+
+def _round_down(usd: Decimal | None) -> Decimal | None:
+    return None if usd is None else usd.quantize(SMALLEST, ROUND_DOWN)
+
+
+def _round_up(usd: Decimal) -> Decimal:
+    return usd.quantize(SMALLEST, ROUND_UP)
+
+
+def _horizon(action: MeasuredAction, now: datetime) -> datetime:
+    return now if action.until is None else min(action.until, now)
+
+
+def _sql(name: str) -> str:
+    return files("actions.savings").joinpath(f"{name}.sql").read_text(encoding="utf-8")

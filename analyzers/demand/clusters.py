@@ -1,0 +1,177 @@
+"""Read demand, arrivals, capacity and prices of each cluster."""
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from analyzers.demand.forecast import DAY, DemandForecast, forecast_day
+from analyzers.demand.reservations import ReservedGpus
+from analyzers.pending import MeasureTimes, read_pending, sum_gpus
+from analyzers.queries import load_sql
+from analyzers.query_cache import cache_query
+from analyzers.quota.fair import Doubles
+from analyzers.quota.tables import read_demand
+from fallow.gpu_models import canonical
+from fallow.protocols import Views
+from fallow.settings import DemandSettings
+from fallow.window import Window
+
+
+class ClusterCapacity(msgspec.Struct, frozen=True):
+    """What a cluster's ledger says of the window, hour by hour."""
+
+    hours: Doubles
+    """Hours since 1970."""
+    free: Doubles
+    gpus: float
+    usd_h: float | None
+    """Mean price of a GPU-hour; None where a part has none."""
+    reserved: dict[str, ReservedGpus]
+    """By GPU model."""
+
+
+class ClusterDemand(msgspec.Struct, frozen=True):
+    """One cluster's demand, and what there is for it."""
+
+    name: str
+    history_days: int
+    forecasts: dict[str, DemandForecast]
+    """By queue (a namespace where its pods name none), and `(all)`."""
+    next_day: datetime
+    arrivals: dict[datetime, float]
+    since: datetime
+    """Where the arrivals begin."""
+    capacity: ClusterCapacity | None
+    waiting_gpus: float = 0.0
+    """GPUs that pods without a node ask for at the window's end."""
+
+
+@cache_query
+def read_clusters(views: Views, window: Window, settings: DemandSettings) -> list[ClusterDemand]:
+    """Return the clusters in which pods asked for GPUs, by name."""
+    span = {"since": window.end - timedelta(days=settings.history_days), "until": window.end}
+    pods = _name_queues(read_demand(views, span), views)
+    lead_s = settings.lead.total_seconds()
+    arrived = views.query(load_sql("demand/arrivals"), {**span, "lead_s": lead_s}).to_pylist()
+    bought = pl.DataFrame(
+        views.query(load_sql("demand/capacity"), {"since": window.start, "until": window.end})
+    )
+    found = []
+    seen = views.query(load_sql("demand/seen")).to_pylist()
+    waiting = read_pending(views, MeasureTimes.at([row["cluster"] for row in seen], window.end))
+    for row in seen:
+        name, since = row["cluster"], max(_make_aware(row["first_seen"]), span["since"])
+        if since >= window.end:
+            continue
+        mine = pods.filter(pl.col("cluster") == name)
+        made, days = _forecast_queues(mine, since, window.end, settings)
+        found.append(
+            ClusterDemand(
+                name,
+                days,
+                made,
+                window.end.replace(hour=0, minute=0, second=0, microsecond=0),
+                {_make_aware(a["bucket"]): a["gpus"] for a in arrived if a["cluster"] == name},
+                since,
+                _build_capacity(bought.filter(pl.col("cluster") == name)),
+                round(sum_gpus(waiting.get((name, 1), {})), 6),
+            )
+        )
+    return found
+
+
+def read_price_ratios(views: Views, window: Window) -> dict[str, float]:
+    """Return the price of a reserved GPU-hour over that by the hour, by model."""
+    prices: dict[str, dict[str, float]] = {}
+    for row in views.query(load_sql("demand/rates"), {"until": window.end}).to_pylist():
+        prices.setdefault(row["model"], {})[row["term"]] = float(row["usd_h"])
+    return {
+        model: by["reserved"] / by["on-demand"]
+        for model, by in prices.items()
+        if "reserved" in by and "on-demand" in by
+    }
+
+
+def _name_queues(pods: pl.DataFrame, views: Views) -> pl.DataFrame:
+    """Name the queue of each row: a namespace, its own queue, or one that namespaces share."""
+    shared = views.query(load_sql("demand/shared_queues")).to_pylist()
+    names = [f"{row['cluster']}/{row['name']}" for row in shared]
+    known = pl.concat_str("cluster", pl.lit("/"), "queue").is_in(names)
+    return pods.with_columns(
+        name=pl.when(known)
+        .then(pl.col("queue"))
+        .when(pl.col("queue") == "")
+        .then(pl.col("namespace"))
+        .otherwise(pl.concat_str("namespace", pl.lit("/"), "queue"))
+    )
+
+
+def _forecast_queues(
+    pods: pl.DataFrame, since: datetime, until: datetime, settings: DemandSettings
+) -> tuple[dict[str, DemandForecast], int]:
+    """Forecast the queues that had the most GPU-hours, from whole days that were seen whole."""
+    hour = int(-(-since.timestamp() // 3600))
+    first = hour + (-hour) % DAY
+    last = int(until.timestamp()) // 3600 // DAY * DAY
+    days = (last - first) // DAY
+    if days < 1 or pods.is_empty():
+        return {}, max(days, 0)
+    inside = pods.filter(pl.col("hour").is_between(first, last, closed="left"))
+    wide = (
+        inside.group_by("hour", "name")
+        .agg(pl.col("gpus").sum())
+        .pivot("name", index="hour", values="gpus")
+        .sort("hour")
+        .drop("hour")
+        .fill_null(0)
+    )
+    sums = wide.sum().row(0)
+    names = sorted(wide.columns, key=lambda n: (-sums[wide.columns.index(n)], n))
+    series = {"(all)": wide.sum_horizontal().to_numpy()} if len(names) > 1 else {}
+    series |= {n: wide[n].to_numpy() for n in names[: settings.most_queues]}
+    weekday = datetime.fromtimestamp(first * 3600, UTC).weekday()
+    return {
+        n: forecast_day(np.maximum(values, 0), weekday, settings.least_skill)
+        for n, values in series.items()
+    }, days
+
+
+def _build_capacity(rows: pl.DataFrame) -> ClusterCapacity | None:
+    if rows.is_empty():
+        return None
+    names = {m: known.gpu_model if (known := canonical(m)) else m for m in rows["model"].unique()}
+    rows = rows.with_columns(
+        hour=pl.col("hour").dt.epoch("s") // 3600, model=pl.col("model").replace(names)
+    )
+    sums = rows.group_by("hour").agg(pl.col("free", "gpu_hours").sum()).sort("hour")
+    paid = float(rows["gpu_hours"].sum())
+    priced = paid > 0 and not rows["unpriced"].sum()
+    hours = sums["hour"].to_numpy()
+    reserved = {}
+    for (model,), own in rows.group_by("model", maintain_order=True):
+        kind = pl.col("capacity_type")
+
+        def course(only: pl.Expr, value: str, own: pl.DataFrame = own) -> Doubles:
+            made = np.zeros(len(hours))
+            part = own.filter(only).group_by("hour").agg(pl.col(value).sum())
+            made[np.searchsorted(hours, part["hour"].to_numpy())] = part[value].to_numpy()
+            return made
+
+        reserved[str(model)] = ReservedGpus(
+            course(kind == "reserved", "held"),
+            course(kind == "reserved", "gpu_hours"),
+            course(kind == "on-demand", "held"),
+        )
+    return ClusterCapacity(
+        hours.astype(np.float64),
+        sums["free"].to_numpy(),
+        float(sums["gpu_hours"].mean() or 0),  # type: ignore[arg-type]
+        float(rows["usd"].cast(pl.Float64).sum()) / paid if priced else None,
+        reserved,
+    )
+
+
+def _make_aware(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

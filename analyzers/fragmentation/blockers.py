@@ -1,0 +1,62 @@
+"""Whose pods keep free GPUs from being used: what is lost on a node, shared among its pods.
+
+What lacks CPU falls to the pods that ask for more CPU than their GPUs' part of the node, by what
+they ask beyond it; what lacks GPUs, slivers included, to those that hold GPUs there, by how many.
+What lacks both is halved.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from analyzers.fragmentation.cluster_state import ClusterState
+from fallow.fragmentation import FragmentationMeasure, PodType
+from fallow.models import UNRESOLVED
+
+MOST_BLOCKERS = 10
+"""Workloads that a finding names."""
+
+MILLI = 1000
+
+
+def rank_blockers(
+    picture: ClusterState, rows: list[int], types: Sequence[PodType]
+) -> list[dict[str, Any]]:
+    """Return the workloads that cost `types` the most free GPUs on these nodes, worst first."""
+    by = FragmentationMeasure(types).causes_by_node(
+        picture.cpu[-1][rows], picture.gpu[-1][rows], [picture.nodes[n].model for n in rows]
+    )
+    for_cpu = dict(zip(rows, by["lack-cpu"] + by["lack-both"] / 2, strict=True))
+    for_gpu = dict(zip(rows, by["lack-gpu"] + by["sliver"] + by["lack-both"] / 2, strict=True))
+    row_of = {picture.nodes[n].name: n for n in rows}
+    there: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for pod in picture.pods:
+        if pod["node"] in row_of:
+            there[row_of[pod["node"]]].append(pod)
+    owners: dict[tuple[str, str, str], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    for n, pods in there.items():
+        node = picture.nodes[n]
+        part = (node.cpu_milli or 0) / max(node.gpus, 1)
+        beyond = [max(0.0, pod["cpu_milli"] - part * pod["gpus"]) for pod in pods]
+        asked = beyond if sum(beyond) else [float(pod["cpu_milli"]) for pod in pods]
+        held = [float(pod["gpus"]) for pod in pods]
+        for pod, cpu, gpus in zip(pods, asked, held, strict=True):
+            kind = pod["workload_kind"] or UNRESOLVED
+            sums = owners[pod["namespace"] or "", kind, pod["workload"] or pod["pod"]]
+            sums[0] += for_cpu[n] * cpu / (sum(asked) or 1)
+            sums[1] += for_gpu[n] * gpus / (sum(held) or 1)
+            sums[2] += 1
+    ranked = sorted(owners.items(), key=lambda item: (-item[1][0] - item[1][1], item[0]))
+    return [
+        {
+            "namespace": namespace,
+            "workload_kind": kind,
+            "workload": workload,
+            "pods": int(count),
+            "gpus_lost": round(float(cpu + gpu) / MILLI, 3),
+            "by_its_cpu": round(float(cpu) / MILLI, 3),
+            "by_its_gpus": round(float(gpu) / MILLI, 3),
+        }
+        for (namespace, kind, workload), (cpu, gpu, count) in ranked[:MOST_BLOCKERS]
+        if cpu + gpu > 0
+    ]

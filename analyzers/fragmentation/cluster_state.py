@@ -1,0 +1,235 @@
+"""What was free where, read from the warehouse into arrays over nodes and moments."""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from analyzers.budgets import DisruptionBudgets
+from analyzers.fragmentation.inventory import (
+    UNKNOWN_CPU,
+    WHOLE,
+    GpuNode,
+    build_nodes,
+    get_or,
+    read_devices,
+)
+from analyzers.fragmentation.request_mix import RequestMix, read_requests
+from analyzers.pending import MeasureTimes, Pending, read_pending
+from analyzers.queries import load_sql
+from fallow.fragmentation import Integers
+from fallow.protocols import Views
+from fallow.window import Window
+
+PARTS = 24
+"""Moments of a window at which the fleet is measured; the last one is told in full."""
+UNSEEN_S = 600
+"""A pod that the inventory saw so lately is taken to be there still."""
+
+
+class UnallocatedCost(msgspec.Struct):
+    """What nobody held in the window; `usd` None = no price, or nothing posted."""
+
+    gpu_hours: float = 0.0
+    usd: Decimal | None = None
+
+
+class ClusterState(msgspec.Struct):
+    """One cluster; the arrays have a row per node and moment, the last moment's last."""
+
+    cluster: str
+    still: bool
+    nodes: list[GpuNode]
+    cpu: Integers
+    """Free milli-CPU [moment, node]."""
+    memory: Integers
+    """Free bytes [moment, node]."""
+    gpu: Integers
+    """Free milli-GPU [moment, node, device]; 0 beyond a node's devices and where it is closed."""
+    devices: list[list[str]]
+    """Names of each node's devices, in the arrays' order."""
+    mig: list[dict[str, Any]]
+    """MIG instances at the last moment, rows of `devices.sql`."""
+    pods: list[dict[str, Any]]
+    demand: RequestMix
+    free: dict[str, UnallocatedCost]
+    stranded: dict[str, UnallocatedCost]
+    budgets: DisruptionBudgets
+    pending: list[Pending]
+    """Pods that waited for GPUs, by moment."""
+    unseen_gpus: int = 0
+    """GPUs of the inventory that nobody looks at: unknown, never idle."""
+    notes: list[str] = []
+
+
+def read_cluster_states(
+    views: Views, window: Window, cover: float, least_pods: int
+) -> list[ClusterState]:
+    """Return one picture per cluster that has nodes with GPUs, by name."""
+    since, until = window.bounds().values()
+    looks = views.query(
+        load_sql("fragmentation/moments"), {"since": since, "until": until, "parts": PARTS}
+    ).to_pylist()
+    if not looks:
+        return []
+    clusters = sorted({row["cluster"] for row in looks})
+    moments = MeasureTimes(
+        [row["cluster"] for row in looks],
+        [row["nth"] for row in looks],
+        [row["moment"] for row in looks],
+        [row["still"] for row in looks],
+    )
+    every = msgspec.structs.asdict(moments)
+    last = {row["cluster"]: row for row in looks}
+    named = {"clusters": clusters}
+    read = {
+        "nodes": views.query(load_sql("fragmentation/nodes"), named),
+        "devices": views.query(
+            load_sql("fragmentation/devices"),
+            {k: every[k] for k in ("clusters", "nths", "moments")},
+        ),
+        "asked": views.query(load_sql("fragmentation/asked"), {**every, "unseen_s": UNSEEN_S}),
+        "pods": views.query(
+            load_sql("fragmentation/pods"),
+            {
+                "clusters": list(last),
+                "moments": [row["moment"] for row in last.values()],
+                "stills": [row["still"] for row in last.values()],
+                "unseen_s": UNSEEN_S,
+            },
+        ),
+        "money": views.query(load_sql("fragmentation/money"), {"since": since, "until": until}),
+    }
+    rows: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for name, table in read.items():
+        for row in table.to_pylist():
+            rows.setdefault(row["cluster"], {}).setdefault(name, []).append(row)
+    asked = read_requests(views, window, clusters, [c for c in clusters if last[c]["still"]])
+    budgets = DisruptionBudgets.read(views, window)
+    waiting = read_pending(views, moments)
+    return [
+        _build_cluster_state(
+            c,
+            last[c],
+            rows.get(c, {}),
+            RequestMix.of(asked.get(c, []), cover, least_pods),
+            budgets,
+            [waiting.get((c, nth), {}) for nth in range(1, last[c]["nth"] + 1)],
+        )
+        for c in clusters
+        if rows.get(c, {}).get("nodes") or rows.get(c, {}).get("devices")
+    ]
+
+
+def _build_cluster_state(  # noqa: PLR0917  (one caller)
+    cluster: str,
+    last: Mapping[str, Any],
+    rows: Mapping[str, list[dict[str, Any]]],
+    demand: RequestMix,
+    budgets: DisruptionBudgets,
+    waiting: list[Pending],
+) -> ClusterState:
+    moments, still = last["nth"], last["still"]
+    devices = rows.get("devices", [])
+    parents = {row["parent"] for row in devices if row["parent"]}
+    boards = [r for r in devices if not r["parent"] and r["device"] not in parents]
+    nodes = build_nodes(rows.get("nodes", []), boards)
+    row_of = {node.name: n for n, node in enumerate(nodes)}
+    names: list[list[str]] = [[] for _ in nodes]
+    if still:
+        names = [[f"{node.name}/gpu{k}" for k in range(node.gpus)] for node in nodes]
+    else:
+        for device, node in {r["device"]: r["node"] for r in boards}.items():
+            names[row_of[node]].append(device)
+    width = max((len(one) for one in names), default=0) or 1
+    gpu = np.zeros((moments, len(nodes), width), np.int64)
+    place = {d: (n, k) for n, one in enumerate(names) for k, d in enumerate(one)}
+    if still:
+        for n, one in enumerate(names):
+            gpu[:, n, : len(one)] = WHOLE
+        unplaced = take_held(gpu[0], row_of, place, rows.get("pods", []))
+    else:
+        unplaced = 0
+        for r in boards:
+            gpu[(r["nth"] - 1, *place[r["device"]])] = max(0, round(WHOLE * (1 - r["held"])))
+    gpu[:, [n for n, node in enumerate(nodes) if not node.open]] = 0
+    cpu = np.array([get_or(node.cpu_milli, UNKNOWN_CPU) for node in nodes], np.int64)
+    memory = np.array([get_or(node.memory_bytes, 1 << 60) for node in nodes], np.int64)
+    cpus, memories = np.tile(cpu, (moments, 1)), np.tile(memory, (moments, 1))
+    for r in rows.get("asked", []):
+        if r["node"] in row_of:
+            cpus[r["nth"] - 1, row_of[r["node"]]] -= r["cpu_milli"]
+            memories[r["nth"] - 1, row_of[r["node"]]] -= r["memory_bytes"]
+    money = rows.get("money", [])
+    seen = [len(one) for one in names]
+    under_mig = {r["node"] for r in devices if r["parent"]}
+    return ClusterState(
+        cluster,
+        still,
+        nodes,
+        np.maximum(cpus, 0),
+        np.maximum(memories, 0),
+        gpu,
+        names,
+        [r for r in devices if r["parent"] and r["nth"] == moments],
+        rows.get("pods", []),
+        demand,
+        _read_money(money, "free"),
+        _read_money(money, "stranded"),
+        budgets,
+        waiting,
+        sum(
+            max(0, node.gpus - seen[n])
+            for n, node in enumerate(nodes)
+            if node.name not in under_mig
+        ),
+        _build_notes(nodes, unplaced),
+    )
+
+
+def take_held(
+    gpu: Integers,
+    row_of: Mapping[str, int],
+    place: Mapping[str, tuple[int, int]],
+    pods: Sequence[Mapping[str, Any]],
+) -> int:
+    """Take from `gpu` what the pods of a still cluster hold; return how many named no device.
+
+    A pod whose devices nobody names takes the node's first ones that are free enough.
+    """
+    guessed = 0
+    for pod in pods:
+        if not pod["gpus"]:
+            continue
+        n = row_of[pod["node"]]
+        named = read_devices(pod)
+        if named:
+            for device, share in named:
+                if device in place:
+                    gpu[place[device]] -= round(WHOLE * share)
+            continue
+        guessed += 1
+        count = int(np.ceil(pod["gpus"]))
+        part = round(WHOLE * pod["gpus"] / count)
+        fits = np.flatnonzero(gpu[n] >= part)
+        gpu[n, fits[np.argsort(gpu[n, fits], kind="stable")][:count]] -= part
+    np.maximum(gpu, 0, out=gpu)
+    return guessed
+
+
+def _read_money(rows: list[dict[str, Any]], state: str) -> dict[str, UnallocatedCost]:
+    return {
+        r["node"]: UnallocatedCost(r["gpu_hours"], r["usd"]) for r in rows if r["state"] == state
+    }
+
+
+def _build_notes(nodes: Sequence[GpuNode], unplaced: int) -> list[str]:
+    blind = sum(node.cpu_milli is None for node in nodes)
+    told = []
+    if blind:
+        told.append(f"CPU of {blind} nodes is unknown: nothing there is said to lack it")
+    if unplaced:
+        told.append(f"devices of {unplaced} pods are not named: taken as packed on their nodes")
+    return told

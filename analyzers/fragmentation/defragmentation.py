@@ -1,0 +1,172 @@
+"""The defragmentation plan of one pool: its ground from a picture, and the plan as a document."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from analyzers.fragmentation.cluster_state import ClusterState
+from analyzers.fragmentation.inventory import GpuNode, read_devices
+from analyzers.fragmentation.movable import MoveTerms, decide_terms
+from analyzers.fragmentation.placement import (
+    FreeSlot,
+    MovePlan,
+    NodeSpace,
+    PlacedPod,
+    PoolPlacement,
+)
+from analyzers.selectors import match_selector
+from fallow.fragmentation import Integers
+
+MIB = 2**20
+ANY = "*"
+"""Namespaces that a term's own selector chooses: any may be meant."""
+MOST_CPU = 10_000_000
+"""Stands for unknown free CPU and memory where numbers must stay small."""
+
+
+def build_placement(
+    picture: ClusterState, rows: Sequence[int], slot: FreeSlot, also: Sequence[str]
+) -> PoolPlacement:
+    """Return the open nodes of a pool with the pods on them."""
+    open_rows = [n for n in rows if picture.nodes[n].open]
+    place_of = {picture.nodes[n].name: k for k, n in enumerate(open_rows)}
+    spot = {d: k for n in open_rows for k, d in enumerate(picture.devices[n])}
+    places = [
+        NodeSpace(
+            picture.nodes[n].name,
+            min(int(picture.cpu[-1][n]), MOST_CPU),
+            min(int(picture.memory[-1][n]) // MIB, MOST_CPU),
+            tuple(int(m) for m in picture.gpu[-1][n][: len(picture.devices[n])]),
+            _name_sort(picture.nodes[n]),
+            picture.nodes[n].zone,
+            frozenset(":".join(taint) for taint in picture.nodes[n].taints),
+            picture.nodes[n].labels or {},
+        )
+        for n in open_rows
+    ]
+    tenants, budgets = [], dict[str, int]()
+    terms_of = _decide_all_terms(picture, also)
+    # A gang of which pods run on other nodes than these does not move.
+    outside = {terms_of[p["uid"]].group for p in picture.pods if p["node"] not in place_of} - {""}
+    for pod in picture.pods:
+        if pod["node"] not in place_of:
+            continue
+        on = terms_of[pod["uid"]]
+        named = [(spot[d], round(1000 * share)) for d, share in read_devices(pod) if d in spot]
+        stays = on.stays
+        if not stays and pod["gpus"] and not named:
+            stays = "its devices are not named"
+        if not stays and on.group in outside:
+            stays = "pods of its gang are on other nodes"
+        if on.budget:
+            budgets[on.budget] = on.allowed
+        tenants.append(
+            PlacedPod(
+                pod["uid"],
+                f"{pod['namespace']}/{pod['pod']}",
+                place_of[pod["node"]],
+                tuple(named),
+                pod["cpu_milli"],
+                -(-pod["memory_bytes"] // MIB),
+                on.group,
+                on.budget,
+                stays,
+                on.zonal,
+                on.selector,
+            )
+        )
+    return PoolPlacement(places, tenants, slot, budgets)
+
+
+def _decide_all_terms(picture: ClusterState, also: Sequence[str]) -> dict[str, MoveTerms]:
+    """Return on what terms each pod may move; one that others keep their distance from stays."""
+    shunned = _find_separations(picture.pods)
+    found = {}
+    for pod in picture.pods:
+        covering = picture.budgets.of(picture.cluster, pod["namespace"], pod["labels"])
+        on = decide_terms(pod, also, covering)
+        if not on.stays and shunned and _is_separated(shunned, pod):
+            on = msgspec.structs.replace(on, stays="other pods must stand apart from it")
+        found[pod["uid"]] = on
+    return found
+
+
+def _find_separations(pods: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Return by namespace what pods must stand apart from: that rule holds both ways."""
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for pod in pods:
+        if not pod["constraints"] or '"apart"' not in pod["constraints"]:
+            continue
+        for term in msgspec.json.decode(pod["constraints"])["apart"]:
+            for namespace in term.get("namespaces") or [pod["namespace"]]:
+                found.setdefault(namespace, {})[repr(term["selector"])] = term["selector"]
+    return {namespace: list(terms.values()) for namespace, terms in found.items()}
+
+
+def _is_separated(
+    shunned: Mapping[str, Sequence[Mapping[str, Any]]], pod: Mapping[str, Any]
+) -> bool:
+    there = [*shunned.get(pod["namespace"], ()), *shunned.get(ANY, ())]
+    labels = msgspec.json.decode(pod["labels"]) if there and pod["labels"] else {}
+    return any(match_selector(selector, labels) for selector in there)
+
+
+def describe_plan(on: PoolPlacement, found: MovePlan | None, wanted: int) -> dict[str, Any]:
+    """Return a plan as findings tell it; without one, what stands in its way."""
+    slot = msgspec.to_builtins(on.slot)
+    stay = Counter(t.stays.partition(":")[0] for t in on.tenants if t.stays and t.devices)
+    told: dict[str, Any] = {
+        "slot": {name: value for name, value in slot.items() if value},
+        "slots_now": sum(on.slots(n) for n in range(len(on.places))),
+        "slots_wanted": wanted,
+        "pods_that_may_move": len(on.movable()),
+        "pods_that_stay": dict(sorted(stay.items())),
+    }
+    if found is None:
+        return {**told, "slots_freed": 0, "moves": [], "why": "no plan was found"}
+    pods = {t.uid: t for t in on.tenants}
+    return {
+        **told,
+        "slots_freed": len(found.slots),
+        "on_nodes": [on.places[n].name for n in found.slots],
+        "restarts": found.restarts,
+        "fewest_possible": found.fewest,
+        "proven_fewest": found.proven,
+        "moves": [
+            {
+                "pod": pods[move.uid].name,
+                "gpus": round(sum(m for _, m in pods[move.uid].devices) / 1000, 3),
+                "from": on.places[move.source].name,
+                "to": on.places[move.target].name,
+                "devices": list(move.devices),
+            }
+            for move in found.moves
+        ],
+    }
+
+
+def apply_plan(on: PoolPlacement, found: MovePlan) -> tuple[Integers, Integers]:
+    """Return free milli-CPU [place] and milli-GPU [place, device] once the plan is done."""
+    width = max(len(place.gpu) for place in on.places)
+    gpu = np.zeros((len(on.places), width), np.int64)
+    for k, place in enumerate(on.places):
+        gpu[k, : len(place.gpu)] = place.gpu
+    cpu = np.array([place.cpu_milli for place in on.places], np.int64)
+    pods = {t.uid: t for t in on.tenants}
+    for move in found.moves:
+        pod = pods[move.uid]
+        for device, milli in pod.devices:
+            gpu[pod.place, device] += milli
+        for device in move.devices:
+            gpu[move.target, device] -= pod.milli
+        cpu[pod.place] += pod.cpu_milli
+        cpu[move.target] -= pod.cpu_milli
+    return cpu, gpu
+
+
+def _name_sort(node: GpuNode) -> str:
+    """Pods may have been meant for what their node is: they stay among its like."""
+    return f"{node.pool}|{node.model}|{node.instance_type}|{node.capacity_type}"

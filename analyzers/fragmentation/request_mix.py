@@ -1,0 +1,107 @@
+"""What the expected next pod asks for: the mix of the pods that were seen."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from analyzers.pending import parse_models
+from analyzers.queries import load_sql
+from fallow.fragmentation import PodType, popular, typical_mix
+from fallow.protocols import Views
+from fallow.window import Window
+
+WHOLE = 1000
+
+
+class RequestMix(msgspec.Struct, frozen=True):
+    """The mix of one cluster."""
+
+    types: tuple[PodType, ...]
+    pods: int
+    """Pods it was learned from."""
+    kinds: int
+    """Different requests among them; `types` are the popular ones."""
+    assumed: bool = False
+    """True: too few pods were seen, and this is the typical mix of another fleet."""
+    profiles: tuple[tuple[str, float], ...] = ()
+    """MIG profiles asked for, with their pods."""
+    sizes: tuple[tuple[int, int, int], ...] = ()
+    """(GPUs, milli-CPU, pods) of all that asked for whole GPUs."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, Any]], cover: float, least_pods: int) -> "RequestMix":
+        """Learn the mix from rows of `types.sql`; from fewer than `least_pods`, assume one."""
+        counts: dict[PodType, int] = {}
+        profiles: dict[str, float] = {}
+        for row in rows:
+            if row["profile"]:
+                profiles[row["profile"]] = profiles.get(row["profile"], 0.0) + row["pods"]
+                continue
+            kind = PodType(
+                row["cpu_milli"],
+                row["gpus"],
+                row["gpu_milli"],
+                parse_models(row["models"]),
+                popularity=0.0,
+                spec=row["models"] or "",
+            )
+            counts[kind] = counts.get(kind, 0) + row["pods"]
+        seen = sum(counts.values())
+        assumed = seen < least_pods or not any(kind.gpus for kind in counts)
+        return cls(
+            typical_mix() if assumed else popular(counts, cover),
+            seen,
+            len(counts),
+            assumed,
+            tuple(sorted(profiles.items())),
+            tuple((k.gpus, k.cpu_milli, n) for k, n in counts.items() if k.gpu_milli == WHOLE),
+        )
+
+    @property
+    def gpu_share(self) -> float:
+        """Return the part of the mix that asks for GPUs."""
+        return sum(kind.popularity for kind in self.types if kind.gpus)
+
+    def of_gpus(self) -> tuple[PodType, ...]:
+        """Return the types that ask for GPUs, as a mix of their own."""
+        return tuple(
+            msgspec.structs.replace(kind, popularity=kind.popularity / self.gpu_share)
+            for kind in self.types
+            if kind.gpus
+        )
+
+    def cpu_per_gpu(self) -> int:
+        """Return the median milli-CPU per GPU of the pods that ask for whole GPUs; 0 = none do."""
+        whole = [kind for kind in self.types if kind.gpus and kind.gpu_milli == WHOLE]
+        return _compute_median([(k.cpu_milli / k.gpus, k.popularity) for k in whole])
+
+    def cpu_of(self, gpus: int) -> int:
+        """Return the median milli-CPU of the pods that ask for so many GPUs; 0 = none do."""
+        return _compute_median(
+            [(float(cpu), float(n)) for size, cpu, n in self.sizes if size == gpus]
+        )
+
+
+def _compute_median(weighed: Sequence[tuple[float, float]]) -> int:
+    half, upto = sum(weight for _, weight in weighed) / 2, 0.0
+    for value, weight in sorted(weighed):
+        upto += weight
+        if upto >= half:
+            return round(value)
+    return 0
+
+
+def read_requests(
+    views: Views, window: Window, clusters: Sequence[str], stills: Sequence[str]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return what pods asked for, by cluster: in the window, or ever in a still cluster."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    asked = {
+        "clusters": list(clusters),
+        "stills": list(stills),
+        **window.bounds(),
+    }
+    for row in views.query(load_sql("fragmentation/types"), asked).to_pylist():
+        found.setdefault(row["cluster"], []).append(row)
+    return found

@@ -1,0 +1,150 @@
+"""The parts of each stretch in which its pods, too, were at rest, as known at each time."""
+
+import polars as pl
+
+from analyzers.idle import spans
+from analyzers.idle.signals import ACTIVITY_STEPS, AFTER_US, get_host_bounds
+from analyzers.queries import compose_steps
+from fallow.protocols import Views
+from fallow.settings import IdleSettings
+from fallow.window import Window
+from warehouse.signals.frozen import STILL_US
+
+_KEY = ("cluster", "namespace", "pod", "pod_uid")
+_KNOWN_AT = ("span", "from_us", "to_us", "known_us")
+
+
+def read_activity(
+    views: Views, window: Window, held: pl.DataFrame, settings: IdleSettings
+) -> pl.DataFrame:
+    """Return when the pods of stretches were active beside their devices, and when it was known.
+
+    `held` are their pods: span, cluster, namespace, pod, pod_uid, start, end. Returns span,
+    from_us, to_us, known_us.
+    """
+    named = held.select("span", *_KEY, "start", "end").unique()
+    known = pl.DataFrame(
+        views.query(
+            compose_steps(*ACTIVITY_STEPS, "idle/host_activity/known"),
+            {
+                **window.bounds(),
+                **get_host_bounds(settings),
+                "held": named.write_json(),
+                "after_us": AFTER_US,
+            },
+        )
+    )
+    return known.select(pl.col(name).cast(pl.Int64) for name in _KNOWN_AT)
+
+
+def find_repeats(members: pl.DataFrame) -> pl.DataFrame:
+    """Return when devices of stretches (span, start, end) repeated old values, as `activity`."""
+    return members.select(
+        "span",
+        from_us="start",
+        to_us="end",
+        known_us=pl.min_horizontal(pl.col("start") + STILL_US, "end"),
+    )
+
+
+def split_rows(
+    rows: pl.DataFrame, known: pl.DataFrame, *, least_us: int, slack_us: int | None
+) -> pl.DataFrame:
+    """Part each idle row (span, k, start, end, at, state) at what was known (as `activity`).
+
+    Of a row that lasts, the last part that is long enough is kept, and none that ended longer ago
+    than the slack. Without a slack every part that is long enough is a row. Intervals with less
+    than `least_us` between are one: between the two nothing could rest for long enough. Devices
+    beside others that compute (`partly idle`) are not parted: their pods are active.
+    """
+    idle = rows.filter(pl.col("state") == "idle")
+    if idle.is_empty() or known.is_empty():
+        return rows
+    if slack_us is None:
+        others = rows.filter(pl.col("state") != "idle")
+        return pl.concat([_list_parts(idle, known, least_us), others]).sort("span", "k", "start")
+    return _cut_to_last(idle, known, least_us, slack_us)
+
+
+def _list_parts(rows: pl.DataFrame, known: pl.DataFrame, least_us: int) -> pl.DataFrame:
+    """Return each part that is long enough; the rows are of one time."""
+    activity = (
+        _merge_islands(known, least_us)
+        .group_by("span", "island")
+        .agg(pl.col("from_us").min(), pl.col("to_us").max())
+    )
+    cut = spans.split_stretches(rows.select("span", "start", "end"), activity)
+    cut = cut.filter(pl.col("end") - pl.col("start") >= least_us)
+    return rows.drop("start", "end").join(cut, on="span").select(rows.columns)
+
+
+def _cut_to_last(
+    rows: pl.DataFrame, known: pl.DataFrame, least_us: int, slack_us: int
+) -> pl.DataFrame:
+    """Cut each row down to the last part that is long enough and not over."""
+    islands = _merge_islands(known, least_us).unique(["span", "known_us"], keep="last")
+    before = rows.sort("at").join_asof(
+        islands.sort("known_us"),
+        left_on="at",
+        right_on="known_us",
+        by="span",
+        strategy="backward",
+        allow_exact_matches=False,
+        check_sortedness=False,
+    )
+    start, end = pl.col("start"), pl.col("end")
+    begun = pl.min_horizontal(pl.max_horizontal(start, "from_us"), end)
+    done = pl.min_horizontal(pl.max_horizontal(start, "to_us"), end)
+    rested = pl.min_horizontal(pl.max_horizontal(start, pl.coalesce("rested_us", start)), end)
+    candidates = (
+        (done, end, end - done),
+        (begun, done, done - begun),
+        (rested, begun, begun - rested),
+    )
+    cut = before.with_columns(
+        part=pl.when(pl.col("to_us").is_null() | (candidates[0][2] >= least_us))
+        .then(0)
+        .when(candidates[1][2] >= least_us)
+        .then(1)
+        .when(candidates[2][2] >= least_us)
+        .then(2)
+    ).drop_nulls("part")
+    chosen = pl.col("part")
+    cut = cut.with_columns(
+        start=pl.when(pl.col("to_us").is_null())
+        .then(start)
+        .when(chosen == 0)
+        .then(candidates[0][0])
+        .when(chosen == 1)
+        .then(candidates[1][0])
+        .otherwise(candidates[2][0]),
+        end=pl.when(pl.col("to_us").is_null() | (chosen == 0))
+        .then(end)
+        .when(chosen == 1)
+        .then(candidates[1][1])
+        .otherwise(candidates[2][1]),
+    )
+    kept = cut.filter(pl.col("end") >= pl.col("at") - slack_us)
+    return kept.select(rows.columns).sort("span", "k")
+
+
+def _merge_islands(known: pl.DataFrame, least_us: int) -> pl.DataFrame:
+    """Return what was known of each interval of activity, by when: sorted by span, known_us.
+
+    from_us and to_us are the activity so far, rested_us the end of the activity before it.
+    """
+    known = known.sort("span", "from_us", "to_us").with_columns(
+        before=pl.col("to_us").cum_max().shift(1).over("span")
+    )
+    fresh = pl.col("before").is_null() | (pl.col("from_us") - pl.col("before") >= least_us)
+    known = known.with_columns(island=fresh.cast(pl.Int64).cum_sum().over("span"))
+    known = known.with_columns(
+        pl.col("from_us").min().over("span", "island").alias("from_us"),
+        rested_us=pl.col("before").first().over("span", "island"),
+    )
+    known = known.sort("span", "island", "known_us", "to_us").with_columns(
+        pl.col("to_us").cum_max().over("span", "island")
+    )
+    return known.sort("span", "known_us", "to_us").select(
+        "span", "island", "known_us", "from_us", "to_us", "rested_us"
+    )

@@ -1,0 +1,64 @@
+"""One hang is one finding: what two analyzers say of the same hours of the same job.
+
+`stalled_job` reads samples, progress and ranks; `busy_hang` of sizing reads hours of rollups and
+knows no ranks. Where both tell of a job, the first stays, and of the second only the hours that are
+another hang's.
+"""
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+import msgspec
+
+from analyzers.sizing.limits import get_limit
+from fallow.models import Claim, Finding, Recommendation
+
+STALLED, HANG = "stalled_job", "busy_hang"
+Owner = tuple[str, str, str, str]
+
+
+def remove_overlaps(findings: Sequence[Finding]) -> list[Finding]:
+    """Return findings without the hours of a hang that a stalled job is already."""
+    stalled: dict[Owner, list[Finding]] = {}
+    for finding in findings:
+        if finding.kind == STALLED:
+            stalled.setdefault(_get_owner(finding), []).append(finding)
+    made = []
+    for finding in findings:
+        known = stalled.get(_get_owner(finding), ()) if finding.kind == HANG else ()
+        other = _subtract_stalled(finding, known) if known else finding
+        if other is not None:
+            made.append(other)
+    return made
+
+
+def _subtract_stalled(hang: Finding, stalled: Sequence[Finding]) -> Finding | None:
+    """Return what is left of a hang by its hours; None = the edges of whole hours alone."""
+    hours = hang.gpu_hours - sum(finding.gpu_hours for finding in stalled)
+    # The first and the last hour of each stall are whole ones in rollups, at most.
+    edges = 2 * get_limit("hang_hours") * sum(len(f.details["devices"]) for f in stalled)
+    if hours <= edges:
+        return None
+    part = hours / hang.gpu_hours
+    return msgspec.structs.replace(
+        hang,
+        gpu_hours=round(hours, 6),
+        usd=None if hang.usd is None else hang.usd * Decimal(repr(part)),
+        recommendations=tuple(_scale_advice(advice, part) for advice in hang.recommendations),
+        details={**hang.details, "beside": [finding.id for finding in stalled]},
+    )
+
+
+def _scale_advice(advice: Recommendation, part: float) -> Recommendation:
+    claims = tuple(_scale_claim(claim, part) for claim in advice.claims)
+    return msgspec.structs.replace(advice, claims=claims)
+
+
+def _scale_claim(claim: Claim, part: float) -> Claim:
+    usd = None if claim.usd is None else claim.usd * Decimal(repr(part))
+    return msgspec.structs.replace(claim, gpu_hours=round(claim.gpu_hours * part, 6), usd=usd)
+
+
+def _get_owner(finding: Finding) -> Owner:
+    about = finding.subject
+    return about.cluster, about.namespace, about.workload_kind, about.workload

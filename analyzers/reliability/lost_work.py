@@ -1,0 +1,148 @@
+"""Work that failures threw away: what their pods computed since the last checkpoint.
+
+lives, events, XIDs ──► failures.py ─┐
+pod_sample ─► bursts.sql ─► written_by ─┼─► WorkLost, a row of `work_lost` ──► the ledger's `lost`
+fallow.dev/checkpoint-interval ─────────┘
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+import msgspec
+import polars as pl
+
+from analyzers.checkpoints import WORKLOAD, Checkpoints, Owner, find_write_bursts, parse_interval
+from analyzers.queries import load_sql
+from analyzers.reliability import event_queries
+from analyzers.reliability.failures import Cause, Failure, find_failures, sort_signs
+from analyzers.spot.tolerance import read_tolerances
+from fallow.protocols import Views
+from fallow.tables import Batch
+from fallow.window import Window
+
+LOOKBACK = timedelta(hours=24)
+"""Checkpoints are read from so much time before a failure."""
+LATE = timedelta(hours=1)
+"""Failures so long before a window are named again: the inventory knows of some of them late."""
+MISSING = 1.5
+"""A checkpoint seen longer ago than so many intervals is not the last one: some were not seen."""
+SURVIVORS = {"retried"}
+
+
+class WorkLostRow(msgspec.Struct, frozen=True):
+    """Work of one pod that a failure threw away (a row of `work_lost`); naive UTC."""
+
+    cluster: str
+    namespace: str
+    pod: str
+    end: datetime
+    start: datetime
+    workload_kind: str
+    workload: str
+    cause: Cause
+    gpu_hours: float
+    basis: Literal["measured", "estimated"]
+
+
+def compute_work_lost(views: Views, window: Window, burst_bps: float) -> list[WorkLostRow]:
+    """Return the work that failures from `LATE` before a window until its end threw away.
+
+    Read: pod, event, rollup_1h (XIDs), pod_sample. Only kinds that go on from a checkpoint; a
+    workload of which no checkpoint is known has no row: nobody can tell what it lost.
+    `burst_bps`: bytes a second from which writing may be a checkpoint.
+    """
+    around = Window(window.start - LATE, window.end)
+    bounds = around.bounds()
+    pods = event_queries.read_lifetimes(views, bounds)
+    if pods.is_empty() or pods["ended"].is_null().all():
+        return []
+    said = sort_signs(
+        event_queries.read_events(views, bounds),
+        event_queries.read_causes(),
+        event_queries.read_xids(views, bounds),
+    )
+    found, _ = find_failures(pods.to_dicts(), said, {})
+    since = around.start.astimezone(UTC).replace(tzinfo=None)
+    going_on = {kind for kind, (how, _) in read_tolerances().items() if how in SURVIVORS}
+    struck = [f for f in found if f.owner[2] in going_on and f.at >= since]
+    if not struck:
+        return []
+    first = min(f.at for f in struck).replace(tzinfo=UTC)
+    loud = pl.DataFrame(
+        views.query(
+            load_sql("bursts"),
+            {**Window(first - LOOKBACK, window.end).bounds(), "burst_bps": burst_bps},
+        )
+    )
+    return [row for failure in struck for row in _build_rows(failure, pods, loud)]
+
+
+def build_batch(rows: Sequence[WorkLostRow]) -> Batch:
+    """Return lost work as rows of `work_lost`."""
+    names = WorkLostRow.__struct_fields__
+    return Batch.of("work_lost", {n: [getattr(row, n) for row in rows] for n in names})
+
+
+def _build_rows(failure: Failure, pods: pl.DataFrame, loud: pl.DataFrame) -> list[WorkLostRow]:
+    at = failure.at
+    mine = _select_owner(pods, failure.owner)
+    at_s = at.replace(tzinfo=UTC).timestamp()
+    before = loud.filter(
+        pl.col("who").is_in(mine["who"].unique().to_list()),
+        pl.col("at_s") >= at_s - LOOKBACK.total_seconds(),
+        pl.col("at_s") + pl.col("interval_s") <= at_s,
+    )
+    written = find_write_bursts(mine, before).get(failure.owner)
+    kept = written if written is not None and written.regular else _read_annotated(mine) or written
+    if kept is None:
+        return []
+    found = []
+    for pod in failure.pods:
+        start, basis = _find_loss_start(failure, pod.start, kept, before)
+        hours = round(pod.gpus * (at - start).total_seconds() / 3600, 6)
+        if hours > 0:
+            found.append(
+                WorkLostRow(*failure.owner[:2], pod.pod, at, start, *failure.owner[2:],
+                         failure.cause, hours, basis)
+            )  # fmt: skip
+    return found
+
+
+def _find_loss_start(
+    failure: Failure, begun: datetime, kept: Checkpoints, written: pl.DataFrame
+) -> tuple[datetime, Literal["measured", "estimated"]]:
+    """Return from when on a pod's work is lost, and how that is known.
+
+    What was saved is the state at the beginning of the last burst of writing.
+    """
+    interval = timedelta(hours=kept.interval_h)
+    if kept.source == "writes" and kept.regular:
+        saved = max(begun, _find_last_write(written) or begun)
+        if failure.at - saved < MISSING * interval:
+            return saved, "measured"
+    return max(begun, failure.at - interval / 2), "estimated"
+
+
+def _find_last_write(written: pl.DataFrame) -> datetime | None:
+    """Return when the newest burst of writing began."""
+    rows = written.sort("at_s", descending=True).select("at_s", "interval_s").rows()
+    began: float | None = None
+    for at_s, interval_s in rows:
+        if began is not None and began - at_s > MISSING * interval_s:
+            break
+        began = at_s
+    return None if began is None else datetime.fromtimestamp(began, UTC).replace(tzinfo=None)
+
+
+def _select_owner(pods: pl.DataFrame, owner: Owner) -> pl.DataFrame:
+    return pods.filter(*(pl.col(n) == v for n, v in zip(WORKLOAD, owner, strict=True)))
+
+
+def _read_annotated(pods: pl.DataFrame) -> Checkpoints | None:
+    for text in pods["annotations"].drop_nulls().to_list():
+        notes: Mapping[str, Any] = json.loads(text)
+        if (said := parse_interval(notes, [])) is not None:
+            return said
+    return None

@@ -1,0 +1,75 @@
+"""Signs that less would do: few SMs at work, seldom at work, a smaller device."""
+
+from typing import Any
+
+from analyzers.sizing.limits import get_limit
+from analyzers.sizing.symptoms import Row, Symptom, describe_power
+from analyzers.work import HELD
+from fallow.settings import SizingSettings
+
+
+def detect_shallow(row: Row) -> Symptom | None:
+    """A kernel always runs, on few of the SMs."""
+    sm, engine = row["sm"], row["engine"]
+    if sm is None or engine is None or engine < get_limit("deep_engine"):
+        return None
+    share = 1 - sm / get_limit("useful_sm")
+    return Symptom(
+        "low_depth",
+        share,
+        "suspected",
+        {
+            "compute": f"engines {engine:.2f}, SM activity {sm:.2f}",
+            "physics": describe_power(row),
+        },
+        advice=(("low_depth", share, {"engine": engine, "sm": sm}),),
+        ceiling=True,
+    )
+
+
+def detect_seldom(row: Row, settings: SizingSettings) -> Symptom | None:
+    """Hours at work in which kernels run little of the time."""
+    act, peak, gpus = row["act"], row["act_peak"], row["gpus"]
+    agrees = row["power_share"] is not None and row["power_share"] <= get_limit("low_power")
+    fewer = max(1, int(-(-gpus * peak // settings.target)))
+    share, kind = 1 - fewer / gpus, "low_duty"
+    words: dict[str, Any] = {
+        "fewer": fewer,
+        "gpus": gpus,
+        "target": settings.target,
+        "parameters": {"fewer_gpus": fewer},
+    }
+    if fewer >= gpus:
+        share, kind = 1 - peak / settings.target, "low_duty_single"
+        words = {"act": act}
+    if share <= 0 or (row["instance"] and kind == "low_duty_single"):
+        return None
+    return Symptom(
+        "low_duty",
+        share,
+        "confirmed" if agrees else "suspected",
+        {
+            "compute": f"active {act:.0%} of the hours it worked, {peak:.0%} in the busiest",
+            "physics": describe_power(row),
+        },
+        advice=((kind, share, words),),
+    )
+
+
+def build_smaller(row: Row, options: list[tuple[str, float, dict[str, Any]]]) -> Symptom:
+    """Return the sign of a workload that something smaller would hold; the best option first."""
+    agrees = row["power_share"] is not None and row["power_share"] <= get_limit("low_power")
+    shared_only = options[0][0] == "share_gpu"
+    return Symptom(
+        "oversized",
+        options[0][1],
+        "confirmed" if agrees and not shared_only else "suspected",
+        {
+            "compute": f"busiest hour: SM {row['sm_peak']:.2f}, DRAM {row['dram_peak'] or 0:.2f}",
+            "memory": f"{row['mem_most'] / 2**30:.1f} of {row['memory_bytes'] / 2**30:.0f} GiB at "
+            "most, which bounds the need from above",
+            "physics": describe_power(row),
+        },
+        states=HELD,
+        advice=tuple(options),
+    )

@@ -1,0 +1,49 @@
+"""How much the ranks of jobs talk: over the network, and over their devices' links."""
+
+import json
+from datetime import timedelta
+
+from analyzers.queries import load_sql
+from analyzers.topology.gangs import PlacedGang, convert_to_us
+from fallow.protocols import Views
+from fallow.window import Window
+
+HOST_DAYS = 2
+GIGA = 1e9
+
+
+def read_traffic(
+    views: Views, window: Window, gangs: list[PlacedGang]
+) -> dict[int, dict[str, float | None]]:
+    """Return bytes a second: per pod on the network (the last days), per device over its links."""
+    found: dict[int, dict[str, float | None]] = {
+        gang.number: {"net_bps": None, "pcie_bps": None, "nvlink_bps": None} for gang in gangs
+    }
+    if not gangs:
+        return found
+    devices = [
+        {
+            "gang": gang.number, "cluster": row["cluster"], "device": device,
+            "since": convert_to_us(row["moment"]), "until": convert_to_us(row["until"]),
+        }
+        for gang in gangs for row in gang.rows for device in row["devices"]
+    ]  # fmt: skip
+    asked = {"since": window.start, "until": window.end}
+    told = views.query(load_sql("topology/links"), {**asked, "devices": json.dumps(devices)})
+    for row in told.to_pylist():
+        found[row["gang"]] |= {n: row[n] for n in ("pcie_bps", "nvlink_bps")}
+    of_pod = {
+        (row["cluster"], row["namespace"], pod): gang.number
+        for gang in gangs for row in gang.rows for pod in row["pods"]
+    }  # fmt: skip
+    names = [dict(zip(("cluster", "namespace", "pod"), key, strict=True)) for key in of_pod]
+    since = max(window.start, window.end - timedelta(days=HOST_DAYS))
+    heard: dict[int, list[float]] = {}
+    hosts = {"since": since, "until": window.end, "pods": json.dumps(names)}
+    for row in views.query(load_sql("sizing/hosts"), hosts).to_pylist():
+        if row["net_bps"] is not None:
+            number = of_pod[row["cluster"], row["namespace"], row["pod"]]
+            heard.setdefault(number, []).append(row["net_bps"])
+    for number, rates in heard.items():
+        found[number]["net_bps"] = sum(rates) / len(rates)
+    return found

@@ -1,0 +1,84 @@
+"""Time every look at the API and write down whether it succeeded."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from collectors.inventory import scrape_row
+from fallow.errors import SourceError, TemporaryError
+from fallow.kube.api import format_failure
+
+
+class Poll:
+    """One look while it lasts; `samples` counts what it has read."""
+
+    def __init__(self) -> None:
+        self.samples = 0
+        self.failed = False
+
+
+class Polls:
+    """Collects rows of the `scrape` table.
+
+    A refusal (`SourceError`) is written down and swallowed, so that other kinds go on; a server
+    that does not answer (`TemporaryError`) is written down and raised, because none will.
+    """
+
+    def __init__(self, cluster: str, clock: Callable[[], datetime], collector: str) -> None:
+        self._cluster, self._clock, self._collector = cluster, clock, collector
+        self.rows: list[dict[str, Any]] = []
+
+    @contextmanager
+    def look(self, target: str) -> Iterator[Poll]:
+        """Write down how the body fared."""
+        start, now = self._clock(), Poll()
+        error: str | None = None
+        try:
+            yield now
+        except SourceError as raised:
+            error, now.failed = format_failure(raised), True
+        except TemporaryError as raised:
+            error, now.failed = format_failure(raised), True
+            raise
+        finally:
+            self.record(target, start, now.samples, error)
+
+    @contextmanager
+    def discovery(self, host: str, group: str) -> Iterator[None]:
+        """Write down a failure only: asking what is served is no look at the fleet."""
+        start = self._clock()
+        try:
+            yield
+        except SourceError as raised:
+            self.record(f"{host}/apis/{group}", start, 0, format_failure(raised))
+        except TemporaryError as raised:
+            self.record(f"{host}/apis/{group}", start, 0, format_failure(raised))
+            raise
+
+    def take(self) -> list[dict[str, Any]]:
+        """Return the rows so far and begin anew; another thread may be adding."""
+        rows, self.rows = self.rows, []
+        return rows
+
+    def record(
+        self,
+        target: str,
+        start: datetime,
+        samples: int,
+        error: str | None,
+        *,
+        end: datetime | None = None,
+    ) -> None:
+        """Add one row; without an `end` it is over now."""
+        self.rows.append(
+            scrape_row(
+                self._collector,
+                target,
+                cluster=self._cluster,
+                start=start,
+                end=end or self._clock(),
+                samples=samples,
+                error=error,
+            )
+        )

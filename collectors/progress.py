@@ -1,0 +1,46 @@
+"""Metrics that say how far a job is: steps, samples or tokens since its start."""
+
+import csv
+from collections.abc import Collection
+from functools import cache
+from importlib.resources import files
+
+from collectors import exposition
+
+NAMESPACES = ("exported_namespace", "namespace")
+PODS = ("exported_pod", "pod")
+Pod = tuple[str, str]
+"""Namespace and name."""
+
+
+@cache
+def progress_metrics() -> tuple[str, ...]:
+    """Return the names of `progress_metrics.csv`."""
+    text = files("collectors").joinpath("progress_metrics.csv").read_text("utf-8")
+    return tuple(row["name"] for row in csv.DictReader(text.splitlines()))
+
+
+def read_progress(
+    body: bytes, names: Collection[str], of: Pod | None = None
+) -> dict[tuple[Pod, str], float]:
+    """Return the progress that an exposition tells, by pod and metric: the sum over its series.
+
+    `of`: the pod whose exposition it is; None = its series name theirs. What names no pod, and what
+    is not finite, is left out.
+    """
+    progress: dict[tuple[Pod, str], float] = {}
+    for line in exposition.read(body).lines:
+        if line.name not in names or not abs(line.value) < float("inf"):
+            continue
+        pod = of or _pod(exposition.parse_labels(line.labels))
+        if pod is not None:
+            progress[pod, line.name] = progress.get((pod, line.name), 0.0) + line.value
+    return progress
+
+
+def _pod(label_set: dict[str, str]) -> Pod | None:
+    namespace, pod = (
+        next((label_set[label] for label in labels if label_set.get(label)), "")
+        for labels in (NAMESPACES, PODS)
+    )
+    return (namespace, pod) if namespace and pod else None

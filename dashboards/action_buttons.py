@@ -1,0 +1,147 @@
+"""Buttons that ask the actor for something, and how people choose what it is about."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import streamlit as st
+
+from dashboards import api_client, data, page
+from dashboards.api_client import RequestKind
+from dashboards.page import PageRequest, plain
+from dashboards.text import visible
+from fallow.errors import FallowError, TemporaryError
+
+ICONS: Mapping[RequestKind, str] = {
+    "approve": ":material/check:",
+    "snooze": ":material/snooze:",
+    "keep": ":material/shield:",
+    "undo": ":material/undo:",
+}
+RESULT_KEY = "said-of-deed"
+LONGEST = 90
+"""Characters of a choice."""
+
+
+def show_result() -> None:
+    """Say once what came of the last button, above all cards."""
+    result = st.session_state.pop(RESULT_KEY, None)
+    if result is None:
+        return
+    kind, text = result
+    {"done": st.success, "later": st.warning, "no": st.error}[kind](text)
+
+
+def button(
+    label: str,
+    request_kind: RequestKind,
+    request: PageRequest,
+    *,
+    key: str,
+    owner: str | None = None,
+    primary: bool = False,
+    body: Mapping[str, str],
+) -> None:
+    """Show a button that asks for something; who may not sees why it is grey.
+
+    The first value of `body` is what it is about.
+    """
+    allowed = api_client.may(request.person, request_kind, owner)
+    role = api_client.NEEDS[request_kind]
+    why = None if allowed else f"You are {request.person.role}; this takes the role {role}."
+    pressed = st.button(
+        label,
+        key=key,
+        icon=ICONS[request_kind],
+        disabled=not allowed,
+        help=why,
+        type="primary" if primary else "secondary",
+    )
+    if pressed:
+        st.session_state[RESULT_KEY] = _send(request_kind, request, owner, body)
+        st.rerun()
+
+
+def _send(
+    request_kind: RequestKind, request: PageRequest, owner: str | None, body: Mapping[str, str]
+) -> tuple[str, str]:
+    try:
+        answer = api_client.send_request(
+            request.settings, request.person, request_kind, owner=owner, **body
+        )
+    except FallowError as error:
+        kind = "later" if isinstance(error, TemporaryError) else "no"
+        hint = f" {plain(error.hint, 300)}" if error.hint else ""
+        return kind, f"**{plain(error.message, 400)}**{hint}"
+    data.forget()
+    about = next(iter(body.values()))
+    until = f" until {str(answer['until'])[:16].replace('T', ' ')} UTC" if "until" in answer else ""
+    came = f": {plain(answer['result'])}" if "result" in answer else ""
+    return (
+        "done",
+        f"{_PAST[request_kind]} {plain(about, 120)}{until}{came}, by {plain(answer['by'])}.",
+    )
+
+
+def findings() -> Any:
+    """Return how a column of links to findings is shown."""
+    return st.column_config.LinkColumn("finding", display_text=":material/inbox:", width="small")
+
+
+def choose(
+    rows: Sequence[dict[str, Any]],
+    columns: dict[str, Any],
+    *,
+    key: str,
+    label: str,
+    table_name: str,
+    name_of: Callable[[dict[str, Any]], str],
+    height: int | None = None,
+) -> dict[str, Any] | None:
+    """Show rows as a table and return the one that is chosen, by a click or in the box below.
+
+    The choice (a row's `id`) stands in the URL under `key`.
+    """
+    row_by_id = {str(row["id"]): row for row in rows}
+    ids = [*row_by_id]
+
+    if key not in st.session_state and st.query_params.get(key) in row_by_id:
+        st.session_state[key] = st.query_params[key]
+    if st.session_state.get(key) not in row_by_id:
+        st.session_state[key] = None
+
+    def clicked() -> None:
+        picked = st.session_state[f"{key}-table"].selection.rows
+        if picked and picked[0] < len(ids):
+            st.session_state[key] = ids[picked[0]]
+            changed()
+
+    def changed() -> None:
+        # Bound parameters hold labels; ours are ids, so that links can be made of them.
+        if st.session_state[key] is None:
+            st.query_params.pop(key, None)
+        else:
+            st.query_params[key] = st.session_state[key]
+
+    page.table(
+        rows, columns, table_name=table_name, height=height, key=f"{key}-table", on_select=clicked
+    )
+    choice = st.selectbox(
+        label,
+        ids,
+        key=key,
+        index=None,
+        placeholder="choose one, or click a row",
+        format_func=lambda row_id: (
+            visible(name_of(row_by_id[row_id]))[:LONGEST] if row_id in row_by_id else str(row_id)
+        ),
+        on_change=changed,
+    )
+    return row_by_id.get(choice) if choice else None
+
+
+_PAST: Mapping[RequestKind, str] = {
+    "approve": "Approved",
+    "snooze": "Snoozed",
+    "keep": "Kept",
+    "undo": "Undone",
+}

@@ -1,0 +1,21 @@
+"""The settings in force: those that the command line gave, else as every command loads them."""
+
+from fallow.settings import Settings, load
+
+_settings: list[Settings] = []
+
+
+def use_settings(settings: Settings) -> None:
+    """Take these settings from now on."""
+    _settings[:] = [settings]
+
+
+def settings() -> Settings:
+    """Return the settings in force.
+
+    Raises:
+        SettingsError: they are not legal.
+    """
+    if not _settings:
+        use_settings(load().settings)
+    return _settings[0]

@@ -1,0 +1,131 @@
+"""What people ask of the actor: approve, snooze, keep, undo, by HTTP and in their name.
+
+Pages write nothing else. The service trusts whoever has its token to say who asks, so this is
+where a role is looked at.
+"""
+
+import json
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from dashboards.signin import Person, Role
+from fallow.errors import FallowError, RefusedError, TemporaryError, UsageError
+from fallow.settings import Settings
+
+RequestKind = Literal["approve", "snooze", "keep", "undo"]
+NEEDS: Mapping[RequestKind, Role] = {
+    "snooze": "operator", "keep": "operator", "approve": "approver", "undo": "approver",
+}  # fmt: skip
+"""The role that each asks for. What belongs to a team, who is in it may also keep and undo."""
+OWNERS: frozenset[RequestKind] = frozenset({"keep", "undo"})
+PATIENCE_S = 30.0
+"""An undo is answered once the cluster has answered each of its writes."""
+MOST_BYTES = 65_536
+OK, BAD, NOT_HERE, CONFLICT, LATER = 200, 400, 404, 409, 503
+STRANGER = frozenset({401, 403})
+
+
+def may(person: Person, kind_requested: RequestKind, owner: str | None = None) -> bool:
+    """Return whether somebody may ask for something that belongs to `owner`."""
+    is_own = kind_requested in OWNERS and owner is not None and owner in person.groups
+    return is_own or person.may(NEEDS[kind_requested])
+
+
+def send_request(
+    settings: Settings,
+    person: Person,
+    kind_requested: RequestKind,
+    *,
+    owner: str | None = None,
+    **body: str,
+) -> dict[str, Any]:
+    """Ask the service and return its answer, such as `until` or `result`.
+
+    Raises:
+        RefusedError: the person's role does not allow it, or the service says no.
+        UsageError: there is no such thing (any more), or `service.url` is no address.
+        TemporaryError: the service does not answer, or not now.
+    """
+    if not may(person, kind_requested, owner):
+        raise RefusedError(
+            f"{person.name} is {person.role}: to {kind_requested} takes the role "
+            f"{NEEDS[kind_requested]}",
+            hint="whoever runs Fallow names roles in dashboard.oidc",
+        )
+    code, text = _post(settings, kind_requested, {**body, "by": person.name})
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        answer = {}
+    if code == OK and isinstance(answer, dict):
+        return answer
+    raise _error(code, answer if isinstance(answer, dict) else {}, text, address(settings))
+
+
+def address(settings: Settings) -> str:
+    """Return where the service is asked."""
+    if settings.service.url:
+        return settings.service.url
+    host, _, port = settings.service.listen.rpartition(":")
+    name = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)  # noqa: S104  (compared only)
+    return f"http://{name}:{port}"
+
+
+def _post(
+    settings: Settings, kind_requested: RequestKind, body: Mapping[str, str]
+) -> tuple[int, str]:
+    url = address(settings)
+    where = urlsplit(url)
+    try:
+        host, port = where.hostname, where.port
+    except ValueError:
+        host, port = None, None
+    if where.scheme not in ("http", "https") or not host:
+        raise UsageError(f"service.url {url!r} is no address", hint="http://HOST:PORT")
+    token = settings.service.token.get_secret_value()
+    headers = {"Content-Type": "application/json"}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    kind = HTTPSConnection if where.scheme == "https" else HTTPConnection
+    connection = kind(host, port, timeout=PATIENCE_S)
+    try:
+        connection.connect()
+    except OSError as error:
+        raise TemporaryError(
+            f"the service at {url} does not answer: {error.strerror or error}",
+            hint="`fallow up` runs it; the commands approve, snooze, keep and undo do the same",
+        ) from error
+    try:
+        path = f"{where.path.rstrip('/')}/v1/{kind_requested}"
+        connection.request("POST", path, json.dumps(body).encode(), headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read(MOST_BYTES).decode(errors="replace")
+    except (OSError, HTTPException) as error:
+        raise TemporaryError(
+            f"the service at {url} broke off: {str(error) or type(error).__name__}",
+            hint="it may have been done: see Actions before you ask again",
+        ) from error
+    finally:
+        connection.close()
+
+
+def _error(code: int, answer: Mapping[str, Any], text: str, url: str) -> FallowError:
+    message = str(answer.get("error") or text.strip().partition("\n")[0] or f"HTTP {code}")[:400]
+    hint = str(answer.get("hint") or "") or None
+    if code in STRANGER:
+        return RefusedError(
+            f"the service at {url} does not take this dashboard's word: {message}",
+            hint="give both the same service.token",
+        )
+    if code == NOT_HERE:
+        return UsageError(
+            f"nobody acts at {url}",
+            hint="service.url has to name the process whose role is actor",
+        )
+    if code == CONFLICT:
+        return RefusedError(message, hint=hint)
+    if code == LATER:
+        return TemporaryError(message, hint=hint)
+    return UsageError(message, hint=hint) if code == BAD else FallowError(message, hint=hint)

@@ -1,0 +1,91 @@
+"""Nothing found, not analysed, cannot be judged: what stands behind a list that is empty."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from dashboards.figures.query import run_query
+from fallow.plugins import installed
+from fallow.protocols import Views
+from fallow.window import Window
+
+MOST = 3
+"""Reasons that a sentence names."""
+
+
+class PluginRun(msgspec.Struct, frozen=True):
+    """What came of the last run of a plugin; the window is what an analyzer judged."""
+
+    cluster: str
+    kind: str
+    plugin: str
+    start: datetime | None
+    end: datetime | None
+    result: str
+    reason: str
+
+    def touches(self, window: Window) -> bool:
+        """Return whether it judged any of a window."""
+        if self.start is None or self.end is None:
+            return False
+        start, end = self.start.replace(tzinfo=UTC), self.end.replace(tzinfo=UTC)
+        return start < window.end and end > window.start
+
+
+class MissingFindings(msgspec.Struct, frozen=True):
+    """Why a list of findings is empty; `what` is "" where all was analysed and none found."""
+
+    what: str
+    why: tuple[str, ...] = ()
+
+    def said(self, none: str) -> str:
+        """Return one sentence for it; `none` says that none was found."""
+        return " ".join(filter(None, (self.what or none, *self.why)))
+
+
+def runs(views: Views) -> tuple[PluginRun, ...]:
+    """Return what came of the last run of each plugin."""
+    return tuple(
+        PluginRun(**row) for row in run_query(views, ("data_health/plugins",), None).to_pylist()
+    )
+
+
+def faults(views: Views) -> tuple[PluginRun, ...]:
+    """Return the plugins whose last run ended with an exception."""
+    return tuple(run for run in runs(views) if run.result == "failed")
+
+
+def fault(run: PluginRun) -> str:
+    """Say of a plugin that failed; its names are a stranger's."""
+    return f"The {run.kind} {run.plugin} of cluster {run.cluster} is left out: {run.reason}."
+
+
+def absence(views: Views, window: Window, analyzers: Sequence[str] = ()) -> MissingFindings:
+    """Return why these analyzers (none = all installed) have nothing to show over a window.
+
+    Not analysed: no run of it judged any of the window. Cannot be judged: it ran, and data were
+    lacking or it failed.
+    """
+    names = [*(analyzers or installed("analyzers"))]
+    analyzer_runs = [r for r in runs(views) if r.kind == "analyzer" and r.plugin in names]
+    recent_runs = [run for run in analyzer_runs if run.touches(window)]
+    missing = [name for name in names if name not in {run.plugin for run in recent_runs}]
+    unsure = {run.plugin: run.reason for run in recent_runs if run.result != "done"}
+    why = []
+    if missing:
+        why.append(
+            f"Not analysed: {', '.join(missing)} did not run over this window; `fallow up` runs "
+            f"every analyzer, `fallow analyze {' '.join(missing)}` does it now."
+        )
+    if unsure:
+        names_unsure = [f"{name} ({reason})" for name, reason in [*unsure.items()][:MOST]]
+        more = f", and {len(unsure) - MOST} more" if len(unsure) > MOST else ""
+        why.append(f"Cannot be judged: {'; '.join(names_unsure)}{more}.")
+    if not missing and not unsure:
+        return MissingFindings("")
+    if len(missing) == len(names):
+        return MissingFindings("Not analysed.", tuple(why))
+    if len(missing) + len(unsure) == len(names):
+        return MissingFindings("Cannot be judged.", tuple(why))
+    return MissingFindings("", tuple(why))

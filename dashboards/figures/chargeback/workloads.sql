@@ -1,0 +1,18 @@
+-- What a team held: a row per workload, whatever pools and models it ran on, the dearest first.
+SELECT
+    cluster,
+    namespace,
+    workload,
+    string_agg(DISTINCT model, ', ' ORDER BY model) AS model,
+    sum(gpu_hours) AS gpu_hours,
+    coalesce(sum(gpu_hours) FILTER (WHERE state IN ('productive', 'low')), 0) AS used_gpu_hours,
+    coalesce(sum(gpu_hours) FILTER (WHERE state = 'idle'), 0) AS idle_gpu_hours,
+    sum(usd_gpu)::DECIMAL(18, 8) AS usd_gpu,
+    sum(usd_loaded)::DECIMAL(18, 8) AS usd_loaded,
+    sum(usd_loaded)::DOUBLE / nullif(sum(gpu_hours) FILTER (WHERE usd_loaded IS NOT null), 0)
+        AS usd_per_gpu_hour,
+    100 * coalesce(sum(busy_gpu_hours), 0) / sum(known_gpu_hours) AS busy_pct,
+    100 * sum(effective_gpu_hours) / sum(measured_gpu_hours) AS effective_pct
+FROM paid
+GROUP BY cluster, namespace, workload
+ORDER BY usd_loaded DESC NULLS LAST, gpu_hours DESC, workload ASC, cluster ASC

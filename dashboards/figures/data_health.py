@@ -1,0 +1,46 @@
+"""Whether what is shown can be relied upon: collectors that fail now, audits that fail."""
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from dashboards.figures.query import run_query
+from fallow.protocols import Views
+from fallow.window import Window
+
+RECENT = timedelta(days=1)
+"""A collector that did not look for longer than this is not looking any more."""
+
+
+class CollectorHealth(msgspec.Struct, frozen=True):
+    """One collector's last hour of looks."""
+
+    cluster: str
+    collector: str
+    looks: int
+    succeeded: int
+    last_success: datetime | None
+    targets_down: int
+    error: str | None
+
+    @property
+    def down(self) -> bool:
+        """Whether every look failed."""
+        return self.succeeded == 0
+
+
+def audits(views: Views, window: Window) -> str | None:
+    """Return the banner of the audits that fail over a window; None = its ledger adds up."""
+    from warehouse.audits import format_banner, run_audits  # noqa: PLC0415  (the engine loads in 0.3 s)
+    from warehouse.lake import Warehouse  # noqa: PLC0415
+
+    if not isinstance(views, Warehouse):  # a test's rows have no books
+        return None
+    return format_banner(run_audits(views, window))
+
+
+def collector_health(views: Views, until: datetime) -> tuple[CollectorHealth, ...]:
+    """Return how the newest looks of each collector went, of the day before a moment."""
+    recent = (until - RECENT).replace(tzinfo=None)
+    rows = run_query(views, ("data_health/collectors",), None, recent=recent).to_pylist()
+    return tuple(CollectorHealth(**row) for row in rows)

@@ -1,0 +1,86 @@
+"""One owner's workloads: what they cost, what will happen to them, and what would help them."""
+
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from dashboards.figures.query import ADVICE, Filters, run_query
+from dashboards.figures.supply import with_finding_words
+from fallow.precision_lines import framework_lines
+from fallow.protocols import Views
+from fallow.window import Window
+
+MOST = 500
+HINTS = ("precision", "sizing", "datapath", "scaling")
+"""Analyzers whose advice only the owner can take."""
+Owners = tuple[str, ...]
+"""Teams and namespaces."""
+
+
+def workloads(views: Views, window: Window, filters: Filters, owners: Owners) -> pa.Table:
+    """Return the owners' workloads of the window, the dearest first.
+
+    Columns: cluster, workload, team, gpu_hours, usd, idle_usd, idle_gpu_hours, productive_pct,
+    last_hour (UTC), state (of the newest hour; `over` = it holds nothing any more), says (what
+    policies have in mind).
+    """
+    steps = (
+        "paid",
+        "journal",
+        "planned",
+        "rests",
+        "owner_workloads/coming",
+        "owner_workloads/workloads",
+    )
+    return run_query(views, steps, window, filters, owners=[*owners], most=MOST)
+
+
+def coming(views: Views, filters: Filters, owners: Owners) -> pa.Table:
+    """Return what policies have in mind for the owners' workloads, what comes soonest first.
+
+    Columns: cluster, whom, namespace, workload_kind, workload, owner, verb, policy, finding, step,
+    ruling, gate, why, next_at, told_at, kept_until (UTC), gpus, usd_per_day, acts, at, says.
+    """
+    steps = ("journal", "planned", "rests", "owner_workloads/coming")
+    return run_query(views, steps, None, filters, owners=[*owners])
+
+
+def actions_taken(views: Views, filters: Filters, owners: Owners, oldest: datetime) -> pa.Table:
+    """Return what was done to the owners' workloads since a moment, the newest first.
+
+    Columns: id, cluster, at, whom, owner, namespace, verb, policy, result, why, freed_gpus,
+    restored_by, restored_at, lost.
+    """
+    steps = ("journal", "acted", "owner_workloads/taken")
+    naive = oldest.replace(tzinfo=None)
+    return run_query(views, steps, None, filters, owners=[*owners], oldest=naive, most=MOST)
+
+
+def hints(views: Views, window: Window, filters: Filters, owners: Owners) -> list[dict[str, Any]]:
+    """Return advice that only the owner can take, what saves most first, with lines to write.
+
+    Columns: id, analyzer, kind, workload, team, evidence, verb, effort, gpu_hours, usd, why,
+    caution, details, and lines: format, framework, line, source.
+    """
+    steps = (*ADVICE, "owner_workloads/hints")
+    parameters = {"analyzers": [*HINTS], "owners": [*owners], "most": MOST}
+    rows = run_query(views, steps, window, filters, **parameters).to_pylist()
+    return [hint | {"lines": _lines(hint)} for hint in map(with_finding_words, rows)]
+
+
+def _lines(row: dict[str, Any]) -> list[dict[str, str]]:
+    """Return the lines of the formats that the advice itself names, else of all its ranges."""
+    ranges = row["details"].get("ranges") or ()
+    formats = [str(entry.get("format")) for entry in ranges if isinstance(entry, dict)]
+    formats_named = [name for name in formats if name in f"{row['verb']} {row['why']}"]
+    return [
+        {
+            "format": entry.format,
+            "framework": entry.framework,
+            "line": entry.line,
+            "source": entry.source,
+        }
+        for name in dict.fromkeys(formats_named or formats)
+        for entry in framework_lines().get(name, ())
+    ]

@@ -1,0 +1,58 @@
+"""What policies decide and what was done: the plan, approvals, actions, refusals, the freeze."""
+
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+
+from dashboards.figures.query import Filters, run_query
+from fallow.protocols import Views
+from fallow.window import Window
+
+MOST = 1000
+STANDS = frozenset({"done", "not sticking"})
+"""Results that an undo can take back."""
+
+
+def plan(views: Views, filters: Filters) -> pa.Table:
+    """Return what policies decide now, a row per object: done, told, held, refused, watched.
+
+    Columns: whom, cluster, owner, verb, says, policy, step, gate and why (of what is not done),
+    next_at (UTC), gpus, gpu_hours_per_day, usd_per_day, finding, request, and of the whole plan
+    at, aborted (why nothing is done at all) and acts (the service carries it out).
+    """
+    return run_query(views, ("planned", "policy_actions/plan"), None, filters, most=MOST)
+
+
+def waiting(views: Views, filters: Filters) -> pa.Table:
+    """Return what waits for approval: id of the request, whom, verb, policy, who asked and when.
+
+    `planned`: the case is still in the plan; approved_by: who agreed already where two have to.
+    """
+    return run_query(
+        views, ("journal", "planned", "policy_actions/waiting"), None, filters, most=MOST
+    )
+
+
+def actions_done(views: Views, window: Window, filters: Filters) -> pa.Table:
+    """Return the actions of the window and those under way, the newest first.
+
+    Columns: id, cluster, at, whom, owner, verb, policy, result, why, actor, freed_gpus,
+    restored_by, restored_at, ended, lost (what cannot be brought back), saved_usd,
+    saved_gpu_hours (measured so far), finding.
+    """
+    return run_query(views, ("journal", "acted", "policy_actions/done"), window, filters, most=MOST)
+
+
+def refused(views: Views, window: Window, filters: Filters) -> pa.Table:
+    """Return what the loop refused at the last moment: at, whom, policy, why, actor, decision."""
+    return run_query(views, ("journal", "policy_actions/refused"), window, filters, most=MOST)
+
+
+def frozen(views: Views, filters: Filters) -> pa.Table:
+    """Return the clusters where nothing acts: cluster, at, actor, why."""
+    return run_query(views, ("journal", "policy_actions/frozen"), None, filters)
+
+
+def undo_state(result: str | None, at: datetime, now: datetime, watch: timedelta) -> bool:
+    """Return whether an action can still be undone; moments naive UTC."""
+    return result in STANDS and now - at < watch

@@ -1,0 +1,43 @@
+"""Policies: what they say, how far each may go now, and what replays over the past gave."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from dashboards.figures.query import Filters, run_query
+from fallow.protocols import Views
+
+MOST = 500
+
+
+def list_policies(views: Views, filters: Filters) -> pa.Table:
+    """Return a row per policy: its words, its rung and what the last plan does by it.
+
+    rung: notifies (its text says so), not trusted yet (no back-test of this text proved its rate
+    of reversals), may act, demoted (owners took back too much). trusted_by, trusted_at and
+    trust_reason: of a person who trusts it by hand. closed: the blackout that is on;
+    opens_at (UTC).
+    does, tells, holds, refuses: cases of the last plan; usd_per_day of those it does, tells or
+    holds; actions and taken_back: ever.
+    """
+    steps = ("journal", "acted", "policy_status/listed")
+    return run_query(views, steps, None, filters, most=MOST)
+
+
+def by_hand(row: Mapping[str, Any]) -> str:
+    """Return in words who trusts the policy of a row of `listed` by hand; empty = nobody."""
+    if not row["trusted_by"]:
+        return ""
+    when = f"{row['trusted_at']:%Y-%m-%d}"
+    return f"trusted by hand by {row['trusted_by']} on {when}: {row['trust_reason']}"
+
+
+def backtests(views: Views, filters: Filters) -> pa.Table:
+    """Return the replays, the newest first.
+
+    Columns: policy, at, actor, since, until (UTC), stops, judged, regretted, rate_pct with its
+    95 % interval low_pct to high_pct, upper_pct (one-sided: what counts), declared_pct, gpu_hours
+    freed, met, is_its_text (of the text in force).
+    """
+    return run_query(views, ("journal", "policy_status/backtests"), None, filters, most=MOST)

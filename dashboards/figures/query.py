@@ -1,0 +1,61 @@
+"""What every figure is asked with, and how its SQL is put together."""
+
+import re
+from typing import Any, Literal
+
+import msgspec
+import pyarrow as pa
+
+from fallow.protocols import Views
+from fallow.window import Window
+from warehouse.ledger import align_window
+from warehouse.steps import compose_query
+
+PLATFORM = "(platform)"
+"""Who owns what nobody held."""
+LATEST = "warehouse:findings/latest_findings"
+"""The step of what each analyzer's last run found."""
+ADVICE = (LATEST, "advice")
+"""The steps of what the last runs advise."""
+_NAMED = re.compile(r"\$([a-z_]+)")
+
+
+class Filters(msgspec.Struct, frozen=True):
+    """Whose rows; None = everybody's. Names are those of `fallow spend`.
+
+    `view`: `loaded` = a GPU costs its part of the whole node, `gpu` = its GPU part only.
+    """
+
+    cluster: str | None = None
+    team: str | None = None
+    namespace: str | None = None
+    model: str | None = None
+    pool: str | None = None
+    view: Literal["loaded", "gpu"] = "loaded"
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Return the filters that are set, as people read them."""
+        rows = {name: getattr(self, name) for name in ("cluster", "team", "namespace")}
+        rows |= {"model": self.model, "pool": self.pool}
+        return {name: value for name, value in rows.items() if value is not None}
+
+
+def run_query(
+    views: Views,
+    steps: tuple[str, ...],
+    window: Window | None,
+    filters: Filters = Filters(),  # noqa: B008  (frozen)
+    **more: Any,
+) -> pa.Table:
+    """Run the steps of `dashboards/figures` as one statement and return its rows.
+
+    Steps may name `$since` and `$until` (whole hours around the window, naive UTC), each field of
+    the filters, and whatever `more` brings. A first step `paid` gives the ledger's rows under the
+    names people ask by.
+    """
+    sql = compose_query(steps, "dashboards.figures")
+    parameters = {**msgspec.structs.asdict(filters), **more}
+    if window is not None:
+        parameters |= align_window(window).bounds()
+    return views.query(sql, {name: parameters[name] for name in {*_NAMED.findall(sql)}})

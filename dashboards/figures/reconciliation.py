@@ -1,0 +1,139 @@
+"""How what could be saved stands to what is wasted, and idle hours to findings, in sentences.
+
+    could be saved = part of the wasted + from hours in use + of findings acted upon earlier
+    idle hours     = hours in findings + idle, no finding
+
+Pages, reports and the command line say the same sentences, each with its own way to write amounts.
+"""
+
+from collections.abc import Callable
+from decimal import Decimal
+
+import msgspec
+
+from dashboards.figures.query import Filters
+from dashboards.figures.savings import Stages
+from dashboards.figures.waterfall import GpuHourWaterfall
+from fallow import money
+from fallow.models import WASTED
+
+LEAST_USD = Decimal("0.005")
+"""Dollars below which a part is noise of rounding."""
+
+
+class Reconciliation(msgspec.Struct, frozen=True):
+    """What could be saved beside what is wasted, and idle hours; dollars None = no price."""
+
+    wasted_gpu_hours: float
+    wasted_usd: Decimal | None
+    saves_gpu_hours: float
+    saves_usd: Decimal | None
+    in_use_gpu_hours: float
+    in_use_usd: Decimal | None
+    in_use_by: tuple[str, ...]
+    """Analyzers whose findings save hours in use, by the dollars they save."""
+    idle_gpu_hours: float
+    idle_claimed_gpu_hours: float
+    """Idle hours in findings, with advice or without; never more than there are."""
+    earlier_usd: Decimal = Decimal()
+    """Of findings that were acted upon and that the last analysis no longer has."""
+    divided: bool = True
+    """Whether every finding says how much it saves of hours in use; older ones do not."""
+
+    @property
+    def idle_without_finding_gpu_hours(self) -> float:
+        """Return the idle hours in no finding: too short for one."""
+        return self.idle_gpu_hours - self.idle_claimed_gpu_hours
+
+    @property
+    def of_waste_usd(self) -> Decimal | None:
+        """Return the dollars of savings that are part of what is wasted, in cents."""
+        if self.saves_usd is None:
+            return None
+        beside = money.cents(self.in_use_usd or Decimal()) + money.cents(self.earlier_usd)
+        return money.cents(self.saves_usd) - beside
+
+    def savings(self, usd: Callable[[Decimal], str]) -> str:
+        """Say how what could be saved stands to what is wasted; "" = nothing could be saved.
+
+        `usd` writes dollars with their cents, so that the parts add up as they are read.
+        """
+        if not self.saves_gpu_hours:
+            return ""
+        if not self.divided:
+            return (
+                "How much of what could be saved is part of what is wasted is known after the next "
+                "analysis."
+            )
+        by = ", ".join(self.in_use_by)
+        of_waste = self.of_waste_usd
+        if self.saves_usd is None or self.wasted_usd is None or of_waste is None:
+            saves, in_use = round(self.saves_gpu_hours, 1), round(self.in_use_gpu_hours, 1)
+            rest = f" and {_hours(in_use)} from hours in use ({by})" if by else ""
+            return (
+                f"Of {_hours(saves)} that could be saved {_hours(saves - in_use)} are part of the "
+                f"{_hours(self.wasted_gpu_hours)} wasted{rest}."
+            )
+        parts = [f"{usd(of_waste)} is part of the {usd(self.wasted_usd)} wasted"]
+        if self.in_use_usd and self.in_use_usd >= LEAST_USD:
+            parts.append(f"{usd(self.in_use_usd)} from hours in use ({by})")
+        if self.earlier_usd >= LEAST_USD:
+            parts.append(f"{usd(self.earlier_usd)} of findings acted upon earlier")
+        more = of_waste - self.wasted_usd >= LEAST_USD
+        mark = "; findings count evenly over the time they cover, more than was wasted here"
+        return f"Of {usd(self.saves_usd)} that could be saved {_listed(parts)}{mark * more}."
+
+    def idle(self) -> str:
+        """Say which idle hours findings claim, so that the parts add up; "" = nothing is idle."""
+        if not self.idle_gpu_hours:
+            return ""
+        whole, claimed = round(self.idle_gpu_hours, 1), round(self.idle_claimed_gpu_hours, 1)
+        return (
+            f"Idle: {_hours(whole)} = {_hours(claimed)} in findings + "
+            f"{_hours(whole - claimed)} idle, no finding."
+        )
+
+
+def reconcile(
+    waterfall_total: GpuHourWaterfall, stages: Stages, filters: Filters
+) -> Reconciliation | None:
+    """Return how the savings of a window stand to its waste.
+
+    None where they are not counted alike: findings are not known by pool, and what they save is
+    counted in fully loaded dollars.
+    """
+    if filters.pool is not None or filters.view != "loaded":
+        return None
+    wasted = [step for step in waterfall_total.steps if step.state in WASTED]
+    priced = [step.usd for step in wasted if step.usd is not None]
+    idle = sum(step.gpu_hours for step in waterfall_total.steps if step.state == "idle")
+    in_use = [s for s in waterfall_total.savings if s.in_use_usd or s.in_use_gpu_hours]
+    advised = sum((s.usd for s in waterfall_total.savings if s.usd is not None), Decimal())
+    by: dict[str, Decimal] = {}
+    for saving in in_use:
+        by[saving.analyzer] = by.get(saving.analyzer, Decimal()) + (saving.in_use_usd or Decimal())
+    claimed = (
+        sum(s.idle_gpu_hours for s in waterfall_total.savings) + waterfall_total.unadvised_gpu_hours
+    )
+    saves = stages.identified_usd if stages.identified else Decimal()
+    return Reconciliation(
+        wasted_gpu_hours=sum(step.gpu_hours for step in wasted),
+        wasted_usd=None if waterfall_total.usd is None else sum(priced, Decimal()),
+        saves_gpu_hours=stages.identified_gpu_hours,
+        saves_usd=saves,
+        in_use_gpu_hours=sum(s.in_use_gpu_hours for s in in_use),
+        in_use_usd=sum(by.values(), Decimal()),
+        in_use_by=tuple(sorted(by, key=lambda name: (-by[name], name))),
+        idle_gpu_hours=idle,
+        idle_claimed_gpu_hours=min(idle, claimed),
+        earlier_usd=Decimal() if saves is None else saves - advised,
+        divided=all(s.divided for s in waterfall_total.savings),
+    )
+
+
+def _hours(gpu_hours: float) -> str:
+    return f"{gpu_hours:,.1f} GPU-h"
+
+
+def _listed(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -1,0 +1,58 @@
+"""Whose workloads a page is about: the signed-in person's, or those of a chosen owner."""
+
+import streamlit as st
+
+from dashboards import data, page
+from dashboards.figures import extent as extents
+from dashboards.page import PageRequest, plain
+from fallow.window import Window
+
+KEY = "owner"
+
+
+def owners(request: PageRequest) -> tuple[str, ...]:
+    """Let people choose whose, and return the teams and namespaces; () = say who first."""
+    data_window = request.extent.looks
+    names_offered = data.query_rarely(extents.names, Window(data_window.start, data_window.end))
+    owners_listed = [
+        *dict.fromkeys((*names_offered.get("team", ()), *names_offered.get("namespace", ())))
+    ]
+    st.selectbox(
+        "Whose",
+        [name for name in owners_listed if name != "(platform)"],
+        index=None,
+        key=KEY,
+        placeholder=_mine(request),
+        accept_new_options=True,
+        bind="query-params",
+    )
+    owner_names = names(request)
+    if not owner_names:
+        page.show_nothing(
+            "Nothing says yet what is yours.",
+            "Choose your team or namespace above: it stays in the address.",
+        )
+    return owner_names
+
+
+def names(request: PageRequest) -> tuple[str, ...]:
+    """Return the owners that are asked about: chosen here, else the filter's, else the person's."""
+    choice = st.session_state.get(KEY) or request.filters.team or request.filters.namespace
+    if choice:
+        return (str(choice),)
+    person = request.person
+    if person.local:
+        return ()
+    return tuple(dict.fromkeys((person.name, person.name.partition("@")[0], *person.groups)))
+
+
+def show_no_allocations(owner_names: tuple[str, ...]) -> None:
+    """Say that these owners held nothing."""
+    page.show_nothing(
+        f"No workload of {', '.join(plain(name, 40) for name in owner_names[:5])} held a GPU here.",
+        "Choose another owner or a longer window.",
+    )
+
+
+def _mine(request: PageRequest) -> str:
+    return "choose a team or namespace" if request.person.local else "mine"

@@ -1,0 +1,179 @@
+"""Parts that several audiences' reports share: states, advice, savings, how to read it all."""
+
+from dashboards import chart_data, charts
+from dashboards.figures import savings, spend, waterfall
+from dashboards.reports import summary
+from dashboards.reports.document import (
+    Block,
+    ReportChart,
+    ReportColumn,
+    ReportSection,
+    ReportTable,
+    TextBlock,
+)
+from dashboards.reports.report_request import ReportRequest, table
+
+FIRST = 6
+"""Lines of advice on the first page."""
+STATES = (
+    ReportColumn("state", "state"),
+    ReportColumn("meaning", "what it means"),
+    ReportColumn("gpu_hours", "GPU-hours", "number"),
+    ReportColumn("share", "of the paid", "percent"),
+    ReportColumn("usd", "USD", "usd"),
+)
+ADVICE = (
+    ReportColumn("workload", "what"),
+    ReportColumn("team", "whose"),
+    ReportColumn("verb", "do"),
+    ReportColumn("effort", "effort"),
+    ReportColumn("evidence", "evidence"),
+    ReportColumn("gpu_hours", "GPU-hours", "number"),
+    ReportColumn("usd", "saves", "usd"),
+)
+STAGES = (
+    ReportColumn("stage", "stage"),
+    ReportColumn("cases", "cases", "number"),
+    ReportColumn("gpu_hours", "GPU-hours", "number"),
+    ReportColumn("usd", "USD", "usd"),
+)
+VERIFIED = (
+    ReportColumn("kind", "kind of dollars"),
+    ReportColumn("told", "what it means"),
+    ReportColumn("actions", "actions", "number"),
+    ReportColumn("gpu_hours", "GPU-hours", "number"),
+    ReportColumn("usd", "saved", "usd"),
+    ReportColumn("predicted_usd", "predicted", "usd"),
+    ReportColumn("restart_usd", "restarts", "usd"),
+    ReportColumn("regretted", "regretted", "number"),
+)
+CASES = (
+    ReportColumn("workload", "what"),
+    ReportColumn("team", "whose"),
+    ReportColumn("stage", "stage"),
+    ReportColumn("result", "result"),
+    ReportColumn("usd", "would save", "usd"),
+    ReportColumn("verified_usd", "saved", "usd"),
+    ReportColumn("id", "finding"),
+)
+
+
+def waterfall_section(
+    request: ReportRequest,
+    waterfall_total: waterfall.GpuHourWaterfall,
+    stages: savings.Stages,
+    paid: spend.SpendTotals,
+) -> ReportSection:
+    """Return how the paid hours fall, state by state, and how its figures stand to one another."""
+    rows = [
+        {
+            "state": s.state,
+            "meaning": s.meaning,
+            "gpu_hours": s.gpu_hours,
+            "share": 100 * s.gpu_hours / waterfall_total.gpu_hours,
+            "usd": s.usd,
+        }
+        for s in waterfall_total.steps
+    ]
+    return ReportSection(
+        "What was paid, and what the GPUs did",
+        (
+            ReportChart(
+                charts.draw_waterfall(
+                    chart_data.waterfall_bars(waterfall_total), "GPU-hours", height=220
+                ),
+                "From paid to working GPU-hours",
+            ),
+            table(request, rows, STATES, total=("gpu_hours", "usd")),
+            TextBlock(
+                (
+                    summary.use_sentence(paid),
+                    *summary.reconciliation_sentence(request, waterfall_total, stages),
+                ),
+                points=True,
+                small=True,
+            ),
+        ),
+    )
+
+
+def first_steps(rows: list[dict[str, object]]) -> tuple[Block, ...]:
+    """Return the few things to do first, for the first page."""
+    columns = tuple(c for c in ADVICE if c.name in ("workload", "team", "verb", "usd"))
+    return (ReportTable(columns, rows[:FIRST], max(0, len(rows) - FIRST)),) if rows else ()
+
+
+def advice(request: ReportRequest, rows: list[dict[str, object]]) -> tuple[Block, ...]:
+    """Return what is advised, what saves most first."""
+    if not rows:
+        return (
+            TextBlock(("No finding touches this window: fallow analyze or fallow up find waste.",)),
+        )
+    return (
+        table(request, rows, ADVICE, total=("gpu_hours", "usd")),
+        TextBlock(
+            ("No GPU-hour is saved twice: each line saves this much on top of those above it.",),
+            small=True,
+        ),
+    )
+
+
+def saving(
+    request: ReportRequest, stages: savings.Stages, verified: list[dict[str, object]]
+) -> ReportSection:
+    """Return how far findings came, and what was measured."""
+    rows = [
+        {
+            "stage": stage,
+            "cases": getattr(stages, stage),
+            "gpu_hours": getattr(stages, f"{stage}_gpu_hours"),
+            "usd": getattr(stages, f"{stage}_usd"),
+        }
+        for stage in ("identified", "approved", "acted", "verified")
+    ]
+    blocks: list[Block] = [table(request, rows, STAGES)]
+    if stages.identified_usd:
+        picture = charts.funnel(chart_data.savings_stages(stages))
+        blocks.insert(
+            0, ReportChart(picture, "Dollars identified, approved, acted upon and verified")
+        )
+    if verified:
+        rows_explained = [
+            {**row, "told": savings.KINDS.get(str(row["kind"]), "")} for row in verified
+        ]
+        blocks.append(table(request, rows_explained, VERIFIED))
+    cases = savings.cases(request.views, request.window, request.filters)
+    if cases.num_rows:
+        blocks.append(table(request, cases, CASES))
+    return ReportSection("What was done, and what it saved", tuple(blocks))
+
+
+def notes(paid: spend.SpendTotals) -> ReportSection:
+    """Return how the numbers are to be read."""
+    priced = f"{paid.price_as_of:%Y-%m-%d}" if paid.price_as_of else "no date is known"
+    return ReportSection(
+        "How to read this",
+        (
+            TextBlock(
+                (
+                    (
+                        "All dollars are US dollars, fully loaded unless said otherwise: a GPU "
+                        f"costs its part of the whole node. The newest price is of {priced}."
+                    ),
+                    (
+                        "Idle: held and not used, shown by independent witnesses. Free: held by "
+                        "nobody. Stranded: free where nothing fits. Lost: work thrown away. "
+                        "Unknown hours count neither as waste nor as work."
+                    ),
+                    (
+                        "What could be saved is part of the bill and never more than it. Cash "
+                        "lowers the bill; capacity goes to others; what is committed is paid for "
+                        "whatever happens."
+                    ),
+                    "Every number is on the dashboard's pages too; fallow explain says why.",
+                ),
+                points=True,
+                small=True,
+            ),
+        ),
+    )

@@ -1,0 +1,178 @@
+"""What a report is asked, and what every audience's report says alike."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from dashboards.figures import analysis_runs, data_health, extent, spend, waste, waterfall
+from dashboards.figures.query import Filters
+from dashboards.reports import amounts
+from dashboards.reports.document import ReportColumn, ReportTable
+from fallow import money
+from fallow.errors import UsageError
+from fallow.protocols import Views
+from fallow.settings import Settings
+from fallow.window import Window
+from warehouse import coverage
+from warehouse.coverage import WindowCoverage
+from warehouse.ledger import align_window
+
+MOST_ROWS = 25
+"""Rows of a table in a report that people read; the CSV has them all."""
+
+
+class ReportRequest(msgspec.Struct, frozen=True):
+    """A window of a warehouse, whose, and when it is asked."""
+
+    views: Views
+    window: Window
+    filters: Filters
+    settings: Settings
+    now: datetime
+    coverage: WindowCoverage
+    """How much of the requested window has data."""
+    whole: bool = False
+    """Whether tables keep every row: for files that machines read."""
+
+
+class WasteByState(msgspec.Struct, frozen=True):
+    """What was paid and grew nothing, by state, of a waterfall."""
+
+    gpu_hours: float
+    usd: Decimal | None
+    steps: tuple[waterfall.WaterfallStage, ...]
+
+
+def check_window(views: Views, window: Window, now: datetime) -> Window:
+    """Return the window as it is accounted: whole hours, no hour that nobody looked at.
+
+    Raises:
+        UsageError: there are no data, none in the window, or it lies in the future.
+    """
+    if window.start >= now:
+        raise UsageError(
+            f"the window begins {window.start:%Y-%m-%d %H:%M} UTC, in the future",
+            hint="--window 30d is the last thirty days; START/END are moments",
+        )
+    data_extent = extent.extent(views)
+    if data_extent is None:
+        raise UsageError(
+            "the warehouse holds no telemetry",
+            hint="fallow import, fallow collect --once or fallow demo bring some in",
+        )
+    if data_extent.accounted is None:
+        raise UsageError(
+            "no hour is accounted yet", hint="fallow collect --once or fallow up do the books"
+        )
+    end = min(window.end, data_extent.accounted)
+    if end <= max(window.start, data_extent.looks.start):
+        raise UsageError(
+            f"nothing is accounted from {window.start:%Y-%m-%d %H:%M} to "
+            f"{window.end:%Y-%m-%d %H:%M} UTC",
+            hint=(
+                "the data are "
+                f"{data_extent.looks.start:%Y-%m-%dT%H:%MZ}/{data_extent.accounted:%Y-%m-%dT%H:%MZ}"
+            ),
+        )
+    return align_window(Window(max(window.start, data_extent.looks.start), end))
+
+
+def of_bill(lost: WasteByState, waterfall_total: waterfall.GpuHourWaterfall) -> str:
+    """Return what stands under wasted dollars: their share, then the hours and theirs."""
+    of_hours = (
+        f"{amounts.hours(lost.gpu_hours)}, "
+        f"{amounts.share(lost.gpu_hours, waterfall_total.gpu_hours)}"
+    )
+    if lost.usd is None:
+        return f"{of_hours} of the hours"
+    return f"{amounts.share(lost.usd, waterfall_total.usd)} of the bill; {of_hours} of the hours"
+
+
+def waste_by_state(waterfall_total: waterfall.GpuHourWaterfall) -> WasteByState:
+    """Return the states in which nothing grew, the dearest first; unknown is never one."""
+    steps = [step for step in waterfall_total.steps if step.state in waste.STATES]
+    amounts_known = [step.usd for step in steps if step.usd is not None]
+    return WasteByState(
+        sum(step.gpu_hours for step in steps),
+        None if waterfall_total.usd is None else sum(amounts_known, Decimal()),
+        tuple(sorted(steps, key=lambda s: (-(s.usd or 0), -s.gpu_hours))),
+    )
+
+
+def warnings(request: ReportRequest, paid: spend.SpendTotals) -> tuple[str, ...]:
+    """Say what makes the report's numbers less than whole."""
+    failed = data_health.audits(request.views, request.window)
+    sentences = [failed] if failed else []
+    sentences += [analysis_runs.fault(run) for run in analysis_runs.faults(request.views)]
+    down = [
+        collector
+        for collector in data_health.collector_health(request.views, request.window.end)
+        if collector.down
+    ]
+    sentences += [
+        f"Collector {amounts.name(collector.collector)} of {amounts.name(collector.cluster)} "
+        "answered no look "
+        "in the last hour of this window."
+        for collector in down[:3]
+    ]
+    if len(down) > 3:  # noqa: PLR2004
+        sentences.append(f"{len(down) - 3} more collectors did not answer either.")
+    if request.coverage.hours_with_data < request.coverage.hours:
+        sentences.append(f"{request.coverage.spoken}: the figures are of those hours alone.")
+    late = request.coverage.late(request.now, amounts.name)
+    ages = coverage.read_ages(request.views, request.filters.cluster)
+    late += coverage.name_stale(
+        ages, request.now, request.settings.service.collect_every, amounts.name
+    )
+    sentences += [f"{line[0].upper()}{line[1:]}." for line in late]
+    if paid.unpriced_gpu_hours:
+        sentences.append(
+            f"{amounts.hours(paid.unpriced_gpu_hours)} "
+            f"({amounts.share(paid.unpriced_gpu_hours, paid.gpu_hours)}) have no price and are in "
+            "no figure of dollars."
+        )
+    if paid.unknown_gpu_hours > paid.gpu_hours / 20:
+        sentences.append(
+            f"{amounts.share(paid.unknown_gpu_hours, paid.gpu_hours)} of the GPU-hours have no "
+            "telemetry: they are neither waste nor work."
+        )
+    return tuple(sentences)
+
+
+def table(
+    request: ReportRequest,
+    rows: pa.Table | Sequence[Mapping[str, Any]],
+    columns: Sequence[ReportColumn],
+    *,
+    total: Sequence[str] = (),
+    most: int = MOST_ROWS,
+) -> ReportTable:
+    """Return rows as a table that people can read: the first ones, and how many are left out.
+
+    `total`: columns to sum, over all rows; dollars in cents that sum to their rounded sum.
+    """
+    records = rows.to_pylist() if isinstance(rows, pa.Table) else [*rows]
+    summed: dict[str, Any] = {}
+    for name in total:
+        amounts_known = [row[name] for row in records if row[name] is not None]
+        summed[name] = sum(amounts_known[1:], amounts_known[0]) if amounts_known else None
+        if any(column.name == name and column.kind == "usd" for column in columns):
+            summed[name] = money.total([row[name] for row in records])
+            parts = money.apportion([row[name] for row in records])
+            records = [{**row, name: part} for row, part in zip(records, parts, strict=True)]
+    rows_shown = records if request.whole else records[:most]
+    if summed:
+        summed = {columns[0].name: "all", **summed}
+    return ReportTable(tuple(columns), rows_shown, len(records) - len(rows_shown), summed or None)
+
+
+def format_window(window: Window) -> str:
+    """Write a window as people say it: 22 Oct to 21 Nov 2026, the last day included."""
+    last = window.end - timedelta(microseconds=1)
+    if window.start.hour or window.end.hour:
+        return f"{window.start:%d %b %Y %H:%M} to {window.end:%d %b %Y %H:%M} UTC"
+    return f"{window.start:%d %b} to {last:%d %b %Y}"

@@ -1,0 +1,164 @@
+"""The first page in sentences: what was paid, what grew nothing, whose, done, to do and saved."""
+
+from decimal import Decimal
+
+import msgspec
+
+from dashboards.figures import analysis_runs, reconciliation, savings, spend, waterfall
+from dashboards.figures.query import PLATFORM
+from dashboards.reports import amounts, report_request
+from dashboards.reports.amounts import count, hours, share, usd
+from dashboards.reports.report_request import ReportRequest
+
+WORDS = {
+    "idle": "held and not used",
+    "free": "held by nobody",
+    "lost": "work thrown away",
+    "stranded": "free where nothing fits",
+    "unavailable": "broken or cordoned",
+}
+UNPAID = "nothing of it has a price"
+
+
+def paid_sentence(
+    request: ReportRequest, waterfall_total: waterfall.GpuHourWaterfall, worked: float
+) -> str:
+    """Say what was paid and how much of it worked."""
+    rate = (
+        ""
+        if waterfall_total.usd is None or not worked
+        else f" A GPU-hour that worked cost {usd(waterfall_total.usd / Decimal(repr(worked)))}."
+    )
+    return (
+        f"{report_request.format_window(request.window)}: {usd(waterfall_total.usd)} for "
+        f"{hours(waterfall_total.gpu_hours)}, of which "
+        f"{share(worked, waterfall_total.gpu_hours)} worked.{rate}"
+    )
+
+
+def waste_sentence(
+    lost: report_request.WasteByState, waterfall_total: waterfall.GpuHourWaterfall
+) -> str:
+    """Say what grew nothing, and how."""
+    if not lost.gpu_hours:
+        return "Every GPU-hour that was paid for was at work, starting up, or of unknown use."
+    parts = [
+        f"{usd(step.usd)} {WORDS[step.state]}"
+        if step.usd is not None
+        else f"{hours(step.gpu_hours)} {WORDS[step.state]}"
+        for step in lost.steps
+        if step.gpu_hours
+    ]
+    if lost.usd is None:
+        part = share(lost.gpu_hours, waterfall_total.gpu_hours)
+        return f"{hours(lost.gpu_hours)}, {part} of the hours: {join_words(parts)}."
+    return (
+        f"{usd(lost.usd)}, {share(lost.usd, waterfall_total.usd)} of the bill: {join_words(parts)}."
+    )
+
+
+def use_sentence(paid: spend.SpendTotals) -> str:
+    """Say busy time and effective utilisation of what was held; not measured is no zero."""
+    busy = "-" if paid.busy is None else f"{paid.busy:.1%}"
+    sentence = f"Busy time: {busy} of the {hours(paid.known_gpu_hours)} held whose use is known."
+    if paid.effective is None:
+        return (
+            f"{sentence} Effective utilisation: not measured (no tensor or SM activity is "
+            "exported)."
+        )
+    return (
+        f"{sentence} Effective utilisation: {paid.effective:.1%} of "
+        f"{hours(paid.measured_gpu_hours)} "
+        "measured, by what limits the work over its practical peak."
+    )
+
+
+def effective(paid: spend.SpendTotals) -> str:
+    """Say effective utilisation in two words, for a figure."""
+    share_text = "not measured" if paid.effective is None else f"{paid.effective:.1%}"
+    return f"effective utilisation {share_text}"
+
+
+def reconciliation_sentence(
+    request: ReportRequest, waterfall_total: waterfall.GpuHourWaterfall, stages: savings.Stages
+) -> tuple[str, ...]:
+    """Say how idle hours stand to findings, and what could be saved to what is wasted."""
+    sums = reconciliation.reconcile(waterfall_total, stages, request.filters)
+    if sums is None:
+        return ()
+    by = tuple(amounts.name(name) for name in sums.in_use_by)
+    sums = msgspec.structs.replace(sums, in_use_by=by)
+    return tuple(
+        filter(None, (sums.idle(), sums.savings(lambda usd: amounts.format_cell(usd, "usd"))))
+    )
+
+
+def owner_sentence(owners: list[dict[str, object]], total_usd: Decimal | None) -> str:
+    """Say whose it is, the most first; what nobody held is the platform's."""
+    team_rows = [r for r in owners if r["name"] != PLATFORM and r["waste_usd"]]
+    platform_row = next((r for r in owners if r["name"] == PLATFORM and r["waste_usd"]), None)
+    if not team_rows and platform_row is None:
+        return "Nobody's: nothing was wasted." if total_usd is not None else f"Not known: {UNPAID}."
+    parts = [
+        f"{amounts.name(r['name'], 40)} {_waste(r)} ({share(r['waste_usd'], total_usd)})"
+        for r in team_rows[:3]
+    ]
+    if len(team_rows) > len(parts):
+        rest = sum((Decimal(str(r["waste_usd"])) for r in team_rows[3:]), Decimal())
+        parts.append(f"{count(len(team_rows) - 3, 'other team')} {usd(rest)}")
+    if platform_row is not None:
+        parts.append(f"nobody's, so the platform's, {_waste(platform_row)}")
+    return f"{join_words(parts)}."
+
+
+def _waste(row: dict[str, object]) -> str:
+    return usd(Decimal(str(row["waste_usd"])))
+
+
+def done_sentence(stages: savings.Stages) -> str:
+    """Say what was acted upon, approved, or waits."""
+    if not stages.approved and not stages.waiting:
+        return "Nothing was acted upon yet: no finding was approved."
+    parts = [f"{count(stages.acted, 'finding')} acted upon ({usd(stages.acted_usd or Decimal())})"]
+    if stages.approved > stages.acted:
+        parts.append(f"{stages.approved - stages.acted} more approved")
+    if stages.waiting:
+        parts.append(f"{stages.waiting} waiting for somebody's approval")
+    return f"{join_words(parts)}."
+
+
+def advice_sentence(request: ReportRequest, advice: list[dict[str, object]]) -> str:
+    """Say what to do first, or why nothing is advised."""
+    if not advice:
+        absence = analysis_runs.absence(request.views, request.window)
+        return absence.said("Nothing is advised: no finding touches this window.")
+    parts = [
+        f"{row['verb']} {amounts.name(row['workload'], 48)} of {amounts.name(row['team'], 32)} "
+        f"({_saves(row)})"
+        for row in advice[:3]
+    ]
+    rest = len(advice) - len(parts)
+    return f"{'; '.join(parts)}{f'; and {rest:,} more' if rest else ''}."
+
+
+def _saves(row: dict[str, object]) -> str:
+    if row["usd"] is None:
+        return hours(float(str(row["gpu_hours"])))
+    return usd(Decimal(str(row["usd"])))
+
+
+def savings_sentence(verified: list[dict[str, object]]) -> str:
+    """Say what was measured, in each kind of dollars."""
+    if not verified:
+        return "Nothing yet: a saving counts once it was measured after the act."
+    parts = [
+        f"{amounts.format_cell(r['usd'], 'usd')} {r['kind']} "
+        f"({savings.KINDS.get(str(r['kind']), '')})"
+        for r in verified
+    ]
+    return f"{join_words(parts)}; measured, restarts taken off. Only cash lowers the bill."
+
+
+def join_words(parts: list[str]) -> str:
+    """Join parts as people list them."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

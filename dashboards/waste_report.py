@@ -1,0 +1,356 @@
+"""The waste story: what is paid, what grows, the worst, what to do. Terminal text or Markdown.
+
+A plain record in, text out; nothing here reads a warehouse. Bars and colour only where somebody
+can see them; every number has its unit, every story its window, currency and price date.
+"""
+
+import textwrap
+from collections.abc import Sequence
+from decimal import Decimal
+
+import msgspec
+
+from fallow.window import Window, format_duration
+
+BLOCKS = " ▏▎▍▌▋▊▉█"
+COLOURS = {
+    "productive": "34", "low": "36", "startup": "36", "idle": "33", "free": "37",
+    "stranded": "37", "lost": "31", "unavailable": "31", "unknown": "35",
+}  # fmt: skip
+"""ANSI colours: used blue, held idle amber, free grey, broken red, unknown magenta."""
+MEANING = {
+    "productive": "working",
+    "low": "working below target",
+    "startup": "starting up",
+    "idle": "held, not used",
+    "free": "held by nobody",
+    "stranded": "free, but nothing fits",
+    "lost": "work thrown away",
+    "unavailable": "broken or cordoned",
+    "unknown": "no telemetry, or odd",
+}
+
+
+class StateTotal(msgspec.Struct, frozen=True):
+    """The GPU-hours and dollars of one ledger state; `usd` None = no price was found."""
+
+    state: str
+    gpu_hours: float
+    usd: Decimal | None
+
+
+class WasteRow(msgspec.Struct, frozen=True):
+    """One workload's waste: all its findings of one kind added up."""
+
+    workload: str
+    owner: str
+    kind: str
+    since: str
+    gpu_hours: float
+    usd: Decimal | None
+    evidence: str
+    why: str
+    advice: str
+    finding: str
+
+
+class OtherFinding(msgspec.Struct, frozen=True):
+    """What another analyzer than the idle one found, by what acting on it would save."""
+
+    subject: str
+    analyzer: str
+    kind: str
+    saving: str
+    gpu_hours: float
+    usd: Decimal | None
+    evidence: str
+    why: str
+    advice: str
+    finding: str
+
+
+class UnjudgedWorkload(msgspec.Struct, frozen=True):
+    """A workload whose telemetry allows no verdict."""
+
+    workload: str
+    gpu_hours: float
+    why: str
+
+
+class PlantedScore(msgspec.Struct, frozen=True):
+    """How planted truth compares with what was found (demo only)."""
+
+    planted_gpu_hours: float
+    found_gpu_hours: float
+    planted_usd: Decimal | None
+    found_usd: Decimal | None
+    precision: float
+    recall: float
+    false_alarms: int
+    missed_gpu_hours: float
+    """Planted, and in no finding."""
+    extra_gpu_hours: float
+    """In a finding, and not planted: idle for less than an hour, or truly in use."""
+    ledger_idle_gpu_hours: float
+    """Idle in the ledger."""
+    not_idle_gpu_hours: float = 0.0
+    """In a finding of idleness, and not idle in the ledger."""
+    others_gpu_hours: float = 0.0
+    """Idle in the ledger, and claimed by findings of other analyzers."""
+
+    @property
+    def unclaimed_gpu_hours(self) -> float:
+        """Return the hours that are idle in the ledger and in no finding."""
+        claimed = self.found_gpu_hours - self.not_idle_gpu_hours + self.others_gpu_hours
+        return self.ledger_idle_gpu_hours - claimed
+
+    @property
+    def reconciled(self) -> str:
+        """Say how planted, found and ledger-idle GPU-hours stand, in parts that add up as read."""
+        planted_hours, found_hours, missed, idle, claimed, others = (
+            Decimal(f"{value:.1f}")
+            for value in (
+                self.planted_gpu_hours, self.found_gpu_hours, self.missed_gpu_hours,
+                self.ledger_idle_gpu_hours, self.ledger_idle_gpu_hours - self.unclaimed_gpu_hours,
+                self.others_gpu_hours,
+            )
+        )  # fmt: skip
+        # Idle hours in findings are rounded as everywhere else; what is left over is beside them.
+        extra, unclaimed = found_hours - planted_hours + missed, idle - claimed
+        not_idle = found_hours + others - claimed
+        if not_idle < 0:
+            others, not_idle = others - not_idle, Decimal()
+        beside = f" - not idle in the ledger {not_idle:,}" if not_idle else ""
+        beside += f" + in other findings {others:,}" if others else ""
+        return (
+            f"planted {planted_hours:,} - missed {missed:,} + not planted {extra:,} = found "
+            f"{found_hours:,};"
+            f"{beside} + no finding {unclaimed:,} = idle {idle:,}"
+        )
+
+
+class Story(msgspec.Struct, frozen=True):
+    """Everything the story tells. Money is in US dollars."""
+
+    cluster: str
+    window: Window
+    gpus: float
+    nodes: int
+    states: tuple[StateTotal, ...]
+    wastes: tuple[WasteRow, ...]
+    others: tuple[OtherFinding, ...] = ()
+    """The dearest first; no GPU-hour is saved twice, also not one that idle work holds."""
+    unjudged: tuple[UnjudgedWorkload, ...] = ()
+    planted: PlantedScore | None = None
+    audit_failures: tuple[str, ...] = ()
+    prices: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def gpu_hours(self) -> float:
+        """Return all GPU-hours of the window."""
+        return sum(s.gpu_hours for s in self.states)
+
+    @property
+    def usd(self) -> Decimal | None:
+        """Return the bill, None when nothing has a price."""
+        priced = [s.usd for s in self.states if s.usd is not None]
+        return sum(priced, Decimal()) if priced else None
+
+
+WORST = 5
+BESIDE = "Beside idle work, each GPU-hour saved once"
+
+
+def terminal(story: Story, *, width: int = 100, colour: bool = False) -> str:
+    """Render the story for a terminal of this width."""
+    lines = [*_banner(story), *_head(story), ""]
+    lines += ["What grows, and what lies fallow", *_bars(story, width, colour=colour), ""]
+    lines += _worst(story, width)
+    lines += _todo(story, width)
+    lines += _beside(story, width)
+    if story.unjudged:
+        lines += [
+            "Not judged: telemetry is missing or contradicts itself, so neither idle nor busy"
+        ]
+        lines += [
+            f"  {u.workload:<40} {u.gpu_hours:>9,.1f} GPU-h  {u.why}"[:width]
+            for u in story.unjudged[:WORST]
+        ]
+        lines += [""]
+    if story.planted is not None:
+        lines += [*_planted(story.planted, width), ""]
+    lines += _foot(story)
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def markdown(story: Story) -> str:
+    """Render the story as Markdown: the same facts, tables for bars."""
+    total = story.gpu_hours
+    lines = [f"# Fallow: {_cell(story.cluster)}", "", *_banner(story)]
+    lines += [*(f"{line}  " for line in _head(story)[1:]), ""]
+    lines += ["| state | GPU-hours | share | USD | meaning |", "|---|--:|--:|--:|---|"]
+    lines += [
+        f"| {s.state} | {s.gpu_hours:,.1f} | {_share(s.gpu_hours, total)} | {money(s.usd)} "
+        f"| {MEANING.get(s.state, '')} |"
+        for s in story.states
+    ]
+    lines += ["", "## The worst", ""]
+    lines += ["| workload | owner | since | GPU-hours | USD | evidence | what to do | finding |"]
+    lines += ["|---|---|---|--:|--:|---|---|---|"]
+    lines += [
+        f"| {_cell(w.workload)} | {_cell(w.owner)} | {w.since} | {w.gpu_hours:,.1f} "
+        f"| {money(w.usd)} | {w.evidence}: {_cell(w.why)} | {_cell(w.advice)} | `{w.finding}` |"
+        for w in story.wastes[:WORST]
+    ]
+    if story.others:
+        lines += ["", f"## {BESIDE}", ""]
+        lines += [
+            "| what | finding of | GPU-hours | USD | saves | evidence | what to do | finding |"
+        ]
+        lines += ["|---|---|--:|--:|---|---|---|---|"]
+        lines += [
+            f"| {_cell(o.subject)} | {o.analyzer}: {o.kind} | {o.gpu_hours:,.1f} | {money(o.usd)} "
+            f"| {o.saving} | {o.evidence}: {_cell(o.why)} | {_cell(o.advice)} | `{o.finding}` |"
+            for o in story.others[:WORST]
+        ]
+    if story.unjudged:
+        lines += ["", "## Not judged", "", "| workload | GPU-hours | why |", "|---|--:|---|"]
+        lines += [
+            f"| {_cell(u.workload)} | {u.gpu_hours:,.1f} | {_cell(u.why)} |" for u in story.unjudged
+        ]
+    if story.planted is not None:
+        lines += ["", "## Planted and found", "", *_planted(story.planted, 1000)[1:]]
+    lines += ["", *(f"{line}  " for line in _foot(story))]
+    return "\n".join(lines) + "\n"
+
+
+def money(usd: Decimal | None) -> str:
+    """Write dollars, or say that there is no price."""
+    return "no price" if usd is None else f"${usd:,.2f}"
+
+
+def _banner(story: Story) -> list[str]:
+    if not story.audit_failures:
+        return []
+    from warehouse.audits import format_banner  # noqa: PLC0415  (the engine loads in 0.3 s)
+
+    return [f"!! {format_banner(story.audit_failures)}", ""]
+
+
+def _head(story: Story) -> list[str]:
+    start, end = story.window.start, story.window.end
+    length = format_duration(story.window.seconds)
+    size = f"{story.gpus:,.6g} GPUs on {story.nodes} nodes"
+    return [
+        f"Fallow: cluster {story.cluster}",
+        f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC ({length}), {size}",
+        f"Paid: {money(story.usd)} for {story.gpu_hours:,.1f} GPU-hours",
+    ]
+
+
+def _bars(story: Story, width: int, *, colour: bool) -> list[str]:
+    total = story.gpu_hours or 1.0
+    room = max(8, min(40, width - 80))
+    out = []
+    for s in story.states:
+        if s.gpu_hours <= 0:
+            continue
+        bar = bar_of(s.gpu_hours / total, room)
+        if colour:
+            bar = f"\x1b[{COLOURS.get(s.state, '37')}m{bar}\x1b[0m"
+        out.append(
+            f"  {s.state:<11} {bar} {_share(s.gpu_hours, total):>7} {s.gpu_hours:>10,.1f} GPU-h "
+            f"{money(s.usd):>14}  {MEANING.get(s.state, '')}"
+        )
+    return out if colour else [line[: max(width, 60)] for line in out]
+
+
+def bar_of(share: float, room: int) -> str:
+    """Return a bar of eighth blocks, padded to `room` characters."""
+    eighths = round(min(max(share, 0.0), 1.0) * room * 8)
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (BLOCKS[rest] if rest else "")).ljust(room)
+
+
+def _worst(story: Story, width: int) -> list[str]:
+    if not story.wastes:
+        return ["Nothing idle was found.", ""]
+    wasted = [w.usd for w in story.wastes if w.usd is not None]
+    total = money(sum(wasted, Decimal())) if wasted else "no price"
+    hours = sum(w.gpu_hours for w in story.wastes)
+    count = f"{len(story.wastes)} workloads" if len(story.wastes) > 1 else "1 workload"
+    lines = [f"Idle and held: {total}, {hours:,.1f} GPU-hours in {count}; the worst:"]
+    for number, w in enumerate(story.wastes[:WORST], start=1):
+        title = f"  {number} {w.workload}"
+        lines.append(f"{title:<52} {money(w.usd):>12} {w.gpu_hours:>9,.1f} GPU-h  {w.kind}")
+        lines += _wrap(
+            f"owner {w.owner}; since {w.since}; {w.evidence}: {w.why} [{w.finding}]", width
+        )
+    return [*lines, ""]
+
+
+def _todo(story: Story, width: int) -> list[str]:
+    advised = [w for w in story.wastes[:WORST] if w.advice]
+    if not advised:
+        return []
+    lines = ["What to do"]
+    for number, w in enumerate(advised, start=1):
+        lines += textwrap.wrap(
+            f"{number} {w.advice}", width - 2, initial_indent="  ", subsequent_indent="    "
+        )
+    return [*lines, ""]
+
+
+def _beside(story: Story, width: int) -> list[str]:
+    if not story.others:
+        return []
+    lines = [f"{BESIDE} ({len(story.others)}); the most:"]
+    for number, o in enumerate(story.others[:WORST], start=1):
+        title = f"  {number} {o.subject}"
+        lines.append(f"{title:<52} {money(o.usd):>12} {o.gpu_hours:>9,.1f} GPU-h  {o.saving}")
+        finding_text = f"{o.kind}, {o.evidence}: {o.why}; {o.advice} [{o.finding}]"
+        lines += _wrap(finding_text, width)
+    return [*lines, ""]
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width - 4, initial_indent="    ", subsequent_indent="    ")
+
+
+def _planted(p: PlantedScore, width: int) -> list[str]:
+    planted_hours = f"{p.planted_gpu_hours:,.1f} GPU-h {money(p.planted_usd)}"
+    found_hours = f"{p.found_gpu_hours:,.1f} GPU-h {money(p.found_usd)}"
+    alarms = f"{p.false_alarms} false alarms"
+    return [
+        "Planted in this synthetic fleet, and found",
+        f"  planted {planted_hours}; found {found_hours}",
+        f"  precision {p.precision:.1%}, recall {p.recall:.1%} of idle GPU-hours, {alarms}",
+        *textwrap.wrap(
+            f"GPU-h: {p.reconciled}", width, initial_indent="  ", subsequent_indent="    "
+        ),
+    ]
+
+
+def _foot(story: Story) -> list[str]:
+    audits = "failed" if story.audit_failures else "ok"
+    lines = [f"Audits {audits}: states add up to capacity, costs add up to the bill."]
+    if story.audit_failures:
+        lines = [f"Audits failed: {'; '.join(story.audit_failures)}"]
+    if story.prices:
+        lines.append(f"Prices in USD: {story.prices}")
+    return [*lines, *story.notes]
+
+
+def _share(part: float, total: float) -> str:
+    return f"{part / total:.1%}" if total else "-"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def in_order(states: Sequence[StateTotal]) -> tuple[StateTotal, ...]:
+    """Return the states as the story tells them: what works first, what is unknown last."""
+    order = list(MEANING)
+    return tuple(sorted(states, key=lambda s: order.index(s.state) if s.state in order else 99))

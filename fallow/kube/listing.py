@@ -1,0 +1,89 @@
+"""List whole collections page by page, whatever happens to the continue token."""
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+import msgspec
+
+from fallow.errors import SourceError
+from fallow.kube.api import ApiConnection, ApiError
+from fallow.kube.api_objects import ListMeta, Page
+
+T = TypeVar("T")
+
+RESTARTS = 3
+"""Times a list is begun anew when its token expires without a fresh one."""
+
+EXPIRED = 410
+PARTIAL = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+
+
+class Listing(Generic[T]):
+    """One LIST in pages of `limit` objects; `resource_version` is where a watch may begin.
+
+    An expired continue token (HTTP 410) comes with a fresh one that goes on in a newer snapshot:
+    objects before that place may be older. A watch must therefore begin at the first page's
+    version, which `resource_version` is.
+    """
+
+    def __init__(
+        self,
+        api: ApiConnection,
+        path: str,
+        decoder: msgspec.json.Decoder[Page[T]],
+        *,
+        limit: int,
+        accept: str | None = None,
+        query: dict[str, str] | None = None,
+    ) -> None:
+        self._api, self._path, self._decoder = api, path, decoder
+        self._limit, self._query = limit, query or {}
+        self._accept = {} if accept is None else {"accept": accept}
+        self.resource_version = ""
+        self.restarts = 0
+        self.refreshed = 0
+        self.objects = 0
+
+    def __iter__(self) -> Iterator[list[T]]:
+        """Yield pages; after a restart objects come again.
+
+        Raises:
+            ApiError: the server refused, or the list expired more than `RESTARTS` times.
+            SourceError: a page is not what the API promises.
+            TemporaryError: no answer.
+        """
+        token: str | None = None
+        while True:
+            query = {**self._query, "limit": self._limit, "continue": token}
+            try:
+                body = self._api.get(self._path, query, **self._accept)
+            except ApiError as error:
+                if error.code != EXPIRED or self.restarts + self.refreshed >= RESTARTS:
+                    raise
+                token = error.token
+                if token:
+                    self.refreshed += 1
+                else:
+                    self.restarts += 1
+                    self.resource_version = ""
+                    self._api.pause(self.restarts)
+                continue
+            page = self._decode(body)
+            self.resource_version = self.resource_version or page.metadata.resource_version
+            items = page.items or []
+            self.objects += len(items)
+            if items:
+                yield items
+            token = _token(page.metadata)
+            if token is None:
+                return
+
+    def _decode(self, body: bytes) -> Page[T]:
+        try:
+            return self._decoder.decode(body)
+        except msgspec.DecodeError as error:
+            raise SourceError(f"{self._api.host}{self._path}: not a list: {error}") from error
+
+
+def _token(metadata: ListMeta) -> str | None:
+    return metadata.continue_ or None

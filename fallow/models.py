@@ -1,0 +1,137 @@
+"""The nouns that people meet: a finding, its evidence, and what would remove it.
+
+Everything else is a row of a table (`fallow.tables`). Records are frozen and typed; money is
+decimal; time is UTC; ids are content hashes, so that the same waste is the same finding tomorrow.
+"""
+
+import hashlib
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Literal
+
+import msgspec
+
+from fallow.window import Window
+
+Verdict = Literal["busy", "idle", "partly idle", "unknown", "wasteful"]
+Evidence = Literal["suspected", "confirmed"]
+State = Literal[
+    "unavailable",
+    "stranded",
+    "free",
+    "startup",
+    "idle",
+    "low",
+    "productive",
+    "lost",
+    "unknown",
+]
+STATES: tuple[State, ...] = State.__args__  # type: ignore[attr-defined]
+UNRESOLVED = "unresolved"
+"""Workload kind of what no inventory names the top owner of: it may be of any kind."""
+WASTED: tuple[State, ...] = ("idle", "lost", "free", "stranded", "unavailable")
+"""The states that are waste: low use is none of them, and unknown is never waste."""
+Saving = Literal["cash", "capacity", "commitment"]
+Effort = Literal["quick win", "advanced", "continuous"]
+
+
+class Subject(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The workload (never the single pod or GPU) a finding is about."""
+
+    cluster: str
+    namespace: str
+    workload_kind: str
+    workload: str
+    team: str | None = None
+    nodes: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+
+
+class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
+    """GPU-hours of the ledger that a recommendation would save: of whom, in which state.
+
+    None = any. The waterfall never grants more than the ledger posted there.
+    """
+
+    cluster: str
+    namespace: str | None
+    workload_kind: str | None
+    workload: str | None
+    pool: str | None
+    state: State
+    gpu_hours: float
+    usd: Decimal | None = None
+    node: str | None = None
+    model: str | None = None
+
+
+class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What would remove the waste, how it is undone, and what it would free.
+
+    `saving`: the bill falls (cash), others get the GPUs (capacity), or they are paid for whatever
+    happens (commitment). `claims` are the cells of the ledger that the waterfall may credit to it:
+    it fills in what they would save alone (gross) and on top of what comes before (marginal).
+    """
+
+    verb: str
+    target: str
+    why: str
+    reversible: bool
+    undo: str | None = None
+    gpu_hours_per_day: float | None = None
+    usd_per_day: Decimal | None = None
+    caution: str | None = None
+    saving: Saving = "capacity"
+    effort: Effort = "quick win"
+    claims: tuple[Claim, ...] = ()
+    gross_gpu_hours: float | None = None
+    gross_usd: Decimal | None = None
+    marginal_gpu_hours: float | None = None
+    marginal_usd: Decimal | None = None
+    marginal_idle_gpu_hours: float | None = None
+    """Of `marginal_gpu_hours`, those that are idle in the ledger."""
+    marginal_in_use_gpu_hours: float | None = None
+    """Of `marginal_gpu_hours`, those that the ledger does not call waste (`WASTED`)."""
+    marginal_in_use_usd: Decimal | None = None
+    parameters: dict[str, Any] = {}
+    """What an executor needs, in machine words: a size, a profile, a node, amounts."""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Waste we can show: whose, when, how much, and on what evidence."""
+
+    id: str
+    analyzer: str
+    kind: str
+    subject: Subject
+    window: Window
+    verdict: Verdict
+    evidence: Evidence
+    confidence: float
+    gpu_hours: float
+    usd: Decimal | None
+    details: dict[str, Any]
+    recommendations: tuple[Recommendation, ...] = ()
+
+
+class Unjudged(msgspec.Struct, frozen=True):
+    """A workload that seemed idle, or could not be seen, and why there is no verdict."""
+
+    subject: Subject
+    gpu_hours: float
+    reasons: tuple[str, ...]
+    window: Window | None = None
+
+
+def finding_id(analyzer: str, kind: str, subject: Subject, start: datetime) -> str:
+    """Hash what makes a finding the same finding: who found what, about whom, since when."""
+    parts = (
+        analyzer,
+        kind,
+        subject.cluster,
+        subject.namespace,
+        subject.workload_kind,
+        subject.workload,
+        start.isoformat(),
+    )
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:12]

@@ -1,0 +1,262 @@
+"""The four seams, one method each. A plugin is a class with this shape, found by entry point.
+
+    fallow.collectors   Collector.collect(window) -> batches
+    fallow.analyzers    Analyzer.find(views, window) -> findings   (more where it can: see below)
+    fallow.executors    Executor.intend(decision, cluster) -> intent
+    fallow.prices       PriceSource.rates(window) -> rows of the `rate` table
+
+A class's fields are its YAML: whatever its constructor takes may stand under its name in
+`fallow.yaml`.
+"""
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import msgspec
+import pyarrow as pa
+
+from fallow.action_models import Action, Decision, Intent, Reason, Target
+from fallow.models import Finding, Subject
+from fallow.tables import Batch
+from fallow.window import Window
+
+
+@runtime_checkable
+class Collector(Protocol):
+    """Bring rows in. No opinions, no SQL, no warehouse.
+
+    A look that fails is a row of the `scrape` table with `up` false and the error; it is never
+    silence and never an exception, except for errors of usage (a wrong URL scheme, say).
+    """
+
+    def collect(self, window: Window) -> Iterator[Batch]:
+        """Yield batches for the window, bounded in size, in time order where there is one."""
+        ...
+
+
+class WatchCounts(Protocol):
+    """What one watch did so far, as counts since it began."""
+
+    resource: str
+    lists: int
+    streams: int
+    events: int
+    expiries: int
+    failures: int
+    error: str
+
+
+@runtime_checkable
+class WatchesChanges(Protocol):
+    """A collector that can keep its inventory current by watches, between two collections."""
+
+    def watching(self, stop: threading.Event) -> AbstractContextManager[None]:
+        """Watch until the block ends or `stop` is set."""
+        ...
+
+    def changes(self) -> AbstractContextManager[Sequence[Batch]]:
+        """Give the rows of what changed; what the block fails to store is given again."""
+        ...
+
+    def progress(self) -> Sequence[WatchCounts]:
+        """Return what each watch did so far; nothing while none runs."""
+        ...
+
+
+class Views(Protocol):
+    """The warehouse's read side, as analyzers see it: one view per noun, over all tiers."""
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+        """Run one read-only statement with `$name` parameters and return its rows."""
+        ...
+
+
+@runtime_checkable
+class Analyzer(Protocol):
+    """Turn rows into findings."""
+
+    def find(self, views: Views, window: Window) -> Iterable[Finding]:
+        """Return what is wasted in the window. Running it twice returns the same findings."""
+        ...
+
+
+class UnjudgedWork(Protocol):
+    """What an analyzer does not judge, and why."""
+
+    @property
+    def subject(self) -> Subject:
+        """Whom it is about."""
+        ...
+
+    @property
+    def gpu_hours(self) -> float:
+        """How much of the window is not judged."""
+        ...
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why, in words."""
+        ...
+
+
+@runtime_checkable
+class ReportsUnjudged(Protocol):
+    """An analyzer that says what it withholds: `fallow doctor` shows it."""
+
+    def unjudged(self, views: Views, window: Window) -> Iterable[UnjudgedWork]:
+        """Return what is not judged in the window, and why."""
+        ...
+
+
+@runtime_checkable
+class BlocksAdvice(Protocol):
+    """An analyzer that knows workloads which must not get smaller: no advice does that to them."""
+
+    def vetoes(self, views: Views, window: Window) -> Mapping[tuple[str, str, str, str], str]:
+        """Return why, by cluster, namespace, kind and name of the workload."""
+        ...
+
+
+@runtime_checkable
+class ReportsSummary(Protocol):
+    """An analyzer with figures of the whole fleet: `fallow analyze -o json` carries them."""
+
+    def summary(self, views: Views, window: Window) -> Mapping[str, Any]:
+        """Return the fleet's figures of the window."""
+        ...
+
+
+@runtime_checkable
+class Explainable(Protocol):
+    """An analyzer that shows the rows behind a finding: `fallow explain` runs them."""
+
+    def proof(self, finding: Finding) -> Iterable[tuple[str, str, Mapping[str, Any]]]:
+        """Return what each query asks, its SQL, and its parameters."""
+        ...
+
+
+class PastFindings(Protocol):
+    """What an analyzer would have found at each of many moments, from rows of before it."""
+
+    @property
+    def rows(self) -> pa.Table:
+        """Return a row per finding and moment, by case and moment.
+
+        case (the finding, numbered), k (which moment), mark (changes when anything does that
+        does not merely grow), cluster, namespace, workload_kind, workload, kind, evidence,
+        confidence, coverage, gpu_hours, usd, and start and end of its window (us since 1970).
+        """
+        ...
+
+    def finding(self, row: int) -> Finding:
+        """Return the finding of a row as it was found then."""
+        ...
+
+
+@runtime_checkable
+class Replayable(Protocol):
+    """An analyzer that can tell its past at once: `fallow backtest` asks it."""
+
+    def past(self, views: Views, window: Window, moments: Sequence[datetime]) -> PastFindings:
+        """Return what `find` would have returned for [window.start, t) at each moment t."""
+        ...
+
+
+@runtime_checkable
+class FindsLatest(Protocol):
+    """An analyzer that finds what goes on now, since when it has, and reads little for it."""
+
+    def find_latest(self, views: Views, window: Window, brief: timedelta) -> Iterable[Finding]:
+        """Return what `find` returns for the brief time before the window's end.
+
+        Cases that fill the brief time are judged over the window.
+        """
+        ...
+
+
+@runtime_checkable
+class PriceSource(Protocol):
+    """Bring prices in."""
+
+    def rates(self, window: Window) -> Batch:
+        """Return rows of the `rate` table that were valid in the window."""
+        ...
+
+
+class ClusterReader(Protocol):
+    """The API's read side, as executors see it. Plain dicts; 404 is None; 403 is an error."""
+
+    @property
+    def name(self) -> str:
+        """The cluster's name as in the rows."""
+        ...
+
+    def get(self, path: str) -> Mapping[str, Any] | None:
+        """Return one object; None = it is not there.
+
+        Raises:
+            RefusedError: the API forbids reading it.
+            TemporaryError: no answer.
+        """
+        ...
+
+    def items(
+        self, path: str, *, labels: str = "", fields: str = ""
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return all objects of a collection that selectors match."""
+        ...
+
+    def collection(self, kind: str, group: str | None = None, namespace: str = "") -> str | None:
+        """Return the path of a kind's collection by discovery; None = it is not served here."""
+        ...
+
+    def pods(self, target: Target) -> Sequence[Mapping[str, Any]]:
+        """Return all pods whose chain of controllers (or jump of labels) ends at the object."""
+        ...
+
+
+class Right(msgspec.Struct, frozen=True):
+    """One permission that an executor needs: RBAC is generated from these, `doctor` proves them."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """Say which writes carry out a decision, and which undo them. It sends nothing itself.
+
+    The one loop (`actions/loop/`) makes the writes: journal first, dry run, preconditions, undo and
+    repair after a crash are then the same for every kind.
+    """
+
+    kinds: ClassVar[frozenset[str]]
+    """Kinds of subjects it acts on, as findings name them."""
+    capabilities: ClassVar[frozenset[str]]
+    """What it can do: suspend, scale, evict, resize, quota, node, annotate, … A policy may ask
+    only for these."""
+    verbs: ClassVar[frozenset[str]]
+    """Verbs of recommendations that it carries out."""
+    rights: ClassVar[tuple[Right, ...]]
+
+    def intend(self, decision: Decision, cluster: ClusterReader) -> Intent:
+        """Return the writes for a decision, from the objects as they are now.
+
+        Raises:
+            RefusedError: it must not or cannot be done to this object; the message says why.
+            TemporaryError: the API does not answer.
+        """
+        ...
+
+
+@runtime_checkable
+class ReviewsEffects(Protocol):
+    """An executor whose effect shows in stored rows, hours later: what it regrets is undone."""
+
+    def review(self, action: Action, views: Views, now: datetime) -> tuple[Reason, ...] | None:
+        """Return why an action did harm; () = it did not; None = too early to say."""
+        ...

@@ -1,0 +1,56 @@
+"""What groups of settings have in common: unknown keys are refused, durations are written `30m`."""
+
+from datetime import timedelta
+from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import PlainSerializer as Serialize
+
+from fallow.errors import UsageError
+from fallow.window import format_duration, parse_duration
+
+
+def _duration(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_duration(value)
+    except UsageError as error:
+        raise ValueError(str(error)) from error
+
+
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(_duration),
+    Serialize(lambda d: format_duration(d.total_seconds()), return_type=str),
+]
+
+
+def _zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(
+            f"there is no time zone {name!r}: write one such as Europe/Berlin or UTC"
+        ) from error
+    return name
+
+
+TimeZone = Annotated[str, AfterValidator(_zone)]
+
+
+class SettingsGroup(BaseModel):
+    """A group of settings; unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class S3(SettingsGroup):
+    """Any S3-compatible endpoint; empty fields follow the AWS environment."""
+
+    endpoint: str = Field("", description="URL such as http://127.0.0.1:9000; empty = AWS")
+    region: str = Field("", description="empty = AWS_REGION or us-east-1")
+    access_key_id: str = Field("", description="empty = the AWS credential chain")
+    secret_access_key: SecretStr = Field(SecretStr(""), description="empty = the AWS chain")
+    path_style: bool = Field(True, description="address buckets by path, as most others want")

@@ -1,7 +1,0 @@
-"""How right the idle verdicts are, and the peers': a simulated world is watched, then asked.
-
-    world ─► blocks ─┬─► rows, with quirks ─► warehouse ─► verdicts (ours, gpu-pruner's, ...)
-                     └─► truth ──────────────────────────────┴─► scores
-
-The truth of the blocks never enters the warehouse.
-"""

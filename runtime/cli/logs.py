@@ -1,0 +1,57 @@
+"""Logs on stderr: for people on a terminal, JSON lines everywhere else."""
+
+import logging
+import sys
+
+
+def configure(*, debug: bool = False) -> None:
+    """Send the standard library's and structlog's events to stderr in one shape.
+
+    Without --debug only warnings and worse are shown, except by the service, which says what it
+    does. structlog itself is loaded by the first event, not by every command (0.1 s).
+    """
+    handler = _Lazy()
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.DEBUG if debug else logging.WARNING)
+    logging.getLogger("fallow").setLevel(logging.DEBUG if debug else logging.INFO)
+    for chatty in ("urllib3", "botocore", "asyncio", "kubernetes", "apscheduler"):
+        logging.getLogger(chatty).setLevel(logging.INFO if debug else logging.WARNING)
+
+
+class _Lazy(logging.Handler):
+    """Render each record through structlog, loaded when there is something to say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._formatter: logging.Formatter | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record; a closed stderr is no error."""
+        try:
+            if self._formatter is None:
+                self._formatter = _formatter()
+            sys.stderr.write(self._formatter.format(record) + "\n")
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            return
+
+
+def _formatter() -> logging.Formatter:
+    import structlog  # noqa: PLC0415
+
+    shared: list[structlog.typing.Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    renderer: structlog.typing.Processor
+    if sys.stderr.isatty():
+        renderer = structlog.dev.ConsoleRenderer()
+    else:
+        shared.append(structlog.processors.dict_tracebacks)
+        renderer = structlog.processors.JSONRenderer()
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+    )

@@ -1,0 +1,174 @@
+"""What every command shares: the global options, the settings in force, the open warehouse.
+
+Global options may stand before or after the command's name; the later one wins.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from fallow.settings import Loaded, Settings
+    from warehouse.lake import Warehouse
+
+
+WINDOW = "7d (until the newest hour in the ledger), or START/END"
+UNTIL = "now, or a moment: where --window 7d ends instead"
+
+
+class Output(StrEnum):
+    """How data is written on stdout."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+    md = "md"
+
+
+GLOBALS: dict[str, Any] = {
+    "config": Annotated[
+        Path | None, typer.Option("--config", help="settings file [./fallow.yaml]", metavar="FILE")
+    ],
+    "cluster": Annotated[
+        str | None, typer.Option("--cluster", help="name of the cluster", metavar="NAME")
+    ],
+    "home": Annotated[
+        Path | None, typer.Option("--home", help="folder of the warehouse", metavar="DIR")
+    ],
+    "output": Annotated[Output | None, typer.Option("--output", "-o", help="shape of the data")],
+    "debug": Annotated[bool, typer.Option("--debug", help="show tracebacks and debug logs")],
+}
+
+
+class CommandRun:
+    """One run of one command: its global options, and what follows from them."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
+        self.output: Output = options.get("output") or Output.table
+        self.debug = bool(options.get("debug"))
+
+    def loaded(self, **flags: Any) -> "Loaded":
+        """Return the settings in force; `flags` are dotted keys with `__` for the dot.
+
+        Raises:
+            SettingsError: the file, the environment or a flag holds what is not legal.
+        """
+        from fallow.settings import load  # noqa: PLC0415  (0.3 s that --help need not pay)
+
+        dotted = {name.replace("__", "."): value for name, value in flags.items()}
+        merged = {"cluster": self.options.get("cluster"), "home": self.options.get("home")}
+        return load(file=self.options.get("config"), flags={**merged, **dotted})
+
+    def settings(self, **flags: Any) -> "Settings":
+        """Return the settings in force."""
+        return self.loaded(**flags).settings
+
+    def warehouse(
+        self, settings: "Settings", *, write: bool = False
+    ) -> "AbstractContextManager[Warehouse]":
+        """Open the warehouse of these settings."""
+        from warehouse.lake import Warehouse  # noqa: PLC0415  (the engine loads in 0.3 s)
+
+        return Warehouse.open(settings, write=write, clock=self.now)
+
+    def now(self) -> "datetime":
+        """Return the current time, UTC."""
+        from datetime import UTC, datetime  # noqa: PLC0415
+
+        return datetime.now(UTC)
+
+    def data(self, rows: Any, **how: Any) -> None:
+        """Write rows on stdout in the requested format (`runtime.rendering.tables.write`)."""
+        from runtime.rendering.tables import write  # noqa: PLC0415
+
+        write(rows, self.output, **how)
+
+    def text(self, text: str) -> None:
+        """Write finished text on stdout."""
+        from runtime.rendering.tables import write_text  # noqa: PLC0415
+
+        write_text(text.rstrip("\n") + "\n")
+
+    def say(self, text: str) -> None:
+        """Write a line of diagnostics on stderr."""
+        typer.echo(text, err=True)
+
+
+def command(
+    app: typer.Typer, name: str, *, output: bool = True
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register `function(run, ...)` as a command that also takes the global options.
+
+    `output` False: the command has an -o of its own.
+    """
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(ctx: typer.Context, **values: Any) -> Any:
+            here = {key: values.pop(key, None) for key in GLOBALS if output or key != "output"}
+            outer = ctx.find_root().obj or {}
+            run = CommandRun({key: here.get(key) or outer.get(key) for key in GLOBALS})
+            from runtime.cli.logs import configure  # noqa: PLC0415
+
+            configure(debug=run.debug)
+            return function(run, **values)
+
+        own = list(inspect.signature(function).parameters.values())[1:]
+        call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [
+                inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
+                *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own),
+                *(p for p in _global_parameters() if output or p.name != "output"),
+            ]
+        )
+        app.command(name)(call)
+        return function
+
+    return register
+
+
+def root_options(app: typer.Typer, epilog: str) -> None:
+    """Let the global options stand before the command's name too."""
+
+    def remember(ctx: typer.Context, **values: Any) -> None:
+        if values.pop("version"):
+            from fallow import __version__  # noqa: PLC0415
+
+            typer.echo(f"fallow {__version__}")
+            raise typer.Exit
+        ctx.obj = values
+        if ctx.invoked_subcommand is None:
+            typer.echo(ctx.get_help())
+            raise typer.Exit(2)
+
+    version = Annotated[bool, typer.Option("--version", help="print the version")]
+    remember.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
+            *_global_parameters(),
+            inspect.Parameter(
+                "version", inspect.Parameter.KEYWORD_ONLY, annotation=version, default=False
+            ),
+        ]
+    )
+    remember.__doc__ = "Find the GPU-hours that are paid for and grow nothing."
+    app.callback(invoke_without_command=True, epilog=epilog)(remember)
+
+
+def _global_parameters() -> list[inspect.Parameter]:
+    defaults: dict[str, Any] = {"debug": False}
+    return [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=defaults.get(name)
+        )
+        for name, kind in GLOBALS.items()
+    ]

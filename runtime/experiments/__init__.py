@@ -1,0 +1,1 @@
+"""Simulated sites, accuracy against planted truth, the demo."""

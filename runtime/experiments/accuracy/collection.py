@@ -1,0 +1,195 @@
+"""Take what a world shows through the same pipeline as a real cluster's rows, and keep the truth.
+
+No server runs: exporters' rows come straight from the blocks (`simulator.exporters.device_rows`),
+hosts' from the scripts, nodes and pods from the objects by the collector's own reader.
+"""
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fallow.models import Finding
+from fallow.settings import IdleSettings, Settings, WarehouseSettings
+from fallow.tables import Batch
+from fallow.window import Window
+from runtime.experiments.accuracy.scores import Verdict
+from runtime.experiments.accuracy.truth import Owner, Truth, gather
+from runtime.operations import pipeline
+from simulator.exporters.device_rows import rows
+from simulator.exporters.host_spans import host_spans
+from simulator.exporters.quirks import Quirks
+from simulator.models import Block
+from simulator.work.behaviours import Script
+from simulator.world import World
+
+if TYPE_CHECKING:
+    from analyzers.idle import IdleAnalyzer
+    from warehouse.lake import Warehouse
+
+CLUSTER = "simulated"
+STEP_S = 6 * 3600.0
+"""The world moves so far at a time."""
+KINDS = (
+    "Node", "Pod", "Namespace", "ReplicaSet", "StatefulSet", "Deployment", "Job", "PyTorchJob",
+    "Notebook", "InferenceService", "RayCluster", "PodDisruptionBudget", "ResourceQuota",
+    "ElasticQuota.scheduling.x-k8s.io", "ClusterQueue", "LocalQueue", "Cohort", "Workload",
+)  # fmt: skip
+HOSTS_EVERY_S = 60.0
+"""Kubelets and notebooks are read as often as the service collects."""
+
+
+def isolated_settings(home: Path, *, threads: int = 0) -> Settings:
+    """Return settings that touch nothing but a folder: a site's own never reach a made-up fleet.
+
+    Many small queries cost a quarter less of the CPU with one engine thread; 0 = all cores.
+    """
+    return Settings(home=home, cluster=CLUSTER, warehouse=WarehouseSettings(threads=threads))
+
+
+def run_world(
+    warehouse: "Warehouse", world: World, window: Window, quirks: Quirks, *, step_s: float = STEP_S
+) -> tuple[Truth, dict[str, Script]]:
+    """Move a world through a window, store what it shows, and account for it.
+
+    Returns:
+        What was true, and the scripts of all pods, by uid.
+    """
+    scripts: dict[str, Script] = {}
+    truth = gather(_steps(warehouse, world, window, quirks, scripts, step_s), ())
+    pipeline.account(warehouse, window)
+    return msgspec.structs.replace(truth, allocations=tuple(world.cluster.tenures)), scripts
+
+
+def _steps(  # noqa: PLR0917  (one caller)
+    warehouse: "Warehouse",
+    world: World,
+    window: Window,
+    quirks: Quirks,
+    scripts: dict[str, Script],
+    step_s: float,
+) -> Iterator[Block]:
+    inventory = Inventory(world)
+    now_s, end_s = window.start.timestamp(), window.end.timestamp()
+    while now_s < end_s:
+        until_s = min(now_s + step_s, end_s)
+        block = world.advance(until_s)
+        scripts.update(world.cast.scripts)
+        allocations = [t for t in world.held(now_s, until_s) if t.holder.uid in scripts]
+        pipeline.ingest(
+            warehouse,
+            inventory.batches(until_s),
+            rows(
+                block, quirks, cluster=CLUSTER, allocations=[t for t in allocations if t.share < 1]
+            ),
+            host_spans(
+                allocations,
+                scripts,
+                np.arange(now_s, until_s, HOSTS_EVERY_S),
+                cluster=CLUSTER,
+                quirks=quirks,
+                node_of={t.holder.uid: block.devices[t.devices[0]].node for t in allocations},
+            ),
+        )
+        yield block
+        now_s = until_s
+
+
+class Inventory:
+    """What a world's API server has, as `fallow import kubectl` reads it."""
+
+    def __init__(self, world: World, cluster: str = CLUSTER) -> None:
+        self._store, self._cluster, self._heard = world.store, cluster, world.heard
+        self._version = 0
+
+    def batches(self, now_s: float) -> Iterator[Batch]:
+        """Yield what is there now, and what went since the last call as it was last seen."""
+        from collectors.kube.dump import import_kubectl  # noqa: PLC0415
+
+        self._version, changes = self._store.changes(self._version)
+        deleted = [c.object for c in changes if c.type == "DELETED" and c.kind != "Event"]
+        present = [o for kind in KINDS for o in self._store.list(kind)]
+        uids = {o["metadata"]["uid"] for o in present}
+        deleted = [o for o in deleted if o["metadata"]["uid"] not in uids]
+        events = [self._heard.popleft() for _ in range(len(self._heard))]
+        document = {"apiVersion": "v1", "kind": "List", "items": [*present, *deleted, *events]}
+        with tempfile.TemporaryDirectory(prefix="fallow-accuracy-") as folder:
+            path = Path(folder) / "dump.json"
+            path.write_text(json.dumps(document), encoding="utf-8")
+            now = datetime.fromtimestamp(now_s, UTC)
+            for batch in import_kubectl(path, self._cluster, now):
+                yield _end_deleted(batch, deleted) if batch.table == "pod" else batch
+
+
+def _end_deleted(batch: Batch, deleted: Sequence[Mapping[str, Any]]) -> Batch:
+    """End pods when they were deleted, as a watch does: inventories are taken often."""
+    rows_ = batch.rows
+    over = pc.is_in(rows_["uid"], pa.array([o["metadata"]["uid"] for o in deleted], pa.string()))
+    finished = pc.coalesce(rows_["finished_at"], pc.if_else(over, rows_["deleted_at"], None))
+    last = pc.min_element_wise(rows_["last_seen"], rows_["deleted_at"])
+    for name, values in (("finished_at", finished), ("last_seen", last)):
+        index = rows_.schema.get_field_index(name)
+        rows_ = rows_.set_column(index, rows_.schema.field(index), values)
+    return Batch("pod", rows_)
+
+
+def read_verdicts(
+    analyzer: "IdleAnalyzer", warehouse: "Warehouse", window: Window
+) -> tuple[list[Verdict], list[Verdict]]:
+    """Return Fallow's verdicts, and what it held back and why.
+
+    A run can be known from `min_duration` on; services are acted upon from `service_duration` on.
+    """
+    verdicts = [_verdict(f, analyzer.settings) for f in analyzer.find(warehouse, window)]
+    held_back = [
+        Verdict(
+            (u.subject.namespace, u.subject.workload_kind, u.subject.workload),
+            u.window.start.timestamp(),
+            u.window.end.timestamp(),
+            actionable=False,
+            confirmed=False,
+            reasons=u.reasons,
+        )
+        for u in analyzer.unjudged(warehouse, window)
+        if u.window is not None
+    ]
+    return verdicts, held_back
+
+
+def actionable_after(settings: IdleSettings) -> Callable[[Owner], float]:
+    """Return how long work of an owner's kind must be idle before it may be acted upon, seconds."""
+    from analyzers.idle.findings import decide_kind  # noqa: PLC0415  (frames load in 0.5 s)
+    from analyzers.idle.signals import SERVICES  # noqa: PLC0415
+
+    def seconds(owner: Owner) -> float:
+        serves = decide_kind(owner[1], served=False, notebook=False) in SERVICES
+        return (settings.service_duration if serves else settings.min_duration).total_seconds()
+
+    return seconds
+
+
+def _verdict(finding: Finding, settings: IdleSettings) -> Verdict:
+    from analyzers.idle.signals import SERVICES  # noqa: PLC0415  (frames load in 0.5 s)
+
+    partly = finding.verdict == "partly idle"
+    start, subject = finding.window.start, finding.subject
+    return Verdict(
+        (subject.namespace, subject.workload_kind, subject.workload),
+        (start if partly else start + settings.min_duration).timestamp(),
+        finding.window.end.timestamp(),
+        actionable=bool(finding.details["actionable"]),
+        confirmed=finding.evidence == "confirmed",
+        devices=tuple(finding.details["devices"]) if partly else (),
+        reasons=tuple(finding.details["reasons"]),
+        gpu_hours=finding.gpu_hours,
+        acts_s=(start + settings.service_duration).timestamp()
+        if finding.kind in SERVICES
+        else None,
+    )

@@ -1,0 +1,65 @@
+"""One world per seed, watched with quirks, and what Fallow and its peers would have said of it."""
+
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from fallow.window import Window
+from runtime.experiments.accuracy import peers
+from runtime.experiments.accuracy.collection import (
+    actionable_after,
+    isolated_settings,
+    read_verdicts,
+    run_world,
+)
+from runtime.experiments.accuracy.scores import Score, score
+from runtime.experiments.accuracy.truth import courses
+from simulator.cluster.nodes import fleet
+from simulator.exporters.quirks import Quirks
+from simulator.world import Spec, World
+
+START = datetime(2026, 11, 2, tzinfo=UTC)
+"""A Monday."""
+FALLOW = "Fallow"
+PRUNER_ALL_LABELS = msgspec.structs.replace(
+    peers.GPU_PRUNER, name="gpu-pruner, reading all labels", labels_matter=False
+)
+RULES = (peers.GPU_PRUNER, PRUNER_ALL_LABELS, peers.PRINCETON)
+
+
+def measure(seed: int, *, gpus: int, days: float, quirks: Sequence[str] = ("all",)) -> list[Score]:
+    """Return Fallow's score and its peers' in one world; the warehouse is gone afterwards.
+
+    Raises:
+        UsageError: no such quirk, or a fleet without GPUs.
+    """
+    from analyzers.idle import IdleAnalyzer  # noqa: PLC0415  (frames and engine load in 0.5 s)
+    from warehouse.lake import Warehouse  # noqa: PLC0415
+
+    window = Window(START, START + timedelta(days=days))
+    planted_quirks = Quirks.of(quirks, seed)
+    world = World(Spec(nodes=fleet(gpus), start_s=START.timestamp()), seed)
+    with tempfile.TemporaryDirectory(prefix="fallow-accuracy-") as folder:
+        settings = isolated_settings(Path(folder))
+        with Warehouse.open(settings, write=True, clock=lambda: window.end) as warehouse:
+            truth, scripts = run_world(warehouse, world, window, planted_quirks)
+            owner_courses = courses(truth, scripts)
+            scoring = partial(
+                score,
+                truth=truth,
+                courses=owner_courses,
+                window_s=settings.idle.min_duration.total_seconds(),
+                ripe_s=actionable_after(settings.idle),
+            )
+            verdicts, held_back = read_verdicts(IdleAnalyzer(settings.idle), warehouse, window)
+            scores = [scoring(FALLOW, verdicts=verdicts, vetoed=held_back)]
+            nodes = [device.node for device in truth.devices]
+            for rule in RULES:
+                blind = peers.unreadable_nodes(rule, nodes, planted_quirks, window)
+                peer_verdicts = peers.verdicts(warehouse, window, rule, blind=blind)
+                scores.append(scoring(rule.name, verdicts=peer_verdicts))
+    return scores

@@ -1,0 +1,189 @@
+"""What is truly unused in a simulated fleet, laid under what was found.
+
+Planted is every device that its workload leaves idle for an hour and more, while stopping it would
+lose nothing or its other devices compute. Other troubles are those of `planted.csv`: work that is
+badly done, and what befalls nodes and GPUs.
+"""
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+import numpy as np
+
+from fallow.models import Finding
+from runtime.experiments.accuracy.truth import HOUR_S, Course, Doubles, Owner, Truth, runs
+from simulator.exporters.device_telemetry import key
+from simulator.models import TICK_S, Marks
+from simulator.world import Spec
+
+MIN_IDLE_S = 3600.0
+IDLE = "idle"
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """Planted against found; a false alarm is a finding that hits nothing idle.
+
+    `precision` is the part of the found GPU-hours that were truly idle, `recall` the part of the
+    planted that a finding covers. Telemetry that was silent counts against recall.
+    """
+
+    planted_gpu_hours: float
+    found_gpu_hours: float
+    covered_gpu_hours: float
+    """Planted, and in a finding."""
+    precision: float
+    recall: float
+    false_alarms: int
+    planted_usd: Decimal | None
+    """None where a device has no price."""
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """Something that is planted, and the findings about it."""
+
+    kind: str
+    subject: str
+    analyzer: str
+    findings: tuple[str, ...]
+    """Ids; empty = no analyzer found it."""
+
+
+def compare(
+    truth: Truth,
+    courses: Mapping[Owner, Course],
+    findings: Sequence[Finding],
+    rates: Mapping[str, float],
+) -> Comparison:
+    """Lay findings of idle devices over the truth; `rates` are dollars per hour by device."""
+    by_owner: dict[Owner, list[Finding]] = {}
+    findings = [finding for finding in findings if finding.analyzer == IDLE]
+    for finding in findings:
+        subject = finding.subject
+        owner = (subject.namespace, subject.workload_kind, subject.workload)
+        by_owner.setdefault(owner, []).append(finding)
+    weights = {key(d): d.weight for d in truth.devices}
+    planted = covered = 0.0
+    usd: float | None = 0.0
+    for owner, course in courses.items():
+        for device, (gpus, idle) in course.by_device.items():
+            marks = _unused(course, gpus, idle)
+            mine = _mark_findings(truth.ticks, by_owner.get(owner, ()), device)
+            hours = _hours(gpus[marks])
+            planted += hours
+            covered += _hours(gpus[marks & mine])
+            rate = rates.get(device)
+            if hours and (usd is None or rate is None):
+                usd = None
+            elif hours and usd is not None and rate is not None:
+                usd += hours / weights[device] * rate
+    hit = [
+        _true_hours(truth.ticks, courses, owner, f) for owner, fs in by_owner.items() for f in fs
+    ]
+    whole = sum(f.gpu_hours for f in findings)
+    return Comparison(
+        planted_gpu_hours=planted,
+        found_gpu_hours=whole,
+        covered_gpu_hours=covered,
+        precision=sum(hit) / whole if whole else 1.0,
+        recall=covered / planted if planted else 1.0,
+        false_alarms=sum(hours == 0 for hours in hit),
+        planted_usd=None if usd is None else Decimal(f"{usd:.2f}"),
+    )
+
+
+def list_troubles(
+    spec: Spec,
+    courses: Mapping[Owner, Course],
+    behaviours: Mapping[Owner, str],
+    findings: Sequence[Finding],
+) -> list[Trouble]:
+    """Return what was planted besides idle devices, and who found it.
+
+    Work counts from the hours on that its analyzer wants to see. Nodes count where the world's
+    spec names them; what befell others by chance is not among them.
+    """
+    troubles = []
+    for kind, subject, hours in (*_work_done(courses, behaviours), *_planted_faults(spec)):
+        for row in _kinds():
+            if row["planted"] == kind and hours >= float(row["least_gpu_hours"]):
+                finding_ids = tuple(
+                    f.id
+                    for f in findings
+                    if f.analyzer in row["analyzer"].split()
+                    and f.kind in row["kinds"].split()
+                    and _is_about(f, subject, row["of"])
+                )
+                troubles.append(Trouble(kind, subject, row["analyzer"].split()[0], finding_ids))
+    return troubles
+
+
+def _work_done(
+    courses: Mapping[Owner, Course], behaviours: Mapping[Owner, str]
+) -> Iterator[tuple[str, str, float]]:
+    for owner, course in sorted(courses.items()):
+        worked = _hours(course.gpus[~course.idle])
+        yield behaviours.get(owner, ""), "/".join(owner), worked
+
+
+def _planted_faults(spec: Spec) -> Iterator[tuple[str, str, float]]:
+    yield from sorted({(m.why, m.node, 0.0) for m in spec.planted})
+    yield from sorted({("thermal", h.node, 0.0) for h in spec.heat})
+
+
+def _is_about(finding: Finding, subject: str, of: str) -> bool:
+    about = finding.subject
+    if of == "node":
+        return subject in about.nodes
+    return subject == f"{about.namespace}/{about.workload_kind}/{about.workload}"
+
+
+@cache
+def _kinds() -> tuple[dict[str, str], ...]:
+    text = files("runtime.experiments").joinpath("planted.csv").read_text(encoding="utf-8")
+    return tuple(csv.DictReader(text.splitlines()))
+
+
+def _unused(course: Course, gpus: Doubles, idle: Marks) -> Marks:
+    """Return the long runs in which a device does nothing that anybody would miss."""
+    others = (course.gpus > 0) & ~course.idle
+    marks = idle & (gpus > 0) & (~course.harm | others)
+    for begin, end in runs(marks):
+        if (end - begin) * TICK_S < MIN_IDLE_S:
+            marks[begin:end] = False
+    return marks
+
+
+def _mark_findings(ticks: Doubles, findings: Iterable[Finding], device: str) -> Marks:
+    marks = np.zeros(len(ticks), np.bool_)
+    for finding in findings:
+        if device in finding.details.get("devices", (device,)):
+            marks[_span(ticks, finding)] = True
+    return marks
+
+
+def _true_hours(
+    ticks: Doubles, courses: Mapping[Owner, Course], owner: Owner, finding: Finding
+) -> float:
+    """Return the GPU-hours of a finding that were truly idle."""
+    course = courses.get(owner)
+    if course is None:
+        return 0.0
+    span = _span(ticks, finding)
+    devices = finding.details.get("devices", tuple(course.by_device))
+    held_devices = [course.by_device[d] for d in devices if d in course.by_device]
+    hours = sum(_hours(gpus[span][idle[span]]) for gpus, idle in held_devices)
+    return min(hours, finding.gpu_hours)
+
+
+def _span(ticks: Doubles, finding: Finding) -> slice:
+    edges = [finding.window.start.timestamp(), finding.window.end.timestamp()]
+    begin, end = np.searchsorted(ticks, edges).tolist()
+    return slice(begin, end)
+
+
+def _hours(gpus: Doubles) -> float:
+    return float(gpus.sum()) * TICK_S / HOUR_S

@@ -1,0 +1,306 @@
+"""The closed loop: what is found in a world is acted upon through the world's own API.
+
+    world ─► rows, with quirks ─► warehouse ─► findings ─► policies ─► the actor's loop
+      ▲                                                                      │
+      └── controllers ◄── Kubernetes API over HTTP ◄── writes, as anywhere ──┘
+
+The rows are read without HTTP; nothing true enters the warehouse. The people of a site are
+simulated: every notice is delivered, the admin lists every namespace, approves what waits,
+and lets it go on when a freeze is over; owners start again what they miss.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+import numpy as np
+
+from fallow.action_models import Facts
+from fallow.settings import Settings
+from fallow.tables import Batch
+from fallow.window import Window
+from runtime.experiments.accuracy.collection import CLUSTER, Inventory
+from runtime.experiments.simulation.turns import ActorTurn, read_turn
+from runtime.operations import findings, pipeline
+from runtime.operations.live_actor import LiveEvidence, actor
+from simulator.blocks import thin_block
+from simulator.exporters.device_rows import rows
+from simulator.exporters.host_spans import host_spans
+from simulator.exporters.quirks import Quirks
+from simulator.kube.exec import Machine
+from simulator.kube.server import KubeServer
+from simulator.models import TICK_S, Block
+from simulator.world import World
+
+if TYPE_CHECKING:
+    from actions.loop.actor import Actor
+    from actions.policy.model import Policy
+    from warehouse.lake import Warehouse
+
+HOUR_S = 3600.0
+OVERLAP_S = HOUR_S
+"""Who held what is said again for so long before the last turn, as the service does."""
+ACCOUNTED_S = 2 * HOUR_S
+"""The service accounts for so long before now in each pass: what came later decides about it."""
+IDLE = ("idle",)
+TURNS_PER_COMPACTION = 8
+"""Every turn leaves a file per table, and every query opens them all."""
+ADMIN, SIMULATE = "admin", "simulate"
+OWN_POLICIES = Path(__file__).parent / "policies"
+
+
+class SimulatedAdmin(msgspec.Struct):
+    """What the simulated admin did."""
+
+    namespaces: int = 0
+    """Policies for which he listed every namespace."""
+    trusted: list[str] = []
+    """Policies that he trusts by hand."""
+    approved: int = 0
+    """Actions that he approved, each at the turn after it was requested."""
+    thawed: int = 0
+    """Freezes that he ended once their cause was over."""
+
+
+class SimulatedChannels:
+    """Everybody is reached: a made-up channel that always delivers."""
+
+    def tell(self, notices: Sequence[Any], now: datetime) -> list[Any]:
+        """Return that each notice was delivered."""
+        from actions.loop.protocols import NoticeProof  # noqa: PLC0415
+
+        del now
+        return [NoticeProof(notice, delivered=("simulated",)) for notice in notices]
+
+
+class WorldEvidence(LiveEvidence):
+    """Idle work of one world; a fresh evaluation lets the world go on to its next scrape."""
+
+    def __init__(self, enforcer: "Enforcer") -> None:
+        super().__init__(enforcer.warehouse, enforcer.settings, lambda _now: None, enforcer.now)
+        self._enforcer = enforcer
+        self._cached: tuple[datetime, list[Facts]] | None = None
+
+    def cases(self, now: datetime) -> Sequence[Facts]:
+        """Return the facts of what is idle now."""
+        if self._cached is None or self._cached[0] != now:
+            self._cached = now, self._facts(now, self._enforcer.analyzers)
+        return self._cached[1]
+
+    def again(self, facts: Facts, now: datetime) -> Facts | None:
+        """Let the world go on by a scrape, once for all actions of a turn, and judge again."""
+        now = self._sampled_at = self._enforcer.refresh(now)
+        key = _key(facts)
+        same = (f for f in self.cases(now) if f.finding.kind == facts.finding.kind)
+        cases = [f for f in same if _key(f) == key]
+        mine = facts.finding.id
+        return max(cases, key=lambda f: (f.finding.id == mine, f.finding.window.end), default=None)
+
+
+class Enforcer:
+    """Watches one world and lets policies act in it. Starts its API's server; close it after."""
+
+    def __init__(
+        self,
+        warehouse: "Warehouse",
+        world: World,
+        quirks: Quirks,
+        settings: Settings,
+        policies: "Sequence[Policy]",
+        *,
+        sample_every_s: float,
+        warm_up_s: float = 0.0,
+        analyzers: Sequence[str] = IDLE,
+    ) -> None:
+        self.warehouse, self.world, self.quirks = warehouse, world, quirks
+        self.settings, self.sample_every_s = settings, sample_every_s
+        self.analyzers = tuple(analyzers)
+        self.policies = tuple(_with_namespaces(policy) for policy in policies)
+        self.blocks: list[Block] = []
+        self.turns: list[ActorTurn] = []
+        """What was said about every case, turn by turn."""
+        self.admin = SimulatedAdmin(namespaces=sum(not p.allow.namespaces for p in policies))
+        self._number = 0
+        self._inventory = Inventory(world)
+        self._start_s = world.now_s
+        self._acts_s = world.now_s + warm_up_s
+        self._fresh_s = world.now_s
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        from actions.cluster.client import KubeClient  # noqa: PLC0415
+        from actions.journal import Journal, JournalState  # noqa: PLC0415
+        from fallow.kube.api import connect_without_credentials  # noqa: PLC0415
+
+        own = {"apiVersion": "v1", "kind": "Namespace"}
+        name = self.settings.actions.lease.namespace
+        self.world.store.create("Namespace", {**own, "metadata": {"name": name}})
+        server = self._stack.enter_context(KubeServer(self.world.store))
+        server.controllers.enable()
+        home = self.settings.home / "container"
+        (home / "home" / "jovyan").mkdir(parents=True)
+        server.containers.default = Machine(home)
+        path = self.settings.home / "journal.sqlite"
+        journal = self._stack.enter_context(Journal.open(path, self.now, actor=SIMULATE))
+        self.record: JournalState = JournalState(journal).catch_up()
+        self._trust()
+        evidence = WorldEvidence(self)
+        self.actor: Actor = actor(
+            self.settings,
+            self.record,
+            evidence,
+            cluster=KubeClient(connect_without_credentials(server.url), CLUSTER),
+            policies=self.policies,
+            clock=self.now,
+            identity=SIMULATE,
+            notifier=SimulatedChannels(),
+        )
+        self.evidence = evidence
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def now(self) -> datetime:
+        """Return the world's time."""
+        return datetime.fromtimestamp(self.world.now_s, UTC)
+
+    def turn(self, until_s: float, end_s: float) -> list[Block]:
+        """Move the world, store what it showed, and before the end let the actor have its turn."""
+        self.blocks = []
+        self._advance(until_s)
+        least = self.settings.idle.min_duration.total_seconds()
+        if self.world.now_s - self._start_s > least and until_s < end_s:
+            if self.world.now_s >= self._acts_s:
+                self._fresh_s = -1.0
+                self._play_admin()
+                self.turns.append(read_turn(self.actor.turn(dry_run=False)))
+            self._store_findings()
+        self._number += 1
+        if self._number % TURNS_PER_COMPACTION == 0:
+            from warehouse.maintenance import compact_warehouse  # noqa: PLC0415
+
+            compact_warehouse(self.warehouse)
+        return self.blocks
+
+    def refresh(self, now: datetime) -> datetime:
+        """Let the world go on to its next scrape, once a turn; return the time it reached."""
+        if self._fresh_s < 0 or now.timestamp() - self._fresh_s > self.sample_every_s:
+            self._advance((now.timestamp() // self.sample_every_s + 1) * self.sample_every_s)
+            self._fresh_s = self.world.now_s
+            pipeline.ingest(self.warehouse, self._latest())
+        return self.now()
+
+    def _trust(self) -> None:
+        """Play the admin: trust every policy that acts, by hand, as `fallow policy trust` does."""
+        from actions.journal.trust import trust_by_hand  # noqa: PLC0415
+
+        for policy in self.policies:
+            if policy.mode == "enforce":
+                trust_by_hand(self.record, policy, ADMIN, "simulated")
+                self.admin.trusted.append(policy.name)
+
+    def _play_admin(self) -> None:
+        """Play the admin: approve what waits, and thaw what froze once that is over."""
+        from actions.journal import event_types  # noqa: PLC0415
+        from actions.loop.actor import approve  # noqa: PLC0415
+
+        self.record.catch_up()
+        if self.record.frozen is not None and self.evidence.incident(self.now()) is None:
+            self.admin.thawed += 1
+            self.record.append(event_types.THAWED, event_types.FLEET, {}, actor=ADMIN)
+        for key, request in list(self.record.approval_requests.items()):
+            if not self.record.approvals(request.policy, request.finding):
+                approve(self.record, key, ADMIN)
+                self.admin.approved += 1
+
+    def _store_findings(self) -> None:
+        """Keep what is idle: predictions rest on how long such stretches last."""
+        facts = self.evidence.cases(self.now())
+        idle_findings = [f.finding for f in facts]
+        if idle_findings:
+            self.warehouse.ingest([findings.rows(idle_findings, found_at=self.now())])
+
+    def _advance(self, until_s: float) -> None:
+        since_s = self.world.now_s
+        block = self.world.advance(until_s)
+        self.blocks.append(block)
+        pipeline.ingest(self.warehouse, self._rows(block, since_s, until_s))
+        self._account(since_s)
+
+    def _account(self, since_s: float) -> None:
+        from warehouse import signals  # noqa: PLC0415  (the engine loads in 0.3 s)
+        from warehouse.allocation import write_allocations  # noqa: PLC0415
+        from warehouse.rollup import roll_up  # noqa: PLC0415
+
+        begin_s = max(since_s - OVERLAP_S, self._start_s)
+        roll_up(self.warehouse)
+        write_allocations(self.warehouse, Window(datetime.fromtimestamp(begin_s, UTC), self.now()))
+        # Verdicts read the signals of hours that are over, as those of a service do.
+        first_s = max(self.world.now_s - ACCOUNTED_S, self._start_s) // HOUR_S * HOUR_S
+        last_s = self.world.now_s // HOUR_S * HOUR_S
+        if first_s < last_s:
+            hours = Window(*(datetime.fromtimestamp(s, UTC) for s in (first_s, last_s)))
+            signals.write_signals(self.warehouse, hours)
+
+    def _rows(self, block: Block, since_s: float, until_s: float) -> Iterator[Batch]:
+        scripts = self.world.cast.scripts
+        allocations = [t for t in self.world.held(since_s, until_s) if t.holder.uid in scripts]
+        yield from self._inventory.batches(until_s)
+        thinned = thin_block(block, self.sample_every_s)
+        shared = [t for t in allocations if t.share < 1]
+        yield from rows(thinned, self.quirks, cluster=CLUSTER, allocations=shared)
+        yield from host_spans(
+            allocations,
+            scripts,
+            np.arange(
+                np.ceil(since_s / self.sample_every_s) * self.sample_every_s,
+                until_s,
+                self.sample_every_s,
+            ),
+            cluster=CLUSTER,
+            quirks=self.quirks,
+            node_of={t.holder.uid: block.devices[t.devices[0]].node for t in allocations},
+        )
+
+    def _latest(self) -> Iterator[Batch]:
+        """Read every source now: what exporters, hosts and notebooks say last."""
+        block, scripts = self.blocks[-1], self.world.cast.scripts
+        last_s, ticks = float(block.ticks[-1]), len(block.ticks)
+        allocations = [
+            t for t in self.world.held(last_s, self.world.now_s) if t.holder.uid in scripts
+        ]
+        shared = [t for t in allocations if t.share < 1]
+        last_block = msgspec.structs.replace(block, every_s=self.sample_every_s)
+        yield from rows(
+            last_block,
+            self.quirks,
+            cluster=CLUSTER,
+            allocations=shared,
+            first=ticks - 1,
+            last=ticks,
+        )
+        yield from host_spans(
+            allocations,
+            scripts,
+            np.array([last_s - 2 * TICK_S, last_s]),
+            cluster=CLUSTER,
+            quirks=self.quirks,
+            node_of={t.holder.uid: block.devices[t.devices[0]].node for t in allocations},
+        )
+
+
+def _with_namespaces(policy: "Policy") -> "Policy":
+    """Return a policy as an admin lists every namespace in it who listed none."""
+    if policy.allow.namespaces:
+        return policy
+    allow = msgspec.structs.replace(policy.allow, namespaces=("*",))
+    return msgspec.structs.replace(policy, allow=allow)
+
+
+def _key(facts: Facts) -> tuple[str, ...]:
+    subject = facts.finding.subject
+    return subject.cluster, subject.namespace, subject.workload_kind, subject.workload

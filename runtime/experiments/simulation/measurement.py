@@ -1,0 +1,262 @@
+"""What enforcement came to: by the world's truth, beside an oracle, and by its own ledger."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from fallow.window import Window
+from runtime.experiments.simulation import harm
+from runtime.experiments.simulation.enforcer import Enforcer, SimulatedAdmin
+from runtime.experiments.simulation.harm import EarlyReturns
+from runtime.experiments.simulation.idle_times import IdleTime
+from runtime.experiments.simulation.options import Options
+from runtime.experiments.simulation.oracle import Release, releases
+from runtime.experiments.simulation.promises import compare
+from runtime.experiments.simulation.tally import HOUR_S, Tally
+from runtime.experiments.simulation.turns import NO_CASE, ActorTurn, count_gates
+from runtime.operations import pipeline
+from simulator.world import WorkloadStop, World
+
+
+class CategoryShare(msgspec.Struct, frozen=True):
+    """One category's part."""
+
+    oracle_gpu_hours: float
+    released_gpu_hours: float
+    stops: int
+    missed: int
+    """Workloads that the oracle releases and enforcement never did."""
+    gates: dict[str, int]
+    """Of these: which gate kept them, and for how many turns; see `turns.NO_CASE`."""
+
+
+class PromiseTotals(msgspec.Struct, frozen=True):
+    """Steps (notices and acts) that a back-test of the service promises and that it took."""
+
+    promised: int
+    lived: int
+    both: int
+    refused: int
+    """Acts that a gate refused at the time of acting; no history has that: the back-test names
+    it, and does not count it as met."""
+    differences: list[str]
+    taken: dict[str, dict[str, int]]
+    """Steps that the service took, by policy and step."""
+
+
+class StopRecord(msgspec.Struct, frozen=True):
+    """One stop, by the world's truth."""
+
+    workload: str
+    category: str
+    policy: str
+    at: datetime
+    gpus: float
+    wanted_after_h: float | None
+    """Hours until its owner had it back or asked for it; null = not before the end."""
+    causes: tuple[str, ...]
+    """Why it did harm; empty = it did none."""
+
+
+class EnforcementResult(msgspec.Struct, frozen=True):
+    """What enforcement did: by the world's truth, and by its own ledger."""
+
+    policies: tuple[str, ...]
+    actions: int
+    precision: float
+    recall: float
+    harm: dict[str, Any]
+    early_returns: dict[str, EarlyReturns]
+    """By policy; `*` is all of them."""
+    released_gpu_hours: float
+    """By the truth: of stops that did no harm, until each owner wants it, leaves, or the end."""
+    oracle_gpu_hours: float
+    """By the truth: what an oracle releases that is as patient as the policies."""
+    released_share: float | None
+    """The one of the other."""
+    oracle_shared_gpu_hours: float
+    """Of the oracle's: those of time-sliced devices, which are reported and never acted upon."""
+    by_category: dict[str, CategoryShare]
+    """By row of the mix: what the oracle releases, what was released, what kept the rest."""
+    predicted_gpu_hours: float
+    """By the ledger: what past stretches let expect."""
+    predicted_interval: tuple[float, float]
+    """In which the truth should lie nine times in ten."""
+    saved_gpu_hours: float
+    """By the ledger: what its devices did afterwards, the restart taken off."""
+    saved_usd: dict[str, float]
+    """The same in dollars, by kind."""
+    true_gpu_hours: float
+    """By the truth: until its owner would have had it back, or taken it away."""
+    refused: int
+    taken_back: int
+    open: int
+    admin: SimulatedAdmin
+    backtest: PromiseTotals
+    stops: tuple[StopRecord, ...]
+
+
+def measure_enforcement(
+    enforcer: Enforcer,
+    tally: Tally,
+    window: Window,
+    options: Options,
+    idle_times: Sequence[IdleTime],
+) -> tuple[EnforcementResult, dict[str, float]]:
+    """Lay what was done over the truth, and beside it what the ledger says was saved.
+
+    True are the GPU-hours from a stop until its owner started it again, would have taken it away,
+    or the end.
+    """
+    from actions.savings.action_selection import select_actions  # noqa: PLC0415
+    from actions.savings.measurement import measure_savings, predict_savings  # noqa: PLC0415
+    from warehouse.pricing import derive_device_rates  # noqa: PLC0415
+
+    world = enforcer.world
+    # Of the signals that the service wrote as it lived: later accounting decides with hindsight.
+    promises = _compare_promises(enforcer, window)
+    pipeline.account(enforcer.warehouse, window)
+    now = enforcer.now()
+    record = enforcer.record.catch_up()
+    prices = derive_device_rates(enforcer.warehouse, Window(window.start, now)).to_pylist()
+    acted = select_actions(record)
+    entries = measure_savings(enforcer.warehouse, acted, prices, now)
+    predicted = predict_savings(enforcer.warehouse, acted, now)
+    stops = harm.with_care(world.stops, record)
+    hours = {id(s): s.gpus * (_idle_until_s(world, s) - s.at_s) / HOUR_S for s in world.stops}
+    causes = [harm.find_causes(stop, care) for stop, care in stops]
+    right = [s for (s, _), why in zip(stops, causes, strict=True) if s.idle and not why]
+    released = sum(hours[id(s)] for s in right)
+    best = releases(
+        idle_times,
+        enforcer.policies,
+        list(turns_of(options, enforcer.settings.idle.min_duration)),
+        options.end_s,
+        idle=enforcer.settings.idle,
+    )
+    most = sum(r.gpu_hours for r in best)
+    usd: dict[str, float] = {}
+    for entry in entries:
+        usd[entry.kind] = round(usd.get(entry.kind, 0.0) + float(entry.usd or 0), 2)
+    remaining = tally.hours("idle")
+    states = list(record.actions.values())
+    result = EnforcementResult(
+        policies=tuple(p.name for p in enforcer.policies),
+        actions=len(world.stops),
+        precision=round(len(right) / len(world.stops), 5) if world.stops else 1.0,
+        recall=round(released / (released + remaining), 5) if released + remaining else 1.0,
+        harm={
+            "harmful_stops": sum(bool(why) for why in causes),
+            "causes": {c: sum(c in why for why in causes) for c in harm.CAUSES},
+            "lost_gpu_hours": round(sum(s.lost_gpu_s for s in world.stops) / HOUR_S, 3),
+        },
+        early_returns=harm.count_returns(stops, enforcer.policies),
+        released_gpu_hours=round(released, 3),
+        oracle_gpu_hours=round(most, 3),
+        released_share=round(released / most, 4) if most else None,
+        oracle_shared_gpu_hours=round(sum(r.gpu_hours for r in best if r.shared), 3),
+        by_category=_share_by_category(world, right, hours, best, enforcer.turns),
+        predicted_gpu_hours=round(predicted.gpu_hours, 3),
+        predicted_interval=(round(predicted.low, 3), round(predicted.high, 3)),
+        saved_gpu_hours=round(sum(e.gpu_hours for e in entries), 3),
+        saved_usd=dict(sorted(usd.items())),
+        true_gpu_hours=round(sum(hours.values()), 3),
+        refused=sum(not t.has_written for t in states),
+        taken_back=sum(t.restored is not None for t in states),
+        open=sum(t.is_open for t in states),
+        admin=enforcer.admin,
+        backtest=promises,
+        stops=tuple(
+            StopRecord(
+                workload="/".join(stop.key),
+                category=world.cast.roles[stop.key].arrival.category.category,
+                policy=care.policy,
+                at=datetime.fromtimestamp(stop.at_s, UTC),
+                gpus=stop.gpus,
+                wanted_after_h=None
+                if stop.back_s is None
+                else round((stop.back_s - stop.at_s) / HOUR_S, 2),
+                causes=tuple(why),
+            )
+            for (stop, care), why in zip(stops, causes, strict=True)
+        ),
+    )
+    rates = {r["device"]: float(r["loaded_usd_h"]) for r in prices if r["loaded_usd_h"] is not None}
+    return result, rates
+
+
+def _compare_promises(enforcer: Enforcer, window: Window) -> PromiseTotals:
+    """Return whether the service did what its back-test promises."""
+    if not enforcer.turns:
+        return PromiseTotals(0, 0, 0, 0, [], {})
+    comparison = compare(
+        enforcer.warehouse,
+        enforcer.settings,
+        enforcer.policies,
+        enforcer.turns,
+        window.start,
+        lag=timedelta(seconds=enforcer.sample_every_s),
+        analyzers=enforcer.analyzers,
+    )
+    return PromiseTotals(
+        promised=comparison.promised,
+        lived=comparison.lived,
+        both=comparison.both,
+        refused=comparison.refused,
+        differences=[str(each) for each in comparison.differences],
+        taken=comparison.taken,
+    )
+
+
+def _share_by_category(
+    world: World,
+    right: Sequence[WorkloadStop],
+    hours: dict[int, float],
+    best: Sequence[Release],
+    turns: Sequence[ActorTurn],
+) -> dict[str, CategoryShare]:
+    """Return each category's part, what the oracle releases most of first."""
+    roles = world.cast.roles
+    own_stops = defaultdict(list)
+    for stop in right:
+        own_stops[roles[stop.key].arrival.category.category].append(stop)
+    oracle_releases = defaultdict(list)
+    for release in best:
+        oracle_releases[release.category].append(release)
+    shares = {}
+    for category in {*own_stops, *oracle_releases}:
+        stopped = {s.key for s in own_stops[category]}
+        missed = {r.key for r in oracle_releases[category]} - stopped
+        ruled_keys = {ruled.key for turn in turns for ruled in turn.rulings} & missed
+        gates = count_gates(turns, missed)
+        if missed - ruled_keys:
+            gates[NO_CASE] = len(missed - ruled_keys)
+        shares[category] = CategoryShare(
+            oracle_gpu_hours=round(sum(r.gpu_hours for r in oracle_releases[category]), 3),
+            released_gpu_hours=round(sum(hours[id(s)] for s in own_stops[category]), 3),
+            stops=len(own_stops[category]),
+            missed=len(missed),
+            gates=gates,
+        )
+    return dict(sorted(shares.items(), key=lambda each: -each[1].oracle_gpu_hours))
+
+
+def turns_of(options: Options, least: timedelta) -> Iterator[float]:
+    """Yield the turns at which the actor acts: after the warm-up, before the end."""
+    start_s = options.spec.start_s
+    for number in range(1, int((options.end_s - start_s) // options.every_s) + 1):
+        at_s = start_s + number * options.every_s
+        acts = at_s - start_s > least.total_seconds() and at_s - start_s >= options.warm_up_s
+        if acts and at_s < options.end_s:
+            yield at_s
+
+
+def _idle_until_s(world: World, stop: WorkloadStop) -> float:
+    """Return until when a stopped workload would have held its devices for nothing."""
+    role, end_s = world.cast.roles[stop.key], world.now_s
+    leaves = end_s if role.since_s is None else role.since_s + role.arrival.life_s
+    back_s = end_s if stop.back_s is None else stop.back_s
+    return max(min(back_s, leaves, end_s), stop.at_s)

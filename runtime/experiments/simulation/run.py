@@ -1,0 +1,133 @@
+"""Run the world twice, without enforcement and with it, and say what each came to."""
+
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from fallow.window import Window
+from runtime.experiments.accuracy.collection import isolated_settings
+from runtime.experiments.simulation.enforcer import OWN_POLICIES, Enforcer
+from runtime.experiments.simulation.idle_times import IdleTime, Observer
+from runtime.experiments.simulation.measurement import measure_enforcement
+from runtime.experiments.simulation.options import Options
+from runtime.experiments.simulation.tally import Tally, WorldMeasures, document, measure_world
+from runtime.operations import pipeline
+from runtime.operations.imports import price_rows
+from runtime.rendering.finding_tables import Progress
+from simulator.models import STATES
+from simulator.supply import fit_mix
+from simulator.world import World
+
+if TYPE_CHECKING:
+    from actions.policy.model import Policy
+
+STEP_S = 6 * 3600.0
+
+
+class UnenforcedWorld(msgspec.Struct, frozen=True):
+    """The world without enforcement."""
+
+    world: World
+    tally: Tally
+    idle_times: list[IdleTime]
+
+
+def simulate(
+    options: Options, progress: Progress, policies: "Sequence[Policy] | None" = None
+) -> dict[str, Any]:
+    """Return the document of `fallow simulate` (docs/simulator.md); no policies = its own."""
+    from actions.policy.parser import read_policies  # noqa: PLC0415
+
+    policies = policies if policies is not None else read_policies([OWN_POLICIES])
+    lived = run_unenforced(options, progress)
+    world = World(options.spec, options.seed)
+    enforced = Tally(world.devices)
+
+    def now() -> datetime:
+        return datetime.fromtimestamp(world.now_s, UTC)
+
+    from warehouse.lake import Warehouse  # noqa: PLC0415  (the engine loads in 0.3 s)
+
+    end = datetime.fromtimestamp(options.end_s, UTC)
+    window = Window(datetime.fromtimestamp(options.spec.start_s, UTC), end)
+    with tempfile.TemporaryDirectory(prefix="fallow-simulate-") as folder:
+        settings = isolated_settings(Path(folder), threads=1)
+        with (
+            Warehouse.open(settings, write=True, clock=now) as warehouse,
+            Enforcer(
+                warehouse,
+                world,
+                options.quirks,
+                settings,
+                policies,
+                sample_every_s=options.sample_every_s,
+                warm_up_s=options.warm_up_s,
+            ) as enforcer,
+        ):
+            pipeline.price(warehouse, price_rows(settings, end))
+            while world.now_s < options.end_s:
+                # A fresh evaluation may have moved the world on since the last turn.
+                turns = (world.now_s - options.spec.start_s) // options.every_s + 1
+                until_s = options.spec.start_s + turns * options.every_s
+                for block in enforcer.turn(min(until_s, options.end_s), options.end_s):
+                    enforced.add(block)
+                progress("with enforcement", 0.2 + 0.75 * _part(world, options))
+            enforcer.actor.settle()  # what its last turn did ends like the rest
+            result, rates = measure_enforcement(
+                enforcer, enforced, window, options, lived.idle_times
+            )
+            progress("its ledger", 1.0)
+    return {
+        "seed": options.seed,
+        "days": options.days,
+        "gpus": options.gpus,
+        "start": window.start,
+        "end": window.end,
+        "mix": {c.category: c.share for c in fit_mix(options.spec.mix, options.spec.nodes)},
+        "baseline": document(measure_world(lived.world, lived.tally, rates)),
+        "enforced": {
+            **document(measure_world(world, enforced, rates)),
+            "enforcer": msgspec.to_builtins(result),
+        },
+    }
+
+
+def run_unenforced(options: Options, progress: Progress) -> UnenforcedWorld:
+    """Let the world go by with nobody acting in it."""
+    world = World(options.spec, options.seed)
+    tally, observer = Tally(world.devices), Observer(world)
+    while world.now_s < options.end_s:
+        tally.add(world.advance(min(world.now_s + STEP_S, options.end_s)))
+        observer.see()
+        progress("without enforcement", 0.2 * _part(world, options))
+    return UnenforcedWorld(world, tally, observer.idle_times())
+
+
+def _part(world: World, options: Options) -> float:
+    return (world.now_s - options.spec.start_s) / (options.end_s - options.spec.start_s)
+
+
+def measure_rows(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the document as rows for eyes: a measure, without and with enforcement."""
+    before, after = body["baseline"], body["enforced"]
+    names = [n for n in WorldMeasures.__struct_fields__ if n != "states"]
+    rows = [_row(name, before[name], after[name]) for name in names]
+    rows += [
+        _row(f"{state} GPU-hours", before["states"][state], after["states"][state])
+        for state in STATES
+    ]
+    result = after["enforcer"]
+    for name, value in {**result, "early_returns": result["early_returns"]["*"]}.items():
+        if name == "stops":
+            continue  # the document has them one by one
+        parts = value.items() if isinstance(value, dict) else ((name, value),)
+        rows += [_row(part, None, each) for part, each in parts if not isinstance(each, dict)]
+    return rows
+
+
+def _row(measure: str, before: Any, after: Any) -> dict[str, Any]:
+    return {"measure": measure.replace("_", " "), "without": before, "with": after}

@@ -1,0 +1,101 @@
+"""What the actor said about every case at every turn: for back-tests and for those who tune."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from simulator.workload_scripts import Key
+
+if TYPE_CHECKING:
+    from actions.loop.protocols import TurnReport
+
+NO_CASE = "no case"
+"""Where the gates of a workload should stand: nothing was found to decide about."""
+
+
+class CaseRuling(msgspec.Struct, frozen=True):
+    """One decision of one turn."""
+
+    at: datetime
+    policy: str
+    finding: str
+    key: Key
+    step: str
+    ruling: str
+    gates: tuple[str, ...]
+    """Which gates refuse, in their order."""
+
+
+class ActorTurn(msgspec.Struct, frozen=True):
+    """One turn: what was decided, and what of it was really done."""
+
+    at: datetime
+    rulings: tuple[CaseRuling, ...]
+    results: tuple[tuple[str, str, str], ...]
+    """Policy, finding and what came of it, of each step that was taken."""
+    halted: tuple[str, ...] = ()
+    aborted: str = ""
+
+
+def read_turn(report: "TurnReport") -> ActorTurn:
+    """Return what a report says about the cases of its turn."""
+    plan = report.plan
+    ruled: list[CaseRuling] = []
+    for decision in plan.decisions if plan else ():
+        _, kind, namespace, name = decision.subject
+        gates = tuple(dict.fromkeys(r.gate for r in decision.reasons))
+        key = (kind, namespace, name)
+        ruled.append(
+            CaseRuling(
+                report.at,
+                decision.policy,
+                decision.finding,
+                key,
+                decision.step,
+                decision.ruling,
+                gates,
+            )
+        )
+    for refused in plan.refused if plan else ():
+        _, kind, namespace, name = refused.subject
+        gates = tuple(dict.fromkeys(r.gate for r in refused.reasons))
+        key = (kind, namespace, name)
+        ruled.append(CaseRuling(report.at, refused.policy, refused.finding, key, "", "deny", gates))
+    return ActorTurn(
+        at=report.at,
+        rulings=tuple(ruled),
+        results=tuple(
+            (t.decision.policy, t.decision.finding, _format_result(t)) for t in report.taken
+        ),
+        halted=tuple(r.gate for r in report.halted),
+        aborted=plan.aborted.text if plan and plan.aborted else "",
+    )
+
+
+def count_gates(turns: Iterable[ActorTurn], keys: Iterable[Key]) -> dict[str, int]:
+    """Return which gates kept some workloads from an act, and for how many turns of theirs."""
+    wanted = set(keys)
+    counts: Counter[str] = Counter()
+    for turn in turns:
+        for ruled in turn.rulings:
+            if ruled.key in wanted and not (ruled.ruling == "allow" and ruled.step == "act"):
+                counts.update(ruled.gates)
+    return dict(counts.most_common())
+
+
+def by_key(turns: Iterable[ActorTurn]) -> dict[Key, list[CaseRuling]]:
+    """Return what was said about each workload, in order."""
+    rulings: dict[Key, list[CaseRuling]] = defaultdict(list)
+    for turn in turns:
+        for ruled in turn.rulings:
+            rulings[ruled.key].append(ruled)
+    return rulings
+
+
+def _format_result(step: object) -> str:
+    result = str(getattr(step, "result", ""))
+    reasons = getattr(step, "reasons", ())
+    return ": ".join(filter(None, (result, "; ".join(r.gate for r in reasons))))

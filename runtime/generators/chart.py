@@ -1,0 +1,164 @@
+"""What the Helm chart takes from the code: its schema of values, roles, alerts, board, counters.
+
+    python -m runtime.generators.chart deploy/helm/fallow
+
+Charts cannot read beyond their own folder, so these files lie in it as copies. A test keeps them
+equal to what this writes.
+"""
+
+import csv
+import json
+import sys
+from collections.abc import Iterable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from actions import executors
+from actions.rights import OWN, roles, rules
+from fallow.protocols import Right
+from fallow.settings import Settings
+from runtime.generators.rbac import reader_rights
+
+HEAD = (
+    "# Written by `python -m runtime.generators.chart deploy/helm/fallow` from what the code "
+    "declares.\n"
+)
+ACTS = "fallow-act-"
+SECRET = "password"  # noqa: S105  (what JSON Schema calls the format of a secret)
+MANAGED = ("home",)
+"""Settings that the chart sets, since they are where it mounts things."""
+VALUES = "values.schema.json"
+
+
+def schema(own: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of the chart's values: `own` ones, and `settings` as pydantic has them.
+
+    No secret is legal in `settings`: they would lie in a ConfigMap. Secrets come as variables.
+    """
+    settings = Settings.model_json_schema()
+    defs = settings.pop("$defs")
+    for name in MANAGED:
+        del settings["properties"][name]
+    while secret_refs := {
+        f"#/$defs/{name}" for name, definition in defs.items() if _needs_secret(definition)
+    }:
+        for definition in (settings, *defs.values()):
+            _drop(definition, secret_refs)
+        defs = {
+            name: definition
+            for name, definition in defs.items()
+            if f"#/$defs/{name}" not in secret_refs
+        }
+    for definition in (settings, *defs.values()):
+        _drop(definition, frozenset())
+        _plain(definition)
+    whole = json.loads(json.dumps(own))
+    whole["properties"]["settings"] |= {
+        key: settings[key] for key in ("type", "additionalProperties", "properties")
+    }
+    return {**whole, "$defs": {**whole.get("$defs", {}), **dict(sorted(defs.items()))}}
+
+
+def rights() -> dict[str, Any]:
+    """Return the rules of each role, those of the cluster apart from those of namespaces."""
+    every = roles(executors.load_executors())
+    acting = {
+        n.removeprefix(ACTS): _split_by_scope(r) for n, r in every.items() if n.startswith(ACTS)
+    }
+    return {
+        "reader": rules(reader_rights()),
+        "own": rules(OWN),
+        "loop": _split_by_scope(every["fallow-actor"]),
+        "annotate": _split_by_scope(every["fallow-annotate"]),
+        "snapshot": _split_by_scope(every["fallow-snapshot"]),
+        "executors": acting,
+    }
+
+
+def counters() -> str:
+    """Return the counters file of dcgm-exporter: one field for each column that we keep."""
+    lines = [HEAD.rstrip(), "# Format: DCGM field, Prometheus metric type, help"]
+    lines += [f"{row['metric']}, {row['kind']}, {row['help']}" for row in _rows("dcgm_counters")]
+    return "\n".join(lines) + "\n"
+
+
+def pages(chart: Path) -> dict[str, str]:
+    """Return the files that are written into the chart's folder, by their place in it."""
+    deploy = chart.parent.parent
+    own = json.loads((chart.parent / "values.own.json").read_text(encoding="utf-8"))
+    named = own["properties"]["rights"]["properties"]["executors"]["items"]
+    named["enum"] = sorted(rights()["executors"])
+    return {
+        VALUES: json.dumps(schema(own), indent=2) + "\n",
+        "files/rights.yaml": HEAD + yaml.safe_dump(rights(), sort_keys=False),
+        "files/dcgm-metrics.csv": counters(),
+        "files/rules.yaml": (deploy / "prometheus" / "rules.yaml").read_text(encoding="utf-8"),
+        "files/board.json": (deploy / "grafana" / "fallow.json").read_text(encoding="utf-8"),
+    }
+
+
+def _split_by_scope(role_rights: Iterable[Right]) -> dict[str, list[dict[str, Any]]]:
+    """Part what a RoleBinding cannot grant; `namespaces` it can, each to those within it."""
+    wide = {(row["group"], row["resource"]) for row in _rows("cluster_scoped")}
+    listed = list(role_rights)
+    return {
+        "namespaced": rules(r for r in listed if (r.group, r.resource) not in wide),
+        "cluster": rules(r for r in listed if (r.group, r.resource) in wide),
+    }
+
+
+def _needs_secret(definition: dict[str, Any]) -> bool:
+    needed = definition.get("required", ())
+    return any(definition["properties"][name].get("format") == SECRET for name in needed)
+
+
+def _drop(definition: dict[str, Any], secret_refs: Iterable[str]) -> None:
+    """Drop the properties that are secrets, or that consist of what needs one."""
+    properties = definition.get("properties", {})
+    for name, value in [*properties.items()]:
+        text = json.dumps(value)
+        if value.get("format") == SECRET or any(f'"{ref}"' in text for ref in secret_refs):
+            del properties[name]
+
+
+def _plain(definition: dict[str, Any]) -> None:
+    """Leave what Helm's validator reads as we mean it: no defaults, titles or our durations."""
+    definition.pop("title", None)
+    for value in definition.get("properties", {}).values():
+        value.pop("default", None)
+        _loosen(value)
+
+
+def _loosen(node: Any) -> None:
+    """Durations are written 30s, not PT30S; Go knows no lookahead, so numbers in text have none."""
+    if isinstance(node, dict):
+        node.pop("title", None)
+        if node.get("format") in ("duration", "path"):
+            del node["format"]
+        if "(?" in str(node.get("pattern", "")):
+            del node["pattern"]
+        for inner in node.values():
+            _loosen(inner)
+    elif isinstance(node, list):
+        for inner in node:
+            _loosen(inner)
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    text = files("runtime.generators").joinpath(f"{name}.csv").read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+def main(folder: str) -> None:
+    """Write the files into the chart's folder."""
+    for name, text in pages(Path(folder)).items():
+        path = Path(folder, name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,70 @@
+"""The roles that Fallow needs in a cluster, written from what reads and acts there.
+
+    python -m runtime.generators.rbac deploy/rbac
+
+`reader.yaml` is all that collecting needs; `actor.yaml` has one small role per executor, to be
+bound in the namespaces that policies allow and nowhere else. A test keeps the files equal to this.
+"""
+
+import csv
+import sys
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from actions import executors
+from actions.reclaim.kinds import kinds
+from actions.reclaim.subjects import plural
+from actions.rights import manifests, rules
+from fallow.protocols import Right
+
+HEAD = "# Written by `python -m runtime.generators.rbac deploy/rbac` from what the code declares.\n"
+
+
+def reader_rights() -> tuple[Right, ...]:
+    """Return what collecting reads: `reads.csv`, and every kind that may own a GPU pod."""
+    text = files("collectors.kube").joinpath("reads.csv").read_text(encoding="utf-8")
+    listed = [
+        Right(row["group"], row["resource"], tuple(row["verbs"].split()))
+        for row in csv.DictReader(text.splitlines())
+    ]
+    owners = [
+        Right(kind.group, plural(name), ("get", "list"))
+        for name, kind in kinds().items()
+        if kind.switch != "hub"
+    ]
+    return (*listed, *owners)
+
+
+def pages() -> dict[str, str]:
+    """Return the files of `deploy/rbac` by name."""
+    reader = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {
+            "name": "fallow-reader",
+            "labels": {"app.kubernetes.io/part-of": "fallow"},
+        },
+        "rules": rules(reader_rights()),
+    }
+    return {
+        "reader.yaml": _page([reader]),
+        "actor.yaml": _page(manifests(executors.load_executors())),
+    }
+
+
+def _page(documents: list[dict[str, Any]]) -> str:
+    return HEAD + yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True)
+
+
+def main(folder: str) -> None:
+    """Write the files into a folder."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        Path(folder, name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

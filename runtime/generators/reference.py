@@ -1,0 +1,227 @@
+"""The reference pages of `docs/`, written from the settings and from the command line itself.
+
+The table of kinds in `docs/actions.md`, between its two marks, is written from the executors.
+
+    python -m runtime.generators.reference docs
+
+A test keeps the pages equal to what this writes.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from fallow.settings import Settings
+
+SETTINGS_HEAD = """\
+# Settings
+
+Later wins: defaults, then `fallow.yaml` (or the file named by `--config` or `FALLOW_CONFIG`), then
+`FALLOW_*` variables, then flags. `fallow config show` prints what is in force and from where. An
+unknown key is an error that names the legal ones. Durations are written `30s`, `5m`, `1h30m`, `7d`.
+
+A variable is the key in capitals with two underscores for the dot: `FALLOW_IDLE__THRESHOLD=0.02`.
+Other variables:
+
+| variable | meaning |
+|---|---|
+| `FALLOW_CONFIG` | the settings file, in place of `./fallow.yaml` |
+| `FALLOW_DEBUG` | `1`: tracebacks and debug logs, as `--debug` |
+| `XDG_DATA_HOME` | where `home` lies unless it is set; `~/.local/share` |
+| `NO_COLOR` | no colours on a terminal |
+| `NODE_NAME` | the node whose GPUs NVML reads, where `nvml.node` names none |
+| `KUBECONFIG` | which clusters and contexts there are; in a pod its own account |
+| `AWS_*` | credentials and region where `s3` sections and `prices.aws_regions` name none |
+| `OTEL_EXPORTER_OTLP_ENDPOINT` | spans of the service's jobs go there (extra `otel`) |
+| `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` | the same, for spans alone |
+"""
+CLI_HEAD = """\
+# Command line
+
+stdout is data, in the shape `-o table|json|csv|md` asks for; stderr is talk. JSON names its schema
+(`{"schema": "fallow.findings/v1", ...}`). An error is one line that says what, to what and what is
+legal, and a hint; `--debug` or `FALLOW_DEBUG=1` adds the traceback.
+
+| exit code | meaning |
+|--:|---|
+| 0 | done |
+| 1 | failed |
+| 2 | usage or configuration |
+| 3 | refused by a policy or a budget |
+| 4 | findings exist (only with `--fail-on-findings`) |
+| 75 | temporary: try again later |
+| 130 | interrupted |
+"""
+
+METRICS_HEAD = """\
+# Metrics
+
+What `fallow up` tells of itself at `/metrics` (`service.listen`, 127.0.0.1:9410 unless set). No
+workload, pod, namespace or team is a label: details belong to the warehouse. A process tells what
+its roles know ([the service](service.md)); `all` in the column below means every process.
+
+Alerts over them: `deploy/prometheus/rules.yaml`, what to do about each: [the runbook](runbook.md).
+A board: `deploy/grafana/fallow.json`. Histograms have `_bucket`, `_count` and `_sum`.
+"""
+
+KINDS = ("<!-- kinds -->", "<!-- end of kinds -->")
+
+
+def settings_page() -> str:
+    """Return `docs/settings.md`."""
+    lines = [SETTINGS_HEAD]
+    sections: dict[str, list[str]] = {}
+    for key, field, default in _fields(Settings, ""):
+        section = key.rpartition(".")[0]
+        description = field.description or ""
+        sections.setdefault(section, []).append(
+            f"| `{key}` | {_default(default)} | {description} |"
+        )
+    for section, rows in sections.items():
+        model = _model(section)
+        meaning = (model.__doc__ or "").strip().splitlines()[0]
+        lines += [f"## {section or 'top level'}", "", meaning, ""]
+        lines += ["| key | default | meaning |", "|---|---|---|", *rows, ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def cli_page() -> str:
+    """Return `docs/cli.md`."""
+    import typer  # noqa: PLC0415  (only this page needs the whole command line)
+
+    from runtime.cli.app import build  # noqa: PLC0415
+    from runtime.cli.options import GLOBALS  # noqa: PLC0415
+
+    root: Any = typer.main.get_command(build())
+    shared = set(GLOBALS)
+    lines = [CLI_HEAD, "## Options of every command", "", *_options(root, shared, keep=True), ""]
+    for words, command in _commands(root, ()):
+        lines += [f"## fallow {' '.join(words)}", "", _prose(command.help), ""]
+        arguments = [p.display_name_raw for p in command.params if p.param_type_name == "argument"]
+        usage = " ".join(["fallow", *words, *arguments, "[OPTIONS]"])
+        lines += ["```", usage, "```", ""]
+        lines += [*_options(command, shared, keep=False), ""]
+    text = "\n".join(lines)
+    while "\n\n\n" in text:
+        text = text.replace("\n\n\n", "\n\n")
+    return text.rstrip() + "\n"
+
+
+def actions_page(page: str) -> str:
+    """Return `docs/actions.md` with the table of kinds as the executors have it."""
+    from actions.reclaim.reference_table import table  # noqa: PLC0415  (loads every executor)
+
+    head, _, rest = page.partition(KINDS[0])
+    _, _, tail = rest.partition(KINDS[1])
+    return f"{head}{KINDS[0]}\n{table()}\n{KINDS[1]}{tail}"
+
+
+def policies_page(written: str) -> str:
+    """Return `docs/policies.md` with the tables of gates and keys as the code has them."""
+    from actions.gates import table as gates  # noqa: PLC0415
+    from actions.policy.keys import table as keys  # noqa: PLC0415
+
+    for name, table in (("gates", gates()), ("keys", keys())):
+        head, tail = f"<!-- {name}: written from the code -->", f"<!-- end of {name} -->"
+        before, _, rest = written.partition(head)
+        written = f"{before}{head}\n{table}{tail}{rest.partition(tail)[2]}"
+    return written
+
+
+def metrics_page() -> str:
+    """Return `docs/metrics.md`."""
+    from runtime.service.metrics import metrics  # noqa: PLC0415  (only this page needs the client)
+
+    lines = [
+        METRICS_HEAD,
+        "| metric | kind | labels | told by | meaning |",
+        "|---|---|---|---|---|",
+    ]
+    for metric in metrics():
+        (name, *_) = metric.exported() if metric.kind == "counter" else (metric.name,)
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        lines.append(f"| `{name}` | {metric.kind} | {labels} | {metric.role} | {metric.meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo, Any]]:
+    for name, field in model.model_fields.items():
+        default = field.get_default(call_default_factory=False)
+        if isinstance(default, BaseModel):
+            yield from _fields(type(default), f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", field, _plain(model, name, field)
+
+
+def _plain(model: type[BaseModel], name: str, field: FieldInfo) -> Any:
+    if name == "home":
+        return "`$XDG_DATA_HOME/fallow`"
+    if field.default_factory is not None:
+        return field.get_default(call_default_factory=True, validated_data={})
+    return model().model_dump(mode="json")[name]
+
+
+def _model(section: str) -> type[BaseModel]:
+    model: BaseModel = Settings()
+    for name in filter(None, section.split(".")):
+        model = getattr(model, name)
+    return type(model)
+
+
+def _default(value: Any) -> str:
+    if isinstance(value, str) and value.startswith("`"):
+        return value
+    if value is None or value in ("", [], {}):
+        return "unset"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, list):
+        return f"`[{', '.join(map(str, value))}]`"
+    return f"`{value}`"
+
+
+def _commands(group: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, (*words, name))
+        else:
+            yield (*words, name), command
+
+
+def _options(command: Any, shared: set[str], *, keep: bool) -> list[str]:
+    rows = []
+    for parameter in command.params:
+        own = parameter.param_type_name == "option" and not parameter.name.endswith("_completion")
+        if not own or parameter.name in ("help", "version") or (parameter.name in shared) != keep:
+            continue
+        default = parameter.default
+        default_text = "" if default in (None, False, "") else f"`{default}`"
+        names = ", ".join(f"`{name}`" for name in parameter.opts)
+        needed = " (required)" if parameter.required else ""
+        rows.append(f"| {names}{needed} | {default_text} | {parameter.help or ''} |")
+    if not rows:
+        return []
+    return ["| option | default | meaning |", "|---|---|---|", *rows]
+
+
+def _prose(text: str | None) -> str:
+    return " ".join((text or "").split())
+
+
+def main(folder: str) -> None:
+    """Write the pages into a folder."""
+    policies = policies_page(Path(folder, "policies.md").read_text(encoding="utf-8"))
+    pages = {"settings.md": settings_page(), "cli.md": cli_page(), "policies.md": policies}
+    pages["metrics.md"] = metrics_page()
+    for name, page in pages.items():
+        Path(folder, name).write_text(page, encoding="utf-8")
+    actions = Path(folder, "actions.md")
+    actions.write_text(actions_page(actions.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

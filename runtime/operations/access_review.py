@@ -1,0 +1,84 @@
+"""`fallow doctor --actions`: which cluster it would be, and what we may do there."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from actions import executors
+from actions.rights import OWN, RightCheck, check_rights, roles
+from fallow.errors import RefusedError
+from fallow.kube.api import ApiConnection, connect
+from fallow.settings import Settings
+
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_ERRORS = 300
+
+
+def review_access(
+    settings: Settings, namespaces: Sequence[str] = (), api: ApiConnection | None = None
+) -> list[dict[str, Any]]:
+    """Return the cluster, and a row for each role: what it may do, and which rights it lacks.
+
+    Asked for each namespace, or for the whole cluster where none is given.
+
+    Raises:
+        SettingsError: no such context.
+        AuthError: the API server does not take our credentials.
+        TemporaryError: it cannot be reached.
+    """
+    context = settings.actions.context or settings.kubernetes.context
+    api = api or connect(context, timeout_s=settings.kubernetes.timeout.total_seconds())
+    rights = roles(executors.load_executors())
+    proofs = check_rights(lambda body: post_review(api, body), rights, namespaces)
+    own = check_rights(
+        lambda body: post_review(api, body), {"fallow-own": OWN}, [settings.actions.lease.namespace]
+    )
+    where = context or "the current context, or the pod's own account"
+    first = {
+        "check": "cluster",
+        "status": "ok",
+        "finding": f"{settings.cluster}: {api.host} ({where})",
+        "next_step": "is it the one you mean? actions.context names another",
+    }
+    names = dict.fromkeys(p.role for p in (*proofs, *own))
+    return [first, *(_row(name, [p for p in (*proofs, *own) if p.role == name]) for name in names)]
+
+
+def _row(role: str, proofs: Sequence[RightCheck]) -> dict[str, Any]:
+    lacking = [p for p in proofs if not p.allowed]
+    if not lacking:
+        return {
+            "check": role,
+            "status": "ok",
+            "finding": f"all {len(proofs)} rights are granted",
+            "next_step": "",
+        }
+    examples = [describe_right(p) for p in lacking[:3]]
+    more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""  # noqa: PLR2004
+    return {
+        "check": role,
+        "status": "warn" if len(lacking) < len(proofs) else "off",
+        "finding": f"may not {', '.join(examples)}{more}",
+        "next_step": f"bind ClusterRole {role} of deploy/rbac/actor.yaml, or leave it off",
+    }
+
+
+def describe_right(proof: RightCheck) -> str:
+    """Return a right as people say it."""
+    group = f".{proof.group}" if proof.group else ""
+    where = f" in {proof.namespace}" if proof.namespace else ""
+    return f"{proof.verb} {proof.resource}{group}{where}"
+
+
+def post_review(api: ApiConnection, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Post a review of one right and return the answer.
+
+    Raises:
+        RefusedError: the API does not say.
+        TemporaryError: no answer.
+    """
+    reply = api.write("POST", REVIEWS, body, content_type="application/json")
+    if reply.code >= _ERRORS:
+        raise RefusedError(f"{api.host} does not say what we may do: HTTP {reply.code}")
+    return msgspec.json.decode(reply.body, type=dict[str, Any])

@@ -1,0 +1,411 @@
+"""What `fallow analyze` does: run analyzers, advise, pour the waterfall, rank by dollars."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from fallow import plugin_runs, plugins
+from fallow.errors import FallowError, TemporaryError, UsageError
+from fallow.models import Finding
+from fallow.plugin_runs import PluginRun
+from fallow.protocols import (
+    Analyzer,
+    BlocksAdvice,
+    ReportsSummary,
+    ReportsUnjudged,
+    UnjudgedWork,
+    Views,
+)
+from fallow.settings import Settings
+from fallow.window import Window
+from runtime.operations import case_identity, findings, windows
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from analyzers.ranking import RankedFinding
+    from analyzers.waterfall import SavingsWaterfall
+    from collectors.doctor import CheckRow
+    from warehouse.lake import Warehouse
+
+log = logging.getLogger("fallow.analyzers")
+
+PARALLEL_ANALYZERS = 2
+"""Analyzers that run at the same time: one computes while the other queries."""
+
+MOST_NAMED = 5
+"""Subjects that a line of the doctor names; the others are counted."""
+
+
+class Analysis(msgspec.Struct, frozen=True):
+    """Findings by the dollars they save, how they add up, and what must be said beside them."""
+
+    window: Window
+    ranked: "tuple[RankedFinding, ...]"
+    waterfall: "SavingsWaterfall"
+    summaries: dict[str, dict[str, Any]]
+    notes: tuple[str, ...] = ()
+    runs: tuple[PluginRun, ...] = ()
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Return the findings, the most expensive first."""
+        return [row.finding for row in self.ranked]
+
+
+AnalyzerResult = tuple[list[Finding], dict[str, Any] | None, str]
+"""What an analyzer finds, its summary, and why not all is judged; "" = all is."""
+
+
+class BrokenAnalyzer:
+    """Stands for an installed analyzer whose code cannot be loaded, and says so."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def find(self, _views: Views, _window: Window) -> list[Finding]:
+        """Refuse."""
+        raise UsageError(self.why)
+
+    def unjudged(self, _views: Views, _window: Window) -> list[UnjudgedWork]:
+        """Refuse."""
+        raise UsageError(self.why)
+
+
+class UnjudgedHours(msgspec.Struct, frozen=True):
+    """What an analyzer does not judge, and why: hours and workloads per reason."""
+
+    analyzer: str
+    reason: str
+    gpu_hours: float
+    subjects: tuple[str, ...]
+
+
+def load_analyzers(settings: Settings, names: Sequence[str] = ()) -> dict[str, Analyzer]:
+    """Return the analyzers of these names (none = all), each with its section of the settings.
+
+    Of all, one that cannot be loaded stands there too, and refuses every window with the reason.
+
+    Raises:
+        UsageError: nothing of a name is installed, or one that is named cannot be loaded.
+    """
+    analyzers: dict[str, Analyzer] = {}
+    for name in dict.fromkeys(names or plugins.installed("analyzers")):
+        try:
+            analyzers[name] = _load_analyzer(settings, name)
+        except FallowError:
+            raise
+        except Exception as error:
+            why = f"analyzer {name!r} cannot be loaded: {error}"
+            if names:
+                raise UsageError(why, hint="reinstall what brings it") from error
+            analyzers[name] = BrokenAnalyzer(why)
+    return analyzers
+
+
+def analyze(
+    warehouse: "Warehouse",
+    settings: Settings,
+    names: Sequence[str],
+    window: str | None,
+    *,
+    now: datetime,
+    cluster: str | None,
+) -> Analysis:
+    """Find waste in the window requested (see `windows.covered_hours`) with the analyzers named.
+
+    With none named all run, and one that cannot judge the window is noted, not an error.
+
+    Raises:
+        UsageError: an unknown name, no telemetry, or a named analyzer that refuses the window.
+    """
+    from warehouse import audits  # noqa: PLC0415  (the engine loads in 0.3 s)
+
+    analyzers = load_analyzers(settings, names)
+    lag, every = settings.ledger.max_lag, settings.service.collect_every
+    span = windows.covered_hours(
+        warehouse, window, now, cluster, inventory=True, lag=lag, every=every
+    )
+    guards = (
+        [a for a in load_analyzers(settings).values() if isinstance(a, BlocksAdvice)]
+        if names
+        else []
+    )
+    analysis = run_analyzers(
+        warehouse,
+        span.judged,
+        analyzers,
+        cluster=cluster,
+        strict=bool(names),
+        guards=guards,
+        at_once=PARALLEL_ANALYZERS,
+        report_unjudged=True,
+    )
+    fault = audits.format_banner(audits.run_audits(warehouse, span.window))
+    notes = (*span.notes, *([fault] if fault else []), *analysis.notes)
+    return msgspec.structs.replace(_with_case_ids(warehouse, analysis), notes=notes)
+
+
+def _with_case_ids(views: Views, analysis: Analysis) -> Analysis:
+    """Return an analysis under the ids of the cases; its figures are those of its window."""
+    ids = case_identity.resolve(views, analysis.findings).ids
+    rows = (
+        msgspec.structs.replace(row, finding=msgspec.structs.replace(row.finding, id=case))
+        for row, case in zip(analysis.ranked, ids, strict=True)
+    )
+    return msgspec.structs.replace(analysis, ranked=tuple(rows))
+
+
+def run_analyzers(
+    views: Views,
+    window: Window,
+    analyzers: Mapping[str, Analyzer],
+    *,
+    cluster: str | None = None,
+    strict: bool = True,
+    summarise: bool = True,
+    guards: Sequence[BlocksAdvice] = (),
+    at_once: int = 1,
+    report_unjudged: bool = False,
+) -> Analysis:
+    """Run analyzers over one window and return what each finding saves by the waterfall.
+
+    `report_unjudged`: an analyzer that finds nothing says in its run what it could not judge.
+
+    What `guards`, or analyzers that are among them, veto is not recommended. `at_once`: how many
+    run at the same time, which views of one connection do not bear; the outcome is the same.
+    """
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+    from actions.recommend import with_recommendations  # noqa: PLC0415
+    from analyzers.overlaps import remove_overlaps  # noqa: PLC0415
+    from analyzers.ranking import rank_findings  # noqa: PLC0415  (arrays load in 0.2 s)
+    from analyzers.services.vetoes import apply_vetoes  # noqa: PLC0415
+    from analyzers.waterfall import add_savings, build_waterfall  # noqa: PLC0415
+
+    all_findings: list[Finding] = []
+    summaries: dict[str, dict[str, Any]] = {}
+    notes: list[str] = []
+    runs: list[PluginRun] = []
+
+    def run_one(analyzer: Analyzer) -> AnalyzerResult:
+        return _run_analyzer(
+            views, window, analyzer, summarise=summarise, report_unjudged=report_unjudged
+        )
+
+    with ThreadPoolExecutor(at_once, thread_name_prefix="analyzer") as pool:
+        futures = {name: pool.submit(run_one, analyzer) for name, analyzer in analyzers.items()}
+        try:
+            for name, future in futures.items():
+                judged, run = _await_result(name, future, strict=strict)
+                runs.append(run)
+                if judged is None:
+                    notes.append(f"{name} is withheld: {run.reason}")
+                    continue
+                own_findings, summary, _ = judged
+                all_findings += [f for f in own_findings if cluster in (None, f.subject.cluster)]
+                if summary is not None:
+                    summaries[name] = summary
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    all_findings = apply_vetoes(
+        with_recommendations(remove_overlaps(all_findings)),
+        _collect_vetoes(views, window, [*analyzers.values(), *guards]),
+    )
+    waterfall = build_waterfall(views, window, all_findings, cluster)
+    rows = rank_findings(add_savings(all_findings, waterfall), waterfall)
+    return Analysis(window, tuple(rows), waterfall, summaries, tuple(notes), tuple(runs))
+
+
+def _await_result(
+    name: str, future: "Future[AnalyzerResult]", *, strict: bool
+) -> tuple[AnalyzerResult | None, PluginRun]:
+    """Return what an analyzer judged and what came of its run: its fault is its own."""
+    try:
+        judged = future.result()
+    except TemporaryError:
+        raise
+    except FallowError as error:
+        if strict:
+            raise
+        return None, PluginRun("analyzer", name, "withheld", error.message)
+    except Exception as error:
+        if strict:
+            raise
+        return None, PluginRun(
+            "analyzer", name, "failed", plugin_runs.log_failure("analyzer", name, error)
+        )
+    lacking = judged[2]
+    return judged, PluginRun("analyzer", name, "withheld" if lacking else "done", lacking)
+
+
+def _run_analyzer(
+    views: Views, window: Window, analyzer: Analyzer, *, summarise: bool, report_unjudged: bool
+) -> AnalyzerResult:
+    """Return what one analyzer finds, its summary, and why not all is judged ("" = all is)."""
+    from analyzers.query_cache import CachedViews  # noqa: PLC0415  (arrays load in 0.2 s)
+
+    # What a finding and a doubt are of is read once.
+    cached_views, summary, lacking = CachedViews(views), None, ""
+    if summarise and isinstance(analyzer, ReportsSummary):
+        results, summary = (
+            [*analyzer.find(cached_views, window)],
+            dict(analyzer.summary(cached_views, window)),
+        )
+    else:
+        results = [*analyzer.find(cached_views, window)]
+    if report_unjudged and not results and isinstance(analyzer, ReportsUnjudged):
+        lacking = _main_reason(analyzer.unjudged(cached_views, window))
+    return results, summary, lacking
+
+
+def _main_reason(unjudged: Iterable[UnjudgedWork]) -> str:
+    """Return the reason of the most GPU-hours that are not judged; "" = all are."""
+    hours: dict[str, float] = {}
+    for item in unjudged:
+        reason = "; ".join(item.reasons)
+        hours[reason] = hours.get(reason, 0.0) + (item.gpu_hours or 0.0)
+    return max(hours, key=lambda reason: (hours[reason], reason), default="")
+
+
+def _collect_vetoes(
+    views: Views, window: Window, guards: Sequence[object]
+) -> dict[tuple[str, str, str, str], str]:
+    vetoes: dict[tuple[str, str, str, str], str] = {}
+    for guard in guards:
+        if isinstance(guard, BlocksAdvice):
+            vetoes.update(guard.vetoes(views, window))
+    return vetoes
+
+
+def list_unjudged(
+    views: Views, window: Window, analyzers: Mapping[str, Analyzer], cluster: str | None = None
+) -> list[UnjudgedHours]:
+    """Return what analyzers do not judge, summed by reason, the most GPU-hours first."""
+    rows: list[UnjudgedHours] = []
+    for name, analyzer in analyzers.items():
+        if not isinstance(analyzer, ReportsUnjudged):
+            continue
+        reasons: dict[str, list[UnjudgedWork]] = {}
+        try:
+            for item in analyzer.unjudged(views, window):
+                if cluster in (None, item.subject.cluster):
+                    reasons.setdefault("; ".join(item.reasons), []).append(item)
+        except TemporaryError:
+            raise
+        except FallowError as error:
+            rows.append(UnjudgedHours(name, error.message, 0.0, ()))
+            continue
+        except Exception as error:  # noqa: BLE001  (a fault in one plugin is that plugin's)
+            rows.append(
+                UnjudgedHours(name, plugin_runs.log_failure("analyzer", name, error), 0.0, ())
+            )
+            continue
+        for reason, items in reasons.items():
+            subjects = dict.fromkeys(findings.format_subject(item.subject) for item in items)
+            total = sum(item.gpu_hours or 0.0 for item in items)
+            rows.append(UnjudgedHours(name, reason, round(total, 3), tuple(subjects)))
+    return sorted(rows, key=lambda row: (-row.gpu_hours, row.analyzer, row.reason))
+
+
+def check_unjudged(
+    warehouse: "Warehouse",
+    settings: Settings,
+    window: str | None,
+    *,
+    now: datetime,
+    cluster: str | None,
+) -> "list[CheckRow]":
+    """Return what analyzers withhold as rows of `fallow doctor`; one row ok where it is nothing."""
+    from collectors.doctor import CheckRow  # noqa: PLC0415
+
+    lag, every = settings.ledger.max_lag, settings.service.collect_every
+    span = windows.covered_hours(
+        warehouse, window, now, cluster, inventory=True, lag=lag, every=every
+    )
+    rows = list_unjudged(warehouse, span.judged, load_analyzers(settings), cluster)
+    if not rows:
+        return [CheckRow("withheld", "ok", f"every analyzer judges all of {span.notes[0]}")]
+    return [
+        CheckRow(
+            f"withheld by {row.analyzer}",
+            "warn",
+            f"{row.reason}{_name_subjects(row)}",
+            _name_document(row.analyzer),
+        )
+        for row in rows
+    ]
+
+
+def _name_document(analyzer: str) -> str:
+    page = "docs/idle.md" if analyzer == "idle" else f"docs/analyzers/{analyzer}.md"
+    return f"{page} says what it needs; a third party's: its own documentation"
+
+
+def _name_subjects(row: UnjudgedHours) -> str:
+    if not row.subjects:
+        return ""
+    named = ", ".join(row.subjects[:MOST_NAMED])
+    more = len(row.subjects) - MOST_NAMED
+    others = f" and {more:,} more" if more > 0 else ""
+    return f": {row.gpu_hours:,.1f} GPU-hours of {named}{others}"
+
+
+def store_analysis(
+    settings: Settings, analysis: Analysis, cluster: str | None = None
+) -> str | None:
+    """Store findings, so that `fallow explain` knows them; return why not where that failed.
+
+    What ran is stored too, so that nothing found is not taken for never analysed; a run over one
+    of several clusters says nothing of the others.
+    """
+    from warehouse.lake import Warehouse  # noqa: PLC0415  (the engine loads in 0.3 s)
+
+    try:
+        with Warehouse.open(settings, write=True) as warehouse:
+            store_findings(warehouse, analysis, runs=() if cluster else analysis.runs)
+    except TemporaryError as error:
+        return f"findings are not stored ({error.message}); fallow up stores its own"
+    return None
+
+
+def store_findings(
+    warehouse: "Warehouse", analysis: Analysis, runs: Sequence[PluginRun] = ()
+) -> list[Finding]:
+    """Store findings under the ids of their cases, and what ran; return the findings stored."""
+    cases = case_identity.resolve(warehouse, analysis.findings)
+    end, batches = analysis.window.end, []
+    if cases.findings:
+        batches.append(findings.rows(cases.findings, found_at=end, uids=cases.uids))
+    if runs:
+        mine = warehouse.settings.cluster
+        batches.append(plugin_runs.to_batch(runs, cluster=mine, at=end, window=analysis.window))
+    warehouse.ingest(batches)
+    return [*cases.findings]
+
+
+def read_waterfall(
+    views: Views, window: Window, cluster: str | None = None
+) -> "tuple[SavingsWaterfall, datetime] | None":
+    """Return the waterfall of the stored findings over a window, and of when they are.
+
+    Of each analyzer, what its last run found; a finding claims the part of its hours that lies in
+    the window. None = no finding is stored.
+    """
+    from analyzers.waterfall import build_waterfall, clip_finding  # noqa: PLC0415
+
+    stored = findings.read_latest(views, window, cluster)
+    if not stored:
+        return None
+    when = max(f.window.end for f in stored)
+    return build_waterfall(views, window, [clip_finding(f, window) for f in stored], cluster), when
+
+
+def _load_analyzer(settings: Settings, name: str) -> Analyzer:
+    plugin = plugins.load("analyzers", name)
+    section = getattr(settings, name.replace("-", "_"), None)
+    analyzer: Analyzer = plugin() if section is None else plugin(section)
+    return analyzer

@@ -1,0 +1,284 @@
+"""Live sources: which are configured, one pass over them, a backfill, and the doctor's check."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from fallow import plugin_runs, plugins
+from fallow.errors import FallowError, UsageError
+from fallow.plugin_runs import PluginRun
+from fallow.protections import read_stored_pod
+from fallow.protocols import Collector, Views
+from fallow.settings import Settings
+from fallow.settings_groups import SettingsGroup
+from fallow.tables import Batch
+from fallow.window import Window
+from runtime.operations import pipeline
+from runtime.operations.imports import aws_rows, price_rows
+from runtime.rendering.finding_tables import Progress
+
+if TYPE_CHECKING:
+    from collectors.doctor import CheckRow
+    from collectors.prometheus.collector import PrometheusCollector
+    from warehouse.lake import Warehouse
+
+BatchObserver = Callable[[Iterable[Batch]], Iterator[Batch]]
+"""Observes batches on their way."""
+LOOKBACK = timedelta(minutes=5)
+"""How far back one pass of `collect --once` reads sources that have a past."""
+CATCH_UP = timedelta(days=1)
+"""A late pass reads from a Prometheus what it missed, up to this; beyond, import does."""
+MOST_ROWS = 400_000
+"""Rows of a long chunk that wait to be stored: 0.2 GB."""
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class SourceSettings(msgspec.Struct, frozen=True):
+    """Where a collector's settings stand, and which of them says that it is wanted."""
+
+    section: str
+    wanted_by: str
+    or_by: str = ""
+    """Another setting that enables it too."""
+    is_here: bool = False
+    """It is this machine: named, it is read without any setting."""
+
+
+SOURCES = {
+    "exporters": SourceSettings("exporters", "targets", or_by="trainers"),
+    "jupyter": SourceSettings("jupyter", "servers"),
+    "kubernetes": SourceSettings("kubernetes", "enabled"),
+    "nvml": SourceSettings("nvml", "enabled", is_here=True),
+    "prometheus": SourceSettings("prometheus", "url"),
+}
+
+
+def load_collectors(
+    settings: Settings,
+    names: Sequence[str] | None = None,
+    cursors: Mapping[str, datetime] | None = None,
+    clock: Callable[[], datetime] = _utc_now,
+    views: Views | None = None,
+) -> dict[str, Collector]:
+    """Return the collectors that the settings want, or those named, by name.
+
+    `cursors` are the warehouse's cursors: what need not be read again. `views` know the
+    metrics that pods name as their progress.
+
+    Raises:
+        UsageError: a named collector is not installed or not configured.
+    """
+    wanted = list(names) if names else [n for n, s in SOURCES.items() if _is_wanted(settings, s)]
+    for name in names or ():
+        source = SOURCES.get(name)
+        if source is not None and not source.is_here and not _is_wanted(settings, source):
+            raise UsageError(
+                f"collector {name!r} is not configured",
+                hint=f"set {source.section}.{source.wanted_by} in fallow.yaml",
+            )
+    collectors = {
+        name: prometheus_collector(settings, cursors, clock)
+        if name == "prometheus"
+        else _load_collector(name, settings)
+        for name in wanted
+        if name != "exporters"
+    }
+    if "exporters" in wanted:
+        collectors["exporters"] = _exporter_collector(settings, views)
+    return {name: collectors[name] for name in wanted}
+
+
+def _exporter_collector(settings: Settings, views: Views | None) -> Collector:
+    from analyzers.stalled.gangs import METRIC  # noqa: PLC0415
+    from collectors.exporters import ExporterCollector  # noqa: PLC0415
+
+    def annotated() -> set[str]:
+        if views is None:
+            return set()
+        text = "SELECT DISTINCT annotations FROM pod WHERE contains(annotations, $key)"
+        rows = views.query(text, {"key": METRIC}).to_pylist()
+        annotations = (read_stored_pod(json.loads(row["annotations"])) for row in rows)
+        return {notes[METRIC] for notes in annotations if METRIC in notes}
+
+    return ExporterCollector(settings.exporters, settings.cluster, annotated=annotated)
+
+
+def prometheus_collector(
+    settings: Settings,
+    cursors: Mapping[str, datetime] | None = None,
+    clock: Callable[[], datetime] = _utc_now,
+) -> "PrometheusCollector":
+    """Return the Prometheus collector of these settings."""
+    from collectors.prometheus.collector import PrometheusCollector  # noqa: PLC0415
+
+    return PrometheusCollector(
+        settings.prometheus,
+        settings.cluster,
+        clock,
+        cursors=cursors,
+        team_labels=settings.kubernetes.team_labels,
+    )
+
+
+def read_cursors(warehouse: "Warehouse") -> dict[str, datetime]:
+    """Return the warehouse's cursors: until when each source's past is stored."""
+    rows = warehouse.query("SELECT source, done_until FROM cursor").to_pylist()
+    return {row["source"]: row["done_until"].replace(tzinfo=UTC) for row in rows}
+
+
+def drain(
+    warehouse: "Warehouse",
+    collector: "PrometheusCollector",
+    window: Window,
+    progress: Progress,
+    observe: BatchObserver = iter,
+) -> tuple[int, int]:
+    """Store a Prometheus's window chunk by chunk; a cursor is stored after all that it covers.
+
+    Returns:
+        Rows added and rows that were there already.
+
+    Raises:
+        FallowError: what stopped it; what was stored before stays, the next run goes on.
+    """
+    batches: list[Batch] = []
+    added = duplicates = 0
+
+    def store() -> None:
+        nonlocal added, duplicates
+        result = pipeline.ingest(warehouse, batches)
+        added, duplicates = added + result.added, duplicates + result.duplicates
+        batches.clear()
+
+    for batch in observe(collector.collect(window)):
+        batches.append(batch)
+        if sum(b.rows.num_rows for b in batches) > MOST_ROWS:
+            store()
+        if batch.table == "cursor" and batch.rows.num_rows:
+            store()
+            until = batch.rows["done_until"][-1].as_py().replace(tzinfo=UTC)
+            part = (until - window.start).total_seconds() / window.seconds
+            progress(f"read until {until:%Y-%m-%d %H:%M}", min(max(part, 0.0), 1.0))
+    store()
+    if collector.failure is not None:
+        raise collector.failure
+    return added, duplicates
+
+
+def _is_wanted(settings: Settings, source: SourceSettings) -> bool:
+    section = getattr(settings, source.section)
+    return any(getattr(section, name) for name in (source.wanted_by, source.or_by) if name)
+
+
+def _load_collector(name: str, settings: Settings) -> Collector:
+    plugin = plugins.load("collectors", name)
+    source = SOURCES.get(name)
+    section: SettingsGroup | None = getattr(settings, source.section) if source else None
+    collector: Collector = (
+        plugin(cluster=settings.cluster) if section is None else plugin(section, settings.cluster)
+    )
+    return collector
+
+
+def collect_once(
+    warehouse: "Warehouse", settings: Settings, *, now: datetime, names: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """Read every configured source once, account for it, and return how the scrapes went.
+
+    Raises:
+        UsageError: nothing is configured.
+    """
+    cursors = read_cursors(warehouse)
+    collectors = load_collectors(settings, names, cursors, lambda: now, warehouse)
+    if not collectors:
+        raise UsageError(
+            "no source is configured",
+            hint=f"set one of {', '.join(f'{s.section}.{s.wanted_by}' for s in SOURCES.values())}",
+        )
+    window = Window(next_start(collectors.get("prometheus"), cursors, now), now)
+    scrapes: list[dict[str, Any]] = []
+    pipeline.run(
+        warehouse,
+        window,
+        collectors=[
+            _RecordingCollector(name, c, scrapes, settings.cluster)
+            for name, c in collectors.items()
+        ],
+        prices=[*price_rows(settings, now), *aws_rows(settings, now)],
+    )
+    return scrapes
+
+
+def next_start(collector: Any, cursors: Mapping[str, datetime], now: datetime) -> datetime:
+    """Return where a pass begins: at the last one's end, so that a late pass leaves no hole."""
+    start = now - LOOKBACK
+    if collector is None:
+        return start
+    prefix = collector.prefix("telemetry")
+    ended = [until for source, until in cursors.items() if source.startswith(prefix)]
+    return max(now - CATCH_UP, min([start, max(ended, default=start)]))
+
+
+class _RecordingCollector:
+    """A collector whose `scrape` rows are also remembered, and whose fault is its own."""
+
+    def __init__(
+        self, name: str, collector: Collector, scrapes: list[dict[str, Any]], cluster: str
+    ) -> None:
+        self._name = name
+        self._collector = collector
+        self._scrapes = scrapes
+        self._cluster = cluster
+
+    def collect(self, window: Window) -> Iterator[Batch]:
+        """Yield the collector's batches unchanged, and what came of its run."""
+        run = PluginRun("collector", self._name, "done")
+        try:
+            yield from self._batches(window)
+        except FallowError:
+            raise
+        except Exception as error:  # noqa: BLE001  (a fault in one plugin is that plugin's)
+            why = plugin_runs.log_failure("collector", self._name, error)
+            run = PluginRun("collector", self._name, "failed", why)
+            none = {"target": "", "up": False, "seconds": None, "values": 0, "rejected": 0}
+            self._scrapes.append({"collector": self._name, **none, "error": why})
+        yield plugin_runs.to_batch([run], cluster=self._cluster, at=window.end)
+
+    def _batches(self, window: Window) -> Iterator[Batch]:
+        for batch in self._collector.collect(window):
+            if batch.table == "scrape":
+                self._scrapes += [
+                    {
+                        "collector": row["collector"],
+                        "target": row["target"],
+                        "up": row["up"],
+                        "seconds": row["seconds"],
+                        "values": row["samples"],
+                        "rejected": row["rejected"],
+                        "error": row["error"],
+                    }
+                    for row in batch.rows.to_pylist()
+                ]
+            yield batch
+
+
+def examine_prometheus(settings: Settings, *, now: datetime) -> "list[CheckRow]":
+    """Return what a Prometheus has for us and what is missing, one row per check.
+
+    Raises:
+        FallowError: it does not answer at all.
+    """
+    from collectors.doctor import diagnose  # noqa: PLC0415
+    from collectors.prometheus.client import PrometheusClient  # noqa: PLC0415
+
+    client = PrometheusClient(settings.prometheus)
+    try:
+        return diagnose(client, now, matchers=settings.prometheus.selector)
+    finally:
+        client.close()

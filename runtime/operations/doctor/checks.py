@@ -1,0 +1,119 @@
+"""All checks of `fallow doctor` in the order of the path: sources, money, storage, pages."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from collectors.doctor import CheckRow
+from fallow.errors import FallowError, TemporaryError, UsageError, WarehouseError
+from fallow.settings import Settings
+from runtime.operations import analyzer_runs, collection, plugin_runs
+from runtime.operations.doctor import (
+    channels,
+    cluster,
+    nodes,
+    pages,
+    prices,
+    source_checks,
+    storage,
+)
+from runtime.operations.doctor.fault import fault_row
+
+if TYPE_CHECKING:
+    from warehouse.lake import Warehouse
+
+OpenWarehouse = Callable[[], "AbstractContextManager[Warehouse]"]
+
+
+def run_checks(
+    settings: Settings,
+    *,
+    now: datetime,
+    opening: OpenWarehouse,
+    window: str | None = None,
+    only: str | None = None,
+) -> list[dict[str, Any]]:
+    """Return one row per check; what does not answer is a row like any other.
+
+    `window` and `only` (a cluster) narrow what analyzers withhold.
+
+    Raises:
+        UsageError: the settings, or the window, cannot be used at all.
+    """
+    rows: list[CheckRow] = []
+    if settings.prometheus.url:
+        rows += _check_prometheus(settings, now)
+    rows += source_checks.check_exporters(settings, now)
+    rows += source_checks.check_notebooks(settings, now)
+    rows += cluster.check_cluster(settings)
+    rows += prices.check_prices(settings, now)
+    rows += storage.check_storage(settings)
+    rows += _check_warehouse(settings, now=now, opening=opening, window=window, only=only)
+    rows += channels.check_channels(settings)
+    rows += pages.check_pages(settings)
+    has_rows = any(row.check == "warehouse" and row.status == "ok" for row in rows)
+    rows[:0] = check_sources(settings, has_rows=has_rows)
+    return [msgspec.structs.asdict(row) for row in rows]
+
+
+def exit_code(rows: Sequence[dict[str, Any]]) -> int:
+    """Return 1 where a check is bad, 75 where something only did not answer, else 0."""
+    statuses = {row["status"] for row in rows}
+    if "bad" in statuses:
+        return FallowError.exit_code
+    return TemporaryError.exit_code if "away" in statuses else 0
+
+
+def check_sources(settings: Settings, *, has_rows: bool) -> Iterator[CheckRow]:
+    """Say whether any source is configured; `has_rows`: a warehouse holds rows already."""
+    wanted = [
+        name
+        for name, source in collection.SOURCES.items()
+        if getattr(getattr(settings, source.section), source.wanted_by)
+    ]
+    if wanted:
+        yield CheckRow("sources", "ok", f"configured: {', '.join(wanted)}")
+        return
+    keys = ", ".join(f"{s.section}.{s.wanted_by}" for s in collection.SOURCES.values())
+    step = f"fallow doctor --prometheus http://host:9090, or set one of {keys}"
+    yield CheckRow("sources", "warn" if has_rows else "bad", "no source is configured", step)
+
+
+def _check_prometheus(settings: Settings, now: datetime) -> Iterator[CheckRow]:
+    try:
+        yield from collection.examine_prometheus(settings, now=now)
+    except UsageError:
+        raise
+    except FallowError as error:
+        yield fault_row(
+            "server", error, "does its URL answer from here, and may we ask? prometheus.*"
+        )
+
+
+def _check_warehouse(
+    settings: Settings,
+    *,
+    now: datetime,
+    opening: OpenWarehouse,
+    window: str | None,
+    only: str | None,
+) -> Iterator[CheckRow]:
+    try:
+        with opening() as warehouse:
+            yield storage.warehouse_row(warehouse)
+            yield from prices.check_unpriced(warehouse, now)
+            yield from nodes.check_nodes(warehouse)
+            yield from plugin_runs.check_plugins(warehouse, cluster=only)
+            yield from analyzer_runs.check_unjudged(
+                warehouse, settings, window, now=now, cluster=only
+            )
+    except (UsageError, WarehouseError) as error:
+        if window is not None:
+            raise
+        exists = storage.has_catalog(settings)
+        yield fault_row("warehouse", error, "fallow warehouse status", missing=not exists)
+    except TemporaryError as error:
+        yield fault_row("warehouse", error, "try again")

@@ -1,0 +1,82 @@
+"""Whether the pages can be shown: extras installed, ports free, sign-in's provider answering."""
+
+import importlib.util
+import json
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+from collectors.doctor import CheckRow
+from fallow.settings import Settings
+
+EXTRAS = (
+    ("dashboards", ("streamlit", "altair", "authlib"), "fallow dashboard and its sign-in"),
+    ("reports", ("typst", "vl_convert"), "reports as PDF and their pictures"),
+)
+WAIT_S = 5.0
+
+
+def check_pages(settings: Settings) -> Iterator[CheckRow]:
+    """Say what is installed for the pages, and whether they can be served and signed in to."""
+    for extra, modules, purpose in EXTRAS:
+        yield _check_extra(extra, modules, purpose)
+    yield _check_port("dashboard", settings.dashboard.listen, "/_stcore/health", "dashboard.listen")
+    yield _check_port("service", settings.service.listen, "/healthz", "service.listen")
+    if settings.dashboard.oidc.on:
+        yield check_provider(settings.dashboard.oidc.metadata_url)
+
+
+def _check_extra(extra: str, modules: tuple[str, ...], purpose: str) -> CheckRow:
+    lacking = [name for name in modules if importlib.util.find_spec(name) is None]
+    if not lacking:
+        return CheckRow(f"extra {extra}", "ok", f"installed: {purpose}")
+    finding = f"without {', '.join(lacking)}: no {purpose}"
+    return CheckRow(f"extra {extra}", "warn", finding, f"pip install 'fallow[{extra}]'")
+
+
+def _check_port(check: str, listen: str, path: str, key: str) -> CheckRow:
+    host, _, number = listen.rpartition(":")
+    if not host or not number.isdigit():
+        return CheckRow(check, "bad", f"{key} {listen!r} is no host:port", f"{key}: 127.0.0.1:8501")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host.strip("[]"), int(number)))
+    except OSError as error:
+        if _answers(f"http://{listen}{path}"):
+            return CheckRow(check, "ok", f"it runs: {listen} answers")
+        finding = f"{listen} cannot be bound: {error.strerror or error}"
+        return CheckRow(
+            check, "bad", finding, f"free the port, or set {key} to an address of this host"
+        )
+    return CheckRow(check, "ok", f"does not run here; {listen} is free for it")
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=WAIT_S) as answer:  # noqa: S310  (our own port)
+            return bool(answer.status == 200)  # noqa: PLR2004
+    except OSError:
+        return False
+
+
+def check_provider(url: str) -> CheckRow:
+    """Say whether a provider's metadata answers and names an issuer."""
+    step = "dashboard.oidc.metadata_url is the address that ends in openid-configuration"
+    if not url.startswith(("https://", "http://")):
+        return CheckRow("sign-in", "bad", f"{url!r} is no http or https address", step)
+    try:
+        with urllib.request.urlopen(url, timeout=WAIT_S) as answer:  # noqa: S310
+            issuer = json.load(answer).get("issuer")
+    except urllib.error.HTTPError as error:
+        return CheckRow("sign-in", "bad", f"{url} answers HTTP {error.code}", step)
+    except OSError as error:
+        finding = f"{url} does not answer: {' '.join(str(error).split())}"
+        return CheckRow("sign-in", "away", finding, f"{step}; may this machine reach it?")
+    except (ValueError, AttributeError):
+        issuer = None
+    if not issuer:
+        return CheckRow("sign-in", "bad", f"{url} names no issuer", step)
+    return CheckRow("sign-in", "ok", f"{issuer} answers")

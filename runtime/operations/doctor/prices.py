@@ -1,0 +1,72 @@
+"""Whether there are prices, how old they are, and which GPUs have none."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from collectors.doctor import CheckRow, few
+from fallow.errors import FallowError, UsageError
+from fallow.settings import Settings
+from runtime.operations.doctor.fault import fault_row
+from runtime.operations.imports import price_rows
+
+if TYPE_CHECKING:
+    from fallow.protocols import Views
+
+MAX_AGE = timedelta(days=365)
+"""List prices of GPUs fell by a third and more within a year (telemetry-and-waste.md#money)."""
+RECENT = timedelta(days=7)
+SETTING = "set prices.by_model or prices.usd_per_gpu_hour (docs/prices.md)"
+
+
+def check_prices(settings: Settings, now: datetime) -> Iterator[CheckRow]:
+    """Read the price sources as collecting would, AWS among them."""
+    try:
+        rates = price_rows(settings, now)[0].rows
+    except UsageError as error:
+        yield fault_row("prices", error, SETTING)
+    else:
+        dates = [m.replace(tzinfo=UTC) for m in rates["as_of"].to_pylist() if m is not None]
+        first, last = min(dates), max(dates)
+        finding = f"{rates.num_rows:,} rates as of {first:%Y-%m-%d} to {last:%Y-%m-%d}"
+        if now - last <= MAX_AGE:
+            yield CheckRow("prices", "ok", finding)
+        else:
+            step = (
+                "the newest is over a year old: prices.rate_card with today's, or prices.by_model"
+            )
+            yield CheckRow("prices", "warn", finding, step)
+    yield from _check_aws(settings, now)
+
+
+def _check_aws(settings: Settings, now: datetime) -> Iterator[CheckRow]:
+    regions = settings.prices.aws_regions
+    if not regions:
+        return
+    from collectors.prices.aws import AwsPrices  # noqa: PLC0415  (boto3)
+    from fallow.window import Window  # noqa: PLC0415
+
+    try:
+        batch = AwsPrices(regions, clock=lambda: now).rates(Window(now - timedelta(hours=1), now))
+    except FallowError as error:
+        step = "AWS credentials with pricing:GetProducts and ec2:DescribeSpotPriceHistory"
+        yield fault_row("AWS prices", error, step)
+    else:
+        yield CheckRow("AWS prices", "ok", f"{batch.rows.num_rows:,} rates of {', '.join(regions)}")
+
+
+def check_unpriced(views: "Views", now: datetime) -> Iterator[CheckRow]:
+    """Say which models' GPU-hours of the last week of data have no price."""
+    text = files("runtime.operations.doctor").joinpath("unpriced.sql").read_text(encoding="utf-8")
+    rows = views.query(text, {"days": RECENT.days, "now": now}).to_pylist()
+    hours = sum(row["gpu_hours"] for row in rows)
+    without = [row for row in rows if row["unpriced"] > 0]
+    if not hours:
+        return
+    if not without:
+        yield CheckRow("priced", "ok", f"all {hours:,.1f} GPU-hours of the last week have a price")
+        return
+    named = few([f"{row['model'] or 'unnamed model'} {row['unpriced']:,.1f}" for row in without])
+    finding = f"GPU-hours of the last week without a price: {named}"
+    yield CheckRow("priced", "warn", finding, SETTING)

@@ -1,0 +1,125 @@
+"""One scrape of each exporter and notebook server that is configured: who answers, with what."""
+
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from collectors.doctor import SKEW, SLOW, CheckRow, few, fields, signal_row
+from fallow.errors import UsageError
+from fallow.settings import Settings
+from fallow.window import Window, format_duration
+from runtime.operations import collection
+from runtime.operations.doctor.fault import fault_row
+
+CLOCKS = 3
+"""Exporters whose clock is read: they mostly share one source of time."""
+
+
+def check_exporters(settings: Settings, now: datetime) -> Iterator[CheckRow]:
+    """Scrape `exporters.targets` once and say what is there and what is missing."""
+    wanted = settings.exporters
+    if not wanted.targets:
+        return
+    try:
+        rows = _collect_rows(settings, "exporters", now)
+    except UsageError as error:
+        yield fault_row("targets", error, "correct exporters.targets")
+        return
+    scrapes, samples = rows.get("scrape", []), rows.get("sample", [])
+    yield _check_targets(
+        "targets", scrapes, "exporters.targets: does each answer from this machine?"
+    )
+    yield from _check_devices(samples)
+    yield _check_interval(wanted.interval.total_seconds())
+    up = [row["target"] for row in scrapes if row["up"]]
+    token = wanted.bearer_token.get_secret_value()
+    yield from _check_clocks(up[:CLOCKS], token, wanted.timeout.total_seconds())
+
+
+def check_notebooks(settings: Settings, now: datetime) -> Iterator[CheckRow]:
+    """Ask the notebook servers once."""
+    if not settings.jupyter.servers:
+        return
+    try:
+        scrapes = _collect_rows(settings, "jupyter", now).get("scrape", [])
+    except UsageError as error:
+        yield fault_row("notebooks", error, "correct jupyter.servers")
+        return
+    yield _check_targets("notebooks", scrapes, "jupyter.servers and jupyter.token: see the error")
+
+
+def _collect_rows(settings: Settings, name: str, now: datetime) -> dict[str, list[dict[str, Any]]]:
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for collector in collection.load_collectors(settings, [name]).values():
+        for batch in collector.collect(Window(now - collection.LOOKBACK, now)):
+            rows.setdefault(batch.table, []).extend(batch.rows.to_pylist())
+    return rows
+
+
+def _check_targets(check: str, scrapes: Sequence[dict[str, Any]], step: str) -> CheckRow:
+    down = [row for row in scrapes if not row["up"]]
+    if not down:
+        return CheckRow(check, "ok", f"all {len(scrapes)} answer")
+    named = few([f"{row['target']} ({row['error']})" for row in down], most=3)
+    finding = f"{len(down)} of {len(scrapes)} do not answer as they should: {named}"
+    return CheckRow(check, "bad", finding, step)
+
+
+def _check_devices(samples: Sequence[dict[str, Any]]) -> Iterator[CheckRow]:
+    if not samples:
+        step = "is it the GPU exporter's address (dcgm-exporter: port 9400, path /metrics)?"
+        yield CheckRow("telemetry", "bad", "no target shows a GPU", step)
+        return
+    devices = {row["device"]: row for row in samples}
+    models = Counter(row["model"] or "unnamed model" for row in devices.values())
+    for model, count in sorted(models.items()):
+        mine = [r for r in devices.values() if (r["model"] or "unnamed model") == model]
+        have = Counter(f["column"] for f in fields() for r in mine if r[f["column"]] is not None)
+        instances = any(row["parent"] for row in mine)
+        wanted = [f for f in fields() if not (instances and f["column"] == "gpu_util_pct")]
+        missing = [f for f in wanted if not have[f["column"]]]
+        yield signal_row(model, count, have, missing, ())
+    named = sum(row["pod"] is not None for row in devices.values())
+    finding = f"{named} of {len(devices)} devices name the pod that holds them"
+    if named:
+        yield CheckRow("labels", "ok", finding)
+        return
+    step = "run dcgm-exporter with --kubernetes=true (DCGM_EXPORTER_KUBERNETES)"
+    yield CheckRow("labels", "warn", finding, f"{step}, or set kubernetes.enabled")
+
+
+def _check_interval(seconds: float) -> CheckRow:
+    finding = f"a look every {format_duration(seconds)}"
+    if seconds <= SLOW.total_seconds():
+        return CheckRow("interval", "ok", finding)
+    step = "exporters.interval: 30s; above 60s short bursts are seen only by the energy counter"
+    return CheckRow("interval", "warn", finding, step)
+
+
+def _check_clocks(targets: Sequence[str], token: str, timeout_s: float) -> Iterator[CheckRow]:
+    """Compare clocks by the Date that each answer bears."""
+    skews: dict[str, float] = {}
+    for target in targets:
+        request = urllib.request.Request(target)  # noqa: S310  (the collector took only http)
+        if token:
+            request.add_header("Authorization", f"Bearer {token}")
+        try:
+            with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310
+                date = answer.headers.get("Date")
+            if date:
+                timestamp = parsedate_to_datetime(date)
+                skews[target] = abs((timestamp - datetime.now(UTC)).total_seconds())
+        except (OSError, ValueError, urllib.error.URLError):
+            continue  # it answered just now; `targets` lists those that do not
+    if not skews:
+        return
+    target, most = max(skews.items(), key=lambda item: item[1])
+    finding = f"the exporters' clocks and ours are {most:.0f} s apart at most"
+    if most <= SKEW.total_seconds():
+        yield CheckRow("clock", "ok", finding)
+    else:
+        yield CheckRow("clock", "bad", f"{finding} ({target})", "synchronise both with NTP")

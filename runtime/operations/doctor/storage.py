@@ -1,0 +1,103 @@
+"""Where rows lie: free disk, folders that can be written, object stores that answer."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collectors.doctor import CheckRow
+from fallow.errors import FallowError
+from fallow.settings import Settings
+from fallow.settings_groups import S3
+from runtime.operations.doctor.fault import fault_row
+
+if TYPE_CHECKING:
+    from warehouse.lake import Warehouse
+
+LOW_FREE_BYTES = 10 << 30
+"""Bytes free: a week of raw samples of 10,000 GPUs is 6 GB, compaction writes beside the old."""
+MIN_FREE_BYTES = 1 << 30
+PROBE = ".fallow-doctor"
+
+
+def check_storage(settings: Settings) -> Iterator[CheckRow]:
+    """Say of each folder and each bucket the settings name whether it can be written."""
+    warehouse_settings = settings.warehouse
+    yield _check_folder(
+        "home", settings.home.expanduser(), "--home or FALLOW_HOME names another folder"
+    )
+    wanted = (
+        ("warehouse.data", warehouse_settings.data, warehouse_settings.s3, "warehouse.s3"),
+        ("warehouse.cold", warehouse_settings.cold, warehouse_settings.s3, "warehouse.s3"),
+        ("snapshots.store", settings.snapshots.store, settings.snapshots.s3, "snapshots.s3"),
+    )
+    for key, where, s3, section in wanted:
+        if where.startswith("s3://"):
+            yield _check_bucket(key, where.rstrip("/"), s3, section)
+        elif where and "://" not in where:
+            yield _check_folder(key, Path(where).expanduser(), f"{key} names another folder")
+
+
+def _check_folder(check: str, wanted: Path, otherwise: str) -> CheckRow:
+    """Check a folder, or the place where it will be made."""
+    existing = wanted
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        return CheckRow(check, "bad", f"{existing} is a file, so {wanted} cannot be", otherwise)
+    if not os.access(existing, os.W_OK | os.X_OK):
+        step = f"chown or chmod {existing} for user {os.geteuid()}; {otherwise}"
+        return CheckRow(check, "bad", f"{existing} cannot be written", step)
+    free = free_bytes(existing)
+    suffix = "" if existing == wanted else ", made at the first write"
+    finding = f"{wanted}{suffix}: {_format_bytes(free)} free"
+    if free >= LOW_FREE_BYTES:
+        return CheckRow(check, "ok", finding)
+    step = "make room, a larger volume, or fewer warehouse.raw_days; warehouse.cold can be on S3"
+    return CheckRow(check, "bad" if free < MIN_FREE_BYTES else "warn", finding, step)
+
+
+def free_bytes(folder: Path) -> int:
+    """Return what is free on a folder's disk."""
+    return shutil.disk_usage(folder).free
+
+
+def _check_bucket(check: str, root: str, s3: S3, section: str) -> CheckRow:
+    """Write, read and remove a small object: a listing alone does not prove that we may write."""
+    from warehouse.cold_storage import ColdBucket  # noqa: PLC0415  (boto3)
+
+    store = ColdBucket(root, s3)
+    path = f"{root}/{PROBE}"
+    try:
+        with tempfile.TemporaryDirectory(prefix="fallow-doctor-") as folder:
+            staged = Path(folder, PROBE)
+            staged.write_bytes(b"fallow doctor\n")
+            store.put(staged, path)
+        b"".join(store.blocks(path))
+        store.delete(path)
+    except FallowError as error:
+        where = s3.endpoint or "AWS"
+        fix = f"does {where} answer from here? {section}.endpoint, region and credentials"
+        row = fault_row(check, error, fix)
+        hint = f"{fix}; {row.next_step}" if row.status == "away" else row.next_step
+        return CheckRow(check, row.status, row.finding, hint.replace("warehouse.s3", section))
+    return CheckRow(check, "ok", f"{root} can be written, read and tidied")
+
+
+def warehouse_row(warehouse: "Warehouse") -> CheckRow:
+    """Say which warehouse it is."""
+    return CheckRow("warehouse", "ok", f"{warehouse.place.name} opens")
+
+
+def has_catalog(settings: Settings) -> bool:
+    """Say whether there is a catalog at all: none yet is no fault of anybody."""
+    from warehouse import catalog  # noqa: PLC0415  (the engine loads in 0.3 s)
+
+    where = catalog.locate_catalog(settings)
+    return not where.embedded or (where.home / catalog.CATALOG_FILE).exists()
+
+
+def _format_bytes(count: int) -> str:
+    return f"{count / 2**30:,.1f} GiB" if count >= 1 << 30 else f"{count / 2**20:,.0f} MiB"

@@ -1,0 +1,121 @@
+"""Findings as rows and as documents: the table `finding` holds each one whole, as printed."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from fallow.errors import UsageError
+from fallow.models import Finding, Subject
+from fallow.protocols import Views
+from fallow.tables import Batch
+from fallow.window import Window
+from warehouse.steps import compose_query
+
+if TYPE_CHECKING:
+    from analyzers.ranking import RankedFinding
+
+IN_WINDOW = ("warehouse:findings/latest_findings", "findings_in_window")
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
+
+
+def document(finding: Finding) -> dict[str, Any]:
+    """Return a finding as `fallow.findings/v1` prints it: money a number, times RFC 3339."""
+    body: dict[str, Any] = msgspec.json.decode(_ENCODER.encode(finding))
+    for printed, advice in zip(body["recommendations"], finding.recommendations, strict=True):
+        # Stored without what is the default; printed with it.
+        printed |= {"saving": advice.saving, "effort": advice.effort}
+    return body
+
+
+def rows(
+    findings: Sequence[Finding], *, found_at: datetime, uids: Mapping[int, str] | None = None
+) -> Batch:
+    """Return rows of the `finding` table; `uids` of the objects, by the finding's place."""
+    uids = uids or {}
+    timestamp = found_at.astimezone(UTC).replace(tzinfo=None)
+    return Batch.of(
+        "finding",
+        {
+            "id": [f.id for f in findings],
+            "analyzer": [f.analyzer for f in findings],
+            "kind": [f.kind for f in findings],
+            "cluster": [f.subject.cluster for f in findings],
+            "namespace": [f.subject.namespace for f in findings],
+            "workload_kind": [f.subject.workload_kind for f in findings],
+            "workload": [f.subject.workload for f in findings],
+            "uid": [uids.get(n) for n in range(len(findings))],
+            "start": [f.window.start.astimezone(UTC).replace(tzinfo=None) for f in findings],
+            "end": [f.window.end.astimezone(UTC).replace(tzinfo=None) for f in findings],
+            "found_at": [timestamp] * len(findings),
+            "verdict": [f.verdict for f in findings],
+            "evidence": [f.evidence for f in findings],
+            "confidence": [f.confidence for f in findings],
+            "gpu_hours": [f.gpu_hours for f in findings],
+            "usd": [f.usd for f in findings],
+            "document": [_ENCODER.encode(f).decode() for f in findings],
+        },
+    )
+
+
+def read(views: Views, prefix: str) -> Finding:
+    """Return the stored finding whose id begins with `prefix`.
+
+    Raises:
+        UsageError: none does, or several do.
+    """
+    matches = views.query(
+        "SELECT id, document FROM finding WHERE starts_with(id, $prefix) ORDER BY id LIMIT 10",
+        {"prefix": prefix},
+    ).to_pylist()
+    if not matches:
+        raise UsageError(
+            f"no finding {prefix!r} in this warehouse", hint="fallow analyze lists the ids"
+        )
+    exact = [row for row in matches if row["id"] == prefix]
+    if len(matches) > 1 and not exact:
+        ids = ", ".join(row["id"] for row in matches)
+        raise UsageError(f"{prefix!r} begins several findings", hint=f"one of: {ids}")
+    stored: Mapping[str, Any] = (exact or matches)[0]
+    return msgspec.json.decode(stored["document"], type=Finding)
+
+
+def read_latest(views: Views, window: Window, cluster: str | None = None) -> list[Finding]:
+    """Return the findings of each analyzer's last run that touch a window."""
+    table = views.query(
+        compose_query(IN_WINDOW, "runtime.operations.queries"),
+        {"since": window.start, "until": window.end, "cluster": cluster},
+    )
+    return [msgspec.json.decode(text, type=Finding) for text in table["document"].to_pylist()]
+
+
+def format_subject(subject: Subject) -> str:
+    """Write the subject of a finding as people write it: namespace/Kind/name."""
+    parts = (subject.namespace, subject.workload_kind, subject.workload)
+    return "/".join(filter(None, parts))
+
+
+def row(ranked: "RankedFinding") -> dict[str, Any]:
+    """Return a finding as one line of a table."""
+    finding = ranked.finding
+    subject, advice = finding.subject, finding.recommendations
+    return {
+        "id": finding.id,
+        "analyzer": finding.analyzer,
+        "kind": finding.kind,
+        "evidence": finding.evidence,
+        "namespace": subject.namespace,
+        "workload": f"{subject.workload_kind}/{subject.workload}",
+        "team": subject.team,
+        "start": finding.window.start.replace(tzinfo=None),
+        "end": finding.window.end.replace(tzinfo=None),
+        "gpu_hours": finding.gpu_hours,
+        "usd": finding.usd,
+        "effort": ranked.effort,
+        "impact": ranked.impact,
+        "saves_gpu_hours": ranked.gpu_hours,
+        "saves_usd": ranked.usd,
+        "saving": advice[0].saving if advice else None,
+        "do": advice[0].verb if advice else None,
+    }

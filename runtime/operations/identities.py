@@ -1,0 +1,140 @@
+"""Identity at planning time: what stored rows leave open is read from the cluster's API.
+
+held pods without an owner's uid ─► nodes, pods, owners of the API ─► views that know them
+                                                                       (nothing is stored)
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fallow.action_models import Facts
+from fallow.errors import FallowError
+from fallow.protocols import Views
+from fallow.settings import Settings
+from fallow.tables import schema
+from fallow.window import Window
+from runtime.operations.queries import sql
+
+if TYPE_CHECKING:
+    from actions.cluster.client import KubeClient
+    from warehouse.lake import Warehouse
+
+HASH = 32
+"""Digits of a uid that a source without uids makes of a name; the API's have hyphens."""
+
+
+class _EvidencePod(NamedTuple):
+    """A pod that the evidence names: where its devices are, and its uid where it has one."""
+
+    node: str | None
+    uid: str
+
+
+def views_with_identities(
+    warehouse: "Warehouse", settings: Settings, window: Window, now: datetime
+) -> Views:
+    """Return views in which pods that hold devices have the owners that the API shows.
+
+    Only a pod that is certainly the one of the evidence counts: by its uid, else by name and node,
+    and from its own start on. The pods of its workload that the evidence does not name are there
+    too, so that the workload is judged as a whole. Where rows have all, where no live source is
+    set, or where the API does not answer, the views are the warehouse's own.
+    """
+    if settings.kubernetes.enabled or not _has_live_source(settings):
+        return warehouse
+    evidence_pods = _without_owner(warehouse, settings, window)
+    if not evidence_pods:
+        return warehouse
+    try:
+        nodes, pods = _read_inventory(settings, now)
+    except FallowError:
+        return warehouse  # why is said of each case: see `with_reasons`
+    certain = [
+        (row["namespace"], row["pod"]) in evidence_pods
+        and _is_same_pod(evidence_pods[row["namespace"], row["pod"]], row["uid"], row["node"])
+        for row in pods.select(["namespace", "pod", "uid", "node"]).to_pylist()
+    ]
+    owners = pods.filter(pa.array(certain, pa.bool_())).column("workload_uid").drop_null()
+    if not len(owners):
+        return warehouse
+    workload_pods = pods.filter(pc.fill_null(pc.is_in(pods.column("workload_uid"), owners), False))
+    from warehouse.overlay import overlay_inventory  # noqa: PLC0415  (the engine loads in 0.3 s)
+
+    return overlay_inventory(warehouse, nodes, workload_pods, window)
+
+
+def with_reasons(settings: Settings, facts: Sequence[Facts]) -> tuple[list[Facts], list[str]]:
+    """Return facts that say why it is not known which object they are about, and a note of it."""
+    from actions.facts import identity  # noqa: PLC0415  (loads the API's client)
+
+    if not any(identity.is_unresolved(f) for f in facts) or not _has_live_source(settings):
+        return [*facts], []
+    try:
+        resolved_facts = identity.identify(facts, _connect_cluster(settings))
+    except FallowError as error:
+        resolved_facts = identity.mark_unidentified(
+            facts, f"no Kubernetes API can be asked: {error.message}"
+        )
+    unresolved_facts = [f for f in resolved_facts if identity.is_unresolved(f)]
+    if not unresolved_facts:
+        return resolved_facts, []
+    first = min(unresolved_facts, key=lambda f: f.finding.id)
+    cases = "1 case is" if len(unresolved_facts) == 1 else f"{len(unresolved_facts)} cases is"
+    who = first.finding.subject.workload
+    return resolved_facts, [
+        f"the identity of {cases} unknown, none acts: {who}: {first.unidentified}"
+    ]
+
+
+def _has_live_source(settings: Settings) -> bool:
+    sources = (settings.prometheus.url, settings.exporters.targets, settings.kubernetes.enabled)
+    return settings.actions.enabled or any(sources)
+
+
+def _without_owner(
+    warehouse: "Warehouse", settings: Settings, window: Window
+) -> dict[tuple[str, str], list[_EvidencePod]]:
+    rows = warehouse.query(
+        sql("held_without_owner"),
+        {"cluster": settings.cluster, "since": window.start, "until": window.end},
+    ).to_pylist()
+    pods: dict[tuple[str, str], list[_EvidencePod]] = defaultdict(list)
+    for row in rows:
+        pods[row["namespace"], row["pod"]].append(_EvidencePod(row["node"], row["pod_uid"]))
+    return pods
+
+
+def _is_same_pod(seen: Iterable[_EvidencePod], uid: str, node: str | None) -> bool:
+    """Say whether a pod of the API is one that the evidence names."""
+    return any(
+        pod.node == node is not None if len(pod.uid) == HASH and "-" not in pod.uid
+        else pod.uid == uid
+        for pod in seen
+    )  # fmt: skip
+
+
+def _read_inventory(settings: Settings, now: datetime) -> tuple[pa.Table, pa.Table]:
+    from collectors.kube.collector import KubernetesCollector  # noqa: PLC0415
+
+    api = _connect_cluster(settings).api
+    collector = KubernetesCollector(settings.kubernetes, settings.cluster, lambda: now, api=api)
+    parts: dict[str, list[pa.Table]] = {"node": [], "pod": []}
+    for batch in collector.nodes_and_pods():
+        parts[batch.table].append(batch.rows)
+    nodes, pods = (
+        pa.concat_tables(parts[noun]) if parts[noun] else schema(noun).empty_table()
+        for noun in ("node", "pod")
+    )
+    return nodes, pods
+
+
+def _connect_cluster(settings: Settings) -> "KubeClient":
+    from actions.cluster.client import connect  # noqa: PLC0415
+    from fallow.kube.api import BackOff  # noqa: PLC0415
+
+    return connect(settings, pause=BackOff(sleep=lambda _s: None))

@@ -1,0 +1,211 @@
+"""Rows from files and from a Prometheus's past, through ingest and the ledger."""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fallow.protocols import PriceSource
+from fallow.settings import Settings
+from fallow.tables import Batch
+from fallow.window import Window, parse_timestamp
+from runtime.operations import pipeline
+from runtime.rendering.finding_tables import Progress
+
+if TYPE_CHECKING:
+    from warehouse.lake import Warehouse
+
+PRICE_LOOKBACK = timedelta(days=3650)
+"""How far back prices are read: every import may hold old rows."""
+AWS_LOOKBACK = timedelta(days=90)
+"""AWS has spot prices no older than this."""
+TELEMETRY = frozenset({"sample", "holding", "scrape"})
+
+
+class TelemetryExtent:
+    """Passes batches on and remembers which time their telemetry covers, and how much it is."""
+
+    def __init__(self) -> None:
+        self.first: datetime | None = None
+        self.last: datetime | None = None
+        self.devices: set[str] = set()
+
+    def observe(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """Yield the batches unchanged."""
+        for batch in batches:
+            if batch.table == "sample" and batch.rows.num_rows:
+                self._widen(batch.rows)
+                self.devices.update(pc.unique(batch.rows["device"]).to_pylist())
+            yield batch
+
+    def _widen(self, rows: pa.Table) -> None:
+        span = pc.min_max(rows["ts"]).as_py()
+        interval = pc.max(rows["interval_s"]).as_py() or 0.0
+        end = span["max"] + timedelta(seconds=interval)
+        self.first = span["min"] if self.first is None else min(self.first, span["min"])
+        self.last = end if self.last is None else max(self.last, end)
+
+    @property
+    def window(self) -> Window | None:
+        """Return the time covered; None = no telemetry came by."""
+        if self.first is None or self.last is None or self.last <= self.first:
+            return None
+        return Window(self.first.replace(tzinfo=UTC), self.last.replace(tzinfo=UTC))
+
+
+class Importer:
+    """Brings batches of one cluster into its warehouse and accounts for their time."""
+
+    def __init__(self, settings: Settings, now: datetime) -> None:
+        self.settings = settings
+        self.now = now
+
+    def clock(self) -> datetime:
+        """Return the time of the run; rows after it are refused."""
+        return self.now
+
+    def import_batches(
+        self, batches: Iterable[Batch], rate: Decimal | None = None
+    ) -> dict[str, Any]:
+        """Open the warehouse, store the batches, account for them, and say what came in."""
+        from warehouse.lake import Warehouse  # noqa: PLC0415  (the engine loads in 0.3 s)
+
+        with Warehouse.open(self.settings, write=True, clock=self.clock) as warehouse:
+            return self.import_into(warehouse, batches, rate)
+
+    def import_into(
+        self, warehouse: "Warehouse", batches: Iterable[Batch], rate: Decimal | None = None
+    ) -> dict[str, Any]:
+        """Store batches in an open warehouse, account for them, and say what came in."""
+        extent = TelemetryExtent()
+        ingested = pipeline.ingest(warehouse, extent.observe(batches))
+        pipeline.price(warehouse, [*price_rows(self.settings, self.now), *self._rate_batches(rate)])
+        return self._account(
+            warehouse,
+            extent,
+            rows=ingested.rows,
+            added=ingested.added,
+            duplicates=ingested.duplicates,
+            future=ingested.future,
+        )
+
+    def backfill(self, since: str, progress: Progress) -> dict[str, Any]:
+        """Import a Prometheus's history chunk by chunk; each chunk done is never read again.
+
+        Raises:
+            FallowError: what stopped it; run again to go on from there.
+        """
+        from runtime.operations import collection  # noqa: PLC0415
+        from warehouse.lake import Warehouse  # noqa: PLC0415  (the engine loads in 0.3 s)
+
+        window = Window(parse_timestamp(since, now=self.now), self.now)
+        extent = TelemetryExtent()
+        with Warehouse.open(self.settings, write=True, clock=self.clock) as warehouse:
+            cursors = collection.read_cursors(warehouse)
+            collector = collection.prometheus_collector(self.settings, cursors, self.clock)
+            added, duplicates = collection.drain(
+                warehouse, collector, window, progress, extent.observe
+            )
+            pipeline.price(warehouse, price_rows(self.settings, self.now))
+            return self._account(warehouse, extent, added=added, duplicates=duplicates)
+
+    def _account(
+        self, warehouse: "Warehouse", extent: TelemetryExtent, **counted: int
+    ) -> dict[str, Any]:
+        """Account for the time that came in, and return what did."""
+        window = extent.window
+        # An inventory alone names the owners of hours that telemetry had already filled.
+        ledger_window = window or (self._rollup_window(warehouse) if counted["added"] else None)
+        failures = (
+            pipeline.account(warehouse, ledger_window)[1] if ledger_window is not None else []
+        )
+        return {
+            "cluster": self.settings.cluster,
+            "devices": len(extent.devices),
+            **counted,
+            "start": window.start.replace(tzinfo=None) if window else None,
+            "end": window.end.replace(tzinfo=None) if window else None,
+            "audits": "; ".join(str(f) for f in failures) or "ok",
+        }
+
+    def _rollup_window(self, warehouse: "Warehouse") -> Window | None:
+        rows = warehouse.query(
+            "SELECT min(bucket) AS first, max(bucket) AS last FROM rollup_1h"
+            ' WHERE "cluster" = $cluster',
+            {"cluster": self.settings.cluster},
+        ).to_pylist()
+        first, last = rows[0]["first"], rows[0]["last"]
+        if first is None:
+            return None
+        return Window(first.replace(tzinfo=UTC), last.replace(tzinfo=UTC) + timedelta(hours=1))
+
+    def _rate_batches(self, rate: Decimal | None) -> list[Batch]:
+        from collectors.prices.rate_card import batch, flat  # noqa: PLC0415
+
+        if rate is None:
+            return []
+        rate_row = flat(
+            rate,
+            source="import",
+            as_of=self.now,
+            reference="--rate of fallow import samples",
+            cluster=self.settings.cluster,
+        )
+        return [batch([rate_row])]
+
+
+def price_rows(settings: Settings, now: datetime) -> list[Batch]:
+    """Return what the rate card and the settings say of prices, for all the time before now."""
+    from collectors.prices.commitments import Commitment, Commitments  # noqa: PLC0415
+    from collectors.prices.on_prem import OnPrem  # noqa: PLC0415
+    from collectors.prices.rate_card import RateCard  # noqa: PLC0415
+
+    window = Window(now - PRICE_LOOKBACK, now + timedelta(days=1))
+    price_settings = settings.prices
+    owned = [OnPrem(**server.model_dump(), clock=lambda: now) for server in price_settings.on_prem]
+    sources: list[PriceSource] = [RateCard(price_settings, clock=lambda: now), *owned]
+    present = [source.rates(window) for source in sources]
+    reserved = [Commitment(**c.model_dump()) for c in price_settings.commitments]
+    # What is said of the present is one batch: storing it takes back what is said no more.
+    batches = [Batch("rate", pa.concat_tables([batch.rows for batch in present]))]
+    if reserved:
+        batches.append(Commitments(reserved, clock=lambda: now).rates(window))
+    return batches
+
+
+def aws_rows(settings: Settings, now: datetime) -> list[Batch]:
+    """Return AWS's list and spot prices of the regions that the settings name.
+
+    Raises:
+        AuthError: AWS refused the credentials.
+        TemporaryError: AWS could not be reached, or asked us to slow down.
+    """
+    from collectors.prices.aws import AwsPrices  # noqa: PLC0415
+
+    regions = settings.prices.aws_regions
+    if not regions:
+        return []
+    return [AwsPrices(regions, clock=lambda: now).rates(Window(now - AWS_LOOKBACK, now))]
+
+
+def count_inventory(batches: Iterable[Batch]) -> list[dict[str, Any]]:
+    """Count nodes, GPUs and pods by what they request."""
+    from collectors.openb import summary  # noqa: PLC0415
+
+    counted = summary(batches)
+    rows: list[tuple[str, float]] = [
+        ("nodes", counted.nodes),
+        ("nodes with GPUs", counted.gpu_nodes),
+        ("GPUs", counted.gpus),
+        ("pods", counted.pods),
+        ("pods asking for no GPU", counted.cpu_only),
+        ("pods sharing a GPU", counted.sharing),
+        *((f"pods asking for {n} GPUs", count) for n, count in counted.by_gpus.items()),
+        ("pods pending", counted.pending),
+        ("GPUs the pending ask for", counted.pending_gpus),
+        ("pods placed on a node", counted.placed),
+    ]
+    return [{"what": label, "count": count} for label, count in rows]

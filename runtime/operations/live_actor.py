@@ -1,0 +1,553 @@
+"""An actor from the settings: what `fallow apply` and the service's job `act` run.
+
+warehouse ─► evidence (findings now, facts, new samples) ──┐
+kubeconfig ─► client, lease, kill switch ──────────────────┼─► actions.loop.actor.Actor
+journal, policies, channels, snapshots ────────────────────┘
+"""
+
+import getpass
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fallow.action_models import Action, Facts, LedgerEntry, Reason
+from fallow.errors import FallowError, RefusedError, UsageError
+from fallow.plugin_runs import PluginRun
+from fallow.protocols import ReviewsEffects
+from fallow.settings import Settings
+from fallow.window import Window
+from runtime.operations import pipeline, plans
+from runtime.operations.plan_rows import PlanWriter
+from runtime.operations.plugin_runs import PluginRuns
+
+if TYPE_CHECKING:
+    from actions.cluster.client import KubeClient
+    from actions.journal import Journal, JournalState
+    from actions.loop.actor import Actor
+    from actions.loop.freeze import Freeze
+    from actions.loop.protocols import (
+        Notice,
+        NoticeProof,
+        Notifier,
+        StepResult,
+        Transport,
+        TurnReport,
+    )
+    from actions.loop.recheck import Recheck
+    from actions.policy.budgets import BudgetUsage
+    from actions.policy.model import Policy
+    from warehouse.lake import Warehouse
+
+log = logging.getLogger("fallow.acting")
+
+Refresh = Callable[[datetime], None]
+"""Reads every telemetry source anew and stores the rows."""
+Reread = Callable[[Facts, datetime], None]
+"""Reads the pods of one case now, where a source can be queried for them alone."""
+LEDGER_LOOKBACK = timedelta(hours=2)
+"""How far back the ledger is written after a fresh reading."""
+
+
+EXECUTED = frozenset({"acted", "would act", "kept a snapshot"})
+"""What a turn did about a decision where its executor was called and went well."""
+
+
+class LiveEvidence:
+    """Cases of a warehouse that may be refreshed; see `actions.loop.protocols.EvidenceSource`."""
+
+    def __init__(
+        self,
+        warehouse: "Warehouse",
+        settings: Settings,
+        refresh: Refresh,
+        clock: Callable[[], datetime],
+        reread: Reread = lambda _facts, _now: None,
+    ) -> None:
+        self._warehouse, self._settings = warehouse, settings
+        self._refresh, self._clock, self._reread = refresh, clock, reread
+        self._sampled_at: datetime | None = None
+        self.judged: Sequence[Facts] = ()
+        """The cases of the last plan."""
+
+    def read_sources(self, now: datetime) -> None:
+        """Read the sources anew; one reading serves for a sixth of the age that evidence may have.
+
+        To judge takes time too, and policies ask for two intervals of the devices at most.
+        """
+        stale = self._settings.actions.evidence_age / 6
+        if self._sampled_at is None or now - self._sampled_at > stale:
+            self._refresh(now)
+            self._sampled_at = now
+
+    def cases(self, now: datetime) -> Sequence[Facts]:
+        """Return the facts of every finding of now."""
+        self.judged = self._facts(now)
+        return self.judged
+
+    def again(self, facts: Facts, now: datetime) -> Facts | None:
+        """Read the sources anew, and let the case's own analyzer judge again."""
+        self.read_sources(now)
+        mine = facts.finding
+        now = self._clock()  # what was just seen is later
+        current_facts = self._facts(now, (mine.analyzer,))
+        same = (mine.kind, _key(facts))
+        cases = [f for f in current_facts if (f.finding.kind, _key(f)) == same]
+        # A window may show several stretches of a workload: the case's own, else the last.
+        return max(
+            cases, key=lambda f: (f.finding.id == mine.id, f.finding.window.end), default=None
+        )
+
+    def recheck(self, facts: Facts, now: datetime) -> "Recheck":
+        """Read every signal of a workload now, and judge the last readings.
+
+        Of an idle one whether anything is active, of a stalled job whether anything has changed.
+        """
+        from actions.loop import recheck  # noqa: PLC0415
+        from actions.loop.recent_activity import find_active_device  # noqa: PLC0415
+        from actions.recommend import STALLED  # noqa: PLC0415
+
+        if facts.finding.kind == STALLED:
+            return self._recheck_stalled(facts, now)
+        if facts.finding.verdict != "idle":
+            return recheck.Recheck()
+        read_at = self._sampled_at or now
+        self._reread(facts, now)
+        idle, cluster = self._settings.idle, facts.finding.subject.cluster
+        every_s = self._settings.service.collect_every.total_seconds()
+        limits = recheck.ActivityLimits(
+            idle.threshold, idle.host_cpu_cores, idle.min_duration, every_s
+        )
+        readings = recheck.read_signals(self._warehouse, facts, self._clock(), limits)
+        judgement = recheck.judge_readings(readings, facts, read_at, limits)
+        woke = find_active_device(
+            self._warehouse, facts.finding, now, idle=idle.threshold, interval_s=facts.interval_s
+        )
+        away = recheck.find_unanswered(
+            self._warehouse, readings, read_at, cluster=cluster, servers=self._servers(facts)
+        )
+        active = dict.fromkeys((*((woke,) if woke else ()), *judgement.active))
+        return recheck.Recheck(tuple(active), (*away, *judgement.stale))
+
+    def _recheck_stalled(self, facts: Facts, now: datetime) -> "Recheck":
+        from actions.loop import recheck_stalled  # noqa: PLC0415
+        from actions.loop.recheck import Recheck, find_unanswered  # noqa: PLC0415
+
+        read_at = self._sampled_at or now
+        self._reread(facts, now)
+        readings = recheck_stalled.stalled_readings(
+            self._warehouse, facts, self._clock(), burst_bps=self._settings.reliability.burst_bps
+        )
+        judged = recheck_stalled.judge_stalled(readings, facts, read_at)
+        away = find_unanswered(
+            self._warehouse,
+            recheck_stalled.device_readings(readings),
+            read_at,
+            cluster=facts.finding.subject.cluster,
+        )
+        return Recheck(judged.active, (*away, *judged.stale))
+
+    def _servers(self, facts: Facts) -> list[str]:
+        """Return the addresses of the notebook servers that run in the pods of a case."""
+        from collectors.jupyter import parse_server  # noqa: PLC0415
+
+        space, pods = facts.finding.subject.namespace, {p.pod for p in facts.pods or ()}
+        servers = [parse_server(text) for text in self._settings.jupyter.servers]
+        return [s.url for s in servers if s.namespace == space and s.pod in pods]
+
+    def fleet(self, now: datetime) -> "BudgetUsage":
+        """Return the size of the fleet."""
+        from actions.facts import read_fleet  # noqa: PLC0415
+
+        return read_fleet(self._warehouse, now)
+
+    def incident(self, now: datetime) -> str | None:
+        """Say why telemetry as a whole is not to be trusted."""
+        from actions.loop.breaker import find_incident  # noqa: PLC0415
+
+        settings = self._settings
+        return find_incident(
+            self._warehouse,
+            settings.actions.breaker,
+            now,
+            idle=settings.ledger.idle_threshold,
+            cluster=settings.cluster,
+        )
+
+    def review(self, action: Action, now: datetime) -> tuple[Reason, ...] | None:
+        """Ask the executor of an action whether stored rows show that it did harm."""
+        from actions.executors import choose_executor  # noqa: PLC0415
+
+        executor = choose_executor(action.decision)
+        if not isinstance(executor, ReviewsEffects):
+            return None
+        return executor.review(action, self._warehouse, now)
+
+    def _facts(self, now: datetime, names: Sequence[str] = ()) -> list[Facts]:
+        try:
+            return plans.gather_cases(
+                self._warehouse, self._settings, at=now, cluster=self._settings.cluster, names=names
+            )[0]
+        except UsageError:
+            return []  # no telemetry: nothing is a case
+
+
+def refresher(warehouse: "Warehouse", settings: Settings) -> Refresh:
+    """Return what reads every configured source once and accounts for it.
+
+    Raises:
+        UsageError: no source is configured, so no evidence can be fresh.
+    """
+    from runtime.operations.collection import load_collectors, next_start, read_cursors  # noqa: PLC0415
+
+    if not load_collectors(settings, cursors={}):
+        raise UsageError(
+            "no source is configured: evidence cannot be read again before acting",
+            hint="set prometheus.url, exporters.targets or kubernetes.enabled in fallow.yaml",
+        )
+
+    def refresh(now: datetime) -> None:
+        cursors = read_cursors(warehouse)
+        collectors = load_collectors(settings, None, cursors, lambda: now, warehouse)
+        window = Window(next_start(collectors.get("prometheus"), cursors, now), now)
+        pipeline.ingest(warehouse, pipeline.collect(collectors.values(), window))
+        pipeline.account(warehouse, Window(now - LEDGER_LOOKBACK, now))
+
+    return refresh
+
+
+def rereader(warehouse: "Warehouse", settings: Settings) -> Reread:
+    """Return what reads the hosts of one case's pods now, from Prometheus."""
+    from collectors.prometheus.latest import latest  # noqa: PLC0415
+
+    def reread(facts: Facts, now: datetime) -> None:
+        space = facts.finding.subject.namespace
+        pods = [(space, pod.pod) for pod in facts.pods or ()]
+        if settings.prometheus.url and pods:
+            pipeline.ingest(warehouse, latest(settings.prometheus, settings.cluster, pods, now))
+
+    return reread
+
+
+def journal_path(settings: Settings) -> Path:
+    """Return where the journal lies."""
+    return plans.journal_path(settings)
+
+
+def actor_name(settings: Settings) -> str:
+    """Return who acts, for the journal: the setting, else the user of the system."""
+    if settings.actions.actor:
+        return settings.actions.actor
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        return f"uid {os.getuid()}"
+
+
+@contextmanager
+def journal(
+    settings: Settings, clock: Callable[[], datetime], *, write: bool = True, actor: str = ""
+) -> "Iterator[Journal]":
+    """Open the journal of these settings."""
+    from actions.journal import Journal  # noqa: PLC0415
+
+    path = journal_path(settings)
+    with Journal.open(path, clock, write=write, actor=actor or actor_name(settings)) as opened:
+        yield opened
+
+
+@contextmanager
+def empty_journal(clock: Callable[[], datetime]) -> "Iterator[Journal]":
+    """Open a journal without rows, for a dry run where there is none; it is gone afterwards."""
+    import tempfile  # noqa: PLC0415
+
+    from actions.journal import Journal  # noqa: PLC0415
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Journal.open(Path(folder) / "journal.sqlite", clock) as opened,
+    ):
+        yield opened
+
+
+def kill_switch(
+    settings: Settings, record: "JournalState | None", cluster: "KubeClient | None"
+) -> "Freeze":
+    """Return the kill switch of these settings."""
+    from actions.loop.freeze import Freeze  # noqa: PLC0415
+
+    return Freeze(
+        record,
+        cluster,
+        file=settings.actions.freeze_file or settings.home / "FREEZE",
+        namespace=settings.actions.lease.namespace,
+        configmap=settings.actions.freeze_configmap,
+    )
+
+
+def connect_cluster(settings: Settings) -> "KubeClient":
+    """Open the cluster to act in; see `actions.cluster.client.connect`."""
+    from actions.cluster.client import connect  # noqa: PLC0415
+
+    return connect(settings)
+
+
+def actor(
+    settings: Settings,
+    record: "JournalState",
+    evidence: Any,
+    *,
+    cluster: "KubeClient",
+    policies: "Sequence[Policy]",
+    clock: Callable[[], datetime],
+    identity: str = "",
+    notifier: Any = None,
+) -> "Actor":
+    """Return an actor over an open client, journal and warehouse; no notifier = the settings'."""
+    from actions.executors import choose_executor  # noqa: PLC0415
+    from actions.loop.actor import Actor  # noqa: PLC0415
+    from actions.loop.lease import Lease  # noqa: PLC0415
+    from actions.notices.channels import ChannelNotifier  # noqa: PLC0415
+
+    acting = settings.actions
+    me = identity or acting.lease.identity or f"{socket.gethostname()}-{os.getpid()}"
+    return Actor(
+        policies=policies,
+        door=cluster,
+        record=record,
+        lease=Lease(cluster, acting.lease, me, clock),
+        freeze=kill_switch(settings, record, cluster),
+        evidence=evidence,
+        notifier=notifier or ChannelNotifier(settings.notices),
+        choose=choose_executor,
+        clock=clock,
+        settings=acting,
+        snapshotter=_snapshotter(settings, cluster, clock),
+        ways=open_transports(settings),
+        link=settings.notices.link,
+        reviewer=getattr(evidence, "review", lambda _action, _now: None),
+    )
+
+
+def open_transports(settings: Settings) -> "dict[str, Transport]":
+    """Return the transports beside Kubernetes: changes name them."""
+    from actions.cluster.jupyterhub import JupyterHubClient  # noqa: PLC0415
+    from actions.nodes.eks import EksClient  # noqa: PLC0415
+
+    hub_settings = settings.actions.hub
+    return {
+        "aws": EksClient(),
+        **({"jupyterhub": JupyterHubClient(hub_settings)} if hub_settings.url else {}),
+    }
+
+
+@contextmanager
+def open_turns(
+    settings: Settings,
+    warehouse: "Warehouse",
+    clock: Callable[[], datetime],
+    on_turn: "Callable[[TurnReport], None]",
+    *,
+    on_savings: "Callable[[Sequence[LedgerEntry]], None]" = lambda _entries: None,
+    on_notices: "Callable[[Sequence[NoticeProof]], None]" = lambda _proofs: None,
+    on_plugin_runs: "Callable[[Iterable[PluginRun]], None]" = lambda _runs: None,
+) -> Iterator[Callable[[], None]]:
+    """Give a job that does one turn; journal and cluster stay open, the lease is given up after.
+
+    Once an hour it measures what was saved, too (the noun `saving`); `on_savings` gets it.
+    `on_notices` gets what came of every notice, `on_plugin_runs` of every executor's call.
+
+    Raises:
+        UsageError: a policy is not legal, or no source is configured.
+        RefusedError: the cluster does not let us in.
+        TemporaryError: the cluster cannot be reached.
+    """
+    from actions.journal import JournalState  # noqa: PLC0415
+    from actions.journal.warehouse_copy import copy_journal  # noqa: PLC0415
+    from actions.notices.channels import ChannelNotifier  # noqa: PLC0415
+    from actions.savings.storage import store_hourly  # noqa: PLC0415
+
+    refresh, reread = refresher(warehouse, settings), rereader(warehouse, settings)
+    evidence = LiveEvidence(warehouse, settings, refresh, clock, reread)
+    with journal(settings, clock) as opened:
+        acting = actor(
+            settings,
+            JournalState(opened).catch_up(),
+            evidence,
+            cluster=connect_cluster(settings),
+            policies=plans.load_policies(settings),
+            clock=clock,
+            notifier=_ObservedNotifier(ChannelNotifier(settings.notices), on_notices),
+        )
+
+        watched = settings.actions.watch
+        measure = store_hourly(warehouse, acting.record, settings.cluster, watched, on_savings)
+        plan_writer = PlanWriter(warehouse, settings)
+        runs = PluginRuns(warehouse, on_plugin_runs)
+
+        def turn() -> None:
+            report = acting.turn(dry_run=False)
+            on_turn(report)
+            runs.keep(executor_runs(report), report.at)
+            for reason in report.halted:
+                log.warning("nothing acts", extra={"gate": reason.gate, "why": reason.text})
+            for step in report.taken:
+                _log_step(step)
+            for outcome in report.closed:
+                why = "; ".join(reason.text for reason in outcome.reasons)
+                fields = {"action": outcome.action, "result": outcome.result, "why": why}
+                log.info("an action is over", extra=fields)
+            copy_journal(opened, warehouse, settings.cluster)
+            if report.plan is not None:
+                plan_writer.write(report.plan, evidence.judged, acting.policies, report.at)
+            measure(clock())
+
+        try:
+            yield turn
+        finally:
+            with suppress(FallowError):  # its duration ends it anyway
+                acting.lease.give_up()
+
+
+def executor_runs(report: "TurnReport") -> "Iterator[PluginRun]":
+    """Yield what came of the executors that a turn called."""
+    from actions.executors import choose_executor, get_name  # noqa: PLC0415
+
+    for step in report.taken:
+        if step.run is not None:
+            yield step.run
+        elif step.result in EXECUTED:
+            yield PluginRun("executor", get_name(choose_executor(step.decision)), "done")
+
+
+class _ObservedNotifier:
+    """A notifier that also says what came of notices."""
+
+    def __init__(
+        self, notifier: "Notifier", observe: "Callable[[Sequence[NoticeProof]], None]"
+    ) -> None:
+        self._notifier, self._observe = notifier, observe
+
+    def tell(self, notices: "Sequence[Notice]", now: datetime) -> "list[NoticeProof]":
+        proofs = self._notifier.tell(notices, now)
+        self._observe(proofs)
+        return proofs
+
+
+def _log_step(step: "StepResult") -> None:
+    fields = {
+        "policy": step.decision.policy,
+        "workload": "/".join(filter(None, step.decision.subject)),
+        "result": step.result,
+        "action": step.action,
+        "why": "; ".join(reason.text for reason in step.reasons),
+    }
+    log.info("a step", extra=fields)
+
+
+def _snapshotter(settings: Settings, cluster: "KubeClient", clock: Callable[[], datetime]) -> Any:
+    from actions.snapshots import Snapshotter  # noqa: PLC0415
+    from actions.snapshots.containers import KubernetesRunner  # noqa: PLC0415
+    from actions.snapshots.store import open_store  # noqa: PLC0415
+
+    snapshot_settings = settings.snapshots
+    shell = KubernetesRunner(cluster.client, timeout_s=snapshot_settings.timeout.total_seconds())
+    store = open_store(snapshot_settings, settings.home)
+    return Snapshotter(cluster, shell, store, snapshot_settings, clock=clock)
+
+
+class NoEvidence:
+    """Evidence for what needs none: settling, undoing."""
+
+    def read_sources(self, now: datetime) -> None:
+        """Read nothing."""
+
+    def cases(self, now: datetime) -> Sequence[Facts]:
+        """Return no case."""
+        del now
+        return ()
+
+    def again(self, facts: Facts, now: datetime) -> Facts | None:
+        """Return no case."""
+        del facts, now
+        return None
+
+    def recheck(self, facts: Facts, now: datetime) -> "Recheck":
+        """Say nothing."""
+        from actions.loop.recheck import Recheck  # noqa: PLC0415
+
+        del facts, now
+        return Recheck()
+
+    def fleet(self, now: datetime) -> "BudgetUsage":
+        """Return a fleet of unknown size."""
+        from actions.policy.budgets import BudgetUsage  # noqa: PLC0415
+
+        del now
+        return BudgetUsage()
+
+    def incident(self, now: datetime) -> str | None:
+        """Say nothing."""
+        del now
+        return None
+
+
+def keep_workload(
+    settings: Settings,
+    record: "JournalState",
+    cluster: "KubeClient",
+    workload: str,
+    until: datetime,
+) -> str:
+    """Annotate a workload so that nothing stops it until a time, and write that down.
+
+    It is written as the caller: who may not annotate the workload may not keep it.
+
+    Raises:
+        UsageError: `workload` is no Kind/namespace/name, or there is no such workload.
+        RefusedError: the API does not let the caller.
+        TemporaryError: no answer.
+    """
+    from actions.journal import event_types  # noqa: PLC0415
+    from actions.journal.state import format_subject_key  # noqa: PLC0415
+    from actions.loop.annotate import KEPT_UNTIL  # noqa: PLC0415
+    from actions.reclaim.kinds import kinds  # noqa: PLC0415
+    from fallow.action_models import Change, Target  # noqa: PLC0415
+
+    parts = workload.split("/")
+    if len(parts) != 3 or not all(parts):  # noqa: PLR2004
+        raise UsageError(
+            f"{workload!r} is no workload", hint="write Kind/namespace/name: Notebook/team-a/nb-1"
+        )
+    kind, space, name = parts
+    kind_info = kinds().get(kind)
+    api_kind, group = (kind_info.api_kind, kind_info.group) if kind_info else (kind, None)
+    path = cluster.collection(api_kind, group, space)
+    current = cluster.get(f"{path}/{name}") if path else None
+    if path is None or current is None:
+        raise UsageError(
+            f"there is no {workload} in {cluster.name}",
+            hint="`fallow actions` and `fallow plan` list them",
+        )
+    until_text = until.strftime("%Y-%m-%dT%H:%M:%SZ")
+    meta = current.get("metadata") or {}
+    target = Target(
+        cluster.name, str(current.get("apiVersion")), api_kind, space, name, str(meta.get("uid"))
+    )
+    body = {"metadata": {"uid": target.uid, "annotations": {KEPT_UNTIL: until_text}}}
+    change = Change(target, "PATCH", f"{path}/{name}", body, guarded=False)
+    answer = cluster.send(change, dry_run=False)
+    if not answer.ok:
+        raise RefusedError(f"{workload} is not kept: {answer.reason}")
+    key = format_subject_key((settings.cluster, kind, space, name))
+    record.append(event_types.KEPT, key, {"until": until.isoformat()})
+    return until_text
+
+
+def _key(facts: Facts) -> tuple[str, ...]:
+    subject = facts.finding.subject
+    return subject.cluster, subject.namespace, subject.workload_kind, subject.workload

@@ -1,0 +1,130 @@
+"""The one path on one screen: collect, ingest, roll up, allocate, post, audit, analyze, store.
+
+Every stage is `(tables, window) -> keyed rows`: it can be run again, and then nothing changes.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from fallow.models import Finding
+from fallow.plugin_runs import PluginRun
+from fallow.protocols import Analyzer, Collector
+from fallow.tables import Batch
+from fallow.window import Window
+from runtime.operations import analyzer_runs
+
+if TYPE_CHECKING:
+    from analyzers.ranking import RankedFinding
+    from warehouse.audits import AuditFailure
+    from warehouse.ingest import IngestResult
+    from warehouse.lake import Warehouse
+
+log = logging.getLogger("fallow.pipeline")
+
+
+class PassResult(msgspec.Struct, frozen=True):
+    """What one pass did: rows stored, buckets rolled up, audits that failed, what was found."""
+
+    window: Window
+    added: int
+    duplicates: int
+    buckets: int
+    failures: "tuple[AuditFailure, ...]"
+    findings: tuple[Finding, ...]
+
+
+class StoredAnalysis(msgspec.Struct, frozen=True):
+    """What one analysis stored: a finding per case; its rows by dollars; what came of each run."""
+
+    findings: tuple[Finding, ...]
+    ranked: "tuple[RankedFinding, ...]"
+    runs: tuple[PluginRun, ...]
+
+
+def run(
+    warehouse: "Warehouse",
+    window: Window,
+    *,
+    collectors: Sequence[Collector] = (),
+    analyzers: Mapping[str, Analyzer] = MappingProxyType({}),
+    prices: Iterable[Batch] = (),
+) -> PassResult:
+    """Take every collector's rows through the whole path for one window."""
+    price(warehouse, prices)
+    stored = ingest(warehouse, collect(collectors, window))
+    buckets, failures = account(warehouse, window)
+    findings = analyze(warehouse, window, analyzers).findings
+    return PassResult(window, stored.added, stored.duplicates, buckets, tuple(failures), findings)
+
+
+def collect(collectors: Iterable[Collector], window: Window) -> Iterator[Batch]:
+    """Yield what every collector brings; a scrape that fails is a row of `scrape`."""
+    for collector in collectors:
+        yield from collector.collect(window)
+
+
+def ingest(warehouse: "Warehouse", *batches: Iterable[Batch]) -> "IngestResult":
+    """Store rows once; what is already there is counted, not stored twice."""
+    return warehouse.ingest(batch for group in batches for batch in group)
+
+
+def price(warehouse: "Warehouse", batches: Iterable[Batch]) -> None:
+    """Keep what price sources say; what they stop saying no longer holds."""
+    from warehouse.pricing import store_rates  # noqa: PLC0415  (the engine loads in 0.3 s)
+
+    for batch in batches:
+        store_rates(warehouse, batch)
+
+
+def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFailure]]":
+    """Roll up what is new, allocate devices and lost work, write and check the ledger.
+
+    The ledger is written for the window and for every hour whose rollups changed since then
+    (rows that came late, after an outage or from a backfill) or whose work was lost since.
+    """
+    from analyzers.reliability import lost_work  # noqa: PLC0415
+    from warehouse import audits, dirty, work_lost  # noqa: PLC0415
+    from warehouse.allocation import write_allocations  # noqa: PLC0415
+    from warehouse.ledger import write_ledger  # noqa: PLC0415
+    from warehouse.rollup import roll_up  # noqa: PLC0415
+
+    buckets = roll_up(warehouse)
+    failures: list[AuditFailure] = []
+    burst_bps = warehouse.settings.reliability.burst_bps
+    for part in dirty.list_marked_windows(warehouse, window):
+        write_allocations(warehouse, part)
+        late = Window(part.start - lost_work.LATE, part.end)
+        rows = lost_work.compute_work_lost(warehouse, part, burst_bps)
+        work_lost.write_work_lost(warehouse, lost_work.build_batch(rows).rows, late)
+    # Lost work is known when it is lost: hours that were written before it are written again.
+    for part in dirty.list_marked_windows(warehouse, window):
+        write_ledger(warehouse, part)
+        failures += audits.run_audits(warehouse, part)
+        dirty.clear_marks(warehouse, part)
+    return buckets, failures
+
+
+def analyze(
+    warehouse: "Warehouse", window: Window, analyzers: Mapping[str, Analyzer]
+) -> StoredAnalysis:
+    """Find waste and store it, the most expensive first; the same waste keeps its id and start.
+
+    An analyzer that cannot judge the window is logged and left out; what ran is stored too.
+    """
+    analysis = analyzer_runs.run_analyzers(
+        warehouse,
+        window,
+        analyzers,
+        strict=False,
+        summarise=False,
+        at_once=analyzer_runs.PARALLEL_ANALYZERS,
+        report_unjudged=True,
+    )
+    for note in analysis.notes:
+        log.warning("an analyzer found nothing to judge", extra={"why": note})
+    stored = analyzer_runs.store_findings(warehouse, analysis, analysis.runs)
+    return StoredAnalysis(tuple(stored), analysis.ranked, analysis.runs)

@@ -1,0 +1,242 @@
+"""What policies decide, as rows: the tables `plan` and `policy`, which pages and reports read.
+
+A plan is written as a whole in the place of the one before, by the actor after its turn or, where
+nothing acts, after each analysis: then it says what would be done.
+"""
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from fallow.action_models import Facts, Reason, decision_id
+from fallow.errors import FallowError
+from fallow.models import Finding
+from fallow.settings import Settings
+from fallow.tables import Batch
+from fallow.window import format_duration
+from runtime.operations import plans
+
+if TYPE_CHECKING:
+    from actions.plan import ActionPlan
+    from actions.policy.model import ActionBudget, Policy, RecurringWindow, Stage
+    from warehouse.lake import Warehouse
+
+log = logging.getLogger("fallow.plans")
+
+WRITE_EVERY = timedelta(minutes=5)
+"""A turn a minute decides mostly what the one before did: rows are written this often."""
+OWN_CLUSTER = "cluster = $cluster"
+
+
+class PlanWriter:
+    """Writes down what a plan says, at most once in `WRITE_EVERY`."""
+
+    def __init__(self, warehouse: "Warehouse", settings: Settings) -> None:
+        self._warehouse, self._settings = warehouse, settings
+        self._written_at: datetime | None = None
+
+    def write(
+        self, plan: "ActionPlan", facts: Sequence[Facts], policies: "Sequence[Policy]", at: datetime
+    ) -> None:
+        """Put a plan and its policies in the place of those before; a failure is only logged."""
+        if self._written_at is not None and at - self._written_at < WRITE_EVERY:
+            return
+        mine = {"cluster": self._settings.cluster}
+        plan_batch = plan_rows(self._settings, plan, facts, at)
+        policy_batch = policy_rows(self._settings.cluster, policies, at)
+        try:
+            self._warehouse.replace("plan", plan_batch.rows, OWN_CLUSTER, mine)
+            self._warehouse.replace("policy", policy_batch.rows, OWN_CLUSTER, mine)
+        except FallowError as error:
+            log.warning("the plan is not told", extra={"why": error.message})
+            return
+        self._written_at = at
+
+    def write_preview(self, findings: Sequence[Finding], at: datetime) -> None:
+        """Decide about findings as if it were to act, and write that; failures are only logged."""
+        from actions.facts import gather_facts  # noqa: PLC0415
+
+        folder = self._settings.actions.policies
+        try:
+            rules = plans.load_policies(self._settings) if folder.exists() else ()
+            facts = gather_facts(self._warehouse, findings, at)
+            plan, facts = plans.decide(self._warehouse, self._settings, rules, facts, at)
+            self._copy(at)
+        except FallowError as error:
+            log.warning("there is no plan", extra={"why": str(error)})
+            return
+        self.write(plan, facts, rules, at)
+
+    def _copy(self, at: datetime) -> None:
+        """Copy the journal of whoever acted before: commands, or a service that acted once."""
+        from actions.journal import Journal  # noqa: PLC0415
+        from actions.journal.warehouse_copy import copy_journal  # noqa: PLC0415
+
+        path = plans.journal_path(self._settings)
+        if path.is_file():
+            with Journal.open(path, lambda: at, write=False) as journal:
+                copy_journal(journal, self._warehouse, self._settings.cluster)
+
+
+def plan_rows(
+    settings: Settings, plan: "ActionPlan", facts: Sequence[Facts], at: datetime
+) -> Batch:
+    """Return a plan's decisions and refusals, a row per object."""
+    aborted = None if plan.aborted is None else plan.aborted.text
+    by_object: dict[object, Facts] = {_subject_key(f): f for f in facts}
+    by_object |= {f.finding.id: f for f in facts}
+    rows: list[dict[str, Any]] = []
+    for decision in plan.decisions:
+        row = _subject_columns(
+            decision.subject, decision.finding, decision.policy, decision.reasons
+        )
+        rows.append(
+            row
+            | {
+                "verb": decision.verb,
+                "step": decision.step,
+                "ruling": decision.ruling,
+                "next_at": _to_naive_utc(decision.next_at),
+                "owner": decision.owner,
+                "gpus": decision.gpus,
+                "gpu_hours_per_day": decision.gpu_hours_per_day,
+                "usd_per_day": decision.usd_per_day,
+            }
+        )
+    for refused in plan.refused:
+        row = _subject_columns(refused.subject, refused.finding, refused.policy, refused.reasons)
+        case = by_object.get(refused.finding, by_object.get(refused.subject))
+        if case is not None:
+            row |= {
+                "verb": case.recommendation.verb,
+                "owner": case.owner,
+                "gpus": case.gpus,
+                "gpu_hours_per_day": case.recommendation.gpu_hours_per_day,
+                "usd_per_day": case.usd_per_day,
+            }
+        rows.append(row | {"ruling": "deny"})
+    whole = {"ts": _to_naive_utc(at), "aborted": aborted, "acts": settings.actions.enabled}
+    mine = [row | whole for row in rows if row["cluster"] == settings.cluster]
+    return _batch("plan", mine)
+
+
+def policy_rows(cluster: str, policies: "Sequence[Policy]", at: datetime) -> Batch:
+    """Return the policies in words, and which of their blackouts is on."""
+    from actions.policy.schedule import get_blackout_end, is_blackout  # noqa: PLC0415
+
+    rows = []
+    for policy in policies:
+        on = [b for b in policy.blackouts if is_blackout(b, at)]
+        ends = [get_blackout_end(b, at) for b in on]
+        rows.append(
+            {
+                "cluster": cluster,
+                "policy": policy.name,
+                "ts": _to_naive_utc(at),
+                "fingerprint": policy.fingerprint,
+                "description": policy.description,
+                "mode": policy.mode,
+                "source": policy.source,
+                "matches": ", ".join(_describe_conditions(policy.match)) or "every finding",
+                "allows": ", ".join(_describe_conditions(policy.allow))
+                or "nothing: no namespace is listed",
+                "ladder": " → ".join(_describe_stage(stage) for stage in policy.ladder)
+                + (f", {_describe_recurrence(policy.act_window)}" if policy.act_window else ""),
+                "budgets": "; ".join(_describe_budget(b) for b in policy.budgets) or "none",
+                "approvals": _describe_approvals(policy),
+                "regret_rate": policy.regret.rate,
+                "regret_within_s": policy.regret.within.total_seconds(),
+                "closed": "; ".join(b.name for b in on) or None,
+                "opens_at": None
+                if None in ends
+                else _to_naive_utc(max(filter(None, ends), default=None)),
+            }
+        )
+    return _batch("policy", rows)
+
+
+def _subject_key(facts: Facts) -> tuple[str, str, str, str]:
+    subject = facts.finding.subject
+    return subject.cluster, subject.workload_kind, subject.namespace, subject.workload
+
+
+def _subject_columns(
+    subject: tuple[str, str, str, str], finding: str, policy: str, reasons: Sequence[Reason]
+) -> dict[str, Any]:
+    cluster, kind, namespace, name = subject
+    return {
+        "cluster": cluster,
+        "namespace": namespace,
+        "workload_kind": kind,
+        "workload": name,
+        "policy": policy,
+        "finding": finding,
+        "request": decision_id(policy, finding, "act"),
+        "reasons": json.dumps([{"gate": r.gate, "text": r.text} for r in reasons]),
+    }
+
+
+def _describe_conditions(part: msgspec.Struct) -> Iterator[str]:
+    """Yield the conditions of a part of a policy that are not its defaults."""
+    fresh = type(part)()
+    for name in part.__struct_fields__:
+        value = getattr(part, name)
+        if value == getattr(fresh, name):
+            continue
+        label = name.replace("_", " ")
+        match value:
+            case tuple():
+                yield f"{label} {' | '.join(value)}"
+            case dict():
+                labels = (f"{key}={'|'.join(values)}" for key, values in value.items())
+                yield f"{label} {' '.join(labels)}"
+            case bool():
+                yield label
+            case str():
+                yield f"{label} {value}"
+            case timedelta():
+                yield f"{label} of {format_duration(value.total_seconds())} or more"
+            case _:
+                yield f"{label} of {value} or more"
+
+
+def _describe_stage(stage: "Stage") -> str:
+    wait = format_duration(stage.wait.total_seconds()) if stage.wait else ""
+    return " ".join(filter(None, (stage.step, wait, ", ".join((*stage.what, *stage.do)))))
+
+
+def _describe_budget(budget: "ActionBudget") -> str:
+    most = [
+        f"{amount} {name.replace('_', ' ')}"
+        for name in ("workloads", "gpus", "owners", "usd_per_hour")
+        if (amount := getattr(budget, name)) is not None
+    ]
+    text = f"{', '.join(most)} in {format_duration(budget.per.total_seconds())}"
+    each = f" for each {budget.each}" if budget.each else ""
+    return text + each + (f", {_describe_recurrence(budget.window)}" if budget.window else "")
+
+
+def _describe_recurrence(window: "RecurringWindow") -> str:
+    length = format_duration(window.duration.total_seconds())
+    return f"while {window.schedule} ({window.timezone}) for {length}"
+
+
+def _describe_approvals(policy: "Policy") -> str:
+    approvals = policy.approvals
+    text = {"none": "nobody", "always": "always", "first": f"the first {approvals.first}"}[
+        approvals.when
+    ]
+    return text + (", by two people" if approvals.four_eyes else "")
+
+
+def _batch(table: str, rows: Sequence[dict[str, Any]]) -> Batch:
+    names = dict.fromkeys(name for row in rows for name in row)
+    return Batch.of(table, {name: [row.get(name) for row in rows] for name in names})
+
+
+def _to_naive_utc(timestamp: datetime | None) -> datetime | None:
+    return None if timestamp is None else timestamp.astimezone(UTC).replace(tzinfo=None)

@@ -1,0 +1,459 @@
+"""What `fallow plan`, `why-not` and `backtest` do: findings to facts to decisions, read only."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from fallow import plugin_runs
+from fallow.action_models import CaseHistory, Facts
+from fallow.errors import FallowError, TemporaryError, UsageError
+from fallow.models import Finding, Subject
+from fallow.protocols import FindsLatest, ReportsUnjudged
+from fallow.settings import Settings
+from fallow.window import Window, format_duration
+from runtime.operations import analyzer_runs, case_identity, windows
+from runtime.operations.identities import views_with_identities, with_reasons
+
+if TYPE_CHECKING:
+    from actions.backtest import Backtest
+    from actions.gate_answers import GateAnswer
+    from actions.journal import JournalState
+    from actions.journal.trust import TrustState
+    from actions.plan import ActionPlan
+    from actions.policy.budgets import BudgetUsage
+    from actions.policy.model import Policy
+    from warehouse.lake import Warehouse
+
+IDLE = "idle"
+LOOKBACK_MARGIN = timedelta(hours=1)
+"""Reads back for longer than the longest duration that an idle verdict asks for."""
+STALE_AFTER = timedelta(minutes=10)
+WARM_UP = timedelta(days=1)
+"""History before a back-test's first time: what idled then idled longer."""
+STEP = timedelta(hours=1)
+SLOW_STEP = timedelta(days=1)
+"""Between times where an analyzer has to run at each."""
+
+
+class PlanResult(msgspec.Struct, frozen=True):
+    """A plan and what it rests on."""
+
+    at: datetime
+    plan: "ActionPlan"
+    findings: dict[str, Finding]
+    facts: tuple[Facts, ...]
+    notes: tuple[str, ...]
+    by_hand: "tuple[TrustState, ...]" = ()
+    """Policies that a person trusts without a proof: who, when and why."""
+
+
+class WhyNotReport(msgspec.Struct, frozen=True):
+    """Why a workload is not acted upon: the gates' answers, by finding and policy."""
+
+    subject: Subject
+    at: datetime
+    cases: "tuple[tuple[Finding, str, tuple[GateAnswer, ...]], ...]"
+    doubts: tuple[str, ...]
+    """What analyzers do not judge about it, and why."""
+
+
+def load_policies(settings: Settings, named: Sequence[Path] = ()) -> "tuple[Policy, ...]":
+    """Return the site's policies, or those of the files and folders named.
+
+    Raises:
+        UsageError: a file does not exist, or holds what is not legal.
+    """
+    from actions.policy.parser import read_policies  # noqa: PLC0415
+
+    sample_interval = max(settings.service.collect_every, settings.exporters.interval)
+    if not named and not settings.actions.policies.exists():
+        raise missing_folder_error(settings)
+    return read_policies(list(named) or [settings.actions.policies], interval=sample_interval)
+
+
+def missing_folder_error(settings: Settings) -> UsageError:
+    """Return the error of a site that has no policies yet."""
+    where = settings.actions.policies
+    return UsageError(
+        f"there is no folder of policies at {where}",
+        hint=f"fallow policy init {where} writes those that come with Fallow",
+    )
+
+
+def make_plan(
+    warehouse: "Warehouse",
+    settings: Settings,
+    rules: "Sequence[Policy]",
+    *,
+    at: datetime,
+    cluster: str | None,
+) -> PlanResult:
+    """Decide about everything that is wasted at a time, from rows of before it.
+
+    Raises:
+        UsageError: there are no telemetry or no rows before that time.
+    """
+    facts, notes = gather_cases(warehouse, settings, at=at, cluster=cluster)
+    plan, facts = decide(warehouse, settings, rules, facts, at)
+    findings = {f.finding.id: f.finding for f in facts}
+    by_hand = tuple(s for s in read_standings(settings, rules).values() if s.how == "hand")
+    return PlanResult(at, plan, findings, tuple(facts), tuple(notes), by_hand)
+
+
+def read_standings(settings: Settings, rules: "Sequence[Policy]") -> "dict[str, TrustState]":
+    """Return how far each policy may go by the journal; where there is none, nothing is known."""
+    from actions.journal import trust  # noqa: PLC0415
+
+    with _JournalReader(settings) as reader:
+        return {} if reader.record is None else trust.read_trust_states(reader.record, rules)
+
+
+def decide(
+    warehouse: "Warehouse",
+    settings: Settings,
+    rules: "Sequence[Policy]",
+    facts: Sequence[Facts],
+    at: datetime,
+) -> "tuple[ActionPlan, list[Facts]]":
+    """Return what policies decide about cases, and these under the ids the journal knows."""
+    from actions.plan import plan as decided  # noqa: PLC0415
+
+    with _JournalReader(settings) as reader:
+        same_cases = reader.same(facts)
+        histories = reader.histories([p.name for p in rules], [f.finding for f in same_cases])
+        return decided(
+            rules, same_cases, reader.usage(warehouse, rules, at), at, histories
+        ), same_cases
+
+
+def why_not(
+    warehouse: "Warehouse",
+    settings: Settings,
+    rules: "Sequence[Policy]",
+    workload: str,
+    *,
+    at: datetime,
+    cluster: str | None,
+) -> WhyNotReport:
+    """Return every gate's answer about a workload, by finding and policy.
+
+    Raises:
+        UsageError: no workload is meant, or several are.
+    """
+    from actions.gate_answers import answer_gates, find_subject  # noqa: PLC0415
+
+    facts, _ = gather_cases(warehouse, settings, at=at, cluster=cluster)
+    extent = windows.extent(warehouse, cluster)
+    # Of data that end in the past, their last day is what was seen lately.
+    last = at if extent is None else min(at, extent.end)
+    subject = find_subject(
+        workload, [*(f.finding.subject for f in facts), *_recent_workloads(warehouse, last)]
+    )
+    key = _key(subject)
+    mine = [f for f in facts if _key(f.finding.subject) == key]
+    if not mine and last < at:
+        # The plan of now has no case of it: the gates answer about what the data ended with.
+        facts, _ = gather_cases(warehouse, settings, at=last, cluster=cluster)
+        mine = [f for f in facts if _key(f.finding.subject) == key]
+    answered_cases = []
+    with _JournalReader(settings) as reader:
+        mine = reader.same(mine)
+        histories = reader.histories([p.name for p in rules], [f.finding for f in mine])
+        usage = reader.usage(warehouse, rules, at)
+        for case in mine:
+            for rule in rules:
+                history = histories.get((rule.name, case.finding.id), case.history)
+                case_facts = msgspec.structs.replace(case, history=history)
+                answered_cases.append(
+                    (case.finding, rule.name, tuple(answer_gates(rule, case_facts, usage, at)))
+                )
+    doubts = () if mine else _unjudged_reasons(warehouse, settings, last, key)
+    return WhyNotReport(subject, at, tuple(answered_cases), doubts)
+
+
+def run_backtest(
+    warehouse: "Warehouse",
+    settings: Settings,
+    rule: "Policy",
+    *,
+    since: str,
+    step: timedelta | None,
+    within: timedelta | None,
+    now: datetime,
+    cluster: str | None,
+) -> "Backtest":
+    """Replay a policy over the site's own history.
+
+    Raises:
+        UsageError: there is no history, it does not reach far enough, or the policy matches
+            findings of several analyzers.
+    """
+    from actions.backtest import backtest as replay  # noqa: PLC0415
+    from actions.backtest.stepwise import replay_analyzer  # noqa: PLC0415
+    from fallow.protocols import Replayable  # noqa: PLC0415
+
+    window = history_window(warehouse, since, now, cluster)
+    analyzer = _load_analyzer(settings, rule)
+    is_replayable = isinstance(analyzer, Replayable)
+    times = time_grid(window, step or (STEP if is_replayable else SLOW_STEP))
+    extent = windows.extent(warehouse, cluster)
+    begin = max(window.start - WARM_UP, extent.start) if extent else window.start
+    whole = Window(begin, times[-1])
+    if isinstance(analyzer, Replayable):
+        past: Any = analyzer.past(warehouse, whole, times)
+    else:
+        past = replay_analyzer(analyzer, warehouse, whole, times, windows.DEFAULT_LENGTH)
+    end = max(window.end, times[-1])
+    return replay(rule, past, warehouse, Window(begin, end), times, within, exact=not is_replayable)
+
+
+def history_window(
+    warehouse: "Warehouse", since: str, now: datetime, cluster: str | None = None
+) -> Window:
+    """Return the window requested, as far as there are rows.
+
+    Raises:
+        UsageError: there are none at all, or none in it, or it lies in the future.
+    """
+    extent = windows.extent(warehouse, cluster)
+    if extent is None:
+        raise UsageError(
+            "the warehouse holds no telemetry: there is nothing to replay",
+            hint="fallow import, fallow collect or fallow demo bring some in",
+        )
+    window = windows.parse(since, now)
+    if window.start >= now:
+        raise UsageError(f"{windows.format_window(window)} lies in the future")
+    if window.start >= extent.end or window.end <= extent.start:
+        raise UsageError(
+            f"nothing lies in {windows.format_window(window)}",
+            hint=f"the data are {windows.format_window(extent)}",
+        )
+    return Window(max(window.start, extent.start), min(window.end, extent.end, now))
+
+
+def time_grid(window: Window, step: timedelta) -> list[datetime]:
+    """Return the times of a replay: equally far apart, on multiples of five minutes.
+
+    Raises:
+        UsageError: the window is shorter than one step, or a step is no multiple of five minutes.
+    """
+    seconds = step.total_seconds()
+    if seconds % 300:
+        raise UsageError(
+            f"--step {format_duration(seconds)} is no multiple of 5m",
+            hint="rollups tell of five minutes at a time",
+        )
+    first = -(-int(window.start.timestamp()) // int(seconds)) * int(seconds)
+    begin = datetime.fromtimestamp(first, window.start.tzinfo)
+    if begin == window.start:
+        begin += step
+    count = int((window.end - begin) / step) + 1
+    if count < 1 or begin > window.end:
+        raise UsageError(
+            f"{windows.format_window(window)} is shorter than a step of {format_duration(seconds)}",
+            hint="ask for more history, or a smaller --step",
+        )
+    return [begin + n * step for n in range(count)]
+
+
+def journal_path(settings: Settings) -> Path:
+    """Return where the journal lies."""
+    return settings.actions.journal or settings.home / "journal.sqlite"
+
+
+def record_backtest(
+    settings: Settings, backtest: "Backtest", now: datetime, *, actor: str = ""
+) -> None:
+    """Write a back-test's verdict where the loop finds it: `trusted` where the rate is proved."""
+    from actions.journal import Journal  # noqa: PLC0415
+
+    figures = {
+        "fingerprint": backtest.fingerprint,
+        "since": backtest.window.start.isoformat(),
+        "until": backtest.window.end.isoformat(),
+        "step_s": backtest.step.total_seconds(),
+        "stops": len(backtest.stops),
+        "judged": backtest.judged,
+        "regretted": backtest.regretted,
+        "rate": backtest.rate,
+        "interval": list(backtest.interval),
+        "upper_end": backtest.proof.upper_end,
+        "within_s": backtest.within.total_seconds(),
+        "declared": backtest.declared,
+        "gpu_hours": backtest.gpu_hours,
+        "met": backtest.met,
+    }
+    who = actor or "fallow"
+    with Journal.open(journal_path(settings), lambda: now, actor=who) as journal:
+        rows = [("backtested", backtest.policy, figures)]
+        if backtest.met:
+            rows.append(("trusted", backtest.policy, {**figures, "by": "backtest"}))
+        journal.extend(rows)
+
+
+class _JournalReader:
+    """The journal where there is one: what it knows of cases, and what was spent."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._path = journal_path(settings)
+        self.record: JournalState | None = None
+        self._file = settings.actions.freeze_file
+
+    def __enter__(self) -> Self:
+        from actions.journal import Journal, JournalState  # noqa: PLC0415
+
+        if self._path.is_file():
+            self._journal = Journal.open(self._path, _refuse_clock, write=False)
+            self.record = JournalState(self._journal).catch_up()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.record is not None:
+            self._journal.close()
+
+    def same(self, facts: Sequence[Facts]) -> list[Facts]:
+        """Return facts as the cases that the journal knows."""
+        return [*facts] if self.record is None else self.record.continue_cases(facts)
+
+    def histories(
+        self, names: Sequence[str], findings: Sequence[Finding]
+    ) -> Mapping[tuple[str, str], CaseHistory]:
+        """Return what is known of each case, by policy and finding."""
+        return {} if self.record is None else self.record.histories(names, findings)
+
+    def usage(
+        self, warehouse: "Warehouse", rules: "Sequence[Policy]", at: datetime
+    ) -> "BudgetUsage":
+        """Return what was done, and the fleet it was done to."""
+        from actions.facts import read_fleet  # noqa: PLC0415
+        from actions.journal.trust import with_trust  # noqa: PLC0415
+        from actions.policy.budgets import get_horizon  # noqa: PLC0415
+
+        usage = read_fleet(warehouse, at)
+        record = self.record
+        if record is None:
+            return usage
+        frozen = record.frozen
+        usage = msgspec.structs.replace(
+            usage,
+            uses=record.uses(at - get_horizon(rules)),
+            concurrent=len(record.list_open()),
+            frozen=None if frozen is None else f"frozen by {frozen.by}: {frozen.why}",
+            acted=record.count_by_policy(),
+        )
+        return with_trust(usage, record, rules)
+
+
+def _refuse_clock() -> datetime:
+    raise RuntimeError("a plan writes nothing into the journal")
+
+
+def gather_cases(
+    warehouse: "Warehouse",
+    settings: Settings,
+    *,
+    at: datetime,
+    cluster: str | None,
+    names: Sequence[str] = (),
+) -> tuple[list[Facts], list[str]]:
+    """Return the facts of what analyzers (those named; none = all) find now, and what to say.
+
+    The judged window ends at that time, however old the data are. Idle work is judged in the
+    hours that its verdict rests on, and over all of its time where it idled for longer; the others
+    judge the last days, as `fallow analyze` does. What goes on a stored case has its id and start.
+
+    Raises:
+        UsageError: there are no telemetry or no rows before that time.
+    """
+    from actions.facts import gather_facts  # noqa: PLC0415
+    from analyzers.overlaps import remove_overlaps  # noqa: PLC0415
+
+    extent = windows.require_extent(warehouse, cluster, inventory=True)
+    if extent.start >= at:
+        raise UsageError(
+            f"there are no rows before {at:%Y-%m-%d %H:%M} UTC",
+            hint=f"the data are {windows.format_window(extent)}",
+        )
+    # What may be acted upon is what is there at this time: old data do not move the window back.
+    window = Window(max(extent.start, at - windows.DEFAULT_LENGTH), at)
+    notes = []
+    if at - extent.end > STALE_AFTER:
+        age = format_duration((at - extent.end).total_seconds())
+        notes.append(
+            f"the last look is {age} old: nothing can be acted upon "
+            f"(--at {extent.end:%Y-%m-%dT%H:%M} shows the plan of then)"
+        )
+    longest = max(settings.idle.min_duration, settings.idle.service_duration) + LOOKBACK_MARGIN
+    since = min(window.start, max(extent.start, window.end - settings.idle.history))
+    longer = Window(since, window.end)
+    views = views_with_identities(warehouse, settings, window, at)
+    findings: list[Finding] = []
+    for name, analyzer in analyzer_runs.load_analyzers(settings, names).items():
+        try:
+            if isinstance(analyzer, FindsLatest):
+                findings += analyzer.find_latest(views, longer, longest)
+            else:
+                findings += analyzer.find(views, window)
+        except TemporaryError:
+            raise
+        except FallowError as error:
+            notes.append(f"{name} is withheld: {error.message}")
+        except Exception as error:  # noqa: BLE001  (a fault in one plugin is that plugin's)
+            notes.append(f"{name} is withheld: {plugin_runs.log_failure('analyzer', name, error)}")
+    whole = remove_overlaps([f for f in findings if cluster in (None, f.subject.cluster)])
+    facts = gather_facts(views, case_identity.resolve(views, whole).findings, at)
+    facts, unknown = with_reasons(settings, facts)
+    return facts, [*notes, *unknown]
+
+
+def _load_analyzer(settings: Settings, rule: "Policy") -> Any:
+    from actions.policy.matching import matches_any  # noqa: PLC0415
+    from fallow import plugins  # noqa: PLC0415
+
+    wanted = rule.match.analyzer or ("*",)
+    names = [n for n in plugins.installed("analyzers") if matches_any(wanted, n)]
+    if len(names) != 1:
+        raise UsageError(
+            f"policy {rule.name!r} matches findings of {len(names)} analyzers",
+            hint="a back-test replays one: let match.analyzer name it",
+        )
+    return analyzer_runs.load_analyzers(settings, names)[names[0]]
+
+
+def _recent_workloads(warehouse: "Warehouse", at: datetime) -> list[Subject]:
+    """Return the workloads that held GPUs in the day before a time."""
+    rows = warehouse.query(
+        "SELECT DISTINCT cluster, namespace, workload_kind, workload FROM allocation "
+        'WHERE start < $until AND coalesce("end", $until) >= $since AND workload IS NOT NULL '
+        "ORDER BY ALL",
+        {"since": at - timedelta(days=1), "until": at},
+    ).to_pylist()
+    return [Subject(**row) for row in rows]
+
+
+def _unjudged_reasons(
+    warehouse: "Warehouse", settings: Settings, at: datetime, key: tuple[str, ...]
+) -> tuple[str, ...]:
+    window = Window(at - timedelta(days=1), at)
+    reasons = []
+    for name, analyzer in analyzer_runs.load_analyzers(settings).items():
+        if not isinstance(analyzer, ReportsUnjudged):
+            continue
+        try:
+            doubts = [*analyzer.unjudged(warehouse, window)]
+        except TemporaryError:
+            raise
+        except FallowError:
+            continue
+        reasons += [
+            f"{name}: {reason}" for d in doubts if _key(d.subject) == key for reason in d.reasons
+        ]
+    return tuple(dict.fromkeys(reasons))
+
+
+def _key(subject: Subject) -> tuple[str, ...]:
+    return subject.cluster, subject.namespace, subject.workload_kind, subject.workload

@@ -1,0 +1,8 @@
+-- What each analyzer found in its last run, as far as it touches the window.
+SELECT document
+FROM latest_findings
+WHERE
+    start < $until::TIMESTAMP
+    AND "end" > $since::TIMESTAMP
+    AND ($cluster::VARCHAR IS NULL OR cluster = $cluster)
+ORDER BY id

@@ -1,0 +1,56 @@
+"""How the savings of a waterfall stand to the waste of its bill: one line each, and in JSON."""
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from dashboards.waste_report import money
+from fallow.models import WASTED
+
+if TYPE_CHECKING:
+    from analyzers.waterfall import SavingsWaterfall
+    from dashboards.figures.reconciliation import Reconciliation
+
+
+def reconciliation(waterfall: "SavingsWaterfall") -> "Reconciliation":
+    """Return how what the steps save stands to what is wasted, and idle hours to findings."""
+    from dashboards.figures.reconciliation import Reconciliation  # noqa: PLC0415  (arrays load)
+
+    saved, wasted = waterfall.saved(), waterfall.paid_in(WASTED)
+    by: dict[str, Decimal] = {}
+    for step in waterfall.steps:
+        if step.in_use.gpu_hours:
+            by[step.analyzer] = by.get(step.analyzer, Decimal()) + (step.in_use.usd or Decimal())
+    in_use = waterfall.saved_in([s for s in _states(waterfall) if s not in WASTED])
+    return Reconciliation(
+        wasted_gpu_hours=wasted.gpu_hours,
+        wasted_usd=wasted.usd,
+        saves_gpu_hours=saved.gpu_hours,
+        saves_usd=saved.usd,
+        in_use_gpu_hours=in_use.gpu_hours,
+        in_use_usd=in_use.usd,
+        in_use_by=tuple(sorted(by, key=lambda name: (-by[name], name))),
+        idle_gpu_hours=waterfall.paid_in(["idle"]).gpu_hours,
+        idle_claimed_gpu_hours=waterfall.saved_in(["idle"]).gpu_hours
+        + waterfall.unadvised_gpu_hours,
+    )
+
+
+def lines(waterfall: "SavingsWaterfall") -> list[str]:
+    """Return the sentences of it that say something."""
+    sums = reconciliation(waterfall)
+    return [line for line in (sums.idle(), sums.savings(money)) if line]
+
+
+def document(waterfall: "SavingsWaterfall") -> dict[str, Any]:
+    """Return it for JSON; the parts of the savings and of the idle hours add up."""
+    sums = reconciliation(waterfall)
+    body = msgspec.structs.asdict(sums)
+    fields = {name: value for name, value in body.items() if name not in ("earlier_usd", "divided")}
+    idle = sums.idle_without_finding_gpu_hours
+    return {**fields, "of_waste_usd": sums.of_waste_usd, "idle_without_finding_gpu_hours": idle}
+
+
+def _states(waterfall: "SavingsWaterfall") -> list[str]:
+    return sorted(set(waterfall.cells["state"].to_pylist()))

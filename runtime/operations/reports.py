@@ -1,0 +1,200 @@
+"""Reports as files: for which audience, over which window, in which format."""
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal, get_args
+
+import msgspec
+
+from fallow.errors import UsageError
+from fallow.protocols import Views
+from fallow.settings import Settings
+from fallow.window import Window
+from warehouse import coverage
+
+if TYPE_CHECKING:
+    from dashboards.reports.document import ReportDocument
+    from dashboards.reports.report_request import ReportRequest
+
+Audience = Literal["finance", "sre", "team"]
+Format = Literal["html", "pdf", "md", "csv", "focus"]
+FocusVersion = Literal["1.2", "1.0"]
+AUDIENCES: tuple[str, ...] = get_args(Audience)
+FORMATS: tuple[str, ...] = get_args(Format)
+FOCUS_VERSIONS: tuple[str, ...] = get_args(FocusVersion)
+MEDIA = {
+    "html": "text/html; charset=utf-8",
+    "pdf": "application/pdf",
+    "md": "text/markdown; charset=utf-8",
+    "csv": "text/csv; charset=utf-8",
+    "focus": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+}
+MOST_NAMED = 8
+ENDINGS = {"focus": "focus.csv", "parquet": "focus.parquet"}
+
+
+class Report(msgspec.Struct, frozen=True):
+    """A report, ready to be written, mailed or put somewhere.
+
+    `name` is a file name of letters, digits, `.`, `_` and `-`; `summary` a few lines of plain text.
+    """
+
+    name: str
+    media_type: str
+    body: bytes
+    title: str
+    summary: str
+
+
+def produce(
+    views: Views,
+    settings: Settings,
+    *,
+    audience: str,
+    window: Window,
+    fmt: str,
+    team: str | None = None,
+    cluster: str | None = None,
+    now: datetime,
+    focus_version: str = "1.2",
+    parquet: bool = False,
+) -> Report:
+    """Return a report over a window: the same numbers as the pages, to the cent.
+
+    `parquet` writes FOCUS as Parquet instead of CSV.
+
+    Raises:
+        UsageError: no such audience, format, version or team; the window lies in the future or
+            holds nothing; what draws pictures or pages is not installed.
+    """
+    check_options(audience=audience, fmt=fmt, team=team, focus_version=focus_version)
+    from dashboards.reports.report_request import format_window  # noqa: PLC0415
+
+    request = _make_request(
+        views, settings, window=window, mine=(cluster, team), now=now, whole=fmt == "csv"
+    )
+    if fmt == "focus":
+        return _focus(request, audience, team, focus_version, parquet=parquet)
+    document = _documents()[audience](request)
+    return Report(
+        name=file_name(audience, team, request.window, fmt),
+        media_type=MEDIA[fmt],
+        body=_writers()[fmt](document),
+        title=f"{document.title}, {format_window(request.window)}",
+        summary=summarise(document),
+    )
+
+
+def _make_request(
+    views: Views,
+    settings: Settings,
+    *,
+    window: Window,
+    mine: tuple[str | None, str | None],
+    now: datetime,
+    whole: bool,
+) -> "ReportRequest":
+    from dashboards.figures import extent  # noqa: PLC0415
+    from dashboards.figures.query import Filters  # noqa: PLC0415
+    from dashboards.reports.report_request import ReportRequest, check_window  # noqa: PLC0415
+
+    checked_window = check_window(views, window, now)
+    cluster, team = mine
+    names = extent.names(views, checked_window) if team or cluster else {}
+    for label, name in (("cluster", cluster), ("team", team)):
+        there = names.get(label, ())
+        if name is not None and name not in there:
+            examples = ", ".join(there[:MOST_NAMED]) + ", ..." * (len(there) > MOST_NAMED)
+            raise UsageError(
+                f"no {label} {name!r} held a GPU in this window",
+                hint=f"{label}s: {examples or 'none'}",
+            )
+    newest = coverage.find_newest(views, settings.ledger.max_lag, cluster)
+    covered = coverage.measure_coverage(views, window, newest.behind if newest else {}, cluster)
+    return ReportRequest(
+        views, checked_window, Filters(cluster=cluster, team=team), settings, now, covered, whole
+    )
+
+
+def _documents() -> "dict[str, Callable[[ReportRequest], ReportDocument]]":
+    try:
+        from dashboards.reports import finance, sre, team  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        from dashboards.reports.svg_charts import HOW  # noqa: PLC0415
+
+        raise UsageError(f"reports are not installed: {error.name} is missing", hint=HOW) from error
+    return {"finance": finance.document, "sre": sre.document, "team": team.document}
+
+
+def _writers() -> "dict[str, Callable[[ReportDocument], bytes]]":
+    from dashboards.reports import as_csv, as_html, as_md, as_pdf  # noqa: PLC0415
+
+    return {
+        "html": as_html.write,
+        "pdf": as_pdf.write,
+        "md": as_md.write,
+        "csv": as_csv.write,
+    }
+
+
+def _focus(
+    request: "ReportRequest", audience: str, team: str | None, version: str, *, parquet: bool
+) -> Report:
+    from dashboards.reports import focus  # noqa: PLC0415
+    from dashboards.reports.report_request import format_window  # noqa: PLC0415
+
+    charges = focus.rows(request.views, request.window, request.filters, version)
+    kind = "parquet" if parquet else "focus"
+    return Report(
+        name=file_name(audience, team, request.window, kind),
+        media_type=MEDIA[kind],
+        body=focus.as_parquet(charges.rows) if parquet else focus.as_csv(charges.rows),
+        title=f"FOCUS {version} charges, {format_window(request.window)}",
+        summary=charges.summary,
+    )
+
+
+def check_options(*, audience: str, fmt: str, team: str | None, focus_version: str = "1.2") -> None:
+    """Refuse what no report can be, before any work is done.
+
+    Raises:
+        UsageError: names what is wrong and the legal answers.
+    """
+    for option, value, answers in (
+        ("report", audience, AUDIENCES),
+        ("--format", fmt, FORMATS),
+        ("--focus-version", focus_version, FOCUS_VERSIONS),
+    ):
+        if value not in answers:
+            raise UsageError(f"{option} {value!r} is none of: {', '.join(answers)}")
+    if audience == "team" and not team:
+        raise UsageError(
+            "the team's report needs a team's name", hint="fallow report team --team NAME"
+        )
+    if audience != "team" and team and fmt != "focus":
+        raise UsageError(
+            f"--team goes with the team's report, not with {audience}'s",
+            hint=f"fallow report team --team {team}",
+        )
+
+
+def file_name(audience: str, team: str | None, window: Window, ending: str) -> str:
+    """Return a file's name that no file system, mail or bucket objects to."""
+    audience_name = "-".join(filter(None, (audience, _safe(team or ""))))
+    days = f"{window.start:%Y%m%d}-{window.end:%Y%m%d}"
+    return f"fallow-{audience_name}-{days}.{ENDINGS.get(ending, ending)}"
+
+
+def _safe(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip("._-")[:60]
+
+
+def summarise(document: "ReportDocument") -> str:
+    """Return a few lines of plain text: for a mail's body or a chat."""
+    figures = [f"{f.label}: {f.value}" + f" ({f.about})" * bool(f.about) for f in document.figures]
+    from dashboards.reports.amounts import strip_marks  # noqa: PLC0415
+
+    story = [f"{part.about}: {strip_marks(part.text)}" for part in document.story]
+    return "\n".join([*map(strip_marks, document.warnings), *story, "", *figures])

@@ -1,0 +1,143 @@
+"""Requests of people to the actor: approve, snooze, keep, undo. All are in the journal by name.
+
+The journal is a file of the process that acts: a request from another machine goes to that
+process, over HTTP (`runtime.service.api`).
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from fallow.errors import FallowError, UsageError
+from fallow.settings import Settings
+from fallow.window import format_duration
+from runtime.operations import findings, live_actor
+
+if TYPE_CHECKING:
+    from actions.cluster.client import KubeClient
+    from actions.journal import JournalState
+    from actions.journal.log import BrokenLink
+    from warehouse.lake import Warehouse
+
+LONGEST = timedelta(days=366)
+"""Nothing is kept or snoozed for longer at a time: what lasts belongs into a policy."""
+
+
+class ActionRequests:
+    """Requests of people to one process that holds the journal. Threads may share it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        warehouse: "Warehouse",
+        clock: Callable[[], datetime],
+        connect: "Callable[[Settings], KubeClient]" = live_actor.connect_cluster,
+    ) -> None:
+        self._settings, self._warehouse = settings, warehouse
+        self._clock, self._connect = clock, connect
+
+    def approve(self, request: str, by: str) -> dict[str, Any]:
+        """Agree to an action that waits for approval; return `request`, its whole id.
+
+        Raises:
+            UsageError: nothing of that name waits.
+            RefusedError: who requested it cannot approve, nor anybody twice.
+        """
+        from actions.loop.actor import approve  # noqa: PLC0415
+
+        with self._record(by, needed=True) as record:
+            return {"request": approve(record, request, by)}
+
+    def snooze(self, finding: str, length: timedelta, by: str) -> dict[str, Any]:
+        """Leave a finding alone for a while: nothing acts on it; return `finding` and `until`.
+
+        Raises:
+            UsageError: there is no such finding, or the length is not legal.
+        """
+        from actions.journal import event_types  # noqa: PLC0415
+
+        until = self._until(length)
+        finding_id = findings.read(self._warehouse, finding).id
+        with self._record(by) as record:
+            record.append(event_types.SNOOZED, finding_id, {"until": until.isoformat()})
+        return {"finding": finding_id, "until": until}
+
+    def keep(self, workload: str, length: timedelta, by: str) -> dict[str, Any]:
+        """Annotate a workload so that nothing stops it for a while; return it and `until`.
+
+        Raises:
+            UsageError: it is no Kind/namespace/name, there is none such, or the length is illegal.
+            RefusedError: the API does not let this process annotate it.
+            TemporaryError: the cluster does not answer.
+        """
+        until = self._until(length)
+        cluster = self._connect(self._settings)
+        with self._record(by) as record:
+            live_actor.keep_workload(self._settings, record, cluster, workload, until)
+        return {"workload": workload, "until": until}
+
+    def undo(self, action: str, by: str) -> dict[str, Any]:
+        """Give back what an action took; return `action` and what came of it, `result`.
+
+        Raises:
+            UsageError: no action, or several, begin with that.
+            RefusedError: it cannot be undone, and why.
+            TemporaryError: another process is acting, or the cluster does not answer.
+        """
+        with self._record(by, needed=True) as record:
+            actor = live_actor.actor(
+                self._settings,
+                record,
+                live_actor.NoEvidence(),
+                cluster=self._connect(self._settings),
+                policies=(),
+                clock=self._clock,
+            )
+            outcome = actor.undo(action, by)
+        return {"action": outcome.action, "result": outcome.result}
+
+    def _until(self, length: timedelta) -> datetime:
+        if length > LONGEST:
+            most = format_duration(LONGEST.total_seconds())
+            raise UsageError(
+                f"{format_duration(length.total_seconds())} is too long",
+                hint=f"legal: up to {most}",
+            )
+        return self._clock() + length
+
+    @contextmanager
+    def _record(self, by: str, *, needed: bool = False) -> "Iterator[JournalState]":
+        from actions.journal import JournalState  # noqa: PLC0415
+        from actions.journal.warehouse_copy import copy_journal  # noqa: PLC0415
+
+        path = live_actor.journal_path(self._settings)
+        if needed and not path.is_file():
+            raise UsageError(
+                f"there is no journal at {path}", hint="nothing has acted, or been asked for, yet"
+            )
+        with live_actor.journal(self._settings, self._clock, actor=by) as journal:
+            yield JournalState(journal).catch_up()
+            with suppress(FallowError):  # pages see it now; the next turn copies it anyway
+                copy_journal(journal, self._warehouse, self._settings.cluster)
+
+
+def verify_journal(
+    settings: Settings, warehouse: "Warehouse", clock: Callable[[], datetime]
+) -> "tuple[int, BrokenLink | None, int] | None":
+    """Check every link of the journal: rows, the first broken one, how many actions wait.
+
+    None = there is no journal yet.
+    """
+    from actions.journal import JournalState  # noqa: PLC0415
+    from actions.journal.warehouse_copy import read_copied_hashes  # noqa: PLC0415
+    from runtime.rendering import action_tables  # noqa: PLC0415
+
+    if not live_actor.journal_path(settings).is_file():
+        return None
+    with live_actor.journal(settings, clock, write=False) as journal:
+        # The copy first: rows that are written meanwhile are no loss.
+        broken = journal.verify(read_copied_hashes(warehouse, settings.cluster))
+        rows = len(journal.entries())
+        waits = 0 if broken else len(action_tables.approval_rows(JournalState(journal).catch_up()))
+    return rows, broken, waits

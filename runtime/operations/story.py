@@ -1,0 +1,154 @@
+"""From the ledger and the findings to the record of the report."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from dashboards.waste_report import (
+    OtherFinding,
+    PlantedScore,
+    StateTotal,
+    Story,
+    UnjudgedWorkload,
+    WasteRow,
+    in_order,
+)
+from fallow import money
+from fallow.models import Finding
+from fallow.protocols import Views
+from fallow.window import Window, format_duration
+from runtime.operations.findings import format_subject
+from runtime.operations.queries import sql
+
+if TYPE_CHECKING:
+    from analyzers.ranking import RankedFinding
+    from warehouse.audits import AuditFailure
+
+
+def build_story(
+    views: Views,
+    window: Window,
+    *,
+    cluster: str,
+    findings: Sequence[Finding],
+    others: "Sequence[RankedFinding]" = (),
+    failures: "Sequence[AuditFailure]" = (),
+    planted: PlantedScore | None = None,
+    notes: Sequence[str] = (),
+) -> Story:
+    """Gather what the report says of one cluster and window.
+
+    `findings` are reported as wastes of workloads, `others` by what they would save.
+    """
+    where = {"since": window.start, "until": window.end, "cluster": cluster}
+    states = views.query(sql("states"), where).to_pylist()
+    fleet = views.query(sql("fleet"), where).to_pylist()[0]
+    idle = [row["usd"] if row["state"] == "idle" else Decimal() for row in states]
+    usd, _ = money.split([row["usd"] for row in states], idle)
+    unpriced = sum(row["unpriced_gpu_hours"] or 0.0 for row in states)
+    if unpriced:
+        notes = [*notes, f"{unpriced:,.1f} GPU-hours have no price and no dollars in this story."]
+    return Story(
+        cluster=cluster,
+        window=window,
+        gpus=float(fleet["gpus"]),
+        nodes=int(fleet["nodes"]),
+        states=in_order(
+            [
+                StateTotal(row["state"], row["gpu_hours"], paid)
+                for row, paid in zip(states, usd, strict=True)
+            ]
+        ),
+        wastes=tuple(sum_wastes(findings, window)),
+        others=tuple(_other(row) for row in others if row.gpu_hours or row.usd),
+        unjudged=tuple(_unjudged(row) for row in views.query(sql("unjudged"), where).to_pylist()),
+        planted=planted,
+        audit_failures=tuple(str(failure) for failure in failures),
+        prices=_prices(states),
+        notes=tuple(notes),
+    )
+
+
+def sum_wastes(findings: Sequence[Finding], window: Window) -> list[WasteRow]:
+    """Add the findings of a workload up by kind; the most expensive first."""
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for finding in findings:
+        s = finding.subject
+        key = (s.cluster, s.namespace, s.workload_kind, s.workload, finding.kind)
+        groups.setdefault(key, []).append(finding)
+    # In cents that sum to what is rounded once: "idle and held" is what was found.
+    usd = money.apportion([_sum(group) for group in groups.values()])
+    wastes = [_waste(group, window, paid) for group, paid in zip(groups.values(), usd, strict=True)]
+    return sorted(wastes, key=lambda w: (-(w.usd or Decimal()), -w.gpu_hours, w.workload))
+
+
+def _sum(group: Sequence[Finding]) -> Decimal | None:
+    priced = [f.usd for f in group if f.usd is not None]
+    return sum(priced, Decimal()) if priced else None
+
+
+def _waste(group: Sequence[Finding], window: Window, usd: Decimal | None) -> WasteRow:
+    largest = max(group, key=lambda f: (f.gpu_hours, f.id))
+    subject = largest.subject
+    first = min(f.window.start for f in group)
+    times = f", {len(group)} times" if len(group) > 1 else ""
+    unsure = sum(f.evidence == "suspected" for f in group)
+    if largest.evidence == "confirmed" and unsure:
+        times += f" ({unsure} only suspected)"
+    if len(group) == 1 and largest.window.end >= window.end:
+        times = f" ({format_duration((window.end - first).total_seconds())})"
+    advice = largest.recommendations[0] if largest.recommendations else None
+    return WasteRow(
+        workload=f"{subject.namespace}/{subject.workload}",
+        owner=f"{subject.team or subject.namespace} ({subject.workload_kind})",
+        kind=largest.kind,
+        since=f"{first:%a %Y-%m-%d %H:%M}{times}",
+        gpu_hours=sum(f.gpu_hours for f in group),
+        usd=usd,
+        evidence=largest.evidence,
+        why=describe_reason(largest),
+        advice=f"{advice.verb} {advice.target}: {advice.why}" if advice else "",
+        finding=largest.id,
+    )
+
+
+def _other(row: "RankedFinding") -> OtherFinding:
+    finding, advice = row.finding, row.finding.recommendations[0]
+    return OtherFinding(
+        subject=format_subject(finding.subject),
+        analyzer=finding.analyzer,
+        kind=finding.kind,
+        saving=advice.saving,
+        gpu_hours=row.gpu_hours,
+        usd=_cents(row.usd),
+        evidence=finding.evidence,
+        why=describe_reason(finding),
+        advice=f"{advice.verb} {advice.target}",
+        finding=finding.id,
+    )
+
+
+def describe_reason(finding: Finding) -> str:
+    """Say in words what a finding rests on."""
+    return str(finding.details.get("why", finding.kind))
+
+
+def _unjudged(row: dict[str, Any]) -> UnjudgedWorkload:
+    contradicted = float(row["conflict_device_hours"]) > 0
+    why = "witnesses contradict each other" if contradicted else "telemetry missing"
+    return UnjudgedWorkload(f"{row['namespace']}/{row['workload']}", float(row["gpu_hours"]), why)
+
+
+def _prices(states: Sequence[dict[str, Any]]) -> str:
+    oldest = [r["oldest_price"] for r in states if r["oldest_price"] is not None]
+    newest = [r["newest_price"] for r in states if r["newest_price"] is not None]
+    if not oldest:
+        return ""
+    first, last = min(oldest), max(newest)
+    if first.date() == last.date():
+        return f"as of {last:%Y-%m-%d}"
+    return f"as of {first:%Y-%m-%d} to {last:%Y-%m-%d}"
+
+
+def _cents(usd: Decimal | None) -> Decimal | None:
+    return None if usd is None else money.cents(usd)

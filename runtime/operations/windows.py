@@ -1,0 +1,201 @@
+"""Which window a command covers: the one requested, the last days, or the data's own extent."""
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from fallow.errors import UsageError
+from fallow.protocols import Views
+from fallow.window import Window, format_duration, parse_duration, parse_timestamp
+from warehouse import coverage
+from warehouse.coverage import WindowCoverage
+
+DEFAULT_LENGTH = timedelta(days=7)
+SAMPLE_EVERY = timedelta(seconds=60)
+STALE_AFTER = timedelta(hours=6)
+"""Data that end longer ago than this end the default window."""
+
+
+def extent(views: Views, cluster: str | None = None) -> Window | None:
+    """Return from the first sample of any device to the end of the last; None = no sample."""
+    row = views.query(
+        "SELECT min(first_seen) AS first, max(last_seen) AS last FROM device "
+        "WHERE $cluster IS NULL OR cluster = $cluster",
+        {"cluster": cluster},
+    ).to_pylist()[0]
+    if row["first"] is None or row["last"] is None or row["last"] <= row["first"]:
+        return None
+    return Window(row["first"].replace(tzinfo=UTC), row["last"].replace(tzinfo=UTC))
+
+
+def inventory_extent(views: Views, cluster: str | None = None) -> Window | None:
+    """Return from the first poll of any node or pod to the last; None = none was seen."""
+    row = views.query(
+        "SELECT min(first_seen) AS first, max(last_seen) AS last "
+        "FROM (SELECT cluster, first_seen, last_seen FROM node "
+        "UNION ALL SELECT cluster, first_seen, last_seen FROM pod) "
+        "WHERE $cluster IS NULL OR cluster = $cluster",
+        {"cluster": cluster},
+    ).to_pylist()[0]
+    if row["first"] is None or row["last"] is None:
+        return None
+    # An inventory may be one poll: a window needs a length.
+    last = max(row["last"], row["first"] + timedelta(seconds=1))
+    return Window(row["first"].replace(tzinfo=UTC), last.replace(tzinfo=UTC))
+
+
+def require_extent(views: Views, cluster: str | None = None, *, inventory: bool = False) -> Window:
+    """Return the data's extent; with `inventory`, that of nodes and pods where no device was seen.
+
+    Raises:
+        UsageError: the warehouse holds no telemetry.
+    """
+    data_extent = extent(views, cluster)
+    if data_extent is None and inventory:
+        data_extent = inventory_extent(views, cluster)
+    if data_extent is None:
+        subject = "no telemetry" if cluster is None else f"no telemetry of cluster {cluster!r}"
+        raise UsageError(
+            f"the warehouse holds {subject}",
+            hint="fallow import, fallow collect --once or fallow demo bring some in",
+        )
+    return data_extent
+
+
+def parse(text: str, now: datetime) -> Window:
+    """Read `7d` (the last seven days) or `START/END` (moments, or durations ago).
+
+    Raises:
+        UsageError: the text is neither, or the window is empty.
+    """
+    return coverage.parse_window(text, now, now)
+
+
+def choose(
+    views: Views,
+    text: str | None,
+    now: datetime,
+    cluster: str | None = None,
+    *,
+    inventory: bool = False,
+) -> tuple[Window, str]:
+    """Return the window and what to say about it.
+
+    Without `text`: the last seven days; where the data end more than `STALE_AFTER` ago, the last
+    seven days of the data. With `inventory`, nodes and pods will do where no device was sampled.
+
+    Raises:
+        UsageError: the text is no window, or the warehouse holds no telemetry.
+    """
+    data_extent = require_extent(views, cluster, inventory=inventory)
+    if text is not None:
+        requested = parse(text, now)
+        if requested.end <= data_extent.start or requested.start >= data_extent.end:
+            return (
+                requested,
+                (
+                    f"{format_window(requested)}: nothing lies there; "
+                    f"the data are {format_window(data_extent)}"
+                ),
+            )
+        return requested, format_window(requested)
+    if data_extent.start >= now:
+        return (
+            data_extent,
+            f"{format_window(data_extent)}: all there is, for nothing lies in the last 7d",
+        )
+    end = min(now, data_extent.end)
+    window = Window(max(end - DEFAULT_LENGTH, data_extent.start), end)
+    old = f": the data end {format_duration((now - end).total_seconds())} ago"
+    return window, format_window(window) + (old if now - end > STALE_AFTER else "")
+
+
+class CoveredHours(msgspec.Struct, frozen=True):
+    """The hours that figures cover.
+
+    `window` is whole hours, as the ledger has them; `judged` is as much of it as analyzers judge:
+    nothing after now or after the newest data, unless it was requested.
+    """
+
+    window: Window
+    judged: Window
+    notes: tuple[str, ...]
+    coverage: WindowCoverage
+
+
+def covered_hours(
+    views: Views,
+    text: str | None,
+    now: datetime,
+    cluster: str | None = None,
+    *,
+    inventory: bool = False,
+    lag: timedelta = STALE_AFTER,
+    every: timedelta = SAMPLE_EVERY,
+) -> CoveredHours:
+    """Return the hours that figures of the requested window cover, and what to say about them.
+
+    `7d` (and no text) ends at the newest hour in the ledger, where a cluster that is more than
+    `lag` behind the newest one does not count; `7d/now` ends now. Data are stale where the newest
+    sample is older than three intervals, or than three `every`.
+
+    Raises:
+        UsageError: as `choose`.
+    """
+    newest = coverage.find_newest(views, lag, cluster)
+    data_extent = extent(views, cluster)
+    relative = (
+        (text is None or "/" not in text) and data_extent is not None and data_extent.start < now
+    )
+    if newest is None or data_extent is None or not relative:
+        relative = False
+        requested, note = choose(views, text, now, cluster, inventory=inventory)
+        window = requested.whole()
+        if window != requested:
+            note = f"{format_window(window)}: the ledger has whole hours; requested was {note}"
+    else:
+        end = min(newest.end, now.replace(minute=0, second=0, microsecond=0) + coverage.HOUR)
+        requested = coverage.parse_window(text or "7d", now, end)
+        if text is None:
+            requested = Window(
+                max(requested.start, min(data_extent.start, end - coverage.HOUR)), end
+            )
+        window = requested.whole()
+        note = format_window(window)
+    covered = coverage.measure_coverage(views, window, newest.behind if newest else {}, cluster)
+    note += f"; {covered.spoken}"
+    if relative and now > window.end:
+        age = format_duration((now - window.end).total_seconds())
+        note += f"; the newest hour in the ledger ended {age} ago"
+    stale = coverage.name_stale(coverage.read_ages(views, cluster), now, every)
+    notes = (note, *covered.late(now), *(f"STALE: {line}" for line in stale))
+    until = min(window.end, now, data_extent.end if data_extent else now)
+    if not relative:
+        until = max(until, requested.end)
+    elif until <= window.start:
+        until = window.end
+    return CoveredHours(window, Window(window.start, until), notes, covered)
+
+
+def end_window(window: str | None, until: str | None, now: datetime) -> str | None:
+    """Return the text of a window that ends at `until`: `now`, a moment, or a duration ago.
+
+    Raises:
+        UsageError: the window is no length, or `until` is no moment.
+    """
+    if until is None:
+        return window
+    if window is not None and "/" in window:
+        raise UsageError(
+            f"--until goes with a length, not with --window {window}",
+            hint="--window 7d --until now",
+        )
+    end = parse_timestamp(until, now=now)
+    start = end - (parse_duration(window) if window else DEFAULT_LENGTH)
+    return f"{start.isoformat()}/{end.isoformat()}"
+
+
+def format_window(window: Window) -> str:
+    """Write a window as people say it."""
+    length = format_duration(window.seconds)
+    return f"{window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M} UTC ({length})"

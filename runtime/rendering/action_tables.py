@@ -1,0 +1,164 @@
+"""Actions, steps and requests as rows for eyes and machines."""
+
+from typing import Any
+
+import msgspec
+
+from actions.journal import ActionState, JournalState
+from actions.loop.actor import find_by_prefix
+from actions.loop.protocols import TurnReport
+from runtime.rendering.tables import document, render
+
+MOST_REASONS = 3
+
+
+def step_rows(report: TurnReport) -> list[dict[str, Any]]:
+    """Return what a turn did, or would do, one row per step; then what it holds and refuses."""
+    taken_keys = {(t.decision.policy, t.decision.finding) for t in report.taken}
+    rows = [
+        _step_row(t.decision, t.result, t.reasons or t.decision.reasons, t.action)
+        for t in report.taken
+    ]
+    if report.plan is None:
+        return rows
+    rows += [
+        _step_row(decision, decision.ruling, decision.reasons, None)
+        for decision in report.plan.decisions
+        if (decision.policy, decision.finding) not in taken_keys and decision.step != "observe"
+    ]
+    rows += [
+        {
+            "action": None,
+            "policy": refused.policy or None,
+            "finding": refused.finding,
+            "workload": _format_subject(refused.subject),
+            "do": None,
+            "step": None,
+            "result": "refused",
+            "gpus": None,
+            "usd_per_day": None,
+            "why": _format_reasons(refused.reasons),
+        }
+        for refused in report.plan.refused
+    ]
+    return rows
+
+
+def step_notes(report: TurnReport) -> list[str]:
+    """Return what is said beside the rows."""
+    lines = [f"{reason.gate}: {reason.text}" for reason in report.halted]
+    if report.plan is not None and report.plan.aborted is not None:
+        lines.append(f"nothing is done at all: {report.plan.aborted.text}")
+    lines += list(report.notes)
+    for outcome in report.closed:
+        reasons = "; ".join(reason.text for reason in outcome.reasons)
+        lines.append(
+            f"action {outcome.action}: {outcome.result}" + (f" ({reasons})" if reasons else "")
+        )
+    if report.open:
+        lines.append(f"under way, the next turn verifies: {', '.join(report.open)}")
+    if report.dry_run:
+        lines.append("a dry run: nothing was written; --yes acts")
+    return lines
+
+
+def action_rows(record: JournalState) -> list[dict[str, Any]]:
+    """Return every action, the newest first."""
+    return [_action_row(state) for state in sorted(record.actions.values(), key=_newest_first)]
+
+
+def approval_rows(record: JournalState) -> list[dict[str, Any]]:
+    """Return what waits for approval, in the shape of actions."""
+    rows = []
+    for request in record.approval_requests.values():
+        if record.approvals(request.policy, request.finding):
+            continue
+        rows.append(
+            {
+                "action": request.decision,
+                "at": request.at,
+                "policy": request.policy,
+                "workload": _format_subject(request.subject),
+                "do": request.verb,
+                "result": "waits for approval",
+                "by": request.by,
+                "freed_gpus": None,
+                "why": None,
+            }
+        )
+    return rows
+
+
+def render_action(record: JournalState, prefix: str, output: str) -> str:
+    """Return one action with all that the journal says about it.
+
+    Raises:
+        UsageError: no action, or several, begin with `prefix`.
+    """
+    action = find_by_prefix(prefix, record.actions, "action")
+    state = record.actions[action]
+    rows = [
+        {"seq": e.seq, "at": e.at, "kind": e.kind, "by": e.actor, "document": e.document}
+        for e in record.journal.entries(key=action)
+    ]
+    if output == "json":
+        action_body: Any = msgspec.to_builtins(state.action, enc_hook=str)
+        return document("action", {"action": action_body, "rows": rows})
+    summary = render([_action_row(state)], output, noun="action")
+    short = [{**row, "document": _shorten_document(row)} for row in rows]
+    return summary + "\n" + render(short, output, noun="rows")
+
+
+def _shorten_document(row: dict[str, Any]) -> str:
+    if row["kind"] == "intent":
+        intent = row["document"]["action"]["intent"]
+        return f"{len(intent['changes'])} changes, {len(intent['undo'])} to undo them"
+    return msgspec.json.encode(row["document"]).decode()[:100]
+
+
+def _action_row(state: ActionState) -> dict[str, Any]:
+    action, outcome = state.action, state.outcome
+    result = "under way" if outcome is None or state.is_open else outcome.result
+    why = _format_reasons(outcome.reasons) if outcome else None
+    if state.restored is not None:
+        why = f"taken back by {state.restored.by} at {state.restored.at:%Y-%m-%d %H:%M} UTC"
+    return {
+        "action": action.id,
+        "at": action.at,
+        "policy": action.decision.policy,
+        "workload": _format_subject(action.decision.subject),
+        "do": action.decision.verb,
+        "result": result,
+        "by": action.actor,
+        "freed_gpus": outcome.freed_gpus if outcome else None,
+        "why": why,
+    }
+
+
+def _step_row(decision: Any, result: str, reasons: Any, action: str | None) -> dict[str, Any]:
+    return {
+        "action": action,
+        "policy": decision.policy,
+        "finding": decision.finding,
+        "workload": _format_subject(decision.subject),
+        "do": decision.verb,
+        "step": decision.step,
+        "result": result,
+        "gpus": decision.gpus,
+        "usd_per_day": decision.usd_per_day,
+        "why": _format_reasons(reasons),
+    }
+
+
+def _format_subject(subject: tuple[str, str, str, str]) -> str:
+    return "/".join(filter(None, subject[1:]))
+
+
+def _format_reasons(reasons: Any) -> str | None:
+    texts = [reason.text for reason in reasons]
+    more = f" (and {len(texts) - MOST_REASONS} more)" if len(texts) > MOST_REASONS else ""
+    return "; ".join(texts[:MOST_REASONS]) + more or None
+
+
+def _newest_first(state: ActionState) -> float:
+    return -state.action.at.timestamp()

@@ -1,0 +1,186 @@
+"""How work and stories are shown: progress on a terminal's stderr, the story on stdout."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, get_args
+
+import msgspec
+
+from dashboards import waste_report as page
+from dashboards.waste_report import Story
+from fallow import money
+from runtime.operations import reconcile
+from runtime.rendering.tables import Rows, document, render, write_text
+
+if TYPE_CHECKING:
+    from analyzers.ranking import RankedFinding
+    from analyzers.waterfall import SavedAmount, SavingsWaterfall
+
+Progress = Callable[[str, float], None]
+"""Say what is being done and which part (0-1) of it is."""
+
+CLASSES = {
+    "quick win": "quick wins: one setting, undone as fast",
+    "advanced": "advanced: a project each",
+    "continuous": "continuous: a practice",
+    None: "to know: nothing is recommended",
+}
+TERMINAL_COLUMNS = (
+    "id", "impact", "analyzer", "kind", "evidence", "namespace", "workload", "team",
+    "gpu_hours", "usd", "saves_usd", "do",
+)  # fmt: skip
+"""What a terminal has room for; `-o csv` has every column."""
+WIDE = 100
+NARROW = 60
+
+
+@contextmanager
+def show_progress() -> Iterator[Progress]:
+    """Show one progress bar on stderr where it is a terminal; say nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda _label, _part: None
+        return
+    from rich.console import Console  # noqa: PLC0415  (only people on a terminal pay for it)
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import Progress as Bar  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda label, part: bar.update(task, description=label, completed=part)
+
+
+def show_story(story: Story, output: str) -> None:
+    """Write a story on stdout: for eyes, Markdown, JSON, or its states as CSV."""
+    write_text(render_story(story, output))
+
+
+def render_story(story: Story, output: str) -> str:
+    """Return a story as text in the requested format."""
+    if output == "json":
+        body = msgspec.structs.asdict(story)
+        return document("story", {**body, "gpu_hours": story.gpu_hours, "usd": story.usd})
+    if output == "csv":
+        return render([msgspec.structs.asdict(s) for s in story.states], "csv", noun="states")
+    if output == "md":
+        return page.markdown(story)
+    terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size((WIDE, 24)).columns if terminal else WIDE
+    colour = terminal and not os.environ.get("NO_COLOR")
+    return page.terminal(story, width=max(NARROW, min(width, 120)), colour=colour)
+
+
+def render_analysis(
+    ranked: "Sequence[RankedFinding]", waterfall: "SavingsWaterfall", output: str, top: int = 0
+) -> str:
+    """Return findings by effort class, the `top` most expensive of each, and their waterfall."""
+    parts: list[tuple[str, Rows]] = []
+    for effort, title in CLASSES.items():
+        rows = [_finding_row(row) for row in ranked if row.effort == effort]
+        if rows:
+            top_rows = rows[:top] if top else rows
+            counted = (
+                f"{len(top_rows)} of {len(rows)}" if len(top_rows) < len(rows) else f"{len(rows)}"
+            )
+            parts.append((f"{title} ({counted})", top_rows))
+    parts.append(("what they save together", waterfall_rows(waterfall)))
+    stands = "".join(f"\n{line}" for line in reconcile.lines(waterfall))
+    text = (
+        render_tables(parts, output) if ranked else "nothing\n" + render_tables(parts[-1:], output)
+    )
+    return f"{text}{stands}\n" if stands else text
+
+
+def waterfall_rows(waterfall: "SavingsWaterfall") -> list[dict[str, Any]]:
+    """Return the waterfall as lines: the bill, what each analyzer's advice saves, what is left."""
+    bill, whole = waterfall.bill, waterfall.saved()
+    lines = [_waterfall_row("the bill", "", waterfall, bill, len(waterfall.steps))]
+    seen = dict.fromkeys((s.analyzer, s.saving, s.evidence) for s in waterfall.steps)
+    for analyzer, saving, evidence in seen:
+        only = {"analyzer": analyzer, "saving": saving, "evidence": evidence}
+        count = sum(all(getattr(s, k) == v for k, v in only.items()) for s in waterfall.steps)
+        kind = f"{saving}, {evidence}"
+        lines.append(
+            _waterfall_row(f"- {analyzer}", kind, waterfall, waterfall.saved(**only), count)
+        )
+    left = bill.gpu_hours - whole.gpu_hours
+    usd = None if bill.usd is None else bill.usd - (whole.usd or 0)
+    lines.append(_waterfall_row("= left", "", waterfall, type(bill)(left, usd), None))
+    if bill.usd is not None:
+        lines[0]["usd"] = money.cents(bill.usd)
+        parts = money.apportion([line["usd"] for line in lines[1:]], lines[0]["usd"])
+        for line, part in zip(lines[1:], parts, strict=True):
+            line["usd"] = part
+    return lines
+
+
+def waterfall_document(waterfall: "SavingsWaterfall") -> dict[str, Any]:
+    """Return the waterfall for `fallow.findings/v1`: bill, savings by kind, every step."""
+    from analyzers.ranking import classify_impact  # noqa: PLC0415
+    from fallow.models import Saving  # noqa: PLC0415
+
+    whole = waterfall.saved()
+    savings = {name: waterfall.saved(saving=name) for name in get_args(Saving)}
+    kinds = {name: waterfall.saved(evidence=name) for name in ("confirmed", "suspected")}
+    steps = dict(enumerate(step.marginal for step in waterfall.steps))
+    marginal = _in_cents(steps, whole)
+    return {
+        "bill": msgspec.structs.asdict(waterfall.bill),
+        "saved": msgspec.structs.asdict(whole),
+        "by_saving": _in_cents(savings, whole),
+        "by_evidence": _in_cents(kinds, whole),
+        "steps": [
+            {
+                **msgspec.structs.asdict(step),
+                "marginal": marginal[number],
+                "impact": classify_impact(step.marginal, waterfall.bill),
+            }
+            for number, step in enumerate(waterfall.steps)
+        ],
+    }
+
+
+def _in_cents(
+    parts: "Mapping[Any, SavedAmount]", whole: "SavedAmount"
+) -> dict[Any, dict[str, Any]]:
+    """Return amounts whose dollars, in cents, sum to those of the whole."""
+    target = None if whole.usd is None else money.cents(whole.usd)
+    usd = money.apportion([part.usd for part in parts.values()], target)
+    return {
+        name: {**msgspec.structs.asdict(part), "usd": paid}
+        for (name, part), paid in zip(parts.items(), usd, strict=True)
+    }
+
+
+def _finding_row(row: "RankedFinding") -> dict[str, Any]:
+    from runtime.operations.findings import row as flat  # noqa: PLC0415
+
+    whole = flat(row)
+    return {name: whole[name] for name in TERMINAL_COLUMNS}
+
+
+def _waterfall_row(
+    label: str, kind: str, waterfall: "SavingsWaterfall", amount: "SavedAmount", count: int | None
+) -> dict[str, Any]:
+    bill = waterfall.bill
+    if bill.usd and amount.usd is not None:
+        share = float(amount.usd / bill.usd)
+    else:
+        share = amount.gpu_hours / bill.gpu_hours if bill.gpu_hours else 0.0
+    return {
+        "step": label,
+        "saving": kind or None,
+        "advice": count,
+        "gpu_hours": amount.gpu_hours,
+        "usd": amount.usd,
+        "pct": 100 * share,
+    }
+
+
+def render_tables(parts: "Sequence[tuple[str, Rows]]", output: str) -> str:
+    """Return tables under their titles."""
+    mark = "## " if output == "md" else ""
+    return "\n".join(f"{mark}{title}\n\n{render(rows, output, noun='')}" for title, rows in parts)

@@ -1,0 +1,334 @@
+"""Plans, refusals and back-tests as rows, documents and sentences."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from fallow.action_models import Decision, Reason
+from fallow.window import format_duration
+from runtime.rendering.tables import render
+
+if TYPE_CHECKING:
+    from actions.backtest import Backtest
+    from actions.plan import RefusedCase
+    from runtime.operations.plans import PlanResult, WhyNotReport
+
+SIGNS = {"allow": {"act": "+", "snapshot": "+"}, "hold": {}, "deny": {}}
+"""+ it would be done now, ~ its owner is notified or it is observed, = hold, - deny."""
+PERCENT = 100
+
+
+def rows(result: "PlanResult", top: int = 0) -> list[dict[str, Any]]:
+    """Return a plan as a diff: what would be done, what is held, what is refused, with why."""
+    by_hand = {s.policy: s.why for s in result.by_hand}
+    table_rows = [
+        _decision_row(d, result, by_hand.get(d.policy, "")) for d in result.plan.decisions
+    ] + [_refusal_row(r, result) for r in result.plan.refused]
+    order = "+~=-"
+    table_rows.sort(key=lambda row: (order.index(row[""]), -(row["usd_per_day"] or 0)))
+    return table_rows[:top] if top else table_rows
+
+
+def document(result: "PlanResult") -> dict[str, Any]:
+    """Return a plan as `fallow.plan/v1`."""
+    allowed = allowed_decisions(result)
+    return {
+        "at": result.at,
+        "aborted": result.plan.aborted,
+        "saves": {
+            "workloads": len(allowed),
+            "gpus": round(sum(d.gpus for d in allowed), 6),
+            "gpu_hours_per_day": round(sum(d.gpu_hours_per_day or 0 for d in allowed), 4),
+            "usd_per_day": _usd(allowed),
+        },
+        "decisions": msgspec.to_builtins(result.plan.decisions, builtin_types=(Decimal,)),
+        "refused": msgspec.to_builtins(result.plan.refused),
+        "cases": [
+            {"id": f.id, "since": f.window.start, "gpu_hours": f.gpu_hours, "usd": f.usd}
+            for f in result.findings.values()
+        ],
+        "trusted_by_hand": [
+            {"policy": s.policy, "by": s.by, "at": s.at, "reason": s.reason} for s in result.by_hand
+        ],
+        "notes": list(result.notes),
+    }
+
+
+def allowed_decisions(result: "PlanResult") -> list[Decision]:
+    """Return the decisions that would be carried out now."""
+    if result.plan.aborted is not None:
+        return []
+    return [d for d in result.plan.decisions if _sign(d) == "+"]
+
+
+def plan_notes(result: "PlanResult") -> list[str]:
+    """Return what is said beside a plan."""
+    lines = [*result.notes, *(f"policy {s.policy} is {s.why}" for s in result.by_hand)]
+    if result.plan.aborted is not None:
+        lines.append(f"nothing is done: {result.plan.aborted.text}")
+    allowed = allowed_decisions(result)
+    if allowed:
+        hours = sum(d.gpu_hours_per_day or 0 for d in allowed)
+        usd = _usd(allowed)
+        money = "at no known price" if usd is None else f"${usd:,.2f} a day"
+        gpus = sum(d.gpus for d in allowed)
+        lines.append(
+            f"+ {len(allowed)} would be acted upon now: {gpus:g} GPUs, {hours:,.1f} GPU-hours "
+            f"and {money} as long as nothing changes"
+        )
+    else:
+        lines.append("nothing would be acted upon now")
+    for gate, count in Counter(r.reasons[0].gate for r in result.plan.refused if r.reasons).items():
+        lines.append(f"- {count} refused first by gate '{gate}'")
+    lines.append("fallow why-not WORKLOAD tells every gate's answer")
+    return lines
+
+
+def _decision_row(decision: Decision, result: "PlanResult", by_hand: str = "") -> dict[str, Any]:
+    cluster, kind, namespace, name = decision.subject
+    del cluster
+    why = _format_reasons(decision.reasons) if decision.ruling != "allow" else by_hand
+    if decision.next_at is not None:
+        why = f"until {decision.next_at:%Y-%m-%d %H:%M}: {why}"
+    return {
+        "": _sign(decision),
+        "step": decision.step,
+        "ruling": decision.ruling,
+        "workload": f"{kind}/{namespace}/{name}",
+        "since": _case_start(result, decision.finding),
+        "do": decision.verb,
+        "policy": decision.policy,
+        "gpus": decision.gpus,
+        "usd_per_day": decision.usd_per_day,
+        "gpu_hours_per_day": decision.gpu_hours_per_day,
+        "why": why,
+        "id": decision.id,
+    }
+
+
+def _refusal_row(refused: "RefusedCase", result: "PlanResult") -> dict[str, Any]:
+    _, kind, namespace, name = refused.subject
+    facts = next((f for f in result.facts if f.finding.id == refused.finding), None)
+    return {
+        "": "-",
+        "step": "",
+        "ruling": "deny",
+        "workload": f"{kind}/{namespace}/{name}",
+        "since": _case_start(result, refused.finding),
+        "do": facts.recommendation.verb if facts else "",
+        "policy": refused.policy or "none",
+        "gpus": facts.gpus if facts else None,
+        "usd_per_day": facts.usd_per_day if facts else None,
+        "gpu_hours_per_day": facts.recommendation.gpu_hours_per_day if facts else None,
+        "why": _format_reasons(refused.reasons),
+        "id": refused.finding,
+    }
+
+
+def _case_start(result: "PlanResult", finding: str) -> datetime | None:
+    """Return when a case began, as tables show times."""
+    case = result.findings.get(finding)
+    return None if case is None else case.window.start.replace(tzinfo=None)
+
+
+def _sign(decision: Decision) -> str:
+    if decision.ruling != "allow":
+        return "="
+    return SIGNS["allow"].get(decision.step, "~")
+
+
+def _format_reasons(reasons: Sequence[Reason]) -> str:
+    """Return the first reason, and how many there are besides."""
+    if not reasons:
+        return ""
+    first, more = reasons[0], len(reasons) - 1
+    return f"{first.gate}: {first.text}" + (f" (+{more})" if more else "")
+
+
+def _usd(decisions: Sequence[Decision]) -> Decimal | None:
+    prices = [d.usd_per_day for d in decisions]
+    if not prices or None in prices:
+        return None
+    return sum((u for u in prices if u is not None), Decimal(0))
+
+
+def answer_rows(report: "WhyNotReport") -> list[dict[str, Any]]:
+    """Return every gate's answer as a row."""
+    return [
+        {
+            "policy": policy,
+            "finding": finding.id,
+            "since": finding.window.start,
+            "gate": answer.gate,
+            "asks": answer.asks,
+            "answer": "yes" if answer.open else "no",
+            "said": "" if answer.open else answer.said,
+            "until": answer.until,
+            "what_would_help": answer.way,
+        }
+        for finding, policy, gates in report.cases
+        for answer in gates
+    ]
+
+
+def render_answers(report: "WhyNotReport", output: str, *, every: bool) -> str:
+    """Write the answers for people: case by case, the shut gates (`every`: all)."""
+    parts = []
+    for finding, policy, gates in report.cases:
+        shut = [a for a in gates if every or not a.open]
+        head = (
+            f"{finding.kind} {finding.id}, {finding.verdict} since "
+            f"{finding.window.start:%Y-%m-%d %H:%M} UTC "
+            f"({format_duration(finding.window.seconds)}), under policy {policy}: "
+            f"{sum(a.open for a in gates)} of {len(gates)} gates open"
+        )
+        listed = [
+            {
+                "gate": a.gate,
+                "answer": "yes" if a.open else "no",
+                "said": "" if a.open else a.said,
+                "what would help": "" if a.open else a.way,
+            }
+            for a in shut
+        ]
+        body = render(listed, output, noun="gates") if listed else "every gate is open\n"
+        parts.append(f"{head}\n{body}")
+    return "\n".join(parts)
+
+
+def stop_rows(backtest: "Backtest", top: int = 0) -> list[dict[str, Any]]:
+    """Return what would have been stopped, as rows."""
+    listed = backtest.stops[:top] if top else backtest.stops
+    return [
+        {
+            "at": s.at.replace(tzinfo=None),
+            "workload": f"{s.subject[1]}/{s.subject[2]}/{s.subject[3]}",
+            "do": s.verb,
+            "gpus": s.gpus,
+            "idle_since": s.idle_since.replace(tzinfo=None),
+            "gpu_hours": s.gpu_hours,
+            "usd": s.usd,
+            "used_again": None if s.used_at is None else s.used_at.replace(tzinfo=None),
+            "regretted": {True: "yes", False: "no", None: "unknown"}[s.regretted],
+        }
+        for s in listed
+    ]
+
+
+def backtest_document(backtest: "Backtest") -> dict[str, Any]:
+    """Return a back-test as `fallow.backtest/v1`."""
+    low, high = backtest.interval
+    return {
+        "policy": backtest.policy,
+        "fingerprint": backtest.fingerprint,
+        "window": backtest.window,
+        "step_s": backtest.step.total_seconds(),
+        "moments": backtest.moments,
+        "exact": backtest.exact,
+        "cases": backtest.cases,
+        "told": backtest.told,
+        "stopped": len(backtest.stops),
+        "gpu_hours": round(backtest.gpu_hours, 4),
+        "usd": backtest.usd,
+        "regret": {
+            "within_s": backtest.within.total_seconds(),
+            "judged": backtest.judged,
+            "regretted": backtest.regretted,
+            "rate": backtest.rate,
+            "interval_95": [round(low, 6), round(high, 6)],
+            "upper_end_95": round(backtest.proof.upper_end, 6),
+            "declared": backtest.declared,
+            "met": backtest.met,
+            "more_stops": 0 if backtest.met else backtest.proof.missing_stops,
+            "more_days": 0 if backtest.met else backtest.proof.missing_days,
+        },
+        "held": msgspec.to_builtins(backtest.held),
+        "aborted": [
+            {"at": at, "gate": reason.gate, "text": reason.text} for at, reason in backtest.aborted
+        ],
+        "unknown": list(backtest.unknown),
+        "stops": stop_rows(backtest),
+        "unresolved": [
+            {
+                "workload": _format_subject(case.subject),
+                "idle_since": case.idle_since,
+                "until": case.until,
+                "gpu_hours": case.gpu_hours,
+                "usd": case.usd,
+                "why": case.why,
+            }
+            for case in backtest.unresolved
+        ],
+    }
+
+
+def backtest_notes(backtest: "Backtest", top: int = 0) -> list[str]:
+    """Return a back-test's verdict in sentences; `top`: cases named, 0 = all."""
+    start, end = backtest.window.start, backtest.window.end
+    usd = backtest.usd
+    money = "at no known price" if usd is None else f"${usd:,.2f}"
+    scope = (
+        f"policy {backtest.policy} ({backtest.fingerprint}) from {start:%Y-%m-%d %H:%M} to "
+        f"{end:%Y-%m-%d %H:%M} UTC, {backtest.moments} moments every "
+        f"{format_duration(backtest.step.total_seconds())}"
+    )
+    freed = (
+        f"{backtest.cases} cases, {backtest.told} owners told, {len(backtest.stops)} stopped: "
+        f"{backtest.gpu_hours:,.1f} GPU-hours freed, {money}"
+    )
+    lines = [scope, freed, _describe_reversals(backtest)]
+    if backtest.unknown:
+        named = ", ".join(backtest.unknown)
+        lines.append(f"unknown to a back-test, not counted as met, asked at each act: {named}")
+    lines += [
+        f"held by {block.gate}{f' ({block.what})' if block.what else ''}: {block.cases} cases, "
+        f"{block.never} of them to the end"
+        for block in backtest.held
+    ]
+    if backtest.aborted:
+        at, reason = backtest.aborted[0]
+        lines.append(
+            f"{len(backtest.aborted)} moments aborted whole, first at {at:%Y-%m-%d %H:%M}: "
+            f"{reason.text}"
+        )
+    return [*lines, *_unresolved_notes(backtest, top)]
+
+
+def _unresolved_notes(backtest: "Backtest", top: int) -> list[str]:
+    """Return the cases whose object could not be identified."""
+    if not backtest.unresolved:
+        return []
+    count = len(backtest.unresolved)
+    cases = "1 case could" if count == 1 else f"{count} cases could"
+    lines = [f"the identity of {cases} not be resolved: never stopped here, and not judged"]
+    named = backtest.unresolved[:top] if top else backtest.unresolved
+    lines += [
+        f"  {_format_subject(case.subject)}, idle {case.idle_since:%Y-%m-%d %H:%M} to "
+        f"{case.until:%Y-%m-%d %H:%M} UTC, {case.gpu_hours:,.1f} GPU-hours: {case.why}"
+        for case in named
+    ]
+    if len(named) < count:
+        lines.append(f"  {count - len(named)} more: --top 0, or -o json")
+    return lines
+
+
+def _format_subject(subject: tuple[str, str, str, str]) -> str:
+    """Write a subject (cluster, kind, namespace, name) as Kind/namespace/name."""
+    return "/".join(subject[1:])
+
+
+def _describe_reversals(backtest: "Backtest") -> str:
+    within = format_duration(backtest.within.total_seconds())
+    if backtest.rate is None:
+        return f"reversals: {backtest.proof} (declared {backtest.declared:.1%} within {within})"
+    verdict = "met" if backtest.met else "NOT met"
+    unknown = len(backtest.stops) - backtest.judged
+    more = f"; {unknown} too late to judge" if unknown else ""
+    return (
+        f"reversals, used again within {within}: {backtest.proof}{more}; "
+        f"declared {backtest.declared:.1%}: {verdict}"
+    )

@@ -1,0 +1,1 @@
+"""The long-running process: jobs on a schedule, roles, HTTP API, metrics, tracing, delivery."""

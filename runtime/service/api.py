@@ -1,0 +1,171 @@
+"""The write endpoints: POST /v1/approve, /v1/snooze, /v1/keep, /v1/undo. Small JSON both ways.
+
+    {"request": "5f0c", "by": "ann"}  ->  {"schema": "fallow.approve/v1", "by": "ann", ...}
+
+Who has the token says who asks: a page that people sign in to. Without a token the endpoints
+answer only where the service listens on loopback. What no program of ours sends is refused before
+it is read: a browser's page of another origin can send neither this content type nor this host.
+"""
+
+import hmac
+import json
+import logging
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import msgspec
+
+from fallow.errors import FallowError, RefusedError, TemporaryError, UsageError
+from fallow.window import parse_duration
+from runtime.operations.requests import ActionRequests
+
+log = logging.getLogger("fallow.api")
+
+PREFIX = "/v1/"
+MOST_BYTES = 16_384
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+Text = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
+JsonAnswer = tuple[int, dict[str, Any]]
+
+
+class ApproveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Agree to an action that waits."""
+
+    request: Text
+    by: Text
+
+
+class SnoozeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Leave a finding alone for a while."""
+
+    finding: Text
+    by: Text
+    length: Text = msgspec.field(name="for", default="7d")
+
+
+class KeepRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Keep a workload (Kind/namespace/name) from being stopped for a while."""
+
+    workload: Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+    by: Text
+    length: Text = msgspec.field(name="for", default="24h")
+
+
+class UndoRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Give back what an action took."""
+
+    action: Text
+    by: Text
+
+
+WriteRequest = ApproveRequest | SnoozeRequest | KeepRequest | UndoRequest
+REQUEST_TYPES: dict[str, type[WriteRequest]] = {
+    "approve": ApproveRequest, "snooze": SnoozeRequest, "keep": KeepRequest, "undo": UndoRequest,
+}  # fmt: skip
+
+
+class WriteApi:
+    """Answers requests of people; `people` comes when the warehouse is open."""
+
+    def __init__(
+        self, token: str, *, loopback: bool, on_request: Callable[[str, int], None] | None = None
+    ) -> None:
+        self._token, self._loopback = token, loopback
+        self._on_request = on_request or (lambda _verb, _code: None)
+        self.people: ActionRequests | None = None
+
+    def answer(self, path: str, headers: Mapping[str, str], body: bytes) -> JsonAnswer:
+        """Return the HTTP code and the document for one POST."""
+        verb = path.removeprefix(PREFIX)
+        if verb not in REQUEST_TYPES:
+            legal = ", ".join(PREFIX + name for name in REQUEST_TYPES)
+            return _refusal(404, f"there is no {path[:100]!r}", f"POST to one of: {legal}")
+        code, document = self._refuse(headers) or self._perform(verb, body)
+        self._on_request(verb, code)
+        return code, document
+
+    def _refuse(self, headers: Mapping[str, str]) -> JsonAnswer | None:
+        if headers.get("Content-Type", "").partition(";")[0].strip() != "application/json":
+            return _refusal(
+                415, "the body is not called JSON", "send Content-Type: application/json"
+            )
+        if self._token:
+            header = headers.get("Authorization", "")
+            if not hmac.compare_digest(header.encode(), f"Bearer {self._token}".encode()):
+                return _refusal(401, "the token is missing or wrong", "Authorization: Bearer TOKEN")
+        elif not self._loopback:
+            hint = "set service.token, or listen on 127.0.0.1"
+            return _refusal(403, "without service.token only loopback may write", hint)
+        elif headers.get("Origin") or _host_name(headers.get("Host", "")) not in LOOPBACK:
+            return _refusal(403, "a web page of elsewhere may not write", "set service.token")
+        if self.people is None:
+            return _refusal(503, "the service is starting", "try again when /readyz says so")
+        return None
+
+    def _perform(self, verb: str, body: bytes) -> JsonAnswer:
+        assert self.people is not None  # noqa: S101  (`_refuse` checked)
+        try:
+            request = msgspec.json.decode(body, type=REQUEST_TYPES[verb])
+            _check_name(request.by)
+            result = _dispatch(self.people, request)
+        except msgspec.DecodeError as error:
+            return _refusal(
+                400, f"the body is not what /v1/{verb} takes: {error}", _describe_keys(verb)
+            )
+        except UsageError as error:
+            return _refusal(400, error.message, error.hint)
+        except RefusedError as error:
+            return _refusal(409, error.message, error.hint)
+        except TemporaryError as error:
+            return _refusal(503, error.message, error.hint)
+        except FallowError as error:
+            return _refusal(500, error.message, error.hint)
+        log.info("asked", extra={"what": verb, "by": request.by, **_format_times(result)})
+        return 200, {"schema": f"fallow.{verb}/v1", "by": request.by, **_format_times(result)}
+
+
+def _dispatch(people: ActionRequests, request: WriteRequest) -> dict[str, Any]:
+    match request:
+        case ApproveRequest():
+            return people.approve(request.request, request.by)
+        case SnoozeRequest():
+            return people.snooze(request.finding, _parse_length(request.length), request.by)
+        case KeepRequest():
+            return people.keep(request.workload, _parse_length(request.length), request.by)
+        case UndoRequest():
+            return people.undo(request.action, request.by)
+
+
+def _parse_length(text: str) -> timedelta:
+    return parse_duration(text)
+
+
+def _check_name(by: str) -> None:
+    if by != by.strip() or not by.isprintable():
+        raise UsageError(f"{by!r} is no name", hint="printable, without spaces around it")
+
+
+def _host_name(host: str) -> str:
+    """Return a Host header without its port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] or host
+
+
+def _describe_keys(verb: str) -> str:
+    fields = msgspec.structs.fields(REQUEST_TYPES[verb])
+    return "its keys: " + ", ".join(f.encode_name for f in fields)
+
+
+def _format_times(result: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v.isoformat() if isinstance(v, datetime) else v for k, v in result.items()}
+
+
+def _refusal(code: int, message: str, hint: str | None) -> JsonAnswer:
+    return code, {"schema": "fallow.error/v1", "error": message, "hint": hint or ""}
+
+
+def encode_answer(document: Mapping[str, Any]) -> bytes:
+    """Write an answer as a line of JSON."""
+    return (json.dumps(document, ensure_ascii=False) + "\n").encode()

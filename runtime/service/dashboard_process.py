@@ -1,0 +1,108 @@
+"""The dashboard as a process beside the service: started, started again, stopped with it."""
+
+import importlib.util
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+log = logging.getLogger("fallow.dashboard")
+
+COMMAND = (sys.executable, "-c", "from runtime.cli import main; main()", "dashboard")
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+STDERR = 2
+STOP_S = 10.0
+"""How long it may take to end before it is killed; it writes nothing."""
+
+
+def missing_dashboard() -> str | None:
+    """Return why there is no dashboard to start; None = there is."""
+    for name, why in (
+        ("runtime.cli.dashboard", "this version has none"),
+        ("streamlit", "install fallow[dashboards]"),
+    ):
+        if importlib.util.find_spec(name) is None:
+            return why
+    return None
+
+
+class DashboardProcess:
+    """One process that is to run as long as this one."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environ: Mapping[str, str],
+        on_change: Callable[[bool], None],
+        *,
+        pause_s: float = FIRST_PAUSE_S,
+    ) -> None:
+        self._command, self._environ, self._on_change = list(command), dict(environ), on_change
+        self._pause_s = pause_s
+        self._ending = threading.Event()
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop it, and all that it started."""
+        self._ending.set()
+        with self._lock:
+            running = self._process
+        if running is not None:
+            self._signal(running, signal.SIGTERM)
+            try:
+                running.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                log.warning("killed: it did not end when told", extra={"seconds": STOP_S})
+            self._signal(running, signal.SIGKILL)  # what it left behind, too
+        self._thread.join()
+
+    @property
+    def runs(self) -> bool:
+        """Say whether the process runs now."""
+        with self._lock:
+            return self._process is not None and self._process.poll() is None
+
+    def _watch(self) -> None:
+        pause = self._pause_s
+        while True:
+            with self._lock:
+                if self._ending.is_set():
+                    return
+                self._process = subprocess.Popen(  # noqa: S603  (our own command)
+                    self._command,
+                    env={**os.environ, **self._environ},
+                    stdin=subprocess.DEVNULL,
+                    stdout=STDERR,  # stdout is data
+                    start_new_session=True,
+                )
+            self._on_change(True)
+            code = self._process.wait()
+            self._on_change(False)
+            if self._ending.is_set():
+                return
+            log.error("ended, will be started again", extra={"code": code, "in_s": pause})
+            self._ending.wait(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_S)
+
+    @staticmethod
+    def _signal(process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)

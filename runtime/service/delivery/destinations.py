@@ -1,0 +1,44 @@
+"""Where reports go by name: a channel of `notices.channels`, or a bucket of `reports.stores`."""
+
+from actions.notices import apprise_delivery
+from actions.notices.apprise_delivery import AttachedFile, DeliveryAttempt
+from fallow.settings import Settings
+from runtime.operations.reports import Report
+from runtime.service.delivery import bucket, mail
+from runtime.service.delivery.outbox import Delivery
+
+
+def is_repeatable(settings: Settings, name: str) -> bool:
+    """Say whether handing over twice leaves one: then what nobody lived to tell of is redone."""
+    return name in settings.reports.stores
+
+
+def hand(settings: Settings, delivery: Delivery, report: Report, location: str) -> DeliveryAttempt:
+    """Hand a report to its destination; `location` says where a bucket has it, empty = nowhere.
+
+    A channel whose service takes no files (Slack's and Teams' webhooks) gets the summary and that.
+    """
+    name, timeout = delivery.destination, settings.reports.timeout.total_seconds()
+    if name in settings.reports.stores:
+        return bucket.put(settings.reports.stores[name], settings.cluster, delivery, report)
+    text = f"{report.summary}\n\n{location}".strip() if location else report.summary
+    plugin = apprise_delivery.open_service(settings.notices.channels[name].url.get_secret_value())
+    if plugin is None:
+        return DeliveryAttempt(False, "its url is no Apprise URL")
+    if _is_mail(plugin):
+        return mail.hand(plugin, report, text, delivery.id, timeout)
+    return apprise_delivery.deliver_text(
+        plugin,
+        report.title,
+        text,
+        timeout,
+        file=AttachedFile(report.name, report.media_type, report.body),
+        headers={"Idempotency-Key": delivery.id},
+    )
+
+
+def _is_mail(plugin: object) -> bool:
+    """Say whether it is plain SMTP; what signs or encrypts by PGP is left to Apprise."""
+    from apprise.plugins.email import NotifyEmail  # noqa: PLC0415  (0.3 s and 170 services)
+
+    return type(plugin) is NotifyEmail and plugin.pgp_mode == "no"

@@ -1,0 +1,150 @@
+"""Hand a report to an SMTP server: one message to all recipients, and certainty where there is any.
+
+The address, the way of TLS and who logs in come from the channel's Apprise URL as Apprise reads it.
+Apprise's own sending says only yes or no: whether trying again might send twice, it cannot tell.
+"""
+
+import smtplib
+import ssl
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.policy import SMTP
+from typing import Any
+
+from actions.notices.apprise_delivery import DeliveryAttempt
+from runtime.operations.reports import Report
+
+OK, WILL_FORWARD = 250, 251
+PERMANENT = 500
+MOST_TEXT = 200
+
+
+def hand(plugin: Any, report: Report, text: str, key: str, timeout: float) -> DeliveryAttempt:
+    """Send a report as an attachment by the server of Apprise's `plugin`.
+
+    Until the message's last line it is certain that nobody has it; from there to the server's
+    answer it is not.
+    """
+    recipients = [*(to for _, to in plugin.targets), *sorted(plugin.cc | plugin.bcc)]
+    where = f"{plugin.smtp_host}:{plugin.port}"
+    message = build_message(plugin, report, text, key).as_bytes(policy=SMTP)
+    try:
+        server = _connect(plugin, timeout)
+    except (OSError, smtplib.SMTPException) as error:
+        return _failure(f"{where} cannot be used", error)
+    try:
+        return _send(server, plugin.from_addr[1], recipients, message, where)
+    finally:
+        server.close()
+
+
+def build_message(plugin: Any, report: Report, text: str, key: str) -> EmailMessage:
+    """Return the message; its Message-ID is the same however often it is made."""
+    message = EmailMessage()
+    domain = plugin.from_addr[1].rpartition("@")[2]
+    message["Message-ID"] = f"<{key}@{domain}>"
+    message["Subject"] = _printable_text(report.title)
+    message["From"] = _format_address(plugin.from_addr)
+    message["To"] = ", ".join(_format_address(target) for target in plugin.targets)
+    if plugin.cc:
+        message["Cc"] = ", ".join(sorted(plugin.cc))
+    if plugin.reply_to:
+        message["Reply-To"] = ", ".join(sorted(plugin.reply_to))
+    message["Auto-Submitted"] = "auto-generated"
+    message.set_content(text)
+    main, _, rest = report.media_type.partition(";")[0].partition("/")
+    message.add_attachment(report.body, maintype=main, subtype=rest, filename=report.name)
+    return message
+
+
+def _format_address(named: tuple[Any, str]) -> str:
+    name, address = named
+    return str(Address(str(name) if name else "", addr_spec=address))
+
+
+def _connect(plugin: Any, timeout: float) -> smtplib.SMTP:
+    context = ssl.create_default_context()
+    if not plugin.verify_certificate:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    server: smtplib.SMTP
+    if plugin.secure_mode == "ssl":
+        server = smtplib.SMTP_SSL(plugin.smtp_host, plugin.port, timeout=timeout, context=context)
+    else:
+        server = smtplib.SMTP(plugin.smtp_host, plugin.port, timeout=timeout)
+    try:
+        if plugin.secure_mode == "starttls":
+            server.starttls(context=context)
+        if plugin.user and plugin.password:
+            server.login(plugin.user, plugin.password)
+        server.ehlo_or_helo_if_needed()
+    except BaseException:
+        server.close()
+        raise
+    return server
+
+
+def _send(
+    server: smtplib.SMTP, sender: str, recipients: list[str], message: bytes, where: str
+) -> DeliveryAttempt:
+    try:
+        answer = _send_envelope(server, sender, recipients, where)
+    except (OSError, smtplib.SMTPException) as error:
+        return _failure(f"{where} hung up", error)
+    if not answer.taken:
+        return answer
+    try:
+        code, reply = server.data(message)
+    except smtplib.SMTPDataError as error:  # it does not even want to hear it
+        return _failure(f"{where} does not take it", error)
+    except (OSError, smtplib.SMTPException) as error:
+        return DeliveryAttempt(
+            False, f"{where} fell silent, it may have arrived: {_printable_text(error)}", sure=False
+        )
+    return answer if code == OK else _refusal(f"{where} does not take it", code, reply)
+
+
+def _send_envelope(
+    server: smtplib.SMTP, sender: str, recipients: list[str], where: str
+) -> DeliveryAttempt:
+    """Send the envelope; recipients that are refused are counted, not named by address."""
+    code, reply = server.mail(sender)
+    if code != OK:
+        return _refusal(f"{where} takes no mail from us", code, reply)
+    refused: list[tuple[int, bytes]] = []
+    for recipient in recipients:
+        code, reply = server.rcpt(recipient)
+        if code not in (OK, WILL_FORWARD):
+            refused.append((code, reply))
+    if len(refused) == len(recipients):
+        return _refusal(
+            f"{where} takes no mail to them", *min(refused, key=lambda refusal: refusal[0])
+        )
+    if refused:
+        line = _format_reply(*refused[0])
+        return DeliveryAttempt(
+            True, f"{len(refused)} of {len(recipients)} recipients refused: {line}"
+        )
+    return DeliveryAttempt(True)
+
+
+def _failure(subject: str, error: Exception) -> DeliveryAttempt:
+    if isinstance(error, smtplib.SMTPResponseException):
+        return _refusal(subject, error.smtp_code, error.smtp_error)
+    return DeliveryAttempt(False, f"{subject}: {_printable_text(error)}", again=True)
+
+
+def _refusal(subject: str, code: int, reply: bytes | str) -> DeliveryAttempt:
+    return DeliveryAttempt(
+        False, f"{subject}: {_format_reply(code, reply)}", again=code < PERMANENT
+    )
+
+
+def _format_reply(code: int, reply: bytes | str) -> str:
+    text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply
+    return f"{code} {_printable_text(text)}"
+
+
+def _printable_text(value: object) -> str:
+    text = " ".join(str(value).split()) or type(value).__name__
+    return "".join(c if c.isprintable() else " " for c in text)[:MOST_TEXT]

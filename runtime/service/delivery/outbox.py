@@ -1,0 +1,311 @@
+"""The journal of deliveries: one SQLite file, one row per schedule, due time and destination.
+
+A row is `waiting` until it is tried, `sending` on disk before the first byte leaves, and then
+`sent`, `failed` (it did not arrive) or `unknown` (it may have: nobody was left to say). A report
+is kept beside its rows while one of them waits, so that all get the same file.
+"""
+
+import fcntl
+import hashlib
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from importlib.resources import files
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import msgspec
+
+from fallow.errors import TemporaryError, UsageError, WarehouseError
+from fallow.report_settings import Schedule
+from fallow.settings import Settings
+from runtime.operations.reports import Report
+
+DeliveryState = Literal["waiting", "sending", "sent", "failed", "unknown"]
+RESULTS = ("sent", "put off", "failed", "unknown")
+"""What a try comes to; what is put off waits."""
+BUSY_S = 30.0
+"""How long a write waits for another process's (each takes milliseconds)."""
+RETENTION = timedelta(days=400)
+"""Rows that are older are forgotten; a report is due again long before."""
+COLUMNS = "schedule, due, destination, state, at, since, tries, try_at, said"
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """One report to one destination: what came of it so far.
+
+    `since` is when it was first requested, `at` when its state was written.
+    """
+
+    schedule: str
+    due: datetime
+    destination: str
+    state: DeliveryState
+    at: datetime
+    since: datetime
+    tries: int
+    try_at: datetime
+    said: str
+
+    @property
+    def id(self) -> str:
+        """Name it alike in every process: receivers can tell a double by it."""
+        text = f"{self.schedule} {_format_time(self.due)} {self.destination}"
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+class Outbox:
+    """An open journal of deliveries. One object may be used by several threads."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+        self._lock = threading.RLock()
+
+    @classmethod
+    def open(cls, path: Path, *, write: bool = True) -> Self:
+        """Open a journal, and create it where `write` asks for that.
+
+        Raises:
+            UsageError: there is none to read.
+            WarehouseError: the file is none, or its place cannot be written.
+        """
+        if not write and not path.is_file():
+            raise UsageError(f"there is no journal of deliveries at {path}", hint="nothing was due")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            connection = sqlite3.connect(
+                path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+            )
+        except (OSError, sqlite3.Error) as error:
+            raise WarehouseError(f"the journal {path} cannot be opened: {error}") from error
+        outbox = cls(path, connection)
+        try:
+            if write:
+                outbox._make()
+        except (TemporaryError, WarehouseError):
+            connection.close()
+            raise
+        return outbox
+
+    def _make(self) -> None:
+        schema = (
+            files("runtime.service.delivery").joinpath("schema.sql").read_text(encoding="utf-8")
+        )
+        with self._changing():
+            for pragma in ("journal_mode = WAL", "synchronous = FULL", "fullfsync = ON"):
+                self._connection.execute(f"PRAGMA {pragma}")
+            self._connection.executescript(schema)
+        with suppress(OSError):  # another's file stays as its owner left it
+            self.path.chmod(0o600)  # reports lie in it
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; closing twice is once."""
+        with self._lock:
+            self._connection.close()
+
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Say whether nobody else sends by this journal meanwhile; the kernel frees what died."""
+        with self.path.with_name(self.path.name + ".sending").open("a") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+
+    def next(self, schedule: Schedule) -> datetime | None:
+        """Return when a schedule is due next, None = it is new, or was changed."""
+        rows = self._rows(
+            "SELECT next FROM schedule WHERE name = ? AND cron = ? AND time_zone = ?",
+            (schedule.name, schedule.cron, schedule.time_zone),
+        )
+        return _parse_time(rows[0][0]) if rows else None
+
+    def expect(self, schedule: Schedule, due_at: datetime) -> None:
+        """Write down when a schedule is due next."""
+        row = (schedule.name, schedule.cron, schedule.time_zone, _format_time(due_at))
+        self._write("INSERT OR REPLACE INTO schedule VALUES (?, ?, ?, ?)", row)
+
+    def keep_only(self, names: Iterable[str]) -> None:
+        """Forget schedules that are none any more."""
+        for (name,) in self._rows("SELECT name FROM schedule", ()):
+            if name not in set(names):
+                self._write("DELETE FROM schedule WHERE name = ?", (name,))
+
+    def owe(self, schedule: str, due: datetime, to: Iterable[str], now: datetime) -> None:
+        """Write down who is to get a report; who is in the journal already is left as it is."""
+        rows = [
+            (
+                schedule,
+                _format_time(due),
+                name,
+                "waiting",
+                _format_time(now),
+                _format_time(now),
+                0,
+                _format_time(now),
+                "",
+            )
+            for name in to
+        ]
+        marks = "?, ?, ?, ?, ?, ?, ?, ?, ?"
+        self._write_many(f"INSERT OR IGNORE INTO delivery ({COLUMNS}) VALUES ({marks})", rows)
+
+    def again(self, schedule: str, due: datetime, now: datetime) -> int:
+        """Let what failed or is unknown of a due time be tried once more; return how many."""
+        return self._write(
+            "UPDATE delivery SET state = 'waiting', at = ?1, since = ?1, tries = 0, try_at = ?1"
+            " WHERE schedule = ?2 AND due = ?3 AND state IN ('failed', 'unknown')",
+            (_format_time(now), schedule, _format_time(due)),
+        )
+
+    def unsettled(self, state: DeliveryState) -> list[Delivery]:
+        """Return the deliveries in a state, the oldest report first."""
+        return self._deliveries("WHERE state = ? ORDER BY due, schedule, rowid", (state,))
+
+    def latest(self, most: int = 1000) -> list[Delivery]:
+        """Return deliveries, the newest report first."""
+        return self._deliveries("ORDER BY due DESC, schedule, rowid LIMIT ?", (most,))
+
+    def of(self, schedule: str, due: datetime) -> list[Delivery]:
+        """Return the deliveries of one report."""
+        return self._deliveries(
+            "WHERE schedule = ? AND due = ? ORDER BY rowid", (schedule, _format_time(due))
+        )
+
+    def settle(
+        self, delivery: Delivery, state: DeliveryState, now: datetime, reason: str = ""
+    ) -> None:
+        """Write down what a delivery is now; it is on disk when this returns."""
+        self._mark(delivery, "state = ?, at = ?, said = ?", (state, _format_time(now), reason))
+
+    def put_off(self, delivery: Delivery, until: datetime, now: datetime, reason: str) -> None:
+        """Let a delivery wait for another try."""
+        values = (_format_time(now), _format_time(until), reason)
+        self._mark(delivery, "state = 'waiting', at = ?, try_at = ?, said = ?", values)
+
+    def tried(self, delivery: Delivery, until: datetime) -> None:
+        """Count a try before it is made, so that one that kills the process is not the next too."""
+        self._mark(delivery, "tries = tries + 1, try_at = ?", (_format_time(until),))
+
+    def report(self, schedule: str, due: datetime) -> Report | None:
+        """Return the report of a due time as it was made."""
+        rows = self._rows(
+            "SELECT name, media_type, body, title, summary FROM report"
+            " WHERE schedule = ? AND due = ?",
+            (schedule, _format_time(due)),
+        )
+        return Report(*rows[0]) if rows else None
+
+    def keep(self, schedule: str, due: datetime, report: Report) -> None:
+        """Keep a report until everybody has it."""
+        row = (
+            schedule,
+            _format_time(due),
+            report.name,
+            report.media_type,
+            report.title,
+            report.summary,
+        )
+        self._write(
+            "INSERT OR IGNORE INTO report VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, report.body)
+        )
+
+    def tidy(self, now: datetime) -> None:
+        """Forget reports that nobody waits for, and rows of long ago."""
+        for schedule, due in self._rows(
+            "SELECT schedule, due FROM report EXCEPT"
+            " SELECT schedule, due FROM delivery WHERE state IN ('waiting', 'sending')",
+            (),
+        ):
+            self._write("DELETE FROM report WHERE schedule = ? AND due = ?", (schedule, due))
+        if self._rows(
+            "SELECT 1 FROM delivery WHERE due < ? LIMIT 1", (_format_time(now - RETENTION),)
+        ):
+            self._write("DELETE FROM delivery WHERE due < ?", (_format_time(now - RETENTION),))
+
+    def _mark(self, delivery: Delivery, change: str, values: tuple[Any, ...]) -> None:
+        self._write(
+            f"UPDATE delivery SET {change} WHERE schedule = ? AND due = ? AND destination = ?",
+            (*values, delivery.schedule, _format_time(delivery.due), delivery.destination),
+        )
+
+    def _deliveries(self, which: str, values: tuple[Any, ...]) -> list[Delivery]:
+        return [
+            _decode_delivery(row)
+            for row in self._rows(f"SELECT {COLUMNS} FROM delivery {which}", values)
+        ]
+
+    def _rows(self, sql: str, values: tuple[Any, ...]) -> list[Any]:
+        with self._changing():
+            return self._connection.execute(sql, values).fetchall()
+
+    def _write(self, sql: str, values: tuple[Any, ...]) -> int:
+        with self._changing():
+            return self._connection.execute(sql, values).rowcount
+
+    def _write_many(self, sql: str, rows: list[tuple[Any, ...]]) -> None:
+        with self._changing():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                self._connection.executemany(sql, rows)
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        with self._lock:
+            try:
+                yield
+            except sqlite3.Error as error:
+                text = str(error)
+                if any(word in text for word in ("locked", "busy", "full")):
+                    hint = "try again in a moment"
+                    raise TemporaryError(f"the journal {self.path}: {text}", hint=hint) from error
+                raise WarehouseError(f"the journal {self.path}: {text}") from error
+
+
+def outbox_path(settings: Settings) -> Path:
+    """Return where the journal of deliveries lies."""
+    return settings.reports.journal or settings.home / "deliveries.sqlite"
+
+
+def _format_time(timestamp: datetime) -> str:
+    return timestamp.astimezone(UTC).isoformat(timespec="seconds")
+
+
+def _parse_time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _decode_delivery(row: tuple[Any, ...]) -> Delivery:
+    schedule, due, destination, state, at, since, tries, try_at, reason = row
+    return Delivery(
+        schedule,
+        _parse_time(due),
+        destination,
+        state,
+        _parse_time(at),
+        _parse_time(since),
+        tries,
+        _parse_time(try_at),
+        reason,
+    )

@@ -1,0 +1,169 @@
+"""Where `fallow up` answers: /metrics, /healthz, /readyz, and /v1 for what people ask."""
+
+import ipaddress
+import threading
+from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Self
+
+from fallow.errors import UsageError
+from runtime.service.api import MOST_BYTES, PREFIX, WriteApi, encode_answer
+from runtime.service.metrics import SelfMetrics
+
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+JSON = "application/json"
+REQUEST_TIMEOUT_S = 10.0
+"""How long a client may take to send its request."""
+POLL_S = 0.1
+HttpAnswer = tuple[int, str, bytes]
+
+
+class Endpoint:
+    """Answers on `host:port`; port 0 takes a free one. Without an API, /v1 is not here."""
+
+    def __init__(
+        self,
+        listen: str,
+        metrics: SelfMetrics,
+        *,
+        why_not: Callable[[], Sequence[str]] = tuple,
+        api: WriteApi | None = None,
+    ) -> None:
+        host, port = split_address(listen)
+        handler = _handler(_Answers(metrics, why_not, api))
+        try:
+            self._server = _Server((host, port), handler)
+        except OSError as error:
+            raise UsageError(
+                f"cannot listen on {listen}: {error.strerror or error}",
+                hint="another port with --listen or service.listen; :0 takes a free one",
+            ) from error
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(POLL_S,), daemon=True
+        )
+
+    @property
+    def address(self) -> str:
+        """Return host:port as bound."""
+        return "{}:{}".format(*self._server.server_address[:2])
+
+    @property
+    def url(self) -> str:
+        """Return where this machine finds it, whatever address it was bound to."""
+        host, port = self._server.server_address[:2]
+        name = "127.0.0.1" if host == "0.0.0.0" else str(host)  # noqa: S104  (compared only)
+        return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+
+    def __enter__(self) -> Self:
+        """Begin to answer."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop answering, after the requests that are being answered."""
+        self.close()
+
+    def close(self) -> None:
+        """Stop answering; closing twice is once."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = False  # a write that was begun is answered before the process ends
+    block_on_close = True
+
+
+def split_address(listen: str) -> tuple[str, int]:
+    """Return host and port.
+
+    Raises:
+        UsageError: it is not host:port.
+    """
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:  # noqa: PLR2004
+        raise UsageError(
+            f"service.listen {listen!r} is not host:port", hint="such as 127.0.0.1:9410"
+        )
+    return host.strip("[]"), int(port)
+
+
+def is_loopback(listen: str) -> bool:
+    """Say whether only this machine reaches an address."""
+    host = split_address(listen)[0]
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class _Answers:
+    def __init__(
+        self, metrics: SelfMetrics, why_not: Callable[[], Sequence[str]], api: WriteApi | None
+    ) -> None:
+        self.metrics, self.why_not, self.api = metrics, why_not, api
+
+    def get(self, path: str) -> HttpAnswer:
+        if path == "/healthz":
+            return 200, TEXT, b"ok\n"
+        why = list(self.why_not())
+        if path == "/metrics":
+            self.metrics.record_readiness(ready=not why)
+            return 200, TEXT, self.metrics.text()
+        if path == "/readyz":
+            text = "ready\n" if not why else "not ready\n" + "".join(f"{w}\n" for w in why)
+            return 503 if why else 200, TEXT, text.encode()
+        if path.startswith(PREFIX):
+            return 405, TEXT, b"POST it\n"
+        return 404, TEXT, b"not here; /metrics, /healthz and /readyz are\n"
+
+    def post(self, path: str, headers: dict[str, str], body: bytes) -> HttpAnswer:
+        if self.api is None:
+            hint = "not here: ask the process whose role is actor\n"
+            return 404, TEXT, hint.encode()
+        code, document = self.api.answer(path, headers, body)
+        return code, JSON, encode_answer(document)
+
+
+def _handler(answers: _Answers) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        timeout = REQUEST_TIMEOUT_S
+
+        def do_GET(self) -> None:
+            self._say(answers.get(self.path.partition("?")[0]))
+
+        def do_POST(self) -> None:
+            length = self.headers.get("Content-Length", "")
+            if not length.isdecimal():
+                return self._say((411, TEXT, b"say Content-Length\n"))
+            if int(length) > MOST_BYTES:
+                return self._say((413, TEXT, f"more than {MOST_BYTES} bytes\n".encode()))
+            body = self.rfile.read(int(length))
+            # Names as we write them, whoever spells them how: they are case-insensitive.
+            names = ("Content-Type", "Authorization", "Origin", "Host")
+            headers = {name: self.headers.get(name, "") for name in names}
+            return self._say(answers.post(self.path, headers, body))
+
+        def _say(self, answer: HttpAnswer) -> None:
+            code, kind, body = answer
+            self.close_connection = True
+            self.send_response(code)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("X-Content-Type-Options", "nosniff")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_args: object) -> None:
+            """Say nothing: scrapes are no news."""
+
+    return Handler

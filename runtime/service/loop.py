@@ -1,0 +1,533 @@
+"""`fallow up`: collect, account, analyze, act and maintain on a schedule, until stopped.
+
+One thread does all the jobs' writing, so that two jobs never meet in the warehouse; reports, which
+only read, have another. A job that is late is run once, not as often as it was missed. SIGTERM and
+SIGINT let the running jobs finish and begin no other: nothing is left half-written, and a second
+signal does not hurry it (ingest is one transaction). `runtime.service.roles` says which process of
+several does what.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+from fallow import plugin_runs
+from fallow.errors import FallowError, TemporaryError, UsageError
+from fallow.plugin_runs import PluginRun
+from fallow.protocols import Analyzer, Collector, WatchesChanges
+from fallow.settings import Settings
+from fallow.window import Window
+from runtime.operations import analyzer_runs, pipeline
+from runtime.operations.imports import aws_rows, price_rows
+from runtime.operations.plan_rows import PlanWriter
+from runtime.operations.plugin_runs import PluginRuns
+from runtime.operations.requests import ActionRequests, verify_journal
+from runtime.service.api import WriteApi
+from runtime.service.dashboard_process import COMMAND, DashboardProcess, missing_dashboard
+from runtime.service.endpoint import Endpoint, is_loopback
+from runtime.service.metrics import SelfMetrics
+from runtime.service.readiness import Readiness
+from runtime.service.roles import PARTS, WRITERS, ServiceJob, ServiceRole, expand_roles
+from runtime.service.stop_signals import handle_stop_signals, stop_on_signals
+from runtime.service.tracing import SpanFactory, no_span, open_tracing
+
+if TYPE_CHECKING:
+    from runtime.service.scheduling.store import Timetable
+    from warehouse.audits import AuditFailure
+    from warehouse.lake import Warehouse
+
+log = logging.getLogger("fallow.service")
+
+AWS_EVERY = timedelta(hours=6)
+"""Spot prices change a few times a day; the price list of all types takes a minute to read."""
+AUDIT_WINDOW = timedelta(days=7)
+"""What the audits of a turn read again after a failure: the window that pages begin with."""
+ANALYSIS_WINDOW = timedelta(days=7)
+"""The window that analyzers judge."""
+STALLED = "stalled"
+"""The analyzer that runs after each collection too."""
+STALL_RECENT = timedelta(minutes=5)
+"""A stall whose devices were seen so lately goes on; exporters are scraped every two minutes."""
+REPORTS_EVERY = timedelta(seconds=30)
+"""How soon a report that a destination did not take is tried again."""
+INVENTORY = frozenset({"kubernetes"})
+"""Collectors that ask for the inventory, on a slower schedule than telemetry."""
+
+
+class JobInterrupted(Exception):  # noqa: N818  (no error: it was asked for)
+    """A job that may be left between two of its parts was left."""
+
+
+class ServiceLoop:
+    """The service's jobs over one open warehouse. `clock` and collectors are injected by tests.
+
+    `since` says from where on a source with a past is read first: where an earlier run stopped.
+    """
+
+    def __init__(
+        self,
+        warehouse: "Warehouse",
+        settings: Settings,
+        *,
+        collectors: dict[str, Collector],
+        analyzers: Mapping[str, Analyzer],
+        metrics: SelfMetrics,
+        clock: Callable[[], datetime],
+        since: Mapping[str, datetime] | None = None,
+        act: Callable[[], None] | None = None,
+        roles: AbstractSet[ServiceRole] = PARTS,
+        stop: threading.Event | None = None,
+    ) -> None:
+        self.warehouse = warehouse
+        self.settings = settings
+        self.collectors = collectors
+        self.analyzers = analyzers
+        self.metrics = metrics
+        self.clock = clock
+        self._since: dict[str, datetime] = dict(since or {})
+        self._aws_read_at = datetime(1970, 1, 1, tzinfo=UTC)
+        self._act = act
+        self._roles = roles
+        self._stop = stop or threading.Event()
+        self._audits_failed: bool | None = None
+        """None before the first turn, which audits hours of an earlier process too."""
+        self._runs = PluginRuns(warehouse, metrics.record_plugin_runs)
+        self._plan_writer = PlanWriter(warehouse, settings)
+
+    def jobs(self) -> list[ServiceJob]:
+        """Return the jobs of this process's roles; they run in this order on the first turn."""
+        every, live_actor = self.settings.service, self.settings.actions.every
+        act = (
+            []
+            if self._act is None
+            else [ServiceJob("act", live_actor, self._act, ServiceRole.actor)]
+        )
+        watch = [ServiceJob("watch", every.collect_every, self.watch, ServiceRole.collector)]
+        judged = STALLED in self.analyzers
+        stalled = [ServiceJob("stalled", every.collect_every, self.stalled, ServiceRole.analyzer)]
+        every_job = [
+            ServiceJob("inventory", every.inventory_every, self.inventory, ServiceRole.collector),
+            *(watch if select_watching(self.collectors) else ()),
+            ServiceJob("collect", every.collect_every, self.collect, ServiceRole.collector),
+            *(stalled if judged else ()),
+            ServiceJob("account", every.rollup_every, self.account, ServiceRole.collector),
+            ServiceJob("analyze", every.analyze_every, self.analyze, ServiceRole.analyzer),
+            *act,
+            ServiceJob("vouch", every.maintain_every, self.verify_journal, ServiceRole.actor),
+            ServiceJob("maintain", every.maintain_every, self.maintain, ServiceRole.collector),
+        ]
+        return [job for job in every_job if job.role in self._roles]
+
+    def inventory(self) -> None:
+        """Ask for nodes, pods and owners, and for prices."""
+        self._collect_from(INVENTORY & set(self.collectors), self.settings.service.inventory_every)
+        now = self.clock()
+        pipeline.price(self.warehouse, price_rows(self.settings, now))
+        if now - self._aws_read_at >= AWS_EVERY:
+            pipeline.price(self.warehouse, aws_rows(self.settings, now))
+            self._aws_read_at = now
+
+    def watch(self) -> None:
+        """Store what watches saw change; their threads only listen, this one writes."""
+        for name, collector in select_watching(self.collectors).items():
+            try:
+                with collector.changes() as batches:
+                    stored = pipeline.ingest(self.warehouse, batches) if batches else None
+            except FallowError:
+                raise
+            except Exception as error:  # noqa: BLE001  (a fault in one plugin is that plugin's)
+                why = plugin_runs.log_failure("collector", name, error)
+                self._runs.keep([PluginRun("collector", name, "failed", why)], self.clock())
+                continue
+            self.metrics.record_watches(collector.progress())
+            if stored is not None and stored.added:
+                log.info("watched", extra={"collector": name, "added": stored.added})
+
+    def collect(self) -> None:
+        """Read every telemetry source since its last pass."""
+        self._collect_from(set(self.collectors) - INVENTORY, self.settings.service.collect_every)
+
+    def account(self) -> None:
+        """Roll up what is new, allocate, post the ledger, run the audits."""
+        from warehouse.audits import format_banner  # noqa: PLC0415  (the engine loads in 0.3 s)
+
+        end = self.clock()
+        buckets, failures = pipeline.account(self.warehouse, Window(end - timedelta(hours=2), end))
+        # An hour that failed is accounted once; the metric stands until an audit of it passes.
+        failures = self._current_failures(failures, Window.last(AUDIT_WINDOW, now=end).whole())
+        self.metrics.record_audits(failures)
+        self.metrics.record_fleet(self.warehouse, self.settings.cluster, end)
+        log.info("accounted", extra={"buckets": buckets, "audit_failures": len(failures)})
+        if fault := format_banner(failures):
+            log.error(fault)
+
+    def _current_failures(
+        self, failures: "list[AuditFailure]", window: Window
+    ) -> "list[AuditFailure]":
+        """Return the audits that fail over what pages show, read again only while one may."""
+        from warehouse import audits  # noqa: PLC0415  (the engine loads in 0.3 s)
+
+        if failures or self._audits_failed is not False:
+            failures = audits.run_audits(self.warehouse, window)
+        self._audits_failed = bool(failures)
+        return failures
+
+    def analyze(self) -> None:
+        """Find waste in the last seven days and store the findings."""
+        window = Window.last(ANALYSIS_WINDOW, now=self.clock())
+        analysis = pipeline.analyze(self.warehouse, window, self.analyzers)
+        self.metrics.record_plugin_runs(analysis.runs)
+        findings = analysis.findings
+        self.metrics.record_findings(findings, window)
+        log.info("analyzed", extra={"findings": len(findings)})
+        if not self.settings.actions.enabled:
+            self._plan_writer.write_preview(findings, window.end)
+
+    def stalled(self) -> None:
+        """Judge and store stalled jobs alone: after each collection, for each minute of one counts.
+
+        Read: the samples of `stalled.lookback`. What the last whole analysis found of other kinds
+        stands.
+        """
+        now = self.clock()
+        window = Window.last(ANALYSIS_WINDOW, now=now)
+        analysis = pipeline.analyze(self.warehouse, window, {STALLED: self.analyzers[STALLED]})
+        self.metrics.record_plugin_runs(analysis.runs)
+        if any(run.result == "failed" for run in analysis.runs):
+            self.metrics.record_stalled_jobs(None)
+            return
+        recent = now - max(STALL_RECENT, 3 * self.settings.service.collect_every)
+        self.metrics.record_stalled_jobs([f for f in analysis.findings if f.window.end > recent])
+
+    def verify_journal(self) -> None:
+        """Check every link of the journal, and count who waits for approval."""
+        result = verify_journal(self.settings, self.warehouse, self.clock)
+        if result is None:
+            return
+        rows, broken, waiting = result
+        self.metrics.record_journal(rows, broken=broken is not None, waiting=waiting)
+        if broken is not None:
+            log.error("the journal is broken", extra={"row": broken.seq, "why": broken.why})
+
+    def maintain(self) -> None:
+        """Move old rows to their tier and merge small files."""
+        from warehouse import maintenance, tiers  # noqa: PLC0415  (the engine loads in 0.3 s)
+
+        moved = tiers.move_to_cold(self.warehouse, self.clock())
+        maintenance.compact_warehouse(self.warehouse)
+        self.metrics.record_tiers(self.warehouse, self.clock())
+        log.info("tidied", extra={"moved": str(moved)})
+
+    def _collect_from(self, names: AbstractSet[str], period: timedelta) -> None:
+        now = self.clock()
+        for name in sorted(names):
+            if self._stop.is_set():
+                raise JobInterrupted
+            window = Window(min(self._since.get(name, now - period), now - period), now)
+            began = time.monotonic()
+            try:
+                added = self._store_rows(self.collectors[name], window)
+            except JobInterrupted:
+                raise
+            except FallowError as error:
+                self.metrics.record_collection(name, time.monotonic() - began, added=0, up=False)
+                log.warning("collector failed", extra={"collector": name, "error": str(error)})
+                continue
+            except Exception as error:  # noqa: BLE001  (a fault in one plugin is that plugin's)
+                self.metrics.record_collection(name, time.monotonic() - began, added=0, up=False)
+                why = plugin_runs.log_failure("collector", name, error)
+                self._runs.keep([PluginRun("collector", name, "failed", why)], now)
+                continue
+            self._runs.keep([PluginRun("collector", name, "done")], now)
+            self._since[name] = now
+            took = time.monotonic() - began
+            self.metrics.record_collection(name, took, added=added, up=True, now=now)
+            log.info("collected", extra={"collector": name, "added": added})
+
+    def _store_rows(self, collector: Collector, window: Window) -> int:
+        """Store what a collector brings; a source with a past is stored chunk by chunk."""
+        if hasattr(collector, "failure"):
+            from runtime.operations.collection import drain  # noqa: PLC0415  (it imports the collectors)
+
+            return drain(self.warehouse, cast(Any, collector), window, self._check_stop)[0]
+        return pipeline.ingest(self.warehouse, collector.collect(window)).added
+
+    def _check_stop(self, _label: str, _part: float) -> None:
+        """Leave a long past between two chunks: what was read is stored, the next run goes on."""
+        if self._stop.is_set():
+            raise JobInterrupted
+
+
+def select_watching(collectors: Mapping[str, Collector]) -> dict[str, WatchesChanges]:
+    """Return the collectors that keep their inventory current by watches."""
+    return {name: c for name, c in collectors.items() if isinstance(c, WatchesChanges)}
+
+
+def serve(
+    settings: Settings,
+    stop: threading.Event | None = None,
+    *,
+    roles: Collection[ServiceRole] = (),
+    environ: Mapping[str, str] | None = None,
+) -> None:
+    """Run these roles (none = all) until SIGTERM or SIGINT (or until `stop` is set).
+
+    `environ`: variables of the dashboard's process beside our own environment: which settings.
+
+    Raises:
+        UsageError: nothing to collect from is configured, service.listen cannot be bound, a role
+            of several has to share an embedded warehouse, or there is no dashboard to run alone.
+        TemporaryError: another process writes this warehouse.
+    """
+    mine, stop = expand_roles(roles), stop or threading.Event()
+    _check_settings(settings, mine)
+    shows = ServiceRole.dashboard in mine and missing_dashboard() is None
+    acts = ServiceRole.actor in mine
+    reported_roles = mine - (set() if settings.actions.enabled else {ServiceRole.actor})
+    metrics = SelfMetrics(reported_roles - (set() if shows else {ServiceRole.dashboard}))
+    ready = Readiness(settings.service.grace, _now)
+    local = is_loopback(settings.service.listen)
+    token = settings.service.token.get_secret_value()
+    api = WriteApi(token, loopback=local, on_request=metrics.record_request) if acts else None
+
+    def why_not() -> list[str]:
+        return ["it is stopping"] if stop.is_set() else ready.why_not()
+
+    with ExitStack() as stack:
+        stack.enter_context(stop_on_signals(stop))
+        endpoint = Endpoint(settings.service.listen, metrics, why_not=why_not, api=api)
+        stack.enter_context(endpoint)
+        jobs: list[ServiceJob] = []
+        timetable: Timetable | None = None
+        if mine & WRITERS:
+            warehouse = stack.enter_context(_open_warehouse(settings, mine))
+            act = stack.enter_context(_open_act_job(settings, warehouse, metrics, mine))
+            service = _make_loop(settings, warehouse, metrics, act=act, roles=mine, stop=stop)
+            jobs = service.jobs()
+            if ServiceRole.analyzer in mine and settings.reports.schedules:
+                job, timetable = stack.enter_context(
+                    _open_report_job(settings, warehouse, metrics, stop)
+                )
+                jobs.append(job)
+            metrics.record_collectors(service.collectors, _now())
+            for collector in select_watching(service.collectors).values():
+                stack.enter_context(collector.watching(stop))
+            if api is not None:
+                api.people = ActionRequests(settings, warehouse, _now)
+            # Requests of people are done before the warehouse is closed.
+            stack.callback(endpoint.close)
+        metrics.record_schedule(jobs, _now())
+        ready.expects(jobs)
+        if shows:
+            url = settings.service.url or endpoint.url
+            variables = {**(environ or {}), "FALLOW_SERVICE__URL": url}
+            stack.enter_context(
+                DashboardProcess(COMMAND, variables, lambda up: metrics.record_dashboard(up=up))
+            )
+        elif ServiceRole.dashboard in mine:
+            log.warning("no dashboard", extra={"why": missing_dashboard()})
+        log.info(
+            "up",
+            extra={
+                "listen": endpoint.address,
+                "roles": sorted(mine),
+                "jobs": [job.name for job in jobs],
+            },
+        )
+        handle_stop_signals()  # engines that loaded since take SIGINT for themselves
+        _run_jobs(
+            jobs, stop, metrics, ready, stack.enter_context(open_tracing()), timetable=timetable
+        )
+    log.info("stopped; nothing is half-written")
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _check_settings(settings: Settings, mine: AbstractSet[ServiceRole]) -> None:
+    from runtime.operations.collection import load_collectors  # noqa: PLC0415
+
+    needs_source = ServiceRole.collector in mine or (
+        ServiceRole.actor in mine and settings.actions.enabled
+    )
+    if needs_source and not load_collectors(settings):
+        raise UsageError(
+            "no source is configured",
+            hint="set prometheus.url, exporters.targets or kubernetes.enabled in fallow.yaml",
+        )
+    if mine == {ServiceRole.dashboard} and (why := missing_dashboard()) is not None:
+        raise UsageError("there is no dashboard to run", hint=why)
+
+
+@contextmanager
+def _open_warehouse(settings: Settings, mine: AbstractSet[ServiceRole]) -> "Iterator[Warehouse]":
+    """Open the warehouse; roles that were split cannot take turns at an embedded one."""
+    from warehouse.lake import Warehouse  # noqa: PLC0415
+
+    try:
+        warehouse = Warehouse.open(settings, write=True)
+    except TemporaryError as error:
+        if settings.warehouse.catalog or mine >= WRITERS:
+            raise
+        names = ", ".join(sorted(mine & WRITERS))
+        raise UsageError(
+            f"{names} cannot share this warehouse: {error.message}",
+            hint="run every role in one process (fallow up), or set warehouse.catalog = "
+            "postgres:... for all of them",
+        ) from error
+    with warehouse:
+        yield warehouse
+
+
+def _make_loop(
+    settings: Settings,
+    warehouse: "Warehouse",
+    metrics: SelfMetrics,
+    *,
+    act: Callable[[], None] | None,
+    roles: AbstractSet[ServiceRole],
+    stop: threading.Event,
+) -> ServiceLoop:
+    from runtime.operations.collection import load_collectors, next_start, read_cursors  # noqa: PLC0415
+
+    cursors = read_cursors(warehouse)
+    collectors = (
+        load_collectors(settings, cursors=cursors, views=warehouse)
+        if ServiceRole.collector in roles
+        else {}
+    )
+    past = collectors.get("prometheus")
+    return ServiceLoop(
+        warehouse,
+        settings,
+        collectors=collectors,
+        analyzers=analyzer_runs.load_analyzers(settings),
+        metrics=metrics,
+        clock=_now,
+        since={"prometheus": next_start(past, cursors, _now())} if past else None,
+        act=act,
+        roles=roles,
+        stop=stop,
+    )
+
+
+@contextmanager
+def _open_act_job(
+    settings: Settings,
+    warehouse: "Warehouse",
+    metrics: SelfMetrics,
+    roles: AbstractSet[ServiceRole],
+) -> Iterator[Callable[[], None] | None]:
+    """Give the job `act` where acting is enabled, over a journal that is open meanwhile.
+
+    Raises:
+        UsageError: a policy is not legal.
+        RefusedError: the cluster does not let us in.
+        TemporaryError: the cluster cannot be reached.
+    """
+    if not settings.actions.enabled or ServiceRole.actor not in roles:
+        yield None
+        return
+    from runtime.operations import live_actor  # noqa: PLC0415  (loads the API's client)
+
+    with live_actor.open_turns(
+        settings,
+        warehouse,
+        _now,
+        metrics.record_actor_turn,
+        on_savings=metrics.record_savings,
+        on_notices=metrics.record_notices,
+        on_plugin_runs=metrics.record_plugin_runs,
+    ) as act:
+        yield act
+
+
+@contextmanager
+def _open_report_job(
+    settings: Settings, warehouse: "Warehouse", metrics: SelfMetrics, stop: threading.Event
+) -> "Iterator[tuple[ServiceJob, Timetable]]":
+    """Give the job that sends reports, and when it is to run because one is due."""
+    from runtime.service.delivery.outbox import Outbox, outbox_path  # noqa: PLC0415
+    from runtime.service.delivery.sender import Deliveries  # noqa: PLC0415
+    from runtime.service.scheduling.store import Timetable  # noqa: PLC0415
+
+    with Outbox.open(outbox_path(settings)) as book:
+        deliveries = Deliveries(
+            settings,
+            warehouse,
+            book,
+            clock=_now,
+            on_result=metrics.record_delivery,
+            on_backlog=metrics.record_backlog,
+            stop=stop,
+        )
+        job = ServiceJob("report", REPORTS_EVERY, deliveries.turn, ServiceRole.analyzer, apart=True)
+        yield job, Timetable(book, settings.reports.schedules)
+
+
+def _run_jobs(
+    jobs: Sequence[ServiceJob],
+    stop: threading.Event,
+    metrics: SelfMetrics,
+    ready: Readiness,
+    span: SpanFactory,
+    *,
+    timetable: "Timetable | None" = None,
+) -> None:
+    from apscheduler.executors.pool import ThreadPoolExecutor  # noqa: PLC0415
+    from apscheduler.schedulers.background import BackgroundScheduler  # noqa: PLC0415
+
+    scheduler: Any = BackgroundScheduler(
+        timezone=UTC,
+        executors={"default": ThreadPoolExecutor(1), "apart": ThreadPoolExecutor(1)},
+        job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+    )
+    now = _now()
+    for order, job in enumerate(jobs):
+        scheduler.add_job(
+            _run_job,
+            "interval",
+            args=(job, stop, metrics, ready, span),
+            seconds=job.every.total_seconds(),
+            next_run_time=now + timedelta(milliseconds=order),
+            id=job.name,
+            executor="apart" if job.apart else "default",
+        )
+        if job.apart and timetable is not None:
+            timetable.arrange(scheduler, _run_job, (job, stop, metrics, ready, span), "apart")
+    scheduler.start()
+    try:
+        stop.wait()
+    finally:
+        log.info("stopping after the running job")
+        scheduler.shutdown(wait=True)
+
+
+def _run_job(
+    job: ServiceJob,
+    stop: threading.Event,
+    metrics: SelfMetrics,
+    ready: Readiness,
+    span: SpanFactory = no_span,
+) -> None:
+    """Run a job; what it raises is logged and counted, and the next turn tries again."""
+    if stop.is_set():  # it waited for the one that was running when the stop came
+        return
+    began = time.monotonic()
+    try:
+        with span(job.name):
+            job.run()
+    except JobInterrupted:
+        return
+    except Exception as error:  # noqa: BLE001  (a service outlives one failed turn)
+        metrics.record_turn(job.name, time.monotonic() - began, _now(), well=False)
+        log.error("job failed, will try again", extra={"job": job.name, "error": str(error)})  # noqa: TRY400
+        return
+    metrics.record_turn(job.name, time.monotonic() - began, _now(), well=True)
+    ready.went_well(job.name)

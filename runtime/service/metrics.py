@@ -1,0 +1,297 @@
+"""Fallow's own telemetry. `metrics.csv` names every metric, its labels, and whose process has it.
+
+No workload, pod or team is a label: details belong to the warehouse.
+"""
+
+import csv
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, get_args
+
+import msgspec
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+
+from fallow import __version__
+from fallow.action_models import LedgerEntry, Result, SavingKind
+from fallow.case_identity import get_judged_part
+from fallow.models import Evidence, Finding
+from fallow.protocols import WatchCounts
+from fallow.window import Window
+from runtime.operations.queries import sql
+from runtime.service.delivery.outbox import RESULTS
+from runtime.service.roles import PARTS, ServiceJob, ServiceRole
+
+if TYPE_CHECKING:
+    from actions.loop.protocols import NoticeProof, TurnReport
+    from fallow.plugin_runs import PluginRun
+    from warehouse.audits import AuditFailure
+    from warehouse.lake import Warehouse
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more for each counter, which nothing here asks for
+
+SHARE_WINDOW = timedelta(hours=24)
+"""How far back the fleet's states are reported: a day, so that no hour of it stands out."""
+TARGET_WINDOW = timedelta(hours=1)
+GATES = ("frozen", "breaker", "lease")
+STEPS = ("acted", "notified", "kept a snapshot", "held", "refused")
+NOTICES = ("delivered", "failed", "waiting")
+STATES = ("up", "down")
+_SECONDS = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
+
+
+class MetricSpec(msgspec.Struct, frozen=True):
+    """A metric as `metrics.csv` describes it."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    role: ServiceRole
+    meaning: str
+
+    def exported(self) -> tuple[str, ...]:
+        """Return the names under which Prometheus keeps it."""
+        if self.kind == "counter":
+            return (f"{self.name}_total",)
+        if self.kind == "histogram":
+            return tuple(f"{self.name}_{part}" for part in ("bucket", "count", "sum"))
+        return (self.name,)
+
+
+@cache
+def metrics() -> tuple[MetricSpec, ...]:
+    """Return every metric there is."""
+    text = files("runtime.service").joinpath("metrics.csv").read_text(encoding="utf-8")
+    return tuple(
+        MetricSpec(
+            row["name"],
+            row["kind"],
+            tuple(row["labels"].split()),
+            ServiceRole(row["role"].split()[0]),
+            row["meaning"],
+        )
+        for row in csv.DictReader(text.splitlines())
+    )
+
+
+class SelfMetrics:
+    """The fallow_* metrics of a process that has these roles, in a registry of their own."""
+
+    def __init__(self, roles: Collection[ServiceRole] = PARTS) -> None:
+        self.registry = CollectorRegistry()
+        self._all: dict[str, Any] = {}
+        self._watched: dict[tuple[str, str], int] = {}
+        for metric in metrics():
+            mine = metric.role is ServiceRole.all or metric.role in roles
+            registry = self.registry if mine else None  # a metric of others is told to nobody
+            self._all[metric.name] = _make_metric(metric, registry)
+        for role in sorted(roles):
+            self._of("info").labels(__version__, str(role)).set(1)
+        self._begin("act_steps", STEPS)
+        self._begin("act_outcomes", get_args(Result))
+        self._begin("notices", NOTICES)
+        self._begin("act_halted", GATES)
+        self._begin("report_deliveries", RESULTS)
+
+    def record_schedule(self, jobs: Iterable[ServiceJob], now: datetime) -> None:
+        """Record which jobs run, how often, and that none has run yet."""
+        for job in jobs:
+            self._of("job_failures").labels(job.name)
+            self._of("job_period_seconds").labels(job.name).set(job.every.total_seconds())
+            self._of("job_last_success_timestamp_seconds").labels(job.name).set(now.timestamp())
+
+    def record_collectors(self, collectors: Iterable[str], now: datetime) -> None:
+        """Record which collectors there are, before any ran."""
+        for name in collectors:
+            self._of("collect_rows").labels(name)
+            self._of("collect_last_success_timestamp_seconds").labels(name).set(now.timestamp())
+
+    def record_turn(self, job: str, seconds: float, now: datetime, *, well: bool) -> None:
+        """Record one turn of a job."""
+        self._of("job_duration_seconds").labels(job).observe(seconds)
+        if well:
+            self._of("job_last_success_timestamp_seconds").labels(job).set(now.timestamp())
+        else:
+            self._of("job_failures").labels(job).inc()
+
+    def record_readiness(self, *, ready: bool) -> None:
+        """Record what /readyz would say."""
+        self._of("ready").set(ready)
+
+    def record_collection(
+        self, name: str, seconds: float, *, added: int, up: bool, now: datetime | None = None
+    ) -> None:
+        """Record one collection."""
+        self._of("collect_duration_seconds").labels(name).observe(seconds)
+        self._of("collect_rows").labels(name).inc(added)
+        self._of("up").labels(name).set(up)
+        if up and now is not None:
+            gauge = self._of("collect_last_success_timestamp_seconds")
+            gauge.labels(name).set(now.timestamp())
+
+    def record_watches(self, progress: Iterable[WatchCounts]) -> None:
+        """Record what watches did so far."""
+        for watch in progress:
+            restarts = max(watch.streams - 1, 0)
+            counts = {"events": watch.events, "restarts": restarts, "lists": watch.lists}
+            for name, count in {**counts, "failures": watch.failures}.items():
+                counter = self._of(f"watch_{name}").labels(watch.resource)
+                before = self._watched.get((name, watch.resource), 0)
+                counter.inc(max(count - before, 0))
+                self._watched[name, watch.resource] = count
+            self._of("watch_up").labels(watch.resource).set(watch.streams > 0 and not watch.error)
+
+    def record_plugin_runs(self, runs: "Iterable[PluginRun]") -> None:
+        """Record what came of plugins: 0 = its last run ended with an exception."""
+        for run in runs:
+            self._of("plugin_up").labels(run.kind, run.plugin).set(run.result != "failed")
+
+    def record_audits(self, failures: "Sequence[AuditFailure]") -> None:
+        """Record the last audits: how many rows each refused."""
+        from warehouse import audits  # noqa: PLC0415  (the engine loads in 0.3 s)
+
+        for name in audits.list_audits():
+            rows = sum(failure.rows for failure in failures if failure.audit == name)
+            self._of("audit_failures").labels(name).set(rows)
+
+    def record_fleet(self, warehouse: "Warehouse", cluster: str, now: datetime) -> None:
+        """Record what the fleet is made of, and which targets were scraped."""
+        until = now.replace(minute=0, second=0, microsecond=0)
+        parameters = {"since": until - SHARE_WINDOW, "until": until, "cluster": cluster}
+        states = warehouse.query(sql("shares"), parameters).to_pylist()
+        whole = sum(row["gpu_seconds"] for row in states)
+        # Where these hours hold nothing, older figures would be taken for those of now.
+        for name in ("state_share", "state_usd_per_hour"):
+            self._of(name).clear()
+        for name in ("gpus", "unpriced_share"):
+            self._of(name).set(math.nan)
+        if whole:
+            hours = states[0]["hours"]
+            self._of("state_share").labels("unknown").set(0)
+            for row in states:
+                self._of("state_share").labels(row["state"]).set(row["gpu_seconds"] / whole)
+                money = float(row["usd"]) / hours
+                self._of("state_usd_per_hour").labels(row["state"]).set(money)
+            self._of("gpus").set(whole / hours / 3600)
+            self._of("unpriced_share").set(sum(row["unpriced"] for row in states) / whole)
+        parameters = {
+            "since": now - TARGET_WINDOW,
+            "until": now + TARGET_WINDOW,
+            "cluster": cluster,
+        }
+        self._of("targets").clear()
+        for row in warehouse.query(sql("targets"), parameters).to_pylist():
+            for state in STATES:
+                self._of("targets").labels(row["collector"], state).set(row[state])
+
+    def record_findings(self, findings: Sequence[Finding], window: Window) -> None:
+        """Record the last analysis."""
+        self._of("findings").clear()
+        self._of("waste_usd_per_hour").clear()
+        hours = window.seconds / 3600
+        for finding in findings:
+            self._of("findings").labels(finding.analyzer).inc()
+            # Of a case that began before the window: what was judged in it.
+            money = float(get_judged_part(finding).usd or 0) / hours
+            self._of("waste_usd_per_hour").labels(finding.analyzer).inc(money)
+
+    def record_stalled_jobs(self, findings: Sequence[Finding] | None) -> None:
+        """Record the jobs that are stalled now, by evidence; None = they could not be judged."""
+        self._of("stalled_jobs").clear()
+        if findings is not None:
+            for evidence in get_args(Evidence):
+                count = sum(finding.evidence == evidence for finding in findings)
+                self._of("stalled_jobs").labels(evidence).set(count)
+
+    def record_savings(self, entries: Sequence[LedgerEntry]) -> None:
+        """Record what acting saved so far, by kind."""
+        for kind in get_args(SavingKind):
+            mine = [entry for entry in entries if entry.kind == kind]
+            self._of("saved_usd").labels(kind).set(float(sum(e.usd or 0 for e in mine)))
+            self._of("saved_gpu_hours").labels(kind).set(sum(e.gpu_hours for e in mine))
+
+    def record_delivery(self, result: str) -> None:
+        """Record what came of a report to one destination."""
+        self._of("report_deliveries").labels(result).inc()
+
+    def record_backlog(self, waiting: int, oldest_s: float) -> None:
+        """Record how many reports wait to be sent, and the oldest for how long."""
+        self._of("report_waiting").set(waiting)
+        self._of("report_oldest_seconds").set(oldest_s)
+
+    def record_actor_turn(self, report: "TurnReport") -> None:
+        """Record one turn of acting; its time is the actor's heartbeat."""
+        for step in report.taken:
+            self._of("act_steps").labels(step.result).inc()
+        for outcome in report.closed:
+            self._of("act_outcomes").labels(outcome.result).inc()
+        self._of("act_open").set(len(report.open))
+        halted = {reason.gate for reason in report.halted}
+        for gate in GATES:
+            self._of("act_halted").labels(gate).set(gate in halted)
+        self._of("act_last_turn_timestamp_seconds").set(report.at.timestamp())
+
+    def record_notices(self, proofs: "Iterable[NoticeProof]") -> None:
+        """Record what came of notices: one that no channel took and none will is failed."""
+        for proof in proofs:
+            waits = "failed" if proof.waits_until is None else "waiting"
+            self._of("notices").labels("delivered" if proof.delivered else waits).inc()
+
+    def record_journal(self, rows: int, *, broken: bool, waiting: int) -> None:
+        """Record how long the journal is, whether its chain holds, and who waits for approval."""
+        self._of("journal_rows").set(rows)
+        self._of("journal_broken").set(broken)
+        self._of("act_waiting").set(waiting)
+
+    def record_request(self, verb: str, code: int) -> None:
+        """Record one request to a write endpoint."""
+        self._of("requests").labels(verb, str(code)).inc()
+
+    def record_dashboard(self, *, up: bool) -> None:
+        """Record that the dashboard was started, or ended."""
+        self._of("dashboard_up").set(up)
+        if up:
+            self._of("dashboard_starts").inc()
+
+    def record_tiers(self, warehouse: "Warehouse", now: datetime) -> None:
+        """Record the tiers' sizes and ages."""
+        from warehouse import maintenance  # noqa: PLC0415
+
+        rows = maintenance.read_status(warehouse).to_pylist()
+        for tier in {row["tier"] for row in rows}:
+            lying = [row for row in rows if row["tier"] == tier]
+            self._of("warehouse_bytes").labels(tier).set(sum(row["bytes"] or 0 for row in lying))
+            newest = max((row["newest"] for row in lying if row["newest"]), default=None)
+            if newest is not None:
+                age = (now - newest.replace(tzinfo=UTC)).total_seconds()
+                self._of("data_age_seconds").labels(tier).set(age)
+
+    def text(self) -> bytes:
+        """Return the exposition."""
+        return generate_latest(self.registry)
+
+    def _of(self, name: str) -> Any:
+        return self._all[f"fallow_{name}"]
+
+    def _begin(self, name: str, values: Iterable[str]) -> None:
+        """Let series begin at zero: an increase from nothing is none to Prometheus."""
+        for value in values:
+            self._of(name).labels(value)
+
+
+def _make_metric(metric: MetricSpec, registry: CollectorRegistry | None) -> Any:
+    if metric.kind == "histogram":
+        return Histogram(
+            metric.name, metric.meaning, metric.labels, registry=registry, buckets=_SECONDS
+        )
+    kinds: Mapping[str, Any] = {"counter": Counter, "gauge": Gauge}
+    return kinds[metric.kind](metric.name, metric.meaning, metric.labels, registry=registry)

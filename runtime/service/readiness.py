@@ -1,0 +1,44 @@
+"""When the service is ready: the warehouse is open, every job went well once, none is late."""
+
+import threading
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+
+from runtime.service.roles import ServiceJob
+
+LATE = 3
+"""So many periods without a turn that went well, and the setting's grace, make a job late."""
+
+
+class Readiness:
+    """What /readyz answers from. Threads may share it."""
+
+    def __init__(self, grace: timedelta, clock: Callable[[], datetime]) -> None:
+        self._grace, self._clock = grace, clock
+        self._lock = threading.Lock()
+        self._jobs: dict[str, tuple[timedelta, datetime | None]] | None = None
+
+    def expects(self, jobs: Iterable[ServiceJob]) -> None:
+        """Note that the warehouse is open, and which jobs have to go well."""
+        with self._lock:
+            self._jobs = {job.name: (job.every, None) for job in jobs}
+
+    def went_well(self, job: str) -> None:
+        """Note that a turn of a job went well just now."""
+        with self._lock:
+            if self._jobs is not None and job in self._jobs:
+                self._jobs[job] = (self._jobs[job][0], self._clock())
+
+    def why_not(self) -> list[str]:
+        """Return why the service is not ready, in words; none = it is."""
+        with self._lock:
+            jobs = None if self._jobs is None else dict(self._jobs)
+        if jobs is None:
+            return ["the warehouse is not open yet"]
+        now, reasons = self._clock(), []
+        for name, (every, last) in jobs.items():
+            if last is None:
+                reasons.append(f"{name}: its first turn is still to go well")
+            elif now - last > every * LATE + self._grace:
+                reasons.append(f"{name}: no turn went well since {last:%Y-%m-%d %H:%M:%S} UTC")
+        return reasons

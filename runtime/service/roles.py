@@ -1,0 +1,46 @@
+"""Who does which job: `fallow up --role` splits the service over machines.
+
+One process does everything over an embedded warehouse. With a PostgreSQL catalog each role may run
+on a machine of its own; actors keep a Lease, so that one of them acts however many run.
+"""
+
+from collections.abc import Callable, Collection
+from datetime import timedelta
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class ServiceRole(StrEnum):
+    """What a process of the service does."""
+
+    collector = "collector"
+    """inventory, telemetry, rollups, ledger, audits, tiers: all that keeps the warehouse"""
+    analyzer = "analyzer"
+    """findings and what acting saved; the reports that are due"""
+    actor = "actor"
+    """policies, the journal, what people approve, keep, snooze and undo"""
+    dashboard = "dashboard"
+    """the pages"""
+    all = "all"
+    """everything in one process"""
+
+
+PARTS = frozenset(ServiceRole) - {ServiceRole.all}
+WRITERS = PARTS - {ServiceRole.dashboard}
+"""Roles that write to the warehouse."""
+
+
+class ServiceJob(NamedTuple):
+    """What runs on a schedule, how often, and in which role's process."""
+
+    name: str
+    every: timedelta
+    run: Callable[[], object]
+    role: ServiceRole
+    apart: bool = False
+    """It only reads the warehouse, so it has a thread of its own and delays no other job."""
+
+
+def expand_roles(roles: Collection[ServiceRole]) -> frozenset[ServiceRole]:
+    """Return the roles that a process has; none named, or `all`, is every one."""
+    return frozenset(roles) if roles and ServiceRole.all not in roles else PARTS

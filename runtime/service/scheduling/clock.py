@@ -1,0 +1,51 @@
+"""When a schedule is due by the wall clock of its zone, whose clock may jump.
+
+A time that the clock skips comes when it has jumped; one that it shows twice comes once, the first
+time: nobody wants a report twice.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from apscheduler.triggers.base import BaseTrigger
+
+from fallow.crontab import JUMP, next_start, parse_triggers, to_utc_times
+from fallow.report_settings import Schedule
+
+_EPSILON = timedelta(microseconds=1)
+_LOOKBACKS = (timedelta(hours=1), timedelta(days=1), timedelta(days=32), timedelta(days=366 * 5))
+"""How far back the latest due time is searched: near first, so that few are passed."""
+
+
+def next_due(schedule: Schedule, timestamp: datetime) -> datetime | None:
+    """Return the first time after this one at which a schedule is due; None = never again."""
+    zone, triggers = ZoneInfo(schedule.time_zone), parse_triggers(schedule.cron)
+    wall: datetime | None = timestamp.astimezone(zone).replace(tzinfo=None) - JUMP
+    while wall is not None and (wall := next_start(triggers, wall)) is not None:
+        if (due := to_utc_times(wall, zone)[0]) > timestamp:
+            return due
+    return None
+
+
+def latest_due(schedule: Schedule, first: datetime, now: datetime) -> datetime:
+    """Return the last due time up to now, of those from `first` on, which is one."""
+    for lookback in _LOOKBACKS:
+        begin = max(first, now - lookback) - _EPSILON
+        last_due, due = None, next_due(schedule, begin)
+        while due is not None and due <= now:
+            last_due, due = due, next_due(schedule, due)
+        if last_due is not None:
+            return last_due
+    return first
+
+
+class WallClockTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler has no types
+    """A schedule as APScheduler asks for it."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+
+    def get_next_fire_time(self, previous: datetime | None, now: datetime) -> Any:
+        """Return the next due time: after the previous one, or from now on."""
+        return next_due(self.schedule, previous or now.astimezone(UTC) - _EPSILON)

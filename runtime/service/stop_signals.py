@@ -1,0 +1,63 @@
+"""Turn SIGTERM and SIGINT into a stop, whatever the main thread does when they come.
+
+A handler in Python runs in the main thread, between two of its instructions. If that thread was
+about to wait for the stop it holds the event's lock, and a handler that sets the event waits for
+that lock for ever. So the handlers do nothing: the interpreter writes the signal's number into a
+socket at once (`signal.set_wakeup_fd`), and a thread that reads the socket sets the event.
+"""
+
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def handle_stop_signals() -> None:
+    """Take SIGTERM and SIGINT for ourselves; again after a library took one of them.
+
+    Only the main thread may; in another one nothing changes.
+    """
+    if threading.current_thread() is threading.main_thread():
+        for number in STOP_SIGNALS:
+            signal.signal(number, _ignore)
+
+
+@contextmanager
+def stop_on_signals(stop: threading.Event) -> Iterator[None]:
+    """Set `stop` on SIGTERM or SIGINT meanwhile; outside the main thread nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+    reader = threading.Thread(
+        target=_set_on_signal, args=(receiver, stop), name="stop-signals", daemon=True
+    )
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    with receiver, sender:
+        reader.start()
+        descriptor = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+        handle_stop_signals()
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(descriptor)
+            sender.close()  # ends the reader
+            reader.join()
+
+
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing: the thread that reads the socket sets the event."""
+
+
+def _set_on_signal(receiver: socket.socket, stop: threading.Event) -> None:
+    """Read signal numbers, a byte each, until the socket is closed; others than ours do nothing."""
+    while numbers := receiver.recv(64):
+        if not set(numbers).isdisjoint(STOP_SIGNALS):
+            stop.set()

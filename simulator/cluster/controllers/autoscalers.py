@@ -1,0 +1,139 @@
+"""Those who change an object back: HPA, KEDA, and GitOps when told what Git says.
+
+They act when their own period comes round, never at once, as the real ones do.
+"""
+
+from typing import Any
+
+import msgspec
+
+from simulator.cluster.objects import (
+    Object,
+    kind_of,
+    metadata_map,
+    name,
+    namespace,
+    set_conditions,
+    value_at,
+)
+from simulator.cluster.store_writer import StoreWriter, covers, replicas
+from simulator.cluster.timers import Timers
+from simulator.cluster.view import Key, View
+
+HPA_PERIOD_S = 15.0
+KEDA_PERIOD_S = 30.0
+GITOPS_DELAY_S = 5.0
+"""Argo CD heals a drift after five seconds (`--self-heal-timeout-seconds`)."""
+DESIRED = "simulator.fallow/desired-replicas"
+"""Annotation of an HPA or ScaledObject: what its metrics ask for now."""
+PAUSED_AT, PAUSED = "autoscaling.keda.sh/paused-replicas", "autoscaling.keda.sh/paused"
+
+
+class Tracked(msgspec.Struct):
+    """What Git says of one object, who applies it, and how long it takes."""
+
+    body: dict[str, Any]
+    manager: str
+    delay_s: float
+
+
+class Autoscalers:
+    """Everything that may undo what somebody else did."""
+
+    def __init__(self, view: View, writer: StoreWriter, alarms: Timers) -> None:
+        self._view, self._writer, self._alarms = view, writer, alarms
+        self._tracked: dict[Key, Tracked] = {}
+
+    def track(
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        body: dict[str, Any],
+        *,
+        manager: str = "argocd-controller",
+        delay_s: float = GITOPS_DELAY_S,
+    ) -> None:
+        """Let GitOps keep these fields of an object as they are here."""
+        self._tracked[kind, namespace, name] = Tracked(body, manager, delay_s)
+
+    def untrack(self, kind: str, namespace: str, name: str) -> None:
+        """Let GitOps leave an object alone."""
+        self._tracked.pop((kind, namespace, name), None)
+
+    def notice(self, obj: Object) -> None:
+        """See a changed object, and come back to it when the period is round."""
+        kind = kind_of(obj)
+        key = (kind, namespace(obj), name(obj))
+        now = self._writer.now_s
+        if key in self._tracked and not covers(self._tracked[key].body, obj):
+            self._alarms.set(
+                now + self._tracked[key].delay_s, ("gitops", key), lambda: self._revert(key)
+            )
+        if kind == "HorizontalPodAutoscaler":
+            self._alarms.set(now + HPA_PERIOD_S, ("hpa", key), lambda: self._hpa(key))
+        if kind == "ScaledObject":
+            self._alarms.set(now + KEDA_PERIOD_S, ("keda", key), lambda: self._keda(key))
+        if "replicas" in (obj.get("spec") or {}):
+            for scaler in (
+                *self._view.of("HorizontalPodAutoscaler", namespace(obj)),
+                *self._view.of("ScaledObject", namespace(obj)),
+            ):
+                if _target(scaler) == key:
+                    self.notice(scaler)
+
+    def _revert(self, key: Key) -> None:
+        obj, tracked = self._view.get(*key), self._tracked.get(key)
+        if obj is not None and tracked is not None:
+            self._writer.patch(obj, tracked.body, tracked.manager)
+
+    def _hpa(self, key: Key) -> None:
+        scaler = self._view.get(*key)
+        target = None if scaler is None else self._view.get(*_target(scaler))
+        if scaler is None or target is None:
+            return
+        now, current = self._writer.now_s, replicas(target)
+        if current == 0:
+            condition = (
+                "ScalingActive",
+                False,
+                "ScalingDisabled",
+                "scaling is disabled: replicas is 0",
+            )
+            self._writer.status(scaler, {"conditions": set_conditions(scaler, now, condition)}, "")
+            return
+        spec = scaler["spec"]
+        desired = int(metadata_map(scaler, "annotations").get(DESIRED, current))
+        wanted = min(max(desired, int(spec.get("minReplicas", 1))), int(spec["maxReplicas"]))
+        self._scale(target, wanted, "kube-controller-manager")
+        condition = ("ScalingActive", True, "ValidMetricFound", "")
+        status: Object = {"currentReplicas": current, "desiredReplicas": wanted}
+        status |= {"conditions": set_conditions(scaler, now, condition)}
+        self._writer.status(scaler, status, "")
+
+    def _keda(self, key: Key) -> None:
+        scaler = self._view.get(*key)
+        target = None if scaler is None else self._view.get(*_target(scaler))
+        if scaler is None or target is None:
+            return
+        notes, spec = metadata_map(scaler, "annotations"), scaler["spec"]
+        if PAUSED_AT in notes:
+            self._scale(target, int(notes[PAUSED_AT]), "keda")
+            return
+        if notes.get(PAUSED, "").lower() == "true":
+            return
+        minimum, maximum = (
+            int(spec.get("minReplicaCount", 0)),
+            int(spec.get("maxReplicaCount", 100)),
+        )
+        desired = int(notes.get(DESIRED, replicas(target)))
+        self._scale(target, min(max(desired, minimum), maximum), "keda")
+
+    def _scale(self, target: Object, count: int, manager: str) -> None:
+        if replicas(target) != count:
+            self._writer.patch(target, {"spec": {"replicas": count}}, manager)
+
+
+def _target(scaler: Object) -> Key:
+    reference = value_at(scaler, "spec", "scaleTargetRef", default={})
+    return (reference.get("kind", "Deployment"), namespace(scaler), reference.get("name", ""))

@@ -1,0 +1,124 @@
+"""What a controller is shown and what it answers."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from simulator.cluster.objects import (
+    Object,
+    is_deleting,
+    kind_of,
+    metadata_map,
+    name,
+    namespace,
+    owned_by,
+)
+from simulator.cluster.store_writer import covers
+from simulator.cluster.view import View
+
+GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+TEAM_LABELS = ("team", "kueue.x-k8s.io/queue-name", "kai.scheduler/queue")
+"""Labels of an object that its pods bear too, as sites have it set up."""
+
+
+class ChildChanges(msgspec.Struct):
+    """What should be done about one object and what it controls."""
+
+    make: list[Object] = []
+    patch: list[tuple[Object, Object]] = []
+    drop: list[Object] = []
+    status: Object | None = None
+    at_s: float | None = None
+    """Look again at this moment."""
+    events: list[tuple[str, str, str]] = []
+    """Type, reason, message."""
+
+
+class ControllerView(msgspec.Struct):
+    """What a controller may look at."""
+
+    view: View
+    now_s: float
+    refused: Callable[[Object], str | None]
+    """Why the last child of an object was not created."""
+
+
+Controller = Callable[[Object, ControllerView], ChildChanges]
+
+
+def pod(
+    owner: Object,
+    template: Any,
+    called_so: str,
+    labels: dict[str, str],
+    *,
+    generate: bool = False,
+    **spec: Any,
+) -> Object:
+    """Return a pod of a template: the owner's, named, labelled, tolerating the GPU taint.
+
+    The toleration is what the ExtendedResourceToleration admission plug-in adds.
+    """
+    meta = template.get("metadata") or {}
+    body = {**(template.get("spec") or {}), **spec}
+    if _requests_gpu(body):
+        body["tolerations"] = [*(body.get("tolerations") or ()), GPU_TOLERATION]
+    inherited = {k: v for k, v in metadata_map(owner, "labels").items() if k in TEAM_LABELS}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            ("generateName" if generate else "name"): called_so,
+            "namespace": namespace(owner),
+            "labels": {**inherited, **(meta.get("labels") or {}), **labels},
+            **({"annotations": dict(meta["annotations"])} if meta.get("annotations") else {}),
+            "ownerReferences": owned_by(owner),
+        },
+        "spec": body,
+    }
+
+
+def _requests_gpu(spec: Any) -> bool:
+    for container in spec.get("containers") or ():
+        limits = (container.get("resources") or {}).get("limits") or {}
+        requests = (container.get("resources") or {}).get("requests") or {}
+        if any(key.startswith("nvidia.com/") for key in (*limits, *requests)):
+            return True
+    return False
+
+
+def child(owner: Object, api_version: str, kind: str, called_so: str, spec: Object) -> Object:
+    """Return an object that the owner controls, with the owner's inherited labels."""
+    inherited = {k: v for k, v in metadata_map(owner, "labels").items() if k == "team"}
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {
+            "name": called_so,
+            "namespace": namespace(owner),
+            "labels": inherited,
+            "ownerReferences": owned_by(owner),
+        },
+        "spec": spec,
+    }
+
+
+def keep(plan: ChildChanges, existing: Sequence[Object], bodies: Iterable[Object]) -> list[Object]:
+    """Plan that exactly these children exist and say what is wanted of their spec and labels.
+
+    Returns the children that exist already and are wanted.
+    """
+    by_key = {(kind_of(o), name(o)): o for o in existing}
+    remaining = []
+    for body in bodies:
+        current = by_key.pop((kind_of(body), name(body)), None)
+        if current is None:
+            plan.make.append(body)
+            continue
+        remaining.append(current)
+        desired = {"spec": body["spec"], "metadata": {"labels": body["metadata"]["labels"]}}
+        if not is_deleting(current) and not covers(desired, current):
+            plan.patch.append((current, desired))
+    plan.drop += [o for o in by_key.values() if not is_deleting(o)]
+    return remaining

@@ -1,0 +1,98 @@
+"""What limits others: disruption budgets and quotas, kept up to date."""
+
+from simulator.cluster.controllers.deployments import share
+from simulator.cluster.objects import (
+    Object,
+    controller,
+    has_ended,
+    is_deleting,
+    is_ready,
+    kind_of,
+    metadata_map,
+    name,
+    namespace,
+    parse_time,
+    selects,
+    value_at,
+)
+from simulator.cluster.store_writer import StoreWriter, replicas
+from simulator.cluster.view import View
+from simulator.kube import quota
+
+MANAGER = "kube-controller-manager"
+FORGIVE_S = 120.0
+"""An eviction that never happened stops counting after so long (DeletionTimeout)."""
+
+
+def budget(obj: Object, view: View, writer: StoreWriter) -> float | None:
+    """Write the status of a PodDisruptionBudget; return when to look again."""
+    pods = [
+        p
+        for p in view.of("Pod", namespace(obj))
+        if not has_ended(p) and selects(obj["spec"].get("selector"), metadata_map(p, "labels"))
+    ]
+    by_name = {name(p): p for p in pods}
+    marked: dict[str, str] = value_at(obj, "status", "disruptedPods", default={})
+    still = {
+        n: at
+        for n, at in marked.items()
+        if n in by_name
+        and not is_deleting(by_name[n])
+        and parse_time(at) + FORGIVE_S > writer.now_s
+    }
+    expected, desired = _desired_healthy(obj, pods, view)
+    healthy = sum(is_ready(p) and name(p) not in still for p in pods)
+    writer.status(
+        obj,
+        {
+            "expectedPods": expected,
+            "desiredHealthy": desired,
+            "currentHealthy": healthy,
+            "disruptionsAllowed": max(healthy - desired, 0),
+            "disruptedPods": {n: still.get(n) for n in {*marked, *still}},
+            "observedGeneration": obj["metadata"].get("generation", 1),
+        },
+        "",
+    )
+    return min((parse_time(at) + FORGIVE_S for at in still.values()), default=None)
+
+
+def _desired_healthy(obj: Object, pods: list[Object], view: View) -> tuple[int, int]:
+    """Return how many pods are expected and how many must stay."""
+    minimum, maximum = obj["spec"].get("minAvailable"), obj["spec"].get("maxUnavailable")
+    if isinstance(minimum, int):
+        return len(pods), minimum
+    expected = _scale(pods, view)
+    if maximum is not None:
+        return expected, max(expected - share(maximum, expected, up=True), 0)
+    return expected, share(minimum or 0, expected, up=True)
+
+
+def _scale(pods: list[Object], view: View) -> int:
+    """Return what the controllers of the pods ask for together."""
+    requested: dict[str, int] = {}
+    for pod in pods:
+        reference = controller(pod)
+        if reference is None:
+            continue
+        above = view.get(kind_of(dict(reference)), namespace(pod), reference["name"])
+        spec = (above or {}).get("spec") or {}
+        has_replicas = "replicas" in spec
+        requested.setdefault(reference["uid"], replicas(above) if above and has_replicas else 0)
+    return sum(requested.values()) or len(pods)
+
+
+def resource_quota(obj: Object, view: View, writer: StoreWriter) -> None:
+    """Write what a ResourceQuota allows and what its namespace uses of it."""
+    kinds = []
+    for key in value_at(obj, "spec", "hard", default={}):
+        plural = key.removeprefix("count/").partition(".")[0]
+        kinds += [
+            k
+            for k in writer.store.catalog
+            if k.plural == plural and k.namespaced and k.kind != "Pod"
+        ]
+    pods = [p for p in view.of("Pod", namespace(obj)) if not has_ended(p)]
+    parts: list[tuple[object, list[Object]]] = [(writer.store.kind("Pod"), pods)]
+    parts += [(k, writer.store.list(k.key, namespace(obj))) for k in kinds]
+    writer.status(obj, quota.fill_status(obj, parts), "")  # type: ignore[arg-type]

@@ -1,0 +1,123 @@
+"""Kinds that are one other object in disguise: Notebook, Workspace, InferenceService."""
+
+from simulator.cluster.controllers.child_changes import ChildChanges, ControllerView, child, keep
+from simulator.cluster.objects import (
+    Object,
+    format_time,
+    is_deleting,
+    metadata_map,
+    name,
+    set_conditions,
+    uid,
+    value_at,
+)
+
+STOPPED = "kubeflow-resource-stopped"
+LOCK = "odh-notebook-controller-lock"
+KSERVE_STOP = "serving.kserve.io/stop"
+RAW = {"RawDeployment", "Standard"}
+
+
+def notebook(obj: Object, sight: ControllerView) -> ChildChanges:
+    """Keep a StatefulSet of one; of none while the stop annotation is there.
+
+    Scaling the StatefulSet itself is undone: the annotation is the only switch.
+    """
+    plan = ChildChanges()
+    if is_deleting(obj):
+        return plan
+    set_name = name(obj)
+    stopped = bool(metadata_map(obj, "annotations").get(STOPPED))
+    labels = {"notebook-name": set_name, "statefulset": set_name}
+    template = _labelled(value_at(obj, "spec", "template", default={}), labels)
+    wanted = _stateful(obj, set_name, template, labels, 0 if stopped else 1)
+    return _mirror(plan, obj, sight, wanted)
+
+
+def workspace(obj: Object, sight: ControllerView) -> ChildChanges:
+    """Keep a StatefulSet of one; of none while the workspace is paused."""
+    plan = ChildChanges()
+    if is_deleting(obj):
+        return plan
+    labels = {"statefulset": f"ws-{name(obj)}"}
+    template = _labelled(value_at(obj, "spec", "podTemplate", default={}), labels)
+    count = 0 if obj["spec"].get("paused") else 1
+    return _mirror(plan, obj, sight, _stateful(obj, f"ws-{name(obj)}", template, labels, count))
+
+
+def _labelled(template: Object, labels: dict[str, str]) -> Object:
+    meta = template.get("metadata") or {}
+    return {**template, "metadata": {**meta, "labels": {**(meta.get("labels") or {}), **labels}}}
+
+
+def _stateful(
+    obj: Object, set_name: str, template: Object, labels: dict[str, str], count: int
+) -> Object:
+    spec = {
+        "replicas": count,
+        "selector": {"matchLabels": dict(labels)},
+        "serviceName": set_name,
+        "template": template,
+    }
+    return child(obj, "apps/v1", "StatefulSet", set_name, spec)
+
+
+def _mirror(plan: ChildChanges, obj: Object, sight: ControllerView, wanted: Object) -> ChildChanges:
+    current = keep(plan, sight.view.children(uid(obj), "StatefulSet"), [wanted])
+    members = [p for s in current for p in sight.view.children(uid(s), "Pod")]
+    status = members[0].get("status", {}) if members else {}
+    containers = status.get("containerStatuses") or [{}]
+    plan.status = {
+        "readyReplicas": int(value_at(current[0], "status", "readyReplicas", default=0))
+        if current
+        else 0,
+        "containerState": containers[0].get("state") or {},
+        "conditions": status.get("conditions") or [],
+    }
+    return plan
+
+
+def inference_service(obj: Object, sight: ControllerView) -> ChildChanges:
+    """Keep the Deployment of a predictor; none of it runs while stop is "true".
+
+    `minReplicas: 0` lets it go to none in serverless mode, where nothing asks (this world has no
+    activator); in raw mode the autoscaler keeps at least one.
+    """
+    plan = ChildChanges()
+    if is_deleting(obj):
+        return plan
+    notes, predictor = metadata_map(obj, "annotations"), obj["spec"].get("predictor") or {}
+    raw = notes.get("serving.kserve.io/deploymentMode", "Serverless") in RAW
+    count = max(int(predictor.get("minReplicas", 1)), 1 if raw else 0)
+    stopped = notes.get(KSERVE_STOP, "").lower() == "true"
+    labels = {"serving.kserve.io/inferenceservice": name(obj), "component": "predictor"}
+    fields = {"containers", "nodeSelector", "tolerations", "priorityClassName"}
+    containers = predictor.get("containers") or [
+        {"name": "kserve-container", **(predictor.get("model") or {})}
+    ]
+    pod_spec = {k: v for k, v in predictor.items() if k in fields} | {"containers": containers}
+    spec = {
+        "replicas": count,
+        "selector": {"matchLabels": dict(labels)},
+        "template": {"metadata": {"labels": labels}, "spec": pod_spec},
+    }
+    wanted = [child(obj, "apps/v1", "Deployment", f"{name(obj)}-predictor", spec)]
+    current = keep(plan, sight.view.children(uid(obj), "Deployment"), [] if stopped else wanted)
+    enough = (
+        bool(current) and int(value_at(current[0], "status", "readyReplicas", default=0)) >= count
+    )
+    reason = "Stopped" if stopped else ("" if enough else "MinimumReplicasUnavailable")
+    plan.status = {
+        "conditions": set_conditions(
+            obj,
+            sight.now_s,
+            ("Ready", enough, reason, ""),
+            ("Stopped", stopped, "Stopped" if stopped else "", ""),
+        )
+    }
+    return plan
+
+
+def stopped_at(now_s: float) -> Object:
+    """Return the merge patch that stops a Notebook."""
+    return {"metadata": {"annotations": {STOPPED: format_time(now_s)}}}

@@ -1,0 +1,130 @@
+"""What a pod asks for, read from its spec as the schedulers read it."""
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from fallow.gpu_models import canonical
+from simulator.cluster.objects import (
+    Object,
+    metadata_map,
+    name,
+    namespace,
+    parse_time,
+    uid,
+    value_at,
+)
+from simulator.cluster.scheduler.requests import WHOLE, NodeTaint, PodRequest, PodToleration
+from simulator.kube.amounts import amount, pod_amounts
+
+MIB = 2**20
+GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
+MIG = "nvidia.com/mig-"
+HAMI_MEMORY, HAMI_CORES = "nvidia.com/gpumem", "nvidia.com/gpucores"
+KAI_FRACTION, KAI_MEMORY, KAI_DEVICES = "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"
+PRODUCT = "nvidia.com/gpu.product"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+GANG_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group-name")
+GANG_NOTES = ("scheduling.k8s.io/group-name", "pod-group-name")
+
+
+def request(pod: Object) -> PodRequest:
+    """Return what one pod asks of a node."""
+    spec, requested = pod["spec"], pod_amounts(pod["spec"])
+    count, profile = int(requested.get(GPU, 0) or requested.get(SHARED, 0)), ""
+    for resource, number in requested.items():
+        if resource.startswith(MIG):
+            count, profile = int(number), resource.removeprefix(MIG)
+    share = int(requested.get(HAMI_CORES, 100) * 10)
+    memory = int(requested.get(HAMI_MEMORY, 0))
+    notes = metadata_map(pod, "annotations")
+    if KAI_FRACTION in notes or KAI_MEMORY in notes:
+        count = int(notes.get(KAI_DEVICES, "1"))
+        share = round(float(notes.get(KAI_FRACTION, "0")) * WHOLE) or 1
+        memory = int(notes.get(KAI_MEMORY, "0"))
+    selector, models = _affinity(spec)
+    return PodRequest(
+        uid=uid(pod),
+        name=f"{namespace(pod)}/{name(pod)}",
+        cpu_milli=math.ceil(requested.get("cpu", Fraction(0)) * 1000),
+        memory_mib=math.ceil(requested.get("memory", Fraction(0)) / MIB),
+        gpus=count,
+        gpu_milli=min(share, WHOLE),
+        gpu_memory_mib=memory,
+        profile=profile,
+        gpu_models=models,
+        selector=selector,
+        tolerations=tuple(_toleration(t) for t in spec.get("tolerations") or ()),
+        priority=int(spec.get("priority") or 0),
+        created_s=parse_time(pod["metadata"].get("creationTimestamp", "")),
+        preempts=spec.get("preemptionPolicy") != "Never",
+        gang=gang(pod),
+    )
+
+
+def gang(pod: Object) -> str:
+    """Return the pod group that a pod belongs to, `namespace/name`; empty for none."""
+    labels, notes = metadata_map(pod, "labels"), metadata_map(pod, "annotations")
+    name = next((labels[k] for k in GANG_LABELS if k in labels), None)
+    name = name or next((notes[k] for k in GANG_NOTES if k in notes), None)
+    return f"{namespace(pod)}/{name}" if name else ""
+
+
+def _toleration(text: Mapping[str, Any]) -> PodToleration:
+    return PodToleration(
+        text.get("key") or "",
+        text.get("operator") or "Equal",
+        text.get("value") or "",
+        text.get("effect") or "",
+    )
+
+
+def taint(text: Mapping[str, Any]) -> NodeTaint:
+    """Read a node's taint."""
+    return NodeTaint(text["key"], text.get("value") or "", text.get("effect") or "NoSchedule")
+
+
+def _affinity(spec: Mapping[str, Any]) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """Return labels that must be equal, and GPU models: what of the node affinity is heard here.
+
+    Of `requiredDuringScheduling` the first term's `In` counts: one value as a label, several
+    products as models.
+    """
+    labels = dict(spec.get("nodeSelector") or {})
+    models: tuple[str, ...] = ()
+    required = value_at(spec, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
+    terms: list[Mapping[str, Any]] = required or [{}]
+    for expression in terms[0].get("matchExpressions") or ():
+        values: list[str] = expression.get("values") or []
+        if expression["operator"] != "In":
+            continue
+        if len(values) == 1:
+            labels[expression["key"]] = values[0]
+        elif expression["key"] == PRODUCT:
+            canonical_models = (canonical(value) for value in values)
+            models = tuple(dict.fromkeys(m.gpu_model for m in canonical_models if m is not None))
+    return tuple(sorted(labels.items())), models
+
+
+def gpus(pod_spec: Mapping[str, Any]) -> float:
+    """Return how many GPUs a pod asks for, instances by their compute slices."""
+    total = 0.0
+    for resource, number in uses(pod_spec).items():
+        if resource in {GPU, SHARED}:
+            total += float(number)
+        elif resource.startswith(MIG):
+            total += float(number) * int(resource.removeprefix(MIG).partition("g")[0]) / 7
+    return total
+
+
+def units(resource: str, text: object) -> int:
+    """Return a quantity as quotas count it: CPU in milli, the rest in ones."""
+    value = amount(text)
+    return math.ceil(value * 1000) if resource == "cpu" else math.ceil(value)
+
+
+def uses(pod_spec: Mapping[str, Any]) -> dict[str, int]:
+    """Return what a pod uses of each resource, as quotas count it; limits stand for requests."""
+    amounts = {**pod_amounts(pod_spec, "limits"), **pod_amounts(pod_spec)}
+    return {k: math.ceil(v * 1000) if k == "cpu" else math.ceil(v) for k, v in amounts.items()}

@@ -1,0 +1,169 @@
+"""The writing side of the controllers: what they decide, put into the store.
+
+What is gone already needs no deleting, what exists already no creating; a refusal by quota is
+remembered until something in its namespace gives room.
+"""
+
+from collections import defaultdict, deque
+from typing import Any, Literal
+
+from simulator.cluster.objects import Object, format_time, kind_of, name, namespace, uid, value_at
+from simulator.kube.status import StatusError
+from simulator.kube.store import ObjectStore
+
+EVENT_TTL_S = 3_600.0
+"""The API server forgets events after an hour (`--event-ttl`)."""
+NOT_FOUND, CLASH, FORBIDDEN = 404, 409, 403
+
+
+class StoreWriter:
+    """Write to the store for the controllers, at one moment (`now_s`)."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.store = store
+        self.now_s = 0.0
+        self.refused: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        """By namespace: uid of the owner whose child was refused, and why."""
+        self._events: deque[tuple[float, str, str, tuple[str, str, str]]] = deque()
+        self._random = 0
+        self._numbers: dict[tuple[str, str, str], str] = {}
+
+    def create(self, obj: Object, manager: str, owner: Object | None = None) -> Object | None:
+        """Create an object; None when its namespace refuses it or has it already."""
+        try:
+            created = self.store.create(kind_of(obj), obj, manager=manager)
+        except StatusError as error:
+            if error.code == CLASH:
+                return None
+            if error.code != FORBIDDEN or owner is None:
+                raise
+            why = str(error.message)
+            if uid(owner) not in self.refused[namespace(obj)]:
+                self.refused[namespace(obj)][uid(owner)] = why
+                self.event(owner, "FailedCreate", f"Error creating: {why}", manager, "Warning")
+            return None
+        if owner is not None:
+            self.refused[namespace(obj)].pop(uid(owner), None)
+        return created
+
+    def patch(
+        self, obj: Object, body: Object, manager: str, subresource: Literal["", "status"] = ""
+    ) -> None:
+        """Merge a patch into an object, where it changes anything and the object is still there."""
+        if is_merged(body, obj):
+            return
+        try:
+            self.store.patch(
+                kind_of(obj),
+                name(obj),
+                namespace(obj),
+                body,
+                how="merge",
+                subresource=subresource,
+                manager=manager,
+            )
+        except StatusError as error:
+            if error.code != NOT_FOUND:
+                raise
+
+    def status(self, obj: Object, status: Object, manager: str) -> None:
+        """Merge into an object's status."""
+        self.patch(obj, {"status": status}, manager, "status")
+
+    def delete(self, obj: Object, *, grace_s: float | None = None) -> None:
+        """Delete an object if it is still the same one."""
+        try:
+            self.store.delete(
+                kind_of(obj), name(obj), namespace(obj), grace_s=grace_s, uid=uid(obj)
+            )
+        except StatusError as error:
+            if error.code not in {NOT_FOUND, CLASH}:
+                raise
+
+    def remove(self, pod: Object) -> None:
+        """Take a pod away whose containers have ended, or that nobody will hear of again."""
+        current = self.store.get("Pod", name(pod), namespace(pod))
+        if current is not None and uid(current) == uid(pod):
+            self.store.remove("Pod", name(pod), namespace(pod))
+
+    def event(
+        self, about: Object, reason: str, message: str, source: str, kind: str = "Normal"
+    ) -> None:
+        """Record an event; a repeated one counts up."""
+        key = (uid(about), reason, message)
+        space, timestamp = namespace(about) or "default", format_time(self.now_s)
+        event_number = self._numbers.get(key)
+        event = self.store.get("Event", event_number, space) if event_number else None
+        if event is not None:
+            body = {"count": event["count"] + 1, "lastTimestamp": timestamp}
+            self.store.patch("Event", name(event), space, body, manager=source)
+            return
+        self._random += 1
+        number = self._random
+        called_so = f"{name(about)}.{int(self.now_s):x}{number:06x}"
+        self._numbers[key] = called_so
+        self._events.append((self.now_s, space, called_so, key))
+        involved = {
+            "apiVersion": about["apiVersion"],
+            "kind": about["kind"],
+            "name": name(about),
+            "uid": uid(about),
+        }
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": called_so, "namespace": space},
+            "involvedObject": {**involved, **({"namespace": space} if namespace(about) else {})},
+            "reason": reason,
+            "message": message,
+            "type": kind,
+            "count": 1,
+            "firstTimestamp": timestamp,
+            "lastTimestamp": timestamp,
+            "source": {"component": source},
+            "reportingComponent": source,
+        }
+        try:
+            self.store.create("Event", body, manager=source)
+        except StatusError:  # a namespace that is going takes no events
+            self._events.pop()
+
+    def forget(self) -> None:
+        """Drop the events that are older than the server keeps them."""
+        while self._events and self._events[0][0] <= self.now_s - EVENT_TTL_S:
+            _, space, called_so, key = self._events.popleft()
+            self._numbers.pop(key, None)
+            if self.store.get("Event", called_so, space) is not None:
+                self.store.delete("Event", called_so, space)
+
+
+def is_merged(patch: Any, current: Any) -> bool:
+    """Say whether merging `patch` into `current` would change nothing."""
+    if isinstance(patch, dict):
+        if not isinstance(current, dict):
+            return False
+        return all(
+            current.get(k) is None if v is None else k in current and is_merged(v, current[k])
+            for k, v in patch.items()
+        )
+    return bool(patch == current)
+
+
+def covers(expected: Any, actual: Any) -> bool:
+    """Say whether `actual` says all that `expected` does; it may say more (a server's defaults)."""
+    if isinstance(expected, dict):
+        return isinstance(actual, dict) and all(
+            covers(v, actual.get(k)) for k, v in expected.items()
+        )
+    if isinstance(expected, list):
+        return (
+            isinstance(actual, list)
+            and len(expected) == len(actual)
+            and all(map(covers, expected, actual))
+        )
+    return bool(expected == actual)
+
+
+def replicas(obj: Object) -> int:
+    """Return how many replicas an object asks for; 1 where it does not say."""
+    return int(value_at(obj, "spec", "replicas", default=1))

@@ -1,0 +1,317 @@
+"""What each request gets: verbs and paths translated into calls of the store."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+
+from simulator.kube import fields, representations, scale
+from simulator.kube.access import Access, AccessReview
+from simulator.kube.deletion import DeleteOptions, parse_options
+from simulator.kube.discovery import REVIEWS
+from simulator.kube.faults import Faults
+from simulator.kube.kinds import ApiKind
+from simulator.kube.paging import list_page
+from simulator.kube.patches import How
+from simulator.kube.paths import RequestTarget
+from simulator.kube.request import ApiRequest, ApiResponse, body_options, is_dry_run, validation
+from simulator.kube.status import (
+    InvalidField,
+    StatusError,
+    bad_request,
+    invalid,
+    no_such_path,
+    not_found,
+    success,
+)
+from simulator.kube.store import ObjectStore, Subresource
+
+Object = dict[str, Any]
+
+PATCHES: dict[str, How] = {
+    "application/merge-patch+json": "merge",
+    "application/json-patch+json": "json",
+    "application/strategic-merge-patch+json": "strategic",
+}
+APPLY = "application/apply-patch+yaml"
+NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+REVIEW_PATH = "/".join(("", "apis", *REVIEWS[:3]))
+_READ = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_WRITABLE = {"", "status", "scale", "resize"}
+
+
+class ApiHandler:
+    """Answers requests about objects; discovery and watches are the server's own."""
+
+    def __init__(self, store: ObjectStore, access: Access, faults: Faults) -> None:
+        self._store, self._access, self._faults = store, access, faults
+
+    def asking(self, request: ApiRequest, target: RequestTarget) -> AccessReview:
+        """Return what a request wants to be allowed."""
+        verb = _READ.get(request.method, "")
+        if not target.name and verb in {"get", "delete"}:
+            watching = request.query.get("watch") in {"true", "1"}
+            verb = {"get": "watch" if watching else "list", "delete": "deletecollection"}[verb]
+        kind = target.kind
+        return AccessReview(verb, kind.group, target.resource, target.namespace, target.name)
+
+    def review(self, request: ApiRequest, user: str) -> ApiResponse:
+        """Answer whether somebody may do something."""
+        return ApiResponse(self._access.review(user, _object(request.decoded())), 201)
+
+    def answer(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
+        """Answer a request.
+
+        Raises:
+            ApiError: whatever the server refuses.
+        """
+        verbs = {
+            ("GET", False): self._list,
+            ("GET", True): self._get,
+            ("POST", False): self._create,
+            ("POST", True): self._act,
+            ("PUT", True): self._replace,
+            ("PATCH", True): self._patch,
+            ("DELETE", True): self._delete,
+            ("DELETE", False): self._delete_all,
+        }
+        verb = verbs.get((request.method, bool(target.name)))
+        if verb is None:
+            message = "the server does not allow this method on the requested resource"
+            raise StatusError(405, "MethodNotAllowed", message, {})
+        return verb(request, target)
+
+    def _shown(self, request: ApiRequest, target: RequestTarget, item: Object) -> Object:
+        form = request.form
+        if item.get("kind") == "Scale" and form == representations.TABLE:
+            form = representations.WHOLE
+        return representations.object_in_form(target, item, form, self._store.now())
+
+    def _list(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
+        token = bool(request.query.get("continue"))
+        page = list_page(
+            self._store,
+            target.kind,
+            target.namespace,
+            request.query,
+            expired=token and self._faults.take_expired_token(),
+            fresh=self._faults.fresh_tokens,
+        )
+        form, now = request.form, self._store.now()
+        return ApiResponse(
+            representations.list_in_form(target, page.objects, page.metadata(), form, now)
+        )
+
+    def _get(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
+        kind = target.kind
+        _known_part(kind, target.subresource)
+        existing = self._store.get(kind.key, target.name, target.namespace)
+        if existing is None:
+            raise not_found(kind.group, kind.plural, target.name)
+        item = scale.scale_of(kind, existing) if target.subresource == "scale" else existing
+        return ApiResponse(self._shown(request, target, item))
+
+    def _create(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
+        kind, item = target.kind, _object(request.decoded())
+        _same_kind(target, item)
+        meta = item["metadata"] = dict(item.get("metadata") or {})
+        if kind.namespaced:
+            if not target.namespace:
+                raise bad_request("an empty namespace may not be set during creation")
+            _same(meta, "namespace", target.namespace, "request")
+            meta["namespace"] = target.namespace
+        if kind.key == "Node":
+            item = _tainted(item)
+        created = self._store.create(
+            kind.key,
+            _stored(kind, item),
+            manager=request.manager,
+            dry_run=is_dry_run(request.query),
+            validation=validation(request.query),
+        )
+        return ApiResponse(
+            self._shown(request, target, created), 201, _warnings(request, kind, item)
+        )
+
+    def _act(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
+        body = _object(request.decoded() or {})
+        if (target.kind.key, target.subresource) == ("Pod", "eviction"):
+            options = body.get("deleteOptions") or {}
+            dry = is_dry_run(request.query) or is_dry_run(body_options(options))
+            how = parse_options(options, {}, dry_run=dry)
+            self._store.evict(target.name, target.namespace, how, manager=request.manager)
+            return ApiResponse(success(201), 201)
+        if (target.kind.key, target.subresource) == ("Pod", "binding"):
+            node = (body.get("target") or {}).get("name", "")
+            self._store.bind(target.name, target.namespace, node)
+            return ApiResponse(success(201), 201)
+        raise no_such_path()
+
+    def _replace(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
+        kind, item = target.kind, _object(request.decoded())
+        _known_part(kind, target.subresource)
+        meta = item.get("metadata") or {}
+        _same(meta, "name", target.name, "URL")
+        if target.subresource != "scale":
+            _same_kind(target, item)
+        new = self._store.replace(
+            kind.key,
+            target.name,
+            target.namespace,
+            _stored(kind, item) if target.subresource != "scale" else item,
+            subresource=cast("Subresource", target.subresource),
+            manager=request.manager,
+            dry_run=is_dry_run(request.query),
+            validation=validation(request.query),
+        )
+        return ApiResponse(self._shown(request, target, new), 200, _warnings(request, kind, item))
+
+    def _patch(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
+        kind = target.kind
+        _known_part(kind, target.subresource)
+        if request.media == APPLY:
+            return self._apply(request, target)
+        how = PATCHES.get(request.media)
+        if how is None:
+            legal = [p for p in PATCHES if not kind.custom or PATCHES[p] != "strategic"]
+            message = (
+                "the body of the request was in an unknown format - accepted media types include: "
+                f"{', '.join([*legal, APPLY])}"
+            )
+            raise StatusError(415, "UnsupportedMediaType", message, {})
+        if request.query.get("force"):
+            raise _bad_option("force", "Forbidden: may not be specified for non-apply patch")
+        try:
+            body = msgspec.json.decode(request.body)
+        except msgspec.DecodeError as error:
+            raise bad_request(f"error decoding patch: {error}") from error
+        new = self._store.patch(
+            kind.key,
+            target.name,
+            target.namespace,
+            body,
+            how=how,
+            subresource=cast("Subresource", target.subresource),
+            manager=request.manager,
+            dry_run=is_dry_run(request.query),
+            validation=validation(request.query),
+        )
+        ignored = _warnings(request, kind, body) if isinstance(body, dict) else []
+        return ApiResponse(self._shown(request, target, new), 200, ignored)
+
+    def _apply(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
+        """Apply server-side: what is not there yet is made."""
+        kind, body = target.kind, _object(request.decoded())
+        if target.subresource not in {"", "status"}:
+            raise no_such_path()
+        if not request.query.get("fieldManager"):
+            raise _bad_option("fieldManager", "Required value: is required for apply patch")
+        _same_kind(target, body)
+        _same(body.get("metadata") or {}, "name", target.name, "URL")
+        new, is_new = self._store.apply(
+            kind.key,
+            target.name,
+            target.namespace,
+            _stored(kind, body),
+            manager=request.manager,
+            force=request.query.get("force") in {"true", "1"},
+            subresource=cast("Subresource", target.subresource),
+            dry_run=is_dry_run(request.query),
+            validation=validation(request.query),
+        )
+        warnings = _warnings(request, kind, body)
+        return ApiResponse(self._shown(request, target, new), 201 if is_new else 200, warnings)
+
+    def _delete(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
+        kind, how = target.kind, _deletion_options(request, target.kind)
+        if target.subresource:
+            raise no_such_path()
+        left, deleted = self._store.end(kind.key, target.name, target.namespace, how)
+        if deleted and kind.key != "Pod":
+            details = {"name": target.name, "group": kind.group, "kind": kind.plural}
+            uid = {"uid": left["metadata"]["uid"]}
+            return ApiResponse(success(details={**{k: v for k, v in details.items() if v}, **uid}))
+        return ApiResponse(self._shown(request, target, left))
+
+    def _delete_all(self, request: ApiRequest, target: RequestTarget) -> ApiResponse:
+        how = _deletion_options(request, target.kind)
+        page = list_page(self._store, target.kind, target.namespace, request.query)
+        for item in page.objects:
+            meta = item["metadata"]
+            self._store.end(target.kind.key, meta["name"], meta.get("namespace", ""), how)
+        return ApiResponse(
+            representations.list_in_form(
+                target, page.objects, page.metadata(), "", self._store.now()
+            )
+        )
+
+
+def _deletion_options(request: ApiRequest, kind: ApiKind) -> DeleteOptions:
+    body = request.decoded()
+    options = body if isinstance(body, dict) else {}
+    dry = is_dry_run({**body_options(options), **request.query})
+    how = parse_options(body, request.query, dry_run=dry)
+    has_propagation = "propagationPolicy" in request.query or options.get("propagationPolicy")
+    if (
+        kind.key == "Job" and not has_propagation
+    ):  # of batch/v1 only: its pods stay without an owner
+        return msgspec.structs.replace(how, propagation="Orphan")
+    return how
+
+
+def _bad_option(field: str, why: str) -> StatusError:
+    return invalid("meta.k8s.io", "PatchOptions", "", [InvalidField(field, why)])
+
+
+def _object(body: Any) -> Object:
+    if not isinstance(body, dict):
+        raise bad_request("the object provided is unrecognized: it is no JSON object")
+    return body
+
+
+def _known_part(kind: ApiKind, part: str) -> None:
+    if (
+        part not in _WRITABLE
+        or (part == "status" and not kind.status)
+        or (part == "scale" and kind.scale is None)
+        or (part == "resize" and kind.key != "Pod")
+    ):
+        raise no_such_path()
+
+
+def _same_kind(target: RequestTarget, item: Object) -> None:
+    api, kind = item.get("apiVersion"), item.get("kind")
+    if api and api != target.api_version:
+        raise bad_request(
+            f"the API version in the data ({api}) does not match the expected API version "
+            f"({target.api_version})"
+        )
+    if kind and kind != target.kind.kind:
+        raise bad_request(f"{kind} in the data is not the expected kind {target.kind.kind}")
+
+
+def _same(meta: Mapping[str, Any], field: str, wanted: str, source: str) -> None:
+    value = meta.get(field) or wanted
+    if value != wanted:
+        raise bad_request(
+            f"the {field} of the object ({value}) does not match the {field} on the {source} "
+            f"({wanted})"
+        )
+
+
+def _stored(kind: ApiKind, item: Object) -> Object:
+    return {**item, "apiVersion": kind.api_version, "kind": kind.kind}
+
+
+def _tainted(item: Object) -> Object:
+    spec = dict(item.get("spec") or {})
+    taints = list(spec.get("taints") or ())
+    if all(t.get("key") != NOT_READY["key"] for t in taints):
+        taints.append(NOT_READY)
+    return {**item, "spec": {**spec, "taints": taints}}
+
+
+def _warnings(request: ApiRequest, kind: ApiKind, item: Object) -> list[str]:
+    if validation(request.query) != "Warn":
+        return []
+    return [f'unknown field "{f}"' for f in fields.unknown_fields(kind, item)]

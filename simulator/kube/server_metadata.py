@@ -1,0 +1,137 @@
+"""Metadata that the server itself writes: names, uids, times, generations."""
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+from uuid import UUID
+
+from simulator.kube.kinds import ApiKind
+from simulator.kube.status import InvalidField
+
+Object = dict[str, Any]
+
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_NAME = re.compile(r"^[a-z0-9]([-a-z0-9.:]*[a-z0-9])?$")
+_LONGEST = 253
+_LEFT_OUT = ("labels", "annotations", "finalizers", "ownerReferences")
+"""What metadata leaves out when it is empty."""
+_SERVER = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+def rfc3339(seconds: float) -> str:
+    """Return seconds since the epoch as the server writes moments."""
+    return _format_time(int(seconds))
+
+
+@lru_cache(maxsize=256)
+def _format_time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_time(text: str) -> float:
+    """Return seconds since the epoch of what the server wrote."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def key(namespace: str, name: str) -> str:
+    """Return where an object lies; keys sort as the server lists."""
+    return f"{namespace}/{name}" if namespace else name
+
+
+class IdentityGenerator:
+    """Uids and name endings of one seed: the n-th is always the same."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed, self._count = seed, 0
+
+    def _next(self) -> bytes:
+        self._count += 1
+        return blake2b(f"{self._seed}:{self._count}".encode(), digest_size=16).digest()
+
+    def uid(self) -> str:
+        """Return a uid that nothing has had."""
+        return str(UUID(bytes=self._next(), version=4))
+
+    def ending(self) -> str:
+        """Return five letters for `generateName`."""
+        return "".join(_LETTERS[b % len(_LETTERS)] for b in self._next()[:5])
+
+
+def initial_metadata(kind: ApiKind, item: Object, draws: IdentityGenerator, now: float) -> Object:
+    """Return a new object with the metadata that the server gives it."""
+    meta = {
+        k: v
+        for k, v in item["metadata"].items()
+        if k not in {*_SERVER, "resourceVersion", "managedFields", "selfLink", "generation"}
+    }
+    if not meta.get("name") and meta.get("generateName"):
+        meta["name"] = meta["generateName"] + draws.ending()
+    if not kind.namespaced:
+        meta.pop("namespace", None)
+    meta |= {"uid": draws.uid(), "creationTimestamp": rfc3339(now)}
+    if kind.generation:
+        meta["generation"] = 1
+    return {"apiVersion": kind.api_version, "kind": kind.kind, **item, "metadata": meta}
+
+
+def invalid_metadata(meta: Object) -> Iterator[InvalidField]:
+    """Yield what is wrong with a name, labels or annotations."""
+    name = meta.get("name")
+    if not name:
+        yield InvalidField(
+            "metadata.name",
+            "Required value: name or generateName is required",
+            "FieldValueRequired",
+        )
+    elif len(name) > _LONGEST or not _NAME.match(name):
+        message = (
+            f'Invalid value: "{name}": a lowercase RFC 1123 subdomain must consist of lower case'
+        )
+        more = "alphanumeric characters, '-' or '.', and must start and end with an alphanumeric"
+        yield InvalidField("metadata.name", f"{message} {more} character")
+    for field in ("labels", "annotations"):
+        words = meta.get(field) or {}
+        if not isinstance(words, Mapping):
+            yield InvalidField(
+                f"metadata.{field}", "Invalid value: must be a map", "FieldValueTypeInvalid"
+            )
+            continue
+        for word, value in words.items():
+            if not isinstance(value, str):
+                message = f"Invalid value: {value!r}: {word} must be a string"
+                yield InvalidField(f"metadata.{field}", message, "FieldValueTypeInvalid")
+
+
+def keep_server_fields(old: Object, new: Object) -> Object:
+    """Return changed metadata with what only the server writes as it was."""
+    meta = dict(new["metadata"])
+    for field in (*_SERVER, "generation", "managedFields", "selfLink", "name", "namespace"):
+        if field in old["metadata"]:
+            meta[field] = old["metadata"][field]
+        else:
+            meta.pop(field, None)
+    return {k: v for k, v in meta.items() if v or k not in _LEFT_OUT}
+
+
+def changes_generation(kind: ApiKind, old: Object, new: Object) -> bool:
+    """Tell whether a change makes a new generation of an object."""
+    if not kind.generation:
+        return False
+    if kind.generation == "all":
+        skip = {"metadata", "status"} if kind.status else {"metadata"}
+        return {k: v for k, v in old.items() if k not in skip} != {
+            k: v for k, v in new.items() if k not in skip
+        }
+    if old.get("spec") != new.get("spec"):
+        return True
+    if kind.custom:  # fields beside spec count too
+        rest = {"metadata", "status", "spec"}
+        return {k: v for k, v in old.items() if k not in rest} != {
+            k: v for k, v in new.items() if k not in rest
+        }
+    return kind.generation == "annotations" and (old["metadata"].get("annotations") or {}) != (
+        new["metadata"].get("annotations") or {}
+    )

@@ -1,0 +1,145 @@
+"""Server-side apply: who says a field owns it, and who no longer says it gives it back.
+
+field of another manager, with another value   409, with a cause for each; `force` takes it over
+field that the manager applied before only      taken away, or reset to its default, unless
+                                                another manager owns it too
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from simulator.kube.managed import (
+    Path,
+    entry_of,
+    format_path,
+    holds,
+    item_keys,
+    leaves,
+    paths,
+    remove_leaf,
+    union,
+    value_at,
+    without,
+)
+from simulator.kube.status import StatusError, bad_request
+
+Object = dict[str, Any]
+
+
+def apply(
+    old: Mapping[str, Any],
+    wanted: Mapping[str, Any],
+    *,
+    manager: str,
+    force: bool,
+    custom: bool,
+    api_version: str,
+    subresource: str,
+    time: str,
+) -> tuple[Object, list[Object]]:
+    """Return the object as a manager applies it, and its `managedFields`.
+
+    Raises:
+        ApiError: 409 another manager says something else about a field, 400 it says who manages.
+    """
+    if (wanted.get("metadata") or {}).get("managedFields"):
+        raise bad_request("metadata.managedFields must be nil")
+    wanted_fields = _without_nulls(
+        {k: v for k, v in wanted.items() if k != "status" or subresource}
+    )
+    own = leaves(wanted_fields, custom=custom)
+    entries = list((old.get("metadata") or {}).get("managedFields") or ())
+    me = (manager, "Apply", subresource)
+    own_entry = next((e for e in entries if _key(e) == me), None)
+    others = [e for e in entries if e is not own_entry]
+    wrong = [p for p in own if value_at(old, p) != value_at(wanted_fields, p)]
+    clashes = [(e, p) for e in others for p in wrong if p[-1] != "." and _owns(e, p)]
+    if clashes and not force:
+        raise _conflict(clashes)
+    conflicting = [p for _, p in clashes]
+    other_entries = [{**e, "fieldsV1": without(e["fieldsV1"], conflicting)} for e in others]
+    other_entries = [e for e in other_entries if e["fieldsV1"]]
+    new = _merge(dict(old), wanted_fields, custom=custom)
+    dropped = (
+        [] if own_entry is None else [p for p in paths(own_entry["fieldsV1"]) if p not in set(own)]
+    )
+    for path in sorted(dropped, key=len, reverse=True):
+        if not any(_owns(e, path) for e in other_entries):
+            new = remove_leaf(
+                new, path, lambda item: not any(_owns(e, item) for e in other_entries)
+            )
+    entry = entry_of(
+        manager,
+        "Apply",
+        union({}, own),
+        subresource=subresource,
+        api_version=api_version,
+        time=time,
+    )
+    if own_entry is not None and own_entry["fieldsV1"] == entry["fieldsV1"] and new == old:
+        return dict(old), entries
+    return new, [*other_entries, entry] if own else other_entries
+
+
+def _merge(old: Any, new: Any, *, custom: bool, name: str = "") -> Any:
+    if isinstance(new, Mapping):
+        out = dict(old) if isinstance(old, Mapping) else {}
+        for key, value in new.items():
+            out[key] = _merge(out.get(key), value, custom=custom, name=key)
+        return out
+    keys = item_keys(name, new, custom=custom)
+    if keys is None or not isinstance(old, list):
+        return new
+    items = list(old)
+    for item in new:
+        place = next(
+            (n for n, i in enumerate(items) if all(i.get(k) == item.get(k) for k in keys)), None
+        )
+        if place is None:
+            items.append(item)
+        else:
+            items[place] = _merge(items[place], item, custom=custom)
+    return items
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+    return value
+
+
+def _owns(entry: Mapping[str, Any], path: Path) -> bool:
+    return holds(entry["fieldsV1"], path)
+
+
+def _key(entry: Mapping[str, Any]) -> tuple[str, str, str]:
+    return entry["manager"], entry["operation"], entry.get("subresource", "")
+
+
+def _conflict(clashes: Sequence[tuple[Mapping[str, Any], Path]]) -> StatusError:
+    """Say which managers own which of the fields, in the words of the server."""
+    causes = [
+        {
+            "reason": "FieldManagerConflict",
+            "message": f"conflict with {_who(e)}",
+            "field": format_path(p),
+        }
+        for e, p in clashes
+    ]
+    if len(clashes) == 1:
+        text = f"Apply failed with 1 conflict: {causes[0]['message']}: {causes[0]['field']}"
+    else:
+        lines = []
+        for who in sorted({_who(e) for e, _ in clashes}):
+            lines += [
+                f"conflicts with {who}:",
+                *(f"- {format_path(p)}" for e, p in clashes if _who(e) == who),
+            ]
+        text = f"Apply failed with {len(clashes)} conflicts: " + "\n".join(lines)
+    return StatusError(409, "Conflict", text, {"causes": causes})
+
+
+def _who(entry: Mapping[str, Any]) -> str:
+    part = entry.get("subresource")
+    through = f' with subresource "{part}"' if part else ""
+    return f'"{entry["manager"]}"{through} using {entry["apiVersion"]}'

@@ -1,0 +1,170 @@
+"""Watches: changes as they come, bookmarks, and the ways in which a stream ends."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from simulator.kube.faults import Faults
+from simulator.kube.history import StoreChange
+from simulator.kube.kinds import ApiKind
+from simulator.kube.paths import RequestTarget
+from simulator.kube.selectors import Test, by_fields, by_labels
+from simulator.kube.status import InvalidField, StatusError, bad_request, invalid
+from simulator.kube.store import ObjectStore
+
+Object = dict[str, Any]
+
+BOOKMARK_S = 60.0
+LONGEST_S = 2700.0
+"""How long a watch lasts that does not say (the real server takes 30 to 60 minutes)."""
+WAKE_S = 0.1
+"""How often a silent watch looks whether anybody still listens."""
+CUT = {"type": "CUT"}
+_INITIAL_END = {"k8s.io/initial-events-end": "true"}
+
+
+class ApiWatch:
+    """One open watch; `lines` yields its events, None when there is nothing to say."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        target: RequestTarget,
+        query: Mapping[str, str],
+        faults: Faults,
+        *,
+        bookmark_s: float = BOOKMARK_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store, self._target, self._faults = store, target, faults
+        self._clock, self._bookmark_s = clock, bookmark_s
+        self._test = _test(target.kind, target.namespace, query)
+        self._marks = query.get("allowWatchBookmarks") in {"true", "1"}
+        self._seen_marks = faults.marks
+        self._initial = _initial(query)
+        seconds = query.get("timeoutSeconds") or ""
+        self._lasts_s = float(seconds) if seconds.isdecimal() and seconds != "0" else LONGEST_S
+        version_text = query.get("resourceVersion") or "0"
+        if not version_text.isdecimal():
+            raise bad_request(f'Invalid value: "{version_text}": invalid resource version')
+        self._since = int(version_text)
+        if faults.refuse_watches and 0 < self._since < store.history.forgotten:
+            raise StatusError(410, "Expired", f"too old resource version: {self._since}")
+
+    def lines(self) -> Iterator[Object | None]:
+        """Yield events until the time is over, the server closes or history is gone."""
+        end = self._clock() + self._lasts_s
+        marked = self._clock()
+        at = self._since
+        if not at or self._initial:
+            at, events = self._everything()
+            yield from events
+        while self._clock() < end and not self._faults.closing:
+            if self._faults.take_expired_stream():
+                yield _expired(at)
+                return
+            if self._cut():
+                yield CUT
+                return
+            try:
+                version, marks, changes = self._news(at, min(end - self._clock(), WAKE_S))
+            except StatusError as error:
+                yield {"type": "ERROR", "object": error.body()}
+                return
+            event_list = [e for e in map(self._event, changes) if e is not None]
+            yield from event_list
+            at = max(at, version)
+            due = self._clock() >= marked + self._bookmark_s or self._seen_marks != marks
+            self._seen_marks = marks
+            if self._marks and due:
+                marked = self._clock()
+                yield self._bookmark(at)
+            elif not event_list:
+                yield None
+
+    def _everything(self) -> tuple[int, list[Object]]:
+        with self._store.changed:
+            at = self._store.version
+            items = [
+                o for k, o in self._store.sorted(self._target.kind) if self._test(_keyed(k, o))
+            ]
+        events: list[Object] = [{"type": "ADDED", "object": o} for o in items]
+        if self._initial and self._marks:
+            events.append(self._bookmark(at, _INITIAL_END))
+        return at, events
+
+    def _cut(self) -> bool:
+        # A bookmark is asked for under this lock: one asked for before the cut is told before it.
+        with self._store.changed:
+            if self._faults.away:
+                return True
+            return self._seen_marks == self._faults.marks and self._faults.take_cut_stream()
+
+    def _news(self, at: int, wait_s: float) -> tuple[int, int, list[StoreChange]]:
+        """Return the version, the bookmarks asked for up to it, and what changed of this kind."""
+        kind = self._target.kind.key
+        with self._store.changed:
+            if self._store.version <= at and self._seen_marks == self._faults.marks:
+                self._store.changed.wait(max(wait_s, 0.0))
+            version, changes = self._store.changes(at)
+            marks = self._faults.marks
+        return version, marks, [c for c in changes if c.kind == kind]
+
+    def _event(self, change: StoreChange) -> Object | None:
+        """Return what this watch sees of a change: objects enter and leave its selection."""
+        was = change.before is not None and self._test(_keyed(change.key, change.before))
+        is_ = change.type != "DELETED" and self._test(_keyed(change.key, change.object))
+        if is_:
+            return {"type": "MODIFIED" if was else "ADDED", "object": change.object}
+        if not was:
+            return None
+        left = change.object if change.type == "DELETED" else change.before or change.object
+        meta = {**left["metadata"], "resourceVersion": str(change.version)}
+        return {"type": "DELETED", "object": {**left, "metadata": meta}}
+
+    def _bookmark(self, at: int, annotations: Mapping[str, str] | None = None) -> Object:
+        meta: Object = {"resourceVersion": str(at), "creationTimestamp": None}
+        if annotations:
+            meta["annotations"] = dict(annotations)
+        kind = {"kind": self._target.kind.kind, "apiVersion": self._target.api_version}
+        return {"type": "BOOKMARK", "object": {**kind, "metadata": meta}}
+
+
+class _Keyed(msgspec.Struct, frozen=True):
+    key: str
+    object: Object
+
+
+def _keyed(key: str, item: Object) -> _Keyed:
+    return _Keyed(key, item)
+
+
+def _test(kind: ApiKind, namespace: str, query: Mapping[str, str]) -> Callable[[_Keyed], bool]:
+    selector_tests = (
+        by_labels(query.get("labelSelector")),
+        by_fields(kind, query.get("fieldSelector")),
+    )
+    tests: list[Test] = [t for t in selector_tests if t is not None]
+    head = f"{namespace}/" if namespace and kind.namespaced else ""
+    return lambda k: k.key.startswith(head) and all(test(k.object) for test in tests)
+
+
+def _initial(query: Mapping[str, str]) -> bool:
+    if query.get("sendInitialEvents") not in {"true", "1"}:
+        return False
+    if query.get("resourceVersionMatch") != "NotOlderThan":
+        message = (
+            "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        )
+        wrong = InvalidField("resourceVersionMatch", message, "FieldValueForbidden")
+        raise invalid("meta.k8s.io", "ListOptions", "", [wrong])
+    return True
+
+
+def _expired(at: int) -> Object:
+    return {
+        "type": "ERROR",
+        "object": StatusError(410, "Expired", f"too old resource version: {at}").body(),
+    }

@@ -1,0 +1,56 @@
+"""What people do with their workloads beside bringing them: take them away, and come back to them.
+
+Who finds a notebook or server stopped when it is next used starts it again at that moment; who
+finds an unfinished job stopped, after an hour. What is abandoned, hung or done is not missed.
+"""
+
+import numpy as np
+
+from simulator.work.behaviours import Script
+from simulator.work.kinds import kinds
+from simulator.workload_scripts import SimulatedWorkload
+
+NOTICED_S = 3600.0
+AT_ONCE_S = 60.0
+"""Who is just using it."""
+DAY_S = 86_400.0
+USES = ("cell", "cpu cell", "terminal", "terminal cpu", "serve", "burst", "compute", "input")
+
+
+def return_time(role: SimulatedWorkload, stopped_s: float, horizon_s: float) -> float | None:
+    """Return when the owner of a workload that somebody stopped starts it again; None = never."""
+    times = [_missed_time(script, stopped_s, horizon_s) for script in role.running.values()]
+    if not role.running:
+        # It was still starting, so somebody waits for it.
+        return stopped_s + NOTICED_S
+    return min((m for m in times if m is not None), default=None)
+
+
+def _missed_time(script: Script, stopped_s: float, horizon_s: float) -> float | None:
+    if script.family == "training":
+        return stopped_s + NOTICED_S if _is_unfinished(script, stopped_s) else None
+    following = next_use(script, stopped_s, horizon_s)
+    return None if following is None else max(following, stopped_s + AT_ONCE_S)
+
+
+def _is_unfinished(script: Script, at_s: float) -> bool:
+    """Say whether a job would still have made progress after a moment."""
+    timeline = script.timeline
+    kind = timeline.kind[timeline.at(np.array([at_s]))][0]
+    return int(kind) not in {kinds().number(name) for name in ("idle", "spin", "done")}
+
+
+def next_use(script: Script, since_s: float, horizon_s: float) -> float | None:
+    """Return when, from `since_s` on, a pod would be used first; None = not by the horizon."""
+    timeline = script.timeline
+    kinds_used = [kinds().number(name) for name in USES]
+    reached = since_s
+    while True:
+        timeline.grow(reached)
+        place = int(timeline.at(np.array([since_s]))[0])
+        used = np.flatnonzero(np.isin(timeline.kind[place:], kinds_used)) + place
+        if len(used):
+            return max(float(timeline.begin[used[0]]), since_s)
+        if reached >= horizon_s:
+            return None
+        reached = min(reached + DAY_S, horizon_s)

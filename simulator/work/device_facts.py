@@ -1,0 +1,79 @@
+"""Watts, degrees and clocks of a board, by model.
+
+Power of an H100 that computes is 134 + 610 x SM_ACTIVE W, held to its limit of 700 W; 120 W with
+an idle CUDA context, whatever memory is held; 70 W bare
+(telemetry-and-waste.md#signals and #idle; arXiv
+2605.23918). Other models keep the H100's proportions between their own numbers in
+`fallow/gpu_models.csv`: the base is 134/120 of their idle context, and full activity would need
+744/700 of their limit, which holds it back as it does on the H100.
+
+Temperature settles at 24 degrees plus 36 at the limit: a straight line through Acme's A100s, whose
+quantiles of power and temperature pair 62 W with 28, 322 W with 51 and 401 W with 63 degrees.
+Clocks are the data sheets' boost clocks (`clocks.csv`), less 12 % under full load.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from fallow.gpu_models import gpu_models
+from simulator.models import SimulatedDevice
+from simulator.work.chance import Array
+from simulator.work.distributions import read
+
+H100_BASE_W, H100_CONTEXT_W, H100_SM_W, H100_LIMIT_W = 134.0, 120.0, 610.0, 700.0
+AMBIENT_C, LOAD_C = 24.0, 36.0
+SAG = 0.12
+SETTLE_S = 90.0
+"""Time constant of a board's temperature."""
+
+
+class DeviceFacts(msgspec.Struct, frozen=True):
+    """Facts of each device's board, [device, 1]."""
+
+    bare_w: Array
+    context_w: Array
+    base_w: Array
+    sm_w: Array
+    limit_w: Array
+    memory_mib: Array
+    """Of the device: an instance has its profile's part."""
+    boost_mhz: Array
+    rest_mhz: Array
+
+
+def device_facts(devices: Sequence[SimulatedDevice]) -> DeviceFacts:
+    """Return the facts of every device's board.
+
+    Raises:
+        KeyError: a model that is not in `fallow/gpu_models.csv`.
+    """
+    by_model = {m.gpu_model: m for m in gpu_models()}
+    clocks = {row["gpu_model"]: row for row in read("clocks.csv")}
+    models = [by_model[d.gpu_model] for d in devices]
+    context, limit = _column([m.idle_context_w for m in models]), _column([m.tdp_w for m in models])
+    base = context * (H100_BASE_W / H100_CONTEXT_W)
+    memory = [
+        _profile_gib(d) or m.memory_gib * d.weight for d, m in zip(devices, models, strict=True)
+    ]
+    return DeviceFacts(
+        bare_w=_column([m.idle_bare_w for m in models]),
+        context_w=context,
+        base_w=base,
+        sm_w=limit * ((H100_BASE_W + H100_SM_W) / H100_LIMIT_W) - base,
+        limit_w=limit,
+        memory_mib=_column(memory) * 1024,
+        boost_mhz=_column([float(clocks[d.gpu_model]["boost_mhz"]) for d in devices]),
+        rest_mhz=_column([float(clocks[d.gpu_model]["rest_mhz"]) for d in devices]),
+    )
+
+
+def _profile_gib(device: SimulatedDevice) -> float:
+    """Return what a profile such as `3g.40gb` says, or 0."""
+    text = (device.profile or "").partition(".")[2].partition("gb")[0]
+    return float(text) if text.isdigit() else 0.0
+
+
+def _column(values: Sequence[float]) -> Array:
+    return np.array(values, np.float64)[:, None]

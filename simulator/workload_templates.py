@@ -1,0 +1,244 @@
+"""The API objects that people bring for what they ask: one object per arrival, as they write it.
+
+Pods ask for a GPU product by node label, so that whole GPUs, instances and shared ones each go to
+their own nodes. Sizes are the medians of a published cluster's pods (`shapes.csv`).
+"""
+
+import csv
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from fallow.errors import UsageError
+from simulator.arrivals import Arrival, Category
+from simulator.work.plans import behaviours
+
+Object = dict[str, Any]
+
+PRODUCT = "nvidia.com/gpu.product"
+GPU_TAINT = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+IMAGES = {
+    "training": "registry.example/pytorch:2.9",
+    "night": "registry.example/scoring:7",
+    "serving": "registry.example/vllm-openai:0.12",
+    "notebook": "registry.example/jupyter-pytorch:2025b",
+}
+"""Image by family of behaviours (`simulator/work/behaviours.csv`)."""
+HOME = "/home/jovyan"
+"""Where a notebook's image keeps its user's files."""
+LEVEL = "e2e<=10s@95%, ttft<=1s@95%"
+FAMILY, ALIKE = "base-model", {"train", "train-wide", "pretrain"}
+"""One model, trained on one GPU, on four and on sixteen."""
+RETRIES = 100
+"""Jobs here start again after every interruption, as those with checkpoints do."""
+PREEMPTS_FROM = 200
+"""Priority from which pods may take others' places: production does, nobody else."""
+
+
+def base_objects(mix: Iterable[Category]) -> list[Object]:
+    """Return what must be there first: namespaces with their teams, and priority classes."""
+    categories = list(mix)
+    spaces = {c.namespace: c.team for c in categories}
+    objects: list[Object] = [
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": space, "labels": {"team": team}},
+        }
+        for space, team in sorted(spaces.items())
+    ]
+    classes: list[Object] = [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": _priority(value)},
+            "value": value,
+            "preemptionPolicy": _preemption(value),
+        }
+        for value in sorted({c.priority for c in categories})
+    ]
+    return [*objects, *classes]
+
+
+def build_manifest(arrival: Arrival) -> Object:
+    """Return the object that its owner creates.
+
+    Raises:
+        UsageError: nobody here knows how to write such a kind.
+    """
+    kind = arrival.category.kind
+    write = _KINDS.get(kind)
+    if write is None:
+        raise UsageError(f"nobody brings a {kind!r}", hint=f"kinds: {', '.join(_KINDS)}")
+    return write(arrival)
+
+
+@cache
+def pod_size(gpus: int, weight: float = 1.0) -> tuple[int, int]:
+    """Return the millicores and MiB of a pod with so many GPUs, or instances of such a weight."""
+    rows = _shapes()
+    if gpus in rows and (weight == 1 or not gpus):
+        return rows[gpus]
+    cpu, memory = rows[1]
+    return int(cpu * gpus * weight), int(memory * gpus * weight)
+
+
+@cache
+def _shapes() -> Mapping[int, tuple[int, int]]:
+    text = files("simulator").joinpath("shapes.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
+    return {int(r["gpus"]): (int(r["cpu_milli"]), int(r["memory_mib"])) for r in rows}
+
+
+def _priority(value: int) -> str:
+    return f"priority-{value}"
+
+
+def _preemption(value: int) -> str:
+    return "PreemptLowerPriority" if value >= PREEMPTS_FROM else "Never"
+
+
+def _meta(arrival: Arrival) -> Object:
+    category = arrival.category
+    return {
+        "name": arrival.name,
+        "namespace": category.namespace,
+        "labels": {"team": category.team, "app.kubernetes.io/name": category.category},
+    }
+
+
+def _pod(arrival: Arrival, container: str, gpus: int | None = None, **more: Any) -> Object:
+    """Return the spec of a pod with so many GPUs; the category's unless said."""
+    category = arrival.category
+    count = category.gpus if gpus is None else gpus
+    cpu, memory = pod_size(count, category.weight)
+    requests = {"cpu": f"{cpu}m", "memory": f"{memory}Mi"}
+    if count:
+        requests[category.resource] = str(count)
+    image = IMAGES[behaviours()[category.behaviour].family]
+    return {
+        "priorityClassName": _priority(category.priority),
+        "preemptionPolicy": _preemption(category.priority),
+        "nodeSelector": {PRODUCT: category.product} if category.product else {},
+        "containers": [
+            {
+                "name": container,
+                "image": image,
+                "resources": {"requests": requests, "limits": dict(requests)},
+            }
+        ],
+        **more,
+    }
+
+
+def _template(arrival: Arrival, container: str, **more: Any) -> Object:
+    meta: Object = {"labels": {"app": arrival.name}}
+    annotations = _owner_annotations(arrival)
+    if annotations:
+        meta["annotations"] = annotations
+    return {"metadata": meta, "spec": _pod(arrival, container, **more)}
+
+
+def _owner_annotations(arrival: Arrival) -> dict[str, str]:
+    """Return what owners tell of their work: a service level, and which jobs are alike."""
+    category = arrival.category
+    if behaviours()[category.behaviour].family == "serving":
+        return {"fallow.dev/slo": LEVEL}
+    return {"fallow.dev/family": FAMILY} if category.category in ALIKE else {}
+
+
+def _notebook(arrival: Arrival) -> Object:
+    spec = _pod(arrival, "notebook")
+    if arrival.on_volume:
+        claim = {"claimName": f"{arrival.name}-home"}
+        spec["volumes"] = [{"name": "home", "persistentVolumeClaim": claim}]
+        spec["containers"][0]["volumeMounts"] = [{"name": "home", "mountPath": HOME}]
+    template = {"spec": spec}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "Notebook",
+        "metadata": _meta(arrival),
+        "spec": {"template": template},
+    }
+
+
+def _job(arrival: Arrival) -> Object:
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": _meta(arrival),
+        "spec": {
+            "backoffLimit": RETRIES,
+            "ttlSecondsAfterFinished": 3600,
+            "template": _template(arrival, "main", restartPolicy="Never"),
+        },
+    }
+
+
+def _pytorch_job(arrival: Arrival) -> Object:
+    template = _template(arrival, "pytorch")
+    if arrival.category.replicas > 1:
+        # Ranks of one job are placed together or not at all.
+        gang = {"scheduling.k8s.io/group-name": arrival.name}
+        template["metadata"]["annotations"] = {**_owner_annotations(arrival), **gang}
+    roles: Object = {"Master": {"replicas": 1, "restartPolicy": "Never", "template": template}}
+    if arrival.category.replicas > 1:
+        roles["Worker"] = {**roles["Master"], "replicas": arrival.category.replicas - 1}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": _meta(arrival),
+        "spec": {"runPolicy": {"backoffLimit": RETRIES}, "pytorchReplicaSpecs": roles},
+    }
+
+
+def _deployment(arrival: Arrival) -> Object:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": _meta(arrival),
+        "spec": {
+            "replicas": arrival.category.replicas,
+            "selector": {"matchLabels": {"app": arrival.name}},
+            "template": _template(arrival, "server"),
+        },
+    }
+
+
+def _inference_service(arrival: Arrival) -> Object:
+    meta = _meta(arrival)
+    meta["annotations"] = {"serving.kserve.io/deploymentMode": "RawDeployment"}
+    predictor = {"minReplicas": arrival.category.replicas, **_pod(arrival, "kserve-container")}
+    return {
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": meta,
+        "spec": {"predictor": predictor},
+    }
+
+
+def _ray_cluster(arrival: Arrival) -> Object:
+    # There are no nodes without GPUs here, and the head asks for none.
+    head = _pod(arrival, "ray-head", gpus=0, tolerations=[GPU_TAINT])
+    worker = {
+        "groupName": "gpu",
+        "replicas": arrival.category.replicas,
+        "template": {"spec": _pod(arrival, "ray-worker")},
+    }
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "metadata": _meta(arrival),
+        "spec": {"headGroupSpec": {"template": {"spec": head}}, "workerGroupSpecs": [worker]},
+    }
+
+
+_KINDS = {
+    "Notebook": _notebook,
+    "Job": _job,
+    "PyTorchJob": _pytorch_job,
+    "Deployment": _deployment,
+    "InferenceService": _inference_service,
+    "RayCluster": _ray_cluster,
+}

@@ -1,0 +1,88 @@
+"""Findings shown are those of the last run: one that found nothing has none."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from dashboards.figures import analyzer_findings, recommendations, waterfall
+from dashboards.figures.query import Filters
+from fallow import plugin_runs
+from fallow.models import Claim, Finding, Recommendation, Subject, finding_id
+from fallow.plugin_runs import PluginRun, Result
+from runtime.operations import analyzer_runs, findings
+from tests.reports import small
+from warehouse.lake import Warehouse
+
+ALL = Filters()
+TEAMS = ("vision", "speech")
+FOUND_AT = small.END - timedelta(days=1)
+
+
+def idle_job(team: str) -> Finding:
+    """Return a finding over two idle hours of a team of `small.rows`."""
+    subject = Subject("alpha", f"ns-{team}", "Job", f"job-{team}", team=team)
+    claim = Claim("alpha", f"ns-{team}", "Job", f"job-{team}", None, "idle", 2.0)
+    advice = Recommendation(
+        "suspend", team, "idle", True, claims=(claim,), marginal_gpu_hours=2.0,
+        marginal_usd=Decimal(3),
+    )  # fmt: skip
+    return Finding(
+        id=finding_id("idle", "idle_job", subject, small.WINDOW.start),
+        analyzer="idle",
+        kind="idle_job",
+        subject=subject,
+        window=small.WINDOW,
+        verdict="idle",
+        evidence="confirmed",
+        confidence=0.9,
+        gpu_hours=2.0,
+        usd=Decimal(3),
+        details={},
+        recommendations=(advice,),
+    )
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Warehouse]:
+    """Return a warehouse with a finding per team, of a run a day ago."""
+    tables = {name: rows for name, rows in small.rows().items() if name != "finding"}
+    with Warehouse.open(small.fill(tmp_path / "home", tables), write=True) as warehouse:
+        made = [idle_job(team) for team in TEAMS]
+        warehouse.ingest([findings.rows(made, found_at=FOUND_AT)])
+        yield warehouse
+
+
+def keep(lake: Warehouse, analyzer: str, result: Result, at: datetime, reason: str = "") -> None:
+    run = PluginRun("analyzer", analyzer, result, reason)
+    lake.ingest([plugin_runs.to_batch([run], cluster="any", at=at, window=small.WINDOW)])
+
+
+def counts(lake: Warehouse) -> set[int]:
+    """Return how many findings pages, reports and `fallow spend` count."""
+    made = waterfall.waterfall(lake, small.WINDOW, ALL)
+    saved = analyzer_runs.read_waterfall(lake, small.WINDOW)
+    return {
+        len(analyzer_findings.list_findings(lake, small.WINDOW, ALL, "idle")),
+        recommendations.list_advice(lake, small.WINDOW, ALL).num_rows,
+        sum(row.findings for row in made.savings),
+        len(saved[0].steps) if saved else 0,
+        len(findings.read_latest(lake, small.WINDOW)),
+    }
+
+
+def test_a_run_that_found_nothing_shows_nothing(lake: Warehouse) -> None:
+    keep(lake, "idle", "done", FOUND_AT)
+    assert counts(lake) == {len(TEAMS)}, "the run that found them"
+    keep(lake, "sizing", "done", small.END)
+    assert counts(lake) == {len(TEAMS)}, "the run of another analyzer"
+    keep(lake, "idle", "done", small.END)
+    assert counts(lake) == {0}
+
+
+@pytest.mark.parametrize("result", ["failed", "withheld"])
+def test_a_run_that_judged_nothing_takes_no_finding_back(lake: Warehouse, result: Result) -> None:
+    keep(lake, "idle", result, small.END, "no inventory of nodes")
+    assert counts(lake) == {len(TEAMS)}

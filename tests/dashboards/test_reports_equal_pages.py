@@ -1,0 +1,265 @@
+"""A report says what the page that it names says, over one warehouse: one test per kind of report.
+
+The warehouse: three days of two clusters, a team whose job runs in two pools, an idle finding and a
+sizing one, which saves hours in use.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pytest
+
+from analyzers.waterfall import add_savings, build_waterfall
+from dashboards.figures import reconciliation, savings, waterfall
+from dashboards.figures.query import Filters
+from fallow.models import Claim, Finding, Recommendation, State, Subject, finding_id
+from fallow.settings import Settings
+from runtime.cli import run
+from runtime.operations import findings, reports
+from tests.dashboards.drawing import Draw, texts
+from tests.reports import small
+from warehouse.lake import Warehouse
+
+TEAM = "vision"
+IDLE_HOURS = 6.0
+VETOED_HOURS = 1.5
+
+
+def finding(analyzer: str, state: State, gpu_hours: float, usd: Decimal | None = None) -> Finding:
+    """Return a finding that claims hours of a state of the team's job in cluster alpha."""
+    subject = Subject("alpha", f"ns-{TEAM}", "Job", f"job-{TEAM}", team=TEAM, models=("H100",))
+    claim = Claim("alpha", f"ns-{TEAM}", "Job", f"job-{TEAM}", None, state, gpu_hours, usd)
+    return Finding(
+        id=finding_id(analyzer, "kind", subject, small.WINDOW.start),
+        analyzer=analyzer,
+        kind="kind",
+        subject=subject,
+        window=small.WINDOW,
+        verdict="wasteful",
+        evidence="confirmed",
+        confidence=0.9,
+        gpu_hours=gpu_hours,
+        usd=usd,
+        details={"why": "planted"},
+        recommendations=(Recommendation("change", TEAM, "planted", True, claims=(claim,)),),
+    )
+
+
+def vetoed() -> Finding:
+    """Return an idle finding of another team that advises nothing, for a veto took it back."""
+    made = finding("idle", "idle", VETOED_HOURS)
+    subject = Subject("alpha", "ns-speech", "Job", "job-speech", team="speech", models=("H100",))
+    name = finding_id("idle", "kind", subject, small.WINDOW.start)
+    return msgspec.structs.replace(
+        made, id=name, subject=subject, verdict="idle", recommendations=()
+    )
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Return the settings of the warehouse above."""
+    tables = {name: rows for name, rows in small.rows().items() if name != "finding"}
+    for row in tables["ledger"]:
+        held = row["state"] in small.HELD
+        row["effective"] = 0.25 if held and row["team"] == TEAM else None
+        row["pool"] = "old" if row["node"] == "g-0" else "gpu"
+    settings = small.fill(tmp_path_factory.mktemp("judged") / "home", tables)
+    with Warehouse.open(settings, write=True) as warehouse:
+        found = [
+            finding("idle", "idle", IDLE_HOURS),
+            finding("sizing", "low", 3.0, Decimal("1.25")),
+            vetoed(),
+        ]
+        made = add_savings(found, build_waterfall(warehouse, small.WINDOW, found))
+        warehouse.ingest([findings.rows(made, found_at=small.END)])
+    return settings
+
+
+@pytest.fixture
+def views(judged: Settings) -> Iterator[Warehouse]:
+    with Warehouse.open(judged) as warehouse:
+        yield warehouse
+
+
+Report = Callable[..., str]
+
+
+@pytest.fixture
+def report(views: Warehouse) -> Report:
+    """Return what makes a report as Markdown."""
+
+    def made(audience: str, team: str | None = None) -> str:
+        return reports.produce(
+            views, Settings(), audience=audience, window=small.WINDOW, fmt="md", team=team,
+            now=small.END + timedelta(hours=2),
+        ).body.decode()  # fmt: skip
+
+    return made
+
+
+def figures(text: str) -> dict[str, tuple[str, str]]:
+    """Return the headline figures of a report by their labels."""
+    found = re.findall(r"^\| (.+?) \| \*\*(.+?)\*\* \| (.*) \|$", text, re.MULTILINE)
+    return {label: (plain(value), plain(about)) for label, value, about in found}
+
+
+def plain(text: str) -> str:
+    """Return a text without the marks of Markdown and around names."""
+    return re.sub(r"[\\\u2068\u2069\u2060]", "", text)
+
+
+def metrics(page: Any) -> dict[str, tuple[str, str]]:
+    return {m.label: (plain(str(m.value)), plain(str(m.delta))) for m in page.metric}
+
+
+def cells(text: str, section: str) -> list[dict[str, str]]:
+    """Return the rows of a section's table, the line of sums last."""
+    table = re.search(rf"^## {re.escape(section)}\n.*?(^\|.*?)\n\n", text, re.MULTILINE | re.DOTALL)
+    assert table, section
+    head, _, *rows = table.group(1).splitlines()
+    names = [name.strip() for name in head.strip("|").split("|")]
+    return [
+        dict(
+            zip(
+                names,
+                [plain(c.strip()).replace("**", "") for c in row.strip("|").split("|")],
+                strict=True,
+            )
+        )
+        for row in rows
+    ]
+
+
+def said(text: str, words: str) -> str:
+    (line,) = {plain(line).removeprefix("- ") for line in text.splitlines() if words in line}
+    return line
+
+
+def test_the_overview_says_busy_time_and_effective_utilisation_of_each_team(
+    judged: Settings, draw: Draw
+) -> None:
+    teams = draw("finance_overview", judged, window="3d").dataframe[-1].value.set_index("name")
+    assert teams.loc[TEAM, "effective_pct"] == 25.0
+    assert teams["effective_pct"].drop(TEAM).isna().all(), "not measured is no zero"
+    assert teams["busy_pct"].drop("(platform)").between(1, 99).all()
+
+
+def test_finance_s_report_equals_the_overview(report: Report, judged: Settings, draw: Draw) -> None:
+    shown, text = metrics(draw("finance_overview", judged, window="3d")), report("finance")
+    made = figures(text)
+    assert made["Paid"][0] == shown["Paid"][0]
+    assert made["Worked"][0] == shown["Productive"][0]
+    assert made["Grew nothing"][0] == shown["Wasted"][0]
+    assert made["Could be saved"] == shown["Could be saved"]
+    assert shown["Effective utilisation"][0] == "25.0%"
+    assert "effective utilisation 25.0%" in made["Worked"][1]
+    share = re.compile(r"^(\S+%) of the bill; .*, (\S+%) of the hours$")
+    of_report, of_page = share.match(made["Grew nothing"][1]), share.match(shown["Wasted"][1])
+    assert of_report
+    assert of_page
+    assert of_report.groups() == of_page.groups(), "each beside the figure it is a share of"
+    notes = plain("\n".join(texts(draw("finance_overview", judged, window="3d"))))
+    for words in ("idle, no finding", "that could be saved"):
+        assert said(text, words) in notes
+
+
+def test_a_team_s_report_equals_its_statement_and_counts_workloads_not_rows(
+    report: Report, judged: Settings, draw: Draw
+) -> None:
+    page, text = draw("finance_chargeback", judged, window="3d", team=TEAM), report("team", TEAM)
+    shown = metrics(page)
+    statement = {row["line"]: row["USD"] for row in cells(text, "Statement")}
+    assert statement["fully loaded"] == shown["Fully loaded"][0]
+    assert statement["GPU only"] == shown["GPU only"][0]
+    assert statement["shared"] == shown["Shared"][0]
+    assert statement["of it idle"] == shown["Idle"][0]
+    assert figures(text)["Idle"][1].startswith(shown["Idle"][1].partition(";")[0])
+    lines = page.dataframe[-1].value
+    *rows, total = cells(text, "Workloads")
+    # The job runs in both clusters, and in two pools of one of them.
+    assert len(lines) == 3
+    assert len(rows) == 2
+    assert figures(text)["Held"][1] == "2 workloads"
+    assert total["USD"] == f"${sum(lines['usd_loaded']):,.2f}"
+    dearest = max(Decimal(row["USD"].replace("$", "").replace(",", "")) for row in rows)
+    of_two_pools = sum(lines[lines["pool"] != "old"]["usd_loaded"])
+    assert dearest < sum(lines["usd_loaded"])
+    assert dearest > max(lines["usd_loaded"]), f"a workload, not a row of {of_two_pools}"
+    assert f"${dearest:,.0f}" in said(text, "**Most of it**")
+    assert {row["effective"] for row in rows} == {"25.0 %"}
+    assert set(lines["effective_pct"]) == {25.0}
+
+
+def test_the_sre_s_report_equals_fleet_now_and_the_inbox(
+    report: Report, judged: Settings, draw: Draw
+) -> None:
+    now, inbox = (metrics(draw(view, judged, window="3d")) for view in ("sre_fleet", "sre_inbox"))
+    text = report("sre")
+    made = figures(text)
+    for label in ("Idle", "Free"):
+        gpus, paid = now[{"Idle": "Held idle"}.get(label, label)]
+        assert made[f"{label} now"] == (paid.replace("per hour", "an hour"), f"{gpus} GPUs")
+    assert made["Could be saved"][0] == inbox["Would save"][0]
+    assert made["Could be saved"][1] == f"{inbox['Findings'][0]} findings"
+    *rows, total = cells(text, "Findings by dollars over disruption")
+    assert len(rows) == int(inbox["Findings"][0])
+    assert total["saves"].partition(".")[0] == inbox["Would save"][0].partition(".")[0]
+    notes = plain("\n".join(texts(draw("finance_waterfall", judged, window="3d"))))
+    for words in ("idle, no finding", "that could be saved"):
+        assert said(text, words) in notes
+
+
+def test_savings_and_idle_hours_are_reconciled_and_their_parts_add_up(
+    views: Warehouse, judged: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = waterfall.waterfall(views, small.WINDOW, Filters())
+    stages = savings.stages(views, small.WINDOW, Filters())
+    sums = reconciliation.reconcile(made, stages, Filters())
+    assert sums is not None
+    idle = next(step.gpu_hours for step in made.steps if step.state == "idle")
+    assert sums.idle_claimed_gpu_hours == IDLE_HOURS + VETOED_HOURS
+    assert sums.idle_claimed_gpu_hours + sums.idle_without_finding_gpu_hours == idle
+    assert sums.in_use_usd == Decimal("1.25")
+    assert sums.in_use_by == ("sizing",)
+    line = sums.savings(lambda usd: f"${usd:,.2f}")
+    whole, of_waste, wasted, in_use = (Decimal(x) for x in re.findall(r"\$([0-9.]+[0-9])", line))
+    assert whole == of_waste + in_use
+    assert of_waste <= wasted
+    assert "$1.25 from hours in use (sizing)" in line
+    one, claimed, rest = (Decimal(x) for x in re.findall(r"([0-9.]+) GPU-h", sums.idle()))
+    assert one == claimed + rest
+
+    until = f"{small.WINDOW.start:%Y-%m-%d}/{small.END:%Y-%m-%d}"
+    code = run(["spend", "--home", str(judged.home), "--window", until, "-o", "json"])
+    out, err = capsys.readouterr()
+    assert code == 0
+    body = json.loads(out)["reconciliation"]
+    assert body["idle_claimed_gpu_hours"] == IDLE_HOURS + VETOED_HOURS
+    assert body["idle_gpu_hours"] == pytest.approx(
+        body["idle_claimed_gpu_hours"] + body["idle_without_finding_gpu_hours"], abs=1e-6
+    )
+    assert body["saves_usd"] == pytest.approx(body["of_waste_usd"] + body["in_use_usd"], abs=1e-9)
+    assert line in err, "the command line says the sentence of the pages"
+    assert sums.idle() in err
+
+
+def test_without_prices_hours_are_reconciled(views: Warehouse) -> None:
+    made = waterfall.waterfall(views, small.WINDOW, Filters())
+    stages = savings.stages(views, small.WINDOW, Filters())
+    sums = reconciliation.reconcile(made, stages, Filters())
+    assert sums is not None
+    bare = msgspec.structs.replace(sums, saves_usd=None, wasted_usd=None, in_use_usd=None)
+    assert bare.savings(str).startswith("Of 9.0 GPU-h that could be saved 6.0 GPU-h are part of")
+    assert "3.0 GPU-h from hours in use (sizing)" in bare.savings(str)
+
+
+@pytest.mark.parametrize("filters", [Filters(pool="old"), Filters(view="gpu")])
+def test_what_is_not_counted_alike_is_not_reconciled(views: Warehouse, filters: Filters) -> None:
+    made = waterfall.waterfall(views, small.WINDOW, filters)
+    stages = savings.stages(views, small.WINDOW, filters)
+    assert reconciliation.reconcile(made, stages, filters) is None

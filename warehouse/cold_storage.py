@@ -1,0 +1,208 @@
+"""The cold tier's store: a folder, or a prefix of any S3-compatible object store.
+
+A file appears under its final name whole or not at all: a rename in a folder, one PUT in a store.
+Names say what is in a file, so that putting it twice puts the same bytes' rows in the same place.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from fallow.errors import TemporaryError, WarehouseError
+from fallow.settings import Settings
+from fallow.settings_groups import S3
+
+_REFUSED = {"403", "401", "AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId"}
+
+_BLOCK = 1 << 20
+"""Bytes read at a time."""
+
+
+class ColdStore(Protocol):
+    """Where archived files lie."""
+
+    root: str
+
+    def put(self, staged: Path, path: str) -> None:
+        """Make the staged file appear at `path`, durable, replacing what was there."""
+
+    def delete(self, path: str) -> None:
+        """Remove a file; one that is not there is no error."""
+
+    def blocks(self, path: str) -> Iterator[bytes]:
+        """Yield a file's bytes; FileNotFoundError where it is not there."""
+
+    def listed(self) -> Iterator[tuple[str, datetime]]:
+        """Yield every file's path and when it was written (aware UTC)."""
+
+
+def open_store(settings: Settings) -> ColdStore:
+    """Return the store the settings name; by default a folder under home."""
+    wanted = settings.warehouse.cold
+    if "://" in wanted:
+        if not wanted.startswith("s3://"):
+            raise WarehouseError(
+                f"warehouse.cold {wanted!r} is no place we can write",
+                hint="write a folder, or s3://bucket/prefix",
+            )
+        return ColdBucket(wanted.rstrip("/"), settings.warehouse.s3)
+    folder = Path(wanted).expanduser() if wanted else settings.home.expanduser() / "cold"
+    return ColdFolder(str(folder.absolute()))
+
+
+class ColdFolder:
+    """A local folder (or a mounted one)."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def put(self, staged: Path, path: str) -> None:
+        """Make the staged file appear at `path`, durable, replacing what was there."""
+        final = Path(path)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        # The staged file may lie on another disk: copy beside the final name, then rename.
+        near = final.with_name(f".{final.name}.{os.getpid()}")
+        try:
+            with staged.open("rb") as source, near.open("wb") as target:
+                while block := source.read(_BLOCK):
+                    target.write(block)
+                target.flush()
+                os.fsync(target.fileno())
+            near.replace(final)
+        finally:
+            near.unlink(missing_ok=True)
+        for folder in (final.parent, *list(final.parent.parents)[:3]):
+            _sync_folder(folder)
+
+    def delete(self, path: str) -> None:
+        """Remove a file; one that is not there is no error."""
+        Path(path).unlink(missing_ok=True)
+
+    def blocks(self, path: str) -> Iterator[bytes]:
+        """Yield a file's bytes.
+
+        Raises:
+            FileNotFoundError: it is not there.
+        """
+        with Path(path).open("rb") as file:
+            while block := file.read(_BLOCK):
+                yield block
+
+    def listed(self) -> Iterator[tuple[str, datetime]]:
+        """Yield every file's path and when it was written (aware UTC)."""
+        for path in Path(self.root).rglob("*.parquet*"):
+            yield str(path), datetime.fromtimestamp(path.stat().st_mtime, UTC)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def create_s3_client(s3: S3) -> Any:
+    """Return a client of any S3-compatible endpoint."""
+    import boto3
+    from botocore.config import Config  # noqa: PLC0415
+
+    return boto3.client(
+        "s3",
+        endpoint_url=s3.endpoint or None,
+        region_name=s3.region or os.environ.get("AWS_REGION") or "us-east-1",
+        aws_access_key_id=s3.access_key_id or None,
+        aws_secret_access_key=s3.secret_access_key.get_secret_value() or None,
+        config=Config(
+            s3={"addressing_style": "path" if s3.path_style else "auto"},
+            retries={"mode": "standard", "max_attempts": 4},
+            connect_timeout=10,
+            read_timeout=60,
+        ),
+    )
+
+
+class ColdBucket:
+    """A bucket's prefix, by boto3."""
+
+    def __init__(self, root: str, s3: S3) -> None:
+        self.root = root
+        self._s3 = s3
+        self._made: Any = None
+
+    def put(self, staged: Path, path: str) -> None:
+        """Make the staged file appear at `path`, durable, replacing what was there."""
+        bucket, key = _split_address(path)
+        with self._explained():
+            self._client().upload_file(str(staged), bucket, key)
+
+    def delete(self, path: str) -> None:
+        """Remove a file; one that is not there is no error."""
+        bucket, key = _split_address(path)
+        with self._explained():
+            self._client().delete_object(Bucket=bucket, Key=key)
+
+    def blocks(self, path: str) -> Iterator[bytes]:
+        """Yield a file's bytes.
+
+        Raises:
+            FileNotFoundError: it is not there.
+        """
+        from botocore.exceptions import ClientError  # noqa: PLC0415
+
+        bucket, key = _split_address(path)
+        with self._explained():
+            try:
+                body = self._client().get_object(Bucket=bucket, Key=key)["Body"]
+            except ClientError as error:
+                if error.response["Error"]["Code"] == "NoSuchKey":
+                    raise FileNotFoundError(path) from error
+                raise
+            yield from body.iter_chunks(_BLOCK)
+
+    def listed(self) -> Iterator[tuple[str, datetime]]:
+        """Yield every file's path and when it was written (aware UTC)."""
+        bucket, prefix = _split_address(self.root + "/")
+        with self._explained():
+            pages = self._client().get_paginator("list_objects_v2")
+            for page in pages.paginate(Bucket=bucket, Prefix=prefix):
+                for found in page.get("Contents", []):
+                    yield f"s3://{bucket}/{found['Key']}", found["LastModified"].astimezone(UTC)
+
+    def _client(self) -> Any:
+        self._made = self._made or create_s3_client(self._s3)
+        return self._made
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        import boto3.exceptions
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
+
+        try:
+            yield
+        except (BotoCoreError, ClientError, boto3.exceptions.Boto3Error) as error:
+            text = " ".join(str(error).split())
+            code = error.response["Error"]["Code"] if isinstance(error, ClientError) else ""
+            if code in _REFUSED or any(f"({name})" in text for name in _REFUSED):
+                raise WarehouseError(
+                    f"the object store refuses our credentials for {self.root}: {text}",
+                    hint="check warehouse.s3",
+                ) from error
+            if code == "NoSuchBucket" or "(NoSuchBucket)" in text:
+                raise WarehouseError(
+                    f"the object store has no bucket for {self.root}: {text}",
+                    hint="create it, or correct warehouse.cold",
+                ) from error
+            raise TemporaryError(
+                f"the object store cannot be used ({self.root}): {text}",
+                hint="nothing was lost; the move is repeated when it answers",
+            ) from error
+
+
+def _split_address(path: str) -> tuple[str, str]:
+    parts = urlsplit(path)
+    return parts.netloc, parts.path.lstrip("/")

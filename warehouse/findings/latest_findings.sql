@@ -1,0 +1,45 @@
+-- What each analyzer's last run found, cluster by cluster. A run that found nothing has no rows in
+-- `finding`: the table `plugin_run` says that there was one. A run that failed or was withheld
+-- judged nothing, so it takes nothing back.
+WITH judged AS (
+    SELECT
+        plugin AS analyzer,
+        max(ts) AS judged_at
+    FROM plugin_run
+    WHERE kind = 'analyzer' AND result = 'done'
+    GROUP BY plugin
+),
+
+last AS (
+    SELECT
+        analyzer,
+        cluster,
+        max(found_at) AS found_at
+    FROM finding
+    GROUP BY analyzer, cluster
+)
+
+SELECT
+    f.id,
+    f.analyzer,
+    f.kind,
+    f.cluster,
+    f.namespace,
+    f.workload_kind,
+    f.workload,
+    f.start,
+    f."end",
+    f.found_at,
+    f.verdict,
+    f.evidence,
+    f.gpu_hours,
+    f.usd,
+    f.document
+FROM finding AS f
+INNER JOIN last
+    ON
+        f.analyzer = last.analyzer
+        AND f.cluster = last.cluster
+        AND f.found_at = last.found_at
+LEFT JOIN judged AS j ON f.analyzer = j.analyzer
+WHERE coalesce(f.found_at >= j.judged_at, true)
