@@ -11,7 +11,7 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +49,6 @@ Refresh = Callable[[datetime], None]
 """Reads every telemetry source anew and stores the rows."""
 Reread = Callable[[Facts, datetime], None]
 """Reads the pods of one case now, where a source can be queried for them alone."""
-LEDGER_LOOKBACK = timedelta(hours=2)
-"""How far back the ledger is written after a fresh reading."""
 
 
 EXECUTED = frozenset({"acted", "would act", "kept a snapshot"})
@@ -215,7 +213,7 @@ def refresher(warehouse: "Warehouse", settings: Settings) -> Refresh:
         collectors = load_collectors(settings, None, cursors, lambda: now, warehouse)
         window = Window(next_start(collectors.get("prometheus"), cursors, now), now)
         pipeline.ingest(warehouse, pipeline.collect(collectors.values(), window))
-        pipeline.account(warehouse, Window(now - LEDGER_LOOKBACK, now))
+        pipeline.account(warehouse, Window(now - pipeline.LEDGER_LOOKBACK, now))
 
     return refresh
 

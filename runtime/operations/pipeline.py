@@ -5,6 +5,7 @@ Every stage is `(tables, window) -> keyed rows`: it can be run again, and then n
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -78,6 +79,10 @@ def price(warehouse: "Warehouse", batches: Iterable[Batch]) -> None:
 
     for batch in batches:
         store_rates(warehouse, batch)
+
+
+LEDGER_LOOKBACK = timedelta(hours=3)
+"""Hours that are accounted again: what follows within `signals.CONTEXT` may change their states."""
 
 
 def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFailure]]":

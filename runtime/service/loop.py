@@ -157,7 +157,9 @@ class ServiceLoop:
         from warehouse.audits import format_banner  # noqa: PLC0415  (the engine loads in 0.3 s)
 
         end = self.clock()
-        buckets, failures = pipeline.account(self.warehouse, Window(end - timedelta(hours=2), end))
+        buckets, failures = pipeline.account(
+            self.warehouse, Window(end - pipeline.LEDGER_LOOKBACK, end)
+        )
         # An hour that failed is accounted once; the metric stands until an audit of it passes.
         failures = self._current_failures(failures, Window.last(AUDIT_WINDOW, now=end).whole())
         self.metrics.record_audits(failures)

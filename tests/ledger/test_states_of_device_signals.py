@@ -229,6 +229,57 @@ def test_an_idle_band_depends_on_its_hour_and_not_on_the_window_that_is_written(
     assert {row["band"] for row in at_once} == {"learned"}
 
 
+def draw_use(random: np.random.Generator, samples: int) -> dict[str, Any]:
+    """Return utilisation and power of a pod that rests, works a little and works, by turns."""
+    levels, watts = np.zeros(samples), np.zeros(samples)
+    at = 0
+    while at < samples:
+        until = at + int(random.integers(2, 150))
+        kind = random.choice(["rest", "blips", "little", "work"], p=[0.35, 0.35, 0.15, 0.15])
+        here = slice(at, until)
+        size = len(levels[here])
+        blips = random.random(size) < random.choice([0.01, 0.03, 0.08])
+        level = {"rest": 0.0, "blips": 7.0 * blips, "little": 3.0, "work": 80.0}[kind]
+        levels[here] = level
+        watts[here] = random.choice([110.0, 112.0, 118.0, 124.0]) + 4.0 * levels[here]
+        at = until
+    return {
+        "gpu_util_pct": levels,
+        "gr_engine_active": levels / 100,
+        "power_w": watts + random.normal(0, 0.3, samples),
+    }
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_hour_has_the_same_states_alone_and_within_a_day(settings: Settings, seed: int) -> None:
+    """A service accounts hour by hour, a back-test reads days: both see one history."""
+    random = np.random.default_rng(seed)
+    hours = 18
+    shown = {f"d{n}": series(60, hours, **draw_use(random, hours * 60)) for n in range(16)}
+    with Warehouse.open(settings, write=True) as warehouse:
+        warehouse.ingest([batch(shown)])
+        whole = Window(T, T + timedelta(hours=hours))
+        pipeline.account(warehouse, whole)
+        at_once = signals.derive_signals(warehouse, whole).to_pylist()
+        by_hour = [
+            row
+            for hour in range(hours)
+            for row in signals.derive_signals(
+                warehouse, Window(T + timedelta(hours=hour), T + timedelta(hours=hour + 1))
+            ).to_pylist()
+        ]
+    order = ("device", "bucket")
+    by_hour.sort(key=lambda row: [row[name] for name in order])
+    at_once.sort(key=lambda row: [row[name] for name in order])
+    differing = [(a, b) for a, b in zip(at_once, by_hour, strict=True) if a != b]
+    assert differing == []
+    assert {row["rule"] for row in at_once} >= {"stretch", "among", "steady", "burst"}
+
+
+def test_what_a_service_accounts_again_is_what_later_readings_may_change() -> None:
+    assert pipeline.LEDGER_LOOKBACK >= signals.CONTEXT
+
+
 def test_the_rows_that_states_are_read_from_have_one_order() -> None:
     """A device that changes hands within five minutes has two rows of one time and stream.
 

@@ -18,6 +18,7 @@ import polars as pl
 
 from fallow.gpu_models import gpu_models
 from fallow.protocols import Views
+from fallow.settings import Settings
 from fallow.tables import schema
 from fallow.window import Window
 from warehouse.signals import power_band, states
@@ -36,8 +37,9 @@ DEVICE_BUCKETS = 2_000_000
 MOST_HOURS = 31 * 24
 """Hours written at once: each has an idle band of its own."""
 
-CONTEXT = timedelta(hours=2)
-"""Least time read around a window: a stretch takes an hour, a frozen power 20 readings."""
+CONTEXT = timedelta(hours=3)
+"""Least time read around a window: zeros are low up to an hour from an active reading, a stretch
+takes an hour and a half from there."""
 
 LONGEST_CONTEXT = timedelta(hours=24)
 READINGS = 24
@@ -77,7 +79,7 @@ def write_signals(wh: "Warehouse", window: Window) -> int:
 def derive_signals(wh: "Warehouse", window: Window) -> "pa.Table":
     """Return the `signal` rows of a window as `write` would write them."""
     settings = wh.settings
-    back = _compute_context(wh)
+    back = _compute_context(wh, settings)
     around = Window(window.start - back, window.end + back)
     bands = learn_bands(wh, around, settings.ledger.idle_threshold)
     facts = {m.gpu_model: m for m in gpu_models()}
@@ -161,9 +163,11 @@ def _compute_stride(views: Views) -> timedelta:
     return timedelta(hours=min(max(1, hours), MOST_HOURS))
 
 
-def _compute_context(views: Views) -> timedelta:
+def _compute_context(views: Views, settings: Settings) -> timedelta:
     found = views.query("SELECT max(interval_s) AS i FROM device")["i"][0].as_py()
     wanted = timedelta(seconds=READINGS * (found or 60.0))
-    context = min(max(CONTEXT, wanted), LONGEST_CONTEXT)
+    # The longest rest that a state asks for, and what is looked for around it.
+    longest = max(settings.idle.min_duration, settings.ledger.idle_stretch) + 2 * HOUR
+    context = min(max(CONTEXT, wanted, longest), LONGEST_CONTEXT)
     # Whole buckets, so that the rows of a window do not depend on where another one began.
     return timedelta(seconds=-(-context.total_seconds() // BUCKET_S) * BUCKET_S)

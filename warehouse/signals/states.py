@@ -38,9 +38,12 @@ BAND_STEP_W = 1.0
 """The learned band is a whole watt: power above it by more is above the band."""
 
 LOOKAROUND = 6
-"""Rows before and after one, half an hour each, that say whether its little work is steady."""
+"""Rows before and after one, half an hour each, that say whether it rests or works steadily."""
 
 BUCKET_US = 300 * MICRO
+REACH_US = 3600 * MICRO
+"""So far around a row active readings are looked for, between which zeros are low use."""
+
 Flags = npt.NDArray[np.bool_]
 
 
@@ -71,7 +74,13 @@ def name_states(rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
         usable
         & ~stretch
         & _flag_among(
-            line, at, stretch=stretch, active=active & usable, above=above, gap=samples.gap
+            line,
+            at,
+            stretch=stretch,
+            active=active & usable,
+            above=above,
+            gap=samples.gap,
+            reach=REACH_US,
         )
     )
     return _move_seconds(rows, line, stretch=stretch, among=among, steady=steady, stale=stale)
@@ -145,7 +154,7 @@ def _flag_stretches(
     """Say which rows lie in an idle stretch.
 
     Without an active reading it lasts `ledger.idle_stretch`; with a few, `idle.min_duration`, and
-    its power stays within the idle band.
+    around each of its rows the device rests (`_cut_rests`).
     """
     samples = _build_samples(rows, line, rows["at_us"].to_numpy(), kind)
     quiet = (kind == IDLE) & ~rows["active"].to_numpy()
@@ -163,11 +172,11 @@ def _flag_stretches(
             exit_samples=settings.idle.exit_samples,
             shortest_s=max(0.0, shortest_s - 2 * BUCKET_US / MICRO),
         )
+        if kinds is kind:
+            runs = _cut_rests(rows, line, kind, runs, settings)
         if not len(runs):
             continue
         kept = _measure_runs(rows, line, runs) >= shortest_s
-        if kinds is kind:
-            kept &= _flag_rests(rows, runs.first, runs.last, settings)
         np.add.at(edges, runs.first[kept], 1)
         np.add.at(edges, runs.last[kept] + 1, -1)
     inside: Flags = np.cumsum(edges[:-1]) > 0
@@ -194,22 +203,56 @@ def _set_kind(samples: DeviceSamples, kind: npt.NDArray[np.int8]) -> DeviceSampl
     )  # fmt: skip
 
 
-def _flag_rests(rows: pl.DataFrame, first: Ints, last: Ints, settings: Settings) -> Flags:
-    """Say of runs with active readings whether they rest: few of them, power within the band."""
+def _cut_rests(
+    rows: pl.DataFrame,
+    line: Ints,
+    kind: npt.NDArray[np.int8],
+    runs: IdleRuns,
+    settings: Settings,
+) -> IdleRuns:
+    """Return the parts of runs with active readings where the device rests.
+
+    It rests at a row if few readings of the hour around it (of the same run) are active and their
+    power lies within the idle band. A row is judged by its neighbours alone, not by the whole run,
+    so that an hour has the same states whether it is accounted alone or within a week.
+    """
+    if not len(runs):
+        return runs
+    count = len(line)
+    edges = np.zeros(count + 1, dtype=np.int64)
+    edges[runs.first] += 1
+    edges[runs.last + 1] -= 1
+    covered = np.cumsum(edges[:-1]) > 0
+    index = np.arange(count)
+    place = np.maximum(np.searchsorted(runs.first, index, side="right") - 1, 0)
+    low = np.maximum(index - LOOKAROUND, runs.first[place])
+    high = np.maximum(np.minimum(index + LOOKAROUND + 1, runs.last[place] + 1), low)
 
     def over(values: Floats) -> Floats:
-        total = np.concatenate([[0.0], np.cumsum(values)])
-        summed: Floats = total[last + 1] - total[first]
+        # Whole numbers: sums of floats would depend on the rows far before.
+        total = np.concatenate([[0], np.cumsum(np.rint(values * 1000).astype(np.int64))])
+        summed: Floats = (total[high] - total[low]) / 1000
         return summed
 
     idle, power = rows["idle_s"].to_numpy(), _read_floats(rows, "power_w")
-    covered = idle + rows["low_s"].to_numpy() + rows["busy_s"].to_numpy()
-    share = over(idle) / np.maximum(over(covered), 1e-9)
+    seconds = over(idle + rows["low_s"].to_numpy() + rows["busy_s"].to_numpy())
+    share = over(idle) / np.maximum(seconds, 1e-9)
     band = _read_floats(rows, "band_w")
     known = ~np.isnan(power) & ~np.isnan(band)
     above = over(np.where(known, power - band, 0.0)) / np.maximum(over(known.astype(float)), 1)
-    rests: Flags = (share >= settings.idle.coverage) & (above <= settings.idle.power_margin_w)
-    return rests
+    rests = covered & (share >= settings.idle.coverage) & (above <= settings.idle.power_margin_w)
+    # A part begins and ends with an idle row.
+    quiet = np.flatnonzero(rests & (kind == IDLE))
+    if not len(quiet):
+        none = np.empty(0, dtype=np.int64)
+        return IdleRuns(none, none, none, none, none)
+    passed = np.cumsum(~rests)[quiet]
+    broken = (passed[1:] != passed[:-1]) | (place[quiet][1:] != place[quiet][:-1])
+    begins = np.concatenate([[0], np.flatnonzero(broken) + 1])
+    ends = np.concatenate([begins[1:] - 1, [len(quiet) - 1]])
+    first, last = quiet[begins], quiet[ends]
+    at = rows["at_us"].to_numpy()
+    return IdleRuns(line[first], first, last, at[first], at[last] + BUCKET_US)
 
 
 def _flag_steady(rows: pl.DataFrame, line: Ints, kind: npt.NDArray[np.int8]) -> Flags:
@@ -235,10 +278,11 @@ def _flag_steady(rows: pl.DataFrame, line: Ints, kind: npt.NDArray[np.int8]) -> 
 
 
 def _flag_among(
-    line: Ints, at: Ints, *, stretch: Flags, active: Flags, above: Flags, gap: Ints
+    line: Ints, at: Ints, *, stretch: Flags, active: Flags, above: Flags, gap: Ints, reach: int
 ) -> Flags:
     """Say which rows lie between active ones, without a stretch or a silence in between.
 
+    The active ones are at most `reach` microseconds away: what rests for longer is a stretch.
     After the last active one of a line, power above the idle band tells. What comes before the
     first active reading of a pod may be its startup, and a row beside a stretch holds its end.
     """
@@ -255,7 +299,9 @@ def _flag_among(
     last = np.maximum.accumulate(earlier)
     following = np.where(active, index, len(line))
     first = np.minimum.accumulate(following[::-1])[::-1]
-    between: Flags = (last >= begins[part]) & ((first < ends[part]) | above)
+    after = (last >= begins[part]) & (at - at[np.maximum(last, 0)] <= reach)
+    before = (first < ends[part]) & (at[np.minimum(first, len(line) - 1)] - at <= reach)
+    between: Flags = after & (before | above)
     # The row that a stretch begins in is idle for a part of it.
     return between & ~_flag_beside(stretch, line)
 
