@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-HARNESS = Path(__file__).resolve().parents[2] / "fuzz" / "fuzz_exposition.py"
+HARNESS = Path(__file__).resolve().parents[1] / "fuzz" / "fuzz_exposition.py"
 
 
 @pytest.mark.slow

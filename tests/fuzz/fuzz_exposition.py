@@ -1,18 +1,19 @@
-"""Fuzz the exposition parser with coverage guidance: python fuzz/fuzz_exposition.py -runs=100000.
+"""Fuzz the exposition parser with coverage guidance.
+
+    python tests/fuzz/fuzz_exposition.py -runs=100000
 
 Whatever the bytes, nothing raises, and a target read through a learned template gives the very
 rows and counts that the full parser gives. The input is two bodies of one target, cut at the
 first zero byte; a body without one is laid over a valid exposition at the place its first two
 bytes say, so that the fuzzer starts near the interesting side.
 """
-# ruff: noqa: INP001 (a script of its own, no package)
 
 import sys
 from pathlib import Path
 
 import atheris
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 with atheris.instrument_imports(include=["collectors"]):
     from collectors.exposition import parse_tail, read
