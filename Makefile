@@ -27,6 +27,7 @@ lint: setup
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m tests.lint.names
+	@$(BIN)/python -m tests.lint.unused
 	@$(BIN)/sqlfluff lint -q --processes 0 warehouse analyzers actions dashboards
 
 bench: setup           ## full size: minutes; writes bench-results/*.json
