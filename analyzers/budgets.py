@@ -13,7 +13,7 @@ from fallow.protocols import Views
 from fallow.window import Window
 
 RECENT = timedelta(hours=1)
-"""So far back a look at budgets is searched for where none was found."""
+"""So far back a poll of budgets is searched for where no budget was found."""
 
 
 class DisruptionBudget(msgspec.Struct, frozen=True):
@@ -35,11 +35,11 @@ class DisruptionBudget(msgspec.Struct, frozen=True):
 class DisruptionBudgets:
     """The budgets of every cluster of the warehouse."""
 
-    def __init__(self, rows: Iterable[Mapping[str, Any]], looked: Iterable[str] = ()) -> None:
+    def __init__(self, rows: Iterable[Mapping[str, Any]], polled: Iterable[str] = ()) -> None:
         self._by_place: dict[tuple[str, str], list[DisruptionBudget]] = defaultdict(list)
-        self._looked = set(looked)
+        self._polled = set(polled)
         for row in rows:
-            self._looked.add(row["cluster"])
+            self._polled.add(row["cluster"])
             self._by_place[row["cluster"], row["namespace"]].append(
                 DisruptionBudget(
                     row["namespace"],
@@ -54,16 +54,16 @@ class DisruptionBudgets:
     def read(cls, views: Views, window: Window) -> "DisruptionBudgets":
         """Return the budgets that are in force at the end of the window."""
         until = window.end.replace(tzinfo=None)
-        asked = {"since": until - RECENT, "until": until}
-        looked = views.query(load_sql("budgets_looked"), asked).to_pylist()
+        parameters = {"since": until - RECENT, "until": until}
+        polls = views.query(load_sql("budget_polls"), parameters).to_pylist()
         return cls(
             views.query(compose_steps(LAST_SCRAPES, "budgets")).to_pylist(),
-            (r["cluster"] for r in looked),
+            (r["cluster"] for r in polls),
         )
 
-    def known(self, cluster: str) -> bool:
-        """Say whether anybody read a cluster's budgets: else none is known, not none there."""
-        return cluster in self._looked
+    def is_polled(self, cluster: str) -> bool:
+        """Say whether a cluster's budgets were polled: if not, there may be unknown ones."""
+        return cluster in self._polled
 
     def of(self, cluster: str, namespace: str, labels: str | None) -> list[DisruptionBudget]:
         """Return the budgets that cover a pod with these labels (JSON), by name."""
@@ -76,4 +76,4 @@ class DisruptionBudgets:
 
 def _describe_wanted(row: Mapping[str, Any]) -> str:
     named = (("minAvailable", row["min_available"]), ("maxUnavailable", row["max_unavailable"]))
-    return ", ".join(f"{name} {said}" for name, said in named if said) or "nothing"
+    return ", ".join(f"{name} {value}" for name, value in named if value) or "nothing"

@@ -1,5 +1,5 @@
--- The disruption budgets that the last looks at each cluster saw. Pods are watched, budgets listed
--- now and then: one that was not seen for an hour of looks at pods is gone.
+-- The disruption budgets that the last polls of each cluster saw. Pods are watched, budgets listed
+-- now and then: one that was not seen during an hour of polls of pods is deleted.
 SELECT
     b.cluster,
     b.namespace,

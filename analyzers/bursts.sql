@@ -1,4 +1,4 @@
--- Moments at which pods wrote much, to a disk or over the network: checkpoints, as far as a host
+-- Times at which pods wrote much, to a disk or over the network: checkpoints, as far as a host
 -- can see them. `who` is the hash of the pod's name, as in pods.sql.
 SELECT
     hash(cluster, namespace, pod) AS who,

@@ -72,15 +72,15 @@ def find_write_bursts(pods: pl.DataFrame, loud: pl.DataFrame) -> dict[Owner, Che
     }
 
 
-def parse_interval(said: Mapping[str, Any], misread: list[str]) -> Checkpoints | None:
+def parse_interval(annotations: Mapping[str, Any], misread: list[str]) -> Checkpoints | None:
     """Return what the owner says; what cannot be read is added to `misread`."""
-    if INTERVAL not in said:
+    if INTERVAL not in annotations:
         return None
     try:
-        seconds = parse_duration(str(said[INTERVAL])).total_seconds()
+        seconds = parse_duration(str(annotations[INTERVAL])).total_seconds()
     except UsageError:
         seconds = 0.0
     if seconds <= 0:
-        misread.append(f"{INTERVAL} is {said[INTERVAL]!r}, not a duration such as 30m")
+        misread.append(f"{INTERVAL} is {annotations[INTERVAL]!r}, not a duration such as 30m")
         return None
     return Checkpoints(interval_h=seconds / 3600, source="annotation")

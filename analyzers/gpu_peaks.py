@@ -35,8 +35,8 @@ class GpuPeaks(msgspec.Struct, frozen=True):
 @cache
 def read_gpu_peaks() -> dict[str, GpuPeaks]:
     """Return the peaks of each canonical model (`fallow/gpu_models.csv`) that is known."""
-    found = {}
+    peaks = {}
     for row in load_rows("gpu_peaks"):
-        said = {name: value or None for name, value in row.items()} | {"sure": row["sure"] == "1"}
-        found[row["gpu_model"]] = msgspec.convert(said, GpuPeaks, strict=False)
-    return found
+        fields = {name: value or None for name, value in row.items()} | {"sure": row["sure"] == "1"}
+        peaks[row["gpu_model"]] = msgspec.convert(fields, GpuPeaks, strict=False)
+    return peaks

@@ -1,5 +1,5 @@
 -- Lives of the pods that ask for GPUs, as far as the window reaches: who ended how, what they say
--- of themselves. A pod that the last look still saw lives; one that vanished ended when last seen.
+-- of themselves. A pod that the last poll still saw lives; one that vanished ended when last seen.
 SELECT
     p.cluster,
     p.namespace,

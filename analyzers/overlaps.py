@@ -23,13 +23,13 @@ def remove_overlaps(findings: Sequence[Finding]) -> list[Finding]:
     for finding in findings:
         if finding.kind == STALLED:
             stalled.setdefault(_get_owner(finding), []).append(finding)
-    made = []
+    remaining = []
     for finding in findings:
-        known = stalled.get(_get_owner(finding), ()) if finding.kind == HANG else ()
-        other = _subtract_stalled(finding, known) if known else finding
+        same_job = stalled.get(_get_owner(finding), ()) if finding.kind == HANG else ()
+        other = _subtract_stalled(finding, same_job) if same_job else finding
         if other is not None:
-            made.append(other)
-    return made
+            remaining.append(other)
+    return remaining
 
 
 def _subtract_stalled(hang: Finding, stalled: Sequence[Finding]) -> Finding | None:

@@ -1,4 +1,4 @@
--- Whose each pod's name was when it was last seen, and what the owner's annotations say.
+-- The owner of each pod's name when it was last seen, and what its annotations say.
 SELECT
     cluster,
     namespace,

@@ -17,19 +17,19 @@ Taint = tuple[str, str, str]
 
 
 class MeasureTimes(msgspec.Struct, frozen=True):
-    """When each cluster is measured, one entry per cluster and moment; `nths` count from 1."""
+    """When each cluster is measured, one entry per cluster and time; `nths` count from 1."""
 
     clusters: list[str]
     nths: list[int]
-    moments: list[datetime]
+    times: list[datetime]
     stills: list[bool]
-    """True: nothing is known of the cluster but one picture of its inventory."""
+    """True: the cluster has an imported inventory and no telemetry: it is measured once."""
 
     @classmethod
-    def at(cls, clusters: Sequence[str], moment: datetime) -> "MeasureTimes":
-        """Return one moment for some clusters."""
+    def at(cls, clusters: Sequence[str], time: datetime) -> "MeasureTimes":
+        """Return the same time for some clusters."""
         count = len(clusters)
-        return cls(list(clusters), [1] * count, [moment] * count, [False] * count)
+        return cls(list(clusters), [1] * count, [time] * count, [False] * count)
 
 
 class NodeTotals(msgspec.Struct, frozen=True):
@@ -88,17 +88,15 @@ Pending = Mapping[PendingPod, int]
 """How many pods ask for the same."""
 
 
-def read_pending(
-    views: Views, moments: MeasureTimes
-) -> dict[tuple[str, int], dict[PendingPod, int]]:
-    """Return the pods that wait for GPUs by cluster and nth moment; no entry = none waits."""
-    found: dict[tuple[str, int], dict[PendingPod, int]] = {}
-    asked = msgspec.structs.asdict(moments)
-    for row in views.query(compose_steps(LAST_SCRAPES, "pending"), asked).to_pylist():
-        of = found.setdefault((row["cluster"], row["nth"]), {})
+def read_pending(views: Views, times: MeasureTimes) -> dict[tuple[str, int], dict[PendingPod, int]]:
+    """Return the pods that wait for GPUs by cluster and nth time; no entry = none waits."""
+    pending: dict[tuple[str, int], dict[PendingPod, int]] = {}
+    parameters = msgspec.structs.asdict(times)
+    for row in views.query(compose_steps(LAST_SCRAPES, "pending"), parameters).to_pylist():
+        of = pending.setdefault((row["cluster"], row["nth"]), {})
         pod = _build_pod(row)
         of[pod] = of.get(pod, 0) + row["pods"]
-    return found
+    return pending
 
 
 def sum_gpus(pods: Pending) -> float:
@@ -138,5 +136,5 @@ def _build_pod(row: Mapping[str, Any]) -> PendingPod:
         row["profile"] or "",
         parse_models(row["models"]),
         tuple((key, tuple(values)) for key, values in sorted(selector.items())),
-        tuple(tuple(map(str, one)) for one in borne),
+        tuple(tuple(map(str, toleration)) for toleration in borne),
     )

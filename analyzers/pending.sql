@@ -1,11 +1,11 @@
--- What pods that asked for GPUs and had no node asked for at each moment, and how many did. A pod
+-- What pods that requested GPUs and had no node requested at each time, and how many did. A pod
 -- that the last poll of its cluster still saw without a node waits on. The pods of a `still`
--- cluster are one picture: who is Pending there waits.
-WITH moments AS (
+-- cluster are read once: who is Pending there waits.
+WITH times AS (
     SELECT
         unnest($clusters) AS cluster,
         unnest($nths) AS nth,
-        unnest($moments)::TIMESTAMP AS moment,
+        unnest($times)::TIMESTAMP AS at,
         unnest($stills) AS still
 ),
 
@@ -29,7 +29,7 @@ waits AS (
         ) AS models,
         p.annotations ->> '$."fallow.selector"' AS selector,
         p.annotations ->> '$."fallow.tolerations"' AS tolerations,
-        p.node IS null AS unplaced,
+        p.node IS null AS unscheduled,
         coalesce(p.created_at, p.first_seen) AS from_at,
         CASE
             WHEN p.node IS NOT null THEN coalesce(p.scheduled_at, p.started_at)
@@ -57,13 +57,13 @@ SELECT
     w.selector,
     w.tolerations,
     count(*) AS pods
-FROM moments AS m
+FROM times AS m
 INNER JOIN waits AS w
     ON
         m.cluster = w.cluster
         AND (
-            m.still AND w.unplaced
-            OR NOT m.still AND m.moment >= w.from_at AND m.moment < w.to_at
+            m.still AND w.unscheduled
+            OR NOT m.still AND m.at >= w.from_at AND m.at < w.to_at
         )
 GROUP BY ALL
 ORDER BY ALL

@@ -7,9 +7,9 @@ from importlib.resources import files
 from warehouse.steps import compose_query
 
 LAST_SCRAPES = "warehouse:inventory/looked"
-"""Step: when each cluster's pods were last looked at."""
+"""Step: when each cluster's pods were last polled."""
 OWNERS = "owners"
-"""Step: whose each pod's name was when it was last seen."""
+"""Step: the owner of each pod's name when it was last seen."""
 
 
 @cache

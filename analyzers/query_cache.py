@@ -21,7 +21,7 @@ class CachedViews:
 
     def __init__(self, views: Views) -> None:
         self._views = views
-        self.made: dict[tuple[Any, ...], tuple[tuple[Any, ...], Any]] = {}
+        self.results: dict[tuple[Any, ...], tuple[tuple[Any, ...], Any]] = {}
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
         """Ask the views themselves."""
@@ -36,15 +36,15 @@ def cache_query(read: Callable[P, T]) -> Callable[P, T]:
     """
 
     @wraps(read)
-    def asked(*given: P.args, **named: P.kwargs) -> T:
-        views = next((value for value in given if isinstance(value, CachedViews)), None)
+    def cached(*arguments: P.args, **named: P.kwargs) -> T:
+        views = next((value for value in arguments if isinstance(value, CachedViews)), None)
         if views is None or named:
-            return read(*given, **named)
-        key = (read, *map(id, given))
-        if key not in views.made:
+            return read(*arguments, **named)
+        key = (read, *map(id, arguments))
+        if key not in views.results:
             # What is kept beside the answer cannot give its identity to another object.
-            views.made[key] = given, read(*given, **named)
-        made: T = views.made[key][1]
-        return made
+            views.results[key] = arguments, read(*arguments, **named)
+        result: T = views.results[key][1]
+        return result
 
-    return asked
+    return cached

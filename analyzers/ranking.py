@@ -32,12 +32,14 @@ class RankedFinding(msgspec.Struct, frozen=True):
     usd: Decimal | None
 
 
-def rank_findings(found: Sequence[Finding], waterfall: SavingsWaterfall) -> list[RankedFinding]:
+def rank_findings(findings: Sequence[Finding], waterfall: SavingsWaterfall) -> list[RankedFinding]:
     """Return findings by the dollars they save, the most first; then by those they show."""
     steps: dict[str, list[SavingStage]] = {}
     for step in waterfall.steps:
         steps.setdefault(step.finding, []).append(step)
-    rows = [_rank_finding(finding, steps.get(finding.id, ()), waterfall.bill) for finding in found]
+    rows = [
+        _rank_finding(finding, steps.get(finding.id, ()), waterfall.bill) for finding in findings
+    ]
     return sorted(rows, key=_get_sort_key)
 
 
@@ -53,10 +55,10 @@ def classify_impact(saved: SavedAmount, bill: SavedAmount) -> Impact:
 def _rank_finding(
     finding: Finding, steps: Sequence[SavingStage], bill: SavedAmount
 ) -> RankedFinding:
-    known = [step.marginal.usd for step in steps if step.marginal.usd is not None]
+    dollars = [step.marginal.usd for step in steps if step.marginal.usd is not None]
     saved = SavedAmount(
         round(sum(step.marginal.gpu_hours for step in steps), 6),
-        sum(known, Decimal(0)) if known else None,
+        sum(dollars, Decimal(0)) if dollars else None,
     )
     advice = finding.recommendations
     return RankedFinding(
@@ -69,10 +71,10 @@ def _rank_finding(
 
 
 def _get_sort_key(row: RankedFinding) -> tuple[Decimal, Decimal, float, float, str]:
-    shown = row.finding.usd or Decimal(0)
+    total_usd = row.finding.usd or Decimal(0)
     return (
         -(row.usd or Decimal(0)),
-        -shown,
+        -total_usd,
         -row.gpu_hours,
         -row.finding.gpu_hours,
         row.finding.id,

@@ -14,7 +14,8 @@ def match_selector(selector: Mapping[str, Any] | None, labels: Mapping[str, str]
         return False
     equal = selector.get("matchLabels") or {}
     return all(labels.get(key) == value for key, value in equal.items()) and all(
-        _match_expression(one, labels) for one in selector.get("matchExpressions") or ()
+        _match_expression(expression, labels)
+        for expression in selector.get("matchExpressions") or ()
     )
 
 

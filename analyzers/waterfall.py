@@ -100,7 +100,7 @@ class SavingsWaterfall(msgspec.Struct, frozen=True):
     def by(self, *names: str, named: bool = False) -> list[dict[str, Any]]:
         """Return gpu_hours and usd saved per value of the cells' columns `names`.
 
-        With `named` the values are those of `fallow spend`: what nobody held is `(platform)`'s.
+        With `named` the values are those of `fallow spend`: unallocated hours are `(platform)`'s.
         """
         rows = self.cells.take(self.grants["cell"])
         keys = {name: map_column(rows, name) if named else rows[name] for name in names}
@@ -117,54 +117,54 @@ class SavingsWaterfall(msgspec.Struct, frozen=True):
 
 
 def build_waterfall(
-    views: Views, window: Window, found: Sequence[Finding], cluster: str | None = None
+    views: Views, window: Window, findings: Sequence[Finding], cluster: str | None = None
 ) -> SavingsWaterfall:
     """Return the waterfall of findings over the ledger's hours that the window touches."""
-    asked = {"since": window.start, "until": window.end, "cluster": cluster}
-    return apportion_savings(views.query(load_sql("waterfall_cells"), asked), found)
+    parameters = {"since": window.start, "until": window.end, "cluster": cluster}
+    return apportion_savings(views.query(load_sql("waterfall_cells"), parameters), findings)
 
 
-def apportion_savings(cells: pa.Table, found: Sequence[Finding]) -> SavingsWaterfall:
+def apportion_savings(cells: pa.Table, findings: Sequence[Finding]) -> SavingsWaterfall:
     """Return the waterfall of findings over cells (columns of `waterfall_cells.sql`)."""
-    books = LedgerCells(cells)
+    ledger = LedgerCells(cells)
     steps: list[SavingStage] = []
-    given: list[CellGrant] = []
+    grants: list[CellGrant] = []
     numbers: list[int] = []
-    alone = books.whole()
-    state = books.table["state"]
+    alone = ledger.whole()
+    state = ledger.table["state"]
     wasted = pc.is_in(state, pa.array(WASTED, pa.string())).to_numpy()
     idle = pc.equal(state, "idle").to_numpy()
-    for finding in sorted(found, key=_get_sort_key):
-        shown = _get_limit_us(finding)
+    for finding in sorted(findings, key=_get_sort_key):
+        limit_us = _get_limit_us(finding)
         for number, advice in enumerate(finding.recommendations):
             if not advice.claims:
                 continue
-            asked = [(claim, books.matching(claim)) for claim in advice.claims]
-            gross = [alone.take(claim, rows=rows) for claim, rows in asked]
+            claimed = [(claim, ledger.matching(claim)) for claim in advice.claims]
+            gross = [alone.take(claim, rows=rows) for claim, rows in claimed]
             alone.give_back(gross)
             granted = []
-            for claim, rows in asked:
-                granted.append(books.take(claim, shown, rows))
-                shown -= int(granted[-1].gpu_us.sum())
-            given += granted
+            for claim, rows in claimed:
+                granted.append(ledger.take(claim, limit_us, rows))
+                limit_us -= int(granted[-1].gpu_us.sum())
+            grants += granted
             numbers += [len(steps)] * len(granted)
-            amounts = (_sum_grants(gross, books), _sum_grants(granted, books))
-            of_states = _sum_in_use(granted, books, wasted), _sum_idle(granted, idle)
+            amounts = (_sum_grants(gross, ledger), _sum_grants(granted, ledger))
+            of_states = _sum_in_use(granted, ledger, wasted), _sum_idle(granted, idle)
             steps.append(_build_stage(finding, number, advice, amounts, of_states))
-    unadvised = round_hours(sum(int(g.gpu_us.sum()) for g in _unadvised(found, books)))
-    bill = _build_amount(books.all_us, books.all_e8, books.priced)
+    unadvised = round_hours(sum(int(g.gpu_us.sum()) for g in _take_unadvised(findings, ledger)))
+    bill = _build_amount(ledger.all_us, ledger.all_e8, ledger.priced)
     if bill.usd is not None:  # every digit: the bill is rounded once, where it is shown
-        bill = msgspec.structs.replace(bill, usd=Decimal(int(books.all_e8.sum())) / CENT_E8)
+        bill = msgspec.structs.replace(bill, usd=Decimal(int(ledger.all_e8.sum())) / CENT_E8)
     return SavingsWaterfall(
         bill=bill,
         steps=tuple(steps),
-        cells=books.table,
-        grants=_build_table(given, numbers),
+        cells=ledger.table,
+        grants=_build_table(grants, numbers),
         unadvised_gpu_hours=unadvised,
     )
 
 
-def add_savings(found: Sequence[Finding], waterfall: SavingsWaterfall) -> list[Finding]:
+def add_savings(findings: Sequence[Finding], waterfall: SavingsWaterfall) -> list[Finding]:
     """Return findings whose recommendations say what they save, gross and marginal."""
     steps = {(step.finding, step.number): step for step in waterfall.steps}
     return [
@@ -175,7 +175,7 @@ def add_savings(found: Sequence[Finding], waterfall: SavingsWaterfall) -> list[F
                 for number, advice in enumerate(finding.recommendations)
             ),
         )
-        for finding in found
+        for finding in findings
     ]
 
 
@@ -285,17 +285,17 @@ def _clip_claim(claim: Claim, part: float) -> Claim:
     return msgspec.structs.replace(claim, gpu_hours=claim.gpu_hours * part, usd=usd)
 
 
-def _sum_grants(grants: Sequence[CellGrant], books: LedgerCells) -> SavedAmount:
+def _sum_grants(grants: Sequence[CellGrant], ledger: LedgerCells) -> SavedAmount:
     if len(grants) == 1:  # as most have: tens of thousands of tables are not made
-        (one,) = grants
-        return _build_amount(one.gpu_us, one.saved, books.priced[one.rows])
-    return _sum_cells(_build_table(grants, [0] * len(grants)), books.priced)
+        (grant,) = grants
+        return _build_amount(grant.gpu_us, grant.saved, ledger.priced[grant.rows])
+    return _sum_cells(_build_table(grants, [0] * len(grants)), ledger.priced)
 
 
-def _unadvised(found: Sequence[Finding], books: LedgerCells) -> list[CellGrant]:
+def _take_unadvised(findings: Sequence[Finding], ledger: LedgerCells) -> list[CellGrant]:
     """Return the idle cells that findings without advice are about, of what advice left."""
     return [
-        books.take(
+        ledger.take(
             Claim(
                 cluster=finding.subject.cluster,
                 namespace=finding.subject.namespace,
@@ -306,21 +306,21 @@ def _unadvised(found: Sequence[Finding], books: LedgerCells) -> list[CellGrant]:
                 gpu_hours=finding.gpu_hours,
             )
         )
-        for finding in found
+        for finding in findings
         if finding.verdict in ("idle", "partly idle")
         and not any(advice.claims for advice in finding.recommendations)
     ]
 
 
-def _sum_in_use(grants: Sequence[CellGrant], books: LedgerCells, wasted: Flags) -> SavedAmount:
+def _sum_in_use(grants: Sequence[CellGrant], ledger: LedgerCells, wasted: Flags) -> SavedAmount:
     """Return what is granted of cells that are no waste; of none there is no table."""
     rows = np.concatenate([_NONE, *(g.rows for g in grants)])
-    kept = ~wasted[rows]
-    if not kept.any():
+    in_use = ~wasted[rows]
+    if not in_use.any():
         return SavedAmount(0.0, Decimal(0))
-    gpu_us = np.concatenate([g.gpu_us for g in grants])[kept]
-    saved = np.concatenate([g.saved for g in grants])[kept]
-    return _build_amount(gpu_us, saved, books.priced[rows[kept]])
+    gpu_us = np.concatenate([g.gpu_us for g in grants])[in_use]
+    saved = np.concatenate([g.saved for g in grants])[in_use]
+    return _build_amount(gpu_us, saved, ledger.priced[rows[in_use]])
 
 
 def _sum_idle(grants: Sequence[CellGrant], idle: Flags) -> float:
@@ -335,10 +335,10 @@ def _sum_cells(granted: pa.Table, priced: npt.NDArray[np.bool_]) -> SavedAmount:
 def _build_amount(gpu_us: Ints, usd_e8: Ints, priced: npt.NDArray[np.bool_]) -> SavedAmount:
     if priced.all():
         return SavedAmount(round_hours(int(gpu_us.sum())), round_dollars(int(usd_e8.sum())))
-    known = bool(priced.any())
+    any_priced = bool(priced.any())
     return SavedAmount(
         round_hours(int(gpu_us.sum())),
-        round_dollars(int(usd_e8.sum())) if known else None,
+        round_dollars(int(usd_e8.sum())) if any_priced else None,
         round_hours(int(gpu_us[~priced].sum())),
     )
 

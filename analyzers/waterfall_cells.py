@@ -26,7 +26,7 @@ OWNER = ("cluster", "namespace", "workload_kind", "workload")
 PLACE = ("pool", "node", "model")
 
 SAME = {"stranded": ("free", "stranded"), "free": ("free", "stranded")}
-"""Both are nobody's: how much of it no job can use depends on which jobs one asks about."""
+"""Both are unallocated: how much of it no job can use depends on which jobs are meant."""
 
 PLATFORM = "(platform)"
 ABSENT = {"model": "(unknown)", "pool": "(none)", "node": "(unknown)"}
@@ -61,11 +61,11 @@ class LedgerCells:
         self._by_owner: dict[tuple[int, ...], Ints] = {}
         owners = np.stack([self._codes[name] for name in OWNER], axis=1)
         if len(owners):
-            found, inverse = np.unique(owners, axis=0, return_inverse=True)
+            owner_codes, inverse = np.unique(owners, axis=0, return_inverse=True)
             order = np.argsort(inverse.ravel(), kind="stable")
             edges = np.cumsum(np.bincount(inverse.ravel()))[:-1]
             parts = np.split(order, edges)
-            self._by_owner = dict(zip(map(tuple, found.tolist()), parts, strict=True))
+            self._by_owner = dict(zip(map(tuple, owner_codes.tolist()), parts, strict=True))
 
     def matching(self, claim: Claim) -> Ints:
         """Return the rows that a claim is about, in the cells' order."""
@@ -74,8 +74,8 @@ class LedgerCells:
             for name in SAME.get(claim.state, (claim.state,))
             if name in self._numbered["state"]
         ]
-        asked = {name: getattr(claim, name) for name in (*OWNER, *PLACE)}
-        wanted = {name: value for name, value in asked.items() if value is not None}
+        conditions = {name: getattr(claim, name) for name in (*OWNER, *PLACE)}
+        wanted = {name: value for name, value in conditions.items() if value is not None}
         if not states or any(v not in self._numbered[name] for name, v in wanted.items()):
             return _NONE
         codes = {name: self._numbered[name][value] for name, value in wanted.items()}
@@ -87,11 +87,11 @@ class LedgerCells:
             rows = np.arange(len(self.all_us), dtype=np.int64)
         for name, code in codes.items():
             rows = rows[self._codes[name][rows] == code]
-        shown = self._codes["state"][rows]
+        state_codes = self._codes["state"][rows]
         # Every claim asks: `isin` would be most of its time.
-        mine: npt.NDArray[np.bool_] = shown == states[0]
+        mine: npt.NDArray[np.bool_] = state_codes == states[0]
         for other in states[1:]:
-            mine |= shown == other
+            mine |= state_codes == other
         return rows[mine]
 
     def take(self, claim: Claim, most_us: int = _MOST_US, rows: Ints | None = None) -> CellGrant:
@@ -110,9 +110,9 @@ class LedgerCells:
         if granted <= 0:
             return CellGrant(_NONE, _NONE, _NONE, _NONE)
         hours = split_amount(left, granted)
-        kept = hours > 0
-        if not kept.all():
-            rows, left, hours = rows[kept], left[kept], hours[kept]
+        nonzero = hours > 0
+        if not nonzero.all():
+            rows, left, hours = rows[nonzero], left[nonzero], hours[nonzero]
         cost = self.left_e8[rows]
         if granted < total:
             part = np.minimum(cost, (cost * (hours / left)).astype(np.int64))
@@ -166,13 +166,13 @@ def split_amount(have: Ints, amount: int) -> Ints:
         return have.copy()
     if amount <= 0:
         return np.zeros_like(have)
-    given = np.minimum(have, (have * (amount / total)).astype(np.int64))
-    rest = amount - int(given.sum())
+    parts = np.minimum(have, (have * (amount / total)).astype(np.int64))
+    rest = amount - int(parts.sum())
     if not rest:
-        return given
+        return parts
     # Fractions lose a unit per cell: the first cells with room make it good.
     return (
-        given + _fill_cells(rest, have - given) if rest >= 0 else given - _fill_cells(-rest, given)
+        parts + _fill_cells(rest, have - parts) if rest >= 0 else parts - _fill_cells(-rest, parts)
     )
 
 
@@ -205,5 +205,5 @@ def _convert_usd(usd: Decimal) -> int:
 
 
 def _read_numbers(table: pa.Table, name: str) -> Ints:
-    made: Ints = table[name].combine_chunks().to_numpy(zero_copy_only=False).astype(np.int64)
-    return made.copy()
+    numbers: Ints = table[name].combine_chunks().to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers.copy()

@@ -25,7 +25,7 @@ OWNER = ("cluster", "namespace", "workload_kind", "workload")
 Owner = tuple[str, str, str, str]
 MOST_NAMED = 16
 WORKED: tuple[State, ...] = ("low", "productive", "lost")
-HELD: tuple[State, ...] = (*WORKED, "idle")
+ALLOCATED: tuple[State, ...] = (*WORKED, "idle")
 
 HOURS = ("hours/owners", "hours/worked", "hours/hours", "hours/devices")
 SPIN = {n: SPINS[n] for n in ("spin_engine", "spin_tensor", "spin_dram", "spin_bps")}
@@ -61,34 +61,36 @@ class WorkloadCosts(msgspec.Struct, frozen=True):
         have = [a for s, a in self.of.get(owner, {}).items() if s in states]
         if not have:
             return None
-        known = [a.usd for a in have if a.usd is not None]
-        whole = len(known) == len(have)
-        return StateCost(sum(a.gpu_hours for a in have), sum(known, Decimal(0)) if whole else None)
+        dollars = [a.usd for a in have if a.usd is not None]
+        whole = len(dollars) == len(have)
+        return StateCost(
+            sum(a.gpu_hours for a in have), sum(dollars, Decimal(0)) if whole else None
+        )
 
     def claims(self, owner: Owner, share: float, states: Sequence[State]) -> tuple[Claim, ...]:
         """Claim a share of a workload's hours in these states."""
-        made = []
+        claims = []
         for state in states:
             amount = self.of.get(owner, {}).get(state)
             hours = round(amount.gpu_hours * share, 6) if amount else 0.0
             if amount is None or not hours:
                 continue
             usd = None if amount.usd is None else compute_share(amount.usd, share)
-            made.append(Claim(*owner, None, state, hours, usd))
-        return tuple(made)
+            claims.append(Claim(*owner, None, state, hours, usd))
+        return tuple(claims)
 
 
 def read_work(views: Views, window: Window) -> pl.DataFrame:
     """Return one row per pod and device: what it did while it worked (`hours/devices.sql`)."""
-    asked = {"since": window.start, "until": window.end, **SPIN}
-    return pl.DataFrame(views.query(compose_steps(*HOURS, once="worked"), asked))
+    parameters = {"since": window.start, "until": window.end, **SPIN}
+    return pl.DataFrame(views.query(compose_steps(*HOURS, once="worked"), parameters))
 
 
 def read_costs(views: Views, window: Window) -> WorkloadCosts:
     """Return what each workload's hours in the window cost."""
-    asked = {"since": window.start, "until": window.end}
+    parameters = {"since": window.start, "until": window.end}
     of: dict[Owner, dict[str, StateCost]] = {}
-    for row in views.query(load_sql("work_bill"), asked).to_pylist():
+    for row in views.query(load_sql("work_bill"), parameters).to_pylist():
         owner: Owner = tuple(row[name] for name in OWNER)
         usd = row["usd"] if row["priced"] else None
         of.setdefault(owner, {})[row["state"]] = StateCost(row["gpu_hours"], usd)

@@ -32,18 +32,20 @@ def recommend(loss: PoolLoss, details: dict[str, Any], freed: float) -> tuple[Re
     causes = details["unusable_by_cause"]
     everything = sum(causes.values())
     cpu = causes["lack_cpu"] / everything if everything else 0.0
-    found = []
+    recommendations = []
     if details["plan"]["moves"]:
-        one = _recommend_moves(loss.subject, details["plan"], freed)
-        found.append(_claim_share(one, loss, _compute_share(freed, loss), "free"))
+        recommendation = _recommend_moves(loss.subject, details["plan"], freed)
+        recommendations.append(
+            _claim_share(recommendation, loss, _compute_share(freed, loss), "free")
+        )
     rest = [
         (cpu, _recommend_less_cpu(loss.subject, details, cpu)),
         (1 - cpu, _recommend_packing(loss.subject)),
     ]
-    for part, one in sorted(rest, key=lambda pair: -pair[0]):
+    for part, recommendation in sorted(rest, key=lambda pair: -pair[0]):
         if part > 0:
-            found.append(_claim_share(one, loss, part, "free"))
-    return tuple(found)
+            recommendations.append(_claim_share(recommendation, loss, part, "free"))
+    return tuple(recommendations)
 
 
 def recommend_layouts(
@@ -56,8 +58,8 @@ def recommend_layouts(
     gain = details["fragmented_gpus"] - details["fragmented_gpus_cut_again"]
     if gain <= 0:
         return ()
-    best = max(details["layouts"], key=lambda one: one["boards"])
-    one = Recommendation(
+    best = max(details["layouts"], key=lambda layout: layout["boards"])
+    recommendation = Recommendation(
         verb="cut-again",
         target=f"{details['boards']} boards in MIG mode",
         why=f"{gain:.2f} GPUs more could be asked for, most boards as "
@@ -68,7 +70,7 @@ def recommend_layouts(
         effort="advanced",
         parameters=parameters,
     )
-    return (_claim_share(one, loss, 1.0, "stranded"),)
+    return (_claim_share(recommendation, loss, 1.0, "stranded"),)
 
 
 def _recommend_moves(subject: Subject, plan: dict[str, Any], freed: float) -> Recommendation:
@@ -96,8 +98,8 @@ def _recommend_moves(subject: Subject, plan: dict[str, Any], freed: float) -> Re
 
 
 def _recommend_less_cpu(subject: Subject, details: dict[str, Any], part: float) -> Recommendation:
-    worst = [one for one in details["caused_by"] if one["by_its_cpu"] > 0][:3]
-    names = ", ".join(f"{one['namespace']}/{one['workload']}" for one in worst)
+    worst = [blocker for blocker in details["caused_by"] if blocker["by_its_cpu"] > 0][:3]
+    names = ", ".join(f"{blocker['namespace']}/{blocker['workload']}" for blocker in worst)
     return Recommendation(
         verb="right-size-cpu",
         target=names or subject.workload,
@@ -130,11 +132,13 @@ def _compute_share(freed: float, loss: PoolLoss) -> float:
     return min(1.0, freed * loss.window.seconds / HOUR_S / loss.money.gpu_hours)
 
 
-def _claim_share(one: Recommendation, loss: PoolLoss, part: float, state: State) -> Recommendation:
-    """Claim a part of the loss: nobody's hours of the pool, in that state."""
+def _claim_share(
+    recommendation: Recommendation, loss: PoolLoss, part: float, state: State
+) -> Recommendation:
+    """Claim a part of the loss: unallocated hours of the pool, in that state."""
     hours = round(loss.money.gpu_hours * part, 6)
     if not hours:
-        return one
+        return recommendation
     usd, per_day = loss.money.usd, None
     days = loss.window.seconds / DAY_S
     if usd is not None:
@@ -143,5 +147,8 @@ def _claim_share(one: Recommendation, loss: PoolLoss, part: float, state: State)
     pool, model = loss.pool or None, loss.model or None
     claim = Claim(loss.subject.cluster, "", "", "", pool, state, hours, usd, model=model)
     return msgspec.structs.replace(
-        one, gpu_hours_per_day=round(hours / days, 3), usd_per_day=per_day, claims=(claim,)
+        recommendation,
+        gpu_hours_per_day=round(hours / days, 3),
+        usd_per_day=per_day,
+        claims=(claim,),
     )

@@ -4,8 +4,8 @@
     pods of the window ─► the mix of requests ────────┼─► F_n(M) ─► pools ─► findings
     ledger ─► free GPU-hours and dollars ─────────────┘              └─► plan of moves
 
-The measure is `fallow.fragmentation`'s. A cluster whose devices nobody looks at (an imported
-inventory) is one picture, without hours or dollars.
+The measure is `fallow.fragmentation`'s. A cluster whose devices have no telemetry (an imported
+inventory) has one state, without hours or dollars.
 """
 
 from decimal import Decimal
@@ -44,54 +44,54 @@ class FragmentationAnalyzer:
 
     def find(self, views: Views, window: Window) -> list[Finding]:
         """Return one finding per pool that loses GPUs, the most GPU-hours, then GPUs, first."""
-        found = []
-        for picture in self._pictures(views, window):
-            said = measure(picture)
-            for pool in group_pools(picture):
-                made = (
-                    build_pool_finding(picture, said, pool, window, self.settings),
-                    build_mig_finding(views, picture, pool, window, self.settings),
+        findings = []
+        for state in self._read_states(views, window):
+            measurement = measure(state)
+            for pool in group_pools(state):
+                candidates = (
+                    build_pool_finding(state, measurement, pool, window, self.settings),
+                    build_mig_finding(views, state, pool, window, self.settings),
                 )
-                found += [finding for finding in made if finding is not None]
+                findings += [finding for finding in candidates if finding is not None]
         return sorted(
-            found, key=lambda f: (-f.gpu_hours, -float(f.details["fragmented_gpus"]), f.id)
+            findings, key=lambda f: (-f.gpu_hours, -float(f.details["fragmented_gpus"]), f.id)
         )
 
     def summary(self, views: Views, window: Window) -> dict[str, Any]:
         """Return the figures of the whole fleet, and of each cluster, in GPUs and dollars."""
-        clusters = {p.cluster: self._told(p) for p in self._pictures(views, window)}
+        clusters = {p.cluster: self._summarize(p) for p in self._read_states(views, window)}
         return {**_sum_clusters(list(clusters.values())), "clusters": clusters}
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
         """Return what could not be measured, and what was assumed, by cluster."""
-        found = []
-        for picture in self._pictures(views, window):
-            reasons = list(picture.notes)
-            if picture.unseen_gpus:
+        unjudged = []
+        for state in self._read_states(views, window):
+            reasons = list(state.notes)
+            if state.unseen_gpus:
                 reasons.append(
-                    f"{picture.unseen_gpus} GPUs of the inventory are not looked at: whether they "
+                    f"{state.unseen_gpus} GPUs of the inventory are not looked at: whether they "
                     "are free is unknown"
                 )
-            next_pods = NextPods(picture)
-            if picture.demand.assumed and not all(map(next_pods.waiting, group_pools(picture))):
+            next_pods = NextPods(state)
+            if state.demand.assumed and not all(map(next_pods.waiting, group_pools(state))):
                 reasons.append(
-                    f"only {picture.demand.pods} pods were seen: another fleet's mix is assumed"
+                    f"only {state.demand.pods} pods were seen: another fleet's mix is assumed"
                 )
-            about = Subject(picture.cluster, "", "Fleet", picture.cluster)
-            found += [Unjudged(about, 0.0, (reason,)) for reason in reasons]
-        return found
+            about = Subject(state.cluster, "", "Fleet", state.cluster)
+            unjudged += [Unjudged(about, 0.0, (reason,)) for reason in reasons]
+        return unjudged
 
     @cache_query
-    def _pictures(self, views: Views, window: Window) -> list[ClusterState]:
+    def _read_states(self, views: Views, window: Window) -> list[ClusterState]:
         return read_cluster_states(views, window, self.settings.cover, self.settings.least_pods)
 
-    def _told(self, picture: ClusterState) -> dict[str, Any]:
-        said = measure(picture)
-        rows = list(range(len(picture.nodes)))
-        money = compute_lost(picture, said.ratio(), rows)
-        cut = read_mig_devices(picture.mig, picture.demand)
+    def _summarize(self, state: ClusterState) -> dict[str, Any]:
+        measurement = measure(state)
+        rows = list(range(len(state.nodes)))
+        money = compute_lost(state, measurement.ratio(), rows)
+        cut = read_mig_devices(state.mig, state.demand)
         return {
-            **describe_figures(compute_figures(picture, said, rows, self.settings.slot_gpus)),
+            **describe_figures(compute_figures(state, measurement, rows, self.settings.slot_gpus)),
             "gpu_hours": money.gpu_hours,
             "usd": money.usd,
             **({"mig": describe_mig(cut)} if cut else {}),

@@ -20,31 +20,31 @@ MILLI = 1000
 
 
 def rank_blockers(
-    picture: ClusterState, rows: list[int], types: Sequence[PodType]
+    state: ClusterState, rows: list[int], types: Sequence[PodType]
 ) -> list[dict[str, Any]]:
     """Return the workloads that cost `types` the most free GPUs on these nodes, worst first."""
     by = FragmentationMeasure(types).causes_by_node(
-        picture.cpu[-1][rows], picture.gpu[-1][rows], [picture.nodes[n].model for n in rows]
+        state.cpu[-1][rows], state.gpu[-1][rows], [state.nodes[n].model for n in rows]
     )
     for_cpu = dict(zip(rows, by["lack-cpu"] + by["lack-both"] / 2, strict=True))
     for_gpu = dict(zip(rows, by["lack-gpu"] + by["sliver"] + by["lack-both"] / 2, strict=True))
-    row_of = {picture.nodes[n].name: n for n in rows}
+    row_of = {state.nodes[n].name: n for n in rows}
     there: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for pod in picture.pods:
+    for pod in state.pods:
         if pod["node"] in row_of:
             there[row_of[pod["node"]]].append(pod)
     owners: dict[tuple[str, str, str], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for n, pods in there.items():
-        node = picture.nodes[n]
+        node = state.nodes[n]
         part = (node.cpu_milli or 0) / max(node.gpus, 1)
         beyond = [max(0.0, pod["cpu_milli"] - part * pod["gpus"]) for pod in pods]
-        asked = beyond if sum(beyond) else [float(pod["cpu_milli"]) for pod in pods]
-        held = [float(pod["gpus"]) for pod in pods]
-        for pod, cpu, gpus in zip(pods, asked, held, strict=True):
+        cpu_weights = beyond if sum(beyond) else [float(pod["cpu_milli"]) for pod in pods]
+        gpu_weights = [float(pod["gpus"]) for pod in pods]
+        for pod, cpu, gpus in zip(pods, cpu_weights, gpu_weights, strict=True):
             kind = pod["workload_kind"] or UNRESOLVED
             sums = owners[pod["namespace"] or "", kind, pod["workload"] or pod["pod"]]
-            sums[0] += for_cpu[n] * cpu / (sum(asked) or 1)
-            sums[1] += for_gpu[n] * gpus / (sum(held) or 1)
+            sums[0] += for_cpu[n] * cpu / (sum(cpu_weights) or 1)
+            sums[1] += for_gpu[n] * gpus / (sum(gpu_weights) or 1)
             sums[2] += 1
     ranked = sorted(owners.items(), key=lambda item: (-item[1][0] - item[1][1], item[0]))
     return [

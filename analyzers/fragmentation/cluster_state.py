@@ -1,4 +1,4 @@
-"""What was free where, read from the warehouse into arrays over nodes and moments."""
+"""What was free where, read from the warehouse into arrays over nodes and times."""
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -24,78 +24,80 @@ from fallow.protocols import Views
 from fallow.window import Window
 
 PARTS = 24
-"""Moments of a window at which the fleet is measured; the last one is told in full."""
+"""Times of a window at which the fleet is measured; the last one is reported in full."""
 UNSEEN_S = 600
 """A pod that the inventory saw so lately is taken to be there still."""
 
 
 class UnallocatedCost(msgspec.Struct):
-    """What nobody held in the window; `usd` None = no price, or nothing posted."""
+    """GPU-hours not allocated in the window; `usd` None = no price, or no ledger."""
 
     gpu_hours: float = 0.0
     usd: Decimal | None = None
 
 
 class ClusterState(msgspec.Struct):
-    """One cluster; the arrays have a row per node and moment, the last moment's last."""
+    """One cluster; the arrays have a row per node and time, the last time's last."""
 
     cluster: str
     still: bool
     nodes: list[GpuNode]
     cpu: Integers
-    """Free milli-CPU [moment, node]."""
+    """Free milli-CPU [time, node]."""
     memory: Integers
-    """Free bytes [moment, node]."""
+    """Free bytes [time, node]."""
     gpu: Integers
-    """Free milli-GPU [moment, node, device]; 0 beyond a node's devices and where it is closed."""
+    """Free milli-GPU [time, node, device]; 0 beyond a node's devices and where it is closed."""
     devices: list[list[str]]
     """Names of each node's devices, in the arrays' order."""
     mig: list[dict[str, Any]]
-    """MIG instances at the last moment, rows of `devices.sql`."""
+    """MIG instances at the last time, rows of `devices.sql`."""
     pods: list[dict[str, Any]]
     demand: RequestMix
     free: dict[str, UnallocatedCost]
     stranded: dict[str, UnallocatedCost]
     budgets: DisruptionBudgets
     pending: list[Pending]
-    """Pods that waited for GPUs, by moment."""
+    """Pods that waited for GPUs, by time."""
     unseen_gpus: int = 0
-    """GPUs of the inventory that nobody looks at: unknown, never idle."""
+    """GPUs of the inventory without telemetry: unknown, never idle."""
     notes: list[str] = []
 
 
 def read_cluster_states(
     views: Views, window: Window, cover: float, least_pods: int
 ) -> list[ClusterState]:
-    """Return one picture per cluster that has nodes with GPUs, by name."""
+    """Return one state per cluster that has nodes with GPUs, by name."""
     since, until = window.bounds().values()
-    looks = views.query(
-        load_sql("fragmentation/moments"), {"since": since, "until": until, "parts": PARTS}
+    measure_rows = views.query(
+        load_sql("fragmentation/measure_times"), {"since": since, "until": until, "parts": PARTS}
     ).to_pylist()
-    if not looks:
+    if not measure_rows:
         return []
-    clusters = sorted({row["cluster"] for row in looks})
-    moments = MeasureTimes(
-        [row["cluster"] for row in looks],
-        [row["nth"] for row in looks],
-        [row["moment"] for row in looks],
-        [row["still"] for row in looks],
+    clusters = sorted({row["cluster"] for row in measure_rows})
+    times = MeasureTimes(
+        [row["cluster"] for row in measure_rows],
+        [row["nth"] for row in measure_rows],
+        [row["at"] for row in measure_rows],
+        [row["still"] for row in measure_rows],
     )
-    every = msgspec.structs.asdict(moments)
-    last = {row["cluster"]: row for row in looks}
+    every = msgspec.structs.asdict(times)
+    last = {row["cluster"]: row for row in measure_rows}
     named = {"clusters": clusters}
     read = {
         "nodes": views.query(load_sql("fragmentation/nodes"), named),
         "devices": views.query(
             load_sql("fragmentation/devices"),
-            {k: every[k] for k in ("clusters", "nths", "moments")},
+            {k: every[k] for k in ("clusters", "nths", "times")},
         ),
-        "asked": views.query(load_sql("fragmentation/asked"), {**every, "unseen_s": UNSEEN_S}),
+        "requests": views.query(
+            load_sql("fragmentation/node_requests"), {**every, "unseen_s": UNSEEN_S}
+        ),
         "pods": views.query(
             load_sql("fragmentation/pods"),
             {
                 "clusters": list(last),
-                "moments": [row["moment"] for row in last.values()],
+                "times": [row["at"] for row in last.values()],
                 "stills": [row["still"] for row in last.values()],
                 "unseen_s": UNSEEN_S,
             },
@@ -106,15 +108,15 @@ def read_cluster_states(
     for name, table in read.items():
         for row in table.to_pylist():
             rows.setdefault(row["cluster"], {}).setdefault(name, []).append(row)
-    asked = read_requests(views, window, clusters, [c for c in clusters if last[c]["still"]])
+    requests = read_requests(views, window, clusters, [c for c in clusters if last[c]["still"]])
     budgets = DisruptionBudgets.read(views, window)
-    waiting = read_pending(views, moments)
+    waiting = read_pending(views, times)
     return [
         _build_cluster_state(
             c,
             last[c],
             rows.get(c, {}),
-            RequestMix.of(asked.get(c, []), cover, least_pods),
+            RequestMix.of(requests.get(c, []), cover, least_pods),
             budgets,
             [waiting.get((c, nth), {}) for nth in range(1, last[c]["nth"] + 1)],
         )
@@ -131,39 +133,39 @@ def _build_cluster_state(  # noqa: PLR0917  (one caller)
     budgets: DisruptionBudgets,
     waiting: list[Pending],
 ) -> ClusterState:
-    moments, still = last["nth"], last["still"]
+    count, still = last["nth"], last["still"]
     devices = rows.get("devices", [])
     parents = {row["parent"] for row in devices if row["parent"]}
-    boards = [r for r in devices if not r["parent"] and r["device"] not in parents]
-    nodes = build_nodes(rows.get("nodes", []), boards)
+    whole_gpus = [r for r in devices if not r["parent"] and r["device"] not in parents]
+    nodes = build_nodes(rows.get("nodes", []), whole_gpus)
     row_of = {node.name: n for n, node in enumerate(nodes)}
     names: list[list[str]] = [[] for _ in nodes]
     if still:
         names = [[f"{node.name}/gpu{k}" for k in range(node.gpus)] for node in nodes]
     else:
-        for device, node in {r["device"]: r["node"] for r in boards}.items():
+        for device, node in {r["device"]: r["node"] for r in whole_gpus}.items():
             names[row_of[node]].append(device)
-    width = max((len(one) for one in names), default=0) or 1
-    gpu = np.zeros((moments, len(nodes), width), np.int64)
-    place = {d: (n, k) for n, one in enumerate(names) for k, d in enumerate(one)}
+    width = max((len(node_devices) for node_devices in names), default=0) or 1
+    gpu = np.zeros((count, len(nodes), width), np.int64)
+    place = {d: (n, k) for n, node_devices in enumerate(names) for k, d in enumerate(node_devices)}
     if still:
-        for n, one in enumerate(names):
-            gpu[:, n, : len(one)] = WHOLE
-        unplaced = take_held(gpu[0], row_of, place, rows.get("pods", []))
+        for n, node_devices in enumerate(names):
+            gpu[:, n, : len(node_devices)] = WHOLE
+        unattributed = take_held(gpu[0], row_of, place, rows.get("pods", []))
     else:
-        unplaced = 0
-        for r in boards:
-            gpu[(r["nth"] - 1, *place[r["device"]])] = max(0, round(WHOLE * (1 - r["held"])))
+        unattributed = 0
+        for r in whole_gpus:
+            gpu[(r["nth"] - 1, *place[r["device"]])] = max(0, round(WHOLE * (1 - r["allocated"])))
     gpu[:, [n for n, node in enumerate(nodes) if not node.open]] = 0
     cpu = np.array([get_or(node.cpu_milli, UNKNOWN_CPU) for node in nodes], np.int64)
     memory = np.array([get_or(node.memory_bytes, 1 << 60) for node in nodes], np.int64)
-    cpus, memories = np.tile(cpu, (moments, 1)), np.tile(memory, (moments, 1))
-    for r in rows.get("asked", []):
+    cpus, memories = np.tile(cpu, (count, 1)), np.tile(memory, (count, 1))
+    for r in rows.get("requests", []):
         if r["node"] in row_of:
             cpus[r["nth"] - 1, row_of[r["node"]]] -= r["cpu_milli"]
             memories[r["nth"] - 1, row_of[r["node"]]] -= r["memory_bytes"]
     money = rows.get("money", [])
-    seen = [len(one) for one in names]
+    seen = [len(node_devices) for node_devices in names]
     under_mig = {r["node"] for r in devices if r["parent"]}
     return ClusterState(
         cluster,
@@ -173,7 +175,7 @@ def _build_cluster_state(  # noqa: PLR0917  (one caller)
         np.maximum(memories, 0),
         gpu,
         names,
-        [r for r in devices if r["parent"] and r["nth"] == moments],
+        [r for r in devices if r["parent"] and r["nth"] == count],
         rows.get("pods", []),
         demand,
         _read_money(money, "free"),
@@ -185,7 +187,7 @@ def _build_cluster_state(  # noqa: PLR0917  (one caller)
             for n, node in enumerate(nodes)
             if node.name not in under_mig
         ),
-        _build_notes(nodes, unplaced),
+        _build_notes(nodes, unattributed),
     )
 
 
@@ -197,7 +199,7 @@ def take_held(
 ) -> int:
     """Take from `gpu` what the pods of a still cluster hold; return how many named no device.
 
-    A pod whose devices nobody names takes the node's first ones that are free enough.
+    A pod whose devices are not named takes the node's first ones that are free enough.
     """
     guessed = 0
     for pod in pods:
@@ -225,11 +227,13 @@ def _read_money(rows: list[dict[str, Any]], state: str) -> dict[str, Unallocated
     }
 
 
-def _build_notes(nodes: Sequence[GpuNode], unplaced: int) -> list[str]:
+def _build_notes(nodes: Sequence[GpuNode], unattributed: int) -> list[str]:
     blind = sum(node.cpu_milli is None for node in nodes)
-    told = []
+    notes = []
     if blind:
-        told.append(f"CPU of {blind} nodes is unknown: nothing there is said to lack it")
-    if unplaced:
-        told.append(f"devices of {unplaced} pods are not named: taken as packed on their nodes")
-    return told
+        notes.append(f"CPU of {blind} nodes is unknown: nothing there is said to lack it")
+    if unattributed:
+        notes.append(
+            f"devices of {unattributed} pods are not named: taken as packed on their nodes"
+        )
+    return notes

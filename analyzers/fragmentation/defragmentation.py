@@ -1,4 +1,4 @@
-"""The defragmentation plan of one pool: its ground from a picture, and the plan as a document."""
+"""The defragmentation plan of one pool: the pool's placement, and the plan as a document."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,30 +28,30 @@ MOST_CPU = 10_000_000
 
 
 def build_placement(
-    picture: ClusterState, rows: Sequence[int], slot: FreeSlot, also: Sequence[str]
+    state: ClusterState, rows: Sequence[int], slot: FreeSlot, also: Sequence[str]
 ) -> PoolPlacement:
     """Return the open nodes of a pool with the pods on them."""
-    open_rows = [n for n in rows if picture.nodes[n].open]
-    place_of = {picture.nodes[n].name: k for k, n in enumerate(open_rows)}
-    spot = {d: k for n in open_rows for k, d in enumerate(picture.devices[n])}
+    open_rows = [n for n in rows if state.nodes[n].open]
+    place_of = {state.nodes[n].name: k for k, n in enumerate(open_rows)}
+    spot = {d: k for n in open_rows for k, d in enumerate(state.devices[n])}
     places = [
         NodeSpace(
-            picture.nodes[n].name,
-            min(int(picture.cpu[-1][n]), MOST_CPU),
-            min(int(picture.memory[-1][n]) // MIB, MOST_CPU),
-            tuple(int(m) for m in picture.gpu[-1][n][: len(picture.devices[n])]),
-            _name_sort(picture.nodes[n]),
-            picture.nodes[n].zone,
-            frozenset(":".join(taint) for taint in picture.nodes[n].taints),
-            picture.nodes[n].labels or {},
+            state.nodes[n].name,
+            min(int(state.cpu[-1][n]), MOST_CPU),
+            min(int(state.memory[-1][n]) // MIB, MOST_CPU),
+            tuple(int(m) for m in state.gpu[-1][n][: len(state.devices[n])]),
+            _name_sort(state.nodes[n]),
+            state.nodes[n].zone,
+            frozenset(":".join(taint) for taint in state.nodes[n].taints),
+            state.nodes[n].labels or {},
         )
         for n in open_rows
     ]
     tenants, budgets = [], dict[str, int]()
-    terms_of = _decide_all_terms(picture, also)
+    terms_of = _decide_all_terms(state, also)
     # A gang of which pods run on other nodes than these does not move.
-    outside = {terms_of[p["uid"]].group for p in picture.pods if p["node"] not in place_of} - {""}
-    for pod in picture.pods:
+    outside = {terms_of[p["uid"]].group for p in state.pods if p["node"] not in place_of} - {""}
+    for pod in state.pods:
         if pod["node"] not in place_of:
             continue
         on = terms_of[pod["uid"]]
@@ -81,29 +81,29 @@ def build_placement(
     return PoolPlacement(places, tenants, slot, budgets)
 
 
-def _decide_all_terms(picture: ClusterState, also: Sequence[str]) -> dict[str, MoveTerms]:
+def _decide_all_terms(state: ClusterState, also: Sequence[str]) -> dict[str, MoveTerms]:
     """Return on what terms each pod may move; one that others keep their distance from stays."""
-    shunned = _find_separations(picture.pods)
-    found = {}
-    for pod in picture.pods:
-        covering = picture.budgets.of(picture.cluster, pod["namespace"], pod["labels"])
+    shunned = _find_separations(state.pods)
+    all_terms = {}
+    for pod in state.pods:
+        covering = state.budgets.of(state.cluster, pod["namespace"], pod["labels"])
         on = decide_terms(pod, also, covering)
         if not on.stays and shunned and _is_separated(shunned, pod):
             on = msgspec.structs.replace(on, stays="other pods must stand apart from it")
-        found[pod["uid"]] = on
-    return found
+        all_terms[pod["uid"]] = on
+    return all_terms
 
 
 def _find_separations(pods: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
     """Return by namespace what pods must stand apart from: that rule holds both ways."""
-    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    separations: dict[str, dict[str, Mapping[str, Any]]] = {}
     for pod in pods:
         if not pod["constraints"] or '"apart"' not in pod["constraints"]:
             continue
         for term in msgspec.json.decode(pod["constraints"])["apart"]:
             for namespace in term.get("namespaces") or [pod["namespace"]]:
-                found.setdefault(namespace, {})[repr(term["selector"])] = term["selector"]
-    return {namespace: list(terms.values()) for namespace, terms in found.items()}
+                separations.setdefault(namespace, {})[repr(term["selector"])] = term["selector"]
+    return {namespace: list(terms.values()) for namespace, terms in separations.items()}
 
 
 def _is_separated(
@@ -114,27 +114,27 @@ def _is_separated(
     return any(match_selector(selector, labels) for selector in there)
 
 
-def describe_plan(on: PoolPlacement, found: MovePlan | None, wanted: int) -> dict[str, Any]:
+def describe_plan(on: PoolPlacement, plan: MovePlan | None, wanted: int) -> dict[str, Any]:
     """Return a plan as findings tell it; without one, what stands in its way."""
     slot = msgspec.to_builtins(on.slot)
     stay = Counter(t.stays.partition(":")[0] for t in on.tenants if t.stays and t.devices)
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "slot": {name: value for name, value in slot.items() if value},
         "slots_now": sum(on.slots(n) for n in range(len(on.places))),
         "slots_wanted": wanted,
         "pods_that_may_move": len(on.movable()),
         "pods_that_stay": dict(sorted(stay.items())),
     }
-    if found is None:
-        return {**told, "slots_freed": 0, "moves": [], "why": "no plan was found"}
+    if plan is None:
+        return {**document, "slots_freed": 0, "moves": [], "why": "no plan was found"}
     pods = {t.uid: t for t in on.tenants}
     return {
-        **told,
-        "slots_freed": len(found.slots),
-        "on_nodes": [on.places[n].name for n in found.slots],
-        "restarts": found.restarts,
-        "fewest_possible": found.fewest,
-        "proven_fewest": found.proven,
+        **document,
+        "slots_freed": len(plan.slots),
+        "on_nodes": [on.places[n].name for n in plan.slots],
+        "restarts": plan.restarts,
+        "fewest_possible": plan.fewest,
+        "proven_fewest": plan.proven,
         "moves": [
             {
                 "pod": pods[move.uid].name,
@@ -143,12 +143,12 @@ def describe_plan(on: PoolPlacement, found: MovePlan | None, wanted: int) -> dic
                 "to": on.places[move.target].name,
                 "devices": list(move.devices),
             }
-            for move in found.moves
+            for move in plan.moves
         ],
     }
 
 
-def apply_plan(on: PoolPlacement, found: MovePlan) -> tuple[Integers, Integers]:
+def apply_plan(on: PoolPlacement, plan: MovePlan) -> tuple[Integers, Integers]:
     """Return free milli-CPU [place] and milli-GPU [place, device] once the plan is done."""
     width = max(len(place.gpu) for place in on.places)
     gpu = np.zeros((len(on.places), width), np.int64)
@@ -156,7 +156,7 @@ def apply_plan(on: PoolPlacement, found: MovePlan) -> tuple[Integers, Integers]:
         gpu[k, : len(place.gpu)] = place.gpu
     cpu = np.array([place.cpu_milli for place in on.places], np.int64)
     pods = {t.uid: t for t in on.tenants}
-    for move in found.moves:
+    for move in plan.moves:
         pod = pods[move.uid]
         for device, milli in pod.devices:
             gpu[pod.place, device] += milli

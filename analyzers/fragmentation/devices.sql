@@ -1,9 +1,9 @@
--- What of each device somebody held at each moment; a GPU in MIG mode is its instances.
-WITH moments AS (
+-- The allocated share of each device at each time; a GPU in MIG mode is its instances.
+WITH times AS (
     SELECT
         unnest($clusters) AS cluster,
         unnest($nths) AS nth,
-        unnest($moments) AS moment
+        unnest($times) AS at
 )
 
 SELECT
@@ -14,14 +14,14 @@ SELECT
     d.parent,
     any_value(d.profile) AS profile,
     any_value(coalesce(d.gpu_model, d.model, '')) AS model,
-    coalesce(sum(a.share), 0) AS held
-FROM moments AS m
+    coalesce(sum(a.share), 0) AS allocated
+FROM times AS m
 INNER JOIN device AS d
-    ON m.cluster = d.cluster AND m.moment >= d.first_seen AND m.moment < d.last_seen
+    ON m.cluster = d.cluster AND m.at >= d.first_seen AND m.at < d.last_seen
 LEFT JOIN allocation AS a
     ON
         d.cluster = a.cluster AND d.device = a.device
-        AND m.moment >= a.start AND m.moment < a."end"
+        AND m.at >= a.start AND m.at < a."end"
 WHERE d.node IS NOT null
 GROUP BY m.nth, d.cluster, d.node, d.device, d.parent
 ORDER BY d.cluster, d.node, d.device, m.nth

@@ -16,22 +16,24 @@ Terms = list[tuple[int, float]]
 
 
 def solve_moves(
-    ground: PoolPlacement, more: int, movable: Sequence[int], seconds: float
+    placement: PoolPlacement, more: int, movable: Sequence[int], seconds: float
 ) -> tuple[MovePlan | None, int, bool]:
     """Return the plan that frees `more` slots by moving some of `movable`.
 
     With it: how few restarts no such plan is below, and whether it is certain that none exists.
     """
-    model = _MoveModel(ground, movable)
+    model = _MoveModel(placement, movable)
     model.free_slots(more)
     solved = model.program.solve(seconds)
     fewest = int(np.ceil(solved.bound - _ROUNDING))
     if solved.values is None:
         return None, fewest, solved.none
     values = solved.values
-    gains = [int(values[c]) - ground.slots(n) for n, c in enumerate(model.slots)]
+    gains = [int(values[c]) - placement.slots(n) for n, c in enumerate(model.slots)]
     plan = MovePlan(
-        tuple(_name_devices(ground, [way for way, column in model.ways.items() if values[column]])),
+        tuple(
+            _name_devices(placement, [way for way, column in model.ways.items() if values[column]])
+        ),
         sum(model.sizes[group] for group, column in model.goes.items() if values[column]),
         tuple(n for n, gain in enumerate(gains) for _ in range(max(0, gain))),
         fewest,
@@ -42,11 +44,11 @@ def solve_moves(
 class _MoveModel:
     """Variables: does a group restart, which way goes a pod, is a device freed or opened."""
 
-    def __init__(self, ground: PoolPlacement, movable: Sequence[int]) -> None:
-        self.ground = ground
+    def __init__(self, placement: PoolPlacement, movable: Sequence[int]) -> None:
+        self.placement = placement
         self.movable = movable
         self.program = IntegerProgram()
-        self.freeable = ground.freeable(movable)
+        self.freeable = placement.freeable(movable)
         self.sizes: dict[str, int] = defaultdict(int)
         for i in movable:
             self.sizes[self._group(i)] += 1
@@ -58,29 +60,31 @@ class _MoveModel:
         self.slots: list[int] = []
         self._pods_leave()
         self._devices_empty()
-        for place in range(len(ground.places)):
+        for place in range(len(placement.places)):
             self._place_fills(place)
-        for name, allowed in ground.budgets.items():
-            spent = [(self.goes[self._group(i)], 1.0) for i in movable if self._budget(i) == name]
-            self.program.at_most(spent, allowed)
+        for name, allowed in placement.budgets.items():
+            restarts = [
+                (self.goes[self._group(i)], 1.0) for i in movable if self._budget(i) == name
+            ]
+            self.program.at_most(restarts, allowed)
 
     def free_slots(self, more: int) -> None:
         """Ask for so many slots beyond those there are."""
-        have = sum(self.ground.slots(n) for n in range(len(self.ground.places)))
+        have = sum(self.placement.slots(n) for n in range(len(self.placement.places)))
         self.program.at_most([(column, -1.0) for column in self.slots], -(have + more))
 
     def _group(self, i: int) -> str:
-        return self.ground.tenants[i].group or f"alone/{i}"
+        return self.placement.tenants[i].group or f"alone/{i}"
 
     def _budget(self, i: int) -> str:
-        return self.ground.tenants[i].budget
+        return self.placement.tenants[i].budget
 
     def _pods_leave(self) -> None:
         """Let a pod go one way at most, and only if its group restarts."""
         for i in self.movable:
-            pod, mine = self.ground.tenants[i], Terms()
-            for target, place in enumerate(self.ground.places):
-                if not self.ground.welcome(pod, target):
+            pod, mine = self.placement.tenants[i], Terms()
+            for target, place in enumerate(self.placement.places):
+                if not self.placement.welcome(pod, target):
                     continue
                 fits = [d for d, free in enumerate(place.gpu) if free >= pod.milli]
                 for spot in fits if pod.sharing else [ANY]:
@@ -100,23 +104,23 @@ class _MoveModel:
 
     def _place_fills(self, n: int) -> None:
         """What comes fits what is free now; what is free after it makes slots."""
-        place, pods, slot = self.ground.places[n], self.ground.tenants, self.ground.slot
+        place, pods, slot = self.placement.places[n], self.placement.tenants, self.placement.slot
         coming = self.coming[n]
         opened = self._shares_fill(n)
-        taken = [(c, float(pods[i].gpus)) for i, spot, c in coming if spot == ANY] + opened
-        whole = self.ground.free(n)
-        self.program.at_most(taken, whole)
+        arriving_gpus = [(c, float(pods[i].gpus)) for i, spot, c in coming if spot == ANY] + opened
+        whole = self.placement.free(n)
+        self.program.at_most(arriving_gpus, whole)
         count = self.program.variable(len(place.gpu) // slot.gpus)
         self.slots.append(count)
-        gone = [(column, -1.0) for (where, _), column in self.freed.items() if where == n]
-        self.program.at_most([*taken, *gone, (count, float(slot.gpus))], whole)
-        for what in ("cpu_milli", "memory_mib"):
-            free, needed = getattr(place, what), getattr(slot, what)
-            arriving = [(c, float(getattr(pods[i], what))) for i, _, c in coming]
+        leaving_gpus = [(column, -1.0) for (where, _), column in self.freed.items() if where == n]
+        self.program.at_most([*arriving_gpus, *leaving_gpus, (count, float(slot.gpus))], whole)
+        for resource in ("cpu_milli", "memory_mib"):
+            free, needed = getattr(place, resource), getattr(slot, resource)
+            arriving = [(c, float(getattr(pods[i], resource))) for i, _, c in coming]
             self.program.at_most(arriving, free)
             if needed:
                 left = [
-                    (column, -float(getattr(pods[i], what)))
+                    (column, -float(getattr(pods[i], resource)))
                     for i in self.movable
                     if pods[i].place == n
                     for column, _ in self.leaving[i]
@@ -128,12 +132,12 @@ class _MoveModel:
         onto: dict[int, Terms] = defaultdict(list)
         for i, spot, column in self.coming[n]:
             if spot != ANY:
-                onto[spot].append((column, float(self.ground.tenants[i].milli)))
+                onto[spot].append((column, float(self.placement.tenants[i].milli)))
                 if (n, spot) in self.freed:
                     self.program.at_most([(column, 1.0), (self.freed[n, spot], 1.0)], 1)
         opened = Terms()
         for device, terms in onto.items():
-            free = self.ground.places[n].gpu[device]
+            free = self.placement.places[n].gpu[device]
             if free < WHOLE:
                 self.program.at_most(terms, free)
                 continue
@@ -144,18 +148,18 @@ class _MoveModel:
 
 
 def _name_devices(
-    ground: PoolPlacement, chosen: Sequence[tuple[int, int, int]]
+    placement: PoolPlacement, chosen: Sequence[tuple[int, int, int]]
 ) -> list[PodRelocation]:
     """Name the devices: shares where the program put them, whole GPUs on what is then free."""
-    taken = {(target, spot) for _, target, spot in chosen}
+    occupied = {(target, spot) for _, target, spot in chosen}
     moves = []
-    for i, target, spot in sorted(chosen, key=lambda way: ground.tenants[way[0]].uid):
-        pod = ground.tenants[i]
+    for i, target, spot in sorted(chosen, key=lambda way: placement.tenants[way[0]].uid):
+        pod = placement.tenants[i]
         devices: tuple[int, ...] = (spot,)
         if spot == ANY:
-            gpu = enumerate(ground.places[target].gpu)
-            free = [d for d, milli in gpu if milli >= WHOLE and (target, d) not in taken]
+            gpu = enumerate(placement.places[target].gpu)
+            free = [d for d, milli in gpu if milli >= WHOLE and (target, d) not in occupied]
             devices = tuple(free[: pod.gpus])
-            taken |= {(target, d) for d in devices}
+            occupied |= {(target, d) for d in devices}
         moves.append(PodRelocation(pod.uid, pod.place, target, devices))
     return moves

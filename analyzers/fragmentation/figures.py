@@ -27,7 +27,7 @@ DIGITS = 6
 
 
 class ClusterMeasurement(msgspec.Struct):
-    """A cluster's nodes, measured at every moment; in milli-GPU [moment, node]."""
+    """A cluster's nodes, measured at every time; in milli-GPU [time, node]."""
 
     idle: Integers
     fragments: Reals
@@ -40,12 +40,12 @@ class ClusterMeasurement(msgspec.Struct):
         """Return the part of each node's free GPU time that the next GPU pod cannot use."""
         idle = self.idle.sum(axis=0)
         lost = self.unusable.sum(axis=0)
-        found: Reals = np.divide(lost, idle, out=np.zeros(len(idle)), where=idle > 0)
-        return found
+        ratios: Reals = np.divide(lost, idle, out=np.zeros(len(idle)), where=idle > 0)
+        return ratios
 
 
 class FragmentationFigures(msgspec.Struct, frozen=True):
-    """What `details` and `summary` carry, in GPUs, at the last moment."""
+    """What `details` and `summary` carry, in GPUs, at the last time."""
 
     nodes: int
     idle_gpus: float
@@ -59,65 +59,63 @@ class FragmentationFigures(msgspec.Struct, frozen=True):
     gang_slots: int
 
 
-def measure(picture: ClusterState) -> ClusterMeasurement:
-    """Measure every node at every moment."""
-    moments, nodes, width = picture.gpu.shape
-    cpu = picture.cpu.reshape(-1)
-    gpu = picture.gpu.reshape(-1, width)
-    models = [node.model for node in picture.nodes] * moments
-    shape = moments, nodes
-    every = FragmentationMeasure(picture.demand.types).fragments(cpu, gpu, models)
-    asking = (
-        FragmentationMeasure(picture.demand.of_gpus()).fragments(cpu, gpu, models).reshape(shape)
+def measure(state: ClusterState) -> ClusterMeasurement:
+    """Measure every node at every time."""
+    count, nodes, width = state.gpu.shape
+    cpu = state.cpu.reshape(-1)
+    gpu = state.gpu.reshape(-1, width)
+    models = [node.model for node in state.nodes] * count
+    shape = count, nodes
+    every = FragmentationMeasure(state.demand.types).fragments(cpu, gpu, models)
+    unusable = (
+        FragmentationMeasure(state.demand.of_gpus()).fragments(cpu, gpu, models).reshape(shape)
     )
-    next_pods = NextPods(picture)
-    for pool in group_pools(picture) if any(picture.pending) else ():
+    next_pods = NextPods(state)
+    for pool in group_pools(state) if any(state.pending) else ():
         of_pool = [pool.model] * len(pool.rows)
-        for m in range(moments):
+        for m in range(count):
             if next_pods.waiting(pool, m):
                 measure = FragmentationMeasure(next_pods.types(pool, m))
-                now = picture.cpu[m][pool.rows], picture.gpu[m][pool.rows]
-                asking[m, pool.rows] = measure.fragments(*now, of_pool)
+                now = state.cpu[m][pool.rows], state.gpu[m][pool.rows]
+                unusable[m, pool.rows] = measure.fragments(*now, of_pool)
     return ClusterMeasurement(
-        gpu.sum(axis=1).reshape(shape), every.reshape(shape), asking, next_pods
+        gpu.sum(axis=1).reshape(shape), every.reshape(shape), unusable, next_pods
     )
 
 
-def sum_causes(
-    picture: ClusterState, rows: list[int], types: Sequence[PodType]
-) -> dict[str, float]:
-    """Return what some nodes lose at the last moment by cause, in milli-GPU, all causes named."""
-    found = FragmentationMeasure(types).causes(
-        picture.cpu[-1][rows], picture.gpu[-1][rows], [picture.nodes[n].model for n in rows]
+def sum_causes(state: ClusterState, rows: list[int], types: Sequence[PodType]) -> dict[str, float]:
+    """Return what some nodes lose at the last time by cause, in milli-GPU, all causes named."""
+    causes = FragmentationMeasure(types).causes(
+        state.cpu[-1][rows], state.gpu[-1][rows], [state.nodes[n].model for n in rows]
     )
-    return {NAMES[cause]: found[cause] for cause in CAUSES}
+    return {NAMES[cause]: causes[cause] for cause in CAUSES}
 
 
 def _sum_unusable(
-    picture: ClusterState, said: ClusterMeasurement, rows: list[int]
+    state: ClusterState, measurement: ClusterMeasurement, rows: list[int]
 ) -> dict[str, float]:
     """Return what the pods that come next cannot use, by cause, in milli-GPU."""
     sums = dict.fromkeys(NAMES.values(), 0.0)
     among = set(rows)
-    for pool in group_pools(picture):
+    for pool in group_pools(state):
         mine = [n for n in pool.rows if n in among]
-        for cause, lost in sum_causes(picture, mine, said.next_pods.types(pool)).items():
+        for cause, lost in sum_causes(state, mine, measurement.next_pods.types(pool)).items():
             sums[cause] += lost
     return {cause: lost for cause, lost in sums.items() if not cause.startswith("cpu_only")}
 
 
 def compute_figures(
-    picture: ClusterState, said: ClusterMeasurement, rows: list[int], slot: int
+    state: ClusterState, measurement: ClusterMeasurement, rows: list[int], slot: int
 ) -> FragmentationFigures:
-    """Return the figures of some nodes at the last moment."""
-    free = packing.count_whole(picture.gpu[-1][rows])
+    """Return the figures of some nodes at the last time."""
+    free = packing.count_whole(state.gpu[-1][rows])
     return FragmentationFigures(
         nodes=len(rows),
-        idle_gpus=_convert_to_gpus(said.idle[-1][rows].sum()),
-        fragmented_gpus=_convert_to_gpus(said.fragments[-1][rows].sum()),
-        by_cause=_convert_all(sum_causes(picture, rows, picture.demand.types)),
-        unusable_gpus=_convert_to_gpus(said.unusable[-1][rows].sum()),
-        unusable_by_cause=_convert_all(_sum_unusable(picture, said, rows)),
+        idle_gpus=_convert_to_gpus(measurement.idle[-1][rows].sum()),
+        fragmented_gpus=_convert_to_gpus(measurement.fragments[-1][rows].sum()),
+        by_cause=_convert_all(sum_causes(state, rows, state.demand.types)),
+        unusable_gpus=_convert_to_gpus(measurement.unusable[-1][rows].sum()),
+        unusable_by_cause=_convert_all(_sum_unusable(state, measurement, rows)),
         whole_free_gpus=int(free.sum()),
         packing={
             str(size): {
@@ -132,13 +130,13 @@ def compute_figures(
     )
 
 
-def probe_cpu(picture: ClusterState, rows: list[int]) -> dict[str, int] | None:
+def probe_cpu(state: ClusterState, rows: list[int]) -> dict[str, int] | None:
     """Say how many pods of 1 GPU with the usual CPU fit, and which GPUs lack that CPU."""
-    cpu = picture.demand.cpu_per_gpu()
+    cpu = state.demand.cpu_per_gpu()
     if not cpu:
         return None
-    free = packing.count_whole(picture.gpu[-1][rows])
-    fit, blocked = packing.probe_request(free, picture.cpu[-1][rows], 1, cpu)
+    free = packing.count_whole(state.gpu[-1][rows])
+    fit, blocked = packing.probe_request(free, state.cpu[-1][rows], 1, cpu)
     return {"cpu_milli_per_gpu": cpu, "pods_that_fit": fit, "free_gpus_that_lack_cpu": blocked}
 
 

@@ -1,4 +1,4 @@
-"""Findings of fragmentation: one per pool and GPU model, and one per pool of MIG boards."""
+"""Findings of fragmentation: one per pool and GPU model, and one per pool of MIG GPUs."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -39,40 +39,40 @@ MIB = 2**20
 
 
 def build_pool_finding(
-    picture: ClusterState,
-    said: ClusterMeasurement,
+    state: ClusterState,
+    measurement: ClusterMeasurement,
     pool: ModelPool,
     window: Window,
     settings: FragmentationSettings,
 ) -> Finding | None:
-    """Return what a pool loses; None below `min_gpus`, on the mean of the moments."""
+    """Return what a pool loses; None below `min_gpus`, on the mean of the times."""
     rows = pool.rows
-    if said.unusable[:, rows].sum(axis=1).mean() < settings.min_gpus * MILLI:
+    if measurement.unusable[:, rows].sum(axis=1).mean() < settings.min_gpus * MILLI:
         return None
-    seen = compute_figures(picture, said, rows, settings.slot_gpus)
-    ratio = said.ratio()
-    money = compute_lost(picture, ratio, rows)
+    seen = compute_figures(state, measurement, rows, settings.slot_gpus)
+    ratio = measurement.ratio()
+    money = compute_lost(state, ratio, rows)
     subject = Subject(
-        picture.cluster,
+        state.cluster,
         "",
         "NodePool",
         pool.name,
-        nodes=_rank_nodes(picture, said, rows),
+        nodes=_rank_nodes(state, measurement, rows),
         models=(pool.model,) if pool.model else (),
     )
-    planned, freed = _plan_pool(picture, said, pool, settings)
-    waiting = said.next_pods.waiting(pool)
-    evidence = _build_evidence(picture, waiting)
+    planned, freed = _plan_pool(state, measurement, pool, settings)
+    waiting = measurement.next_pods.waiting(pool)
+    evidence = _build_evidence(state, waiting)
     details: dict[str, Any] = {
         "why": _explain(seen, waiting),
         **describe_figures(seen),
-        "cpu_probe": probe_cpu(picture, rows),
-        "mix": _describe_mix(picture),
+        "cpu_probe": probe_cpu(state, rows),
+        "mix": _describe_mix(state),
         "pending": _describe_waiting(waiting),
-        "caused_by": rank_blockers(picture, rows, said.next_pods.types(pool)),
+        "caused_by": rank_blockers(state, rows, measurement.next_pods.types(pool)),
         "plan": planned,
-        "moments": len(said.idle),
-        "assumptions": [*picture.notes, *([NO_HOURS] if picture.still else [])],
+        "moments": len(measurement.idle),
+        "assumptions": [*state.notes, *([NO_HOURS] if state.still else [])],
     }
     return Finding(
         id=finding_id("fragmentation", FREE, subject, window.start),
@@ -82,7 +82,7 @@ def build_pool_finding(
         window=window,
         verdict="wasteful",
         evidence=evidence,
-        confidence=_compute_confidence(picture, rows, evidence),
+        confidence=_compute_confidence(state, rows, evidence),
         gpu_hours=money.gpu_hours,
         usd=money.usd,
         details=details,
@@ -94,20 +94,20 @@ def build_pool_finding(
 
 def build_mig_finding(
     views: Views,
-    picture: ClusterState,
+    state: ClusterState,
     pool: ModelPool,
     window: Window,
     settings: FragmentationSettings,
 ) -> Finding | None:
-    """Return what a pool's MIG boards strand; None below `min_gpus`."""
-    names = {picture.nodes[n].name for n in pool.rows}
-    cut = [b for b in read_mig_devices(picture.mig, picture.demand) if b.node in names]
+    """Return what a pool's MIG GPUs strand; None below `min_gpus`."""
+    names = {state.nodes[n].name for n in pool.rows}
+    cut = [b for b in read_mig_devices(state.mig, state.demand) if b.node in names]
     gpus = sum(b.stranded / b.slices for b in cut)
     if not cut or gpus < settings.min_gpus:
         return None
-    money = sum_costs(picture.stranded.get(name) for name in sorted(names))
+    money = sum_costs(state.stranded.get(name) for name in sorted(names))
     subject = Subject(
-        picture.cluster,
+        state.cluster,
         "",
         "NodePool",
         pool.name,
@@ -115,7 +115,7 @@ def build_mig_finding(
         models=(pool.model,) if pool.model else (),
     )
     details = describe_mig(cut)
-    again = build_parameters(views, picture.cluster, window.end, cut)
+    again = build_parameters(views, state.cluster, window.end, cut)
     loss = PoolLoss(subject, pool.pool, pool.model, money, window)
     return Finding(
         id=finding_id("fragmentation", STRANDED, subject, window.start),
@@ -124,8 +124,8 @@ def build_mig_finding(
         subject=subject,
         window=window,
         verdict="wasteful",
-        evidence="confirmed" if picture.demand.profiles else "suspected",
-        confidence=1.0 if picture.demand.profiles else 0.5,
+        evidence="confirmed" if state.demand.profiles else "suspected",
+        confidence=1.0 if state.demand.profiles else 0.5,
         gpu_hours=money.gpu_hours,
         usd=money.usd,
         details=details,
@@ -134,10 +134,10 @@ def build_mig_finding(
 
 
 def describe_mig(cut: Sequence[MigGpu]) -> dict[str, Any]:
-    """Return what boards in MIG mode strand, in GPUs, and the layouts that would strand less."""
+    """Return what GPUs in MIG mode strand, in GPUs, and the layouts that would strand less."""
     layouts: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], int] = {}
-    for board in cut:
-        key = board.held, board.free, board.layout
+    for gpu in cut:
+        key = gpu.allocated, gpu.free, gpu.layout
         layouts[key] = layouts.get(key, 0) + 1
     lost, again = (sum(parts) for parts in zip(*_convert_to_gpus(cut), strict=True))
     return {
@@ -148,8 +148,13 @@ def describe_mig(cut: Sequence[MigGpu]) -> dict[str, Any]:
         "fragmented_gpus": _sum_gpus(b.stranded / b.slices for b in cut),
         "fragmented_gpus_cut_again": _sum_gpus(b.stranded_recut / b.slices for b in cut),
         "layouts": [
-            {"held": list(held), "free": list(free), "cut_again": list(layout), "boards": count}
-            for (held, free, layout), count in sorted(layouts.items(), key=lambda i: -i[1])
+            {
+                "held": list(allocated),
+                "free": list(free),
+                "cut_again": list(layout),
+                "boards": count,
+            }
+            for (allocated, free, layout), count in sorted(layouts.items(), key=lambda i: -i[1])
         ][:MOST_NODES],
     }
 
@@ -164,11 +169,11 @@ def describe_figures(seen: FragmentationFigures) -> dict[str, Any]:
     return document
 
 
-def compute_lost(picture: ClusterState, ratio: Any, rows: Sequence[int]) -> UnallocatedCost:
+def compute_lost(state: ClusterState, ratio: Any, rows: Sequence[int]) -> UnallocatedCost:
     """Return the free GPU-hours of the window that the next GPU pod could not use, and dollars."""
     parts = []
     for n in rows:
-        free = picture.free.get(picture.nodes[n].name)
+        free = state.free.get(state.nodes[n].name)
         if free is not None:
             usd = None if free.usd is None else free.usd * Decimal(repr(float(ratio[n])))
             parts.append(UnallocatedCost(free.gpu_hours * float(ratio[n]), usd))
@@ -177,45 +182,45 @@ def compute_lost(picture: ClusterState, ratio: Any, rows: Sequence[int]) -> Unal
 
 def sum_costs(parts: Any) -> UnallocatedCost:
     """Sum money; one part without a price leaves the sum without."""
-    known = [part for part in parts if part is not None]
-    hours = round(sum((part.gpu_hours for part in known), 0.0), 6)
-    if not known or any(part.usd is None for part in known):
+    costs = [part for part in parts if part is not None]
+    hours = round(sum((part.gpu_hours for part in costs), 0.0), 6)
+    if not costs or any(part.usd is None for part in costs):
         return UnallocatedCost(hours, None)
     # Never above the bill: what rounding drops is less than a millionth of a dollar.
-    usd = sum((part.usd for part in known), Decimal(0))
+    usd = sum((part.usd for part in costs), Decimal(0))
     return UnallocatedCost(hours, usd.quantize(SMALLEST, ROUND_DOWN))
 
 
 def _plan_pool(
-    picture: ClusterState,
-    said: ClusterMeasurement,
+    state: ClusterState,
+    measurement: ClusterMeasurement,
     pool: ModelPool,
     settings: FragmentationSettings,
 ) -> tuple[dict[str, Any], float]:
     """Return the pool's plan as a document, and the GPUs that are usable once it is done."""
-    waiting = said.next_pods.waiting(pool)
-    usual = FreeSlot(settings.slot_gpus, picture.demand.cpu_of(settings.slot_gpus))
-    on = build_placement(picture, pool.rows, usual, settings.move_kinds)
+    waiting = measurement.next_pods.waiting(pool)
+    usual = FreeSlot(settings.slot_gpus, state.demand.cpu_of(settings.slot_gpus))
+    on = build_placement(state, pool.rows, usual, settings.move_kinds)
     on, lacking = _fit_waiting_slot(on, waiting)
-    largest = max(len(picture.devices[n]) for n in pool.rows)
+    largest = max(len(state.devices[n]) for n in pool.rows)
     if largest < on.slot.gpus:
         why = f"no node of this pool has {on.slot.gpus} GPUs"
         return {"slots_freed": 0, "moves": [], "why": why}, 0.0
     wanted = lacking or settings.slots
-    found = plan_most(on, wanted, settings.plan_seconds)
-    made = describe_plan(on, found, wanted)
-    read = picture.budgets.known(picture.cluster)
-    made["disruption_budgets"] = "kept" if read else "not collected"
-    if found is None:
-        return made, 0.0
-    measure = FragmentationMeasure(said.next_pods.types(pool))
-    cpu, gpu = apply_plan(on, found)
+    plan = plan_most(on, wanted, settings.plan_seconds)
+    document = describe_plan(on, plan, wanted)
+    read = state.budgets.is_polled(state.cluster)
+    document["disruption_budgets"] = "kept" if read else "not collected"
+    if plan is None:
+        return document, 0.0
+    measure = FragmentationMeasure(measurement.next_pods.types(pool))
+    cpu, gpu = apply_plan(on, plan)
     models = [pool.model] * len(on.places)
-    before = picture.gpu[-1][[n for n in pool.rows if picture.nodes[n].open]]
+    before = state.gpu[-1][[n for n in pool.rows if state.nodes[n].open]]
     was = measure.fragments(np.array([p.cpu_milli for p in on.places]), before, models).sum()
     gain = float(was - measure.fragments(cpu, gpu, models).sum()) / MILLI
-    made["usable_gpus_gained"] = round(gain, 3)
-    return made, max(0.0, gain)
+    document["usable_gpus_gained"] = round(gain, 3)
+    return document, max(0.0, gain)
 
 
 def _fit_waiting_slot(on: PoolPlacement, waiting: Pending) -> tuple[PoolPlacement, int]:
@@ -249,8 +254,8 @@ def _describe_waiting(waiting: Pending) -> dict[str, Any]:
     }
 
 
-def _describe_mix(picture: ClusterState) -> dict[str, Any]:
-    demand = picture.demand
+def _describe_mix(state: ClusterState) -> dict[str, Any]:
+    demand = state.demand
     return {
         "pods_seen": demand.pods,
         "requests_seen": demand.kinds,
@@ -260,35 +265,35 @@ def _describe_mix(picture: ClusterState) -> dict[str, Any]:
     }
 
 
-def _build_evidence(picture: ClusterState, waiting: Pending) -> Evidence:
-    """Inventory says what is asked, telemetry what is free: two signals, or one."""
-    assumed = picture.demand.assumed and not waiting
-    return "suspected" if picture.still or assumed else "confirmed"
+def _build_evidence(state: ClusterState, waiting: Pending) -> Evidence:
+    """Inventory has the requests, telemetry what is free: two signals, or one."""
+    assumed = state.demand.assumed and not waiting
+    return "suspected" if state.still or assumed else "confirmed"
 
 
-def _compute_confidence(picture: ClusterState, rows: Sequence[int], evidence: Evidence) -> float:
-    known = sum(picture.nodes[n].cpu_milli is not None for n in rows) / len(rows)
-    return round(known * (1.0 if evidence == "confirmed" else 0.5), 4)
+def _compute_confidence(state: ClusterState, rows: Sequence[int], evidence: Evidence) -> float:
+    known_part = sum(state.nodes[n].cpu_milli is not None for n in rows) / len(rows)
+    return round(known_part * (1.0 if evidence == "confirmed" else 0.5), 4)
 
 
 def _rank_nodes(
-    picture: ClusterState, said: ClusterMeasurement, rows: Sequence[int]
+    state: ClusterState, measurement: ClusterMeasurement, rows: Sequence[int]
 ) -> tuple[str, ...]:
-    ranked = sorted(rows, key=lambda n: (-said.unusable[-1][n], picture.nodes[n].name))
-    worst = [n for n in ranked[:MOST_NODES] if said.unusable[-1][n] > 0]
-    return tuple(picture.nodes[n].name for n in worst)
+    ranked = sorted(rows, key=lambda n: (-measurement.unusable[-1][n], state.nodes[n].name))
+    worst = [n for n in ranked[:MOST_NODES] if measurement.unusable[-1][n] > 0]
+    return tuple(state.nodes[n].name for n in worst)
 
 
 def _explain(seen: FragmentationFigures, waiting: Pending) -> str:
     causes: Mapping[str, float] = seen.unusable_by_cause
     cause = max(causes, key=lambda name: causes[name])
-    whose = "the next pod that asks for GPUs is expected not to use"
+    consumer = "the next pod that asks for GPUs is expected not to use"
     if waiting:
         count = sum(waiting.values())
-        whose = f"the {count} pods that wait for {sum_gpus(waiting):,.4g} GPUs cannot use"
+        consumer = f"the {count} pods that wait for {sum_gpus(waiting):,.4g} GPUs cannot use"
     return (
-        f"of {seen.idle_gpus:,.1f} idle GPUs {whose} {seen.unusable_gpus:,.1f}; most are lost to: "
-        f"{cause.replace('_', ' ')}"
+        f"of {seen.idle_gpus:,.1f} idle GPUs {consumer} {seen.unusable_gpus:,.1f}; most are lost "
+        f"to: {cause.replace('_', ' ')}"
     )
 
 

@@ -24,57 +24,61 @@ class _Candidate(msgspec.Struct, frozen=True):
 
 
 def empty_nodes(
-    ground: PoolPlacement, more: int, movable: Sequence[int], fewest: int
+    placement: PoolPlacement, more: int, movable: Sequence[int], fewest: int
 ) -> MovePlan | None:
     """Return a plan that frees `more` slots, if this way finds one; `fewest` is a known bound."""
-    state = _GreedyState(ground)
+    state = _GreedyState(placement)
     left, moves, slots = more, list[PodRelocation](), list[int]()
     restarted: frozenset[int] = frozenset()
-    candidates = _find_candidates(ground, movable)
-    for one in sorted(candidates, key=lambda c: (len(c.restarts) / c.gain, c.place)):
+    candidates = _find_candidates(placement, movable)
+    for candidate in sorted(candidates, key=lambda c: (len(c.restarts) / c.gain, c.place)):
         if not left:
             break
-        if one.gain > left or not state.within(restarted | one.restarts):
+        if candidate.gain > left or not state.within(restarted | candidate.restarts):
             continue
-        placed = state.placed(one.place, [ground.tenants[i] for i in one.leaving])
+        placed = state.placed(candidate.place, [placement.tenants[i] for i in candidate.leaving])
         if placed is not None:
             moves += placed
-            restarted |= one.restarts
-            slots += [one.place] * one.gain
-            left -= one.gain
+            restarted |= candidate.restarts
+            slots += [candidate.place] * candidate.gain
+            left -= candidate.gain
     if left:
         return None
     ordered = tuple(sorted(moves, key=lambda m: m.uid))
     return MovePlan(ordered, len(restarted), tuple(slots), min(fewest, len(restarted)))
 
 
-def _find_candidates(ground: PoolPlacement, movable: Sequence[int]) -> list[_Candidate]:
+def _find_candidates(placement: PoolPlacement, movable: Sequence[int]) -> list[_Candidate]:
     able = set(movable)
     members: dict[str, set[int]] = defaultdict(set)
     for i in movable:
-        members[ground.tenants[i].group].add(i)
+        members[placement.tenants[i].group].add(i)
     at: dict[int, list[int]] = defaultdict(list)
-    for i, tenant in enumerate(ground.tenants):
+    for i, tenant in enumerate(placement.tenants):
         if tenant.devices:
             at[tenant.place].append(i)
-    found = []
+    candidates = []
     for n, leaving in at.items():
-        total = len(ground.places[n].gpu) // ground.slot.gpus
-        gain = total - ground.slots(n)
-        if gain < 1 or not set(leaving) <= able or not _has_room_for_all(ground, n, leaving, total):
+        total = len(placement.places[n].gpu) // placement.slot.gpus
+        gain = total - placement.slots(n)
+        if (
+            gain < 1
+            or not set(leaving) <= able
+            or not _has_room_for_all(placement, n, leaving, total)
+        ):
             continue
         restarts: set[int] = set()
         for i in leaving:
-            group = ground.tenants[i].group
+            group = placement.tenants[i].group
             restarts |= members[group] if group else {i}
-        found.append(_Candidate(n, gain, tuple(leaving), frozenset(restarts)))
-    return found
+        candidates.append(_Candidate(n, gain, tuple(leaving), frozenset(restarts)))
+    return candidates
 
 
-def _has_room_for_all(ground: PoolPlacement, n: int, leaving: Sequence[int], total: int) -> bool:
+def _has_room_for_all(placement: PoolPlacement, n: int, leaving: Sequence[int], total: int) -> bool:
     """Say whether the place, without those pods, has room for all its slots."""
-    place, slot = ground.places[n], ground.slot
-    own = [ground.tenants[i] for i in leaving]
+    place, slot = placement.places[n], placement.slot
+    own = [placement.tenants[i] for i in leaving]
     gpu = sum(place.gpu) + sum(milli for t in own for _, milli in t.devices)
     return (
         gpu >= len(place.gpu) * WHOLE
@@ -86,28 +90,28 @@ def _has_room_for_all(ground: PoolPlacement, n: int, leaving: Sequence[int], tot
 class _GreedyState:
     """What is still free while a greedy plan grows; slots that exist stay whole."""
 
-    def __init__(self, ground: PoolPlacement) -> None:
-        self.ground = ground
-        self.gpu = [list(place.gpu) for place in ground.places]
-        self.cpu = [place.cpu_milli for place in ground.places]
-        self.memory = [place.memory_mib for place in ground.places]
-        self.kept = {n for n in range(len(ground.places)) if ground.slots(n)}
+    def __init__(self, placement: PoolPlacement) -> None:
+        self.placement = placement
+        self.gpu = [list(place.gpu) for place in placement.places]
+        self.cpu = [place.cpu_milli for place in placement.places]
+        self.memory = [place.memory_mib for place in placement.places]
+        self.slot_places = {n for n in range(len(placement.places)) if placement.slots(n)}
         self.used: set[int] = set()
 
     def within(self, restarted: frozenset[int]) -> bool:
         """Say whether every disruption budget allows these restarts."""
-        spent: dict[str, int] = {}
+        evictions: dict[str, int] = {}
         for i in restarted:
-            name = self.ground.tenants[i].budget
+            name = self.placement.tenants[i].budget
             if name:
-                spent[name] = spent.get(name, 0) + 1
-        return all(n <= self.ground.budgets.get(name, 0) for name, n in spent.items())
+                evictions[name] = evictions.get(name, 0) + 1
+        return all(n <= self.placement.budgets.get(name, 0) for name, n in evictions.items())
 
     def placed(self, source: int, pods: Sequence[PlacedPod]) -> list[PodRelocation] | None:
         """Move pods off a place, the largest first, each where the least is left; None = no way."""
         if source in self.used:
             return None
-        before = [list(one) for one in self.gpu], list(self.cpu), list(self.memory)
+        before = [list(free) for free in self.gpu], list(self.cpu), list(self.memory)
         moves = []
         for pod in sorted(pods, key=lambda p: (-p.gpus * p.milli, -p.cpu_milli, p.uid)):
             target = self._best(pod, source)
@@ -120,14 +124,14 @@ class _GreedyState:
             self.cpu[n] -= pod.cpu_milli
             self.memory[n] -= pod.memory_mib
             moves.append(PodRelocation(pod.uid, source, n, devices))
-        self.kept.add(source)
+        self.slot_places.add(source)
         self.used |= {move.target for move in moves}
         return moves
 
     def _best(self, pod: PlacedPod, source: int) -> tuple[int, tuple[int, ...]] | None:
         best = None
-        for n in range(len(self.ground.places)):
-            if n in self.kept or n == source or not self.ground.welcome(pod, n):
+        for n in range(len(self.placement.places)):
+            if n in self.slot_places or n == source or not self.placement.welcome(pod, n):
                 continue
             fits = [d for d, free in enumerate(self.gpu[n]) if free >= max(1, pod.milli)]
             if (

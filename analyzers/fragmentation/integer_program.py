@@ -56,16 +56,16 @@ class IntegerProgram:
 
         shape = len(self._bounds), len(self._limits)
         matrix = csr_array((self._values, self._columns, self._ends), shape=shape)
-        found = milp(
+        solution = milp(
             self._costs,
             integrality=np.ones(len(self._limits)),
             bounds=Bounds(0, np.array(self._limits, float)),
             constraints=LinearConstraint(matrix, -np.inf, self._bounds),
             options={"time_limit": seconds, "mip_rel_gap": 0.0},
         )
-        bound = found.mip_dual_bound
+        bound = solution.mip_dual_bound
         return ProgramSolution(
-            None if found.x is None else np.round(found.x),
+            None if solution.x is None else np.round(solution.x),
             0.0 if bound is None or not np.isfinite(bound) else float(bound),
-            found.status == _INFEASIBLE,
+            solution.status == _INFEASIBLE,
         )

@@ -1,4 +1,4 @@
-"""Nodes and their boards, as the inventory and telemetry tell them."""
+"""Nodes and their GPUs, as inventory and telemetry have them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -38,25 +38,25 @@ class GpuNode(msgspec.Struct, frozen=True):
 
 
 def read_devices(pod: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Return the devices a pod holds and how much of each, where somebody says so."""
-    if pod["held"]:
-        return list(zip(pod["held"], pod["shares"], strict=True))
+    """Return the devices allocated to a pod and its share of each, where they are named."""
+    if pod["allocated"]:
+        return list(zip(pod["allocated"], pod["shares"], strict=True))
     if not pod["devices"]:
         return []
     each = msgspec.json.decode(pod["devices"])
-    told = [(d, 1.0) if isinstance(d, str) else (d.get("device"), d.get("share")) for d in each]
-    return [(name, 1.0 if share is None else share) for name, share in told if name]
+    pairs = [(d, 1.0) if isinstance(d, str) else (d.get("device"), d.get("share")) for d in each]
+    return [(name, 1.0 if share is None else share) for name, share in pairs if name]
 
 
 def name_model(text: str | None) -> str:
     """Return the canonical name of a model, else the site's own word."""
-    known = canonical(text)
-    return known.gpu_model if known else (text or "")
+    model = canonical(text)
+    return model.gpu_model if model else (text or "")
 
 
-def build_nodes(inventory: list[dict[str, Any]], boards: list[dict[str, Any]]) -> list[GpuNode]:
+def build_nodes(inventory: list[dict[str, Any]], gpus: list[dict[str, Any]]) -> list[GpuNode]:
     """Return the nodes that the inventory or telemetry knows, by name."""
-    seen = {r["node"]: r["model"] for r in boards}
+    seen = {r["node"]: r["model"] for r in gpus}
     nodes = [
         GpuNode(
             r["node"],
@@ -74,14 +74,14 @@ def build_nodes(inventory: list[dict[str, Any]], boards: list[dict[str, Any]]) -
         )
         for r in inventory
     ]
-    known = {node.name for node in nodes}
+    names = {node.name for node in nodes}
     counts: dict[str, set[str]] = {}
-    for r in boards:
+    for r in gpus:
         counts.setdefault(r["node"], set()).add(r["device"])
-    extra = sorted(set(seen) - known)
+    extra = sorted(set(seen) - names)
     return [*nodes, *(GpuNode(n, "", name_model(seen[n]), len(counts[n])) for n in extra)]
 
 
 def get_or(value: int | None, other: int) -> int:
-    """Return a value, or another where nobody told it."""
+    """Return a value, or another where it is unknown."""
     return other if value is None else value

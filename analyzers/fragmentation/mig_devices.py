@@ -1,9 +1,9 @@
-"""Boards in MIG mode: what is free of them, and how much of that the next instance cannot use.
+"""GPUs in MIG mode: what is free of them, and how much of that the next instance cannot use.
 
 The measure with memory slices for GPUs: a profile can use the free instances of that profile, and
-the rest of a board's free slices is stranded to it; the mean over the profiles that pods ask for.
+the rest of a GPU's free slices is stranded to it; the mean over the profiles that pods ask for.
 Another full layout that keeps the instances in use may strand less: the difference is what
-cutting the board again would give back.
+cutting the GPU again would give back.
 """
 
 from collections import Counter, defaultdict
@@ -25,47 +25,47 @@ class MigGpu(msgspec.Struct, frozen=True):
     node: str
     parent: str
     model: str
-    held: tuple[str, ...]
+    allocated: tuple[str, ...]
     free: tuple[str, ...]
     slices: int
     free_slices: int
     stranded: float
-    """Free slices that the expected next instance cannot use as the board is cut."""
+    """Free slices that the expected next instance cannot use as the GPU is cut."""
     stranded_recut: float
     """The same with the layout below."""
     layout: tuple[str, ...]
-    """The set of profiles that keeps those held and strands the least; perhaps the present one."""
+    """The set of profiles that keeps the allocated ones and strands the least."""
 
 
 def read_mig_devices(rows: Sequence[dict[str, Any]], demand: RequestMix) -> list[MigGpu]:
-    """Return the boards whose model and profiles are known, of MIG rows of `devices.sql`."""
+    """Return the GPUs whose model and profiles are known, of MIG rows of `devices.sql`."""
     of: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         of[row["node"], row["parent"]].append(row)
-    found = []
+    gpus = []
     for (node, parent), instances in sorted(of.items()):
         model = _find_variant(name_model(instances[0]["model"]), [i["profile"] for i in instances])
         if model is None:
             continue
-        held = sorted(i["profile"] for i in instances if i["held"] > _FREE)
-        free = sorted(i["profile"] for i in instances if i["held"] <= _FREE)
-        found.append(_build_mig_device((node, parent, model), held, free, demand))
-    return found
+        allocated = sorted(i["profile"] for i in instances if i["allocated"] > _FREE)
+        free = sorted(i["profile"] for i in instances if i["allocated"] <= _FREE)
+        gpus.append(_build_mig_device((node, parent, model), allocated, free, demand))
+    return gpus
 
 
 def _find_variant(model: str, names: Sequence[str | None]) -> str | None:
-    """Return the model whose table has all the profiles; boards differ by memory."""
-    known = mig.models()
-    fits = [m for m in known if m.startswith(model) and all(n in known[m] for n in names)]
+    """Return the model whose table has all the profiles; GPUs differ by memory."""
+    models = mig.models()
+    fits = [m for m in models if m.startswith(model) and all(n in models[m] for n in names)]
     return fits[0] if model and fits else None
 
 
 def _build_mig_device(
-    where: tuple[str, str, str], held: list[str], free: list[str], demand: RequestMix
+    where: tuple[str, str, str], allocated: list[str], free: list[str], demand: RequestMix
 ) -> MigGpu:
     kinds = mig.profiles(where[2])
     slices = max(kind.size for kind in kinds.values())
-    left = slices - sum(kinds[name].size for name in held)
+    left = slices - sum(kinds[name].size for name in allocated)
     wanted = [(name, weight) for name, weight in demand.profiles if name in kinds]
     if not wanted:
         wanted = [(name, 1.0) for name in kinds if not name.endswith("+me")]
@@ -75,10 +75,10 @@ def _build_mig_device(
         usable = sum(w * instances.get(name, 0) * kinds[name].size for name, w in wanted)
         return left - usable / total
 
-    # Starts are not told by exporters: every full set that holds what is in use is tried.
-    keep = Counter(held)
+    # Exporters do not report where instances start: every full set with those in use is tried.
+    keep = Counter(allocated)
     sets = [names for names in mig.multisets(where[2]) if not keep - Counter(names)]
     best = min(((lost(Counter(names) - keep), names) for names in sets), default=None)
-    now = lost(Counter(free)), tuple(sorted([*held, *free]))
+    now = lost(Counter(free)), tuple(sorted([*allocated, *free]))
     again = now if best is None or best[0] >= now[0] else best
-    return MigGpu(*where, tuple(held), tuple(free), slices, left, now[0], *again)
+    return MigGpu(*where, tuple(allocated), tuple(free), slices, left, now[0], *again)

@@ -17,19 +17,17 @@ def build_parameters(
 ) -> dict[str, Any] | None:
     """Return what an executor needs; None = no node can be cut again as a whole.
 
-    `nodes`: name, `mig_config` (all-PROFILE) and `processes` (null = unknown) of nodes all of whose
-    boards are free and would strand less with one and the same uniform layout.
+    `nodes`: name, `mig_config` (all-PROFILE) and `processes` (null = unknown) of nodes of which
+    all GPUs are free and would strand less with one and the same uniform layout.
     """
     of: dict[str, list[MigGpu]] = {}
-    for board in cut:
-        of.setdefault(board.node, []).append(board)
-    wanted = {
-        node: layout for node, boards in sorted(of.items()) if (layout := _name_layout(boards))
-    }
+    for gpu in cut:
+        of.setdefault(gpu.node, []).append(gpu)
+    wanted = {node: layout for node, gpus in sorted(of.items()) if (layout := _name_layout(gpus))}
     if not wanted:
         return None
-    asked = {"cluster": cluster, "nodes": list(wanted), "until": until, "back_s": LOOKBACK_S}
-    rows = views.query(load_sql("fragmentation/processes"), asked).to_pylist()
+    parameters = {"cluster": cluster, "nodes": list(wanted), "until": until, "back_s": LOOKBACK_S}
+    rows = views.query(load_sql("fragmentation/processes"), parameters).to_pylist()
     processes = {row["node"]: row["processes"] for row in rows}
     return {
         "nodes": [
@@ -39,12 +37,12 @@ def build_parameters(
     }
 
 
-def _name_layout(boards: Sequence[MigGpu]) -> str | None:
-    """Return mig-parted's name of the layout that all boards of a node should have."""
-    if any(board.held for board in boards):
+def _name_layout(gpus: Sequence[MigGpu]) -> str | None:
+    """Return mig-parted's name of the layout that all GPUs of a node should have."""
+    if any(gpu.allocated for gpu in gpus):
         return None
-    gain = sum(board.stranded - board.stranded_recut for board in boards)
-    profiles = {name for board in boards for name in board.layout}
+    gain = sum(gpu.stranded - gpu.stranded_recut for gpu in gpus)
+    profiles = {name for gpu in gpus for name in gpu.layout}
     if gain <= 0 or len(profiles) != 1:
         return None
     return "all-" + profiles.pop().replace("+", ".")

@@ -1,4 +1,4 @@
--- What nobody held, by node: GPU-hours and dollars; dollars are null where an hour has no price.
+-- Unallocated GPU-hours and dollars by node; dollars are null where an hour has no price.
 SELECT
     cluster,
     node,

@@ -67,16 +67,16 @@ def decide_terms(
     """
     words = msgspec.json.decode(pod["annotations"]) if pod["annotations"] else {}
     kind = pod["workload_kind"] or ""
-    known = read_kinds().get(kind)
+    movable_kind = read_kinds().get(kind)
     gang = next((words[name] for name in GROUPS if words.get(name)), None)
     group = ""
     if gang is not None:
         group = f"{pod['namespace']}/{gang}"
-    elif known is not None and known.together:
+    elif movable_kind is not None and movable_kind.together:
         group = f"{pod['namespace']}/{kind}/{pod['workload']}"
     selector = words.get(SELECTOR) or {}
     budget = covering[0] if covering else None
-    stays = _explain_stay(pod, words, known, also)
+    stays = _explain_stay(pod, words, movable_kind, also)
     if not stays and len(covering) > 1:
         stays = "several disruption budgets cover it: evictions are refused"
     elif not stays and budget is not None and budget.allowed < 1:
@@ -94,7 +94,7 @@ def decide_terms(
 def _explain_stay(
     pod: Mapping[str, Any],
     words: Mapping[str, Any],
-    known: MovableKind | None,
+    movable_kind: MovableKind | None,
     also: Collection[str],
 ) -> str:
     kind = pod["workload_kind"]
@@ -105,14 +105,14 @@ def _explain_stay(
         (kind is None, "its owner could not be resolved"),
         (words.get(LOCAL) and str(words.get(SAFE)).lower() != "true", "it keeps data on its node"),
         *((name in rules, why) for name, why in RULES.items()),
-        (kind not in also and known is None, f"{kind}: nothing is known of how it restarts"),
+        (kind not in also and movable_kind is None, f"{kind}: nothing is known of how it restarts"),
         (
-            kind not in also and known is not None and not known.moves,
-            f"{kind}: {_explain_kind(known)}",
+            kind not in also and movable_kind is not None and not movable_kind.moves,
+            f"{kind}: {_explain_kind(movable_kind)}",
         ),
     )
     return next((why for holds, why in reasons if holds), "")
 
 
-def _explain_kind(known: MovableKind | None) -> str:
-    return known.why if known else ""
+def _explain_kind(movable_kind: MovableKind | None) -> str:
+    return movable_kind.why if movable_kind else ""

@@ -1,4 +1,4 @@
-"""Pools of a picture's nodes, and which pods come next in each: those that wait, else the mix."""
+"""Pools of a cluster's nodes, and which pods come next in each: those that wait, else the mix."""
 
 from collections import defaultdict
 
@@ -22,33 +22,33 @@ class ModelPool(msgspec.Struct, frozen=True):
         return "/".join(word for word in (self.pool, self.model) if word) or "unnamed"
 
 
-def group_pools(picture: ClusterState) -> list[ModelPool]:
-    """Return the picture's nodes by pool and model, by name."""
-    found: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for n, node in enumerate(picture.nodes):
-        found[node.pool, node.model].append(n)
-    return [ModelPool(*key, rows) for key, rows in sorted(found.items())]
+def group_pools(state: ClusterState) -> list[ModelPool]:
+    """Return the cluster's nodes by pool and model, by name."""
+    pools: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for n, node in enumerate(state.nodes):
+        pools[node.pool, node.model].append(n)
+    return [ModelPool(*key, rows) for key, rows in sorted(pools.items())]
 
 
 class NextPods:
     """The pods that a pool's free GPUs are for: with pods waiting, those and no others."""
 
-    def __init__(self, picture: ClusterState) -> None:
-        self._picture = picture
-        self._mix = picture.demand.of_gpus()
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._mix = state.demand.of_gpus()
         self._may: dict[tuple[str, str, PendingPod], bool] = {}
 
-    def waiting(self, pool: ModelPool, moment: int = -1) -> dict[PendingPod, int]:
-        """Return the pods that waited at a moment and may run on a node of the pool.
+    def waiting(self, pool: ModelPool, nth: int = -1) -> dict[PendingPod, int]:
+        """Return the pods that waited at the nth time and may run on a node of the pool.
 
-        Pods that ask for MIG instances wait for boards that are cut, not for free GPUs.
+        Pods that request MIG instances wait for GPUs that are cut, not for free GPUs.
         """
-        pods = self._picture.pending[moment]
+        pods = self._state.pending[nth]
         return {pod: n for pod, n in pods.items() if not pod.profile and self._runs(pod, pool)}
 
-    def types(self, pool: ModelPool, moment: int = -1) -> tuple[PodType, ...]:
+    def types(self, pool: ModelPool, nth: int = -1) -> tuple[PodType, ...]:
         """Return the types of pods that come next: what waits, else what usually asks for GPUs."""
-        waiting = self.waiting(pool, moment)
+        waiting = self.waiting(pool, nth)
         if not waiting:
             return self._mix
         total = sum(waiting.values())
@@ -60,6 +60,6 @@ class NextPods:
     def _runs(self, pod: PendingPod, pool: ModelPool) -> bool:
         key = pool.pool, pool.model, pod
         if key not in self._may:
-            nodes = self._picture.nodes
+            nodes = self._state.nodes
             self._may[key] = any(pod.may_run_on(nodes[n].host()) for n in pool.rows)
         return self._may[key]

@@ -15,12 +15,12 @@ SIZES = (1, 2, 4, 8)
 
 def count_whole(gpu: Integers) -> Integers:
     """Return how many GPUs of each node are wholly free; `gpu` is free milli-GPU [node, device]."""
-    found: Integers = (gpu >= WHOLE).sum(axis=1)
-    return found
+    whole: Integers = (gpu >= WHOLE).sum(axis=1)
+    return whole
 
 
 def count_fitting(free: Integers, gpus: int) -> int:
-    """Return how many jobs of so many GPUs fit side by side, each on one node, GPUs alone asked."""
+    """Return how many jobs of so many GPUs fit side by side, each on one node, by GPUs alone."""
     return int((free // gpus).sum())
 
 

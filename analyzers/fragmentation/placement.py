@@ -1,4 +1,4 @@
-"""The ground of a defragmentation plan: places, pods, what may go where, and what a slot needs.
+"""The placement that a defragmentation plan starts from: nodes, pods, and what may go where.
 
 All moves of a plan happen onto what is free before the first of them, so that their order does
 not matter and no move waits for another.
@@ -12,7 +12,7 @@ WHOLE = 1000
 
 
 class NodeSpace(msgspec.Struct, frozen=True):
-    """A node: what is free on it, and the names of those whose pods it may take."""
+    """A node: what is free on it, and the constraints that pods must meet to go there."""
 
     name: str
     cpu_milli: int
@@ -39,7 +39,7 @@ class PlacedPod(msgspec.Struct, frozen=True):
     group: str = ""
     """Pods of one group move together or not at all; empty = alone."""
     budget: str = ""
-    """Name of a disruption budget; see `Ground.budgets`."""
+    """Name of a disruption budget; see `PoolPlacement.budgets`."""
     stays: str = ""
     """Why it may not move; empty = it may."""
     zonal: bool = False
@@ -123,8 +123,8 @@ class PoolPlacement(msgspec.Struct, frozen=True):
     def _stuck(self, tenant: PlacedPod) -> bool:
         odd = tenant.sharing and tenant.gpus > 1
         uneven = len({milli for _, milli in tenant.devices}) > 1
-        spent = bool(tenant.budget) and self.budgets.get(tenant.budget, 0) < 1
-        return bool(tenant.stays) or odd or uneven or spent
+        used_up = bool(tenant.budget) and self.budgets.get(tenant.budget, 0) < 1
+        return bool(tenant.stays) or odd or uneven or used_up
 
     def welcome(self, tenant: PlacedPod, target: int) -> bool:
         """Say whether a pod may go to a place, and what is free there would do for it alone."""
@@ -148,16 +148,16 @@ class PoolPlacement(msgspec.Struct, frozen=True):
 
     def slots(self, place: int) -> int:
         """Return how many slots a place has as it is."""
-        one, slot = self.places[place], self.slot
+        node, slot = self.places[place], self.slot
         counts = [self.free(place) // slot.gpus]
         if slot.cpu_milli:
-            counts.append(one.cpu_milli // slot.cpu_milli)
+            counts.append(node.cpu_milli // slot.cpu_milli)
         if slot.memory_mib:
-            counts.append(one.memory_mib // slot.memory_mib)
+            counts.append(node.memory_mib // slot.memory_mib)
         return max(0, min(counts))
 
     def freeable(self, movable: Iterable[int]) -> dict[tuple[int, int], list[int]]:
-        """Return the held devices that moves alone could free, with the pods to move."""
+        """Return the allocated devices that moves alone could free, with the pods to move."""
         able = set(movable)
         holders: dict[tuple[int, int], list[int]] = {}
         for i, tenant in enumerate(self.tenants):

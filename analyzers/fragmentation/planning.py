@@ -14,85 +14,85 @@ MOST_WAYS = 60_000
 """Pods x targets up to which the program holds the whole pool; else its cheapest places."""
 
 
-def plan_moves(ground: PoolPlacement, more: int, seconds: float = 5.0) -> MovePlan | None:
+def plan_moves(placement: PoolPlacement, more: int, seconds: float = 5.0) -> MovePlan | None:
     """Return a plan that frees `more` slots, or None where none was found.
 
     `Plan.fewest` is a proven bound: with `proven`, no plan restarts fewer pods.
     """
-    movable = ground.movable()
-    costs = _compute_costs(ground, movable)
+    movable = placement.movable()
+    costs = _compute_costs(placement, movable)
     gains = sorted(cost for n in costs for cost in costs[n])
     if len(gains) < more:
         return None
     fewest = sum(gains[:more])
-    quick = empty_nodes(ground, more, movable, fewest)
+    quick = empty_nodes(placement, more, movable, fewest)
     if quick is not None and quick.proven:
         return quick
-    targets = sum(any(place.gpu) for place in ground.places)
+    targets = sum(any(place.gpu) for place in placement.places)
     if len(movable) * targets <= MOST_WAYS:
-        best, bound, none = solve_moves(ground, more, movable, seconds)
+        best, bound, none = solve_moves(placement, more, movable, seconds)
         return None if none else _pick_better(quick, best, max(fewest, bound))
     near = set[int]()
     left = MOST_WAYS // max(1, targets)
     for n in sorted(costs, key=lambda n: (costs[n], n)):
-        left -= sum(ground.tenants[i].place == n for i in movable)
+        left -= sum(placement.tenants[i].place == n for i in movable)
         if left < 0:
             break
         near.add(n)
-    some = _keep_whole_groups(ground, [i for i in movable if ground.tenants[i].place in near])
-    best, _, _ = solve_moves(ground, more, some, seconds)
+    some = _keep_whole_groups(placement, [i for i in movable if placement.tenants[i].place in near])
+    best, _, _ = solve_moves(placement, more, some, seconds)
     return _pick_better(quick, best, fewest)
 
 
-def plan_most(ground: PoolPlacement, wanted: int, seconds: float = 5.0) -> MovePlan | None:
+def plan_most(placement: PoolPlacement, wanted: int, seconds: float = 5.0) -> MovePlan | None:
     """Return a plan that frees as many slots as any found, up to `wanted`; None where none does.
 
     Each try may take `seconds`; a plan for more slots exists only where one for fewer does.
     """
-    best, low, high = plan_moves(ground, wanted, seconds), 0, wanted
+    best, low, high = plan_moves(placement, wanted, seconds), 0, wanted
     if best is not None:
         return best
     while high - low > 1:
         middle = (low + high) // 2
-        found = plan_moves(ground, middle, seconds)
-        if found is None:
+        plan = plan_moves(placement, middle, seconds)
+        if plan is None:
             high = middle
         else:
-            best, low = found, middle
+            best, low = plan, middle
     return best
 
 
-def _pick_better(one: MovePlan | None, other: MovePlan | None, fewest: int) -> MovePlan | None:
-    known = [p for p in (one, other) if p is not None]
-    if not known:
+def _pick_better(plan: MovePlan | None, other: MovePlan | None, fewest: int) -> MovePlan | None:
+    plans = [p for p in (plan, other) if p is not None]
+    if not plans:
         return None
-    best = min(known, key=lambda p: p.restarts)
+    best = min(plans, key=lambda p: p.restarts)
     return MovePlan(best.moves, best.restarts, best.slots, min(fewest, best.restarts))
 
 
-def _keep_whole_groups(ground: PoolPlacement, pods: Sequence[int]) -> list[int]:
+def _keep_whole_groups(placement: PoolPlacement, pods: Sequence[int]) -> list[int]:
     """Return only the pods whose whole group is among them."""
     able = set(pods)
     sizes: dict[str, int] = {}
-    for tenant in ground.tenants:
+    for tenant in placement.tenants:
         sizes[tenant.group] = sizes.get(tenant.group, 0) + 1
     have: dict[str, int] = {}
     for i in able:
-        have[ground.tenants[i].group] = have.get(ground.tenants[i].group, 0) + 1
+        have[placement.tenants[i].group] = have.get(placement.tenants[i].group, 0) + 1
     return [
         i
         for i in pods
-        if not ground.tenants[i].group
-        or have[ground.tenants[i].group] == sizes[ground.tenants[i].group]
+        if not placement.tenants[i].group
+        or have[placement.tenants[i].group] == sizes[placement.tenants[i].group]
     ]
 
 
-def _compute_costs(ground: PoolPlacement, movable: Sequence[int]) -> dict[int, list[int]]:
+def _compute_costs(placement: PoolPlacement, movable: Sequence[int]) -> dict[int, list[int]]:
     """Return, by place, the fewest of its own pods that must leave for each further slot.
 
     Never too many: a pod is counted on its own place alone, and frees every device it touches.
     """
-    freeable = ground.freeable(movable)
+    freeable = placement.freeable(movable)
     touched: dict[int, dict[int, int]] = {}
     for (place, _), pods in freeable.items():
         for i in pods:
@@ -101,11 +101,11 @@ def _compute_costs(ground: PoolPlacement, movable: Sequence[int]) -> dict[int, l
     per_place: dict[int, int] = {}
     for place, _ in freeable:
         per_place[place] = per_place.get(place, 0) + 1
-    found = {}
-    slot = ground.slot
-    for n in range(len(ground.places)):
-        free, able = ground.free(n), per_place.get(n, 0)
-        have, most = ground.slots(n), (free + able) // slot.gpus
+    by_place = {}
+    slot = placement.slot
+    for n in range(len(placement.places)):
+        free, able = placement.free(n), per_place.get(n, 0)
+        have, most = placement.slots(n), (free + able) // slot.gpus
         shares = sorted(touched.get(n, {}).values(), reverse=True)
         costs, before = [], 0
         for count in range(have + 1, most + 1):
@@ -120,8 +120,8 @@ def _compute_costs(ground: PoolPlacement, movable: Sequence[int]) -> dict[int, l
             before = max(before, cost)
         if costs:
             # The bound takes the cheapest first: never let a later slot be cheaper than it is.
-            found[n] = _make_convex(costs)
-    return found
+            by_place[n] = _make_convex(costs)
+    return by_place
 
 
 def _make_convex(costs: list[int]) -> list[int]:

@@ -1,17 +1,17 @@
--- The pods on nodes with GPUs at the last moment, and which devices each held.
-WITH moments AS (
+-- The pods on nodes with GPUs at the last time, and which devices were allocated to each.
+WITH times AS (
     SELECT
         unnest($clusters) AS cluster,
-        unnest($moments) AS moment,
+        unnest($times) AS at,
         unnest($stills) AS still
 ),
 
 there AS (
     SELECT
         p.*,
-        m.moment,
+        m.at,
         m.still
-    FROM moments AS m
+    FROM times AS m
     INNER JOIN pod AS p ON m.cluster = p.cluster
     SEMI JOIN node AS n ON p.cluster = n.cluster AND p.node = n.node AND n.gpu_count > 0
     WHERE
@@ -20,19 +20,19 @@ there AS (
             OR (p.labels ->> '$.placement') = 'imported'
         )
         OR NOT m.still
-        AND m.moment >= coalesce(p.scheduled_at, p.started_at, p.created_at, p.first_seen)
-        AND m.moment < coalesce(p.finished_at, p.last_seen + to_seconds($unseen_s))
+        AND m.at >= coalesce(p.scheduled_at, p.started_at, p.created_at, p.first_seen)
+        AND m.at < coalesce(p.finished_at, p.last_seen + to_seconds($unseen_s))
 ),
 
 holds AS (
     SELECT
         a.cluster,
         a.pod_uid,
-        list(a.device ORDER BY a.device) AS held,
+        list(a.device ORDER BY a.device) AS allocated,
         list(a.share ORDER BY a.device) AS shares
-    FROM moments AS m
+    FROM times AS m
     INNER JOIN allocation AS a
-        ON m.cluster = a.cluster AND m.moment >= a.start AND m.moment < a."end"
+        ON m.cluster = a.cluster AND m.at >= a.start AND m.at < a."end"
     GROUP BY a.cluster, a.pod_uid
 )
 
@@ -49,7 +49,7 @@ SELECT
     t.annotations,
     t.constraints,
     t.devices,
-    h.held,
+    h.allocated,
     h.shares,
     coalesce(t.gpu_request, 0) AS gpus,
     coalesce(t.cpu_request_milli, 0) AS cpu_milli,

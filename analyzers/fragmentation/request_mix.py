@@ -25,9 +25,9 @@ class RequestMix(msgspec.Struct, frozen=True):
     assumed: bool = False
     """True: too few pods were seen, and this is the typical mix of another fleet."""
     profiles: tuple[tuple[str, float], ...] = ()
-    """MIG profiles asked for, with their pods."""
+    """Requested MIG profiles, with their pods."""
     sizes: tuple[tuple[int, int, int], ...] = ()
-    """(GPUs, milli-CPU, pods) of all that asked for whole GPUs."""
+    """(GPUs, milli-CPU, pods) of all that requested whole GPUs."""
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]], cover: float, least_pods: int) -> "RequestMix":
@@ -95,13 +95,13 @@ def _compute_median(weighed: Sequence[tuple[float, float]]) -> int:
 def read_requests(
     views: Views, window: Window, clusters: Sequence[str], stills: Sequence[str]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return what pods asked for, by cluster: in the window, or ever in a still cluster."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    asked = {
+    """Return what pods requested, by cluster: in the window, or ever in a still cluster."""
+    requests: dict[str, list[dict[str, Any]]] = {}
+    parameters = {
         "clusters": list(clusters),
         "stills": list(stills),
         **window.bounds(),
     }
-    for row in views.query(load_sql("fragmentation/types"), asked).to_pylist():
-        found.setdefault(row["cluster"], []).append(row)
-    return found
+    for row in views.query(load_sql("fragmentation/types"), parameters).to_pylist():
+        requests.setdefault(row["cluster"], []).append(row)
+    return requests

@@ -1,6 +1,6 @@
--- What pods asked for and how many asked it: those of the window, or all of a still cluster.
--- `gpus` devices of `gpu_milli` each; a share of several is told by HAMi's cores alone.
-WITH asked AS (
+-- What pods requested, and how many did: those of the window, or all of a still cluster.
+-- `gpus` devices of `gpu_milli` each; only HAMi's cores give a share of several devices.
+WITH requests AS (
     SELECT
         p.cluster,
         coalesce(p.cpu_request_milli, 0) AS cpu_milli,
@@ -36,6 +36,6 @@ SELECT
     profile,
     models,
     count(*) AS pods
-FROM asked
+FROM requests
 GROUP BY ALL
 ORDER BY ALL

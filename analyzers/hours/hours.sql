@@ -1,5 +1,5 @@
--- Hours with the pod that worked in them. Those whose telemetry names no pod are the holder's of
--- the whole hour, where one pod held the whole device.
+-- Hours with the pod that worked in them. Where telemetry names no pod, they are the pod's to which
+-- the whole device was allocated for the whole hour.
 SELECT * -- noqa: AM04
 FROM worked
 WHERE pod <> ''

@@ -1,4 +1,4 @@
--- Whose each pod was that held anything in the window.
+-- The owner of each pod that had a device allocated in the window.
 SELECT
     cluster,
     namespace,

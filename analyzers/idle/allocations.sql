@@ -1,5 +1,5 @@
--- Who held what share of which device when, inside the window and after the pod's startup. Since
--- when a pod is there is known as in `warehouse/ledger/owners.sql`.
+-- Which pod had what share of which device allocated when, inside the window and after the pod's
+-- startup. When a pod began is read as in `warehouse/ledger/owners.sql`.
 SELECT
     a.cluster,
     a.device,

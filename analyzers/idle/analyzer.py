@@ -51,20 +51,20 @@ class IdleAnalyzer:
             UsageError: the brief time is shorter than three samples.
         """
         since = max(window.start, window.end - brief)
-        found = self.find(views, Window(since, window.end))
-        filled = {_format_name(f.subject) for f in found if f.window.start <= since + TOLERANCE}
+        findings = self.find(views, Window(since, window.end))
+        filled = {_format_name(f.subject) for f in findings if f.window.start <= since + TOLERANCE}
         if since <= window.start or not filled:
-            return found
+            return findings
         bucket = WorkloadBucket(workloads=tuple(sorted(filled)))
         judged = judge_window(views, window, [window.end], self.settings, over=True, bucket=bucket)
         whole = [f for f in self._ranked(judged) if f.window.end > since]
-        rest = [f for f in found if _format_name(f.subject) not in filled]
+        rest = [f for f in findings if _format_name(f.subject) not in filled]
         return sorted([*whole, *rest], key=lambda f: (-f.gpu_hours, f.id))
 
     def _ranked(self, judged: IdleJudgements) -> list[Finding]:
         rows = judged.rows.filter(pl.col("evidence").is_not_null())
-        found = [judged.finding(row, self.settings) for row in rows.iter_rows(named=True)]
-        return sorted(found, key=lambda f: (-f.gpu_hours, f.id))
+        findings = [judged.finding(row, self.settings) for row in rows.iter_rows(named=True)]
+        return sorted(findings, key=lambda f: (-f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
         """Return what seemed idle but was vetoed, and what telemetry could not tell, and why."""
@@ -75,7 +75,7 @@ class IdleAnalyzer:
         ]
         vetoed = [Unjudged(c.subject, c.gpu_hours, c.judgement.reasons, c.window) for c in cases]
         # Counters that stand still are unknown in the ledger, too: they are named once.
-        stale = {_get_owner(c.subject) for c in cases if c.witnesses.stale}
+        stale = {_get_owner(c.subject) for c in cases if c.signals.stale}
         unseen = [
             Unjudged(
                 Subject(row["cluster"], row["namespace"], row["workload_kind"], row["workload"]),
@@ -87,7 +87,7 @@ class IdleAnalyzer:
         unseen = [u for u in unseen if _get_owner(u.subject) not in stale]
         return [*vetoed, *unseen]
 
-    def past(self, views: Views, window: Window, moments: Sequence[datetime]) -> "IdlePast":
+    def past(self, views: Views, window: Window, times: Sequence[datetime]) -> "IdlePast":
         """Return what `find` would have returned at each time of what idled until then.
 
         Differences are in what that time knew less of: pods and nodes (owner, annotations) are
@@ -96,7 +96,7 @@ class IdleAnalyzer:
         Raises:
             UsageError: the times are not equally far apart.
         """
-        return IdlePast(judge_window(views, window, moments, self.settings), self.settings)
+        return IdlePast(judge_window(views, window, times, self.settings), self.settings)
 
     def _judged(self, views: Views, window: Window) -> IdleJudgements:
         self._check(views, window)
@@ -106,13 +106,13 @@ class IdleAnalyzer:
         interval = source.read_interval_s(views, window)
         if interval is None:
             return
-        for what, seconds in (
+        for setting, seconds in (
             ("min_duration", self.settings.min_duration.total_seconds()),
             ("window", window.seconds),
         ):
             if seconds < LEAST_SAMPLES * interval:
                 raise UsageError(
-                    f"idle {what} {format_duration(seconds)} is shorter than {LEAST_SAMPLES} "
+                    f"idle {setting} {format_duration(seconds)} is shorter than {LEAST_SAMPLES} "
                     f"samples of {format_duration(interval)}",
                     hint=f"at least {format_duration(LEAST_SAMPLES * interval)}",
                 )
@@ -139,8 +139,8 @@ class IdlePast:
     @cached_property
     def rows(self) -> pa.Table:
         """Return a row per finding and time (`k`): see `fallow.protocols.PastFindings`."""
-        shown = [n for n in SCHEMA if n in _COLUMNS]
-        return self._rows.select(shown).to_arrow()
+        columns = [n for n in SCHEMA if n in _COLUMNS]
+        return self._rows.select(columns).to_arrow()
 
     def finding(self, row: int) -> Finding:
         """Return the finding of a row, as `find` would have returned it then."""

@@ -2,7 +2,7 @@
 -- whether it was learned or is a prior. The band of an hour is read half an hour after the hour
 -- ended: accounting has written it by then, and will not change it. One that is older than three
 -- hours is not read.
-WITH moments AS (
+WITH times AS (
     SELECT
         unnest(range(len($times))) AS k,
         unnest($times)::TIMESTAMP AS at
@@ -32,7 +32,7 @@ SELECT
     m.gpu_model,
     w.band_w,
     w.band
-FROM moments AS t
+FROM times AS t
 CROSS JOIN models AS m
 ASOF INNER JOIN written AS w
     ON m.gpu_model = w.gpu_model AND t.at >= w.hour + INTERVAL 90 MINUTE

@@ -1,16 +1,16 @@
--- Idle five-minute buckets of held devices, in the columns of idle_looks.sql. A bucket is idle
--- when no witness contradicts another in it and every look is, or when what is left beside its
--- greatest look is so little that fewer looks than $exit_samples can have reached
--- $exit_threshold and the silence between idle looks stays within the gap. Buckets that are not
--- idle come along only where a gap may reach over them ($barriers). What is known beforehand spares
--- work: without $every only buckets with an idle look are read, and columns that no bucket has
--- ($energy, $traffic, $procs, $kernels) are not.
+-- Idle five-minute buckets of allocated devices, in the columns of samples.sql. A bucket is idle
+-- when no signal contradicts another in it and every sample is idle, or when the sum of its
+-- activity without the greatest sample is so little that fewer samples than $exit_samples can have
+-- reached $exit_threshold and the silence between idle samples stays within the gap. Buckets that
+-- are not idle are returned only where a gap may reach over them ($barriers). To read less: without
+-- $every only buckets with an idle sample are read, and columns that no bucket has ($energy,
+-- $traffic, $procs, $kernels) are not.
 WITH gpu AS (
     SELECT
         unnest($numbers)::INTEGER AS number,
         unnest($clusters) AS cluster,
         unnest($devices) AS device,
-        CASE WHEN unnest($boards) THEN 1 END::FLOAT AS board
+        CASE WHEN unnest($whole_gpus) THEN 1 END::FLOAT AS whole_gpu
 ),
 
 buckets AS (
@@ -24,10 +24,10 @@ buckets AS (
         CASE WHEN $traffic THEN greatest(r.pcie_bps_max, r.nvlink_bps_max) END AS traffic_bps,
         CASE WHEN $procs THEN r.proc_count_max END AS procs,
         CASE WHEN $kernels THEN r.last_kernel_age_s_min END AS kernel_age_s,
-        -- Null for a MIG instance, of which the board's power says nothing.
-        r.power_w_mean * g.board AS power_w,
-        CASE WHEN $energy THEN r.energy_mj * g.board::DOUBLE END AS energy_mj,
-        -- Only what the first lines leave is reckoned by the last.
+        -- Null for a MIG instance: the power of the GPU is not its own.
+        r.power_w_mean * g.whole_gpu AS power_w,
+        CASE WHEN $energy THEN r.energy_mj * g.whole_gpu::DOUBLE END AS energy_mj,
+        -- The arithmetic runs only for buckets that the first cases leave.
         CASE
             WHEN r.conflict_s > 0 THEN 4
             WHEN r.act_max <= $threshold + 1e-6 THEN 1
@@ -60,7 +60,7 @@ SELECT
     number AS device,
     epoch_us(bucket) AS at,
     interval_s,
-    act_n AS looks,
+    act_n AS samples,
     kind,
     activity,
     power_w,

@@ -1,14 +1,14 @@
-"""From witnesses to a verdict: the truth table, as pure functions.
+"""From signals to a verdict: the truth table, as pure functions.
 
 Source: telemetry-and-waste.md#idle and #safety.
 
     K1 compute   the idle run itself
     K2 physics   power within the idle band, gpu_idle clocks, no process, last kernel long ago
-    K3 host      CPU and network of the pods at rest
-    K4 intent    kernels and terminals at rest, no requests
+    K3 host      quiescent host: little CPU and network use of the pods
+    K4 intent    kernels and terminals idle, no requests
 
-A witness is True (speaks for idle), False (speaks against it) or None (says nothing). K1 alone is
-`suspected`; K1 with an independent witness is `confirmed`; acting needs K1, K2 and K3 or K4. A MIG
+A signal is True (for idle), False (against idle) or None (no data). K1 alone is
+`suspected`; K1 with an independent signal is `confirmed`; acting needs K1, K2 and K3 or K4. A MIG
 instance has no power of its own: on such devices acting needs K1 with both K3 and K4 instead.
 """
 
@@ -28,9 +28,11 @@ HARD = {
     "opt_out": "an annotation protects the workload",
     "not_running": "the pods do not run",
     "bursty": "too many looks in the run were not idle",
-    "unplaced": "telemetry names no pods: which devices of its node it leaves unused is not known",
+    "unattributed": (
+        "telemetry names no pods: which devices of its node it leaves unused is not known"
+    ),
 }
-"""Vetoes that leave no verdict at all: unknown, and said so."""
+"""Vetoes that leave no verdict at all: the workload is reported as unknown."""
 
 SOFT = {
     "missing": "too few looks: coverage is below the setting",
@@ -45,21 +47,23 @@ UNACTIONABLE = {
     "unknown_owner": "the top owner could not be resolved",
     "protected": "an annotation asks that the pods are not disrupted",
     "shared_estimated": "the device is shared: it rests, but whose share is whose is an estimate",
-    "resting": "services follow the day: it has not rested for `idle.service_duration`",
-    "unheard": "it serves or may serve, and no request metrics tell whether requests come",
+    "too_recent": "services follow the day: it has not rested for `idle.service_duration`",
+    "no_request_metrics": (
+        "it serves or may serve, and no request metrics tell whether requests come"
+    ),
     "recurrent": "it has rested about as long before and went on by itself",
 }
-"""Vetoes on acting only: the waste is certain, whose handle to turn is not."""
+"""Vetoes on acting only: the waste is certain, what to do about it is not."""
 
 
 VETOES = SOFT | {
     name: UNACTIONABLE[name] for name in ("unknown_owner", "protected", "shared_estimated")
 }
-"""What forbids more than a report, whatever a policy says: the finding's `vetoes`."""
+"""Vetoes that forbid more than a report, whatever a policy says: the finding's `vetoes`."""
 
 
 class IdleSignals(msgspec.Struct, frozen=True):
-    """What speaks for and against one idle stretch of one workload."""
+    """The signals for and against one idle stretch of one workload, and the vetoes."""
 
     compute: bool = True
     physics: Signal = None
@@ -72,22 +76,22 @@ class IdleSignals(msgspec.Struct, frozen=True):
     opt_out: bool = False
     not_running: bool = False
     bursty: bool = False
-    unplaced: bool = False
+    unattributed: bool = False
     missing: bool = False
     shared_estimated: bool = False
     starting: bool = False
     moving: bool = False
     unknown_owner: bool = False
     protected: bool = False
-    resting: bool = False
-    unheard: bool = False
+    too_recent: bool = False
+    no_request_metrics: bool = False
     waiting_peer: bool = False
     unseen: bool = False
     recurrent: bool = False
     low: bool = False
     """The devices work steadily, if little, and draw more than idle ones."""
-    bodiless: bool = False
-    """The devices are MIG instances: no power, so that physics may never speak."""
+    no_power_sensor: bool = False
+    """The devices are MIG instances, which have no power sensor: physics may never be known."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -130,7 +134,7 @@ def judge_signals(w: IdleSignals) -> Judgement:
     )
     if not independent:
         reasons.append("no independent witness beside compute")
-    elif w.physics is None and not (w.bodiless and w.host and w.intent):
+    elif w.physics is None and not (w.no_power_sensor and w.host and w.intent):
         reasons.append("no witness of physics (power, processes, last kernel)")
     if not (w.host or w.intent):
         reasons.append("no witness from the host or of intent")
@@ -140,12 +144,12 @@ def judge_signals(w: IdleSignals) -> Judgement:
 def compute_confidence(
     w: IdleSignals, *, coverage: float, exact: bool, evidence: Evidence | None
 ) -> float:
-    """Return coverage x (keys satisfied / keys that speak) x attribution.
+    """Return coverage x (keys satisfied / keys with data) x attribution.
 
     Source: telemetry-and-waste.md#idle.
 
-    An estimated attribution halves it, and so does a suspicion: one witness that agrees with
-    itself is not certainty.
+    An estimated attribution halves it, and so does a suspicion: one signal without an independent
+    one beside it is not certainty.
     """
     keys = (w.compute, w.physics, w.host, w.intent)
     speaking = [k for k in keys if k is not None]

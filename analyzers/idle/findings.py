@@ -26,19 +26,19 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class IdleCase(msgspec.Struct, frozen=True):
-    """A stretch in which a workload left devices unused, with what was seen and judged."""
+    """A stretch in which a workload left devices unused, with its signals and its judgement."""
 
     subject: Subject
     kind: str
     window: Window
-    witnesses: IdleSignals
+    signals: IdleSignals
     judgement: Judgement
     gpu_hours: float
     usd: Decimal | None
     source: str
     devices: tuple[str, ...]
     seen: dict[str, Any]
-    """The figures behind the witnesses, a row of `witnesses.by_stretch`."""
+    """The figures behind the signals: a row of `signals.sum_by_stretch`, with flags."""
 
 
 def build_case(
@@ -57,7 +57,7 @@ def build_case(
         subject=about,
         kind=kind,
         window=Window(convert_us(row["start"]), convert_us(row["end"])),
-        witnesses=seen,
+        signals=seen,
         judgement=judgement,
         gpu_hours=round(row["gpu_us"] / (3600 * MICRO), 6),
         # Never above the bill: what rounding drops is less than a millionth of a dollar.
@@ -98,9 +98,9 @@ def build_finding(case: IdleCase, settings: IdleSettings) -> Finding:
         verdict="partly idle" if partly else "idle",
         evidence=evidence,
         confidence=compute_confidence(
-            case.witnesses,
+            case.signals,
             coverage=case.seen["coverage"],
-            exact=not case.witnesses.shared_estimated,
+            exact=not case.signals.shared_estimated,
             evidence=evidence,
         ),
         gpu_hours=case.gpu_hours,
@@ -122,14 +122,14 @@ def _describe_details(case: IdleCase, settings: IdleSettings) -> dict[str, Any]:
         "witnesses": {
             "compute": f"activity at or below {settings.threshold:g} "
             f"for {format_duration(case.window.seconds)}",
-            "physics": _describe_physics(seen, case.witnesses.physics),
-            "host": _pick_word(case.witnesses.host, "at rest", "busy"),
-            "intent": _pick_word(case.witnesses.intent, "at rest", "at work"),
+            "physics": _describe_physics(seen, case.signals.physics),
+            "host": _pick_word(case.signals.host, "at rest", "busy"),
+            "intent": _pick_word(case.signals.intent, "at rest", "at work"),
         },
         "actionable": judged.actionable and not partly,
         "reasons": reasons,
         "coverage": round(seen["coverage"], 4),
-        "looks": int(seen["looks"]),
+        "looks": int(seen["samples"]),
         "devices_held": int(seen["devices"]),
         "devices_idle": len(case.devices),
         "devices": list(case.devices[:MOST_NAMED]),
@@ -147,7 +147,7 @@ def _describe_details(case: IdleCase, settings: IdleSettings) -> dict[str, Any]:
             "power_margin_w": settings.power_margin_w,
         },
     }
-    vetoes = [why for name, why in VETOES.items() if getattr(case.witnesses, name)]
+    vetoes = [why for name, why in VETOES.items() if getattr(case.signals, name)]
     if vetoes:
         details["vetoes"] = vetoes
     if settings.min_expected_rest is None:
@@ -173,11 +173,11 @@ def _describe_details(case: IdleCase, settings: IdleSettings) -> dict[str, Any]:
 
 def explain(case: IdleCase, settings: IdleSettings) -> str:
     """Say in one sentence what the verdict rests on."""
-    held, length = int(case.seen["devices"]), format_duration(case.window.seconds)
+    allocated, length = int(case.seen["devices"]), format_duration(case.window.seconds)
     parts = [
-        f"{len(case.devices)} of {held} GPUs at or below {settings.threshold:.0%} for {length}"
+        f"{len(case.devices)} of {allocated} GPUs at or below {settings.threshold:.0%} for {length}"
     ]
-    w = case.witnesses
+    w = case.signals
     if w.physics is not None:
         parts.append(_describe_physics(case.seen, w.physics))
     if w.host is not None:
@@ -187,8 +187,8 @@ def explain(case: IdleCase, settings: IdleSettings) -> str:
     return "; ".join(parts)
 
 
-def _describe_physics(seen: Mapping[str, Any], said: Signal) -> str:
-    if said is None:
+def _describe_physics(seen: Mapping[str, Any], signal: Signal) -> str:
+    if signal is None:
         return "unknown"
     power, band = seen["power_w"], seen["band_w"]
     if power is not None and band is not None:
@@ -200,22 +200,22 @@ def _describe_physics(seen: Mapping[str, Any], said: Signal) -> str:
     return f"last kernel {format_duration(seen['kernel_age_s'] or 0)} ago"
 
 
-def _pick_word(said: Signal, yes: str, no: str) -> str:
-    return "unknown" if said is None else (yes if said else no)
+def _pick_word(signal: Signal, yes: str, no: str) -> str:
+    return "unknown" if signal is None else (yes if signal else no)
 
 
 def decide_kind(workload_kind: str, served: bool, notebook: bool) -> str:
-    """Return the kind of an idle finding: by the owner's kind, else by what was seen of it."""
-    known = _read_kinds().get(workload_kind)
-    if known is not None:
-        return known
+    """Return the kind of an idle finding: by the owner's kind, else by its servers and requests."""
+    kind = _read_kinds().get(workload_kind)
+    if kind is not None:
+        return kind
     if notebook:
         return "idle_notebook"
     return "idle_inference" if served else "idle_workload"
 
 
 def convert_us(us: int) -> datetime:
-    """Return microseconds since 1970 as an aware moment."""
+    """Return microseconds since 1970 as an aware timestamp."""
     return _EPOCH + timedelta(microseconds=us)
 
 

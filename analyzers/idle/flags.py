@@ -17,23 +17,27 @@ FLAGS = tuple(field for field in IdleSignals.__struct_fields__ if field != "comp
 def add_physics(
     members: pl.DataFrame, bands: Sequence[Mapping[str, IdleBand]], margin_w: float
 ) -> pl.DataFrame:
-    """Add band_w, band and physics per piece's device, by the band that the moment knew."""
-    known = pl.DataFrame(
-        [(k, name, b.watts, b.source) for k, told in enumerate(bands) for name, b in told.items()],
+    """Add band_w, band and physics per piece's device, by the bands known at that time."""
+    band_rows = pl.DataFrame(
+        [
+            (k, name, b.watts, b.source)
+            for k, by_model in enumerate(bands)
+            for name, b in by_model.items()
+        ],
         schema={"k": pl.Int64, "gpu_model": pl.String, "band_w": pl.Float64, "band": pl.String},
         orient="row",
     )
-    return add_bands(members, known, margin_w, on=["k", "gpu_model"])
+    return add_bands(members, band_rows, margin_w, on=["k", "gpu_model"])
 
 
 def add_flags(
     rows: pl.DataFrame, settings: IdleSettings, *, pods: pl.DataFrame, host: pl.DataFrame,
     book: pl.DataFrame, unready: pl.DataFrame,
 ) -> pl.DataFrame:  # fmt: skip
-    """Add a column per witness and veto (`FLAGS`), and the `kind` of the finding.
+    """Add a column per signal and veto (`FLAGS`), and the `kind` of the finding.
 
-    rows: row, start, end, workload_kind, estimated, spread and the columns of `by_stretch`. pods:
-    row, known (pods), started_us, pending, unresolved, hard, soft.
+    rows: row, start, end, workload_kind, estimated, spread and the columns of `sum_by_stretch`.
+    pods: row, pod_count, started_us, pending, unresolved, hard, soft.
     """
     least = round(settings.min_duration.total_seconds() * MICRO)
     grace = round(settings.startup_grace.total_seconds() * MICRO)
@@ -45,41 +49,41 @@ def add_flags(
         .join(book, on="row", how="left")
         .join(unready.with_columns(unready=True), on="row", how="left")
     )
-    n = pl.col("known").fill_null(0)
+    pod_count = pl.col("pod_count").fill_null(0)
 
     def at_work(share: pl.Expr, last: str) -> pl.Expr:
         return (share > HOST_ACTIVITY).fill_null(False) | (end - pl.col(last) < least).fill_null(
             False
         )
 
-    asked = pl.col("pods_requests").fill_null(0)
+    request_pods = pl.col("pods_requests").fill_null(0)
     served = at_work(pl.col("served_n") / pl.col("requests_n"), "served_us")
     busy = at_work(pl.col("busy_n") / pl.col("kernel_n"), "busy_us")
     latest = pl.max_horizontal(pl.col("last_kernel_us"), pl.col("last_terminal_us")).fill_null(0)
-    heard = pl.col("kernel_n").fill_null(0) > 0
+    has_kernels = pl.col("kernel_n").fill_null(0) > 0
     intent = (
-        pl.when((asked > 0) & served)
+        pl.when((request_pods > 0) & served)
         .then(pl.lit(False))
-        .when((asked > 0) & (asked >= n))
+        .when((request_pods > 0) & (request_pods >= pod_count))
         .then(pl.lit(True))
-        .when(~heard)
+        .when(~has_kernels)
         .then(pl.lit(None, dtype=pl.Boolean))
         .when(busy)
         .then(pl.lit(False))
-        .when((end - latest >= least) & (pl.col("pods") >= n))
+        .when((end - latest >= least) & (pl.col("pods") >= pod_count))
         .then(pl.lit(True))
         .otherwise(pl.lit(None, dtype=pl.Boolean))
     )
     rest = ~pl.col("active")
-    spoke = (pl.col("cpu_n").fill_null(0) > 0) & (pl.col("pods_cpu").fill_null(0) >= n)
+    has_cpu = (pl.col("cpu_n").fill_null(0) > 0) & (pl.col("pods_cpu").fill_null(0) >= pod_count)
     # Hosts and owners of a job that computes are active, whatever some of its ranks do.
     whole = pl.col("state") == "idle"
-    kind = _decide_kinds(asked > 0, pl.col("said_n").fill_null(0) > 0)
+    kind = _decide_kinds(request_pods > 0, pl.col("servers_n").fill_null(0) > 0)
     both = both.with_columns(
         served_kind=kind,
         kind=pl.when(whole).then(kind).otherwise(pl.lit(PARTLY)),
         physics=pl.when("agreed").then(True).when("against").then(False),
-        host=pl.when(whole & spoke).then(rest),
+        host=pl.when(whole & has_cpu).then(rest),
         intent=pl.when(whole).then(intent),
     )
     services = pl.col("kind").is_in(sorted(SERVICES))
@@ -89,17 +93,17 @@ def add_flags(
         node_not_ready=(end >= pl.col("at") - least) & pl.col("unready").fill_null(False),
         skew=(pl.col("ahead_us") > SKEW_US).fill_null(False),
         opt_out=pl.col("hard").fill_null(False),
-        not_running=(n > 0) & pl.col("pending").fill_null(False),
+        not_running=(pod_count > 0) & pl.col("pending").fill_null(False),
         bursty=pl.col("steady") < settings.coverage,
-        unplaced=pl.col("spread") & ~whole,
+        unattributed=pl.col("spread") & ~whole,
         missing=pl.col("coverage") < settings.coverage,
         shared_estimated=pl.col("estimated"),
         starting=(end - pl.col("started_us") < least + grace).fill_null(False),
         moving=(pl.col("traffic") > MOVING).fill_null(False),
-        unknown_owner=(n == 0) | pl.col("unresolved").fill_null(False),
+        unknown_owner=(pod_count == 0) | pl.col("unresolved").fill_null(False),
         protected=pl.col("soft").fill_null(False),
-        resting=services & (end - pl.col("start") < service),
-        unheard=services & pl.col("intent").is_null(),
+        too_recent=services & (end - pl.col("start") < service),
+        no_request_metrics=services & pl.col("intent").is_null(),
         unseen=whole & pl.col("gap").is_not_null(),
         waiting_peer=whole & pl.col("waiting_peer"),
         recurrent=whole
@@ -109,17 +113,17 @@ def add_flags(
 
 
 def _decide_kinds(served: pl.Expr, notebook: pl.Expr) -> pl.Expr:
-    """Return the kind of the finding: by the owner's kind, else by what was heard of it."""
+    """Return the kind of the finding: by the owner's kind, else by its servers."""
     either = pl.struct("workload_kind", s=served, n=notebook)
-    return either.map_batches(lambda told: _map_kinds(told.struct.unnest()), return_dtype=pl.String)
+    return either.map_batches(lambda rows: _map_kinds(rows.struct.unnest()), return_dtype=pl.String)
 
 
-def _map_kinds(told: pl.DataFrame) -> pl.Series:
-    unique = told.unique()
+def _map_kinds(rows: pl.DataFrame) -> pl.Series:
+    unique = rows.unique()
     kinds = [decide_kind(kind, s, n) for kind, s, n in unique.iter_rows()]
-    return told.join(
+    return rows.join(
         unique.with_columns(kind=pl.Series(kinds, dtype=pl.String)),
-        on=told.columns,
+        on=rows.columns,
         how="left",
         nulls_equal=True,
         maintain_order="left",
@@ -129,9 +133,9 @@ def _map_kinds(told: pl.DataFrame) -> pl.Series:
 def add_judgements(rows: pl.DataFrame) -> tuple[pl.DataFrame, list[tuple[IdleSignals, Judgement]]]:
     """Add the number of each row's `judgement`; return these too: few differ among many rows."""
     unique = rows.select(FLAGS).unique(maintain_order=True).with_row_index("judgement")
-    told = []
+    judgements = []
     for row in unique.iter_rows(named=True):
-        said = IdleSignals(**{name: row[name] for name in FLAGS})
-        told.append((said, judge_signals(said)))
-    found = rows.join(unique, on=FLAGS, how="left", nulls_equal=True, maintain_order="left")
-    return found.with_columns(pl.col("judgement").cast(pl.Int64)), told
+        signals = IdleSignals(**{name: row[name] for name in FLAGS})
+        judgements.append((signals, judge_signals(signals)))
+    judged = rows.join(unique, on=FLAGS, how="left", nulls_equal=True, maintain_order="left")
+    return judged.with_columns(pl.col("judgement").cast(pl.Int64)), judgements

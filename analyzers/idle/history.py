@@ -1,8 +1,8 @@
-"""A workload's own rests of before: those that ended by themselves tell how long it may rest.
+"""Earlier idle stretches of a workload: those that ended by themselves show how long it may idle.
 
-A job that merges shards for 90 minutes between epochs has rested before, and went on. Rests are
-taken from the devices alone. One ended by itself when a device of the workload computed within an
-hour; where telemetry ended, or the workload did, nobody knows.
+A job that merges shards for 90 minutes between epochs has been idle before, and went on. These
+stretches are read from the devices alone. One ended by itself when a device of the workload
+computed within an hour after it; where telemetry or the workload ended, it is not known.
 """
 
 from datetime import datetime
@@ -20,23 +20,23 @@ from fallow.window import Window
 from warehouse.signals.runs import MICRO, find_idle_runs
 
 SHORTEST_S = 1800
-"""Shorter rests say nothing that the least duration of a finding does not."""
+"""Shorter stretches do not matter: a finding's least duration excludes them already."""
 
 AFTER_US = 3600 * MICRO
-"""Within so long after its end a rest that ended by itself shows work."""
+"""A stretch ended by itself if a device computes within so long after its end."""
 
 _SCHEMA = {"owner": pl.Int64, "start": pl.Int64, "end": pl.Int64}
 
 
-def read_ended_rests(  # noqa: PLR0917  (one caller)
+def read_ended_stretches(  # noqa: PLR0917  (one caller)
     views: Views, window: Window, first: datetime, chosen: source.SampleQuery, whole: pl.DataFrame,
     merged: pl.DataFrame, holds: pl.DataFrame, rows: pl.DataFrame, settings: IdleSettings,
 ) -> pl.DataFrame:  # fmt: skip
-    """Return the rests that ended by themselves of the workloads of `rows`: owner, start, end.
+    """Return the idle stretches that ended by themselves, of `rows`' workloads: owner, start, end.
 
-    Those of the window are in its pieces (`whole`). Those of before, as far as the `first` time
-    looks back, are read again, up to the window's end: a rest that the window's start cuts in two
-    counts as one.
+    Those of the window are in its pieces (`whole`). Those of the history before the `first` time
+    are read again, up to the window's end: a stretch that the window's start cuts in two counts
+    as one.
     """
     owners = rows.filter(pl.col("state") == "idle").select("owner").unique()
     inside = _select_idle(whole.join(owners, on="owner", how="semi"), merged)
@@ -45,38 +45,38 @@ def read_ended_rests(  # noqa: PLR0917  (one caller)
         return ended
     earlier = Window(min(window.start, first - settings.history), window.end)
     names = holds.join(owners, on="owner", how="semi").select("owner", *spans.WORKLOAD)
-    before = _read_earlier_rests(views, earlier, names.unique("owner"), settings)
+    before = _read_earlier_stretches(views, earlier, names.unique("owner"), settings)
     return pl.concat([ended, before])
 
 
 def add_longest_rest(
-    rows: pl.DataFrame, rests: pl.DataFrame, settings: IdleSettings
+    rows: pl.DataFrame, stretches: pl.DataFrame, settings: IdleSettings
 ) -> pl.DataFrame:
-    """Add `longest_rest_us`: the longest rest that ended by itself before each row's stretch.
+    """Add `longest_rest_us`: the longest idle stretch before each row's that ended by itself.
 
     Only those count that ended within the history that the settings name.
     """
-    both = rows.select("row", "owner", "at", begin="start").join(rests, on="owner")
+    both = rows.select("row", "owner", "at", begin="start").join(stretches, on="owner")
     since = pl.col("at") - round(settings.history.total_seconds() * MICRO)
     both = both.filter((pl.col("end") <= pl.col("begin")) & (pl.col("end") > since))
     longest = both.group_by("row").agg(longest_rest_us=(pl.col("end") - pl.col("start")).max())
     return rows.join(longest, on="row", how="left")
 
 
-def _read_earlier_rests(
+def _read_earlier_stretches(
     views: Views, window: Window, names: pl.DataFrame, settings: IdleSettings
 ) -> pl.DataFrame:
-    """Return the rests of a longer window, of the workloads named by owner."""
+    """Return the idle stretches of a longer window that ended by themselves, of named workloads."""
     chosen = source.plan_query(views, window, settings)
-    held = read_holders(views, window, chosen, settings).drop("owner")
-    held = held.join(names, on=spans.WORKLOAD)
-    if held.is_empty():
+    holds = read_holders(views, window, chosen, settings).drop("owner")
+    holds = holds.join(names, on=spans.WORKLOAD)
+    if holds.is_empty():
         return pl.DataFrame(schema=_SCHEMA)
-    numbers = held["number"].unique()
+    numbers = holds["number"].unique()
     chosen = msgspec.structs.replace(
         chosen, devices=chosen.devices.filter(pl.col("number").is_in(numbers.implode()))
     )
-    merged = spans.merge_holds(held)
+    merged = spans.merge_holds(holds)
     cut = []
     for samples in source.read_parts(views, chosen, settings):
         if not len(samples):
@@ -91,18 +91,18 @@ def _read_earlier_rests(
 
 
 def _select_idle(whole: pl.DataFrame, merged: pl.DataFrame) -> pl.DataFrame:
-    found = spans.find_stretches(whole, merged)
+    stretches = spans.find_stretches(whole, merged)
     long = pl.col("end") - pl.col("start") >= SHORTEST_S * MICRO
-    return found.filter((pl.col("state") == "idle") & long).select("owner", "start", "end")
+    return stretches.filter((pl.col("state") == "idle") & long).select("owner", "start", "end")
 
 
 def _keep_ended(
-    views: Views, chosen: source.SampleQuery, found: pl.DataFrame, merged: pl.DataFrame
+    views: Views, chosen: source.SampleQuery, stretches: pl.DataFrame, merged: pl.DataFrame
 ) -> pl.DataFrame:
-    """Keep the rests after which a device of the workload was seen to compute."""
-    if found.is_empty():
+    """Keep the stretches after which a device of the workload computed."""
+    if stretches.is_empty():
         return pl.DataFrame(schema=_SCHEMA)
-    rest = found.with_row_index("span").with_columns(pl.col("span").cast(pl.Int64))
+    rest = stretches.with_row_index("span").with_columns(pl.col("span").cast(pl.Int64))
     after = rest.select("span", "owner", start="end", end=pl.col("end") + AFTER_US)
     shares = read_compute_shares(views, chosen, join_overlapping(after, merged))
     busy = sorted({row["span"] for row in shares if row["busy"]})

@@ -1,4 +1,4 @@
-"""Which workload held which device when."""
+"""Which workload had which device allocated, and when."""
 
 from typing import Any
 
@@ -47,11 +47,11 @@ def read_holders(
         "startup_s": settings.startup_grace.total_seconds(),
         **(bucket or WorkloadBucket()).parameters(),
     }
-    found = pl.DataFrame(views.query(load_sql("idle/allocations"), parameters))
-    found = found.rename({"start_us": "start", "end_us": "end"}).filter(
+    allocations = pl.DataFrame(views.query(load_sql("idle/allocations"), parameters))
+    allocations = allocations.rename({"start_us": "start", "end_us": "end"}).filter(
         pl.col("end") > pl.col("start")
     )
-    numbered = found.join(
+    numbered = allocations.join(
         chosen.devices.select("number", "cluster", "device"), on=["cluster", "device"]
     )
     return numbered.with_columns(owner=pl.struct(spans.WORKLOAD).rank("dense").cast(pl.Int64) - 1)

@@ -1,14 +1,14 @@
-"""The one judge of idleness: what is known of each idle stretch at each of some times.
+"""The judge of idleness: what was known of each idle stretch at each of several times.
 
     allocation, sample ─► idle runs ─► pieces, summed up to each time ─► stretches of workloads
          (samples.py, runs.py)              (pieces.py)                     (stretches.py)
       ─► parts without activity beside the devices ─► signals and vetoes ─► verdicts
-                    (parts.py)                            (flags.py)        (evidence.py)
+                  (quiescence.py)                         (flags.py)        (evidence.py)
 
-A live verdict is the same at one time: the window's end. An idle stretch only grows: what began
-at `s` is, at `t`, `[s, t)`. So samples are read once, each sum is taken at every time, and what
-was known at a time rests on rows of before it. The judge is a pure function of tables, the window,
-the times and a bucket of workloads.
+A live verdict is the same at one time: the window's end. An idle stretch only grows: one that
+began at `s` is, at `t`, `[s, t)`. So samples are read once, each sum is taken at every time, and
+the verdict at a time uses only rows from before it. The judge is a pure function of tables, the
+window, the times and a bucket of workloads.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,7 +64,7 @@ SCHEMA: dict[str, Any] = {
     "coverage": pl.Float64,
     "gpu_hours": pl.Float64, "usd": pl.Float64, "start": pl.Int64, "end": pl.Int64,
     "at": pl.Int64, "state": pl.String, "verdict": pl.String,
-    "gpu_us": pl.Float64, "looks": pl.Int64, "devices": pl.Int64, "power_w": pl.Float64,
+    "gpu_us": pl.Float64, "samples": pl.Int64, "devices": pl.Int64, "power_w": pl.Float64,
     "band_w": pl.Float64, "band": pl.String, "processes": pl.Float64, "idle_clock": pl.Float64,
     "kernel_age_s": pl.Float64, "numbers": pl.List(pl.Int64), "judgement": pl.Int64,
     "gap": pl.String, "longest_rest_us": pl.Int64, "wanted": pl.Float64,
@@ -142,15 +142,20 @@ def judge_window(
         "partly idle": _convert_seconds(PARTLY_S),
     }
     slack = None if over else _convert_seconds(_compute_slack(chosen))
-    found = stretches.find_stretches(cut.whole, merged, least if over else {"idle": least["idle"]})
-    found = stretches.keep_beside_busy(views, chosen, found, cut.whole, merged)
-    members = stretches.list_members(found, cut.whole)
-    rows = stretches.list_at_times(found, members, cut.at, at, least=least, slack_us=slack)
-    held = join_overlapping(found.select("span", "owner", "start", "end"), holds)
-    held = held.filter(pl.col("span").is_in(rows["span"].unique().implode()))
+    candidates = stretches.find_stretches(
+        cut.whole, merged, least if over else {"idle": least["idle"]}
+    )
+    candidates = stretches.keep_beside_busy(views, chosen, candidates, cut.whole, merged)
+    members = stretches.list_members(candidates, cut.whole)
+    rows = stretches.list_at_times(candidates, members, cut.at, at, least=least, slack_us=slack)
+    stretch_holds = join_overlapping(candidates.select("span", "owner", "start", "end"), holds)
+    stretch_holds = stretch_holds.filter(pl.col("span").is_in(rows["span"].unique().implode()))
     repeats = members.join(cut.whole.filter("repeats").select("piece"), on="piece", how="semi")
     activity = pl.concat(
-        [quiescence.read_activity(views, window, held, settings), quiescence.find_repeats(repeats)]
+        [
+            quiescence.read_activity(views, window, stretch_holds, settings),
+            quiescence.find_repeats(repeats),
+        ]
     )
     rows = quiescence.split_rows(rows, activity, least_us=least["idle"], slack_us=slack)
     if rows.is_empty():
@@ -161,12 +166,12 @@ def judge_window(
         rows, inside, _read_bands(views, times, learned) if bands is None else bands, settings
     )
     rows = rows.join(CostMeter(views, window, chosen.devices).dollars(inside), on="row", how="left")
-    rows = _add_holders(rows, held, holds, settings)
-    rests = history.read_ended_rests(
+    rows = _add_holders(rows, stretch_holds, holds, settings)
+    ended = history.read_ended_stretches(
         views, window, times[0], chosen, cut.whole, merged, holds, rows, settings
     )
-    rows = history.add_longest_rest(rows, rests, settings)
-    rows = pods.add_signals(views, window, rows, held, at, settings)
+    rows = history.add_longest_rest(rows, ended, settings)
+    rows = pods.add_signals(views, window, rows, stretch_holds, at, settings)
     lasts = _convert_seconds(_compute_slack(chosen))
     rows = return_probability.add_return_probability(views, window, rows, settings, lasts_us=lasts)
     rows, judgements = flags.add_judgements(rows)
@@ -178,7 +183,7 @@ def judge_window(
 def _scan_samples(
     views: Views, chosen: source.SampleQuery, merged: pl.DataFrame, at: Ints, settings: IdleSettings
 ) -> tuple[pieces.RunPieces, Bands]:
-    """Read the samples once: pieces of idle runs by holder, and the idle power they teach."""
+    """Read the samples once: pieces of idle runs by holder, and idle power learned from them."""
     models = sorted(set(chosen.devices["gpu_model"].drop_nulls()))
     number = {name: n for n, name in enumerate(models)}
     model_of = np.array([number.get(m, -1) for m in chosen.devices["gpu_model"]], dtype=np.int64)
@@ -196,12 +201,12 @@ def _scan_samples(
         runs = find_idle_runs(samples, exit_samples=settings.exit_samples, shortest_s=shortest)
         if not len(runs):
             continue
-        found = pieces.cut_runs(samples, runs, merged, at, shortest_s=shortest)
-        if found.whole.is_empty():
+        run_pieces = pieces.cut_runs(samples, runs, merged, at, shortest_s=shortest)
+        if run_pieces.whole.is_empty():
             continue
-        whole.append(found.whole.with_columns(pl.col("piece") + count))
-        inside.append(found.at.with_columns(pl.col("piece") + count))
-        count += found.whole.height
+        whole.append(run_pieces.whole.with_columns(pl.col("piece") + count))
+        inside.append(run_pieces.at.with_columns(pl.col("piece") + count))
+        count += run_pieces.whole.height
     if not whole:
         return pieces.RunPieces(pl.DataFrame(), pl.DataFrame()), []
     facts = chosen.devices.select(
@@ -209,8 +214,8 @@ def _scan_samples(
     )
     cut = pl.concat(whole).join(facts, on="number", maintain_order="left")
     cut = cut.with_columns(gpus=pl.col("share") * pl.col("weight"))
-    known = np.cumsum(taught, axis=0)
-    bands = [dict(power_band.learn_band(models, known[k])) for k in range(len(at))]
+    histograms = np.cumsum(taught, axis=0)
+    bands = [dict(power_band.learn_band(models, histograms[k])) for k in range(len(at))]
     return pieces.RunPieces(cut, pl.concat(inside)), bands
 
 
@@ -223,7 +228,7 @@ def _read_bands(views: Views, times: Sequence[datetime], learned: Bands) -> Band
         return learned
     at = [t.astimezone(UTC).replace(tzinfo=None) for t in times]
     parameters = {"times": at, "since": at[0], "until": at[-1]}
-    bands: list[dict[str, IdleBand]] = [{**known} for known in learned]
+    bands: list[dict[str, IdleBand]] = [{**by_model} for by_model in learned]
     for row in views.query(load_sql("idle/bands"), parameters).to_pylist():
         bands[row["k"]][row["gpu_model"]] = IdleBand(row["band_w"], row["band"], 0)
     return bands
@@ -237,14 +242,14 @@ def _compute_slack(chosen: source.SampleQuery) -> float:
 def _sum_devices(
     rows: pl.DataFrame, members: pl.DataFrame, bands: Bands, settings: IdleSettings
 ) -> pl.DataFrame:
-    """Add what the devices of each row showed."""
+    """Add the sums over the devices of each row."""
     named = members.drop("span", "k").rename({"row": "span"})
     devices = sum_by_device(named).join(rows.select(span="row", k="k"), on="span")
     devices = flags.add_physics(devices, bands, settings.power_margin_w)
-    found = rows.join(sum_by_stretch(devices).rename({"span": "row"}), on="row")
-    # Of an idle workload all devices idle: those that it was given later are no part of this time.
+    summed = rows.join(sum_by_stretch(devices).rename({"span": "row"}), on="row")
+    # Of an idle workload all devices idle: those allocated to it later are not counted.
     whole = pl.col("state") == "idle"
-    return found.with_columns(
+    return summed.with_columns(
         devices=pl.when(whole)
         .then(pl.col("numbers").list.len().cast(pl.Int64))
         .otherwise("devices")
@@ -252,15 +257,15 @@ def _sum_devices(
 
 
 def _add_holders(
-    rows: pl.DataFrame, held: pl.DataFrame, holds: pl.DataFrame, settings: IdleSettings
+    rows: pl.DataFrame, stretch_holds: pl.DataFrame, holds: pl.DataFrame, settings: IdleSettings
 ) -> pl.DataFrame:
     """Add the owner of each row, and whether its devices' holders are guessed or spread."""
     owners = holds.unique("owner", maintain_order=True).select("owner", *spans.WORKLOAD, "team")
-    guessed = held.filter(pl.col("attribution") == "estimated")["span"].unique()
+    guessed = stretch_holds.filter(pl.col("attribution") == "estimated")["span"].unique()
     doubtful = rows.filter(pl.col("span").is_in(guessed.implode())).select(
         "row", "span", "start", "end"
     )
-    times = held.select("span", "attribution", begin="start", finish="end")
+    times = stretch_holds.select("span", "attribution", begin="start", finish="end")
     both = doubtful.join(times, on="span").with_columns(
         overlap=pl.min_horizontal("end", "finish") - pl.max_horizontal("start", "begin")
     )
@@ -270,7 +275,7 @@ def _add_holders(
         # What was uncertain for a minute is certain enough for a night.
         estimated=estimated > (1 - settings.coverage) * pl.col("overlap").sum()
     )
-    spread = held.filter(pl.col("rule") == SPREAD)["span"].unique()
+    spread = stretch_holds.filter(pl.col("rule") == SPREAD)["span"].unique()
     return (
         rows.join(owners, on="owner", how="left")
         .join(unsure, on="row", how="left")
@@ -284,7 +289,7 @@ def _number_cases(
     rows: pl.DataFrame, judgements: Sequence[tuple[IdleSignals, Judgement]]
 ) -> pl.DataFrame:
     """Number the cases of all rows, and mark what changes about them."""
-    known = pl.DataFrame(
+    verdicts = pl.DataFrame(
         {
             "judgement": range(len(judgements)),
             "verdict": [j.verdict for _, j in judgements],
@@ -305,7 +310,7 @@ def _number_cases(
             "actionable": pl.Boolean, "certainty": pl.Float64,
         },
     )  # fmt: skip
-    rows = rows.join(known, on="judgement", how="left").with_columns(
+    rows = rows.join(verdicts, on="judgement", how="left").with_columns(
         confidence=(pl.col("coverage").clip(0, 1) * pl.col("certainty")).round(4),
         gpu_hours=(pl.col("gpu_us") / (3600 * MICRO)).round(6),
         mark=pl.struct("judgement", "wanted", late=pl.col("at") - pl.col("end"))

@@ -1,5 +1,5 @@
--- What the window's rollups tell of at all, so that nobody reads columns that are empty: the hours
--- say it of the buckets. Without hours, everything is possible.
+-- Which measures the window's rollups have at all, so that empty columns are not read: the hours
+-- have what their buckets have. Without hours, every measure is possible.
 SELECT
     count(*) = 0 OR count(energy_mj) > 0 AS energy,
     count(*) = 0 OR count(pcie_bps_max) > 0 OR count(nvlink_bps_max) > 0 AS traffic,

@@ -1,10 +1,9 @@
--- What notebook servers said between moments: idle_notebooks.sql as sums per part of a stretch and
--- moment ($first + k * $step us, k from -$lead on)
--- by which it was known.
+-- What notebook servers reported between times: sums per part of a stretch and per time by which
+-- they were known ($first + k * $step us, k from -$lead on).
 SELECT
     s.member,
     greatest(floor((epoch_us(n.ts) - $first) / $step)::BIGINT + 1, -$lead) AS k,
-    count(*) AS said_n,
+    count(*) AS servers_n,
     count(*) FILTER (WHERE n.busy_kernels > 0) AS busy_n,
     count(n.busy_kernels) AS kernel_n,
     max(epoch_us(n.ts)) FILTER (WHERE n.busy_kernels > 0) AS busy_us,

@@ -11,7 +11,7 @@ WITH span AS (
 SELECT
     s.span,
     s.device,
-    sum(r.act_n) AS looks,
+    sum(r.act_n) AS samples,
     sum(r.act_n) FILTER (WHERE r.act_max >= $exit_threshold - 1e-6 AND r.conflict_s = 0) AS busy
 FROM span AS s
 INNER JOIN rollup_5m AS r

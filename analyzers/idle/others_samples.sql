@@ -1,4 +1,4 @@
--- How busy the devices were that a partly idle workload did not leave idle, from raw looks.
+-- How busy the devices were that a partly idle workload did not leave idle, from raw samples.
 WITH span AS (
     SELECT
         unnest($spans) AS span,
@@ -8,7 +8,7 @@ WITH span AS (
         make_timestamp(unnest($ends)) AS end_at
 ),
 
-looks AS (
+readings AS (
     SELECT
         s.span,
         s.device,
@@ -29,8 +29,8 @@ looks AS (
 SELECT
     span,
     device,
-    count(activity) AS looks,
+    count(activity) AS samples,
     count(activity) FILTER (WHERE activity >= $exit_threshold - 1e-6 AND NOT conflict) AS busy
-FROM looks
+FROM readings
 GROUP BY span, device
 ORDER BY span, device

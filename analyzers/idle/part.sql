@@ -1,4 +1,4 @@
--- The parts asked about, one row per pod of each: a JSON list, with moments in microseconds.
+-- The requested parts, one row per pod of each: a JSON list, with times in microseconds.
 SELECT
     h.member,
     h.cluster,

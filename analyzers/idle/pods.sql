@@ -1,4 +1,4 @@
--- The pods of the workloads in question: how old, whose, how protected, on what node.
+-- The pods of the workloads in question: age, owner, protections, node.
 SELECT
     p.cluster,
     p.namespace,

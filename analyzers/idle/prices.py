@@ -1,4 +1,4 @@
-"""Dollars of pieces as they looked at each moment: cost is counted up per device once."""
+"""Dollars of pieces as known at each time: cost is accumulated per device once."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from warehouse.signals.runs import MICRO, Ints
 
 
 class CostMeter:
-    """What each device had cost by any moment, and for how long somebody knew its price."""
+    """What each device had cost by any time, and for how long its price was known."""
 
     def __init__(self, views: Views, window: Window, devices: pl.DataFrame) -> None:
         from warehouse.pricing import derive_device_rates  # noqa: PLC0415  (the engine loads in 0.3 s)
@@ -50,7 +50,7 @@ class CostMeter:
         if self.empty or not len(self._key):
             return pieces.select("row").unique().with_columns(usd=pl.lit(None, dtype=pl.Float64))
         number = pieces["number"].to_numpy()
-        cost, known = (
+        cost, priced_us = (
             late - early
             for late, early in zip(
                 self._until(number, pieces["end"].to_numpy()),
@@ -58,25 +58,25 @@ class CostMeter:
                 strict=True,
             )
         )
-        told = pieces.select(
+        piece_costs = pieces.select(
             "row",
-            asked=pl.col("end") - pl.col("start"),
-            known=pl.Series(known),
+            length_us=pl.col("end") - pl.col("start"),
+            priced_us=pl.Series(priced_us),
             usd=pl.Series(cost) * pl.col("share") * pl.col("seen") / (3600 * MICRO),
         )
-        sums = told.group_by("row").agg(pl.col("asked", "known", "usd").sum())
-        priced = pl.col("known") >= pl.col("asked") - 1000
+        sums = piece_costs.group_by("row").agg(pl.col("length_us", "priced_us", "usd").sum())
+        priced = pl.col("priced_us") >= pl.col("length_us") - 1000
         return sums.select("row", usd=pl.when(priced).then("usd"))
 
     def _until(self, number: Ints, at: Ints) -> tuple[Any, Any]:
-        """Return what the devices had cost by the moments, counted over all devices before."""
+        """Return what the devices had cost by each time, counted over all devices before."""
         inside = np.clip(at - self._origin, 0, self._wide - 1)
         row = np.searchsorted(self._key, number * self._wide + inside, side="right") - 1
         safe = np.maximum(row, 0)
         same = (row >= 0) & (self._number[safe] == number)
-        spent = np.where(same, np.minimum(at, self._to[safe]) - self._from[safe], 0)
+        elapsed = np.where(same, np.minimum(at, self._to[safe]) - self._from[safe], 0)
         # Before a device's first price, what all devices before it cost.
         return (
-            self._cost[np.where(same, row, row + 1)] + spent * self._rate[safe] * same,
-            self._time[np.where(same, row, row + 1)] + spent,
+            self._cost[np.where(same, row, row + 1)] + elapsed * self._rate[safe] * same,
+            self._time[np.where(same, row, row + 1)] + elapsed,
         )

@@ -1,4 +1,4 @@
-"""The parts of each stretch in which its pods, too, were at rest, as known at each time."""
+"""The parts of each stretch in which the hosts were quiescent too, as known at each time."""
 
 import polars as pl
 
@@ -11,21 +11,21 @@ from fallow.window import Window
 from warehouse.signals.frozen import STILL_US
 
 _KEY = ("cluster", "namespace", "pod", "pod_uid")
-_KNOWN_AT = ("span", "from_us", "to_us", "known_us")
+_ACTIVITY = ("span", "from_us", "to_us", "known_us")
 
 
 def read_activity(
-    views: Views, window: Window, held: pl.DataFrame, settings: IdleSettings
+    views: Views, window: Window, holds: pl.DataFrame, settings: IdleSettings
 ) -> pl.DataFrame:
     """Return when the pods of stretches were active beside their devices, and when it was known.
 
-    `held` are their pods: span, cluster, namespace, pod, pod_uid, start, end. Returns span,
+    `holds` are their pods: span, cluster, namespace, pod, pod_uid, start, end. Returns span,
     from_us, to_us, known_us.
     """
-    named = held.select("span", *_KEY, "start", "end").unique()
-    known = pl.DataFrame(
+    named = holds.select("span", *_KEY, "start", "end").unique()
+    activity = pl.DataFrame(
         views.query(
-            compose_steps(*ACTIVITY_STEPS, "idle/host_activity/known"),
+            compose_steps(*ACTIVITY_STEPS, "idle/host_activity/activity"),
             {
                 **window.bounds(),
                 **get_host_bounds(settings),
@@ -34,7 +34,7 @@ def read_activity(
             },
         )
     )
-    return known.select(pl.col(name).cast(pl.Int64) for name in _KNOWN_AT)
+    return activity.select(pl.col(name).cast(pl.Int64) for name in _ACTIVITY)
 
 
 def find_repeats(members: pl.DataFrame) -> pl.DataFrame:
@@ -48,41 +48,41 @@ def find_repeats(members: pl.DataFrame) -> pl.DataFrame:
 
 
 def split_rows(
-    rows: pl.DataFrame, known: pl.DataFrame, *, least_us: int, slack_us: int | None
+    rows: pl.DataFrame, activity: pl.DataFrame, *, least_us: int, slack_us: int | None
 ) -> pl.DataFrame:
-    """Part each idle row (span, k, start, end, at, state) at what was known (as `activity`).
+    """Cut each idle row (span, k, start, end, at, state) at the activity known at its time.
 
     Of a row that lasts, the last part that is long enough is kept, and none that ended longer ago
     than the slack. Without a slack every part that is long enough is a row. Intervals with less
-    than `least_us` between are one: between the two nothing could rest for long enough. Devices
-    beside others that compute (`partly idle`) are not parted: their pods are active.
+    than `least_us` between are one: no idle part between them could be long enough. Devices
+    beside others that compute (`partly idle`) are not cut: their pods are active.
     """
     idle = rows.filter(pl.col("state") == "idle")
-    if idle.is_empty() or known.is_empty():
+    if idle.is_empty() or activity.is_empty():
         return rows
     if slack_us is None:
         others = rows.filter(pl.col("state") != "idle")
-        return pl.concat([_list_parts(idle, known, least_us), others]).sort("span", "k", "start")
-    return _cut_to_last(idle, known, least_us, slack_us)
+        return pl.concat([_list_parts(idle, activity, least_us), others]).sort("span", "k", "start")
+    return _cut_to_last(idle, activity, least_us, slack_us)
 
 
-def _list_parts(rows: pl.DataFrame, known: pl.DataFrame, least_us: int) -> pl.DataFrame:
+def _list_parts(rows: pl.DataFrame, activity: pl.DataFrame, least_us: int) -> pl.DataFrame:
     """Return each part that is long enough; the rows are of one time."""
-    activity = (
-        _merge_islands(known, least_us)
+    islands = (
+        _merge_islands(activity, least_us)
         .group_by("span", "island")
         .agg(pl.col("from_us").min(), pl.col("to_us").max())
     )
-    cut = spans.split_stretches(rows.select("span", "start", "end"), activity)
+    cut = spans.split_stretches(rows.select("span", "start", "end"), islands)
     cut = cut.filter(pl.col("end") - pl.col("start") >= least_us)
     return rows.drop("start", "end").join(cut, on="span").select(rows.columns)
 
 
 def _cut_to_last(
-    rows: pl.DataFrame, known: pl.DataFrame, least_us: int, slack_us: int
+    rows: pl.DataFrame, activity: pl.DataFrame, least_us: int, slack_us: int
 ) -> pl.DataFrame:
     """Cut each row down to the last part that is long enough and not over."""
-    islands = _merge_islands(known, least_us).unique(["span", "known_us"], keep="last")
+    islands = _merge_islands(activity, least_us).unique(["span", "known_us"], keep="last")
     before = rows.sort("at").join_asof(
         islands.sort("known_us"),
         left_on="at",
@@ -94,11 +94,11 @@ def _cut_to_last(
     )
     start, end = pl.col("start"), pl.col("end")
     begun = pl.min_horizontal(pl.max_horizontal(start, "from_us"), end)
-    done = pl.min_horizontal(pl.max_horizontal(start, "to_us"), end)
+    resumed = pl.min_horizontal(pl.max_horizontal(start, "to_us"), end)
     rested = pl.min_horizontal(pl.max_horizontal(start, pl.coalesce("rested_us", start)), end)
     candidates = (
-        (done, end, end - done),
-        (begun, done, done - begun),
+        (resumed, end, end - resumed),
+        (begun, resumed, resumed - begun),
         (rested, begun, begun - rested),
     )
     cut = before.with_columns(
@@ -124,27 +124,27 @@ def _cut_to_last(
         .then(candidates[1][1])
         .otherwise(candidates[2][1]),
     )
-    kept = cut.filter(pl.col("end") >= pl.col("at") - slack_us)
-    return kept.select(rows.columns).sort("span", "k")
+    lasting = cut.filter(pl.col("end") >= pl.col("at") - slack_us)
+    return lasting.select(rows.columns).sort("span", "k")
 
 
-def _merge_islands(known: pl.DataFrame, least_us: int) -> pl.DataFrame:
+def _merge_islands(activity: pl.DataFrame, least_us: int) -> pl.DataFrame:
     """Return what was known of each interval of activity, by when: sorted by span, known_us.
 
     from_us and to_us are the activity so far, rested_us the end of the activity before it.
     """
-    known = known.sort("span", "from_us", "to_us").with_columns(
+    activity = activity.sort("span", "from_us", "to_us").with_columns(
         before=pl.col("to_us").cum_max().shift(1).over("span")
     )
     fresh = pl.col("before").is_null() | (pl.col("from_us") - pl.col("before") >= least_us)
-    known = known.with_columns(island=fresh.cast(pl.Int64).cum_sum().over("span"))
-    known = known.with_columns(
+    activity = activity.with_columns(island=fresh.cast(pl.Int64).cum_sum().over("span"))
+    activity = activity.with_columns(
         pl.col("from_us").min().over("span", "island").alias("from_us"),
         rested_us=pl.col("before").first().over("span", "island"),
     )
-    known = known.sort("span", "island", "known_us", "to_us").with_columns(
+    activity = activity.sort("span", "island", "known_us", "to_us").with_columns(
         pl.col("to_us").cum_max().over("span", "island")
     )
-    return known.sort("span", "known_us", "to_us").select(
+    return activity.sort("span", "known_us", "to_us").select(
         "span", "island", "known_us", "from_us", "to_us", "rested_us"
     )

@@ -1,13 +1,13 @@
 """How probable it is that an idle workload is wanted again soon.
 
-Two sources of evidence, by hours: the rests of other workloads of its kind (of finding, and of
+Two sources of evidence, by hours: the idle times of other workloads of its kind (of finding, and of
 Kubernetes object) that had lasted as long, or as long but for one horizon (how many of them ended
 by themselves within the horizon after that age: the kind's survival curve), and the workload's own
-days of the same sort (workday or weekend) on which it was at rest when these hours began: was it
-active in them? On a day on which it was at work by then it did not return. Where none of these
-shows a return, the horizons that this rest itself has lasted through are exposures too.
-People come back in working hours: where the horizon touches them, only rests count whose own
-horizon lay in them for more than half. Of n exposures with r returns the estimate is
+days of the same sort (workday or weekend) on which it was idle when these hours began: was it
+active in them? On a day on which it was active by then it did not return. Where none of these
+shows a return, the horizons that this idle time itself has lasted through are exposures too.
+People come back in working hours: where the horizon touches them, an idle time counts only if its
+own horizon lay in them for more than half. Of n exposures with r returns the estimate is
 (r + 1/2) / (n + 1), Jeffreys' for a proportion; where its own days show returns, the estimate from
 these alone counts if it is higher.
 """
@@ -34,8 +34,8 @@ WEEKEND = 5
 THURSDAY = 3
 """The day of the week of 1970-01-01."""
 
-Rests = tuple[Ints, Ints, Ints, "np.ndarray[tuple[int], np.dtype[np.bool_]]"]
-"""Of rests in hours: workload, first hour, the hour after the last, ended by itself."""
+IdleTimes = tuple[Ints, Ints, Ints, "np.ndarray[tuple[int], np.dtype[np.bool_]]"]
+"""Columns of idle times in hours: workload, first hour, hour after the last, ended by itself."""
 
 
 def add_return_probability(
@@ -43,9 +43,9 @@ def add_return_probability(
 ) -> pl.DataFrame:
     """Add `wanted` (0-1) and `exposures`, `returns`, `own_days` and `own_returns` behind it.
 
-    `rows` have row, the names of `WORKLOAD`, kind, state, start, end and at (microseconds). Only
-    of idle workloads whose stretch lasted until `lasts_us` before its time is it asked, and where
-    the settings have a horizon; elsewhere the columns are null.
+    `rows` have row, the names of `WORKLOAD`, kind, state, start, end and at (microseconds). The
+    columns are null for workloads that are not idle, for stretches that ended more than `lasts_us`
+    before their time, and where the settings have no horizon.
     """
     horizon = settings.min_expected_rest
     lasting = rows.filter((pl.col("state") == "idle") & (pl.col("end") >= pl.col("at") - lasts_us))
@@ -82,7 +82,7 @@ def add_return_probability(
     kind_of_owner = np.array([codes[kind] for kind in by_kind], dtype=np.int64)
     hours = hours.join(owners.select("number", *WORKLOAD), on=WORKLOAD, nulls_equal=True)
     hours = hours.sort("number", "hour")
-    known = ActivityHours(
+    activity_hours = ActivityHours(
         hours["number"].to_numpy(),
         (hours["hour"] // HOUR_US).to_numpy(),
         hours["active"].to_numpy().astype(bool),
@@ -96,24 +96,26 @@ def add_return_probability(
     answers = [
         (
             row,
-            *known.exposures(owner, now, known.rest_since(owner, now, -(-start // HOUR_US)), ahead),
+            *activity_hours.exposures(
+                owner, now, activity_hours.rest_since(owner, now, -(-start // HOUR_US)), ahead
+            ),
         )
         for row, owner, start, now in mine.select(
             "row", "number", "start", pl.col("at") // HOUR_US
         ).iter_rows()
     ]
-    found = pl.DataFrame(
+    estimates = pl.DataFrame(
         answers, schema={"row": pl.Int64, **dict.fromkeys(COUNTS, pl.Int64)}, orient="row"
     )
     pooled = (pl.col("returns") + 0.5) / (pl.col("exposures") + 1)
     own = (pl.col("own_returns") + 0.5) / (pl.col("own_days") + 1)
-    found = found.with_columns(
+    estimates = estimates.with_columns(
         wanted=pl.when(pl.col("own_returns") > 0)
         .then(pl.max_horizontal(pooled, own))
         .otherwise(pooled)
         .round(4)
     )
-    return rows.join(found, on="row", how="left")
+    return rows.join(estimates, on="row", how="left")
 
 
 COUNTS = ("exposures", "returns", "own_days", "own_returns")
@@ -124,27 +126,27 @@ class WorkClock:
 
     def __init__(self, working: tuple[int, int], zone: str) -> None:
         self._working, self._zone = working, ZoneInfo(zone)
-        self._known: dict[tuple[int, int], int] = {}
+        self._counts: dict[tuple[int, int], int] = {}
 
     def working(self, hours: Ints, ahead: int) -> Ints:
         """Return how many of the `ahead` hours from each hour on are working hours."""
         each, of = np.unique(hours, return_inverse=True)
-        found: Ints = np.array([self._count(int(hour), ahead) for hour in each], dtype=np.int64)
-        return found[of]
+        counts: Ints = np.array([self._count(int(hour), ahead) for hour in each], dtype=np.int64)
+        return counts[of]
 
     def _count(self, hour: int, ahead: int) -> int:
         key = hour, ahead
-        if key not in self._known:
+        if key not in self._counts:
             opens, closes = self._working
             local = [datetime.fromtimestamp((hour + n) * HOUR_S, self._zone) for n in range(ahead)]
-            self._known[key] = sum(
+            self._counts[key] = sum(
                 at.weekday() < WEEKEND and opens <= at.hour < closes for at in local
             )
-        return self._known[key]
+        return self._counts[key]
 
 
 class ActivityHours:
-    """The hours of all workloads, sorted by workload and hour, and the rests in them."""
+    """The hours of all workloads, sorted by workload and hour, and the idle times in them."""
 
     def __init__(
         self,
@@ -158,16 +160,17 @@ class ActivityHours:
         self._clock = clock
         self._cache: dict[tuple[int, int, int], tuple[int, int]] = {}
         self._own_cache: dict[tuple[int, int], tuple[int, int]] = {}
-        rests = self._rests()
+        idle_times = self._find_idle_times()
         self._by_kind = {
-            int(code): tuple(column[kind[rests[0]] == code] for column in rests)
+            int(code): tuple(column[kind[idle_times[0]] == code] for column in idle_times)
             for code in np.unique(kind)
         }
 
     def rest_since(self, owner: int, now: int, start: int) -> int:
-        """Return the hour since which a workload has shown no activity, as known at `now`.
+        """Return the hour since which a workload has been inactive, as known at `now`.
 
-        A window may begin after its rest did: then `start`, the stretch's first hour, is too late.
+        A window may begin after the idle time did: then `start`, the stretch's first hour, is too
+        late.
         """
         low = int(np.searchsorted(self._owner, owner, side="left"))
         high = int(np.searchsorted(self._owner, owner, side="right"))
@@ -178,7 +181,7 @@ class ActivityHours:
         return min(start, int(self._hour[low])) if high > low else start
 
     def exposures(self, owner: int, now: int, begin: int, ahead: int) -> tuple[int, int, int, int]:
-        """Return exposures, returns, own days and own returns of a rest from hour `begin`."""
+        """Return exposures, returns, own days and own returns of an idle time from hour `begin`."""
         age = max(now - begin, 1)
         kind = int(self._kind[owner])
         key = (owner, now, age)
@@ -192,13 +195,13 @@ class ActivityHours:
         return others + days + lasted, returned + own, days, own
 
     def _lasted(self, now: int, begin: int, ahead: int) -> int:
-        """Count the horizons before `now`, one after another, that a rest has lasted through."""
+        """Count the horizons before `now`, one after another, that an idle time lasted through."""
         since = np.arange(now - ahead, begin - 1, -ahead, dtype=np.int64)
         if len(since) and self._clock.working(np.array([now]), ahead)[0]:
             since = since[2 * self._clock.working(since, ahead) > ahead]
         return len(since)
 
-    def _rests(self) -> Rests:
+    def _find_idle_times(self) -> IdleTimes:
         """Return runs of hours without activity: owner, begin, end (exclusive), ended by itself."""
         rest = ~self._active
         if not len(rest):
@@ -218,17 +221,17 @@ class ActivityHours:
         return self._owner[begins], self._hour[begins], self._hour[ends] + 1, itself
 
     def _of_kind(self, owner: int, kind: int, now: int, age: int, ahead: int) -> tuple[int, int]:
-        """Count others' rests that had lasted so long, and those of them that then ended.
+        """Count others' idle times that had lasted so long, and those of them that then ended.
 
         At two ages, so that their horizons do not overlap: `age`, and one horizon less, which is
-        known a horizon earlier. An age less than half as long tells nothing of this one.
+        known a horizon earlier. An age less than half as long is no evidence about this one.
         """
         ages = [each for each in (age, age - ahead) if 2 * each >= age]
-        found = [self._at_age(owner, kind, now, each, ahead) for each in ages]
-        return sum(n for n, _ in found), sum(r for _, r in found)
+        counts = [self._at_age(owner, kind, now, each, ahead) for each in ages]
+        return sum(n for n, _ in counts), sum(r for _, r in counts)
 
     def _at_age(self, owner: int, kind: int, now: int, age: int, ahead: int) -> tuple[int, int]:
-        """Count others' rests that had lasted `age` hours, and those of them that then ended.
+        """Count others' idle times that had lasted `age` hours, and those that then ended.
 
         What is known at hour `now` of the horizon after that age: all of it, or the return.
         """
@@ -239,17 +242,17 @@ class ActivityHours:
             owners, begin, end, itself, reached = (
                 column[same] for column in (owners, begin, end, itself, reached)
             )
-        known = np.minimum(end, now)
-        old = (owners != owner) & (known >= reached) & (reached < now)
+        known_end = np.minimum(end, now)
+        old = (owners != owner) & (known_end >= reached) & (reached < now)
         ended = old & itself & (end < now) & (end < reached + ahead)
-        # A rest that lasted through the horizon, as far as `now` knows it.
-        stayed = old & (known >= reached + ahead)
+        # An idle time that lasted through the horizon, as far as `now` knows it.
+        stayed = old & (known_end >= reached + ahead)
         return int(ended.sum() + stayed.sum()), int(ended.sum())
 
     def _own(self, owner: int, now: int, ahead: int) -> tuple[int, int]:
-        """Count earlier days of the same sort on which it rested before these hours, and returns.
+        """Count earlier days of the same sort on which it was idle before these hours, and returns.
 
-        Both need that it was known in the hour before and in these hours.
+        Both need rows of it in the hour before and in these hours.
         """
         low = int(np.searchsorted(self._owner, owner, side="left"))
         high = int(np.searchsorted(self._owner, owner, side="right"))
@@ -258,8 +261,8 @@ class ActivityHours:
         hour, active = self._hour[low:high], self._active[low:high]
         first = int(hour[0])
         days = returned = 0
-        for back in range(1, (now - first) // DAY_H + 1):
-            begin = now - back * DAY_H
+        for days_ago in range(1, (now - first) // DAY_H + 1):
+            begin = now - days_ago * DAY_H
             if _is_weekend(begin) != _is_weekend(now):
                 continue
             before, at, until = np.searchsorted(hour, [begin - 1, begin, min(begin + ahead, now)])

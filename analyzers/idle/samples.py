@@ -1,4 +1,4 @@
-"""Fetch the samples an idle verdict rests on, a bounded part of the devices at a time."""
+"""Fetch the samples behind an idle verdict, a bounded part of the devices at a time."""
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +19,7 @@ from warehouse.signals import frozen
 from warehouse.signals.runs import BLIND, CONFLICT, ENERGY_STILL, IDLE, LIVE, MICRO, DeviceSamples
 
 MOST_SAMPLES = 30_000_000
-"""Windows with more raw looks are judged from 5-minute rollups."""
+"""Windows with more raw samples are judged from 5-minute rollups."""
 
 PER_PART = 5_000_000
 """DeviceSamples in memory at once, about 60 bytes each."""
@@ -50,8 +50,8 @@ class SampleQuery(msgspec.Struct, frozen=True):
 def read_interval_s(views: Views, window: Window) -> float | None:
     """Return the median interval between the samples of the allocated devices of a window."""
     rows = views.query(load_sql("idle/devices"), {**window.bounds(), **WHOLE}).to_pylist()
-    known = pl.Series([row["interval_s"] for row in rows], dtype=pl.Float64).median()
-    return known if isinstance(known, float) else None
+    median = pl.Series([row["interval_s"] for row in rows], dtype=pl.Float64).median()
+    return median if isinstance(median, float) else None
 
 
 def plan_query(
@@ -85,7 +85,7 @@ def plan_query(
         },
     )  # fmt: skip
     sizes = views.query(load_sql("idle/sizes"), window.bounds()).to_pylist()[0]
-    raw = sizes["looks"] >= sizes["rolled"] and sizes["looks"] <= MOST_SAMPLES
+    raw = sizes["samples"] >= sizes["rolled"] and sizes["samples"] <= MOST_SAMPLES
     gap = settings.max_gap.total_seconds() if settings.max_gap else None
     parameters: dict[str, Any] = {
         **window.bounds(),
@@ -104,7 +104,7 @@ def plan_query(
         }
     return SampleQuery(
         "sample" if raw else "rollup_5m",
-        int(sizes["looks"] if raw else sizes["rolled"]),
+        int(sizes["samples"] if raw else sizes["rolled"]),
         devices,
         parameters,
         (sizes["accounted_from"] or 0, sizes["accounted_until"] or 0),
@@ -124,18 +124,18 @@ def read_parts(
         return
     rows = chosen.rows if chosen.source == "sample" else chosen.rows // 6
     step = max(1, int(count * PER_PART / max(rows, 1)))
-    asked = [
+    part_parameters = [
         build_parameters(chosen, chosen.devices[begin : begin + step])
         for begin in range(0, count, step)
     ]
     # The next part is read while this one is judged: two cores are better than one.
     with ThreadPoolExecutor(1) as reader:
-        ahead = reader.submit(_read, views, chosen, asked[0])
-        for following in [*asked[1:], None]:
-            found, states = ahead.result()
+        ahead = reader.submit(_read, views, chosen, part_parameters[0])
+        for following in [*part_parameters[1:], None]:
+            table, states = ahead.result()
             if following is not None:
                 ahead = reader.submit(_read, views, chosen, following)
-            samples = _build_samples(found, settings, bucketed=chosen.source != "sample")
+            samples = _build_samples(table, settings, bucketed=chosen.source != "sample")
             yield with_states(samples, states, chosen.accounted)
 
 
@@ -166,16 +166,16 @@ def with_states(
     key = states["device"].to_numpy()[inside] * wide + bucket[inside]
     wanted = samples.device * wide + samples.at // bucket_us - first
     place = np.minimum(np.searchsorted(key, wanted), max(len(key) - 1, 0))
-    known = (key[place] == wanted) if len(key) else np.zeros(len(samples), dtype=bool)
+    has_state = (key[place] == wanted) if len(key) else np.zeros(len(samples), dtype=bool)
 
     def flag(name: str) -> np.ndarray[Any, Any]:
         values = states[name].to_numpy()[inside]
-        flagged: np.ndarray[Any, Any] = known & values[place] if len(key) else known
+        flagged: np.ndarray[Any, Any] = has_state & values[place] if len(key) else has_state
         return flagged
 
     stale, low = flag("frozen"), flag("low")
-    # A bucket with work in it is idle for a part that nobody knows.
-    works = known & ~stale & (low | (samples.kind != IDLE) | samples.bucketed)
+    # A bucket with work in it is idle for an unknown part.
+    works = has_state & ~stale & (low | (samples.kind != IDLE) | samples.bucketed)
     unnamed = (samples.at < accounted[0]) | (samples.at >= accounted[1])
     activity = np.where(unnamed, samples.measures["activity"], np.nan)
     return msgspec.structs.replace(
@@ -192,24 +192,24 @@ def name_statement(chosen: SampleQuery) -> str:
 
 
 def build_parameters(chosen: SampleQuery, part: pl.DataFrame) -> dict[str, Any]:
-    """Return the parameters that fetch the looks of these devices."""
-    made: dict[str, Any] = {
+    """Return the parameters that fetch the samples of these devices."""
+    parameters: dict[str, Any] = {
         **chosen.parameters,
         "numbers": part["number"].to_list(),
         "clusters": part["cluster"].to_list(),
         "devices": part["device"].to_list(),
-        "boards": part["parent"].is_null().to_list(),
+        "whole_gpus": part["parent"].is_null().to_list(),
         "first": part["device"].min(),
         "last": part["device"].max(),
     }
     if chosen.source == "sample":
-        made["half_tdp_w"] = (part["tdp_w"] / 2).to_list()
-        made["context_w"] = part["prior_w"].to_list()
-    return made
+        parameters["half_tdp_w"] = (part["tdp_w"] / 2).to_list()
+        parameters["context_w"] = part["prior_w"].to_list()
+    return parameters
 
 
-def _build_samples(found: pa.Table, settings: IdleSettings, *, bucketed: bool) -> DeviceSamples:
-    rows = pl.DataFrame(found)
+def _build_samples(table: pa.Table, settings: IdleSettings, *, bucketed: bool) -> DeviceSamples:
+    rows = pl.DataFrame(table)
     if (rows["kind"] == BLIND).any():
         rows = rows.filter(pl.col("kind") != BLIND)
     count = rows.height
@@ -223,8 +223,8 @@ def _build_samples(found: pa.Table, settings: IdleSettings, *, bucketed: bool) -
             return np.broadcast_to(np.float32(np.nan), count)
         if count and values.null_count() == 0 and values.min() == values.max():
             return np.broadcast_to(values[:1].cast(dtype).to_numpy(), count)
-        known = values.cast(dtype).to_numpy()
-        return known if order is None else known[order]
+        array = values.cast(dtype).to_numpy()
+        return array if order is None else array[order]
 
     interval = column("interval_s", pl.Float64)
     once = interval[:1] if interval.strides == (0,) else interval
@@ -237,7 +237,7 @@ def _build_samples(found: pa.Table, settings: IdleSettings, *, bucketed: bool) -
         speaks=np.broadcast_to(np.rint(length * MICRO).astype(np.int64), count),
         gap=np.broadcast_to(np.rint(gap * MICRO).astype(np.int64), count),
         kind=column("kind", pl.Int8),
-        looks=column("looks", pl.Int64),
+        looks=column("samples", pl.Int64),
         interval_s=interval,
         measures={
             name: column(name, pl.Float64 if name == "energy_mj" else pl.Float32)
@@ -250,7 +250,7 @@ def _build_samples(found: pa.Table, settings: IdleSettings, *, bucketed: bool) -
 def _find_order(
     device: np.ndarray[Any, Any], at: np.ndarray[Any, Any]
 ) -> np.ndarray[Any, Any] | None:
-    """Return the rows' order by device and moment; None where they have it.
+    """Return the rows' order by device and time; None where they are in order.
 
     Files hold days sorted so: a stable sort of one number only merges these runs.
     """

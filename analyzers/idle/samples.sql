@@ -1,20 +1,20 @@
--- Every look at a held device, with its kind: 0 blind, 1 idle, 2 between the thresholds, 3 from
--- the exit threshold on, 4 witnesses contradict each other. Board power and board memory say
+-- Every sample of an allocated device, with its kind: 0 blind, 1 idle, 2 between the thresholds, 3
+-- from the exit threshold on, 4 signals contradict each other. The GPU's power and memory say
 -- nothing about one MIG instance.
 WITH gpu AS (
     SELECT
         unnest($numbers) AS number,
         unnest($clusters) AS cluster,
         unnest($devices) AS device,
-        unnest($boards) AS board,
+        unnest($whole_gpus) AS whole_gpu,
         unnest($half_tdp_w) AS half_tdp_w,
         unnest($context_w) AS context_w
 ),
 
-looks AS (
+readings AS (
     SELECT
         g.number,
-        g.board,
+        g.whole_gpu,
         g.half_tdp_w,
         g.context_w,
         s.ts,
@@ -25,8 +25,8 @@ looks AS (
         s.last_kernel_age_s,
         s.throttle_mask,
         coalesce(s.interval_s, 60) AS interval_s,
-        CASE WHEN g.board THEN s.power_w END AS power_w,
-        CASE WHEN g.board THEN s.energy_mj END AS energy_mj,
+        CASE WHEN g.whole_gpu THEN s.power_w END AS power_w,
+        CASE WHEN g.whole_gpu THEN s.energy_mj END AS energy_mj,
         greatest(s.pcie_tx_bps + s.pcie_rx_bps, s.nvlink_tx_bps + s.nvlink_rx_bps) AS traffic_bps,
         greatest(
             s.gr_engine_active, s.gpu_util_pct / 100, s.sm_active, s.tensor_active, s.fp64_active,
@@ -42,12 +42,12 @@ SELECT
     number::INTEGER AS device,
     epoch_us(ts) AS at,
     interval_s::DOUBLE AS interval_s,
-    1::INTEGER AS looks,
+    1::INTEGER AS samples,
     CASE
         WHEN activity IS null THEN 0
         WHEN gr_engine_active <= 0.010001 AND gpu_util_pct >= 10 THEN 4
         WHEN activity <= $threshold + 1e-6 AND power_w > half_tdp_w THEN 4
-        WHEN board AND gpu_util_pct >= 90 AND mem_used_bytes = 0 AND power_w <= context_w THEN 4
+        WHEN whole_gpu AND gpu_util_pct >= 90 AND mem_used_bytes = 0 AND power_w <= context_w THEN 4
         WHEN activity <= $threshold + 1e-6 THEN 1
         WHEN activity < $exit_threshold - 1e-6 THEN 2
         ELSE 3
@@ -60,4 +60,4 @@ SELECT
     last_kernel_age_s::FLOAT AS kernel_age_s,
     ((throttle_mask & 1) = 1)::TINYINT::FLOAT AS idle_clock,
     (mem_used_bytes > 268435456)::TINYINT::FLOAT AS context
-FROM looks
+FROM readings

@@ -1,4 +1,4 @@
-"""The thresholds of signals, and what the devices of a stretch showed."""
+"""The thresholds of signals, and the sums over the devices of a stretch."""
 
 from typing import Any
 
@@ -16,35 +16,35 @@ ACTIVITY_STEPS = tuple(
         "stretch_pods", "held_pods", "host_samples", "steady", "servers", "intervals",
     )
 )  # fmt: skip
-"""Steps of SQL that tell when the pods of stretches were active beside their devices."""
+"""Steps of SQL that return when the pods of stretches were active beside their devices."""
 
 CPU_SHARE = 0.05
-"""Cores per requested core, at or below which a pod is at rest.
+"""Cores per requested core, at or below which a host is quiescent.
 
 Source: telemetry-and-waste.md#idle, K3.
 """
 
 BYTES_S = 10_000
-"""Network or file system bytes a second, below which a pod is at rest.
+"""Network or file system bytes a second, below which a host is quiescent.
 
 Source: telemetry-and-waste.md#idle, K3.
 """
 
 HOST_US = 86_400 * MICRO
-"""A host is at rest where its means of so long are: a download long ago says nothing of today."""
+"""A host is quiescent by its means over so long: an earlier download is no evidence of activity."""
 
 AFTER_US = 1200 * MICRO
-"""Two looks at hosts after a stretch tell of its last moments; at most ten minutes apart."""
+"""Two host samples after a stretch cover its last minutes; they are at most ten minutes apart."""
 
 OWN_DOMAIN = "fallow."
 """Annotations that we do not know and that are meant for us forbid a verdict."""
 
 SKEW_US = 30 * MICRO
 MOVING = 0.10
-"""Share of looks with traffic above which bytes are said to move."""
+"""Share of samples with traffic above which bytes move."""
 
 HOST_ACTIVITY = 0.05
-"""Share of looks with a busy kernel or a served request above which somebody is at work."""
+"""Share of samples with a busy kernel or a served request above which the workload is in use."""
 
 SERVICES = frozenset({"idle_inference", "idle_workload"})
 """Kinds of findings about what serves or, for all we know, may serve.
@@ -74,14 +74,14 @@ def compute_most_cores(cpu_request_milli: int | None, settings: IdleSettings) ->
 
 
 def add_bands(
-    members: pl.DataFrame, known: pl.DataFrame, margin_w: float, *, on: list[str]
+    members: pl.DataFrame, bands: pl.DataFrame, margin_w: float, *, on: list[str]
 ) -> pl.DataFrame:
-    """Add `band_w`, `band` (its source) and `physics` per device, with the bands in `known`.
+    """Add `band_w`, `band` (its source) and `physics` per device, with the bands in `bands`.
 
-    Power above the band speaks against; within it, or one of the other signals, for.
+    Power above the band is a signal against idle; power within it, or another signal, is for it.
     """
     long_ago = pl.col("kernel_age_s") >= (pl.col("end") - pl.col("start")) / MICRO
-    said = pl.any_horizontal(
+    quiet = pl.any_horizontal(
         (pl.col("idle_clock") >= IDLE_CLOCK).fill_null(False),
         (pl.col("procs") == 0).fill_null(False),
         long_ago.fill_null(False),
@@ -89,13 +89,13 @@ def add_bands(
     within = pl.col("power_w") <= pl.col("band_w") + margin_w
     joined = members.with_columns(
         pl.col("power_w", "idle_clock", "procs", "kernel_age_s", "traffic", "low").fill_nan(None)
-    ).join(known, on=on, how="left")
+    ).join(bands, on=on, how="left")
     above = (pl.col("power_w") > pl.col("band_w") + BAND_STEP_W).fill_null(True)
     return joined.with_columns(
         works=(pl.col("low") >= LOW_SHARE).fill_null(False) & above,
         physics=pl.when(within.not_().fill_null(False))
         .then(pl.lit(False))
-        .when(within.fill_null(False) | said)
+        .when(within.fill_null(False) | quiet)
         .then(pl.lit(True))
         .otherwise(pl.lit(None, dtype=pl.Boolean)),
     )
@@ -105,13 +105,15 @@ def sum_by_device(members: pl.DataFrame) -> pl.DataFrame:
     """Sum the pieces of each device up per stretch (`span`): a minute of one is not a night."""
 
     def mean(name: str) -> pl.Expr:
-        known = pl.col(name).fill_nan(None)
-        return (known * pl.col("looks")).sum() / pl.col("looks").filter(known.is_not_null()).sum()
+        values = pl.col(name).fill_nan(None)
+        return (values * pl.col("samples")).sum() / pl.col("samples").filter(
+            values.is_not_null()
+        ).sum()
 
     length = pl.col("piece_end") - pl.col("piece_start")
     return members.group_by("span", "number", maintain_order=True).agg(
         pl.col("gpu_model", "interval_s", "instance").first(),
-        pl.col("looks", "idle_looks").sum(),
+        pl.col("samples", "idle_samples").sum(),
         *(mean(name).alias(name) for name in ("power_w", "traffic", "idle_clock", "low")),
         pl.col("procs").max(),
         pl.col("kernel_age_s").last(),
@@ -124,15 +126,15 @@ def sum_by_device(members: pl.DataFrame) -> pl.DataFrame:
 
 
 def sum_by_stretch(devices: pl.DataFrame) -> pl.DataFrame:
-    """Sum devices up per stretch (`span`): all must speak for idle, one against is enough."""
+    """Sum devices up per stretch (`span`): all must be for idle, one against is enough."""
     return devices.group_by("span", maintain_order=True).agg(
         against=(pl.col("physics") == False).any(),  # noqa: E712  (an expression)
         agreed=pl.col("physics").fill_null(False).all(),
         coverage=(
-            (pl.col("looks") * pl.col("interval_s") * MICRO).sum() / pl.col("length_us").sum()
+            (pl.col("samples") * pl.col("interval_s") * MICRO).sum() / pl.col("length_us").sum()
         ).clip(0, 1),
-        steady=pl.col("idle_looks").sum() / pl.col("looks").sum(),
-        looks=pl.col("looks").sum(),
+        steady=pl.col("idle_samples").sum() / pl.col("samples").sum(),
+        samples=pl.col("samples").sum(),
         stale=pl.col("still").any(),
         conflict=pl.col("contrary").any(),
         low=pl.col("works").any(),
@@ -141,7 +143,7 @@ def sum_by_stretch(devices: pl.DataFrame) -> pl.DataFrame:
         processes=pl.col("procs").max(),
         kernel_age_s=pl.col("kernel_age_s").min(),
         idle_clock=pl.col("idle_clock").min(),
-        bodiless=pl.col("instance").all(),
+        no_power_sensor=pl.col("instance").all(),
         band_w=pl.col("band_w").max(),
         band=pl.col("band").first(),
         gpu_us=pl.col("gpu_us").sum(),
@@ -151,15 +153,15 @@ def sum_by_stretch(devices: pl.DataFrame) -> pl.DataFrame:
 
 def read_protections(pods: list[dict[str, Any]]) -> tuple[bool, bool]:
     """Return whether an annotation forbids a verdict, and whether one forbids acting."""
-    found = {False: False, True: False}
+    forbids = {False: False, True: False}
     for pod in pods:
         noted = msgspec.json.decode(pod["annotations"]) if pod.get("annotations") else {}
         labels = msgspec.json.decode(pod["labels"]) if pod.get("labels") else {}
-        said = read_stored_pod(noted)
-        for name, value in {**said, **select_protections(labels, said)}.items():
+        stored = read_stored_pod(noted)
+        for name, value in {**stored, **select_protections(labels, stored)}.items():
             row = annotations().get(name)
             if row is not None and row.veto and row.protects(value):
-                found[row.veto == "verdict"] = True
+                forbids[row.veto == "verdict"] = True
             elif row is None and name.startswith(OWN_DOMAIN) and name not in notes():
-                found[True] = True
-    return found[True], found[False]
+                forbids[True] = True
+    return forbids[True], forbids[False]

@@ -1,10 +1,10 @@
--- How many samples the window has, how many the rollups say it had, and the time whose states the
+-- How many samples the window has, how many its rollups were made of, and the time whose states the
 -- accounting step has written.
 SELECT
     (
         SELECT count(*) FROM sample
         WHERE ts >= $since AND ts < $until
-    ) AS looks,
+    ) AS samples,
     (
         SELECT coalesce(sum(n), 0) FROM rollup_5m
         WHERE bucket >= $since AND bucket < $until

@@ -1,6 +1,6 @@
 """From idle runs of devices to idle stretches of workloads: all devices, all replicas.
 
-Every frame here has moments in microseconds. A workload is idle while every device it holds is
+Every frame here has times in microseconds. A workload is idle while every device it holds is
 in an idle run, and partly idle while some are (telemetry-and-waste.md#idle, multi-GPU).
 """
 
@@ -44,15 +44,17 @@ def merge_holds(holds: pl.DataFrame) -> pl.DataFrame:
         pl.col("step", "share").cum_sum().over("owner", "number"),
         end=pl.col("at").shift(-1).over("owner", "number"),
     )
-    held = edges.filter(pl.col("step") > 0).with_columns(share=pl.col("share").clip(0, 1).round(9))
-    return held.select("owner", "number", start="at", end="end", share="share")
+    merged = edges.filter(pl.col("step") > 0).with_columns(
+        share=pl.col("share").clip(0, 1).round(9)
+    )
+    return merged.select("owner", "number", start="at", end="end", share="share")
 
 
-def find_rows(looks: DeviceSamples, cut: pl.DataFrame) -> tuple[Any, Any]:
+def find_rows(samples: DeviceSamples, cut: pl.DataFrame) -> tuple[Any, Any]:
     """Return the first row of each piece and the row after its last."""
-    origin = int(looks.at.min())
-    wide = int(looks.at.max()) - origin + 2
-    key = looks.device * wide + (looks.at - origin)
+    origin = int(samples.at.min())
+    wide = int(samples.at.max()) - origin + 2
+    key = samples.device * wide + (samples.at - origin)
     device = cut["number"].to_numpy()
     start = np.clip(cut["start"].to_numpy() - origin, 0, wide - 1)
     end = np.clip(cut["end"].to_numpy() - origin, 0, wide - 1)
@@ -62,11 +64,11 @@ def find_rows(looks: DeviceSamples, cut: pl.DataFrame) -> tuple[Any, Any]:
 
 
 def sum_samples(
-    looks: DeviceSamples, low: Any, high: Any, *, running: bool = False
+    samples: DeviceSamples, low: Any, high: Any, *, running: bool = False
 ) -> dict[str, Any]:
-    """Sum up what was seen from each row `low` to the one before `high`: see `pieces`.
+    """Sum up the samples from each row `low` to the one before `high`: see `pieces`.
 
-    `running`: a device's own floor of traffic is the least it had shown by each look, not the
+    `running`: a device's own floor of traffic is the least it had shown by each sample, not the
     least it ever shows.
     """
 
@@ -81,19 +83,19 @@ def sum_samples(
     def mean(values: Any) -> Any:
         if is_absent(values):
             return _make_missing(low)
-        known = ~np.isnan(values)
-        if known.all():
+        present = ~np.isnan(values)
+        if present.all():
             n = (high - low).astype(np.float64)
             return np.divide(over(values), n, out=_make_missing(n), where=n > 0)
-        n = over(known)
-        return np.divide(over(np.where(known, values, 0.0)), n, out=_make_missing(n), where=n > 0)
+        n = over(present)
+        return np.divide(over(np.where(present, values, 0.0)), n, out=_make_missing(n), where=n > 0)
 
-    m = {name: looks.measures[name] for name in MEASURES}
+    m = {name: samples.measures[name] for name in MEASURES}
     power = mean(m["power_w"])
-    energy_w, during, still = _sum_energy(looks, low, high)
-    if looks.still is not None:
-        readings = over(looks.looks)
-        constant = looks.still[np.minimum(low, len(looks) - 1)] == POWER_STILL
+    energy_w, during, still = _sum_energy(samples, low, high)
+    if samples.still is not None:
+        readings = over(samples.looks)
+        constant = samples.still[np.minimum(low, len(samples) - 1)] == POWER_STILL
         still |= constant & (readings >= STILL_READINGS - 1)
     # A gauge misses bursts between its readings, a counter misses nothing: less than the gauge
     # showed is a fault of the telemetry.
@@ -105,15 +107,15 @@ def sum_samples(
         activity = np.where(np.isnan(activity), np.nan, activity >= LOW_ACTIVITY)
     traffic, procs = m["traffic_bps"], m["procs"]
     if not is_absent(traffic):
-        above = traffic - _find_floor(looks, traffic, running=running)
+        above = traffic - _find_floor(samples, traffic, running=running)
         traffic = np.where(np.isnan(above), np.nan, above > TRAFFIC_BPS)
     if not is_absent(procs):
         procs = np.where(np.isnan(procs), np.nan, procs > 0)
     final = np.maximum(high - 1, 0)
     return {
-        "looks": over(looks.looks),
-        "idle_looks": over(np.where(looks.kind == IDLE, looks.looks, 0)),
-        "interval_s": looks.interval_s[np.minimum(low, len(looks) - 1)],
+        "samples": over(samples.looks),
+        "idle_samples": over(np.where(samples.kind == IDLE, samples.looks, 0)),
+        "interval_s": samples.interval_s[np.minimum(low, len(samples) - 1)],
         "power_w": np.where(np.isnan(energy_w), power, energy_w),
         "traffic": mean(traffic),
         "procs": mean(procs),
@@ -122,16 +124,16 @@ def sum_samples(
         "still": still,
         "contrary": contrary,
         "low": mean(activity),
-        "silent_us": _silent(looks, low, high),
+        "silent_us": _silent(samples, low, high),
     }
 
 
-def _silent(looks: DeviceSamples, low: Any, high: Any) -> Any:
-    """Return the microseconds that no sample speaks for, as the ledger counts them: unknown."""
-    spoken = looks.speaks * SPEAKS
-    if looks.bucketed:
-        spoken = np.minimum(looks.speaks, looks.looks * looks.interval_s * MICRO * SPEAKS)
-    gap = np.maximum(np.diff(looks.at, append=looks.at[-1:]) - spoken, 0.0)
+def _silent(samples: DeviceSamples, low: Any, high: Any) -> Any:
+    """Return the microseconds in which no sample is valid: the ledger counts them as unknown."""
+    spoken = samples.speaks * SPEAKS
+    if samples.bucketed:
+        spoken = np.minimum(samples.speaks, samples.looks * samples.interval_s * MICRO * SPEAKS)
+    gap = np.maximum(np.diff(samples.at, append=samples.at[-1:]) - spoken, 0.0)
     total = np.concatenate([[0.0], np.cumsum(gap)])
     return total[np.maximum(high - 1, low)] - total[low]
 
@@ -145,36 +147,36 @@ def _make_missing(like: Any) -> Any:
     return np.full(len(like), np.nan)
 
 
-def _find_floor(looks: DeviceSamples, values: Any, *, running: bool) -> Any:
-    """Return, per look, the least value its device showed: monitoring itself moves bytes."""
-    begins = np.flatnonzero(np.diff(looks.device, prepend=-1))
+def _find_floor(samples: DeviceSamples, values: Any, *, running: bool) -> Any:
+    """Return, per sample, the least value its device showed: monitoring itself moves bytes."""
+    begins = np.flatnonzero(np.diff(samples.device, prepend=-1))
     if running:
         return np.concatenate([np.fmin.accumulate(v) for v in np.split(values, begins[1:])])
     least = np.fmin.reduceat(values, begins)
     return np.repeat(least, np.diff(np.append(begins, len(values))))
 
 
-def _sum_energy(looks: DeviceSamples, low: Any, high: Any) -> tuple[Any, Any, Any]:
+def _sum_energy(samples: DeviceSamples, low: Any, high: Any) -> tuple[Any, Any, Any]:
     """Return mean watts from the energy counter, over how many seconds, and whether it stood still.
 
-    Raw looks carry the counter, buckets the energy used in them. A counter that drops counts
-    from zero.
+    Raw samples have the counter, buckets the energy used in them. A counter that drops counts
+        from zero.
     """
-    energy = looks.measures["energy_mj"].astype(np.float64, copy=False)
+    energy = samples.measures["energy_mj"].astype(np.float64, copy=False)
     if is_absent(energy):
         return _make_missing(low), np.zeros(len(low)), np.zeros(len(low), dtype=bool)
-    if looks.bucketed:
-        used, seconds = energy, looks.speaks / MICRO
+    if samples.bucketed:
+        used, seconds = energy, samples.speaks / MICRO
         begin = low
     else:
         step = np.diff(energy, prepend=np.nan)
         used = np.where(step >= 0, step, np.where(np.isnan(step), np.nan, energy))
-        seconds = np.diff(looks.at, prepend=0) / MICRO
+        seconds = np.diff(samples.at, prepend=0) / MICRO
         begin = np.minimum(low + 1, high)
-    known = ~np.isnan(used)
-    total = np.concatenate([[0.0], np.cumsum(np.where(known, used, 0.0))])
-    spent = np.concatenate([[0.0], np.cumsum(np.where(known, seconds, 0.0))])
-    millijoules, during = total[high] - total[begin], spent[high] - spent[begin]
+    present = ~np.isnan(used)
+    total = np.concatenate([[0.0], np.cumsum(np.where(present, used, 0.0))])
+    elapsed = np.concatenate([[0.0], np.cumsum(np.where(present, seconds, 0.0))])
+    millijoules, during = total[high] - total[begin], elapsed[high] - elapsed[begin]
     flat = (during >= STILL_S) & (millijoules <= 0)
     watts = np.divide(
         millijoules / 1000, during, out=_make_missing(low), where=(during > 0) & ~flat
@@ -183,7 +185,7 @@ def _sum_energy(looks: DeviceSamples, low: Any, high: Any) -> tuple[Any, Any, An
 
 
 STILL_S = 600
-"""A board that is powered uses energy; a counter still for 10 minutes repeats an old value."""
+"""A GPU that is powered uses energy; a counter still for 10 minutes repeats an old value."""
 
 
 def find_stretches(cut: pl.DataFrame, holds: pl.DataFrame) -> pl.DataFrame:
@@ -194,12 +196,12 @@ def find_stretches(cut: pl.DataFrame, holds: pl.DataFrame) -> pl.DataFrame:
     """
     edges = pl.concat(
         [
-            _count_edges(holds, held=1, idle=0),
-            _count_edges(cut, held=0, idle=1),
+            _count_edges(holds, allocated=1, idle=0),
+            _count_edges(cut, allocated=0, idle=1),
         ]
     )
     touched = edges.join(cut.select("owner").unique(), on="owner", how="semi")
-    sums = ["held", "idle", "gpus"]
+    sums = ["allocated", "idle", "gpus"]
     sweep = touched.group_by("owner", "at").agg(pl.col(sums).sum()).sort("owner", "at")
     sweep = sweep.with_columns(
         pl.col(sums).cum_sum().over("owner"), until=pl.col("at").shift(-1).over("owner")
@@ -207,7 +209,7 @@ def find_stretches(cut: pl.DataFrame, holds: pl.DataFrame) -> pl.DataFrame:
     sweep = sweep.with_columns(
         state=pl.when(pl.col("idle") == 0)
         .then(pl.lit("other"))
-        .when(pl.col("idle") >= pl.col("held"))
+        .when(pl.col("idle") >= pl.col("allocated"))
         .then(pl.lit("idle"))
         .otherwise(pl.lit("partly idle"))
     )
@@ -216,19 +218,19 @@ def find_stretches(cut: pl.DataFrame, holds: pl.DataFrame) -> pl.DataFrame:
         pl.col("owner", "state").first(),
         start=pl.col("at").min(),
         end=pl.col("until").max(),
-        devices=pl.col("held").max(),
+        devices=pl.col("allocated").max(),
         idle=pl.col("idle").max(),
         gpu_us=((pl.col("until") - pl.col("at")) * pl.col("gpus")).sum(),
     )
     return out.filter(pl.col("state") != "other").drop("run")
 
 
-def _count_edges(frame: pl.DataFrame, *, held: int, idle: int) -> pl.DataFrame:
+def _count_edges(frame: pl.DataFrame, *, allocated: int, idle: int) -> pl.DataFrame:
     gpus = pl.col("gpus") if idle else pl.lit(0.0)
     return pl.concat(
         [
-            frame.select("owner", at="start", held=held, idle=idle, gpus=gpus),
-            frame.select("owner", at="end", held=-held, idle=-idle, gpus=-gpus),
+            frame.select("owner", at="start", allocated=allocated, idle=idle, gpus=gpus),
+            frame.select("owner", at="end", allocated=-allocated, idle=-idle, gpus=-gpus),
         ]
     )
 

@@ -23,13 +23,15 @@ def find_stretches(
 ) -> pl.DataFrame:
     """Return when workloads idled: span, owner, start, end, state, devices (allocated).
 
-    `least`: microseconds of the shortest, by state (`idle`, `partly idle`) that is asked for.
+    `least`: microseconds of the shortest, by state (`idle`, `partly idle`) that is wanted.
     """
-    found = spans.find_stretches(whole, merged)
+    candidates = spans.find_stretches(whole, merged)
     shortest = pl.col("state").replace_strict(least, default=None, return_dtype=pl.Int64)
-    found = found.filter(pl.col("end") - pl.col("start") >= shortest)
-    found = found.select("owner", "start", "end", "state", "devices").sort("owner", "start")
-    return found.with_row_index("span").with_columns(pl.col("span").cast(pl.Int64))
+    candidates = candidates.filter(pl.col("end") - pl.col("start") >= shortest)
+    candidates = candidates.select("owner", "start", "end", "state", "devices").sort(
+        "owner", "start"
+    )
+    return candidates.with_row_index("span").with_columns(pl.col("span").cast(pl.Int64))
 
 
 def read_compute_shares(
@@ -57,33 +59,35 @@ def read_compute_shares(
 
 
 def keep_beside_busy(
-    views: Views, chosen: source.SampleQuery, found: pl.DataFrame, whole: pl.DataFrame,
+    views: Views, chosen: source.SampleQuery, candidates: pl.DataFrame, whole: pl.DataFrame,
     merged: pl.DataFrame,
 ) -> pl.DataFrame:  # fmt: skip
     """Drop partly idle stretches in which no other device was seen to compute."""
-    partly = found.filter(pl.col("state") == "partly idle").select("span", "owner", "start", "end")
+    partly = candidates.filter(pl.col("state") == "partly idle").select(
+        "span", "owner", "start", "end"
+    )
     if partly.is_empty():
-        return found
+        return candidates
     idle = join_overlapping(partly, whole).select("span", "number").unique()
     others = join_overlapping(partly, merged).join(idle, on=["span", "number"], how="anti")
     busy = {
         row["span"]
         for row in read_compute_shares(views, chosen, others)
-        if row["looks"] and (row["busy"] or 0) / row["looks"] >= BUSY_SHARE
+        if row["samples"] and (row["busy"] or 0) / row["samples"] >= BUSY_SHARE
     }
-    return found.filter((pl.col("state") == "idle") | pl.col("span").is_in(list(busy)))
+    return candidates.filter((pl.col("state") == "idle") | pl.col("span").is_in(list(busy)))
 
 
-def list_members(found: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
+def list_members(candidates: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
     """Return which pieces each stretch is made of: span, piece, start, end, run_start, ripe."""
     pieces = whole.select("owner", "piece", "run_start", "ripe", begin="start", finish="end")
-    both = found.join(pieces, on="owner")
+    both = candidates.join(pieces, on="owner")
     both = both.filter((pl.col("finish") > pl.col("start")) & (pl.col("begin") < pl.col("end")))
     return both.select("span", "piece", "run_start", "ripe", start="begin", end="finish")
 
 
 def list_at_times(
-    found: pl.DataFrame, made_of: pl.DataFrame, at: pl.DataFrame, moments: Ints, *,
+    candidates: pl.DataFrame, made_of: pl.DataFrame, at: pl.DataFrame, times: Ints, *,
     least: Mapping[str, int], slack_us: int | None,
 ) -> pl.DataFrame:  # fmt: skip
     """Return what was known of each stretch at each time: span, owner, state, devices, k, ...
@@ -92,22 +96,22 @@ def list_at_times(
     idle. Those that ended longer than the slack before a time are over, and left out; without a
     slack they are kept.
     """
-    least_us = found["state"].replace_strict(least, return_dtype=pl.Int64).to_numpy()
-    low = np.searchsorted(moments, found["start"].to_numpy() + least_us, side="left")
-    high = np.full_like(low, len(moments))
+    least_us = candidates["state"].replace_strict(least, return_dtype=pl.Int64).to_numpy()
+    low = np.searchsorted(times, candidates["start"].to_numpy() + least_us, side="left")
+    high = np.full_like(low, len(times))
     if slack_us is not None:
-        high = np.searchsorted(moments, found["end"].to_numpy() + slack_us, side="right")
+        high = np.searchsorted(times, candidates["end"].to_numpy() + slack_us, side="right")
     high = np.maximum(high, low)
     k = list_ranges(low, high)
-    rows = found[np.repeat(np.arange(found.height), high - low)].with_columns(
-        k=pl.Series(k, dtype=pl.Int64), at=pl.Series(moments[k])
+    rows = candidates[np.repeat(np.arange(candidates.height), high - low)].with_columns(
+        k=pl.Series(k, dtype=pl.Int64), at=pl.Series(times[k])
     )
     ends = pl.concat(
         [
             made_of.select("span", "piece")
             .join(at.select("piece", "k", "end"), on="piece")
             .select("span", "k", "end"),
-            _find_unripe(made_of, moments),
+            _find_unripe(made_of, times),
         ]
     )
     first = ends.group_by("span", "k").agg(pl.col("end").min().alias("seen"))
@@ -115,17 +119,17 @@ def list_at_times(
         end=pl.min_horizontal("end", "at", "seen")
     )
     shortest = pl.col("state").replace_strict(least, return_dtype=pl.Int64)
-    kept = pl.col("end") - pl.col("start") >= shortest
+    long_enough = pl.col("end") - pl.col("start") >= shortest
     if slack_us is not None:
-        kept &= pl.col("end") >= pl.col("at") - slack_us
+        long_enough &= pl.col("end") >= pl.col("at") - slack_us
     named = ("span", "owner", "state", "devices", "k", "start", "end", "at")
-    return rows.filter(kept).select(named).sort("span", "k")
+    return rows.filter(long_enough).select(named).sort("span", "k")
 
 
-def _find_unripe(made_of: pl.DataFrame, moments: Ints) -> pl.DataFrame:
-    """Return where runs too short to be known at a moment end the stretch."""
-    low = np.searchsorted(moments, made_of["start"].to_numpy(), side="right")
-    high = np.maximum(np.searchsorted(moments, made_of["ripe"].to_numpy(), side="right"), low)
+def _find_unripe(made_of: pl.DataFrame, times: Ints) -> pl.DataFrame:
+    """Return where runs too short to be known at a time end the stretch."""
+    low = np.searchsorted(times, made_of["start"].to_numpy(), side="right")
+    high = np.maximum(np.searchsorted(times, made_of["ripe"].to_numpy(), side="right"), low)
     k = pl.Series("k", list_ranges(low, high), dtype=pl.Int64)
     rows = made_of[np.repeat(np.arange(made_of.height), high - low)]
     return rows.select("span", k, end="start")
@@ -134,11 +138,11 @@ def _find_unripe(made_of: pl.DataFrame, moments: Ints) -> pl.DataFrame:
 def join_pieces(
     rows: pl.DataFrame, made_of: pl.DataFrame, whole: pl.DataFrame, at: pl.DataFrame
 ) -> pl.DataFrame:
-    """Return the pieces of each row (stretch and moment) with their sums as of the moment.
+    """Return the pieces of each row (stretch and time) with their sums as of that time.
 
     `rows` has row, span, k, start, end, at. Adds number, share, gpus, gpu_model, piece_start,
-    piece_end, and clips start and end to the piece; `seen` is the share of it that samples speak
-    for (0-1) and `overlap` its microseconds between start and end: the rest is unknown in the
+    piece_end, and clips start and end to the piece; `seen` is the share of it in which samples
+    are valid (0-1) and `overlap` its microseconds between start and end: the rest is unknown in the
     ledger, and no waste.
     """
     facts = whole.select("piece", "number", "share", "gpus", "gpu_model", "instance", *SUMS)

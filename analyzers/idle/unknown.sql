@@ -1,4 +1,4 @@
--- GPU-hours that workloads held while telemetry was missing or contradicted itself.
+-- GPU-hours allocated to workloads while telemetry was missing or contradicted itself.
 SELECT
     cluster,
     namespace,

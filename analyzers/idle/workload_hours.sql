@@ -1,6 +1,6 @@
--- The hours in which workloads held devices, and whether they were active in them: a device from
--- the exit threshold on, a busy kernel or one that ran something, or served requests.
-WITH held AS (
+-- The hours in which workloads had devices allocated, and whether they were active in them: a
+-- device from the exit threshold on, a busy kernel or one that ran something, or served requests.
+WITH device_hours AS (
     SELECT
         a.cluster,
         a.namespace,
@@ -66,7 +66,7 @@ SELECT
     h.workload,
     epoch_us(h.bucket) AS hour,
     h.computes OR i.bucket IS NOT null AS active
-FROM held AS h
+FROM device_hours AS h
 LEFT JOIN intents AS i
     ON
         h.cluster = i.cluster AND h.namespace = i.namespace

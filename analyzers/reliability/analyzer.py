@@ -128,7 +128,7 @@ class ReliabilityAnalyzer:
 
     def _nodes(self, site: FailureRecords, window: Window) -> Iterator[Finding]:
         for place, sick in sorted(site.sick.items()):
-            guards = site.guards(place) if site.budgets.known(place[0]) else None
+            guards = site.guards(place) if site.budgets.is_polled(place[0]) else None
             node, away_ = site.nodes.get(place), site.away.get(place)
             yield build_sick_node(place, sick, away_, node, guards, window)
         for row in site.missing:

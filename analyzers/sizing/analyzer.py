@@ -27,7 +27,7 @@ from analyzers.sizing.requests import find_oversized, find_unknown, list_settled
 from analyzers.sizing.symptoms import Symptom, is_interactive
 from analyzers.sizing.usage import sum_workloads
 from analyzers.work import (
-    HELD,
+    ALLOCATED,
     OWNER,
     WorkloadCosts,
     build_subject,
@@ -106,7 +106,7 @@ class SizingAnalyzer:
         """Return workloads with enough work to judge; `thin` where it was held longer than used."""
         least = self.settings.least_gpu_hours
         made = sum_workloads(rows)
-        ledger = (costs.total(owner, HELD) for owner in made.select(OWNER).iter_rows())
+        ledger = (costs.total(owner, ALLOCATED) for owner in made.select(OWNER).iter_rows())
         held = pl.Series("held_h", [a.gpu_hours if a else None for a in ledger], pl.Float64)
         made = made.with_columns(held).with_columns(held_h=pl.max_horizontal("held_h", "work_h"))
         worked = pl.col("longest_s") >= min(least, get_limit("thin_hours")) * 3600

@@ -4,7 +4,7 @@ from typing import Any
 
 from analyzers.sizing.limits import get_limit
 from analyzers.sizing.symptoms import Row, Symptom, describe_power
-from analyzers.work import HELD
+from analyzers.work import ALLOCATED
 from fallow.settings import SizingSettings
 
 
@@ -70,6 +70,6 @@ def build_smaller(row: Row, options: list[tuple[str, float, dict[str, Any]]]) ->
             "most, which bounds the need from above",
             "physics": describe_power(row),
         },
-        states=HELD,
+        states=ALLOCATED,
         advice=tuple(options),
     )

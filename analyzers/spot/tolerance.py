@@ -115,7 +115,7 @@ def _describe_budget(budgets: DisruptionBudgets, owner: Owner, labels: str | Non
     covering = budgets.of(owner[0], owner[1], labels)
     if covering:
         return "; ".join(f"{b.name}: {b.wants}" for b in covering)
-    return NO_BUDGET if budgets.known(owner[0]) else "not collected"
+    return NO_BUDGET if budgets.is_polled(owner[0]) else "not collected"
 
 
 def _count_concurrent(pods: pl.DataFrame) -> dict[Owner, int]:

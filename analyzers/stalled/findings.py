@@ -6,7 +6,7 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from analyzers.money import SMALLEST
 from analyzers.stalled.gangs import QuietStretch, TrainingJob
 from analyzers.stalled.judge import StalledJob
-from analyzers.work import HELD, MOST_NAMED, WorkloadCosts
+from analyzers.work import ALLOCATED, MOST_NAMED, WorkloadCosts
 from fallow.models import Finding, State, Subject, finding_id
 from fallow.window import Window, format_duration
 
@@ -81,7 +81,7 @@ def build_subject(job: TrainingJob, quiet: tuple[QuietStretch, ...]) -> Subject:
 def _compute_usd(costs: WorkloadCosts, subject: Subject, hours: float) -> Decimal | None:
     """Return what the hours cost at the job's own price per GPU-hour; None = it has none."""
     owner = subject.cluster, subject.namespace, subject.workload_kind, subject.workload
-    total = costs.total(owner, HELD)
+    total = costs.total(owner, ALLOCATED)
     if total is None or total.usd is None or not total.gpu_hours:
         return None
     share = Decimal(repr(hours)) / Decimal(repr(total.gpu_hours))

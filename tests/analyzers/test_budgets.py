@@ -75,4 +75,4 @@ def test_a_budget_covers_pods_of_its_own_namespace_and_labels(views: Memory) -> 
 def test_that_no_budget_is_there_is_known_only_where_somebody_looked(
     views: Memory, rows: list[dict[str, Any]], looked: bool, known: bool
 ) -> None:
-    assert read(views, *rows, looked=looked).known("c") is known
+    assert read(views, *rows, looked=looked).is_polled("c") is known

@@ -21,18 +21,18 @@ SURE = IdleSignals(physics=True, host=True, intent=True)
 
 def test_the_table_names_every_flag_a_witness_record_has() -> None:
     named = {f.name for f in msgspec.structs.fields(IdleSignals)}
-    assert named == {"compute", "physics", "host", "intent", "bodiless", "low", *FLAGS}
+    assert named == {"compute", "physics", "host", "intent", "no_power_sensor", "low", *FLAGS}
 
 
 def test_any_doubt_forbids_acting_in_every_combination() -> None:
     for size in (1, 2):
         for flags in itertools.combinations(FLAGS, size):
-            for physics, host, intent, bodiless in itertools.product(TRI, TRI, TRI, (True, False)):
+            for physics, host, intent, mig in itertools.product(TRI, TRI, TRI, (True, False)):
                 doubted = IdleSignals(
                     physics=physics,
                     host=host,
                     intent=intent,
-                    bodiless=bodiless,
+                    no_power_sensor=mig,
                     **dict.fromkeys(flags, True),
                 )
                 judged = judge_signals(doubted)
@@ -50,7 +50,7 @@ def test_acting_needs_compute_physics_and_host_or_intent() -> None:
 
 def test_acting_on_mig_instances_needs_host_and_intent_where_physics_is_silent() -> None:
     for compute, physics, host, intent in itertools.product((True, False), TRI, TRI, TRI):
-        judged = judge_signals(IdleSignals(compute, physics, host, intent, bodiless=True))
+        judged = judge_signals(IdleSignals(compute, physics, host, intent, no_power_sensor=True))
         against = physics is False or host is False or intent is False
         sure = (host or intent) if physics else (host and intent)
         assert judged.actionable is bool(compute and sure and not against)

@@ -1,5 +1,5 @@
--- Each look at those pods on their hosts, and whether it shows work. The looks until $after_us
--- after a stretch tell of its last moments: a mean over the device's own interval hides what began
+-- Each host sample of those pods, and whether it shows work. The samples until $after_us after a
+-- stretch cover its last minutes: a mean over the device's own interval hides activity that began
 -- late in it.
 SELECT
     a.piece,

@@ -1,4 +1,4 @@
--- Each look at those pods' notebook servers, with the one before it.
+-- Each sample of those pods' notebook servers, with the time of the one before it.
 SELECT
     a.span,
     a.start_at,

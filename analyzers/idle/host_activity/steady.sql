@@ -1,4 +1,4 @@
--- Each look with the two before it: CPU, network or files count in two looks in a row.
+-- Each sample with the two before it: CPU, network or files count in two samples in a row.
 SELECT
     span,
     ts,

@@ -1,4 +1,4 @@
--- The idle stretches asked about, one row per pod of each: a JSON list, with moments in
+-- The requested idle stretches, one row per pod of each: a JSON list, with times in
 -- microseconds.
 SELECT
     h.span,

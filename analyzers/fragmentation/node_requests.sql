@@ -1,10 +1,10 @@
--- What the pods of each node asked for at each moment. Where nobody looks at devices, pods that
--- have a node and have not ended are there, and all that an imported placement placed.
-WITH moments AS (
+-- What the pods of each node requested at each time. Where no exporter reports devices, the pods
+-- that have a node and have not ended count, and all that an imported placement placed.
+WITH times AS (
     SELECT
         unnest($clusters) AS cluster,
         unnest($nths) AS nth,
-        unnest($moments) AS moment,
+        unnest($times) AS at,
         unnest($stills) AS still
 ),
 
@@ -31,13 +31,13 @@ SELECT
     l.node,
     sum(l.cpu_milli)::BIGINT AS cpu_milli,
     sum(l.memory_bytes)::BIGINT AS memory_bytes
-FROM moments AS m
+FROM times AS m
 INNER JOIN lives AS l
     ON
         m.cluster = l.cluster
         AND (
             m.still AND NOT l.ended
-            OR NOT m.still AND m.moment >= l.from_at AND m.moment < l.to_at
+            OR NOT m.still AND m.at >= l.from_at AND m.at < l.to_at
         )
 GROUP BY m.nth, l.cluster, l.node
 ORDER BY l.cluster, l.node, m.nth

@@ -1,4 +1,4 @@
--- The clusters whose disruption budgets somebody could read lately, though there may be none.
+-- The clusters whose disruption budgets were polled lately, though there may be none.
 SELECT DISTINCT cluster
 FROM scrape
 WHERE

@@ -1,5 +1,5 @@
--- When the pods of stretches were at work beside their devices, and when that was known: one row
--- per look or activity.
+-- When the pods of stretches were active beside their devices, and when that was known: one row
+-- per host sample or activity.
 SELECT
     span,
     epoch_us(from_at) AS from_us,

@@ -1,7 +1,7 @@
--- The moments at which each cluster is looked at: the last ones of $parts equal parts of the time
--- in which its devices were seen. Nobody ever looked at the devices of a `still` cluster: its
--- nodes and pods are one picture, whatever the window.
-WITH known AS (
+-- The times at which each cluster is measured: the ends of $parts equal parts of the time in which
+-- its devices were seen. The devices of a `still` cluster were never seen: its nodes and pods are
+-- measured once, whatever the window.
+WITH clusters AS (
     SELECT cluster FROM node
     UNION
     SELECT cluster FROM device
@@ -16,7 +16,7 @@ seen AS (
         n.cluster,
         min(d.first_seen) AS first_seen,
         max(d.last_seen) AS last_seen
-    FROM known AS n
+    FROM clusters AS n
     LEFT JOIN device AS d ON n.cluster = d.cluster
     GROUP BY n.cluster
 ),
@@ -34,7 +34,7 @@ SELECT
     cluster,
     true AS still,
     1 AS nth,
-    $until AS moment
+    $until AS at
 FROM spans
 WHERE still
 UNION ALL
@@ -42,7 +42,7 @@ SELECT
     s.cluster,
     false AS still,
     p.nth,
-    s.from_at + (s.to_at - s.from_at) * (p.nth / $parts) - INTERVAL 1 MICROSECOND AS moment
+    s.from_at + (s.to_at - s.from_at) * (p.nth / $parts) - INTERVAL 1 MICROSECOND AS at
 FROM spans AS s
 CROSS JOIN parts AS p
 WHERE NOT s.still AND s.from_at < s.to_at
