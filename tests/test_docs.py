@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from pydantic import BaseModel
 
 from actions.policy.keys import schema
 from fallow.settings import _RESERVED, Settings
-from runtime.cli.app import build
+from runtime.cli.app import build_whole
 from runtime.cli.options import GLOBALS
 from runtime.generators.reference import KINDS, actions_page, cli_page, policies_page, settings_page
 from runtime.service.metrics import metrics
@@ -74,7 +73,7 @@ def _all_commands() -> Iterator[tuple[str, Any]]:
             else:
                 yield " ".join((*words, name)), command
 
-    return under(typer.main.get_command(build()), ())
+    return under(build_whole(), ())
 
 
 def test_every_setting_is_documented() -> None:

@@ -13,7 +13,7 @@ import typer
 from fallow.settings import Settings
 from fallow.window import parse_duration
 from runtime.cli import run
-from runtime.cli.app import build
+from runtime.cli.app import build_whole
 from runtime.experiments import demo
 from runtime.operations import plans
 from warehouse.lake import Warehouse
@@ -104,7 +104,7 @@ def test_every_module_and_target_that_a_page_runs_is_there(page: Path) -> None:
 @cache
 def command_line() -> Any:
     """Return the whole command line."""
-    return typer.main.get_command(build())
+    return build_whole()
 
 
 def lines() -> Iterator[Line]:

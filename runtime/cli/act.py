@@ -1,19 +1,26 @@
 """`fallow apply`, `undo`, `approve`, `keep`, `freeze`, `thaw` and `actions`."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from actions.journal import JournalState
+from actions.journal.warehouse_copy import copy_journal, read_copied_hashes
+from actions.loop.actor import approve as agree
+from fallow.errors import FallowError, UsageError
+from fallow.window import parse_duration
 from runtime.cli.options import CommandRun, Output, command
+from runtime.operations import live_actor, plans
+from runtime.rendering import action_tables
 
 if TYPE_CHECKING:
     from datetime import timedelta
-    from pathlib import Path
 
     from actions.cluster.client import KubeClient
-    from actions.journal import JournalState
     from actions.loop.actor import Actor
     from actions.loop.protocols import TurnReport
     from fallow.settings import Settings
@@ -53,8 +60,6 @@ def apply(
 
     A dry run asks the cluster whether it would take each write, and writes nothing.
     """
-    from runtime.operations import live_actor, plans  # noqa: PLC0415
-
     settings = run.settings()
     rules = plans.load_policies(settings, _paths(policies))
     cluster = live_actor.connect_cluster(settings)
@@ -85,8 +90,6 @@ def undo(
     by: By = None,
 ) -> None:
     """Give back what an action took: exactly, once, and only if nobody changed it since."""
-    from runtime.operations import live_actor  # noqa: PLC0415
-
     settings = run.settings()
     with _record(run, settings, write=True, by=by, needed=True) as record:
         actor = live_actor.actor(
@@ -108,8 +111,6 @@ def approve(
     by: By = None,
 ) -> None:
     """Agree to an action that waits for approval. Whoever asked for it cannot."""
-    from actions.loop.actor import approve as agree  # noqa: PLC0415
-
     settings = run.settings()
     with _record(run, settings, write=True, by=by, needed=True) as record:
         request_id = agree(record, request, record.journal.actor)
@@ -124,9 +125,6 @@ def keep(
     by: By = None,
 ) -> None:
     """Keep a workload from being stopped for a while: an annotation, written as yourself."""
-    from fallow.window import parse_duration  # noqa: PLC0415
-    from runtime.operations import live_actor  # noqa: PLC0415
-
     settings = run.settings()
     until = run.now() + parse_duration(duration)
     cluster = live_actor.connect_cluster(settings)
@@ -142,10 +140,6 @@ def freeze(
     by: By = None,
 ) -> int:
     """Stop everything that acts, within one turn: the kill switch."""
-    from actions.journal import JournalState  # noqa: PLC0415
-    from fallow.errors import FallowError  # noqa: PLC0415
-    from runtime.operations import live_actor  # noqa: PLC0415
-
     settings = run.settings()
     failures: list[str] = []
     try:
@@ -165,8 +159,6 @@ def freeze(
 
 def thaw(run: CommandRun, *, by: By = None) -> int:
     """Allow acting again, once every switch is off."""
-    from runtime.operations import live_actor  # noqa: PLC0415
-
     settings = run.settings()
     with _record(run, settings, write=True, by=by) as record:
         switch = live_actor.kill_switch(settings, record, _cluster_or_none(run, settings))
@@ -187,8 +179,6 @@ def actions(
     ] = False,
 ) -> int:
     """List what was done, what waits for approval, and what came of it."""
-    from runtime.rendering import action_tables  # noqa: PLC0415
-
     settings = run.settings()
     if verify:
         return _verify(run, settings)
@@ -210,10 +200,6 @@ def actions(
 
 
 def _verify(run: CommandRun, settings: "Settings") -> int:
-    from actions.journal.warehouse_copy import read_copied_hashes  # noqa: PLC0415
-    from fallow.errors import FallowError  # noqa: PLC0415
-    from runtime.operations import live_actor  # noqa: PLC0415
-
     copy: list[tuple[int, str]] = []
     try:
         with run.warehouse(settings) as warehouse:
@@ -240,10 +226,6 @@ def _record(
     needed: bool = False,
 ) -> "Iterator[JournalState]":
     """Open the journal; a dry run without one reads an empty one, which is nowhere."""
-    from actions.journal import JournalState  # noqa: PLC0415
-    from fallow.errors import UsageError  # noqa: PLC0415
-    from runtime.operations import live_actor  # noqa: PLC0415
-
     exists = live_actor.journal_path(settings).is_file()
     if needed and not exists:
         raise UsageError(
@@ -260,9 +242,6 @@ def _record(
 
 def _cluster_or_none(run: CommandRun, settings: "Settings") -> "KubeClient | None":
     """Return the cluster's client; without a cluster a kill switch works too, and says so."""
-    from fallow.errors import FallowError  # noqa: PLC0415
-    from runtime.operations import live_actor  # noqa: PLC0415
-
     try:
         return live_actor.connect_cluster(settings)
     except FallowError as error:
@@ -272,18 +251,12 @@ def _cluster_or_none(run: CommandRun, settings: "Settings") -> "KubeClient | Non
 
 def _wait_for_lease(run: CommandRun, actor: "Actor") -> None:
     """Wait for a lease whose holder does not renew it: only its duration shows that it ended."""
-    import time  # noqa: PLC0415
-
     if why := actor.lease.hold():
         run.say(f"waiting for the lease: {why}")
         actor.lease.wait(time.sleep)
 
 
 def _settle(run: CommandRun, actor: "Actor", wait: str) -> None:
-    import time  # noqa: PLC0415
-
-    from fallow.window import parse_duration  # noqa: PLC0415
-
     length: timedelta = parse_duration(wait)
     until = run.now() + length
     while actor.record.list_open() and run.now() < until:
@@ -293,14 +266,10 @@ def _settle(run: CommandRun, actor: "Actor", wait: str) -> None:
 
 
 def _copy_journal(warehouse: Any, settings: "Settings", record: "JournalState") -> None:
-    from actions.journal.warehouse_copy import copy_journal  # noqa: PLC0415
-
     copy_journal(record.journal, warehouse, settings.cluster)
 
 
 def _show(run: CommandRun, report: "TurnReport") -> None:
-    from runtime.rendering import action_tables  # noqa: PLC0415
-
     for line in action_tables.step_notes(report):
         run.say(line)
     rows = action_tables.step_rows(report)
@@ -323,6 +292,4 @@ def _no_refresh(_now: object) -> None:
 
 
 def _paths(names: list[str] | None) -> "list[Path]":
-    from pathlib import Path  # noqa: PLC0415
-
     return [Path(name) for name in names or ()]

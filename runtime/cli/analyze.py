@@ -4,7 +4,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from actions.journal import Journal, JournalState
+from fallow.errors import FINDINGS_EXIST, UsageError
 from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output, command
+from runtime.operations import action_history, analyzer_runs, findings, reconcile, windows
+from runtime.operations.explanations import explain_finding, render_explanation
+from runtime.operations.plans import journal_path
+from runtime.rendering import finding_tables
+from runtime.rendering.tables import document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,9 +67,6 @@ def analyze(
 
     Findings are ranked by the dollars they save; together they never save more than the bill.
     """
-    from fallow.errors import FINDINGS_EXIST, UsageError  # noqa: PLC0415
-    from runtime.operations import analyzer_runs, windows  # noqa: PLC0415
-
     if evidence not in (None, "confirmed", "suspected"):
         raise UsageError(f"--evidence {evidence!r} is none of: confirmed, suspected")
     settings = run.settings(
@@ -98,12 +102,7 @@ def _show(
     analyzer_names: tuple[str, ...],
     top: int,
 ) -> None:
-    from runtime.operations import findings, reconcile  # noqa: PLC0415
-    from runtime.rendering import finding_tables  # noqa: PLC0415
-
     if run.output is Output.json:
-        from runtime.rendering.tables import document  # noqa: PLC0415
-
         body = {
             "window": analysis.window.whole(),
             "findings": [findings.document(row.finding) for row in ranked],
@@ -131,33 +130,22 @@ def explain(
     Of an action: policy, facts, gates, writes, proofs, outcome and saving, and whether its verdict
     comes out again from the stored rows.
     """
-    from runtime.operations.explanations import explain_finding  # noqa: PLC0415
-
     settings = run.settings()
     if _explain_action(run, settings, finding):
         return
     with run.warehouse(settings) as warehouse:
         explanation = explain_finding(warehouse, finding, settings)
     if run.output is Output.json:
-        from runtime.rendering.tables import document  # noqa: PLC0415
-
         run.text(document("explanation", explanation))
         return
-    from runtime.operations.explanations import render_explanation  # noqa: PLC0415
-
     run.text(render_explanation(explanation))
 
 
 def _explain_action(run: CommandRun, settings: "Settings", prefix: str) -> bool:
     """Explain the action of that id, if the journal has one."""
-    from runtime.operations.plans import journal_path  # noqa: PLC0415
-
     path = journal_path(settings)
     if not path.is_file():
         return False
-    from actions.journal import Journal, JournalState  # noqa: PLC0415
-    from runtime.operations import action_history  # noqa: PLC0415
-
     with Journal.open(path, run.now, write=False) as journal:
         record = JournalState(journal).catch_up()
         action = action_history.find_action(record, prefix)
@@ -168,8 +156,6 @@ def _explain_action(run: CommandRun, settings: "Settings", prefix: str) -> bool:
                 warehouse, settings, record, action, run.now()
             )
     if run.output is Output.json:
-        from runtime.rendering.tables import document  # noqa: PLC0415
-
         run.text(document("action_explanation", explanation))
     else:
         run.text(action_history.render_explanation(explanation))

@@ -1,60 +1,83 @@
-"""The command line put together: one module per group of commands."""
+"""The command line put together: a table of commands, whose modules load when one of them runs.
+
+`fallow --help` reads the table alone; a command's module imports what the command needs.
+"""
+
+import csv
+from importlib import import_module
+from importlib.resources import files
+from typing import Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from runtime.cli import (
-    act,
-    analyze,
-    baseline,
-    collect,
-    config,
-    dashboard,
-    demo,
-    imports,
-    plan,
-    policy,
-    report,
-    saved,
-    scan,
-    schedule,
-    simulate,
-    spend,
-    warehouse,
-)
 from runtime.cli.options import root_options
 
 EPILOG = """\
 Exit codes: 0 done; 1 failed; 2 usage or configuration; 3 refused by policy or budget;
 4 findings exist (only with --fail-on-findings); 75 temporary, try again.
 
-stdout is data (-o table, json, csv or md), stderr is talk."""
+stdout is data (-o table, json, csv or md), stderr is diagnostics."""
+
+
+class CommandEntry(NamedTuple):
+    """A line of `commands.csv`: a command or group, its module in `runtime.cli`, its short help."""
+
+    name: str
+    module: str
+    summary: str
+
+
+def read_commands() -> dict[str, CommandEntry]:
+    """Return the table of commands by name, in the order of the help."""
+    text = files("runtime.cli").joinpath("commands.csv").read_text(encoding="utf-8")
+    return {row["name"]: CommandEntry(**row) for row in csv.DictReader(text.splitlines())}
+
+
+class CommandTable(TyperGroup):
+    """The root group: its commands are names and summaries until one of them is run."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.entries = read_commands()
+        self.commands = {
+            entry.name: TyperCommand(entry.name, callback=None, help=entry.summary)
+            for entry in self.entries.values()
+        }
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """Find the command that words name, and load it."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name in self.entries:
+            command = load_command(self.entries[name])
+        return name, command, rest
 
 
 def build() -> typer.Typer:
-    """Return the whole command line.
+    """Return the command line.
 
     Plain help: the boxed one costs 0.2 s of imports on every --help.
     """
-    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=True)
+    app = typer.Typer(
+        cls=CommandTable,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        add_completion=True,
+    )
     root_options(app, EPILOG)
-    for group in (
-        demo,
-        simulate,
-        scan,
-        imports,
-        collect,
-        spend,
-        analyze,
-        baseline,
-        policy,
-        plan,
-        act,
-        saved,
-        report,
-        schedule,
-        dashboard,
-        warehouse,
-        config,
-    ):
-        group.register(app)
     return app
+
+
+def build_whole() -> TyperGroup:
+    """Return the command line with every command loaded: for reference pages and tests."""
+    root = typer.main.get_group(build())
+    root.commands = {name: load_command(entry) for name, entry in read_commands().items()}
+    return root
+
+
+def load_command(entry: CommandEntry) -> Any:
+    """Return one command or group, made by its module's `register`."""
+    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+    root_options(app, EPILOG)  # a module with one command makes a group too
+    import_module(f"runtime.cli.{entry.module}").register(app)
+    return typer.main.get_group(app).commands[entry.name]

@@ -6,6 +6,9 @@ import typer
 from typer.core import TyperGroup
 
 from runtime.cli.options import CommandRun, Output, command
+from runtime.operations import baselines
+from runtime.rendering import finding_tables
+from runtime.rendering.tables import document
 
 
 class Baselines(TyperGroup):
@@ -39,8 +42,6 @@ def save(
     window: Annotated[str | None, typer.Option(help="7d, or START/END")] = None,
 ) -> None:
     """Measure a window (bill by team, model and state; all findings) and keep it unchangeable."""
-    from runtime.operations import baselines  # noqa: PLC0415
-
     settings = run.settings()
     if name is not None:
         baselines.check_name(settings, name)
@@ -52,8 +53,6 @@ def save(
 
 def list_stored(run: CommandRun) -> None:
     """List the stored baselines."""
-    from runtime.operations import baselines  # noqa: PLC0415
-
     run.data(baselines.list_baselines(run.settings()), noun="baselines")
 
 
@@ -61,8 +60,6 @@ def show(
     run: CommandRun, name: Annotated[str, typer.Argument(metavar="NAME", help="its name")]
 ) -> None:
     """Print a stored baseline."""
-    from runtime.operations import baselines  # noqa: PLC0415
-
     _print(run, baselines.read(run.settings(), name))
 
 
@@ -76,8 +73,6 @@ def compare(
     window: Annotated[str | None, typer.Option(help="7d, or START/END")] = None,
 ) -> None:
     """Show what changed since a baseline, per day: the window now, or another baseline."""
-    from runtime.operations import baselines  # noqa: PLC0415
-
     before = baselines.read(run.settings(), name)
     after = baselines.read(run.settings(), other) if other else _measure(run, window)
     rows = baselines.compare(before, after)
@@ -85,8 +80,6 @@ def compare(
 
 
 def _measure(run: CommandRun, window: str | None) -> dict[str, Any]:
-    from runtime.operations import baselines  # noqa: PLC0415
-
     settings = run.settings()
     with run.warehouse(settings) as warehouse:
         measured = baselines.measure(
@@ -98,13 +91,8 @@ def _measure(run: CommandRun, window: str | None) -> dict[str, Any]:
 
 
 def _print(run: CommandRun, body: dict[str, Any]) -> None:
-    from runtime.operations import baselines  # noqa: PLC0415
-    from runtime.rendering import finding_tables  # noqa: PLC0415
-
     baseline = baselines.decode_usd(body)
     if run.output is Output.json:
-        from runtime.rendering.tables import document  # noqa: PLC0415
-
         run.text(document("baseline", {k: v for k, v in baseline.items() if k != "schema"}))
     elif run.output is Output.csv:
         run.data(baseline["ledger"], noun="ledger")

@@ -4,7 +4,12 @@ from typing import Annotated
 
 import typer
 
+from fallow.errors import UsageError
 from runtime.cli.options import CommandRun, command
+from runtime.operations.access_review import review_access
+from runtime.operations.collection import collect_once
+from runtime.operations.doctor import checks
+from runtime.service.loop import serve
 from runtime.service.roles import ServiceRole
 
 
@@ -23,9 +28,6 @@ def collect(
     ] = None,
 ) -> int:
     """Collect once from every configured source, account for it, and print how the looks went."""
-    from fallow.errors import UsageError  # noqa: PLC0415
-    from runtime.operations.collection import collect_once  # noqa: PLC0415
-
     if not once:
         raise UsageError(
             "collect wants --once", hint="fallow up is the service that collects on a schedule"
@@ -56,8 +58,6 @@ def doctor(
     """Check sources, rights, prices, storage, channels and pages, and say what to do about each."""
     if actions:
         return _review_access(run, namespace or [])
-    from runtime.operations.doctor import checks  # noqa: PLC0415
-
     settings = run.settings(prometheus__url=prometheus)
     rows = checks.run_checks(
         settings,
@@ -71,8 +71,6 @@ def doctor(
 
 
 def _review_access(run: CommandRun, namespaces: list[str]) -> int:
-    from runtime.operations.access_review import review_access  # noqa: PLC0415
-
     rows = review_access(run.settings(), namespaces)
     run.data(rows, noun="checks")
     return 1 if any(row["status"] == "warn" for row in rows) else 0
@@ -89,8 +87,6 @@ def up(
     ] = None,
 ) -> None:
     """Run the service: collect, account, analyze, act, tidy and show until told to stop."""
-    from runtime.service.loop import serve  # noqa: PLC0415
-
     variables = {"config": "CONFIG", "cluster": "CLUSTER", "home": "HOME"}
     values = {k: run.options.get(k) for k in variables}
     environ = {f"FALLOW_{variables[k]}": str(value) for k, value in values.items() if value}

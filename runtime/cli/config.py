@@ -1,10 +1,12 @@
 """`fallow config show` and `fallow plugins list`: what is in force and what is installed."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import typer
 
+from fallow.plugins import PLUGIN_GROUPS, installed
 from runtime.cli.options import CommandRun, command
 
 
@@ -31,8 +33,6 @@ def show(run: CommandRun) -> None:
 
 def list_plugins(run: CommandRun) -> None:
     """List the installed collectors, analyzers, executors and price sources."""
-    from fallow.plugins import PLUGIN_GROUPS, installed  # noqa: PLC0415
-
     rows = [
         {
             "seam": seam,
@@ -58,7 +58,5 @@ def _flatten(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _format_cell(value: Any) -> Any:
     if isinstance(value, (list, dict)):
-        import json  # noqa: PLC0415
-
         return json.dumps(value)
     return value

@@ -1,9 +1,12 @@
 """`fallow dashboard`: the pages, in a browser."""
 
+import importlib.util
 from typing import Annotated
 
 import typer
 
+from dashboards.serving import address, serve
+from fallow.errors import UsageError
 from runtime.cli.options import CommandRun, command
 
 
@@ -24,11 +27,6 @@ def dashboard(
     `fallow up` starts it beside the service. It only reads; what people approve goes to the service
     with their name.
     """
-    import importlib.util  # noqa: PLC0415
-
-    from dashboards.serving import address, serve  # noqa: PLC0415
-    from fallow.errors import UsageError  # noqa: PLC0415
-
     settings = run.settings(dashboard__listen=listen)
     host, port = address(settings)
     if importlib.util.find_spec("streamlit") is None:

@@ -5,6 +5,8 @@ from typing import Annotated
 import typer
 
 from runtime.cli.options import CommandRun, Output, command
+from runtime.experiments.demo import run_demo
+from runtime.rendering.finding_tables import show_progress, show_story
 
 
 def register(app: typer.Typer) -> None:
@@ -22,9 +24,6 @@ def demo(
 
     With --home DIR its warehouse is kept there, to ask it more; else nothing is kept.
     """
-    from runtime.experiments.demo import run_demo  # noqa: PLC0415  (engine and arrays load in 0.5 s)
-    from runtime.rendering.finding_tables import show_progress, show_story  # noqa: PLC0415
-
     home = run.options.get("home")
     with show_progress() as progress:
         story = run_demo(days=days, gpus=gpus, seed=seed, progress=progress, home=home)

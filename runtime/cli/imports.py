@@ -6,7 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
+from collectors.exposition_file import import_exposition
+from collectors.kube.dump import import_kubectl
+from collectors.openb import import_openb
+from collectors.samples_file import import_samples
+from fallow.errors import UsageError
+from fallow.window import parse_duration
 from runtime.cli.options import CommandRun, command
+from runtime.operations.imports import Importer, count_inventory
+from runtime.rendering.finding_tables import show_progress
 
 FILE = typer.Argument(metavar="FILE", help="file to read", show_default=False)
 
@@ -34,10 +42,6 @@ def samples(
     ] = None,
 ) -> None:
     """Import any table of samples (Parquet or CSV)."""
-    from collectors.samples_file import import_samples  # noqa: PLC0415
-    from fallow.window import parse_duration  # noqa: PLC0415
-    from runtime.operations.imports import Importer  # noqa: PLC0415
-
     settings = run.settings()
     pairs = _columns(columns)
     seconds = parse_duration(interval).total_seconds()
@@ -56,9 +60,6 @@ def openb(
     ] = None,
 ) -> None:
     """Import a cluster in the form of Alibaba's openb traces and print what it holds."""
-    from collectors.openb import import_openb  # noqa: PLC0415
-    from runtime.operations.imports import Importer, count_inventory  # noqa: PLC0415
-
     settings = run.settings()
     batches = list(import_openb(nodes, pods, placement, settings.cluster))
     summary = Importer(settings, run.now()).import_batches(batches)
@@ -68,9 +69,6 @@ def openb(
 
 def kubectl(run: CommandRun, file: Annotated[Path, FILE]) -> None:
     """Import a dump of `kubectl get nodes,pods -A -o json`."""
-    from collectors.kube.dump import import_kubectl  # noqa: PLC0415
-    from runtime.operations.imports import Importer, count_inventory  # noqa: PLC0415
-
     settings = run.settings()
     batches = list(import_kubectl(file, settings.cluster, run.now()))
     summary = Importer(settings, run.now()).import_batches(batches)
@@ -84,10 +82,6 @@ def exposition(
     interval: Annotated[str, typer.Option(help="time between two looks")] = "30s",
 ) -> None:
     """Import a text in the Prometheus exposition format, with or without timestamps."""
-    from collectors.exposition_file import import_exposition  # noqa: PLC0415
-    from fallow.window import parse_duration  # noqa: PLC0415
-    from runtime.operations.imports import Importer  # noqa: PLC0415
-
     settings = run.settings()
     seconds = parse_duration(interval).total_seconds()
     batches = import_exposition(file, settings.cluster, run.now(), seconds)
@@ -101,9 +95,6 @@ def prometheus(
     step: Annotated[str | None, typer.Option(help="resolution of the queries, such as 60s")] = None,
 ) -> None:
     """Import the history of a Prometheus; interrupted, it resumes where it stopped."""
-    from runtime.operations.imports import Importer  # noqa: PLC0415
-    from runtime.rendering.finding_tables import show_progress  # noqa: PLC0415
-
     settings = run.settings(prometheus__url=url, prometheus__step=step)
     with show_progress() as progress:
         summary = Importer(settings, run.now()).backfill(since, progress)
@@ -111,8 +102,6 @@ def prometheus(
 
 
 def _columns(text: str) -> dict[str, str]:
-    from fallow.errors import UsageError  # noqa: PLC0415
-
     pairs = [pair.partition("=") for pair in text.split(",") if pair.strip()]
     wrong = [ours + sign + theirs for ours, sign, theirs in pairs if not (ours and sign and theirs)]
     if wrong or not pairs:
@@ -124,8 +113,6 @@ def _columns(text: str) -> dict[str, str]:
 
 
 def _rate(text: str | None) -> Decimal | None:
-    from fallow.errors import UsageError  # noqa: PLC0415
-
     if text is None:
         return None
     try:

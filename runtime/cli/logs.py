@@ -3,6 +3,8 @@
 import logging
 import sys
 
+import structlog
+
 
 def configure(*, debug: bool = False) -> None:
     """Send the standard library's and structlog's events to stderr in one shape.
@@ -38,8 +40,6 @@ class _Lazy(logging.Handler):
 
 
 def _formatter() -> logging.Formatter:
-    import structlog  # noqa: PLC0415
-
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.ExtraAdder(),

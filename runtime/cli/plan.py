@@ -5,7 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fallow.errors import RefusedError, UsageError
+from fallow.window import format_duration, parse_duration, parse_timestamp
 from runtime.cli.options import CommandRun, Output, command
+from runtime.operations import plans
+from runtime.rendering import plan_tables
+from runtime.rendering.tables import document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,9 +46,6 @@ def plan(
 
     Reads only. `fallow apply` carries it out.
     """
-    from runtime.operations import plans  # noqa: PLC0415
-    from runtime.rendering import plan_tables  # noqa: PLC0415
-
     settings, rules = _read_rules(run, policies)
     with run.warehouse(settings) as warehouse:
         plan_result = plans.make_plan(
@@ -54,8 +56,6 @@ def plan(
             cluster=run.options.get("cluster"),
         )
     if run.output is Output.json:
-        from runtime.rendering.tables import document  # noqa: PLC0415
-
         run.text(document("plan", plan_tables.document(plan_result)))
         return
     all_rows = plan_tables.rows(plan_result)
@@ -79,9 +79,6 @@ def why_not(
     every: Annotated[bool, typer.Option("--all", help="gates that are open, too")] = False,
 ) -> None:
     """Say why a workload is not acted upon: every gate's answer, and what would have to change."""
-    from runtime.operations import plans  # noqa: PLC0415
-    from runtime.rendering import plan_tables  # noqa: PLC0415
-
     settings, rules = _read_rules(run, policies)
     candidates = [_find_policy(rules, policy)] if policy else rules
     with run.warehouse(settings) as warehouse:
@@ -128,11 +125,6 @@ def backtest(
     Exit code 3 where it does not prove the rate of reversals that the policy declares: then the
     policy may only notify. `fallow policy trust` opens it by hand.
     """
-    from fallow.errors import RefusedError  # noqa: PLC0415
-    from fallow.window import format_duration, parse_duration  # noqa: PLC0415
-    from runtime.operations import plans  # noqa: PLC0415
-    from runtime.rendering import plan_tables  # noqa: PLC0415
-
     settings, rules = _read_rules(run, policies)
     rule = _find_policy(rules, policy)
     with run.warehouse(settings) as warehouse:
@@ -153,8 +145,6 @@ def backtest(
     if not (dry_run or lax):
         plans.record_backtest(settings, result, run.now(), actor=settings.actions.actor)
     if run.output is Output.json:
-        from runtime.rendering.tables import document  # noqa: PLC0415
-
         run.text(document("backtest", plan_tables.backtest_document(result)))
     else:
         every = run.output is Output.csv or not top
@@ -167,15 +157,11 @@ def backtest(
 
 
 def _read_rules(run: CommandRun, files: list[Path] | None) -> "tuple[Settings, tuple[Policy, ...]]":
-    from runtime.operations import plans  # noqa: PLC0415
-
     settings = run.settings()
     return settings, plans.load_policies(settings, files or ())
 
 
 def _find_policy(rules: "Sequence[Policy]", name: str) -> "Policy":
-    from fallow.errors import UsageError  # noqa: PLC0415
-
     for rule in rules:
         if rule.name == name:
             return rule
@@ -184,9 +170,6 @@ def _find_policy(rules: "Sequence[Policy]", name: str) -> "Policy":
 
 
 def _parse_at(run: CommandRun, at: str | None) -> "datetime":
-    from fallow.errors import UsageError  # noqa: PLC0415
-    from fallow.window import parse_timestamp  # noqa: PLC0415
-
     now = run.now()
     timestamp = now if at is None else parse_timestamp(at, now=now)
     if timestamp > now:

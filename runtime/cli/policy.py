@@ -1,11 +1,21 @@
 """`fallow policy`: check policies offline, list them, show one whole, and their schema."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
+from actions.journal import JournalState
+from actions.journal import trust as journal
+from actions.policy.parser import parse_policies, read_policies
+from actions.policy.shipped import get_folder, write_out
+from fallow.errors import UsageError
 from runtime.cli.options import CommandRun, Output, command
+from runtime.operations import live_actor, plans
+from runtime.operations.plans import missing_folder_error
+from runtime.rendering.tables import document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,7 +23,6 @@ if TYPE_CHECKING:
 
     from actions.journal.trust import TrustState
     from actions.policy.model import Policy
-    from fallow.errors import UsageError
     from fallow.settings import Settings
 
 Files = Annotated[
@@ -36,15 +45,11 @@ def register(app: typer.Typer) -> None:
 
 def check(run: CommandRun, files: Files = None) -> int:
     """Check policies offline: one line per error, with file, line, key and what is legal."""
-    from actions.policy.parser import parse_policies  # noqa: PLC0415
-
     settings = run.settings()
     policies, problems = parse_policies(
         _paths(run, files, settings), interval=_sample_interval(settings)
     )
     if run.output is Output.json:
-        import msgspec  # noqa: PLC0415
-
         run.data(
             [_row(policy) for policy in policies],
             noun="policies",
@@ -59,8 +64,6 @@ def check(run: CommandRun, files: Files = None) -> int:
 
 def list_policies(run: CommandRun, files: Files = None) -> None:
     """List the policies, where each may act and what it would do in the end."""
-    from runtime.operations import plans  # noqa: PLC0415
-
     policies, settings = _read(run, files), run.settings()
     standings = plans.read_standings(settings, policies)
     shipped = _are_shipped(files, settings)
@@ -77,13 +80,9 @@ def show(
     files: Files = None,
 ) -> None:
     """Show a policy with everything that holds where nothing is said."""
-    import msgspec  # noqa: PLC0415
-
     policy = _find_policy(_read(run, files), name)
     body = {"fingerprint": policy.fingerprint, **msgspec.to_builtins(policy)}
     if run.output is Output.json:
-        from runtime.rendering.tables import document  # noqa: PLC0415
-
         run.text(document("policy", body))
         return
     run.data([{"key": key, "value": value} for key, value in _flatten(body)], noun="policy")
@@ -103,8 +102,6 @@ def init(
 
     None of them acts as it stands: list namespaces in `allow.namespaces` first.
     """
-    from actions.policy.shipped import write_out  # noqa: PLC0415
-
     target = folder or run.settings().actions.policies
     written = write_out(target, force=force)
     run.data([{"file": str(path)} for path in written], noun="files")
@@ -131,10 +128,6 @@ def trust(
     It holds for this text only: a changed policy has to be trusted again. Every plan says who
     trusts it and why, and it still demotes itself when owners take back too much.
     """
-    from actions.journal import JournalState  # noqa: PLC0415
-    from actions.journal import trust as journal  # noqa: PLC0415
-    from runtime.operations import live_actor  # noqa: PLC0415
-
     settings = run.settings()
     if revoke:
         with live_actor.journal(settings, run.now, actor=by or "") as opened:
@@ -155,23 +148,17 @@ def trust(
 
 def schema(run: CommandRun) -> None:
     """Print the JSON schema of a policy, for editors."""
-    import json  # noqa: PLC0415
-
     from actions.policy.keys import schema  # noqa: PLC0415
 
     run.text(json.dumps(schema(), indent=2))
 
 
 def _read(run: CommandRun, files: list[Path] | None) -> "tuple[Policy, ...]":
-    from actions.policy.parser import read_policies  # noqa: PLC0415
-
     settings = run.settings()
     return read_policies(_paths(run, files, settings), interval=_sample_interval(settings))
 
 
 def _find_policy(policies: "Sequence[Policy]", name: str) -> "Policy":
-    from fallow.errors import UsageError  # noqa: PLC0415
-
     named = {policy.name: policy for policy in policies}
     if name not in named:
         raise UsageError(f"no policy called {name!r}", hint=f"there are: {', '.join(named)}")
@@ -180,8 +167,6 @@ def _find_policy(policies: "Sequence[Policy]", name: str) -> "Policy":
 
 def _paths(run: CommandRun, files: list[Path] | None, settings: "Settings") -> list[Path]:
     """Return what is named, else the site's folder; where there is none, the shipped policies."""
-    from actions.policy.shipped import get_folder  # noqa: PLC0415
-
     if not _are_shipped(files, settings):
         return files or [settings.actions.policies]
     missing = _missing_folder_error(settings)
@@ -195,8 +180,6 @@ def _are_shipped(files: list[Path] | None, settings: "Settings") -> bool:
 
 
 def _missing_folder_error(settings: "Settings") -> "UsageError":
-    from runtime.operations.plans import missing_folder_error  # noqa: PLC0415
-
     return missing_folder_error(settings)
 
 

@@ -1,12 +1,16 @@
 """`fallow report`: what was paid, what grew nothing and what to do, as a file to forward."""
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fallow.errors import FallowError, UsageError
 from runtime.cli.options import UNTIL, WINDOW, CommandRun, command
+from runtime.operations import reports, windows
+from runtime.operations.reports import FORMATS
 
 if TYPE_CHECKING:
     from runtime.operations.reports import Report
@@ -41,8 +45,6 @@ def report(
     Text (md, csv, focus) goes to stdout without -o; html and pdf to a file here. FOCUS is Parquet
     where FILE ends in .parquet.
     """
-    from runtime.operations import reports, windows  # noqa: PLC0415
-
     fmt = format_ or _format_of(file)
     reports.check_options(audience=audience, fmt=fmt, team=team, focus_version=focus_version)
     settings, now = run.settings(), run.now()
@@ -70,16 +72,12 @@ def report(
 
 def _format_of(file: str | None) -> str:
     endings = {".htm": "html", ".parquet": "focus"}
-    from runtime.operations.reports import FORMATS  # noqa: PLC0415
-
     ending = Path(file or "").suffix.lower()
     format_name = endings.get(ending, ending.removeprefix("."))
     return format_name if format_name in FORMATS else "html"
 
 
 def _write_report(run: CommandRun, report: "Report", file: str | None, fmt: str) -> None:
-    from fallow.errors import FallowError, UsageError  # noqa: PLC0415
-
     if file == "-" or (file is None and fmt in ("md", "csv", "focus")):
         if fmt == "pdf" and sys.stdout.isatty():
             raise UsageError("a PDF is not for a terminal", hint="-o FILE, or | into a program")
@@ -87,8 +85,6 @@ def _write_report(run: CommandRun, report: "Report", file: str | None, fmt: str)
             sys.stdout.buffer.write(report.body)
             sys.stdout.buffer.flush()
         except BrokenPipeError:  # its reader went away: that is the end of it
-            import os  # noqa: PLC0415
-
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return
     path = Path(file or report.name)

@@ -4,7 +4,10 @@ from typing import Annotated
 
 import typer
 
+from fallow.errors import UsageError
+from fallow.window import parse_timestamp
 from runtime.cli.options import CommandRun, Output, command
+from runtime.operations import savings as books
 
 BY = ("policy", "action", "team", "kind")
 
@@ -28,10 +31,6 @@ def saved(
     Dollars are cash (node gone), served (others ran there), released (nobody took it) or sunk
     (reserved); together never more than the devices cost.
     """
-    from fallow.errors import UsageError  # noqa: PLC0415
-    from fallow.window import parse_timestamp  # noqa: PLC0415
-    from runtime.operations import savings as books  # noqa: PLC0415
-
     if by not in BY:
         raise UsageError(f"--by {by!r} is none of: {', '.join(BY)}")
     settings, now = run.settings(), run.now()

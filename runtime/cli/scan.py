@@ -5,6 +5,8 @@ from typing import Annotated
 import typer
 
 from runtime.cli.options import CommandRun, command
+from runtime.operations.scan import scan_prometheus
+from runtime.rendering.finding_tables import show_progress, show_story
 
 
 def register(app: typer.Typer) -> None:
@@ -24,9 +26,6 @@ def scan(
     ] = None,
 ) -> None:
     """Read a Prometheus and print where every GPU-hour went. Read-only."""
-    from runtime.operations.scan import scan_prometheus  # noqa: PLC0415
-    from runtime.rendering.finding_tables import show_progress, show_story  # noqa: PLC0415
-
     settings = run.settings(
         prometheus__url=prometheus, prometheus__step=step, prices__usd_per_gpu_hour=rate
     )

@@ -5,12 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fallow.errors import TemporaryError, UsageError
 from runtime.cli.options import CommandRun, command
+from runtime.service.delivery.outbox import Outbox, outbox_path
+from runtime.service.delivery.sender import Deliveries
+from runtime.service.scheduling.clock import next_due
 
 if TYPE_CHECKING:
     from fallow.report_settings import Schedule
     from fallow.settings import Settings
-    from runtime.service.delivery.outbox import Delivery, Outbox
+    from runtime.service.delivery.outbox import Delivery
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="of the schedule")]
 
@@ -26,8 +30,6 @@ def register(app: typer.Typer) -> None:
 
 def list_schedules(run: CommandRun) -> None:
     """List the schedules: what is sent where, when it was due last and is due next."""
-    from runtime.service.scheduling.clock import next_due  # noqa: PLC0415
-
     settings, now = run.settings(), run.now()
     last: dict[str, datetime] = {}
     for entry in reversed(_read_deliveries(settings)):
@@ -63,10 +65,6 @@ def run_schedule(
     What a destination has is never sent to it again: with --due only those that failed, or of which
     nobody knows, are tried once more.
     """
-    from fallow.errors import TemporaryError, UsageError  # noqa: PLC0415
-    from runtime.service.delivery.outbox import Outbox, outbox_path  # noqa: PLC0415
-    from runtime.service.delivery.sender import Deliveries  # noqa: PLC0415
-
     settings, now = run.settings(), run.now()
     schedule = _find_schedule(settings, name)
     due_at = _parse_due(due) if due else now.replace(microsecond=0)
@@ -103,8 +101,6 @@ def list_deliveries(
 
 
 def _read_deliveries(settings: "Settings") -> "list[Delivery]":
-    from runtime.service.delivery.outbox import Outbox, outbox_path  # noqa: PLC0415
-
     if not outbox_path(settings).is_file():
         return []
     with Outbox.open(outbox_path(settings), write=False) as outbox:
@@ -112,8 +108,6 @@ def _read_deliveries(settings: "Settings") -> "list[Delivery]":
 
 
 def _find_schedule(settings: "Settings", name: str) -> "Schedule":
-    from fallow.errors import UsageError  # noqa: PLC0415
-
     for schedule in settings.reports.schedules:
         if schedule.name == name:
             return schedule
@@ -122,8 +116,6 @@ def _find_schedule(settings: "Settings", name: str) -> "Schedule":
 
 
 def _parse_due(text: str) -> datetime:
-    from fallow.errors import UsageError  # noqa: PLC0415
-
     try:
         timestamp = datetime.fromisoformat(text)
     except ValueError as error:

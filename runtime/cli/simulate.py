@@ -1,11 +1,19 @@
 """`fallow simulate`: a fleet whose truth is known, without enforcement and with it."""
 
+import threading
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from actions.policy.parser import read_policies
 from runtime.cli.options import CommandRun, Output, command
+from runtime.experiments.simulation.options import read
+from runtime.experiments.simulation.run import measure_rows
+from runtime.experiments.simulation.run import simulate as run_simulation
+from runtime.experiments.simulation.servers import serve as serve_world
+from runtime.rendering.finding_tables import show_progress
+from runtime.rendering.tables import document
 
 
 def register(app: typer.Typer) -> None:
@@ -49,8 +57,6 @@ def simulate(
 
     With --serve it opens its exporters and its Kubernetes API on loopback instead.
     """
-    from runtime.experiments.simulation.options import read  # noqa: PLC0415  (arrays load in 0.3 s)
-
     options = read(
         days=days,
         gpus=gpus,
@@ -66,21 +72,10 @@ def simulate(
         policies=policies,
     )
     if serve:
-        import threading  # noqa: PLC0415
-
-        from runtime.experiments.simulation.servers import serve as serve_world  # noqa: PLC0415
-
         serve_world(options, speed=speed, port=port, say=run.say, stop=threading.Event())
         return
-    from runtime.experiments.simulation.run import measure_rows  # noqa: PLC0415
-    from runtime.experiments.simulation.run import simulate as run_simulation  # noqa: PLC0415
-    from runtime.rendering.finding_tables import show_progress  # noqa: PLC0415
-    from runtime.rendering.tables import document  # noqa: PLC0415
-
     rules = None
     if policies is not None:
-        from actions.policy.parser import read_policies  # noqa: PLC0415
-
         rules = read_policies([policies])
         run.say("an admin is played: who lists namespaces, trusts policies by hand, and approves")
     with show_progress() as progress:

@@ -4,7 +4,9 @@ from typing import Annotated
 
 import typer
 
+from fallow.errors import UsageError
 from runtime.cli.options import UNTIL, WINDOW, CommandRun, Output, command
+from runtime.operations import ledger_totals, windows
 
 BY = ("cluster", "namespace", "team", "workload", "model", "pool", "node", "state")
 VIEWS = ("loaded", "gpu")
@@ -29,9 +31,6 @@ def spend(
     ] = False,
 ) -> None:
     """Show GPU-hours and dollars that add up to the capacity and to the bill."""
-    from fallow.errors import UsageError  # noqa: PLC0415
-    from runtime.operations import ledger_totals, windows  # noqa: PLC0415
-
     names = [name.strip() for name in by.split(",") if name.strip()]
     wrong = [name for name in names if name not in BY]
     if wrong or not names:

@@ -5,6 +5,9 @@ from typing import Annotated
 import typer
 
 from runtime.cli.options import CommandRun, command
+from runtime.operations.ledger_totals import verify_warehouse
+from warehouse import maintenance
+from warehouse.tiers import move_to_cold
 
 
 def register(app: typer.Typer) -> None:
@@ -19,17 +22,12 @@ def register(app: typer.Typer) -> None:
 
 def status(run: CommandRun) -> None:
     """Show the tiers: rows, bytes, oldest and newest moment."""
-    from warehouse import maintenance  # noqa: PLC0415
-
     with run.warehouse(run.settings()) as warehouse:
         run.data(maintenance.read_status(warehouse), noun="status")
 
 
 def compact(run: CommandRun) -> None:
     """Move old rows to their tier, merge small files, drop what is no longer referenced."""
-    from warehouse import maintenance  # noqa: PLC0415
-    from warehouse.tiers import move_to_cold  # noqa: PLC0415
-
     with run.warehouse(run.settings(), write=True) as warehouse:
         moved = move_to_cold(warehouse, run.now())
         run.say(f"moved {moved.files} days ({moved.rows:,} rows) to the cold tier")
@@ -39,8 +37,6 @@ def compact(run: CommandRun) -> None:
 
 def verify(run: CommandRun) -> int:
     """Read everything back and run the audits; exit with 1 where something is wrong."""
-    from runtime.operations.ledger_totals import verify_warehouse  # noqa: PLC0415
-
     with run.warehouse(run.settings()) as warehouse:
         rows = verify_warehouse(warehouse)
     run.data(rows, noun="checks")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from dashboards.waste_report import PlantedScore
 from fallow.errors import UsageError
 from fallow.models import Finding
 from fallow.settings import Settings
@@ -22,7 +23,7 @@ from runtime.experiments.accuracy.collection import Inventory
 from runtime.experiments.accuracy.truth import Truth, courses, gather
 from runtime.experiments.planting import compare
 from runtime.operations import analyzer_runs, pipeline
-from runtime.operations.imports import price_rows
+from runtime.operations.prices import read_configured_rates
 from runtime.operations.story import build_story
 from runtime.rendering.finding_tables import Progress
 from simulator.arrivals import replace_shares
@@ -35,10 +36,12 @@ from simulator.hardware_faults import HardwareFault
 from simulator.models import Block
 from simulator.work.behaviours import Script
 from simulator.world import Heat, Spec, World
+from warehouse.lake import Warehouse
+from warehouse.pricing import derive_device_rates
+from warehouse.spend import read_spend
 
 if TYPE_CHECKING:
-    from dashboards.waste_report import PlantedScore, Story
-    from warehouse.lake import Warehouse
+    from dashboards.waste_report import Story
 
 END = datetime(2026, 11, 16, tzinfo=UTC)
 """A Monday; prices, calendars and ages are those of that time."""
@@ -92,10 +95,8 @@ def run_demo(
 def _run_path(
     settings: Settings, gpus: int, window: Window, seed: int, progress: Progress
 ) -> "Story":
-    from warehouse.lake import Warehouse  # noqa: PLC0415
-
     with Warehouse.open(settings, write=True, clock=lambda: END) as warehouse:
-        pipeline.price(warehouse, price_rows(settings, END))
+        pipeline.price(warehouse, read_configured_rates(settings, END))
         truth, scripts, _ = run_fleet(warehouse, gpus, window, seed, progress)
         progress("doing the books", 0.6)
         failures = pipeline.account(warehouse, window)[1]
@@ -193,10 +194,6 @@ def compare_planted(
 
     Findings of other analyzers count where they claim idle hours of the ledger.
     """
-    from dashboards.waste_report import PlantedScore  # noqa: PLC0415
-    from warehouse.pricing import derive_device_rates  # noqa: PLC0415
-    from warehouse.spend import read_spend  # noqa: PLC0415
-
     idle_findings = [finding for finding in findings if finding.analyzer == IDLE]
     others = [finding for finding in findings if finding.analyzer != IDLE]
     priced = derive_device_rates(warehouse, window).to_pylist()

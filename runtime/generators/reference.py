@@ -15,7 +15,13 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from actions import gates
+from actions.policy import keys
+from actions.reclaim import reference_table
 from fallow.settings import Settings
+from runtime.cli.app import build_whole
+from runtime.cli.options import GLOBALS
+from runtime.service.metrics import metrics
 
 SETTINGS_HEAD = """\
 # Settings
@@ -42,9 +48,9 @@ Other variables:
 CLI_HEAD = """\
 # Command line
 
-stdout is data, in the shape `-o table|json|csv|md` asks for; stderr is talk. JSON names its schema
-(`{"schema": "fallow.findings/v1", ...}`). An error is one line that says what, to what and what is
-legal, and a hint; `--debug` or `FALLOW_DEBUG=1` adds the traceback.
+stdout is data, in the shape that `-o table|json|csv|md` names; stderr is diagnostics. JSON names
+its schema (`{"schema": "fallow.findings/v1", ...}`). An error is one line that says what, to what
+and what is legal, and a hint; `--debug` or `FALLOW_DEBUG=1` adds the traceback.
 
 | exit code | meaning |
 |--:|---|
@@ -91,12 +97,7 @@ def settings_page() -> str:
 
 def cli_page() -> str:
     """Return `docs/cli.md`."""
-    import typer  # noqa: PLC0415  (only this page needs the whole command line)
-
-    from runtime.cli.app import build  # noqa: PLC0415
-    from runtime.cli.options import GLOBALS  # noqa: PLC0415
-
-    root: Any = typer.main.get_command(build())
+    root: Any = build_whole()
     shared = set(GLOBALS)
     lines = [CLI_HEAD, "## Options of every command", "", *_options(root, shared, keep=True), ""]
     for words, command in _commands(root, ()):
@@ -113,19 +114,14 @@ def cli_page() -> str:
 
 def actions_page(page: str) -> str:
     """Return `docs/actions.md` with the table of kinds as the executors have it."""
-    from actions.reclaim.reference_table import table  # noqa: PLC0415  (loads every executor)
-
     head, _, rest = page.partition(KINDS[0])
     _, _, tail = rest.partition(KINDS[1])
-    return f"{head}{KINDS[0]}\n{table()}\n{KINDS[1]}{tail}"
+    return f"{head}{KINDS[0]}\n{reference_table.table()}\n{KINDS[1]}{tail}"
 
 
 def policies_page(written: str) -> str:
     """Return `docs/policies.md` with the tables of gates and keys as the code has them."""
-    from actions.gates import table as gates  # noqa: PLC0415
-    from actions.policy.keys import table as keys  # noqa: PLC0415
-
-    for name, table in (("gates", gates()), ("keys", keys())):
+    for name, table in (("gates", gates.table()), ("keys", keys.table())):
         head, tail = f"<!-- {name}: written from the code -->", f"<!-- end of {name} -->"
         before, _, rest = written.partition(head)
         written = f"{before}{head}\n{table}{tail}{rest.partition(tail)[2]}"
@@ -134,8 +130,6 @@ def policies_page(written: str) -> str:
 
 def metrics_page() -> str:
     """Return `docs/metrics.md`."""
-    from runtime.service.metrics import metrics  # noqa: PLC0415  (only this page needs the client)
-
     lines = [
         METRICS_HEAD,
         "| metric | kind | labels | told by | meaning |",

@@ -12,6 +12,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import yaml
 
+from actions.backtest.as_of import AsOf
+from actions.decide import decide
+from actions.gate_answers import answer_gates
+from actions.journal.log import canonical
+from actions.loop.actor import find_by_prefix
+from actions.policy.budgets import BudgetUsage
+from actions.policy.model import Policy
 from fallow.action_models import Facts
 from fallow.case_identity import get_judged_finding
 from fallow.errors import FallowError
@@ -37,8 +44,6 @@ def find_action(record: "JournalState", prefix: str) -> str | None:
     Raises:
         UsageError: several do.
     """
-    from actions.loop.actor import find_by_prefix  # noqa: PLC0415
-
     if not any(key.startswith(prefix) for key in record.actions):
         return None
     return find_by_prefix(prefix, record.actions, "action")
@@ -48,9 +53,6 @@ def explain_action(
     warehouse: "Warehouse", settings: Settings, record: "JournalState", action: str, now: datetime
 ) -> dict[str, Any]:
     """Return an action with all that it rests on, and whether its verdict comes out again."""
-    from actions.gate_answers import answer_gates  # noqa: PLC0415
-    from actions.policy.budgets import BudgetUsage  # noqa: PLC0415
-
     state = record.actions[action]
     (row,) = record.journal.entries("intent", key=action)
     policy, facts = _policy(state), state.facts
@@ -80,9 +82,6 @@ def explain_action(
 
 def replay_decision(state: "ActionState", policy: Any, usage: Any) -> str:
     """Decide again on the stored facts, budgets and policy: `same`, or where it differs."""
-    from actions.decide import decide  # noqa: PLC0415
-    from actions.journal.log import canonical  # noqa: PLC0415
-
     if state.facts is None or policy is None or usage is None:
         return "the facts or budgets were not kept: it was journalled by an older Fallow"
     if policy.fingerprint != state.policy.get("fingerprint"):
@@ -97,8 +96,6 @@ def replay_decision(state: "ActionState", policy: Any, usage: Any) -> str:
 
 def replay_finding(warehouse: "Warehouse", settings: Settings, state: "ActionState") -> str:
     """Ask the analyzer again over the rows as they were known then: `same`, or where it differs."""
-    from actions.backtest.as_of import AsOf  # noqa: PLC0415
-
     facts = state.facts
     if facts is None:
         return "the facts were not kept: it was journalled by an older Fallow"
@@ -151,8 +148,6 @@ def _is_same_case(first: Facts, second: Facts) -> bool:
 
 
 def _policy(state: "ActionState") -> Any:
-    from actions.policy.model import Policy  # noqa: PLC0415
-
     text = state.policy.get("text")
     return None if text is None else msgspec.convert(text, Policy, strict=False)
 

@@ -2,11 +2,19 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from actions.recommend import with_recommendations
+from analyzers.overlaps import remove_overlaps
+from analyzers.query_cache import CachedViews
+from analyzers.ranking import rank_findings
+from analyzers.services.vetoes import apply_vetoes
+from analyzers.waterfall import add_savings, build_waterfall, clip_finding
+from collectors.doctor import CheckRow
 from fallow import plugin_runs, plugins
 from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.models import Finding
@@ -22,14 +30,14 @@ from fallow.protocols import (
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.operations import case_identity, findings, windows
+from warehouse import audits
+from warehouse.lake import Warehouse
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from analyzers.ranking import RankedFinding
     from analyzers.waterfall import SavingsWaterfall
-    from collectors.doctor import CheckRow
-    from warehouse.lake import Warehouse
 
 log = logging.getLogger("fallow.analyzers")
 
@@ -122,8 +130,6 @@ def analyze(
     Raises:
         UsageError: an unknown name, no telemetry, or a named analyzer that refuses the window.
     """
-    from warehouse import audits  # noqa: PLC0415  (the engine loads in 0.3 s)
-
     analyzers = load_analyzers(settings, names)
     lag, every = settings.ledger.max_lag, settings.service.collect_every
     span = windows.covered_hours(
@@ -178,14 +184,6 @@ def run_analyzers(
     What `guards`, or analyzers that are among them, veto is not recommended. `at_once`: how many
     run at the same time, which views of one connection do not bear; the outcome is the same.
     """
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
-
-    from actions.recommend import with_recommendations  # noqa: PLC0415
-    from analyzers.overlaps import remove_overlaps  # noqa: PLC0415
-    from analyzers.ranking import rank_findings  # noqa: PLC0415  (arrays load in 0.2 s)
-    from analyzers.services.vetoes import apply_vetoes  # noqa: PLC0415
-    from analyzers.waterfall import add_savings, build_waterfall  # noqa: PLC0415
-
     all_findings: list[Finding] = []
     summaries: dict[str, dict[str, Any]] = {}
     notes: list[str] = []
@@ -246,8 +244,6 @@ def _run_analyzer(
     views: Views, window: Window, analyzer: Analyzer, *, summarise: bool, report_unjudged: bool
 ) -> AnalyzerResult:
     """Return what one analyzer finds, its summary, and why not all is judged ("" = all is)."""
-    from analyzers.query_cache import CachedViews  # noqa: PLC0415  (arrays load in 0.2 s)
-
     # What a finding and a doubt are of is read once.
     cached_views, summary, lacking = CachedViews(views), None, ""
     if summarise and isinstance(analyzer, ReportsSummary):
@@ -320,8 +316,6 @@ def check_unjudged(
     cluster: str | None,
 ) -> "list[CheckRow]":
     """Return what analyzers withhold as rows of `fallow doctor`; one row ok where it is nothing."""
-    from collectors.doctor import CheckRow  # noqa: PLC0415
-
     lag, every = settings.ledger.max_lag, settings.service.collect_every
     span = windows.covered_hours(
         warehouse, window, now, cluster, inventory=True, lag=lag, every=every
@@ -362,8 +356,6 @@ def store_analysis(
     What ran is stored too, so that nothing found is not taken for never analysed; a run over one
     of several clusters says nothing of the others.
     """
-    from warehouse.lake import Warehouse  # noqa: PLC0415  (the engine loads in 0.3 s)
-
     try:
         with Warehouse.open(settings, write=True) as warehouse:
             store_findings(warehouse, analysis, runs=() if cluster else analysis.runs)
@@ -395,8 +387,6 @@ def read_waterfall(
     Of each analyzer, what its last run found; a finding claims the part of its hours that lies in
     the window. None = no finding is stored.
     """
-    from analyzers.waterfall import build_waterfall, clip_finding  # noqa: PLC0415
-
     stored = findings.read_latest(views, window, cluster)
     if not stored:
         return None

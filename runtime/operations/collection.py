@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from analyzers.stalled.gangs import METRIC
+from collectors.doctor import diagnose
+from collectors.exporters import ExporterCollector
+from collectors.prometheus.client import PrometheusClient
+from collectors.prometheus.collector import PrometheusCollector
 from fallow import plugin_runs, plugins
 from fallow.errors import FallowError, UsageError
 from fallow.plugin_runs import PluginRun
@@ -17,12 +22,11 @@ from fallow.settings_groups import SettingsGroup
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import pipeline
-from runtime.operations.imports import aws_rows, price_rows
+from runtime.operations.prices import read_aws_rates, read_configured_rates
 from runtime.rendering.finding_tables import Progress
 
 if TYPE_CHECKING:
     from collectors.doctor import CheckRow
-    from collectors.prometheus.collector import PrometheusCollector
     from warehouse.lake import Warehouse
 
 BatchObserver = Callable[[Iterable[Batch]], Iterator[Batch]]
@@ -95,9 +99,6 @@ def load_collectors(
 
 
 def _exporter_collector(settings: Settings, views: Views | None) -> Collector:
-    from analyzers.stalled.gangs import METRIC  # noqa: PLC0415
-    from collectors.exporters import ExporterCollector  # noqa: PLC0415
-
     def annotated() -> set[str]:
         if views is None:
             return set()
@@ -115,8 +116,6 @@ def prometheus_collector(
     clock: Callable[[], datetime] = _utc_now,
 ) -> "PrometheusCollector":
     """Return the Prometheus collector of these settings."""
-    from collectors.prometheus.collector import PrometheusCollector  # noqa: PLC0415
-
     return PrometheusCollector(
         settings.prometheus,
         settings.cluster,
@@ -210,7 +209,7 @@ def collect_once(
             _RecordingCollector(name, c, scrapes, settings.cluster)
             for name, c in collectors.items()
         ],
-        prices=[*price_rows(settings, now), *aws_rows(settings, now)],
+        prices=[*read_configured_rates(settings, now), *read_aws_rates(settings, now)],
     )
     return scrapes
 
@@ -274,9 +273,6 @@ def examine_prometheus(settings: Settings, *, now: datetime) -> "list[CheckRow]"
     Raises:
         FallowError: it does not answer at all.
     """
-    from collectors.doctor import diagnose  # noqa: PLC0415
-    from collectors.prometheus.client import PrometheusClient  # noqa: PLC0415
-
     client = PrometheusClient(settings.prometheus)
     try:
         return diagnose(client, now, matchers=settings.prometheus.selector)

@@ -12,6 +12,7 @@ from fallow.settings import Settings
 from runtime.operations import analyzer_runs, findings
 from runtime.operations.queries import sql
 from runtime.rendering.tables import format_value, render
+from warehouse.pricing import derive_device_rates
 
 Query = tuple[str, str, str, dict[str, Any]]
 """A query's name, its purpose, its text, its parameters."""
@@ -110,8 +111,6 @@ def _claim_queries(finding: Finding) -> Iterator[Query]:
 
 def _read_rates(views: Views, finding: Finding, devices: set[str]) -> list[dict[str, Any]]:
     """Return which rate priced each device when, and where it was read."""
-    from warehouse.pricing import derive_device_rates  # noqa: PLC0415  (the engine loads in 0.3 s)
-
     rows = derive_device_rates(views, finding.window).to_pylist()
     columns = ("device", "from_at", "to_at", "loaded_usd_h", "source", "reference", "as_of")
     return [

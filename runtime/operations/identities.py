@@ -12,13 +12,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from actions.cluster.client import connect
+from actions.facts import identity
+from collectors.kube.collector import KubernetesCollector
 from fallow.action_models import Facts
 from fallow.errors import FallowError
+from fallow.kube.api import BackOff
 from fallow.protocols import Views
 from fallow.settings import Settings
 from fallow.tables import schema
 from fallow.window import Window
 from runtime.operations.queries import sql
+from warehouse.overlay import overlay_inventory
 
 if TYPE_CHECKING:
     from actions.cluster.client import KubeClient
@@ -63,15 +68,11 @@ def views_with_identities(
     if not len(owners):
         return warehouse
     workload_pods = pods.filter(pc.fill_null(pc.is_in(pods.column("workload_uid"), owners), False))
-    from warehouse.overlay import overlay_inventory  # noqa: PLC0415  (the engine loads in 0.3 s)
-
     return overlay_inventory(warehouse, nodes, workload_pods, window)
 
 
 def with_reasons(settings: Settings, facts: Sequence[Facts]) -> tuple[list[Facts], list[str]]:
     """Return facts that say why it is not known which object they are about, and a note of it."""
-    from actions.facts import identity  # noqa: PLC0415  (loads the API's client)
-
     if not any(identity.is_unresolved(f) for f in facts) or not _has_live_source(settings):
         return [*facts], []
     try:
@@ -119,8 +120,6 @@ def _is_same_pod(seen: Iterable[_EvidencePod], uid: str, node: str | None) -> bo
 
 
 def _read_inventory(settings: Settings, now: datetime) -> tuple[pa.Table, pa.Table]:
-    from collectors.kube.collector import KubernetesCollector  # noqa: PLC0415
-
     api = _connect_cluster(settings).api
     collector = KubernetesCollector(settings.kubernetes, settings.cluster, lambda: now, api=api)
     parts: dict[str, list[pa.Table]] = {"node": [], "pod": []}
@@ -134,7 +133,4 @@ def _read_inventory(settings: Settings, now: datetime) -> tuple[pa.Table, pa.Tab
 
 
 def _connect_cluster(settings: Settings) -> "KubeClient":
-    from actions.cluster.client import connect  # noqa: PLC0415
-    from fallow.kube.api import BackOff  # noqa: PLC0415
-
     return connect(settings, pause=BackOff(sleep=lambda _s: None))

@@ -3,25 +3,21 @@
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fallow.protocols import PriceSource
+from collectors.openb import summary
+from collectors.prices import rate_card
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window, parse_timestamp
-from runtime.operations import pipeline
+from runtime.operations import collection, pipeline
+from runtime.operations.prices import read_configured_rates
 from runtime.rendering.finding_tables import Progress
+from warehouse.lake import Warehouse
 
-if TYPE_CHECKING:
-    from warehouse.lake import Warehouse
-
-PRICE_LOOKBACK = timedelta(days=3650)
-"""How far back prices are read: every import may hold old rows."""
-AWS_LOOKBACK = timedelta(days=90)
-"""AWS has spot prices no older than this."""
 TELEMETRY = frozenset({"sample", "holding", "scrape"})
 
 
@@ -71,8 +67,6 @@ class Importer:
         self, batches: Iterable[Batch], rate: Decimal | None = None
     ) -> dict[str, Any]:
         """Open the warehouse, store the batches, account for them, and say what came in."""
-        from warehouse.lake import Warehouse  # noqa: PLC0415  (the engine loads in 0.3 s)
-
         with Warehouse.open(self.settings, write=True, clock=self.clock) as warehouse:
             return self.import_into(warehouse, batches, rate)
 
@@ -82,7 +76,9 @@ class Importer:
         """Store batches in an open warehouse, account for them, and say what came in."""
         extent = TelemetryExtent()
         ingested = pipeline.ingest(warehouse, extent.observe(batches))
-        pipeline.price(warehouse, [*price_rows(self.settings, self.now), *self._rate_batches(rate)])
+        pipeline.price(
+            warehouse, [*read_configured_rates(self.settings, self.now), *self._rate_batches(rate)]
+        )
         return self._account(
             warehouse,
             extent,
@@ -98,9 +94,6 @@ class Importer:
         Raises:
             FallowError: what stopped it; run again to go on from there.
         """
-        from runtime.operations import collection  # noqa: PLC0415
-        from warehouse.lake import Warehouse  # noqa: PLC0415  (the engine loads in 0.3 s)
-
         window = Window(parse_timestamp(since, now=self.now), self.now)
         extent = TelemetryExtent()
         with Warehouse.open(self.settings, write=True, clock=self.clock) as warehouse:
@@ -109,7 +102,7 @@ class Importer:
             added, duplicates = collection.drain(
                 warehouse, collector, window, progress, extent.observe
             )
-            pipeline.price(warehouse, price_rows(self.settings, self.now))
+            pipeline.price(warehouse, read_configured_rates(self.settings, self.now))
             return self._account(warehouse, extent, added=added, duplicates=duplicates)
 
     def _account(
@@ -143,58 +136,20 @@ class Importer:
         return Window(first.replace(tzinfo=UTC), last.replace(tzinfo=UTC) + timedelta(hours=1))
 
     def _rate_batches(self, rate: Decimal | None) -> list[Batch]:
-        from collectors.prices.rate_card import batch, flat  # noqa: PLC0415
-
         if rate is None:
             return []
-        rate_row = flat(
+        rate_row = rate_card.flat(
             rate,
             source="import",
             as_of=self.now,
             reference="--rate of fallow import samples",
             cluster=self.settings.cluster,
         )
-        return [batch([rate_row])]
-
-
-def price_rows(settings: Settings, now: datetime) -> list[Batch]:
-    """Return what the rate card and the settings say of prices, for all the time before now."""
-    from collectors.prices.commitments import Commitment, Commitments  # noqa: PLC0415
-    from collectors.prices.on_prem import OnPrem  # noqa: PLC0415
-    from collectors.prices.rate_card import RateCard  # noqa: PLC0415
-
-    window = Window(now - PRICE_LOOKBACK, now + timedelta(days=1))
-    price_settings = settings.prices
-    owned = [OnPrem(**server.model_dump(), clock=lambda: now) for server in price_settings.on_prem]
-    sources: list[PriceSource] = [RateCard(price_settings, clock=lambda: now), *owned]
-    present = [source.rates(window) for source in sources]
-    reserved = [Commitment(**c.model_dump()) for c in price_settings.commitments]
-    # What is said of the present is one batch: storing it takes back what is said no more.
-    batches = [Batch("rate", pa.concat_tables([batch.rows for batch in present]))]
-    if reserved:
-        batches.append(Commitments(reserved, clock=lambda: now).rates(window))
-    return batches
-
-
-def aws_rows(settings: Settings, now: datetime) -> list[Batch]:
-    """Return AWS's list and spot prices of the regions that the settings name.
-
-    Raises:
-        AuthError: AWS refused the credentials.
-        TemporaryError: AWS could not be reached, or asked us to slow down.
-    """
-    from collectors.prices.aws import AwsPrices  # noqa: PLC0415
-
-    regions = settings.prices.aws_regions
-    if not regions:
-        return []
-    return [AwsPrices(regions, clock=lambda: now).rates(Window(now - AWS_LOOKBACK, now))]
+        return [rate_card.batch([rate_row])]
 
 
 def count_inventory(batches: Iterable[Batch]) -> list[dict[str, Any]]:
     """Count nodes, GPUs and pods by what they request."""
-    from collectors.openb import summary  # noqa: PLC0415
-
     counted = summary(batches)
     rows: list[tuple[str, float]] = [
         ("nodes", counted.nodes),

@@ -11,6 +11,8 @@ from fallow import money
 from fallow.errors import WarehouseError
 from fallow.window import Window
 from runtime.operations import analyzer_runs, reconcile, windows
+from warehouse import audits
+from warehouse.spend import read_spend
 
 if TYPE_CHECKING:
     from analyzers.waterfall import SavingsWaterfall
@@ -57,9 +59,6 @@ def total_spend(
     what the stored findings would save of them; null where no finding is stored, or where the
     dollars are not the loaded ones that savings are counted in.
     """
-    from warehouse import audits  # noqa: PLC0415  (the engine loads in 0.3 s)
-    from warehouse.spend import read_spend  # noqa: PLC0415
-
     settings = warehouse.settings
     span = windows.covered_hours(
         warehouse,
@@ -173,7 +172,6 @@ def _total(rows: Sequence[dict[str, Any]], by: Sequence[str]) -> dict[str, Any]:
 
 def verify_warehouse(warehouse: "Warehouse") -> list[dict[str, Any]]:
     """Read everything back and run every audit; one row per check, `status` is ok or failed."""
-    from warehouse import audits  # noqa: PLC0415
     from warehouse.verification import verify_warehouse  # noqa: PLC0415
 
     rows = [_check(item.subject, item.detail, ok=item.ok) for item in verify_warehouse(warehouse)]

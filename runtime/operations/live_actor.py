@@ -9,27 +9,52 @@ import getpass
 import logging
 import os
 import socket
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fallow.action_models import Action, Facts, LedgerEntry, Reason
+from actions.cluster.client import connect
+from actions.cluster.jupyterhub import JupyterHubClient
+from actions.executors import choose_executor, get_name
+from actions.facts import read_fleet
+from actions.journal import Journal, JournalState, event_types
+from actions.journal.state import format_subject_key
+from actions.journal.warehouse_copy import copy_journal
+from actions.loop import recheck, recheck_stalled
+from actions.loop.actor import Actor
+from actions.loop.annotate import KEPT_UNTIL
+from actions.loop.breaker import find_incident
+from actions.loop.freeze import Freeze
+from actions.loop.lease import Lease
+from actions.loop.recent_activity import find_active_device
+from actions.loop.recheck import Recheck, find_unanswered
+from actions.nodes.eks import EksClient
+from actions.notices.channels import ChannelNotifier
+from actions.policy.budgets import BudgetUsage
+from actions.reclaim.kinds import kinds
+from actions.recommend import STALLED
+from actions.savings.storage import store_hourly
+from actions.snapshots import Snapshotter
+from actions.snapshots.containers import KubernetesRunner
+from actions.snapshots.store import open_store
+from collectors.jupyter import parse_server
+from collectors.prometheus.latest import latest
+from fallow.action_models import Action, Change, Facts, LedgerEntry, Reason, Target
 from fallow.errors import FallowError, RefusedError, UsageError
 from fallow.plugin_runs import PluginRun
 from fallow.protocols import ReviewsEffects
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.operations import pipeline, plans
+from runtime.operations.collection import load_collectors, next_start, read_cursors
 from runtime.operations.plan_rows import PlanWriter
 from runtime.operations.plugin_runs import PluginRuns
 
 if TYPE_CHECKING:
     from actions.cluster.client import KubeClient
-    from actions.journal import Journal, JournalState
-    from actions.loop.actor import Actor
-    from actions.loop.freeze import Freeze
     from actions.loop.protocols import (
         Notice,
         NoticeProof,
@@ -38,8 +63,6 @@ if TYPE_CHECKING:
         Transport,
         TurnReport,
     )
-    from actions.loop.recheck import Recheck
-    from actions.policy.budgets import BudgetUsage
     from actions.policy.model import Policy
     from warehouse.lake import Warehouse
 
@@ -105,10 +128,6 @@ class LiveEvidence:
 
         Of an idle one whether anything is active, of a stalled job whether anything has changed.
         """
-        from actions.loop import recheck  # noqa: PLC0415
-        from actions.loop.recent_activity import find_active_device  # noqa: PLC0415
-        from actions.recommend import STALLED  # noqa: PLC0415
-
         if facts.finding.kind == STALLED:
             return self._recheck_stalled(facts, now)
         if facts.finding.verdict != "idle":
@@ -132,9 +151,6 @@ class LiveEvidence:
         return recheck.Recheck(tuple(active), (*away, *judgement.stale))
 
     def _recheck_stalled(self, facts: Facts, now: datetime) -> "Recheck":
-        from actions.loop import recheck_stalled  # noqa: PLC0415
-        from actions.loop.recheck import Recheck, find_unanswered  # noqa: PLC0415
-
         read_at = self._sampled_at or now
         self._reread(facts, now)
         readings = recheck_stalled.stalled_readings(
@@ -151,22 +167,16 @@ class LiveEvidence:
 
     def _servers(self, facts: Facts) -> list[str]:
         """Return the addresses of the notebook servers that run in the pods of a case."""
-        from collectors.jupyter import parse_server  # noqa: PLC0415
-
         space, pods = facts.finding.subject.namespace, {p.pod for p in facts.pods or ()}
         servers = [parse_server(text) for text in self._settings.jupyter.servers]
         return [s.url for s in servers if s.namespace == space and s.pod in pods]
 
     def fleet(self, now: datetime) -> "BudgetUsage":
         """Return the size of the fleet."""
-        from actions.facts import read_fleet  # noqa: PLC0415
-
         return read_fleet(self._warehouse, now)
 
     def incident(self, now: datetime) -> str | None:
         """Say why telemetry as a whole is not to be trusted."""
-        from actions.loop.breaker import find_incident  # noqa: PLC0415
-
         settings = self._settings
         return find_incident(
             self._warehouse,
@@ -178,8 +188,6 @@ class LiveEvidence:
 
     def review(self, action: Action, now: datetime) -> tuple[Reason, ...] | None:
         """Ask the executor of an action whether stored rows show that it did harm."""
-        from actions.executors import choose_executor  # noqa: PLC0415
-
         executor = choose_executor(action.decision)
         if not isinstance(executor, ReviewsEffects):
             return None
@@ -200,8 +208,6 @@ def refresher(warehouse: "Warehouse", settings: Settings) -> Refresh:
     Raises:
         UsageError: no source is configured, so no evidence can be fresh.
     """
-    from runtime.operations.collection import load_collectors, next_start, read_cursors  # noqa: PLC0415
-
     if not load_collectors(settings, cursors={}):
         raise UsageError(
             "no source is configured: evidence cannot be read again before acting",
@@ -220,7 +226,6 @@ def refresher(warehouse: "Warehouse", settings: Settings) -> Refresh:
 
 def rereader(warehouse: "Warehouse", settings: Settings) -> Reread:
     """Return what reads the hosts of one case's pods now, from Prometheus."""
-    from collectors.prometheus.latest import latest  # noqa: PLC0415
 
     def reread(facts: Facts, now: datetime) -> None:
         space = facts.finding.subject.namespace
@@ -251,8 +256,6 @@ def journal(
     settings: Settings, clock: Callable[[], datetime], *, write: bool = True, actor: str = ""
 ) -> "Iterator[Journal]":
     """Open the journal of these settings."""
-    from actions.journal import Journal  # noqa: PLC0415
-
     path = journal_path(settings)
     with Journal.open(path, clock, write=write, actor=actor or actor_name(settings)) as opened:
         yield opened
@@ -261,10 +264,6 @@ def journal(
 @contextmanager
 def empty_journal(clock: Callable[[], datetime]) -> "Iterator[Journal]":
     """Open a journal without rows, for a dry run where there is none; it is gone afterwards."""
-    import tempfile  # noqa: PLC0415
-
-    from actions.journal import Journal  # noqa: PLC0415
-
     with (
         tempfile.TemporaryDirectory() as folder,
         Journal.open(Path(folder) / "journal.sqlite", clock) as opened,
@@ -276,8 +275,6 @@ def kill_switch(
     settings: Settings, record: "JournalState | None", cluster: "KubeClient | None"
 ) -> "Freeze":
     """Return the kill switch of these settings."""
-    from actions.loop.freeze import Freeze  # noqa: PLC0415
-
     return Freeze(
         record,
         cluster,
@@ -289,8 +286,6 @@ def kill_switch(
 
 def connect_cluster(settings: Settings) -> "KubeClient":
     """Open the cluster to act in; see `actions.cluster.client.connect`."""
-    from actions.cluster.client import connect  # noqa: PLC0415
-
     return connect(settings)
 
 
@@ -306,11 +301,6 @@ def actor(
     notifier: Any = None,
 ) -> "Actor":
     """Return an actor over an open client, journal and warehouse; no notifier = the settings'."""
-    from actions.executors import choose_executor  # noqa: PLC0415
-    from actions.loop.actor import Actor  # noqa: PLC0415
-    from actions.loop.lease import Lease  # noqa: PLC0415
-    from actions.notices.channels import ChannelNotifier  # noqa: PLC0415
-
     acting = settings.actions
     me = identity or acting.lease.identity or f"{socket.gethostname()}-{os.getpid()}"
     return Actor(
@@ -333,9 +323,6 @@ def actor(
 
 def open_transports(settings: Settings) -> "dict[str, Transport]":
     """Return the transports beside Kubernetes: changes name them."""
-    from actions.cluster.jupyterhub import JupyterHubClient  # noqa: PLC0415
-    from actions.nodes.eks import EksClient  # noqa: PLC0415
-
     hub_settings = settings.actions.hub
     return {
         "aws": EksClient(),
@@ -364,11 +351,6 @@ def open_turns(
         RefusedError: the cluster does not let us in.
         TemporaryError: the cluster cannot be reached.
     """
-    from actions.journal import JournalState  # noqa: PLC0415
-    from actions.journal.warehouse_copy import copy_journal  # noqa: PLC0415
-    from actions.notices.channels import ChannelNotifier  # noqa: PLC0415
-    from actions.savings.storage import store_hourly  # noqa: PLC0415
-
     refresh, reread = refresher(warehouse, settings), rereader(warehouse, settings)
     evidence = LiveEvidence(warehouse, settings, refresh, clock, reread)
     with journal(settings, clock) as opened:
@@ -413,8 +395,6 @@ def open_turns(
 
 def executor_runs(report: "TurnReport") -> "Iterator[PluginRun]":
     """Yield what came of the executors that a turn called."""
-    from actions.executors import choose_executor, get_name  # noqa: PLC0415
-
     for step in report.taken:
         if step.run is not None:
             yield step.run
@@ -448,10 +428,6 @@ def _log_step(step: "StepResult") -> None:
 
 
 def _snapshotter(settings: Settings, cluster: "KubeClient", clock: Callable[[], datetime]) -> Any:
-    from actions.snapshots import Snapshotter  # noqa: PLC0415
-    from actions.snapshots.containers import KubernetesRunner  # noqa: PLC0415
-    from actions.snapshots.store import open_store  # noqa: PLC0415
-
     snapshot_settings = settings.snapshots
     shell = KubernetesRunner(cluster.client, timeout_s=snapshot_settings.timeout.total_seconds())
     store = open_store(snapshot_settings, settings.home)
@@ -476,15 +452,11 @@ class NoEvidence:
 
     def recheck(self, facts: Facts, now: datetime) -> "Recheck":
         """Say nothing."""
-        from actions.loop.recheck import Recheck  # noqa: PLC0415
-
         del facts, now
         return Recheck()
 
     def fleet(self, now: datetime) -> "BudgetUsage":
         """Return a fleet of unknown size."""
-        from actions.policy.budgets import BudgetUsage  # noqa: PLC0415
-
         del now
         return BudgetUsage()
 
@@ -510,12 +482,6 @@ def keep_workload(
         RefusedError: the API does not let the caller.
         TemporaryError: no answer.
     """
-    from actions.journal import event_types  # noqa: PLC0415
-    from actions.journal.state import format_subject_key  # noqa: PLC0415
-    from actions.loop.annotate import KEPT_UNTIL  # noqa: PLC0415
-    from actions.reclaim.kinds import kinds  # noqa: PLC0415
-    from fallow.action_models import Change, Target  # noqa: PLC0415
-
     parts = workload.split("/")
     if len(parts) != 3 or not all(parts):  # noqa: PLR2004
         raise UsageError(

@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from analyzers.reliability import lost_work
 from fallow.models import Finding
 from fallow.plugin_runs import PluginRun
 from fallow.protocols import Analyzer, Collector
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import analyzer_runs
+from warehouse import audits, dirty, work_lost
+from warehouse.allocation import write_allocations
+from warehouse.ledger import write_ledger
+from warehouse.pricing import store_rates
+from warehouse.rollup import roll_up
 
 if TYPE_CHECKING:
     from analyzers.ranking import RankedFinding
@@ -75,8 +81,6 @@ def ingest(warehouse: "Warehouse", *batches: Iterable[Batch]) -> "IngestResult":
 
 def price(warehouse: "Warehouse", batches: Iterable[Batch]) -> None:
     """Keep what price sources say; what they stop saying no longer holds."""
-    from warehouse.pricing import store_rates  # noqa: PLC0415  (the engine loads in 0.3 s)
-
     for batch in batches:
         store_rates(warehouse, batch)
 
@@ -91,12 +95,6 @@ def account(warehouse: "Warehouse", window: Window) -> "tuple[int, list[AuditFai
     The ledger is written for the window and for every hour whose rollups changed since then
     (rows that came late, after an outage or from a backfill) or whose work was lost since.
     """
-    from analyzers.reliability import lost_work  # noqa: PLC0415
-    from warehouse import audits, dirty, work_lost  # noqa: PLC0415
-    from warehouse.allocation import write_allocations  # noqa: PLC0415
-    from warehouse.ledger import write_ledger  # noqa: PLC0415
-    from warehouse.rollup import roll_up  # noqa: PLC0415
-
     buckets = roll_up(warehouse)
     failures: list[AuditFailure] = []
     burst_bps = warehouse.settings.reliability.burst_bps

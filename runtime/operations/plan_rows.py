@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from actions.facts import gather_facts
+from actions.journal import Journal
+from actions.journal.warehouse_copy import copy_journal
+from actions.policy.schedule import get_blackout_end, is_blackout
 from fallow.action_models import Facts, Reason, decision_id
 from fallow.errors import FallowError
 from fallow.models import Finding
@@ -58,8 +62,6 @@ class PlanWriter:
 
     def write_preview(self, findings: Sequence[Finding], at: datetime) -> None:
         """Decide about findings as if it were to act, and write that; failures are only logged."""
-        from actions.facts import gather_facts  # noqa: PLC0415
-
         folder = self._settings.actions.policies
         try:
             rules = plans.load_policies(self._settings) if folder.exists() else ()
@@ -73,9 +75,6 @@ class PlanWriter:
 
     def _copy(self, at: datetime) -> None:
         """Copy the journal of whoever acted before: commands, or a service that acted once."""
-        from actions.journal import Journal  # noqa: PLC0415
-        from actions.journal.warehouse_copy import copy_journal  # noqa: PLC0415
-
         path = plans.journal_path(self._settings)
         if path.is_file():
             with Journal.open(path, lambda: at, write=False) as journal:
@@ -126,8 +125,6 @@ def plan_rows(
 
 def policy_rows(cluster: str, policies: "Sequence[Policy]", at: datetime) -> Batch:
     """Return the policies in words, and which of their blackouts is on."""
-    from actions.policy.schedule import get_blackout_end, is_blackout  # noqa: PLC0415
-
     rows = []
     for policy in policies:
         on = [b for b in policy.blackouts if is_blackout(b, at)]

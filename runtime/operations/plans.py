@@ -7,11 +7,22 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from fallow import plugin_runs
+from actions.backtest import backtest as replay
+from actions.backtest.stepwise import replay_analyzer
+from actions.facts import gather_facts, read_fleet
+from actions.gate_answers import answer_gates, find_subject
+from actions.journal import Journal, JournalState, trust
+from actions.journal.trust import with_trust
+from actions.plan import plan as decided
+from actions.policy.budgets import get_horizon
+from actions.policy.matching import matches_any
+from actions.policy.parser import read_policies
+from analyzers.overlaps import remove_overlaps
+from fallow import plugin_runs, plugins
 from fallow.action_models import CaseHistory, Facts
 from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.models import Finding, Subject
-from fallow.protocols import FindsLatest, ReportsUnjudged
+from fallow.protocols import FindsLatest, Replayable, ReportsUnjudged
 from fallow.settings import Settings
 from fallow.window import Window, format_duration
 from runtime.operations import analyzer_runs, case_identity, windows
@@ -20,7 +31,6 @@ from runtime.operations.identities import views_with_identities, with_reasons
 if TYPE_CHECKING:
     from actions.backtest import Backtest
     from actions.gate_answers import GateAnswer
-    from actions.journal import JournalState
     from actions.journal.trust import TrustState
     from actions.plan import ActionPlan
     from actions.policy.budgets import BudgetUsage
@@ -66,8 +76,6 @@ def load_policies(settings: Settings, named: Sequence[Path] = ()) -> "tuple[Poli
     Raises:
         UsageError: a file does not exist, or holds what is not legal.
     """
-    from actions.policy.parser import read_policies  # noqa: PLC0415
-
     sample_interval = max(settings.service.collect_every, settings.exporters.interval)
     if not named and not settings.actions.policies.exists():
         raise missing_folder_error(settings)
@@ -105,8 +113,6 @@ def make_plan(
 
 def read_standings(settings: Settings, rules: "Sequence[Policy]") -> "dict[str, TrustState]":
     """Return how far each policy may go by the journal; where there is none, nothing is known."""
-    from actions.journal import trust  # noqa: PLC0415
-
     with _JournalReader(settings) as reader:
         return {} if reader.record is None else trust.read_trust_states(reader.record, rules)
 
@@ -119,8 +125,6 @@ def decide(
     at: datetime,
 ) -> "tuple[ActionPlan, list[Facts]]":
     """Return what policies decide about cases, and these under the ids the journal knows."""
-    from actions.plan import plan as decided  # noqa: PLC0415
-
     with _JournalReader(settings) as reader:
         same_cases = reader.same(facts)
         histories = reader.histories([p.name for p in rules], [f.finding for f in same_cases])
@@ -143,8 +147,6 @@ def why_not(
     Raises:
         UsageError: no workload is meant, or several are.
     """
-    from actions.gate_answers import answer_gates, find_subject  # noqa: PLC0415
-
     facts, _ = gather_cases(warehouse, settings, at=at, cluster=cluster)
     extent = windows.extent(warehouse, cluster)
     # Of data that end in the past, their last day is what was seen lately.
@@ -191,10 +193,6 @@ def run_backtest(
         UsageError: there is no history, it does not reach far enough, or the policy matches
             findings of several analyzers.
     """
-    from actions.backtest import backtest as replay  # noqa: PLC0415
-    from actions.backtest.stepwise import replay_analyzer  # noqa: PLC0415
-    from fallow.protocols import Replayable  # noqa: PLC0415
-
     window = history_window(warehouse, since, now, cluster)
     analyzer = _load_analyzer(settings, rule)
     is_replayable = isinstance(analyzer, Replayable)
@@ -269,8 +267,6 @@ def record_backtest(
     settings: Settings, backtest: "Backtest", now: datetime, *, actor: str = ""
 ) -> None:
     """Write a back-test's verdict where the loop finds it: `trusted` where the rate is proved."""
-    from actions.journal import Journal  # noqa: PLC0415
-
     figures = {
         "fingerprint": backtest.fingerprint,
         "since": backtest.window.start.isoformat(),
@@ -304,8 +300,6 @@ class _JournalReader:
         self._file = settings.actions.freeze_file
 
     def __enter__(self) -> Self:
-        from actions.journal import Journal, JournalState  # noqa: PLC0415
-
         if self._path.is_file():
             self._journal = Journal.open(self._path, _refuse_clock, write=False)
             self.record = JournalState(self._journal).catch_up()
@@ -329,10 +323,6 @@ class _JournalReader:
         self, warehouse: "Warehouse", rules: "Sequence[Policy]", at: datetime
     ) -> "BudgetUsage":
         """Return what was done, and the fleet it was done to."""
-        from actions.facts import read_fleet  # noqa: PLC0415
-        from actions.journal.trust import with_trust  # noqa: PLC0415
-        from actions.policy.budgets import get_horizon  # noqa: PLC0415
-
         usage = read_fleet(warehouse, at)
         record = self.record
         if record is None:
@@ -369,9 +359,6 @@ def gather_cases(
     Raises:
         UsageError: there are no telemetry or no rows before that time.
     """
-    from actions.facts import gather_facts  # noqa: PLC0415
-    from analyzers.overlaps import remove_overlaps  # noqa: PLC0415
-
     extent = windows.require_extent(warehouse, cluster, inventory=True)
     if extent.start >= at:
         raise UsageError(
@@ -411,9 +398,6 @@ def gather_cases(
 
 
 def _load_analyzer(settings: Settings, rule: "Policy") -> Any:
-    from actions.policy.matching import matches_any  # noqa: PLC0415
-    from fallow import plugins  # noqa: PLC0415
-
     wanted = rule.match.analyzer or ("*",)
     names = [n for n in plugins.installed("analyzers") if matches_any(wanted, n)]
     if len(names) != 1:

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from collectors.doctor import CheckRow
 from fallow import plugin_runs
 from fallow.plugin_runs import PluginRun
 
 if TYPE_CHECKING:
-    from collectors.doctor import CheckRow
     from warehouse.lake import Warehouse
 
 
@@ -53,8 +53,6 @@ def check_plugins(warehouse: "Warehouse", *, cluster: str | None = None) -> "lis
 
     Analyzers are not among them: `doctor` runs them itself.
     """
-    from collectors.doctor import CheckRow  # noqa: PLC0415
-
     rows = warehouse.query(
         "SELECT kind, plugin, ts, reason FROM plugin_run WHERE result = 'failed'"
         " AND kind <> 'analyzer' AND ($cluster IS NULL OR cluster = $cluster) ORDER BY ALL",

@@ -5,18 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from dashboards.figures.reconciliation import Reconciliation
 from dashboards.waste_report import money
 from fallow.models import WASTED
 
 if TYPE_CHECKING:
     from analyzers.waterfall import SavingsWaterfall
-    from dashboards.figures.reconciliation import Reconciliation
 
 
 def reconciliation(waterfall: "SavingsWaterfall") -> "Reconciliation":
     """Return how what the steps save stands to what is wasted, and idle hours to findings."""
-    from dashboards.figures.reconciliation import Reconciliation  # noqa: PLC0415  (arrays load)
-
     saved, wasted = waterfall.saved(), waterfall.paid_in(WASTED)
     by: dict[str, Decimal] = {}
     for step in waterfall.steps:

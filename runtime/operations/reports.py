@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import msgspec
 
+from dashboards.figures import extent
+from dashboards.figures.query import Filters
+from dashboards.reports import focus
+from dashboards.reports.amounts import strip_marks
+from dashboards.reports.report_request import ReportRequest, check_window, format_window
+from dashboards.reports.svg_charts import HOW
 from fallow.errors import UsageError
 from fallow.protocols import Views
 from fallow.settings import Settings
@@ -15,7 +21,6 @@ from warehouse import coverage
 
 if TYPE_CHECKING:
     from dashboards.reports.document import ReportDocument
-    from dashboards.reports.report_request import ReportRequest
 
 Audience = Literal["finance", "sre", "team"]
 Format = Literal["html", "pdf", "md", "csv", "focus"]
@@ -70,8 +75,6 @@ def produce(
             holds nothing; what draws pictures or pages is not installed.
     """
     check_options(audience=audience, fmt=fmt, team=team, focus_version=focus_version)
-    from dashboards.reports.report_request import format_window  # noqa: PLC0415
-
     request = _make_request(
         views, settings, window=window, mine=(cluster, team), now=now, whole=fmt == "csv"
     )
@@ -95,11 +98,7 @@ def _make_request(
     mine: tuple[str | None, str | None],
     now: datetime,
     whole: bool,
-) -> "ReportRequest":
-    from dashboards.figures import extent  # noqa: PLC0415
-    from dashboards.figures.query import Filters  # noqa: PLC0415
-    from dashboards.reports.report_request import ReportRequest, check_window  # noqa: PLC0415
-
+) -> ReportRequest:
     checked_window = check_window(views, window, now)
     cluster, team = mine
     names = extent.names(views, checked_window) if team or cluster else {}
@@ -122,8 +121,6 @@ def _documents() -> "dict[str, Callable[[ReportRequest], ReportDocument]]":
     try:
         from dashboards.reports import finance, sre, team  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        from dashboards.reports.svg_charts import HOW  # noqa: PLC0415
-
         raise UsageError(f"reports are not installed: {error.name} is missing", hint=HOW) from error
     return {"finance": finance.document, "sre": sre.document, "team": team.document}
 
@@ -140,11 +137,8 @@ def _writers() -> "dict[str, Callable[[ReportDocument], bytes]]":
 
 
 def _focus(
-    request: "ReportRequest", audience: str, team: str | None, version: str, *, parquet: bool
+    request: ReportRequest, audience: str, team: str | None, version: str, *, parquet: bool
 ) -> Report:
-    from dashboards.reports import focus  # noqa: PLC0415
-    from dashboards.reports.report_request import format_window  # noqa: PLC0415
-
     charges = focus.rows(request.views, request.window, request.filters, version)
     kind = "parquet" if parquet else "focus"
     return Report(
@@ -194,7 +188,5 @@ def _safe(text: str) -> str:
 def summarise(document: "ReportDocument") -> str:
     """Return a few lines of plain text: for a mail's body or a chat."""
     figures = [f"{f.label}: {f.value}" + f" ({f.about})" * bool(f.about) for f in document.figures]
-    from dashboards.reports.amounts import strip_marks  # noqa: PLC0415
-
     story = [f"{part.about}: {strip_marks(part.text)}" for part in document.story]
     return "\n".join([*map(strip_marks, document.warnings), *story, "", *figures])

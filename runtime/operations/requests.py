@@ -9,14 +9,17 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from actions.journal import JournalState, event_types
+from actions.journal.warehouse_copy import copy_journal, read_copied_hashes
+from actions.loop.actor import approve
 from fallow.errors import FallowError, UsageError
 from fallow.settings import Settings
 from fallow.window import format_duration
 from runtime.operations import findings, live_actor
+from runtime.rendering import action_tables
 
 if TYPE_CHECKING:
     from actions.cluster.client import KubeClient
-    from actions.journal import JournalState
     from actions.journal.log import BrokenLink
     from warehouse.lake import Warehouse
 
@@ -44,8 +47,6 @@ class ActionRequests:
             UsageError: nothing of that name waits.
             RefusedError: who requested it cannot approve, nor anybody twice.
         """
-        from actions.loop.actor import approve  # noqa: PLC0415
-
         with self._record(by, needed=True) as record:
             return {"request": approve(record, request, by)}
 
@@ -55,8 +56,6 @@ class ActionRequests:
         Raises:
             UsageError: there is no such finding, or the length is not legal.
         """
-        from actions.journal import event_types  # noqa: PLC0415
-
         until = self._until(length)
         finding_id = findings.read(self._warehouse, finding).id
         with self._record(by) as record:
@@ -108,9 +107,6 @@ class ActionRequests:
 
     @contextmanager
     def _record(self, by: str, *, needed: bool = False) -> "Iterator[JournalState]":
-        from actions.journal import JournalState  # noqa: PLC0415
-        from actions.journal.warehouse_copy import copy_journal  # noqa: PLC0415
-
         path = live_actor.journal_path(self._settings)
         if needed and not path.is_file():
             raise UsageError(
@@ -129,10 +125,6 @@ def verify_journal(
 
     None = there is no journal yet.
     """
-    from actions.journal import JournalState  # noqa: PLC0415
-    from actions.journal.warehouse_copy import read_copied_hashes  # noqa: PLC0415
-    from runtime.rendering import action_tables  # noqa: PLC0415
-
     if not live_actor.journal_path(settings).is_file():
         return None
     with live_actor.journal(settings, clock, write=False) as journal:

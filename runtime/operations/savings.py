@@ -5,6 +5,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from actions.backtest.result import wilson
+from actions.journal import Journal, JournalState
+from actions.savings.storage import measure_watched
 from fallow.money import apportion, cents
 from fallow.protocols import Views
 from fallow.settings import Settings
@@ -81,9 +84,6 @@ def _measure_open(warehouse: "Warehouse", settings: Settings, now: datetime) -> 
     path = journal_path(settings)
     if not path.is_file():
         return []
-    from actions.journal import Journal, JournalState  # noqa: PLC0415
-    from actions.savings.storage import measure_watched  # noqa: PLC0415
-
     with Journal.open(path, lambda: now, write=False) as journal:
         record = JournalState(journal).catch_up()
         _, batch = measure_watched(
@@ -122,8 +122,6 @@ def _sum_rows(key: Mapping[str, Any], rows: Sequence[Row], by: str) -> Row:
 
 
 def _reversal_columns(regretted: int, of: int) -> Row:
-    from actions.backtest.result import wilson  # noqa: PLC0415
-
     low, high = wilson(regretted, of) if of else (0.0, 1.0)
     rate = regretted / of if of else None
     return {"regretted": regretted, "regret": rate, "regret_low": low, "regret_high": high}

@@ -9,9 +9,11 @@ from fallow.errors import SourceError, UsageError
 from fallow.settings import Settings, WarehouseSettings
 from fallow.window import Window, parse_timestamp
 from runtime.operations import analyzer_runs, collection, pipeline, windows
-from runtime.operations.imports import TelemetryExtent, price_rows
+from runtime.operations.imports import TelemetryExtent
+from runtime.operations.prices import read_configured_rates
 from runtime.operations.story import build_story
 from runtime.rendering.finding_tables import Progress
+from warehouse.lake import Warehouse
 
 if TYPE_CHECKING:
     from collectors.prometheus.collector import PrometheusCollector
@@ -46,13 +48,11 @@ def scan_prometheus(
 def _run_scan(
     settings: Settings, collector: "PrometheusCollector", window: Window, progress: Progress
 ) -> "Story":
-    from warehouse.lake import Warehouse  # noqa: PLC0415  (the engine loads in 0.3 s)
-
     with Warehouse.open(settings, write=True, clock=lambda: window.end) as warehouse:
         extent = TelemetryExtent()
         collection.drain(warehouse, collector, window, progress, extent.observe)
         progress("doing the books", 0.85)
-        pipeline.price(warehouse, price_rows(settings, window.end))
+        pipeline.price(warehouse, read_configured_rates(settings, window.end))
         data_extent = extent.window
         if data_extent is None:
             raise SourceError(

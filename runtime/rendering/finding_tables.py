@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
+from analyzers.ranking import classify_impact
 from dashboards import waste_report as page
 from dashboards.waste_report import Story
 from fallow import money
+from fallow.models import Saving
 from runtime.operations import reconcile
+from runtime.operations.findings import row as flat
 from runtime.rendering.tables import Rows, document, render, write_text
 
 if TYPE_CHECKING:
@@ -119,9 +122,6 @@ def waterfall_rows(waterfall: "SavingsWaterfall") -> list[dict[str, Any]]:
 
 def waterfall_document(waterfall: "SavingsWaterfall") -> dict[str, Any]:
     """Return the waterfall for `fallow.findings/v1`: bill, savings by kind, every step."""
-    from analyzers.ranking import classify_impact  # noqa: PLC0415
-    from fallow.models import Saving  # noqa: PLC0415
-
     whole = waterfall.saved()
     savings = {name: waterfall.saved(saving=name) for name in get_args(Saving)}
     kinds = {name: waterfall.saved(evidence=name) for name in ("confirmed", "suspected")}
@@ -156,8 +156,6 @@ def _in_cents(
 
 
 def _finding_row(row: "RankedFinding") -> dict[str, Any]:
-    from runtime.operations.findings import row as flat  # noqa: PLC0415
-
     whole = flat(row)
     return {name: whole[name] for name in TERMINAL_COLUMNS}
 

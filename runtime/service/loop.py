@@ -22,24 +22,29 @@ from fallow.plugin_runs import PluginRun
 from fallow.protocols import Analyzer, Collector, WatchesChanges
 from fallow.settings import Settings
 from fallow.window import Window
-from runtime.operations import analyzer_runs, pipeline
-from runtime.operations.imports import aws_rows, price_rows
+from runtime.operations import analyzer_runs, live_actor, pipeline
+from runtime.operations.collection import drain, load_collectors, next_start, read_cursors
 from runtime.operations.plan_rows import PlanWriter
 from runtime.operations.plugin_runs import PluginRuns
+from runtime.operations.prices import read_aws_rates, read_configured_rates
 from runtime.operations.requests import ActionRequests, verify_journal
 from runtime.service.api import WriteApi
 from runtime.service.dashboard_process import COMMAND, DashboardProcess, missing_dashboard
+from runtime.service.delivery.outbox import Outbox, outbox_path
+from runtime.service.delivery.sender import Deliveries
 from runtime.service.endpoint import Endpoint, is_loopback
 from runtime.service.metrics import SelfMetrics
 from runtime.service.readiness import Readiness
 from runtime.service.roles import PARTS, WRITERS, ServiceJob, ServiceRole, expand_roles
+from runtime.service.scheduling.store import Timetable
 from runtime.service.stop_signals import handle_stop_signals, stop_on_signals
 from runtime.service.tracing import SpanFactory, no_span, open_tracing
+from warehouse import audits, maintenance, tiers
+from warehouse.audits import format_banner
+from warehouse.lake import Warehouse
 
 if TYPE_CHECKING:
-    from runtime.service.scheduling.store import Timetable
     from warehouse.audits import AuditFailure
-    from warehouse.lake import Warehouse
 
 log = logging.getLogger("fallow.service")
 
@@ -127,9 +132,9 @@ class ServiceLoop:
         """Ask for nodes, pods and owners, and for prices."""
         self._collect_from(INVENTORY & set(self.collectors), self.settings.service.inventory_every)
         now = self.clock()
-        pipeline.price(self.warehouse, price_rows(self.settings, now))
+        pipeline.price(self.warehouse, read_configured_rates(self.settings, now))
         if now - self._aws_read_at >= AWS_EVERY:
-            pipeline.price(self.warehouse, aws_rows(self.settings, now))
+            pipeline.price(self.warehouse, read_aws_rates(self.settings, now))
             self._aws_read_at = now
 
     def watch(self) -> None:
@@ -154,8 +159,6 @@ class ServiceLoop:
 
     def account(self) -> None:
         """Roll up what is new, allocate, post the ledger, run the audits."""
-        from warehouse.audits import format_banner  # noqa: PLC0415  (the engine loads in 0.3 s)
-
         end = self.clock()
         buckets, failures = pipeline.account(
             self.warehouse, Window(end - pipeline.LEDGER_LOOKBACK, end)
@@ -172,8 +175,6 @@ class ServiceLoop:
         self, failures: "list[AuditFailure]", window: Window
     ) -> "list[AuditFailure]":
         """Return the audits that fail over what pages show, read again only while one may."""
-        from warehouse import audits  # noqa: PLC0415  (the engine loads in 0.3 s)
-
         if failures or self._audits_failed is not False:
             failures = audits.run_audits(self.warehouse, window)
         self._audits_failed = bool(failures)
@@ -218,8 +219,6 @@ class ServiceLoop:
 
     def maintain(self) -> None:
         """Move old rows to their tier and merge small files."""
-        from warehouse import maintenance, tiers  # noqa: PLC0415  (the engine loads in 0.3 s)
-
         moved = tiers.move_to_cold(self.warehouse, self.clock())
         maintenance.compact_warehouse(self.warehouse)
         self.metrics.record_tiers(self.warehouse, self.clock())
@@ -254,8 +253,6 @@ class ServiceLoop:
     def _store_rows(self, collector: Collector, window: Window) -> int:
         """Store what a collector brings; a source with a past is stored chunk by chunk."""
         if hasattr(collector, "failure"):
-            from runtime.operations.collection import drain  # noqa: PLC0415  (it imports the collectors)
-
             return drain(self.warehouse, cast(Any, collector), window, self._check_stop)[0]
         return pipeline.ingest(self.warehouse, collector.collect(window)).added
 
@@ -353,8 +350,6 @@ def _now() -> datetime:
 
 
 def _check_settings(settings: Settings, mine: AbstractSet[ServiceRole]) -> None:
-    from runtime.operations.collection import load_collectors  # noqa: PLC0415
-
     needs_source = ServiceRole.collector in mine or (
         ServiceRole.actor in mine and settings.actions.enabled
     )
@@ -370,8 +365,6 @@ def _check_settings(settings: Settings, mine: AbstractSet[ServiceRole]) -> None:
 @contextmanager
 def _open_warehouse(settings: Settings, mine: AbstractSet[ServiceRole]) -> "Iterator[Warehouse]":
     """Open the warehouse; roles that were split cannot take turns at an embedded one."""
-    from warehouse.lake import Warehouse  # noqa: PLC0415
-
     try:
         warehouse = Warehouse.open(settings, write=True)
     except TemporaryError as error:
@@ -396,8 +389,6 @@ def _make_loop(
     roles: AbstractSet[ServiceRole],
     stop: threading.Event,
 ) -> ServiceLoop:
-    from runtime.operations.collection import load_collectors, next_start, read_cursors  # noqa: PLC0415
-
     cursors = read_cursors(warehouse)
     collectors = (
         load_collectors(settings, cursors=cursors, views=warehouse)
@@ -436,8 +427,6 @@ def _open_act_job(
     if not settings.actions.enabled or ServiceRole.actor not in roles:
         yield None
         return
-    from runtime.operations import live_actor  # noqa: PLC0415  (loads the API's client)
-
     with live_actor.open_turns(
         settings,
         warehouse,
@@ -455,10 +444,6 @@ def _open_report_job(
     settings: Settings, warehouse: "Warehouse", metrics: SelfMetrics, stop: threading.Event
 ) -> "Iterator[tuple[ServiceJob, Timetable]]":
     """Give the job that sends reports, and when it is to run because one is due."""
-    from runtime.service.delivery.outbox import Outbox, outbox_path  # noqa: PLC0415
-    from runtime.service.delivery.sender import Deliveries  # noqa: PLC0415
-    from runtime.service.scheduling.store import Timetable  # noqa: PLC0415
-
     with Outbox.open(outbox_path(settings)) as book:
         deliveries = Deliveries(
             settings,

@@ -30,6 +30,7 @@ from fallow.window import Window
 from runtime.operations.queries import sql
 from runtime.service.delivery.outbox import RESULTS
 from runtime.service.roles import PARTS, ServiceJob, ServiceRole
+from warehouse import audits, maintenance
 
 if TYPE_CHECKING:
     from actions.loop.protocols import NoticeProof, TurnReport
@@ -157,8 +158,6 @@ class SelfMetrics:
 
     def record_audits(self, failures: "Sequence[AuditFailure]") -> None:
         """Record the last audits: how many rows each refused."""
-        from warehouse import audits  # noqa: PLC0415  (the engine loads in 0.3 s)
-
         for name in audits.list_audits():
             rows = sum(failure.rows for failure in failures if failure.audit == name)
             self._of("audit_failures").labels(name).set(rows)
@@ -264,8 +263,6 @@ class SelfMetrics:
 
     def record_tiers(self, warehouse: "Warehouse", now: datetime) -> None:
         """Record the tiers' sizes and ages."""
-        from warehouse import maintenance  # noqa: PLC0415
-
         rows = maintenance.read_status(warehouse).to_pylist()
         for tier in {row["tier"] for row in rows}:
             lying = [row for row in rows if row["tier"] == tier]

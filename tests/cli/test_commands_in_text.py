@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from runtime.cli.app import build
+from runtime.cli.app import build_whole
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = frozenset({".py", ".md", ".csv", ".yaml", ".tpl", ".json", ".sql", ".txt", ".html"})
@@ -29,7 +28,7 @@ OPTION = re.compile(r"--?[A-Za-z][a-z-]*")
 
 @cache
 def root() -> Any:
-    return typer.main.get_command(build())
+    return build_whole()
 
 
 def wrong(text: str) -> str | None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Never
 
 import pytest
-import typer
 
 from fallow import __version__, errors
 from runtime.cli import app as application
@@ -166,7 +165,7 @@ def test_an_unknown_key_is_refused_with_the_legal_ones(fallow: Fallow, tmp_path:
 
 
 def test_every_command_has_help_and_every_group_lists_its_commands(fallow: Fallow) -> None:
-    root = typer.main.get_command(application.build())
+    root = application.build_whole()
 
     def walk(group: Any, words: list[str]) -> None:
         for name, command in group.commands.items():
@@ -214,3 +213,15 @@ def test_labels_of_strangers_cannot_drive_the_terminal(
     said = capsys.readouterr().err
     assert said.isascii()
     assert all(c.isprintable() or c == "\n" for c in said)
+
+
+def test_the_table_of_commands_says_what_the_commands_say() -> None:
+    """`fallow --help` reads the table alone, so that it loads no command."""
+    entries = application.read_commands()
+    root = application.build_whole()
+    assert {name: entry.summary for name, entry in entries.items()} == {
+        name: command.get_short_help_str(1000).rstrip() for name, command in root.commands.items()
+    }
+    modules = {path.stem for path in Path(application.__file__).parent.glob("*.py")}
+    registering = modules - {"__init__", "app", "logs", "options"}
+    assert {entry.module for entry in entries.values()} == registering

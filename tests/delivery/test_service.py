@@ -15,7 +15,7 @@ from fallow.tables import Batch
 from fallow.window import Window
 from runtime.cli import run
 from runtime.operations import pipeline
-from runtime.operations.imports import price_rows
+from runtime.operations.prices import read_configured_rates
 from runtime.service.delivery.outbox import Outbox, outbox_path
 from runtime.service.loop import serve
 from runtime.service.roles import ServiceRole
@@ -48,7 +48,7 @@ def settings(tmp_path: Path, post: Any, hook: Any) -> Settings:
     }  # fmt: skip
     with Warehouse.open(made, write=True) as warehouse:
         warehouse.ingest([Batch.of("sample", sample)])
-        pipeline.price(warehouse, price_rows(made, begin))
+        pipeline.price(warehouse, read_configured_rates(made, begin))
         pipeline.account(warehouse, Window(begin, midnight))
     return made
 

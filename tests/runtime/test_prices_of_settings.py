@@ -10,7 +10,7 @@ from fallow.settings import Settings, load
 from fallow.tables import Batch
 from fallow.window import Window
 from runtime.operations import pipeline
-from runtime.operations.imports import price_rows
+from runtime.operations.prices import read_configured_rates
 from warehouse.lake import Warehouse
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -47,7 +47,7 @@ def fleet(capacity_type: str) -> list[Batch]:
 
 def priced(said: Settings, capacity_type: str) -> float:
     with Warehouse.open(said, write=True, clock=lambda: NOW) as warehouse:
-        pipeline.price(warehouse, price_rows(said, NOW))
+        pipeline.price(warehouse, read_configured_rates(said, NOW))
         pipeline.ingest(warehouse, fleet(capacity_type))
         assert pipeline.account(warehouse, HOUR)[1] == []
         return float(warehouse.query("SELECT sum(usd) AS usd FROM ledger")["usd"][0].as_py())
@@ -63,12 +63,12 @@ def test_a_new_price_restates_the_hours_that_were_posted_at_the_old_one(tmp_path
     said = settings(tmp_path, usd_per_gpu_hour=2)
     later = Window(NOW + timedelta(days=3), NOW + timedelta(days=3, hours=1))
     with Warehouse.open(said, write=True, clock=lambda: later.end) as warehouse:
-        pipeline.price(warehouse, price_rows(said, later.end))
+        pipeline.price(warehouse, read_configured_rates(said, later.end))
         assert pipeline.account(warehouse, later)[1] == []
         usd = warehouse.query("SELECT sum(usd) AS usd FROM ledger")["usd"][0].as_py()
         assert float(usd) == pytest.approx(2.0)
         # Saying the same again changes nothing, so nothing is owed.
-        pipeline.price(warehouse, price_rows(said, later.end + timedelta(hours=1)))
+        pipeline.price(warehouse, read_configured_rates(said, later.end + timedelta(hours=1)))
         assert warehouse.query("FROM unposted").num_rows == 0
 
 

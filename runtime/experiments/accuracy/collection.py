@@ -16,6 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from analyzers.idle.findings import decide_kind
+from analyzers.idle.signals import SERVICES
+from collectors.kube.dump import import_kubectl
 from fallow.models import Finding
 from fallow.settings import IdleSettings, Settings, WarehouseSettings
 from fallow.tables import Batch
@@ -111,8 +114,6 @@ class Inventory:
 
     def batches(self, now_s: float) -> Iterator[Batch]:
         """Yield what is there now, and what went since the last call as it was last seen."""
-        from collectors.kube.dump import import_kubectl  # noqa: PLC0415
-
         self._version, changes = self._store.changes(self._version)
         deleted = [c.object for c in changes if c.type == "DELETED" and c.kind != "Event"]
         present = [o for kind in KINDS for o in self._store.list(kind)]
@@ -165,8 +166,6 @@ def read_verdicts(
 
 def actionable_after(settings: IdleSettings) -> Callable[[Owner], float]:
     """Return how long work of an owner's kind must be idle before it may be acted upon, seconds."""
-    from analyzers.idle.findings import decide_kind  # noqa: PLC0415  (frames load in 0.5 s)
-    from analyzers.idle.signals import SERVICES  # noqa: PLC0415
 
     def seconds(owner: Owner) -> float:
         serves = decide_kind(owner[1], served=False, notebook=False) in SERVICES
@@ -176,8 +175,6 @@ def actionable_after(settings: IdleSettings) -> Callable[[Owner], float]:
 
 
 def _verdict(finding: Finding, settings: IdleSettings) -> Verdict:
-    from analyzers.idle.signals import SERVICES  # noqa: PLC0415  (frames load in 0.5 s)
-
     partly = finding.verdict == "partly idle"
     start, subject = finding.window.start, finding.subject
     return Verdict(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from analyzers.idle import IdleAnalyzer
 from fallow.window import Window
 from runtime.experiments.accuracy import peers
 from runtime.experiments.accuracy.collection import (
@@ -21,6 +22,7 @@ from runtime.experiments.accuracy.truth import courses
 from simulator.cluster.nodes import fleet
 from simulator.exporters.quirks import Quirks
 from simulator.world import Spec, World
+from warehouse.lake import Warehouse
 
 START = datetime(2026, 11, 2, tzinfo=UTC)
 """A Monday."""
@@ -37,9 +39,6 @@ def measure(seed: int, *, gpus: int, days: float, quirks: Sequence[str] = ("all"
     Raises:
         UsageError: no such quirk, or a fleet without GPUs.
     """
-    from analyzers.idle import IdleAnalyzer  # noqa: PLC0415  (frames and engine load in 0.5 s)
-    from warehouse.lake import Warehouse  # noqa: PLC0415
-
     window = Window(START, START + timedelta(days=days))
     planted_quirks = Quirks.of(quirks, seed)
     world = World(Spec(nodes=fleet(gpus), start_s=START.timestamp()), seed)

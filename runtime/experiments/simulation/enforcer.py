@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 import numpy as np
 
+from actions.cluster.client import KubeClient
+from actions.journal import Journal, JournalState, event_types
+from actions.journal.trust import trust_by_hand
+from actions.loop.actor import approve
+from actions.loop.protocols import NoticeProof
 from fallow.action_models import Facts
+from fallow.kube.api import connect_without_credentials
 from fallow.settings import Settings
 from fallow.tables import Batch
 from fallow.window import Window
@@ -34,6 +40,10 @@ from simulator.kube.exec import Machine
 from simulator.kube.server import KubeServer
 from simulator.models import TICK_S, Block
 from simulator.world import World
+from warehouse import signals
+from warehouse.allocation import write_allocations
+from warehouse.maintenance import compact_warehouse
+from warehouse.rollup import roll_up
 
 if TYPE_CHECKING:
     from actions.loop.actor import Actor
@@ -70,8 +80,6 @@ class SimulatedChannels:
 
     def tell(self, notices: Sequence[Any], now: datetime) -> list[Any]:
         """Return that each notice was delivered."""
-        from actions.loop.protocols import NoticeProof  # noqa: PLC0415
-
         del now
         return [NoticeProof(notice, delivered=("simulated",)) for notice in notices]
 
@@ -131,10 +139,6 @@ class Enforcer:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        from actions.cluster.client import KubeClient  # noqa: PLC0415
-        from actions.journal import Journal, JournalState  # noqa: PLC0415
-        from fallow.kube.api import connect_without_credentials  # noqa: PLC0415
-
         own = {"apiVersion": "v1", "kind": "Namespace"}
         name = self.settings.actions.lease.namespace
         self.world.store.create("Namespace", {**own, "metadata": {"name": name}})
@@ -181,8 +185,6 @@ class Enforcer:
             self._store_findings()
         self._number += 1
         if self._number % TURNS_PER_COMPACTION == 0:
-            from warehouse.maintenance import compact_warehouse  # noqa: PLC0415
-
             compact_warehouse(self.warehouse)
         return self.blocks
 
@@ -196,8 +198,6 @@ class Enforcer:
 
     def _trust(self) -> None:
         """Play the admin: trust every policy that acts, by hand, as `fallow policy trust` does."""
-        from actions.journal.trust import trust_by_hand  # noqa: PLC0415
-
         for policy in self.policies:
             if policy.mode == "enforce":
                 trust_by_hand(self.record, policy, ADMIN, "simulated")
@@ -205,9 +205,6 @@ class Enforcer:
 
     def _play_admin(self) -> None:
         """Play the admin: approve what waits, and thaw what froze once that is over."""
-        from actions.journal import event_types  # noqa: PLC0415
-        from actions.loop.actor import approve  # noqa: PLC0415
-
         self.record.catch_up()
         if self.record.frozen is not None and self.evidence.incident(self.now()) is None:
             self.admin.thawed += 1
@@ -232,10 +229,6 @@ class Enforcer:
         self._account(since_s)
 
     def _account(self, since_s: float) -> None:
-        from warehouse import signals  # noqa: PLC0415  (the engine loads in 0.3 s)
-        from warehouse.allocation import write_allocations  # noqa: PLC0415
-        from warehouse.rollup import roll_up  # noqa: PLC0415
-
         begin_s = max(since_s - OVERLAP_S, self._start_s)
         roll_up(self.warehouse)
         write_allocations(self.warehouse, Window(datetime.fromtimestamp(begin_s, UTC), self.now()))

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from actions.journal import event_types
+from actions.policy.reversals import get_upper_end
+from actions.recommend import read_verbs
 from runtime.experiments.simulation.oracle import KEEPS_FILES, MIN_EXPECTED_REST
 from simulator.workload_scripts import Key
 from simulator.world import WorkloadStop
@@ -127,8 +130,6 @@ def interval(count: int, of: int) -> tuple[float, float]:
     """Return the Clopper-Pearson interval of a share, each end one-sided at 95 %."""
     if not of:
         return 0.0, 1.0
-    from actions.policy.reversals import get_upper_end  # noqa: PLC0415
-
     # What happened is as rare as what did not happen is frequent.
     return round(1 - get_upper_end(of - count, of), 5), round(get_upper_end(count, of), 5)
 
@@ -137,9 +138,6 @@ def with_care(
     stops: Sequence[WorkloadStop], record: "JournalState"
 ) -> list[tuple[WorkloadStop, OwnerCare]]:
     """Return each stop with what the journal says was done for its owner."""
-    from actions.journal import event_types  # noqa: PLC0415
-    from actions.recommend import read_verbs  # noqa: PLC0415
-
     texts: dict[tuple[str, str], str] = {}
     snapshots: dict[str, Any] = {}
     for entry in record.journal.entries(event_types.NOTICED):

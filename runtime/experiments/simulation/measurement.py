@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from actions.savings.action_selection import select_actions
+from actions.savings.measurement import measure_savings, predict_savings
 from fallow.window import Window
 from runtime.experiments.simulation import harm
 from runtime.experiments.simulation.enforcer import Enforcer, SimulatedAdmin
@@ -19,6 +21,7 @@ from runtime.experiments.simulation.tally import HOUR_S, Tally
 from runtime.experiments.simulation.turns import NO_CASE, ActorTurn, count_gates
 from runtime.operations import pipeline
 from simulator.world import WorkloadStop, World
+from warehouse.pricing import derive_device_rates
 
 
 class CategoryShare(msgspec.Struct, frozen=True):
@@ -111,10 +114,6 @@ def measure_enforcement(
     True are the GPU-hours from a stop until its owner started it again, would have taken it away,
     or the end.
     """
-    from actions.savings.action_selection import select_actions  # noqa: PLC0415
-    from actions.savings.measurement import measure_savings, predict_savings  # noqa: PLC0415
-    from warehouse.pricing import derive_device_rates  # noqa: PLC0415
-
     world = enforcer.world
     # Of the signals that the service wrote as it lived: later accounting decides with hindsight.
     promises = _compare_promises(enforcer, window)

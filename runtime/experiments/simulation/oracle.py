@@ -15,6 +15,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from actions.policy.matching import matches_any
+from actions.policy.schedule import is_action_open
+from actions.recommend import read_verbs
+from analyzers.idle.findings import decide_kind
+from analyzers.idle.signals import SERVICES
 from fallow.settings import IdleSettings
 from runtime.experiments.simulation.idle_times import IdleTime
 from simulator.workload_scripts import Key
@@ -101,9 +106,6 @@ def is_target(policy: "Policy", idle_time: IdleTime) -> bool:
 
     What waits for a condition beside idleness (quota, pressure) names nothing here.
     """
-    from actions.policy.matching import matches_any  # noqa: PLC0415
-    from actions.recommend import read_verbs  # noqa: PLC0415
-
     stage, match, allow = policy.stage("act"), policy.match, policy.allow
     kind, namespace, _ = idle_time.key
     if stage is None or policy.mode != "enforce" or match.over_quota:
@@ -135,8 +137,6 @@ def would_harm(policy: "Policy", idle_time: IdleTime) -> bool:
 
 def finding_kind(idle_time: IdleTime) -> str:
     """Return the kind of the finding that such an idle time is."""
-    from analyzers.idle.findings import decide_kind  # noqa: PLC0415  (frames load in 0.5 s)
-
     return decide_kind(
         idle_time.key[0],
         served=idle_time.family == "serving",
@@ -149,8 +149,6 @@ def min_idle_time(policy: "Policy", idle_time: IdleTime, idle: IdleSettings) -> 
 
     Where a policy says nothing of its own, the shortest stretch that a verdict asks for.
     """
-    from analyzers.idle.signals import SERVICES  # noqa: PLC0415  (frames load in 0.5 s)
-
     if policy.match.min_duration:
         return max(policy.match.min_duration, idle.min_duration)
     return idle.service_duration if finding_kind(idle_time) in SERVICES else idle.min_duration
@@ -177,7 +175,5 @@ def _act_time(
 
 def _is_open(policy: "Policy", at_s: float) -> bool:
     """Say whether a policy acts at a time of day at all."""
-    from actions.policy.schedule import is_action_open  # noqa: PLC0415
-
     window = policy.act_window
     return window is None or is_action_open(window, datetime.fromtimestamp(at_s, UTC))

@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from actions.backtest import service_replay
+from actions.backtest.policy_replay import ACT_TIME_GATES
+from actions.backtest.stepwise import replay_analyzer
+from actions.loop.breaker import find_incident
+from fallow.protocols import Replayable
 from fallow.settings import Settings
 from fallow.window import Window
 from runtime.experiments.simulation.turns import ActorTurn
+from runtime.operations import analyzer_runs, windows
 from simulator.workload_scripts import Key
 
 if TYPE_CHECKING:
@@ -81,9 +87,6 @@ def compare(
     `lag`: from a turn to its acts. The answers of gates that no history has are those that the
     service got.
     """
-    from actions.backtest import service_replay  # noqa: PLC0415
-    from actions.loop.breaker import find_incident  # noqa: PLC0415
-
     times = [turn.at for turn in turns]
     window = Window(begin, times[-1])
 
@@ -134,10 +137,6 @@ def read_pasts(
     times: Sequence[datetime],
 ) -> "dict[str, PastFindings]":
     """Return what each analyzer found at each turn, from rows of before it."""
-    from actions.backtest.stepwise import replay_analyzer  # noqa: PLC0415
-    from fallow.protocols import Replayable  # noqa: PLC0415
-    from runtime.operations import analyzer_runs, windows  # noqa: PLC0415
-
     pasts: dict[str, PastFindings] = {}
     for name, analyzer in analyzer_runs.load_analyzers(settings, names).items():
         if isinstance(analyzer, Replayable):
@@ -153,8 +152,6 @@ class ShutGates:
     """Which gates refused the service at the time of acting, by turn, policy and object."""
 
     def __init__(self, turns: Iterable[ActorTurn]) -> None:
-        from actions.backtest.policy_replay import ACT_TIME_GATES  # noqa: PLC0415
-
         self._gates: dict[tuple[datetime, str, Key], tuple[str, ...]] = {}
         for turn in turns:
             keys = {(r.policy, r.finding): r.key for r in turn.rulings}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from actions.policy.parser import read_policies
 from fallow.window import Window
 from runtime.experiments.accuracy.collection import isolated_settings
 from runtime.experiments.simulation.enforcer import OWN_POLICIES, Enforcer
@@ -16,11 +17,12 @@ from runtime.experiments.simulation.measurement import measure_enforcement
 from runtime.experiments.simulation.options import Options
 from runtime.experiments.simulation.tally import Tally, WorldMeasures, document, measure_world
 from runtime.operations import pipeline
-from runtime.operations.imports import price_rows
+from runtime.operations.prices import read_configured_rates
 from runtime.rendering.finding_tables import Progress
 from simulator.models import STATES
 from simulator.supply import fit_mix
 from simulator.world import World
+from warehouse.lake import Warehouse
 
 if TYPE_CHECKING:
     from actions.policy.model import Policy
@@ -40,8 +42,6 @@ def simulate(
     options: Options, progress: Progress, policies: "Sequence[Policy] | None" = None
 ) -> dict[str, Any]:
     """Return the document of `fallow simulate` (docs/simulator.md); no policies = its own."""
-    from actions.policy.parser import read_policies  # noqa: PLC0415
-
     policies = policies if policies is not None else read_policies([OWN_POLICIES])
     lived = run_unenforced(options, progress)
     world = World(options.spec, options.seed)
@@ -49,8 +49,6 @@ def simulate(
 
     def now() -> datetime:
         return datetime.fromtimestamp(world.now_s, UTC)
-
-    from warehouse.lake import Warehouse  # noqa: PLC0415  (the engine loads in 0.3 s)
 
     end = datetime.fromtimestamp(options.end_s, UTC)
     window = Window(datetime.fromtimestamp(options.spec.start_s, UTC), end)
@@ -68,7 +66,7 @@ def simulate(
                 warm_up_s=options.warm_up_s,
             ) as enforcer,
         ):
-            pipeline.price(warehouse, price_rows(settings, end))
+            pipeline.price(warehouse, read_configured_rates(settings, end))
             while world.now_s < options.end_s:
                 # A fresh evaluation may have moved the world on since the last turn.
                 turns = (world.now_s - options.spec.start_s) // options.every_s + 1

@@ -6,10 +6,12 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from collectors.doctor import CheckRow, few
+from collectors.prices.aws import AwsPrices
 from fallow.errors import FallowError, UsageError
 from fallow.settings import Settings
+from fallow.window import Window
 from runtime.operations.doctor.fault import fault_row
-from runtime.operations.imports import price_rows
+from runtime.operations.prices import read_configured_rates
 
 if TYPE_CHECKING:
     from fallow.protocols import Views
@@ -23,7 +25,7 @@ SETTING = "set prices.by_model or prices.usd_per_gpu_hour (docs/prices.md)"
 def check_prices(settings: Settings, now: datetime) -> Iterator[CheckRow]:
     """Read the price sources as collecting would, AWS among them."""
     try:
-        rates = price_rows(settings, now)[0].rows
+        rates = read_configured_rates(settings, now)[0].rows
     except UsageError as error:
         yield fault_row("prices", error, SETTING)
     else:
@@ -44,9 +46,6 @@ def _check_aws(settings: Settings, now: datetime) -> Iterator[CheckRow]:
     regions = settings.prices.aws_regions
     if not regions:
         return
-    from collectors.prices.aws import AwsPrices  # noqa: PLC0415  (boto3)
-    from fallow.window import Window  # noqa: PLC0415
-
     try:
         batch = AwsPrices(regions, clock=lambda: now).rates(Window(now - timedelta(hours=1), now))
     except FallowError as error:

@@ -12,6 +12,8 @@ from fallow.errors import FallowError
 from fallow.settings import Settings
 from fallow.settings_groups import S3
 from runtime.operations.doctor.fault import fault_row
+from warehouse import catalog
+from warehouse.cold_storage import ColdBucket
 
 if TYPE_CHECKING:
     from warehouse.lake import Warehouse
@@ -66,8 +68,6 @@ def free_bytes(folder: Path) -> int:
 
 def _check_bucket(check: str, root: str, s3: S3, section: str) -> CheckRow:
     """Write, read and remove a small object: a listing alone does not prove that we may write."""
-    from warehouse.cold_storage import ColdBucket  # noqa: PLC0415  (boto3)
-
     store = ColdBucket(root, s3)
     path = f"{root}/{PROBE}"
     try:
@@ -93,8 +93,6 @@ def warehouse_row(warehouse: "Warehouse") -> CheckRow:
 
 def has_catalog(settings: Settings) -> bool:
     """Say whether there is a catalog at all: none yet is no fault of anybody."""
-    from warehouse import catalog  # noqa: PLC0415  (the engine loads in 0.3 s)
-
     where = catalog.locate_catalog(settings)
     return not where.embedded or (where.home / catalog.CATALOG_FILE).exists()
 

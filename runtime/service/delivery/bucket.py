@@ -12,6 +12,7 @@ from actions.notices.apprise_delivery import DeliveryAttempt
 from fallow.report_settings import ReportStore
 from runtime.operations.reports import Report
 from runtime.service.delivery.outbox import Delivery
+from warehouse.cold_storage import create_s3_client
 
 ID_KEY = "fallow-delivery"
 """Metadata that names the delivery: an object that is there is either ours, or somebody else's."""
@@ -40,8 +41,6 @@ def address(
 def put(store: ReportStore, cluster: str, delivery: Delivery, report: Report) -> DeliveryAttempt:
     """Put a report under its key. Any number of tries is one object; `reason` is where it lies."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
-
-    from warehouse.cold_storage import create_s3_client  # noqa: PLC0415  (boto3 loads in 0.3 s)
 
     bucket, key = address(store, cluster, delivery, report)
     where: dict[str, Any] = {"Bucket": bucket, "Key": key}
