@@ -17,8 +17,11 @@ from typing import Any
 
 import msgspec
 
+from actions.policy.parser import read_policies as policies
 from benchmarks.result import Result
 from runtime.experiments.simulation.harm import interval
+from runtime.experiments.simulation.options import read
+from runtime.experiments.simulation.run import simulate
 from simulator import arrivals
 
 SEEDS, DAYS, GPUS, EVERY = 10, 3, 128, "1h"
@@ -88,10 +91,6 @@ def draw_seeds(count: int) -> list[int]:
 
 def simulate_site(world: SimulatedSite) -> dict[str, Any]:
     """Return the document of one world under the shipped policies."""
-    from actions.policy.parser import read_policies as policies  # noqa: PLC0415  (in a process of its own)
-    from runtime.experiments.simulation.options import read  # noqa: PLC0415
-    from runtime.experiments.simulation.run import simulate  # noqa: PLC0415
-
     options = read(
         days=world.days,
         gpus=world.gpus,

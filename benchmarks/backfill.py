@@ -27,6 +27,8 @@ from collectors.prometheus.collector import PrometheusCollector
 from collectors.prometheus.decode import matrix
 from fallow.settings import Settings, load
 from fallow.window import Window
+from runtime.operations.collection import drain
+from warehouse.lake import Warehouse
 
 START = datetime(2026, 11, 19, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -212,9 +214,6 @@ def _collected(url: str, samples: int, size: str, peer: float) -> list[Result]:
 
 
 def _stored(url: str, samples: int, size: str, home: Path) -> list[Result]:
-    from runtime.operations.collection import drain  # noqa: PLC0415
-    from warehouse.lake import Warehouse  # noqa: PLC0415
-
     settings = _settings(url, home)
     collector = PrometheusCollector(settings.prometheus, "bench", lambda: START + 2 * DAY)
     began = time.perf_counter()

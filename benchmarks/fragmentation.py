@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import duckdb
@@ -95,8 +96,6 @@ class _Memory:
 
 def _still(cpu: Any, gpu: Any) -> tuple[_Memory, Window]:
     """Build an inventory whose nodes have that much free: one pod holds the rest of a device."""
-    from datetime import UTC, datetime, timedelta  # noqa: PLC0415
-
     start = datetime(2026, 11, 1)  # noqa: DTZ001  (tables hold naive UTC)
     node, pod = [], []
     for n, (free_cpu, free) in enumerate(zip(cpu.tolist(), gpu.tolist(), strict=True)):

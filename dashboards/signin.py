@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 import msgspec
 import streamlit as st
 
+from dashboards.serving import loopback
 from dashboards.text import plain
 from fallow.dashboard_settings import OidcSettings
 from fallow.settings import Settings
@@ -82,8 +83,6 @@ def expired(claims: Mapping[str, Any], oidc: OidcSettings, now: datetime) -> boo
 
 
 def _bound_to_loopback() -> bool:
-    from dashboards.serving import loopback  # noqa: PLC0415  (it imports what imports this)
-
     return loopback(str(st.get_option("server.address") or ""))
 
 

@@ -11,6 +11,7 @@ from decimal import Decimal
 import msgspec
 
 from fallow.window import Window, format_duration
+from warehouse.audits import format_banner
 
 BLOCKS = " ▏▎▍▌▋▊▉█"
 COLOURS = {
@@ -233,8 +234,6 @@ def money(usd: Decimal | None) -> str:
 def _banner(story: Story) -> list[str]:
     if not story.audit_failures:
         return []
-    from warehouse.audits import format_banner  # noqa: PLC0415  (the engine loads in 0.3 s)
-
     return [f"!! {format_banner(story.audit_failures)}", ""]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 
 import msgspec
+import yaml
 from pydantic import (
     AwareDatetime,
     BaseModel,
@@ -761,8 +762,6 @@ _RESERVED = {"FALLOW_CONFIG", "FALLOW_DEBUG"}
 
 
 def _read_file(path: Path) -> dict[str, Any]:
-    import yaml  # noqa: PLC0415  (0.02 s that --help need not pay)
-
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -778,8 +777,6 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 
 def _scalar(text: str) -> object:
-    import yaml  # noqa: PLC0415
-
     if text[:1] in "[{":
         try:
             return yaml.safe_load(text)

@@ -27,6 +27,7 @@ from actions.cluster.objects import (
     uid,
 )
 from actions.cluster.pointers import MISSING, resolve_pointer
+from actions.reclaim import kueue
 from fallow.action_models import Intent, Reason
 from fallow.protocols import ClusterReader
 
@@ -172,8 +173,6 @@ def _is_written(intent: Intent, obj: Object) -> bool:
 
 
 def _kueue(obj: Object, cluster: ClusterReader, intent: Intent | None) -> Iterator[tuple[str, str]]:
-    from actions.reclaim import kueue  # noqa: PLC0415  (executors read owners too)
-
     if intent is None or not kueue.is_reverted(obj):
         return
     if any(group(c.target.api_version) == KUEUE for c in intent.changes):

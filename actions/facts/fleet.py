@@ -12,14 +12,13 @@ import pyarrow.compute as pc
 from actions.policy.budgets import BudgetUsage
 from fallow.protocols import Views
 from fallow.window import Window
+from warehouse.pricing import derive_device_rates
 
 LOOKBACK = timedelta(hours=1)
 
 
 def read_fleet(views: Views, now: datetime) -> BudgetUsage:
     """Return the GPUs, workloads, owners and dollars an hour of the hour before a moment."""
-    from warehouse.pricing import derive_device_rates  # noqa: PLC0415  (the engine loads in 0.3 s)
-
     sql = (files("actions.facts") / "fleet.sql").read_text(encoding="utf-8").strip()
     since = now - LOOKBACK
     row = views.query(sql, {"since": since, "until": now}).to_pylist()[0]

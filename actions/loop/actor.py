@@ -40,6 +40,7 @@ from actions.loop.restore import restore_snapshots
 from actions.loop.runner import ActionRunner, standard_guard
 from actions.loop.sender import KUBERNETES, ChangeSender
 from actions.loop.undo import undo
+from actions.notices.notice_text import build_notice
 from actions.plan import ActionPlan, plan
 from actions.policy.budgets import BudgetUsage, get_horizon
 from actions.policy.model import Policy
@@ -334,8 +335,6 @@ class Actor:
         dry_run: bool,
     ) -> list[StepResult]:
         """Tell owners; only what was proved to be delivered starts their grace."""
-        from actions.notices.notice_text import build_notice  # noqa: PLC0415  (it words what the loop does)
-
         if dry_run:
             return [StepResult(d, "would notify") for d in decisions]
         wanted_notices = {

@@ -8,6 +8,7 @@ import msgspec
 from actions.journal import ActionState, event_types
 from actions.loop.context import ActionContext
 from actions.loop.protocols import SnapshotTaker
+from actions.snapshots.models import Snapshot
 from fallow.errors import FallowError
 
 MAX_WAIT = timedelta(hours=1)
@@ -39,8 +40,6 @@ def _restore_snapshot(
     context: ActionContext, state: ActionState, snapshotter: SnapshotTaker
 ) -> dict[str, Any] | None:
     """Restore one snapshot; None = its pods do not run yet."""
-    from actions.snapshots.models import Snapshot  # noqa: PLC0415  (only where there are any)
-
     document = context.record.read_snapshot(state)
     if document is None:
         return {"failed": [f"the journal has no snapshot {state.action.snapshot}"]}

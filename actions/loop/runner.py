@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from actions.cluster.obstacles import find_obstacles
+from actions.cluster.protections import find_protections
 from actions.executors import get_name
 from actions.journal import event_types
 from actions.loop.annotate import announce_action
@@ -324,9 +326,6 @@ def standard_guard(
     intent: Intent, obj: Mapping[str, Any], cluster: ClusterReader, now: datetime
 ) -> tuple[Reason, ...]:
     """Return who protects the object, or would fight for it, as the cluster says now."""
-    from actions.cluster.obstacles import find_obstacles  # noqa: PLC0415  (heavy only where it acts)
-    from actions.cluster.protections import find_protections  # noqa: PLC0415
-
     target = intent.target
     if not (target.api_version or target.namespace):
         return ()

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from fallow.errors import RefusedError, TemporaryError
 from fallow.settings_groups import S3
 from fallow.snapshot_settings import SnapshotSettings
+from warehouse.cold_storage import create_s3_client
 
 BLOCK = 1 << 20
 PART = 8 << 20
@@ -156,8 +157,6 @@ class BucketStore:
         return f"{self._prefix}/{key}" if self._prefix else key
 
     def _client(self) -> Any:
-        from warehouse.cold_storage import create_s3_client  # noqa: PLC0415  (boto3 loads in 0.3 s)
-
         self._s3_client = self._s3_client or create_s3_client(self._s3)
         return self._s3_client
 

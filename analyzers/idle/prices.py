@@ -7,6 +7,7 @@ import polars as pl
 
 from fallow.protocols import Views
 from fallow.window import Window
+from warehouse.pricing import derive_device_rates
 from warehouse.signals.runs import MICRO, Ints
 
 
@@ -14,8 +15,6 @@ class CostMeter:
     """What each device had cost by any time, and for how long its price was known."""
 
     def __init__(self, views: Views, window: Window, devices: pl.DataFrame) -> None:
-        from warehouse.pricing import derive_device_rates  # noqa: PLC0415  (the engine loads in 0.3 s)
-
         rates = pl.DataFrame(derive_device_rates(views, window))
         self.empty = rates.is_empty()
         if self.empty:

@@ -7,6 +7,8 @@ import msgspec
 from dashboards.figures.query import run_query
 from fallow.protocols import Views
 from fallow.window import Window
+from warehouse.audits import format_banner, run_audits
+from warehouse.lake import Warehouse
 
 RECENT = timedelta(days=1)
 """A collector that did not look for longer than this is not looking any more."""
@@ -31,9 +33,6 @@ class CollectorHealth(msgspec.Struct, frozen=True):
 
 def audits(views: Views, window: Window) -> str | None:
     """Return the banner of the audits that fail over a window; None = its ledger adds up."""
-    from warehouse.audits import format_banner, run_audits  # noqa: PLC0415  (the engine loads in 0.3 s)
-    from warehouse.lake import Warehouse  # noqa: PLC0415
-
     if not isinstance(views, Warehouse):  # a test's rows have no books
         return None
     return format_banner(run_audits(views, window))

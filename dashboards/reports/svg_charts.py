@@ -1,6 +1,7 @@
 """Charts as SVG without a browser: ink and lines in the colours of the page around them."""
 
 import re
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from fallow.errors import UsageError
@@ -31,8 +32,6 @@ def svg(chart: "Chart", width: int, font: str) -> str:
 
 def inline(svg_text: str, number: int, alt: str) -> str:
     """Return an SVG for the middle of a page: its ids its own, its ink and lines the page's."""
-    from html import escape  # noqa: PLC0415
-
     renamed = _IDS.sub(rf"\g<1>p{number}-", svg_text)
     renamed = renamed.replace(INK, "currentColor")
     renamed = renamed.replace(f'stroke="{LINE}"', 'stroke="currentColor" stroke-opacity="0.16"')

@@ -7,15 +7,16 @@ import functools
 import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from datetime import datetime
+from fallow import __version__
 
+if TYPE_CHECKING:
     from fallow.settings import Loaded, Settings
     from warehouse.lake import Warehouse
 
@@ -82,8 +83,6 @@ class CommandRun:
 
     def now(self) -> "datetime":
         """Return the current time, UTC."""
-        from datetime import UTC, datetime  # noqa: PLC0415
-
         return datetime.now(UTC)
 
     def data(self, rows: Any, **how: Any) -> None:
@@ -141,8 +140,6 @@ def root_options(app: typer.Typer, epilog: str) -> None:
 
     def remember(ctx: typer.Context, **values: Any) -> None:
         if values.pop("version"):
-            from fallow import __version__  # noqa: PLC0415
-
             typer.echo(f"fallow {__version__}")
             raise typer.Exit
         ctx.obj = values

@@ -9,6 +9,7 @@ import typer
 
 from actions.journal import JournalState
 from actions.journal import trust as journal
+from actions.policy import keys
 from actions.policy.parser import parse_policies, read_policies
 from actions.policy.shipped import get_folder, write_out
 from fallow.errors import UsageError
@@ -148,9 +149,7 @@ def trust(
 
 def schema(run: CommandRun) -> None:
     """Print the JSON schema of a policy, for editors."""
-    from actions.policy.keys import schema  # noqa: PLC0415
-
-    run.text(json.dumps(schema(), indent=2))
+    run.text(json.dumps(keys.schema(), indent=2))
 
 
 def _read(run: CommandRun, files: list[Path] | None) -> "tuple[Policy, ...]":

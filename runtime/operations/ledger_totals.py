@@ -11,7 +11,7 @@ from fallow import money
 from fallow.errors import WarehouseError
 from fallow.window import Window
 from runtime.operations import analyzer_runs, reconcile, windows
-from warehouse import audits
+from warehouse import audits, verification
 from warehouse.spend import read_spend
 
 if TYPE_CHECKING:
@@ -172,9 +172,10 @@ def _total(rows: Sequence[dict[str, Any]], by: Sequence[str]) -> dict[str, Any]:
 
 def verify_warehouse(warehouse: "Warehouse") -> list[dict[str, Any]]:
     """Read everything back and run every audit; one row per check, `status` is ok or failed."""
-    from warehouse.verification import verify_warehouse  # noqa: PLC0415
-
-    rows = [_check(item.subject, item.detail, ok=item.ok) for item in verify_warehouse(warehouse)]
+    rows = [
+        _check(item.subject, item.detail, ok=item.ok)
+        for item in verification.verify_warehouse(warehouse)
+    ]
     try:
         failures = {failure.audit: str(failure) for failure in audits.run_audits(warehouse)}
     except WarehouseError as error:

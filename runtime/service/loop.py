@@ -16,6 +16,9 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+
 from fallow import plugin_runs
 from fallow.errors import FallowError, TemporaryError, UsageError
 from fallow.plugin_runs import PluginRun
@@ -467,9 +470,6 @@ def _run_jobs(
     *,
     timetable: "Timetable | None" = None,
 ) -> None:
-    from apscheduler.executors.pool import ThreadPoolExecutor  # noqa: PLC0415
-    from apscheduler.schedulers.background import BackgroundScheduler  # noqa: PLC0415
-
     scheduler: Any = BackgroundScheduler(
         timezone=UTC,
         executors={"default": ThreadPoolExecutor(1), "apart": ThreadPoolExecutor(1)},

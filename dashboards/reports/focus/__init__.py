@@ -12,6 +12,8 @@ from importlib.resources import files
 
 import msgspec
 import pyarrow as pa
+from pyarrow import csv as arrow_csv
+from pyarrow import parquet
 
 from dashboards.figures.query import Filters
 from dashboards.figures.spend import totals
@@ -75,8 +77,6 @@ def columns(version: str) -> dict[str, str]:
 
 def as_csv(table: pa.Table) -> bytes:
     """Return the rows as CSV: a null is an empty cell, numbers are plain."""
-    from pyarrow import csv as arrow_csv  # noqa: PLC0415
-
     out = pa.BufferOutputStream()
     arrow_csv.write_csv(table, out, arrow_csv.WriteOptions(quoting_style="needed"))
     return bytes(out.getvalue())
@@ -84,8 +84,6 @@ def as_csv(table: pa.Table) -> bytes:
 
 def as_parquet(table: pa.Table) -> bytes:
     """Return the rows as Parquet, costs as decimals."""
-    from pyarrow import parquet  # noqa: PLC0415
-
     out = pa.BufferOutputStream()
     parquet.write_table(table, out, compression="zstd")
     return bytes(out.getvalue())
