@@ -43,54 +43,54 @@ class PoolsAnalyzer:
     def find(self, views: Views, window: Window) -> list[Finding]:
         """Return what each pool wastes, the most dollars first."""
         site = read_pools(views, window, self.settings)
-        found: list[Finding] = []
+        findings: list[Finding] = []
         for pool in site.pools:
-            found += self._sizing(pool, site, window)
-            found += self._by_node(pool, window)
-            found += _find_mixed(pool, window)
-        return sorted(found, key=lambda f: (-(f.usd or Decimal()), -f.gpu_hours, f.id))
+            findings += self._sizing(pool, site, window)
+            findings += self._by_node(pool, window)
+            findings += _find_mixed(pool, window)
+        return sorted(findings, key=lambda f: (-(f.usd or Decimal()), -f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
         """Return the pools whose size or shape cannot be judged, and why."""
         site = read_pools(views, window, self.settings)
-        held = []
+        unjudged = []
         for pool in site.pools:
             reasons = self._withheld(pool, site)
             if reasons:
-                held.append(Unjudged(build_subject(pool), round(pool.gpu_hours, 6), reasons))
-        return held
+                unjudged.append(Unjudged(build_subject(pool), round(pool.gpu_hours, 6), reasons))
+        return unjudged
 
     def _withheld(self, pool: NodePoolUsage, site: PoolInventory) -> tuple[str, ...]:
         if not pool.hours:
             return ("the ledger has none of its hours",)
-        found = size_pool(pool, site.rates, self.settings)
-        if isinstance(found, str):
-            return (found,)
-        if not found.priced:
+        sizing = size_pool(pool, site.rates, self.settings)
+        if isinstance(sizing, str):
+            return (sizing,)
+        if not sizing.priced:
             return ("part of it has no price: its size is judged in GPUs, its shape is not",)
-        if found.best is None:
+        if sizing.best is None:
             return ("it stands in no known cloud: its size is judged, other types are not",)
         return ()
 
     def _sizing(
         self, pool: NodePoolUsage, site: PoolInventory, window: Window
     ) -> Iterator[Finding]:
-        found = size_pool(pool, site.rates, self.settings) if pool.hours else ""
-        if isinstance(found, str):
+        sizing = size_pool(pool, site.rates, self.settings) if pool.hours else ""
+        if isinstance(sizing, str):
             return
-        if found.priced:
-            yield from self._in_dollars(pool, found, window)
+        if sizing.priced:
+            yield from self._in_dollars(pool, sizing, window)
         else:
-            yield from self._in_gpus(pool, found, window)
+            yield from self._in_gpus(pool, sizing, window)
 
     def _in_dollars(
-        self, pool: NodePoolUsage, found: PoolSizing, window: Window
+        self, pool: NodePoolUsage, sizing: PoolSizing, window: Window
     ) -> Iterator[Finding]:
         bill, hours = pool.usd or Decimal(), Decimal(repr(pool.hours))
         worth = Decimal(repr(self.settings.min_saving)) * bill
-        best = found.best or found.own
-        chosen = found.own
-        if (Decimal(repr(found.own.usd_h)) - Decimal(repr(best.usd_h))) * hours >= max(
+        best = sizing.best or sizing.own
+        chosen = sizing.own
+        if (Decimal(repr(sizing.own.usd_h)) - Decimal(repr(best.usd_h))) * hours >= max(
             worth, Decimal("0.000001")
         ):
             chosen = best
@@ -107,19 +107,21 @@ class PoolsAnalyzer:
             "misshapen_pool" if reshaped else "oversized_pool",
             PoolWaste(released, usd),
             {
-                "why": _explain(pool, found, chosen.usd_h, gpus),
-                **describe_sizing(pool, found, chosen),
+                "why": _explain(pool, sizing, chosen.usd_h, gpus),
+                **describe_sizing(pool, sizing, chosen),
             },
             claim_pool(pool, min(released, pool.free_hours), usd),
-            _list_doubts(pool, found),
-            region=(found.market.region if found.market else "") or "the region",
+            _list_doubts(pool, sizing),
+            region=(sizing.market.region if sizing.market else "") or "the region",
         )
 
-    def _in_gpus(self, pool: NodePoolUsage, found: PoolSizing, window: Window) -> Iterator[Finding]:
-        released = pool.gpu_hours - found.own.usd_h * pool.hours
+    def _in_gpus(
+        self, pool: NodePoolUsage, sizing: PoolSizing, window: Window
+    ) -> Iterator[Finding]:
+        released = pool.gpu_hours - sizing.own.usd_h * pool.hours
         if released < max(self.settings.min_saving * pool.gpu_hours, LEAST_GPU_HOURS):
             return
-        gpus = round(found.own.usd_h)
+        gpus = round(sizing.own.usd_h)
         yield build_finding(
             pool,
             window,
@@ -128,10 +130,10 @@ class PoolsAnalyzer:
             {
                 "why": f"{pool.gpu_hours / pool.hours:.1f} GPUs on average, {gpus} would do at the "
                 "peak; part of it has no price",
-                **describe_sizing(pool, found, found.own),
+                **describe_sizing(pool, sizing, sizing.own),
             },
             claim_pool(pool, min(released, pool.free_hours), None),
-            _list_doubts(pool, found),
+            _list_doubts(pool, sizing),
         )
 
     def _by_node(self, pool: NodePoolUsage, window: Window) -> Iterator[Finding]:
@@ -207,13 +209,13 @@ def _exclude_waiting(pool: NodePoolUsage, hours: dict[str, float]) -> dict[str, 
     """Leave out the nodes, those longest empty first, that hold the GPUs that pods wait for."""
     left = sum_gpus(pool.waiting)
     sizes = dict(pool.nodes.select("node", "gpu_count").iter_rows())
-    kept = set()
+    reserved = set()
     for node in sorted(hours, key=lambda n: (-hours[n], n)):
         if left <= 0:
             break
-        kept.add(node)
+        reserved.add(node)
         left -= sizes[node]
-    return {node: value for node, value in hours.items() if node not in kept}
+    return {node: value for node, value in hours.items() if node not in reserved}
 
 
 def _find_mixed(pool: NodePoolUsage, window: Window) -> Iterator[Finding]:
@@ -221,8 +223,8 @@ def _find_mixed(pool: NodePoolUsage, window: Window) -> Iterator[Finding]:
     models = pool.models
     if len(models) < 2:  # noqa: PLR2004  (one model is no mixture)
         return
-    held = pool.pods.filter((pl.col("gpu_request") > 0) & ~pl.col("daemon"))
-    careless = held.filter(pl.col("selector").is_null() & pl.col("gpu_spec").is_null())
+    gpu_pods = pool.pods.filter((pl.col("gpu_request") > 0) & ~pl.col("daemon"))
+    careless = gpu_pods.filter(pl.col("selector").is_null() & pl.col("gpu_spec").is_null())
     both = (
         careless.group_by("namespace", "workload_kind", "workload")
         .agg(models=pl.col("gpu_model").n_unique())
@@ -231,8 +233,8 @@ def _find_mixed(pool: NodePoolUsage, window: Window) -> Iterator[Finding]:
     )
     by_model = pool.nodes.group_by("gpu_model").len().sort("gpu_model")
     details = {
-        "why": f"{len(models)} GPU models in one pool, and {careless.height} of {held.height} pods "
-        "with GPUs do not say which they need",
+        "why": f"{len(models)} GPU models in one pool, and {careless.height} of {gpu_pods.height} "
+        "pods with GPUs do not say which they need",
         "nodes_by_model": dict(by_model.iter_rows()),
         "workloads_on_several": [
             f"{k}/{n}/{w}" for n, k, w, _ in both.head(MOST_NAMED).iter_rows()
@@ -249,16 +251,16 @@ def _find_mixed(pool: NodePoolUsage, window: Window) -> Iterator[Finding]:
     yield build_finding(pool, window, "mixed_pool", PoolWaste(0.0, None), details, ())
 
 
-def _explain(pool: NodePoolUsage, found: PoolSizing, usd_h: float, gpus: int) -> str:
+def _explain(pool: NodePoolUsage, sizing: PoolSizing, usd_h: float, gpus: int) -> str:
     bill = float(pool.usd or 0) / pool.hours
     return (
         f"{bill:.2f} USD/h for {pool.gpu_hours / pool.hours:.1f} GPUs on average; its pods at "
-        f"their peak ask {found.peak.gpus:g} GPUs, which {gpus} GPUs for {usd_h:.2f} USD/h hold"
+        f"their peak ask {sizing.peak.gpus:g} GPUs, which {gpus} GPUs for {usd_h:.2f} USD/h hold"
     )
 
 
-def _list_doubts(pool: NodePoolUsage, found: PoolSizing) -> tuple[str, ...]:
-    return (*(() if pool.hosts_seen else (UNSEEN,)), *found.assumed)
+def _list_doubts(pool: NodePoolUsage, sizing: PoolSizing) -> tuple[str, ...]:
+    return (*(() if pool.hosts_seen else (UNSEEN,)), *sizing.assumed)
 
 
 def _is_tainted(pool: NodePoolUsage) -> bool:
@@ -279,10 +281,10 @@ def _rank_squatters(pool: NodePoolUsage, hours: dict[str, float]) -> list[dict[s
 
 def _rank_cpu_requests(pool: NodePoolUsage, typical: float | None) -> list[dict[str, Any]]:
     """Name the workloads that ask for more than twice the usual CPU per GPU."""
-    asked = pl.col("gpu_request")
+    requested = pl.col("gpu_request")
     by = (
-        pool.pods.filter((asked > 0) & ~pl.col("daemon"))
-        .with_columns(cpu_milli_per_gpu=pl.col("cpu_request_milli") / asked)
+        pool.pods.filter((requested > 0) & ~pl.col("daemon"))
+        .with_columns(cpu_milli_per_gpu=pl.col("cpu_request_milli") / requested)
         .group_by("namespace", "workload_kind", "workload")
         .agg(pl.col("cpu_milli_per_gpu").max())
         .filter(pl.col("cpu_milli_per_gpu") > 2 * (typical or 0))

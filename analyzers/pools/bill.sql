@@ -1,4 +1,4 @@
--- What each pool's and node's GPUs cost in the window, and how much of that nobody held.
+-- What each pool's and node's GPUs cost in the window, and how much of that was not allocated.
 SELECT
     cluster,
     pool,

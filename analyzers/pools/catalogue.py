@@ -40,9 +40,9 @@ def read_types() -> tuple[dict[str, str], ...]:
 
 @cache
 def find_type(instance_type: str) -> Mapping[str, str]:
-    """Return the row of one instance type; empty where nobody knows it."""
-    found = (row for row in read_types() if row["instance_type"] == instance_type)
-    return next(found, {})
+    """Return the row of one instance type; empty where it is unknown."""
+    rows = (row for row in read_types() if row["instance_type"] == instance_type)
+    return next(rows, {})
 
 
 def read_prices(
@@ -94,8 +94,8 @@ def split_offers(
     offers: Sequence[TypeOffer], shapes: Iterable[PodShape]
 ) -> tuple[list[TypeOffer], dict[str, list[str]]]:
     """Return the types that can take some pod and have a price, and the others by reason."""
-    asked = sorted(shapes)
-    with_gpus = [s for s in asked if s.gpus] or asked
+    sorted_shapes = sorted(shapes)
+    with_gpus = [s for s in sorted_shapes if s.gpus] or sorted_shapes
     good: list[TypeOffer] = []
     refused: dict[str, list[str]] = defaultdict(list)
     for offer in offers:

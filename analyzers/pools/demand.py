@@ -1,8 +1,8 @@
-"""What a pool's pods asked for at once: their distinct requests, and how many of each at the peak.
+"""What a pool's pods requested at once: their distinct requests, and how many of each at the peak.
 
 The sum of all pods of a window is no demand: most of them never ran together. What counts are the
-moments at which GPUs, CPU, memory or the number of pods stood highest: the pool must hold the
-pods of each of them, one moment at a time.
+times at which GPUs, CPU, memory or the number of pods stood highest: the pool must hold the
+pods of each of them, one time at a time.
 """
 
 import math
@@ -40,10 +40,10 @@ _EVENTS = ("gpus", "cpu", "memory", "pods")
 
 
 class PoolPeak(msgspec.Struct, frozen=True):
-    """The pods that a pool must hold at each peak, when that was, and the most asked for."""
+    """The pods that a pool must hold at each peak, when that was, and the most requested."""
 
     peaks: tuple[Counter[PodShape], ...]
-    moments: dict[str, datetime]
+    times: dict[str, datetime]
     gpus: float
     cpu_cores: float
     memory_gib: float
@@ -54,7 +54,7 @@ class PoolPeak(msgspec.Struct, frozen=True):
     @property
     def shapes(self) -> tuple[PodShape, ...]:
         """Return every request of every peak."""
-        return tuple(sorted({shape for held in self.peaks for shape in held}))
+        return tuple(sorted({shape for peak in self.peaks for shape in peak}))
 
 
 def add_shapes(pods: pl.DataFrame, nodes: pl.DataFrame) -> pl.DataFrame:
@@ -94,7 +94,7 @@ def find_peak(
     pods = pods.filter(~pl.col("daemon"))
     facts = pods.select(_FACTS).unique(maintain_order=True)
     shapes = [build_shape(row) for row in facts.iter_rows(named=True)]
-    asked = facts.with_columns(
+    requests = facts.with_columns(
         number=pl.int_range(pl.len(), dtype=pl.Int64),
         gpus=pl.Series([s.gpus * s.milli / WHOLE for s in shapes], dtype=pl.Float64),
         cpu=pl.Series([s.cpu_milli for s in shapes], dtype=pl.Int64),
@@ -102,27 +102,27 @@ def find_peak(
         guessed=pl.Series([s.gpus > 0 for s in shapes], dtype=pl.Boolean)
         & pl.col("cpu_request_milli").is_null(),
     )
-    live = pods.join(asked, on=list(_FACTS), how="left", nulls_equal=True)
-    moments = _find_peak_times(live, settings.quantile)
+    live = pods.join(requests, on=list(_FACTS), how="left", nulls_equal=True)
+    times = _find_peak_times(live, settings.quantile)
     peaks = []
     guessed = 0
-    for moment in sorted(set(moments.values())):
-        there = live.filter((pl.col("start") <= moment) & (pl.col("end") > moment))
+    for time in sorted(set(times.values())):
+        there = live.filter((pl.col("start") <= time) & (pl.col("end") > time))
         guessed = max(guessed, int(there["guessed"].sum()))
-        held: Counter[PodShape] = Counter()
+        peak: Counter[PodShape] = Counter()
         for number, count in there.group_by("number").len().iter_rows():
-            held[shapes[number]] += count
+            peak[shapes[number]] += count
         spare = 1 + settings.headroom
-        peaks.append(Counter({s: math.ceil(n * spare) for s, n in held.items()}))
+        peaks.append(Counter({s: math.ceil(n * spare) for s, n in peak.items()}))
     if waiting:
         last = live.filter(pl.col("end") == pl.col("end").max())
-        held = Counter(waiting)
+        peak = Counter(waiting)
         for number, count in last.group_by("number").len().iter_rows():
-            held[shapes[number]] += count
-        peaks.append(held)
+            peak[shapes[number]] += count
+        peaks.append(peak)
     return PoolPeak(
         peaks=tuple(peaks),
-        moments=moments,
+        times=times,
         gpus=_compute_most(peaks, lambda s: s.gpus * s.milli / WHOLE),
         cpu_cores=_compute_most(peaks, lambda s: s.cpu_milli / 1000),
         memory_gib=_compute_most(peaks, lambda s: s.memory_mib / 1024),
@@ -132,7 +132,7 @@ def find_peak(
 
 
 def _compute_most(peaks: Sequence[Counter[PodShape]], amount: Callable[[PodShape], float]) -> float:
-    return max((sum(amount(s) * n for s, n in held.items()) for held in peaks), default=0.0)
+    return max((sum(amount(s) * n for s, n in peak.items()) for peak in peaks), default=0.0)
 
 
 def _find_peak_times(live: pl.DataFrame, quantile: float) -> dict[str, datetime]:
@@ -173,11 +173,11 @@ def build_shape(row: Mapping[str, Any]) -> PodShape:
     selector: dict[str, list[str]] = msgspec.json.decode(row["selector"] or "{}")
     gpus, milli, sharing, gpu_memory = _read_gpus(row)
     cpu, memory = row["cpu_request_milli"], row["memory_request_bytes"]
-    boards = gpus * milli / WHOLE
+    whole_gpus = gpus * milli / WHOLE
     if gpus and cpu is None:
-        cpu = math.floor((row["per_gpu_cpu"] or 0) * boards)
+        cpu = math.floor((row["per_gpu_cpu"] or 0) * whole_gpus)
     if gpus and memory is None:
-        memory = math.floor((row["per_gpu_memory"] or 0) * boards)
+        memory = math.floor((row["per_gpu_memory"] or 0) * whole_gpus)
     return PodShape(
         gpus=gpus,
         milli=milli,
@@ -215,45 +215,45 @@ def build_waiting_shape(pod: PendingPod, models: Sequence[str], arch: str) -> Po
 
 
 def _read_gpus(row: Mapping[str, Any]) -> tuple[int, int, Sharing, int]:
-    """Return GPUs, thousandths of each, the way of sharing, and MiB asked for of each."""
-    resource, asked = row["gpu_resource"] or "", row["gpu_request"]
-    if asked is not None and asked <= 0:
+    """Return GPUs, thousandths of each, the way of sharing, and MiB requested of each."""
+    resource, request = row["gpu_resource"] or "", row["gpu_request"]
+    if request is not None and request <= 0:
         return 0, WHOLE, "", 0
     if "/mig-" in resource:
-        return _read_mig_instance(resource, asked)
+        return _read_mig_instance(resource, request)
     memory, cores = row["gpu_mem_request_bytes"], row["gpu_core_request_pct"]
-    if asked is None:  # only memory is asked for: the part of the board it is, if that is known
-        known = canonical(row["gpu_model"])
-        part = memory / (known.memory_gib * 1024 * MIB) if memory and known else 1.0
+    if request is None:  # only memory is requested: the part of the GPU it is, if that is known
+        model = canonical(row["gpu_model"])
+        part = memory / (model.memory_gib * 1024 * MIB) if memory and model else 1.0
         return 1, _round_milli(part), "share" if part < 1 else "", 0
-    number = round(asked / (cores / 100)) if cores and 0 < cores < 100 else 1  # noqa: PLR2004
-    if number == 1 and 0 < asked < 1:
-        return 1, _round_milli(asked), "share", math.ceil(memory / MIB) if memory else 0
-    return max(number, math.ceil(asked - 1e-6)), WHOLE, "", 0
+    number = round(request / (cores / 100)) if cores and 0 < cores < 100 else 1  # noqa: PLR2004
+    if number == 1 and 0 < request < 1:
+        return 1, _round_milli(request), "share", math.ceil(memory / MIB) if memory else 0
+    return max(number, math.ceil(request - 1e-6)), WHOLE, "", 0
 
 
-def _read_mig_instance(resource: str, asked: float | None) -> tuple[int, int, Sharing, int]:
+def _read_mig_instance(resource: str, request: float | None) -> tuple[int, int, Sharing, int]:
     """A MIG instance is the greater of its compute slices and memory slices.
 
-    That never fits more instances on a board than the placement tables do.
+    That never fits more instances on a GPU than the placement tables do.
     """
     profile = resource.partition("/mig-")[2]
     compute = int(profile.partition("g")[0] or 1)
-    instances = max(1, round((asked or 0) * MIG_COMPUTE / compute))
+    instances = max(1, round((request or 0) * MIG_COMPUTE / compute))
     memory = {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}.get(compute, 8)
     part = max(compute / MIG_COMPUTE, memory / MIG_MEMORY)
     return (1, _round_milli(part), "mig", 0) if instances == 1 else (instances, WHOLE, "", 0)
 
 
 def _round_milli(part: float) -> int:
-    """Return thousandths; a seventh is 142, so that seven fill a board."""
+    """Return thousandths; a seventh is 142, so that seven fill a GPU."""
     return min(max(int(part * WHOLE + 1e-6), 1), WHOLE)
 
 
 def _find_vendor(row: Mapping[str, Any]) -> str:
-    known = canonical(row["gpu_model"])
+    model = canonical(row["gpu_model"])
     prefix = (row["gpu_resource"] or "").partition("/")[0]
-    return VENDORS.get(prefix) or (known.vendor if known else "")
+    return VENDORS.get(prefix) or (model.vendor if model else "")
 
 
 def _list_models(row: Mapping[str, Any], selector: Mapping[str, list[str]]) -> tuple[str, ...]:
@@ -266,8 +266,8 @@ def _list_models(row: Mapping[str, Any], selector: Mapping[str, list[str]]) -> t
 
 def name_model(text: str) -> str:
     """Return the canonical name of a GPU model, or the text itself."""
-    known = canonical(text)
-    return known.gpu_model if known else text
+    model = canonical(text)
+    return model.gpu_model if model else text
 
 
 def _get_only(values: list[str] | None) -> str:

@@ -33,7 +33,7 @@ TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 
 
 class PoolWaste(msgspec.Struct, frozen=True):
-    """Hours and dollars of a pool that were paid for and held nothing."""
+    """Hours and dollars of a pool that were paid for and not used by any pod."""
 
     gpu_hours: float
     usd: Decimal | None
@@ -63,8 +63,8 @@ def build_finding(  # noqa: PLR0917  (one call per kind)
     about = build_subject(pool, waste.nodes)
     saving = classify_saving(pool)
     days = window.seconds / 86_400
-    said = {name: text.format(**words) for name, text in read_advice()[kind].items()}
-    caution = [said["caution"], *doubts]
+    advice = {name: text.format(**words) for name, text in read_advice()[kind].items()}
+    caution = [advice["caution"], *doubts]
     if pool.pending_gpus and saving == "capacity":
         caution.insert(0, f"pods for {pool.pending_gpus:g} GPUs wait: see why they cannot run here")
     return Finding(
@@ -81,18 +81,18 @@ def build_finding(  # noqa: PLR0917  (one call per kind)
         details={**details, "assumed": list(doubts)},
         recommendations=(
             Recommendation(
-                verb=said["verb"],
+                verb=advice["verb"],
                 target=f"NodePool/{pool.name}",
-                why=said["why"],
+                why=advice["why"],
                 reversible=True,
-                undo=said["undo"],
+                undo=advice["undo"],
                 gpu_hours_per_day=round(waste.gpu_hours / days, 4),
                 usd_per_day=None
                 if waste.usd is None
                 else (waste.usd / Decimal(repr(days))).quantize(CENT, ROUND_DOWN),
                 caution="; ".join(filter(None, caution)) or None,
                 saving=saving,
-                effort=cast("Effort", said["effort"]),
+                effort=cast("Effort", advice["effort"]),
                 claims=claims,
             ),
         ),
@@ -132,7 +132,7 @@ def claim_free(pool: NodePoolUsage, hours: Mapping[str, float]) -> tuple[Claim, 
 
 
 def claim_pool(pool: NodePoolUsage, gpu_hours: float, usd: Decimal | None) -> tuple[Claim, ...]:
-    """Claim the unheld GPU-hours first, then as many held ones as the dollars are worth."""
+    """Claim the free GPU-hours first, then as many allocated ones as the dollars are worth."""
     where = pool.name if pool.named else None
     nodes: list[str | None] = [None] if pool.named else sorted(pool.nodes["node"])
     part = Decimal(1) / len(nodes)
@@ -149,22 +149,22 @@ def claim_pool(pool: NodePoolUsage, gpu_hours: float, usd: Decimal | None) -> tu
         return tuple(claims("free", gpu_hours, None))
     each = bill / Decimal(repr(pool.gpu_hours))
     freed = min(usd, each * Decimal(repr(gpu_hours)))
-    found = claims("free", gpu_hours, freed) if gpu_hours > 0 else []
+    pool_claims = claims("free", gpu_hours, freed) if gpu_hours > 0 else []
     left = usd - freed
     if left > CENT:
         hours = float(left / each)
-        found += [
+        pool_claims += [
             c
             for state in _USED_STATES
             for c in claims(state, hours / len(_USED_STATES), left / len(_USED_STATES))
         ]
-    return tuple(found)
+    return tuple(pool_claims)
 
 
 def compute_free_waste(
     pool: NodePoolUsage, wanted: Mapping[str, float]
 ) -> tuple[PoolWaste, dict[str, float]]:
-    """Return what GPU-hours per node cost, of those that the ledger has as nobody's."""
+    """Return what GPU-hours per node cost, of those that the ledger has as unallocated."""
     rows = pool.bill.group_by("node").agg(
         pl.col("free_hours").sum(), pl.col("free_usd").sum(), pl.col("unpriced_hours").sum()
     )
@@ -184,19 +184,19 @@ def compute_free_waste(
     ), hours
 
 
-def describe_sizing(pool: NodePoolUsage, found: PoolSizing, chosen: NodeMix) -> dict[str, Any]:
+def describe_sizing(pool: NodePoolUsage, sizing: PoolSizing, chosen: NodeMix) -> dict[str, Any]:
     """Return the figures of a sizing: demand, today, packed, bound, alternatives."""
-    asked, unit = found.peak, "usd_per_hour" if found.priced else "gpus"
-    today = float(pool.usd or 0) / pool.hours if found.priced and pool.hours else None
-    mix = chosen.mix if found.priced else [{**m, "usd_per_hour": None} for m in chosen.mix]
+    peak, unit = sizing.peak, "usd_per_hour" if sizing.priced else "gpus"
+    today = float(pool.usd or 0) / pool.hours if sizing.priced and pool.hours else None
+    mix = chosen.mix if sizing.priced else [{**m, "usd_per_hour": None} for m in chosen.mix]
     return {
         "demand": {
-            "gpus": round(asked.gpus, 3),
-            "cpu_cores": round(asked.cpu_cores, 3),
-            "memory_gib": round(asked.memory_gib, 3),
-            "pods": asked.pods,
-            "requests": len(asked.shapes),
-            "peaks": {name: f"{at:%Y-%m-%dT%H:%MZ}" for name, at in sorted(asked.moments.items())},
+            "gpus": round(peak.gpus, 3),
+            "cpu_cores": round(peak.cpu_cores, 3),
+            "memory_gib": round(peak.memory_gib, 3),
+            "pods": peak.pods,
+            "requests": len(peak.shapes),
+            "peaks": {name: f"{at:%Y-%m-%dT%H:%MZ}" for name, at in sorted(peak.times.items())},
         },
         "today": {
             "nodes": pool.nodes.height,
@@ -208,16 +208,16 @@ def describe_sizing(pool: NodePoolUsage, found: PoolSizing, chosen: NodeMix) -> 
         "packed": {"mix": mix, unit: round(chosen.usd_h, 4), "nodes": len(chosen.nodes.kind)},
         "bound": {unit: round(chosen.bound_usd_h, 4), "gap": round(chosen.gap, 4)},
         "same_type": {
-            "nodes": len(found.own.nodes.kind),
-            "nodes_bound": found.own_nodes_bound or None,
-            unit: round(found.own.usd_h, 4),
+            "nodes": len(sizing.own.nodes.kind),
+            "nodes_bound": sizing.own_nodes_bound or None,
+            unit: round(sizing.own.usd_h, 4),
         },
         "one_type": [
             {"instance_type": name, "nodes": n, "usd_per_hour": round(usd, 4)}
-            for name, n, usd in (chosen.alone[:5] if found.priced else ())
+            for name, n, usd in (chosen.alone[:5] if sizing.priced else ())
         ],
-        "refused_types": found.refused,
-        "market": None if found.market is None else msgspec.to_builtins(found.market),
+        "refused_types": sizing.refused,
+        "market": None if sizing.market is None else msgspec.to_builtins(sizing.market),
         "price_as_of": _find_price_date(pool),
         "manifest": {"spec": CONSOLIDATE},
     }

@@ -30,11 +30,11 @@ from warehouse.steps import POD_OWNERS
 MIB = 2**20
 CLOUDS = ("aws", "gcp", "azure")
 ARCH = "amd64"
-"""Taken where neither the node nor the catalogue tells: nothing moves to arm64 unasked."""
+"""Assumed where neither node nor catalogue has it: nothing moves to arm64 by accident."""
 UNPRICED = 0.01
 """Part of a pool's GPU-hours without a price up to which its bill is a bill."""
 ANY = 2**40
-"""Room on nodes whose CPU or memory nobody has told."""
+"""Room on nodes whose CPU or memory is unknown."""
 
 
 class NodePoolUsage(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ class NodePoolUsage(msgspec.Struct, frozen=True):
 
     @property
     def free_hours(self) -> float:
-        """GPU-hours that nobody held."""
+        """GPU-hours that were not allocated."""
         return float(self.bill["free_hours"].sum())
 
     @property
@@ -95,8 +95,8 @@ class PoolInventory(msgspec.Struct, frozen=True):
 
 def read_pools(views: Views, window: Window, settings: PoolsSettings) -> PoolInventory:
     """Read what the window touches."""
-    asked = window.bounds()
-    nodes = _read_frame(views, "nodes", asked)
+    bounds = window.bounds()
+    nodes = _read_frame(views, "nodes", bounds)
     if nodes.is_empty():
         return PoolInventory((), ())
     model = pl.coalesce("gpu_model", pl.lit("unknown model"))
@@ -105,24 +105,26 @@ def read_pools(views: Views, window: Window, settings: PoolsSettings) -> PoolInv
         type=pl.coalesce("instance_type", size), key=pl.coalesce("pool", "instance_type", model)
     )
     arches = {name: catalogue.find_type(name).get("arch") for name in nodes["type"].unique()}
-    known = pl.col("type").replace_strict(arches, return_dtype=pl.String)
+    type_arch = pl.col("type").replace_strict(arches, return_dtype=pl.String)
     nodes = nodes.with_columns(
-        arch_told=pl.coalesce("arch", known).is_not_null(),
-        arch=pl.coalesce("arch", known, pl.lit(ARCH)),
+        arch_known=pl.coalesce("arch", type_arch).is_not_null(),
+        arch=pl.coalesce("arch", type_arch, pl.lit(ARCH)),
     )
-    pods = add_shapes(_read_frame(views, "pods", asked, LAST_SCRAPES, POD_OWNERS), nodes)
-    bill = _read_frame(views, "bill", asked)
-    rates = views.query(load_sql("pools/offers"), {"until": asked["until"]}).to_pylist()
+    pods = add_shapes(_read_frame(views, "pods", bounds, LAST_SCRAPES, POD_OWNERS), nodes)
+    bill = _read_frame(views, "bill", bounds)
+    rates = views.query(load_sql("pools/offers"), {"until": bounds["until"]}).to_pylist()
     clusters = nodes["cluster"].unique(maintain_order=True).to_list()
     waiting = read_pending(views, MeasureTimes.at(clusters, window.end))
     return PoolInventory(tuple(_build_pools(nodes, pods, bill, waiting, settings)), tuple(rates))
 
 
-def _read_frame(views: Views, name: str, asked: Mapping[str, Any], *before: str) -> pl.DataFrame:
-    found = pl.from_arrow(views.query(compose_steps(*before, f"pools/{name}"), asked))
-    if not isinstance(found, pl.DataFrame):  # pragma: no cover  (a table is a frame)
+def _read_frame(
+    views: Views, name: str, parameters: Mapping[str, Any], *before: str
+) -> pl.DataFrame:
+    frame = pl.from_arrow(views.query(compose_steps(*before, f"pools/{name}"), parameters))
+    if not isinstance(frame, pl.DataFrame):  # pragma: no cover  (a table is a frame)
         raise TypeError(name)
-    return found
+    return frame
 
 
 def _build_pools(
@@ -236,7 +238,7 @@ def build_own_offers(
 ) -> list[TypeOffer]:
     """Return the pool's own types, as its nodes are and as the ledger prices them.
 
-    Overheads that nobody has seen are never so large that a pod which ran there would not fit.
+    Overheads that were not measured are never so large that a pod which ran there would not fit.
     """
     most_cpu = max((s.cpu_milli for s in shapes), default=0)
     most_memory = max((s.memory_mib for s in shapes), default=0)
@@ -245,7 +247,7 @@ def build_own_offers(
     for name in pool.types:
         members = pool.nodes.filter(pl.col("type") == name)
         first = members.row(0, named=True)
-        known = canonical(first["gpu_model"])
+        model = canonical(first["gpu_model"])
         cpu, memory = (
             _find_least(members, "cpu_milli", 1),
             _find_least(members, "memory_bytes", MIB),
@@ -255,7 +257,7 @@ def build_own_offers(
             TypeOffer(
                 instance_type=name,
                 arch=first["arch"],
-                vendor=known.vendor if known else _find_vendor(first["gpu_resource"]),
+                vendor=model.vendor if model else _find_vendor(first["gpu_resource"]),
                 gpu_model=name_model(first["gpu_model"] or ""),
                 gpus=_find_least(members, "gpu_count", 1),
                 gpu_memory_mib=ANY,
@@ -269,8 +271,8 @@ def build_own_offers(
     return offers
 
 
-def _clip_overhead(asked: int, room: int, over: NodeOverhead) -> int:
-    return asked if over.seen else max(min(asked, room), 0)
+def _clip_overhead(overhead: int, room: int, over: NodeOverhead) -> int:
+    return overhead if over.seen else max(min(overhead, room), 0)
 
 
 def _find_least(nodes: pl.DataFrame, column: str, unit: int) -> int:

@@ -1,7 +1,7 @@
 """A lower bound on what any placement costs, and the mix of types that comes nearest to it.
 
 Pods may be split and nodes bought in parts, but for what no placement escapes: what all pods ask of
-CPU, memory, pods and GPUs, what is left over when pods of a size fill a node or a board, and how
+CPU, memory, pods and GPUs, what is left over when pods of a size fill a node or a GPU, and how
 many pods of one shape a node can take. Small problems buy whole nodes. Solved by HiGHS.
 """
 
@@ -73,14 +73,14 @@ def compute_bound(problem: PackingProblem) -> LowerBound:
 def _silence_solver() -> Iterator[None]:
     """Keep standard output clean: scipy 1.17's HiGHS prints lines of its own, whatever is asked."""
     sys.stdout.flush()
-    kept = os.dup(1)
+    stdout = os.dup(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 1)
         yield
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(stdout, 1)
+        os.close(stdout)
         os.close(nowhere)
 
 
@@ -88,13 +88,13 @@ def count_nodes(problem: PackingProblem, kind: int) -> int:
     """Return the fewest nodes of one type that could do: the greatest over all dimensions."""
     if not len(problem.count):
         return 0
-    asked = problem.count @ problem.need
-    counts = [-(-asked // problem.room[kind])]
-    if problem.boards[kind]:
-        boards = int(problem.count @ (problem.gpus * problem.milli))
-        counts.append(np.array([-(-boards // (WHOLE * problem.boards[kind]))]))
+    total_need = problem.count @ problem.need
+    counts = [-(-total_need // problem.room[kind])]
+    if problem.node_gpus[kind]:
+        gpu_milli = int(problem.count @ (problem.gpus * problem.milli))
+        counts.append(np.array([-(-gpu_milli // (WHOLE * problem.node_gpus[kind]))]))
         big = int(problem.count @ np.where(problem.milli > WHOLE // 2, problem.gpus, 0))
-        counts.append(np.array([-(-big // problem.boards[kind])]))
+        counts.append(np.array([-(-big // problem.node_gpus[kind])]))
     most = problem.most[:, kind]
     counts.append(-(-problem.count[most > 0] // most[most > 0]))
     return int(np.concatenate(counts).max())
@@ -139,9 +139,9 @@ def _compute_parts(problem: PackingProblem, of_shape: Ints, of_type: Ints) -> It
         need, room = problem.need[of_shape, dimension], problem.room[of_type, dimension]
         for k in range(folds + 1):
             yield _fold(need, np.maximum(room, 1), k)
-    boards = problem.gpus[of_shape] / np.maximum(problem.boards[of_type], 1)
+    gpu_parts = problem.gpus[of_shape] / np.maximum(problem.node_gpus[of_type], 1)
     for k in range(GPU_FOLDS + 1):
-        yield _fold(problem.milli[of_shape], np.full(len(of_shape), WHOLE), k) * boards
+        yield _fold(problem.milli[of_shape], np.full(len(of_shape), WHOLE), k) * gpu_parts
 
 
 def _fold(need: Ints, room: Ints, k: int) -> Doubles:
@@ -159,7 +159,7 @@ def _round_split(split: Doubles, count: Ints) -> Ints:
     order = np.argsort(-(split - down), axis=1, kind="stable")
     extra = np.zeros_like(down)
     np.put_along_axis(extra, order, (np.arange(split.shape[1]) < left[:, None]) * 1.0, axis=1)
-    made: Ints = (down + extra).astype(np.int64)
-    over = made.sum(axis=1) - count
-    made[np.arange(len(made)), made.argmax(axis=1)] -= over
-    return made
+    rounded: Ints = (down + extra).astype(np.int64)
+    over = rounded.sum(axis=1) - count
+    rounded[np.arange(len(rounded)), rounded.argmax(axis=1)] -= over
+    return rounded

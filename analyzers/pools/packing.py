@@ -1,7 +1,7 @@
 """First-fit-decreasing of whole shapes onto nodes, vectorised over the nodes.
 
 All pods of a shape are placed in one step: the first nodes take as many as fit, new nodes take the
-rest. GPUs are boards: a pod of several takes whole ones, a part goes to boards already begun by
+rest. GPUs are GPUs: a pod of several takes whole ones, a part goes to GPUs already begun by
 the same way of sharing before it opens another.
 """
 
@@ -29,13 +29,13 @@ class PackedNodes:
 
     def __init__(self, problem: PackingProblem) -> None:
         self.problem = problem
-        widest = int(problem.boards.max(initial=0))
+        widest = int(problem.node_gpus.max(initial=0))
         self.kind: Ints = np.zeros(0, dtype=np.int64)
         self.free: Ints = np.zeros((0, 3), dtype=np.int64)
-        self.boards: Ints = np.zeros((0, widest), dtype=np.int64)
-        """Thousandths free of each board."""
+        self.gpu_free: Ints = np.zeros((0, widest), dtype=np.int64)
+        """Thousandths free of each GPU."""
         self.use: Ints = np.zeros((0, widest), dtype=np.int64)
-        """How each board is shared: a way of sharing, unused, or absent."""
+        """How each GPU is shared: a way of sharing, unused, or absent."""
         self.placed: list[PodBatch] = []
 
     @property
@@ -46,10 +46,12 @@ class PackedNodes:
     def open(self, kind: int, number: int) -> Ints:
         """Add empty nodes of a type; return their numbers."""
         problem, first = self.problem, len(self.kind)
-        has = np.arange(self.boards.shape[1]) < problem.boards[kind]
+        has = np.arange(self.gpu_free.shape[1]) < problem.node_gpus[kind]
         self.kind = np.concatenate([self.kind, np.full(number, kind)])
         self.free = np.concatenate([self.free, np.tile(problem.room[kind], (number, 1))])
-        self.boards = np.concatenate([self.boards, np.tile(np.where(has, WHOLE, 0), (number, 1))])
+        self.gpu_free = np.concatenate(
+            [self.gpu_free, np.tile(np.where(has, WHOLE, 0), (number, 1))]
+        )
         self.use = np.concatenate([self.use, np.tile(np.where(has, _UNUSED, _ABSENT), (number, 1))])
         return np.arange(first, first + number)
 
@@ -64,12 +66,12 @@ class PackedNodes:
         return np.where(problem.allowed[shape, self.kind[among]], room, 0)
 
     def _slots(self, shape: int, among: Ints) -> Ints:
-        problem, boards = self.problem, self.boards[among]
+        problem, free = self.problem, self.gpu_free[among]
         slots: Ints
         if problem.milli[shape] == WHOLE:
             slots = (self.use[among] == _UNUSED).sum(axis=1) // problem.gpus[shape]
             return slots
-        slots = np.where(self._open_to(shape, among), boards // problem.milli[shape], 0).sum(axis=1)
+        slots = np.where(self._open_to(shape, among), free // problem.milli[shape], 0).sum(axis=1)
         return slots
 
     def _open_to(self, shape: int, among: Ints) -> Marks:
@@ -99,21 +101,21 @@ class PackedNodes:
     def _take_whole(self, shape: int, pods: Ints, among: Ints) -> None:
         unused = self.use[among] == _UNUSED
         wanted = (pods * self.problem.gpus[shape])[:, None]
-        taken = unused & (np.cumsum(unused, axis=1) <= wanted)
-        self.use[among] = np.where(taken, 0, self.use[among])
-        self.boards[among] = np.where(taken, 0, self.boards[among])
+        chosen = unused & (np.cumsum(unused, axis=1) <= wanted)
+        self.use[among] = np.where(chosen, 0, self.use[among])
+        self.gpu_free[among] = np.where(chosen, 0, self.gpu_free[among])
 
     def _take_parts(self, shape: int, pods: Ints, among: Ints) -> None:
         milli, way = self.problem.milli[shape], self.problem.sharing[shape]
         left = pods.copy()
         for begun in (True, False):
-            for board in range(self.boards.shape[1]):
-                use, free = self.use[among, board], self.boards[among, board]
+            for gpu in range(self.gpu_free.shape[1]):
+                use, free = self.use[among, gpu], self.gpu_free[among, gpu]
                 here = np.where(use == (way if begun else _UNUSED), free // milli, 0)
-                taken = np.minimum(left, here)
-                self.boards[among, board] = free - taken * milli
-                self.use[among, board] = np.where(taken > 0, way, use)
-                left -= taken
+                parts = np.minimum(left, here)
+                self.gpu_free[among, gpu] = free - parts * milli
+                self.use[among, gpu] = np.where(parts > 0, way, use)
+                left -= parts
         if left.any():
             raise ValueError(f"{left.sum()} parts of {milli} thousandths find no GPU")
 
@@ -128,9 +130,9 @@ class PackedNodes:
             every = every[self.kind[every] == kind]
         room = self.fits(shape, every)
         before = np.cumsum(room) - room
-        taken = np.clip(count - before, 0, room)
-        self.put(shape, taken, every)
-        left = count - int(taken.sum())
+        placed = np.clip(count - before, 0, room)
+        self.put(shape, placed, every)
+        left = count - int(placed.sum())
         if not left or kind is None:
             return left
         most = int(self.problem.most[shape, kind])
@@ -139,7 +141,7 @@ class PackedNodes:
                  fresh)  # fmt: skip
         return 0
 
-    def held(self) -> Ints:
+    def count_pods(self) -> Ints:
         """Return the pods of each shape (column) on each node (row)."""
         table = np.zeros((len(self.kind), len(self.problem.shapes)), dtype=np.int64)
         for placed in self.placed:
@@ -148,56 +150,56 @@ class PackedNodes:
 
     def only(self, keep: Ints) -> "PackedNodes":
         """Return some of the nodes, with all that is on them."""
-        made = PackedNodes(self.problem)
-        made.kind, made.free = self.kind[keep], self.free[keep]
-        made.boards, made.use = self.boards[keep], self.use[keep]
+        packed = PackedNodes(self.problem)
+        packed.kind, packed.free = self.kind[keep], self.free[keep]
+        packed.gpu_free, packed.use = self.gpu_free[keep], self.use[keep]
         number = np.full(len(self.kind), -1)
         number[keep] = np.arange(len(keep))
         for placed in self.placed:
             chosen = number[placed.nodes] >= 0
             nodes, pods = number[placed.nodes][chosen], placed.pods[chosen]
-            made.placed.append(PodBatch(placed.shape, nodes, pods))
-        return made
+            packed.placed.append(PodBatch(placed.shape, nodes, pods))
+        return packed
 
     def and_also(self, other: "PackedNodes") -> "PackedNodes":
         """Return these nodes and those of another packing of the same problem."""
-        made = PackedNodes(self.problem)
-        made.kind = np.concatenate([self.kind, other.kind])
-        made.free = np.concatenate([self.free, other.free])
-        made.boards = np.concatenate([self.boards, other.boards])
-        made.use = np.concatenate([self.use, other.use])
+        packed = PackedNodes(self.problem)
+        packed.kind = np.concatenate([self.kind, other.kind])
+        packed.free = np.concatenate([self.free, other.free])
+        packed.gpu_free = np.concatenate([self.gpu_free, other.gpu_free])
+        packed.use = np.concatenate([self.use, other.use])
         moved = [PodBatch(p.shape, p.nodes + len(self.kind), p.pods) for p in other.placed]
-        made.placed = [*self.placed, *moved]
-        return made
+        packed.placed = [*self.placed, *moved]
+        return packed
 
     def as_types(self, kinds: Ints) -> "PackedNodes":
         """Return the same pods on nodes of other types, which hold them (`downsized`)."""
         problem = self.problem
-        made = self.only(np.arange(len(self.kind)))
-        made.kind = kinds
-        made.free = self.free + problem.room[kinds] - problem.room[self.kind]
+        packed = self.only(np.arange(len(self.kind)))
+        packed.kind = kinds
+        packed.free = self.free + problem.room[kinds] - problem.room[self.kind]
         begun = np.where(self.use >= 0, 0, 1)
         order = np.argsort(begun, axis=1, kind="stable")
-        use, boards = (np.take_along_axis(a, order, axis=1) for a in (self.use, self.boards))
-        place = np.arange(self.boards.shape[1])[None, :]
-        has = place < problem.boards[kinds][:, None]
-        made.use = np.where(use >= 0, use, np.where(has, _UNUSED, _ABSENT))
-        made.boards = np.where(use >= 0, boards, np.where(has, WHOLE, 0))
-        return made
+        use, gpu_free = (np.take_along_axis(a, order, axis=1) for a in (self.use, self.gpu_free))
+        place = np.arange(self.gpu_free.shape[1])[None, :]
+        has = place < problem.node_gpus[kinds][:, None]
+        packed.use = np.where(use >= 0, use, np.where(has, _UNUSED, _ABSENT))
+        packed.gpu_free = np.where(use >= 0, gpu_free, np.where(has, WHOLE, 0))
+        return packed
 
 
 def list_orders(problem: PackingProblem, kind: int) -> tuple[Ints, ...]:
     """Return the orders tried on a type: by the largest need, by the sum, by GPUs first."""
     room = np.maximum(problem.room[kind], 1)
     parts = problem.need / room
-    boards = problem.gpus * problem.milli / (WHOLE * max(int(problem.boards[kind]), 1))
-    largest = np.maximum(parts.max(axis=1), boards)
-    total = parts[:, :PODS].sum(axis=1) + boards
+    gpu_parts = problem.gpus * problem.milli / (WHOLE * max(int(problem.node_gpus[kind]), 1))
+    largest = np.maximum(parts.max(axis=1), gpu_parts)
+    total = parts[:, :PODS].sum(axis=1) + gpu_parts
     tie = np.arange(len(largest))
     return (
         np.lexsort((tie, -total, -largest)),
         np.lexsort((tie, -largest, -total)),
-        np.lexsort((tie, -total, -boards)),
+        np.lexsort((tie, -total, -gpu_parts)),
     )
 
 
@@ -217,13 +219,13 @@ def find_downsized(nodes: PackedNodes) -> Ints:
     """Return, for each node, the cheapest type that holds what is on it."""
     problem = nodes.problem
     used = problem.room[nodes.kind] - nodes.free
-    boards = ((nodes.use != _UNUSED) & (nodes.use != _ABSENT)).sum(axis=1)
+    used_gpus = ((nodes.use != _UNUSED) & (nodes.use != _ABSENT)).sum(axis=1)
     legal = np.ones((len(nodes.kind), len(problem.offers)), dtype=np.bool_)
     for placed in nodes.placed:
         legal[placed.nodes] &= problem.allowed[placed.shape]
     for dimension in range(3):
         legal &= used[:, None, dimension] <= problem.room[None, :, dimension]
-    legal &= boards[:, None] <= problem.boards[None, :]
+    legal &= used_gpus[:, None] <= problem.node_gpus[None, :]
     costs: Doubles = np.where(legal, problem.price[None, :], np.inf)
     best: Ints = costs.argmin(axis=1)
     return np.where(costs[np.arange(len(best)), best] < problem.price[nodes.kind], best, nodes.kind)

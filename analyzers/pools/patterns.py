@@ -14,7 +14,7 @@ from analyzers.pools.packing import PackedNodes
 from analyzers.pools.shapes import WHOLE, Doubles, Ints, PackingProblem
 
 ROUNDS = 40
-"""Times that heuristics look for better patterns, at most."""
+"""Rounds in which heuristics search for better patterns, at most."""
 ENOUGH = 1 + 1e-6
 """A pattern must be worth so many times its node's price."""
 
@@ -27,8 +27,8 @@ class NodePatterns:
 
     def __init__(self, problem: PackingProblem) -> None:
         self.problem = problem
-        self.known: dict[Pattern, None] = {}
-        self.asked = np.flatnonzero(problem.count > 0)
+        self.columns: dict[Pattern, None] = {}
+        self.wanted_shapes = np.flatnonzero(problem.count > 0)
         self._need: list[list[int]] = problem.need.tolist()
         self._gpus: list[int] = problem.gpus.tolist()
         self._milli: list[int] = problem.milli.tolist()
@@ -36,13 +36,13 @@ class NodePatterns:
 
     def learn(self, patterns: Iterable[Pattern]) -> bool:
         """Add patterns; say whether any was new."""
-        before = len(self.known)
-        self.known.update(dict.fromkeys(patterns))
-        return len(self.known) > before
+        before = len(self.columns)
+        self.columns.update(dict.fromkeys(patterns))
+        return len(self.columns) > before
 
     def of(self, nodes: PackedNodes) -> Iterator[Pattern]:
         """Yield what nodes hold, as far as it fits when placed anew."""
-        for kind, pods in zip(nodes.kind.tolist(), nodes.held().tolist(), strict=True):
+        for kind, pods in zip(nodes.kind.tolist(), nodes.count_pods().tolist(), strict=True):
             yield kind, tuple(self._repacked(kind, pods))
 
     def solve(self) -> tuple[Doubles, Doubles]:
@@ -50,14 +50,16 @@ class NodePatterns:
         from scipy.optimize import linprog  # noqa: PLC0415  (loads in 0.3 s)
         from scipy.sparse import csc_array  # noqa: PLC0415
 
-        held = np.array([pods for _, pods in self.known], dtype=np.float64)[:, self.asked]
-        price = self.problem.price[[kind for kind, _ in self.known]]
-        wanted = self.problem.count[self.asked].astype(np.float64)
-        answer = linprog(price, A_ub=csc_array(-held.T), b_ub=-wanted, method="highs")
+        matrix = np.array([pods for _, pods in self.columns], dtype=np.float64)[
+            :, self.wanted_shapes
+        ]
+        price = self.problem.price[[kind for kind, _ in self.columns]]
+        wanted = self.problem.count[self.wanted_shapes].astype(np.float64)
+        answer = linprog(price, A_ub=csc_array(-matrix.T), b_ub=-wanted, method="highs")
         if answer.x is None:  # pragma: no cover  (every shape has a pattern of its own)
             raise ValueError(f"HiGHS found no mix of patterns: {answer.message}")
         worth = np.zeros(len(self.problem.shapes))
-        worth[self.asked] = -answer.ineqlin.marginals
+        worth[self.wanted_shapes] = -answer.ineqlin.marginals
         return answer.x, worth
 
     def better(self, worth: Doubles) -> Iterator[Pattern]:
@@ -65,8 +67,10 @@ class NodePatterns:
         problem = self.problem
         for kind in range(len(problem.offers)):
             room = np.maximum(problem.room[kind], 1)
-            boards = problem.gpus * problem.milli / (WHOLE * max(int(problem.boards[kind]), 1))
-            parts = np.column_stack([problem.need / room, boards])
+            gpu_parts = (
+                problem.gpus * problem.milli / (WHOLE * max(int(problem.node_gpus[kind]), 1))
+            )
+            parts = np.column_stack([problem.need / room, gpu_parts])
             fits = (problem.most[:, kind] > 0) & (worth > 0) & (problem.count > 0)
             for size in (parts.max(axis=1), parts.sum(axis=1), parts[:, 0] + parts[:, 3]):
                 order = np.argsort(-worth / np.maximum(size, SLACK), kind="stable")
@@ -81,9 +85,9 @@ class NodePatterns:
         """Fill one empty node greedily."""
         problem = self.problem
         cpu, memory, pods = problem.room[kind].tolist()
-        unused = int(problem.boards[kind])
+        unused = int(problem.node_gpus[kind])
         begun: list[list[int]] = []
-        held = [0] * len(problem.shapes)
+        filled = [0] * len(problem.shapes)
         count = problem.count
         for shape in order:
             need = self._need[shape]
@@ -100,63 +104,63 @@ class NodePatterns:
                 unused -= number * gpus
             elif gpus:
                 number, unused = _place_parts(begun, unused, number, milli, self._way[shape])
-            held[shape] = number
+            filled[shape] = number
             cpu -= number * need[0]
             memory -= number * need[1]
             pods -= number
-        return self._repacked(kind, held)
+        return self._repacked(kind, filled)
 
-    def _repacked(self, kind: int, held: list[int]) -> list[int]:
-        """Leave out the parts of boards that find none when the largest come first (`_whole`)."""
-        unused, begun = int(self.problem.boards[kind]), list[list[int]]()
-        parts = [s for s, n in enumerate(held) if n and self._gpus[s] and self._milli[s] < WHOLE]
+    def _repacked(self, kind: int, filled: list[int]) -> list[int]:
+        """Leave out the parts of GPUs that find none when the largest come first (`_whole`)."""
+        unused, begun = int(self.problem.node_gpus[kind]), list[list[int]]()
+        parts = [s for s, n in enumerate(filled) if n and self._gpus[s] and self._milli[s] < WHOLE]
         unused -= sum(
-            self._gpus[s] * n for s, n in enumerate(held) if n and self._milli[s] == WHOLE
+            self._gpus[s] * n for s, n in enumerate(filled) if n and self._milli[s] == WHOLE
         )
         for shape in sorted(parts, key=lambda s: (-self._milli[s], s)):
-            held[shape], unused = _place_parts(
-                begun, unused, held[shape], self._milli[shape], self._way[shape]
+            filled[shape], unused = _place_parts(
+                begun, unused, filled[shape], self._milli[shape], self._way[shape]
             )
-        return held
+        return filled
 
 
 def _place_parts(
     begun: list[list[int]], unused: int, number: int, milli: int, way: int
 ) -> tuple[int, int]:
-    """Put parts on boards begun, then on unused ones; return how many, and what is left."""
+    """Put parts on GPUs begun, then on unused ones; return how many, and what is left."""
     left = number
-    for board in begun:
-        if board[1] == way:
-            taken = min(left, board[0] // milli)
-            board[0] -= taken * milli
-            left -= taken
+    for gpu in begun:
+        if gpu[1] == way:
+            parts = min(left, gpu[0] // milli)
+            gpu[0] -= parts * milli
+            left -= parts
     while left and unused:
-        taken = min(left, WHOLE // milli)
-        begun.append([WHOLE - taken * milli, way])
+        parts = min(left, WHOLE // milli)
+        begun.append([WHOLE - parts * milli, way])
         unused -= 1
-        left -= taken
+        left -= parts
     return number - left, unused
 
 
 def generate_nodes(
-    problem: PackingProblem, known: Iterable[PackedNodes]
+    problem: PackingProblem, packings: Iterable[PackedNodes]
 ) -> tuple[PackedNodes, Ints]:
     """Return nodes of whole patterns, and the pods they leave over."""
     patterns = NodePatterns(problem)
     kinds = np.where(problem.most > 0, problem.price / np.maximum(problem.most, 1), np.inf)
-    for shape in patterns.asked.tolist():
+    for shape in patterns.wanted_shapes.tolist():
         alone = [0] * len(problem.shapes)
         kind = int(kinds[shape].argmin())
         alone[shape] = int(min(problem.most[shape, kind], problem.count[shape]))
         patterns.learn([(kind, tuple(alone))])
-    for nodes in known:
+    for nodes in packings:
         patterns.learn(patterns.of(nodes))
     bought, worth = patterns.solve()
     for _ in range(ROUNDS):
         if not patterns.learn(patterns.better(worth)):
             break
         bought, worth = patterns.solve()
-    return _buy_whole(problem, list(patterns.known), bought)
+    return _buy_whole(problem, list(patterns.columns), bought)
 
 
 def _buy_whole(
@@ -171,12 +175,12 @@ def _buy_whole(
         if not number:
             break
         kind, pods = patterns[column]
-        held = np.array(pods, dtype=np.int64)
-        some = held > 0
-        number = min(number, int((left[some] // held[some]).min()))
+        per_node = np.array(pods, dtype=np.int64)
+        some = per_node > 0
+        number = min(number, int((left[some] // per_node[some]).min()))
         if number:
             fresh = nodes.open(kind, number)
             for shape in sizes[some[sizes]]:
-                nodes.put(int(shape), np.full(number, held[shape]), fresh)
-            left -= number * held
+                nodes.put(int(shape), np.full(number, per_node[shape]), fresh)
+            left -= number * per_node
     return nodes, left

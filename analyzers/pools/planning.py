@@ -12,7 +12,7 @@ from analyzers.pools.shapes import Ints, PackingProblem, PodShape
 
 ROUNDS = 6
 """Times that the emptiest nodes are given up and their pods placed anew."""
-KNOWN = 6
+STARTING_MIXES = 6
 """Mixes whose nodes are the first patterns."""
 WORTH_MORE = 0.01
 """Distance from the bound above which patterns are generated, as a part of it."""
@@ -21,7 +21,7 @@ DROPPED_SHARES = (0.02, 0.1, 0.3)
 
 
 class NodeMix(msgspec.Struct, frozen=True):
-    """A mix of nodes that holds every pod; nobody can do it below `bound_usd_h`."""
+    """A mix of nodes that holds every pod; no mix costs less than `bound_usd_h`."""
 
     nodes: PackedNodes
     usd_h: float
@@ -52,7 +52,9 @@ def plan_mix(problem: PackingProblem) -> NodeMix:
     best = min(mixes, key=_rank_nodes)
     if best.cost > least.usd_h * (1 + WORTH_MORE):
         best = min(
-            best, _pack_patterns(problem, sorted(mixes, key=_rank_nodes)[:KNOWN]), key=_rank_nodes
+            best,
+            _pack_patterns(problem, sorted(mixes, key=_rank_nodes)[:STARTING_MIXES]),
+            key=_rank_nodes,
         )
     for _ in range(ROUNDS):
         better = min((_repack_emptiest(best, part) for part in DROPPED_SHARES), key=_rank_nodes)
@@ -79,7 +81,7 @@ def plan_for_peaks(problem: PackingProblem, peaks: Sequence[Mapping[PodShape, in
     `problem` knows every shape of every peak. Where no peak's own mix holds the others, the mix
     is that for the most pods of each shape.
     """
-    counts = [_count_shapes(problem, held) for held in peaks] or [np.zeros_like(problem.count)]
+    counts = [_count_shapes(problem, peak) for peak in peaks] or [np.zeros_like(problem.count)]
     plans = [plan_mix(problem.of(count)) for count in counts]
     least = max(p.bound_usd_h for p in plans)
     for each in sorted(plans, key=lambda p: _rank_nodes(p.nodes)):
@@ -106,8 +108,8 @@ def _order_by_size(problem: PackingProblem) -> Ints:
     return np.lexsort((np.arange(len(problem.shapes)), -sizes[1], -sizes[0]))
 
 
-def _count_shapes(problem: PackingProblem, held: Mapping[PodShape, int]) -> Ints:
-    return np.array([held.get(shape, 0) for shape in problem.shapes], dtype=np.int64)
+def _count_shapes(problem: PackingProblem, peak: Mapping[PodShape, int]) -> Ints:
+    return np.array([peak.get(shape, 0) for shape in problem.shapes], dtype=np.int64)
 
 
 def pack_singles(problem: PackingProblem) -> Iterator[tuple[int, PackedNodes]]:
@@ -137,39 +139,39 @@ def _repack_emptiest(nodes: PackedNodes, part: float) -> PackedNodes:
     """Give up the emptiest nodes; place their pods on the others, then on a mix of their own."""
     problem = nodes.problem
     number = len(nodes.kind)
-    if number < 2:  # noqa: PLR2004  (a single node has nobody to give to)
+    if number < 2:  # noqa: PLR2004  (a single node has no other to give to)
         return nodes
     room = np.maximum(problem.room[nodes.kind], 1)
-    boards = np.maximum(problem.boards[nodes.kind], 1) * 1000
+    node_milli = np.maximum(problem.node_gpus[nodes.kind], 1) * 1000
     filled = np.maximum(
-        (1 - nodes.free / room)[:, :2].max(axis=1), 1 - nodes.boards.sum(axis=1) / boards
+        (1 - nodes.free / room)[:, :2].max(axis=1), 1 - nodes.gpu_free.sum(axis=1) / node_milli
     )
     order = np.lexsort((np.arange(number), -problem.price[nodes.kind], filled))
-    given = order[: max(1, round(number * part))]
-    keep = np.setdiff1d(np.arange(number), given)
-    kept = nodes.only(keep)
-    wanted = nodes.only(given).held().sum(axis=0)
+    emptied = order[: max(1, round(number * part))]
+    keep = np.setdiff1d(np.arange(number), emptied)
+    packed = nodes.only(keep)
+    wanted = nodes.only(emptied).count_pods().sum(axis=0)
     rest = np.zeros_like(wanted)
     for shape in _order_by_size(problem):
         if wanted[shape]:
-            rest[shape] = kept.add(int(shape), int(wanted[shape]), None)
-    return _downsize(_add_rest(kept, rest))
+            rest[shape] = packed.add(int(shape), int(wanted[shape]), None)
+    return _downsize(_add_rest(packed, rest))
 
 
-def _pack_patterns(problem: PackingProblem, known: Sequence[PackedNodes]) -> PackedNodes:
+def _pack_patterns(problem: PackingProblem, packings: Sequence[PackedNodes]) -> PackedNodes:
     """Return a mix made of generated patterns."""
-    nodes, left = generate_nodes(problem, known)
+    nodes, left = generate_nodes(problem, packings)
     for shape in _order_by_size(problem):
         if left[shape]:
             left[shape] = nodes.add(int(shape), int(left[shape]), None)
     return _downsize(_add_rest(nodes, left))
 
 
-def _add_rest(kept: PackedNodes, rest: Ints) -> PackedNodes:
+def _add_rest(packed: PackedNodes, rest: Ints) -> PackedNodes:
     if not rest.any():
-        return kept
-    problem = kept.problem.of(rest)
+        return packed
+    problem = packed.problem.of(rest)
     split = compute_bound(problem).split
-    return kept.and_also(
+    return packed.and_also(
         min((_downsize(pack_pods(problem, split, rule)) for rule in range(3)), key=_rank_nodes)
     )

@@ -1,7 +1,7 @@
 -- Pods of nodes with GPUs, and pods that ask for GPUs and have no node, while they lived in the
--- window. A pod that the last look at its cluster still saw lives to the window's end; one of an
+-- window. A pod that the last poll of its cluster still saw lives to the window's end; one of an
 -- imported placement was never seen to end.
-WITH boards AS (
+WITH gpu_nodes AS (
     SELECT
         cluster,
         node,
@@ -26,7 +26,7 @@ lives AS (
         ) AS "end"
     FROM pod_owners AS p
     INNER JOIN looked AS l ON p.cluster = l.cluster
-    LEFT JOIN boards AS b ON p.cluster = b.cluster AND p.node = b.node
+    LEFT JOIN gpu_nodes AS b ON p.cluster = b.cluster AND p.node = b.node
     WHERE b.node IS NOT null OR (p.node IS null AND coalesce(p.gpu_request, 0) > 0)
 )
 

@@ -98,7 +98,7 @@ class PackingProblem:
         self.gpus = _make_ints([s.gpus for s in self.shapes])
         self.milli = _make_ints([_compute_milli(s) for s in self.shapes])
         self.sharing = _make_ints([_SHARING.index(s.sharing) for s in self.shapes])
-        self.boards = _make_ints([o.gpus for o in self.offers])
+        self.node_gpus = _make_ints([o.gpus for o in self.offers])
         refused = [[o.refuses(s) is not None for o in self.offers] for s in self.shapes]
         size = len(self.shapes), len(self.offers)
         self.allowed = ~np.array(refused, dtype=np.bool_).reshape(size)
@@ -113,17 +113,17 @@ class PackingProblem:
             return np.zeros((len(self.shapes), len(self.offers)), dtype=np.int64)
         wanted = np.maximum(self.need, 1)
         fits = np.min(self.room[None, :, :] // wanted[:, None, :], axis=2)
-        per_board = WHOLE // np.maximum(self.milli, 1)
-        slots = (self.boards[None, :] * per_board[:, None]) // np.maximum(self.gpus, 1)[:, None]
+        per_gpu = WHOLE // np.maximum(self.milli, 1)
+        slots = (self.node_gpus[None, :] * per_gpu[:, None]) // np.maximum(self.gpus, 1)[:, None]
         fits = np.where(self.gpus[:, None] > 0, np.minimum(fits, slots), fits)
         most: Ints = np.where(self.allowed, fits, 0)
         return most
 
     def of(self, count: Ints) -> "PackingProblem":
         """Return the same shapes and types with other numbers of pods."""
-        made = copy.copy(self)
-        made.count = count
-        return made
+        problem = copy.copy(self)
+        problem.count = count
+        return problem
 
     def unplaceable(self) -> tuple[PodShape, ...]:
         """Return the shapes that no type can take."""

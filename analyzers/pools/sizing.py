@@ -36,16 +36,16 @@ class PoolSizing(msgspec.Struct, frozen=True):
 def size_pool(
     pool: NodePoolUsage, rates: Sequence[Mapping[str, Any]], settings: PoolsSettings
 ) -> PoolSizing | str:
-    """Return how the pool could be bought, or why that cannot be told."""
-    asked = find_peak(pool.pods, settings)
-    own = build_own_offers(pool, asked.shapes, settings)
+    """Return how the pool could be bought, or why that is not known."""
+    peak = find_peak(pool.pods, settings)
+    own = build_own_offers(pool, peak.shapes, settings)
     waiting = _count_waiting(pool, own)
     if waiting:
-        asked = find_peak(pool.pods, settings, waiting)
+        peak = find_peak(pool.pods, settings, waiting)
     priced = pool.usd is not None and all(o.usd_h for o in own)
     if not priced:
         own = [msgspec.structs.replace(o, usd_h=_compute_unit_price(o)) for o in own]
-    every = dict.fromkeys(asked.shapes, 1)
+    every = dict.fromkeys(peak.shapes, 1)
     problem = PackingProblem(every, own)
     lost = problem.unplaceable()
     if lost:
@@ -53,21 +53,21 @@ def size_pool(
     shop = find_terms(pool, tuple(rates)) if priced else None
     best: NodeMix | None = None
     refused: dict[str, list[str]] = {}
-    if shop is not None and any(s.gpus for s in asked.shapes):
+    if shop is not None and any(s.gpus for s in peak.shapes):
         offers = catalogue.list_offers(rates, shop, pool.overhead, settings.max_pods)
         others = [o for o in offers if o.instance_type not in set(pool.types)]
-        good, refused = catalogue.split_offers(others, asked.shapes)
-        best = plan_for_peaks(PackingProblem(every, [*own, *good]), asked.peaks)
-    mine = plan_for_peaks(problem, asked.peaks)
+        good, refused = catalogue.split_offers(others, peak.shapes)
+        best = plan_for_peaks(PackingProblem(every, [*own, *good]), peak.peaks)
+    mine = plan_for_peaks(problem, peak.peaks)
     return PoolSizing(
-        peak=asked,
+        peak=peak,
         own=mine,
-        own_nodes_bound=_find_least_nodes(problem, asked),
+        own_nodes_bound=_find_least_nodes(problem, peak),
         best=best,
         priced=priced,
         market=shop,
         refused=refused,
-        assumed=_list_assumptions(pool, asked, shop),
+        assumed=_list_assumptions(pool, peak, shop),
     )
 
 
@@ -77,18 +77,18 @@ def _count_waiting(pool: NodePoolUsage, own: Sequence[TypeOffer]) -> dict[PodSha
     What does not fit beside the DaemonSets of an empty node does not wait for this pool.
     """
     first = pool.nodes.row(0, named=True)
-    found: dict[PodShape, int] = {}
+    counts: dict[PodShape, int] = {}
     for pod, count in pool.waiting.items():
-        one = build_waiting_shape(pod, pool.models, first["arch"])
-        found[one] = found.get(one, 0) + count
-    lost = set(PackingProblem(found, own).unplaceable()) if found else set()
-    return {one: count for one, count in found.items() if one not in lost}
+        shape = build_waiting_shape(pod, pool.models, first["arch"])
+        counts[shape] = counts.get(shape, 0) + count
+    lost = set(PackingProblem(counts, own).unplaceable()) if counts else set()
+    return {shape: count for shape, count in counts.items() if shape not in lost}
 
 
-def _find_least_nodes(problem: PackingProblem, asked: PoolPeak) -> int:
+def _find_least_nodes(problem: PackingProblem, pool_peak: PoolPeak) -> int:
     if len(problem.offers) != 1:
         return 0
-    counts = [[held.get(s, 0) for s in problem.shapes] for held in asked.peaks]
+    counts = [[pods.get(s, 0) for s in problem.shapes] for pods in pool_peak.peaks]
     return max((count_nodes(problem.of(np.array(c)), 0) for c in counts), default=0)
 
 
@@ -97,26 +97,32 @@ def _compute_unit_price(offer: TypeOffer) -> Decimal:
 
 
 def _list_assumptions(
-    pool: NodePoolUsage, asked: PoolPeak, shop: OfferTerms | None
+    pool: NodePoolUsage, peak: PoolPeak, shop: OfferTerms | None
 ) -> tuple[str, ...]:
-    said = []
+    assumptions = []
     if not pool.overhead.seen:
         over = pool.overhead
-        said.append(
+        assumptions.append(
             f"no DaemonSet in the inventory: {over.cpu_milli} m and {over.memory_mib} MiB per node "
             "were kept for them where the pods left room"
         )
-    if asked.guessed_cpu:
-        said.append(f"{asked.guessed_cpu} pods ask for no CPU: given their GPUs' part of the node")
-    if not pool.nodes["arch_told"].all():
-        said.append(f"neither nodes nor catalogue tell their architecture: taken to be {ARCH}")
+    if peak.guessed_cpu:
+        assumptions.append(
+            f"{peak.guessed_cpu} pods ask for no CPU: given their GPUs' part of the node"
+        )
+    if not pool.nodes["arch_known"].all():
+        assumptions.append(
+            f"neither nodes nor catalogue tell their architecture: taken to be {ARCH}"
+        )
     if pool.nodes["cpu_milli"].null_count() or pool.nodes["memory_bytes"].null_count():
-        said.append("nodes do not say their CPU or memory: no limit")
+        assumptions.append("nodes do not say their CPU or memory: no limit")
     if shop is not None and set(pool.nodes["capacity_type"].drop_nulls()) - {shop.term}:
-        said.append(f"other types are priced {shop.term}: no {shop.term} prices of the pool's own")
-    return tuple(said)
+        assumptions.append(
+            f"other types are priced {shop.term}: no {shop.term} prices of the pool's own"
+        )
+    return tuple(assumptions)
 
 
-def list_used_types(found: NodeMix) -> set[str]:
+def list_used_types(mix: NodeMix) -> set[str]:
     """Return the instance types that a plan buys."""
-    return {found.nodes.problem.offers[k].instance_type for k in np.unique(found.nodes.kind)}
+    return {mix.nodes.problem.offers[k].instance_type for k in np.unique(mix.nodes.kind)}

@@ -1,4 +1,4 @@
-"""What each node of a pool held from moment to moment, and for how long what of it lay unused."""
+"""Which pods each node of a pool had over time, and for how long which part of it was unused."""
 
 import polars as pl
 
@@ -9,14 +9,14 @@ _SUMS = ("gpus", "cpu", "memory", "workers", "others")
 def find_stretches(pods: pl.DataFrame, nodes: pl.DataFrame) -> pl.DataFrame:
     """Return a row per node and stretch in which nothing changed on it.
 
-    Columns: cluster, node, pool, start, hours, gpus (asked for), workers (pods with GPUs), others
+    Columns: cluster, node, pool, start, hours, gpus (requested), workers (pods with GPUs), others
     (pods without, DaemonSets aside), gpu_count, free_gpus (whole), free_cpu (millicores),
     free_memory (bytes).
     """
-    asked = pl.col("gpu_request").fill_null(1.0)
-    work = (asked > 0) & ~pl.col("daemon")
+    requested = pl.col("gpu_request").fill_null(1.0)
+    work = (requested > 0) & ~pl.col("daemon")
     amounts = {
-        "gpus": pl.when(pl.col("daemon")).then(0.0).otherwise(asked),
+        "gpus": pl.when(pl.col("daemon")).then(0.0).otherwise(requested),
         "cpu": pl.col("cpu_request_milli").fill_null(0),
         "memory": pl.col("memory_request_bytes").fill_null(0),
         "workers": work.cast(pl.Int64),
@@ -41,11 +41,11 @@ def find_stretches(pods: pl.DataFrame, nodes: pl.DataFrame) -> pl.DataFrame:
         .filter(pl.col("hours") > 0)
     )
     lives = nodes.select(
-        *key, "pool", "gpu_count", "cpu_milli", "memory_bytes", born="start", gone="end"
+        *key, "pool", "gpu_count", "cpu_milli", "memory_bytes", born="start", removed="end"
     )
     return (
         steps.join(lives, on=key)
-        .filter((pl.col("at") >= pl.col("born")) & (pl.col("at") < pl.col("gone")))
+        .filter((pl.col("at") >= pl.col("born")) & (pl.col("at") < pl.col("removed")))
         .select(
             *key,
             "pool",
@@ -99,13 +99,13 @@ def sum_stranded(steps: pl.DataFrame, pods: pl.DataFrame) -> pl.DataFrame:
     by_memory, by_both (GPU-hours), cpu_per_gpu, memory_per_gpu, core_hours (CPU that lay free
     while no GPU did).
     """
-    asked = pl.col("gpu_request")
+    requested = pl.col("gpu_request")
     typical = (
-        pods.filter((asked > 0) & ~pl.col("daemon"))
+        pods.filter((requested > 0) & ~pl.col("daemon"))
         .group_by("cluster", "pool")
         .agg(
-            cpu_per_gpu=(pl.col("cpu_request_milli") / asked).median(),
-            memory_per_gpu=(pl.col("memory_request_bytes") / asked).median(),
+            cpu_per_gpu=(pl.col("cpu_request_milli") / requested).median(),
+            memory_per_gpu=(pl.col("memory_request_bytes") / requested).median(),
         )
     )
     lost = pl.when(pl.col("workers") > 0).then(pl.col("free_gpus") * pl.col("hours")).otherwise(0.0)

@@ -1,6 +1,6 @@
 """Quotas: who is entitled to what, has it, uses it and waits for it, hour by hour.
 
 quota ─► entitled, used, waiting ─┐
-pod ───► held, waiting ───────────┼─► groups that could share ─► starved, hoarded, stranded, ghosts
+pod ───► allocated, waiting ──────┼─► groups that could share ─► starved, hoarded, stranded, ghosts
 ledger ► idle, free, dollars ─────┘                          └─► back-tested rebalance
 """

@@ -1,4 +1,4 @@
-"""Quota that starves, hoards, strands or does not exist, and who could give some to whom."""
+"""Quota that starves, hoards, strands or does not exist, and which members could give some."""
 
 from datetime import timedelta
 from typing import Any
@@ -27,37 +27,37 @@ class QuotaAnalyzer:
 
     def find(self, views: Views, window: Window) -> list[Finding]:
         """Return what quotas waste, the most GPU-hours first."""
-        found = [
+        findings = [
             finding
             for group in self._gathered(views, window).groups
             for finding in find_waste(group, window, self.settings)
         ]
-        return sorted(found, key=lambda f: (-f.gpu_hours, f.kind, f.id))
+        return sorted(findings, key=lambda f: (-f.gpu_hours, f.kind, f.id))
 
     def summary(self, views: Views, window: Window) -> dict[str, Any]:
         """Return each group's fairness, and its GPU-hours starved, hoarded and stranded."""
-        told = {}
+        by_group = {}
         for group in self._gathered(views, window).groups:
-            said = measure_group(group)
-            hours = {f"{name}_gpu_hours": said.total(name) for name in _SUMS}
-            told[f"{group.cluster}/{group.name}"] = {
+            measures = measure_group(group)
+            hours = {f"{name}_gpu_hours": measures.total(name) for name in _SUMS}
+            by_group[f"{group.cluster}/{group.name}"] = {
                 "lends": group.lends,
                 **hours,
                 **compute_shares(group),
             }
-        return {"groups": told}
+        return {"groups": by_group}
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
         """Return the quotas that cannot be judged, or only in part, and why."""
         gathered = self._gathered(views, window)
-        found = [Unjudged(subject, 0.0, (why,)) for subject, why in gathered.unjudged]
+        unjudged = [Unjudged(subject, 0.0, (why,)) for subject, why in gathered.unjudged]
         for group in gathered.groups:
-            found += [
+            unjudged += [
                 Unjudged(group.subject(n), 0.0, group.notes)
                 for n in range(len(group.members))
                 if group.notes
             ]
-        return found
+        return unjudged
 
     @cache_query
     def _gathered(self, views: Views, window: Window) -> QuotaGroups:

@@ -1,4 +1,4 @@
-"""Kueue's cohorts as a tree: what a queue could have on top, given who lends how much to whom.
+"""Kueue's cohorts as a tree: what a queue could have on top, by who lends how much.
 
 Source: kueue, pkg/cache/scheduler/resource_node.go (`available`): a queue has what it may keep to
 itself, and what its parent has left, at most what it lends there plus its borrowing limit.
@@ -32,13 +32,13 @@ class CohortTree(msgspec.Struct, frozen=True):
 
     def room(self, used: Doubles) -> Doubles:
         """Return how much more each member could have, hour by hour."""
-        kept = np.maximum(self.nominal - self.lending, 0)
+        unlent = np.maximum(self.nominal - self.lending, 0)
         size = len(self.nominal)
         total: dict[str, Doubles] = {}
         usage: dict[str, Doubles] = {}
         for n, parent in enumerate(self.parents):
-            _add_amount(total, parent, self.nominal[:, n] - kept[:, n])
-            _add_amount(usage, parent, np.maximum(used[:, n] - kept[:, n], 0))
+            _add_amount(total, parent, self.nominal[:, n] - unlent[:, n])
+            _add_amount(usage, parent, np.maximum(used[:, n] - unlent[:, n], 0))
         keeps: dict[str, Doubles] = {}
         for cohort in self._upwards():
             nominal, _, lending = self.own.get(cohort, _make_empty(size))
@@ -46,23 +46,23 @@ class CohortTree(msgspec.Struct, frozen=True):
             keeps[cohort] = np.maximum(total[cohort] - lending, 0)
             if cohort in self.up:
                 _add_amount(total, self.up[cohort], total[cohort] - keeps[cohort])
-                spent = usage.get(cohort, np.zeros(size))
-                _add_amount(usage, self.up[cohort], np.maximum(spent - keeps[cohort], 0))
+                cohort_usage = usage.get(cohort, np.zeros(size))
+                _add_amount(usage, self.up[cohort], np.maximum(cohort_usage - keeps[cohort], 0))
         left: dict[str, Doubles] = {}
         for cohort in reversed(self._upwards()):
-            spent = usage.get(cohort, np.zeros(size))
+            cohort_usage = usage.get(cohort, np.zeros(size))
             if cohort not in self.up:
-                left[cohort] = total[cohort] - spent
+                left[cohort] = total[cohort] - cohort_usage
                 continue
             nominal, limit, _ = self.own.get(cohort, _make_empty(size))
             left[cohort] = _compute_available(
-                left[self.up[cohort]], total[cohort], keeps[cohort], spent, limit - nominal
+                left[self.up[cohort]], total[cohort], keeps[cohort], cohort_usage, limit - nominal
             )
         columns = [
             _compute_available(
                 left[parent],
                 self.nominal[:, n],
-                kept[:, n],
+                unlent[:, n],
                 used[:, n],
                 self.limit[:, n] - self.nominal[:, n],
             )
@@ -138,10 +138,10 @@ def build_trees(rows: pl.DataFrame) -> CohortTrees:
 
 
 def _compute_available(
-    above: Doubles, total: Doubles, kept: Doubles, spent: Doubles, borrowing: Doubles
+    above: Doubles, total: Doubles, unlent: Doubles, usage: Doubles, borrowing: Doubles
 ) -> Doubles:
-    lent = (total - kept) - np.maximum(spent - kept, 0)
-    return np.maximum(kept - spent, 0) + np.minimum(lent + borrowing, above)
+    lent = (total - unlent) - np.maximum(usage - unlent, 0)
+    return np.maximum(unlent - usage, 0) + np.minimum(lent + borrowing, above)
 
 
 def _list_path(cohort: str, up: Mapping[str, str]) -> list[str]:
@@ -163,9 +163,9 @@ def _make_empty(size: int) -> Limits:
 def _fill_forward(
     rows: pl.DataFrame, column: str, hours: npt.NDArray[np.int64], empty: float
 ) -> Doubles:
-    """Return a column by hour; between looks the last one holds, before the first one that."""
+    """Return a column by hour; between polls the last one counts, before the first one that."""
     ordered = rows.sort("hour")
     at = np.searchsorted(ordered["hour"].to_numpy(), hours, side="right") - 1
     values = ordered[column].cast(pl.Float64).fill_null(empty).to_numpy()
-    found: Doubles = values[np.maximum(at, 0)]
-    return found
+    filled: Doubles = values[np.maximum(at, 0)]
+    return filled

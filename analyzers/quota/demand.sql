@@ -1,4 +1,4 @@
--- GPUs, cores and bytes that pods held, and GPUs they waited for, on the mean of each hour, by
+-- GPUs, cores and bytes of placed pods, and GPUs that pods waited for, on the mean of each hour, by
 -- namespace, queue and MIG profile (empty = whole GPUs). Pods' lives are inventory/lives.sql.
 WITH pods AS (
     SELECT
@@ -15,14 +15,14 @@ WITH pods AS (
     FROM lives
 ),
 
--- One row per pod and stretch: waiting (held = 0) until it was placed, held from then on.
+-- One row per pod and stretch: waiting (placed = 0) until it was placed, placed = 1 from then on.
 stretches AS (
     SELECT
         cluster,
         namespace,
         queue,
         profile,
-        0 AS held,
+        0 AS placed,
         gpus,
         0 AS cpu,
         0 AS memory,
@@ -35,7 +35,7 @@ stretches AS (
         namespace,
         queue,
         profile,
-        1 AS held,
+        1 AS placed,
         gpus,
         cpu,
         memory,
@@ -53,11 +53,11 @@ edges AS (
         namespace,
         queue,
         profile,
-        held,
+        placed,
         gpus,
         cpu,
         memory,
-        start AS moment,
+        start AS edge_at,
         1 AS sign
     FROM stretches
     WHERE start < "end"
@@ -67,11 +67,11 @@ edges AS (
         namespace,
         queue,
         profile,
-        held,
+        placed,
         gpus,
         cpu,
         memory,
-        "end" AS moment,
+        "end" AS edge_at,
         -1 AS sign
     FROM stretches
     WHERE start < "end"
@@ -80,7 +80,7 @@ edges AS (
 parts AS (
     SELECT
         *,
-        epoch(moment - date_trunc('hour', moment)) / 3600 AS part
+        epoch(edge_at - date_trunc('hour', edge_at)) / 3600 AS part
     FROM edges
 )
 
@@ -89,8 +89,8 @@ SELECT
     namespace,
     queue,
     profile,
-    held::BOOLEAN AS held,
-    date_trunc('hour', moment) AS hour,
+    placed::BOOLEAN AS placed,
+    date_trunc('hour', edge_at) AS hour,
     sum(sign * gpus) AS gpus,
     sum(sign * cpu) AS cpu,
     sum(sign * memory) AS memory,

@@ -1,6 +1,6 @@
 """Who would have what, if it were fair: guarantees first, the rest by weight; Jain; DRF.
 
-Rows are moments, columns are queues.
+Rows are times, columns are queues.
 """
 
 from typing import TypeAlias
@@ -47,14 +47,14 @@ def compute_jain(x: Doubles) -> float | None:
 
 
 @np.errstate(over="ignore")  # a use of next to nothing lasts for ever
-def compute_drf(totals: Doubles, asked: Doubles, weight: Doubles | None = None) -> Doubles:
+def compute_drf(totals: Doubles, requests: Doubles, weight: Doubles | None = None) -> Doubles:
     """Return the part of what each user asks that dominant resource fairness grants.
 
-    `asked` has a row per user and a column per resource, in the units of `totals`. Dominant shares
-    (the greatest of asked / total) divided by weights rise together until a resource is full or a
-    user has all (progressive filling: Ghodsi et al., NSDI 2011).
+    `requests` has a row per user and a column per resource, in the units of `totals`. Dominant
+    shares (the greatest of request / total) divided by weights rise together until a resource is
+    full or a user has all (progressive filling: Ghodsi et al., NSDI 2011).
     """
-    share = np.divide(asked, totals, out=np.zeros_like(asked), where=totals > 0).max(axis=1)
+    share = np.divide(requests, totals, out=np.zeros_like(requests), where=totals > 0).max(axis=1)
     share[share < EPS] = 0
     speed = np.divide(
         np.ones(len(share)) if weight is None else weight,
@@ -66,7 +66,7 @@ def compute_drf(totals: Doubles, asked: Doubles, weight: Doubles | None = None) 
     active = speed > 0
     room = totals.astype(np.float64).copy()
     while active.any():
-        flow = (asked * (speed * active)[:, None]).sum(axis=0)
+        flow = (requests * (speed * active)[:, None]).sum(axis=0)
         until_full = np.divide(
             np.maximum(room, 0), flow, out=np.full_like(room, np.inf), where=flow > 0
         )
@@ -77,7 +77,7 @@ def compute_drf(totals: Doubles, asked: Doubles, weight: Doubles | None = None) 
         granted = granted + step * speed * active
         room -= step * flow
         full = (room <= EPS * np.maximum(totals, 1)) & (flow > 0)
-        blocked = (asked[:, full] > 0).any(axis=1) if full.any() else np.zeros_like(active)
+        blocked = (requests[:, full] > 0).any(axis=1) if full.any() else np.zeros_like(active)
         still = active & ~blocked & (granted < 1 - EPS)
         if (still == active).all():
             break

@@ -49,10 +49,10 @@ def build_finding(  # noqa: PLR0917  (one call per kind)
         )
     if kind == "ghost_quota" and group.kind == "ResourceQuota":
         notes.append("a ResourceQuota caps, it promises nothing: more than there is may be meant")
-    evidence: Evidence = "suspected" if notes or not group.money.known else "confirmed"
+    evidence: Evidence = "suspected" if notes or not group.money.measured else "confirmed"
     if gpu_hours and usd_h is None:
         notes.append("a part of these hours has no price")
-    said = {
+    advice = {
         column: text.format(**words) if column in {"why", "undo", "caution"} else text
         for column, text in _read_advice()[advised or kind].items()
     }
@@ -72,20 +72,20 @@ def build_finding(  # noqa: PLR0917  (one call per kind)
         details={**details, "assumed": notes},
         recommendations=(
             Recommendation(
-                verb=said["verb"],
+                verb=advice["verb"],
                 target=f"{about.workload_kind}/{about.workload}",
-                why=said["why"],
+                why=advice["why"],
                 reversible=True,
-                undo=said["undo"],
+                undo=advice["undo"],
                 gpu_hours_per_day=round(sum(c.gpu_hours for c in claims) / days, 4),
                 usd_per_day=None
                 if usd_h is None
                 else compute_dollars(sum(c.gpu_hours for c in claims) / days, usd_h).quantize(
                     CENT, ROUND_DOWN
                 ),
-                caution=said["caution"],
+                caution=advice["caution"],
                 saving="capacity",
-                effort=cast("Effort", said["effort"]),
+                effort=cast("Effort", advice["effort"]),
                 claims=claims,
                 parameters=parameters or {},
             ),

@@ -32,22 +32,22 @@ RECLAIM = {
 
 def find_waste(group: QuotaGroup, window: Window, settings: QuotaSettings) -> Iterator[Finding]:
     """Yield what a group of quotas wastes in the window."""
-    said = measure_group(group)
+    measures = measure_group(group)
     if not group.inside.any():
         return
     least = settings.min_gpu_hours
     for n in range(len(group.members)):
-        if said.total("starved", n) >= max(least, 1e-6):
-            yield _build_starved(group, said, n, window)
-        if said.total("hoarded", n) >= max(least, 1e-6):
-            yield _build_hoarded(group, said, n, window)
-        if group.kind == "ClusterQueue" and said.total("reserved", n) >= max(least, 1e-6):
-            yield _build_reserved(group, said, n, window)
+        if measures.total("starved", n) >= max(least, 1e-6):
+            yield _build_starved(group, measures, n, window)
+        if measures.total("hoarded", n) >= max(least, 1e-6):
+            yield _build_hoarded(group, measures, n, window)
+        if group.kind == "ClusterQueue" and measures.total("reserved", n) >= max(least, 1e-6):
+            yield _build_reserved(group, measures, n, window)
     # Guarantees move in whole GPUs: a profile's instances are not that.
-    proposal = None if "/mig-" in group.resource else propose(group, said, settings)
-    stranded = said.total("stranded")
+    proposal = None if "/mig-" in group.resource else propose(group, measures, settings)
+    stranded = measures.total("stranded")
     if stranded >= max(least, 1e-6) or (proposal is not None and proposal.gifts):
-        yield _build_stranded(group, said, proposal, window, settings)
+        yield _build_stranded(group, measures, proposal, window, settings)
     ghost = float(group.nominal[group.inside].sum(axis=1).mean()) - group.money.gpus
     if group.money.gpus and ghost >= settings.min_gpus and len(group.members):
         yield _build_ghost(group, ghost, window)
@@ -55,16 +55,16 @@ def find_waste(group: QuotaGroup, window: Window, settings: QuotaSettings) -> It
         yield from _find_unpooled(group, window, settings)
 
 
-def _build_starved(group: QuotaGroup, said: QuotaMeasures, n: int, window: Window) -> Finding:
-    hours = said.starved[:, n]
+def _build_starved(group: QuotaGroup, measures: QuotaMeasures, n: int, window: Window) -> Finding:
+    hours = measures.starved[:, n]
     others = np.delete(np.arange(len(group.members)), n)
-    borrowed = said.above[hours > 0][:, others].sum(axis=0)
+    borrowed = measures.above[hours > 0][:, others].sum(axis=0)
     details = {
         "why": f"entitled to {compute_mean(group.nominal, group, n):.1f} GPUs, had "
         f"{compute_mean(group.used, group, n):.1f} and waited for "
         f"{compute_mean(group.waiting, group, n):.1f}: "
         f"its guarantee was broken in {int((hours > 0).sum())} of {len(hours)} hours",
-        "starved_gpu_hours": said.total("starved", n),
+        "starved_gpu_hours": measures.total("starved", n),
         "guarantee_violated_hours": int((hours > 0).sum()),
         "worst_gpus": round(float(hours.max()), 3),
         "above_their_guarantee_meanwhile": {
@@ -83,8 +83,8 @@ def _build_starved(group: QuotaGroup, said: QuotaMeasures, n: int, window: Windo
     )
 
 
-def _build_hoarded(group: QuotaGroup, said: QuotaMeasures, n: int, window: Window) -> Finding:
-    hours = said.total("hoarded", n)
+def _build_hoarded(group: QuotaGroup, measures: QuotaMeasures, n: int, window: Window) -> Finding:
+    hours = measures.total("hoarded", n)
     idle = group.idle[group.inside][:, n]
     usd = group.idle_usd[group.inside][:, n]
     paid = None if np.isnan(usd).any() or not idle.sum() else float(usd.sum() / idle.sum())
@@ -110,14 +110,14 @@ def _build_hoarded(group: QuotaGroup, said: QuotaMeasures, n: int, window: Windo
     )  # fmt: skip
 
 
-def _build_reserved(group: QuotaGroup, said: QuotaMeasures, n: int, window: Window) -> Finding:
+def _build_reserved(group: QuotaGroup, measures: QuotaMeasures, n: int, window: Window) -> Finding:
     free = group.money.free[group.inside]
-    hours = round(float(np.minimum(said.reserved[:, n], free).sum()), 6)
-    mean = float(said.reserved[:, n].mean())
+    hours = round(float(np.minimum(measures.reserved[:, n], free).sum()), 6)
+    mean = float(measures.reserved[:, n].mean())
     details = {
         "why": f"{mean:.1f} GPUs on average are reserved in {group.label(n)}, and no pod holds or "
         "waits for them",
-        "reserved_gpu_hours": said.total("reserved", n),
+        "reserved_gpu_hours": measures.total("reserved", n),
         "free_meanwhile_gpu_hours": hours,
     }
     claims = build_claims(group, hours, group.money.usd_h, "free")
@@ -129,20 +129,20 @@ def _build_reserved(group: QuotaGroup, said: QuotaMeasures, n: int, window: Wind
 
 def _build_stranded(
     group: QuotaGroup,
-    said: QuotaMeasures,
+    measures: QuotaMeasures,
     proposal: QuotaProposal | None,
     window: Window,
     settings: QuotaSettings,
 ) -> Finding:
-    hours, price = said.total("stranded"), group.money.usd_h
+    hours, price = measures.total("stranded"), group.money.usd_h
     moved = proposal if proposal is not None and proposal.gifts else None
     details = {
-        "why": f"{said.stranded.sum(axis=1).mean():.1f} GPUs on average were free while "
-        f"{said.blocked.sum(axis=1).mean():.1f} were waited for under a full quota and others of "
-        f"{group.name} left theirs unused",
-        "blocked_gpu_hours": said.total("blocked"),
-        "unused_quota_of": sum_by_member(group, said.stranded),
-        "would_have_served": sum_by_member(group, said.served),
+        "why": f"{measures.stranded.sum(axis=1).mean():.1f} GPUs on average were free while "
+        f"{measures.blocked.sum(axis=1).mean():.1f} were waited for under a full quota and others "
+        f"of {group.name} left theirs unused",
+        "blocked_gpu_hours": measures.total("blocked"),
+        "unused_quota_of": sum_by_member(group, measures.stranded),
+        "would_have_served": sum_by_member(group, measures.served),
         "proposal": describe_proposal(group, proposal),
         **compute_shares(group),
     }
@@ -150,14 +150,14 @@ def _build_stranded(
     if moved is not None:
         words = {
             "gpus": moved.gpus,
-            "regret": max(g.trial.regret_share for g in moved.gifts),
+            "regret": max(g.trial.missed_share for g in moved.gifts),
             "days": len(group.hours) / 24,
         }
-    served = hours if moved is None else min(hours, _sum_served(said, moved))
+    served = hours if moved is None else min(hours, _sum_served(measures, moved))
     advised = "stranded_quota"
     if moved is None:
         advised = "stranded_quota_limit" if group.lends else "stranded_quota_pool"
-        words = {"blocked": ", ".join(sum_by_member(group, said.served)) or "nobody"}
+        words = {"blocked": ", ".join(sum_by_member(group, measures.served)) or "nobody"}
     return build_finding(
         group,
         "stranded_quota",
@@ -213,9 +213,9 @@ def _find_unpooled(group: QuotaGroup, window: Window, settings: QuotaSettings) -
     )  # fmt: skip
 
 
-def _sum_served(said: QuotaMeasures, proposal: QuotaProposal) -> float:
+def _sum_served(measures: QuotaMeasures, proposal: QuotaProposal) -> float:
     """Return the GPU-hours of the window that the receivers would have had on top."""
-    got = np.zeros(said.served.shape)
+    got = np.zeros(measures.served.shape)
     for n, before, after in proposal.receipts:
-        got[:, n] = np.minimum(said.served[:, n], after - before)
+        got[:, n] = np.minimum(measures.served[:, n], after - before)
     return round(float(got.sum()), 6)

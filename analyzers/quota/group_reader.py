@@ -55,14 +55,14 @@ def read_groups(views: Views, window: Window, history: timedelta) -> QuotaGroups
     if quotas.is_empty():
         return QuotaGroups((), ())
     pods = read_demand(views, span)
-    asked = {"since": window.start, "until": window.end}
-    ledger = read_table(views, "ledger", asked)
+    bounds = {"since": window.start, "until": window.end}
+    ledger = read_table(views, "ledger", bounds)
     sizes = {
-        row["cluster"]: row for row in views.query(load_sql("quota/capacity"), asked).to_pylist()
+        row["cluster"]: row for row in views.query(load_sql("quota/capacity"), bounds).to_pylist()
     }
     several = any(int(row["models"] or 0) > 1 for row in sizes.values())
-    refused = read_table(views, "refused", asked)
-    takes = count_usable(views, asked, refused) if several else {}
+    refused = read_table(views, "refused", bounds)
+    takes = count_usable(views, bounds, refused) if several else {}
     local, cohorts = (quotas.filter(pl.col("kind") == kind) for kind in (_LOCAL, _COHORT))
     quotas = quotas.filter(~pl.col("kind").is_in([_LOCAL, _COHORT]))
     above = build_trees(cohorts)
@@ -78,15 +78,17 @@ def read_groups(views: Views, window: Window, history: timedelta) -> QuotaGroups
             if not count:
                 about = Subject(cluster, namespace, "Quota" if namespace else "Queue", name)
                 unjudged.append((about, f"its {kind} guarantees no number of {resource}"))
-        said = rows.join(unset.filter(pl.col("nominal") > 0), on=["namespace", "name"], how="semi")
-        if said.is_empty():
+        guaranteed = rows.join(
+            unset.filter(pl.col("nominal") > 0), on=["namespace", "name"], how="semi"
+        )
+        if guaranteed.is_empty():
             continue
         lends = kind in LENDING and (kind != "ClusterQueue" or bool(parent))
         place = _GroupKey(cluster, kind, parent, f"{resource}@{flavor}" if flavor else resource)
         groups.append(
             _build_group(
                 place,
-                said,
+                guaranteed,
                 window,
                 select_profile(pods, resource),
                 select_profile(ledger, resource),
@@ -128,22 +130,22 @@ def _build_group(  # noqa: PLR0917  (the one place where everything meets)
     shape = len(hours), len(members)
 
     def spread(table: pl.DataFrame, value: str, empty: float = 0.0) -> Doubles:
-        made = np.full(shape, empty)
+        matrix = np.full(shape, empty)
         here = table.filter(pl.col("column") >= 0)
         at = np.searchsorted(hours, here["hour"].to_numpy())
-        known = (at < len(hours)) & (
+        present = (at < len(hours)) & (
             hours[np.minimum(at, len(hours) - 1)] == here["hour"].to_numpy()
         )
         values = here[value].cast(pl.Float64).fill_null(np.nan).to_numpy()
-        cells = at[known], here["column"].to_numpy()[known]
+        cells = at[present], here["column"].to_numpy()[present]
         if empty:
-            made[cells] = np.where(np.isnan(values[known]), empty, values[known])
+            matrix[cells] = np.where(np.isnan(values[present]), empty, values[present])
         else:
-            np.add.at(made, cells, values[known])
-        return made
+            np.add.at(matrix, cells, values[present])
+        return matrix
 
     def placed(table: pl.DataFrame) -> pl.DataFrame:
-        """Give rows of a namespace and queue their column; -1 = nobody's here."""
+        """Give rows of a namespace and queue their column; -1 = no member's."""
         mine = table.filter(pl.col("cluster") == place.cluster)
         pairs = mine.select("namespace", "queue").unique()
         column = [
@@ -162,21 +164,23 @@ def _build_group(  # noqa: PLR0917  (the one place where everything meets)
         ),
     )
     by_pods = placed(pods)
-    held = by_pods.filter(pl.col("held"))
+    placed_pods = by_pods.filter(pl.col("placed"))
     turned_away = spread(_number_columns(refused, number), "gpus")
-    queued = spread(by_pods.filter(~pl.col("held")), "gpus") + turned_away
-    counted = spread(held, "gpus")
-    told = own["used"].count() > 0
-    used = spread(own.with_columns(pl.col("used").fill_null(0)), "used") if told else counted
-    says = own["waiting"].count() > 0
+    queued = spread(by_pods.filter(~pl.col("placed")), "gpus") + turned_away
+    counted = spread(placed_pods, "gpus")
+    reports_use = own["used"].count() > 0
+    used = spread(own.with_columns(pl.col("used").fill_null(0)), "used") if reports_use else counted
+    reports_waiting = own["waiting"].count() > 0
     waiting = (
-        spread(own.with_columns(pl.col("waiting").fill_null(0)), "waiting") if says else queued
+        spread(own.with_columns(pl.col("waiting").fill_null(0)), "waiting")
+        if reports_waiting
+        else queued
     )
     by_ledger = placed(ledger)
     unpriced = by_ledger.with_columns(
         usd=pl.when(pl.col("unpriced") > 0).then(None).otherwise(pl.col("idle_usd").fill_null(0))
     )
-    notes = () if told else ("the quota does not say what is used: its pods' requests are",)
+    notes = () if reports_use else ("the quota does not say what is used: its pods' requests are",)
     if place.kind == "ResourceQuota":
         notes = (*notes, SOME_REFUSED if turned_away.any() else NONE_REFUSED)
     nominal = spread(own.with_columns(pl.col("nominal").fill_null(0)), "nominal")
@@ -211,14 +215,14 @@ def _build_group(  # noqa: PLR0917  (the one place where everything meets)
         np.maximum(queued, 0),
         spread(by_ledger, "idle"),
         spread(unpriced, "usd"),
-        np.maximum(spread(held, "cpu"), 0),
-        np.maximum(spread(held, "memory"), 0),
+        np.maximum(spread(placed_pods, "cpu"), 0),
+        np.maximum(spread(placed_pods, "memory"), 0),
         _build_money(
             ledger.filter(pl.col("cluster") == place.cluster),
             hours,
             sizes.get(place.cluster),
             # What waits outside of pods does not say which model it wants.
-            None if says else takes,
+            None if reports_waiting else takes,
         ),
         notes,
         tree,
@@ -226,7 +230,7 @@ def _build_group(  # noqa: PLR0917  (the one place where everything meets)
 
 
 def _number_columns(rows: pl.DataFrame, number: Mapping[tuple[str, str], int]) -> pl.DataFrame:
-    """Give rows of a namespace and a quota's name their column; -1 = nobody's here."""
+    """Give rows of a namespace and a quota's name their column; -1 = no member's."""
     column = [number.get(pair, -1) for pair in rows.select("namespace", "name").iter_rows()]
     return rows.with_columns(column=pl.Series(column, dtype=pl.Int64))
 
@@ -257,8 +261,8 @@ def _build_money(
     at = np.searchsorted(sums["hour"].to_numpy(), hours)
     if sums.height:
         at = np.minimum(at, sums.height - 1)
-        known = sums["hour"].to_numpy()[at] == hours
-        free = np.where(known, sums["free"].to_numpy()[at], 0.0)
+        present = sums["hour"].to_numpy()[at] == hours
+        free = np.where(present, sums["free"].to_numpy()[at], 0.0)
     if takes is not None:
         free = np.minimum(free, np.array([takes.get(int(h), 0.0) for h in hours]))
     total = float(sums["free"].sum())

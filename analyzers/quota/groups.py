@@ -14,8 +14,8 @@ class FreeGpus(msgspec.Struct, frozen=True):
 
     free: Doubles
     usd_h: float | None
-    known: bool
-    """The ledger has hours of the cluster: what is free was looked at."""
+    measured: bool
+    """The ledger has hours of the cluster: what is free was measured."""
     gpus: float
     cpu: float
     memory: float
@@ -25,7 +25,7 @@ class FreeGpus(msgspec.Struct, frozen=True):
 
 
 class QuotaGroup(msgspec.Struct, frozen=True):
-    """Quotas of one kind, parent and flavor: rows are hours in which somebody looked."""
+    """Quotas of one kind, parent and flavor: rows are hours with polls."""
 
     cluster: str
     kind: str
@@ -42,7 +42,7 @@ class QuotaGroup(msgspec.Struct, frozen=True):
     limit: Doubles
     used: Doubles
     waiting: Doubles
-    held: Doubles
+    allocated: Doubles
     """What the inventory's pods hold."""
     queued: Doubles
     """What pods that were made ask for and do not have."""
@@ -71,7 +71,7 @@ class QuotaGroup(msgspec.Struct, frozen=True):
         return self.used + self.waiting
 
     def subject(self, column: int) -> Subject:
-        """Return whom a finding about one member is about."""
+        """Return the subject of a finding about one member."""
         namespace, name = self.members[column]
         return Subject(self.cluster, namespace, "Quota" if namespace else "Queue", name)
 
@@ -82,7 +82,7 @@ class QuotaGroup(msgspec.Struct, frozen=True):
 
 
 class QuotaGroups(msgspec.Struct, frozen=True):
-    """All groups, and the quotas that entitle nobody to a number of GPUs."""
+    """All groups, and the quotas that guarantee no number of GPUs."""
 
     groups: tuple[QuotaGroup, ...]
     unjudged: tuple[tuple[Subject, str], ...]

@@ -1,4 +1,4 @@
--- GPU-hours by hour: what each namespace and queue held and left idle, and what nobody held; MIG
+-- GPU-hours by hour: what each namespace and queue had and left idle, and what was free; MIG
 -- instances by their profile (empty = whole GPUs).
 WITH owners AS (
     SELECT
@@ -12,7 +12,7 @@ WITH owners AS (
     GROUP BY ALL
 ),
 
--- A namespace of one queue needs no look at its workloads.
+-- A namespace of one queue needs no join with its workloads.
 spaces AS (
     SELECT
         cluster,

@@ -1,4 +1,4 @@
-"""What quotas cost: hours starved, hoarded, stranded and reserved for nobody."""
+"""What quotas cost: hours starved, hoarded, stranded and reserved without use."""
 
 import msgspec
 import numpy as np
@@ -29,7 +29,7 @@ class QuotaMeasures(msgspec.Struct, frozen=True):
     blocked: Doubles
     """Waited for, with no room left under the quota."""
     stranded: Doubles
-    """Free GPUs that somebody blocked could have had, by whose unused quota they would be."""
+    """Free GPUs that blocked members could have had, by the member whose unused quota they are."""
     served: Doubles
     """The same, by who was blocked."""
     reserved: Doubles
@@ -63,7 +63,7 @@ def measure_group(group: QuotaGroup) -> QuotaMeasures:
     most = np.minimum(np.minimum(blocked.sum(axis=1), lent.sum(axis=1)), free)
     stranded = lent * _divide(most, lent.sum(axis=1))[:, None]
     served = blocked * _divide(most, blocked.sum(axis=1))[:, None]
-    reserved = np.maximum(used - group.held[rows] - group.queued[rows], 0)
+    reserved = np.maximum(used - group.allocated[rows] - group.queued[rows], 0)
     fair = compute_fair_share(
         used.sum(axis=1) + free, nominal, limit, used + waiting, _compute_weights(nominal)
     )
@@ -82,12 +82,15 @@ def compute_shares(group: QuotaGroup) -> dict[str, object]:
     nominal, used = group.nominal[rows].mean(axis=0), group.used[rows].mean(axis=0)
     demand = group.demand[rows].mean(axis=0)
     totals = np.array([group.money.gpus, group.money.cpu, group.money.memory])
-    held = np.stack([used, group.cpu[rows].mean(axis=0), group.memory[rows].mean(axis=0)], axis=1)
-    per_gpu = np.divide(held, used[:, None], out=np.zeros_like(held), where=used[:, None] > 0)
-    asked = np.where(used[:, None] > 0, per_gpu * demand[:, None], 0.0)
-    asked[:, 0] = demand
-    dominant, wanted = compute_dominant_shares(totals, held), compute_dominant_shares(totals, asked)
-    fair = compute_drf(totals, asked, _compute_weights(nominal[None])[0]) * wanted
+    usage = np.stack([used, group.cpu[rows].mean(axis=0), group.memory[rows].mean(axis=0)], axis=1)
+    per_gpu = np.divide(usage, used[:, None], out=np.zeros_like(usage), where=used[:, None] > 0)
+    requests = np.where(used[:, None] > 0, per_gpu * demand[:, None], 0.0)
+    requests[:, 0] = demand
+    dominant, wanted = (
+        compute_dominant_shares(totals, usage),
+        compute_dominant_shares(totals, requests),
+    )
+    fair = compute_drf(totals, requests, _compute_weights(nominal[None])[0]) * wanted
     entitled, wants = nominal > 0, demand > 0
     return {
         "jain": _round_value(compute_jain(used[entitled] / nominal[entitled])),
@@ -131,13 +134,13 @@ def _compute_room(group: QuotaGroup) -> Doubles:
 
 
 def _compute_weights(nominal: Doubles) -> Doubles:
-    """Return weights for what is left over: the guarantees; equal where nobody has one."""
+    """Return weights for what is left over: the guarantees; equal where no member has one."""
     return np.where(nominal.sum(axis=1, keepdims=True) > 0, nominal, 1.0)
 
 
 def _divide(amount: Doubles, whole: Doubles) -> Doubles:
-    made = np.divide(amount, whole, out=np.zeros_like(whole), where=whole > EPS)
-    return np.minimum(made, 1.0)
+    part = np.divide(amount, whole, out=np.zeros_like(whole), where=whole > EPS)
+    return np.minimum(part, 1.0)
 
 
 def _round_value(value: float | None) -> float | None:

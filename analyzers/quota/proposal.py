@@ -1,4 +1,4 @@
-"""Who could give quota to whom: only donors that history would not have hurt, step by step."""
+"""Which members could give quota to others: only donors that by history would miss little."""
 
 import math
 
@@ -14,7 +14,7 @@ KEEP_QUANTILES = (0.9, 0.95, 0.99, 1.0)
 """Quantiles of its own past demand that a donor keeps; the first that history forgives."""
 DAY = 24
 AHEAD = 7 * DAY
-"""Hours that a gift is held against: quota that is given is not back the next day."""
+"""Hours after a gift that count: quota that is given is not back the next day."""
 
 
 class DonorTrial(msgspec.Struct, frozen=True):
@@ -22,8 +22,8 @@ class DonorTrial(msgspec.Struct, frozen=True):
 
     keep_quantile: float
     steps: int
-    regret_gpu_hours: float
-    regret_share: float
+    missed_gpu_hours: float
+    missed_share: float
     """Of the demand within the guarantee that it would have missed."""
 
 
@@ -54,35 +54,35 @@ class QuotaProposal(msgspec.Struct, frozen=True):
 def backtest_donor(
     demand: Doubles, nominal: Doubles, keep: float, settings: QuotaSettings
 ) -> DonorTrial:
-    """Return the regret of giving away, at each step, all above a quantile of the past's demand.
+    """Return what a donor misses that gives, at each step, all above a quantile of past demand.
 
-    At each step only what came before is known. Regret = GPU-hours of demand within the old
+    At each step only what came before is known. Missed = GPU-hours of demand within the old
     guarantee, of the week after each step, above what would have been left.
     """
     first, step = settings.least_history_days * DAY, settings.step_days * DAY
-    regret = wanted = 0.0
+    missed = wanted = 0.0
     steps = 0
     for now in range(first, len(demand), step):
         left = _compute_remainder(demand[:now], float(nominal[now - 1]), keep, settings)
         ahead = slice(now, now + AHEAD)
         due = np.minimum(demand[ahead], nominal[ahead])
-        regret += float(np.maximum(due - left, 0).sum())
+        missed += float(np.maximum(due - left, 0).sum())
         wanted += float(due.sum())
         steps += 1
-    return DonorTrial(keep, steps, round(regret, 6), round(regret / wanted, 6) if wanted else 0.0)
+    return DonorTrial(keep, steps, round(missed, 6), round(missed / wanted, 6) if wanted else 0.0)
 
 
 def propose(
-    group: QuotaGroup, said: QuotaMeasures, settings: QuotaSettings
+    group: QuotaGroup, measures: QuotaMeasures, settings: QuotaSettings
 ) -> QuotaProposal | None:
     """Return whole GPUs to move from donors that survive their back-test to those blocked.
 
     No donor falls below the quantile of its demand that it keeps, nor below its present use, and
-    none gives more than `max_step` of its guarantee at once. None = nobody needs more, or nobody
-    can give.
+    none gives more than `max_step` of its guarantee at once. None = no member needs more,
+    or none can give.
     """
     now = group.nominal[-1]
-    needs = _count_needs(group, said)
+    needs = _count_needs(group, measures)
     if not needs:
         return None
     gifts: list[QuotaGift] = []
@@ -91,17 +91,17 @@ def propose(
         n = int(column)
         if n in needs or now[n] <= group.used[-1, n] + settings.floor_gpus:
             continue
-        made = _offer_gift(group, n, settings)
-        if isinstance(made, str):
-            refused.append((n, made))
-        elif made is not None:
-            gifts.append(made)
-    return _match_gifts(group, said, gifts, needs, tuple(refused))
+        gift = _offer_gift(group, n, settings)
+        if isinstance(gift, str):
+            refused.append((n, gift))
+        elif gift is not None:
+            gifts.append(gift)
+    return _match_gifts(group, measures, gifts, needs, tuple(refused))
 
 
 def _match_gifts(
     group: QuotaGroup,
-    said: QuotaMeasures,
+    measures: QuotaMeasures,
     gifts: list[QuotaGift],
     needs: dict[int, int],
     refused: tuple[tuple[int, str], ...],
@@ -110,27 +110,27 @@ def _match_gifts(
     total = min(sum(math.floor(g.before - g.after) for g in gifts), sum(needs.values()))
     if total < 1:
         return QuotaProposal((), (), refused) if refused else None
-    given, left = [], total
+    matched, left = [], total
     for gift in gifts:
         part = min(left, math.floor(gift.before - gift.after))
         if part:
-            given.append(msgspec.structs.replace(gift, after=gift.before - part))
+            matched.append(msgspec.structs.replace(gift, after=gift.before - part))
         left -= part
     receipts, left = [], total
-    for n, need in sorted(needs.items(), key=lambda i: (-said.blocked[:, i[0]].sum(), i[0])):
+    for n, need in sorted(needs.items(), key=lambda i: (-measures.blocked[:, i[0]].sum(), i[0])):
         part = min(left, need)
         if part:
             receipts.append((n, float(now[n]), float(now[n]) + part))
         left -= part
-    return QuotaProposal(tuple(given), tuple(receipts), refused)
+    return QuotaProposal(tuple(matched), tuple(receipts), refused)
 
 
-def _count_needs(group: QuotaGroup, said: QuotaMeasures) -> dict[int, int]:
+def _count_needs(group: QuotaGroup, measures: QuotaMeasures) -> dict[int, int]:
     """Return whole GPUs that members lack: their median demand in blocked hours above their own."""
     needs: dict[int, int] = {}
     for n in range(len(group.members)):
-        hours = said.blocked[:, n] > 0
-        if said.blocked[:, n].sum() < 1 or not hours.any():
+        hours = measures.blocked[:, n] > 0
+        if measures.blocked[:, n].sum() < 1 or not hours.any():
             continue
         demand = group.demand[group.inside][hours, n]
         lacking = math.ceil(float(np.median(demand)) - float(group.nominal[-1, n]) - 1e-9)
@@ -153,11 +153,11 @@ def _offer_gift(group: QuotaGroup, n: int, settings: QuotaSettings) -> QuotaGift
         if after >= before:
             continue
         trial = backtest_donor(demand, nominal, keep, settings)
-        if trial.regret_share <= settings.max_regret:
+        if trial.missed_share <= settings.max_regret:
             return QuotaGift(n, before, float(after), trial)
         worst = (
             f"had it kept the {keep:.0%} quantile of its past demand, it would have missed "
-            f"{trial.regret_gpu_hours:,.1f} GPU-hours ({trial.regret_share:.1%})"
+            f"{trial.missed_gpu_hours:,.1f} GPU-hours ({trial.missed_share:.1%})"
         )
     return worst or None
 
@@ -166,5 +166,5 @@ def _compute_remainder(
     past: Doubles, nominal: float, keep: float, settings: QuotaSettings
 ) -> float:
     """Return the guarantee that is left: a quantile of the past, and the floor above it."""
-    kept = float(np.quantile(past, keep, method="higher")) + settings.floor_gpus
-    return min(nominal, max(kept, nominal - settings.max_step * nominal))
+    kept_gpus = float(np.quantile(past, keep, method="higher")) + settings.floor_gpus
+    return min(nominal, max(kept_gpus, nominal - settings.max_step * nominal))

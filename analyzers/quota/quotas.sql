@@ -28,7 +28,7 @@ gpu_rows AS (
     WHERE is_gpu
 ),
 
-looks AS (
+hourly AS (
     SELECT
         cluster,
         kind,
@@ -56,7 +56,7 @@ evened AS (
     SELECT
         * EXCLUDE (waiting, rows_seen),
         waiting / max(rows_seen) OVER (PARTITION BY cluster, kind, namespace, name, hour) AS waiting
-    FROM looks
+    FROM hourly
 )
 
 SELECT

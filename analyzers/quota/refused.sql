@@ -1,7 +1,7 @@
 -- GPUs of pods that a ResourceQuota refused, on the mean of each hour, by quota and resource: of
 -- each owner one pod's request. Controllers try again after 1000 s at the latest, so a refusal
 -- stands until the owner's next one, until a pod of its was made, or for so long.
-WITH told AS (
+WITH refusal_events AS (
     SELECT
         cluster,
         namespace,
@@ -14,7 +14,7 @@ WITH told AS (
                 regexp_extract(message, 'requested: (.*?), used:', 1),
                 'requests\.[^=,]+=[0-9.]+[a-zA-Z]*'
             )
-        ) AS asked
+        ) AS item
     FROM event
     WHERE
         ts >= $since::TIMESTAMP - INTERVAL 1 HOUR
@@ -33,17 +33,17 @@ gpus AS (
 
 refusals AS (
     SELECT
-        * EXCLUDE (asked),
-        regexp_extract(asked, 'requests\.([^=]+)=', 1) AS resource,
-        try_cast(regexp_extract(asked, '=([0-9.]+)$', 1) AS DOUBLE)
-        * coalesce(try_cast(regexp_extract(asked, '/mig-([0-9]+)g', 1) AS INTEGER) / 7, 1) AS gpus,
+        * EXCLUDE (item),
+        regexp_extract(item, 'requests\.([^=]+)=', 1) AS resource,
+        try_cast(regexp_extract(item, '=([0-9.]+)$', 1) AS DOUBLE)
+        * coalesce(try_cast(regexp_extract(item, '/mig-([0-9]+)g', 1) AS INTEGER) / 7, 1) AS gpus,
         lead(ts) OVER (
-            PARTITION BY cluster, namespace, kind, owner, name, asked ORDER BY ts
+            PARTITION BY cluster, namespace, kind, owner, name, item ORDER BY ts
         ) AS again
-    FROM told
+    FROM refusal_events
 ),
 
-made AS (
+waits AS (
     SELECT
         r.cluster,
         r.namespace,
@@ -74,7 +74,7 @@ hours AS (
     SELECT
         *,
         unnest(generate_series(date_trunc('hour', start), "end", INTERVAL 1 HOUR)) AS hour
-    FROM made
+    FROM waits
     WHERE start < "end"
 )
 

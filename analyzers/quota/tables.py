@@ -28,10 +28,12 @@ def drop_parents(quotas: pl.DataFrame) -> pl.DataFrame:
     parents = flat.filter((pl.col("parent") != "") & (pl.col("kind") != "ClusterQueue")).select(
         "cluster", "kind", name="parent"
     )
-    kept = flat.join(parents.unique(), on=["cluster", "kind", "name"], how="anti")
+    children = flat.join(parents.unique(), on=["cluster", "kind", "name"], how="anti")
     # An object that was moved belongs where it stands now.
     keys = ["cluster", "kind", "namespace", "name", "resource", "flavor"]
-    return kept.sort("hour").with_columns(pl.col("parent").last().over(keys)).sort(*keys, "hour")
+    return (
+        children.sort("hour").with_columns(pl.col("parent").last().over(keys)).sort(*keys, "hour")
+    )
 
 
 def add_waiting(quotas: pl.DataFrame, local: pl.DataFrame) -> pl.DataFrame:
@@ -64,15 +66,15 @@ def read_routes(local: pl.DataFrame) -> dict[tuple[str, str, str], str]:
 
 
 def read_demand(views: Views, span: Mapping[str, datetime]) -> pl.DataFrame:
-    """Return what pods held and waited for, by the hour."""
+    """Return what placed pods have and others wait for, by the hour."""
     return sum_by_hour(
         read_table(views, "demand", span, LAST_SCRAPES, "warehouse:inventory/lives"), span
     )
 
 
 def sum_by_hour(edges: pl.DataFrame, span: Mapping[str, datetime]) -> pl.DataFrame:
-    """Return what is held and waited for in each hour, from what began and ended in it."""
-    keys = ["cluster", "namespace", "queue", "profile", "held"]
+    """Return what is allocated and waited for in each hour, from what began and ended in it."""
+    keys = ["cluster", "namespace", "queue", "profile", "placed"]
     amounts = ["gpus", "cpu", "memory"]
     if edges.is_empty():
         return edges.select(*keys, "hour", *amounts)
@@ -90,13 +92,13 @@ def sum_by_hour(edges: pl.DataFrame, span: Mapping[str, datetime]) -> pl.DataFra
     )
 
 
-def convert_to_hour(moment: datetime) -> int:
+def convert_to_hour(time: datetime) -> int:
     """Return hours since 1970."""
-    return int(moment.timestamp()) // 3600
+    return int(time.timestamp()) // 3600
 
 
 def read_table(views: Views, name: str, span: Mapping[str, datetime], *before: str) -> pl.DataFrame:
     """Return rows with `hour` as hours since 1970; `before` are steps that the query reads."""
     text = compose_steps(*before, f"quota/{name}") if before else load_sql(f"quota/{name}")
-    found = pl.DataFrame(views.query(text, span))
-    return found.with_columns(pl.col("hour").dt.epoch("s") // 3600)
+    rows = pl.DataFrame(views.query(text, span))
+    return rows.with_columns(pl.col("hour").dt.epoch("s") // 3600)

@@ -1,4 +1,4 @@
-"""Free GPUs of the models that are waited for: another model's help nobody."""
+"""Free GPUs of the models that are waited for: another model's do not help."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -16,40 +16,40 @@ def count_usable(
     """Return, by cluster and hour since 1970, free GPUs that pods without a place could take.
 
     Pods that name a product take that model's; those that name none take what is left of any, as
-    do those that a quota `refused` (cluster, hour, gpus): nobody knows what they would have named.
+    do those that a quota `refused` (cluster, hour, gpus): what they would have named is unknown.
     """
-    free, asked = (_read_hourly(views, name, span) for name in ("free", "asked"))
+    free, waiting = (_read_hourly(views, name, span) for name in ("free", "waiting"))
     more = refused.select("cluster", "hour", pl.lit("").alias("model"), "gpus")
-    asked = (
-        pl.concat([asked, more], how="vertical_relaxed")
+    waiting = (
+        pl.concat([waiting, more], how="vertical_relaxed")
         .group_by("cluster", "hour", "model")
         .agg(pl.col("gpus").sum())
     )
-    named = asked.filter(pl.col("model") != "")
-    either = asked.filter(pl.col("model") == "").select("cluster", "hour", either="gpus")
+    named = waiting.filter(pl.col("model") != "")
+    either = waiting.filter(pl.col("model") == "").select("cluster", "hour", either="gpus")
     keys = ["cluster", "hour"]
-    taken = (
+    sums = (
         free.join(named.rename({"gpus": "named"}), on=[*keys, "model"], how="left")
-        .with_columns(taken=pl.min_horizontal("gpus", pl.col("named").fill_null(0)))
+        .with_columns(matched=pl.min_horizontal("gpus", pl.col("named").fill_null(0)))
         .group_by(keys)
-        .agg(pl.col("gpus").sum(), pl.col("taken").sum())
+        .agg(pl.col("gpus").sum(), pl.col("matched").sum())
         .join(either, on=keys, how="left")
         .with_columns(
-            usable=pl.col("taken")
-            + pl.min_horizontal(pl.col("gpus") - pl.col("taken"), pl.col("either").fill_null(0))
+            usable=pl.col("matched")
+            + pl.min_horizontal(pl.col("gpus") - pl.col("matched"), pl.col("either").fill_null(0))
         )
     )
-    made: dict[str, dict[int, float]] = {}
-    for cluster, hour, gpus in taken.select(*keys, "usable").iter_rows():
-        made.setdefault(cluster, {})[hour] = gpus
-    return made
+    usable: dict[str, dict[int, float]] = {}
+    for cluster, hour, gpus in sums.select(*keys, "usable").iter_rows():
+        usable.setdefault(cluster, {})[hour] = gpus
+    return usable
 
 
 def _read_hourly(views: Views, name: str, span: Mapping[str, datetime]) -> pl.DataFrame:
     """Return GPUs by cluster, hour and canonical model (empty = any)."""
     rows = pl.DataFrame(views.query(compose_steps(LAST_SCRAPES, f"quota/{name}"), span))
     rows = rows.rename({"product": "model"}, strict=False)
-    names = {m: known.gpu_model if (known := canonical(m)) else m for m in rows["model"].unique()}
+    names = {m: model.gpu_model if (model := canonical(m)) else m for m in rows["model"].unique()}
     return (
         rows.with_columns(
             pl.col("hour").dt.epoch("s") // 3600,

@@ -1,6 +1,6 @@
-"""What failures cost: lost work, time to recover, sick boards, outages, slow GPUs.
+"""What failures cost: lost work, time to recover, sick GPUs, outages, slow GPUs.
 
-rollup_1h ──► XIDs, clocks ─┐   devices.py   sick boards      ─┐
+rollup_1h ──► XIDs, clocks ─┐   devices.py   sick GPUs      ─┐
 sample ────► memory errors ─┼─► failures.py  lost work, steps ─┼─► findings.py
 event, pod, node, ledger ───┘   clocks.py    slow GPUs        ─┘
 """
@@ -47,7 +47,7 @@ from fallow.settings import ReliabilitySettings
 from fallow.window import Window
 
 RECENT = timedelta(days=1)
-"""Counters of memory errors are read in so much of the raw looks: they do not forget."""
+"""Counters of memory errors are read from the last raw samples only: counters do not forget."""
 Place = tuple[str, str]
 
 
@@ -61,13 +61,13 @@ class FailureRecords(msgspec.Struct, frozen=True):
     down: dict[Place, list[tuple[datetime, datetime]]]
     slow: list[clocks.SlowDevice]
     checkpoints: dict[Owner, Checkpoints]
-    held: dict[Owner, dict[str, GpuCost]]
+    costs: dict[Owner, dict[str, GpuCost]]
     """By workload and state."""
     lost: dict[tuple[Owner, datetime], LostWork]
     """What each failure threw away (`work_lost`)."""
     away: dict[Place, GpuCost]
     missing: list[Mapping[str, Any]]
-    """Nodes that show fewer boards than they have (`missing.sql`)."""
+    """Nodes that show fewer GPUs than they have (`missing.sql`)."""
     budgets: DisruptionBudgets
 
     def guards(self, place: Place) -> list[DisruptionBudget]:
@@ -78,8 +78,8 @@ class FailureRecords(msgspec.Struct, frozen=True):
             & pl.col("ended").is_null()
         )
         rows = there.select("namespace", "labels").unique(maintain_order=True).iter_rows()
-        found = [b for row in rows for b in self.budgets.of(place[0], *row)]
-        return sorted({b.id: b for b in found}.values(), key=lambda b: b.id)
+        budgets = [b for row in rows for b in self.budgets.of(place[0], *row)]
+        return sorted({b.id: b for b in budgets}.values(), key=lambda b: b.id)
 
 
 class ReliabilityAnalyzer:
@@ -91,11 +91,15 @@ class ReliabilityAnalyzer:
     def find(self, views: Views, window: Window) -> list[Finding]:
         """Return findings on nodes (sick, incomplete, down) and on work, the most dollars first."""
         site = self._read(views, window)
-        found = [*self._nodes(site, window), *self._work(site, window), *self._slow(site, window)]
-        return sorted(found, key=lambda f: (-(f.usd or Decimal()), -f.gpu_hours, f.id))
+        findings = [
+            *self._nodes(site, window),
+            *self._work(site, window),
+            *self._slow(site, window),
+        ]
+        return sorted(findings, key=lambda f: (-(f.usd or Decimal()), -f.gpu_hours, f.id))
 
     def unjudged(self, views: Views, window: Window) -> list[Unjudged]:
-        """Return the workloads that failed and whose lost work nobody can tell."""
+        """Return the workloads that failed and whose lost work is unknown."""
         site = self._read(views, window)
         return [
             build_unknown_loss(owner, failed, window)
@@ -122,7 +126,7 @@ class ReliabilityAnalyzer:
             if steps
             else None,
             "sick_nodes": sum(any(s.level == "sick" for s in v) for v in site.sick.values()),
-            "missing_boards": sum(row["boards"] - row["shown"] for row in site.missing),
+            "missing_boards": sum(row["expected"] - row["visible"] for row in site.missing),
             "slow_gpus": len({(s.owner[0], s.device) for s in site.slow}),
         }
 
@@ -147,53 +151,55 @@ class ReliabilityAnalyzer:
 
     def _work(self, site: FailureRecords, window: Window) -> Iterator[Finding]:
         for owner, failed in _group_by_owner(site.failures).items():
-            kept = site.checkpoints.get(owner)
-            if owner[2] not in _list_surviving_kinds() or kept is None:
+            checkpoints = site.checkpoints.get(owner)
+            if owner[2] not in _list_surviving_kinds() or checkpoints is None:
                 continue
             thrown = {f.at: site.lost[owner, f.at] for f in failed if (owner, f.at) in site.lost}
-            held = site.held.get(owner, {})
-            made = build_lost_work(owner, failed, kept, held, thrown, self.settings, window)
-            if made is not None:
-                yield made
+            costs = site.costs.get(owner, {})
+            finding = build_lost_work(
+                owner, failed, checkpoints, costs, thrown, self.settings, window
+            )
+            if finding is not None:
+                yield finding
 
     def _slow(self, site: FailureRecords, window: Window) -> Iterator[Finding]:
         by_owner: dict[Owner, list[clocks.SlowDevice]] = defaultdict(list)
-        for one in site.slow:
-            by_owner[one.owner].append(one)
+        for device in site.slow:
+            by_owner[device.owner].append(device)
         for owner, slow in sorted(by_owner.items()):
-            made = build_slow_gpus(
-                owner, slow, site.held.get(owner, {}), owner[2] in _list_surviving_kinds(), window
+            finding = build_slow_gpus(
+                owner, slow, site.costs.get(owner, {}), owner[2] in _list_surviving_kinds(), window
             )
-            if made.gpu_hours >= self.settings.min_gpu_hours:
-                yield made
+            if finding.gpu_hours >= self.settings.min_gpu_hours:
+                yield finding
 
     @cache_query
     def _read(self, views: Views, window: Window) -> FailureRecords:
-        asked: dict[str, Any] = {
+        parameters: dict[str, Any] = {
             **window.bounds(),
         }
         recent = max(window.start, window.end - RECENT).replace(tzinfo=None)
-        pods = event_queries.read_lifetimes(views, asked)
+        pods = event_queries.read_lifetimes(views, parameters)
         events, xids = (
-            event_queries.read_events(views, asked),
-            event_queries.read_xids(views, asked),
+            event_queries.read_events(views, parameters),
+            event_queries.read_xids(views, parameters),
         )
         health = views.query(
-            load_sql("reliability/health"), {"recent": recent, "until": asked["until"]}
+            load_sql("reliability/health"), {"recent": recent, "until": parameters["until"]}
         ).to_pylist()
-        held, away = _sum_bills(views.query(load_sql("reliability/bill"), asked).to_pylist())
+        costs, away = _sum_bills(views.query(load_sql("reliability/bill"), parameters).to_pylist())
         ran = pl.DataFrame(
             views.query(
-                load_sql("reliability/clocks"), {**asked, "throttles": clocks.compute_mask()}
+                load_sql("reliability/clocks"), {**parameters, "throttles": clocks.compute_mask()}
             )
         )
         rows = pods.to_dicts()
-        said = sort_signs(events, event_queries.read_causes(), xids)
-        failed, struck = find_failures(rows, said, _compute_load_times(pods, held))
-        down = _find_down(events, event_queries.read_causes(), asked["until"])
+        signs = sort_signs(events, event_queries.read_causes(), xids)
+        failed, struck = find_failures(rows, signs, _compute_load_times(pods, costs))
+        down = _find_down(events, event_queries.read_causes(), parameters["until"])
         starts = {place: [at for at, _ in spans] for place, spans in down.items()}
-        nodes = views.query(load_sql("reliability/nodes"), asked).to_pylist()
-        since = asked["since"]
+        nodes = views.query(load_sql("reliability/nodes"), parameters).to_pylist()
+        since = parameters["since"]
         return FailureRecords(
             pods=pods,
             nodes={(r["cluster"], r["node"]): r for r in nodes},
@@ -203,44 +209,44 @@ class ReliabilityAnalyzer:
             slow=clocks.find_slow(
                 ran, pods, ratio=self.settings.slow_ratio, hours=self.settings.slow_hours
             ),
-            checkpoints=self._checkpoints(views, asked, pods, failed),
-            held=held,
+            checkpoints=self._checkpoints(views, parameters, pods, failed),
+            costs=costs,
             lost={
                 (tuple(r[n] for n in WORKLOAD), r["failed_at"]): LostWork(
                     r["gpu_hours"], r["measured"]
                 )
-                for r in views.query(load_sql("reliability/work_lost"), asked).to_pylist()
+                for r in views.query(load_sql("reliability/work_lost"), parameters).to_pylist()
             },
             away=away,
-            missing=views.query(load_sql("reliability/missing"), asked).to_pylist(),
+            missing=views.query(load_sql("reliability/missing"), parameters).to_pylist(),
             budgets=DisruptionBudgets.read(views, window),
         )
 
     def _checkpoints(
         self,
         views: Views,
-        asked: Mapping[str, Any],
+        parameters: Mapping[str, Any],
         pods: pl.DataFrame,
         failed: Sequence[Failure],
     ) -> dict[Owner, Checkpoints]:
-        """Return the checkpoints of the workloads that failed; nobody else's are read."""
+        """Return the checkpoints of the workloads that failed; no others are read."""
         owners = {f.owner for f in failed if f.owner[2] in _list_surviving_kinds()}
         if not owners:
             return {}
         who = pl.DataFrame(sorted(owners), schema=WORKLOAD, orient="row")
         mine = pods.join(who, on=WORKLOAD)
         loud = pl.DataFrame(
-            views.query(load_sql("bursts"), {**asked, "burst_bps": self.settings.burst_bps})
+            views.query(load_sql("bursts"), {**parameters, "burst_bps": self.settings.burst_bps})
         )
-        found = find_write_bursts(
+        checkpoints = find_write_bursts(
             mine, loud.filter(pl.col("who").is_in(mine["who"].unique().to_list()))
         )
         for row in mine.filter(pl.col("annotations").is_not_null()).iter_rows(named=True):
-            said = parse_interval(msgspec.json.decode(row["annotations"]), [])
-            if said is not None:
+            annotated = parse_interval(msgspec.json.decode(row["annotations"]), [])
+            if annotated is not None:
                 owner: Owner = tuple(row[name] for name in WORKLOAD)
-                found[owner] = said
-        return found
+                checkpoints[owner] = annotated
+        return checkpoints
 
 
 @cache
@@ -266,16 +272,16 @@ def _count_incidents(failed: Sequence[Failure]) -> int:
 
 
 def _group_by_owner(failed: Sequence[Failure]) -> dict[Owner, list[Failure]]:
-    found: dict[Owner, list[Failure]] = defaultdict(list)
+    by_owner: dict[Owner, list[Failure]] = defaultdict(list)
     for failure in failed:
-        found[failure.owner].append(failure)
-    return dict(sorted(found.items()))
+        by_owner[failure.owner].append(failure)
+    return dict(sorted(by_owner.items()))
 
 
 def _sum_bills(
     rows: Sequence[Mapping[str, Any]],
 ) -> tuple[dict[Owner, dict[str, GpuCost]], dict[Place, GpuCost]]:
-    held: dict[Owner, dict[str, GpuCost]] = defaultdict(dict)
+    costs: dict[Owner, dict[str, GpuCost]] = defaultdict(dict)
     away: dict[Place, GpuCost] = {}
     for row in rows:
         bill = GpuCost(row["gpu_hours"], row["usd"])
@@ -284,21 +290,21 @@ def _sum_bills(
             away[place] = away.get(place, GpuCost(0.0, Decimal())).plus(bill)
         else:
             owner: Owner = tuple(row[name] for name in WORKLOAD)
-            held[owner][row["state"]] = bill
-    return dict(held), away
+            costs[owner][row["state"]] = bill
+    return dict(costs), away
 
 
 def _compute_load_times(
-    pods: pl.DataFrame, held: Mapping[Owner, Mapping[str, GpuCost]]
+    pods: pl.DataFrame, costs: Mapping[Owner, Mapping[str, GpuCost]]
 ) -> dict[Owner, float]:
     """Return how long a pod of each workload starts up, on average, seconds."""
     if pods.is_empty():
         return {}
-    asked = pods.group_by(WORKLOAD).agg(pl.col("gpus").sum())
+    gpu_sums = pods.group_by(WORKLOAD).agg(pl.col("gpus").sum())
     return {
-        row[:4]: held[row[:4]]["startup"].gpu_hours * 3600 / row[4]
-        for row in asked.iter_rows()
-        if "startup" in held.get(row[:4], {})
+        row[:4]: costs[row[:4]]["startup"].gpu_hours * 3600 / row[4]
+        for row in gpu_sums.iter_rows()
+        if "startup" in costs.get(row[:4], {})
     }
 
 
@@ -313,22 +319,22 @@ def _find_down(
     for row in events:
         if row["kind"] == "Node" and causes.get(row["reason"]) == "spot":
             reclaimed[row["cluster"], row["name"]].append(row["ts"])
-    found: dict[Place, list[tuple[datetime, datetime]]] = defaultdict(list)
+    down: dict[Place, list[tuple[datetime, datetime]]] = defaultdict(list)
     since: dict[Place, datetime] = {}
     for row in events:
         place = row["cluster"], row["name"]
         if row["kind"] == "Node" and row["reason"] == "NodeNotReady":
             since.setdefault(place, row["ts"])
         elif row["kind"] == "Node" and row["reason"] == "NodeReady" and place in since:
-            found[place].append((since.pop(place), row["ts"]))
+            down[place].append((since.pop(place), row["ts"]))
     for place, at in since.items():
-        found[place].append((at, until))
-    kept = {
-        place: [s for s in spans if not any(s[0] - BEFORE <= at <= s[0] + AFTER for at in taken)]
-        for place, spans in found.items()
-        for taken in [reclaimed.get(place, [])]
+        down[place].append((at, until))
+    outages = {
+        place: [s for s in spans if not any(s[0] - BEFORE <= at <= s[0] + AFTER for at in reclaims)]
+        for place, spans in down.items()
+        for reclaims in [reclaimed.get(place, [])]
     }
-    return {place: spans for place, spans in kept.items() if spans}
+    return {place: spans for place, spans in outages.items() if spans}
 
 
 def _round_value(value: float | None) -> float | None:

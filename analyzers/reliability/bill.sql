@@ -1,4 +1,4 @@
--- What workloads held, by state, and what nodes were not available for: hours and their price.
+-- Hours and their price: allocated to workloads, by state, and of nodes that were not available.
 SELECT
     cluster,
     namespace,

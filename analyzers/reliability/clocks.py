@@ -42,11 +42,11 @@ def find_slow(
     """Return the slow devices of each workload with at least four devices of one model."""
     if clocks.is_empty() or pods.is_empty():
         return []
-    whose = pods.select("cluster", "namespace", "pod", "workload_kind", "workload").unique(
+    owners = pods.select("cluster", "namespace", "pod", "workload_kind", "workload").unique(
         ["cluster", "namespace", "pod"]
     )
     each = (
-        clocks.join(whose, on=["cluster", "namespace", "pod"])
+        clocks.join(owners, on=["cluster", "namespace", "pod"])
         .group_by(*WORKLOAD, "device", "model")
         .agg(
             pl.col("node").last(),

@@ -44,7 +44,7 @@ class SickDevice(msgspec.Struct, frozen=True):
     level: Literal["sick", "suspect"]
     action: str
     signs: tuple[str, ...]
-    witnesses: tuple[str, ...]
+    signals: tuple[str, ...] = msgspec.field(name="witnesses")
     """Independent of each other: the driver, the memory, the pods, the node."""
 
 
@@ -57,7 +57,7 @@ def find_sick(
 ) -> dict[Key, list[SickDevice]]:
     """Return the sick devices of each node.
 
-    `struck` are the moments at which pods failed on a node, `downs` at which it was not ready.
+    `struck` are the times at which pods failed on a node, `downs` at which it was not ready.
     """
     by_device: dict[Key, list[DeviceXid]] = defaultdict(list)
     for xid in xids:
@@ -69,7 +69,7 @@ def find_sick(
         memory[key][row["sign"]] = row["most"], row["growth"]
         node_of.setdefault(key, row["node"] or "")
     theirs = find_application_errors(xids)
-    found: dict[Key, list[SickDevice]] = defaultdict(list)
+    by_place: dict[Key, list[SickDevice]] = defaultdict(list)
     for key, name in sorted(node_of.items()):
         place = key[0], name
         sick = _judge_device(
@@ -77,8 +77,8 @@ def find_sick(
             struck.get(place, ()), downs.get(place, ()),
         )  # fmt: skip
         if sick is not None:
-            found[place].append(sick)
-    return found
+            by_place[place].append(sick)
+    return by_place
 
 
 def find_application_errors(xids: Iterable[DeviceXid]) -> set[tuple[str, str, str, int]]:
@@ -108,26 +108,26 @@ def _judge_device(  # noqa: PLR0917  (one caller)
         and xid_meaning(x.code).class_ not in {"application", "log"}
     ]
     signs = [_describe_xid(x) for x in [*fatal, *warned]]
-    witnesses = ["driver"] if fatal or warned else []
+    signals = ["driver"] if fatal or warned else []
     for sign, (most, growth) in sorted(memory.items()):
         if sign == "row_remap_failure" or growth > 0 or fatal or warned:
             signs.append(f"{sign.replace('_', ' ')} {most}" + (f", {growth} new" if growth else ""))
-            witnesses = [*dict.fromkeys([*witnesses, "memory"])]
-    moments = [x.at for x in [*fatal, *warned] if not x.older]
-    if _is_near(moments, struck):
-        witnesses.append("pods that failed there")
-    if _is_near(moments, downs):
-        witnesses.append("its node went down")
+            signals = [*dict.fromkeys([*signals, "memory"])]
+    times = [x.at for x in [*fatal, *warned] if not x.older]
+    if _is_near(times, struck):
+        signals.append("pods that failed there")
+    if _is_near(times, downs):
+        signals.append("its node went down")
     if "row_remap_failure" in memory:
-        return SickDevice(key[1], node, "sick", REPLACE, tuple(signs), tuple(witnesses))
+        return SickDevice(key[1], node, "sick", REPLACE, tuple(signs), tuple(signals))
     if fatal:
         codes = [x.code for x in fatal]
         often = max(codes.count(code) for code in codes) > MOST_REBOOTS
         action = INSPECT if often else xid_meaning(fatal[-1].code).action
-        return SickDevice(key[1], node, "sick", action, tuple(signs), tuple(witnesses))
-    if len(warned) > 1 or (warned and "memory" in witnesses):
+        return SickDevice(key[1], node, "sick", action, tuple(signs), tuple(signals))
+    if len(warned) > 1 or (warned and "memory" in signals):
         action = xid_meaning(warned[-1].code).action
-        return SickDevice(key[1], node, "sick", action, tuple(signs), tuple(witnesses))
+        return SickDevice(key[1], node, "sick", action, tuple(signs), tuple(signals))
     mine = [
         x
         for x in seen
@@ -137,8 +137,8 @@ def _judge_device(  # noqa: PLR0917  (one caller)
     ]
     crowd = max((_count_pods(mine, x.at) for x in mine), default=0)
     if crowd >= repeats:
-        told = f"application errors of {crowd} different pods within a day"
-        return SickDevice(key[1], node, "suspect", DIAGNOSE, (told,), ("driver",))
+        sign = f"application errors of {crowd} different pods within a day"
+        return SickDevice(key[1], node, "suspect", DIAGNOSE, (sign,), ("driver",))
     return None
 
 
@@ -146,9 +146,9 @@ def _count_pods(seen: Sequence[DeviceXid], since: datetime) -> int:
     return len({(x.namespace, x.pod) for x in seen if since <= x.at < since + DAY})
 
 
-def _is_near(moments: Sequence[datetime], others: Sequence[datetime]) -> bool:
+def _is_near(times: Sequence[datetime], others: Sequence[datetime]) -> bool:
     """Tell whether something came in the hour of an XID, or the one before or after."""
-    return any(m - HOUR <= other < m + 2 * HOUR for m in moments for other in others)
+    return any(m - HOUR <= other < m + 2 * HOUR for m in times for other in others)
 
 
 def _describe_xid(xid: DeviceXid) -> str:

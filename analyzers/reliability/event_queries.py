@@ -1,4 +1,4 @@
-"""What tells failures: lives of pods, events of pods and nodes, XIDs of boards."""
+"""What tells failures: lives of pods, events of pods and nodes, XIDs of GPUs."""
 
 from collections.abc import Mapping
 from functools import cache

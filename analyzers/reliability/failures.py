@@ -52,14 +52,14 @@ class Failure(msgspec.Struct, frozen=True):
     run_hours: float
     """How long the pods had run: more cannot be lost."""
     seconds: dict[str, float] | None
-    """By step, from the first sign to the first work; None = nobody came after."""
+    """By step, from the first sign to the first work; None = no pod came after."""
     load_s: float
     """Of the restart, the time from a pod's start to its first work."""
     pods: tuple[FailedPod, ...]
 
 
 class FailureSigns(msgspec.Struct, frozen=True):
-    """What was said of nodes and pods, by cause: moments in order."""
+    """What was said of nodes and pods, by cause: times in order."""
 
     nodes: dict[tuple[str, str], list[tuple[datetime, str]]]
     pods: dict[tuple[str, str, str], list[tuple[datetime, str]]]
@@ -69,7 +69,7 @@ class FailureSigns(msgspec.Struct, frozen=True):
 def sort_signs(
     events: Iterable[Row], causes: Mapping[str, str], xids: Iterable[DeviceXid]
 ) -> FailureSigns:
-    """Sort events and XIDs by whom they concern; `causes` names each reason's."""
+    """Sort events and XIDs by node, pod and device; `causes` names each reason's."""
     nodes: dict[tuple[str, str], list[tuple[datetime, str]]] = defaultdict(list)
     pods: dict[tuple[str, str, str], list[tuple[datetime, str]]] = defaultdict(list)
     devices: dict[tuple[str, str], list[datetime]] = defaultdict(list)
@@ -83,64 +83,66 @@ def sort_signs(
             name = row["cluster"], row["namespace"] or "", row["name"]
             pods[name].append((row["ts"], "preemption"))
     for xid in xids:
-        said = xid_meaning(xid.code)
-        bad = said.severity in {"fatal", "warn"} and said.class_ not in {"application", "log"}
+        meaning = xid_meaning(xid.code)
+        bad = meaning.severity in {"fatal", "warn"} and meaning.class_ not in {"application", "log"}
         if bad and not xid.older:
             devices[xid.cluster, xid.node].append(xid.at)
     return FailureSigns(dict(nodes), dict(pods), dict(devices))
 
 
 def find_failures(
-    pods: Sequence[Row], said: FailureSigns, loading: Mapping[Owner, float]
+    pods: Sequence[Row], signs: FailureSigns, loading: Mapping[Owner, float]
 ) -> tuple[list[Failure], dict[tuple[str, str], list[datetime]]]:
-    """Return the failures in order, and the moments at which pods failed on each node.
+    """Return the failures in order, and the times at which pods failed on each node.
 
     `loading` is how long a pod of a workload takes from its start to its first work, seconds.
     """
     by_owner: dict[Owner, list[Row]] = defaultdict(list)
-    for row in (_set_eviction_end(row, said) for row in pods):
+    for row in (_set_eviction_end(row, signs) for row in pods):
         by_owner[tuple(row[name] for name in WORKLOAD)].append(row)
-    found: list[Failure] = []
+    failures: list[Failure] = []
     struck: dict[tuple[str, str], list[datetime]] = defaultdict(list)
     for owner, rows in by_owner.items():
-        ended = [(row, *_find_cause(row, said)) for row in rows if row["ended"] is not None]
+        ended = [(row, *_find_cause(row, signs)) for row in rows if row["ended"] is not None]
         bad = sorted(
             ((row, cause, first) for row, cause, first in ended if cause and first),
             key=lambda item: (item[0]["ended"], item[0]["pod"]),
         )
         starts = sorted(rows, key=lambda row: (row["start"], row["pod"]))
         for group in _group_failures(bad):
-            found.append(_build_failure(owner, group, starts, loading.get(owner, 0.0)))
+            failures.append(_build_failure(owner, group, starts, loading.get(owner, 0.0)))
             for row, _, _ in group:
                 struck[row["cluster"], row["node"]].append(row["ended"])
-    return sorted(found, key=lambda f: (f.at, f.owner)), dict(struck)
+    return sorted(failures, key=lambda f: (f.at, f.owner)), dict(struck)
 
 
-def _find_cause(row: Row, said: FailureSigns) -> tuple[Cause | None, datetime | None]:
-    """Return why a pod ended, and the first sign of it; None = as it should, or nobody knows."""
+def _find_cause(row: Row, signs: FailureSigns) -> tuple[Cause | None, datetime | None]:
+    """Return why a pod ended, and the first sign of it; None = as it should, or unknown."""
     if row["phase"] == "Succeeded":
         return None, None
     end, place = row["ended"], (row["cluster"], row["node"])
-    told = [*said.nodes.get(place, ()), *said.pods.get(_get_pod_key(row), ())]
-    near = sorted((at, why) for at, why in told if end - BEFORE <= at <= end + AFTER)
+    evictions = [*signs.nodes.get(place, ()), *signs.pods.get(_get_pod_key(row), ())]
+    near = sorted((at, why) for at, why in evictions if end - BEFORE <= at <= end + AFTER)
     if near:
         at, why = min(near, key=lambda item: (item[1] == "down", item[0]))
         return _ENDINGS[why], min(at, end)
     if row["phase"] != "Failed":
         return None, None
-    hours = said.devices.get(place, ())
+    hours = signs.devices.get(place, ())
     # XIDs are known by the hour.
     near_xid = any(at - EARLY <= end < at + timedelta(hours=1) + AFTER for at in hours)
     return ("device" if near_xid else "application"), end
 
 
-def _set_eviction_end(row: Row, said: FailureSigns) -> Row:
-    """Let a pod that was given up end when that was said: who looks seldom sees it go late."""
+def _set_eviction_end(row: Row, signs: FailureSigns) -> Row:
+    """Let an evicted pod end when its event says so: a rare poll sees it end too late."""
     until = row["ended"]
     if until is None or row["phase"] in {"Succeeded", "Failed"}:
         return row
-    told = [at for at, _ in said.pods.get(_get_pod_key(row), ()) if row["start"] < at <= until]
-    return {**row, "ended": max(told)} if told else row
+    evictions = [
+        at for at, _ in signs.pods.get(_get_pod_key(row), ()) if row["start"] < at <= until
+    ]
+    return {**row, "ended": max(evictions)} if evictions else row
 
 
 def _get_pod_key(row: Row) -> tuple[str, str, str]:
@@ -170,15 +172,15 @@ def _build_failure(
     order: tuple[Cause, ...] = ("spot", "preemption", "node", "device", "application")
     cause = min((why for _, why, _ in group), key=order.index)
     first = min(at for _, _, at in group)
-    gone = max(row["ended"] for row in rows)
+    last_end = max(row["ended"] for row in rows)
     names = {row["pod"] for row in rows if row["start"] <= first}
     at = bisect_left([row["start"] for row in starts], min(row["ended"] for row in rows) - EARLY)
     after = [
         row
         for row in starts[at:]
         if row["start"] > first
-        and row["start"] - gone <= LATEST
-        and (row["pod"] not in names or row["start"] >= gone)
+        and row["start"] - last_end <= LATEST
+        and (row["pod"] not in names or row["start"] >= last_end)
     ][: len(rows)]
     return Failure(
         owner=owner,
@@ -187,28 +189,28 @@ def _build_failure(
         nodes=tuple(sorted({row["node"] for row in rows})),
         gpus=float(sum(row["gpus"] for row in rows)),
         run_hours=max((first - row["start"]).total_seconds() / 3600 for row in rows),
-        seconds=_split_recovery(rows, after, first, gone, load_s) if after else None,
+        seconds=_split_recovery(rows, after, first, last_end, load_s) if after else None,
         load_s=load_s,
         pods=tuple(FailedPod(r["pod"], r["who"], float(r["gpus"]), r["start"]) for r in rows),
     )
 
 
 def _split_recovery(
-    rows: Sequence[Row], after: Sequence[Row], first: datetime, gone: datetime, load_s: float
+    rows: Sequence[Row], after: Sequence[Row], first: datetime, last_end: datetime, load_s: float
 ) -> dict[str, float]:
     """Part the time from the first sign to the first work; the parts sum to it."""
-    asked = min(
+    deleted = min(
         (row["deleted_at"] for row in rows if row["deleted_at"] and row["deleted_at"] >= first),
         default=min(row["ended"] for row in rows),
     )
-    asked = min(max(asked, first), gone)
-    made = min(row["created_at"] or row["start"] for row in after)
+    deleted = min(max(deleted, first), last_end)
+    created = min(row["created_at"] or row["start"] for row in after)
     begun = max(row["start"] for row in after)
-    made = min(max(made, asked), max(begun, asked))
-    drained = min(max(gone, asked), max(begun, asked))
+    created = min(max(created, deleted), max(begun, deleted))
+    drained = min(max(last_end, deleted), max(begun, deleted))
     return {
-        "detect": (asked - first).total_seconds(),
-        "drain": (drained - asked).total_seconds(),
-        "decide": max((made - drained).total_seconds(), 0.0),
-        "restart": max((begun - max(made, drained)).total_seconds(), 0.0) + load_s,
+        "detect": (deleted - first).total_seconds(),
+        "drain": (drained - deleted).total_seconds(),
+        "decide": max((created - drained).total_seconds(), 0.0),
+        "restart": max((begun - max(created, drained)).total_seconds(), 0.0) + load_s,
     }

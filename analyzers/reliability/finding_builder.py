@@ -23,8 +23,8 @@ class GpuCost(msgspec.Struct, frozen=True):
 
     def plus(self, other: "GpuCost") -> "GpuCost":
         """Return both together."""
-        known = self.usd is not None and other.usd is not None
-        usd = (self.usd or Decimal()) + (other.usd or Decimal()) if known else None
+        priced = self.usd is not None and other.usd is not None
+        usd = (self.usd or Decimal()) + (other.usd or Decimal()) if priced else None
         return GpuCost(self.gpu_hours + other.gpu_hours, usd)
 
     def part(self, gpu_hours: float) -> Decimal | None:
@@ -35,24 +35,24 @@ class GpuCost(msgspec.Struct, frozen=True):
         return (self.usd * share).quantize(SMALLEST, ROUND_DOWN)
 
 
-def build_claims(owner: Owner, held: Mapping[str, GpuCost], gpu_hours: float) -> tuple[Claim, ...]:
+def build_claims(owner: Owner, costs: Mapping[str, GpuCost], gpu_hours: float) -> tuple[Claim, ...]:
     """Claim so many of a workload's hours at work, by what each state has of them."""
     states: tuple[State, ...] = ("lost", "productive", "low")
-    total = sum_states(held, states).gpu_hours
+    total = sum_states(costs, states).gpu_hours
     cluster, namespace, kind, name = owner
     return tuple(
-        Claim(cluster, namespace, kind, name, None, state, part, held[state].part(part))
+        Claim(cluster, namespace, kind, name, None, state, part, costs[state].part(part))
         for state in states
-        if state in held and (part := gpu_hours * held[state].gpu_hours / total) > 0
+        if state in costs and (part := gpu_hours * costs[state].gpu_hours / total) > 0
     )
 
 
-def sum_states(held: Mapping[str, GpuCost], states: Sequence[str]) -> GpuCost:
+def sum_states(costs: Mapping[str, GpuCost], states: Sequence[str]) -> GpuCost:
     """Return what some states have together."""
     bill = GpuCost(0.0, Decimal())
     for state in states:
-        if state in held:
-            bill = bill.plus(held[state])
+        if state in costs:
+            bill = bill.plus(costs[state])
     return bill
 
 

@@ -1,4 +1,4 @@
-"""What is said of nodes: sick boards and outages, their hours, and what to do."""
+"""What is said of nodes: sick GPUs and outages, their hours, and what to do."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ from fallow.settings import ReliabilitySettings
 from fallow.window import Window, format_duration
 
 CONFIRMED = 2
-"""So many independent witnesses make a sick device certain."""
+"""So many independent signals make a sick device certain."""
 Place = tuple[str, str]
 
 
@@ -28,24 +28,22 @@ def build_sick_node(  # noqa: PLR0917  (one caller)
     guards: Sequence[DisruptionBudget] | None,
     window: Window,
 ) -> Finding:
-    """Return what is known of a node with sick boards; its hours are those it was not available.
+    """Return what is known of a node with sick GPUs; its hours are those it was not available.
 
-    `guards` are the disruption budgets over its pods; None = nobody read the cluster's.
+    `guards` are the disruption budgets over its pods; None = the cluster's were not polled.
     """
     cluster, name = place
-    worst = min(sick, key=lambda s: (s.level != "sick", -len(s.witnesses), s.device))
+    worst = min(sick, key=lambda s: (s.level != "sick", -len(s.signals), s.device))
     kind = "sick_node" if worst.level == "sick" else "suspect_gpu"
     bill = away if kind == "sick_node" and away else GpuCost(0.0, Decimal())
-    certain = kind == "sick_node" and len(worst.witnesses) >= CONFIRMED
+    certain = kind == "sick_node" and len(worst.signals) >= CONFIRMED
     claims = (
         (Claim(cluster, None, None, None, None, "unavailable", bill.gpu_hours, bill.usd, name),)
         if bill.gpu_hours > 0
         else ()
     )
     drained = f"cordon {name}, let its work go on elsewhere, then {worst.action}"
-    cautions = (
-        [] if certain else [f"one witness says so ({', '.join(worst.witnesses)}): look first"]
-    )
+    cautions = [] if certain else [f"one witness says so ({', '.join(worst.signals)}): look first"]
     cautions += [
         f"a drain waits: {b.id} ({b.wants}) allows no eviction"
         for b in guards or ()
@@ -82,18 +80,18 @@ def _describe_guards(guards: Sequence[DisruptionBudget]) -> list[dict[str, Any]]
 
 
 def build_missing_device(row: Mapping[str, Any], window: Window) -> Finding:
-    """Return that a node shows fewer boards than it has; its hours are the missing boards'.
+    """Return that a node shows fewer GPUs than it has; its hours are the missing GPUs'.
 
     Certain where the kubelet misses them too; its hours are then `unavailable`, else `unknown`.
     """
-    boards, shown, name = row["boards"], row["shown"], row["node"]
-    certain = row["allocatable"] is not None and row["allocatable"] <= shown
+    expected, visible, name = row["expected"], row["visible"], row["node"]
+    certain = row["allocatable"] is not None and row["allocatable"] <= visible
     bill = GpuCost(row["gpu_hours"], row["usd"])
     lost = min(row["unavailable_hours"], bill.gpu_hours)
     claim = Claim(
         row["cluster"], None, None, None, None, "unavailable", lost, bill.part(lost), name
     )
-    says = f"the node has {boards} boards, its exporter shows {shown}"
+    says = f"the node has {expected} boards, its exporter shows {visible}"
     if row["allocatable"] is not None:
         says += f" and its kubelet can give out {row['allocatable']}"
     step = (
@@ -108,8 +106,8 @@ def build_missing_device(row: Mapping[str, Any], window: Window) -> Finding:
         bill,
         {
             "why": says,
-            "boards": boards,
-            "shown": shown,
+            "boards": expected,
+            "shown": visible,
             "allocatable": row["allocatable"],
             "last_seen": row["last_of_missing"] and f"{row['last_of_missing']:%Y-%m-%d %H:%M}",
         },
@@ -139,8 +137,8 @@ def build_outages(  # noqa: PLR0917  (one caller)
     cluster, name = pool
     names = tuple(sorted(node for _, node in downs))[:MOST_NAMED]
     bill = GpuCost(0.0, Decimal())
-    for one in away.values():
-        bill = bill.plus(one)
+    for cost in away.values():
+        bill = bill.plus(cost)
     lengths = [(end - start) / timedelta(hours=1) for s in downs.values() for start, end in s]
     target = settings.recover.total_seconds() / 3600
     claims = []

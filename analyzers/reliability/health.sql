@@ -1,5 +1,5 @@
--- What devices say of their memory in the window's last day of raw looks: counters since the driver
--- was loaded, and a failure that stays until the board is replaced. One statement per counter, so
+-- What devices report of their memory in the last day of raw samples: counters since the driver
+-- was loaded, and a failure that stays until the GPU is replaced. One statement per counter, so
 -- that files without any are not read.
 SELECT
     cluster,

@@ -50,7 +50,7 @@ def compute_work_lost(views: Views, window: Window, burst_bps: float) -> list[Wo
     """Return the work that failures from `LATE` before a window until its end threw away.
 
     Read: pod, event, rollup_1h (XIDs), pod_sample. Only kinds that go on from a checkpoint; a
-    workload of which no checkpoint is known has no row: nobody can tell what it lost.
+    workload of which no checkpoint is known has no row: what it lost is unknown.
     `burst_bps`: bytes a second from which writing may be a checkpoint.
     """
     around = Window(window.start - LATE, window.end)
@@ -58,15 +58,15 @@ def compute_work_lost(views: Views, window: Window, burst_bps: float) -> list[Wo
     pods = event_queries.read_lifetimes(views, bounds)
     if pods.is_empty() or pods["ended"].is_null().all():
         return []
-    said = sort_signs(
+    signs = sort_signs(
         event_queries.read_events(views, bounds),
         event_queries.read_causes(),
         event_queries.read_xids(views, bounds),
     )
-    found, _ = find_failures(pods.to_dicts(), said, {})
+    failures, _ = find_failures(pods.to_dicts(), signs, {})
     since = around.start.astimezone(UTC).replace(tzinfo=None)
     going_on = {kind for kind, (how, _) in read_tolerances().items() if how in SURVIVORS}
-    struck = [f for f in found if f.owner[2] in going_on and f.at >= since]
+    struck = [f for f in failures if f.owner[2] in going_on and f.at >= since]
     if not struck:
         return []
     first = min(f.at for f in struck).replace(tzinfo=UTC)
@@ -95,30 +95,32 @@ def _build_rows(failure: Failure, pods: pl.DataFrame, loud: pl.DataFrame) -> lis
         pl.col("at_s") + pl.col("interval_s") <= at_s,
     )
     written = find_write_bursts(mine, before).get(failure.owner)
-    kept = written if written is not None and written.regular else _read_annotated(mine) or written
-    if kept is None:
+    checkpoints = (
+        written if written is not None and written.regular else _read_annotated(mine) or written
+    )
+    if checkpoints is None:
         return []
-    found = []
+    rows = []
     for pod in failure.pods:
-        start, basis = _find_loss_start(failure, pod.start, kept, before)
+        start, basis = _find_loss_start(failure, pod.start, checkpoints, before)
         hours = round(pod.gpus * (at - start).total_seconds() / 3600, 6)
         if hours > 0:
-            found.append(
+            rows.append(
                 WorkLostRow(*failure.owner[:2], pod.pod, at, start, *failure.owner[2:],
                          failure.cause, hours, basis)
             )  # fmt: skip
-    return found
+    return rows
 
 
 def _find_loss_start(
-    failure: Failure, begun: datetime, kept: Checkpoints, written: pl.DataFrame
+    failure: Failure, begun: datetime, checkpoints: Checkpoints, written: pl.DataFrame
 ) -> tuple[datetime, Literal["measured", "estimated"]]:
     """Return from when on a pod's work is lost, and how that is known.
 
     What was saved is the state at the beginning of the last burst of writing.
     """
-    interval = timedelta(hours=kept.interval_h)
-    if kept.source == "writes" and kept.regular:
+    interval = timedelta(hours=checkpoints.interval_h)
+    if checkpoints.source == "writes" and checkpoints.regular:
         saved = max(begun, _find_last_write(written) or begun)
         if failure.at - saved < MISSING * interval:
             return saved, "measured"
@@ -143,6 +145,6 @@ def _select_owner(pods: pl.DataFrame, owner: Owner) -> pl.DataFrame:
 def _read_annotated(pods: pl.DataFrame) -> Checkpoints | None:
     for text in pods["annotations"].drop_nulls().to_list():
         notes: Mapping[str, Any] = json.loads(text)
-        if (said := parse_interval(notes, [])) is not None:
-            return said
+        if (checkpoints := parse_interval(notes, [])) is not None:
+            return checkpoints
     return None

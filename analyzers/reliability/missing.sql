@@ -1,6 +1,6 @@
--- Nodes of which telemetry shows fewer boards than they have: by device plug-in and label `boards`,
--- by the kubelet `allocatable`, by the exporter `shown`. Not where instances or HAMi's shares hide
--- boards, and not while the exporter is silent: its node's newest row is as new as its cluster's.
+-- Nodes of which telemetry shows fewer GPUs than they have: by device plug-in and label `expected`,
+-- by the kubelet `allocatable`, by the exporter `visible`. Not where MIG instances or HAMi's shares
+-- hide GPUs, nor while the exporter is silent: its node's newest row is as new as its cluster's.
 WITH there AS (
     SELECT
         cluster,
@@ -24,7 +24,7 @@ counted AS (
     SELECT
         f.cluster,
         f.node,
-        count(*) FILTER (WHERE d.last_seen >= f.newest - to_seconds(f.tolerance_s)) AS shown,
+        count(*) FILTER (WHERE d.last_seen >= f.newest - to_seconds(f.tolerance_s)) AS visible,
         max(d.last_seen) FILTER (WHERE d.last_seen < f.newest - to_seconds(f.tolerance_s))
             AS last_of_missing
     FROM fresh AS f
@@ -52,9 +52,9 @@ billed AS (
 SELECT
     n.cluster,
     n.node,
-    n.gpu_count AS boards,
+    n.gpu_count AS expected,
     n.gpu_allocatable AS allocatable,
-    c.shown,
+    c.visible,
     c.last_of_missing,
     coalesce(b.gpu_hours, 0) AS gpu_hours,
     coalesce(b.unavailable_hours, 0) AS unavailable_hours,
@@ -63,7 +63,7 @@ FROM node AS n
 INNER JOIN counted AS c ON n.cluster = c.cluster AND n.node = c.node
 LEFT JOIN billed AS b ON n.cluster = b.cluster AND n.node = b.node
 WHERE
-    n.gpu_count > c.shown
+    n.gpu_count > c.visible
     AND coalesce(n.sharing, 'none') NOT IN ('mig', 'hami')
     AND n.last_seen > $since
 ORDER BY n.cluster, n.node

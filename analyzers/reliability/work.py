@@ -37,22 +37,24 @@ class LostWork(msgspec.Struct, frozen=True):
 def build_lost_work(  # noqa: PLR0917  (one caller)
     owner: Owner,
     failed: Sequence[Failure],
-    kept: Checkpoints,
-    held: Mapping[str, GpuCost],
+    checkpoints: Checkpoints,
+    costs: Mapping[str, GpuCost],
     thrown: Mapping[datetime, LostWork],
     settings: ReliabilitySettings,
     window: Window,
 ) -> Finding | None:
-    """Return what a workload's failures cost: held while dead, started again, done again.
+    """Return what a workload's failures cost: allocated while dead, started again, done again.
 
     What is done again is what `work_lost` says; of a failure that it does not have, half of the
     interval between two checkpoints. `thrown`: its rows by when the failure was.
     """
-    worked = sum_states(held, ("productive", "low", "lost"))
-    startup = held.get("startup", GpuCost(0.0, Decimal()))
+    worked = sum_states(costs, ("productive", "low", "lost"))
+    startup = costs.get("startup", GpuCost(0.0, Decimal()))
     hours = worked.gpu_hours + startup.gpu_hours
     replay = [
-        thrown[f.at].gpu_hours if f.at in thrown else min(kept.interval_h / 2, f.run_hours) * f.gpus
+        thrown[f.at].gpu_hours
+        if f.at in thrown
+        else min(checkpoints.interval_h / 2, f.run_hours) * f.gpus
         for f in failed
     ]
     seen = all(f.at in thrown and thrown[f.at].measured for f in failed)
@@ -68,14 +70,14 @@ def build_lost_work(  # noqa: PLR0917  (one caller)
     usd = worked.plus(startup).part(lost)
     span = window.seconds / 3600
     measured = mtbf(sum(f.cause not in {"spot", "preemption"} for f in failed), span)
-    write_h = (kept.write_s or settings.write.total_seconds()) / 3600
+    write_h = (checkpoints.write_s or settings.write.total_seconds()) / 3600
     # A checkpoint serves whatever interrupts the work, a spot node that is taken back as well.
     between = mtbf(len(failed), span).mean_h or span
     best = daly(write_h, between)
     restart = sum(sum(s.values()) for s in steps) / len(steps) / 3600 if steps else 0.0
-    saved = _compute_saved(failed, replay, best, worked.gpu_hours, write_h, kept.interval_h)
-    claims = build_claims(owner, held, saved) if saved > 0 else ()
-    confirmed = kept.regular and all(f.cause != "application" for f in failed)
+    saved = _compute_saved(failed, replay, best, worked.gpu_hours, write_h, checkpoints.interval_h)
+    claims = build_claims(owner, costs, saved) if saved > 0 else ()
+    confirmed = checkpoints.regular and all(f.cause != "application" for f in failed)
     about = Subject(*owner, nodes=tuple(sorted({n for f in failed for n in f.nodes}))[:MOST_NAMED])
     return build_finding(
         "lost_work",
@@ -102,23 +104,23 @@ def build_lost_work(  # noqa: PLR0917  (one caller)
             "mtbf_hours": round_value(measured.mean_h),
             "mtbf_hours_95": [round_value(measured.low_h), round_value(measured.high_h)],
             "checkpoints": {
-                "interval_hours": round(kept.interval_h, 3),
-                "source": kept.source,
+                "interval_hours": round(checkpoints.interval_h, 3),
+                "source": checkpoints.source,
                 "write_seconds": round(write_h * 3600, 1),
                 "best_interval_hours": round(best, 3),
                 "stretch_now": _drop_infinite(
-                    time_per_work(kept.interval_h, write_h, between, restart)
+                    time_per_work(checkpoints.interval_h, write_h, between, restart)
                 ),
                 "stretch_best": _drop_infinite(time_per_work(best, write_h, between, restart)),
                 "media": _compare_media(write_h, between, restart),
             },
             "assumed": [
                 *([] if seen else ["half of the work between two checkpoints is lost each time"]),
-                *([] if kept.write_s else ["how long a checkpoint is written nobody saw"]),
+                *([] if checkpoints.write_s else ["how long a checkpoint is written nobody saw"]),
             ],
         },
         None
-        if best >= kept.interval_h
+        if best >= checkpoints.interval_h
         else Recommendation(
             verb=f"checkpoint every {format_duration(max(round(best * 60), 1) * 60)}",
             target=f"{owner[2]}/{owner[3]}",
@@ -138,12 +140,12 @@ def build_lost_work(  # noqa: PLR0917  (one caller)
 def build_slow_gpus(
     owner: Owner,
     slow: Sequence[SlowDevice],
-    held: Mapping[str, GpuCost],
+    costs: Mapping[str, GpuCost],
     together: bool,
     window: Window,
 ) -> Finding:
     """Return what slow GPUs cost their workload; a gang goes at the pace of its slowest."""
-    worked = sum_states(held, ("productive", "low"))
+    worked = sum_states(costs, ("productive", "low"))
     each = [s.lost * s.busy_hours for s in slow]
     everybody = max(s.lost * s.busy_hours * s.gang for s in slow)
     lost = min(everybody if together else sum(each), worked.gpu_hours)
@@ -186,14 +188,14 @@ def build_slow_gpus(
             undo="uncordon the node",
             saving="capacity",
             effort="quick win",
-            claims=build_claims(owner, held, lost),
+            claims=build_claims(owner, costs, lost),
         ),
         certain=bool(hot),
     )
 
 
 def build_unknown_loss(owner: Owner, failed: Sequence[Failure], window: Window) -> Unjudged:
-    """Return that nobody can tell what failures lost, and at most how much."""
+    """Return that it is unknown what failures lost, and at most how much."""
     most = sum(f.run_hours * f.gpus for f in failed)
     return Unjudged(
         Subject(*owner),
@@ -230,11 +232,11 @@ def _describe_failure(failure: Failure) -> dict[str, Any]:
 
 def _compare_media(write_h: float, between: float, restart: float) -> list[dict[str, Any]]:
     """Return the best interval on each medium, were today's a network file system."""
-    found = []
+    media = []
     for name, speed in _read_speeds():
         write = write_h / speed
         best = daly(write, between)
-        found.append(
+        media.append(
             {
                 "medium": name,
                 "write_seconds": round(write * 3600, 1),
@@ -242,7 +244,7 @@ def _compare_media(write_h: float, between: float, restart: float) -> list[dict[
                 "stretch": _drop_infinite(time_per_work(best, write, between, restart)),
             }
         )
-    return found
+    return media
 
 
 @cache

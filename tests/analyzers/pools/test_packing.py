@@ -31,7 +31,7 @@ def offer(name: str = "a", **more: Any) -> TypeOffer:
 def check(found: NodeMix, pods: dict[PodShape, int]) -> None:
     """Recount a plan pod by pod, by other means than it was made with."""
     nodes, problem = found.nodes, found.nodes.problem
-    held = nodes.held()
+    held = nodes.count_pods()
     assert held.sum(axis=0).tolist() == [pods.get(s, 0) for s in problem.shapes]
     for node, kind in enumerate(nodes.kind.tolist()):
         type_ = problem.offers[kind]
@@ -42,7 +42,7 @@ def check(found: NodeMix, pods: dict[PodShape, int]) -> None:
         assert all(type_.refuses(s) is None for s, _ in shapes)
         whole = sum(s.gpus * n for s, n in shapes if s.gpus and (s.milli == WHOLE or s.gpus > 1))
         parts = sum(s.milli * n for s, n in shapes if s.gpus == 1 and s.milli < WHOLE)
-        boards = nodes.boards[node][: type_.gpus]
+        boards = nodes.gpu_free[node][: type_.gpus]
         assert whole * WHOLE + parts == type_.gpus * WHOLE - boards.sum()
         assert (boards >= 0).all()
     assert found.usd_h == pytest.approx(sum(float(o.usd_h or 0) * n for o, n in mix_of(nodes)))

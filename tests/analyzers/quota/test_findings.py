@@ -358,4 +358,4 @@ def test_a_proposal_moves_quota_and_makes_none(
         assert gift.after >= min(gift.before, kept + chosen.floor_gpus) - 1e-6
         assert gift.after >= one.used[-1, gift.column] - 1e-6
         assert gift.before - gift.after <= chosen.max_step * gift.before + 1e-6
-        assert gift.trial.regret_share <= regret
+        assert gift.trial.missed_share <= regret
